@@ -1,0 +1,46 @@
+"""What a person at the terminal sees: our lines and progress bars, no library noise, one line for a mistake."""
+
+import contextlib
+import logging
+import os
+import sys
+
+
+def import_tensorflow():
+    """Imports TensorFlow without the lines that its C++ side prints while it starts, whatever the log level."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    with _standard_error_closed():
+        import tensorflow as tf
+        import tensorflow_text  # noqa: F401
+
+        tf.config.list_physical_devices()
+    tf.get_logger().setLevel(logging.ERROR)
+
+
+@contextlib.contextmanager
+def _standard_error_closed():
+    """Drops what is written to file descriptor 2, which C++ writes to past `sys.stderr`."""
+    sys.stderr.flush()
+    saved, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 2)
+    try:
+        yield
+    finally:
+        os.dup2(saved, 2)
+        os.close(saved)
+        os.close(nowhere)
+
+
+@contextlib.contextmanager
+def mistakes_as_lines():
+    """Ends the program with one line for a user's mistake (any ValueError or OSError of ours), exit status 2.
+
+    With KERAS_TRANSFORMER_DEBUG set, the traceback comes too.
+    """
+    try:
+        yield
+    except (ValueError, OSError) as error:
+        if os.environ.get("KERAS_TRANSFORMER_DEBUG"):
+            raise
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)

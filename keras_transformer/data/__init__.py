@@ -1,0 +1,1 @@
+"""Corpora of sentence pairs, and the pipeline that turns them into batches."""

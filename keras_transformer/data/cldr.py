@@ -1,0 +1,184 @@
+"""The default corpus: phrases made from Unicode CLDR through Babel, so that a first run needs no download.
+
+It is a real translation task with one exact answer to every question: Babel writes the same value in both locales. What
+is held out for validation and test can be learnt from the training split, since every form of phrase and every word of
+it occurs there too, with other values.
+"""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from itertools import chain, cycle, islice
+from random import Random
+from typing import NamedTuple
+
+from babel import Locale, UnknownLocaleError
+
+from keras_transformer.data import cldr_calendar, cldr_phrases
+from keras_transformer.data.cldr_phrases import Form, isolated_locale, unambiguous
+from keras_transformer.data.corpus import Corpus, CorpusError, Pair
+
+# How many of each 32 phrases a family gets. Those with many names get more, so that every name is met often enough.
+SHARES = {
+    "dates": 5,
+    "times": 2,
+    "intervals": 4,
+    "relative times": 2,
+    "numbers": 3,
+    "currencies": 5,
+    "units": 5,
+    "lists": 6,
+}
+MAX_CHARACTERS = 64
+# A phrase is held out only while training keeps others of its form and with each of its words: one for every this many
+# phrases in all, and at least one.
+PHRASES_PER_SIGHTING = 7_000
+# Thai to Tibetan, Burmese, Khmer, Japanese and Chinese put no spaces between words; there every character counts as one.
+_UNSPACED = re.compile(r"[\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")
+
+
+class Phrase(NamedTuple):
+    """A pair, and the key of the form that made it."""
+
+    source: str
+    target: str
+    key: str
+
+
+def cldr_corpus(
+    source_lang: str,
+    target_lang: str,
+    seed: int = 0,
+    train_size: int = 36_000,
+    validation_size: int = 500,
+    test_size: int = 500,
+) -> Corpus:
+    """Makes phrases of dates, times, intervals, numbers, money, measures and names in two of Babel's locales.
+
+    The result depends on the arguments and on the version of Babel, and on nothing else.
+
+    Args:
+        source_lang: str, a locale of Babel such as `en`, `pt_BR` or `zh_Hant`.
+        target_lang: str, another locale.
+        seed: int, of everything drawn at random.
+        train_size: int, pairs to train on, all bare names among them.
+        validation_size: int, pairs to validate on.
+        test_size: int, pairs to test on.
+
+    Returns:
+        A `Corpus` of three lists that share no pair and no source.
+
+    Raises:
+        CorpusError: a locale is unknown, both are the same, or they do not give as many phrases as asked for.
+    """
+    source, target = _locale(source_lang), _locale(target_lang)
+    if source == target:
+        raise CorpusError(f"A corpus needs two different locales. Received: `{source_lang}` and `{target_lang}`.")
+    names, forms = phrase_forms(source, target)
+    dictionary = {name.say(None, source): name.say(None, target) for name in names}
+    if train_size < len(dictionary):
+        raise CorpusError(f"Training needs all {len(dictionary)} bare names. Received: train_size={train_size}.")
+
+    rng = Random(seed)
+    held_size = validation_size + test_size
+    phrases = _draw_phrases(forms, source, target, train_size - len(dictionary) + held_size, dictionary, rng)
+    train, held = _hold_out(phrases, held_size)
+    train += dictionary.items()
+    rng.shuffle(train)
+    return Corpus(
+        name=f"cldr:{source_lang}-{target_lang}",
+        source_lang=source_lang,
+        target_lang=target_lang,
+        train=train,
+        validation=held[:validation_size],
+        test=held[validation_size:],
+    )
+
+
+def phrase_forms(source: Locale, target: Locale) -> tuple[list[Form], list[Form]]:
+    """Returns the bare names and the forms of all families that have one meaning only in `source`."""
+    names = list(unambiguous(cldr_phrases.name_forms(), source, target))
+    forms = chain(
+        cldr_calendar.date_forms(),
+        cldr_calendar.time_forms(),
+        cldr_calendar.interval_forms(),
+        cldr_calendar.relative_time_forms(),
+        cldr_phrases.number_forms(),
+        cldr_phrases.currency_forms(),
+        cldr_phrases.unit_forms(),
+        cldr_phrases.list_forms(names),
+    )
+    return names, list(unambiguous(forms, source, target))
+
+
+def _locale(code: str) -> Locale:
+    try:
+        return isolated_locale(code.replace("-", "_"))
+    except (UnknownLocaleError, ValueError):
+        raise CorpusError(
+            f"Unknown locale `{code}`. Use one of Babel's, such as en, de, fr, es, ru, ja, ar, pt_BR or zh_Hant "
+            "(`pybabel --list-locales` shows them all)."
+        ) from None
+
+
+def _draw_phrases(
+    forms: list[Form], source: Locale, target: Locale, size: int, taken: Iterable[str], rng: Random
+) -> list[Phrase]:
+    """Draws `size` phrases, in random order, of which no two share a source and none has a source in `taken`."""
+    phrases: dict[str, Phrase] = {}
+    refused = set(taken)
+    for form in islice(_turns(forms, rng), 20 * size):
+        if len(phrases) == size:
+            break
+        value = form.draw(rng)
+        phrase = Phrase(form.say(value, source) or "", form.say(value, target) or "", form.key)
+        lengths = len(phrase.source), len(phrase.target)
+        if phrase.source in refused or min(lengths) == 0 or max(lengths) > MAX_CHARACTERS:
+            continue
+        if phrases.setdefault(phrase.source, phrase).target != phrase.target:
+            # Two forms have met in a wording that their probes did not show. What has two answers is no question.
+            refused.add(phrase.source)
+            del phrases[phrase.source]
+    if len(phrases) < size:
+        raise CorpusError(f"CLDR gave only {len(phrases)} of {size} phrases for {source}-{target}. Ask for fewer.")
+    return rng.sample(list(phrases.values()), size)
+
+
+def _turns(forms: list[Form], rng: Random) -> Iterator[Form]:
+    """Yields forms for ever: families by their shares, and within a family every form as often as any other."""
+    families: dict[str, list[Form]] = defaultdict(list)
+    for form in rng.sample(forms, len(forms)):
+        families[form.family].append(form)
+    members = {family: cycle(its_forms) for family, its_forms in families.items()}
+    for family in cycle([name for name in families for _ in range(SHARES[name])]):
+        yield next(members[family])
+
+
+def _hold_out(phrases: list[Phrase], size: int) -> tuple[list[Pair], list[Pair]]:
+    """Splits off `size` pairs that the others prepare for: see `PHRASES_PER_SIGHTING`."""
+    enough = max(1, len(phrases) // PHRASES_PER_SIGHTING)
+    left = Counter(chain.from_iterable(map(_traits, phrases)))
+    train, held = [], []
+    for phrase in phrases:
+        traits = _traits(phrase)
+        if len(held) < size and all(left[trait] > enough for trait in traits):
+            left.subtract(traits)
+            held.append((phrase.source, phrase.target))
+        else:
+            train.append((phrase.source, phrase.target))
+    if len(held) < size:
+        raise CorpusError(
+            f"{len(phrases)} phrases are too few to hold out {size}: only {len(held)} of them would have all their "
+            "words in training. Ask for more training pairs or for fewer others."
+        )
+    return train, held
+
+
+def _traits(phrase: Phrase) -> set[tuple[str, str]]:
+    """What must have been met in training: the form, and the words on either side that are not made of figures."""
+    return {("form", phrase.key), *_words("source", phrase.source), *_words("target", phrase.target)}
+
+
+def _words(side: str, text: str) -> Iterable[tuple[str, str]]:
+    parted = _UNSPACED.sub(r" \g<0> ", text)
+    return ((side, word) for word in parted.split() if not any(map(str.isdecimal, word)))

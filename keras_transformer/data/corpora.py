@@ -1,0 +1,60 @@
+"""Which corpus a user means: `cldr:A-B`, `files:DIR` or `tfds:NAME[/CONFIG]`."""
+
+from keras_transformer.data.corpus import Corpus, CorpusError
+from keras_transformer.data.text_files import languages_in, text_files_corpus
+from keras_transformer.data.tfds_corpus import tfds_corpus
+
+_FORMS = "cldr:A-B, files:DIR or tfds:NAME[/CONFIG]"
+
+
+def open_corpus(spec: str, source_lang: str | None, target_lang: str | None, seed: int) -> Corpus:
+    """Opens the corpus that the user named.
+
+    Args:
+        spec: str, one of
+
+            * `cldr:A-B`, phrases made from the locale data of Unicode, needing neither files nor network;
+            * `files:DIR`, a directory of text files, see `text_files`;
+            * `tfds:NAME[/CONFIG]` or `tfds:DIR`, a corpus of TensorFlow Datasets, see `tfds_corpus`.
+        source_lang: str; None leaves it to the corpus, which `files:` cannot tell.
+        target_lang: str or None, likewise.
+        seed: int, for corpora that are drawn at random (`cldr:`).
+
+    Returns:
+        Corpus.
+
+    Raises:
+        CorpusError: if `spec` has none of these forms, or the corpus cannot be opened.
+    """
+    scheme, _, rest = spec.partition(":")
+    if not rest or scheme not in ("cldr", "files", "tfds"):
+        raise CorpusError(f"unknown corpus {spec!r}: it must be {_FORMS}")
+    if source_lang is not None and source_lang == target_lang:
+        raise CorpusError(f"--source_lang and --target_lang are both {source_lang!r}")
+    if scheme == "cldr":
+        return _open_cldr(spec, rest, source_lang, target_lang, seed)
+    if scheme == "files":
+        return _open_files(rest, source_lang, target_lang)
+    return tfds_corpus(rest, source_lang, target_lang)
+
+
+def _open_cldr(spec: str, locales: str, source_lang: str | None, target_lang: str | None, seed: int) -> Corpus:
+    first, _, second = locales.partition("-")
+    if not first or not second or first == second:
+        raise CorpusError(f"{spec!r} must name two different locales: cldr:A-B, such as cldr:en-de")
+    for direction in ((first, second), (second, first)):
+        if source_lang in (None, direction[0]) and target_lang in (None, direction[1]):
+            from keras_transformer.data.cldr import cldr_corpus  # Imported late: it loads all the locale data.
+
+            return cldr_corpus(*direction, seed)
+    raise CorpusError(
+        f"{spec} translates {first} to {second} or {second} to {first}, "
+        f"not {source_lang or 'any language'} to {target_lang or 'any language'}"
+    )
+
+
+def _open_files(directory: str, source_lang: str | None, target_lang: str | None) -> Corpus:
+    if source_lang is None or target_lang is None:
+        found = ", ".join(languages_in(directory)) or "no train.LANG"
+        raise CorpusError(f"files:{directory} needs both --source_lang and --target_lang; found there: {found}")
+    return text_files_corpus(directory, source_lang, target_lang)

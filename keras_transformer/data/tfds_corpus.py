@@ -1,0 +1,222 @@
+"""`tfds:NAME[/CONFIG]` and `tfds:DIR`: translation corpora of TensorFlow Datasets (TFDS).
+
+A name is one of TFDS's catalogue, such as `wmt14_translate/de-en`: it is downloaded on first use and prepared under
+`~/tensorflow_datasets` (or `$TFDS_DATA_DIR`). A directory is either a corpus that TFDS has prepared (it holds a
+`features.json`) or in the layout of `tfds.folder_dataset.TranslateFolder`, that is with files `LANG.SPLIT.txt`.
+
+TFDS is imported only when a corpus of it is asked for: that takes a while, and needs packages that nothing else needs.
+"""
+
+import contextlib
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from keras_transformer.data.corpus import VALIDATION_NAMES, Corpus, CorpusError, Pair, held_out_size
+from keras_transformer.data.parallel_text import AlignedFiles, hold_out, open_aligned_files
+from keras_transformer.data.text_files import describe_directory
+
+_BATCH = 1024
+_MESSAGE_LENGTH = 300
+
+
+@dataclass(frozen=True)
+class TfdsSplit:
+    """The pairs of one split of a prepared TFDS dataset, in the same order each time.
+
+    Attributes:
+        builder: `tfds.core.DatasetBuilder`.
+        split: str in TFDS's notation, such as `train` or `train[:900]`.
+        source_lang: str, the feature that is the first member of every pair.
+        target_lang: str, the feature that is the second.
+    """
+
+    builder: Any
+    split: str
+    source_lang: str
+    target_lang: str
+
+    def __iter__(self) -> Iterator[Pair]:
+        """Reads the split from its start."""
+        tfds = _import_tfds()
+        # In batches, since one call into TensorFlow costs more than a sentence; without TFDS's cache, which would keep
+        # a small split in memory for a second pass that this dataset object never makes.
+        config = tfds.ReadConfig(try_autocache=False)
+        batches = self.builder.as_dataset(self.split, batch_size=_BATCH, shuffle_files=False, read_config=config)
+        for batch in tfds.as_numpy(batches):
+            for source, target in zip(batch[self.source_lang], batch[self.target_lang], strict=True):
+                yield source.decode("utf-8", "replace"), target.decode("utf-8", "replace")
+
+
+def tfds_corpus(name: str, source_lang: str | None = None, target_lang: str | None = None) -> Corpus:
+    """Opens a translation corpus of TFDS, downloading and preparing it where need be.
+
+    Args:
+        name: str, `NAME`, `NAME/CONFIG`, `NAME/CONFIG:VERSION`, or a directory.
+        source_lang: str, one of the corpus's languages; None takes the corpus's own direction.
+        target_lang: str or None, likewise.
+
+    Returns:
+        Corpus. Where validation pairs were held out of the training split, `notes` says so.
+
+    Raises:
+        CorpusError: if TFDS does not know the name, or the name is of no translation corpus, or the corpus cannot be
+            downloaded, or lacks a language or a training split.
+    """
+    directory = Path(name).expanduser()
+    if directory.is_dir() and not (directory / "features.json").is_file():
+        return _folder_corpus(name, directory, source_lang, target_lang)
+    builder = _open_builder(name, directory)
+    source_lang, target_lang = _builder_languages(name, builder, source_lang, target_lang)
+    _prepare(name, builder)
+    return _builder_corpus(name, builder, source_lang, target_lang)
+
+
+def _import_tfds() -> Any:
+    try:
+        import tensorflow_datasets as tfds
+    except ImportError as error:
+        raise CorpusError(
+            f"tfds: corpora need TensorFlow Datasets ({error}): pip install tensorflow-datasets importlib_resources"
+        ) from error
+    return tfds
+
+
+def _open_builder(name: str, directory: Path) -> Any:
+    tfds = _import_tfds()
+    if name.startswith(("/", ".", "~")) and not directory.is_dir():
+        raise CorpusError(f"no such directory: {directory}")
+    dataset = name.split("/")[0]
+    try:
+        return tfds.builder_from_directory(directory) if directory.is_dir() else tfds.builder(name)
+    except tfds.core.DatasetNotFoundError as error:
+        similar = get_close_matches(dataset, tfds.list_builders(with_community_datasets=False), n=5)
+        hint = f"did you mean {' or '.join(similar)}?" if similar else f"nor is there a directory {directory}"
+        raise CorpusError(f"TFDS has no dataset {dataset!r}; {hint}") from error
+    except Exception as error:  # Builders raise whatever they like.
+        if "BuilderConfig" in str(error):
+            configs = ", ".join(tfds.builder_cls(dataset).builder_configs)
+            raise CorpusError(f"TFDS has no configuration {name}; those of {dataset} are {configs}") from error
+        raise CorpusError(f"TFDS cannot open {name} ({_one_line(error)})") from error
+
+
+def _prepare(name: str, builder: Any) -> None:
+    try:
+        with _first_warning_only("urllib3.connectionpool"):
+            builder.download_and_prepare()
+    except Exception as error:  # Of the network, the disk, a checksum, the archive, ...
+        raise CorpusError(
+            f"TFDS could not download and prepare {name} ({_one_line(error)}): prepare it on a machine with network "
+            f"access and copy {builder.data_dir} from there, or use files:DIR or cldr:A-B"
+        ) from error
+
+
+@contextlib.contextmanager
+def _first_warning_only(logger_name: str) -> Iterator[None]:
+    """Lets one message of a logger through: TFDS retries a lost cause for minutes, with a warning at each attempt."""
+    logger, seen = logging.getLogger(logger_name), []
+
+    def is_first(record: logging.LogRecord) -> bool:
+        seen.append(record)
+        return len(seen) == 1
+
+    logger.addFilter(is_first)
+    try:
+        yield
+    finally:
+        logger.removeFilter(is_first)
+
+
+def _builder_languages(name: str, builder: Any, source_lang: str | None, target_lang: str | None) -> tuple[str, str]:
+    features = builder.info.features
+    if not isinstance(features, _import_tfds().features.Translation):
+        shown = ", ".join(features.keys()) if hasattr(features, "keys") else repr(features)
+        raise CorpusError(f"{name} is no translation corpus: its features are {shown}, not one text per language")
+    languages = list(features.keys())
+    try:
+        return _choose_languages(name, languages, builder.info.supervised_keys, source_lang, target_lang)
+    except CorpusError as error:
+        configs = ", ".join(builder.builder_configs)
+        if not configs:
+            raise
+        raise CorpusError(f"{error}; the configurations of {builder.name} are {configs}") from error
+
+
+def _choose_languages(
+    name: str,
+    languages: Sequence[str],
+    default: Sequence[str] | None,
+    source_lang: str | None,
+    target_lang: str | None,
+) -> tuple[str, str]:
+    for language in (source_lang, target_lang):
+        if language is not None and language not in languages:
+            raise CorpusError(f"{name} has no language {language!r}, only {' and '.join(languages)}")
+    default = default or languages
+    if source_lang is None and target_lang is None and len(default) == 2:
+        return default[0], default[1]
+    others = [language for language in languages if language not in (source_lang, target_lang)]
+    if None in (source_lang, target_lang) and len(others) != 1:
+        raise CorpusError(f"{name} has the languages {', '.join(languages)}: choose with --source_lang, --target_lang")
+    return source_lang or others[0], target_lang or others[0]
+
+
+def _builder_corpus(name: str, builder: Any, source_lang: str, target_lang: str) -> Corpus:
+    sizes = {split: info.num_examples for split, info in builder.info.splits.items()}
+    if "train" not in sizes:
+        raise CorpusError(f"{name} has no split `train`, only {', '.join(sizes) or 'an empty list of splits'}")
+    train, notes = "train", ()
+    validation = next((split for split in VALIDATION_NAMES if split in sizes), None)
+    if validation is None:
+        # The tail will do: TFDS writes examples in the order of their hashes, so it is a random sample.
+        size = held_out_size(sizes["train"])
+        cut = sizes["train"] - size
+        train, validation = f"train[:{cut}]", f"train[{cut}:]"
+        notes = (f"no validation split: the last {size:,} of the {sizes['train']:,} training pairs serve as one",)
+    splits = (
+        split and TfdsSplit(builder, split, source_lang, target_lang)
+        for split in (train, validation, "test" if "test" in sizes else None)
+    )
+    return Corpus(f"tfds:{name}", source_lang, target_lang, *splits, notes)
+
+
+def _folder_corpus(name: str, root: Path, source_lang: str | None, target_lang: str | None) -> Corpus:
+    # Not read by TFDS itself: it holds all the text in memory, and breaks lines at more characters than "\n".
+    files = {tuple(path.name.split(".")): path for path in sorted(root.glob("*.*.txt"))}
+    languages = [language for language, *rest in files if rest == ["train", "txt"]]
+    if not languages:
+        raise CorpusError(
+            f"{root} has neither files LANG.train.txt nor a corpus prepared by TFDS (features.json); "
+            + describe_directory(root)
+        )
+    source_lang, target_lang = _choose_languages(name, languages, None, source_lang, target_lang)
+    splits = _open_folder_splits(root, files, source_lang, target_lang)
+    train, notes = splits["train"], ()
+    validation = next((splits[split] for split in VALIDATION_NAMES if split in splits), None)
+    if validation is None:
+        size = train.size
+        train, validation = hold_out(train)
+        notes = (f"no validation split: {len(validation):,} of the {size:,} training pairs were held out for it",)
+    return Corpus(f"tfds:{name}", source_lang, target_lang, train, validation, splits.get("test"), notes)
+
+
+def _open_folder_splits(
+    root: Path, files: dict[tuple[str, ...], Path], source_lang: str, target_lang: str
+) -> dict[str, AlignedFiles]:
+    splits = {}
+    for split in ("train", "test", *VALIDATION_NAMES):
+        source, target = (files.get((language, split, "txt")) for language in (source_lang, target_lang))
+        if source and target:
+            splits[split] = open_aligned_files(source, target)
+        elif source or target:
+            missing = f"{target_lang if source else source_lang}.{split}.txt"
+            raise CorpusError(f"{root} has {(source or target).name}, but no {missing}; {describe_directory(root)}")
+    return splits
+
+
+def _one_line(error: Exception) -> str:
+    text = f"{type(error).__name__}: {' '.join(str(error).split())}"
+    return text if len(text) <= _MESSAGE_LENGTH else f"{text[:_MESSAGE_LENGTH]}..."

@@ -1,0 +1,106 @@
+"""Scaled dot-product attention (3.2.1, equation 1) and multi-head attention (3.2.2)."""
+
+import keras
+from keras import ops
+
+from keras_transformer.layers.dropout import Dropout
+
+MASKED = -1e9  # finite, so that a row with nothing to attend to gives numbers and not NaN
+
+
+def attention_weights(queries, keys, attention_mask=None):
+    """softmax(Q K^T / sqrt(d_k)), the weights of equation (1).
+
+    The queries are scaled rather than the products: fewer multiplications, and no overflow in float16.
+
+    Args:
+        queries: (B, H, T, K).
+        keys: (B, H, S, K).
+        attention_mask: bool, broadcastable to (B, H, T, S); True = may attend.
+
+    Returns:
+        (B, H, T, S) in the dtype of the queries; the softmax itself is float32.
+    """
+    queries = queries * (queries.shape[-1] ** -0.5)
+    scores = ops.cast(ops.matmul(queries, ops.swapaxes(keys, -1, -2)), "float32")  # (B, H, T, S)
+    if attention_mask is not None:
+        scores = scores + ops.where(attention_mask, 0.0, MASKED)
+    return ops.cast(ops.softmax(scores), queries.dtype)
+
+
+def split_heads(x, num_heads):
+    """(B, T, H*K) -> (B, H, T, K)."""
+    batch, length = ops.shape(x)[0], ops.shape(x)[1]
+    heads = ops.reshape(x, (batch, length, num_heads, x.shape[-1] // num_heads))
+    return ops.transpose(heads, (0, 2, 1, 3))
+
+
+def merge_heads(heads):
+    """(B, H, T, K) -> (B, T, H*K)."""
+    batch, length = ops.shape(heads)[0], ops.shape(heads)[2]
+    return ops.reshape(ops.transpose(heads, (0, 2, 1, 3)), (batch, length, heads.shape[1] * heads.shape[3]))
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class MultiHeadAttention(keras.layers.Layer):
+    """MultiHead(Q, K, V) = Concat(head_1, ..., head_h) W^O (section 3.2.2).
+
+    `call` is `project` and then `attend`. Cached decoding calls the two by themselves: what has been projected once
+    is attended to by every later query.
+
+    Relative to the paper: dropout of the attention weights (`dropout_rate`), as in the authors' own code.
+
+    Args:
+        d_model: D, width in and out.
+        num_heads: H; must divide `d_model`. The width per head is K = D / H.
+        dropout_rate: share of the attention weights dropped in training.
+
+    Call arguments:
+        x: (B, T, D), where the queries come from.
+        memory: (B, S, D), where the keys and values come from; x itself in self-attention.
+        attention_mask: bool, broadcastable to (B, H, T, S); True = may attend.
+
+    Returns:
+        (B, T, D).
+    """
+
+    def __init__(self, d_model, num_heads, dropout_rate=0.0, **kwargs):
+        super().__init__(**kwargs)
+        if d_model % num_heads:
+            raise ValueError(f"`num_heads` must divide `d_model`. Received: num_heads={num_heads}, d_model={d_model}")
+        self.d_model = d_model
+        self.num_heads = num_heads
+        self.dropout_rate = dropout_rate
+        linear = {"use_bias": False, "dtype": self.dtype_policy}
+        self.query = keras.layers.Dense(d_model, name="query", **linear)
+        self.key = keras.layers.Dense(d_model, name="key", **linear)
+        self.value = keras.layers.Dense(d_model, name="value", **linear)
+        self.output_projection = keras.layers.Dense(d_model, name="output", **linear)
+        self.dropout = Dropout(dropout_rate, name="dropout", dtype=self.dtype_policy)
+
+    def build(self, input_shape, memory_shape=None):
+        width = (None, None, self.d_model)
+        for linear in (self.query, self.key, self.value, self.output_projection):
+            linear.build(width)
+
+    def project(self, memory):
+        """Keys and values of memory (B, S, D): two of (B, H, S, K)."""
+        return split_heads(self.key(memory), self.num_heads), split_heads(self.value(memory), self.num_heads)
+
+    def attend(self, x, keys, values, attention_mask=None, training=False):
+        """Attends from x (B, T, D) to projected keys and values (B, H, S, K): (B, T, D)."""
+        queries = split_heads(self.query(x), self.num_heads)
+        weights = self.dropout(attention_weights(queries, keys, attention_mask), training=training)  # (B, H, T, S)
+        return self.output_projection(merge_heads(ops.matmul(weights, values)))
+
+    def call(self, x, memory, attention_mask=None, training=False):
+        keys, values = self.project(memory)
+        return self.attend(x, keys, values, attention_mask, training=training)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "d_model": self.d_model,
+            "num_heads": self.num_heads,
+            "dropout_rate": self.dropout_rate,
+        }

@@ -1,0 +1,1 @@
+"""How a Transformer is trained: loss, schedule, metrics, checkpoints, what is watched, and the loop (section 5)."""

@@ -1,0 +1,179 @@
+"""Text in, text out: model, tokenizer and search together."""
+
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from keras_transformer.config import Config
+from keras_transformer.decoding.beam import beam_search
+from keras_transformer.decoding.greedy import greedy_search
+from keras_transformer.model import load_transformer
+from keras_transformer.tokenizer import BOS_ID, EOS_ID, Tokenizer
+
+EXTRA_LENGTH = 50  # a translation may have so many tokens more than its source (6.1)
+BLANK = r"[\pZ\pC]*"  # separators, control and invisible formatting characters only
+
+
+class Translation(NamedTuple):
+    """Of a batch of texts.
+
+    Args:
+        text: string (B,).
+        score: float32 (B,), log-probability of the best hypothesis over its length penalty; 0 for blank text.
+    """
+
+    text: tf.Tensor
+    score: tf.Tensor
+
+
+def translate_text(model, tokenizer, text, beam_size, length_penalty, max_length):
+    """Translates a batch of texts, all as TensorFlow ops: what `Translator` runs and the SavedModel holds.
+
+    Args:
+        model: `Transformer`.
+        tokenizer: `Tokenizer`.
+        text: string (B,). Blank text gives blank text.
+        beam_size: W; 1 is greedy search.
+        length_penalty: alpha.
+        max_length: most source tokens per text; what is beyond is cut.
+
+    Returns:
+        `Translation`.
+    """
+    text = tf.where(tf.strings.regex_full_match(text, BLANK), "", text)
+    source = tokenizer.encode(text)[:, :max_length]
+    lengths = tf.cast(source.row_lengths(), tf.int32)
+    memory, source_mask = model.encode(source.to_tensor())
+    projected_memory, cache = model.start_cache(memory, beam_size)
+
+    def step(ids, position, cache):
+        return model.decode_step(ids, position, cache, projected_memory, source_mask)
+
+    limits = tf.where(lengths > 0, lengths + EXTRA_LENGTH, 0)
+    options = {"bos_id": BOS_ID, "eos_id": EOS_ID, "length_penalty": length_penalty}
+    if beam_size == 1:
+        best = greedy_search(step, cache, limits, **options)
+    else:
+        best = beam_search(step, cache, limits, beam_size=beam_size, **options)
+    return Translation(tokenizer.decode(best.ids[:, 0]), best.scores[:, 0])
+
+
+class Translator:
+    """Translates lists of strings with a trained model.
+
+    Args:
+        model: `Transformer`.
+        tokenizer: `Tokenizer`.
+        beam_size: W; 1 is greedy search.
+        length_penalty: alpha.
+        max_length: most source tokens per text; what is beyond is cut.
+        batch_size: texts translated at a time.
+    """
+
+    def __init__(self, model, tokenizer, beam_size=4, length_penalty=0.6, max_length=256, batch_size=32):
+        self.model = model
+        self.tokenizer = tokenizer
+        self.options = {"beam_size": beam_size, "length_penalty": length_penalty, "max_length": max_length}
+        self.batch_size = batch_size
+        self._translate = tf.function(
+            lambda text: translate_text(model, tokenizer, text, **self.options),
+            input_signature=[tf.TensorSpec([None], tf.string)],
+        )
+
+    @classmethod
+    def load(cls, model_dir, beam_size=None, length_penalty=None, batch_size=32):
+        """The translator of a run directory; the options default to those of its config.
+
+        Raises:
+            FileNotFoundError: if train.py has not finished a model there.
+        """
+        model_dir = Path(model_dir)
+        if not (model_dir / "model.keras").exists():
+            raise FileNotFoundError(f"no model.keras in {model_dir}: train.py writes it at the end of a run")
+        config = Config.load(model_dir / "config.yaml")
+        return cls(
+            load_transformer(model_dir / "model.keras"),
+            Tokenizer.load(model_dir / "tokenizer.model"),
+            beam_size=config.beam_size if beam_size is None else beam_size,
+            length_penalty=config.length_penalty if length_penalty is None else length_penalty,
+            max_length=config.max_length,
+            batch_size=batch_size,
+        )
+
+    def translate_batch(self, texts):
+        """Translates one batch, a list of str: (list of str, list of float scores)."""
+        text, score = self._translate(tf.constant(texts, tf.string, shape=[len(texts)]))
+        return [t.decode("utf-8") for t in text.numpy()], score.numpy().tolist()
+
+    def translate(self, texts, on_progress=None):
+        """Translates any number of texts, sorted by length on the way so that little is padded.
+
+        Args:
+            texts: list of str.
+            on_progress: called with the number of texts translated since the last call.
+
+        Returns:
+            list of str, in the order of `texts`.
+        """
+        return translate_sorted(self.translate_batch, texts, self.batch_size, on_progress)
+
+
+def translate_sorted(translate_batch, texts, batch_size, on_progress=None):
+    """Runs `translate_batch` over texts sorted by length, longest first, and restores their order."""
+    order = sorted(range(len(texts)), key=lambda i: -len(texts[i]))
+    translations = [""] * len(texts)
+    for start in range(0, len(order), batch_size):
+        rows = order[start : start + batch_size]
+        for row, translation in zip(rows, translate_batch([texts[row] for row in rows])[0], strict=True):
+            translations[row] = translation
+        if on_progress:
+            on_progress(len(rows))
+    return translations
+
+
+class SavedModelTranslator:
+    """The same interface over an exported SavedModel, which needs nothing else of this package.
+
+    Args:
+        path: EXPORT_DIR/VERSION, or EXPORT_DIR, whose latest version is taken.
+        batch_size: texts translated at a time.
+
+    Raises:
+        FileNotFoundError: if there is no SavedModel.
+    """
+
+    def __init__(self, path, batch_size=32):
+        path = Path(path)
+        versions = [p for p in path.glob("[0-9]*") if p.name.isdigit()] if path.is_dir() else []
+        if versions:
+            path = max(versions, key=lambda p: int(p.name))
+        if not (path / "saved_model.pb").exists():
+            raise FileNotFoundError(f"no SavedModel at {path}: export.py writes one")
+        self._loaded = tf.saved_model.load(os.fspath(path))
+        self._signature = self._loaded.signatures["serving_default"]
+        self.batch_size = batch_size
+
+    def translate_batch(self, texts):
+        """As `Translator.translate_batch`."""
+        outputs = self._signature(text=tf.constant(texts, tf.string, shape=[len(texts)]))
+        return [t.decode("utf-8") for t in outputs["translation"].numpy()], outputs["score"].numpy().tolist()
+
+    def translate(self, texts, on_progress=None):
+        """As `Translator.translate`."""
+        return translate_sorted(self.translate_batch, texts, self.batch_size, on_progress)
+
+
+def load_translator(model_dir, saved_model, beam_size, length_penalty, batch_size):
+    """The translator of a run directory or of a SavedModel, whichever is given.
+
+    Raises:
+        FileNotFoundError: if there is none.
+        ValueError: for search options beside a SavedModel, which has them inside.
+    """
+    if saved_model is None:
+        return Translator.load(model_dir, beam_size, length_penalty, batch_size)
+    if beam_size is not None or length_penalty is not None:
+        raise ValueError("a SavedModel has its beam size and length penalty inside: give them to export.py instead")
+    return SavedModelTranslator(saved_model, batch_size)

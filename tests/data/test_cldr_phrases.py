@@ -1,0 +1,115 @@
+"""Forms of numbers, money, measures and names against translations written by hand."""
+
+from decimal import Decimal
+from random import Random
+
+import pytest
+from babel.dates import get_month_names
+
+from keras_transformer.data import cldr_phrases
+from keras_transformer.data.cldr_phrases import Form, isolated_locale, unambiguous
+
+EN, DE = isolated_locale("en"), isolated_locale("de")
+
+
+def forms():
+    names = list(cldr_phrases.name_forms())
+    makers = (cldr_phrases.number_forms, cldr_phrases.currency_forms, cldr_phrases.unit_forms)
+    made = names + [form for maker in makers for form in maker()] + list(cldr_phrases.list_forms(names))
+    return {form.key: form for form in made}
+
+
+FORMS = forms()
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "english", "german"),
+    [
+        ("number 6.0", "654321", "654,321", "654.321"),
+        ("number 6.2", "1234.56", "1,234.56", "1.234,56"),
+        ("negative", "-1234.5", "-1,234.5", "-1.234,5"),
+        ("percent 3.1", "12.5", "12.5%", "12,5 %"),
+        ("name USD", "1", "1 US dollar", "1 US-Dollar"),
+        ("name NOK", "1", "1 Norwegian krone", "1 Norwegische Krone"),
+        ("name NOK", "2.50", "2.50 Norwegian kroner", "2,50 Norwegische Kronen"),
+        ("name JPY", "1500", "1,500 Japanese yen", "1.500 Japanische Yen"),
+        ("symbol EUR", "1234.5", "€1,234.50", "1.234,50 €"),
+        ("symbol NOK", "5", "NOK 5.00", "5,00 NOK"),
+        ("long speed-kilometer-per-hour", "1", "1 kilometer per hour", "1 Kilometer pro Stunde"),
+        ("long duration-week", "1", "1 week", "1 Woche"),
+        ("long duration-week", "1.5", "1.5 weeks", "1,5 Wochen"),
+        ("short mass-kilogram", "3000", "3,000 kg", "3.000 kg"),
+        ("short length-yard", "1", "1 yd", "1 yd"),
+    ],
+)
+def test_amounts_are_written_as_people_write_them(key, value, english, german):
+    said = [FORMS[key].say(Decimal(value), locale) for locale in (EN, DE)]
+    assert said == [english, german]
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "english", "german"),
+    [
+        ("round 6", 12_000_000, "12 million", "12 Millionen"),
+        ("round 5", 1_200_000, "1.2 million", "1,2 Millionen"),
+        ("duration-hour + duration-minute", (3, 1), "3 hours, 1 minute", "3 Stunden, 1 Minute"),
+        ("territories FR", None, "France", "Frankreich"),
+        ("languages sw", None, "Swahili", "Suaheli"),
+        ("weekdays 0", None, "Monday", "Montag"),
+        ("months 3", None, "March", "März"),
+    ],
+)
+def test_other_values_are_written_as_people_write_them(key, value, english, german):
+    assert [FORMS[key].say(value, locale) for locale in (EN, DE)] == [english, german]
+
+
+def test_lists_join_names_of_one_family_with_and_or_or():
+    names = [FORMS[f"territories {code}"] for code in ("FR", "JP", "CH")]
+    form = FORMS["list of territories FR"]
+    assert form.say(("standard", names), EN) == "France, Japan, and Switzerland"
+    assert form.say(("standard", names), DE) == "Frankreich, Japan und Schweiz"
+    assert form.say(("or", names[:2]), EN) == "France or Japan"
+    assert form.say(("or", names[:2]), DE) == "Frankreich oder Japan"
+
+
+def test_every_name_leads_a_list_of_others_of_its_family():
+    rng = Random(3)
+    for name in cldr_phrases.name_forms():
+        _, drawn = FORMS[f"list of {name.key}"].draw(rng)
+        assert drawn[0].key == name.key
+        assert len({other.key for other in drawn}) == len(drawn) in (2, 3)
+        assert {other.family for other in drawn} == {name.family}
+
+
+def test_every_form_says_whatever_it_draws():
+    rng = Random(5)
+    for key, form in FORMS.items():
+        for value in (form.draw(rng) for _ in range(5)):
+            assert form.say(value, EN) and form.say(value, DE), key
+
+
+def test_invisible_characters_become_what_a_keyboard_types():
+    form = Form("", "", lambda rng: None, lambda value, locale: "\u200f3:45\u202fPM\u2009–\u20095\u00a0PM\u061c", ())
+    assert form.say(None, EN) == "3:45 PM – 5 PM"
+
+
+def test_what_a_locale_has_no_words_for_is_none():
+    assert FORMS["territories FR"].say(None, isolated_locale("jbo")) is None
+    assert FORMS["round 6"].say(12_000_000, isolated_locale("ja")) is None
+
+
+def form_saying(key, english, german):
+    return Form("", key, lambda rng: None, lambda value, locale: {EN: english, DE: german}[locale], (None,))
+
+
+def test_of_two_forms_with_one_wording_the_first_is_kept():
+    country, language = form_saying("country", "Nauru", "Nauru"), form_saying("language", "Nauru", "Nauruisch")
+    twin, mute = form_saying("twin", "Nauru", "Nauru"), form_saying("mute", "Yap", "")
+    assert list(unambiguous([country, language, twin, mute], EN, DE)) == [country, twin]
+    assert list(unambiguous([language, country], DE, EN)) == [language, country]
+
+
+def test_what_one_locale_says_does_not_depend_on_another():
+    assert get_month_names("wide", "stand-alone", isolated_locale("ja"))[4] == "4月"
+    assert get_month_names("wide", "stand-alone", isolated_locale("fr"))[4] == "avril"
+    assert get_month_names("wide", "stand-alone", isolated_locale("ja"))[4] == "4月"

@@ -1,0 +1,212 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_transformer.decoding.beam import beam_search
+from keras_transformer.decoding.greedy import greedy_search
+from keras_transformer.decoding.hypotheses import UNFILLED_SCORE
+from tests.decoding.scripted import BOS, EOS, Script, as_lists, exhaustive, plain_beam_search, score
+
+ALPHAS = [0.0, 0.6, 1.0]
+LIMITS = [5, 0, 13, 3, 7]
+SEEDS = np.array([2, 3, 5, 7, 13], "int32")
+WIDE = 331  # more than the 5 * 4**3 continuations that V = 5 has at the fourth step: nothing is ever dropped
+
+
+def beam(script, limits, beam_size=3, alpha=0.6, **options):
+    return beam_search(
+        script.step,
+        script.cache(beam_size),
+        limits,
+        beam_size=beam_size,
+        bos_id=BOS,
+        eos_id=EOS,
+        length_penalty=alpha,
+        **options,
+    )
+
+
+def assert_same(found, expected):
+    """Both [(score, ids)], ids exactly."""
+    assert [ids for _, ids in found] == [ids for _, ids in expected]
+    np.testing.assert_allclose([s for s, _ in found], [s for s, _ in expected], atol=1e-5)
+
+
+@pytest.mark.parametrize("alpha", [*ALPHAS, -1.0])
+@pytest.mark.parametrize("table_seed", range(3))
+def test_a_wide_beam_finds_the_best_of_all_sequences(table_seed, alpha):
+    script = Script(SEEDS[:3], vocabulary=5, table_seed=table_seed, eos_bias=-1.0)
+    limits = [4, 3, 2]
+    for row, found in enumerate(as_lists(beam(script, limits, WIDE, alpha))):
+        everything = exhaustive(script, row, limits[row], alpha)
+        assert_same(found[:1], everything[:1])
+        scores = {ids: s for s, ids in everything}
+        assert_same(found, [(scores[ids], ids) for _, ids in found])
+
+
+@pytest.mark.parametrize("table_seed", range(3))
+def test_a_wide_beam_that_runs_to_the_limit_lists_all_sequences_in_order(table_seed):
+    alpha = 5.0  # long hypotheses may always overtake short ones, so no row is done before its limit
+    script = Script(SEEDS[:3], vocabulary=5, table_seed=table_seed)
+    found = as_lists(beam(script, [4, 4, 4], WIDE, alpha))
+    assert len(script.seen) == 4
+    for row in range(3):
+        everything = exhaustive(script, row, 4, alpha)
+        assert len(everything) == 1 + 4 + 16 + 64
+        assert_same(found[row], everything)
+
+
+@pytest.mark.parametrize("alpha", ALPHAS)
+@pytest.mark.parametrize("beam_size", [1, 2, 3, 11])
+def test_a_narrow_beam_finds_the_best_of_plain_beam_search(beam_size, alpha):
+    """Plain beam search never stops early: stopping early never costs the best."""
+    for table_seed in range(5):
+        script = Script(SEEDS, table_seed=table_seed)
+        for row, found in enumerate(as_lists(beam(script, LIMITS, beam_size, alpha))):
+            assert_same(found[:1], plain_beam_search(script, row, LIMITS[row], alpha, beam_size)[:1])
+
+
+@pytest.mark.parametrize("eos_bias", [-50.0, 0.0])
+def test_a_narrow_beam_lists_what_plain_beam_search_lists(eos_bias):
+    alpha = 5.0  # as above: no row is done early
+    for table_seed in range(5):
+        script = Script(SEEDS, table_seed=table_seed, eos_bias=eos_bias)
+        for row, found in enumerate(as_lists(beam(script, LIMITS, 3, alpha))):
+            assert_same(found, plain_beam_search(script, row, LIMITS[row], alpha, 3))
+
+
+@pytest.mark.parametrize("alpha", [*ALPHAS, -1.0])
+def test_a_beam_of_one_is_greedy_search(alpha):
+    options = {"bos_id": BOS, "eos_id": EOS, "length_penalty": alpha}
+    for table_seed in range(7):
+        script = Script(SEEDS, table_seed=table_seed)
+        greedy = greedy_search(script.step, script.cache(1), LIMITS, **options)
+        for one, other in zip(greedy, beam(script, LIMITS, 1, alpha), strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
+def test_the_cache_follows_its_hypothesis():
+    """Every hypothesis was read, whole, from one slot of the cache, and is scored by what followed it there."""
+    script = Script(SEEDS)
+    for row, found in enumerate(as_lists(beam(script, [5, 2, 13, 3, 7], 3))):
+        for s, ids in found:
+            assert [BOS, *ids[:-1]] in script.seen[len(ids) - 1][row].tolist()
+            assert s == pytest.approx(score(script.log_prob(row, ids), len(ids), 0.6), abs=1e-5)
+
+
+def test_a_row_alone_gives_what_it_gives_among_others():
+    alphas = np.array([0.0, 0.6, 1.0, -1.0, 2.0], "float32")
+    together = as_lists(beam(Script(SEEDS), LIMITS, alpha=alphas))
+    for row, limit in enumerate(LIMITS):
+        (alone,) = as_lists(beam(Script(SEEDS[row : row + 1]), [limit], alpha=alphas[row]))
+        assert_same(alone, together[row])
+
+
+def test_the_result_has_its_shapes_and_dtypes():
+    ids, scores, lengths = beam(Script(SEEDS, eos_bias=-50.0), LIMITS, pad_id=4)
+    assert (ids.shape, ids.dtype) == ((5, 3, 13), tf.int32)
+    assert (scores.shape, scores.dtype) == ((5, 3), tf.float32)
+    assert (lengths.shape, lengths.dtype) == ((5, 3), tf.int32)
+    assert (ids.numpy()[0, :, 5:] == 4).all()
+    assert (np.diff(scores, axis=1) <= 0).all()
+
+
+def test_a_row_without_eos_gives_its_live_hypotheses():
+    assert beam(Script(SEEDS[2:], eos_bias=-50.0), LIMITS[2:]).lengths.numpy().tolist() == [[13] * 3, [3] * 3, [7] * 3]
+
+
+def test_limit_zero_gives_an_empty_hypothesis():
+    ids, scores, lengths = beam(Script(SEEDS[:2]), [0, 0])
+    assert ids.shape == (2, 3, 0)
+    assert scores.numpy().tolist() == [[0.0, UNFILLED_SCORE, UNFILLED_SCORE]] * 2
+    assert lengths.numpy().tolist() == [[0] * 3] * 2
+
+
+def test_no_rows_give_no_hypotheses():
+    ids, scores, lengths = beam(Script(SEEDS[:0]), tf.zeros([0], tf.int32))
+    assert (ids.shape, scores.shape, lengths.shape) == ((0, 3, 0), (0, 3), (0, 3))
+
+
+@pytest.mark.parametrize("alpha", [*ALPHAS, -1.0])
+def test_the_search_stops_when_nothing_can_overtake_the_best(alpha):
+    script = Script(SEEDS, eos_bias=50.0)
+    assert beam(script, [50] * 5, alpha=alpha).lengths[:, 0].numpy().tolist() == [1] * 5
+    assert len(script.seen) == 1
+
+
+@pytest.mark.parametrize(
+    ("now", "alpha", "limit", "expected"),
+    [
+        (0.6, 3.0, 2, (EOS,)),  # log 0.6 = -0.511; log 0.4 / (7 / 6)^3 = -0.577
+        (0.6, 4.0, 2, (3, EOS)),  # log 0.4 / (7 / 6)^4 = -0.495
+        (0.4, -1.0, 50, (3, EOS)),  # log 0.4 = -0.916; log 0.6 / (7 / 6)^-1 = -0.596, but -4.682 at the limit
+    ],
+)
+def test_the_search_goes_on_while_a_longer_one_can_overtake(now, alpha, limit, expected):
+    """eos now, or one more token and then eos for certain."""
+    table = np.full([2, 7], 1e-9, "float32")
+    table[0, EOS], table[0, 3], table[1, EOS] = now, 1 - now, 1.0
+
+    def step(ids, position, cache):
+        return tf.gather(np.log(table), tf.where(ids == BOS, 0, 1)), cache
+
+    found = beam_search(step, (), [limit], beam_size=3, bos_id=BOS, eos_id=EOS, length_penalty=alpha)
+    by_hand = score(np.log(now if expected == (EOS,) else 1 - now), len(expected), alpha)
+    assert as_lists(found)[0][0] == (pytest.approx(by_hand, abs=1e-5), expected)
+
+
+@pytest.mark.parametrize("slots", [[0], [0, 1, 2]])
+@pytest.mark.parametrize("poisoned", [0, 2])
+def test_nan_ends_a_hypothesis_and_no_other(poisoned, slots):
+    script, clean = Script(SEEDS, eos_bias=-50.0), as_lists(beam(Script(SEEDS, eos_bias=-50.0), LIMITS))
+
+    def step(ids, position, cache):
+        logits, cache = script.step(ids, position, cache)
+        bad = np.zeros([5, 3, 1], bool)
+        bad[2, slots] = True
+        return tf.where(bad & (position == poisoned), np.nan, logits), cache
+
+    found = beam_search(step, script.cache(3), LIMITS, beam_size=3, bos_id=BOS, eos_id=EOS, length_penalty=0.6)
+    assert np.isfinite(found.scores).all()
+    found = as_lists(found)
+    dead = poisoned == 0 or len(slots) == 3  # at first there is one hypothesis only
+    assert {len(ids) for _, ids in found[2]} == {poisoned if dead else LIMITS[2]}
+    assert len(found[2]) == (1 if poisoned == 0 else 3)
+    for row in (0, 1, 3, 4):
+        assert_same(found[row], clean[row])
+
+
+def unknown_batch(seeds, limits, alpha):
+    return beam(Script(seeds), limits, 3, alpha)._asdict()
+
+
+SIGNATURE = [
+    tf.TensorSpec([None], dtype, name) for name, dtype in zip("slp", ("int32", "int32", "float32"), strict=True)
+]
+
+
+def test_graph_with_unknown_batch_equals_eager():
+    graph = tf.function(unknown_batch, input_signature=SIGNATURE)
+    alphas = np.full([5], 0.6, "float32")
+    for eager, traced in zip(beam(Script(SEEDS), LIMITS), graph(SEEDS, LIMITS, alphas).values(), strict=True):
+        np.testing.assert_allclose(eager, traced, rtol=1e-6)
+    assert graph(SEEDS[:0], SEEDS[:0], alphas[:0])["ids"].shape == (0, 3, 0)
+
+
+def test_an_export_runs_where_there_is_neither_python_nor_xla(tmp_path):
+    module = tf.Module()
+    module.serve = tf.function(unknown_batch, input_signature=SIGNATURE)
+    tf.saved_model.save(module, str(tmp_path), signatures=module.serve)
+    feeds = {"s": SEEDS, "l": np.array(LIMITS, "int32"), "p": np.full([5], 0.6, "float32")}
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        meta = tf.compat.v1.saved_model.loader.load(session, ["serve"], str(tmp_path))
+        signature = meta.signature_def["serving_default"]
+        outputs = {name: info.name for name, info in signature.outputs.items()}
+        found = session.run(outputs, {signature.inputs[name].name: value for name, value in feeds.items()})
+
+    functions = meta.graph_def.library.function
+    ops = {node.op for function in functions for node in function.node_def}
+    assert not [op for op in ops if op.startswith(("Xla", "PyFunc", "EagerPyFunc"))]
+    assert not [f for f in functions if f.attr["_XlaMustCompile"].b]
+    for name, value in beam(Script(SEEDS), LIMITS)._asdict().items():
+        np.testing.assert_allclose(found[name], value, rtol=1e-6)

@@ -1,0 +1,55 @@
+"""Trains a Transformer on sentence pairs: data and preset in, run directory out."""
+
+import sys
+
+from keras_transformer.console import import_tensorflow, mistakes_as_lines
+
+DESCRIPTION = """Train a Transformer to translate. The same command goes on where an earlier run stopped.
+
+  python train.py
+      learns dates, numbers, prices and names from Unicode locale data; no download, 6 minutes on 2 cores
+  python train.py --dataset files:DIR --source_lang en --target_lang de --preset tiny --model_dir runs/mine
+      learns from DIR/train.en and DIR/train.de, line by line, with DIR/val.* to validate and DIR/test.* to test
+  python train.py --dataset tfds:ted_hrlr_translate/pt_to_en --preset small --model_dir runs/ted
+      learns from a corpus of TensorFlow Datasets, downloaded once"""
+
+
+def main():
+    import keras
+
+    from keras_transformer.command_line import parse_config
+    from keras_transformer.evaluation import describe, evaluate
+    from keras_transformer.training.checkpoints import RunDirectory
+    from keras_transformer.training.loop import build_trainer, finish, fit, prepare
+    from keras_transformer.training.strategy import make_strategy
+    from keras_transformer.translator import Translator
+
+    config = parse_config(sys.argv[1:], DESCRIPTION)
+    keras.utils.set_random_seed(config.seed)  # before any tokenizer is made: it would lose its model
+    run = RunDirectory(config.model_dir)
+    data, config = prepare(config, run)
+    with make_strategy(config.strategy).scope():
+        trainer = build_trainer(config)
+
+    greedy = Translator(trainer.transformer, data.tokenizer, beam_size=1, max_length=config.max_length, batch_size=64)
+    fit(config, run, data, trainer, greedy.translate, lambda *texts: evaluate(*texts).bleu)
+    finish(config, run, data)
+
+    name, pairs = ("test", data.corpus.test) if data.corpus.test else ("validation", data.corpus.validation)
+    sources, references = zip(*pairs, strict=True)
+    translations = Translator.load(run.path).translate(list(sources))
+    print(f"{name} set, beam {config.beam_size}:\n{describe(evaluate(translations, references))}")
+    print(
+        f"\ntranslate:  python translate.py --model_dir {run.path}"
+        f"\nwatch:      tensorboard --logdir {run.logs}"
+        f"\nexport:     python export.py --model_dir {run.path} --export_dir exports/{run.path.name}"
+    )
+
+
+if __name__ == "__main__":
+    with mistakes_as_lines():
+        import_tensorflow()
+        try:
+            main()
+        except KeyboardInterrupt:
+            sys.exit(130)
