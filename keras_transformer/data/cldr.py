@@ -33,7 +33,7 @@ MAX_CHARACTERS = 64
 # A phrase is held out only while training keeps others of its form and with each of its words: one for every this many
 # phrases in all, and at least one.
 PHRASES_PER_SIGHTING = 7_000
-# Thai to Tibetan, Burmese, Khmer, Japanese and Chinese put no spaces between words; there every character counts as one.
+# Thai to Tibetan, Burmese, Khmer, Japanese and Chinese put no spaces between words: there every character counts.
 _UNSPACED = re.compile(r"[\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")
 
 

@@ -27,9 +27,9 @@ TERRITORIES = """
     XK YE ZA ZM ZW
 """
 LANGUAGES = """
-    af am ar az be bg bn br bs ca cs cy da de el en eo es et eu fa fi fil fo fr ga gl gu ha he hi hr ht hu hy id ig is it
-    ja jv ka kk km kn ko ku ky la lb lo lt lv mg mi mk ml mn mr ms mt my nb ne nl nn pa pl ps pt qu rm ro ru sa sk sl sm
-    so sq sr sv sw ta te th tk tr uk ur uz vi xh yi yo zh zu
+    af am ar az be bg bn br bs ca cs cy da de el en eo es et eu fa fi fil fo fr ga gl gu ha he hi hr ht hu hy id ig is
+    it ja jv ka kk km kn ko ku ky la lb lo lt lv mg mi mk ml mn mr ms mt my nb ne nl nn pa pl ps pt qu rm ro ru sa sk sl
+    sm so sq sr sv sw ta te th tk tr uk ur uz vi xh yi yo zh zu
 """
 CURRENCIES = """
     AED ARS AUD BDT BGN BRL CAD CHF CLP CNY COP CRC CZK DKK DOP DZD EGP ETB EUR GBP GEL GHS HKD HUF IDR ILS INR IQD IRR

@@ -1,4 +1,4 @@
-"""Sentence pairs as token ids: flat arrays with offsets, so that millions of pairs stay small and any batch is quick."""
+"""Sentence pairs as token ids: flat arrays with offsets, so that millions of pairs stay small and batches are quick."""
 
 import itertools
 from dataclasses import dataclass

@@ -24,13 +24,12 @@ from keras_transformer.training.callbacks import (
     resumable_variables,
 )
 from keras_transformer.training.checkpoints import (
-    RunDirectory,
     average_variables,
     load_variables,
     write_atomically,
 )
 from keras_transformer.training.schedules import InverseSquareRoot, paper_peak_rate
-from keras_transformer.training.strategy import POLICIES, make_strategy, resolve_precision
+from keras_transformer.training.strategy import POLICIES, resolve_precision
 from keras_transformer.training.teacher_forcing import TeacherForcing
 
 # What may differ when a run goes on: how long and where. All else would make it another run.

@@ -1,0 +1,35 @@
+"""One deterministic TensorFlow for every test: two CPU devices, one thread, exact float32, seeds."""
+
+import os
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # before TensorFlow is imported
+os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+
+import random
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+pytest.register_assert_rewrite("tests.layers.contract")
+
+# All of this has to stand before TensorFlow initialises its devices. Two logical CPUs let strategy tests run replicas.
+tf.config.set_logical_device_configuration(
+    tf.config.list_physical_devices("CPU")[0],
+    [tf.config.LogicalDeviceConfiguration(), tf.config.LogicalDeviceConfiguration()],
+)
+tf.config.threading.set_intra_op_parallelism_threads(1)
+tf.config.experimental.enable_tensor_float_32_execution(False)  # on a GPU: NumPy is the oracle, to 1e-5
+
+
+@pytest.fixture(autouse=True)
+def seed():
+    """Every test starts from the same seeds, alone or after others.
+
+    Keras draws the seeds of its initialisers and dropout layers from Python's `random`, so that this is all they need.
+
+    Not `keras.utils.set_random_seed`, `keras.utils.clear_session` or `tf.random.set_seed`: all three empty TensorFlow's
+    cache of kernels, and with its kernel dies the resource of every `SentencepieceTokenizer` made before.
+    """
+    random.seed(1)
+    np.random.seed(1)

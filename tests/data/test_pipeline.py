@@ -1,0 +1,191 @@
+import itertools
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from keras_transformer.data.encoded import EncodedPairs, Sentences
+from keras_transformer.data.pipeline import (
+    count_batches,
+    evaluation_batches,
+    make_batch,
+    plan_batches,
+    training_batches,
+)
+
+PAD, BOS, EOS = 0, 2, 3
+BUDGET = 113
+SEEDS = (1, 2, 17)
+
+
+def sentences_of(lists):
+    ids = np.array([token for sentence in lists for token in sentence], np.int32)
+    return Sentences(ids, np.concatenate([[0], np.cumsum([len(sentence) for sentence in lists])]).astype(np.int64))
+
+
+def random_corpus(count, longest, seed=0):
+    """A list of (source, target) tuples of token ids; lengths are mixed, the target's near the source's."""
+    draw = np.random.default_rng(seed)
+    lengths = np.minimum(draw.geometric(5 / longest, count), longest)
+    others = np.clip(np.round(lengths * draw.normal(1.1, 0.2, count)), 1, longest).astype(int)
+    return [tuple(tuple(draw.integers(4, 97, n).tolist()) for n in pair) for pair in zip(lengths, others, strict=True)]
+
+
+def encode(corpus):
+    return EncodedPairs(*(sentences_of(side) for side in zip(*corpus, strict=True)), dropped={})
+
+
+CORPUS = random_corpus(199, longest=31)
+CORPUS += CORPUS[:3]  # pairs that occur twice are learned from twice
+
+
+@pytest.fixture(scope="module")
+def pairs():
+    return encode(CORPUS)
+
+
+def plain(batch):
+    inputs, labels, weights = batch
+    return tuple(np.asarray(x) for x in (inputs["source_ids"], inputs["target_ids"], labels, weights))
+
+
+def read(dataset, count=None):
+    """The first `count` batches, or all, as tuples (source_ids, target_ids, labels, weights) of arrays."""
+    return [plain(batch) for batch in itertools.islice(dataset, count)]
+
+
+def pairs_in(batches):
+    """What is in the batches, read off the sources and the labels alone: a list of (source, target) tuples."""
+    found = []
+    for source_ids, _, labels, _ in batches:
+        for source, label in zip(source_ids.tolist(), labels.tolist(), strict=True):
+            found.append((tuple(x for x in source if x != PAD), tuple(label[: label.index(EOS)])))
+    return found
+
+
+def equal(batches, others):
+    return len(batches) == len(others) and all(
+        all(np.array_equal(x, y) for x, y in zip(batch, other, strict=True))
+        for batch, other in zip(batches, others, strict=True)
+    )
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_every_epoch_has_every_pair_exactly_once(pairs, seed):
+    count = count_batches(pairs, BUDGET)
+    batches = read(training_batches(pairs, BUDGET, seed), 2 * count)
+    assert Counter(pairs_in(batches[:count])) == Counter(CORPUS)
+    assert Counter(pairs_in(batches[count:])) == Counter(CORPUS)
+
+
+def test_evaluation_has_every_pair_exactly_once_and_knows_how_many_batches(pairs):
+    dataset = evaluation_batches(pairs, BUDGET)
+    batches = read(dataset)
+    assert Counter(pairs_in(batches)) == Counter(CORPUS)
+    assert int(dataset.cardinality()) == len(batches) == count_batches(pairs, BUDGET)
+    assert equal(batches, read(dataset))
+
+
+def test_rows_are_bos_sentence_eos_and_padding(pairs):
+    for source_ids, target_ids, labels, weights in read(evaluation_batches(pairs, BUDGET)):
+        _, targets = zip(*pairs_in([(source_ids, target_ids, labels, weights)]), strict=True)
+        width = max(map(len, targets)) + 1
+        fill = [[PAD] * (width - 1 - len(target)) for target in targets]
+        rows = list(zip(targets, fill, strict=True))
+        assert target_ids.tolist() == [[BOS, *target, *pad] for target, pad in rows]
+        assert labels.tolist() == [[*target, EOS, *pad] for target, pad in rows]
+        assert weights.tolist() == [[1.0] * (len(target) + 1) + [0.0] * len(pad) for target, pad in rows]
+
+
+def test_labels_are_target_ids_shifted_by_one(pairs):
+    for _, target_ids, labels, _ in read(training_batches(pairs, BUDGET, seed=1), count_batches(pairs, BUDGET)):
+        inside = target_ids[:, 1:] != PAD
+        assert np.array_equal(labels[:, :-1][inside], target_ids[:, 1:][inside])
+
+
+def test_weights_count_the_real_tokens(pairs):
+    weights = [weights for *_, weights in read(evaluation_batches(pairs, BUDGET))]
+    assert sum(w.sum() for w in weights) == sum(len(target) + 1 for _, target in CORPUS)
+
+
+def test_batches_have_the_documented_types(pairs):
+    dataset = training_batches(pairs, BUDGET, seed=1)
+    assert dataset.element_spec == evaluation_batches(pairs, BUDGET).element_spec
+    assert [x.dtype for x in read(dataset, 1)[0]] == [np.int32, np.int32, np.int32, np.float32]
+    inputs, labels, weights = dataset.element_spec
+    assert set(inputs) == {"source_ids", "target_ids"}
+    assert all(spec.shape.as_list() == [None, None] for spec in (*inputs.values(), labels, weights))
+
+
+def test_padding_is_no_wider_than_the_longest_sentence():
+    corpus = [((5, 7, 11), (13,)), ((17,), (19, 23, 29, 31)), ((37, 41, 43, 47, 53), (59, 61))]
+    source_ids, target_ids, labels, weights = plain(make_batch(encode(corpus), np.array([1, 0])))
+    assert source_ids.tolist() == [[17, 0, 0], [5, 7, 11]]
+    assert target_ids.tolist() == [[2, 19, 23, 29, 31], [2, 13, 0, 0, 0]]
+    assert labels.tolist() == [[19, 23, 29, 31, 3], [13, 3, 0, 0, 0]]
+    assert weights.tolist() == [[1, 1, 1, 1, 1], [1, 1, 0, 0, 0]]
+
+
+@pytest.mark.parametrize("budget", [37, 113, 1009])
+@pytest.mark.parametrize("seed", [None, *SEEDS])
+def test_no_side_of_a_batch_has_more_positions_than_the_budget(pairs, budget, seed):
+    sources, targets = pairs.source.lengths, pairs.target.lengths + 1
+    for rows in plan_batches(sources, targets, budget, seed):
+        assert len(rows) * max(sources[rows].max(), targets[rows].max()) <= budget
+
+
+def test_a_pair_longer_than_the_budget_is_a_batch_of_its_own():
+    corpus = [*CORPUS[:29], ((5,) * 211, (7,)), ((11,), (13,) * 113)]  # 113 and eos are one too many
+    batches = read(training_batches(encode(corpus), BUDGET, seed=1), count_batches(encode(corpus), BUDGET))
+    over = [batch for batch in batches if max(batch[0].size, batch[1].size) > BUDGET]
+    assert Counter(pairs_in(over)) == Counter(corpus[-2:])
+    assert all(len(batch[0]) == 1 for batch in over)
+    assert Counter(pairs_in(batches)) == Counter(corpus)
+
+
+@pytest.mark.parametrize("budget", [37, 113, 1009])
+def test_the_number_of_batches_does_not_depend_on_the_seed(pairs, budget):
+    sources, targets = pairs.source.lengths, pairs.target.lengths + 1
+    counts = {len(plan_batches(sources, targets, budget, (seed, epoch))) for seed in range(13) for epoch in range(7)}
+    assert counts == {count_batches(pairs, budget)}
+
+
+def test_little_is_padded_and_batches_are_full():
+    corpus = encode(random_corpus(4001, longest=101))
+    sources, targets = corpus.source.lengths, corpus.target.lengths + 1
+    plan = plan_batches(sources, targets, 2003, shuffle_seed=1)
+    positions = [(len(rows) * sources[rows].max(), len(rows) * targets[rows].max()) for rows in plan]
+    padding = 1 - (sources.sum() + targets.sum()) / np.sum(positions)
+    assert padding < 0.15
+    assert np.mean([max(sides) for sides in positions]) > 0.9 * 2003
+
+
+def test_the_order_depends_on_seed_and_epoch_alone(pairs):
+    count = count_batches(pairs, BUDGET)
+    once, again = (read(training_batches(pairs, BUDGET, seed=5), 2 * count) for _ in range(2))
+    assert equal(once, again)
+    assert equal(once[count:], read(training_batches(pairs, BUDGET, seed=5, first_epoch=1), count))
+
+
+def test_other_seeds_and_epochs_have_other_orders_and_other_company(pairs):
+    plans = {
+        key: [frozenset(rows.tolist()) for rows in plan_batches(pairs.source.lengths, pairs.target.lengths, BUDGET, key)]
+        for key in [(5, 0), (5, 1), (7, 0), (7, 1)]
+    }
+    for one, other in itertools.combinations(plans.values(), 2):
+        assert one != other
+        assert set(one) != set(other)
+
+
+def test_training_does_not_go_from_short_to_long(pairs):
+    widths = [batch[1].shape[1] for batch in read(training_batches(pairs, BUDGET, seed=1), count_batches(pairs, BUDGET))]
+    assert widths != sorted(widths) and widths != sorted(widths, reverse=True)
+
+
+@pytest.mark.parametrize(("epoch", "left"), [(0, 2), (1, 3), (2, 0)])
+def test_a_resumed_run_sees_what_an_uninterrupted_one_would_have_seen(pairs, epoch, left):
+    count = count_batches(pairs, BUDGET)
+    batch = count - left if left else 0
+    whole = read(training_batches(pairs, BUDGET, seed=3), 3 * count)
+    resumed = read(training_batches(pairs, BUDGET, 3, epoch, batch), 3 * count - (epoch * count + batch))
+    assert equal(resumed, whole[epoch * count + batch :])

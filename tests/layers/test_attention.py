@@ -1,0 +1,120 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_transformer.layers.attention import MultiHeadAttention, attention_weights, merge_heads, split_heads
+from tests import reference
+from tests.layers.contract import ATTENTION_WEIGHTS, B, D, H, K, LayerContract, S, T, some
+
+
+class TestContract(LayerContract):
+    layer_class = MultiHeadAttention
+    arguments = {"d_model": D, "num_heads": H, "dropout_rate": 0.3}
+    inputs = {"x": "BTD", "memory": "BSD", "attention_mask": "B1TS"}
+    output = "BTD"
+    weight_count = ATTENTION_WEIGHTS
+
+
+def attention(**kwargs):
+    layer = MultiHeadAttention(D, H, **kwargs)
+    layer.build((None, None, D))
+    return reference.randomise(layer)
+
+
+def expected(layer, x, memory, mask=True):
+    x, memory = np.asarray(x, "float64"), np.asarray(memory, "float64")
+    return reference.multi_head_attention(reference.weights_of(layer), x, memory, H, np.asarray(mask))
+
+
+def test_weights_are_the_softmax_of_scaled_products():
+    q, k = some("queries", "BHTK"), some("keys", "BHSK")
+    weights = np.asarray(attention_weights(q, k))
+    assert weights.shape == (B, H, T, S)
+    for b in range(B):
+        for h in range(H):
+            scores = np.asarray(q[b, h], "float64") @ np.asarray(k[b, h], "float64").T / K**0.5
+            np.testing.assert_allclose(weights[b, h], reference.softmax(scores), rtol=1e-5)
+
+
+def test_two_keys_by_hand():
+    query, keys = tf.constant([[[[2.0, 0.0, 0.0, 0.0]]]]), tf.constant([[[[3.0, 5.0, 7.0, 11.0], [1.0, 13.0, 0, 0]]]])
+    ratio = np.exp((2 * 3 - 2 * 1) / 4**0.5)
+    np.testing.assert_allclose(attention_weights(query, keys)[0, 0, 0], [ratio / (1 + ratio), 1 / (1 + ratio)])
+
+
+def test_what_is_masked_weighs_nothing_and_the_rest_sums_to_one():
+    mask = some("attention_mask", "B1TS")
+    weights = np.asarray(attention_weights(some("queries", "BHTK"), some("keys", "BHSK"), mask))
+    assert np.all(weights[~np.broadcast_to(mask, weights.shape)] == 0)
+    np.testing.assert_allclose(weights.sum(axis=-1), 1.0, rtol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+def test_a_row_that_may_attend_to_nothing_gives_finite_numbers(dtype):
+    q, k = tf.cast(some("queries", "BHTK"), dtype), tf.cast(some("keys", "BHSK"), dtype)
+    weights = attention_weights(q, k, tf.zeros((1, 1, 1, S), "bool"))
+    assert weights.dtype == dtype
+    assert np.isfinite(np.asarray(tf.cast(weights, "float32"))).all()
+
+
+def test_float16_products_do_not_overflow():
+    q, k = tf.fill((1, 1, 1, K), 100.0), tf.stack([tf.fill((K,), 90.0), tf.fill((K,), 10.0)])[None, None]
+    assert 100 * 90 * K > 65504  # the largest float16
+    np.testing.assert_array_equal(attention_weights(tf.cast(q, "float16"), tf.cast(k, "float16")), [[[[1.0, 0.0]]]])
+
+
+def test_head_h_has_columns_of_its_own():
+    x = some("x", "BTD")
+    heads = np.asarray(split_heads(x, H))
+    assert heads.shape == (B, H, T, K)
+    for h in range(H):
+        np.testing.assert_array_equal(heads[:, h], np.asarray(x)[..., h * K : (h + 1) * K])
+    np.testing.assert_array_equal(merge_heads(heads), x)
+
+
+def test_multi_head_attention():
+    layer, x, memory = attention(), some("x", "BTD"), some("memory", "BSD")
+    np.testing.assert_allclose(layer(x, memory), expected(layer, x, memory), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("axes", ["B1TS", "B11S", "11TS", "BHTS"])
+def test_masks_of_every_shape_that_broadcasts(axes):
+    layer, x, memory, mask = attention(), some("x", "BTD"), some("memory", "BSD"), some("mask", axes)
+    output = layer(x, memory, attention_mask=mask)
+    np.testing.assert_allclose(output, expected(layer, x, memory, mask), rtol=1e-5, atol=1e-5)
+
+
+def test_self_attention():
+    layer, x = attention(), some("x", "BTD")
+    np.testing.assert_allclose(layer(x, x), expected(layer, x, x), rtol=1e-5, atol=1e-5)
+
+
+def test_masked_memory_changes_nothing():
+    layer, x, memory = attention(), some("x", "BTD"), np.asarray(some("memory", "BSD"))
+    changed = memory.copy()
+    changed[:, -3:] = 100.0
+    mask = (np.arange(S) < S - 3)[None, None, None]
+    np.testing.assert_allclose(layer(x, changed, mask), layer(x, memory, mask), rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(layer(x, changed, mask), layer(x, memory[:, :-3]), rtol=1e-5, atol=1e-5)
+
+
+def test_project_then_attend_is_the_call():
+    layer, x, memory, mask = attention(), some("x", "BTD"), some("memory", "BSD"), some("attention_mask", "B1TS")
+    keys, values = layer.project(memory)
+    assert keys.shape == values.shape == (B, H, S, K)
+    np.testing.assert_array_equal(layer.attend(x, keys, values, mask), layer(x, memory, mask))
+
+
+def test_dropout_falls_on_the_attention_weights():
+    layer, x, memory = attention(dropout_rate=0.5), some("x", "BTD"), some("memory", "BSD")
+    seen = []
+    layer.dropout.call = lambda weights, training=False: seen.append((weights.shape, training)) or weights
+    layer(x, memory, training=True)
+    assert seen == [((B, H, T, S), True)]
+
+
+@pytest.mark.parametrize("num_heads", [3, 53])
+def test_heads_that_do_not_divide_the_width_are_refused(num_heads):
+    message = rf"`num_heads` must divide `d_model`\. Received: num_heads={num_heads}, d_model={D}$"
+    with pytest.raises(ValueError, match=message):
+        MultiHeadAttention(D, num_heads)

@@ -1,0 +1,161 @@
+import functools
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_transformer.layers.decoder import Decoder, DecoderLayer
+from tests import reference
+from tests.layers.contract import (
+    ATTENTION_WEIGHTS,
+    FEED_FORWARD_WEIGHTS,
+    NORM_WEIGHTS,
+    B,
+    D,
+    F,
+    H,
+    K,
+    LayerContract,
+    S,
+    T,
+    W,
+    some,
+)
+
+N = 2
+SHAPE = {"d_model": D, "num_heads": H, "d_ff": F}
+RATES = {"dropout_rate": 0.3, "attention_dropout_rate": 0.2, "feed_forward_dropout_rate": 0.1}
+LAYER_WEIGHTS = 2 * ATTENTION_WEIGHTS + FEED_FORWARD_WEIGHTS + 3 * NORM_WEIGHTS
+RESIDUALS = pytest.mark.parametrize("residual", [reference.post_norm, reference.pre_norm])
+
+
+class TestDecoderLayerContract(LayerContract):
+    layer_class = DecoderLayer
+    arguments = {**SHAPE, **RATES, "pre_norm": True}
+    inputs = {"x": "BTD", "memory": "BSD", "attention_mask": "11TT", "source_mask": "B11S"}
+    output = "BTD"
+    weight_count = LAYER_WEIGHTS
+
+
+class TestDecoderContract(LayerContract):
+    layer_class = Decoder
+    arguments = {**SHAPE, **RATES, "pre_norm": True, "num_layers": N}
+    inputs = {"x": "BTD", "memory": "BSD", "source_mask": "B11S"}
+    output = "BTD"
+    weight_count = N * LAYER_WEIGHTS + NORM_WEIGHTS
+
+
+def made(layer_class, residual=reference.post_norm, **kwargs):
+    layer = layer_class(**SHAPE, pre_norm=residual is reference.pre_norm, **kwargs)
+    layer.build((None, None, D))
+    return reference.randomise(layer)
+
+
+@functools.cache  # no test changes its weights
+def decoder(residual=reference.post_norm, num_layers=N, **kwargs):
+    return made(Decoder, residual, num_layers=num_layers, **kwargs)
+
+
+def float64(*tensors):
+    return [np.asarray(tensor, "float64") for tensor in tensors]
+
+
+@RESIDUALS
+def test_decoder_layer(residual):
+    layer, x, memory = made(DecoderLayer, residual), some("x", "BTD"), some("memory", "BSD")
+    mask, source_mask = some("attention_mask", "B1TT"), some("source_mask", "B11S")
+    expected = reference.decoder_layer(
+        reference.weights_of(layer), *float64(x, memory), H, residual, np.asarray(mask), np.asarray(source_mask)
+    )
+    output = layer(x, memory, attention_mask=mask, source_mask=source_mask)
+    np.testing.assert_allclose(output, expected, rtol=1e-5, atol=1e-5)
+
+
+@RESIDUALS
+def test_decoder(residual):
+    layer, x, memory, mask = decoder(residual), some("x", "BTD"), some("memory", "BSD"), some("source_mask", "B11S")
+    expected = reference.decoder(reference.weights_of(layer), *float64(x, memory), H, residual, np.asarray(mask))
+    np.testing.assert_allclose(layer(x, memory, source_mask=mask), expected, rtol=1e-5, atol=1e-5)
+
+
+@RESIDUALS
+@pytest.mark.parametrize("changed_from", range(1, T))
+def test_future_positions_do_not_change_past_outputs(changed_from, residual):
+    layer, x, memory = decoder(residual), np.asarray(some("x", "BTD")), some("memory", "BSD")
+    changed = x.copy()
+    changed[:, changed_from:] = np.random.default_rng(7).normal(size=(B, T - changed_from, D))
+    before, after = np.asarray(layer(x, memory)), np.asarray(layer(changed, memory))
+    np.testing.assert_allclose(after[:, :changed_from], before[:, :changed_from], rtol=1e-6, atol=1e-6)
+    assert np.abs(after[:, changed_from:] - before[:, changed_from:]).max(axis=-1).min() > 0.01
+
+
+def test_masked_memory_changes_nothing():
+    layer, x, memory = decoder(), some("x", "BTD"), np.asarray(some("memory", "BSD"))
+    changed = memory.copy()
+    changed[:, -3:] = 100.0
+    mask = (np.arange(S) < S - 3)[None, None, None]
+    output = layer(x, changed, mask)
+    np.testing.assert_allclose(output, layer(x, memory, mask), rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(output, layer(x, memory[:, :-3]), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("num_layers", [1, 3])
+def test_post_norm_decoder_is_its_layers_and_no_more(num_layers):
+    layer = decoder(num_layers=num_layers)
+    assert [inner.name for inner in layer.layers] == [f"layer_{i}" for i in range(num_layers)]
+    assert layer.count_params() == num_layers * LAYER_WEIGHTS
+
+
+@pytest.mark.parametrize("rate", RATES)
+def test_every_dropout_rate_counts_in_training_only(rate):
+    layer, plain = decoder(num_layers=1, **{rate: 0.5}), decoder(num_layers=1)
+    inputs = some("x", "BTD"), some("memory", "BSD")
+    np.testing.assert_array_equal(layer(*inputs), plain(*inputs))
+    assert np.abs(np.asarray(layer(*inputs, training=True)) - np.asarray(plain(*inputs))).max() > 0.1
+    np.testing.assert_array_equal(plain(*inputs, training=True), plain(*inputs))
+
+
+def test_every_dropout_of_a_layer_has_its_rate_and_is_told_of_training():
+    layer = DecoderLayer(**SHAPE, **RATES)
+    blocks = [
+        *(layer.self_attention, layer.self_attention_residual),
+        *(layer.cross_attention, layer.cross_attention_residual),
+        *(layer.feed_forward, layer.feed_forward_residual),
+    ]
+    seen = []
+    for block in blocks:
+        block.dropout.call = lambda x, training=False, rate=block.dropout.rate: seen.append((rate, training)) or x
+    layer(some("x", "BTD"), some("memory", "BSD"), training=True)
+    assert seen == [(rate, True) for rate in (0.2, 0.3, 0.2, 0.3, 0.1, 0.3)]
+
+
+def test_cached_memory_is_one_copy_per_row_and_the_cache_one_per_hypothesis():
+    layer = decoder()
+    projected, cache = layer.project(some("memory", "BSD")), layer.empty_cache(B, W)
+    assert [[tuple(t.shape) for t in pair] for pair in projected] == [[(B, H, S, K)] * 2] * N
+    assert [[tuple(t.shape) for t in pair] for pair in cache] == [[(B, W, H, 0, K)] * 2] * N
+    _, cache = layer.step(tf.ones((B, W, D)), cache, projected)
+    assert [[tuple(t.shape) for t in pair] for pair in cache] == [[(B, W, H, 1, K)] * 2] * N
+
+
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
+def test_cache_is_kept_in_the_compute_dtype(policy):
+    layer = decoder(dtype=policy)
+    projected, cache = layer.project(some("memory", "BSD")), layer.empty_cache(B, W)
+    x, grown = layer.step(tf.ones((B, W, D), layer.compute_dtype), cache, projected)
+    dtypes = {tensor.dtype.name for tensor in tf.nest.flatten((x, cache, grown, projected))}
+    assert dtypes == {policy.removeprefix("mixed_")}
+
+
+@RESIDUALS
+def test_steps_of_different_hypotheses_are_the_full_pass_of_each(residual):
+    layer, memory, mask = decoder(residual), some("memory", "BSD"), some("source_mask", "B11S")
+    hypotheses = tf.random.stateless_normal((B, W, T, D), (1, 2))
+    projected, cache = layer.project(memory), layer.empty_cache(B, W)
+    steps = []
+    for t in range(T):
+        output, cache = layer.step(hypotheses[:, :, t], cache, projected, mask)
+        steps.append(output)
+    for w in range(W):
+        full = layer(hypotheses[:, w], memory, source_mask=mask)
+        np.testing.assert_allclose(tf.stack(steps, axis=2)[:, w], full, rtol=1e-5, atol=1e-5)

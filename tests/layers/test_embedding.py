@@ -1,0 +1,132 @@
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_transformer.layers.embedding import PositionalEncoding, TiedLogits, TokenEmbedding, sinusoids
+from tests import reference
+from tests.layers.contract import B, D, LayerContract, T, V, W, some
+
+LONG = 1031  # positions; bfloat16 cannot count past 256
+
+
+class TestTokenEmbeddingContract(LayerContract):
+    layer_class = TokenEmbedding
+    arguments = {"vocabulary_size": V, "d_model": D}
+    inputs = {"ids": "BT"}
+    output = "BTD"
+    weight_count = V * D
+
+
+class TestPositionalEncodingContract(LayerContract):
+    layer_class = PositionalEncoding
+    arguments = {"d_model": D, "dropout_rate": 0.3}
+    inputs = {"x": "BTD"}
+    output = "BTD"
+    weight_count = 0
+
+
+class TestTiedLogitsContract(LayerContract):
+    layer_class = TiedLogits
+    config_keys = ["embedding"]
+    inputs = {"x": "BTD"}
+    output = "BTV"
+    output_dtype = "float32"
+    weight_count = V * D  # the embedding's, and none of its own
+
+    def make(self, dtype=None, **kwargs):
+        return TiedLogits(TokenEmbedding(V, D, name="embedding", dtype=dtype), dtype=dtype, **kwargs)
+
+
+def token_embedding(vocabulary_size=V, **kwargs):
+    layer = TokenEmbedding(vocabulary_size, D, **kwargs)
+    layer.build((None, None))
+    return layer
+
+
+def test_a_token_is_its_row_times_the_root_of_d_model():
+    layer, ids = token_embedding(), some("ids", "BT")
+    expected = layer.matrix.numpy()[np.asarray(ids)] * D**0.5
+    np.testing.assert_allclose(layer(ids), expected, rtol=1e-6)
+
+
+def test_matrix_starts_normal_with_variance_one_over_d_model():
+    matrix = token_embedding(vocabulary_size=1009).matrix.numpy().astype("float64") * D**0.5  # should be N(0, 1)
+    assert abs(matrix.mean()) < 5 / matrix.size**0.5
+    assert abs(matrix.std() - 1) < 5 / (2 * matrix.size) ** 0.5
+    assert np.mean(np.abs(matrix) < 1) == pytest.approx(0.6827, abs=0.02)  # normal, not uniform
+    assert np.abs(matrix).max() > 3  # nor truncated
+
+
+def test_logits_are_products_with_the_rows_of_the_embedding():
+    layer = TiedLogits(token_embedding())
+    x = some("x", "BTD")
+    expected = np.asarray(x, "float64") @ layer.embedding.matrix.numpy().astype("float64").T
+    np.testing.assert_allclose(layer(x), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_logits_and_embedding_learn_one_matrix():
+    embedding = token_embedding()
+    logits = TiedLogits(embedding)
+    before = np.asarray(logits(some("x", "BTD")))
+    embedding.matrix.assign(2.0 * embedding.matrix)
+    np.testing.assert_allclose(logits(some("x", "BTD")), 2.0 * before, rtol=1e-6)
+    assert [id(w) for w in logits.weights] == [id(embedding.matrix)]
+
+
+def test_sinusoids_of_the_paper():
+    np.testing.assert_allclose(sinusoids(tf.range(T), D), reference.sinusoids(T, D), rtol=1e-5, atol=1e-6)
+
+
+def test_sinusoids_of_far_positions():
+    table = sinusoids(tf.range(LONG), D)
+    assert table.dtype == tf.float32
+    np.testing.assert_allclose(table, reference.sinusoids(LONG, D), atol=1e-3)
+
+
+def test_positions_are_added():
+    x = some("x", "BTD")
+    expected = np.asarray(x) + reference.sinusoids(T, D)
+    np.testing.assert_allclose(PositionalEncoding(D)(x), expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
+def test_half_precision_knows_positions_past_256(policy):
+    layer = PositionalEncoding(D, dtype=policy)
+    rounding = 2**-9 if policy == "mixed_bfloat16" else 2**-12
+    encoding = tf.cast(layer(tf.zeros((1, LONG, D), layer.compute_dtype)), "float32")[0]
+    np.testing.assert_allclose(encoding, reference.sinusoids(LONG, D), atol=rounding + 1e-3)
+    at = tf.cast(layer.at(tf.zeros((1, 1, D), layer.compute_dtype), LONG - 1), "float32")[0, 0]
+    np.testing.assert_array_equal(at, encoding[-1])
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "graph"])
+def test_one_position_at_a_time_is_all_positions_at_once(compiled):
+    layer, x = PositionalEncoding(D), some("x", "BTD")
+    at = tf.function(layer.at) if compiled else layer.at
+    steps = [at(x[:, t : t + 1], tf.constant(t)) for t in range(T)]
+    np.testing.assert_allclose(tf.concat(steps, axis=1), layer(x), rtol=1e-6, atol=1e-6)
+
+
+def test_every_hypothesis_stands_at_the_same_position():
+    x = tf.random.stateless_normal((B, W, D), (1, 2))
+    encoding = np.asarray(PositionalEncoding(D).at(x, 5)) - np.asarray(x)
+    np.testing.assert_allclose(encoding, np.broadcast_to(reference.sinusoids(T, D)[5], (B, W, D)), atol=1e-6)
+
+
+def test_dropout_falls_on_the_sum():
+    layer = PositionalEncoding(D, dropout_rate=0.5)
+    y = np.asarray(layer(10.0 + 0.0 * some("x", "BTD"), training=True))
+    assert 0.3 < np.mean(y == 0) < 0.7
+    expected = np.broadcast_to(2.0 * (10.0 + reference.sinusoids(T, D)), y.shape)
+    np.testing.assert_allclose(y[y != 0], expected[y != 0], rtol=1e-5)
+
+
+def test_an_odd_d_model_is_refused():
+    with pytest.raises(ValueError, match=r"`d_model` must be even.* Received: d_model=13$"):
+        PositionalEncoding(13)
+
+
+def test_no_implicit_mask_is_attached():
+    assert not token_embedding().supports_masking
+    assert getattr(token_embedding()(keras.Input((None,), dtype="int32")), "_keras_mask", None) is None

@@ -1,0 +1,163 @@
+"""The Transformer in plain NumPy, written from "Attention Is All You Need" and sharing no code with the package.
+
+float64, one sentence and one head at a time, loops where the paper has an index. Weights are a dict from path
+("encoder/layer_0/self_attention/query/kernel") to array. Masks are boolean, True = may attend.
+"""
+
+import math
+
+import numpy as np
+
+
+def weights_of(layer):
+    """Every weight of a Keras layer or model in float64, by its path without the layer's own name."""
+    own = f"{layer.name}/"
+    paths = [weight.path for weight in layer.weights]
+    if all(path.startswith(own) for path in paths):
+        paths = [path.removeprefix(own) for path in paths]
+    assert len(set(paths)) == len(paths), paths
+    return {path: weight.numpy().astype("float64") for path, weight in zip(paths, layer.weights, strict=True)}
+
+
+def randomise(layer, seed=0):
+    """Gives a built Keras layer or model weights none of which is 0 or 1, so that none can be left out unnoticed."""
+    rng = np.random.default_rng(seed)
+    for weight in layer.weights:
+        values = rng.normal(size=weight.shape)
+        if len(weight.shape) == 1:  # a bias, a beta, or a gamma
+            values = 0.3 * values + weight.path.endswith("gamma")
+        elif weight.path.endswith("kernel"):
+            values /= math.sqrt(weight.shape[0])
+        else:  # the embedding's matrix
+            values /= math.sqrt(weight.shape[1])
+        weight.assign(values.astype("float32"))
+    return layer
+
+
+def part(weights, name):
+    """The weights below `name`, by the rest of their path."""
+    return {path.removeprefix(f"{name}/"): w for path, w in weights.items() if path.startswith(f"{name}/")}
+
+
+def softmax(x):
+    """Over the last axis."""
+    e = np.exp(x - x.max(axis=-1, keepdims=True))
+    return e / e.sum(axis=-1, keepdims=True)
+
+
+def attention(q, k, v, mask):
+    """Equation (1). q (T, K), k (S, K), v (S, K), mask (T, S) -> (T, K)."""
+    scores = q @ k.T / math.sqrt(q.shape[1])
+    return softmax(np.where(mask, scores, -np.inf)) @ v
+
+
+def multi_head_attention(weights, x, memory, num_heads, mask=True):
+    """3.2.2. x (B, T, D), memory (B, S, D) -> (B, T, D)."""
+    d_k = x.shape[2] // num_heads
+    mask = np.broadcast_to(mask, (x.shape[0], num_heads, x.shape[1], memory.shape[1]))
+    output = np.zeros(x.shape)
+    for b in range(x.shape[0]):
+        heads = []
+        for h in range(num_heads):
+            columns = slice(h * d_k, (h + 1) * d_k)
+            q = x[b] @ weights["query/kernel"][:, columns]
+            k = memory[b] @ weights["key/kernel"][:, columns]
+            v = memory[b] @ weights["value/kernel"][:, columns]
+            heads.append(attention(q, k, v, mask[b, h]))
+        output[b] = np.concatenate(heads, axis=1) @ weights["output/kernel"]
+    return output
+
+
+def feed_forward(weights, x):
+    """Equation (2)."""
+    inner = np.maximum(0, x @ weights["inner/kernel"] + weights["inner/bias"])
+    return inner @ weights["outer/kernel"] + weights["outer/bias"]
+
+
+def layer_norm(weights, x, epsilon=1e-6):
+    """Ba et al. 2016: mean and variance of every position by itself."""
+    centred = x - x.mean(axis=-1, keepdims=True)
+    deviation = np.sqrt((centred**2).mean(axis=-1, keepdims=True) + epsilon)
+    return weights["gamma"] * centred / deviation + weights["beta"]
+
+
+def post_norm(weights, x, sublayer):
+    """3.1: LayerNorm(x + Sublayer(x))."""
+    return layer_norm(part(weights, "norm"), x + sublayer(x))
+
+
+def pre_norm(weights, x, sublayer):
+    """Xiong et al. 2020: x + Sublayer(LayerNorm(x))."""
+    return x + sublayer(layer_norm(part(weights, "norm"), x))
+
+
+def encoder_layer(weights, x, num_heads, residual, mask=True):
+    """3.1. residual: `post_norm` or `pre_norm`."""
+
+    def self_attention(h):
+        return multi_head_attention(part(weights, "self_attention"), h, h, num_heads, mask)
+
+    x = residual(part(weights, "self_attention_residual"), x, self_attention)
+    return residual(part(weights, "feed_forward_residual"), x, lambda h: feed_forward(part(weights, "feed_forward"), h))
+
+
+def decoder_layer(weights, x, memory, num_heads, residual, mask=True, source_mask=True):
+    """3.1. residual: `post_norm` or `pre_norm`."""
+
+    def self_attention(h):
+        return multi_head_attention(part(weights, "self_attention"), h, h, num_heads, mask)
+
+    def cross_attention(h):
+        return multi_head_attention(part(weights, "cross_attention"), h, memory, num_heads, source_mask)
+
+    x = residual(part(weights, "self_attention_residual"), x, self_attention)
+    x = residual(part(weights, "cross_attention_residual"), x, cross_attention)
+    return residual(part(weights, "feed_forward_residual"), x, lambda h: feed_forward(part(weights, "feed_forward"), h))
+
+
+def stack(weights, x, residual, layer):
+    """layer(weights, x) N times; pre-norm ends with one more LayerNorm."""
+    i = 0
+    while part(weights, f"layer_{i}"):
+        x = layer(part(weights, f"layer_{i}"), x)
+        i += 1
+    return layer_norm(part(weights, "norm"), x) if residual is pre_norm else x
+
+
+def encoder(weights, x, num_heads, residual, mask=True):
+    """N encoder layers. x (B, S, D) -> memory (B, S, D)."""
+    return stack(weights, x, residual, lambda w, h: encoder_layer(w, h, num_heads, residual, mask))
+
+
+def decoder(weights, x, memory, num_heads, residual, source_mask=True):
+    """N decoder layers; position t sees 0 ... t. x (B, T, D), memory (B, S, D) -> (B, T, D)."""
+    causal = np.array([[s <= t for s in range(x.shape[1])] for t in range(x.shape[1])])
+    return stack(
+        weights, x, residual, lambda w, h: decoder_layer(w, h, memory, num_heads, residual, causal, source_mask)
+    )
+
+
+def sinusoids(length, d_model):
+    """3.5: PE(pos, 2i) = sin(pos / 10000^(2i/d_model)), PE(pos, 2i+1) = cos(the same)."""
+    table = np.zeros((length, d_model))
+    for pos in range(length):
+        for i in range(d_model // 2):
+            angle = pos / 10000 ** (2 * i / d_model)
+            table[pos, 2 * i] = math.sin(angle)
+            table[pos, 2 * i + 1] = math.cos(angle)
+    return table
+
+
+def embed(matrix, ids):
+    """3.4 and 3.5: vectors times sqrt(d_model), plus positions. ids (B, T) -> (B, T, D)."""
+    d_model = matrix.shape[1]
+    return matrix[ids] * math.sqrt(d_model) + sinusoids(ids.shape[1], d_model)
+
+
+def transformer(weights, source_ids, target_ids, num_heads, residual):
+    """Figure 1 up to the softmax: logits (B, T, V). 0 is padding; residual: `post_norm` or `pre_norm`."""
+    matrix = weights["embedding/matrix"]
+    source_mask = (source_ids != 0)[:, None, None, :]
+    memory = encoder(part(weights, "encoder"), embed(matrix, source_ids), num_heads, residual, source_mask)
+    x = decoder(part(weights, "decoder"), embed(matrix, target_ids), memory, num_heads, residual, source_mask)
+    return x @ matrix.T

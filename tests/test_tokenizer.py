@@ -1,0 +1,212 @@
+import random
+
+import pytest
+import sentencepiece
+import tensorflow as tf
+
+from keras_transformer import tokenizer as tokenizer_module
+from keras_transformer.tokenizer import (
+    BOS_ID,
+    EOS_ID,
+    PAD_ID,
+    UNK_ID,
+    Tokenizer,
+    TokenizerError,
+    train_tokenizer,
+)
+
+BYTES_AND_CONTROL_SYMBOLS = 256 + 4
+VOCABULARY = 503
+
+NASTY = {
+    "empty": "",
+    "words of the corpus": "the year",
+    "case": "The YEAR tHe",
+    "emoji": "👩‍👩‍👧 🇩🇪 ok",
+    "newline": "one\ntwo\r\n",
+    "leading newline": "\n",
+    "right to left": "שלום \u202bעולם\u202c مرحبا",
+    "tab": "\tone\ttwo",
+    "NUL": "one\x00two\x00",
+    "what NFKC would change": "ﬁ ½ e\u0301 ² Ⅷ １ \u00a0 \u3000 ｱ",
+    "two forms of a letter": "\u00e9 e\u0301",
+    "double spaces": "one  two   three",
+    "trailing spaces": "one  ",
+    "10 kB": "the year 2024! " * 683,
+    "10 kB without a space": "x" * 10_007,
+    "last code points": "\ue000 \ufffe \U0010ffff",
+    "byte order mark": "\ufeffone",
+}
+LIKE_CONTROL_SYMBOLS = ["</s>", "<s>", "<pad>", "<unk>", "<0x41>", "one </s> two<pad>"]
+
+
+def corpus(sentences=401):
+    draw = random.Random(5)
+    words = ["".join(draw.choices("abcdefghijklmnopqrstuvwxyzäöü", k=draw.randint(1, 7))) for _ in range(211)]
+    return [" ".join(["the year 2024", *draw.choices(words, k=draw.randint(1, 11))]) for _ in range(sentences)]
+
+
+@pytest.fixture(scope="module")
+def model():
+    return train_tokenizer(corpus(), VOCABULARY)
+
+
+@pytest.fixture(scope="module")
+def tokenizer(model):
+    return Tokenizer(model)
+
+
+@pytest.fixture(scope="module")
+def processor(model):
+    """The oracle: the same model in the sentencepiece package."""
+    return sentencepiece.SentencePieceProcessor(model_proto=model)
+
+
+def round_trip(tokenizer, *texts):
+    decoded = tokenizer.decode(tokenizer.encode(tf.constant(texts)))
+    return [text.decode("utf-8") for text in decoded.numpy()]
+
+
+@pytest.mark.parametrize("text", NASTY.values(), ids=NASTY.keys())
+def test_text_comes_back_as_it_was(tokenizer, text):
+    assert round_trip(tokenizer, text) == [text]
+
+
+@pytest.mark.parametrize("text", LIKE_CONTROL_SYMBOLS)
+def test_text_that_looks_like_a_control_symbol_is_text(tokenizer, text):
+    assert tf.reduce_min(tokenizer.encode(tf.constant([text])).values) > EOS_ID
+    assert round_trip(tokenizer, text) == [text]
+
+
+def random_texts(count):
+    draw = random.Random(7)
+    kinds = [range(0x80), range(0xD800), range(0xE000, 0x110000), (0x20, 0x2581, 0x301, 0xFFFF)]
+    return ["".join(chr(draw.choice(draw.choice(kinds))) for _ in range(draw.randint(0, 19))) for _ in range(count)]
+
+
+def test_nothing_changes_but_leading_spaces_and_two_code_points(tokenizer):
+    # SentencePiece writes U+2581 for a space; U+FFFF is no character, and stands in the rule of the normalizer.
+    texts = random_texts(997)
+    expected = [text.replace("\u2581", " ").lstrip(" ").replace("\uffff", "\ufffd") for text in texts]
+    assert round_trip(tokenizer, *texts) == expected
+
+
+@pytest.mark.parametrize("run", [lambda f: f, tf.function], ids=["eager", "graph"])
+def test_ids_are_those_of_the_sentencepiece_package(tokenizer, processor, run):
+    texts = [*NASTY.values(), *LIKE_CONTROL_SYMBOLS, *random_texts(211), " one", "\u2581one"]
+    ids = run(tokenizer.encode)(tf.constant(texts))
+    assert ids.dtype == tf.int32
+    assert ids.to_list() == processor.encode(texts)
+
+
+def test_decoding_in_a_graph_is_decoding(tokenizer):
+    ids = tokenizer.encode(tf.constant(corpus(11)))
+    decode = tf.function(tokenizer.decode)
+    assert [text.decode() for text in decode(ids).numpy()] == corpus(11)
+    assert [text.decode() for text in decode(ids.to_tensor()).numpy()] == corpus(11)
+
+
+def test_control_ids_are_fixed(processor):
+    assert (PAD_ID, UNK_ID, BOS_ID, EOS_ID) == (0, 1, 2, 3)
+    assert [processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id()] == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("broken", "mended"),
+    [(b"a\xffb", "a\ufffdb"), (b"a\xc3", "a\ufffd"), (b"\xed\xa0\x80", "\ufffd\ufffd\ufffd")],
+    ids=["no UTF-8 byte", "cut short", "surrogate"],
+)
+def test_invalid_utf8_becomes_the_replacement_character(tokenizer, broken, mended):
+    assert round_trip(tokenizer, broken) == [mended]
+
+
+def test_padding_and_control_ids_are_left_out_of_text(tokenizer):
+    a, b = tokenizer.encode(tf.constant(["the year", "2024"])).to_list()
+    rows = [[BOS_ID, *a, EOS_ID], [BOS_ID, PAD_ID, *b, UNK_ID, *a, EOS_ID, PAD_ID, PAD_ID], [PAD_ID] * 5, []]
+    expected = [b"the year", b"2024 the year", b"", b""]
+    ragged = tf.ragged.constant(rows, dtype=tf.int32)
+    assert tokenizer.decode(ragged).numpy().tolist() == expected
+    assert tokenizer.decode(ragged.to_tensor(PAD_ID)).numpy().tolist() == expected
+
+
+def test_whatever_ids_a_model_emits_text_is_valid_utf8(tokenizer):
+    draw = random.Random(11)
+    rows = [[draw.randrange(tokenizer.vocabulary_size) for _ in range(17)] for _ in range(199)]
+    rows += [[draw.randrange(BYTES_AND_CONTROL_SYMBOLS) for _ in range(17)] for _ in range(199)]
+    texts = [text.decode("utf-8") for text in tokenizer.decode(tf.constant(rows)).numpy()]
+    assert any("\ufffd" in text for text in texts)
+
+
+def test_no_sentences_give_no_rows(tokenizer):
+    assert tokenizer.encode(tf.constant([], tf.string)).to_list() == []
+    assert tokenizer.decode(tf.zeros([0, 0], tf.int32)).numpy().tolist() == []
+
+
+def test_digits_are_tokens_of_their_own(tokenizer, processor):
+    ids = tokenizer.encode(tf.constant(["2024"])).to_list()[0]
+    assert [processor.id_to_piece(i) for i in ids if processor.id_to_piece(i) != "\u2581"] == ["2", "0", "2", "4"]
+    assert processor.id_to_piece(tokenizer.encode(tf.constant(["year"])).to_list()[0]) == ["\u2581year"]
+
+
+def test_the_vocabulary_has_the_size_asked_for(tokenizer, processor):
+    assert tokenizer.vocabulary_size == processor.get_piece_size() == VOCABULARY
+
+
+def test_a_small_corpus_gives_a_smaller_vocabulary():
+    tokenizer = Tokenizer(train_tokenizer(["the year", "the"], 8009))
+    assert BYTES_AND_CONTROL_SYMBOLS < tokenizer.vocabulary_size < 8009
+    assert round_trip(tokenizer, "the year", "Ωmega") == ["the year", "Ωmega"]
+
+
+@pytest.mark.parametrize(
+    ("sentences", "vocabulary_size", "said"),
+    [([], 503, "0 sentences"), (["", ""], 503, "2 sentences"), (corpus(), 13, "401 sentences.*13 vs 2")],
+    ids=["no sentences", "blank sentences", "no room for the bytes"],
+)
+def test_what_cannot_be_trained_is_said_in_one_line(sentences, vocabulary_size, said):
+    with pytest.raises(TokenizerError, match=said) as caught:
+        train_tokenizer(sentences, vocabulary_size)
+    assert "\n" not in str(caught.value)
+
+
+def test_the_same_corpus_gives_the_same_bytes(model):
+    assert train_tokenizer(iter(corpus()), VOCABULARY) == model
+
+
+def test_the_sample_of_a_large_corpus_is_always_the_same(monkeypatch, model):
+    monkeypatch.setattr(tokenizer_module, "MOST_TRAINING_SENTENCES", 101)
+    pieces = [Tokenizer(train_tokenizer(corpus(), VOCABULARY)) for _ in range(2)]
+    once, again = (tokenizer.encode(tf.constant(corpus())).to_list() for tokenizer in pieces)
+    assert once == again != Tokenizer(model).encode(tf.constant(corpus())).to_list()
+
+
+def test_a_saved_tokenizer_loads_as_the_same(tokenizer, model, tmp_path):
+    tokenizer.save(tmp_path / "tokenizer.model")
+    assert (tmp_path / "tokenizer.model").read_bytes() == model
+    loaded = Tokenizer.load(str(tmp_path / "tokenizer.model"))
+    ids = loaded.encode(tf.constant(corpus()))
+    assert ids.to_list() == tokenizer.encode(tf.constant(corpus())).to_list()
+    assert loaded.vocabulary_size == tokenizer.vocabulary_size
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(TokenizerError, match=r"^no tokenizer at .*nowhere\.model.*train\.py.*$"):
+        Tokenizer.load(tmp_path / "nowhere.model")
+
+
+@pytest.mark.parametrize("keep", ["garbage", "nothing", "half"])
+def test_a_damaged_file_is_named_in_one_clear_line(model, tmp_path, keep):
+    path = tmp_path / "tokenizer.model"
+    path.write_bytes({"garbage": b"not a model", "nothing": b"", "half": model[: len(model) // 2]}[keep])
+    with pytest.raises(TokenizerError) as caught:
+        Tokenizer.load(path)
+    message = str(caught.value)
+    assert message.startswith(f"{path} is not a SentencePiece model")
+    assert "\n" not in message and "function_node" not in message
+
+
+def test_training_and_loading_print_nothing(tmp_path, capfd):
+    path = tmp_path / "tokenizer.model"
+    path.write_bytes(train_tokenizer(corpus(), VOCABULARY))
+    Tokenizer.load(path).encode(tf.constant(["the year"]))
+    assert capfd.readouterr() == ("", "")

@@ -1,0 +1,254 @@
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_transformer.data import pipeline
+from keras_transformer.training.teacher_forcing import TeacherForcing
+from tests import reference, tiny
+
+V = 37
+SOURCE_LENGTHS = [3, 5, 2, 7, 4, 6, 5, 1, 3, 7, 4, 2, 6]
+TARGET_LENGTHS = [1, 1, 2, 11, 1, 10, 9, 7, 8, 4, 6, 5, 2]
+EPS = 0.13
+
+
+def pairs():
+    return tiny.encoded_pairs(SOURCE_LENGTHS, TARGET_LENGTHS, V)
+
+
+def trainer(optimizer=None, **arguments):
+    arguments = {"vocabulary_size": V, "dropout_rate": 0.0, **arguments}
+    trainer = TeacherForcing(tiny.transformer(**arguments), EPS)
+    trainer.compile(optimizer=optimizer or keras.optimizers.SGD(1.0))
+    trainer.optimizer.build(trainer.trainable_variables)
+    return trainer
+
+
+def values(variables):
+    return [variable.numpy() for variable in variables]
+
+
+def gradients(trainer, batch):
+    """Of the loss, read off one plain step of gradient descent, which is taken back."""
+    before = values(trainer.trainable_variables)
+    trainer.train_step(tf.nest.map_structure(tf.constant, batch))
+    after = values(trainer.trainable_variables)
+    for variable, value in zip(trainer.trainable_variables, before, strict=True):
+        variable.assign(value)
+    return [x - y for x, y in zip(before, after, strict=True)]
+
+
+def by_numpy(trainer, batches):
+    """Loss, accuracy and perplexity of batches, token by token."""
+    weights = reference.weights_of(trainer.transformer)
+    losses, hits, cross_entropies = [], [], []
+    for inputs, labels, token_weights in batches:
+        logits = reference.transformer(weights, **inputs, num_heads=2, residual=reference.post_norm)
+        for row, column in zip(*np.nonzero(token_weights), strict=True):
+            log_probs = logits[row, column] - np.logaddexp.reduce(logits[row, column])
+            label = labels[row, column]
+            losses.append(-(1 - EPS) * log_probs[label] - EPS * log_probs.mean())
+            hits.append(log_probs.argmax() == label)
+            cross_entropies.append(-log_probs[label])
+    return {"loss": np.mean(losses), "accuracy": np.mean(hits), "perplexity": np.exp(np.mean(cross_entropies))}
+
+
+def padded(batch, rows, source_columns, target_columns):
+    """The same pairs with more padding; added rows have no source token and no target token."""
+    inputs, labels, weights = batch
+
+    def pad(x, columns):
+        return np.pad(x, ((0, rows), (0, columns)))
+
+    inputs = {
+        "source_ids": pad(inputs["source_ids"], source_columns),
+        "target_ids": pad(inputs["target_ids"], target_columns),
+    }
+    return inputs, pad(labels, target_columns), pad(weights, target_columns)
+
+
+def some_right(batch, trainer):
+    """The batch with every third label what the model thinks most likely, for an accuracy between 0 and 1."""
+    inputs, labels, weights = batch
+    best = np.argmax(trainer.transformer(inputs), axis=-1).astype("int32")
+    columns = np.arange(labels.size).reshape(labels.shape)
+    return inputs, np.where(columns % 3 == 0, best, labels), weights
+
+
+# What is measured.
+
+
+def test_loss_accuracy_and_perplexity_are_means_over_the_real_target_tokens():
+    model = trainer()
+    rows = [np.arange(0, 7), np.arange(7, 12), np.array([12])]  # unequal batches: no mean of their means
+    batches = [some_right(pipeline.make_batch(pairs(), r), model) for r in rows]
+    expected = by_numpy(model, batches)
+    assert 0.2 < expected["accuracy"] < 0.5
+    for batch in batches:
+        logs = model.test_step(tf.nest.map_structure(tf.constant, batch))
+    assert {name: float(value) for name, value in logs.items()} == pytest.approx(expected, rel=1e-5)
+    assert float(model.loss_metric.count) == sum(TARGET_LENGTHS) + len(TARGET_LENGTHS)  # with eos
+
+
+def test_a_training_step_measures_before_it_updates():
+    model, batch = trainer(), pipeline.make_batch(pairs(), np.arange(7))
+    expected = by_numpy(model, [batch])
+    logs = model.train_step(tf.nest.map_structure(tf.constant, batch))
+    assert {name: float(value) for name, value in logs.items()} == pytest.approx(expected, rel=1e-5)
+
+
+def test_perplexity_and_accuracy_know_no_label_smoothing():
+    batch = tf.nest.map_structure(tf.constant, pipeline.make_batch(pairs(), np.arange(7)))
+    smoothed = TeacherForcing(tiny.transformer(vocabulary_size=V), label_smoothing=0.5)
+    plain = TeacherForcing(smoothed.transformer, label_smoothing=0.0)
+    smoothed_logs, plain_logs = smoothed.test_step(batch), plain.test_step(batch)
+    for name in ("accuracy", "perplexity"):
+        assert float(smoothed_logs[name]) == float(plain_logs[name])
+    assert float(np.exp(plain_logs["loss"])) == pytest.approx(float(plain_logs["perplexity"]), rel=1e-5)
+    assert abs(float(smoothed_logs["loss"]) - float(plain_logs["loss"])) > 0.01
+
+
+# What is learned from.
+
+
+def test_gradients_are_those_of_the_mean_over_real_target_tokens():
+    """Against finite differences of the loss that NumPy computes, along a few random directions."""
+    model, batch = trainer(), pipeline.make_batch(pairs(), np.arange(4))
+    names = [weight.path.removeprefix("transformer/") for weight in model.trainable_variables]
+    slopes = dict(zip(names, gradients(model, batch), strict=True))
+    start = values(model.trainable_variables)
+    rng, h = np.random.default_rng(7), 1e-4
+    for _ in range(3):
+        direction = [rng.normal(size=value.shape) for value in start]
+        losses = []
+        for sign in (1, -1):
+            for variable, value, step in zip(model.trainable_variables, start, direction, strict=True):
+                variable.assign(value + sign * h * step)
+            losses.append(by_numpy(model, [batch])["loss"])
+        expected = (losses[0] - losses[1]) / (2 * h)
+        slope = sum((slopes[name] * step).sum() for name, step in zip(names, direction, strict=True))
+        assert slope == pytest.approx(expected, rel=0.02, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("rows", "source_columns", "target_columns"),
+    [(0, 0, 5), (0, 3, 0), (2, 0, 0), (3, 2, 7)],
+    ids=["target", "source", "rows", "all"],
+)
+def test_padding_changes_neither_loss_nor_gradients(rows, source_columns, target_columns):
+    model, batch = trainer(), pipeline.make_batch(pairs(), np.arange(5))
+    more = padded(batch, rows, source_columns, target_columns)
+    logs = model.test_step(tf.nest.map_structure(tf.constant, batch))
+    model.reset_metrics()
+    logs_of_more = model.test_step(tf.nest.map_structure(tf.constant, more))
+    for name in ("loss", "accuracy", "perplexity"):
+        assert float(logs_of_more[name]) == pytest.approx(float(logs[name]), rel=1e-5)
+    for one, other in zip(gradients(model, batch), gradients(model, more), strict=True):
+        np.testing.assert_allclose(one, other, atol=2e-6)
+
+
+def test_dropout_is_in_training_and_not_in_evaluation():
+    model, batch = trainer(dropout_rate=0.5), pipeline.make_batch(pairs(), np.arange(5))
+    expected = by_numpy(model, [batch])["loss"]
+    assert float(model.test_step(tf.nest.map_structure(tf.constant, batch))["loss"]) == pytest.approx(
+        expected, rel=1e-5
+    )
+    model.reset_metrics()
+    assert abs(float(model.train_step(tf.nest.map_structure(tf.constant, batch))["loss"]) - expected) > 0.01
+
+
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
+def test_half_precision_learns_the_same_to_its_precision(policy):
+    batch = pipeline.make_batch(pairs(), np.arange(5))
+    expected, found = gradients(trainer(), batch), gradients(trainer(dtype=policy), batch)
+    size = np.sqrt(sum((x**2).sum() for x in expected))
+    difference = np.sqrt(sum(((x - y) ** 2).sum() for x, y in zip(expected, found, strict=True)))
+    assert 0 < difference < 0.1 * size
+
+
+def test_float16_losses_are_scaled_up_for_their_gradients():
+    assert isinstance(trainer(dtype="mixed_float16").optimizer, keras.optimizers.LossScaleOptimizer)
+
+
+# Replicas.
+
+BATCHES = {  # a batch is cut into halves, the first of them perhaps a row longer
+    "even": [0, 3, 1, 5, 2, 6],
+    "halves of very different numbers of tokens": [0, 1, 4, 2, 3, 5, 6, 8],
+    "as different the other way round": [3, 5, 6, 8, 0, 1, 4, 2],
+    "odd number of rows": [9, 7, 0, 12, 11],
+    "one row, none for the second replica": [8],
+    "after it": [10, 1, 12],
+}
+
+
+class AfterEveryBatch(keras.callbacks.Callback):
+    """Remembers what one step after the other left."""
+
+    def __init__(self):
+        super().__init__()
+        self.steps = []
+
+    def on_train_batch_end(self, batch, logs=None):
+        tokens = float(keras.ops.convert_to_numpy(self.model.loss_metric.count))
+        weights = values(self.model.trainable_variables)
+        self.steps.append({"logs": dict(logs), "tokens": tokens, "weights": weights})
+
+
+def history(strategy, monkeypatch):
+    """Weights and logs of `fit` after every one of BATCHES, and its validation logs."""
+    plan = [np.array(rows) for rows in BATCHES.values()]
+    monkeypatch.setattr(pipeline, "plan_batches", lambda *_, **__: plan)
+    with strategy.scope():
+        model = trainer(keras.optimizers.SGD(0.05, momentum=0.9))
+    after_every_batch = AfterEveryBatch()
+    fitted = model.fit(
+        pipeline.training_batches(pairs(), 1000, seed=1),
+        validation_data=pipeline.evaluation_batches(pairs(), 1000),
+        steps_per_epoch=len(plan),
+        shuffle=False,
+        verbose=0,
+        callbacks=[after_every_batch],
+    )
+    return after_every_batch.steps, {name: values[0] for name, values in fitted.history.items()}
+
+
+@pytest.fixture(scope="module")
+def histories():
+    """(one device, two replicas)."""
+    cpus = [device.name for device in tf.config.list_logical_devices("CPU")]
+    assert len(cpus) == 2
+    two = tf.distribute.MirroredStrategy(cpus)
+    assert two.num_replicas_in_sync == 2
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        return tuple(history(strategy, monkeypatch) for strategy in (tf.distribute.get_strategy(), two))
+
+
+@pytest.mark.parametrize("batch", BATCHES)
+def test_two_replicas_update_as_one_device_does(histories, batch):
+    (one, _), (two, _) = histories
+    step = list(BATCHES).index(batch)
+    assert len(one) == len(two) == len(BATCHES)
+    for expected, found in zip(one[step]["weights"], two[step]["weights"], strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+    start = one[step - 1]["weights"] if step else values(trainer().trainable_variables)
+    assert max(np.abs(x - y).max() for x, y in zip(start, one[step]["weights"], strict=True)) > 1e-3
+
+
+@pytest.mark.parametrize("batch", BATCHES)
+def test_two_replicas_count_every_token_once(histories, batch):
+    (one, _), (two, _) = histories
+    step = list(BATCHES).index(batch)
+    assert set(one[step]["logs"]) >= {"loss", "accuracy", "perplexity"}
+    for name in ("loss", "accuracy", "perplexity"):
+        assert two[step]["logs"][name] == pytest.approx(one[step]["logs"][name], rel=1e-5)
+    rows = [row for rows in list(BATCHES.values())[: step + 1] for row in rows]
+    assert one[step]["tokens"] == two[step]["tokens"] == sum(TARGET_LENGTHS[row] + 1 for row in rows)
+
+
+def test_two_replicas_validate_as_one_device_does(histories):
+    (_, one), (_, two) = histories
+    names = [name for name in one if name.startswith("val_")]
+    assert set(names) == {"val_loss", "val_accuracy", "val_perplexity"}
+    assert {name: two[name] for name in names} == pytest.approx({name: one[name] for name in names}, rel=1e-5)
