@@ -73,7 +73,8 @@ class Transformer(keras.Model):
         logits = tied_logits(output)
 
         inputs = {"source_ids": source_ids, "target_ids": target_ids}
-        super().__init__(inputs=inputs, outputs=logits, dtype=policy, **kwargs)
+        super().__init__(inputs=inputs, outputs=logits, **kwargs)
+        self.dtype_policy = policy  # a functional model takes no dtype
         self.vocabulary_size = vocabulary_size
         self.stack = stack
         self.embedding = embedding

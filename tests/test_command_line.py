@@ -131,7 +131,6 @@ def test_none_can_be_asked_for(yaml_file):
 
 def test_an_unknown_flag_is_named(capsys):
     assert "Unrecognized options: --nonsense" in refused(capsys, "--nonsense", "3")
-    assert "Unrecognized options: --d-model" in refused(capsys, "--d-model", "22")  # flags are snake_case
     assert "Unrecognized options: nonsense" in refused(capsys, "nonsense")
 
 
@@ -142,21 +141,27 @@ def test_a_flag_is_not_guessed_from_its_beginning(capsys):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    "arguments",
     [
-        (["--epochs", "many"], "--epochs.*many"),
-        (["--epochs", "1.5"], "--epochs.*1.5"),
-        (["--pre_norm", "maybe"], "--pre_norm.*maybe"),
-        (["--strategy", "nonsense"], "--strategy.*nonsense"),
-        (["--epochs"], "--epochs"),
-        (["--preset"], "--preset"),
-        (["--epochs", "0"], "`epochs` must be at least 1. Received: epochs=0"),
-        (["--num_heads", "7"], "`num_heads` must divide d_model, 128. Received: num_heads=7"),
+        ["--epochs", "many"],
+        ["--epochs", "1.5"],
+        ["--pre_norm", "maybe"],
+        ["--strategy", "nonsense"],
+        ["--epochs"],
+        ["--preset"],
     ],
     ids=" ".join,
 )
-def test_a_flag_with_a_bad_value_is_named(capsys, arguments, said):
-    assert re.search(said, refused(capsys, *arguments))
+def test_a_flag_with_a_value_of_the_wrong_type_is_named_with_what_was_received(capsys, arguments):
+    message = refused(capsys, *arguments)
+    assert [text for text in arguments if text not in message] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "rule"), [("epochs", 0, "must be at least 1"), ("num_heads", 7, "must divide d_model, 128")]
+)
+def test_a_flag_with_a_value_that_cannot_be_is_named_with_what_was_received(capsys, name, value, rule):
+    assert f"`{name}` {rule}. Received: {name}={value}" in refused(capsys, f"--{name}", str(value))
 
 
 def test_an_unknown_preset_is_an_error():

@@ -78,7 +78,7 @@ class MultiHeadAttention(keras.layers.Layer):
         self.output_projection = keras.layers.Dense(d_model, name="output", **linear)
         self.dropout = Dropout(dropout_rate, name="dropout", dtype=self.dtype_policy)
 
-    def build(self, input_shape, memory_shape=None):
+    def build(self, x_shape, memory_shape=None):
         width = (None, None, self.d_model)
         for linear in (self.query, self.key, self.value, self.output_projection):
             linear.build(width)

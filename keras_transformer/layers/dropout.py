@@ -30,7 +30,7 @@ class Dropout(keras.layers.Layer):
             raise ValueError(f"`rate` must be in [0, 1). Received: rate={rate}")
         self.rate = rate
         self.seed = seed
-        self.dropped_levels = round(rate * LEVELS)
+        self.dropped_levels = min(round(rate * LEVELS), LEVELS - 1)
         self.seed_generator = keras.random.SeedGenerator(seed)
 
     def build(self, input_shape):

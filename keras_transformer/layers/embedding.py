@@ -77,7 +77,7 @@ class TiedLogits(keras.layers.Layer):
 
     @classmethod
     def from_config(cls, config):
-        return cls(keras.saving.deserialize_keras_object(config.pop("embedding")), **config)
+        return cls(**{**config, "embedding": keras.saving.deserialize_keras_object(config["embedding"])})
 
 
 def sinusoids(positions, d_model):

@@ -169,7 +169,9 @@ def test_the_order_depends_on_seed_and_epoch_alone(pairs):
 
 def test_other_seeds_and_epochs_have_other_orders_and_other_company(pairs):
     plans = {
-        key: [frozenset(rows.tolist()) for rows in plan_batches(pairs.source.lengths, pairs.target.lengths, BUDGET, key)]
+        key: [
+            frozenset(rows.tolist()) for rows in plan_batches(pairs.source.lengths, pairs.target.lengths, BUDGET, key)
+        ]
         for key in [(5, 0), (5, 1), (7, 0), (7, 1)]
     }
     for one, other in itertools.combinations(plans.values(), 2):
@@ -178,7 +180,9 @@ def test_other_seeds_and_epochs_have_other_orders_and_other_company(pairs):
 
 
 def test_training_does_not_go_from_short_to_long(pairs):
-    widths = [batch[1].shape[1] for batch in read(training_batches(pairs, BUDGET, seed=1), count_batches(pairs, BUDGET))]
+    widths = [
+        batch[1].shape[1] for batch in read(training_batches(pairs, BUDGET, seed=1), count_batches(pairs, BUDGET))
+    ]
     assert widths != sorted(widths) and widths != sorted(widths, reverse=True)
 
 
