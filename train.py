@@ -27,9 +27,9 @@ def main():
     config = parse_config(sys.argv[1:], DESCRIPTION)
     keras.utils.set_random_seed(config.seed)  # before any tokenizer is made: it would lose its model
     run = RunDirectory(config.model_dir)
-    data, config = prepare(config, run)
+    data = prepare(config, run)
     with make_strategy(config.strategy).scope():
-        trainer = build_trainer(config)
+        trainer = build_trainer(config, data.tokenizer.vocabulary_size)
 
     greedy = Translator(trainer.transformer, data.tokenizer, beam_size=1, max_length=config.max_length, batch_size=64)
     fit(config, run, data, trainer, greedy.translate, lambda *texts: evaluate(*texts).bleu)

@@ -12,6 +12,7 @@ import tyro
 
 from keras_transformer.config import Config, preset, read_settings
 
+CONFIG_HELP = "YAML file of settings, such as the config.yaml of an earlier run; flags override it."
 _MARKERS = (tyro.conf.FlagConversionOff,)
 
 
@@ -43,12 +44,8 @@ def parse_config(arguments, description):
 
     def command_line(
         config: tyro.conf.OmitArgPrefixes[Config] = start,
-        config_file: Annotated[Path | None, tyro.conf.arg(name="config")] = None,
+        config_file: Annotated[Path | None, tyro.conf.arg(name="config", help=CONFIG_HELP)] = None,
     ):
-        """
-        Args:
-            config_file: YAML file of settings, such as the config.yaml of an earlier run; flags override it.
-        """
         return config
 
     return tyro.cli(

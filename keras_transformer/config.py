@@ -99,7 +99,7 @@ class Config:
         _check(self, "d_model", self.d_model % 2 == 0, "must be even")
 
     def model_arguments(self):
-        """The arguments of `Transformer` among the settings, a dict."""
+        """The arguments of `Transformer` among the settings, a dict; the vocabulary size is the tokenizer's."""
         return {name: getattr(self, name) for name in MODEL_ARGUMENTS}
 
     def save(self, path):
@@ -113,7 +113,6 @@ class Config:
 
 
 MODEL_ARGUMENTS = (
-    "vocabulary_size",
     "d_model",
     "num_heads",
     "d_ff",
@@ -126,7 +125,17 @@ MODEL_ARGUMENTS = (
 
 # Table 3 of the paper: base and big. The others are for less data and less time.
 PRESETS = {
-    "quickstart": {},
+    "quickstart": {
+        "vocabulary_size": 4000,
+        "dropout_rate": 0.05,
+        "pre_norm": True,
+        "epochs": 16,
+        "batch_tokens": 2048,
+        "peak_learning_rate": 0.003,
+        "warmup_steps": 400,
+        "average_epochs": 4,
+        "validation_sentences": 200,
+    },
     "tiny": {
         "d_ff": 256,
         "num_layers": 4,

@@ -211,8 +211,10 @@ def python_commands(markdown):
     for line in shell_lines(markdown):
         for words in commands_in(line) if re.search(r"\bpython3? ", line) else []:
             start = next((i for i, word in enumerate(words) if Path(word).name in ("python", "python3")), len(words))
-            program = words[start + 1 : start + 3] if "-m" in words[start:] else words[start + 1 : start + 2]
-            if program:
+            program = (
+                words[start + 1 : start + 3] if "-m" in words[start + 1 : start + 2] else words[start + 1 : start + 2]
+            )
+            if program and (program[0] == "-m" or program[0].endswith(".py")):
                 flags = [word.split("=")[0] for word in words[start + 1 :] if word.startswith("--")]
                 found.append((" ".join(program), flags))
     return found
@@ -247,6 +249,7 @@ python prose.py --not
 python train.py --d_ff 53 \\
     --preset=tiny  # --comment
 cat a.txt | .venv/bin/python translate.py --model_dir "runs/a --b" > b.txt && X=1 python3 -m pytest -q
+python -c "print(5)" --not
 ```
 ```python
 python code.py --not

@@ -105,7 +105,7 @@ class Form:
         """Returns `value` as a person of that locale would type it, or None where CLDR has no words for it."""
         try:
             return self.write(value, locale).translate(_PLAIN).strip() or None
-        except (LookupError, ValueError, AttributeError, NotImplementedError):
+        except (LookupError, ValueError, AttributeError, RuntimeError):
             return None  # Babel says in all these ways that a locale's data lack something.
 
 

@@ -1,6 +1,5 @@
 """A training run from config to finished model, in the order in which things happen."""
 
-import dataclasses
 import itertools
 import sys
 from dataclasses import asdict, dataclass
@@ -51,12 +50,18 @@ def prepare(config, run):
     """Opens the corpus, makes or loads the tokenizer, tokenises; says what was kept and dropped.
 
     Returns:
-        `Data`, and the config with the vocabulary size and languages as they are.
+        `Data`.
+
+    Raises:
+        ConfigError: if the run directory holds a run with other settings.
+        CorpusError: if the corpus cannot be used.
     """
     corpus = open_corpus(config.dataset, config.source_lang, config.target_lang, config.seed)
     print(f"corpus      {corpus.name}: {corpus.source_lang} to {corpus.target_lang}")
     for note in corpus.notes:
         print(f"            {note}")
+    check_resumable(config, run)
+    write_atomically(run.config, config.save)
     if not run.tokenizer.exists():
         model = train_tokenizer(itertools.chain.from_iterable(corpus.train), config.vocabulary_size)
         write_atomically(run.tokenizer, lambda path: path.write_bytes(model))
@@ -68,22 +73,30 @@ def prepare(config, run):
     for name, pairs in (("train", corpus.train), ("validation", corpus.validation)):
         splits[name] = encode_pairs(pairs, tokenizer, config.max_length, f"{corpus.name}, {name}")
         print(f"{name:12}{splits[name].describe()}", flush=True)
-    languages = {"source_lang": corpus.source_lang, "target_lang": corpus.target_lang}
-    return Data(corpus, tokenizer, **splits), dataclasses.replace(config, vocabulary_size=size, **languages)
+    return Data(corpus, tokenizer, **splits)
 
 
-def build_trainer(config):
+def make_transformer(config, vocabulary_size, policy):
+    """The Transformer that the config describes, with new weights."""
+    return Transformer(vocabulary_size, **config.model_arguments(), dtype=policy, name="transformer")
+
+
+def build_trainer(config, vocabulary_size):
     """The Transformer with its loss and optimizer (sections 5.3 and 5.4), compiled."""
     policy = POLICIES[resolve_precision(config.precision)]
-    transformer = Transformer(**config.model_arguments(), dtype=policy, name="transformer")
+    transformer = make_transformer(config, vocabulary_size, policy)
     trainer = TeacherForcing(transformer, config.label_smoothing)
-    peak_rate = config.peak_learning_rate or paper_peak_rate(config.d_model, config.warmup_steps)
-    schedule = InverseSquareRoot(peak_rate, config.warmup_steps)
+    schedule = InverseSquareRoot(peak_rate(config), config.warmup_steps)
     optimizer = keras.optimizers.Adam(schedule, beta_1=0.9, beta_2=0.98, epsilon=1e-9)
     trainer.compile(optimizer=optimizer, jit_compile=False)
     trainer.optimizer.build(trainer.trainable_variables)
     print(f"model       {transformer.count_params():,} parameters, {config.preset}, {policy}", flush=True)
     return trainer
+
+
+def peak_rate(config):
+    """The learning rate at the end of the warm-up: the config's, or that of equation (3)."""
+    return config.peak_learning_rate or paper_peak_rate(config.d_model, config.warmup_steps)
 
 
 def check_resumable(config, run):
@@ -111,16 +124,14 @@ def fit(config, run, data, trainer, translate, score):
     Raises:
         KeyboardInterrupt: on Ctrl-C, after saving.
     """
-    check_resumable(config, run)
     progress = restore(run, trainer)
-    write_atomically(run.config, config.save)
     steps_per_epoch = count_batches(data.train, config.batch_tokens)
     last_step = min(config.epochs * steps_per_epoch, config.max_steps or sys.maxsize)
     if progress.step >= last_step:
         return
     writers = {name: tf.summary.create_file_writer(str(run.logs / name)) for name in ("train", "validation")}
     with writers["train"].as_default(step=progress.step):
-        tf.summary.text("config", f"```\n{run.config.read_text(encoding='utf-8')}```")
+        tf.summary.text("config", "\n".join(f"    {name}: {value}" for name, value in resolved(config, data).items()))
     keep = KeepCheckpoints(run, progress, config.average_epochs, config.best_by)
     callbacks = [
         CountSteps(progress, last_step),
@@ -152,6 +163,18 @@ def fit(config, run, data, trainer, translate, score):
             writer.close()
 
 
+def resolved(config, data):
+    """All settings with what "auto" and None came to, a dict."""
+    return {
+        **asdict(config),
+        "source_lang": data.corpus.source_lang,
+        "target_lang": data.corpus.target_lang,
+        "vocabulary_size": data.tokenizer.vocabulary_size,
+        "peak_learning_rate": peak_rate(config),
+        "precision": resolve_precision(config.precision),
+    }
+
+
 def restore(run, trainer):
     """Loads last.npz into the trainer, if there is one, and returns the `Progress` of it."""
     if not run.last.exists():
@@ -171,7 +194,7 @@ def finish(config, run, data):
     """Averages the weights of the last epochs into model.keras, in float32, free of all training state."""
     samples = [source for source, _ in validation_pairs(config, data)[:SAMPLE_SENTENCES]]
     run.samples.write_text("\n".join(samples), encoding="utf-8")
-    transformer = Transformer(**config.model_arguments(), dtype="float32", name="transformer")
+    transformer = make_transformer(config, data.tokenizer.vocabulary_size, "float32")
     epochs = run.epochs()
     average_variables(epochs, transformer.weights)
     write_atomically(run.model, transformer.save)

@@ -4,13 +4,16 @@ import pytest
 import tensorflow as tf
 
 from keras_transformer.data import pipeline
+from keras_transformer.training.callbacks import CountSteps, Progress, TensorBoardCurves
 from keras_transformer.training.teacher_forcing import TeacherForcing
 from tests import reference, tiny
+from tests.training.curves import read_events
 
 V = 37
 SOURCE_LENGTHS = [3, 5, 2, 7, 4, 6, 5, 1, 3, 7, 4, 2, 6]
 TARGET_LENGTHS = [1, 1, 2, 11, 1, 10, 9, 7, 8, 4, 6, 5, 2]
 EPS = 0.13
+METRICS = ("loss", "accuracy", "perplexity")
 
 
 def pairs():
@@ -142,7 +145,7 @@ def test_padding_changes_neither_loss_nor_gradients(rows, source_columns, target
     logs = model.test_step(tf.nest.map_structure(tf.constant, batch))
     model.reset_metrics()
     logs_of_more = model.test_step(tf.nest.map_structure(tf.constant, more))
-    for name in ("loss", "accuracy", "perplexity"):
+    for name in METRICS:
         assert float(logs_of_more[name]) == pytest.approx(float(logs[name]), rel=1e-5)
     for one, other in zip(gradients(model, batch), gradients(model, more), strict=True):
         np.testing.assert_allclose(one, other, atol=2e-6)
@@ -197,38 +200,49 @@ class AfterEveryBatch(keras.callbacks.Callback):
         self.steps.append({"metrics": metrics, "tokens": tokens, "weights": weights})
 
 
-def history(strategy, monkeypatch):
-    """What `fit` leaves after every one of BATCHES, and its logs of the epoch."""
+class AddBleu(keras.callbacks.Callback):
+    """Stands in for `ValidationBleu`."""
+
+    def on_epoch_end(self, epoch, logs=None):
+        logs["val_bleu"] = 0.0
+
+
+def history(strategy, log_dir, monkeypatch):
+    """What `fit` leaves after every one of BATCHES, its logs of the epoch, and its training curves."""
     plan = [np.array(rows) for rows in BATCHES.values()]
     monkeypatch.setattr(pipeline, "plan_batches", lambda *_, **__: plan)
     with strategy.scope():
         model = trainer(keras.optimizers.SGD(0.05, momentum=0.9))
-    after_every_batch = AfterEveryBatch()
+    after_every_batch, count = AfterEveryBatch(), CountSteps(Progress(), len(plan))
+    writers = {name: tf.summary.create_file_writer(str(log_dir / name)) for name in ("train", "validation")}
     fitted = model.fit(
         pipeline.training_batches(pairs(), 1000, seed=1),
         validation_data=pipeline.evaluation_batches(pairs(), 1000),
         steps_per_epoch=len(plan),
         shuffle=False,
         verbose=0,
-        callbacks=[after_every_batch],
+        callbacks=[count, after_every_batch, AddBleu(), TensorBoardCurves(writers, count.progress, every=1)],
     )
-    return after_every_batch.steps, {name: values[0] for name, values in fitted.history.items()}
+    return after_every_batch.steps, fitted.history, read_events(log_dir / "train")
 
 
 @pytest.fixture(scope="module")
-def histories():
+def histories(tmp_path_factory):
     """(one device, two replicas)."""
     cpus = [device.name for device in tf.config.list_logical_devices("CPU")]
     assert len(cpus) == 2
     two = tf.distribute.MirroredStrategy(cpus)
     assert two.num_replicas_in_sync == 2
     with pytest.MonkeyPatch.context() as monkeypatch:
-        return tuple(history(strategy, monkeypatch) for strategy in (tf.distribute.get_strategy(), two))
+        return tuple(
+            history(strategy, tmp_path_factory.mktemp("logs"), monkeypatch)
+            for strategy in (tf.distribute.get_strategy(), two)
+        )
 
 
 @pytest.mark.parametrize("batch", BATCHES)
 def test_two_replicas_update_as_one_device_does(histories, batch):
-    (one, _), (two, _) = histories
+    (one, _, _), (two, _, _) = histories
     step = list(BATCHES).index(batch)
     assert len(one) == len(two) == len(BATCHES)
     for expected, found in zip(one[step]["weights"], two[step]["weights"], strict=True):
@@ -239,15 +253,29 @@ def test_two_replicas_update_as_one_device_does(histories, batch):
 
 @pytest.mark.parametrize("batch", BATCHES)
 def test_two_replicas_count_every_token_once(histories, batch):
-    (one, _), (two, _) = histories
+    (one, _, _), (two, _, _) = histories
     step = list(BATCHES).index(batch)
-    assert set(one[step]["metrics"]) == {"loss", "accuracy", "perplexity"}
+    assert set(one[step]["metrics"]) == set(METRICS)
     assert two[step]["metrics"] == pytest.approx(one[step]["metrics"], rel=1e-5)
     rows = [row for rows in list(BATCHES.values())[: step + 1] for row in rows]
     assert one[step]["tokens"] == two[step]["tokens"] == sum(TARGET_LENGTHS[row] + 1 for row in rows)
 
 
 def test_two_replicas_report_an_epoch_as_one_device_does(histories):
-    (_, one), (_, two) = histories
-    assert set(one) == {f"{split}{name}" for split in ("", "val_") for name in ("loss", "accuracy", "perplexity")}
-    assert two == pytest.approx(one, rel=1e-5)
+    (_, one, _), (_, two, _) = histories
+    for name in (f"{split}{name}" for split in ("", "val_") for name in METRICS):
+        assert two[name] == pytest.approx(one[name], rel=1e-5)
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_two_replicas_draw_the_training_curves_of_one_device(histories, name):
+    """The logs of a step would be those of the first replica alone."""
+    (_, _, one), (_, _, two) = histories
+    assert [step for step, _ in one[name]] == list(range(1, len(BATCHES) + 1))
+    for expected, found in zip(one[name], two[name], strict=True):
+        assert found == (expected[0], pytest.approx(expected[1], rel=1e-5))
+
+
+def test_two_replicas_measure_their_speed(histories):
+    for _, _, events in histories:
+        assert all(0 < rate < 1e6 for _, rate in events["target_tokens_per_second"])

@@ -1,0 +1,92 @@
+"""Real target tokens per second of `model.fit`, and how much of the machine that is.
+
+    python benchmarks/train_speed.py --dataset files:DIR --source_lang en --target_lang de --preset tiny
+
+Takes every flag of train.py. After a warm-up it times windows of updates inside `fit`, and prints their median, the
+share of padding, the floating-point operations per target token counted from the shapes, and the share of this
+machine's measured matrix-product rate that they come to.
+"""
+
+import statistics
+import sys
+import tempfile
+import time
+
+from keras_transformer.console import import_tensorflow, mistakes_as_lines
+
+WARM_UP = 12  # updates
+WINDOWS, WINDOW = 5, 20  # timed windows, updates in each
+
+
+def operations_per_target_token(config, vocabulary_size, source_per_target):
+    """Multiplications and additions of one update per target token: forward once, backward twice that."""
+    d, f, n = config.d_model, config.d_ff, config.num_layers
+    encoder = n * (8 * d * d + 4 * d * f)  # per source token
+    memory = n * 4 * d * d  # keys and values of memory, per source token
+    decoder = n * (12 * d * d + 4 * d * f)
+    logits = 2 * d * vocabulary_size
+    return 3 * (source_per_target * (encoder + memory) + decoder + logits)
+
+
+def matrix_rate(dtype, seconds=2.0):
+    """Floating-point operations per second of 4096 x 512 times 512 x 2048."""
+    import tensorflow as tf
+
+    a, b = tf.ones((4096, 512), dtype), tf.ones((512, 2048), dtype)
+    multiply = tf.function(lambda: tf.linalg.matmul(a, b))
+    multiply()
+    count, started = 0, time.perf_counter()
+    while time.perf_counter() - started < seconds:
+        multiply()
+        count += 1
+    return count * 2 * 4096 * 512 * 2048 / (time.perf_counter() - started)
+
+
+def main():
+    import keras
+
+    from keras_transformer.command_line import parse_config
+    from keras_transformer.data.pipeline import training_batches
+    from keras_transformer.training.checkpoints import RunDirectory
+    from keras_transformer.training.loop import build_trainer, prepare
+    from keras_transformer.training.strategy import make_strategy, resolve_precision
+
+    config = parse_config(sys.argv[1:], __doc__)
+    keras.utils.set_random_seed(config.seed)
+
+    class Windows(keras.callbacks.Callback):
+        """Notes the time and the real target tokens after the warm-up and after every window."""
+
+        def __init__(self):
+            super().__init__()
+            self.marks = []
+
+        def on_train_batch_end(self, batch, logs=None):
+            if batch + 1 >= WARM_UP and (batch + 1 - WARM_UP) % WINDOW == 0:
+                self.marks.append((time.perf_counter(), float(self.model.loss_metric.count)))
+
+    with tempfile.TemporaryDirectory() as directory:
+        data = prepare(config, RunDirectory(directory))
+    with make_strategy(config.strategy).scope():
+        trainer = build_trainer(config, data.tokenizer.vocabulary_size)
+    batches = training_batches(data.train, config.batch_tokens, config.seed)
+    steps, windows = WARM_UP + WINDOWS * WINDOW, Windows()
+    trainer.fit(batches, steps_per_epoch=steps, shuffle=False, verbose=0, callbacks=[windows])
+
+    rates = [(t1 - t0) / (s1 - s0) for (s0, t0), (s1, t1) in zip(windows.marks, windows.marks[1:], strict=False)]
+    rate = statistics.median(rates)
+    weights = [batch[2] for batch in batches.take(steps)]
+    padding = 1 - sum(float(w.numpy().sum()) for w in weights) / sum(w.numpy().size for w in weights)
+    source_per_target = len(data.train.source.ids) / (len(data.train.target.ids) + len(data.train))
+    operations = operations_per_target_token(config, data.tokenizer.vocabulary_size, source_per_target)
+    machine = matrix_rate(resolve_precision(config.precision))
+    print(f"{rate:,.0f} real target tokens/s (median of {WINDOWS} windows: {min(rates):,.0f} to {max(rates):,.0f})")
+    print(f"{padding:.1%} of the target positions are padding")
+    print(f"{operations / 1e6:.1f} MFLOP per target token; {rate * operations / 1e9:.0f} GFLOP/s")
+    print(f"{rate * operations / machine:.1%} of the measured matrix-product rate, {machine / 1e9:.0f} GFLOP/s")
+
+
+if __name__ == "__main__":
+    with mistakes_as_lines():
+        import_tensorflow()
+        main()

@@ -1,0 +1,282 @@
+import json
+import math
+import os
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_transformer.data import pipeline
+from keras_transformer.training.callbacks import resumable_variables
+from keras_transformer.training.checkpoints import (
+    CheckpointError,
+    RunDirectory,
+    average_variables,
+    load_variables,
+    save_variables,
+    write_atomically,
+)
+from keras_transformer.training.teacher_forcing import TeacherForcing
+from tests import tiny
+
+SHAPES = {"embedding": (7, 5), "kernel": (5, 3), "bias": (3,), "seed": (2,)}
+
+
+def variables(seed=0, shapes=SHAPES):
+    rng = np.random.default_rng(seed)
+    made = [keras.Variable(rng.normal(size=shape), dtype="float32", name=name) for name, shape in shapes.items()]
+    return [*made, keras.Variable(seed, dtype="int32", trainable=False, name="iteration")]
+
+
+def values(variables):
+    return [variable.numpy() for variable in variables]
+
+
+def assert_equal(found, expected):
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+# Round trip.
+
+
+def test_variables_come_back_as_they_were(tmp_path):
+    saved, loaded = variables(3), variables(5)
+    save_variables(tmp_path / "some.npz", saved)
+    assert load_variables(tmp_path / "some.npz", loaded) is None
+    assert_equal(values(loaded), values(saved))
+
+
+def test_progress_comes_back_as_it_was(tmp_path):
+    progress = {"step": 7, "best": -math.inf, "best_epoch": 0, "text": "größer"}
+    save_variables(tmp_path / "some.npz", variables(), progress)
+    assert load_variables(tmp_path / "some.npz", variables()) == progress
+    save_variables(tmp_path / "some.npz", variables(), {"step": 8})
+    assert load_variables(tmp_path / "some.npz", variables()) == {"step": 8}
+
+
+def trainer(**arguments):
+    model = TeacherForcing(tiny.transformer(dropout_rate=0.3, **arguments))
+    model.compile(optimizer=keras.optimizers.Adam(0.01))
+    model.optimizer.build(model.trainable_variables)
+    return model
+
+
+def test_training_goes_on_from_a_checkpoint_as_if_it_had_not_stopped(tmp_path):
+    """Weights, the optimizer's moments and count, and the seeds of dropout: the next update needs them all."""
+    batch = pipeline.make_batch(tiny.encoded_pairs([3, 5, 2], [2, 7, 4], tiny.VOCABULARY), np.arange(3))
+    batch = tf.nest.map_structure(tf.constant, batch)
+    first, second = trainer(seed=1), trainer(seed=2)
+    for _ in range(2):
+        first.train_step(batch)
+    save_variables(tmp_path / "last.npz", resumable_variables(first))
+    load_variables(tmp_path / "last.npz", resumable_variables(second))
+    assert int(second.optimizer.iterations.numpy()) == 2
+    start = values(second.transformer.weights)
+    first.train_step(batch)
+    second.train_step(batch)
+    assert_equal(values(resumable_variables(second)), values(resumable_variables(first)))
+    assert np.abs(start[0] - second.transformer.weights[0].numpy()).max() > 1e-3
+
+
+# Atomic.
+
+
+def test_an_interrupted_write_leaves_the_old_file_and_nothing_else(tmp_path):
+    path = tmp_path / "some.txt"
+    path.write_text("old")
+
+    def write(temporary):
+        temporary.write_text("half of the n")
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_atomically(path, write)
+    assert [p.name for p in tmp_path.iterdir()] == ["some.txt"]
+    assert path.read_text() == "old"
+
+
+def test_an_interrupted_first_write_leaves_nothing(tmp_path):
+    def write(temporary):
+        temporary.write_text("half")
+        raise OSError("disk full")
+
+    with pytest.raises(OSError, match="disk full"):
+        write_atomically(tmp_path / "some.txt", write)
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_interrupted_save_leaves_the_checkpoint_before_it(tmp_path, monkeypatch):
+    path, before = tmp_path / "last.npz", variables(3)
+    save_variables(path, before, {"step": 3})
+
+    def savez(file, **arrays):
+        file.write_bytes(b"PK half of it")
+        raise OSError("disk full")
+
+    monkeypatch.setattr(np, "savez", savez)
+    with pytest.raises(OSError, match="disk full"):
+        save_variables(path, variables(5), {"step": 5})
+    assert [p.name for p in tmp_path.iterdir()] == ["last.npz"]
+    loaded = variables(7)
+    assert load_variables(path, loaded) == {"step": 3}
+    assert_equal(values(loaded), values(before))
+
+
+def test_a_file_appears_under_its_name_when_it_is_whole(tmp_path):
+    path = tmp_path / "some.keras"
+    seen = []
+
+    def write(temporary):
+        assert temporary.parent == tmp_path and temporary.suffix == ".keras"  # Keras looks at the suffix
+        temporary.write_text("half")
+        seen.append(path.exists())
+        temporary.write_text("whole")
+
+    write_atomically(path, write)
+    assert seen == [False]
+    assert path.read_text() == "whole" and len(list(tmp_path.iterdir())) == 1
+
+
+# What is refused.
+
+
+def truncate(path):
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+def cut_in_half(path):
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def empty(path):
+    path.write_bytes(b"")
+
+
+def garble(path):
+    """One byte of the first array."""
+    content = bytearray(path.read_bytes())
+    content[content.index(b"\x93NUMPY") + 200] ^= 0xFF
+    path.write_bytes(bytes(content))
+
+
+def overwrite_with_text(path):
+    path.write_text("not an npz file\n" * 50)
+
+
+def refuse(path, variables):
+    """The message with which a file is refused; the variables stay as they are."""
+    before = values(variables)
+    with pytest.raises(CheckpointError) as refused:
+        load_variables(path, variables)
+    assert_equal(values(variables), before)
+    message = str(refused.value)
+    assert "\n" not in message and str(path) in message
+    return message
+
+
+@pytest.mark.parametrize("damage", [truncate, cut_in_half, empty, garble, overwrite_with_text, os.unlink])
+def test_a_damaged_file_is_refused_and_changes_nothing(tmp_path, damage):
+    path = tmp_path / "last.npz"
+    save_variables(path, variables(3), {"step": 3})
+    damage(path)
+    assert refuse(path, variables(5)).startswith(f"cannot read {path}: ")
+
+
+def test_damaged_progress_is_refused(tmp_path):
+    path = tmp_path / "last.npz"
+    save_variables(path, variables(3))
+    with np.load(path) as arrays:
+        content = dict(arrays)
+    np.savez(path, **{**content, "progress": np.array('{"step": ')})
+    assert refuse(path, variables(5)).startswith(f"cannot read {path}: ")
+
+
+@pytest.mark.parametrize(
+    ("other", "named"),
+    [
+        ({**SHAPES, "kernel": (5, 11)}, r"kernel has shape \(5, 11\), not \(5, 3\)"),  # the others would fit
+        ({"embedding": (7, 5), "gamma": (5, 3), "bias": (3,), "seed": (2,)}, "kernel"),
+        ({"embedding": (7, 5)}, "kernel"),
+    ],
+    ids=["shape", "name", "fewer"],
+)
+def test_a_checkpoint_of_another_model_is_refused_by_name(tmp_path, other, named):
+    path = tmp_path / "last.npz"
+    save_variables(path, variables(3, other))
+    message = refuse(path, variables(5))
+    assert message.startswith(f"{path} was written by a different model: ")
+    pytest.raises(CheckpointError, load_variables, path, variables(5)).match(named)
+
+
+def test_a_checkpoint_with_more_variables_is_refused(tmp_path):
+    path = tmp_path / "last.npz"
+    more = variables(3)
+    save_variables(path, more)
+    assert refuse(path, more[:-1]).startswith(f"{path} was written by a different model")
+
+
+# Average.
+
+
+@pytest.mark.parametrize("files", [1, 2, 5])
+def test_average_is_the_mean_of_the_files(tmp_path, files):
+    saved = []
+    for n in range(files):
+        some = variables(n)[:-1]
+        save_variables(tmp_path / f"{n}.npz", some)
+        saved.append(values(some))
+    averaged = variables(11)[:-1]
+    average_variables([tmp_path / f"{n}.npz" for n in range(files)], averaged)
+    for found, *expected in zip(averaged, *saved, strict=True):
+        np.testing.assert_allclose(found.numpy(), np.mean(expected, axis=0, dtype="float64"), rtol=1e-6, atol=1e-7)
+
+
+def test_average_loses_nothing_to_float32(tmp_path):
+    value = keras.Variable([0.0], name="value")
+    paths = []
+    for n, number in enumerate([2.0**30, 1.0, 1.0, 1.0, -(2.0**30), 0.0, 0.0]):  # 2^30 + 1 is none of float32
+        value.assign([number])
+        paths.append(tmp_path / f"{n}.npz")
+        save_variables(paths[-1], [value])
+    average_variables(paths, [value])
+    assert value.numpy()[0] == np.float32(3 / 7)
+
+
+# The run directory.
+
+
+def test_run_directory_is_made_and_has_one_place_for_everything(tmp_path):
+    run = RunDirectory(tmp_path / "runs" / "some")
+    assert run.checkpoints.is_dir()
+    names = ("config", "tokenizer", "samples", "last", "best", "model", "logs")
+    places = {str(getattr(run, name).relative_to(run.path)) for name in names}
+    assert places == {
+        "config.yaml",
+        "tokenizer.model",
+        "samples.txt",
+        "checkpoints/last.npz",
+        "checkpoints/best.npz",
+        "model.keras",
+        "logs",
+    }
+    assert RunDirectory(str(tmp_path / "runs" / "some")).path == run.path  # it may exist
+
+
+def test_epochs_are_listed_oldest_first_without_unfinished_files(tmp_path):
+    run = RunDirectory(tmp_path)
+    for number in (10, 9, 100, 1):
+        save_variables(run.epoch(number), variables())
+    save_variables(run.last, variables())
+    run.epoch(2).with_name(f".{run.epoch(2).name}").write_text("left by a killed process")
+    assert run.epochs() == [run.epoch(number) for number in (1, 9, 10, 100)]
+
+
+def test_checkpoints_are_plain_numpy_files(tmp_path):
+    saved = variables(3)
+    save_variables(tmp_path / "some.npz", saved, {"step": 3})
+    with np.load(tmp_path / "some.npz", allow_pickle=False) as arrays:
+        assert len(arrays.files) == len(saved) + 1
+        assert json.loads(str(arrays["progress"])) == {"step": 3}
+        np.testing.assert_array_equal(arrays["0001/kernel"], saved[1].numpy())

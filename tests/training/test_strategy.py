@@ -1,0 +1,99 @@
+from types import SimpleNamespace
+from typing import get_args, get_type_hints
+
+import pytest
+import tensorflow as tf
+
+from keras_transformer.config import Config
+from keras_transformer.training import strategy
+from keras_transformer.training.strategy import POLICIES, make_strategy, resolve_precision
+
+
+def devices(monkeypatch, **names):
+    """Makes TensorFlow list these logical devices."""
+    listed = {kind: [SimpleNamespace(name=name) for name in names.get(kind, [])] for kind in ("CPU", "GPU")}
+    monkeypatch.setattr(tf.config, "list_logical_devices", listed.__getitem__)
+    made = []
+    monkeypatch.setattr(tf.distribute, "MirroredStrategy", lambda names: made.append(names) or "mirrored")
+    return made
+
+
+# Devices.
+
+
+def test_mirrored_is_one_replica_per_cpu_device_where_there_is_no_gpu(monkeypatch):
+    cpus = tf.config.list_logical_devices("CPU")
+    monkeypatch.setattr(tf.config, "list_logical_devices", {"GPU": [], "CPU": cpus}.__getitem__)
+    mirrored = make_strategy("mirrored")
+    assert isinstance(mirrored, tf.distribute.MirroredStrategy)
+    assert mirrored.num_replicas_in_sync == len(cpus) == 2
+
+
+@pytest.mark.parametrize("name", ["mirrored", "auto"])
+def test_several_gpus_are_used_together(monkeypatch, name):
+    made = devices(monkeypatch, CPU=["/device:CPU:0"], GPU=["/device:GPU:0", "/device:GPU:1"])
+    assert make_strategy(name) == "mirrored"
+    assert made == [["/device:GPU:0", "/device:GPU:1"]]
+
+
+def test_auto_spares_the_bookkeeping_of_a_single_gpu(monkeypatch):
+    made = devices(monkeypatch, CPU=["/device:CPU:0", "/device:CPU:1"], GPU=["/device:GPU:0"])
+    assert make_strategy("auto") is tf.distribute.get_strategy() and not made
+    assert make_strategy("mirrored") == "mirrored" and made == [["/device:GPU:0"]]
+
+
+def test_auto_is_one_device_on_a_plain_cpu(monkeypatch):
+    made = devices(monkeypatch, CPU=["/device:CPU:0"])
+    assert make_strategy("auto") is tf.distribute.get_strategy() and not made
+
+
+def test_one_device_is_one_device_however_many_there_are(monkeypatch):
+    made = devices(monkeypatch, CPU=["/device:CPU:0"], GPU=["/device:GPU:0", "/device:GPU:1"])
+    assert make_strategy("one_device") is tf.distribute.get_strategy() and not made
+    assert make_strategy("one_device").num_replicas_in_sync == 1
+
+
+# Precision.
+
+
+def machine(monkeypatch, tmp_path, compute_capability=None, flags=None):
+    """A machine with a GPU of this compute capability or none, and a CPU with these flags or no /proc/cpuinfo."""
+    gpus = [] if compute_capability is None else ["gpu"]
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: gpus if kind == "GPU" else ["cpu"])
+    details = {"compute_capability": compute_capability} if compute_capability else {}
+    monkeypatch.setattr(tf.config.experimental, "get_device_details", lambda device: details)
+    cpuinfo = tmp_path / "cpuinfo"
+    if flags is not None:
+        cpuinfo.write_text(f"processor : 0\nflags : fpu {flags} sse\n")
+    monkeypatch.setattr(strategy, "Path", lambda path: cpuinfo)
+
+
+@pytest.mark.parametrize(
+    ("compute_capability", "flags", "precision"),
+    [
+        ((9, 0), None, "bfloat16"),
+        ((8, 0), None, "bfloat16"),
+        ((7, 5), "amx_bf16", "float32"),  # what the CPU can does not matter beside a GPU
+        ((), "amx_bf16", "float32"),  # a GPU that does not tell
+        (None, "avx2 amx_bf16", "bfloat16"),
+        (None, "avx512_bf16", "bfloat16"),
+        (None, "avx2 avx512f", "float32"),
+        (None, None, "float32"),
+    ],
+)
+def test_auto_is_bfloat16_where_the_hardware_multiplies_it(monkeypatch, tmp_path, compute_capability, flags, precision):
+    machine(monkeypatch, tmp_path, compute_capability, flags)
+    assert resolve_precision("auto") == precision
+
+
+@pytest.mark.parametrize("name", ["float32", "bfloat16", "float16"])
+def test_a_named_precision_is_taken_on_any_machine(monkeypatch, tmp_path, name):
+    machine(monkeypatch, tmp_path, flags="amx_bf16")
+    assert resolve_precision(name) == name
+
+
+def test_every_setting_of_config_is_known():
+    hints = get_type_hints(Config)
+    assert {*POLICIES, "auto"} == set(get_args(hints["precision"]))
+    for name in get_args(hints["strategy"]):
+        assert isinstance(make_strategy(name), tf.distribute.Strategy)
