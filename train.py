@@ -16,6 +16,7 @@ DESCRIPTION = """Train a Transformer to translate. The same command goes on wher
 
 def main():
     import keras
+    from tqdm import tqdm
 
     from keras_transformer.command_line import parse_config
     from keras_transformer.evaluation import describe, evaluate
@@ -37,7 +38,8 @@ def main():
 
     name, pairs = ("test", data.corpus.test) if data.corpus.test else ("validation", data.corpus.validation)
     sources, references = zip(*pairs, strict=True)
-    translations = Translator.load(run.path).translate(list(sources))
+    with tqdm(total=len(sources), desc=f"{name} set", disable=None) as progress:
+        translations = Translator.load(run.path).translate(list(sources), progress.update)
     print(f"{name} set, beam {config.beam_size}:\n{describe(evaluate(translations, references))}")
     print(
         f"\ntranslate:  python translate.py --model_dir {run.path}"

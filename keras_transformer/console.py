@@ -9,6 +9,7 @@ import sys
 def import_tensorflow():
     """Imports TensorFlow without the lines that its C++ side prints while it starts, whatever the log level."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    os.environ.setdefault("KERAS_BACKEND", "tensorflow")  # whatever ~/.keras/keras.json says
     with _standard_error_closed():
         import tensorflow as tf
         import tensorflow_text  # noqa: F401

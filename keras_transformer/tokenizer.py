@@ -26,7 +26,8 @@ def train_tokenizer(sentences, vocabulary_size):
     Case, spaces and Unicode forms are kept as they are: what is tokenised comes back unchanged.
 
     Args:
-        sentences: iterable of str, both languages; read once, sampled if longer than `MOST_TRAINING_SENTENCES`.
+        sentences: iterable of str, both languages; sampled if there are more than `MOST_TRAINING_SENTENCES`. It is
+            read a second time where the corpus is too small for the vocabulary.
         vocabulary_size: V, most pieces wanted, control symbols and the 256 bytes included.
 
     Returns:
@@ -35,13 +36,14 @@ def train_tokenizer(sentences, vocabulary_size):
     Raises:
         TokenizerError: if no model can be trained, e.g. for want of text.
     """
-    sentences = list(sentences)
     try:
         return _train(sentences, vocabulary_size)
     except RuntimeError as error:
         largest = re.search(r"value <= (\d+)", str(error))
         if largest is None:
-            raise TokenizerError(f"cannot train a tokenizer on {len(sentences)} sentences: {error}") from error
+            raise TokenizerError(
+                f"cannot train a tokenizer of {vocabulary_size} pieces on this text: {error}"
+            ) from error
         return _train(sentences, int(largest.group(1)))
 
 

@@ -1,7 +1,8 @@
 """What a corpus is: sentence pairs in two languages, in streamed splits, whatever they come from."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 
 Pair = tuple[str, str]
 
@@ -14,6 +15,20 @@ _HOLD_OUT_DIVISOR = 20
 
 class CorpusError(ValueError):
     """A user's mistake in naming or preparing a corpus; the message is one clear line."""
+
+
+@dataclass(frozen=True)
+class BothSides:
+    """The sentences of both languages of a split, one after the other; like the split, it can be iterated again.
+
+    Attributes:
+        pairs: iterable of `(source, target)` strings.
+    """
+
+    pairs: Iterable[Pair]
+
+    def __iter__(self) -> Iterator[str]:
+        return chain.from_iterable(self.pairs)
 
 
 @dataclass(frozen=True)

@@ -102,6 +102,9 @@ class Decoder(Stack):
 
     layer_class = DecoderLayer
 
+    def build(self, x_shape, memory_shape=None):
+        super().build(x_shape)
+
     def call(self, x, memory, source_mask=None, training=False):
         attention_mask = causal_mask(ops.shape(x)[1])
         for layer in self.layers:

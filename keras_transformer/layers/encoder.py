@@ -109,7 +109,7 @@ class Stack(keras.layers.Layer):
         if self.layers[0].pre_norm:
             self.norm = keras.layers.LayerNormalization(epsilon=EPSILON, name="norm", dtype=self.dtype_policy)
 
-    def build(self, x_shape, *_, **__):
+    def build(self, x_shape):
         for layer in self.layers:
             layer.build(x_shape)
         self.norm.build(x_shape)

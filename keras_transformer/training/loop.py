@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from keras_transformer.config import Config, ConfigError
 from keras_transformer.data.corpora import open_corpus
-from keras_transformer.data.corpus import Corpus
+from keras_transformer.data.corpus import BothSides, Corpus
 from keras_transformer.data.encoded import EncodedPairs, encode_pairs
 from keras_transformer.data.pipeline import count_batches, evaluation_batches, training_batches
 from keras_transformer.model import Transformer
@@ -63,7 +63,7 @@ def prepare(config, run):
     check_resumable(config, run)
     write_atomically(run.config, config.save)
     if not run.tokenizer.exists():
-        model = train_tokenizer(itertools.chain.from_iterable(corpus.train), config.vocabulary_size)
+        model = train_tokenizer(BothSides(corpus.train), config.vocabulary_size)
         write_atomically(run.tokenizer, lambda path: path.write_bytes(model))
     tokenizer = Tokenizer.load(run.tokenizer)
     size = tokenizer.vocabulary_size

@@ -2,7 +2,7 @@ import dataclasses
 
 import pytest
 
-from keras_transformer.data.corpus import Corpus, CorpusError, held_out_size
+from keras_transformer.data.corpus import BothSides, Corpus, CorpusError, held_out_size
 
 
 @pytest.mark.parametrize(
@@ -28,3 +28,8 @@ def test_a_corpus_is_immutable_and_has_no_notes_unless_given():
 
 def test_a_corpus_error_is_a_value_error():
     assert issubclass(CorpusError, ValueError)
+
+
+def test_both_sides_of_a_split_are_read_again_at_every_iteration():
+    sides = BothSides([("a", "b"), ("c", "d")])
+    assert [list(sides), list(sides)] == [["a", "b", "c", "d"]] * 2
