@@ -2,6 +2,7 @@
 
 import argparse
 import time
+from pathlib import Path
 
 from keras_transformer.command_line import add_translator_arguments, translator_arguments
 from keras_transformer.console import import_tensorflow, mistakes_as_lines
@@ -10,8 +11,8 @@ from keras_transformer.console import import_tensorflow, mistakes_as_lines
 def parse_arguments():
     parser = argparse.ArgumentParser(description="Translate a test set and score it with sacreBLEU.")
     add_translator_arguments(parser)
-    parser.add_argument("--source", required=True, help="file of sentences to translate, one a line")
-    parser.add_argument("--reference", required=True, help="file of their translations, line by line")
+    parser.add_argument("--source", type=Path, required=True, help="file of sentences to translate, one a line")
+    parser.add_argument("--reference", type=Path, required=True, help="file of their translations, line by line")
     parser.add_argument(
         "--tokenize",
         default="13a",

@@ -2,6 +2,7 @@
 
 import sys
 
+from keras_transformer.command_line import parse_config
 from keras_transformer.console import import_tensorflow, mistakes_as_lines
 
 DESCRIPTION = """Train a Transformer to translate. The same command goes on where an earlier run stopped.
@@ -14,18 +15,16 @@ DESCRIPTION = """Train a Transformer to translate. The same command goes on wher
       learns from a corpus of TensorFlow Datasets, downloaded once"""
 
 
-def main():
+def main(config):
     import keras
     from tqdm import tqdm
 
-    from keras_transformer.command_line import parse_config
     from keras_transformer.evaluation import describe, evaluate
     from keras_transformer.training.checkpoints import RunDirectory
     from keras_transformer.training.loop import build_trainer, finish, fit, prepare
     from keras_transformer.training.strategy import make_strategy
     from keras_transformer.translator import Translator
 
-    config = parse_config(sys.argv[1:], DESCRIPTION)
     keras.utils.set_random_seed(config.seed)  # before any tokenizer is made: it would lose its model
     run = RunDirectory(config.model_dir)
     data = prepare(config, run)
@@ -50,8 +49,9 @@ def main():
 
 if __name__ == "__main__":
     with mistakes_as_lines():
+        config = parse_config(sys.argv[1:], DESCRIPTION)
         import_tensorflow()
         try:
-            main()
+            main(config)
         except KeyboardInterrupt:
             sys.exit(130)

@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 
+from keras_transformer.command_line import parse_config
 from keras_transformer.console import import_tensorflow, mistakes_as_lines
 
 WARM_UP = 12  # updates
@@ -42,16 +43,14 @@ def matrix_rate(dtype, seconds=2.0):
     return count * 2 * 4096 * 512 * 2048 / (time.perf_counter() - started)
 
 
-def main():
+def main(config):
     import keras
 
-    from keras_transformer.command_line import parse_config
     from keras_transformer.data.pipeline import training_batches
     from keras_transformer.training.checkpoints import RunDirectory
     from keras_transformer.training.loop import build_trainer, prepare
     from keras_transformer.training.strategy import make_strategy, resolve_precision
 
-    config = parse_config(sys.argv[1:], __doc__)
     keras.utils.set_random_seed(config.seed)
 
     class Windows(keras.callbacks.Callback):
@@ -88,5 +87,6 @@ def main():
 
 if __name__ == "__main__":
     with mistakes_as_lines():
+        config = parse_config(sys.argv[1:], __doc__)
         import_tensorflow()
-        main()
+        main(config)

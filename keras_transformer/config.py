@@ -3,7 +3,7 @@
 import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args, get_origin
 
 import yaml
 
@@ -87,8 +87,10 @@ class Config:
     """alpha of ((5 + n) / 6)^alpha (GNMT): larger values prefer longer translations."""
 
     def __post_init__(self):
+        for field in dataclasses.fields(self):
+            _check(self, field.name, _is_a(getattr(self, field.name), field.type), f"must be {_describe(field.type)}")
         positive = ("vocabulary_size", "max_length", "d_model", "d_ff", "num_heads", "num_layers", "epochs")
-        for name in (*positive, "batch_tokens", "warmup_steps", "average_epochs", "beam_size"):
+        for name in (*positive, "batch_tokens", "warmup_steps", "average_epochs", "validation_sentences", "beam_size"):
             _check(self, name, getattr(self, name) >= 1, "must be at least 1")
         for name in ("dropout_rate", "attention_dropout_rate", "feed_forward_dropout_rate", "label_smoothing"):
             _check(self, name, 0 <= getattr(self, name) < 1, "must be in [0, 1)")
@@ -129,11 +131,11 @@ PRESETS = {
         "vocabulary_size": 4000,
         "dropout_rate": 0.05,
         "pre_norm": True,
-        "epochs": 16,
+        "epochs": 12,
         "batch_tokens": 2048,
         "peak_learning_rate": 0.003,
         "warmup_steps": 400,
-        "average_epochs": 4,
+        "average_epochs": 3,
         "validation_sentences": 200,
     },
     "tiny": {
@@ -181,7 +183,7 @@ PRESETS = {
 
 def preset(name):
     """The `Config` of a preset. Raises ConfigError for a name that is none."""
-    if name not in PRESETS:
+    if name not in list(PRESETS):  # a file may hold anything, a list too
         raise ConfigError(f"unknown preset {name!r}: it must be one of {', '.join(PRESETS)}")
     return Config(preset=name, model_dir=f"runs/{name}", **PRESETS[name])
 
@@ -207,4 +209,19 @@ def read_settings(path):
 
 def _check(config, name, holds, rule):
     if not holds:
-        raise ConfigError(f"`{name}` {rule}. Received: {name}={getattr(config, name)}")
+        raise ConfigError(f"`{name}` {rule}. Received: {name}={getattr(config, name)!r}")
+
+
+def _is_a(value, kind):
+    """Whether a value is of a field's type: a class, a Literal or a union. An int is a float, a bool is no int."""
+    if get_origin(kind) is Literal:
+        return isinstance(value, str) and value in get_args(kind)
+    if get_args(kind):
+        return any(_is_a(value, choice) for choice in get_args(kind))
+    return type(value) is kind or (kind is float and type(value) is int)
+
+
+def _describe(kind):
+    if get_origin(kind) is Literal:
+        return f"one of {', '.join(get_args(kind))}"
+    return kind.__name__ if isinstance(kind, type) else str(kind)

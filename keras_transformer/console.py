@@ -34,12 +34,15 @@ def _standard_error_closed():
 
 @contextlib.contextmanager
 def mistakes_as_lines():
-    """Ends the program with one line for a user's mistake (any ValueError or OSError of ours), exit status 2.
+    """Ends the program with one line for a user's mistake (any ValueError or OSError), exit status 2.
 
-    With KERAS_TRANSFORMER_DEBUG set, the traceback comes too.
+    With KERAS_TRANSFORMER_DEBUG set, the traceback comes too. A reader that has gone (`... | head`) is no mistake.
     """
     try:
         yield
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains once more at exit
+        sys.exit(1)
     except (ValueError, OSError) as error:
         if os.environ.get("KERAS_TRANSFORMER_DEBUG"):
             raise

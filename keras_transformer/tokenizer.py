@@ -8,6 +8,7 @@ from pathlib import Path
 import sentencepiece
 import tensorflow as tf
 import tensorflow_text
+from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
 PAD_ID, UNK_ID, BOS_ID, EOS_ID = 0, 1, 2, 3
 MOST_TRAINING_SENTENCES = 2_000_000  # a sample of this size decides a vocabulary as well as a whole corpus
@@ -53,7 +54,9 @@ def _train(sentences, vocabulary_size):
         rules.write(NORMALIZATION)
         rules.flush()
         _train_into(model, sentences, vocabulary_size, rules.name)
-    return model.getvalue()
+    description = ModelProto.FromString(model.getvalue())
+    description.normalizer_spec.ClearField("normalization_rule_tsv")  # a temporary file's name: new every time
+    return description.SerializeToString(deterministic=True)
 
 
 def _train_into(model, sentences, vocabulary_size, rules):
@@ -102,7 +105,7 @@ class Tokenizer(tf.Module):
         except FileNotFoundError:
             raise TokenizerError(f"no tokenizer at {path}: is this a directory that train.py wrote?") from None
         except (tf.errors.OpError, RuntimeError) as error:
-            raise TokenizerError(f"{path} is not a SentencePiece model: {error}") from error
+            raise TokenizerError(f"{path} is not a SentencePiece model, or is damaged") from error
 
     def save(self, path):
         """Writes the SentencePiece model file."""

@@ -45,7 +45,7 @@ def refused(capsys, *arguments):
 
 
 def test_no_flags_give_the_default_preset():
-    assert parse() == Config()
+    assert parse() == preset(Config.preset)
 
 
 @pytest.mark.parametrize("name", config_module.PRESETS)

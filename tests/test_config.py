@@ -57,10 +57,6 @@ def test_presets_are_those_that_the_flag_offers():
     assert get_args(field.type) == tuple(PRESETS)
 
 
-def test_the_default_preset_is_the_default_config():
-    assert preset(Config.preset) == Config()
-
-
 @pytest.mark.parametrize("name", ["nonsense", "", None, ["tiny"]])
 def test_an_unknown_preset_is_an_error_that_lists_those_there_are(name):
     with pytest.raises(ConfigError, match="unknown preset .*: it must be one of quickstart, tiny, small, base, big"):

@@ -5,6 +5,7 @@ import sentencepiece
 import tensorflow as tf
 
 from keras_transformer import tokenizer as tokenizer_module
+from keras_transformer.data.corpus import BothSides
 from keras_transformer.tokenizer import (
     BOS_ID,
     EOS_ID,
@@ -111,13 +112,11 @@ def test_control_ids_are_fixed(processor):
     assert [processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id()] == [0, 1, 2, 3]
 
 
-@pytest.mark.parametrize(
-    ("broken", "mended"),
-    [(b"a\xffb", "a\ufffdb"), (b"a\xc3", "a\ufffd"), (b"\xed\xa0\x80", "\ufffd\ufffd\ufffd")],
-    ids=["no UTF-8 byte", "cut short", "surrogate"],
-)
-def test_invalid_utf8_becomes_the_replacement_character(tokenizer, broken, mended):
-    assert round_trip(tokenizer, broken) == [mended]
+def test_invalid_utf8_becomes_the_replacement_character_as_in_python(tokenizer):
+    draw = random.Random(13)
+    broken = [b"a\xffb", b"a\xe2\x82b", b"a\xc3", b"\xed\xa0\x80", b"\xc0\x80", b"\xf4\x90\x80\x80", b"\xff"]
+    broken += [bytes(draw.choices(b"a\x82\x9f\xac\xc3\xe2\xf0\xff", k=7)) for _ in range(211)]
+    assert round_trip(tokenizer, *broken) == [text.decode("utf-8", "replace") for text in broken]
 
 
 def test_padding_and_control_ids_are_left_out_of_text(tokenizer):
@@ -160,7 +159,7 @@ def test_a_small_corpus_gives_a_smaller_vocabulary():
 
 @pytest.mark.parametrize(
     ("sentences", "vocabulary_size", "said"),
-    [([], 503, "0 sentences"), (["", ""], 503, "2 sentences"), (corpus(), 13, "401 sentences.*13 vs 2")],
+    [([], 503, "503 pieces"), (["", ""], 503, "503 pieces"), (corpus(), 13, "13 pieces .* 13 vs 2")],
     ids=["no sentences", "blank sentences", "no room for the bytes"],
 )
 def test_what_cannot_be_trained_is_said_in_one_line(sentences, vocabulary_size, said):
@@ -170,7 +169,15 @@ def test_what_cannot_be_trained_is_said_in_one_line(sentences, vocabulary_size, 
 
 
 def test_the_same_corpus_gives_the_same_bytes(model):
-    assert train_tokenizer(iter(corpus()), VOCABULARY) == model
+    assert train_tokenizer(corpus(), VOCABULARY) == model
+
+
+@pytest.mark.parametrize("size", [VOCABULARY, 8009], ids=["enough text", "too little text"])
+def test_a_corpus_may_stream(size):
+    streamed = train_tokenizer(BothSides([(text, text.upper()) for text in corpus(37)]), size)
+    listed = train_tokenizer([side for text in corpus(37) for side in (text, text.upper())], size)
+    ids, expected = (Tokenizer(model).encode(tf.constant(corpus())).to_list() for model in (streamed, listed))
+    assert ids == expected
 
 
 def test_the_sample_of_a_large_corpus_is_always_the_same(monkeypatch, model):
@@ -207,6 +214,6 @@ def test_a_damaged_file_is_named_in_one_clear_line(model, tmp_path, keep):
 
 def test_training_and_loading_print_nothing(tmp_path, capfd):
     path = tmp_path / "tokenizer.model"
-    path.write_bytes(train_tokenizer(corpus(), VOCABULARY))
+    path.write_bytes(train_tokenizer(corpus(83), VOCABULARY))  # what was loaded before would be taken from a cache
     Tokenizer.load(path).encode(tf.constant(["the year"]))
     assert capfd.readouterr() == ("", "")

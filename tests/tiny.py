@@ -4,6 +4,7 @@ import functools
 import itertools
 
 import numpy as np
+import tensorflow as tf
 
 from keras_transformer.config import Config
 from keras_transformer.data.encoded import EncodedPairs, Sentences
@@ -52,8 +53,7 @@ def config(corpus, model_dir, **settings):
         dataset=f"files:{corpus}",
         source_lang="en",
         target_lang="de",
-        precision="float32",
-        **{"vocabulary_size": VOCABULARY, **SIZES, **quick, **settings},
+        **{"vocabulary_size": VOCABULARY, "precision": "float32", **SIZES, **quick, **settings},
     )
 
 
@@ -73,6 +73,18 @@ def transformer(seed=0, **arguments):
     return reference.randomise(
         Transformer(**{"vocabulary_size": VOCABULARY, **SIZES, "name": "transformer", **arguments}), seed
     )
+
+
+@functools.cache
+def two_replicas():
+    """MirroredStrategy on two CPU devices.
+
+    One for all tests: a second one would number its collective operations from the start again, and TensorFlow would
+    take them for those of the first.
+    """
+    devices = [device.name for device in tf.config.list_logical_devices("CPU")]
+    assert len(devices) == 2
+    return tf.distribute.MirroredStrategy(devices)
 
 
 def encoded_pairs(source_lengths, target_lengths, vocabulary_size, seed=0):

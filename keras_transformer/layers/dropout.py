@@ -31,7 +31,7 @@ class Dropout(keras.layers.Layer):
         self.rate = rate
         self.seed = seed
         self.dropped_levels = min(round(rate * LEVELS), LEVELS - 1)
-        self.seed_generator = keras.random.SeedGenerator(seed)
+        self.seed_generator = keras.random.SeedGenerator(seed, name="seed_generator")
 
     def build(self, input_shape):
         """No weights."""

@@ -17,6 +17,7 @@ from keras_transformer.training.callbacks import (
     resumable_variables,
 )
 from keras_transformer.training.checkpoints import RunDirectory, load_variables
+from tests import tiny
 from tests.training.curves import read_events
 
 
@@ -264,12 +265,11 @@ def test_time_between_epochs_is_not_counted_as_training(tmp_path, monkeypatch):
 
 def test_speed_of_replicas_is_of_all_their_tokens(tmp_path, monkeypatch):
     clock = Clock(monkeypatch)
-    strategy = tf.distribute.MirroredStrategy([device.name for device in tf.config.list_logical_devices("CPU")])
-    with strategy.scope():
+    with tiny.two_replicas().scope():
         loss_metric = keras.metrics.Mean(name="loss")
     callback = curves(tmp_path, every=1, loss_metric=loss_metric)
     callback.on_epoch_begin(0)
-    strategy.run(tf.function(lambda: loss_metric.update_state(tf.ones(7))))
+    tiny.two_replicas().run(tf.function(lambda: loss_metric.update_state(tf.ones(7))))
     clock.now += 4
     callback.progress.step = 1
     logs = dict(METRICS)

@@ -58,7 +58,7 @@ def test_progress_comes_back_as_it_was(tmp_path):
 
 def trainer(**arguments):
     model = TeacherForcing(tiny.transformer(dropout_rate=0.3, **arguments))
-    model.compile(optimizer=keras.optimizers.Adam(0.01))
+    model.compile(optimizer=keras.optimizers.Adam(0.01, name="adam"))
     model.optimizer.build(model.trainable_variables)
     return model
 

@@ -1,0 +1,346 @@
+import contextlib
+import functools
+import io
+import json
+import random
+import shutil
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+import yaml
+
+from keras_transformer.config import ConfigError
+from keras_transformer.data.pipeline import count_batches
+from keras_transformer.model import load_transformer
+from keras_transformer.tokenizer import Tokenizer
+from keras_transformer.training import loop
+from keras_transformer.training.callbacks import TensorBoardCurves, resumable_variables
+from keras_transformer.training.checkpoints import RunDirectory, load_variables
+from keras_transformer.training.loop import build_trainer, check_resumable, finish, fit, prepare, restore
+from keras_transformer.training.teacher_forcing import TeacherForcing
+from tests import tiny
+from tests.training.curves import read_events
+
+SETTINGS = {"epochs": 2, "dropout_rate": 0.3}  # dropout, so that its seeds matter
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    return tiny.write_corpus(tmp_path_factory.mktemp("corpus") / "pairs")
+
+
+def echo(texts):
+    return list(texts)
+
+
+def train(config, translate=echo, before_fit=lambda trainer: None):
+    """What train.py does between its flags and the test set. Returns the trainer, the data and what was printed."""
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        random.seed(config.seed)
+        run = RunDirectory(config.model_dir)
+        data = prepare(config, run)
+        strategy = tiny.two_replicas() if config.strategy == "mirrored" else tf.distribute.get_strategy()
+        with strategy.scope():
+            trainer = build_trainer(config, data.tokenizer.vocabulary_size)
+        before_fit(trainer)
+        fit(config, run, data, trainer, translate, lambda translations, references: float(len(translations)))
+        finish(config, run, data)
+    return trainer, data, printed.getvalue()
+
+
+def arrays(path):
+    with np.load(path) as file:
+        return {name: file[name] for name in file.files}
+
+
+def progress_of(run):
+    return json.loads(str(arrays(run.last)["progress"]))
+
+
+def assert_same_state(found, expected):
+    """Of two runs: updates, weights, optimizer and dropout seeds, and the averaged model."""
+    assert progress_of(found)["step"] == progress_of(expected)["step"]
+    one, other = arrays(found.last), arrays(expected.last)
+    assert one.keys() == other.keys()
+    for name in one.keys() - {"progress"}:
+        np.testing.assert_allclose(one[name], other[name], atol=1e-6, err_msg=name)
+    models = [load_transformer(run.model) for run in (found, expected)]
+    for one, other in zip(*(model.weights for model in models), strict=True):
+        np.testing.assert_allclose(one.numpy(), other.numpy(), atol=1e-6, err_msg=one.path)
+
+
+def interrupt_after(updates, trainer):
+    """Ctrl-C as it mostly comes: when TensorFlow gives the word back to Python, before any callback has counted."""
+    trainer.make_train_function()
+    update, done = trainer.train_function, iter(range(1, 1000))
+
+    def interrupted(batches):
+        logs = update(batches)
+        if next(done) == updates:
+            raise KeyboardInterrupt
+        return logs
+
+    trainer.train_function = interrupted
+
+
+def interrupt_translation(texts):
+    raise KeyboardInterrupt
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(corpus, tmp_path_factory):
+    """(run, config, steps per epoch, what was printed) of a run from start to end; tests do not change it."""
+    config = tiny.config(corpus, tmp_path_factory.mktemp("runs") / "uninterrupted", strategy="one_device", **SETTINGS)
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(loop, "TensorBoardCurves", functools.partial(TensorBoardCurves, every=3))
+        _, data, printed = train(config)
+    return RunDirectory(config.model_dir), config, count_batches(data.train, config.batch_tokens), printed
+
+
+def again(config, model_dir, **settings):
+    """The same settings for another directory, and these."""
+    return type(config)(**{**vars(config), "model_dir": str(model_dir), **settings})
+
+
+@pytest.fixture
+def copy_of_finished(uninterrupted, tmp_path):
+    """(run, config) of a copy that tests may change."""
+    run, config, _, _ = uninterrupted
+    shutil.copytree(run.path, tmp_path / "copy")
+    return RunDirectory(tmp_path / "copy"), again(config, tmp_path / "copy")
+
+
+# What a run leaves.
+
+
+def test_run_directory_explains_itself(uninterrupted, corpus):
+    run, config, steps, _ = uninterrupted
+    assert steps >= 4
+    assert yaml.safe_load(run.config.read_text(encoding="utf-8"))["dataset"] == config.dataset
+    assert type(config).load(run.config) == config
+    assert Tokenizer.load(run.tokenizer).vocabulary_size == tiny.VOCABULARY
+    assert [path.name for path in run.epochs()] == ["epoch_0001.npz", "epoch_0002.npz"]
+    assert progress_of(run)["step"] == 2 * steps
+    assert run.best.exists() and run.model.exists()
+    sources = (corpus / "val.en").read_text(encoding="utf-8").splitlines()
+    assert run.samples.read_text(encoding="utf-8").split("\n") == sources[: config.validation_sentences]
+
+
+def test_the_finished_model_is_the_mean_of_the_epochs_in_float32(uninterrupted):
+    run, config, _, _ = uninterrupted
+    model = load_transformer(run.model)
+    assert model.dtype_policy.name == "float32" and {weight.dtype for weight in model.weights} == {"float32"}
+    epochs = [arrays(path) for path in run.epochs()]
+    assert len(model.weights) == len(epochs[0]) - 1
+    for i, weight in enumerate(model.weights):
+        name = f"{i:04d}/{weight.path.removeprefix('transformer/')}"
+        np.testing.assert_allclose(weight.numpy(), np.mean([epoch[name] for epoch in epochs], axis=0), atol=1e-7)
+    assert np.abs(epochs[0]["0000/embedding/matrix"] - epochs[1]["0000/embedding/matrix"]).max() > 1e-3
+
+
+def test_curves_are_in_the_logs(uninterrupted):
+    run, config, steps, _ = uninterrupted
+    training, validation = read_events(run.logs / "train"), read_events(run.logs / "validation")
+    curves = {"loss", "accuracy", "perplexity", "learning_rate", "target_tokens_per_second"}
+    assert training.keys() == {*curves, "config"}
+    for name in curves:
+        assert [step for step, _ in training[name]] == list(range(3, 2 * steps + 1, 3))
+    for step, rate in training["learning_rate"]:  # of the next update
+        peak = (config.d_model * config.warmup_steps) ** -0.5
+        expected = peak * min((step + 1) / config.warmup_steps, (config.warmup_steps / (step + 1)) ** 0.5)
+        assert rate == pytest.approx(expected, rel=1e-5)
+    assert validation.keys() == {"loss", "accuracy", "perplexity", "bleu", "samples"}
+    for name in ("loss", "accuracy", "perplexity", "bleu"):
+        assert [step for step, _ in validation[name]] == [steps, 2 * steps]
+    assert [bleu for _, bleu in validation["bleu"]] == [5, 5]  # sentences, by our score
+    assert len(validation["samples"]) == 2 and "| reference |" in validation["samples"][0][1]
+
+
+def test_all_settings_are_in_the_logs(uninterrupted):
+    run, config, _, _ = uninterrupted
+    ((step, text),) = read_events(run.logs / "train")["config"]
+    assert step == 0
+    for name in vars(config):
+        assert f"{name}: " in text
+    assert f"dataset: {config.dataset}" in text and "source_lang: en" in text
+
+
+def test_what_is_trained_on_is_said(uninterrupted):
+    _, _, _, printed = uninterrupted
+    lines = printed.splitlines()
+    assert lines[0].endswith("pairs: en to de")
+    assert any(line.startswith("train") and "211 pairs" in line and "none dropped" in line for line in lines)
+    assert any(line.startswith("validation") and "13 pairs" in line for line in lines)
+    assert any(line.startswith("model") and "parameters" in line for line in lines)
+
+
+def test_training_learns(uninterrupted):
+    run, _, steps, _ = uninterrupted
+    (_, first), (_, last) = read_events(run.logs / "validation")["loss"]
+    assert last < first < np.log(tiny.VOCABULARY) + 0.5
+
+
+# Going on.
+
+
+def test_the_same_command_on_a_finished_run_trains_nothing_more(copy_of_finished, uninterrupted):
+    run, config = copy_of_finished
+    before = run.last.read_bytes()
+    trainer, _, printed = train(config, before_fit=lambda trainer: interrupt_after(1, trainer))
+    assert "resuming" in printed and run.last.read_bytes() == before
+    assert_same_state(run, uninterrupted[0])
+    for weight, value in zip(trainer.transformer.weights, uninterrupted_weights(run), strict=True):
+        np.testing.assert_array_equal(weight.numpy(), value)
+
+
+def uninterrupted_weights(run):
+    """Those after the last epoch, in their order."""
+    return [value for name, value in arrays(run.epochs()[-1]).items() if name != "progress"]
+
+
+def test_max_steps_in_the_middle_of_an_epoch_and_then_the_rest_is_an_uninterrupted_run(uninterrupted, tmp_path):
+    expected, config, steps, _ = uninterrupted
+    config = again(config, tmp_path / "run")
+    trainer, _, _ = train(again(config, tmp_path / "run", max_steps=steps + 2))
+    run = RunDirectory(tmp_path / "run")
+    assert int(trainer.optimizer.iterations.numpy()) == steps + 2
+    assert run.model.exists()  # a run of so many steps is a finished one
+    _, _, printed = train(config)
+    assert f"resuming    after update {steps + 2:,}" in printed
+    assert_same_state(run, expected)
+    assert progress_of(run) == progress_of(expected)
+
+
+def test_a_run_interrupted_again_and_again_is_an_uninterrupted_run(uninterrupted, tmp_path):
+    """And one that is to stop where it was interrupted has its model without further training."""
+    expected, config, steps, _ = uninterrupted
+    config = again(config, tmp_path / "run")
+    run = RunDirectory(config.model_dir)
+    with pytest.raises(KeyboardInterrupt):  # in the middle of the first epoch
+        train(config, before_fit=functools.partial(interrupt_after, 2))
+    assert progress_of(run)["step"] == 2 and not run.model.exists()
+    shutil.copytree(run.path, tmp_path / "stopped")
+    with pytest.raises(KeyboardInterrupt):  # while the first epoch is validated
+        train(config, translate=interrupt_translation)
+    assert progress_of(run)["step"] == steps and not run.model.exists()
+    train(config)
+    assert_same_state(run, expected)
+    stopped = RunDirectory(tmp_path / "stopped")
+    train(again(config, stopped.path, max_steps=2))
+    weights = {name[5:]: value for name, value in arrays(stopped.last).items()}
+    for weight in load_transformer(stopped.model).weights:
+        np.testing.assert_array_equal(weight.numpy(), weights[weight.path.removeprefix("transformer/")])
+
+
+def test_a_run_interrupted_during_its_last_validation_is_finished_by_the_same_command(corpus, tmp_path):
+    config = tiny.config(corpus, tmp_path / "run", strategy="one_device", epochs=1)
+    with pytest.raises(KeyboardInterrupt):
+        train(config, translate=interrupt_translation)
+    train(config)
+    run = RunDirectory(config.model_dir)
+    for weight, value in zip(load_transformer(run.model).weights, uninterrupted_weights(run), strict=True):
+        np.testing.assert_array_equal(weight.numpy(), value)
+
+
+def test_a_run_on_two_replicas_in_bfloat16_goes_on_on_one_device(corpus, tmp_path):
+    config = tiny.config(corpus, tmp_path / "run", strategy="mirrored", precision="bfloat16", max_steps=3, **SETTINGS)
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(loop, "TensorBoardCurves", functools.partial(TensorBoardCurves, every=2))
+        trainer, data, _ = train(config)
+    assert len(trainer.transformer.weights[0].value.values) == 2
+    assert trainer.transformer.compute_dtype == "bfloat16"
+    run = RunDirectory(config.model_dir)
+    assert load_transformer(run.model).dtype_policy.name == "float32"
+    one_device = again(config, tmp_path / "run", strategy="one_device", max_steps=None)
+    prepare(one_device, run)
+    resumed = build_trainer(one_device, data.tokenizer.vocabulary_size)
+    assert restore(run, resumed).step == 3
+    for found, expected in zip(resumable_variables(resumed), resumable_variables(trainer), strict=True):
+        np.testing.assert_array_equal(found.numpy(), keras.ops.convert_to_numpy(expected))
+
+
+def test_fewer_epochs_may_be_averaged_afterwards(copy_of_finished):
+    run, config = copy_of_finished
+    train(again(config, run.path, average_epochs=1))
+    for weight, value in zip(load_transformer(run.model).weights, uninterrupted_weights(run), strict=True):
+        np.testing.assert_allclose(weight.numpy(), value, atol=1e-7)
+
+
+# What is refused.
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("vocabulary_size", 997),
+        ("num_layers", 3),
+        ("dropout_rate", 0.1),
+        ("batch_tokens", 997),
+        ("label_smoothing", 0.0),
+        ("seed", 3),
+        ("max_length", 29),
+        ("precision", "bfloat16"),
+    ],
+)
+def test_a_run_under_other_settings_is_refused_by_name_and_left_alone(uninterrupted, name, value):
+    run, config, _, _ = uninterrupted
+    before = run.config.read_bytes(), run.tokenizer.read_bytes()
+    with pytest.raises(ConfigError) as refused:
+        prepare(again(config, run.path, **{name: value}), run)
+    assert f"{name} was {getattr(config, name)} and is {value}" in str(refused.value)
+    assert str(run.path) in str(refused.value) and "\n" not in str(refused.value)
+    assert (run.config.read_bytes(), run.tokenizer.read_bytes()) == before
+
+
+def test_how_long_and_where_a_run_goes_on_may_change(uninterrupted):
+    run, config, _, _ = uninterrupted
+    check_resumable(again(config, run.path, epochs=7, max_steps=11, strategy="mirrored", average_epochs=3), run)
+    check_resumable(again(config, run.path, beam_size=1, length_penalty=0.0), run)
+
+
+# The parts.
+
+
+def test_trainer_is_the_paper_s(corpus, tmp_path):
+    config = tiny.config(corpus, tmp_path, label_smoothing=0.13)
+    trainer = build_trainer(config, 503)
+    assert isinstance(trainer, TeacherForcing) and trainer.label_smoothing == 0.13
+    assert trainer.transformer.embedding.matrix.shape == (503, config.d_model)
+    optimizer = trainer.optimizer
+    assert (optimizer.beta_1, optimizer.beta_2, optimizer.epsilon) == (0.9, 0.98, 1e-9)
+    rates = [(config.d_model * config.warmup_steps) ** -0.5, 0.7]
+    for given, peak in zip((None, 0.7), rates, strict=True):
+        trainer = build_trainer(again(config, tmp_path, peak_learning_rate=given), 503)
+        trainer.optimizer.iterations.assign(config.warmup_steps - 1)
+        assert float(trainer.optimizer.learning_rate) == pytest.approx(peak)
+
+
+def test_blank_validation_pairs_are_not_translated(corpus, tmp_path):
+    directory = tmp_path / "blank"
+    shutil.copytree(corpus, directory)
+    tiny.write_pairs(
+        directory, "val", [("one", "eins"), ("", "zwei"), ("three", "  "), ("four", "vier"), ("five", "fünf")]
+    )
+    config = tiny.config(directory, tmp_path / "run", validation_sentences=2)
+    data = prepare(config, RunDirectory(config.model_dir))
+    assert loop.validation_pairs(config, data) == [("one", "eins"), ("four", "vier")]
+
+
+def test_a_tokenizer_that_is_there_is_used(corpus, tmp_path):
+    config = tiny.config(corpus, tmp_path / "run")
+    run = RunDirectory(config.model_dir)
+    run.tokenizer.write_bytes(tiny.tokenizer_model())
+    data = prepare(config, run)
+    assert run.tokenizer.read_bytes() == tiny.tokenizer_model()
+    text = tf.constant(["one two three"])
+    np.testing.assert_array_equal(data.tokenizer.encode(text).values, tiny.tokenizer().encode(text).values)
+
+
+def test_last_is_refused_where_the_model_is_another(uninterrupted, tmp_path):
+    run, config, _, _ = uninterrupted
+    other = build_trainer(again(config, tmp_path, d_ff=19), tiny.VOCABULARY)
+    with pytest.raises(ValueError, match="was written by a different model"):
+        load_variables(run.last, resumable_variables(other))
