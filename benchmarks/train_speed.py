@@ -62,7 +62,7 @@ def main(config):
 
         def on_train_batch_end(self, batch, logs=None):
             if batch + 1 >= WARM_UP and (batch + 1 - WARM_UP) % WINDOW == 0:
-                self.marks.append((time.perf_counter(), float(self.model.loss_metric.count)))
+                self.marks.append((time.perf_counter(), float(self.model.loss_metric.count.value.read_value())))
 
     with tempfile.TemporaryDirectory() as directory:
         data = prepare(config, RunDirectory(directory))

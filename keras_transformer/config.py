@@ -145,11 +145,11 @@ PRESETS = {
         "attention_dropout_rate": 0.1,
         "feed_forward_dropout_rate": 0.1,
         "pre_norm": True,
-        "epochs": 36,
+        "epochs": 50,
         "peak_learning_rate": 0.0042,
         "warmup_steps": 1000,
         "average_epochs": 8,
-        "length_penalty": 1.0,
+        "length_penalty": 1.4,
     },
     "small": {
         "vocabulary_size": 16000,

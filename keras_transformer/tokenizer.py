@@ -93,7 +93,6 @@ class Tokenizer(tf.Module):
 
     def __init__(self, model):
         super().__init__(name="tokenizer")
-        self._model = model
         self._pieces = tensorflow_text.SentencepieceTokenizer(model=model, out_type=tf.int32)
         self.vocabulary_size = int(self._pieces.vocab_size())
 
@@ -106,10 +105,6 @@ class Tokenizer(tf.Module):
             raise TokenizerError(f"no tokenizer at {path}: is this a directory that train.py wrote?") from None
         except (tf.errors.OpError, RuntimeError) as error:
             raise TokenizerError(f"{path} is not a SentencePiece model, or is damaged") from error
-
-    def save(self, path):
-        """Writes the SentencePiece model file."""
-        Path(path).write_bytes(self._model)
 
     def encode(self, text):
         """text string (B,) -> ids, RaggedTensor int32 (B, None), without control symbols.

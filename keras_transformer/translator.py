@@ -1,5 +1,6 @@
 """Text in, text out: model, tokenizer and search together."""
 
+import math
 import os
 from pathlib import Path
 from typing import NamedTuple
@@ -70,9 +71,15 @@ class Translator:
         length_penalty: alpha.
         max_length: most source tokens per text; what is beyond is cut.
         batch_size: texts translated at a time.
+
+    Raises:
+        ValueError: for a size that is not positive, or a length penalty that is not finite.
     """
 
     def __init__(self, model, tokenizer, beam_size=4, length_penalty=0.6, max_length=256, batch_size=32):
+        check_positive(beam_size=beam_size, max_length=max_length, batch_size=batch_size)
+        if not math.isfinite(length_penalty):
+            raise ValueError(f"`length_penalty` must be finite. Received: length_penalty={length_penalty}")
         self.model = model
         self.tokenizer = tokenizer
         self.options = {"beam_size": beam_size, "length_penalty": length_penalty, "max_length": max_length}
@@ -122,6 +129,7 @@ class Translator:
 
 def translate_sorted(translate_batch, texts, batch_size, on_progress=None):
     """Runs `translate_batch` over texts sorted by length, longest first, and restores their order."""
+    check_positive(batch_size=batch_size)
     order = sorted(range(len(texts)), key=lambda i: -len(texts[i]))
     translations = [""] * len(texts)
     for start in range(0, len(order), batch_size):
@@ -131,6 +139,13 @@ def translate_sorted(translate_batch, texts, batch_size, on_progress=None):
         if on_progress:
             on_progress(len(rows))
     return translations
+
+
+def check_positive(**sizes):
+    """Raises ValueError for a size that is less than 1, by its name."""
+    for name, value in sizes.items():
+        if value < 1:
+            raise ValueError(f"`{name}` must be at least 1. Received: {name}={value}")
 
 
 class SavedModelTranslator:

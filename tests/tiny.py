@@ -2,14 +2,18 @@
 
 import functools
 import itertools
+import random
 
+import keras
 import numpy as np
 import tensorflow as tf
 
 from keras_transformer.config import Config
-from keras_transformer.data.encoded import EncodedPairs, Sentences
+from keras_transformer.data.encoded import EncodedPairs, Sentences, encode_pairs
+from keras_transformer.data.pipeline import training_batches
 from keras_transformer.model import Transformer
 from keras_transformer.tokenizer import Tokenizer, train_tokenizer
+from keras_transformer.training.teacher_forcing import TeacherForcing
 from tests import reference
 
 ENGLISH = "zero one two three four five six seven eight nine ten".split()
@@ -66,6 +70,17 @@ def tokenizer_model():
 @functools.cache
 def tokenizer():
     return Tokenizer(tokenizer_model())
+
+
+@functools.cache
+def trained_transformer():
+    """A half-trained `Transformer`: it has learned words, and when to stop not always. No test changes its weights."""
+    random.seed(7)  # Keras draws from it
+    model = TeacherForcing(Transformer(VOCABULARY, **SIZES, dropout_rate=0.1, name="transformer"))
+    model.compile(optimizer=keras.optimizers.Adam(0.01, beta_2=0.98))
+    encoded = encode_pairs(pairs(211), tokenizer(), max_length=31)
+    model.fit(training_batches(encoded, 401, seed=1), steps_per_epoch=90, shuffle=False, verbose=0)
+    return model.transformer
 
 
 def transformer(seed=0, **arguments):

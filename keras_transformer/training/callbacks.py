@@ -82,15 +82,18 @@ class KeepCheckpoints(keras.callbacks.Callback):
         """Writes last.npz."""
         save_variables(self.run.last, resumable_variables(self.model), asdict(self.progress))
 
-    def on_epoch_end(self, epoch, logs=None):
-        weights = self.model.transformer.weights
-        save_variables(self.run.epoch(epoch + 1), weights)
+    def save_epoch(self, number, trainer):
+        """Writes the weights after epoch `number`, counted from 1, and removes those that are no longer needed."""
+        save_variables(self.run.epoch(number), trainer.transformer.weights)
         for old in self.run.epochs()[: -self.average_epochs]:
             old.unlink()
+
+    def on_epoch_end(self, epoch, logs=None):
+        self.save_epoch(epoch + 1, self.model)
         value = logs["val_bleu"] if self.best_by == "bleu" else -logs["val_loss"]
         if value > self.progress.best:
             self.progress.best, self.progress.best_epoch = value, epoch + 1
-            save_variables(self.run.best, weights)
+            save_variables(self.run.best, self.model.transformer.weights)
         self.save_state()
 
 
@@ -128,8 +131,9 @@ class TensorBoardCurves(keras.callbacks.Callback):
         with self.writers["train"].as_default(step=self.progress.step):
             tf.summary.scalar("target_tokens_per_second", rate)
             tf.summary.scalar("learning_rate", self.model.optimizer.learning_rate)
-            for name in ("loss", "accuracy", "perplexity"):
-                tf.summary.scalar(name, logs[name])
+            # Over all replicas: the logs of a step are those of the first one alone.
+            for name, value in self.model.get_metrics_result().items():
+                tf.summary.scalar(name, value)
 
     def on_epoch_end(self, epoch, logs=None):
         with self.writers["validation"].as_default(step=self.progress.step):
@@ -139,7 +143,8 @@ class TensorBoardCurves(keras.callbacks.Callback):
             writer.flush()
 
     def _tokens_per_second(self):
-        now, tokens = time.perf_counter(), float(self.model.loss_metric.count)  # since the epoch began
+        # Since the epoch began; `read_value` adds up the replicas.
+        now, tokens = time.perf_counter(), float(self.model.loss_metric.count.value.read_value())
         rate = (tokens - self._tokens) / (now - self._started)
         self._started, self._tokens = now, tokens
         return rate

@@ -79,10 +79,13 @@ def load_variables(path, variables):
         with np.load(path) as arrays:
             values = [arrays[_key(i, variable)] for i, variable in enumerate(variables)]
             progress = json.loads(str(arrays[PROGRESS]))
+            more = len(arrays.files) - len(variables) - 1
     except KeyError as error:
         raise CheckpointError(f"{path} was written by a different model: it has no {error}") from None
     except Exception as error:  # whatever zipfile and NumPy raise for a damaged file
         raise CheckpointError(f"cannot read {path}: {error}") from error
+    if more:
+        raise CheckpointError(f"{path} was written by a different model: it has {more} variables more")
     for variable, value in zip(variables, values, strict=True):
         if tuple(variable.shape) != value.shape:
             raise CheckpointError(

@@ -1,6 +1,7 @@
 """A training run from config to finished model, in the order in which things happen."""
 
 import itertools
+import math
 import sys
 from dataclasses import asdict, dataclass
 
@@ -87,7 +88,7 @@ def build_trainer(config, vocabulary_size):
     transformer = make_transformer(config, vocabulary_size, policy)
     trainer = TeacherForcing(transformer, config.label_smoothing)
     schedule = InverseSquareRoot(peak_rate(config), config.warmup_steps)
-    optimizer = keras.optimizers.Adam(schedule, beta_1=0.9, beta_2=0.98, epsilon=1e-9)
+    optimizer = keras.optimizers.Adam(schedule, beta_1=0.9, beta_2=0.98, epsilon=1e-9, name="adam")
     trainer.compile(optimizer=optimizer, jit_compile=False)
     trainer.optimizer.build(trainer.trainable_variables)
     print(f"model       {transformer.count_params():,} parameters, {config.preset}, {policy}", flush=True)
@@ -125,14 +126,17 @@ def fit(config, run, data, trainer, translate, score):
         KeyboardInterrupt: on Ctrl-C, after saving.
     """
     progress = restore(run, trainer)
+    keep = KeepCheckpoints(run, progress, config.average_epochs, config.best_by)
     steps_per_epoch = count_batches(data.train, config.batch_tokens)
+    begun = math.ceil(progress.step / steps_per_epoch)
+    if begun and not run.epoch(begun).exists():  # stopped before the epoch's own checkpoint, perhaps for good
+        keep.save_epoch(begun, trainer)
     last_step = min(config.epochs * steps_per_epoch, config.max_steps or sys.maxsize)
     if progress.step >= last_step:
         return
     writers = {name: tf.summary.create_file_writer(str(run.logs / name)) for name in ("train", "validation")}
     with writers["train"].as_default(step=progress.step):
         tf.summary.text("config", "\n".join(f"    {name}: {value}" for name, value in resolved(config, data).items()))
-    keep = KeepCheckpoints(run, progress, config.average_epochs, config.best_by)
     callbacks = [
         CountSteps(progress, last_step),
         ValidationBleu(translate, score, validation_pairs(config, data), writers["validation"]),  # first: it adds a log
@@ -155,6 +159,8 @@ def fit(config, run, data, trainer, translate, score):
         if progress.step < last_step:
             trainer.fit(initial_epoch=epoch, epochs=config.epochs, steps_per_epoch=steps_per_epoch, **settings)
     except KeyboardInterrupt:
+        # It mostly comes when TensorFlow hands back to Python: after an update, before any callback has counted it.
+        progress.step = max(progress.step, int(trainer.optimizer.iterations))
         keep.save_state()
         print(f"\nstopped after update {progress.step:,} of {last_step:,}; saved. The same command goes on from here.")
         raise
@@ -195,7 +201,7 @@ def finish(config, run, data):
     samples = [source for source, _ in validation_pairs(config, data)[:SAMPLE_SENTENCES]]
     run.samples.write_text("\n".join(samples), encoding="utf-8")
     transformer = make_transformer(config, data.tokenizer.vocabulary_size, "float32")
-    epochs = run.epochs()
+    epochs = run.epochs()[-config.average_epochs :]
     average_variables(epochs, transformer.weights)
     write_atomically(run.model, transformer.save)
     print(f"finished    {run.model}, the average of {len(epochs)} epochs")

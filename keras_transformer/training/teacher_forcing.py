@@ -51,6 +51,10 @@ class TeacherForcing(keras.Model):
         self._forward(batch, training=False)
         return self.get_metrics_result()
 
+    def _maybe_symbolic_build(self, iterator=None, data_batch=None):
+        """Leaves out what Keras does here: all is built, and it would add up the replicas' batches, which may differ
+        in their number of rows."""
+
     def _forward(self, batch, training):
         """Smoothed losses float32 (B*T,); counts every real token in the metrics."""
         inputs, labels, weights = batch
