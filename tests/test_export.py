@@ -10,7 +10,7 @@ from tests import tiny
 
 TEXTS = ["one two three", "ten", "five five zero nine"]
 ODD = ["", " \t", "\ufeff", "\U0001f600\u200d", "</s> <pad>", "\x00\x01", "seven " * 200, '%s {} \\ "']
-BYTES = [b"\xff\xfe\xfa", b"one \x80 two"]
+BYTES = [b"\xff\xfe\xfa", b"one \x80 two", b"\xed\xa0\x80"]
 
 
 @pytest.fixture(scope="module")
@@ -75,9 +75,18 @@ def test_odd_rows_neither_raise_nor_change_the_others(exported):
     assert np.isfinite(together["score"]).all()
 
 
-def test_invalid_utf8_comes_back_as_valid_text(exported):
-    outputs = tf.saved_model.load(str(exported)).signatures["translate"](text=tf.constant(BYTES))
-    assert [isinstance(text.decode("utf-8"), str) for text in outputs["translation"].numpy()] == [True, True]
+def test_invalid_utf8_is_translated_to_valid_text_beside_the_others(exported):
+    with tf.compat.v1.Session(graph=tf.Graph()) as session:
+        loaded = tf.compat.v1.saved_model.loader.load(session, ["serve"], str(exported))
+        signature = loaded.signature_def["translate"]
+        rows = [*BYTES, *(text.encode() for text in TEXTS)]
+        translations, scores = session.run(
+            [signature.outputs["translation"].name, signature.outputs["score"].name],
+            {signature.inputs["text"].name: np.array(rows, dtype=object)},
+        )
+    assert [isinstance(text.decode("utf-8"), str) for text in translations] == [True] * len(rows)
+    assert np.isfinite(scores).all()
+    assert list(translations[len(BYTES) :]) == list(run_like_serving(exported, TEXTS)["translation"])
 
 
 def test_an_empty_batch_gives_an_empty_batch(exported):

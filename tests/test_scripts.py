@@ -1,5 +1,6 @@
 """The programs as a user runs them; few runs, since each imports TensorFlow."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -9,25 +10,30 @@ import pytest
 from tests import tiny
 
 ROOT = Path(__file__).parent.parent
-LINES = ["one two three", "", "ten nine", "   ", "zero"]
+LINES = [b"one two three", b"", b"ten nine\r", b"   ", b"\xff\xfe", b"zero", b"one two three"]
+QUIET = ("TF_CPP_MIN_LOG_LEVEL", "KERAS_BACKEND")  # set for the tests, not by users
 SETTINGS = {
     "vocabulary_size": tiny.VOCABULARY,
     **tiny.SIZES,
-    "max_steps": 5,
-    "batch_tokens": 401,
+    "max_steps": 61,
+    "batch_tokens": 97,
+    "warmup_steps": 11,
+    "peak_learning_rate": 0.01,
     "precision": "float32",
 }
 
 
-def run(script, *arguments, text=""):
-    return subprocess.run(
+def run(script, *arguments, stdin=b""):
+    result = subprocess.run(
         [sys.executable, script, *map(str, arguments)],
         cwd=ROOT,
-        input=text,
+        env={name: value for name, value in os.environ.items() if name not in QUIET},
+        input=stdin,
         capture_output=True,
-        text=True,
-        timeout=300,
+        timeout=600,
     )
+    result.stdout, result.stderr = result.stdout.decode("utf-8"), result.stderr.decode("utf-8")
+    return result
 
 
 def train(corpus, model_dir, **settings):
@@ -60,28 +66,55 @@ def test_training_ends_with_the_score_and_the_next_commands(trained, work):
         assert command in trained.stdout.splitlines()[-3 + ["tra", "ten", "exp"].index(command[:3])]
 
 
-def test_nothing_but_the_progress_of_our_own_is_printed(trained, exported):
-    assert exported.returncode == 0 and exported.stderr == ""
-    assert not [line for line in trained.stderr.splitlines() if line.strip() and "test set" not in line]
+def test_nothing_is_printed_to_standard_error_outside_of_a_terminal(trained, exported):
+    assert (trained.stderr, exported.stderr) == ("", "")
+
+
+def test_an_export_says_where_it_is_and_that_it_is_proven(exported, work):
+    assert exported.returncode == 0
+    assert f"{work / 'export' / '1'}: translates 13 validation sentences as {work / 'run'} does" in exported.stdout
 
 
 def test_the_filter_keeps_lines_and_is_the_same_from_run_and_export(work, exported):
-    text = "".join(f"{line}\n" for line in LINES)
-    results = [
-        run("translate.py", *source, text=text)
-        for source in (("--model_dir", work / "run"), ("--saved_model", work / "export"))
-    ]
-    lines = results[0].stdout.split("\n")
-    assert len(lines) == len(LINES) + 1 and lines[1] == lines[3] == ""
-    assert results[0].stdout == results[1].stdout
+    """From standard input to standard output, and backwards from file to file."""
+    result = run("translate.py", "--model_dir", work / "run", stdin=b"\n".join(LINES))
+    assert (result.returncode, result.stderr) == (0, "")
+    *lines, rest = result.stdout.split("\n")
+    assert len(lines) == len(LINES) and rest == ""
+    assert lines[1] == lines[3] == "" and lines[0] == lines[-1] != ""
+
+    (work / "in").write_bytes(b"".join(line + b"\n" for line in reversed(LINES)))
+    files = ("--input", work / "in", "--output", work / "out")
+    result = run("translate.py", "--saved_model", work / "export", *files)
+    assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
+    assert (work / "out").read_text(encoding="utf-8").split("\n") == [*reversed(lines), ""]
 
 
-def test_evaluation_prints_scores_with_signatures(work, exported):
+def test_evaluation_of_run_and_export_is_the_one_that_training_ended_with(work, trained, exported):
     sides = ("--source", work / "corpus" / "test.en", "--reference", work / "corpus" / "test.de")
-    result = run("evaluate.py", "--saved_model", work / "export", *sides, "--tokenize", "none")
-    assert result.returncode == 0, result.stderr
-    for part in ("BLEU", "|tok:none|", "chrF", "|nc:6|", "7 sentences", "sentences/s"):
-        assert part in result.stdout
+    for model in (("--model_dir", work / "run"), ("--saved_model", work / "export")):
+        result = run("evaluate.py", *model, *sides, "--output", work / "translations")
+        assert (result.returncode, result.stderr) == (0, "")
+        bleu, chrf, exact, speed = result.stdout.splitlines()
+        assert "\n".join(["test set, beam 4:", bleu, chrf, exact]) in trained.stdout
+        assert "|tok:13a|" in bleu and "|nc:6|" in chrf and "7 sentences" in exact and "sentences/s" in speed
+        assert len((work / "translations").read_text(encoding="utf-8").splitlines()) == 7
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["train.py"],
+        ["translate.py", "--model_dir", "some"],
+        ["evaluate.py", "--model_dir", "some", "--source", "some", "--reference", "some"],
+        ["export.py", "--model_dir", "some", "--export_dir", "some"],
+    ],
+    ids=lambda command: command[0],
+)
+def test_an_unknown_flag_is_named(command):
+    result = run(*command, "--no_such_flag", "1")
+    assert result.returncode == 2 and result.stdout == ""
+    assert "--no_such_flag" in result.stderr and "Traceback" not in result.stderr
 
 
 def test_mistakes_are_one_line_each(work, exported):
@@ -93,8 +126,9 @@ def test_mistakes_are_one_line_each(work, exported):
         "train.fr": train(work / "corpus", work / "x", target_lang="fr"),
         "20 lines": train(work / "uneven", work / "x"),
         "label_smoothing was": train(work / "corpus", work / "run", label_smoothing=0.2),
-        "no model.keras": run("translate.py", "--model_dir", work / "nowhere", text="one\n"),
-        "no SavedModel": run("translate.py", "--saved_model", work / "nowhere", text="one\n"),
+        "no model.keras": run("translate.py", "--model_dir", work / "nowhere", stdin=b"one\n"),
+        "beam_size=0": run("translate.py", "--model_dir", work / "run", "--beam_size", 0, stdin=b"one\n"),
+        "no SavedModel": run("translate.py", "--saved_model", work / "nowhere", stdin=b"one\n"),
         "never overwritten": run(
             "export.py", "--model_dir", work / "run", "--export_dir", work / "export", "--version", 1
         ),

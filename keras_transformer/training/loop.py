@@ -128,9 +128,8 @@ def fit(config, run, data, trainer, translate, score):
     progress = restore(run, trainer)
     keep = KeepCheckpoints(run, progress, config.average_epochs, config.best_by)
     steps_per_epoch = count_batches(data.train, config.batch_tokens)
-    begun = math.ceil(progress.step / steps_per_epoch)
-    if begun and not run.epoch(begun).exists():  # stopped before the epoch's own checkpoint, perhaps for good
-        keep.save_epoch(begun, trainer)
+    if progress.step:  # it may have stopped before the epoch's own checkpoint, and may be to end right here
+        keep.save_epoch(math.ceil(progress.step / steps_per_epoch), trainer)
     last_step = min(config.epochs * steps_per_epoch, config.max_steps or sys.maxsize)
     if progress.step >= last_step:
         return

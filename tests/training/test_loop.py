@@ -215,34 +215,29 @@ def test_max_steps_in_the_middle_of_an_epoch_and_then_the_rest_is_an_uninterrupt
 
 
 def test_a_run_interrupted_again_and_again_is_an_uninterrupted_run(uninterrupted, tmp_path):
-    """And one that is to stop where it was interrupted has its model without further training."""
+    """And one that was to end where it was interrupted gets its model by the same command, without more training."""
     expected, config, steps, _ = uninterrupted
-    config = again(config, tmp_path / "run")
-    run = RunDirectory(config.model_dir)
+    run = RunDirectory(tmp_path / "run")
+    config = again(config, run.path)
+
     with pytest.raises(KeyboardInterrupt):  # in the middle of the first epoch
         train(config, before_fit=functools.partial(interrupt_after, 2))
     assert progress_of(run)["step"] == 2 and not run.model.exists()
-    shutil.copytree(run.path, tmp_path / "stopped")
+    shutil.copytree(run.path, tmp_path / "2 steps")
     with pytest.raises(KeyboardInterrupt):  # while the first epoch is validated
         train(config, translate=interrupt_translation)
     assert progress_of(run)["step"] == steps and not run.model.exists()
+    shutil.copytree(run.path, tmp_path / "1 epoch")
     train(config)
     assert_same_state(run, expected)
-    stopped = RunDirectory(tmp_path / "stopped")
-    train(again(config, stopped.path, max_steps=2))
-    weights = {name[5:]: value for name, value in arrays(stopped.last).items()}
-    for weight in load_transformer(stopped.model).weights:
-        np.testing.assert_array_equal(weight.numpy(), weights[weight.path.removeprefix("transformer/")])
 
-
-def test_a_run_interrupted_during_its_last_validation_is_finished_by_the_same_command(corpus, tmp_path):
-    config = tiny.config(corpus, tmp_path / "run", strategy="one_device", epochs=1)
-    with pytest.raises(KeyboardInterrupt):
-        train(config, translate=interrupt_translation)
-    train(config)
-    run = RunDirectory(config.model_dir)
-    for weight, value in zip(load_transformer(run.model).weights, uninterrupted_weights(run), strict=True):
-        np.testing.assert_array_equal(weight.numpy(), value)
+    for name, settings in {"2 steps": {"max_steps": 2}, "1 epoch": {"epochs": 1}}.items():
+        ended = RunDirectory(tmp_path / name)
+        before = arrays(ended.last)
+        train(again(config, ended.path, **settings), before_fit=functools.partial(interrupt_after, 1))
+        weights = {key[5:]: value for key, value in before.items()}
+        for weight in load_transformer(ended.model).weights:
+            np.testing.assert_array_equal(weight.numpy(), weights[weight.path.removeprefix("transformer/")])
 
 
 def test_a_run_on_two_replicas_in_bfloat16_goes_on_on_one_device(corpus, tmp_path):
