@@ -22,9 +22,10 @@ def main(config):
     from keras_transformer.evaluation import describe, evaluate
     from keras_transformer.training.checkpoints import RunDirectory
     from keras_transformer.training.loop import build_trainer, finish, fit, prepare
-    from keras_transformer.training.strategy import make_strategy
+    from keras_transformer.training.strategy import make_strategy, share_cores
     from keras_transformer.translator import Translator
 
+    share_cores(config.strategy, config.batch_tokens)
     keras.utils.set_random_seed(config.seed)  # before any tokenizer is made: it would lose its model
     run = RunDirectory(config.model_dir)
     data = prepare(config, run)

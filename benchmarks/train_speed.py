@@ -1,6 +1,6 @@
 """Real target tokens per second of `model.fit`, and how much of the machine that is.
 
-    python benchmarks/train_speed.py --dataset files:DIR --source_lang en --target_lang de --preset tiny
+    python -m benchmarks.train_speed --dataset files:DIR --source_lang en --target_lang de --preset tiny
 
 Takes every flag of train.py. After a warm-up it times windows of updates inside `fit`, and prints their median, the
 share of padding, the floating-point operations per target token counted from the shapes, and the share of this
@@ -49,8 +49,9 @@ def main(config):
     from keras_transformer.data.pipeline import training_batches
     from keras_transformer.training.checkpoints import RunDirectory
     from keras_transformer.training.loop import build_trainer, prepare
-    from keras_transformer.training.strategy import make_strategy, resolve_precision
+    from keras_transformer.training.strategy import make_strategy, resolve_precision, share_cores
 
+    share_cores(config.strategy, config.batch_tokens)
     keras.utils.set_random_seed(config.seed)
 
     class Windows(keras.callbacks.Callback):
@@ -66,7 +67,8 @@ def main(config):
 
     with tempfile.TemporaryDirectory() as directory:
         data = prepare(config, RunDirectory(directory))
-    with make_strategy(config.strategy).scope():
+    strategy = make_strategy(config.strategy)
+    with strategy.scope():
         trainer = build_trainer(config, data.tokenizer.vocabulary_size)
     batches = training_batches(data.train, config.batch_tokens, config.seed)
     steps, windows = WARM_UP + WINDOWS * WINDOW, Windows()
@@ -78,7 +80,7 @@ def main(config):
     padding = 1 - sum(float(w.numpy().sum()) for w in weights) / sum(w.numpy().size for w in weights)
     source_per_target = len(data.train.source.ids) / (len(data.train.target.ids) + len(data.train))
     operations = operations_per_target_token(config, data.tokenizer.vocabulary_size, source_per_target)
-    machine = matrix_rate(resolve_precision(config.precision))
+    machine = matrix_rate(resolve_precision(config.precision)) * strategy.num_replicas_in_sync  # each has its threads
     print(f"{rate:,.0f} real target tokens/s (median of {WINDOWS} windows: {min(rates):,.0f} to {max(rates):,.0f})")
     print(f"{padding:.1%} of the target positions are padding")
     print(f"{operations / 1e6:.1f} MFLOP per target token; {rate * operations / 1e9:.0f} GFLOP/s")

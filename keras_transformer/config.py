@@ -141,11 +141,11 @@ PRESETS = {
     "tiny": {
         "d_ff": 256,
         "num_layers": 4,
-        "dropout_rate": 0.2,
+        "dropout_rate": 0.3,
         "attention_dropout_rate": 0.1,
         "feed_forward_dropout_rate": 0.1,
         "pre_norm": True,
-        "epochs": 50,
+        "epochs": 80,
         "peak_learning_rate": 0.0042,
         "warmup_steps": 1000,
         "average_epochs": 8,

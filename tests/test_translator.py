@@ -1,4 +1,6 @@
 import functools
+import threading
+import time
 
 import numpy as np
 import pytest
@@ -173,7 +175,7 @@ def test_batches_are_of_similar_length_longest_first_and_order_is_restored():
 
     texts = ["ccc", "a", "eeeee", "bb", "dddd", "a2", "fffffff"]
     assert translate_sorted(translate_batch, texts, 3, progress.append) == [text.upper() for text in texts]
-    assert batches == [["fffffff", "eeeee", "dddd"], ["ccc", "bb", "a2"], ["a"]]
+    assert sorted(batches) == [["a"], ["ccc", "bb", "a2"], ["fffffff", "eeeee", "dddd"]]
     assert progress == [3, 3, 1]
 
 
@@ -182,7 +184,32 @@ def test_translators_use_their_batch_size(monkeypatch):
     some = Translator(tiny.trained_transformer(), tiny.tokenizer(), beam_size=1, batch_size=2)
     monkeypatch.setattr(some, "translate_batch", lambda texts: sizes.append(len(texts)) or (texts, texts))
     assert some.translate(TEXTS) == TEXTS
-    assert sizes == [2, 2, 1]
+    assert sorted(sizes) == [1, 2, 2]
+
+
+def test_two_batches_are_under_way_at_a_time():
+    both = threading.Barrier(2, timeout=30)
+
+    def translate_batch(texts):
+        both.wait()  # alone, the first would wait for ever
+        return texts, texts
+
+    assert translate_sorted(translate_batch, TEXTS[:4], 1) == TEXTS[:4]
+
+
+def test_a_failure_is_raised_and_ends_the_work():
+    begun = []
+
+    def translate_batch(texts):
+        begun.append(texts)
+        if len(begun) == 1:
+            raise RuntimeError("out of memory")
+        time.sleep(0.05)
+        return texts, texts
+
+    with pytest.raises(RuntimeError, match="out of memory"):
+        translate_sorted(translate_batch, 100 * TEXTS, 1)
+    assert len(begun) < 20
 
 
 # Loading.

@@ -43,8 +43,8 @@ class Dropout(keras.layers.Layer):
         words = keras.random.randint((size // 64 + 1, 16), -(2**31), 2**31 - 1, dtype="int32", seed=self.seed_generator)
         random_bytes = ops.reshape(ops.view(words, "uint8"), (-1,))[:size]
         random_bytes = ops.reshape(random_bytes, ops.shape(x))
-        keep = ops.cast(random_bytes >= self.dropped_levels, x.dtype)
-        return x * (keep * (LEVELS / (LEVELS - self.dropped_levels)))
+        scale = LEVELS / (LEVELS - self.dropped_levels)
+        return x * ops.where(random_bytes >= self.dropped_levels, ops.cast(scale, x.dtype), ops.cast(0.0, x.dtype))
 
     def get_config(self):
         return {**super().get_config(), "rate": self.rate, "seed": self.seed}

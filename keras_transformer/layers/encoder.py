@@ -4,7 +4,8 @@ import keras
 
 from keras_transformer.layers.attention import MultiHeadAttention
 from keras_transformer.layers.feed_forward import FeedForward
-from keras_transformer.layers.residual import EPSILON, PostNorm, PreNorm
+from keras_transformer.layers.normalization import LayerNormalization
+from keras_transformer.layers.residual import PostNorm, PreNorm
 
 LAYER_ARGUMENTS = (
     "d_model",
@@ -107,7 +108,7 @@ class Stack(keras.layers.Layer):
         ]
         self.norm = keras.layers.Identity(name="norm", dtype=self.dtype_policy)
         if self.layers[0].pre_norm:
-            self.norm = keras.layers.LayerNormalization(epsilon=EPSILON, name="norm", dtype=self.dtype_policy)
+            self.norm = LayerNormalization(name="norm", dtype=self.dtype_policy)
 
     def build(self, x_shape):
         for layer in self.layers:

@@ -7,8 +7,7 @@ stands is the difference between the two classes.
 import keras
 
 from keras_transformer.layers.dropout import Dropout
-
-EPSILON = 1e-6  # Keras' default, 1e-3, is not the paper's
+from keras_transformer.layers.normalization import LayerNormalization
 
 
 class Residual(keras.layers.Layer):
@@ -29,7 +28,7 @@ class Residual(keras.layers.Layer):
         super().__init__(**kwargs)
         self.dropout_rate = dropout_rate
         self.dropout = Dropout(dropout_rate, name="dropout", dtype=self.dtype_policy)
-        self.norm = keras.layers.LayerNormalization(epsilon=EPSILON, name="norm", dtype=self.dtype_policy)
+        self.norm = LayerNormalization(name="norm", dtype=self.dtype_policy)
 
     def build(self, x_shape, update_shape=None):
         self.norm.build(x_shape)

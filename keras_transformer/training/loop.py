@@ -5,7 +5,6 @@ import math
 import sys
 from dataclasses import asdict, dataclass
 
-import keras
 import tensorflow as tf
 
 from keras_transformer.config import Config, ConfigError
@@ -28,6 +27,7 @@ from keras_transformer.training.checkpoints import (
     load_variables,
     write_atomically,
 )
+from keras_transformer.training.optimizer import Adam
 from keras_transformer.training.schedules import InverseSquareRoot, paper_peak_rate
 from keras_transformer.training.strategy import POLICIES, resolve_precision
 from keras_transformer.training.teacher_forcing import TeacherForcing
@@ -88,7 +88,7 @@ def build_trainer(config, vocabulary_size):
     transformer = make_transformer(config, vocabulary_size, policy)
     trainer = TeacherForcing(transformer, config.label_smoothing)
     schedule = InverseSquareRoot(peak_rate(config), config.warmup_steps)
-    optimizer = keras.optimizers.Adam(schedule, beta_1=0.9, beta_2=0.98, epsilon=1e-9, name="adam")
+    optimizer = Adam(schedule, beta_1=0.9, beta_2=0.98, epsilon=1e-9, name="adam")
     trainer.compile(optimizer=optimizer, jit_compile=False)
     trainer.optimizer.build(trainer.trainable_variables)
     print(f"model       {transformer.count_params():,} parameters, {config.preset}, {policy}", flush=True)

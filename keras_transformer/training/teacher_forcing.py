@@ -21,6 +21,8 @@ class TeacherForcing(keras.Model):
     def __init__(self, transformer, label_smoothing=0.1, **kwargs):
         super().__init__(dtype=transformer.dtype_policy, **kwargs)
         self.transformer = transformer
+        # Everything but the logits, which the loss makes itself and never keeps.
+        self.states = keras.Model(transformer.input, transformer.tied_logits.input, name="states")
         self.label_smoothing = label_smoothing
         self.loss_metric = keras.metrics.Mean(name="loss")
         self.accuracy_metric = keras.metrics.Mean(name="accuracy")
@@ -37,36 +39,36 @@ class TeacherForcing(keras.Model):
 
     def train_step(self, batch):
         """One update. Returns the metrics so far in this epoch."""
-        _, _, weights = batch
+        inputs, labels, weights = batch
+        real_tokens = global_sum(weights)
         with tf.GradientTape() as tape:
-            losses = self._forward(batch, training=True)
-            loss = tf.reduce_sum(losses * tf.reshape(weights, [-1])) / global_sum(weights)
+            states = self.states(inputs, training=True)
+            losses, weights = self._token_losses(states, labels, weights)
+            loss = tf.reduce_sum(losses * weights) / real_tokens
             scaled_loss = self.optimizer.scale_loss(loss)
         gradients = tape.gradient(scaled_loss, self.trainable_variables)
         self.optimizer.apply(gradients, self.trainable_variables)  # sums the gradients of all replicas
         return self.get_metrics_result()
 
     def test_step(self, batch):
-        """Updates and returns the metrics."""
-        self._forward(batch, training=False)
+        """Updates and returns the metrics, computed from float32 logits."""
+        inputs, labels, weights = batch
+        self._token_losses(tf.cast(self.states(inputs, training=False), tf.float32), labels, weights)
         return self.get_metrics_result()
 
     def _maybe_symbolic_build(self, iterator=None, data_batch=None):
         """Leaves out what Keras does here: all is built, and it would add up the replicas' batches, which may differ
         in their number of rows."""
 
-    def _forward(self, batch, training):
-        """Smoothed losses float32 (B*T,); counts every real token in the metrics."""
-        inputs, labels, weights = batch
-        logits = self(inputs, training=training)
-        logits = tf.reshape(logits, [-1, logits.shape[-1]])  # (B*T, V)
-        labels, weights = tf.reshape(labels, [-1]), tf.reshape(weights, [-1])
-        smoothed, cross_entropy = token_losses(labels, logits, self.label_smoothing)
-        is_right = tf.gather_nd(logits, tf.stack([tf.range(tf.size(labels)), labels], 1)) >= tf.reduce_max(logits, -1)
+    def _token_losses(self, states, labels, weights):
+        """Smoothed losses and weights of the real tokens, float32 (N,); counts them in the metrics."""
+        states, labels, weights = (tf.boolean_mask(x, weights > 0) for x in (states, labels, weights))
+        matrix = self.transformer.embedding.matrix
+        smoothed, cross_entropy, is_right = token_losses(states, matrix, labels, self.label_smoothing)
         self.loss_metric.update_state(smoothed, sample_weight=weights)
         self.accuracy_metric.update_state(is_right, sample_weight=weights)
         self.perplexity_metric.update_state(cross_entropy, sample_weight=weights)
-        return smoothed
+        return smoothed, weights
 
 
 def global_sum(weights):

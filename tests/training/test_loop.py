@@ -18,7 +18,7 @@ from keras_transformer.tokenizer import Tokenizer
 from keras_transformer.training import loop
 from keras_transformer.training.callbacks import TensorBoardCurves, resumable_variables
 from keras_transformer.training.checkpoints import RunDirectory, load_variables
-from keras_transformer.training.loop import build_trainer, check_resumable, finish, fit, prepare, restore
+from keras_transformer.training.loop import build_trainer, check_resumable, finish, fit, prepare
 from keras_transformer.training.teacher_forcing import TeacherForcing
 from tests import tiny
 from tests.training.curves import read_events
@@ -240,21 +240,24 @@ def test_a_run_interrupted_again_and_again_is_an_uninterrupted_run(uninterrupted
             np.testing.assert_array_equal(weight.numpy(), weights[weight.path.removeprefix("transformer/")])
 
 
-def test_a_run_on_two_replicas_in_bfloat16_goes_on_on_one_device(corpus, tmp_path):
-    config = tiny.config(corpus, tmp_path / "run", strategy="mirrored", precision="bfloat16", max_steps=3, **SETTINGS)
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setattr(loop, "TensorBoardCurves", functools.partial(TensorBoardCurves, every=2))
-        trainer, data, _ = train(config)
+def test_a_run_interrupted_on_two_replicas_in_bfloat16_goes_on_on_one_device(corpus, tmp_path):
+    run, trainers = RunDirectory(tmp_path / "run"), []
+    config = tiny.config(corpus, run.path, strategy="mirrored", precision="bfloat16", **SETTINGS)
+
+    def interrupt(trainer):
+        trainers.append(trainer)
+        interrupt_after(3, trainer)
+
+    with pytest.raises(KeyboardInterrupt):
+        train(config, before_fit=interrupt)
+    (trainer,) = trainers
     assert len(trainer.transformer.weights[0].value.values) == 2
     assert trainer.transformer.compute_dtype == "bfloat16"
-    run = RunDirectory(config.model_dir)
-    assert load_transformer(run.model).dtype_policy.name == "float32"
-    one_device = again(config, tmp_path / "run", strategy="one_device", max_steps=None)
-    prepare(one_device, run)
-    resumed = build_trainer(one_device, data.tokenizer.vocabulary_size)
-    assert restore(run, resumed).step == 3
+    assert progress_of(run)["step"] == 3
+    resumed, _, _ = train(again(config, run.path, strategy="one_device", max_steps=3))
     for found, expected in zip(resumable_variables(resumed), resumable_variables(trainer), strict=True):
         np.testing.assert_array_equal(found.numpy(), keras.ops.convert_to_numpy(expected))
+    assert load_transformer(run.model).dtype_policy.name == "float32"
 
 
 def test_fewer_epochs_may_be_averaged_afterwards(copy_of_finished):

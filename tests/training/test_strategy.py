@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from keras_transformer.config import Config
 from keras_transformer.training import strategy
-from keras_transformer.training.strategy import POLICIES, make_strategy, resolve_precision
+from keras_transformer.training.strategy import POLICIES, available_cores, make_strategy, resolve_precision, share_cores
 
 
 def devices(monkeypatch, **names):
@@ -51,6 +51,51 @@ def test_one_device_is_one_device_however_many_there_are(monkeypatch):
     made = devices(monkeypatch, CPU=["/device:CPU:0"], GPU=["/device:GPU:0", "/device:GPU:1"])
     assert make_strategy("one_device") is tf.distribute.get_strategy() and not made
     assert make_strategy("one_device").num_replicas_in_sync == 1
+
+
+# Cores.
+
+
+def shared(monkeypatch, name, batch_tokens, cores, gpus=()):
+    """What `share_cores` sets on such a machine: replicas and the two numbers of threads, or nothing."""
+    found = []
+    physical = {"CPU": ["cpu"], "GPU": list(gpus)}
+    monkeypatch.setattr(tf.config, "list_physical_devices", physical.__getitem__)
+    monkeypatch.setattr(strategy, "available_cores", lambda: cores)
+    monkeypatch.setattr(tf.config, "set_logical_device_configuration", lambda cpu, devices: found.append(len(devices)))
+    for kind in ("intra", "inter"):
+        monkeypatch.setattr(tf.config.threading, f"set_{kind}_op_parallelism_threads", found.append)
+    share_cores(name, batch_tokens)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("cores", "batch_tokens", "expected"),
+    [
+        (2, 4096, [2, 1, 2]),
+        (2, 2048, [1, 2, 1]),  # too little for two
+        (1, 4096, [1, 1, 1]),
+        (16, 8192, [4, 4, 4]),
+        (16, 100_000, [16, 1, 16]),
+        (2, 50, [1, 2, 1]),
+    ],
+)
+def test_every_core_trains_a_replica_if_there_is_enough_for_each(monkeypatch, cores, batch_tokens, expected):
+    for name in ("auto", "mirrored"):
+        assert shared(monkeypatch, name, batch_tokens, cores) == expected
+
+
+def test_cores_are_left_alone_beside_a_gpu_and_for_one_device(monkeypatch):
+    assert shared(monkeypatch, "auto", 4096, 2, gpus=["gpu"]) == []
+    assert shared(monkeypatch, "one_device", 4096, 2) == []
+
+
+def test_cores_of_this_process_and_not_of_the_machine(monkeypatch):
+    monkeypatch.setattr(strategy.os, "sched_getaffinity", lambda pid: {3, 5, 7}, raising=False)
+    monkeypatch.setattr(strategy.os, "cpu_count", lambda: 64)
+    assert available_cores() == 3
+    monkeypatch.delattr(strategy.os, "sched_getaffinity")  # not on every system
+    assert available_cores() == 64
 
 
 # Precision.
