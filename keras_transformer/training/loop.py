@@ -5,6 +5,7 @@ import math
 import sys
 from dataclasses import asdict, dataclass
 
+import keras
 import tensorflow as tf
 
 from keras_transformer.config import Config, ConfigError
@@ -159,7 +160,7 @@ def fit(config, run, data, trainer, translate, score):
             trainer.fit(initial_epoch=epoch, epochs=config.epochs, steps_per_epoch=steps_per_epoch, **settings)
     except KeyboardInterrupt:
         # It mostly comes when TensorFlow hands back to Python: after an update, before any callback has counted it.
-        progress.step = max(progress.step, int(trainer.optimizer.iterations))
+        progress.step = max(progress.step, int(keras.ops.convert_to_numpy(trainer.optimizer.iterations)))
         keep.save_state()
         print(f"\nstopped after update {progress.step:,} of {last_step:,}; saved. The same command goes on from here.")
         raise
