@@ -30,7 +30,7 @@ from keras_transformer.training.checkpoints import (
 )
 from keras_transformer.training.optimizer import Adam
 from keras_transformer.training.schedules import InverseSquareRoot, paper_peak_rate
-from keras_transformer.training.strategy import POLICIES, resolve_precision
+from keras_transformer.training.strategy import POLICIES, resolve_precision, vary_seeds
 from keras_transformer.training.teacher_forcing import TeacherForcing
 
 # What may differ when a run goes on: how long and where. All else would make it another run.
@@ -127,6 +127,7 @@ def fit(config, run, data, trainer, translate, score):
         KeyboardInterrupt: on Ctrl-C, after saving.
     """
     progress = restore(run, trainer)
+    vary_seeds(trainer.transformer.variables)
     keep = KeepCheckpoints(run, progress, config.average_epochs, config.best_by)
     steps_per_epoch = count_batches(data.train, config.batch_tokens)
     if progress.step:  # it may have stopped before the epoch's own checkpoint, and may be to end right here

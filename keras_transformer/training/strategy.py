@@ -52,6 +52,21 @@ def make_strategy(name):
     return tf.distribute.MirroredStrategy([device.name for device in devices])
 
 
+def vary_seeds(variables):
+    """Gives the dropout of every replica its own seeds: as copies of each other they would all drop the same positions.
+
+    Those of the first replica stay, since they are what a checkpoint holds. To be called once more after loading one.
+
+    Args:
+        variables: Keras variables; the states of seed generators among them are changed.
+    """
+    for variable in variables:
+        if variable.path.endswith("seed_generator_state"):
+            first, *others = getattr(variable.value, "values", [variable.value])
+            for replica, state in enumerate(others, start=1):
+                state.assign(first + tf.constant([replica, 0], state.dtype))  # (seed, draws so far)
+
+
 def resolve_precision(name):
     """What "auto" stands for on this machine: bfloat16 where the hardware multiplies it, else float32."""
     if name != "auto":

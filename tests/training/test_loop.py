@@ -240,9 +240,9 @@ def test_a_run_interrupted_again_and_again_is_an_uninterrupted_run(uninterrupted
             np.testing.assert_array_equal(weight.numpy(), weights[weight.path.removeprefix("transformer/")])
 
 
-def test_a_run_interrupted_on_two_replicas_in_bfloat16_goes_on_on_one_device(corpus, tmp_path):
-    run, trainers = RunDirectory(tmp_path / "run"), []
-    config = tiny.config(corpus, run.path, strategy="mirrored", precision="bfloat16", **SETTINGS)
+def test_a_run_interrupted_on_two_replicas_goes_on_on_two_or_on_one(corpus, tmp_path):
+    run, expected, trainers = RunDirectory(tmp_path / "run"), RunDirectory(tmp_path / "expected"), []
+    config = tiny.config(corpus, run.path, strategy="mirrored", precision="bfloat16", max_steps=5, **SETTINGS)
 
     def interrupt(trainer):
         trainers.append(trainer)
@@ -254,10 +254,17 @@ def test_a_run_interrupted_on_two_replicas_in_bfloat16_goes_on_on_one_device(cor
     assert len(trainer.transformer.weights[0].value.values) == 2
     assert trainer.transformer.compute_dtype == "bfloat16"
     assert progress_of(run)["step"] == 3
-    resumed, _, _ = train(again(config, run.path, strategy="one_device", max_steps=3))
-    for found, expected in zip(resumable_variables(resumed), resumable_variables(trainer), strict=True):
-        np.testing.assert_array_equal(found.numpy(), keras.ops.convert_to_numpy(expected))
-    assert load_transformer(run.model).dtype_policy.name == "float32"
+    shutil.copytree(run.path, tmp_path / "one")
+
+    one = RunDirectory(tmp_path / "one")
+    resumed, _, _ = train(again(config, one.path, strategy="one_device", max_steps=3))
+    for found, saved in zip(resumable_variables(resumed), resumable_variables(trainer), strict=True):
+        np.testing.assert_array_equal(found.numpy(), keras.ops.convert_to_numpy(saved))
+    assert load_transformer(one.model).dtype_policy.name == "float32"
+
+    train(config)
+    train(again(config, expected.path))
+    assert_same_state(run, expected)
 
 
 def test_fewer_epochs_may_be_averaged_afterwards(copy_of_finished):

@@ -1,12 +1,23 @@
+import itertools
 from types import SimpleNamespace
 from typing import get_args, get_type_hints
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
 from keras_transformer.config import Config
+from keras_transformer.layers.dropout import Dropout
 from keras_transformer.training import strategy
-from keras_transformer.training.strategy import POLICIES, available_cores, make_strategy, resolve_precision, share_cores
+from keras_transformer.training.strategy import (
+    POLICIES,
+    available_cores,
+    make_strategy,
+    resolve_precision,
+    share_cores,
+    vary_seeds,
+)
+from tests import tiny
 
 
 def devices(monkeypatch, **names):
@@ -51,6 +62,25 @@ def test_one_device_is_one_device_however_many_there_are(monkeypatch):
     made = devices(monkeypatch, CPU=["/device:CPU:0"], GPU=["/device:GPU:0", "/device:GPU:1"])
     assert make_strategy("one_device") is tf.distribute.get_strategy() and not made
     assert make_strategy("one_device").num_replicas_in_sync == 1
+
+
+# Seeds.
+
+
+def test_every_replica_drops_other_positions():
+    strategy = tiny.two_replicas()
+    with strategy.scope():
+        dropout = Dropout(0.5, seed=3)
+    alone = Dropout(0.5, seed=3)
+    vary_seeds([*dropout.variables, *alone.variables])
+    drop = tf.function(lambda: strategy.run(lambda: dropout(tf.ones((7, 11)), training=True)).values)
+    masks = []
+    for _ in range(2):
+        first, second = (mask.numpy() for mask in drop())
+        np.testing.assert_array_equal(first, alone(np.ones((7, 11), "float32"), training=True))
+        masks += [first, second]
+    for one, other in itertools.combinations(masks, 2):
+        assert 0.2 < (one == other).mean() < 0.8  # independent coins agree half the time
 
 
 # Cores.
