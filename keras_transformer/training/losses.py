@@ -18,6 +18,9 @@ def token_losses(states, matrix, labels, label_smoothing=0.0):
     the mean of z is a product with the mean row of the matrix; in the gradient, the two other terms, too, are
     products of (N, D) and (V, D) size, and the upstream gradient is applied to the states.
 
+    In mixed precision those two arrays are in half precision, like the states (TensorFlow's softmax still computes in
+    float32); all that is summed up from them is float32. Validation gives float32 states, and so is float32 throughout.
+
     Args:
         states: (N, D), in the dtype that the products are computed in.
         matrix: (V, D), the embedding.

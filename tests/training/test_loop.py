@@ -242,7 +242,8 @@ def test_a_run_interrupted_again_and_again_is_an_uninterrupted_run(uninterrupted
 
 def test_a_run_interrupted_on_two_replicas_goes_on_on_two_or_on_one(corpus, tmp_path):
     run, expected, trainers = RunDirectory(tmp_path / "run"), RunDirectory(tmp_path / "expected"), []
-    config = tiny.config(corpus, run.path, strategy="mirrored", precision="bfloat16", max_steps=5, **SETTINGS)
+    settings = {"strategy": "mirrored", "precision": "bfloat16", "num_layers": 1, "max_steps": 5, **SETTINGS}
+    config = tiny.config(corpus, run.path, **settings)
 
     def interrupt(trainer):
         trainers.append(trainer)
