@@ -18,12 +18,15 @@ def share_cores(name, batch_tokens):
 
     Args:
         name: of the strategy; "one_device" keeps TensorFlow's defaults.
-        batch_tokens: of all replicas; where there are many cores, each still gets `TOKENS_PER_REPLICA` of them.
+        batch_tokens: of all replicas; there are only as many as get `TOKENS_PER_REPLICA` each, and for a single one
+            TensorFlow's defaults are kept.
     """
     if name == "one_device" or tf.config.list_physical_devices("GPU"):
         return
     cores = available_cores()
-    replicas = max(1, min(cores, batch_tokens // TOKENS_PER_REPLICA))
+    replicas = min(cores, batch_tokens // TOKENS_PER_REPLICA)
+    if replicas < 2:
+        return
     (cpu,) = tf.config.list_physical_devices("CPU")
     tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * replicas)
     tf.config.threading.set_intra_op_parallelism_threads(cores // replicas)
