@@ -59,6 +59,8 @@ class Config:
     """Updates to stop after, if that is sooner than the epochs."""
     batch_tokens: int = 4096
     """Most positions (rows x length, padding included) of either side of a batch, over all devices."""
+    accumulate_steps: int = 1
+    """Batches that every update is made from, as if they were one: for batches that memory does not hold."""
     peak_learning_rate: float | None = None
     """Learning rate at the end of the warm-up; by default that of equation (3), (d_model x warmup_steps)^-0.5."""
     warmup_steps: int = 4000
@@ -67,6 +69,8 @@ class Config:
     """eps_ls."""
     average_epochs: int = 5
     """The final model is the average of the weights after the last so many epochs."""
+    ema_decay: float | None = None
+    """Decay, such as 0.999, of an exponential average of the weights; it is then what is validated and exported."""
     best_by: Literal["bleu", "loss"] = "bleu"
     """What validation measure decides which checkpoint is kept as the best one."""
     validation_sentences: int = 1000
@@ -89,12 +93,24 @@ class Config:
     def __post_init__(self):
         for field in dataclasses.fields(self):
             _check(self, field.name, _is_a(getattr(self, field.name), field.type), f"must be {_describe(field.type)}")
-        positive = ("vocabulary_size", "max_length", "d_model", "d_ff", "num_heads", "num_layers", "epochs")
-        for name in (*positive, "batch_tokens", "warmup_steps", "average_epochs", "validation_sentences", "beam_size"):
+        counts = (
+            "vocabulary_size",
+            "max_length",
+            "d_model",
+            "d_ff",
+            "num_heads",
+            "num_layers",
+            "epochs",
+            "batch_tokens",
+        )
+        more = ("accumulate_steps", "warmup_steps", "average_epochs", "validation_sentences", "beam_size")
+        for name in counts + more:
             _check(self, name, getattr(self, name) >= 1, "must be at least 1")
         for name in ("dropout_rate", "attention_dropout_rate", "feed_forward_dropout_rate", "label_smoothing"):
             _check(self, name, 0 <= getattr(self, name) < 1, "must be in [0, 1)")
         _check(self, "max_steps", self.max_steps is None or self.max_steps >= 1, "must be at least 1")
+        decay = self.ema_decay
+        _check(self, "ema_decay", decay is None or 0 < decay < 1, "must be between 0 and 1")
         rate = self.peak_learning_rate
         _check(self, "peak_learning_rate", rate is None or rate > 0, "must be positive")
         _check(self, "num_heads", self.d_model % self.num_heads == 0, f"must divide d_model, {self.d_model}")

@@ -87,10 +87,10 @@ def build_trainer(config, vocabulary_size):
     """The Transformer with its loss and optimizer (sections 5.3 and 5.4), compiled."""
     policy = POLICIES[resolve_precision(config.precision)]
     transformer = make_transformer(config, vocabulary_size, policy)
-    trainer = TeacherForcing(transformer, config.label_smoothing)
+    trainer = TeacherForcing(transformer, config.label_smoothing, config.accumulate_steps)
     schedule = InverseSquareRoot(peak_rate(config), config.warmup_steps)
-    optimizer = Adam(schedule, beta_1=0.9, beta_2=0.98, epsilon=1e-9, name="adam")
-    trainer.compile(optimizer=optimizer, jit_compile=False)
+    optimizer = Adam(schedule, ema_decay=config.ema_decay, scale_losses=policy == "mixed_float16")
+    trainer.compile(optimizer=optimizer, auto_scale_loss=False, jit_compile=False)
     trainer.optimizer.build(trainer.trainable_variables)
     print(f"model       {transformer.count_params():,} parameters, {config.preset}, {policy}", flush=True)
     return trainer

@@ -4,7 +4,10 @@ import pytest
 import tensorflow as tf
 
 from keras_transformer.data import pipeline
+from keras_transformer.training import teacher_forcing
 from keras_transformer.training.callbacks import CountSteps, Progress, TensorBoardCurves
+from keras_transformer.training.losses import token_losses
+from keras_transformer.training.optimizer import Adam
 from keras_transformer.training.teacher_forcing import TeacherForcing
 from tests import reference, tiny
 from tests.training.curves import read_events
@@ -20,9 +23,9 @@ def pairs():
     return tiny.encoded_pairs(SOURCE_LENGTHS, TARGET_LENGTHS, V)
 
 
-def trainer(optimizer=None, **arguments):
+def trainer(optimizer=None, accumulate_steps=1, **arguments):
     arguments = {"vocabulary_size": V, "dropout_rate": 0.0, **arguments}
-    trainer = TeacherForcing(tiny.transformer(**arguments), EPS)
+    trainer = TeacherForcing(tiny.transformer(**arguments), EPS, accumulate_steps)
     trainer.compile(optimizer=optimizer or keras.optimizers.SGD(1.0))
     trainer.optimizer.build(trainer.trainable_variables)
     return trainer
@@ -40,6 +43,12 @@ def gradients(trainer, batch):
     for variable, value in zip(trainer.trainable_variables, before, strict=True):
         variable.assign(value)
     return [x - y for x, y in zip(before, after, strict=True)]
+
+
+def measured(step, batch):
+    """Loss, accuracy and perplexity after one call of a step."""
+    step(tf.nest.map_structure(tf.constant, batch))
+    return {name: float(value) for name, value in step.__self__.get_metrics_result().items()}
 
 
 def by_numpy(trainer, batches):
@@ -89,27 +98,26 @@ def test_loss_accuracy_and_perplexity_are_means_over_the_real_target_tokens():
     expected = by_numpy(model, batches)
     assert 0.2 < expected["accuracy"] < 0.5
     for batch in batches:
-        logs = model.test_step(tf.nest.map_structure(tf.constant, batch))
-    assert {name: float(value) for name, value in logs.items()} == pytest.approx(expected, rel=1e-5)
+        logs = measured(model.test_step, batch)
+    assert logs == pytest.approx(expected, rel=1e-5)
     assert float(model.loss_metric.count) == sum(TARGET_LENGTHS) + len(TARGET_LENGTHS)  # with eos
 
 
 def test_a_training_step_measures_before_it_updates():
     model, batch = trainer(), pipeline.make_batch(pairs(), np.arange(7))
     expected = by_numpy(model, [batch])
-    logs = model.train_step(tf.nest.map_structure(tf.constant, batch))
-    assert {name: float(value) for name, value in logs.items()} == pytest.approx(expected, rel=1e-5)
+    assert measured(model.train_step, batch) == pytest.approx(expected, rel=1e-5)
 
 
 def test_perplexity_and_accuracy_know_no_label_smoothing():
-    batch = tf.nest.map_structure(tf.constant, pipeline.make_batch(pairs(), np.arange(7)))
+    batch = pipeline.make_batch(pairs(), np.arange(7))
     smoothed = TeacherForcing(tiny.transformer(vocabulary_size=V), label_smoothing=0.5)
     plain = TeacherForcing(smoothed.transformer, label_smoothing=0.0)
-    smoothed_logs, plain_logs = smoothed.test_step(batch), plain.test_step(batch)
+    smoothed_logs, plain_logs = measured(smoothed.test_step, batch), measured(plain.test_step, batch)
     for name in ("accuracy", "perplexity"):
-        assert float(smoothed_logs[name]) == float(plain_logs[name])
-    assert float(np.exp(plain_logs["loss"])) == pytest.approx(float(plain_logs["perplexity"]), rel=1e-5)
-    assert abs(float(smoothed_logs["loss"]) - float(plain_logs["loss"])) > 0.01
+        assert smoothed_logs[name] == plain_logs[name]
+    assert np.exp(plain_logs["loss"]) == pytest.approx(plain_logs["perplexity"], rel=1e-5)
+    assert abs(smoothed_logs["loss"] - plain_logs["loss"]) > 0.01
 
 
 # What is learned from.
@@ -142,11 +150,9 @@ def test_gradients_are_those_of_the_mean_over_real_target_tokens():
 def test_padding_changes_neither_loss_nor_gradients(rows, source_columns, target_columns):
     model, batch = trainer(), pipeline.make_batch(pairs(), np.arange(5))
     more = padded(batch, rows, source_columns, target_columns)
-    logs = model.test_step(tf.nest.map_structure(tf.constant, batch))
+    logs = measured(model.test_step, batch)
     model.reset_metrics()
-    logs_of_more = model.test_step(tf.nest.map_structure(tf.constant, more))
-    for name in METRICS:
-        assert float(logs_of_more[name]) == pytest.approx(float(logs[name]), rel=1e-5)
+    assert measured(model.test_step, more) == pytest.approx(logs, rel=1e-5)
     for one, other in zip(gradients(model, batch), gradients(model, more), strict=True):
         np.testing.assert_allclose(one, other, atol=2e-6)
 
@@ -154,11 +160,9 @@ def test_padding_changes_neither_loss_nor_gradients(rows, source_columns, target
 def test_dropout_is_in_training_and_not_in_evaluation():
     model, batch = trainer(dropout_rate=0.5), pipeline.make_batch(pairs(), np.arange(5))
     expected = by_numpy(model, [batch])["loss"]
-    assert float(model.test_step(tf.nest.map_structure(tf.constant, batch))["loss"]) == pytest.approx(
-        expected, rel=1e-5
-    )
+    assert measured(model.test_step, batch)["loss"] == pytest.approx(expected, rel=1e-5)
     model.reset_metrics()
-    assert abs(float(model.train_step(tf.nest.map_structure(tf.constant, batch))["loss"]) - expected) > 0.01
+    assert abs(measured(model.train_step, batch)["loss"] - expected) > 0.01
 
 
 @pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
@@ -168,10 +172,6 @@ def test_half_precision_learns_the_same_to_its_precision(policy):
     size = np.sqrt(sum((x**2).sum() for x in expected))
     difference = np.sqrt(sum(((x - y) ** 2).sum() for x, y in zip(expected, found, strict=True)))
     assert 0 < difference < 0.1 * size
-
-
-def test_float16_losses_are_scaled_up_for_their_gradients():
-    assert isinstance(trainer(dtype="mixed_float16").optimizer, keras.optimizers.LossScaleOptimizer)
 
 
 # Replicas.
@@ -275,3 +275,52 @@ def test_two_replicas_draw_the_training_curves_of_one_device(histories, name):
 def test_two_replicas_measure_their_speed(histories):
     for _, _, events in histories:
         assert all(0 < rate < 1e6 for _, rate in events["target_tokens_per_second"])
+
+
+# Several batches an update.
+
+
+def updates(strategy, plan, accumulate_steps, monkeypatch):
+    """What `fit` leaves after every update on the batches of `plan`, lists of rows."""
+    monkeypatch.setattr(pipeline, "plan_batches", lambda *_, **__: [np.array(rows) for rows in plan])
+    with strategy.scope():
+        model = trainer(keras.optimizers.SGD(0.05, momentum=0.9), accumulate_steps)
+    after_every_update = AfterEveryBatch()
+    model.fit(
+        pipeline.training_batches(pairs(), 1000, seed=1),
+        steps_per_epoch=len(plan) // accumulate_steps,
+        shuffle=False,
+        verbose=0,
+        callbacks=[after_every_update],
+    )
+    return after_every_update.steps
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_batches_accumulated_update_as_one_large_batch(replicas, monkeypatch):
+    strategy = tf.distribute.get_strategy() if replicas == 1 else tiny.two_replicas()
+    parts = [[9, 7, 0, 12], [11], [3, 5], [1, 8, 2], [4, 10], [6]]
+    wholes = [sum(parts[:3], []), sum(parts[3:], [])]
+    one_by_one = updates(strategy, parts, 3, monkeypatch)
+    at_once = updates(tf.distribute.get_strategy(), wholes, 1, monkeypatch)
+    assert len(one_by_one) == len(at_once) == 2
+    for found, expected in zip(one_by_one, at_once, strict=True):
+        assert found["metrics"] == pytest.approx(expected["metrics"], rel=1e-5)
+        assert found["tokens"] == expected["tokens"]
+        for x, y in zip(found["weights"], expected["weights"], strict=True):
+            np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-5)
+
+
+def test_a_broken_batch_leaves_weights_and_figures_as_they_were(monkeypatch):
+    model, batch = trainer(Adam(0.01)), pipeline.make_batch(pairs(), np.array([3, 5]))
+    figures, weights = measured(model.train_step, batch), values(model.trainable_variables)
+
+    def overflowing(*arguments):
+        smoothed, *others = token_losses(*arguments)
+        return np.inf * smoothed, *others
+
+    monkeypatch.setattr(teacher_forcing, "token_losses", overflowing)
+    assert measured(model.train_step, batch) == figures
+    for before, after in zip(weights, values(model.trainable_variables), strict=True):
+        np.testing.assert_array_equal(before, after)
+    assert int(model.optimizer.skipped) == 1
