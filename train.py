@@ -3,7 +3,7 @@
 import sys
 
 from keras_transformer.command_line import parse_config
-from keras_transformer.console import import_tensorflow, mistakes_as_lines
+from keras_transformer.console import exit_on_sigterm, import_tensorflow, mistakes_as_lines
 
 DESCRIPTION = """Train a Transformer to translate. The same command goes on where an earlier run stopped.
 
@@ -28,6 +28,7 @@ def main(config):
     share_cores(config.strategy, config.batch_tokens)
     keras.utils.set_random_seed(config.seed)  # before any tokenizer is made: it would lose its model
     run = RunDirectory(config.model_dir)
+    run.claim()
     data = prepare(config, run)
     with make_strategy(config.strategy).scope():
         trainer = build_trainer(config, data.tokenizer.vocabulary_size)
@@ -49,6 +50,7 @@ def main(config):
 
 
 if __name__ == "__main__":
+    exit_on_sigterm()
     with mistakes_as_lines():
         config = parse_config(sys.argv[1:], DESCRIPTION)
         import_tensorflow()

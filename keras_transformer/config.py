@@ -33,6 +33,8 @@ class Config:
     """V: most pieces of the shared tokenizer; fewer where the corpus is too small for as many."""
     max_length: int = 256
     """Pairs with more tokens on either side are not trained on; longer input is cut when translating."""
+    init_from: str | None = None
+    """Directory of a finished run, to start from its weights and tokenizer; the model must have the same shape."""
 
     # The model (sections 3 and 5.4 of the paper)
     d_model: int = 128
@@ -67,6 +69,8 @@ class Config:
     """Updates of linear warm-up, before the rate falls with the inverse square root of the update."""
     label_smoothing: float = 0.1
     """eps_ls."""
+    patience: int | None = None
+    """Epochs without a better validation measure after which training stops early; by default it never does."""
     average_epochs: int = 5
     """The final model is the average of the weights after the last so many epochs."""
     ema_decay: float | None = None
@@ -75,6 +79,8 @@ class Config:
     """What validation measure decides which checkpoint is kept as the best one."""
     validation_sentences: int = 1000
     """Validation BLEU after every epoch uses so many sentences at most."""
+    save_minutes: float = 10.0
+    """Minutes between two saves within an epoch; 0 saves after every update."""
     seed: int = 1
     """Of initial weights, dropout, shuffling and the generated corpus."""
 
@@ -108,9 +114,11 @@ class Config:
             _check(self, name, getattr(self, name) >= 1, "must be at least 1")
         for name in ("dropout_rate", "attention_dropout_rate", "feed_forward_dropout_rate", "label_smoothing"):
             _check(self, name, 0 <= getattr(self, name) < 1, "must be in [0, 1)")
-        _check(self, "max_steps", self.max_steps is None or self.max_steps >= 1, "must be at least 1")
+        for name in ("max_steps", "patience"):
+            _check(self, name, getattr(self, name) is None or getattr(self, name) >= 1, "must be at least 1")
         decay = self.ema_decay
         _check(self, "ema_decay", decay is None or 0 < decay < 1, "must be between 0 and 1")
+        _check(self, "save_minutes", self.save_minutes >= 0, "must not be negative")
         rate = self.peak_learning_rate
         _check(self, "peak_learning_rate", rate is None or rate > 0, "must be positive")
         _check(self, "num_heads", self.d_model % self.num_heads == 0, f"must divide d_model, {self.d_model}")

@@ -3,6 +3,7 @@
 import contextlib
 import logging
 import os
+import signal
 import sys
 
 
@@ -48,3 +49,8 @@ def mistakes_as_lines():
             raise
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
+
+
+def exit_on_sigterm():
+    """Makes of SIGTERM, from now on, an orderly end of the program with exit status 143."""
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))

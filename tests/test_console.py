@@ -77,3 +77,20 @@ def test_importing_tensorflow_prints_nothing_and_leaves_standard_error_open():
     command = [sys.executable, "-c", IMPORTS]
     run = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
     assert (run.returncode, run.stdout, run.stderr) == (0, "out\n", "err\n")
+
+
+SIGTERM = """
+import signal
+from keras_transformer.console import exit_on_sigterm, mistakes_as_lines
+exit_on_sigterm()
+with mistakes_as_lines():
+    try:
+        signal.raise_signal(signal.SIGTERM)
+    finally:
+        print("closed")
+"""
+
+
+def test_sigterm_closes_what_is_open_and_ends_with_status_143_without_a_traceback():
+    run = subprocess.run([sys.executable, "-c", SIGTERM], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert (run.returncode, run.stdout, run.stderr) == (143, "closed\n", "")

@@ -1,8 +1,7 @@
 """What happens during `fit` beside the updates: validation BLEU, checkpoints, TensorBoard, stopping."""
 
-import math
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
 import keras
 import tensorflow as tf
@@ -12,26 +11,25 @@ from keras_transformer.training.checkpoints import save_variables
 SAMPLES = 5  # translations shown in TensorBoard
 
 
-@dataclass
-class Progress:
-    """Where a run stands; saved with every checkpoint."""
-
-    step: int = 0  # updates so far
-    best: float = -math.inf  # the best validation measure so far, larger is better
-    best_epoch: int = 0
-
-
 class CountSteps(keras.callbacks.Callback):
-    """Counts updates in `progress`, and stops after `max_steps` of them."""
+    """Counts updates in `progress`, and stops after the last one.
 
-    def __init__(self, progress, max_steps):
+    The rest of an interrupted epoch goes on with the sums of its metrics, which Keras has reset.
+    """
+
+    def __init__(self, progress, plan):
         super().__init__()
         self.progress = progress
-        self.max_steps = max_steps
+        self.plan = plan
+
+    def on_epoch_begin(self, epoch, logs=None):
+        for variable in self.model.metrics_variables:
+            if variable.path in self.progress.metrics:
+                variable.assign(self.progress.metrics[variable.path])
 
     def on_train_batch_end(self, batch, logs=None):
         self.progress.step += 1
-        if self.progress.step >= self.max_steps:
+        if self.progress.step >= self.plan.last_step:
             self.model.stop_training = True
 
 
@@ -42,27 +40,29 @@ class ValidationBleu(keras.callbacks.Callback):
         translate: function from a list of str to a list of str, with the weights being trained.
         score: function (translations, references) -> BLEU.
         pairs: list of (source, reference).
-        writer: tf.summary writer for the samples.
+        writer: `EventWriter` for the samples.
+        progress: `Progress`.
     """
 
-    def __init__(self, translate, score, pairs, writer):
+    def __init__(self, translate, score, pairs, writer, progress):
         super().__init__()
         self.translate = translate
         self.score = score
         self.sources, self.references = map(list, zip(*pairs, strict=True))
         self.writer = writer
+        self.progress = progress
 
     def on_epoch_end(self, epoch, logs=None):
         translations = self.translate(self.sources)
         logs["val_bleu"] = self.score(translations, self.references)
         rows = zip(self.sources[:SAMPLES], self.references, translations, strict=False)
         table = [f"| {' | '.join(cell.replace('|', '/') for cell in row)} |" for row in rows]
-        with self.writer.as_default(step=epoch + 1):
+        with self.writer.as_default(step=self.progress.step):
             tf.summary.text("samples", "\n".join(["| source | reference | translation |", "|---|---|---|", *table]))
 
 
-class KeepCheckpoints(keras.callbacks.Callback):
-    """Saves after every epoch: all state to go on from, the weights to average later, and the best ones.
+class KeepWeights(keras.callbacks.Callback):
+    """Keeps weights of some epochs: the last few, to average later, and the one that validated best.
 
     Args:
         run: `RunDirectory`.
@@ -78,28 +78,74 @@ class KeepCheckpoints(keras.callbacks.Callback):
         self.average_epochs = average_epochs
         self.best_by = best_by
 
-    def save_state(self):
-        """Writes last.npz."""
-        save_variables(self.run.last, resumable_variables(self.model), asdict(self.progress))
-
-    def save_epoch(self, number, trainer):
-        """Writes the weights after epoch `number`, counted from 1, and removes those that are no longer needed."""
-        save_variables(self.run.epoch(number), trainer.transformer.weights)
+    def on_epoch_end(self, epoch, logs=None):
+        weights = self.model.transformer.weights
+        save_variables(self.run.epoch(epoch + 1), weights)
         for old in self.run.epochs()[: -self.average_epochs]:
             old.unlink()
-
-    def on_epoch_end(self, epoch, logs=None):
-        self.save_epoch(epoch + 1, self.model)
         value = logs["val_bleu"] if self.best_by == "bleu" else -logs["val_loss"]
         if value > self.progress.best:
             self.progress.best, self.progress.best_epoch = value, epoch + 1
-            save_variables(self.run.best, self.model.transformer.weights)
-        self.save_state()
+            save_variables(self.run.best, weights)
+
+
+class SaveState(keras.callbacks.Callback):
+    """Saves all that a run goes on from, so that nothing is lost but what was done since.
+
+    That is the state between two updates: every few minutes; when a signal asks the run to stop; after the last update
+    of an epoch, so that nothing is unsaved while it is validated; and then with what came of that. It has to be the
+    last of all callbacks.
+
+    Args:
+        run: `RunDirectory`.
+        progress: `Progress`.
+        plan: `Plan`.
+        minutes: between two saves within an epoch.
+        signals: `HeldSignals`.
+    """
+
+    def __init__(self, run, progress, plan, minutes, signals):
+        super().__init__()
+        self.run = run
+        self.progress = progress
+        self.plan = plan
+        self.seconds = 60 * minutes
+        self.signals = signals
+        self.saved_step, self._saved_at = progress.step, time.monotonic()
+
+    def on_train_batch_begin(self, batch, logs=None):
+        self.signals.hold()
+
+    def on_train_batch_end(self, batch, logs=None):
+        must_save = self.plan.ends_epoch(self.progress.step) or self.signals.arrived is not None
+        if must_save or time.monotonic() - self._saved_at >= self.seconds:
+            self.progress.metrics = {v.path: float(total(v)) for v in self.model.metrics_variables}
+            self.save()
+        if must_save:
+            self.signals.release()
+
+    def on_epoch_end(self, epoch, logs=None):
+        self.progress.ended = self.progress.step
+        if self.progress.step % self.plan.steps_per_epoch == 0:
+            self.progress.metrics = {}
+        self.save()
+        if self.plan.is_over(self.progress):
+            self.model.stop_training = True
+
+    def save(self):
+        """Writes last.npz."""
+        save_variables(self.run.last, resumable_variables(self.model), asdict(self.progress), self.run.previous)
+        self.saved_step, self._saved_at = self.progress.step, time.monotonic()
 
 
 def resumable_variables(model):
     """Weights and dropout seeds, then the optimizer's variables."""
     return [*model.transformer.variables, *model.optimizer.variables]
+
+
+def total(variable):
+    """The value of a metric's variable, added up over the replicas."""
+    return variable.value.read_value()
 
 
 class TensorBoardCurves(keras.callbacks.Callback):
@@ -109,7 +155,7 @@ class TensorBoardCurves(keras.callbacks.Callback):
     tokens per second also go to the progress bar.
 
     Args:
-        writers: {"train": ..., "validation": ...}, tf.summary writers.
+        writers: {"train": ..., "validation": ...}, `EventWriter`s.
         progress: `Progress`.
         every: updates between two points of the training curves.
     """
@@ -121,7 +167,7 @@ class TensorBoardCurves(keras.callbacks.Callback):
         self.every = every
 
     def on_epoch_begin(self, epoch, logs=None):
-        self._started, self._tokens = time.perf_counter(), 0.0
+        self._started, self._tokens = time.perf_counter(), self._counted_tokens()
 
     def on_train_batch_end(self, batch, logs=None):
         if self.progress.step % self.every:
@@ -139,12 +185,12 @@ class TensorBoardCurves(keras.callbacks.Callback):
         with self.writers["validation"].as_default(step=self.progress.step):
             for name in ("loss", "accuracy", "perplexity", "bleu"):
                 tf.summary.scalar(name, logs[f"val_{name}"])
-        for writer in self.writers.values():
-            writer.flush()
 
     def _tokens_per_second(self):
-        # Since the epoch began; `read_value` adds up the replicas.
-        now, tokens = time.perf_counter(), float(self.model.loss_metric.count.value.read_value())
+        now, tokens = time.perf_counter(), self._counted_tokens()
         rate = (tokens - self._tokens) / (now - self._started)
         self._started, self._tokens = now, tokens
         return rate
+
+    def _counted_tokens(self):
+        return float(total(self.model.loss_metric.count))  # in this epoch

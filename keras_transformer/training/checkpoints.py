@@ -4,6 +4,7 @@ import json
 import os
 from pathlib import Path
 
+import filelock
 import keras
 import numpy as np
 
@@ -11,7 +12,11 @@ PROGRESS = "progress"  # key of the JSON text beside the variables
 
 
 class CheckpointError(ValueError):
-    """A checkpoint that cannot be used; the message is one clear line."""
+    """A checkpoint or run directory that cannot be used; the message is one clear line."""
+
+
+class DamagedCheckpoint(CheckpointError):
+    """A checkpoint that cannot be read."""
 
 
 class RunDirectory:
@@ -21,6 +26,7 @@ class RunDirectory:
         tokenizer.model          SentencePiece
         samples.txt              validation sentences that export.py compares translations on
         checkpoints/last.npz     everything that resuming needs: weights, optimizer, dropout seeds, progress
+        checkpoints/previous.npz the one before it
         checkpoints/best.npz     the weights that validated best
         checkpoints/epoch_N.npz  the weights after the last few epochs, to be averaged
         model.keras              the finished model: their average
@@ -37,10 +43,31 @@ class RunDirectory:
         self.samples = self.path / "samples.txt"
         self.checkpoints = self.path / "checkpoints"
         self.last = self.checkpoints / "last.npz"
+        self.previous = self.checkpoints / "previous.npz"
         self.best = self.checkpoints / "best.npz"
         self.model = self.path / "model.keras"
         self.logs = self.path / "logs"
         self.checkpoints.mkdir(parents=True, exist_ok=True)
+
+    def claim(self):
+        """Keeps the directory for this process until it ends, in whatever way, and clears up after one that was killed.
+
+        Raises:
+            CheckpointError: if another process has it.
+        """
+        self._lock = filelock.FileLock(self.path / ".lock")
+        try:
+            self._lock.acquire(timeout=0)
+        except filelock.Timeout:
+            raise CheckpointError(
+                f"{self.path} is in use by another training process: wait for its end, or choose another --model_dir"
+            ) from None
+        for unfinished in self.path.rglob(".*.partial.*"):
+            unfinished.unlink()
+
+    def has_checkpoint(self):
+        """Whether there is a run to go on with."""
+        return self.last.exists() or self.previous.exists()
 
     def epoch(self, number):
         """The weights after epoch `number`, counted from 1."""
@@ -51,39 +78,67 @@ class RunDirectory:
         return sorted(self.checkpoints.glob("epoch_*.npz"))
 
 
-def write_atomically(path, write):
-    """Calls `write` with a temporary path beside `path`, of the same suffix, and renames the result into place."""
+def write_atomically(path, write, previous=None):
+    """Calls `write` with a temporary path beside `path`, of the same suffix, and renames the result into place.
+
+    Args:
+        path: of the file.
+        write: function of a path.
+        previous: what the file that it takes the place of is renamed to; None removes that.
+
+    Raises:
+        OSError: if it cannot be written, by the name of `path`, which is then as it was.
+    """
     path = Path(path)
-    temporary = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")
+    temporary = path.with_name(f".{path.stem}.{os.getpid()}.partial{path.suffix}")
     try:
         write(temporary)
+        _flush_to_disk(temporary)
+        if previous and path.exists():
+            os.replace(path, previous)
         os.replace(temporary, path)
+        _flush_to_disk(path.parent)
+    except OSError as error:
+        raise OSError(f"cannot write {path}: {error.strerror or error}") from error
     finally:
         temporary.unlink(missing_ok=True)
 
 
-def save_variables(path, variables, progress=None):
-    """Writes Keras variables, and what else must be remembered (`progress`, a JSON-able dict), to an .npz file."""
+def _flush_to_disk(path):
+    """Or a name may survive a power failure that its content does not."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def save_variables(path, variables, progress=None, previous=None):
+    """Writes Keras variables, and what else must be remembered (`progress`, a JSON-able dict), to an .npz file.
+
+    `previous` is that of `write_atomically`.
+    """
     arrays = {_key(i, variable): keras.ops.convert_to_numpy(variable) for i, variable in enumerate(variables)}
     arrays[PROGRESS] = np.array(json.dumps(progress))
-    write_atomically(path, lambda temporary: np.savez(temporary, **arrays))
+    write_atomically(path, lambda temporary: np.savez(temporary, **arrays), previous)
 
 
 def load_variables(path, variables):
     """Assigns what `save_variables` wrote to the same variables of an equal model, and returns its `progress`.
 
     Raises:
-        CheckpointError: if the file is damaged, or was written by a different model.
+        DamagedCheckpoint: if the file cannot be read.
+        CheckpointError: if it was written by a different model.
     """
     try:
-        with np.load(path) as arrays:
+        with open(path, "rb") as file, np.load(file) as arrays:  # of a damaged one NumPy would not close the file
             values = [arrays[_key(i, variable)] for i, variable in enumerate(variables)]
             progress = json.loads(str(arrays[PROGRESS]))
             more = len(arrays.files) - len(variables) - 1
     except KeyError as error:
         raise CheckpointError(f"{path} was written by a different model: it has no {error}") from None
     except Exception as error:  # whatever zipfile and NumPy raise for a damaged file
-        raise CheckpointError(f"cannot read {path}: {error}") from error
+        raise DamagedCheckpoint(f"cannot read {path}: {error}") from error
     if more:
         raise CheckpointError(f"{path} was written by a different model: it has {more} variables more")
     for variable, value in zip(variables, values, strict=True):
@@ -95,6 +150,26 @@ def load_variables(path, variables):
     for variable, value in zip(variables, values, strict=True):
         variable.assign(value)
     return progress
+
+
+def load_last(run, variables):
+    """`load_variables` of last.npz or, where that cannot be read, of the one before it, which then takes its place.
+
+    Raises:
+        CheckpointError: if neither can be read, or they were written by a different model.
+    """
+    damages = []
+    for path in (run.last, run.previous):
+        try:
+            progress = load_variables(path, variables)
+        except DamagedCheckpoint as error:
+            damages.append(str(error))
+            continue
+        if damages:
+            print(f"damaged     {damages[0]}; going back to {path.name}", flush=True)
+            os.replace(path, run.last)
+        return progress
+    raise CheckpointError(f"{'; '.join(damages)}. Remove both to train from the start, or choose another --model_dir")
 
 
 def average_variables(paths, variables):

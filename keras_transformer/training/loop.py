@@ -1,7 +1,6 @@
 """A training run from config to finished model, in the order in which things happen."""
 
 import itertools
-import math
 import sys
 from dataclasses import asdict, dataclass
 
@@ -17,24 +16,25 @@ from keras_transformer.model import Transformer
 from keras_transformer.tokenizer import Tokenizer, train_tokenizer
 from keras_transformer.training.callbacks import (
     CountSteps,
-    KeepCheckpoints,
-    Progress,
+    KeepWeights,
+    SaveState,
     TensorBoardCurves,
     ValidationBleu,
     resumable_variables,
 )
-from keras_transformer.training.checkpoints import (
-    average_variables,
-    load_variables,
-    write_atomically,
-)
+from keras_transformer.training.checkpoints import CheckpointError, average_variables, load_last, write_atomically
+from keras_transformer.training.event_files import EventWriter, forget_after
 from keras_transformer.training.optimizer import Adam
+from keras_transformer.training.origin import Origin
+from keras_transformer.training.progress import Plan, Progress
 from keras_transformer.training.schedules import InverseSquareRoot, paper_peak_rate
+from keras_transformer.training.signals import HeldSignals
 from keras_transformer.training.strategy import POLICIES, resolve_precision, vary_seeds
 from keras_transformer.training.teacher_forcing import TeacherForcing
 
 # What may differ when a run goes on: how long and where. All else would make it another run.
-MAY_CHANGE = ("epochs", "max_steps", "strategy", "average_epochs", "beam_size", "length_penalty", "model_dir")
+MAY_CHANGE = ("epochs", "max_steps", "patience", "average_epochs", "save_minutes", "strategy", "model_dir")
+MAY_CHANGE += ("beam_size", "length_penalty")
 SAMPLE_SENTENCES = 32
 
 
@@ -55,22 +55,25 @@ def prepare(config, run):
         `Data`.
 
     Raises:
-        ConfigError: if the run directory holds a run with other settings.
+        ConfigError: if the run directory holds a run with other settings, or the run to start from another model.
+        CheckpointError: if something has gone from the run directory that its checkpoints need.
         CorpusError: if the corpus cannot be used.
     """
+    check_resumable(config, run)
+    origin = open_origin(config, run)
     corpus = open_corpus(config.dataset, config.source_lang, config.target_lang, config.seed)
     print(f"corpus      {corpus.name}: {corpus.source_lang} to {corpus.target_lang}")
     for note in corpus.notes:
         print(f"            {note}")
-    check_resumable(config, run)
     write_atomically(run.config, config.save)
     if not run.tokenizer.exists():
-        model = train_tokenizer(BothSides(corpus.train), config.vocabulary_size)
+        text = BothSides(corpus.train)
+        model = origin.tokenizer.read_bytes() if origin else train_tokenizer(text, config.vocabulary_size)
         write_atomically(run.tokenizer, lambda path: path.write_bytes(model))
     tokenizer = Tokenizer.load(run.tokenizer)
     size = tokenizer.vocabulary_size
     asked = f" ({config.vocabulary_size:,} asked for; the corpus has no more)" if size < config.vocabulary_size else ""
-    print(f"tokenizer   {size:,} pieces{asked}")
+    print(f"tokenizer   {size:,} pieces{f', those of {config.init_from}' if config.init_from else asked}")
     splits = {}
     for name, pairs in (("train", corpus.train), ("validation", corpus.validation)):
         splits[name] = encode_pairs(pairs, tokenizer, config.max_length, f"{corpus.name}, {name}")
@@ -102,7 +105,17 @@ def peak_rate(config):
 
 
 def check_resumable(config, run):
-    """Refuses to go on with a run under other settings. Raises ConfigError that names them."""
+    """Refuses to go on with a run under other settings, or without what its checkpoints were made with.
+
+    Raises:
+        ConfigError: that names the settings.
+        CheckpointError: that names the file.
+    """
+    for needed in (run.config, run.tokenizer):
+        if run.has_checkpoint() and not needed.exists():
+            raise CheckpointError(
+                f"{needed} is gone: put it back, as the checkpoints need it, or choose another --model_dir"
+            )
     if not run.config.exists():
         return
     before, now = asdict(Config.load(run.config)), asdict(config)
@@ -112,8 +125,19 @@ def check_resumable(config, run):
         raise ConfigError(f"{run.path} holds a run with other settings: {changes}. Choose another --model_dir")
 
 
+def open_origin(config, run):
+    """The `Origin` that a new run starts from, checked; None for none, and for a run that goes on."""
+    if config.init_from is None or run.has_checkpoint():
+        return None
+    origin = Origin(config.init_from)
+    origin.check(config)
+    return origin
+
+
 def fit(config, run, data, trainer, translate, score):
     """Trains to the end of the last epoch, or from where an earlier run of the same command stopped.
+
+    SIGINT and SIGTERM do what they did before, but not before the update under way is done and saved.
 
     Args:
         config: `Config`.
@@ -124,50 +148,69 @@ def fit(config, run, data, trainer, translate, score):
         score: function (translations, references) -> BLEU.
 
     Raises:
-        KeyboardInterrupt: on Ctrl-C, after saving.
+        CheckpointError: if the checkpoints there cannot be used, or something cannot be written.
     """
-    progress = restore(run, trainer)
-    vary_seeds(trainer.transformer.variables)
-    keep = KeepCheckpoints(run, progress, config.average_epochs, config.best_by)
     steps_per_epoch = count_batches(data.train, config.batch_tokens)
-    if progress.step:  # it may have stopped before the epoch's own checkpoint, and may be to end right here
-        keep.save_epoch(math.ceil(progress.step / steps_per_epoch), trainer)
     last_step = min(config.epochs * steps_per_epoch, config.max_steps or sys.maxsize)
-    if progress.step >= last_step:
+    plan = Plan(steps_per_epoch, last_step, config.patience)
+    progress = restore(config, run, trainer, plan)
+    vary_seeds(trainer.transformer.variables)
+    if plan.is_over(progress):
         return
-    writers = {name: tf.summary.create_file_writer(str(run.logs / name)) for name in ("train", "validation")}
+    forget_after(run.logs / "train", progress.step)
+    forget_after(run.logs / "validation", progress.ended)
+    writers = {name: EventWriter(run.logs / name) for name in ("train", "validation")}
     with writers["train"].as_default(step=progress.step):
         tf.summary.text("config", "\n".join(f"    {name}: {value}" for name, value in resolved(config, data).items()))
+    signals = HeldSignals()
+    save = SaveState(run, progress, plan, config.save_minutes, signals)
     callbacks = [
-        CountSteps(progress, last_step),
-        ValidationBleu(translate, score, validation_pairs(config, data), writers["validation"]),  # first: it adds a log
+        CountSteps(progress, plan),
+        ValidationBleu(translate, score, validation_pairs(config, data), writers["validation"], progress),  # adds a log
         TensorBoardCurves(writers, progress),
-        keep,
+        KeepWeights(run, progress, config.average_epochs, config.best_by),
+        save,
     ]
-    epoch, batch = divmod(progress.step, steps_per_epoch)
-    settings = {
-        "x": training_batches(data.train, config.batch_tokens, config.seed, epoch, batch),
-        "validation_data": evaluation_batches(data.validation, config.batch_tokens),
-        "callbacks": callbacks,
-        "shuffle": False,  # the data shuffles itself
-    }
     try:
-        if batch:  # the rest of an epoch that was interrupted
-            rest = steps_per_epoch - batch
-            trainer.fit(initial_epoch=epoch, epochs=epoch + 1, steps_per_epoch=rest, **settings)
-            epoch += 1
-            settings["x"] = training_batches(data.train, config.batch_tokens, config.seed, epoch)
-        if progress.step < last_step:
-            trainer.fit(initial_epoch=epoch, epochs=config.epochs, steps_per_epoch=steps_per_epoch, **settings)
-    except KeyboardInterrupt:
-        # It mostly comes when TensorFlow hands back to Python: after an update, before any callback has counted it.
-        progress.step = max(progress.step, int(keras.ops.convert_to_numpy(trainer.optimizer.iterations)))
-        keep.save_state()
-        print(f"\nstopped after update {progress.step:,} of {last_step:,}; saved. The same command goes on from here.")
-        raise
-    finally:
+        train(config, data, trainer, callbacks, plan, progress)
         for writer in writers.values():
             writer.close()
+    except (KeyboardInterrupt, SystemExit):
+        print(f"\nstopped: update {save.saved_step:,} of {last_step:,} is saved; the same command goes on from there")
+        raise
+    except OSError as error:
+        raise CheckpointError(f"{error}. The same command goes on after update {save.saved_step:,}") from error
+    finally:
+        signals.restore()
+
+
+def train(config, data, trainer, callbacks, plan, progress):
+    """Updates and validates until the plan is over: what is left of the epoch under way, then whole epochs."""
+    validation = evaluation_batches(data.validation, config.batch_tokens)
+    if plan.ends_epoch(progress.step) and progress.ended < progress.step:
+        end_epoch(trainer, callbacks, plan.epoch(progress.step) - 1, validation)
+    while not plan.is_over(progress):
+        epoch, batch = divmod(progress.step, plan.steps_per_epoch)
+        trainer.fit(
+            training_batches(data.train, config.batch_tokens, config.seed, epoch, batch),
+            initial_epoch=epoch,
+            epochs=epoch + 1 if batch else config.epochs,
+            steps_per_epoch=plan.steps_per_epoch - batch,
+            validation_data=validation,
+            callbacks=callbacks,
+            shuffle=False,  # the data shuffles itself
+        )
+    if plan.has_lost_patience(progress):
+        print(f"stopped     no better {config.best_by} since epoch {progress.best_epoch}")
+
+
+def end_epoch(trainer, callbacks, epoch, validation):
+    """What `fit` does after the last update of `epoch`, counted from 0, for a run that was stopped just then."""
+    callbacks = keras.callbacks.CallbackList(callbacks, model=trainer)
+    callbacks.on_epoch_begin(epoch)
+    logs = trainer.get_metrics_result()
+    measures = trainer.evaluate(validation, return_dict=True)
+    callbacks.on_epoch_end(epoch, {**logs, **{f"val_{name}": value for name, value in measures.items()}})
 
 
 def resolved(config, data):
@@ -182,11 +225,16 @@ def resolved(config, data):
     }
 
 
-def restore(run, trainer):
-    """Loads last.npz into the trainer, if there is one, and returns the `Progress` of it."""
-    if not run.last.exists():
+def restore(config, run, trainer, plan):
+    """Loads the last checkpoint into the trainer, or the weights to start from, and returns the `Progress`."""
+    if not run.has_checkpoint():
+        if origin := open_origin(config, run):
+            origin.load(trainer.transformer, run.tokenizer)
         return Progress()
-    progress = Progress(**load_variables(run.last, resumable_variables(trainer)))
+    progress = Progress(**load_last(run, resumable_variables(trainer)))
+    for later in run.epochs():  # there are some where last.npz was damaged
+        if later > run.epoch(plan.epoch(progress.step)):
+            later.unlink()
     print(f"resuming    after update {progress.step:,}", flush=True)
     return progress
 

@@ -1,6 +1,6 @@
 import math
+import signal
 import time
-from dataclasses import asdict
 from types import SimpleNamespace
 
 import keras
@@ -10,13 +10,16 @@ import tensorflow as tf
 
 from keras_transformer.training.callbacks import (
     CountSteps,
-    KeepCheckpoints,
-    Progress,
+    KeepWeights,
+    SaveState,
     TensorBoardCurves,
     ValidationBleu,
     resumable_variables,
 )
 from keras_transformer.training.checkpoints import RunDirectory, load_variables
+from keras_transformer.training.event_files import EventWriter
+from keras_transformer.training.progress import Plan, Progress
+from keras_transformer.training.signals import HeldSignals
 from tests import tiny
 from tests.training.curves import read_events
 
@@ -26,10 +29,12 @@ def model(value=0.0):
     transformer_weight = keras.Variable([value, value + 1], name="weight")
     seed = keras.Variable([5, 7], dtype="int32", trainable=False, name="seed")
     moment = keras.Variable([value + 2, value + 3], name="moment")
+    loss_metric = keras.metrics.Mean(name="loss")
     return SimpleNamespace(
         transformer=SimpleNamespace(weights=[transformer_weight], variables=[transformer_weight, seed]),
         optimizer=SimpleNamespace(variables=[moment], learning_rate=tf.constant(0.25)),
-        loss_metric=keras.metrics.Mean(name="loss"),
+        loss_metric=loss_metric,
+        metrics_variables=loss_metric.variables,
         stop_training=False,
     )
 
@@ -42,9 +47,13 @@ def on(callback, model):
 # Counting.
 
 
+def plan(steps_per_epoch=1000, last_step=10_000, patience=None):
+    return Plan(steps_per_epoch, last_step, patience)
+
+
 def test_updates_are_counted_on_from_where_the_run_stands():
     progress = Progress(step=11)
-    count = on(CountSteps(progress, max_steps=100), model())
+    count = on(CountSteps(progress, plan(last_step=100)), model())
     for batch in range(3):
         count.on_train_batch_end(batch)
     assert progress.step == 14 and not count.model.stop_training
@@ -52,11 +61,19 @@ def test_updates_are_counted_on_from_where_the_run_stands():
 
 def test_training_stops_after_the_last_step():
     progress = Progress(step=11)
-    count = on(CountSteps(progress, max_steps=13), model())
+    count = on(CountSteps(progress, plan(last_step=13)), model())
     count.on_train_batch_end(0)
     assert not count.model.stop_training
     count.on_train_batch_end(1)
     assert count.model.stop_training and progress.step == 13
+
+
+def test_metrics_of_an_interrupted_epoch_are_those_of_the_whole_epoch():
+    progress = Progress(step=11, metrics={"loss/total": 2 * 3.0 + 5 * 7.0, "loss/count": 2.0 + 5.0, "gone/total": 1.0})
+    count = on(CountSteps(progress, plan()), model())
+    count.on_epoch_begin(0)
+    count.model.loss_metric.update_state([13.0], sample_weight=[11.0])
+    assert float(count.model.loss_metric.result()) == pytest.approx((2 * 3 + 5 * 7 + 11 * 13) / (2 + 5 + 11))
 
 
 # Validation BLEU.
@@ -72,7 +89,8 @@ def validation_bleu(log_dir, pairs=PAIRS, translate=lambda texts: [text.upper() 
         scored.append((translations, references))
         return 12.5
 
-    return ValidationBleu(translate, score, pairs, tf.summary.create_file_writer(str(log_dir))), scored
+    writer = EventWriter(log_dir)
+    return ValidationBleu(translate, score, pairs, writer, Progress(step=17)), scored
 
 
 def test_translations_of_the_sources_are_scored_against_the_references(tmp_path):
@@ -87,7 +105,8 @@ def test_the_first_translations_are_shown_as_a_table(tmp_path):
     bleu, _ = validation_bleu(tmp_path, [("a|b", "c | d"), *PAIRS])
     bleu.on_epoch_end(2, {})
     bleu.writer.close()
-    ((_, table),) = read_events(tmp_path)["samples"]
+    ((step, table),) = read_events(tmp_path)["samples"]
+    assert step == 17
     header, line, *rows = table.splitlines()
     assert header == "| source | reference | translation |" and line == "|---|---|---|"
     assert rows[:2] == ["| a/b | c / d | A/B |", "| source 0 | reference 0 | SOURCE 0 |"]
@@ -102,11 +121,11 @@ def test_fewer_sentences_than_the_table_has_room_for_are_enough(tmp_path):
     assert len(read_events(tmp_path)["samples"][0][1].splitlines()) == 4
 
 
-# Checkpoints.
+# Weights.
 
 
-def keep_checkpoints(path, average_epochs=3, best_by="bleu", progress=None):
-    return on(KeepCheckpoints(RunDirectory(path), progress or Progress(), average_epochs, best_by), model())
+def keep_weights(path, average_epochs=3, best_by="bleu", progress=None):
+    return on(KeepWeights(RunDirectory(path), progress or Progress(), average_epochs, best_by), model())
 
 
 def train(keep, bleus, losses=None, first_epoch=0):
@@ -124,7 +143,7 @@ def weight_in(path):
 
 
 def test_the_weights_of_the_last_epochs_are_kept(tmp_path):
-    keep = keep_checkpoints(tmp_path, average_epochs=3)
+    keep = keep_weights(tmp_path, average_epochs=3)
     train(keep, [1.0, 2.0])
     assert keep.run.epochs() == [keep.run.epoch(1), keep.run.epoch(2)]
     train(keep, [3.0, 4.0, 5.0], first_epoch=2)
@@ -143,51 +162,173 @@ def test_the_weights_of_the_last_epochs_are_kept(tmp_path):
     ],
 )
 def test_the_best_weights_are_those_that_validated_best(tmp_path, best_by, bleus, losses, best, epoch):
-    keep = keep_checkpoints(tmp_path, best_by=best_by)
+    keep = keep_weights(tmp_path, best_by=best_by)
     train(keep, bleus, losses)
     assert (keep.progress.best, keep.progress.best_epoch) == (best, epoch)
     assert weight_in(keep.run.best) == [epoch, epoch]
 
 
 def test_a_resumed_run_keeps_the_best_of_before(tmp_path):
-    train(keep_checkpoints(tmp_path), [11.0])
-    resumed = keep_checkpoints(tmp_path, progress=Progress(best=11.0, best_epoch=1))
+    train(keep_weights(tmp_path), [11.0])
+    resumed = keep_weights(tmp_path, progress=Progress(best=11.0, best_epoch=1))
     train(resumed, [7.0], first_epoch=1)
     assert weight_in(resumed.run.best) == [1, 1]
     train(resumed, [13.0], first_epoch=2)
     assert weight_in(resumed.run.best) == [3, 3]
 
 
-def test_all_that_resuming_needs_is_saved_after_every_epoch(tmp_path):
-    keep = keep_checkpoints(tmp_path, progress=Progress(step=17))
-    train(keep, [11.0])
-    other = model(value=31.0)
-    other.transformer.variables[1].assign([0, 0])
-    assert Progress(**load_variables(keep.run.last, resumable_variables(other))) == Progress(17, 11.0, 1)
-    found = [variable.numpy().tolist() for variable in resumable_variables(other)]
-    assert found == [[1.0, 1.0], [5, 7], [2.0, 3.0]]  # weight, seed, moment
-
-
-def test_progress_before_the_first_validation_survives(tmp_path):
-    keep = keep_checkpoints(tmp_path, progress=Progress(step=3))
-    keep.save_state()
-    assert Progress(**load_variables(keep.run.last, resumable_variables(model()))) == Progress(3, -math.inf, 0)
-    assert asdict(Progress()) == {"step": 0, "best": -math.inf, "best_epoch": 0}
-
-
-# Curves.
+# State.
 
 
 class Clock:
     """Seconds that pass when told to."""
 
-    def __init__(self, monkeypatch):
+    def __init__(self, monkeypatch, name="perf_counter"):
         self.now = 1000.0
-        monkeypatch.setattr(time, "perf_counter", lambda: self.now)
+        monkeypatch.setattr(time, name, lambda: self.now)
+
+
+def save_state(path, steps_per_epoch=5, minutes=math.inf, progress=None, **plan_arguments):
+    run, progress = RunDirectory(path), progress or Progress()
+    plan_ = plan(steps_per_epoch, **plan_arguments)
+    return on(SaveState(run, progress, plan_, minutes, HeldSignals()), model())
+
+
+def update(save, loss=1.0):
+    """One update of a token with this loss, after which the weight is the number of updates; what is saved then."""
+    save.on_train_batch_begin(0)
+    save.progress.step += 1
+    save.model.transformer.weights[0].assign([save.progress.step] * 2)
+    save.model.loss_metric.update_state([loss])
+    save.on_train_batch_end(0)
+    return saved(save)
+
+
+def saved(save):
+    """The number of updates in last.npz; None without it."""
+    if not save.run.last.exists():
+        return None
+    progress, weight = load(save.run.last)
+    assert weight == [progress.step] * 2
+    return progress.step
+
+
+def load(path):
+    """Progress and weight."""
+    other = model()
+    progress = Progress(**load_variables(path, resumable_variables(other)))
+    return progress, other.transformer.weights[0].numpy().tolist()
+
+
+@pytest.fixture(autouse=True)
+def handlers():
+    """Puts the handlers of signals back, whatever a test left."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield before
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def test_all_that_resuming_needs_is_saved(tmp_path):
+    save = save_state(tmp_path, progress=Progress(17, 13, 11.0, 1, {"loss/total": 3.0}))
+    save.save()
+    other = model(value=31.0)
+    other.transformer.variables[1].assign([0, 0])
+    assert Progress(**load_variables(save.run.last, resumable_variables(other))) == save.progress
+    found = [variable.numpy().tolist() for variable in resumable_variables(other)]
+    assert found == [[0.0, 1.0], [5, 7], [2.0, 3.0]]  # weight, seed, moment
+
+
+def test_progress_before_the_first_validation_survives(tmp_path):
+    save = save_state(tmp_path, progress=Progress(step=3))
+    save.save()
+    assert load(save.run.last)[0] == Progress(3, 0, -math.inf, 0, {})
+
+
+def test_within_an_epoch_a_state_is_saved_every_few_minutes(tmp_path, monkeypatch):
+    clock = Clock(monkeypatch, "monotonic")
+    save = save_state(tmp_path, steps_per_epoch=1000, minutes=2)
+    found = []
+    for _ in range(7):
+        clock.now += 50
+        found.append(update(save))
+    assert found == [None, None, 3, 3, 3, 6, 6]
+    assert save.saved_step == 6
+
+
+def test_zero_minutes_save_after_every_update(tmp_path):
+    save = save_state(tmp_path, steps_per_epoch=1000, minutes=0)
+    assert [update(save) for _ in range(3)] == [1, 2, 3]
+    assert load(save.run.previous) == (Progress(2, metrics={"loss/total": 2.0, "loss/count": 2.0}), [2.0, 2.0])
+
+
+def test_an_epoch_is_saved_before_it_is_validated_and_after(tmp_path):
+    save = save_state(tmp_path, steps_per_epoch=3)
+    assert [update(save, loss) for loss in (2.0, 3.0, 7.0)] == [None, None, 3]
+    assert load(save.run.last)[0] == Progress(3, ended=0, metrics={"loss/total": 12.0, "loss/count": 3.0})
+    save.model.loss_metric.reset_state()  # as validation does
+    save.progress.best, save.progress.best_epoch = 11.0, 1
+    save.on_epoch_end(0, {})
+    assert load(save.run.last)[0] == Progress(3, ended=3, best=11.0, best_epoch=1)
+    assert [update(save) for _ in range(3)] == [3, 3, 6]
+
+
+def test_an_end_in_the_middle_of_an_epoch_keeps_its_metrics_for_who_goes_on(tmp_path):
+    save = save_state(tmp_path, steps_per_epoch=5, last_step=2)
+    assert [update(save, loss) for loss in (2.0, 5.0)] == [None, 2]
+    save.model.loss_metric.reset_state()
+    save.on_epoch_end(0, {})
+    assert load(save.run.last)[0] == Progress(2, ended=2, metrics={"loss/total": 7.0, "loss/count": 2.0})
+
+
+def test_metrics_of_replicas_are_saved_added_up_and_come_back(tmp_path):
+    with tiny.two_replicas().scope():
+        loss_metric = keras.metrics.Mean(name="loss")
+    save = save_state(tmp_path, minutes=0)
+    save.model.metrics_variables = loss_metric.variables
+    tiny.two_replicas().run(tf.function(lambda: loss_metric.update_state(tf.fill([7], 3.0))))
+    update(save)
+    expected = {"loss/total": 2 * 7 * 3.0, "loss/count": 2 * 7.0}
+    assert load(save.run.last)[0].metrics == expected
+    loss_metric.reset_state()
+    count = on(CountSteps(save.progress, plan()), save.model)
+    count.on_epoch_begin(0)
+    assert {v.path: float(v.value.read_value()) for v in loss_metric.variables} == expected
+
+
+def test_training_stops_when_patience_is_lost(tmp_path):
+    save = save_state(tmp_path, steps_per_epoch=1, patience=2, progress=Progress(best=7.0, best_epoch=1))
+    stopped = []
+    for epoch in range(3):
+        update(save)
+        save.on_epoch_end(epoch, {})
+        stopped.append(save.model.stop_training)
+    assert stopped == [False, False, True]
+
+
+def test_a_signal_within_an_update_is_delivered_when_the_update_is_saved(tmp_path):
+    save = save_state(tmp_path, steps_per_epoch=1000)
+    update(save)
+    save.on_train_batch_begin(0)
+    signal.raise_signal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        update(save)
+    assert saved(save) == 2
+
+
+def test_a_signal_while_an_epoch_is_validated_is_delivered_at_once(tmp_path):
+    save = save_state(tmp_path, steps_per_epoch=2)
+    update(save)
+    assert update(save) == 2
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
+
+
+# Curves.
 
 
 def curves(path, every, loss_metric=None):
-    writers = {name: tf.summary.create_file_writer(str(path / name)) for name in ("train", "validation")}
+    writers = {name: EventWriter(path / name) for name in ("train", "validation")}
     stub = model()
     if loss_metric:
         stub.loss_metric = loss_metric

@@ -1,3 +1,4 @@
+import errno
 import json
 import math
 import os
@@ -11,8 +12,10 @@ from keras_transformer.data import pipeline
 from keras_transformer.training.callbacks import resumable_variables
 from keras_transformer.training.checkpoints import (
     CheckpointError,
+    DamagedCheckpoint,
     RunDirectory,
     average_variables,
+    load_last,
     load_variables,
     save_variables,
     write_atomically,
@@ -139,7 +142,27 @@ def test_a_file_appears_under_its_name_when_it_is_whole(tmp_path):
     assert path.read_text() == "whole" and len(list(tmp_path.iterdir())) == 1
 
 
-# What is refused.
+def test_the_file_before_is_kept_under_another_name(tmp_path):
+    path, previous = tmp_path / "some.txt", tmp_path / "previous.txt"
+    found = []
+    for text in ("one", "two", "three"):
+        write_atomically(path, lambda temporary, text=text: temporary.write_text(text), previous)
+        found.append((path.read_text(), previous.read_text() if previous.exists() else None))
+    assert found == [("one", None), ("two", "one"), ("three", "two")]
+
+
+def test_a_file_that_cannot_be_written_is_named(tmp_path):
+    """The error of a full disk names no file."""
+
+    def write(temporary):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with pytest.raises(OSError) as error:
+        write_atomically(tmp_path / "last.npz", write)
+    assert str(error.value) == f"cannot write {tmp_path / 'last.npz'}: No space left on device"
+
+
+# The last one, and the one before.
 
 
 def truncate(path):
@@ -165,6 +188,52 @@ def overwrite_with_text(path):
     path.write_text("not an npz file\n" * 50)
 
 
+@pytest.fixture
+def run(tmp_path):
+    """A run directory with last.npz of update 5 and previous.npz of update 3, whose values are those numbers' too."""
+    run = RunDirectory(tmp_path)
+    for step in (3, 5):
+        save_variables(run.last, variables(step), {"step": step}, run.previous)
+    return run
+
+
+def test_the_last_checkpoint_is_loaded(run, capsys):
+    loaded = variables(7)
+    assert load_last(run, loaded) == {"step": 5}
+    assert_equal(values(loaded), values(variables(5)))
+    assert capsys.readouterr().out == "" and run.previous.exists()
+
+
+@pytest.mark.parametrize("damage", [truncate, cut_in_half, empty, garble, overwrite_with_text, os.unlink])
+def test_the_one_before_takes_the_place_of_a_damaged_one(run, capsys, damage):
+    damage(run.last)
+    loaded = variables(7)
+    assert load_last(run, loaded) == {"step": 3}
+    assert_equal(values(loaded), values(variables(3)))
+    (line,) = capsys.readouterr().out.splitlines()
+    assert f"cannot read {run.last}" in line and line.endswith("; going back to previous.npz")
+    assert load_last(run, loaded) == {"step": 3} and not run.previous.exists()
+    assert capsys.readouterr().out == ""
+
+
+def test_two_damaged_ones_are_both_named(run):
+    truncate(run.last)
+    empty(run.previous)
+    with pytest.raises(CheckpointError) as refused:
+        load_last(run, variables(7))
+    message = str(refused.value)
+    assert f"cannot read {run.last}" in message and f"cannot read {run.previous}" in message
+    assert message.endswith("or choose another --model_dir") and "\n" not in message
+
+
+def test_for_another_model_the_one_before_is_not_tried(run):
+    with pytest.raises(CheckpointError, match="last.npz was written by a different model"):
+        load_last(run, variables(7, {**SHAPES, "bias": (11,)}))
+
+
+# What is refused.
+
+
 def refuse(path, variables):
     """The message with which a file is refused; the variables stay as they are."""
     before = values(variables)
@@ -172,6 +241,7 @@ def refuse(path, variables):
         load_variables(path, variables)
     assert_equal(values(variables), before)
     message = str(refused.value)
+    assert isinstance(refused.value, DamagedCheckpoint) == message.startswith("cannot read")
     assert "\n" not in message and str(path) in message
     return message
 
@@ -250,13 +320,14 @@ def test_average_loses_nothing_to_float32(tmp_path):
 def test_run_directory_is_made_and_has_one_place_for_everything(tmp_path):
     run = RunDirectory(tmp_path / "runs" / "some")
     assert run.checkpoints.is_dir()
-    names = ("config", "tokenizer", "samples", "last", "best", "model", "logs")
+    names = ("config", "tokenizer", "samples", "last", "previous", "best", "model", "logs")
     places = {str(getattr(run, name).relative_to(run.path)) for name in names}
     assert places == {
         "config.yaml",
         "tokenizer.model",
         "samples.txt",
         "checkpoints/last.npz",
+        "checkpoints/previous.npz",
         "checkpoints/best.npz",
         "model.keras",
         "logs",
@@ -271,6 +342,35 @@ def test_epochs_are_listed_oldest_first_without_unfinished_files(tmp_path):
     save_variables(run.last, variables())
     run.epoch(2).with_name(f".{run.epoch(2).name}").write_text("left by a killed process")
     assert run.epochs() == [run.epoch(number) for number in (1, 9, 10, 100)]
+
+
+def test_a_directory_is_claimed_by_one_process_at_a_time(tmp_path):
+    first, second = RunDirectory(tmp_path), RunDirectory(tmp_path)
+    first.claim()
+    with pytest.raises(CheckpointError, match=f"^{tmp_path} is in use by another .*choose another --model_dir$"):
+        second.claim()
+    RunDirectory(tmp_path / "another").claim()
+    del first
+    second.claim()
+
+
+def test_a_claim_clears_up_what_a_killed_process_left_half_written(tmp_path):
+    run = RunDirectory(tmp_path)
+    (run.logs / "train").mkdir(parents=True)
+    half_written = []
+
+    def write(temporary):
+        temporary.write_text("whole")
+        half_written.append(temporary)
+
+    for path in (run.model, run.logs / "train" / "events.v2", run.last):
+        write_atomically(path, write)
+    for path in half_written:
+        path.write_text("half")
+    before = run.last.read_bytes()
+    run.claim()
+    assert not any(path.exists() for path in half_written)
+    assert run.last.read_bytes() == before and run.model.exists()
 
 
 def test_checkpoints_are_plain_numpy_files(tmp_path):
