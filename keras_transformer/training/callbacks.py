@@ -1,7 +1,6 @@
-"""What happens during `fit` beside the updates: validation BLEU, checkpoints, TensorBoard, stopping."""
+"""What happens during `fit` beside the updates: counting, validation BLEU, checkpoints."""
 
 import math
-import time
 from dataclasses import asdict, dataclass
 
 import keras
@@ -100,51 +99,3 @@ class KeepCheckpoints(keras.callbacks.Callback):
 def resumable_variables(model):
     """Weights and dropout seeds, then the optimizer's variables."""
     return [*model.transformer.variables, *model.optimizer.variables]
-
-
-class TensorBoardCurves(keras.callbacks.Callback):
-    """Writes loss, accuracy, perplexity, learning rate, tokens per second and validation BLEU for TensorBoard.
-
-    Keras' own callback counts in epochs and knows neither tokens nor BLEU. Here the x-axis is the update. Target
-    tokens per second also go to the progress bar.
-
-    Args:
-        writers: {"train": ..., "validation": ...}, tf.summary writers.
-        progress: `Progress`.
-        every: updates between two points of the training curves.
-    """
-
-    def __init__(self, writers, progress, every=50):
-        super().__init__()
-        self.writers = writers
-        self.progress = progress
-        self.every = every
-
-    def on_epoch_begin(self, epoch, logs=None):
-        self._started, self._tokens = time.perf_counter(), 0.0
-
-    def on_train_batch_end(self, batch, logs=None):
-        if self.progress.step % self.every:
-            return
-        rate = self._tokens_per_second()
-        logs["tokens/s"] = rate
-        with self.writers["train"].as_default(step=self.progress.step):
-            tf.summary.scalar("target_tokens_per_second", rate)
-            tf.summary.scalar("learning_rate", self.model.optimizer.learning_rate)
-            # Over all replicas: the logs of a step are those of the first one alone.
-            for name, value in self.model.get_metrics_result().items():
-                tf.summary.scalar(name, value)
-
-    def on_epoch_end(self, epoch, logs=None):
-        with self.writers["validation"].as_default(step=self.progress.step):
-            for name in ("loss", "accuracy", "perplexity", "bleu"):
-                tf.summary.scalar(name, logs[f"val_{name}"])
-        for writer in self.writers.values():
-            writer.flush()
-
-    def _tokens_per_second(self):
-        # Since the epoch began; `read_value` adds up the replicas.
-        now, tokens = time.perf_counter(), float(self.model.loss_metric.count.value.read_value())
-        rate = (tokens - self._tokens) / (now - self._started)
-        self._started, self._tokens = now, tokens
-        return rate

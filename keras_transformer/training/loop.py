@@ -6,20 +6,20 @@ import sys
 from dataclasses import asdict, dataclass
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from keras_transformer.config import Config, ConfigError
 from keras_transformer.data.corpora import open_corpus
 from keras_transformer.data.corpus import BothSides, Corpus
 from keras_transformer.data.encoded import EncodedPairs, encode_pairs
-from keras_transformer.data.pipeline import count_batches, evaluation_batches, training_batches
+from keras_transformer.data.pipeline import count_batches, evaluation_batches, make_batch, training_batches
 from keras_transformer.model import Transformer
 from keras_transformer.tokenizer import Tokenizer, train_tokenizer
 from keras_transformer.training.callbacks import (
     CountSteps,
     KeepCheckpoints,
     Progress,
-    TensorBoardCurves,
     ValidationBleu,
     resumable_variables,
 )
@@ -28,14 +28,28 @@ from keras_transformer.training.checkpoints import (
     load_variables,
     write_atomically,
 )
+from keras_transformer.training.heat_maps import AlignmentPictures
 from keras_transformer.training.optimizer import Adam
+from keras_transformer.training.progress_bar import ProgressBar
+from keras_transformer.training.projector import write_embedding
 from keras_transformer.training.schedules import InverseSquareRoot, paper_peak_rate
 from keras_transformer.training.strategy import POLICIES, resolve_precision, vary_seeds
 from keras_transformer.training.teacher_forcing import TeacherForcing
+from keras_transformer.training.tensorboard import Profile, TensorBoardCurves, write_hyper_parameters
 
 # What may differ when a run goes on: how long and where. All else would make it another run.
-MAY_CHANGE = ("epochs", "max_steps", "strategy", "average_epochs", "beam_size", "length_penalty", "model_dir")
+MAY_CHANGE = (
+    "epochs",
+    "max_steps",
+    "strategy",
+    "average_epochs",
+    "beam_size",
+    "length_penalty",
+    "model_dir",
+    "profile",
+)
 SAMPLE_SENTENCES = 32
+PICTURES = 4  # of the alignment of validation pairs
 
 
 @dataclass(frozen=True)
@@ -135,15 +149,21 @@ def fit(config, run, data, trainer, translate, score):
     last_step = min(config.epochs * steps_per_epoch, config.max_steps or sys.maxsize)
     if progress.step >= last_step:
         return
+    write_hyper_parameters(run.logs / "validation", resolved(config, data))
     writers = {name: tf.summary.create_file_writer(str(run.logs / name)) for name in ("train", "validation")}
     with writers["train"].as_default(step=progress.step):
         tf.summary.text("config", "\n".join(f"    {name}: {value}" for name, value in resolved(config, data).items()))
+    pictured = make_batch(data.validation, np.arange(min(PICTURES, len(data.validation))))
     callbacks = [
         CountSteps(progress, last_step),
         ValidationBleu(translate, score, validation_pairs(config, data), writers["validation"]),  # first: it adds a log
-        TensorBoardCurves(writers, progress),
+        TensorBoardCurves(writers, progress, len(data.train.target.ids) + len(data.train)),  # and an eos each
         keep,
+        AlignmentPictures(pictured, data.tokenizer, writers["validation"], progress),
+        ProgressBar(),  # last: it shows the logs that others add
     ]
+    if config.profile:
+        callbacks.append(Profile(run.logs / "train", progress, *config.profiled_updates()))
     epoch, batch = divmod(progress.step, steps_per_epoch)
     settings = {
         "x": training_batches(data.train, config.batch_tokens, config.seed, epoch, batch),
@@ -205,4 +225,5 @@ def finish(config, run, data):
     epochs = run.epochs()[-config.average_epochs :]
     average_variables(epochs, transformer.weights)
     write_atomically(run.model, transformer.save)
+    write_embedding(run.logs / "train", transformer.embedding.matrix, data.tokenizer)
     print(f"finished    {run.model}, the average of {len(epochs)} epochs")

@@ -3,6 +3,7 @@
 import keras
 import tensorflow as tf
 
+from keras_transformer.tokenizer import PAD_ID
 from keras_transformer.training.losses import token_losses
 from keras_transformer.training.metrics import Perplexity
 
@@ -27,12 +28,13 @@ class TeacherForcing(keras.Model):
         self.loss_metric = keras.metrics.Mean(name="loss")
         self.accuracy_metric = keras.metrics.Mean(name="accuracy")
         self.perplexity_metric = Perplexity(name="perplexity")
+        self.padding_metric = keras.metrics.Mean(name="padding")
         self.built = True
 
     @property
     def metrics(self):
-        """Per real target token, over all replicas."""
-        return [self.loss_metric, self.accuracy_metric, self.perplexity_metric]
+        """Per real target token, over all replicas; and the share of all positions that is padding."""
+        return [self.loss_metric, self.accuracy_metric, self.perplexity_metric, self.padding_metric]
 
     def call(self, inputs, training=False):
         return self.transformer(inputs, training=training)
@@ -41,6 +43,7 @@ class TeacherForcing(keras.Model):
         """One update. Returns the metrics so far in this epoch."""
         inputs, labels, weights = batch
         real_tokens = global_sum(weights)
+        self._count_padding(inputs)
         with tf.GradientTape() as tape:
             states = self.states(inputs, training=True)
             losses, weights = self._token_losses(states, labels, weights)
@@ -53,12 +56,17 @@ class TeacherForcing(keras.Model):
     def test_step(self, batch):
         """Updates and returns the metrics, computed from float32 logits."""
         inputs, labels, weights = batch
+        self._count_padding(inputs)
         self._token_losses(tf.cast(self.states(inputs, training=False), tf.float32), labels, weights)
         return self.get_metrics_result()
 
     def _maybe_symbolic_build(self, iterator=None, data_batch=None):
         """Leaves out what Keras does here: all is built, and it would add up the replicas' batches, which may differ
         in their number of rows."""
+
+    def _count_padding(self, inputs):
+        for ids in inputs.values():
+            self.padding_metric.update_state(tf.reshape(ids, [-1]) == PAD_ID)
 
     def _token_losses(self, states, labels, weights):
         """Smoothed losses and weights of the real tokens, float32 (N,); counts them in the metrics."""

@@ -4,8 +4,9 @@ import pytest
 import tensorflow as tf
 
 from keras_transformer.data import pipeline
-from keras_transformer.training.callbacks import CountSteps, Progress, TensorBoardCurves
+from keras_transformer.training.callbacks import CountSteps, Progress
 from keras_transformer.training.teacher_forcing import TeacherForcing
+from keras_transformer.training.tensorboard import TensorBoardCurves
 from tests import reference, tiny
 from tests.training.curves import read_events
 
@@ -13,7 +14,8 @@ V = 37
 SOURCE_LENGTHS = [3, 5, 2, 7, 4, 6, 5, 1, 3, 7, 4, 2, 6]
 TARGET_LENGTHS = [1, 1, 2, 11, 1, 10, 9, 7, 8, 4, 6, 5, 2]
 EPS = 0.13
-METRICS = ("loss", "accuracy", "perplexity")
+PER_TOKEN = ("loss", "accuracy", "perplexity")
+METRICS = (*PER_TOKEN, "padding")
 
 
 def pairs():
@@ -43,9 +45,10 @@ def gradients(trainer, batch):
 
 
 def by_numpy(trainer, batches):
-    """Loss, accuracy and perplexity of batches, token by token."""
+    """Loss, accuracy and perplexity of batches, token by token; and the share of padding."""
     weights = reference.weights_of(trainer.transformer)
     losses, hits, cross_entropies = [], [], []
+    ids = np.concatenate([ids.ravel() for inputs, _, _ in batches for ids in inputs.values()])
     for inputs, labels, token_weights in batches:
         logits = reference.transformer(weights, **inputs, num_heads=2, residual=reference.post_norm)
         for row, column in zip(*np.nonzero(token_weights), strict=True):
@@ -54,7 +57,8 @@ def by_numpy(trainer, batches):
             losses.append(-(1 - EPS) * log_probs[label] - EPS * log_probs.mean())
             hits.append(log_probs.argmax() == label)
             cross_entropies.append(-log_probs[label])
-    return {"loss": np.mean(losses), "accuracy": np.mean(hits), "perplexity": np.exp(np.mean(cross_entropies))}
+    perplexity = np.exp(np.mean(cross_entropies))
+    return {"loss": np.mean(losses), "accuracy": np.mean(hits), "perplexity": perplexity, "padding": np.mean(ids == 0)}
 
 
 def padded(batch, rows, source_columns, target_columns):
@@ -145,7 +149,7 @@ def test_padding_changes_neither_loss_nor_gradients(rows, source_columns, target
     logs = model.test_step(tf.nest.map_structure(tf.constant, batch))
     model.reset_metrics()
     logs_of_more = model.test_step(tf.nest.map_structure(tf.constant, more))
-    for name in METRICS:
+    for name in PER_TOKEN:
         assert float(logs_of_more[name]) == pytest.approx(float(logs[name]), rel=1e-5)
     for one, other in zip(gradients(model, batch), gradients(model, more), strict=True):
         np.testing.assert_allclose(one, other, atol=2e-6)
@@ -221,7 +225,7 @@ def history(strategy, log_dir, monkeypatch):
         steps_per_epoch=len(plan),
         shuffle=False,
         verbose=0,
-        callbacks=[count, after_every_batch, AddBleu(), TensorBoardCurves(writers, count.progress, every=1)],
+        callbacks=[count, after_every_batch, AddBleu(), TensorBoardCurves(writers, count.progress, 89, every=1)],
     )
     return after_every_batch.steps, fitted.history, read_events(log_dir / "train")
 
