@@ -1,6 +1,7 @@
 """Everything that a run is decided by: one flat, frozen `Config`, and the presets it starts from."""
 
 import dataclasses
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args, get_origin
@@ -89,6 +90,8 @@ class Config:
     """mirrored: MirroredStrategy over all GPUs (or CPU devices); auto: that, or one device if there is only one."""
     precision: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     """Of activations; weights stay float32. auto: bfloat16 where the hardware multiplies it fast, else float32."""
+    profile: str | None = None
+    """START,STOP: updates between which TensorBoard's profiler runs, e.g. 100,110."""
 
     # Decoding
     beam_size: int = 4
@@ -121,12 +124,17 @@ class Config:
         _check(self, "save_minutes", self.save_minutes >= 0, "must not be negative")
         rate = self.peak_learning_rate
         _check(self, "peak_learning_rate", rate is None or rate > 0, "must be positive")
+        _check(self, "profile", self.profile is None or _is_range(self.profile), "must be START,STOP with START < STOP")
         _check(self, "num_heads", self.d_model % self.num_heads == 0, f"must divide d_model, {self.d_model}")
         _check(self, "d_model", self.d_model % 2 == 0, "must be even")
 
     def model_arguments(self):
         """The arguments of `Transformer` among the settings, a dict; the vocabulary size is the tokenizer's."""
         return {name: getattr(self, name) for name in MODEL_ARGUMENTS}
+
+    def profiled_updates(self):
+        """START and STOP of `profile` as int; None if nothing is to be profiled."""
+        return self.profile and tuple(map(int, self.profile.split(",")))
 
     def save(self, path):
         """Writes all settings as YAML."""
@@ -234,6 +242,10 @@ def read_settings(path):
 def _check(config, name, holds, rule):
     if not holds:
         raise ConfigError(f"`{name}` {rule}. Received: {name}={getattr(config, name)!r}")
+
+
+def _is_range(text):
+    return re.fullmatch("[0-9]+,[0-9]+", text) and int(text.split(",")[0]) < int(text.split(",")[1])
 
 
 def _is_a(value, kind):

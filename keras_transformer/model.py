@@ -14,7 +14,7 @@ class Transformer(keras.Model):
     """Source and shifted target tokens in, logits of the next target token out.
 
     `encode`, `decode`, `start_cache` and `decode_step` run the same layers piece by piece: `decode_step` over
-    positions 0 ... T-1 gives what `decode` gives at once.
+    positions 0 ... T-1 gives what `decode` gives at once. `align` shows what `decode` looks at.
 
     Args:
         vocabulary_size: V, shared by source and target (5.1); one matrix serves both and the logits (3.4).
@@ -92,6 +92,15 @@ class Transformer(keras.Model):
         """target_ids int (B, T) and what `encode` gave -> logits float32 (B, T, V)."""
         x = self.decoder(self.positions(self.embedding(target_ids)), memory, source_mask=source_mask)
         return self.tied_logits(x)
+
+    def align(self, target_ids, memory, source_mask):
+        """What the last decoder layer attends to in the source, averaged over its heads; the arguments of `decode`.
+
+        Returns:
+            float32 (B, T, S). Row t belongs to the token that position t predicts, the one after target_ids[:, t]. It
+            sums to 1 over the tokens of the source, and is 0 on padding.
+        """
+        return self.decoder.align(self.positions(self.embedding(target_ids)), memory, source_mask)
 
     def start_cache(self, memory, width=1):
         """Prepares decoding W hypotheses per row.

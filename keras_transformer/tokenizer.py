@@ -113,8 +113,21 @@ class Tokenizer(tf.Module):
         """
         return self._pieces.tokenize(tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", errors="replace"))
 
+    def pieces(self, ids):
+        """ids int32 of any shape -> their pieces, string of that shape: "▁" stands for a space, "<0x0A>" for a byte."""
+        return self._pieces.id_to_string(ids)
+
+    def labels(self, ids):
+        """ids int32 (N,) -> their pieces, a list of str; what cannot be seen, such as a tab, is written as "\\t"."""
+        return [show_unprintable(piece.decode("utf-8")) for piece in self.pieces(ids).numpy()]
+
     def decode(self, ids):
         """ids int32 (B, T), dense or ragged; padding and control symbols are left out -> text string (B,)."""
         if not isinstance(ids, tf.RaggedTensor):
             ids = tf.RaggedTensor.from_tensor(ids)
         return self._pieces.detokenize(tf.ragged.boolean_mask(ids, ids > EOS_ID))
+
+
+def show_unprintable(text):
+    """Writes control, format and other invisible characters as Python would escape them: one line, and no tab in it."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)

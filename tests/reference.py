@@ -45,10 +45,29 @@ def softmax(x):
     return e / e.sum(axis=-1, keepdims=True)
 
 
+def attention_weights(q, k, mask):
+    """The softmax of equation (1). q (T, K), k (S, K), mask (T, S) -> (T, S)."""
+    scores = q @ k.T / math.sqrt(q.shape[1])
+    return softmax(np.where(mask, scores, -np.inf))
+
+
 def attention(q, k, v, mask):
     """Equation (1). q (T, K), k (S, K), v (S, K), mask (T, S) -> (T, K)."""
-    scores = q @ k.T / math.sqrt(q.shape[1])
-    return softmax(np.where(mask, scores, -np.inf)) @ v
+    return attention_weights(q, k, mask) @ v
+
+
+def mean_attention_weights(weights, x, memory, num_heads, mask=True):
+    """What the heads of `multi_head_attention` attend to on average. x (B, T, D), memory (B, S, D) -> (B, T, S)."""
+    d_k = x.shape[2] // num_heads
+    mask = np.broadcast_to(mask, (x.shape[0], num_heads, x.shape[1], memory.shape[1]))
+    mean = np.zeros((x.shape[0], x.shape[1], memory.shape[1]))
+    for b in range(x.shape[0]):
+        for h in range(num_heads):
+            columns = slice(h * d_k, (h + 1) * d_k)
+            q = x[b] @ weights["query/kernel"][:, columns]
+            k = memory[b] @ weights["key/kernel"][:, columns]
+            mean[b] += attention_weights(q, k, mask[b, h]) / num_heads
+    return mean
 
 
 def multi_head_attention(weights, x, memory, num_heads, mask=True):
@@ -137,6 +156,25 @@ def decoder(weights, x, memory, num_heads, residual, source_mask=True):
     )
 
 
+def decoder_alignment(weights, x, memory, num_heads, residual, source_mask=True):
+    """What the last layer attends to in memory, on average of its heads. x (B, T, D), memory (B, S, D) -> (B, T, S)."""
+    causal = np.array([[s <= t for s in range(x.shape[1])] for t in range(x.shape[1])])
+    alignments = []
+
+    def layer(w, x):
+        def self_attention(h):
+            return multi_head_attention(part(w, "self_attention"), h, h, num_heads, causal)
+
+        queries = residual(part(w, "self_attention_residual"), x, self_attention)
+        if residual is pre_norm:
+            queries = layer_norm(part(w, "cross_attention_residual/norm"), queries)
+        alignments.append(mean_attention_weights(part(w, "cross_attention"), queries, memory, num_heads, source_mask))
+        return decoder_layer(w, x, memory, num_heads, residual, causal, source_mask)
+
+    stack(weights, x, residual, layer)
+    return alignments[-1]
+
+
 def sinusoids(length, d_model):
     """3.5: PE(pos, 2i) = sin(pos / 10000^(2i/d_model)), PE(pos, 2i+1) = cos(the same)."""
     table = np.zeros((length, d_model))
@@ -161,3 +199,12 @@ def transformer(weights, source_ids, target_ids, num_heads, residual):
     memory = encoder(part(weights, "encoder"), embed(matrix, source_ids), num_heads, residual, source_mask)
     x = decoder(part(weights, "decoder"), embed(matrix, target_ids), memory, num_heads, residual, source_mask)
     return x @ matrix.T
+
+
+def alignment(weights, source_ids, target_ids, num_heads, residual):
+    """What the last decoder layer attends to in the source: (B, T, S). Arguments as in `transformer`."""
+    matrix = weights["embedding/matrix"]
+    source_mask = (source_ids != 0)[:, None, None, :]
+    memory = encoder(part(weights, "encoder"), embed(matrix, source_ids), num_heads, residual, source_mask)
+    x = embed(matrix, target_ids)
+    return decoder_alignment(part(weights, "decoder"), x, memory, num_heads, residual, source_mask)

@@ -40,6 +40,7 @@ OTHER = {
     "seed": 23,
     "strategy": "mirrored",
     "precision": "bfloat16",
+    "profile": "11,13",
     "beam_size": 13,
     "length_penalty": 1.3,
 }
@@ -150,11 +151,17 @@ RATES = ["dropout_rate", "attention_dropout_rate", "feed_forward_dropout_rate", 
         ("strategy", "nonsense"),
         ("precision", "float8"),
         ("best_by", "chrf"),
+        *[("profile", value) for value in ("", "7", "7,7", "11,7", "-1,7", "7,11,13", "7,x", "7, 11", "7.5,11")],
     ],
 )
 def test_a_value_that_cannot_be_is_named_with_what_was_received(name, value):
     with pytest.raises(ConfigError, match=rf"^`{name}` .* Received: {name}=\W?{re.escape(str(value))}\W?$"):
         Config(**{name: value})
+
+
+def test_the_updates_to_profile_are_numbers():
+    assert Config(profile="0,101").profiled_updates() == (0, 101)
+    assert Config().profiled_updates() is None
 
 
 def test_an_odd_width_is_refused():

@@ -147,6 +147,21 @@ def test_digits_are_tokens_of_their_own(tokenizer, processor):
     assert processor.id_to_piece(tokenizer.encode(tf.constant(["year"])).to_list()[0]) == ["\u2581year"]
 
 
+def test_pieces_are_those_of_sentencepiece(tokenizer, processor):
+    pieces = [processor.id_to_piece(i) for i in range(VOCABULARY)]
+    assert [piece.decode("utf-8") for piece in tokenizer.pieces(tf.range(VOCABULARY)).numpy()] == pieces
+    ragged = tokenizer.pieces(tf.ragged.constant([[7, 300], [], [3]]))
+    assert ragged.to_list() == [[pieces[7].encode(), pieces[300].encode()], [], [pieces[3].encode()]]
+    assert tokenizer.labels(tf.range(VOCABULARY)) == pieces  # all of them can be seen
+
+
+def test_what_cannot_be_seen_is_spelt_in_labels():
+    tokenizer = Tokenizer(train_tokenizer(["the\tyear", "\u2028\u200dÄ 👩"] * 29, VOCABULARY))
+    labels = tokenizer.labels(tf.range(tokenizer.vocabulary_size))
+    assert all(label.isprintable() for label in labels)
+    assert {"\\t", "\\u2028", "\\u200d", "Ä", "👩", "▁", "<0x0A>"} <= set(labels)
+
+
 def test_the_vocabulary_has_the_size_asked_for(tokenizer, processor):
     assert tokenizer.vocabulary_size == processor.get_piece_size() == VOCABULARY
 

@@ -87,10 +87,13 @@ class MultiHeadAttention(keras.layers.Layer):
         """Keys and values of memory (B, S, D): two of (B, H, S, K)."""
         return split_heads(self.key(memory), self.num_heads), split_heads(self.value(memory), self.num_heads)
 
+    def weigh(self, x, keys, attention_mask=None):
+        """How much x (B, T, D) attends to each of the projected keys (B, H, S, K): (B, H, T, S)."""
+        return attention_weights(split_heads(self.query(x), self.num_heads), keys, attention_mask)
+
     def attend(self, x, keys, values, attention_mask=None, training=False):
         """Attends from x (B, T, D) to projected keys and values (B, H, S, K): (B, T, D)."""
-        queries = split_heads(self.query(x), self.num_heads)
-        weights = self.dropout(attention_weights(queries, keys, attention_mask), training=training)  # (B, H, T, S)
+        weights = self.dropout(self.weigh(x, keys, attention_mask), training=training)  # (B, H, T, S)
         return self.output_projection(merge_heads(ops.matmul(weights, values)))
 
     def call(self, x, memory, attention_mask=None, training=False):

@@ -43,10 +43,14 @@ class DecoderLayer(EncoderLayer):
         self.cross_attention_residual.build(x_shape)
 
     def call(self, x, memory, attention_mask=None, source_mask=None, training=False):
-        h = self.self_attention_residual.enter(x)
-        h = self.self_attention(h, h, attention_mask=attention_mask, training=training)
-        x = self.self_attention_residual(x, h, training=training)
+        x = self._attend_target(x, attention_mask, training)
         return self._attend_memory(x, self.cross_attention.project(memory), source_mask, training)
+
+    def align(self, x, memory, attention_mask=None, source_mask=None):
+        """The weights (B, H, T, S) that `call` attends to memory with; the same arguments."""
+        x = self._attend_target(x, attention_mask)
+        keys, _ = self.cross_attention.project(memory)
+        return self.cross_attention.weigh(self.cross_attention_residual.enter(x), keys, source_mask)
 
     def step(self, x, cache, memory_keys_values, source_mask=None):
         """One position of W hypotheses per row, attending to the positions before it through the cache.
@@ -76,6 +80,11 @@ class DecoderLayer(EncoderLayer):
         h = self.self_attention.attend(h, keys, values)  # (B*W, 1, D)
         x = self.self_attention_residual(x, ops.reshape(h, (batch, width, self.d_model)))
         return self._attend_memory(x, memory_keys_values, source_mask), cache
+
+    def _attend_target(self, x, attention_mask, training=False):
+        h = self.self_attention_residual.enter(x)
+        h = self.self_attention(h, h, attention_mask=attention_mask, training=training)
+        return self.self_attention_residual(x, h, training=training)
 
     def _attend_memory(self, x, memory_keys_values, source_mask, training=False):
         h = self.cross_attention_residual.enter(x)
@@ -110,6 +119,19 @@ class Decoder(Stack):
         for layer in self.layers:
             x = layer(x, memory, attention_mask=attention_mask, source_mask=source_mask, training=training)
         return self.norm(x)
+
+    def align(self, x, memory, source_mask=None):
+        """What the last layer attends to in memory, averaged over its heads; the arguments of `call`.
+
+        Returns:
+            float32 (B, T, S). A row sums to 1 over the positions that source_mask leaves, and is 0 elsewhere.
+        """
+        attention_mask = causal_mask(ops.shape(x)[1])
+        *lower, last = self.layers
+        for layer in lower:
+            x = layer(x, memory, attention_mask=attention_mask, source_mask=source_mask)
+        weights = last.align(x, memory, attention_mask, source_mask)  # (B, H, T, S)
+        return ops.mean(ops.cast(weights, "float32"), axis=1)
 
     def project(self, memory):
         """Every layer's keys and values of memory (B, S, D): N times two of (B, H, S, K)."""

@@ -1,4 +1,4 @@
-"""What happens during `fit` beside the updates: validation BLEU, checkpoints, TensorBoard, stopping."""
+"""What happens during `fit` beside the updates: counting, validation BLEU, checkpoints."""
 
 import time
 from dataclasses import asdict
@@ -53,7 +53,8 @@ class ValidationBleu(keras.callbacks.Callback):
         self.progress = progress
 
     def on_epoch_end(self, epoch, logs=None):
-        translations = self.translate(self.sources)
+        with self.model.averaged():
+            translations = self.translate(self.sources)
         logs["val_bleu"] = self.score(translations, self.references)
         rows = zip(self.sources[:SAMPLES], self.references, translations, strict=False)
         table = [f"| {' | '.join(cell.replace('|', '/') for cell in row)} |" for row in rows]
@@ -79,14 +80,16 @@ class KeepWeights(keras.callbacks.Callback):
         self.best_by = best_by
 
     def on_epoch_end(self, epoch, logs=None):
-        weights = self.model.transformer.weights
-        save_variables(self.run.epoch(epoch + 1), weights)
+        with self.model.averaged():
+            self._save(epoch + 1, logs["val_bleu"] if self.best_by == "bleu" else -logs["val_loss"])
         for old in self.run.epochs()[: -self.average_epochs]:
             old.unlink()
-        value = logs["val_bleu"] if self.best_by == "bleu" else -logs["val_loss"]
+
+    def _save(self, epoch, value):
+        save_variables(self.run.epoch(epoch), self.model.transformer.weights)
         if value > self.progress.best:
-            self.progress.best, self.progress.best_epoch = value, epoch + 1
-            save_variables(self.run.best, weights)
+            self.progress.best, self.progress.best_epoch = value, epoch
+            save_variables(self.run.best, self.model.transformer.weights)
 
 
 class SaveState(keras.callbacks.Callback):
@@ -146,51 +149,3 @@ def resumable_variables(model):
 def total(variable):
     """The value of a metric's variable, added up over the replicas."""
     return variable.value.read_value()
-
-
-class TensorBoardCurves(keras.callbacks.Callback):
-    """Writes loss, accuracy, perplexity, learning rate, tokens per second and validation BLEU for TensorBoard.
-
-    Keras' own callback counts in epochs and knows neither tokens nor BLEU. Here the x-axis is the update. Target
-    tokens per second also go to the progress bar.
-
-    Args:
-        writers: {"train": ..., "validation": ...}, `EventWriter`s.
-        progress: `Progress`.
-        every: updates between two points of the training curves.
-    """
-
-    def __init__(self, writers, progress, every=50):
-        super().__init__()
-        self.writers = writers
-        self.progress = progress
-        self.every = every
-
-    def on_epoch_begin(self, epoch, logs=None):
-        self._started, self._tokens = time.perf_counter(), self._counted_tokens()
-
-    def on_train_batch_end(self, batch, logs=None):
-        if self.progress.step % self.every:
-            return
-        rate = self._tokens_per_second()
-        logs["tokens/s"] = rate
-        with self.writers["train"].as_default(step=self.progress.step):
-            tf.summary.scalar("target_tokens_per_second", rate)
-            tf.summary.scalar("learning_rate", self.model.optimizer.learning_rate)
-            # Over all replicas: the logs of a step are those of the first one alone.
-            for name, value in self.model.get_metrics_result().items():
-                tf.summary.scalar(name, value)
-
-    def on_epoch_end(self, epoch, logs=None):
-        with self.writers["validation"].as_default(step=self.progress.step):
-            for name in ("loss", "accuracy", "perplexity", "bleu"):
-                tf.summary.scalar(name, logs[f"val_{name}"])
-
-    def _tokens_per_second(self):
-        now, tokens = time.perf_counter(), self._counted_tokens()
-        rate = (tokens - self._tokens) / (now - self._started)
-        self._started, self._tokens = now, tokens
-        return rate
-
-    def _counted_tokens(self):
-        return float(total(self.model.loss_metric.count))  # in this epoch

@@ -1,41 +1,48 @@
 """A training run from config to finished model, in the order in which things happen."""
 
 import itertools
+import math
 import sys
 from dataclasses import asdict, dataclass
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from keras_transformer.config import Config, ConfigError
 from keras_transformer.data.corpora import open_corpus
 from keras_transformer.data.corpus import BothSides, Corpus
 from keras_transformer.data.encoded import EncodedPairs, encode_pairs
-from keras_transformer.data.pipeline import count_batches, evaluation_batches, training_batches
+from keras_transformer.data.pipeline import count_batches, evaluation_batches, make_batch, training_batches
 from keras_transformer.model import Transformer
 from keras_transformer.tokenizer import Tokenizer, train_tokenizer
 from keras_transformer.training.callbacks import (
     CountSteps,
     KeepWeights,
     SaveState,
-    TensorBoardCurves,
     ValidationBleu,
     resumable_variables,
 )
 from keras_transformer.training.checkpoints import CheckpointError, average_variables, load_last, write_atomically
 from keras_transformer.training.event_files import EventWriter, forget_after
+from keras_transformer.training.heat_maps import AlignmentPictures
 from keras_transformer.training.optimizer import Adam
 from keras_transformer.training.origin import Origin
 from keras_transformer.training.progress import Plan, Progress
+from keras_transformer.training.progress_bar import ProgressBar
+from keras_transformer.training.projector import write_embedding
+from keras_transformer.training.recovery import Recover
 from keras_transformer.training.schedules import InverseSquareRoot, paper_peak_rate
 from keras_transformer.training.signals import HeldSignals
 from keras_transformer.training.strategy import POLICIES, resolve_precision, vary_seeds
 from keras_transformer.training.teacher_forcing import TeacherForcing
+from keras_transformer.training.tensorboard import Profile, TensorBoardCurves, write_hyper_parameters
 
 # What may differ when a run goes on: how long and where. All else would make it another run.
-MAY_CHANGE = ("epochs", "max_steps", "patience", "average_epochs", "save_minutes", "strategy", "model_dir")
+MAY_CHANGE = ("epochs", "max_steps", "patience", "average_epochs", "save_minutes", "profile", "strategy", "model_dir")
 MAY_CHANGE += ("beam_size", "length_penalty")
 SAMPLE_SENTENCES = 32
+PICTURES = 4  # of the alignment of validation pairs
 
 
 @dataclass(frozen=True)
@@ -150,38 +157,52 @@ def fit(config, run, data, trainer, translate, score):
     Raises:
         CheckpointError: if the checkpoints there cannot be used, or something cannot be written.
     """
-    steps_per_epoch = count_batches(data.train, config.batch_tokens)
-    last_step = min(config.epochs * steps_per_epoch, config.max_steps or sys.maxsize)
-    plan = Plan(steps_per_epoch, last_step, config.patience)
+    plan = make_plan(config, data)
     progress = restore(config, run, trainer, plan)
     vary_seeds(trainer.transformer.variables)
     if plan.is_over(progress):
         return
     forget_after(run.logs / "train", progress.step)
     forget_after(run.logs / "validation", progress.ended)
+    write_hyper_parameters(run.logs / "validation", resolved(config, data))
     writers = {name: EventWriter(run.logs / name) for name in ("train", "validation")}
     with writers["train"].as_default(step=progress.step):
         tf.summary.text("config", "\n".join(f"    {name}: {value}" for name, value in resolved(config, data).items()))
     signals = HeldSignals()
     save = SaveState(run, progress, plan, config.save_minutes, signals)
+    pictured = make_batch(data.validation, np.arange(min(PICTURES, len(data.validation))))
     callbacks = [
         CountSteps(progress, plan),
+        Recover(run, progress),
         ValidationBleu(translate, score, validation_pairs(config, data), writers["validation"], progress),  # adds a log
-        TensorBoardCurves(writers, progress),
+        TensorBoardCurves(writers, progress, len(data.train.target.ids) + len(data.train)),  # and an eos each
         KeepWeights(run, progress, config.average_epochs, config.best_by),
-        save,
+        AlignmentPictures(pictured, data.tokenizer, writers["validation"], progress),
+        *([Profile(run.logs / "train", progress, *config.profiled_updates())] if config.profile else []),
+        ProgressBar(),  # it shows the logs that others add
+        save,  # last: of all that the others have done
     ]
     try:
         train(config, data, trainer, callbacks, plan, progress)
         for writer in writers.values():
             writer.close()
     except (KeyboardInterrupt, SystemExit):
-        print(f"\nstopped: update {save.saved_step:,} of {last_step:,} is saved; the same command goes on from there")
+        print(
+            f"\nstopped: update {save.saved_step:,} of {plan.last_step:,} is saved; the same command goes on from there"
+        )
         raise
     except OSError as error:
         raise CheckpointError(f"{error}. The same command goes on after update {save.saved_step:,}") from error
     finally:
         signals.restore()
+
+
+def make_plan(config, data):
+    """The `Plan` of a run. Its epochs are all of equal length: where the batches of a pass over the corpus are no
+    multiple of `accumulate_steps`, the last update of an epoch takes a few from the next pass."""
+    steps_per_epoch = math.ceil(count_batches(data.train, config.batch_tokens) / config.accumulate_steps)
+    last_step = min(config.epochs * steps_per_epoch, config.max_steps or sys.maxsize)
+    return Plan(steps_per_epoch, last_step, config.patience)
 
 
 def train(config, data, trainer, callbacks, plan, progress):
@@ -190,12 +211,13 @@ def train(config, data, trainer, callbacks, plan, progress):
     if plan.ends_epoch(progress.step) and progress.ended < progress.step:
         end_epoch(trainer, callbacks, plan.epoch(progress.step) - 1, validation)
     while not plan.is_over(progress):
-        epoch, batch = divmod(progress.step, plan.steps_per_epoch)
+        epoch, done = divmod(progress.step, plan.steps_per_epoch)
+        position = divmod(progress.step * config.accumulate_steps, count_batches(data.train, config.batch_tokens))
         trainer.fit(
-            training_batches(data.train, config.batch_tokens, config.seed, epoch, batch),
+            training_batches(data.train, config.batch_tokens, config.seed, *position),
             initial_epoch=epoch,
-            epochs=epoch + 1 if batch else config.epochs,
-            steps_per_epoch=plan.steps_per_epoch - batch,
+            epochs=epoch + 1 if done else config.epochs,
+            steps_per_epoch=plan.steps_per_epoch - done,
             validation_data=validation,
             callbacks=callbacks,
             shuffle=False,  # the data shuffles itself
@@ -251,6 +273,10 @@ def finish(config, run, data):
     run.samples.write_text("\n".join(samples), encoding="utf-8")
     transformer = make_transformer(config, data.tokenizer.vocabulary_size, "float32")
     epochs = run.epochs()[-config.average_epochs :]
+    what = f"the average of {len(epochs)} epochs"
+    if config.ema_decay is not None:
+        epochs, what = epochs[-1:], f"the exponential average at the end of {epochs[-1].stem.replace('_', ' ')}"
     average_variables(epochs, transformer.weights)
     write_atomically(run.model, transformer.save)
-    print(f"finished    {run.model}, the average of {len(epochs)} epochs")
+    write_embedding(run.logs / "train", transformer.embedding.matrix, data.tokenizer)
+    print(f"finished    {run.model}, {what}")

@@ -1,8 +1,11 @@
 """The Transformer as `fit` sees it: every target token is predicted from the true ones before it (section 5)."""
 
+import contextlib
+
 import keras
 import tensorflow as tf
 
+from keras_transformer.tokenizer import PAD_ID
 from keras_transformer.training.losses import token_losses
 from keras_transformer.training.metrics import Perplexity
 
@@ -30,6 +33,7 @@ class TeacherForcing(keras.Model):
         self.loss_metric = keras.metrics.Mean(name="loss")
         self.accuracy_metric = keras.metrics.Mean(name="accuracy")
         self.perplexity_metric = Perplexity(name="perplexity")
+        self.padding_metric = keras.metrics.Mean(name="padding")
         if accumulate_steps > 1:  # sums over the batches of an update so far, of this replica
             self.gradient_sums = [local_variable(weight.shape) for weight in transformer.trainable_variables]
             self.token_sum = local_variable(())
@@ -37,8 +41,8 @@ class TeacherForcing(keras.Model):
 
     @property
     def metrics(self):
-        """Per real target token, over all replicas."""
-        return [self.loss_metric, self.accuracy_metric, self.perplexity_metric]
+        """Per real target token, over all replicas; and the share of all positions that is padding."""
+        return [self.loss_metric, self.accuracy_metric, self.perplexity_metric, self.padding_metric]
 
     def call(self, inputs, training=False):
         return self.transformer(inputs, training=training)
@@ -76,6 +80,24 @@ class TeacherForcing(keras.Model):
 
         self.test_function = measure
 
+    def evaluate(self, *arguments, **keywords):
+        with self.averaged():
+            return super().evaluate(*arguments, **keywords)
+
+    @contextlib.contextmanager
+    def averaged(self):
+        """A context in which the weights are their exponential averages, if the optimizer keeps any."""
+        averages = getattr(self.optimizer, "averages", [])
+        weights = self.trainable_variables if averages else []
+        values = [keras.ops.convert_to_numpy(weight) for weight in weights]
+        for weight, average in zip(weights, averages, strict=True):
+            weight.assign(keras.ops.convert_to_numpy(average))
+        try:
+            yield
+        finally:
+            for weight, value in zip(weights, values, strict=True):
+                weight.assign(value)
+
     def accumulate(self, batch):
         """Takes up a batch that does not complete an update."""
         gradients, tokens = self._gradients(batch)
@@ -97,6 +119,7 @@ class TeacherForcing(keras.Model):
     def test_step(self, batch):
         """Measures a batch, by float32 logits."""
         inputs, labels, weights = batch
+        self._count_padding(inputs)
         self._measure(*self._token_losses(tf.cast(self.states(inputs, training=False), tf.float32), labels, weights))
 
     def _maybe_symbolic_build(self, iterator=None, data_batch=None):
@@ -108,6 +131,7 @@ class TeacherForcing(keras.Model):
         global batch."""
         inputs, labels, weights = batch
         real_tokens = global_sum(weights)
+        self._count_padding(inputs)
         with tf.GradientTape() as tape:
             losses, *others, weights = self._token_losses(self.states(inputs, training=True), labels, weights)
             loss = tf.reduce_sum(losses * weights) / real_tokens
@@ -116,6 +140,10 @@ class TeacherForcing(keras.Model):
         tf.cond(tf.math.is_finite(loss), lambda: self._measure(losses, *others, weights), lambda: None)
         gradients = tape.gradient(scaled_loss, self.trainable_variables)
         return [tf.convert_to_tensor(gradient) for gradient in gradients], real_tokens  # of an embedding: slices
+
+    def _count_padding(self, inputs):
+        for ids in inputs.values():
+            self.padding_metric.update_state(tf.reshape(ids, [-1]) == PAD_ID)
 
     def _token_losses(self, states, labels, weights):
         """Of the real tokens, each (N,): smoothed loss, cross-entropy, whether right, and weight."""

@@ -105,6 +105,15 @@ def test_project_then_attend_is_the_call():
     np.testing.assert_array_equal(layer.attend(x, keys, values, mask), layer(x, memory, mask))
 
 
+def test_weights_are_what_the_values_are_attended_to_with():
+    layer, x, memory, mask = attention(), some("x", "BTD"), some("memory", "BSD"), some("attention_mask", "B1TS")
+    keys, values = layer.project(memory)
+    weights = layer.weigh(x, keys, mask)
+    assert weights.shape == (B, H, T, S)
+    heads = merge_heads(np.asarray(weights) @ np.asarray(values))
+    np.testing.assert_allclose(layer.output_projection(heads), layer(x, memory, mask), rtol=1e-5, atol=1e-5)
+
+
 def test_dropout_falls_on_the_attention_weights():
     layer, x, memory = attention(dropout_rate=0.5), some("x", "BTD"), some("memory", "BSD")
     seen = []

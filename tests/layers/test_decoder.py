@@ -79,6 +79,17 @@ def test_decoder(residual):
 
 
 @RESIDUALS
+@pytest.mark.parametrize("num_layers", [1, 3])
+def test_alignment_is_what_the_heads_of_the_last_layer_attend_to_on_average(num_layers, residual):
+    layer, x, memory = decoder(residual, num_layers), some("x", "BTD"), some("memory", "BSD")
+    mask = some("source_mask", "B11S")
+    arguments = reference.weights_of(layer), *float64(x, memory), H, residual, np.asarray(mask)
+    alignment = layer.align(x, memory, mask)
+    assert alignment.shape == (B, T, S)
+    np.testing.assert_allclose(alignment, reference.decoder_alignment(*arguments), rtol=1e-5, atol=1e-5)
+
+
+@RESIDUALS
 @pytest.mark.parametrize("changed_from", range(1, T))
 def test_future_positions_do_not_change_past_outputs(changed_from, residual):
     layer, x, memory = decoder(residual), np.asarray(some("x", "BTD")), some("memory", "BSD")

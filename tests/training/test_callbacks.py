@@ -1,10 +1,10 @@
+import contextlib
 import math
 import signal
 import time
 from types import SimpleNamespace
 
 import keras
-import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -12,7 +12,6 @@ from keras_transformer.training.callbacks import (
     CountSteps,
     KeepWeights,
     SaveState,
-    TensorBoardCurves,
     ValidationBleu,
     resumable_variables,
 )
@@ -32,9 +31,10 @@ def model(value=0.0):
     loss_metric = keras.metrics.Mean(name="loss")
     return SimpleNamespace(
         transformer=SimpleNamespace(weights=[transformer_weight], variables=[transformer_weight, seed]),
-        optimizer=SimpleNamespace(variables=[moment], learning_rate=tf.constant(0.25)),
+        optimizer=SimpleNamespace(variables=[moment]),
         loss_metric=loss_metric,
         metrics_variables=loss_metric.variables,
+        averaged=contextlib.nullcontext,
         stop_training=False,
     )
 
@@ -90,7 +90,7 @@ def validation_bleu(log_dir, pairs=PAIRS, translate=lambda texts: [text.upper() 
         return 12.5
 
     writer = EventWriter(log_dir)
-    return ValidationBleu(translate, score, pairs, writer, Progress(step=17)), scored
+    return on(ValidationBleu(translate, score, pairs, writer, Progress(step=17)), model()), scored
 
 
 def test_translations_of_the_sources_are_scored_against_the_references(tmp_path):
@@ -322,97 +322,3 @@ def test_a_signal_while_an_epoch_is_validated_is_delivered_at_once(tmp_path):
     assert update(save) == 2
     with pytest.raises(KeyboardInterrupt):
         signal.raise_signal(signal.SIGINT)
-
-
-# Curves.
-
-
-def curves(path, every, loss_metric=None):
-    writers = {name: EventWriter(path / name) for name in ("train", "validation")}
-    stub = model()
-    if loss_metric:
-        stub.loss_metric = loss_metric
-    stub.get_metrics_result = lambda: dict(METRICS)  # over all replicas
-    return on(TensorBoardCurves(writers, Progress(), every), stub)
-
-
-METRICS = {"loss": 3.0, "accuracy": 0.5, "perplexity": 7.0}
-VALIDATION = {"val_loss": 5.0, "val_accuracy": 0.75, "val_perplexity": 11.0, "val_bleu": 13.0}
-
-
-def run_batches(callback, clock, counts, seconds=2.0):
-    """Updates of so many tokens that take so many seconds each; the logs after each."""
-    all_logs = []
-    for tokens in counts:
-        clock.now += seconds
-        callback.model.loss_metric.update_state(np.ones(tokens))
-        callback.progress.step += 1
-        logs = dict(METRICS)
-        callback.on_train_batch_end(0, logs)
-        all_logs.append(logs)
-    return all_logs
-
-
-def test_training_curves_have_a_point_every_few_updates(tmp_path, monkeypatch):
-    clock = Clock(monkeypatch)
-    callback = curves(tmp_path, every=3)
-    callback.on_epoch_begin(0)
-    run_batches(callback, clock, [5, 7, 12, 13, 17, 18, 23])
-    callback.on_epoch_end(0, {**METRICS, **VALIDATION})
-    assert read_events(tmp_path / "train") == {
-        "loss": [(3, 3.0), (6, 3.0)],
-        "accuracy": [(3, 0.5), (6, 0.5)],
-        "perplexity": [(3, 7.0), (6, 7.0)],
-        "learning_rate": [(3, 0.25), (6, 0.25)],
-        "target_tokens_per_second": [(3, (5 + 7 + 12) / 6), (6, (13 + 17 + 18) / 6)],
-    }
-
-
-def test_validation_curves_have_a_point_every_epoch(tmp_path, monkeypatch):
-    clock = Clock(monkeypatch)
-    callback = curves(tmp_path, every=1000)
-    for epoch in range(2):
-        callback.on_epoch_begin(epoch)
-        run_batches(callback, clock, [5, 7, 11])
-        callback.on_epoch_end(epoch, {**METRICS, **VALIDATION})
-    assert read_events(tmp_path / "validation") == {
-        "loss": [(3, 5.0), (6, 5.0)],
-        "accuracy": [(3, 0.75), (6, 0.75)],
-        "perplexity": [(3, 11.0), (6, 11.0)],
-        "bleu": [(3, 13.0), (6, 13.0)],
-    }
-    assert not read_events(tmp_path / "train")
-
-
-def test_speed_is_in_the_progress_bar_too(tmp_path, monkeypatch):
-    clock = Clock(monkeypatch)
-    callback = curves(tmp_path, every=2)
-    callback.on_epoch_begin(0)
-    without, with_speed = run_batches(callback, clock, [5, 7], seconds=0.5)
-    assert "tokens/s" not in without and with_speed["tokens/s"] == 12
-
-
-def test_time_between_epochs_is_not_counted_as_training(tmp_path, monkeypatch):
-    clock = Clock(monkeypatch)
-    callback = curves(tmp_path, every=3)
-    callback.on_epoch_begin(0)
-    run_batches(callback, clock, [5, 7])
-    clock.now += 1000  # validation
-    callback.model.loss_metric.reset_state()  # as Keras does when an epoch begins
-    callback.on_epoch_begin(1)
-    (logs,) = run_batches(callback, clock, [11])
-    assert logs["tokens/s"] == 11 / 2
-
-
-def test_speed_of_replicas_is_of_all_their_tokens(tmp_path, monkeypatch):
-    clock = Clock(monkeypatch)
-    with tiny.two_replicas().scope():
-        loss_metric = keras.metrics.Mean(name="loss")
-    callback = curves(tmp_path, every=1, loss_metric=loss_metric)
-    callback.on_epoch_begin(0)
-    tiny.two_replicas().run(tf.function(lambda: loss_metric.update_state(tf.ones(7))))
-    clock.now += 4
-    callback.progress.step = 1
-    logs = dict(METRICS)
-    callback.on_train_batch_end(0, logs)
-    assert logs["tokens/s"] == 2 * 7 / 4

@@ -15,14 +15,15 @@ import tensorflow as tf
 import yaml
 
 from keras_transformer.config import ConfigError
-from keras_transformer.data.pipeline import count_batches
+from keras_transformer.data.pipeline import count_batches, training_batches
 from keras_transformer.model import load_transformer
 from keras_transformer.tokenizer import Tokenizer
 from keras_transformer.training import loop
-from keras_transformer.training.callbacks import TensorBoardCurves, resumable_variables
+from keras_transformer.training.callbacks import resumable_variables
 from keras_transformer.training.checkpoints import CheckpointError, RunDirectory, load_variables
 from keras_transformer.training.loop import build_trainer, check_resumable, finish, fit, prepare
 from keras_transformer.training.teacher_forcing import TeacherForcing
+from keras_transformer.training.tensorboard import TensorBoardCurves
 from tests import tiny
 from tests.training.curves import read_events
 
@@ -88,8 +89,8 @@ def assert_same_curves(found, expected):
     for name in ("train", "validation"):
         one, other = read_events(found.logs / name), read_events(expected.logs / name)
         for curves in (one, other):
-            curves.pop("target_tokens_per_second", None)
-            curves.pop("config", None)
+            for kind in ("target_tokens_per_second", "memory/resident_mib", "config"):
+                curves.pop(kind, None)
         assert one == other
 
 
@@ -162,7 +163,8 @@ def test_the_finished_model_is_the_mean_of_the_epochs_in_float32(uninterrupted):
 def test_curves_are_in_the_logs(uninterrupted):
     run, config, steps, _ = uninterrupted
     training, validation = read_events(run.logs / "train"), read_events(run.logs / "validation")
-    curves = {"loss", "accuracy", "perplexity", "learning_rate", "target_tokens_per_second"}
+    curves = {"loss", "accuracy", "perplexity", "padding", "learning_rate", "memory/resident_mib"}
+    curves |= {"target_tokens_seen", "target_tokens_per_second"}
     assert training.keys() == {*curves, "config"}
     for name in curves:
         assert [step for step, _ in training[name]] == list(range(3, 2 * steps + 1, 3))
@@ -170,11 +172,36 @@ def test_curves_are_in_the_logs(uninterrupted):
         peak = (config.d_model * config.warmup_steps) ** -0.5
         expected = peak * min((step + 1) / config.warmup_steps, (config.warmup_steps / (step + 1)) ** 0.5)
         assert rate == pytest.approx(expected, rel=1e-5)
-    assert validation.keys() == {"loss", "accuracy", "perplexity", "bleu", "samples"}
-    for name in ("loss", "accuracy", "perplexity", "bleu"):
+    pictures = {f"alignment/{number}" for number in range(1, 5)}
+    assert validation.keys() == {"loss", "accuracy", "perplexity", "bleu", "samples", *pictures}
+    for name in ("loss", "accuracy", "perplexity", "bleu", *pictures):
         assert [step for step, _ in validation[name]] == [steps, 2 * steps]
     assert [bleu for _, bleu in validation["bleu"]] == [5, 5]  # sentences, by our score
     assert len(validation["samples"]) == 2 and "| reference |" in validation["samples"][0][1]
+
+
+def test_tokens_seen_and_padding_are_those_of_the_batches(uninterrupted):
+    run, config, steps, _ = uninterrupted
+    with contextlib.redirect_stdout(None):
+        pairs = prepare(config, run).train
+    tokens, padding = [], []
+    for batch, (inputs, _, weights) in enumerate(
+        training_batches(pairs, config.batch_tokens, config.seed).take(2 * steps)
+    ):
+        if batch % steps == 0:
+            is_padding = []  # of this epoch
+        is_padding += [(ids.numpy() == 0).ravel() for ids in inputs.values()]
+        padding.append(np.concatenate(is_padding).mean())
+        tokens.append(np.sum(weights))
+    curves = read_events(run.logs / "train")
+    assert [seen for _, seen in curves["target_tokens_seen"]] == np.cumsum(tokens)[2::3].tolist()
+    assert [share for _, share in curves["padding"]] == pytest.approx(padding[2::3])
+
+
+def test_the_finished_embedding_is_in_the_projector(uninterrupted):
+    run, _, _, _ = uninterrupted
+    vectors = np.loadtxt(run.logs / "train" / "embedding.tsv", delimiter="\t")
+    np.testing.assert_allclose(vectors, load_transformer(run.model).embedding.matrix.numpy(), rtol=1e-4)
 
 
 def test_all_settings_are_in_the_logs(uninterrupted):
@@ -443,3 +470,48 @@ def test_last_is_refused_where_the_model_is_another(uninterrupted, tmp_path):
     other = build_trainer(again(config, tmp_path, d_ff=19), tiny.VOCABULARY)
     with pytest.raises(ValueError, match="was written by a different model"):
         load_variables(run.last, resumable_variables(other))
+
+
+# Averages and accumulation.
+
+
+def test_exponential_averages_are_validated_kept_and_exported_and_never_trained_from(uninterrupted, tmp_path):
+    run, config, _, _ = uninterrupted
+    seen = []
+
+    def translate(texts):
+        seen.append(values_of(trainers[0].transformer.weights))
+        return list(texts)
+
+    trainers = []
+    with_averages = again(config, tmp_path / "run", ema_decay=0.7)
+    trainer, _, printed = train(with_averages, translate, before_fit=trainers.append)
+    averages = values_of(trainer.optimizer.averages)
+    found = RunDirectory(with_averages.model_dir)
+    for name, expected in arrays(run.last).items():  # training itself is as without
+        if name in arrays(found.last) and name != "progress":
+            np.testing.assert_array_equal(arrays(found.last)[name], expected, err_msg=name)
+    assert any(
+        np.abs(x - y).max() > 1e-4 for x, y in zip(averages, values_of(trainer.trainable_variables), strict=True)
+    )
+    exported = values_of(load_transformer(found.model).weights)
+    for x, *others in zip(averages, seen[-1], exported, strict=True):
+        for other in others:
+            np.testing.assert_array_equal(x, other)
+    losses = [[loss for _, loss in read_events(r.logs / "validation")["loss"]] for r in (found, run)]
+    assert losses[0][-1] != losses[1][-1]
+    assert "the exponential average at the end of epoch 0002" in printed
+
+
+def test_a_run_that_accumulates_goes_on_where_it_was(uninterrupted, tmp_path):
+    _, config, steps, _ = uninterrupted
+    whole, halves = (again(config, tmp_path / name, accumulate_steps=3, save_minutes=0) for name in ("whole", "halves"))
+    train(whole)
+    train(again(halves, halves.model_dir, max_steps=2))
+    train(halves)
+    assert progress_of(RunDirectory(whole.model_dir))["step"] == 2 * -(-steps // 3)
+    assert_same_state(RunDirectory(halves.model_dir), RunDirectory(whole.model_dir))
+
+
+def values_of(variables):
+    return [variable.numpy() for variable in variables]
