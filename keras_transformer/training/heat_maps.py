@@ -21,7 +21,7 @@ class AlignmentPictures(keras.callbacks.Callback):
     Args:
         batch: of `make_batch`.
         tokenizer: `Tokenizer`.
-        writer: tf.summary writer.
+        writer: `EventWriter`.
         progress: `Progress`.
     """
 

@@ -17,7 +17,7 @@ class TensorBoardCurves(keras.callbacks.Callback):
     tokens per second also go to the progress bar.
 
     Args:
-        writers: {"train": ..., "validation": ...}, tf.summary writers.
+        writers: {"train": ..., "validation": ...}, `EventWriter`s.
         progress: `Progress`.
         tokens_per_epoch: real target tokens of the corpus.
         every: updates between two points of the training curves.
@@ -47,8 +47,6 @@ class TensorBoardCurves(keras.callbacks.Callback):
         with self.writers["validation"].as_default(step=self.progress.step):
             for name in ("loss", "accuracy", "perplexity", "bleu"):
                 tf.summary.scalar(name, logs[f"val_{name}"])
-        for writer in self.writers.values():
-            writer.flush()
 
     def _write_point(self):
         now, tokens = time.perf_counter(), self._tokens_of_epoch()

@@ -6,6 +6,7 @@ import tensorflow as tf
 from keras_transformer.data import pipeline
 from keras_transformer.training import teacher_forcing
 from keras_transformer.training.callbacks import CountSteps
+from keras_transformer.training.event_files import EventWriter
 from keras_transformer.training.losses import token_losses
 from keras_transformer.training.optimizer import Adam
 from keras_transformer.training.progress import Plan, Progress
@@ -222,7 +223,7 @@ def history(strategy, log_dir, monkeypatch):
         model = trainer(keras.optimizers.SGD(0.05, momentum=0.9))
     model.optimizer.gradient_norm = tf.constant(0.0)  # has a curve, too
     after_every_batch, count = AfterEveryBatch(), CountSteps(Progress(), Plan(len(plan), len(plan)))
-    writers = {name: tf.summary.create_file_writer(str(log_dir / name)) for name in ("train", "validation")}
+    writers = {name: EventWriter(log_dir / name) for name in ("train", "validation")}
     fitted = model.fit(
         pipeline.training_batches(pairs(), 1000, seed=1),
         validation_data=pipeline.evaluation_batches(pairs(), 1000),

@@ -14,6 +14,7 @@ from tensorboard.plugins.base_plugin import TBContext
 from tensorboard.plugins.hparams import api_pb2, backend_context, list_session_groups
 
 from keras_transformer.training import tensorboard
+from keras_transformer.training.event_files import EventWriter
 from keras_transformer.training.progress import Progress
 from keras_transformer.training.tensorboard import Profile, TensorBoardCurves, memory, write_hyper_parameters
 from tests import tiny
@@ -52,7 +53,7 @@ def curves(path, every, loss_metric=None):
         loss_metric=loss_metric or keras.metrics.Mean(name="loss"),
         get_metrics_result=lambda: dict(METRICS),  # over all replicas
     )
-    writers = {name: tf.summary.create_file_writer(str(path / name)) for name in ("train", "validation")}
+    writers = {name: EventWriter(path / name) for name in ("train", "validation")}
     return on(TensorBoardCurves(writers, Progress(), TOKENS_PER_EPOCH, every), model)
 
 
