@@ -53,8 +53,8 @@ def make_batch(pairs, rows):
         ({"source_ids": int32 (B, S), "target_ids": int32 (B, T) = bos y1 ... yn}, labels int32 (B, T) = y1 ... yn eos,
         weights float32 (B, T), 0 on padding).
     """
-    lengths = pairs.target.lengths[rows]
-    source_width, target_width = pairs.source.lengths[rows].max(), lengths.max() + 1
+    lengths = pairs.target.lengths_of(rows)
+    source_width, target_width = pairs.source.lengths_of(rows).max(), lengths.max() + 1
     target_ids = pairs.target.padded(rows, target_width, shift=1)
     target_ids[:, 0] = BOS_ID
     labels = pairs.target.padded(rows, target_width)

@@ -19,6 +19,7 @@ class RunDirectory:
 
         config.yaml              all settings, as resolved
         tokenizer.model          SentencePiece
+        tokens/                  the tokenised corpus; may be removed, and is then made again
         samples.txt              validation sentences that export.py compares translations on
         checkpoints/last.npz     everything that resuming needs: weights, optimizer, dropout seeds, progress
         checkpoints/best.npz     the weights that validated best
@@ -34,6 +35,7 @@ class RunDirectory:
         self.path = Path(path)
         self.config = self.path / "config.yaml"
         self.tokenizer = self.path / "tokenizer.model"
+        self.tokens = self.path / "tokens"
         self.samples = self.path / "samples.txt"
         self.checkpoints = self.path / "checkpoints"
         self.last = self.checkpoints / "last.npz"
