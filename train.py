@@ -2,7 +2,7 @@
 
 import sys
 
-from keras_transformer.command_line import parse_config
+from keras_transformer.command_line import parse_training
 from keras_transformer.console import exit_on_sigterm, import_tensorflow, mistakes_as_lines
 
 DESCRIPTION = """Train a Transformer to translate. The same command goes on where an earlier run stopped.
@@ -12,21 +12,26 @@ DESCRIPTION = """Train a Transformer to translate. The same command goes on wher
   python train.py --dataset files:DIR --source_lang en --target_lang de --preset tiny --model_dir runs/mine
       learns from DIR/train.en and DIR/train.de, line by line, with DIR/val.* to validate and DIR/test.* to test
   python train.py --dataset tfds:ted_hrlr_translate/pt_to_en --preset small --model_dir runs/ted
-      learns from a corpus of TensorFlow Datasets, downloaded once"""
+      learns from a corpus of TensorFlow Datasets, downloaded once
+  python train.py ... --dry_run
+      prints settings, figures of the corpus, and about how long and in how much memory it would train"""
 
 
-def main(config):
+def main(config, dry_run):
     import keras
     from tqdm import tqdm
 
     from keras_transformer.evaluation import describe, evaluate
     from keras_transformer.training.checkpoints import RunDirectory
+    from keras_transformer.training.dry_run import rehearse
     from keras_transformer.training.loop import build_trainer, finish, fit, prepare
     from keras_transformer.training.strategy import make_strategy, share_cores
     from keras_transformer.translator import Translator
 
     share_cores(config.strategy, config.batch_tokens)
     keras.utils.set_random_seed(config.seed)  # before any tokenizer is made: it would lose its model
+    if dry_run:
+        return rehearse(config)
     run = RunDirectory(config.model_dir)
     run.claim()
     data = prepare(config, run)
@@ -52,9 +57,9 @@ def main(config):
 if __name__ == "__main__":
     exit_on_sigterm()
     with mistakes_as_lines():
-        config = parse_config(sys.argv[1:], DESCRIPTION)
+        config, dry_run = parse_training(sys.argv[1:], DESCRIPTION)
         import_tensorflow()
         try:
-            main(config)
+            main(config, dry_run)
         except KeyboardInterrupt:
             sys.exit(130)

@@ -13,7 +13,11 @@ import tyro
 from keras_transformer.config import Config, preset, read_settings
 
 CONFIG_HELP = "YAML file of settings, such as the config.yaml of an earlier run; flags override it."
-_MARKERS = (tyro.conf.FlagConversionOff,)
+DRY_RUN_HELP = "Print all settings, figures of the corpus and an estimate of time and memory; train and keep nothing."
+
+_Settings = tyro.conf.OmitArgPrefixes[tyro.conf.FlagConversionOff[Config]]
+_SettingsFile = Annotated[Path | None, tyro.conf.arg(name="config", help=CONFIG_HELP)]
+_DryRun = Annotated[tyro.conf.FlagCreatePairsOff[bool], tyro.conf.arg(help=DRY_RUN_HELP)]
 
 
 def parse_config(arguments, description):
@@ -32,6 +36,37 @@ def parse_config(arguments, description):
         ConfigError: for a setting that cannot be.
         SystemExit: for flags that do not exist (2), and after `--help` (0).
     """
+    start = _start(arguments)
+
+    def command_line(config: _Settings = start, config_file: _SettingsFile = None):
+        return config
+
+    return _parse(command_line, arguments, description)
+
+
+def parse_training(arguments, description):
+    """Makes what train.py is asked for: as `parse_config`, with the one flag that is no setting of a run.
+
+    Args:
+        arguments: list of str, likewise.
+        description: str, likewise.
+
+    Returns:
+        (Config, whether `--dry_run` was given).
+
+    Raises:
+        As `parse_config`.
+    """
+    start = _start(arguments)
+
+    def command_line(config: _Settings = start, config_file: _SettingsFile = None, dry_run: _DryRun = False):
+        return config, dry_run
+
+    return _parse(command_line, arguments, description)
+
+
+def _start(arguments):
+    """The `Config` that the flags are to change: that of the preset and the YAML file."""
     first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     first.add_argument("--preset")
     first.add_argument("--config")
@@ -39,18 +74,11 @@ def parse_config(arguments, description):
     settings = read_settings(known.config) if known.config else {}
     start = preset(known.preset or settings.get("preset", Config.preset))
     start = dataclasses.replace(start, **settings)
-    if known.preset:
-        start = dataclasses.replace(start, preset=known.preset)
+    return dataclasses.replace(start, preset=known.preset) if known.preset else start
 
-    def command_line(
-        config: tyro.conf.OmitArgPrefixes[Config] = start,
-        config_file: Annotated[Path | None, tyro.conf.arg(name="config", help=CONFIG_HELP)] = None,
-    ):
-        return config
 
-    return tyro.cli(
-        command_line, args=arguments, description=description, use_underscores=True, config=_MARKERS, prog="train.py"
-    )
+def _parse(command_line, arguments, description):
+    return tyro.cli(command_line, args=arguments, description=description, use_underscores=True, prog="train.py")
 
 
 def add_translator_arguments(parser):

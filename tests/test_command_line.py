@@ -11,6 +11,7 @@ from keras_transformer.command_line import (
     add_search_arguments,
     add_translator_arguments,
     parse_config,
+    parse_training,
     translator_arguments,
 )
 from keras_transformer.config import Config, ConfigError, preset
@@ -122,6 +123,28 @@ def test_help_describes_every_setting_and_ends_well(capsys, monkeypatch):
     undescribed = [name for name, described in settings.items() if " ".join(described.split()) not in text]
     assert (without_flag, undescribed) == ([], [])
     assert re.search(r"--config .{0,30}YAML file of settings", text)
+
+
+def test_a_dry_run_is_asked_for_beside_the_settings():
+    assert parse_training([], "text") == (parse(), False)
+    assert parse_training(["--dry_run", "--seed", "23"], "text") == (parse("--seed", "23"), True)
+    assert parse_training(["--preset=tiny", "--dry_run"], "text") == (preset("tiny"), True)
+
+
+def test_help_of_training_describes_the_dry_run_and_every_setting(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
+    with pytest.raises(SystemExit) as caught:
+        parse_training(["--help"], "what the program does")
+    assert caught.value.code == 0
+    text = capsys.readouterr().out
+    assert re.search(r"--dry_run .{0,30}Print all settings", text) and "no_dry_run" not in text
+    assert [name for name in documented_settings() if f"--{name} " not in text] == []
+
+
+def test_a_dry_run_is_no_setting(capsys, yaml_file):
+    assert "--dry_run" in refused(capsys, "--dry_run")
+    with pytest.raises(ConfigError, match="unknown settings: dry_run"):
+        parse_training(["--config", yaml_file(dry_run=True)], "text")
 
 
 def test_none_can_be_asked_for(yaml_file):

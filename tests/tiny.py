@@ -3,6 +3,7 @@
 import functools
 import itertools
 import random
+import tempfile
 
 import keras
 import numpy as np
@@ -78,8 +79,9 @@ def trained_transformer():
     random.seed(7)  # Keras draws from it
     model = TeacherForcing(Transformer(VOCABULARY, **SIZES, dropout_rate=0.1, name="transformer"))
     model.compile(optimizer=keras.optimizers.Adam(0.01, beta_2=0.98))
-    encoded = encode_pairs(pairs(211), tokenizer(), max_length=31)
-    model.fit(training_batches(encoded, 401, seed=1), steps_per_epoch=90, shuffle=False, verbose=0)
+    with tempfile.TemporaryDirectory() as directory:
+        encoded = encode_pairs(pairs(211), tokenizer(), 31, directory)
+        model.fit(training_batches(encoded, 401, seed=1), steps_per_epoch=90, shuffle=False, verbose=0)
     return model.transformer
 
 

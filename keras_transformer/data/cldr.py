@@ -5,6 +5,7 @@ is held out for validation and test can be learnt from the training split, since
 it occurs there too, with other values.
 """
 
+import hashlib
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
@@ -85,13 +86,15 @@ def cldr_corpus(
     train, held = _hold_out(phrases, held_size)
     train += dictionary.items()
     rng.shuffle(train)
+    validation, test = held[:validation_size], held[validation_size:]
     return Corpus(
         name=f"cldr:{source_lang}-{target_lang}",
         source_lang=source_lang,
         target_lang=target_lang,
         train=train,
-        validation=held[:validation_size],
-        test=held[validation_size:],
+        validation=validation,
+        test=test,
+        fingerprint=hashlib.sha256(repr((train, validation)).encode()).hexdigest(),
     )
 
 

@@ -45,6 +45,7 @@ class Corpus:
         train: iterable of `(source, target)` strings.
         validation: iterable of `(source, target)` strings; its lines are not among those of `train`.
         test: iterable of `(source, target)` strings, or None where the corpus has no test split.
+        fingerprint: str, the same only where all pairs of `train` and `validation` are the same.
         notes: tuple of str, remarks that the user should read, such as what was held out for validation.
     """
 
@@ -54,6 +55,7 @@ class Corpus:
     train: Iterable[Pair]
     validation: Iterable[Pair]
     test: Iterable[Pair] | None
+    fingerprint: str
     notes: tuple[str, ...] = ()
 
 

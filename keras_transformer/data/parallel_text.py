@@ -9,7 +9,7 @@ not hours into the training.
 import gzip
 import io
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -35,6 +35,14 @@ class AlignedFiles:
     target: Path
     size: int
 
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """What is read."""
+        return self.source, self.target
+
+    def __len__(self) -> int:
+        return self.size
+
     def __iter__(self) -> Iterator[Pair]:
         """Reads the files from their start; ValueError if they have since become unequally long."""
         return zip(_lines(self.source), _lines(self.target), strict=True)
@@ -56,6 +64,14 @@ class TsvFile:
     header_lines: int
     size: int
 
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """What is read."""
+        return (self.path,)
+
+    def __len__(self) -> int:
+        return self.size
+
     def __iter__(self) -> Iterator[Pair]:
         """Reads the file from its start."""
         for line in islice(_lines(self.path), self.header_lines, None):
@@ -69,6 +85,9 @@ class _Without:
 
     pairs: AlignedFiles | TsvFile
     left_out: range
+
+    def __len__(self) -> int:
+        return len(self.pairs) - len(self.left_out)
 
     def __iter__(self) -> Iterator[Pair]:
         return (pair for number, pair in enumerate(self.pairs) if number not in self.left_out)
@@ -140,6 +159,19 @@ def hold_out(pairs: AlignedFiles | TsvFile) -> tuple[_Without, tuple[Pair, ...]]
     step = pairs.size // count
     held_out = range(step - 1, step * count, step)
     return _Without(pairs, held_out), tuple(islice(pairs, held_out.start, held_out.stop, held_out.step))
+
+
+def fingerprint(files: Iterable[Path]) -> str:
+    """Says which text is in files without reading it: their paths, sizes and times of the last change.
+
+    Args:
+        files: iterable of Path.
+
+    Returns:
+        str, for `Corpus.fingerprint`.
+    """
+    stats = ((path.resolve(), path.stat()) for path in files)
+    return ", ".join(f"{path} ({stat.st_size} bytes, changed at {stat.st_mtime_ns} ns)" for path, stat in stats)
 
 
 def _lines(path: Path) -> Iterator[str]:

@@ -16,7 +16,14 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from keras_transformer.data.corpus import VALIDATION_NAMES, Corpus, CorpusError, Pair
-from keras_transformer.data.parallel_text import AlignedFiles, TsvFile, hold_out, open_aligned_files, open_tsv_file
+from keras_transformer.data.parallel_text import (
+    AlignedFiles,
+    TsvFile,
+    fingerprint,
+    hold_out,
+    open_aligned_files,
+    open_tsv_file,
+)
 
 _LISTED_FILES = 12
 
@@ -43,10 +50,10 @@ def text_files_corpus(directory: str | Path, source_lang: str, target_lang: str)
             f"no training text: {root} has neither train.{source_lang} and train.{target_lang} nor train.tsv; "
             + describe_directory(root)
         )
-    train, validation, validation_notes = _with_validation(root, train, source_lang, target_lang)
+    train, validation, files, validation_notes = _with_validation(root, train, source_lang, target_lang)
     test, test_notes = _open_test(root, source_lang, target_lang)
     notes = validation_notes + test_notes
-    return Corpus(f"files:{directory}", source_lang, target_lang, train, validation, test, notes)
+    return Corpus(f"files:{directory}", source_lang, target_lang, train, validation, test, fingerprint(files), notes)
 
 
 def languages_in(directory: str | Path) -> list[str]:
@@ -108,13 +115,13 @@ def _find(root: Path, name: str) -> Path | None:
 
 def _with_validation(
     root: Path, train: AlignedFiles | TsvFile, source_lang: str, target_lang: str
-) -> tuple[Iterable[Pair], Iterable[Pair], tuple[str, ...]]:
+) -> tuple[Iterable[Pair], Iterable[Pair], tuple[Path, ...], tuple[str, ...]]:
     for stem in VALIDATION_NAMES:
         if validation := _open_split(root, stem, source_lang, target_lang):
-            return train, validation, ()
+            return train, validation, train.files + validation.files, ()
     rest, held_out = hold_out(train)
     note = f"no validation split: {len(held_out):,} of the {train.size:,} training pairs were held out for it"
-    return rest, held_out, (note,)
+    return rest, held_out, train.files, (note,)
 
 
 def _open_test(root: Path, source_lang: str, target_lang: str) -> tuple[Iterable[Pair] | None, tuple[str, ...]]:

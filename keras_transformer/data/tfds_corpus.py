@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from keras_transformer.data.corpus import VALIDATION_NAMES, Corpus, CorpusError, Pair, held_out_size
-from keras_transformer.data.parallel_text import AlignedFiles, hold_out, open_aligned_files
+from keras_transformer.data.parallel_text import AlignedFiles, fingerprint, hold_out, open_aligned_files
 from keras_transformer.data.text_files import describe_directory
 
 _BATCH = 1024
@@ -38,6 +38,9 @@ class TfdsSplit:
     split: str
     source_lang: str
     target_lang: str
+
+    def __len__(self) -> int:
+        return self.builder.info.splits[self.split].num_examples
 
     def __iter__(self) -> Iterator[Pair]:
         """Reads the split from its start."""
@@ -180,7 +183,8 @@ def _builder_corpus(name: str, builder: Any, source_lang: str, target_lang: str)
         split and TfdsSplit(builder, split, source_lang, target_lang)
         for split in (train, validation, "test" if "test" in sizes else None)
     )
-    return Corpus(f"tfds:{name}", source_lang, target_lang, *splits, notes)
+    prepared = f"{builder.info.full_name} in {builder.data_dir}: {train}, {validation}; {source_lang}, {target_lang}"
+    return Corpus(f"tfds:{name}", source_lang, target_lang, *splits, prepared, notes)
 
 
 def _folder_corpus(name: str, root: Path, source_lang: str | None, target_lang: str | None) -> Corpus:
@@ -194,13 +198,16 @@ def _folder_corpus(name: str, root: Path, source_lang: str | None, target_lang: 
         )
     source_lang, target_lang = _choose_languages(name, languages, None, source_lang, target_lang)
     splits = _open_folder_splits(root, files, source_lang, target_lang)
-    train, notes = splits["train"], ()
+    train, notes, files = splits["train"], (), splits["train"].files
     validation = next((splits[split] for split in VALIDATION_NAMES if split in splits), None)
-    if validation is None:
+    if validation is not None:
+        files += validation.files
+    else:
         size = train.size
         train, validation = hold_out(train)
         notes = (f"no validation split: {len(validation):,} of the {size:,} training pairs were held out for it",)
-    return Corpus(f"tfds:{name}", source_lang, target_lang, train, validation, splits.get("test"), notes)
+    test = splits.get("test")
+    return Corpus(f"tfds:{name}", source_lang, target_lang, train, validation, test, fingerprint(files), notes)
 
 
 def _open_folder_splits(

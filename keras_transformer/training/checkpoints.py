@@ -24,6 +24,7 @@ class RunDirectory:
 
         config.yaml              all settings, as resolved
         tokenizer.model          SentencePiece
+        tokens/                  the tokenised corpus; may be removed, and is then made again
         samples.txt              validation sentences that export.py compares translations on
         checkpoints/last.npz     everything that resuming needs: weights, optimizer, dropout seeds, progress
         checkpoints/previous.npz the one before it
@@ -40,6 +41,7 @@ class RunDirectory:
         self.path = Path(path)
         self.config = self.path / "config.yaml"
         self.tokenizer = self.path / "tokenizer.model"
+        self.tokens = self.path / "tokens"
         self.samples = self.path / "samples.txt"
         self.checkpoints = self.path / "checkpoints"
         self.last = self.checkpoints / "last.npz"

@@ -1,5 +1,6 @@
 """A training run from config to finished model, in the order in which things happen."""
 
+import hashlib
 import itertools
 import math
 import sys
@@ -10,9 +11,10 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformer.config import Config, ConfigError
+from keras_transformer.data.cache import make_once
 from keras_transformer.data.corpora import open_corpus
 from keras_transformer.data.corpus import BothSides, Corpus
-from keras_transformer.data.encoded import EncodedPairs, encode_pairs
+from keras_transformer.data.encoded import LAYOUT, EncodedPairs, encode_pairs
 from keras_transformer.data.pipeline import count_batches, evaluation_batches, make_batch, training_batches
 from keras_transformer.model import Transformer
 from keras_transformer.tokenizer import Tokenizer, train_tokenizer
@@ -56,7 +58,7 @@ class Data:
 
 
 def prepare(config, run):
-    """Opens the corpus, makes or loads the tokenizer, tokenises; says what was kept and dropped.
+    """Opens the corpus, makes or loads the tokenizer, tokenises unless that is done; says what was kept and dropped.
 
     Returns:
         `Data`.
@@ -82,10 +84,27 @@ def prepare(config, run):
     asked = f" ({config.vocabulary_size:,} asked for; the corpus has no more)" if size < config.vocabulary_size else ""
     print(f"tokenizer   {size:,} pieces{f', those of {config.init_from}' if config.init_from else asked}")
     splits = {}
-    for name, pairs in (("train", corpus.train), ("validation", corpus.validation)):
-        splits[name] = encode_pairs(pairs, tokenizer, config.max_length, f"{corpus.name}, {name}")
+    for name in ("train", "validation"):
+        splits[name] = encode_split(config, run, corpus, tokenizer, name)
         print(f"{name:12}{splits[name].describe()}", flush=True)
     return Data(corpus, tokenizer, **splits)
+
+
+def encode_split(config, run, corpus, tokenizer, name):
+    """The `EncodedPairs` of the split `name`: those that the run directory has, if the corpus is still the same."""
+    ingredients = {
+        "corpus": f"{corpus.source_lang} to {corpus.target_lang}, {corpus.fingerprint}",
+        "tokenizer": hashlib.sha256(run.tokenizer.read_bytes()).hexdigest(),
+        "max_length": config.max_length,
+        "layout": LAYOUT,
+    }
+    pairs, called = getattr(corpus, name), f"{corpus.name}, {name}"
+    make_once(
+        run.tokens / name,
+        ingredients,
+        lambda directory: encode_pairs(pairs, tokenizer, config.max_length, directory, called),
+    )
+    return EncodedPairs.open(run.tokens / name)
 
 
 def make_transformer(config, vocabulary_size, policy):

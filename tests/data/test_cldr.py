@@ -42,6 +42,7 @@ def test_same_seed_gives_the_same_corpus_and_another_seed_another(corpus):
     assert again == corpus
     other = cldr_corpus("en", "de", seed=1, **SIZES)
     assert set(other.test) != set(corpus.test)
+    assert again.fingerprint == corpus.fingerprint != other.fingerprint
 
 
 def test_same_seed_gives_the_same_corpus_in_another_process_whatever_it_did_before(corpus):

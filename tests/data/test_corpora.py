@@ -11,7 +11,7 @@ from keras_transformer.data.corpus import Corpus, CorpusError
 def cldr(monkeypatch):
     """Stands in for the locale data, and records what is asked of it."""
     module = types.ModuleType("keras_transformer.data.cldr")
-    module.cldr_corpus = lambda source, target, seed: Corpus(f"seed {seed}", source, target, [], [], [])
+    module.cldr_corpus = lambda source, target, seed: Corpus(f"seed {seed}", source, target, [], [], [], "")
     monkeypatch.setitem(sys.modules, module.__name__, module)
 
 

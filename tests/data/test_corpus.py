@@ -20,7 +20,7 @@ def test_too_few_pairs_to_hold_any_out_are_refused(pairs):
 
 
 def test_a_corpus_is_immutable_and_has_no_notes_unless_given():
-    corpus = Corpus("files:x", "en", "de", [("a", "b")], [("c", "d")], None)
+    corpus = Corpus("files:x", "en", "de", [("a", "b")], [("c", "d")], None, "of x")
     assert corpus.notes == ()
     with pytest.raises(dataclasses.FrozenInstanceError):
         corpus.name = "other"

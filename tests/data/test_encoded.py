@@ -1,3 +1,5 @@
+import itertools
+
 import numpy as np
 import pytest
 import sentencepiece
@@ -27,6 +29,19 @@ def processor(model):
     return sentencepiece.SentencePieceProcessor(model_proto=model)
 
 
+@pytest.fixture
+def encode(tokenizer, tmp_path):
+    """`encode_pairs` with the tokenizer of these tests, into a new directory."""
+    names = itertools.count()
+
+    def encode(pairs, max_length, **arguments):
+        directory = tmp_path / str(next(names))
+        directory.mkdir()
+        return encode_pairs(pairs, tokenizer, max_length, directory, **arguments)
+
+    return encode
+
+
 def as_lists(sentences):
     return [sentences.ids[a:b].tolist() for a, b in zip(sentences.starts, sentences.starts[1:], strict=False)]
 
@@ -47,50 +62,55 @@ def test_lengths_are_those_of_the_sentences():
     assert sentences_of(LISTS).lengths.tolist() == [3, 1, 0, 5, 2]
 
 
+def test_lengths_of_rows_are_those_of_the_sentences_asked_for():
+    assert sentences_of(LISTS).lengths_of(np.array([3, 0, 3, 2])).tolist() == [5, 3, 5, 0]
+
+
 @pytest.mark.parametrize("shift", [0, 1, 2])
 @pytest.mark.parametrize("width", [3, 7])  # narrower and wider than the longest sentence
 @pytest.mark.parametrize("rows", [[0, 1, 2, 3, 4], [3, 0, 3], [4], [2]])
-def test_padded_is_shift_sentence_and_zeros(rows, width, shift):
-    padded = sentences_of(LISTS).padded(np.array(rows), width, shift)
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.int32])
+def test_padded_is_shift_sentence_and_zeros(rows, width, shift, dtype):
+    sentences = sentences_of(LISTS)
+    padded = Sentences(sentences.ids.astype(dtype), sentences.starts).padded(np.array(rows), width, shift)
     assert padded.dtype == np.int32
     assert padded.tolist() == [([0] * shift + LISTS[row] + [0] * width)[:width] for row in rows]
 
 
-def test_pairs_are_tokenised_in_order_without_control_symbols(tokenizer, processor):
-    pairs = encode_pairs(iter(PAIRS), tokenizer, 101)
+def test_pairs_are_tokenised_in_order_without_control_symbols(encode, processor):
+    pairs = encode(iter(PAIRS), 101)
     sources, targets = zip(*PAIRS, strict=True)
     assert as_lists(pairs.source) == processor.encode(list(sources))
     assert as_lists(pairs.target) == processor.encode(list(targets))
     assert len(pairs) == len(PAIRS)
-    assert (pairs.source.ids.dtype, pairs.target.ids.dtype) == (np.int32, np.int32)
     assert sum(pairs.dropped.values()) == 0
 
 
-def test_pairs_blank_on_one_side_are_dropped_and_counted(tokenizer, processor):
+def test_pairs_blank_on_one_side_are_dropped_and_counted(encode, processor):
     blank = [("", "eins"), ("two", ""), ("  ", "drei"), ("four", "\t\n"), ("\u00a0", "\u3000")]
-    pairs = encode_pairs([blank[0], *PAIRS[:3], *blank[1:], *PAIRS[3:]], tokenizer, 101)
+    pairs = encode([blank[0], *PAIRS[:3], *blank[1:], *PAIRS[3:]], 101)
     assert pairs.dropped == {"blank on one side": 5, "longer than 101 tokens": 0}
     assert as_lists(pairs.target) == processor.encode([target for _, target in PAIRS])
 
 
 @pytest.mark.parametrize("swap", [False, True], ids=["target longer", "source longer"])
-def test_pairs_with_a_longer_side_are_dropped_and_counted(tokenizer, processor, swap):
+def test_pairs_with_a_longer_side_are_dropped_and_counted(encode, processor, swap):
     pairs = [pair[::-1] if swap else pair for pair in PAIRS]
     limit = sorted(longest_side(pair, processor) for pair in pairs)[11]
     fitting = [pair for pair in pairs if longest_side(pair, processor) <= limit]
     assert any(longest_side(pair, processor) == limit for pair in fitting) and len(fitting) < len(pairs)
-    kept = encode_pairs(pairs, tokenizer, limit)
+    kept = encode(pairs, limit)
     assert as_lists(kept.source) == processor.encode([source for source, _ in fitting])
     assert as_lists(kept.target) == processor.encode([target for _, target in fitting])
     assert kept.dropped == {"blank on one side": 0, f"longer than {limit} tokens": len(pairs) - len(fitting)}
 
 
-def test_nothing_is_lost_between_chunks(tokenizer, monkeypatch):
+def test_nothing_is_lost_between_chunks(encode, monkeypatch):
     long = ("a house " * 97, "ein Haus")
     pairs = [*PAIRS[:11], *[("", "x")] * 14, *[long] * 15, *PAIRS[11:]]  # chunks wholly blank, and wholly too long
-    whole = encode_pairs(pairs, tokenizer, 101)
+    whole = encode(pairs, 101)
     monkeypatch.setattr(encoded, "CHUNK", 7)
-    in_chunks = encode_pairs(iter(pairs), tokenizer, 101)
+    in_chunks = encode(iter(pairs), 101)
     assert as_lists(in_chunks.source) == as_lists(whole.source)
     assert as_lists(in_chunks.target) == as_lists(whole.target)
     assert in_chunks.dropped == whole.dropped == {"blank on one side": 14, "longer than 101 tokens": 15}
@@ -106,9 +126,9 @@ def test_nothing_is_lost_between_chunks(tokenizer, monkeypatch):
     ],
     ids=["no pairs", "blank pairs", "long pairs"],
 )
-def test_no_pair_left_is_an_error_that_says_why(tokenizer, pairs, reasons):
+def test_no_pair_left_is_an_error_that_says_why(encode, pairs, reasons):
     with pytest.raises(CorpusError) as caught:
-        encode_pairs(pairs, tokenizer, 2, name="files:DIR, train")
+        encode(pairs, 2, name="files:DIR, train")
     assert "files:DIR, train: " in str(caught.value) and f"({reasons})" in str(caught.value)
 
 
@@ -120,7 +140,47 @@ def test_description_counts_pairs_tokens_and_reasons():
     assert EncodedPairs(source, target, dict.fromkeys(counts, 0)).describe().endswith("; none dropped")
 
 
-def test_text_with_control_symbols_in_it_has_none_as_ids(tokenizer):
-    pairs = encode_pairs([("</s> one <pad>", "<s> eins <unk>")], tokenizer, 101)
+def test_text_with_control_symbols_in_it_has_none_as_ids(encode, tokenizer):
+    pairs = encode([("</s> one <pad>", "<s> eins <unk>")], 101)
     assert min(pairs.source.ids.min(), pairs.target.ids.min()) > 3
-    assert tokenizer.decode(tf.constant([pairs.source.ids])).numpy() == [b"</s> one <pad>"]
+    assert tokenizer.decode(tf.constant([pairs.source.ids], tf.int32)).numpy() == [b"</s> one <pad>"]
+
+
+def test_what_is_read_back_is_what_was_written(encode, tmp_path):
+    pairs = encode([("", "eins"), *PAIRS], 101)
+    again = EncodedPairs.open(tmp_path / "0")
+    assert as_lists(again.source) == as_lists(pairs.source) and as_lists(again.target) == as_lists(pairs.target)
+    assert again.dropped == {"blank on one side": 1, "longer than 101 tokens": 0}
+    for sentences in (again.source, again.target):
+        assert not sentences.ids.flags.writeable and not sentences.starts.flags.writeable
+
+
+class Pieces:
+    """Stands in for a tokenizer with a vocabulary of any size: ids are the numbers in the text."""
+
+    def __init__(self, vocabulary_size):
+        self.vocabulary_size = vocabulary_size
+
+    def encode(self, text):
+        return tf.strings.to_number(tf.strings.split(text), tf.int32)
+
+
+@pytest.mark.parametrize(("size", "width"), [(256, 1), (257, 2), (2**16, 2), (2**16 + 1, 4)])
+def test_ids_are_stored_in_the_smallest_type_that_holds_the_largest(size, width, tmp_path):
+    pairs = encode_pairs([(f"4 {size - 1}", "5"), ("7", f"{size - 1}")], Pieces(size), 3, tmp_path)
+    assert as_lists(pairs.source) == [[4, size - 1], [7]] and as_lists(pairs.target) == [[5], [size - 1]]
+    assert (tmp_path / "source_ids").stat().st_size == 3 * width
+
+
+def test_every_chunk_is_on_disk_before_the_next_one_is_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(encoded, "CHUNK", 7)
+    written = []
+
+    def pairs():
+        for number in range(5 * 7 + 1):
+            if number % 7 == 0 and number:
+                written.append((tmp_path / "target_ids").stat().st_size)
+            yield "5", "7 11 13"
+
+    encode_pairs(pairs(), Pieces(97), 101, tmp_path)
+    assert written == [chunks * 7 * 3 for chunks in range(1, 6)]  # ids of one byte

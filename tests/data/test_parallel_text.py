@@ -157,3 +157,12 @@ def test_lines_are_held_out_by_number_not_by_content(tmp_path):
 def test_one_pair_cannot_be_divided(tmp_path):
     with pytest.raises(CorpusError, match="1 training pair"):
         hold_out(aligned(tmp_path, "one\n", "eins\n"))
+
+
+def test_splits_know_their_number_of_pairs(tmp_path):
+    numbers = "".join(f"{number}\n" for number in range(41))
+    pairs = aligned(tmp_path, numbers, numbers)
+    tsv = open_tsv_file(write(tmp_path / "a.tsv", "en\tde\none\teins\ntwo\tzwei\n"), "en", "de")
+    assert (len(pairs), len(tsv)) == (41, 2)
+    train, held_out = hold_out(pairs)
+    assert (len(train), len(held_out)) == (len(list(train)), 2) == (39, 2)

@@ -11,6 +11,7 @@ from keras_transformer.data.pipeline import (
     make_batch,
     plan_batches,
     training_batches,
+    widest_batch,
 )
 
 PAD, BOS, EOS = 0, 2, 3
@@ -158,6 +159,20 @@ def test_little_is_padded_and_batches_are_full():
     padding = 1 - (sources.sum() + targets.sum()) / np.sum(positions)
     assert padding < 0.15
     assert np.mean([max(sides) for sides in positions]) > 0.9 * 2003
+
+
+@pytest.mark.parametrize("scale", [1, 53, 10_007])  # widths of 8, 16 and 32 bits
+def test_pairs_are_sorted_by_width_then_source_length_in_fours(pairs, scale):
+    sources, targets = pairs.source.lengths * scale, (pairs.target.lengths + 1) * scale
+    widths = np.maximum(sources, targets).tolist()
+    expected = sorted(range(len(CORPUS)), key=lambda row: (widths[row], sources[row] // 4, row))
+    assert np.concatenate(plan_batches(sources, targets, BUDGET * scale)).tolist() == expected
+
+
+def test_the_widest_batch_has_the_longest_pair_and_as_many_as_fit(pairs):
+    widest, largest = plain(widest_batch(pairs, BUDGET)), max(max(len(s), len(t) + 1) for s, t in CORPUS)
+    assert max(widest[0].shape[1], widest[1].shape[1]) == largest
+    assert equal([widest], read(evaluation_batches(pairs, BUDGET))[-1:])
 
 
 def test_the_order_depends_on_seed_and_epoch_alone(pairs):

@@ -1,4 +1,5 @@
 import gzip
+import os
 
 import pytest
 
@@ -126,3 +127,26 @@ def test_languages_are_the_endings_of_training_files(tmp_path):
     assert languages_in(tmp_path) == ["de", "en", "pt_BR"]
     with pytest.raises(CorpusError, match="no such directory"):
         languages_in(tmp_path / "absent")
+
+
+def test_the_fingerprint_is_that_of_the_files_that_are_read(tmp_path):
+    fill(tmp_path, TRAIN, VALIDATION, {"test.en": "four\n", "test.de": "vier\n", "train.fr": "un\n"})
+    before = text_files_corpus(tmp_path, "en", "de").fingerprint
+    fill(tmp_path, {"test.en": "five\n", "train.fr": "un deux\n", "notes.txt": "x"})
+    assert text_files_corpus(tmp_path, "en", "de").fingerprint == before
+    found = {before, text_files_corpus(tmp_path, "de", "en").fingerprint}
+    for name in (*TRAIN, *VALIDATION):
+        fill(tmp_path, {name: (tmp_path / name).read_text().replace("e", "eé")})
+        found.add(text_files_corpus(tmp_path, "en", "de").fingerprint)
+    stat = (tmp_path / "train.en").stat()
+    os.utime(tmp_path / "train.en", ns=(stat.st_atime_ns, stat.st_mtime_ns + 1))  # as many bytes, written later
+    found.add(text_files_corpus(tmp_path, "en", "de").fingerprint)
+    assert len(found) == 7
+
+
+def test_the_fingerprint_of_held_out_lines_is_that_of_the_training_text(tmp_path):
+    before = text_files_corpus(fill(tmp_path, TRAIN), "en", "de").fingerprint
+    assert before == text_files_corpus(tmp_path, "en", "de").fingerprint
+    with_validation = text_files_corpus(fill(tmp_path, VALIDATION), "en", "de").fingerprint
+    fill(tmp_path, {"train.en": "one\nthree\n"})
+    assert len({before, with_validation, text_files_corpus(tmp_path, "en", "de").fingerprint}) == 3

@@ -213,3 +213,18 @@ def test_bad_folders_are_told_apart(tmp_path):
     assert "has en.test.txt, but no de.test.txt" in message(name)
     write_folder(tmp_path, de_test="vier\nfünf\n")
     assert "en.test.txt has 1 lines, but" in message(name, "en", "de")
+
+
+def test_splits_know_their_number_of_pairs(data_dir):
+    corpus = tfds_corpus("tiny_translate/full")
+    assert (len(corpus.train), len(corpus.validation), len(corpus.test)) == (13, 3, 2)
+    corpus = tfds_corpus("tiny_translate/no_validation")
+    assert (len(corpus.train), len(corpus.validation)) == (39, 2)
+
+
+def test_the_fingerprint_tells_corpora_and_directions_apart(data_dir):
+    corpora = [("tiny_translate/full",), ("tiny_translate/no_validation",), ("tiny_translate/full", "en", "pt")]
+    fingerprints = [tfds_corpus(*arguments).fingerprint for arguments in corpora]
+    assert len(set(fingerprints)) == 3
+    assert "tiny_translate/full/1.0.0" in fingerprints[0]
+    assert tfds_corpus("tiny_translate/full").fingerprint == fingerprints[0]

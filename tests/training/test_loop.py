@@ -429,6 +429,33 @@ def test_another_model_to_start_from_is_refused_before_anything_is_written(unint
     assert not RunDirectory(tmp_path / "run").config.exists()
 
 
+# Starting again.
+
+
+def test_a_second_start_does_not_tokenise_again(copy_of_finished, monkeypatch):
+    run, config = copy_of_finished
+    before = {path: path.stat().st_mtime_ns for path in run.tokens.rglob("*")}
+    monkeypatch.setattr(loop, "encode_pairs", None)
+    data = prepare(config, run)
+    assert len(before) == 2 * 7 and {path: path.stat().st_mtime_ns for path in run.tokens.rglob("*")} == before
+    assert (len(data.train), len(data.validation)) == (211, 13)
+
+
+def test_a_start_on_changed_text_tokenises_again_and_says_so(corpus, tmp_path, capsys):
+    directory = tmp_path / "changing"
+    shutil.copytree(corpus, directory)
+    config = tiny.config(directory, tmp_path / "run")
+    run = RunDirectory(config.model_dir)
+    prepare(config, run)
+    capsys.readouterr()
+    tiny.write_pairs(directory, "train", [("ten", "zehn"), ("one two", "eins zwei"), ("six", "")])
+    data = prepare(config, run)
+    assert "tokens/train was made from another corpus: made anew" in capsys.readouterr().out
+    expected = data.tokenizer.encode(tf.constant(["ten", "one two"]))
+    np.testing.assert_array_equal(data.train.source.ids, expected.values)
+    np.testing.assert_array_equal(data.train.source.starts, expected.row_splits)
+
+
 # The parts.
 
 

@@ -1,0 +1,88 @@
+import random
+
+import pytest
+
+from keras_transformer.config import Config, ConfigError
+from keras_transformer.data.corpus import Corpus, CorpusError
+from keras_transformer.training import dry_run
+from keras_transformer.training.checkpoints import RunDirectory
+from keras_transformer.training.dry_run import describe_corpus, describe_time, rehearse
+from keras_transformer.training.loop import Data, prepare
+from tests import tiny
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    return tiny.write_corpus(tmp_path_factory.mktemp("corpus") / "pairs")
+
+
+@pytest.fixture(autouse=True)
+def few_updates(monkeypatch):
+    monkeypatch.setattr(dry_run, "WARM_UP", 1)
+    monkeypatch.setattr(dry_run, "MEASURED", 2)
+
+
+def contents(directory):
+    """Path -> bytes and time of the last change, of every file."""
+    files = (path for path in directory.rglob("*") if path.is_file())
+    return {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in files}
+
+
+def test_all_is_said_and_nothing_is_left(corpus, tmp_path, capsys):
+    config = tiny.config(corpus, tmp_path / "run", strategy="one_device", epochs=7)
+    random.seed(1)
+    rehearse(config)
+    printed = capsys.readouterr().out
+    for name in vars(config):
+        assert f"            {name}: " in printed
+    for line in ("corpus ", "tokenizer ", "train ", "model ", "lengths ", "repeated ", "lopsided ", "characters "):
+        assert f"\n{line}" in f"\n{printed}"
+    (epoch,) = (line for line in printed.splitlines() if line.startswith("epoch "))
+    batches = int(epoch.split()[1])
+    assert batches >= 4 and epoch.endswith(f"{batches} batches; {7 * batches} updates in all")
+    assert "\ntime        about " in printed and "s an update" in printed
+    assert "\nmemory      about " in printed and "MiB" in printed
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_run_that_is_there_stays_as_it_is_and_refuses_what_it_would_refuse(corpus, tmp_path, capsys):
+    config = tiny.config(corpus, tmp_path / "run", strategy="one_device", max_steps=3)
+    prepare(config, RunDirectory(config.model_dir))
+    before = contents(tmp_path)
+    rehearse(config)
+    assert "; 3 updates in all" in capsys.readouterr().out
+    assert contents(tmp_path) == before
+    with pytest.raises(ConfigError, match="seed was 1 and is 7"):
+        rehearse(Config(**{**vars(config), "seed": 7}))
+    assert contents(tmp_path) == before
+
+
+def test_a_corpus_that_cannot_be_used_leaves_nothing(tmp_path):
+    with pytest.raises(CorpusError, match="no such directory"):
+        rehearse(tiny.config(tmp_path / "nowhere", tmp_path / "run"))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_figures_of_the_corpus_are_those_of_its_pairs():
+    pairs = [("ab", "b" * 23), ("ab", "b" * 23), ("abb", "b" * 7), ("a" * 1009, "ä")]
+    corpus = Corpus("of this test", "en", "de", pairs, [], None, "")
+    data = Data(corpus, None, tiny.encoded_pairs([2, 2, 3, 1500], [7, 7, 7, 500], 97), None)
+    heading, *rows, repeated, lopsided, characters = describe_corpus(data)
+    assert heading.split() == ["lengths", "median", "95", "%", "longest"]
+    assert [row.split() for row in rows] == [
+        ["source", "pieces", "2", "1,500", "1,500"],
+        ["target", "pieces", "7", "500", "500"],
+        ["source", "characters", "2", "1,009", "1,009"],
+        ["target", "characters", "7", "23", "23"],
+    ]
+    assert repeated.startswith("repeated    1 pairs ")
+    assert lopsided.startswith("lopsided    2 pairs ")
+    assert characters == "characters  3 different ones, 1 of them once: 'ä'"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [(17.2, "17 s"), (29.9, "30 s"), (31, "1 min"), (59.6 * 60, "1 h 0 min"), (7 * 3600 + 23 * 60 + 29, "7 h 23 min")],
+)
+def test_time_is_said_in_the_units_that_matter(seconds, said):
+    assert describe_time(seconds) == said
