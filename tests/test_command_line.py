@@ -91,6 +91,7 @@ FLAGS = {
 def test_every_setting_has_a_flag(field):
     choices = getattr(field.type, "__args__", (field.type,))
     text, value = FLAGS.get(choices[0], (choices[-1], choices[-1]))
+    text, value = ("3,7", "3,7") if field.name == "profile" else (text, value)
     arguments = ["--num_heads", "11"] if field.name == "d_model" else []
     arguments += ["--d_model", "22"] if field.name == "num_heads" else []
     config = parse(*arguments, f"--{field.name}", text)
