@@ -160,10 +160,9 @@ def fit(config, run, data, trainer, translate, score):
         TensorBoardCurves(writers, progress, len(data.train.target.ids) + len(data.train)),  # and an eos each
         keep,
         AlignmentPictures(pictured, data.tokenizer, writers["validation"], progress),
+        *([Profile(run.logs / "train", progress, *config.profiled_updates())] if config.profile else []),
         ProgressBar(),  # last: it shows the logs that others add
     ]
-    if config.profile:
-        callbacks.append(Profile(run.logs / "train", progress, *config.profiled_updates()))
     epoch, batch = divmod(progress.step, steps_per_epoch)
     settings = {
         "x": training_batches(data.train, config.batch_tokens, config.seed, epoch, batch),
