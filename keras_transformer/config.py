@@ -91,7 +91,7 @@ class Config:
     precision: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     """Of activations; weights stay float32. auto: bfloat16 where the hardware multiplies it fast, else float32."""
     profile: str | None = None
-    """START,STOP: updates between which TensorBoard's profiler runs, e.g. 100,110."""
+    """START,STOP: two numbers of updates, such as 20,30, between which the profiler of TensorBoard runs."""
 
     # Decoding
     beam_size: int = 4

@@ -95,6 +95,8 @@ def write_hyper_parameters(directory, settings):
 class Profile(keras.callbacks.Callback):
     """Runs TensorFlow's profiler between two updates, for TensorBoard's Profile tab.
 
+    A profile under way when training is interrupted is lost.
+
     Args:
         directory: where it is written.
         progress: `Progress`.

@@ -23,7 +23,7 @@ from keras_transformer.training.callbacks import resumable_variables
 from keras_transformer.training.checkpoints import CheckpointError, RunDirectory, load_variables
 from keras_transformer.training.loop import build_trainer, check_resumable, finish, fit, prepare
 from keras_transformer.training.teacher_forcing import TeacherForcing
-from keras_transformer.training.tensorboard import TensorBoardCurves
+from keras_transformer.training.tensorboard import HPARAMS, TensorBoardCurves
 from tests import tiny
 from tests.training.curves import read_events
 
@@ -215,6 +215,13 @@ def test_all_settings_are_in_the_logs(uninterrupted):
     assert f"dataset: {config.dataset}" in text and "source_lang: en" in text
 
 
+def test_the_curves_are_in_a_younger_file_than_the_hyper_parameters(uninterrupted):
+    """TensorBoard goes on to the next file for good, in the order of their names, which begin with the time."""
+    run, _, _, _ = uninterrupted
+    first, *others = sorted(path.name for path in (run.logs / "validation").iterdir())
+    assert first.endswith(HPARAMS) and others
+
+
 def test_what_is_trained_on_is_said(uninterrupted):
     _, _, _, printed = uninterrupted
     lines = printed.splitlines()
@@ -222,6 +229,11 @@ def test_what_is_trained_on_is_said(uninterrupted):
     assert any(line.startswith("train") and "211 pairs" in line and "none dropped" in line for line in lines)
     assert any(line.startswith("validation") and "13 pairs" in line for line in lines)
     assert any(line.startswith("model") and "parameters" in line for line in lines)
+
+
+def test_loss_and_speed_are_in_the_progress_bar(uninterrupted):
+    _, _, _, printed = uninterrupted
+    assert re.search(r"/step\S* - loss: \S+ - tokens/s: ", printed)
 
 
 def test_training_learns(uninterrupted):
@@ -290,6 +302,7 @@ def test_a_run_interrupted_again_and_again_is_an_uninterrupted_run(uninterrupted
 def test_a_run_interrupted_on_two_replicas_goes_on_on_two_or_on_one(corpus, tmp_path):
     run, expected, trainers = RunDirectory(tmp_path / "run"), RunDirectory(tmp_path / "expected"), []
     settings = {"strategy": "mirrored", "precision": "bfloat16", "num_layers": 1, "max_steps": 5, **SETTINGS}
+    settings["profile"] = "1,2"
     config = tiny.config(corpus, run.path, **settings)
 
     def interrupt(trainer):
@@ -302,6 +315,7 @@ def test_a_run_interrupted_on_two_replicas_goes_on_on_two_or_on_one(corpus, tmp_
     assert len(trainer.transformer.weights[0].value.values) == 2
     assert trainer.transformer.compute_dtype == "bfloat16"
     assert progress_of(run)["step"] == 3
+    assert len(list(run.logs.glob("train/plugins/profile/*/*.xplane.pb"))) == 1
     shutil.copytree(run.path, tmp_path / "one")
 
     one = RunDirectory(tmp_path / "one")
