@@ -1,0 +1,149 @@
+"""Memory and start-up time of training on a corpus of millions of pairs.
+
+    python -m benchmarks.large_corpus --pairs 5000000
+
+Writes a synthetic corpus (words drawn from two word lists by Zipf's law, every target word the translation of its
+source word) into a temporary directory, and trains on it from nothing and once more, with the tokenizer and the tokens
+that the first start has left. For either start it prints the seconds from the command to the end of the first update,
+and the most memory that the process held: anonymous pages, which have to be there, and pages of files, which the kernel
+takes back when it needs them (TensorFlow's libraries are 460 MiB of them). Linux only.
+"""
+
+import argparse
+import itertools
+import math
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+from keras_transformer.command_line import parse_config
+from keras_transformer.console import import_tensorflow
+
+WORDS = 40_000  # of either language
+LONGEST = 60  # words
+CHUNK = 50_000  # pairs written at a time
+UPDATES = 20
+MARK = "mark:"  # what the lines of the measured process begin with that are for this one
+POLL = 0.05  # seconds between two looks at the memory of the process
+SYLLABLES = {
+    "en": "th er on an re he in ed nd ha at en es of or",
+    "de": "sch ei en er ch te in un ge der ie ung be st ä",
+}
+
+
+def word_table(language):
+    """`WORDS` words of one to four syllables, the frequent ones short; first all with a space, then with a line end."""
+    syllables = SYLLABLES[language].split()
+    words = itertools.chain.from_iterable(itertools.product(syllables, repeat=length) for length in range(1, 5))
+    words = ["".join(word) for word in itertools.islice(words, WORDS)]
+    return np.array([f"{word}{end}" for end in (" ", "\n") for word in words], dtype=object)
+
+
+def write_corpus(directory, pairs, rng):
+    """Writes train.en, train.de and a small val.en, val.de."""
+    tables = {language: word_table(language) for language in SYLLABLES}
+    frequencies = 1 / (np.arange(WORDS) + 2.7)
+    cumulative = np.cumsum(frequencies / frequencies.sum())
+    for stem, count in (("train", pairs), ("val", 500)):
+        files = {language: open(directory / f"{stem}.{language}", "w", encoding="utf-8") for language in tables}
+        for start in range(0, count, CHUNK):
+            lengths = np.clip(rng.lognormal(2.9, 0.6, min(CHUNK, count - start)).astype(int), 1, LONGEST)
+            words = np.searchsorted(cumulative, rng.random(lengths.sum())).clip(max=WORDS - 1)
+            words[np.cumsum(lengths) - 1] += WORDS  # with a line end
+            for language, file in files.items():
+                file.write("".join(tables[language][words]))
+        for file in files.values():
+            file.close()
+
+
+def train(flags):
+    """What train.py does up to its first updates; prints a mark when all is prepared, and after the first update."""
+    config = parse_config(flags, __doc__)
+    import_tensorflow()
+    import keras
+
+    from keras_transformer.data.pipeline import training_batches
+    from keras_transformer.training.checkpoints import RunDirectory
+    from keras_transformer.training.loop import build_trainer, prepare
+    from keras_transformer.training.strategy import make_strategy, share_cores
+
+    share_cores(config.strategy, config.batch_tokens)
+    data = prepare(config, RunDirectory(config.model_dir))
+    print(MARK, "prepared", time.time(), flush=True)
+    with make_strategy(config.strategy).scope():
+        trainer = build_trainer(config, data.tokenizer.vocabulary_size)
+
+    class FirstUpdate(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            if batch == 0:
+                print(MARK, "updated", time.time(), flush=True)
+
+    batches = training_batches(data.train, config.batch_tokens, config.seed)
+    trainer.fit(batches, steps_per_epoch=UPDATES, shuffle=False, verbose=0, callbacks=[FirstUpdate()])
+
+
+def memory_of(pid):
+    """(anonymous, of files) MiB that a process holds in memory now; zeros once it has ended."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return 0, 0
+    held = {line.split(":")[0]: int(line.split()[1]) / 1024 for line in lines if line.startswith("Rss")}
+    return held.get("RssAnon", 0), held.get("RssFile", 0) + held.get("RssShmem", 0)
+
+
+def watch(child):
+    """Looks at the memory of a process until it ends. Returns a list of (time, anonymous MiB, MiB of files)."""
+    seen = []
+    while child.poll() is None:
+        seen.append((time.time(), *memory_of(child.pid)))
+        time.sleep(POLL)
+    return seen
+
+
+def measure(name, flags):
+    """Runs `train` in a process of its own and prints what it took."""
+    started = time.time()
+    with tempfile.TemporaryFile("w+") as output:
+        child = subprocess.Popen([sys.executable, "-m", "benchmarks.large_corpus", "--train", *flags], stdout=output)
+        seen = watch(child)
+        output.seek(0)
+        lines = output.read().splitlines()
+    if child.returncode:
+        sys.exit(child.returncode)
+    marks = {line.split()[1]: float(line.split()[2]) for line in lines if line.startswith(MARK)}
+    print("\n".join(line for line in lines if not line.startswith(MARK)))
+    print(f"{name}: prepared after {marks['prepared'] - started:,.0f} s,", end=" ")
+    print(f"first update after {marks['updated'] - started:,.0f} s")
+    for stage, until in (("to prepare", marks["prepared"]), (f"for {UPDATES} updates too", math.inf)):
+        part = [memory for moment, *memory in seen if moment <= until]
+        anonymous, files = (max(kind) for kind in zip(*part, strict=True))
+        print(f"    peak {stage}: {max(map(sum, part)):,.0f} MiB resident,", end=" ")
+        print(f"at most {anonymous:,.0f} anonymous and {files:,.0f} of files", flush=True)
+
+
+def main(pairs, seed):
+    with tempfile.TemporaryDirectory() as directory:
+        corpus = Path(directory, "corpus")
+        corpus.mkdir()
+        write_corpus(corpus, pairs, np.random.default_rng(seed))
+        size = sum(path.stat().st_size for path in corpus.iterdir())
+        print(f"{pairs:,} pairs, {size / 2**20:,.0f} MiB of text", flush=True)
+        flags = ["--preset", "tiny", "--dataset", f"files:{corpus}", "--source_lang", "en", "--target_lang", "de"]
+        for name in ("first start", "second start"):
+            measure(name, [*flags, "--model_dir", str(Path(directory, "run"))])
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--train"]:
+        train(sys.argv[2:])
+    else:
+        parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+        parser.add_argument("--pairs", type=int, default=5_000_000)
+        parser.add_argument("--seed", type=int, default=1)
+        arguments = parser.parse_args()
+        main(arguments.pairs, arguments.seed)
