@@ -40,7 +40,7 @@ class ValidationBleu(keras.callbacks.Callback):
         translate: function from a list of str to a list of str, with the weights being trained.
         score: function (translations, references) -> BLEU.
         pairs: list of (source, reference).
-        writer: tf.summary writer for the samples.
+        writer: `EventWriter` for the samples.
         progress: `Progress`.
     """
 
@@ -102,17 +102,15 @@ class SaveState(keras.callbacks.Callback):
         plan: `Plan`.
         minutes: between two saves within an epoch.
         signals: `HeldSignals`.
-        writers: tf.summary writers; what they were given before is on disk first.
     """
 
-    def __init__(self, run, progress, plan, minutes, signals, writers):
+    def __init__(self, run, progress, plan, minutes, signals):
         super().__init__()
         self.run = run
         self.progress = progress
         self.plan = plan
         self.seconds = 60 * minutes
         self.signals = signals
-        self.writers = writers
         self.saved_step, self._saved_at = progress.step, time.monotonic()
 
     def on_train_batch_begin(self, batch, logs=None):
@@ -136,8 +134,6 @@ class SaveState(keras.callbacks.Callback):
 
     def save(self):
         """Writes last.npz."""
-        for writer in self.writers:
-            writer.flush()
         save_variables(self.run.last, resumable_variables(self.model), asdict(self.progress), self.run.previous)
         self.saved_step, self._saved_at = self.progress.step, time.monotonic()
 
@@ -159,7 +155,7 @@ class TensorBoardCurves(keras.callbacks.Callback):
     tokens per second also go to the progress bar.
 
     Args:
-        writers: {"train": ..., "validation": ...}, tf.summary writers.
+        writers: {"train": ..., "validation": ...}, `EventWriter`s.
         progress: `Progress`.
         every: updates between two points of the training curves.
     """
@@ -189,8 +185,6 @@ class TensorBoardCurves(keras.callbacks.Callback):
         with self.writers["validation"].as_default(step=self.progress.step):
             for name in ("loss", "accuracy", "perplexity", "bleu"):
                 tf.summary.scalar(name, logs[f"val_{name}"])
-        for writer in self.writers.values():
-            writer.flush()
 
     def _tokens_per_second(self):
         now, tokens = time.perf_counter(), self._counted_tokens()

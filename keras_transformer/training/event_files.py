@@ -1,9 +1,43 @@
-"""TensorBoard's event files, made to agree with the checkpoint that a run goes on from."""
+"""TensorBoard's event files, written, and made to agree with the checkpoint that a run goes on from."""
+
+import contextlib
 
 import tensorflow as tf
 from tensorboard.compat.proto.event_pb2 import Event
 
 from keras_transformer.training.checkpoints import write_atomically
+
+
+class EventWriter:
+    """A tf.summary writer of a directory. What is written in a `with as_default` is on disk after it.
+
+    Where it cannot be written, as on a full disk, OSError says so.
+    """
+
+    def __init__(self, directory):
+        self.directory = directory
+        self._writer = tf.summary.create_file_writer(str(directory))
+
+    @contextlib.contextmanager
+    def as_default(self, step):
+        """tf.summary writes here, at this update."""
+        with _os_errors(self.directory), self._writer.as_default(step=step):
+            yield
+
+    def close(self):
+        """Ends the file."""
+        with _os_errors(self.directory):
+            self._writer.close()
+
+
+@contextlib.contextmanager
+def _os_errors(path):
+    """TensorFlow's errors as those of the system that they are; a full disk is an exhausted resource to it."""
+    try:
+        yield
+    except tf.errors.OpError as error:
+        reason = error.message.splitlines()[0].rpartition("; ")[2]
+        raise OSError(f"cannot write {path}: {reason}") from error
 
 
 def forget_after(directory, step):
@@ -36,6 +70,6 @@ def read_records(path):
 
 def write_records(path, records):
     """Writes what `read_records` gave."""
-    with tf.io.TFRecordWriter(str(path)) as writer:
+    with _os_errors(path), tf.io.TFRecordWriter(str(path)) as writer:
         for record in records:
             writer.write(record)

@@ -23,7 +23,7 @@ from keras_transformer.training.callbacks import (
     resumable_variables,
 )
 from keras_transformer.training.checkpoints import CheckpointError, average_variables, load_last, write_atomically
-from keras_transformer.training.event_files import forget_after
+from keras_transformer.training.event_files import EventWriter, forget_after
 from keras_transformer.training.optimizer import Adam
 from keras_transformer.training.origin import Origin
 from keras_transformer.training.progress import Plan, Progress
@@ -113,9 +113,7 @@ def check_resumable(config, run):
     """
     for needed in (run.config, run.tokenizer):
         if run.has_checkpoint() and not needed.exists():
-            raise CheckpointError(
-                f"{needed} is gone: put it back, as the checkpoints need it, or choose another --model_dir"
-            )
+            raise CheckpointError(f"checkpoints without their {needed}: put it back, or choose another --model_dir")
     if not run.config.exists():
         return
     before, now = asdict(Config.load(run.config)), asdict(config)
@@ -159,11 +157,11 @@ def fit(config, run, data, trainer, translate, score):
         return
     forget_after(run.logs / "train", progress.step)
     forget_after(run.logs / "validation", progress.ended)
-    writers = {name: tf.summary.create_file_writer(str(run.logs / name)) for name in ("train", "validation")}
+    writers = {name: EventWriter(run.logs / name) for name in ("train", "validation")}
     with writers["train"].as_default(step=progress.step):
         tf.summary.text("config", "\n".join(f"    {name}: {value}" for name, value in resolved(config, data).items()))
     signals = HeldSignals()
-    save = SaveState(run, progress, plan, config.save_minutes, signals, list(writers.values()))
+    save = SaveState(run, progress, plan, config.save_minutes, signals)
     callbacks = [
         CountSteps(progress, plan),
         ValidationBleu(translate, score, validation_pairs(config, data), writers["validation"], progress),  # adds a log
@@ -173,6 +171,8 @@ def fit(config, run, data, trainer, translate, score):
     ]
     try:
         train(config, data, trainer, callbacks, plan, progress)
+        for writer in writers.values():
+            writer.close()
     except (KeyboardInterrupt, SystemExit):
         print(f"\nstopped: update {save.saved_step:,} of {last_step:,} is saved; the same command goes on from there")
         raise
@@ -180,8 +180,6 @@ def fit(config, run, data, trainer, translate, score):
         raise CheckpointError(f"{error}. The same command goes on after update {save.saved_step:,}") from error
     finally:
         signals.restore()
-        for writer in writers.values():
-            writer.close()
 
 
 def train(config, data, trainer, callbacks, plan, progress):

@@ -17,6 +17,7 @@ from keras_transformer.training.callbacks import (
     resumable_variables,
 )
 from keras_transformer.training.checkpoints import RunDirectory, load_variables
+from keras_transformer.training.event_files import EventWriter
 from keras_transformer.training.progress import Plan, Progress
 from keras_transformer.training.signals import HeldSignals
 from tests import tiny
@@ -88,7 +89,7 @@ def validation_bleu(log_dir, pairs=PAIRS, translate=lambda texts: [text.upper() 
         scored.append((translations, references))
         return 12.5
 
-    writer = tf.summary.create_file_writer(str(log_dir))
+    writer = EventWriter(log_dir)
     return ValidationBleu(translate, score, pairs, writer, Progress(step=17)), scored
 
 
@@ -187,10 +188,10 @@ class Clock:
         monkeypatch.setattr(time, name, lambda: self.now)
 
 
-def save_state(path, steps_per_epoch=5, minutes=math.inf, progress=None, writers=(), **plan_arguments):
+def save_state(path, steps_per_epoch=5, minutes=math.inf, progress=None, **plan_arguments):
     run, progress = RunDirectory(path), progress or Progress()
     plan_ = plan(steps_per_epoch, **plan_arguments)
-    return on(SaveState(run, progress, plan_, minutes, HeldSignals(), writers), model())
+    return on(SaveState(run, progress, plan_, minutes, HeldSignals()), model())
 
 
 def update(save, loss=1.0):
@@ -295,14 +296,6 @@ def test_metrics_of_replicas_are_saved_added_up_and_come_back(tmp_path):
     assert {v.path: float(v.value.read_value()) for v in loss_metric.variables} == expected
 
 
-def test_points_of_curves_are_on_disk_before_the_state_is(tmp_path):
-    writer = tf.summary.create_file_writer(str(tmp_path / "logs"))
-    with writer.as_default(step=3):
-        tf.summary.scalar("loss", 5.0)
-    save_state(tmp_path, writers=[writer]).save()
-    assert read_events(tmp_path / "logs") == {"loss": [(3, 5.0)]}
-
-
 def test_training_stops_when_patience_is_lost(tmp_path):
     save = save_state(tmp_path, steps_per_epoch=1, patience=2, progress=Progress(best=7.0, best_epoch=1))
     stopped = []
@@ -335,7 +328,7 @@ def test_a_signal_while_an_epoch_is_validated_is_delivered_at_once(tmp_path):
 
 
 def curves(path, every, loss_metric=None):
-    writers = {name: tf.summary.create_file_writer(str(path / name)) for name in ("train", "validation")}
+    writers = {name: EventWriter(path / name) for name in ("train", "validation")}
     stub = model()
     if loss_metric:
         stub.loss_metric = loss_metric

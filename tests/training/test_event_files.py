@@ -1,7 +1,9 @@
+import resource
+
 import pytest
 import tensorflow as tf
 
-from keras_transformer.training.event_files import forget_after, read_records
+from keras_transformer.training.event_files import EventWriter, forget_after, read_records, write_records
 from tests.training.curves import read_events
 
 
@@ -63,3 +65,31 @@ def test_points_written_once_more_are_there_once(logs):
             tf.summary.scalar("loss", 1 / step)
     writer.close()
     assert read_events(logs)["loss"] == loss(13)
+
+
+def test_a_point_is_on_disk_when_it_has_been_written(tmp_path):
+    writer = EventWriter(tmp_path)
+    for step in (1, 2, 3):
+        with writer.as_default(step=step):
+            tf.summary.scalar("loss", 1 / step)
+        assert read_events(tmp_path)["loss"] == loss(step)
+    writer.close()
+
+
+@pytest.fixture
+def no_room():
+    """No file may grow beyond 300 bytes."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (300, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_full_disk_is_an_error_of_the_system_that_names_the_place(tmp_path, no_room):
+    writer = EventWriter(tmp_path)
+    with pytest.raises(OSError, match=f"^cannot write {tmp_path}: File too large$"):
+        for step in range(1, 11):
+            with writer.as_default(step=step):
+                tf.summary.scalar("loss", 1 / step)
+    with pytest.raises(OSError, match=f"^cannot write {tmp_path / 'some'}: File too large$"):
+        write_records(tmp_path / "some", [b"record"] * 100)

@@ -3,6 +3,8 @@ import functools
 import io
 import json
 import random
+import re
+import resource
 import shutil
 import signal
 
@@ -18,13 +20,21 @@ from keras_transformer.model import load_transformer
 from keras_transformer.tokenizer import Tokenizer
 from keras_transformer.training import loop
 from keras_transformer.training.callbacks import TensorBoardCurves, resumable_variables
-from keras_transformer.training.checkpoints import RunDirectory, load_variables
+from keras_transformer.training.checkpoints import CheckpointError, RunDirectory, load_variables
 from keras_transformer.training.loop import build_trainer, check_resumable, finish, fit, prepare
 from keras_transformer.training.teacher_forcing import TeacherForcing
 from tests import tiny
 from tests.training.curves import read_events
 
 SETTINGS = {"epochs": 2, "dropout_rate": 0.3}  # dropout, so that its seeds matter
+
+
+@pytest.fixture(scope="module", autouse=True)
+def many_points():
+    """The curves of runs as short as these."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(loop, "TensorBoardCurves", functools.partial(TensorBoardCurves, every=3))
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -61,16 +71,26 @@ def progress_of(run):
     return json.loads(str(arrays(run.last)["progress"]))
 
 
-def assert_same_state(found, expected):
-    """Of two runs: updates, weights, optimizer and dropout seeds, and the averaged model."""
-    assert progress_of(found)["step"] == progress_of(expected)["step"]
+def assert_same_state(found, expected, tolerance=0):
+    """Of two runs: progress, weights, optimizer and dropout seeds, and the averaged model."""
+    assert {**progress_of(found), "metrics": {}} == {**progress_of(expected), "metrics": {}}
     one, other = arrays(found.last), arrays(expected.last)
     assert one.keys() == other.keys()
     for name in one.keys() - {"progress"}:
-        np.testing.assert_allclose(one[name], other[name], atol=1e-6, err_msg=name)
+        np.testing.assert_allclose(one[name], other[name], atol=tolerance, rtol=0, err_msg=name)
     models = [load_transformer(run.model) for run in (found, expected)]
     for one, other in zip(*(model.weights for model in models), strict=True):
-        np.testing.assert_allclose(one.numpy(), other.numpy(), atol=1e-6, err_msg=one.path)
+        np.testing.assert_allclose(one.numpy(), other.numpy(), atol=tolerance, rtol=0, err_msg=one.path)
+
+
+def assert_same_curves(found, expected):
+    """Of two runs: all points but those of the clock, each once."""
+    for name in ("train", "validation"):
+        one, other = read_events(found.logs / name), read_events(expected.logs / name)
+        for curves in (one, other):
+            curves.pop("target_tokens_per_second", None)
+            curves.pop("config", None)
+        assert one == other
 
 
 def interrupt_after(updates, trainer):
@@ -94,9 +114,7 @@ def interrupt_translation(texts):
 def uninterrupted(corpus, tmp_path_factory):
     """(run, config, steps per epoch, what was printed) of a run from start to end; tests do not change it."""
     config = tiny.config(corpus, tmp_path_factory.mktemp("runs") / "uninterrupted", strategy="one_device", **SETTINGS)
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setattr(loop, "TensorBoardCurves", functools.partial(TensorBoardCurves, every=3))
-        _, data, printed = train(config)
+    _, data, printed = train(config)
     return RunDirectory(config.model_dir), config, count_batches(data.train, config.batch_tokens), printed
 
 
@@ -211,7 +229,6 @@ def test_max_steps_in_the_middle_of_an_epoch_and_then_the_rest_is_an_uninterrupt
     _, _, printed = train(config)
     assert f"resuming    after update {steps + 2:,}" in printed
     assert_same_state(run, expected)
-    assert progress_of(run) == progress_of(expected)
 
 
 def test_a_run_interrupted_again_and_again_is_an_uninterrupted_run(uninterrupted, tmp_path):
@@ -226,10 +243,11 @@ def test_a_run_interrupted_again_and_again_is_an_uninterrupted_run(uninterrupted
     shutil.copytree(run.path, tmp_path / "2 steps")
     with pytest.raises(KeyboardInterrupt):  # while the first epoch is validated
         train(config, translate=interrupt_translation)
-    assert progress_of(run)["step"] == steps and not run.model.exists()
+    assert (progress_of(run)["step"], progress_of(run)["ended"]) == (steps, 0) and not run.model.exists()
     shutil.copytree(run.path, tmp_path / "1 epoch")
     train(config)
     assert_same_state(run, expected)
+    assert_same_curves(run, expected)
 
     for name, settings in {"2 steps": {"max_steps": 2}, "1 epoch": {"epochs": 1}}.items():
         ended = RunDirectory(tmp_path / name)
@@ -265,7 +283,7 @@ def test_a_run_interrupted_on_two_replicas_goes_on_on_two_or_on_one(corpus, tmp_
 
     train(config)
     train(again(config, expected.path))
-    assert_same_state(run, expected)
+    assert_same_state(run, expected, tolerance=1e-6)
 
 
 def test_fewer_epochs_may_be_averaged_afterwards(copy_of_finished):
@@ -273,6 +291,65 @@ def test_fewer_epochs_may_be_averaged_afterwards(copy_of_finished):
     train(again(config, run.path, average_epochs=1))
     for weight, value in zip(load_transformer(run.model).weights, uninterrupted_weights(run), strict=True):
         np.testing.assert_allclose(weight.numpy(), value, atol=1e-7)
+
+
+def test_a_run_whose_last_checkpoint_is_damaged_goes_on_from_the_one_before(copy_of_finished, uninterrupted):
+    run, config = copy_of_finished
+    run.last.write_bytes(run.last.read_bytes()[:-101])
+    run.epoch(3).write_bytes(b"of an epoch that is not yet")
+    _, _, printed = train(config)
+    assert "going back to previous.npz" in printed
+    assert_same_state(run, uninterrupted[0])
+    assert_same_curves(run, uninterrupted[0])
+    assert run.epochs() == [run.epoch(1), run.epoch(2)]
+
+
+def test_a_full_disk_is_told_in_a_line_and_the_run_goes_on_when_there_is_room(uninterrupted, tmp_path):
+    expected, config, steps, _ = uninterrupted
+    run = RunDirectory(tmp_path / "run")
+    config = again(config, run.path)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    def fill(texts):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))  # bytes of a file
+        return echo(texts)
+
+    try:
+        with pytest.raises(CheckpointError) as full:
+            train(config, translate=fill)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    place = re.escape(str(run.path))
+    line = rf"cannot write {place}/\S+: File too large. The same command goes on after update {steps}"
+    assert re.fullmatch(line, str(full.value))
+    train(config)
+    assert_same_state(run, expected)
+    assert_same_curves(run, expected)
+
+
+def test_a_run_without_patience_for_more_epochs_ends_early_and_stays_ended(uninterrupted, tmp_path):
+    """All epochs have the same BLEU here: the first remains the best."""
+    expected, config, _, _ = uninterrupted
+    config = again(config, tmp_path, patience=1, epochs=5)
+    _, _, printed = train(config)
+    assert "no better bleu since epoch 1" in printed
+    assert_same_state(RunDirectory(tmp_path), expected)  # which has 2 epochs
+    train(config, before_fit=functools.partial(interrupt_after, 1))
+    assert_same_state(RunDirectory(tmp_path), expected)
+
+
+def test_a_run_can_start_from_another_s_weights_and_tokenizer_and_needs_them_no_more(copy_of_finished, tmp_path):
+    origin, config = copy_of_finished
+    started = {"init_from": str(origin.path), "vocabulary_size": 997, "peak_learning_rate": 1e-9, "dropout_rate": 0.1}
+    run = RunDirectory(tmp_path / "run")
+    train(again(config, run.path, **started, max_steps=1))
+    assert run.tokenizer.read_bytes() == origin.tokenizer.read_bytes()
+    models = [load_transformer(path) for path in (run.model, origin.model)]
+    for weight, start in zip(*(model.weights for model in models), strict=True):
+        np.testing.assert_allclose(weight.numpy(), start.numpy(), atol=1e-7)
+    shutil.rmtree(origin.path)
+    train(again(config, run.path, **started, max_steps=2))
+    assert progress_of(run)["step"] == 2
 
 
 # What is refused.
@@ -304,7 +381,23 @@ def test_a_run_under_other_settings_is_refused_by_name_and_left_alone(uninterrup
 def test_how_long_and_where_a_run_goes_on_may_change(uninterrupted):
     run, config, _, _ = uninterrupted
     check_resumable(again(config, run.path, epochs=7, max_steps=11, strategy="mirrored", average_epochs=3), run)
-    check_resumable(again(config, run.path, beam_size=1, length_penalty=0.0), run)
+    check_resumable(again(config, run.path, beam_size=1, length_penalty=0.0, patience=7, save_minutes=0), run)
+
+
+@pytest.mark.parametrize("name", ["config", "tokenizer"])
+def test_a_run_that_lacks_what_its_checkpoints_need_is_refused_and_left_alone(copy_of_finished, name):
+    run, config = copy_of_finished
+    getattr(run, name).unlink()
+    with pytest.raises(CheckpointError, match=f"without their {getattr(run, name)}: put it back, or choose another"):
+        prepare(config, run)
+    assert not getattr(run, name).exists()
+
+
+def test_another_model_to_start_from_is_refused_before_anything_is_written(uninterrupted, tmp_path):
+    origin, config, _, _ = uninterrupted
+    with pytest.raises(ConfigError, match="holds another model: d_ff is 17, not 19"):
+        prepare(again(config, tmp_path / "run", init_from=str(origin.path), d_ff=19), RunDirectory(tmp_path / "run"))
+    assert not RunDirectory(tmp_path / "run").config.exists()
 
 
 # The parts.
