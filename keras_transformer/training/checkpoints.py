@@ -32,6 +32,7 @@ class RunDirectory:
         checkpoints/epoch_N.npz  the weights after the last few epochs, to be averaged
         model.keras              the finished model: their average
         logs/                    TensorBoard
+        .lock                    held by the process that trains
 
     Args:
         path: directory; made if there is none.

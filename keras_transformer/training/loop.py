@@ -139,9 +139,7 @@ def check_resumable(config, run):
     """
     for needed in (run.config, run.tokenizer):
         if run.has_checkpoint() and not needed.exists():
-            raise CheckpointError(
-                f"{needed} is gone: put it back, as the checkpoints need it, or choose another --model_dir"
-            )
+            raise CheckpointError(f"checkpoints without their {needed}: put it back, or choose another --model_dir")
     if not run.config.exists():
         return
     before, now = asdict(Config.load(run.config)), asdict(config)

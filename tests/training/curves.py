@@ -1,5 +1,6 @@
 """TensorBoard's event files, read back."""
 
+import numpy as np
 import tensorflow as tf
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.util import tensor_util
@@ -21,3 +22,15 @@ def _value(proto):
     if array.shape == (3,):  # width, height, PNG
         return tf.io.decode_png(array[2]).numpy()
     return array.item().decode("utf-8") if array.dtype == object else array.item()
+
+
+def assert_same_curves(found, expected):
+    """Of two runs: all points but those of the clock and the machine, each once, and pictures."""
+    for name in ("train", "validation"):
+        one, other = read_events(found.logs / name), read_events(expected.logs / name)
+        for curves in (one, other):
+            for kind in ("target_tokens_per_second", "memory/resident_mib", "config"):
+                curves.pop(kind, None)
+        assert one.keys() == other.keys()
+        for curve, points in one.items():
+            np.testing.assert_equal(points, other[curve], err_msg=curve)

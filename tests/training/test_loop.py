@@ -25,7 +25,7 @@ from keras_transformer.training.loop import build_trainer, check_resumable, fini
 from keras_transformer.training.teacher_forcing import TeacherForcing
 from keras_transformer.training.tensorboard import HPARAMS, TensorBoardCurves
 from tests import tiny
-from tests.training.curves import read_events
+from tests.training.curves import assert_same_curves, read_events
 
 SETTINGS = {"epochs": 2, "dropout_rate": 0.3}  # dropout, so that its seeds matter
 
@@ -82,18 +82,6 @@ def assert_same_state(found, expected, tolerance=0):
     models = [load_transformer(run.model) for run in (found, expected)]
     for one, other in zip(*(model.weights for model in models), strict=True):
         np.testing.assert_allclose(one.numpy(), other.numpy(), atol=tolerance, rtol=0, err_msg=one.path)
-
-
-def assert_same_curves(found, expected):
-    """Of two runs: all points but those of the clock, each once."""
-    for name in ("train", "validation"):
-        one, other = read_events(found.logs / name), read_events(expected.logs / name)
-        for curves in (one, other):
-            for kind in ("target_tokens_per_second", "memory/resident_mib", "config"):
-                curves.pop(kind, None)
-        assert one.keys() == other.keys()
-        for curve, points in one.items():
-            np.testing.assert_equal(points, other[curve], err_msg=curve)
 
 
 def interrupt_after(updates, trainer):
