@@ -24,7 +24,8 @@ def main(config, dry_run):
     from keras_transformer.evaluation import describe, evaluate
     from keras_transformer.training.checkpoints import RunDirectory
     from keras_transformer.training.dry_run import rehearse
-    from keras_transformer.training.loop import build_trainer, finish, fit, prepare
+    from keras_transformer.training.loop import build_trainer, finish, fit
+    from keras_transformer.training.preparation import prepare
     from keras_transformer.training.strategy import make_strategy, share_cores
     from keras_transformer.translator import Translator
 

@@ -68,7 +68,8 @@ def train(flags):
 
     from keras_transformer.data.pipeline import training_batches
     from keras_transformer.training.checkpoints import RunDirectory
-    from keras_transformer.training.loop import build_trainer, prepare
+    from keras_transformer.training.loop import build_trainer
+    from keras_transformer.training.preparation import prepare
     from keras_transformer.training.strategy import make_strategy, share_cores
 
     share_cores(config.strategy, config.batch_tokens)

@@ -48,7 +48,8 @@ def main(config):
 
     from keras_transformer.data.pipeline import training_batches
     from keras_transformer.training.checkpoints import RunDirectory
-    from keras_transformer.training.loop import build_trainer, prepare
+    from keras_transformer.training.loop import build_trainer
+    from keras_transformer.training.preparation import prepare
     from keras_transformer.training.strategy import make_strategy, resolve_precision, share_cores
 
     share_cores(config.strategy, config.batch_tokens)

@@ -21,7 +21,8 @@ from keras_transformer.data.statistics import (
     spread,
 )
 from keras_transformer.training.checkpoints import RunDirectory
-from keras_transformer.training.loop import build_trainer, check_resumable, prepare, resolved
+from keras_transformer.training.loop import build_trainer, make_plan, resolved
+from keras_transformer.training.preparation import check_resumable, prepare
 from keras_transformer.training.strategy import make_strategy
 
 WARM_UP, MEASURED = 3, 10  # updates before the clock starts, and then
@@ -48,11 +49,12 @@ def rehearse(config):
             print(f"            {name}: {value}")
         for line in describe_corpus(data):
             print(line, flush=True)
+        plan = make_plan(config, data)
         batches = count_batches(data.train, config.batch_tokens)
-        updates = min(config.epochs * batches, config.max_steps or sys.maxsize)
-        print(f"epoch       {batches:,} batches; {updates:,} updates in all", flush=True)
+        print(f"epoch       {batches:,} batches; {plan.last_step:,} updates in all", flush=True)
         seconds = seconds_per_update(config, data, trainer)
-    print(f"time        about {describe_time(seconds * updates)}, {seconds:.2g} s an update; validation comes on top")
+    whole = describe_time(seconds * plan.last_step)
+    print(f"time        about {whole}, {seconds:.2g} s an update; validation comes on top")
     print(f"memory      about {describe_memory()}")
 
 

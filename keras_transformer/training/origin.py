@@ -52,3 +52,12 @@ class Origin:
             raise ConfigError(f"{tokenizer} is not {self.tokenizer}, which the weights to start from were made with")
         for weight, start in zip(transformer.weights, load_transformer(self.model).weights, strict=True):
             weight.assign(start)
+
+
+def open_origin(config, run):
+    """The `Origin` that a new run starts from, checked; None for none, and for a run that goes on."""
+    if config.init_from is None or run.has_checkpoint():
+        return None
+    origin = Origin(config.init_from)
+    origin.check(config)
+    return origin

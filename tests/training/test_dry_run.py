@@ -7,7 +7,7 @@ from keras_transformer.data.corpus import Corpus, CorpusError
 from keras_transformer.training import dry_run
 from keras_transformer.training.checkpoints import RunDirectory
 from keras_transformer.training.dry_run import describe_corpus, describe_time, rehearse
-from keras_transformer.training.loop import Data, prepare
+from keras_transformer.training.preparation import Data, prepare
 from tests import tiny
 
 

@@ -21,7 +21,8 @@ from keras_transformer.tokenizer import Tokenizer
 from keras_transformer.training import loop
 from keras_transformer.training.callbacks import resumable_variables
 from keras_transformer.training.checkpoints import CheckpointError, RunDirectory, load_variables
-from keras_transformer.training.loop import build_trainer, check_resumable, finish, fit, prepare
+from keras_transformer.training.loop import build_trainer, finish, fit
+from keras_transformer.training.preparation import prepare
 from keras_transformer.training.teacher_forcing import TeacherForcing
 from keras_transformer.training.tensorboard import HPARAMS, TensorBoardCurves
 from tests import tiny
@@ -386,76 +387,11 @@ def test_a_run_can_start_from_another_s_weights_and_tokenizer_and_needs_them_no_
 # What is refused.
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("vocabulary_size", 997),
-        ("num_layers", 3),
-        ("dropout_rate", 0.1),
-        ("batch_tokens", 997),
-        ("label_smoothing", 0.0),
-        ("seed", 3),
-        ("max_length", 29),
-        ("precision", "bfloat16"),
-    ],
-)
-def test_a_run_under_other_settings_is_refused_by_name_and_left_alone(uninterrupted, name, value):
-    run, config, _, _ = uninterrupted
-    before = run.config.read_bytes(), run.tokenizer.read_bytes()
-    with pytest.raises(ConfigError) as refused:
-        prepare(again(config, run.path, **{name: value}), run)
-    assert f"{name} was {getattr(config, name)} and is {value}" in str(refused.value)
-    assert str(run.path) in str(refused.value) and "\n" not in str(refused.value)
-    assert (run.config.read_bytes(), run.tokenizer.read_bytes()) == before
-
-
-def test_how_long_and_where_a_run_goes_on_may_change(uninterrupted):
-    run, config, _, _ = uninterrupted
-    check_resumable(again(config, run.path, epochs=7, max_steps=11, strategy="mirrored", average_epochs=3), run)
-    check_resumable(again(config, run.path, beam_size=1, length_penalty=0.0, patience=7, save_minutes=0), run)
-
-
-@pytest.mark.parametrize("name", ["config", "tokenizer"])
-def test_a_run_that_lacks_what_its_checkpoints_need_is_refused_and_left_alone(copy_of_finished, name):
-    run, config = copy_of_finished
-    getattr(run, name).unlink()
-    with pytest.raises(CheckpointError, match=f"without their {getattr(run, name)}: put it back, or choose another"):
-        prepare(config, run)
-    assert not getattr(run, name).exists()
-
-
 def test_another_model_to_start_from_is_refused_before_anything_is_written(uninterrupted, tmp_path):
     origin, config, _, _ = uninterrupted
     with pytest.raises(ConfigError, match="holds another model: d_ff is 17, not 19"):
         prepare(again(config, tmp_path / "run", init_from=str(origin.path), d_ff=19), RunDirectory(tmp_path / "run"))
     assert not RunDirectory(tmp_path / "run").config.exists()
-
-
-# Starting again.
-
-
-def test_a_second_start_does_not_tokenise_again(copy_of_finished, monkeypatch):
-    run, config = copy_of_finished
-    before = {path: path.stat().st_mtime_ns for path in run.tokens.rglob("*")}
-    monkeypatch.setattr(loop, "encode_pairs", None)
-    data = prepare(config, run)
-    assert len(before) == 2 * 7 and {path: path.stat().st_mtime_ns for path in run.tokens.rglob("*")} == before
-    assert (len(data.train), len(data.validation)) == (211, 13)
-
-
-def test_a_start_on_changed_text_tokenises_again_and_says_so(corpus, tmp_path, capsys):
-    directory = tmp_path / "changing"
-    shutil.copytree(corpus, directory)
-    config = tiny.config(directory, tmp_path / "run")
-    run = RunDirectory(config.model_dir)
-    prepare(config, run)
-    capsys.readouterr()
-    tiny.write_pairs(directory, "train", [("ten", "zehn"), ("one two", "eins zwei"), ("six", "")])
-    data = prepare(config, run)
-    assert "tokens/train was made from another corpus: made anew" in capsys.readouterr().out
-    expected = data.tokenizer.encode(tf.constant(["ten", "one two"]))
-    np.testing.assert_array_equal(data.train.source.ids, expected.values)
-    np.testing.assert_array_equal(data.train.source.starts, expected.row_splits)
 
 
 # The parts.
@@ -473,27 +409,6 @@ def test_trainer_is_the_paper_s(corpus, tmp_path):
         trainer = build_trainer(again(config, tmp_path, peak_learning_rate=given), 503)
         trainer.optimizer.iterations.assign(config.warmup_steps - 1)
         assert float(trainer.optimizer.learning_rate) == pytest.approx(peak)
-
-
-def test_blank_validation_pairs_are_not_translated(corpus, tmp_path):
-    directory = tmp_path / "blank"
-    shutil.copytree(corpus, directory)
-    tiny.write_pairs(
-        directory, "val", [("one", "eins"), ("", "zwei"), ("three", "  "), ("four", "vier"), ("five", "fünf")]
-    )
-    config = tiny.config(directory, tmp_path / "run", validation_sentences=2)
-    data = prepare(config, RunDirectory(config.model_dir))
-    assert loop.validation_pairs(config, data) == [("one", "eins"), ("four", "vier")]
-
-
-def test_a_tokenizer_that_is_there_is_used(corpus, tmp_path):
-    config = tiny.config(corpus, tmp_path / "run")
-    run = RunDirectory(config.model_dir)
-    run.tokenizer.write_bytes(tiny.tokenizer_model())
-    data = prepare(config, run)
-    assert run.tokenizer.read_bytes() == tiny.tokenizer_model()
-    text = tf.constant(["one two three"])
-    np.testing.assert_array_equal(data.tokenizer.encode(text).values, tiny.tokenizer().encode(text).values)
 
 
 def test_last_is_refused_where_the_model_is_another(uninterrupted, tmp_path):
