@@ -121,7 +121,9 @@ class SaveState(keras.callbacks.Callback):
 
     def on_train_batch_end(self, batch, logs=None):
         must_save = self.plan.ends_epoch(self.progress.step) or self.signals.arrived is not None
-        if must_save or time.monotonic() - self._saved_at >= self.seconds:
+        is_due = time.monotonic() - self._saved_at >= self.seconds
+        # Not after a skipped update: the weights may be what broke it, and those saved what one wants to go back to.
+        if must_save or (is_due and not keras.ops.convert_to_numpy(self.model.optimizer.skipped)):
             self.progress.metrics = {v.path: float(total(v)) for v in self.model.metrics_variables}
             self.save()
         if must_save:

@@ -31,7 +31,7 @@ def model(value=0.0):
     loss_metric = keras.metrics.Mean(name="loss")
     return SimpleNamespace(
         transformer=SimpleNamespace(weights=[transformer_weight], variables=[transformer_weight, seed]),
-        optimizer=SimpleNamespace(variables=[moment]),
+        optimizer=SimpleNamespace(variables=[moment], skipped=keras.Variable(0, dtype="int32")),
         loss_metric=loss_metric,
         metrics_variables=loss_metric.variables,
         averaged=contextlib.nullcontext,
@@ -260,6 +260,15 @@ def test_zero_minutes_save_after_every_update(tmp_path):
     save = save_state(tmp_path, steps_per_epoch=1000, minutes=0)
     assert [update(save) for _ in range(3)] == [1, 2, 3]
     assert load(save.run.previous) == (Progress(2, metrics={"loss/total": 2.0, "loss/count": 2.0}), [2.0, 2.0])
+
+
+def test_while_updates_are_skipped_the_last_sound_state_stays(tmp_path):
+    save = save_state(tmp_path, steps_per_epoch=5, minutes=0)
+    found = []
+    for skipped in (0, 1, 2, 0, 1):
+        save.model.optimizer.skipped.assign(skipped)
+        found.append(update(save))
+    assert found == [1, 1, 1, 4, 5]  # the epoch ends with 5
 
 
 def test_an_epoch_is_saved_before_it_is_validated_and_after(tmp_path):
