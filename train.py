@@ -1,6 +1,7 @@
 """Trains a Transformer on sentence pairs: data and preset in, run directory out."""
 
 import sys
+from functools import partial
 
 from keras_transformer.command_line import parse_training
 from keras_transformer.console import exit_on_sigterm, import_tensorflow, mistakes_as_lines
@@ -29,6 +30,8 @@ def main(config, dry_run):
     from keras_transformer.training.strategy import make_strategy, share_cores
     from keras_transformer.translator import Translator
 
+    score = partial(evaluate, tokenize=config.tokenize)
+    score(["one"], ["one"])  # a wrong --tokenize is found before the long work
     share_cores(config.strategy, config.batch_tokens)
     keras.utils.set_random_seed(config.seed)  # before any tokenizer is made: it would lose its model
     if dry_run:
@@ -40,14 +43,14 @@ def main(config, dry_run):
         trainer = build_trainer(config, data.tokenizer.vocabulary_size)
 
     greedy = Translator(trainer.transformer, data.tokenizer, beam_size=1, max_length=config.max_length, batch_size=64)
-    fit(config, run, data, trainer, greedy.translate, lambda *texts: evaluate(*texts).bleu)
+    fit(config, run, data, trainer, greedy.translate, lambda *texts: score(*texts).bleu)
     finish(config, run, data)
 
     name, pairs = ("test", data.corpus.test) if data.corpus.test else ("validation", data.corpus.validation)
     sources, references = zip(*pairs, strict=True)
     with tqdm(total=len(sources), desc=f"{name} set", disable=None) as progress:
         translations = Translator.load(run.path).translate(list(sources), progress.update)
-    print(f"{name} set, beam {config.beam_size}:\n{describe(evaluate(translations, references))}")
+    print(f"{name} set, beam {config.beam_size}:\n{describe(score(translations, references))}")
     print(
         f"\ntranslate:  python translate.py --model_dir {run.path}"
         f"\nwatch:      tensorboard --logdir {run.logs}"

@@ -78,6 +78,8 @@ class Config:
     """Decay, such as 0.999, of an exponential average of the weights; it is then what is validated and exported."""
     best_by: Literal["bleu", "loss"] = "bleu"
     """What validation measure decides which checkpoint is kept as the best one."""
+    tokenize: str = "13a"
+    """How sacreBLEU splits words: 13a for raw text, none for text that is tokenised already, zh, ja-mecab, ..."""
     validation_sentences: int = 1000
     """Validation BLEU after every epoch uses so many sentences at most."""
     save_minutes: float = 10.0

@@ -1,10 +1,28 @@
 """How good translations are: sacreBLEU's BLEU and chrF, each with the signature that makes it comparable."""
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from sacrebleu.metrics import BLEU, CHRF
+
+
+class _Once(logging.Filter):
+    """Lets every message through the first time that it comes."""
+
+    def __init__(self):
+        super().__init__()
+        self._seen = set()
+
+    def filter(self, record):
+        is_new = record.msg not in self._seen
+        self._seen.add(record.msg)
+        return is_new
+
+
+# It warns of text that looks tokenised whenever a score is computed, which in training is after every epoch.
+logging.getLogger("sacrebleu").addFilter(_Once())
 
 
 @dataclass(frozen=True)

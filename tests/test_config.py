@@ -35,6 +35,7 @@ OTHER = {
     "average_epochs": 3,
     "ema_decay": 0.5,
     "best_by": "loss",
+    "tokenize": "none",
     "validation_sentences": 19,
     "save_minutes": 0.5,
     "seed": 23,

@@ -75,6 +75,15 @@ def test_only_unasked_tokenization_is_warned_of(caplog, tokenize, warns):
     assert any("tokenized" in record.message for record in caplog.records) == warns
 
 
+def test_a_warning_comes_once_however_often_one_scores(caplog, monkeypatch):
+    (once,) = logging.getLogger("sacrebleu").filters
+    monkeypatch.setattr(once, "_seen", set())
+    with caplog.at_level(logging.WARNING, "sacrebleu"):
+        for _ in range(3):
+            evaluate(["a ."] * 100, ["a ."] * 100)
+    assert [record.msg for record in caplog.records].count("That's 100 lines that end in a tokenized period ('.')") == 1
+
+
 def test_unequal_counts_are_named():
     with pytest.raises(ValueError, match="2 hypotheses, 3 references"):
         evaluate(["a", "b"], ["a", "b", "c"])
