@@ -5,8 +5,8 @@
 Writes a synthetic corpus (words drawn from two word lists by Zipf's law, every target word the translation of its
 source word) into a temporary directory, and trains on it from nothing and once more, with the tokenizer and the tokens
 that the first start has left. For either start it prints the seconds from the command to the end of the first update,
-and the most memory that the process held: anonymous pages, which have to be there, and pages of files, which the kernel
-takes back when it needs them (TensorFlow's libraries are 460 MiB of them). Linux only.
+by the clock and of CPU, and the most memory that the process held: anonymous pages, which have to be there, and pages
+of files, which the kernel takes back when it needs them (TensorFlow's libraries are 460 MiB of them). Linux only.
 """
 
 import argparse
@@ -74,14 +74,14 @@ def train(flags):
 
     share_cores(config.strategy, config.batch_tokens)
     data = prepare(config, RunDirectory(config.model_dir))
-    print(MARK, "prepared", time.time(), flush=True)
+    print(MARK, "prepared", time.time(), time.process_time(), flush=True)
     with make_strategy(config.strategy).scope():
         trainer = build_trainer(config, data.tokenizer.vocabulary_size)
 
     class FirstUpdate(keras.callbacks.Callback):
         def on_train_batch_end(self, batch, logs=None):
             if batch == 0:
-                print(MARK, "updated", time.time(), flush=True)
+                print(MARK, "first_update", time.time(), time.process_time(), flush=True)
 
     batches = training_batches(data.train, config.batch_tokens, config.seed)
     trainer.fit(batches, steps_per_epoch=UPDATES, shuffle=False, verbose=0, callbacks=[FirstUpdate()])
@@ -116,11 +116,12 @@ def measure(name, flags):
         lines = output.read().splitlines()
     if child.returncode:
         sys.exit(child.returncode)
-    marks = {line.split()[1]: float(line.split()[2]) for line in lines if line.startswith(MARK)}
+    marked = [line.split()[1:] for line in lines if line.startswith(MARK)]
     print("\n".join(line for line in lines if not line.startswith(MARK)))
-    print(f"{name}: prepared after {marks['prepared'] - started:,.0f} s,", end=" ")
-    print(f"first update after {marks['updated'] - started:,.0f} s")
-    for stage, until in (("to prepare", marks["prepared"]), (f"for {UPDATES} updates too", math.inf)):
+    for mark, moment, cpu in marked:
+        print(f"{name}: {mark.replace('_', ' ')} after {float(moment) - started:,.0f} s ({float(cpu):,.0f} s of CPU)")
+    prepared = float(marked[0][1])
+    for stage, until in (("to prepare", prepared), (f"for {UPDATES} updates too", math.inf)):
         part = [memory for moment, *memory in seen if moment <= until]
         anonymous, files = (max(kind) for kind in zip(*part, strict=True))
         print(f"    peak {stage}: {max(map(sum, part)):,.0f} MiB resident,", end=" ")
