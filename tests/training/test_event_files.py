@@ -1,3 +1,4 @@
+import contextlib
 import resource
 
 import pytest
@@ -76,20 +77,22 @@ def test_a_point_is_on_disk_when_it_has_been_written(tmp_path):
     writer.close()
 
 
-@pytest.fixture
+@contextlib.contextmanager
 def no_room():
-    """No file may grow beyond 300 bytes."""
+    """No file may grow beyond 300 bytes; not that either which pytest reports to once the test is over."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (300, before[1]))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-def test_a_full_disk_is_an_error_of_the_system_that_names_the_place(tmp_path, no_room):
+def test_a_full_disk_is_an_error_of_the_system_that_names_the_place(tmp_path):
     writer = EventWriter(tmp_path)
-    with pytest.raises(OSError, match=f"^cannot write {tmp_path}: File too large$"):
+    with no_room(), pytest.raises(OSError, match=f"^cannot write {tmp_path}: File too large$"):
         for step in range(1, 11):
             with writer.as_default(step=step):
                 tf.summary.scalar("loss", 1 / step)
-    with pytest.raises(OSError, match=f"^cannot write {tmp_path / 'some'}: File too large$"):
+    with no_room(), pytest.raises(OSError, match=f"^cannot write {tmp_path / 'some'}: File too large$"):
         write_records(tmp_path / "some", [b"record"] * 100)
