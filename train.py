@@ -23,11 +23,10 @@ def main(config, dry_run):
     from tqdm import tqdm
 
     from keras_transformer.evaluation import describe, evaluate
-    from keras_transformer.training.checkpoints import RunDirectory
     from keras_transformer.training.dry_run import rehearse
     from keras_transformer.training.loop import build_trainer, finish, fit
-    from keras_transformer.training.preparation import prepare
     from keras_transformer.training.strategy import make_strategy, share_cores
+    from keras_transformer.training.workers import Workers, prepare_on_all
     from keras_transformer.translator import Translator
 
     score = partial(evaluate, tokenize=config.tokenize)
@@ -36,14 +35,18 @@ def main(config, dry_run):
     keras.utils.set_random_seed(config.seed)  # before any tokenizer is made: it would lose its model
     if dry_run:
         return rehearse(config)
-    run = RunDirectory(config.model_dir)
-    run.claim()
-    data = prepare(config, run)
-    with make_strategy(config.strategy).scope():
-        trainer = build_trainer(config, data.tokenizer.vocabulary_size)
-
-    greedy = Translator(trainer.transformer, data.tokenizer, beam_size=1, max_length=config.max_length, batch_size=64)
-    fit(config, run, data, trainer, greedy.translate, lambda *texts: score(*texts).bleu)
+    strategy = make_strategy(config.strategy)
+    workers = Workers(strategy)
+    with workers.ending_together():
+        run, data = prepare_on_all(config, workers)
+        with strategy.scope():
+            trainer = build_trainer(config, data.tokenizer.vocabulary_size)
+        greedy = Translator(
+            trainer.transformer, data.tokenizer, beam_size=1, max_length=config.max_length, batch_size=64
+        )
+        fit(config, run, data, trainer, workers.share(greedy.translate), lambda *texts: score(*texts).bleu)
+    if not workers.is_chief:
+        return
     finish(config, run, data)
 
     name, pairs = ("test", data.corpus.test) if data.corpus.test else ("validation", data.corpus.validation)

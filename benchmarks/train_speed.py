@@ -46,7 +46,7 @@ def matrix_rate(dtype, seconds=2.0):
 def main(config):
     import keras
 
-    from keras_transformer.data.pipeline import training_batches
+    from keras_transformer.data.pipeline import dealt, training_batches
     from keras_transformer.training.checkpoints import RunDirectory
     from keras_transformer.training.loop import build_trainer
     from keras_transformer.training.preparation import prepare
@@ -73,7 +73,7 @@ def main(config):
         trainer = build_trainer(config, data.tokenizer.vocabulary_size)
     batches = training_batches(data.train, config.batch_tokens, config.seed)
     steps, windows = WARM_UP + WINDOWS * WINDOW, Windows()
-    trainer.fit(batches, steps_per_epoch=steps, shuffle=False, verbose=0, callbacks=[windows])
+    trainer.fit(dealt(batches, strategy), steps_per_epoch=steps, shuffle=False, verbose=0, callbacks=[windows])
 
     rates = [(t1 - t0) / (s1 - s0) for (s0, t0), (s1, t1) in zip(windows.marks, windows.marks[1:], strict=False)]
     rate = statistics.median(rates)

@@ -88,8 +88,9 @@ class Config:
     """Of initial weights, dropout, shuffling and the generated corpus."""
 
     # Where it runs
-    strategy: Literal["auto", "mirrored", "one_device"] = "auto"
-    """mirrored: MirroredStrategy over all GPUs (or CPU devices); auto: that, or one device if there is only one."""
+    strategy: Literal["auto", "mirrored", "one_device", "multi_worker", "tpu"] = "auto"
+    """mirrored: MirroredStrategy over all GPUs (or CPU devices); auto: that, or one device if there is only one;
+    multi_worker: MultiWorkerMirroredStrategy over the machines in TF_CONFIG; tpu: TPUStrategy, untested."""
     precision: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     """Of activations; weights stay float32. auto: bfloat16 where the hardware multiplies it fast, else float32."""
     profile: str | None = None

@@ -34,14 +34,14 @@ SETTINGS = {
 ENDS = [(signal.SIGKILL, 10), (signal.SIGKILL, 0), (signal.SIGTERM, 10), (signal.SIGKILL, 0.001), (signal.SIGINT, 10)]
 
 
-def start(corpus, model_dir, **settings):
+def start(corpus, model_dir, environment=None, **settings):
     """A training process; its lines are to be read from `stdout`."""
     settings = {"dataset": f"files:{corpus}", "model_dir": model_dir, **SETTINGS, **settings}
     flags = [part for name, value in settings.items() for part in (f"--{name}", str(value))]
     return subprocess.Popen(
         [sys.executable, "train.py", *flags],
         cwd=ROOT,
-        env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3"},
+        env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3"} | (environment or {}),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

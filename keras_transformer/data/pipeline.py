@@ -1,5 +1,6 @@
 """From token ids to padded batches: few lengths a batch, a token budget, a new order every epoch."""
 
+import functools
 import itertools
 
 import numpy as np
@@ -100,6 +101,34 @@ def training_batches(pairs, batch_tokens, seed, first_epoch=0, first_batch=0):
             skip = 0
 
     return _dataset(generate)
+
+
+def dealt(batches, strategy):
+    """Deals out the rows of every batch, over and over, to the replicas of a strategy: of n, replica i gets the rows
+    i, i + n, ..., which may be none.
+
+    Args:
+        batches: tf.data.Dataset of `make_batch` results, the same on every worker of the strategy.
+        strategy: tf.distribute.Strategy.
+
+    Returns:
+        What `fit` and `evaluate` under the strategy take, without end.
+    """
+
+    def deal(context):
+        count = context.num_replicas_in_sync
+        here = count // context.num_input_pipelines
+        first = context.input_pipeline_id * here
+
+        def shares(*batch):
+            parts = [tf.nest.map_structure(lambda x: x[i::count], batch) for i in range(first, first + here)]  # noqa: B023
+            return functools.reduce(tf.data.Dataset.concatenate, map(tf.data.Dataset.from_tensors, parts))
+
+        endless = batches.repeat().flat_map(shares).prefetch(tf.data.AUTOTUNE)
+        # Where workers might run out of data, TensorFlow has them ask each other before every step.
+        return endless.apply(tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY))
+
+    return strategy.distribute_datasets_from_function(deal)
 
 
 def count_batches(pairs, batch_tokens):

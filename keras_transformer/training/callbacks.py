@@ -1,5 +1,7 @@
 """What happens during `fit` beside the updates: counting, validation BLEU, checkpoints."""
 
+import signal
+import sys
 import time
 from dataclasses import asdict
 
@@ -105,29 +107,36 @@ class SaveState(keras.callbacks.Callback):
         plan: `Plan`.
         minutes: between two saves within an epoch.
         signals: `HeldSignals`.
+        anywhere: function of bools that says which of them are true on any worker: what one has to do all do.
     """
 
-    def __init__(self, run, progress, plan, minutes, signals):
+    def __init__(self, run, progress, plan, minutes, signals, anywhere=lambda *flags: flags):
         super().__init__()
         self.run = run
         self.progress = progress
         self.plan = plan
         self.seconds = 60 * minutes
         self.signals = signals
+        self.anywhere = anywhere
         self.saved_step, self._saved_at = progress.step, time.monotonic()
 
     def on_train_batch_begin(self, batch, logs=None):
         self.signals.hold()
 
     def on_train_batch_end(self, batch, logs=None):
-        must_save = self.plan.ends_epoch(self.progress.step) or self.signals.arrived is not None
+        was_told = self.signals.arrived is not None
         is_due = time.monotonic() - self._saved_at >= self.seconds
         # Not after a skipped update: the weights may be what broke it, and those saved what one wants to go back to.
-        if must_save or (is_due and not keras.ops.convert_to_numpy(self.model.optimizer.skipped)):
+        is_due = is_due and not keras.ops.convert_to_numpy(self.model.optimizer.skipped)
+        is_due, must_stop = self.anywhere(is_due, was_told)
+        must_save = self.plan.ends_epoch(self.progress.step) or must_stop
+        if must_save or is_due:
             self.progress.metrics = {v.path: float(total(v)) for v in self.model.metrics_variables}
             self.save()
         if must_save:
             self.signals.release()
+        if must_stop and not was_told:  # by a signal that another worker got
+            sys.exit(128 + signal.SIGTERM)
 
     def on_epoch_end(self, epoch, logs=None):
         self.progress.ended = self.progress.step

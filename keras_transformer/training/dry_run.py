@@ -10,8 +10,9 @@ from pathlib import Path
 import keras
 import tensorflow as tf
 
+from keras_transformer.config import ConfigError
 from keras_transformer.data.corpus import BothSides
-from keras_transformer.data.pipeline import count_batches, training_batches, widest_batch
+from keras_transformer.data.pipeline import count_batches, dealt, training_batches, widest_batch
 from keras_transformer.data.statistics import (
     LOPSIDED,
     character_lengths,
@@ -38,6 +39,8 @@ def rehearse(config):
         ConfigError: as `prepare`, and where the run itself would be refused.
         CorpusError: as `prepare`.
     """
+    if config.strategy == "multi_worker":
+        raise ConfigError("--dry_run measures one machine: give it another --strategy than multi_worker, such as auto")
     if Path(config.model_dir).exists():
         check_resumable(config, RunDirectory(config.model_dir))
     with tempfile.TemporaryDirectory() as directory:
@@ -99,6 +102,7 @@ def seconds_per_update(config, data, trainer):
     batches = widest.concatenate(training_batches(data.train, config.batch_tokens, config.seed))
     clock = _Clock()
     updates = 1 + WARM_UP + MEASURED
+    batches = dealt(batches, trainer.distribute_strategy)
     trainer.fit(batches, steps_per_epoch=updates, shuffle=False, verbose=0, callbacks=[clock])
     marks = clock.marks[WARM_UP:]
     return statistics.median(end - start for start, end in zip(marks, marks[1:], strict=False))

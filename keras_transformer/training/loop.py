@@ -1,5 +1,6 @@
 """A training run from config to finished model, in the order in which things happen."""
 
+import hashlib
 import math
 import sys
 from dataclasses import asdict
@@ -8,7 +9,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer.data.pipeline import count_batches, evaluation_batches, make_batch, training_batches
+from keras_transformer.data.cache import INDEX
+from keras_transformer.data.pipeline import count_batches, dealt, evaluation_batches, make_batch, training_batches
 from keras_transformer.model import Transformer
 from keras_transformer.training.callbacks import (
     CountSteps,
@@ -32,6 +34,7 @@ from keras_transformer.training.signals import HeldSignals
 from keras_transformer.training.strategy import POLICIES, resolve_precision, vary_seeds
 from keras_transformer.training.teacher_forcing import TeacherForcing
 from keras_transformer.training.tensorboard import Profile, TensorBoardCurves, write_hyper_parameters
+from keras_transformer.training.workers import Workers
 
 SAMPLE_SENTENCES = 32
 PICTURES = 4  # of the alignment of validation pairs
@@ -78,7 +81,9 @@ def fit(config, run, data, trainer, translate, score):
     """
     plan = make_plan(config, data)
     progress = restore(config, run, trainer, plan)
-    vary_seeds(trainer.transformer.variables)
+    workers = Workers(trainer.distribute_strategy)
+    workers.check_equal(facts(config, run, data, progress))
+    vary_seeds(trainer.transformer.variables, workers.first_replica)
     if plan.is_over(progress):
         return
     forget_after(run.logs / "train", progress.step)
@@ -88,7 +93,7 @@ def fit(config, run, data, trainer, translate, score):
     with writers["train"].as_default(step=progress.step):
         tf.summary.text("config", "\n".join(f"    {name}: {value}" for name, value in resolved(config, data).items()))
     signals = HeldSignals()
-    save = SaveState(run, progress, plan, config.save_minutes, signals)
+    save = SaveState(run, progress, plan, config.save_minutes, signals, workers.anywhere)
     pictured = make_batch(data.validation, np.arange(min(PICTURES, len(data.validation))))
     callbacks = [
         CountSteps(progress, plan),
@@ -105,7 +110,7 @@ def fit(config, run, data, trainer, translate, score):
         train(config, data, trainer, callbacks, plan, progress)
         for writer in writers.values():
             writer.close()
-    except (KeyboardInterrupt, SystemExit):
+    except (KeyboardInterrupt, SystemExit, tf.errors.OpError):  # the last when another worker is lost
         print(
             f"\nstopped: update {save.saved_step:,} of {plan.last_step:,} is saved; the same command goes on from there"
         )
@@ -114,6 +119,16 @@ def fit(config, run, data, trainer, translate, score):
         raise CheckpointError(f"{error}. The same command goes on after update {save.saved_step:,}") from error
     finally:
         signals.restore()
+
+
+def facts(config, run, data, progress):
+    """What has to be the same on all workers, a dict."""
+    tokens = [(run.tokens / split / INDEX).read_text(encoding="utf-8") for split in ("train", "validation")]
+    return {
+        **resolved(config, data),
+        "corpus": hashlib.sha256("".join(tokens).encode()).hexdigest()[:12],
+        "update": progress.step,
+    }
 
 
 def make_plan(config, data):
@@ -126,18 +141,22 @@ def make_plan(config, data):
 
 def train(config, data, trainer, callbacks, plan, progress):
     """Updates and validates until the plan is over: what is left of the epoch under way, then whole epochs."""
-    validation = evaluation_batches(data.validation, config.batch_tokens)
+    strategy = trainer.distribute_strategy
+    validation = dealt(evaluation_batches(data.validation, config.batch_tokens), strategy)
+    validation_steps = count_batches(data.validation, config.batch_tokens)
     if plan.ends_epoch(progress.step) and progress.ended < progress.step:
-        end_epoch(trainer, callbacks, plan.epoch(progress.step) - 1, validation)
+        end_epoch(trainer, callbacks, plan.epoch(progress.step) - 1, validation, validation_steps)
     while not plan.is_over(progress):
         epoch, done = divmod(progress.step, plan.steps_per_epoch)
         position = divmod(progress.step * config.accumulate_steps, count_batches(data.train, config.batch_tokens))
+        batches = training_batches(data.train, config.batch_tokens, config.seed, *position)
         trainer.fit(
-            training_batches(data.train, config.batch_tokens, config.seed, *position),
+            dealt(batches, strategy),
             initial_epoch=epoch,
             epochs=epoch + 1 if done else config.epochs,
             steps_per_epoch=plan.steps_per_epoch - done,
             validation_data=validation,
+            validation_steps=validation_steps,
             callbacks=callbacks,
             shuffle=False,  # the data shuffles itself
         )
@@ -145,12 +164,12 @@ def train(config, data, trainer, callbacks, plan, progress):
         print(f"stopped     no better {config.best_by} since epoch {progress.best_epoch}")
 
 
-def end_epoch(trainer, callbacks, epoch, validation):
+def end_epoch(trainer, callbacks, epoch, validation, validation_steps):
     """What `fit` does after the last update of `epoch`, counted from 0, for a run that was stopped just then."""
     callbacks = keras.callbacks.CallbackList(callbacks, model=trainer)
     callbacks.on_epoch_begin(epoch)
     logs = trainer.get_metrics_result()
-    measures = trainer.evaluate(validation, return_dict=True)
+    measures = trainer.evaluate(validation, steps=validation_steps, return_dict=True)
     callbacks.on_epoch_end(epoch, {**logs, **{f"val_{name}": value for name, value in measures.items()}})
 
 

@@ -3,6 +3,7 @@
 import math
 
 import keras
+import tensorflow as tf
 
 from keras_transformer.training.callbacks import resumable_variables, total
 from keras_transformer.training.checkpoints import load_last
@@ -37,6 +38,11 @@ class Recover(keras.callbacks.Callback):
         self.progress = progress
         self._returns = 0
 
+    def set_model(self, model):
+        super().set_model(model)
+        metric = model.loss_metric
+        self._read = tf.function(lambda: [total(metric.total), total(metric.count)], autograph=False)
+
     def on_epoch_begin(self, epoch, logs=None):
         self._loss, self._tokens = self._sums()
 
@@ -69,5 +75,4 @@ class Recover(keras.callbacks.Callback):
 
     def _sums(self):
         """Over the epoch so far: losses, and tokens."""
-        metric = self.model.loss_metric
-        return float(total(metric.total)), float(total(metric.count))
+        return [float(value) for value in self._read()]

@@ -5,6 +5,9 @@ from pathlib import Path
 
 import tensorflow as tf
 
+from keras_transformer.config import ConfigError
+from keras_transformer.training.cluster import join_workers
+
 POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16", "float16": "mixed_float16"}
 
 TOKENS_PER_REPLICA = 2048  # fewer, and a CPU thread spends its time on starting operations
@@ -17,11 +20,11 @@ def share_cores(name, batch_tokens):
     as one of two (benchmarks/train_speed.py). Has to be called before TensorFlow's first operation.
 
     Args:
-        name: of the strategy; "one_device" keeps TensorFlow's defaults.
+        name: of the strategy; only "auto" and "mirrored" do not keep TensorFlow's defaults.
         batch_tokens: of all replicas; there are only as many as get `TOKENS_PER_REPLICA` each, and for a single one
             TensorFlow's defaults are kept.
     """
-    if name == "one_device" or tf.config.list_physical_devices("GPU"):
+    if name not in ("auto", "mirrored") or tf.config.list_physical_devices("GPU"):
         return
     cores = available_cores()
     replicas = min(cores, batch_tokens // TOKENS_PER_REPLICA)
@@ -44,29 +47,57 @@ def make_strategy(name):
     Args:
         name: "mirrored": MirroredStrategy over all GPUs, or over all logical CPU devices where there is no GPU;
             "one_device": TensorFlow's default, the first of them; "auto": "mirrored" if there are several, else
-            "one_device", which spares the bookkeeping.
+            "one_device", which spares the bookkeeping; "multi_worker": MultiWorkerMirroredStrategy over all GPUs, or
+            the CPUs, of the machines that TF_CONFIG names, which has to be made before anything is computed; "tpu":
+            `find_tpu`.
 
     Returns:
         tf.distribute.Strategy.
+
+    Raises:
+        ConfigError: if TF_CONFIG is not what it should be, or there is no TPU.
     """
+    if name == "multi_worker":
+        return join_workers()
+    if name == "tpu":
+        return find_tpu()
     devices = tf.config.list_logical_devices("GPU") or tf.config.list_logical_devices("CPU")
     if name == "one_device" or (name == "auto" and len(devices) == 1):
         return tf.distribute.get_strategy()
     return tf.distribute.MirroredStrategy([device.name for device in devices])
 
 
-def vary_seeds(variables):
+def find_tpu():
+    """TPUStrategy of the TPU that the environment variable TPU_NAME names ("local" on its own machine).
+
+    Raises:
+        ConfigError: if there is none.
+    """
+    print("strategy    tpu: this has never been tested", flush=True)
+    try:
+        resolver = tf.distribute.cluster_resolver.TPUClusterResolver()
+        tf.config.experimental_connect_to_cluster(resolver)
+        tf.tpu.experimental.initialize_tpu_system(resolver)
+    except (ValueError, tf.errors.OpError) as error:
+        raise ConfigError(f"`strategy` tpu finds no TPU: {' '.join(str(error).split())}") from error
+    return tf.distribute.TPUStrategy(resolver)
+
+
+def vary_seeds(variables, first_replica=0):
     """Gives the dropout of every replica its own seeds: as copies of each other they would all drop the same positions.
 
     Those of the first replica stay, since they are what a checkpoint holds. To be called once more after loading one.
 
     Args:
         variables: Keras variables; the states of seed generators among them are changed.
+        first_replica: number, among all replicas, of the first one here. It is not 0 on a worker that has just loaded
+            what the first worker saved.
     """
     for variable in variables:
         if variable.path.endswith("seed_generator_state"):
-            first, *others = getattr(variable.value, "values", [variable.value])
-            for replica, state in enumerate(others, start=1):
+            states = getattr(variable.value, "values", [variable.value])
+            first = tf.identity(states[0])
+            for replica, state in enumerate(states, start=first_replica):
                 state.assign(first + tf.constant([replica, 0], state.dtype))  # (seed, draws so far)
 
 

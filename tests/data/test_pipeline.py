@@ -3,10 +3,12 @@ from collections import Counter
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from keras_transformer.data.encoded import EncodedPairs, Sentences
 from keras_transformer.data.pipeline import (
     count_batches,
+    dealt,
     evaluation_batches,
     make_batch,
     plan_batches,
@@ -198,6 +200,35 @@ def test_training_does_not_go_from_short_to_long(pairs):
         batch[1].shape[1] for batch in read(training_batches(pairs, BUDGET, seed=1), count_batches(pairs, BUDGET))
     ]
     assert widths != sorted(widths) and widths != sorted(widths, reverse=True)
+
+
+class OneOfThreeWorkers:
+    """A strategy as seen from one of three workers of two replicas each."""
+
+    def __init__(self, worker):
+        self.context = tf.distribute.InputContext(
+            num_input_pipelines=3, input_pipeline_id=worker, num_replicas_in_sync=6
+        )
+
+    def distribute_datasets_from_function(self, make):
+        return make(self.context)
+
+
+def test_every_row_is_dealt_to_one_replica_of_one_worker_and_batches_come_again(pairs):
+    batches = evaluation_batches(pairs, BUDGET)
+    count = count_batches(pairs, BUDGET)
+    shares = [read(dealt(batches, OneOfThreeWorkers(worker)), 2 * 2 * count) for worker in range(3)]
+    assert min(len(rows) for share in shares for rows, *_ in share) == 0  # of a batch of fewer rows than replicas
+    for step, batch in enumerate(2 * read(batches)):
+        replicas = [share[2 * step + replica] for share in shares for replica in range(2)]
+        for whole, parts in zip(batch, zip(*replicas, strict=True), strict=True):
+            for replica, part in enumerate(parts):
+                np.testing.assert_array_equal(part, whole[replica::6])
+
+
+def test_what_is_dealt_has_no_end_so_that_replicas_need_not_ask_each_other(pairs):
+    shares = dealt(evaluation_batches(pairs, BUDGET), OneOfThreeWorkers(0))
+    assert int(shares.cardinality()) == tf.data.INFINITE_CARDINALITY
 
 
 @pytest.mark.parametrize(("epoch", "left"), [(0, 2), (1, 3), (2, 0)])

@@ -325,6 +325,21 @@ def test_a_signal_within_an_update_is_delivered_when_the_update_is_saved(tmp_pat
     assert saved(save) == 2
 
 
+def test_what_one_worker_has_to_save_all_save(tmp_path):
+    save = save_state(tmp_path, steps_per_epoch=1000)
+    save.anywhere = lambda is_due, must_stop: (save.progress.step == 2, must_stop)
+    assert [update(save) for _ in range(3)] == [None, 2, 2]
+
+
+def test_when_another_worker_is_stopped_this_one_saves_and_stops_as_if_by_the_same_signal(tmp_path):
+    save = save_state(tmp_path, steps_per_epoch=1000)
+    save.anywhere = lambda is_due, must_stop: (is_due, True)
+    save.on_train_batch_begin(0)
+    with pytest.raises(SystemExit) as stopped:
+        update(save)
+    assert stopped.value.code == 143 and saved(save) == 1
+
+
 def test_a_signal_while_an_epoch_is_validated_is_delivered_at_once(tmp_path):
     save = save_state(tmp_path, steps_per_epoch=2)
     update(save)

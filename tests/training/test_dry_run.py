@@ -63,6 +63,11 @@ def test_a_corpus_that_cannot_be_used_leaves_nothing(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_several_machines_are_not_rehearsed(tmp_path):
+    with pytest.raises(ConfigError, match="measures one machine: give it another --strategy than multi_worker"):
+        rehearse(tiny.config(tmp_path / "nowhere", tmp_path / "run", strategy="multi_worker"))
+
+
 def test_figures_of_the_corpus_are_those_of_its_pairs():
     pairs = [("ab", "b" * 23), ("ab", "b" * 23), ("abb", "b" * 7), ("a" * 1009, "ä")]
     corpus = Corpus("of this test", "en", "de", pairs, [], None, "")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_transformer.config import Config
+from keras_transformer.config import Config, ConfigError
 from keras_transformer.layers.dropout import Dropout
 from keras_transformer.training import strategy
 from keras_transformer.training.strategy import (
@@ -64,6 +64,14 @@ def test_one_device_is_one_device_however_many_there_are(monkeypatch):
     assert make_strategy("one_device").num_replicas_in_sync == 1
 
 
+def test_tpu_says_that_it_is_untested_and_where_there_is_none_so_in_a_line(monkeypatch, capsys):
+    monkeypatch.delenv("TPU_NAME", raising=False)
+    with pytest.raises(ConfigError, match="`strategy` tpu finds no TPU: Please provide a TPU Name") as refused:
+        make_strategy("tpu")
+    assert "\n" not in str(refused.value)
+    assert "has never been tested" in capsys.readouterr().out
+
+
 # Seeds.
 
 
@@ -81,6 +89,19 @@ def test_every_replica_drops_other_positions():
         masks += [first, second]
     for one, other in itertools.combinations(masks, 2):
         assert 0.2 < (one == other).mean() < 0.8  # independent coins agree half the time
+
+
+def test_replicas_of_other_workers_have_other_seeds_and_loading_what_these_saved_keeps_theirs():
+    def states_after(first_replica, first_state=(7, 11)):
+        with tiny.two_replicas().scope():
+            dropout = Dropout(0.5, seed=3)
+        (variable,) = dropout.variables
+        variable.assign(first_state)
+        vary_seeds([variable], first_replica)
+        return [state.numpy().tolist() for state in variable.value.values]
+
+    assert states_after(0) + states_after(2) == [[7, 11], [8, 11], [9, 11], [10, 11]]
+    assert states_after(0, first_state=states_after(2)[0]) == states_after(2)
 
 
 # Cores.
@@ -115,9 +136,10 @@ def test_every_core_trains_a_replica_if_there_is_enough_for_each(monkeypatch, co
         assert shared(monkeypatch, name, batch_tokens, cores) == expected
 
 
-def test_cores_are_left_alone_beside_a_gpu_and_for_one_device(monkeypatch):
+def test_cores_are_left_alone_beside_a_gpu_and_where_a_process_is_one_replica(monkeypatch):
     assert shared(monkeypatch, "auto", 4096, 2, gpus=["gpu"]) == []
-    assert shared(monkeypatch, "one_device", 4096, 2) == []
+    for name in ("one_device", "multi_worker", "tpu"):
+        assert shared(monkeypatch, name, 4096, 2) == []
 
 
 def test_cores_of_this_process_and_not_of_the_machine(monkeypatch):
@@ -167,8 +189,10 @@ def test_a_named_precision_is_taken_on_any_machine(monkeypatch, tmp_path, name):
     assert resolve_precision(name) == name
 
 
-def test_every_setting_of_config_is_known():
+def test_every_setting_of_config_is_known(monkeypatch):
     hints = get_type_hints(Config)
     assert {*POLICIES, "auto"} == set(get_args(hints["precision"]))
+    monkeypatch.setattr(strategy, "join_workers", tf.distribute.get_strategy)
+    monkeypatch.setattr(strategy, "find_tpu", tf.distribute.get_strategy)
     for name in get_args(hints["strategy"]):
         assert isinstance(make_strategy(name), tf.distribute.Strategy)

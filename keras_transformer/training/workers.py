@@ -1,0 +1,150 @@
+"""The processes that train one model together, on several machines (`--strategy multi_worker`)."""
+
+import atexit
+import contextlib
+import json
+import re
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+
+from keras_transformer.training.checkpoints import CheckpointError, RunDirectory
+from keras_transformer.training.preparation import prepare
+
+# What TensorFlow raises on the others when one is gone.
+LOST = (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError, tf.errors.InternalError)
+LOST += (tf.errors.DeadlineExceededError, tf.errors.FailedPreconditionError, tf.errors.UnknownError)
+
+
+class Workers:
+    """The processes that train together, each on its rows of every batch. In most runs there is but one.
+
+    `gather` and `anywhere` are collective operations: they end when all workers have called them, which all have to do
+    in the same order.
+
+    Args:
+        strategy: tf.distribute.Strategy.
+
+    Attributes:
+        names: list of str such as "worker 1", as TF_CONFIG numbers them; the first is the chief.
+        index: int, which of them this is.
+        first_replica: int, how many replicas those before this one have.
+    """
+
+    def __init__(self, strategy):
+        self.strategy = strategy
+        self.names, self.index = ["worker 0"], 0
+        if isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
+            resolver = strategy.cluster_resolver
+            sizes = {kind: len(resolver.cluster_spec().as_dict().get(kind, [])) for kind in ("chief", "worker")}
+            self.names = [f"{kind} {number}" for kind, size in sizes.items() for number in range(size)]
+            self.index = self.names.index(f"{resolver.task_type} {resolver.task_id}")
+        self.first_replica = self.index * strategy.num_replicas_in_sync // len(self.names)
+        self._sum = tf.function(lambda flags: strategy.reduce("SUM", flags, axis=None), autograph=False)
+
+    @property
+    def is_chief(self):
+        """Whether this is the one that writes to the run directory."""
+        return self.index == 0
+
+    def gather(self, value):
+        """A list of what every worker gives, anything that JSON can hold, in their order."""
+        if len(self.names) == 1:
+            return [value]
+        line = np.frombuffer(f"{json.dumps(value)}\n".encode(), np.uint8).astype(np.int32)  # a type of collectives
+        gathered = self.strategy.gather(tf.constant(line), axis=0).numpy().astype(np.uint8).tobytes()
+        return [json.loads(line) for line in gathered.splitlines()]
+
+    def anywhere(self, *flags):
+        """Whether each of some bools is true on any worker; quick enough to be called after every update."""
+        if len(self.names) == 1:
+            return flags
+        return tuple(self._sum(tf.constant(flags, tf.float32)).numpy() > 0)
+
+    def share(self, translate):
+        """A function like `translate`, from a list of str to a list of str, of which every worker does its part."""
+
+        def translate_together(texts):
+            translations = [""] * len(texts)
+            for worker, part in enumerate(self.gather(translate(texts[self.index :: len(self.names)]))):
+                translations[worker :: len(self.names)] = part
+            return translations
+
+        return translate_together
+
+    def check_equal(self, facts):
+        """Makes sure that all workers are about to do the same.
+
+        Args:
+            facts: dict of name -> value, all that JSON can hold.
+
+        Raises:
+            CheckpointError: on all of them, if they differ; it names in what.
+        """
+        chief, *others = self.gather(facts)
+        for worker, found in zip(self.names[1:], others, strict=True):
+            different = [f"{name} is {found[name]}, not {chief[name]}" for name in facts if found[name] != chief[name]]
+            if different:
+                raise CheckpointError(
+                    f"{worker} does not train the same as {self.names[0]}: {', '.join(different)}. All workers "
+                    "need the same command, the same corpus, and a --model_dir that they share"
+                )
+
+    @contextlib.contextmanager
+    def ending_together(self):
+        """Makes of the loss of another worker an end of this one too: SystemExit with one line, status 1."""
+        try:
+            yield
+        except LOST as error:
+            if len(self.names) == 1:
+                raise
+            tasks = re.findall(r"/job:(\w+)(?:/replica:0)?/task:(\d+)", error.message)
+            named = [f"{kind} {number}" for kind, number in tasks]
+            gone = [name for name in named if name != self.names[self.index]] or ["another worker"]
+            sys.exit(
+                f"error: {gone[0]} is gone ({type(error).__name__}): start all workers again with the same command"
+            )
+
+
+def prepare_on_all(config, workers):
+    """`prepare` on the chief, in `--model_dir`, then on the others.
+
+    These do what the chief does, in a directory of their own that begins with copies of what it prepared and saved, and
+    ends with the process.
+
+    Returns:
+        (`RunDirectory`, claimed; `Data`).
+
+    Raises:
+        As `prepare`.
+        CheckpointError: if this worker does not see the files of the chief.
+    """
+    if workers.is_chief:
+        run = RunDirectory(config.model_dir)
+        run.claim()
+        data = prepare(config, run)
+        workers.gather("prepared")
+        return run, data
+    workers.gather("waiting")
+    if not Path(config.model_dir, "config.yaml").exists():
+        raise CheckpointError(
+            f"{workers.names[workers.index]} does not see {config.model_dir}/config.yaml, which {workers.names[0]} has "
+            "written: --model_dir has to be on a file system that all workers share"
+        )
+    shared, run = RunDirectory(config.model_dir), RunDirectory(own_directory())
+    for path in (shared.config, shared.tokenizer, shared.last, shared.previous):
+        if path.exists():
+            shutil.copy(path, run.path / path.relative_to(shared.path))
+    shutil.copytree(shared.tokens, run.tokens)
+    return run, prepare(config, run)
+
+
+def own_directory():
+    """A directory, pathlib.Path, that is removed when this process ends."""
+    directory = Path(tempfile.mkdtemp(prefix="worker_"))
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    return directory

@@ -1,0 +1,106 @@
+"""Two workers of one training, as processes; few starts, since each imports TensorFlow."""
+
+import dataclasses
+import json
+import random
+import re
+import signal
+import socket
+
+import numpy as np
+import pytest
+
+from keras_transformer.config import preset
+from keras_transformer.training.checkpoints import RunDirectory
+from keras_transformer.training.loop import build_trainer, finish, fit
+from keras_transformer.training.preparation import prepare
+from tests import test_interruptions, tiny
+from tests.test_interruptions import end, start
+
+SETTINGS = {**test_interruptions.SETTINGS, "dropout_rate": 0.0, "epochs": 2, "batch_tokens": 401, "save_minutes": 0}
+MINUTE = 60
+
+
+def start_workers(corpus, model_dir, temporary):
+    """Two processes, the chief first."""
+    sockets = [socket.create_server(("localhost", 0)) for _ in range(2)]
+    cluster = {"worker": [f"localhost:{free.getsockname()[1]}" for free in sockets]}
+    for free in sockets:
+        free.close()
+    for index in range(2):
+        task = {"cluster": cluster, "task": {"type": "worker", "index": index}, "environment": "cloud"}
+        environment = {"TF_CONFIG": json.dumps(task), "TMPDIR": str(temporary)}
+        yield start(corpus, model_dir, environment, **{**SETTINGS, "strategy": "multi_worker"})
+
+
+def one_device(corpus, model_dir):
+    """What one process makes of the same."""
+    config = dataclasses.replace(
+        preset("quickstart"), **{**SETTINGS, "dataset": f"files:{corpus}", "model_dir": str(model_dir)}
+    )
+    random.seed(config.seed)
+    run = RunDirectory(model_dir)
+    run.claim()
+    data = prepare(config, run)
+    trainer = build_trainer(config, data.tokenizer.vocabulary_size)
+    fit(config, run, data, trainer, list, lambda *_: 0.0)
+    finish(config, run, data)
+    return run
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """(a run on one device, one of two workers, what these printed).
+
+    Of the two, the second is killed after three updates; then both are started again.
+    """
+    directory = tmp_path_factory.mktemp("multi_worker")
+    corpus, temporary = tiny.write_corpus(directory / "corpus"), directory / "temporary"
+    temporary.mkdir()
+    expected, found = one_device(corpus, directory / "expected"), RunDirectory(directory / "found")
+
+    chief, other = start_workers(corpus, found.path, temporary)
+    end(other, signal.SIGKILL, 3)
+    printed = [chief.communicate(timeout=MINUTE)[0]]
+    assert chief.returncode == 1, printed
+    left = set(temporary.iterdir())  # by the one that was killed
+
+    processes = list(start_workers(corpus, found.path, temporary))
+    printed += [end(process, None, -1) for process in processes]
+    assert [process.returncode for process in processes] == [0, 0], printed
+    assert set(temporary.iterdir()) <= left
+    return expected, found, printed
+
+
+def test_a_worker_that_is_killed_ends_the_other_within_a_minute_with_lines_that_say_how_to_go_on(runs):
+    _, _, (printed, *_) = runs
+    assert re.search(r"^stopped: update \d+ of 10 is saved; the same command goes on from there$", printed, re.M)
+    assert re.search(r"^error: worker 1 is gone \(\w+\): start all workers again with the same command$", printed, re.M)
+    assert "Traceback" not in printed
+
+
+def test_both_go_on_after_the_last_update_saved(runs):
+    _, _, (first, *others) = runs
+    (update,) = re.findall(r"update (\d+) of 10 is saved", first)
+    assert int(update) >= 2
+    for printed in others:
+        assert f"\nresuming    after update {update}\n" in printed
+
+
+def test_two_workers_train_to_the_weights_of_one(runs):
+    expected, found, _ = runs
+    with np.load(expected.last) as one, np.load(found.last) as other:
+        assert one.files == other.files
+        for name in {*one.files} - {"progress"}:
+            np.testing.assert_allclose(other[name], one[name], atol=1e-5, err_msg=name)
+
+
+def test_only_the_chief_writes(runs):
+    expected, found, (_, chief, other) = runs
+
+    def files(run):
+        return {str(path.relative_to(run.path)) for path in run.path.rglob("*") if "tfevents" not in path.name}
+
+    assert files(found) == files(expected)
+    assert len(list(found.logs.glob("train/*tfevents*"))) == 2  # one of each start
+    assert "\nfinished " in chief and "finished" not in other
