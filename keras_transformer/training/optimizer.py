@@ -90,7 +90,13 @@ class Adam(keras.optimizers.Optimizer):
         norm = tf.linalg.global_norm(gradients)
         is_sound = tf.math.is_finite(norm)
         step = tf.cast(self.iterations, tf.float32)
-        updates = [self._update(*pair, step) for pair in zip(gradients, variables, strict=True)]
+        schedule = {
+            "lr": self.learning_rate,
+            "beta1_power": self.beta_1 ** (step + 1),
+            "beta2_power": self.beta_2 ** (step + 1),
+        }
+        decay = 0.0 if self.ema_decay is None else tf.minimum(self.ema_decay, (2 + step) / (11 + step))
+        updates = [self._update(*pair, schedule, decay) for pair in zip(gradients, variables, strict=True)]
         tf.cond(is_sound, lambda: tf.group(*(update() for update in updates)), tf.no_op)
         self.gradient_norm.assign(norm)
         self.skipped.assign(tf.where(is_sound, 0, self.skipped + 1))
@@ -98,22 +104,19 @@ class Adam(keras.optimizers.Optimizer):
             self._adapt_loss_scale(is_sound)
         self.iterations.assign_add(1)
 
-    def _update(self, gradient, variable, step):
+    def _update(self, gradient, variable, schedule, decay):
         """A function that makes the operations of one variable's update; what it needs is looked up outside of it,
         where TensorFlow knows which replica this is."""
         index = self._get_variable_index(variable)
         weight, m, v = handle(variable), handle(self.momentums[index]), handle(self.velocities[index])
         average = handle(self.averages[index]) if self.averages else None
-        learning_rate = self.learning_rate
 
         def update():
             adam = tf.raw_ops.ResourceApplyAdam(
                 var=weight,
                 m=m,
                 v=v,
-                beta1_power=self.beta_1 ** (step + 1),
-                beta2_power=self.beta_2 ** (step + 1),
-                lr=learning_rate,
+                **schedule,
                 beta1=self.beta_1,
                 beta2=self.beta_2,
                 epsilon=self.epsilon,
@@ -121,7 +124,6 @@ class Adam(keras.optimizers.Optimizer):
             )
             if average is None:
                 return adam
-            decay = tf.minimum(self.ema_decay, (2 + step) / (11 + step))
             with tf.control_dependencies([adam]):
                 new = tf.raw_ops.ReadVariableOp(resource=weight, dtype=tf.float32)
                 old = tf.raw_ops.ReadVariableOp(resource=average, dtype=tf.float32)
