@@ -1,4 +1,6 @@
+import tempfile
 import warnings
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -71,7 +73,9 @@ def test_any_piece_can_be_drawn():
 
 
 def batch(count=4):
-    return make_batch(encode_pairs(tiny.pairs(7), tiny.tokenizer(), max_length=31), np.arange(count))
+    with tempfile.TemporaryDirectory() as directory:
+        encoded = encode_pairs(tiny.pairs(7), tiny.tokenizer(), 31, Path(directory))
+        return make_batch(encoded, np.arange(count))
 
 
 def pictures_by_numpy(inputs, labels, transformer, most=31):
