@@ -66,7 +66,7 @@ def train(flags):
     import_tensorflow()
     import keras
 
-    from keras_transformer.data.pipeline import training_batches
+    from keras_transformer.data.pipeline import dealt, training_batches
     from keras_transformer.training.checkpoints import RunDirectory
     from keras_transformer.training.loop import build_trainer
     from keras_transformer.training.preparation import prepare
@@ -83,7 +83,7 @@ def train(flags):
             if batch == 0:
                 print(MARK, "first_update", time.time(), time.process_time(), flush=True)
 
-    batches = training_batches(data.train, config.batch_tokens, config.seed)
+    batches = dealt(training_batches(data.train, config.batch_tokens, config.seed), trainer.distribute_strategy)
     trainer.fit(batches, steps_per_epoch=UPDATES, shuffle=False, verbose=0, callbacks=[FirstUpdate()])
 
 

@@ -104,24 +104,12 @@ class Config:
 
     def __post_init__(self):
         for field in dataclasses.fields(self):
-            _check(self, field.name, _is_a(getattr(self, field.name), field.type), f"must be {_describe(field.type)}")
-        counts = (
-            "vocabulary_size",
-            "max_length",
-            "d_model",
-            "d_ff",
-            "num_heads",
-            "num_layers",
-            "epochs",
-            "batch_tokens",
-        )
-        more = ("accumulate_steps", "warmup_steps", "average_epochs", "validation_sentences", "beam_size")
-        for name in counts + more:
-            _check(self, name, getattr(self, name) >= 1, "must be at least 1")
+            value = getattr(self, field.name)
+            _check(self, field.name, _is_a(value, field.type), f"must be {_describe(field.type)}")
+            if field.type in (int, int | None) and field.name != "seed":
+                _check(self, field.name, value is None or value >= 1, "must be at least 1")
         for name in ("dropout_rate", "attention_dropout_rate", "feed_forward_dropout_rate", "label_smoothing"):
             _check(self, name, 0 <= getattr(self, name) < 1, "must be in [0, 1)")
-        for name in ("max_steps", "patience"):
-            _check(self, name, getattr(self, name) is None or getattr(self, name) >= 1, "must be at least 1")
         decay = self.ema_decay
         _check(self, "ema_decay", decay is None or 0 < decay < 1, "must be between 0 and 1")
         _check(self, "save_minutes", self.save_minutes >= 0, "must not be negative")

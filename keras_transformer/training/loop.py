@@ -202,7 +202,7 @@ def restore(config, run, trainer, plan):
 def finish(config, run, data):
     """Averages the weights of the last epochs into model.keras, in float32, free of all training state."""
     samples = [source for source, _ in validation_pairs(config, data)[:SAMPLE_SENTENCES]]
-    run.samples.write_text("\n".join(samples), encoding="utf-8")
+    write_atomically(run.samples, lambda path: path.write_text("\n".join(samples), encoding="utf-8"))
     transformer = make_transformer(config, data.tokenizer.vocabulary_size, "float32")
     epochs = run.epochs()[-config.average_epochs :]
     what = f"the average of {len(epochs)} epochs"

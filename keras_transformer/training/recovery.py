@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from keras_transformer.training.callbacks import resumable_variables, total
 from keras_transformer.training.checkpoints import load_last
-from keras_transformer.training.strategy import vary_seeds
+from keras_transformer.training.strategy import seed_states
 
 MOST_SKIPPED = 5  # updates in a row whose gradient is not finite
 MOST_RETURNS = 3
@@ -22,7 +22,8 @@ class Recover(keras.callbacks.Callback):
     """Says when an update was skipped, and takes the weights back to the last checkpoint when they are beyond hope.
 
     They are so when several gradients in a row were not finite (the optimizer skips such updates), and when the loss of
-    an update is far above that of a guess. The data does not go back: training goes on with the batches that follow.
+    an update is far above that of a guess. Data and dropout do not go back: training goes on with the batches that
+    follow, and with the seeds that every replica has come to.
 
     Args:
         run: `RunDirectory`.
@@ -63,8 +64,11 @@ class Recover(keras.callbacks.Callback):
         if self._returns == MOST_RETURNS:
             raise DivergenceError(f"update {self.progress.step:,}: {reason}, again. {advice}")
         self._returns += 1
+        seeds = sum(seed_states(self.model.transformer.variables), [])
+        drawn = [seed.numpy() for seed in seeds]
         saved = load_last(self.run, resumable_variables(self.model))
-        vary_seeds(self.model.transformer.variables)
+        for seed, state in zip(seeds, drawn, strict=True):
+            seed.assign(state)
         print(f"\nwent back   to the weights of update {saved['step']:,}: {reason}", flush=True)
 
     def _loss_of_update(self):

@@ -93,12 +93,16 @@ def vary_seeds(variables, first_replica=0):
         first_replica: number, among all replicas, of the first one here. It is not 0 on a worker that has just loaded
             what the first worker saved.
     """
-    for variable in variables:
-        if variable.path.endswith("seed_generator_state"):
-            states = getattr(variable.value, "values", [variable.value])
-            first = tf.identity(states[0])
-            for replica, state in enumerate(states, start=first_replica):
-                state.assign(first + tf.constant([replica, 0], state.dtype))  # (seed, draws so far)
+    for states in seed_states(variables):
+        first = tf.identity(states[0])
+        for replica, state in enumerate(states, start=first_replica):
+            state.assign(first + tf.constant([replica, 0], state.dtype))  # (seed, draws so far)
+
+
+def seed_states(variables):
+    """The states of seed generators among Keras variables, each a list of tf.Variable (2,), one a replica."""
+    states = (variable.value for variable in variables if variable.path.endswith("seed_generator_state"))
+    return [list(getattr(state, "values", [state])) for state in states]
 
 
 def resolve_precision(name):

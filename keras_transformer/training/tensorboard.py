@@ -7,6 +7,8 @@ import psutil
 import tensorflow as tf
 from tensorboard.plugins.hparams import api as hp
 
+from keras_transformer.training.callbacks import total
+
 HPARAMS = ".hparams"  # what the name of the event file of the hyper-parameters ends with
 
 
@@ -40,7 +42,7 @@ class TensorBoardCurves(keras.callbacks.Callback):
 
     def on_train_batch_end(self, batch, logs=None):
         if self.progress.step % self.every == 0:
-            self._write_point()
+            self._write_point(logs)
         logs.update(self._rate)  # in all updates: every epoch has a new progress bar
 
     def on_epoch_end(self, epoch, logs=None):
@@ -48,7 +50,7 @@ class TensorBoardCurves(keras.callbacks.Callback):
             for name in ("loss", "accuracy", "perplexity", "bleu"):
                 tf.summary.scalar(name, logs[f"val_{name}"])
 
-    def _write_point(self):
+    def _write_point(self, logs):
         now, tokens = time.perf_counter(), self._tokens_of_epoch()
         self._rate = {"tokens/s": (tokens - self._tokens) / (now - self._started)}
         self._started, self._tokens = now, tokens
@@ -57,14 +59,13 @@ class TensorBoardCurves(keras.callbacks.Callback):
             tf.summary.scalar("target_tokens_seen", self._epoch * self.tokens_per_epoch + tokens)
             tf.summary.scalar("learning_rate", self.model.optimizer.learning_rate)
             tf.summary.scalar("gradient_norm", self.model.optimizer.gradient_norm)
-            # Over all replicas: the logs of a step are those of the first one alone.
-            for name, value in self.model.get_metrics_result().items():
+            for name, value in logs.items():
                 tf.summary.scalar(name, value)
             for name, mebibytes in memory().items():
                 tf.summary.scalar(f"memory/{name}_mib", mebibytes)
 
     def _tokens_of_epoch(self):
-        return float(self.model.loss_metric.count.value.read_value())  # adds up the replicas
+        return float(total(self.model.loss_metric.count))
 
 
 def memory():

@@ -81,11 +81,11 @@ def test_every_epoch_has_every_pair_exactly_once(pairs, seed):
     assert Counter(pairs_in(batches[count:])) == Counter(CORPUS)
 
 
-def test_evaluation_has_every_pair_exactly_once_and_knows_how_many_batches(pairs):
+def test_evaluation_has_every_pair_exactly_once(pairs):
     dataset = evaluation_batches(pairs, BUDGET)
     batches = read(dataset)
     assert Counter(pairs_in(batches)) == Counter(CORPUS)
-    assert int(dataset.cardinality()) == len(batches) == count_batches(pairs, BUDGET)
+    assert len(batches) == count_batches(pairs, BUDGET)
     assert equal(batches, read(dataset))
 
 

@@ -5,10 +5,12 @@ from types import SimpleNamespace
 import keras
 import pytest
 
+from keras_transformer.layers.dropout import Dropout
 from keras_transformer.training.callbacks import resumable_variables
 from keras_transformer.training.checkpoints import RunDirectory, save_variables
 from keras_transformer.training.progress import Progress
 from keras_transformer.training.recovery import DivergenceError, Recover
+from tests import tiny
 
 V = 37
 SAVED, LATER = [3.0, 5.0], [7.0, 11.0]
@@ -80,6 +82,19 @@ def test_an_update_without_a_token_that_counts_is_no_explosion(tmp_path):
     callback = recover(tmp_path)
     callback.on_train_batch_end(0)
     assert callback.model.transformer.variables[0].numpy().tolist() == LATER
+
+
+def test_the_seeds_of_every_replica_go_on_from_where_they_are(tmp_path):
+    """The file holds those of the first replica of the worker that saved it."""
+    callback = recover(tmp_path, is_saved=False)
+    with tiny.two_replicas().scope():
+        (seeds,) = Dropout(0.5, seed=3).variables
+    callback.model.transformer.variables.append(seeds)
+    save_variables(callback.run.last, resumable_variables(callback.model), asdict(Progress(step=13)))
+    for state, value in zip(seeds.value.values, ([7, 17], [8, 19]), strict=True):
+        state.assign(value)
+    update(callback, loss=100.0)
+    assert [state.numpy().tolist() for state in seeds.value.values] == [[7, 17], [8, 19]]
 
 
 def test_without_a_checkpoint_it_gives_up_with_advice(tmp_path):

@@ -184,11 +184,11 @@ def test_half_precision_learns_the_same_to_its_precision(policy):
 
 # Replicas.
 
-BATCHES = {  # a batch is cut into halves, the first of them perhaps a row longer
+BATCHES = {  # rows are dealt out to the replicas in turn
     "odd number of rows": [9, 7, 0, 12, 11],
     "even": [0, 3, 1, 5, 2, 6],
-    "halves of very different numbers of tokens": [0, 1, 4, 2, 3, 5, 6, 8],
-    "as different the other way round": [3, 5, 6, 8, 0, 1, 4, 2],
+    "shares of very different numbers of tokens": [0, 3, 1, 5, 4, 6, 2, 8],
+    "as different the other way round": [3, 0, 5, 1, 6, 4, 8, 2],
     "one row, none for the second replica": [8],
     "after it": [10, 1, 12],
 }
@@ -225,9 +225,10 @@ def history(strategy, log_dir, monkeypatch):
     after_every_batch, count = AfterEveryBatch(), CountSteps(Progress(), Plan(len(plan), len(plan)))
     writers = {name: EventWriter(log_dir / name) for name in ("train", "validation")}
     fitted = model.fit(
-        pipeline.training_batches(pairs(), 1000, seed=1),
-        validation_data=pipeline.evaluation_batches(pairs(), 1000),
+        pipeline.dealt(pipeline.training_batches(pairs(), 1000, seed=1), strategy),
+        validation_data=pipeline.dealt(pipeline.evaluation_batches(pairs(), 1000), strategy),
         steps_per_epoch=len(plan),
+        validation_steps=len(plan),
         shuffle=False,
         verbose=0,
         callbacks=[count, after_every_batch, AddBleu(), TensorBoardCurves(writers, count.progress, 89, every=1)],
@@ -274,7 +275,6 @@ def test_two_replicas_report_an_epoch_as_one_device_does(histories):
 
 @pytest.mark.parametrize("name", METRICS)
 def test_two_replicas_draw_the_training_curves_of_one_device(histories, name):
-    """The logs of a step would be those of the first replica alone."""
     (_, _, one), (_, _, two) = histories
     assert [step for step, _ in one[name]] == list(range(1, len(BATCHES) + 1))
     for expected, found in zip(one[name], two[name], strict=True):
@@ -296,7 +296,7 @@ def updates(strategy, plan, accumulate_steps, monkeypatch):
         model = trainer(keras.optimizers.SGD(0.05, momentum=0.9), accumulate_steps)
     after_every_update = AfterEveryBatch()
     model.fit(
-        pipeline.training_batches(pairs(), 1000, seed=1),
+        pipeline.dealt(pipeline.training_batches(pairs(), 1000, seed=1), strategy),
         steps_per_epoch=len(plan) // accumulate_steps,
         shuffle=False,
         verbose=0,

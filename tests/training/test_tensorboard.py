@@ -51,7 +51,6 @@ def curves(path, every, loss_metric=None):
     model = SimpleNamespace(
         optimizer=SimpleNamespace(learning_rate=tf.constant(0.25), gradient_norm=tf.constant(23.0)),
         loss_metric=loss_metric or keras.metrics.Mean(name="loss"),
-        get_metrics_result=lambda: dict(METRICS),  # over all replicas
     )
     writers = {name: EventWriter(path / name) for name in ("train", "validation")}
     return on(TensorBoardCurves(writers, Progress(), TOKENS_PER_EPOCH, every), model)
