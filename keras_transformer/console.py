@@ -47,7 +47,8 @@ def mistakes_as_lines():
     except (ValueError, OSError) as error:
         if os.environ.get("KERAS_TRANSFORMER_DEBUG"):
             raise
-        print(f"error: {error}", file=sys.stderr)
+        is_plain = isinstance(error, OSError) and error.filename  # "[Errno 2] No such file or directory: 'x'"
+        print(f"error: {f'{error.filename}: {error.strerror}' if is_plain else error}", file=sys.stderr)
         sys.exit(2)
 
 

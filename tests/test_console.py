@@ -32,7 +32,7 @@ def test_a_mistake_is_one_line_and_exit_status_2(capsys, error):
 def test_a_missing_file_is_named(capsys, tmp_path):
     with pytest.raises(SystemExit), mistakes_as_lines():
         open(tmp_path / "missing.txt")
-    assert "missing.txt" in capsys.readouterr().err
+    assert capsys.readouterr().err == f"error: {tmp_path / 'missing.txt'}: No such file or directory\n"
 
 
 @pytest.mark.parametrize("error", [TypeError, KeyError, RuntimeError, KeyboardInterrupt, ZeroDivisionError])
