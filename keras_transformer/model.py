@@ -102,37 +102,33 @@ class Transformer(keras.Model):
         """
         return self.decoder.align(self.positions(self.embedding(target_ids)), memory, source_mask)
 
-    def start_cache(self, memory, width=1):
-        """Prepares decoding W hypotheses per row.
+    def start_cache(self, memory, source_mask):
+        """What decoding starts from, given what `encode` gave: {"target", "memory", "source_mask"}.
 
-        Args:
-            memory: (B, S, D), from `encode`.
-            width: W.
-
-        Returns:
-            projected_memory: every layer's keys and values of memory, N times two of (B, H, S, K); constant, shared
-                by the W hypotheses.
-            cache: every layer's keys and values of the target so far, N times two of (B, W, H, 0, K); it grows by
-                one position a step and follows its hypothesis.
+        - "target": every layer's keys and values of the target so far, N times two of (B, H, 0, K); they grow by W
+          positions a step, one of each hypothesis, and stay where they are: `history` says whose they are.
+        - "memory": every layer's keys and values of memory, N times two of (B, H, S, K), shared by all hypotheses.
+        - "source_mask": bool (B, 1, 1, S).
         """
-        return self.decoder.project(memory), self.decoder.empty_cache(ops.shape(memory)[0], width)
+        target = self.decoder.empty_cache(ops.shape(memory)[0])
+        return {"target": target, "memory": self.decoder.project(memory), "source_mask": source_mask}
 
-    def decode_step(self, ids, position, cache, projected_memory, source_mask):
+    def decode_step(self, ids, position, history, cache):
         """One position of W hypotheses per row.
 
         Args:
             ids: int (B, W), the tokens at `position`.
             position: int scalar, 0 for bos.
+            history: bool (B, W, (position+1)*W). Of the W tokens read at each position so far, the newest last, it is
+                true for those that the hypothesis consists of. For a single hypothesis it is all true.
             cache: of the positions before, from `start_cache` or the last step.
-            projected_memory: from `start_cache`.
-            source_mask: bool (B, 1, 1, S), from `encode`.
 
         Returns:
             logits float32 (B, W, V) of the token after, and the cache with this position in it.
         """
         x = self.positions.at(self.embedding(ids), position)  # (B, W, D)
-        x, cache = self.decoder.step(x, cache, projected_memory, source_mask)
-        return self.tied_logits(x), cache
+        x, target = self.decoder.step(x, history, cache["target"], cache["memory"], cache["source_mask"])
+        return self.tied_logits(x), {**cache, "target": target}
 
     def get_config(self):
         policy = keras.dtype_policies.serialize(self.dtype_policy)

@@ -48,18 +48,13 @@ def translate_text(model, tokenizer, text, beam_size, length_penalty, max_length
     text = tf.where(tf.strings.regex_full_match(text, BLANK), "", text)
     source = tokenizer.encode(text)[:, :max_length]
     lengths = tf.cast(source.row_lengths(), tf.int32)
-    memory, source_mask = model.encode(source.to_tensor())
-    projected_memory, cache = model.start_cache(memory, beam_size)
-
-    def step(ids, position, cache):
-        return model.decode_step(ids, position, cache, projected_memory, source_mask)
-
+    cache = model.start_cache(*model.encode(source.to_tensor()))
     limits = tf.where(lengths > 0, lengths + EXTRA_LENGTH, 0)
     options = {"bos_id": BOS_ID, "eos_id": EOS_ID, "length_penalty": length_penalty}
     if beam_size == 1:
-        best = greedy_search(step, cache, limits, **options)
+        best = greedy_search(model.decode_step, cache, limits, **options)
     else:
-        best = beam_search(step, cache, limits, beam_size=beam_size, **options)
+        best = beam_search(model.decode_step, cache, limits, width=beam_size, **options)
     return Translation(tokenizer.decode(best.ids[:, 0]), best.scores[:, 0])
 
 

@@ -48,12 +48,16 @@ def hypotheses():
     return ids
 
 
+def own(positions):
+    """History bool (B, W, positions * W) of hypotheses that each read the same slot at every position."""
+    return np.broadcast_to(np.tile(np.eye(W, dtype=bool), positions), (B, W, positions * W))
+
+
 def step_by_step(model, memory, source_mask, ids):
     """Logits (B, W, T, V) of hypotheses (B, W, T), fed to `decode_step` one position at a time."""
-    projected_memory, cache = model.start_cache(memory, width=W)
-    steps = []
+    cache, steps = model.start_cache(memory, source_mask), []
     for t in range(ids.shape[2]):
-        logits, cache = model.decode_step(ids[:, :, t], t, cache, projected_memory, source_mask)
+        logits, cache = model.decode_step(ids[:, :, t], t, own(t + 1), cache)
         steps.append(logits)
     return np.stack(steps, axis=2)
 
@@ -163,10 +167,11 @@ def test_alignment_is_shared_out_among_the_tokens_of_the_source(policy):
 
 
 def test_memory_is_not_copied_for_each_hypothesis():
-    model = transformer()
-    projected_memory, cache = model.start_cache(*model.encode(batch()["source_ids"])[:1], width=W)
-    assert [[tuple(t.shape) for t in pair] for pair in projected_memory] == [[(B, H, S, K)] * 2] * N
-    assert [[tuple(t.shape) for t in pair] for pair in cache] == [[(B, W, H, 0, K)] * 2] * N
+    model, ids = transformer(), hypotheses()
+    cache = model.start_cache(*model.encode(batch()["source_ids"]))
+    _, cache = model.decode_step(ids[:, :, 0], 0, own(1), cache)
+    assert [[tuple(t.shape) for t in pair] for pair in cache["memory"]] == [[(B, H, S, K)] * 2] * N
+    assert [[tuple(t.shape) for t in pair] for pair in cache["target"]] == [[(B, H, W, K)] * 2] * N
 
 
 @RESIDUALS
@@ -191,23 +196,25 @@ def test_steps_are_the_full_pass_in_half_precision(policy):
 def test_steps_in_a_graph_of_unknown_sizes_are_the_full_pass():
     model, source_ids, ids = transformer(), batch()["source_ids"], hypotheses()
 
-    @tf.function(input_signature=[tf.TensorSpec((None, None), "int32"), tf.TensorSpec((None, None, None), "int32")])
+    @tf.function(input_signature=[tf.TensorSpec((None, None), "int32"), tf.TensorSpec((None, W, None), "int32")])
     def decode_all(source_ids, ids):
         memory, source_mask = model.encode(source_ids)
         length = tf.shape(ids)[2]
-        projected_memory, cache = model.start_cache(memory, width=tf.shape(ids)[1])
+        cache = model.start_cache(memory, source_mask)
 
         def step(t, cache, written):
-            logits, cache = model.decode_step(ids[:, :, t], t, cache, projected_memory, source_mask)
+            itself = tf.eye(W, batch_shape=[tf.shape(ids)[0]], dtype=tf.bool)
+            logits, cache = model.decode_step(ids[:, :, t], t, tf.tile(itself, [1, 1, t + 1]), cache)
             return t + 1, cache, written.write(t, logits)
 
+        unknown = tf.TensorShape((None, H, None, K))
         _, _, written = tf.while_loop(
             lambda t, *_: t < length,
             step,
             (0, cache, tf.TensorArray("float32", size=length)),
             shape_invariants=(
                 tf.TensorShape(()),
-                tf.nest.map_structure(lambda _: tf.TensorShape((None, None, H, None, K)), cache),
+                {**tf.nest.map_structure(lambda _: unknown, cache), "source_mask": source_mask.shape},
                 tf.TensorShape(None),
             ),
         )
@@ -220,18 +227,19 @@ def test_steps_in_a_graph_of_unknown_sizes_are_the_full_pass():
         np.testing.assert_allclose(logits[:, w], model.decode(ids[:, w], memory, source_mask), rtol=1e-5, atol=1e-5)
 
 
-def test_the_cache_follows_its_hypothesis():
+def test_the_history_says_what_a_hypothesis_has_read():
+    """A beam goes on with some hypotheses, and drops others: nothing in the cache moves."""
     model, ids, early = transformer(), hypotheses(), T // 2
-    memory, source_mask = model.encode(batch()["source_ids"])
-    projected_memory, cache = model.start_cache(memory, width=W)
+    cache = model.start_cache(*model.encode(batch()["source_ids"]))
     for t in range(early):
-        _, cache = model.decode_step(ids[:, :, t], t, cache, projected_memory, source_mask)
-    parents = np.random.default_rng(11).integers(0, W, (B, W))  # a beam goes on with some, and drops others
-    cache = tf.nest.map_structure(lambda c: tf.gather(c, parents, batch_dims=1), cache)
+        _, cache = model.decode_step(ids[:, :, t], t, own(t + 1), cache)
+    parents = np.random.default_rng(11).integers(0, W, (B, W))
+    assert (parents != np.arange(W)).any()
+    history = np.concatenate([np.take_along_axis(own(early), parents[:, :, None], axis=1), own(1)], axis=2)
     regrouped = np.take_along_axis(ids, parents[:, :, None], axis=1)
-    logits, _ = model.decode_step(regrouped[:, :, early], early, cache, projected_memory, source_mask)
+    logits, _ = model.decode_step(regrouped[:, :, early], early, history, cache)
     for w in range(W):
-        full = model.decode(regrouped[:, w, : early + 1], memory, source_mask)
+        full = model.decode(regrouped[:, w, : early + 1], *model.encode(batch()["source_ids"]))
         np.testing.assert_allclose(logits[:, w], full[:, -1], rtol=1e-5, atol=1e-5)
 
 

@@ -52,24 +52,6 @@ def first_ids(hypotheses, bos_id):
     return tf.fill(tf.shape(hypotheses.lengths), bos_id)
 
 
-def most_likely(logits, count):
-    """The `count` (or V, if that is less) most likely next tokens of every hypothesis.
-
-    A hypothesis whose logits are not a distribution (a NaN, an infinity, nothing but minus infinity) is a dead end:
-    its log-softmax is NaN throughout, which top_k leaves in place, and all its continuations are `IMPOSSIBLE`.
-
-    Args:
-        logits: float (B, W, V).
-        count: number of tokens.
-
-    Returns:
-        log-probabilities float32 (B, W, count), best first, and their tokens, int32 (B, W, count).
-    """
-    count = tf.minimum(count, tf.shape(logits)[-1])
-    log_probs, tokens = tf.math.top_k(tf.nn.log_softmax(tf.cast(logits, tf.float32)), count)
-    return tf.where(tf.math.is_nan(log_probs), IMPOSSIBLE, log_probs), tokens
-
-
 def append(hypotheses, tokens, scores):
     """Every hypothesis one token longer: tokens int32 (B, W), scores float32 (B, W) of the longer ones."""
     ids, _, lengths = hypotheses
@@ -91,9 +73,9 @@ def where_rows(rows, nest, otherwise):
     return tf.nest.map_structure(pick, nest, otherwise)
 
 
-def per_row(option):
-    """An option, a scalar or (B,), as a float32 column (1, 1) or (B, 1), which broadcasts over (B, W)."""
-    return tf.reshape(tf.cast(option, tf.float32), [-1, 1])
+def per_row(option, limits, dtype=tf.float32):
+    """An option, a scalar or (B,), as a column (B, 1), which broadcasts over (B, W); `limits` is (B,)."""
+    return tf.broadcast_to(tf.reshape(tf.cast(option, dtype), [-1, 1]), [tf.shape(limits)[0], 1])
 
 
 def penalty(lengths, length_penalty):
@@ -119,28 +101,3 @@ def presented(hypotheses, pad_id):
     columns = tf.maximum(tf.reduce_max(lengths), 0)
     ids = tf.where(filled[..., None], ids, pad_id)[..., :columns]
     return Hypotheses(ids, tf.where(filled, scores, UNFILLED_SCORE), lengths)
-
-
-def search(advance, state):
-    """Advances the state until all of `state.done`, bool (B,), is true.
-
-    Args:
-        advance: function from state to state.
-        state: a NamedTuple of nests of tensors (B, ...) and scalars. An axis that grows from step to step (one that
-            the cache is appended to) must start out empty, or of unknown size: the other axes keep their static size.
-
-    Returns:
-        the last state.
-    """
-
-    def invariant(tensor):
-        sizes = [None, *(size or None for size in tensor.shape[1:])]
-        return tf.TensorShape(sizes[: tensor.shape.rank])
-
-    (state,) = tf.while_loop(
-        cond=lambda state: ~tf.reduce_all(state.done),
-        body=lambda state: (advance(state),),
-        loop_vars=(state,),
-        shape_invariants=(tf.nest.map_structure(invariant, state),),
-    )
-    return state

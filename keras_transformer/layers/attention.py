@@ -4,6 +4,7 @@ import keras
 from keras import ops
 
 from keras_transformer.layers.dropout import Dropout
+from keras_transformer.layers.linear import Linear, inner_shape
 
 MASKED = -1e9  # finite, so that a row with nothing to attend to gives numbers and not NaN
 
@@ -30,15 +31,14 @@ def attention_weights(queries, keys, attention_mask=None):
 
 def split_heads(x, num_heads):
     """(B, T, H*K) -> (B, H, T, K)."""
-    batch, length = ops.shape(x)[0], ops.shape(x)[1]
-    heads = ops.reshape(x, (batch, length, num_heads, x.shape[-1] // num_heads))
+    heads = ops.reshape(x, (-1, *inner_shape(x), num_heads, x.shape[-1] // num_heads))
     return ops.transpose(heads, (0, 2, 1, 3))
 
 
 def merge_heads(heads):
     """(B, H, T, K) -> (B, T, H*K)."""
-    batch, length = ops.shape(heads)[0], ops.shape(heads)[2]
-    return ops.reshape(ops.transpose(heads, (0, 2, 1, 3)), (batch, length, heads.shape[1] * heads.shape[3]))
+    heads = ops.transpose(heads, (0, 2, 1, 3))  # (B, T, H, K)
+    return ops.reshape(heads, (-1, inner_shape(heads)[0], heads.shape[2] * heads.shape[3]))
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -72,10 +72,10 @@ class MultiHeadAttention(keras.layers.Layer):
         self.num_heads = num_heads
         self.dropout_rate = dropout_rate
         linear = {"use_bias": False, "dtype": self.dtype_policy}
-        self.query = keras.layers.Dense(d_model, name="query", **linear)
-        self.key = keras.layers.Dense(d_model, name="key", **linear)
-        self.value = keras.layers.Dense(d_model, name="value", **linear)
-        self.output_projection = keras.layers.Dense(d_model, name="output", **linear)
+        self.query = Linear(d_model, name="query", **linear)
+        self.key = Linear(d_model, name="key", **linear)
+        self.value = Linear(d_model, name="value", **linear)
+        self.output_projection = Linear(d_model, name="output", **linear)
         self.dropout = Dropout(dropout_rate, name="dropout", dtype=self.dtype_policy)
 
     def build(self, x_shape, memory_shape=None):

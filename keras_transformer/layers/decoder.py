@@ -52,34 +52,27 @@ class DecoderLayer(EncoderLayer):
         keys, _ = self.cross_attention.project(memory)
         return self.cross_attention.weigh(self.cross_attention_residual.enter(x), keys, source_mask)
 
-    def step(self, x, cache, memory_keys_values, source_mask=None):
+    def step(self, x, history, cache, projected_memory, source_mask=None):
         """One position of W hypotheses per row, attending to the positions before it through the cache.
 
-        The W hypotheses are W queries of one row, so that memory is neither encoded nor projected nor copied for
-        each of them.
+        The W hypotheses are W queries of one row, so that neither memory nor the cache is ever copied for one of them.
 
         Args:
             x: (B, W, D), the newest position of every hypothesis.
-            cache: keys and values of the earlier positions, two of (B, W, H, t, K).
-            memory_keys_values: what `cross_attention.project(memory)` gave, two of (B, H, S, K).
+            history: bool (B, 1, W, (t+1)*W), which of all positions read so far are a hypothesis' own.
+            cache: keys and values of the positions before, two of (B, H, t*W, K).
+            projected_memory: what `cross_attention.project(memory)` gave, two of (B, H, S, K).
             source_mask: bool (B, 1, 1, S).
 
         Returns:
-            (B, W, D), and the cache with this position appended, two of (B, W, H, t + 1, K).
+            (B, W, D), and the cache with these positions appended, two of (B, H, (t+1)*W, K).
         """
-        batch, width = ops.shape(x)[0], ops.shape(x)[1]
-        h = ops.reshape(self.self_attention_residual.enter(x), (batch * width, 1, self.d_model))
-        newest = self.self_attention.project(h)  # two of (B*W, H, 1, K)
-        head = (self.num_heads, 1, self.d_model // self.num_heads)
-        cache = tuple(
-            ops.concatenate([old, ops.reshape(new, (batch, width, *head))], axis=3)
-            for old, new in zip(cache, newest, strict=True)
-        )
-        length = ops.shape(cache[0])[3]
-        keys, values = (ops.reshape(c, (batch * width, head[0], length, head[2])) for c in cache)
-        h = self.self_attention.attend(h, keys, values)  # (B*W, 1, D)
-        x = self.self_attention_residual(x, ops.reshape(h, (batch, width, self.d_model)))
-        return self._attend_memory(x, memory_keys_values, source_mask), cache
+        h = self.self_attention_residual.enter(x)
+        newest = self.self_attention.project(h)  # two of (B, H, W, K)
+        cache = tuple(ops.concatenate([old, new], axis=2) for old, new in zip(cache, newest, strict=True))
+        h = self.self_attention.attend(h, *cache, attention_mask=history)
+        x = self.self_attention_residual(x, h)
+        return self._attend_memory(x, projected_memory, source_mask), cache
 
     def _attend_target(self, x, attention_mask, training=False):
         h = self.self_attention_residual.enter(x)
@@ -137,16 +130,20 @@ class Decoder(Stack):
         """Every layer's keys and values of memory (B, S, D): N times two of (B, H, S, K)."""
         return tuple(layer.cross_attention.project(memory) for layer in self.layers)
 
-    def empty_cache(self, batch, width):
-        """Every layer's keys and values of no position yet: N times two of (B, W, H, 0, K)."""
+    def empty_cache(self, batch):
+        """Every layer's keys and values of no position yet: N times two of (B, H, 0, K)."""
         first = self.layers[0]
-        shape = (batch, width, first.num_heads, 0, first.d_model // first.num_heads)
+        shape = (batch, first.num_heads, 0, first.d_model // first.num_heads)
         return tuple((ops.zeros(shape, self.compute_dtype), ops.zeros(shape, self.compute_dtype)) for _ in self.layers)
 
-    def step(self, x, cache, projected_memory, source_mask=None):
-        """One position of W hypotheses per row; see `DecoderLayer.step`, whose arguments come once per layer."""
+    def step(self, x, history, cache, projected_memory, source_mask=None):
+        """One position of W hypotheses per row; see `DecoderLayer.step`, whose caches come once per layer.
+
+        `history` is bool (B, W, (t+1)*W) here.
+        """
+        history = ops.expand_dims(history, 1)  # the same for every head
         grown = []
-        for layer, layer_cache, keys_values in zip(self.layers, cache, projected_memory, strict=True):
-            x, layer_cache = layer.step(x, layer_cache, keys_values, source_mask)
+        for layer, layer_cache, layer_memory in zip(self.layers, cache, projected_memory, strict=True):
+            x, layer_cache = layer.step(x, history, layer_cache, layer_memory, source_mask)
             grown.append(layer_cache)
         return self.norm(x), tuple(grown)

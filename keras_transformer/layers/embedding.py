@@ -6,6 +6,7 @@ import keras
 from keras import ops
 
 from keras_transformer.layers.dropout import Dropout
+from keras_transformer.layers.linear import inner_shape
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -70,7 +71,8 @@ class TiedLogits(keras.layers.Layer):
 
     def call(self, x):
         matrix = ops.cast(self.embedding.matrix, x.dtype)
-        return ops.cast(ops.matmul(x, ops.transpose(matrix)), "float32")
+        logits = ops.matmul(ops.reshape(x, (-1, x.shape[-1])), ops.transpose(matrix))
+        return ops.cast(ops.reshape(logits, (-1, *inner_shape(x), matrix.shape[0])), "float32")
 
     def get_config(self):
         return {**super().get_config(), "embedding": keras.saving.serialize_keras_object(self.embedding)}

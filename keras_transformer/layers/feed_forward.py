@@ -3,6 +3,7 @@
 import keras
 
 from keras_transformer.layers.dropout import Dropout
+from keras_transformer.layers.linear import Linear
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -28,9 +29,9 @@ class FeedForward(keras.layers.Layer):
         self.d_model = d_model
         self.d_ff = d_ff
         self.dropout_rate = dropout_rate
-        self.inner = keras.layers.Dense(d_ff, activation="relu", name="inner", dtype=self.dtype_policy)
+        self.inner = Linear(d_ff, activation="relu", name="inner", dtype=self.dtype_policy)
         self.dropout = Dropout(dropout_rate, name="dropout", dtype=self.dtype_policy)
-        self.outer = keras.layers.Dense(d_model, name="outer", dtype=self.dtype_policy)
+        self.outer = Linear(d_model, name="outer", dtype=self.dtype_policy)
 
     def build(self, input_shape):
         self.inner.build((None, None, self.d_model))

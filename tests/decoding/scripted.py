@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -13,27 +14,33 @@ ENTRIES = 211  # of the table; prime, so that different prefixes seldom share on
 class Script:
     """A table of logits (ENTRIES, V), for rows that differ by their seed.
 
-    The cache holds the whole prefix, which grows, and a running number, which does not: logits depend on both, so
-    that a cache that does not follow its hypothesis gives other logits.
+    The cache holds all that a row has read, of which `history` says whose it is, and the row's seed: logits depend on
+    both, so that a hypothesis that does not get its own history, or a row that gets another's cache, has other logits.
     """
 
     def __init__(self, seeds, vocabulary=7, table_seed=0, eos_bias=0.0):
         self.seeds = seeds
         self.table = np.random.default_rng(table_seed).normal(size=(ENTRIES, vocabulary)).astype("float32")
         self.table[:, EOS] += eos_bias
-        self.seen = []  # what eager steps have read: int (B, W, position + 1)
+        self.seen = []  # what eager steps have read: {seed of the row: [[ids of a hypothesis], ...]}
 
-    def cache(self, width):
-        rows = tf.shape(self.seeds)[0]
-        return {"prefix": tf.zeros([rows, width, 0], tf.int32), "number": tf.zeros([rows, width], tf.int32)}
+    def cache(self):
+        seeds = tf.convert_to_tensor(self.seeds)
+        return {"read": tf.zeros([tf.shape(seeds)[0], 0], tf.int32), "seed": seeds}
 
-    def step(self, ids, position, cache):
-        prefix = tf.concat([cache["prefix"], ids[..., None]], axis=-1)
-        number = (cache["number"] * 7 + ids * 3 + position) % ENTRIES
-        entry = (number + tf.reduce_sum(prefix, axis=-1) + self.seeds[:, None]) % ENTRIES
+    def step(self, ids, position, history, cache):
+        read = tf.concat([cache["read"], ids], axis=1)  # (B, n * W)
+        everyone = tf.broadcast_to(read[:, None], tf.shape(history))
+        shape = [-1, ids.shape[1], position + 1]  # of each position there is one, or the history is wrong
+        prefix = tf.reshape(tf.boolean_mask(everyone, history), shape)  # (B, W, n)
+        number = tf.zeros_like(ids)
+        for n in tf.range(position + 1):
+            tf.autograph.experimental.set_loop_options(shape_invariants=[(number, tf.TensorShape([None, None]))])
+            number = (number * 7 + prefix[:, :, n] * 3 + n) % ENTRIES
+        entry = (number + tf.reduce_sum(prefix, axis=-1) + cache["seed"][:, None]) % ENTRIES
         if tf.executing_eagerly():
-            self.seen.append(prefix.numpy())
-        return tf.gather(self.table, entry), {"prefix": prefix, "number": number}
+            self.seen.append(dict(zip(cache["seed"].numpy().tolist(), prefix.numpy().tolist(), strict=True)))
+        return tf.gather(self.table, tf.ensure_shape(entry, ids.shape)), {**cache, "read": read}
 
     def log_probs(self, row, ids):
         """float64 (V,) after bos and `ids`, independently of `step`."""
@@ -51,24 +58,51 @@ def score(log_prob, length, alpha):
     return log_prob / ((5 + length) / 6) ** alpha
 
 
-def exhaustive(script, row, limit, alpha):
-    """Every sequence of at most `limit` tokens that ends in eos: [(score, ids)], best first."""
+def exhaustive(script, row, limit, alpha, asked=None):
+    """Every sequence of at most `limit` tokens that ends in eos and is allowed: [(score, ids)], best first."""
     others = [token for token in range(script.table.shape[1]) if token != EOS]
     found = []
     for length in range(limit):
         for start in itertools.product(others, repeat=length):
             ids = (*start, EOS)
-            found.append((score(script.log_prob(row, ids), len(ids), alpha), ids))
+            log_prob = math.fsum(allowed_log_probs(script, row, ids[:n], asked)[ids[n]] for n in range(len(ids)))
+            if log_prob > -math.inf:
+                found.append((score(log_prob, len(ids), alpha), ids))
     return sorted(found, reverse=True)
 
 
-def plain_beam_search(script, row, limit, alpha, width):
+class Asked(NamedTuple):
+    """What a user asks of a row: see `Constraints`."""
+
+    prefix: tuple = ()
+    repetition_penalty: float = 1.0
+    no_repeat_ngram: int = 0
+
+
+def allowed_log_probs(script, row, ids, asked=None):
+    """`Script.log_probs` under constraints, token by token."""
+    asked, log_probs = asked or Asked(), script.log_probs(row, ids)
+    if len(ids) < len(asked.prefix):
+        return np.where(np.arange(len(log_probs)) == asked.prefix[len(ids)], log_probs, -np.inf)
+    n, allowed = asked.no_repeat_ngram, log_probs.copy()
+    for token in set(ids):
+        allowed[token] *= asked.repetition_penalty
+    for token in range(len(allowed)):
+        ngrams = [(*ids, token)[i : i + n] for i in range(len(ids) + 2 - n)] if n > 0 else []
+        if ngrams and ngrams[-1] in ngrams[:-1]:
+            allowed[token] = -np.inf
+    return allowed
+
+
+def plain_beam_search(script, row, limit, alpha, width, asked=None):
     """Beam search over Python lists, which stops at `width` finished hypotheses or at the limit: [(score, ids)]."""
     live, finished = [(0.0, ())], []
     while live and len(live[0][1]) < limit and len(finished) < width:
-        candidates = sorted(
-            ((s + p, (*ids, v)) for s, ids in live for v, p in enumerate(script.log_probs(row, ids))), reverse=True
-        )
+        log_probs = [allowed_log_probs(script, row, ids, asked) for _, ids in live]
+        candidates = [
+            (s + p, (*ids, v)) for (s, ids), row_ in zip(live, log_probs, strict=True) for v, p in enumerate(row_)
+        ]
+        candidates = sorted((c for c in candidates if c[0] > -math.inf), reverse=True)
         finished += [(score(s, len(ids), alpha), ids) for s, ids in candidates[:width] if ids[-1] == EOS]
         live = [c for c in candidates if c[1][-1] != EOS][:width]
     found = finished or [(score(s, len(ids), alpha), ids) for s, ids in live]

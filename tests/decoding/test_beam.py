@@ -5,7 +5,8 @@ import tensorflow as tf
 from keras_transformer.decoding.beam import beam_search
 from keras_transformer.decoding.greedy import greedy_search
 from keras_transformer.decoding.hypotheses import UNFILLED_SCORE
-from tests.decoding.scripted import BOS, EOS, Script, as_lists, exhaustive, plain_beam_search, score
+from keras_transformer.decoding.next_token import Constraints
+from tests.decoding.scripted import BOS, EOS, Asked, Script, as_lists, exhaustive, plain_beam_search, score
 
 ALPHAS = [0.0, 0.6, 1.0]
 LIMITS = [5, 0, 13, 3, 7]
@@ -13,12 +14,12 @@ SEEDS = np.array([2, 3, 5, 7, 13], "int32")
 WIDE = 331  # more than the 5 * 4**3 continuations that V = 5 has at the fourth step: nothing is ever dropped
 
 
-def beam(script, limits, beam_size=3, alpha=0.6, **options):
+def beam(script, limits, width=3, alpha=0.6, **options):
     return beam_search(
         script.step,
-        script.cache(beam_size),
+        script.cache(),
         limits,
-        beam_size=beam_size,
+        width=width,
         bos_id=BOS,
         eos_id=EOS,
         length_penalty=alpha,
@@ -80,17 +81,66 @@ def test_a_beam_of_one_is_greedy_search(alpha):
     options = {"bos_id": BOS, "eos_id": EOS, "length_penalty": alpha}
     for table_seed in range(7):
         script = Script(SEEDS, table_seed=table_seed)
-        greedy = greedy_search(script.step, script.cache(1), LIMITS, **options)
+        greedy = greedy_search(script.step, script.cache(), LIMITS, **options)
         for one, other in zip(greedy, beam(script, LIMITS, 1, alpha), strict=True):
             np.testing.assert_array_equal(one, other)
 
 
-def test_the_cache_follows_its_hypothesis():
-    """Every hypothesis was read, whole, from one slot of the cache, and is scored by what followed it there."""
+ASKED = [
+    Asked(),
+    Asked(prefix=(3, 0)),
+    Asked(repetition_penalty=1.7),
+    Asked(no_repeat_ngram=2),
+    Asked(prefix=(4, 4, 4), repetition_penalty=1.3, no_repeat_ngram=1),
+]
+
+
+def constraints(asked):
+    longest = max(len(a.prefix) for a in asked) + 1
+    return Constraints(
+        prefix=tf.constant([[*a.prefix, *[0] * (longest - len(a.prefix))] for a in asked]),
+        prefix_lengths=tf.constant([[len(a.prefix)] for a in asked]),
+        repetition_penalty=tf.constant([[a.repetition_penalty] for a in asked]),
+        no_repeat_ngram=tf.constant([[a.no_repeat_ngram] for a in asked]),
+    )
+
+
+@pytest.mark.parametrize("table_seed", range(3))
+def test_a_wide_beam_finds_the_best_of_all_sequences_that_are_allowed(table_seed):
+    script = Script(SEEDS, vocabulary=5, table_seed=table_seed, eos_bias=-1.0)
+    found = as_lists(beam(script, [4] * 5, WIDE, constraints=constraints(ASKED)))
+    for row, asked in enumerate(ASKED):
+        assert_same(found[row][:1], exhaustive(script, row, 4, 0.6, asked)[:1])
+
+
+@pytest.mark.parametrize("wanted", [1, 3])
+def test_every_row_is_searched_under_its_own_options(wanted):
+    beam_sizes, alphas = [3, 1, 2, 3, 2], np.array([0.0, 0.6, 1.0, -1.0, 2.0], "float32")
+    for table_seed in range(7):
+        script = Script(SEEDS, table_seed=table_seed)
+        options = {"beam_size": beam_sizes, "constraints": constraints(ASKED), "wanted": wanted}
+        for row, found in enumerate(as_lists(beam(script, [7] * 5, alpha=alphas, **options))):
+            expected = plain_beam_search(script, row, 7, alphas[row], beam_sizes[row], ASKED[row])
+            wanted_here = min(wanted, beam_sizes[row])
+            assert_same(found[:wanted_here], expected[:wanted_here])
+            assert len(found) <= beam_sizes[row]
+
+
+def test_all_hypotheses_that_are_wanted_are_found():
+    script = Script(SEEDS, eos_bias=3.0)  # the first one is soon beyond all others
+    limits = [50] * 5
+    alone, all_three = (as_lists(beam(script, limits, 3, 0.0, wanted=wanted)) for wanted in (1, 3))
+    assert min(len(found) for found in alone) < 3
+    for row in range(5):
+        assert_same(all_three[row], plain_beam_search(script, row, 50, 0.0, 3))
+
+
+def test_the_history_is_that_of_the_hypothesis():
+    """Every hypothesis was read, whole, by the step function, and is scored by what followed it there."""
     script = Script(SEEDS)
     for row, found in enumerate(as_lists(beam(script, [5, 2, 13, 3, 7], 3))):
         for s, ids in found:
-            assert [BOS, *ids[:-1]] in script.seen[len(ids) - 1][row].tolist()
+            assert [BOS, *ids[:-1]] in script.seen[len(ids) - 1][SEEDS[row]]
             assert s == pytest.approx(score(script.log_prob(row, ids), len(ids), 0.6), abs=1e-5)
 
 
@@ -147,10 +197,10 @@ def test_the_search_goes_on_while_a_longer_one_can_overtake(now, alpha, limit, e
     table = np.full([2, 7], 1e-9, "float32")
     table[0, EOS], table[0, 3], table[1, EOS] = now, 1 - now, 1.0
 
-    def step(ids, position, cache):
+    def step(ids, position, history, cache):
         return tf.gather(np.log(table), tf.where(ids == BOS, 0, 1)), cache
 
-    found = beam_search(step, (), [limit], beam_size=3, bos_id=BOS, eos_id=EOS, length_penalty=alpha)
+    found = beam_search(step, (), [limit], width=3, bos_id=BOS, eos_id=EOS, length_penalty=alpha)
     by_hand = score(np.log(now if expected == (EOS,) else 1 - now), len(expected), alpha)
     assert as_lists(found)[0][0] == (pytest.approx(by_hand, abs=1e-5), expected)
 
@@ -160,13 +210,12 @@ def test_the_search_goes_on_while_a_longer_one_can_overtake(now, alpha, limit, e
 def test_nan_ends_a_hypothesis_and_no_other(poisoned, slots):
     script, clean = Script(SEEDS, eos_bias=-50.0), as_lists(beam(Script(SEEDS, eos_bias=-50.0), LIMITS))
 
-    def step(ids, position, cache):
-        logits, cache = script.step(ids, position, cache)
-        bad = np.zeros([5, 3, 1], bool)
-        bad[2, slots] = True
+    def step(ids, position, history, cache):
+        logits, cache = script.step(ids, position, history, cache)
+        bad = (cache["seed"][:, None, None] == SEEDS[2]) & np.isin([[0], [1], [2]], slots)
         return tf.where(bad & (position == poisoned), np.nan, logits), cache
 
-    found = beam_search(step, script.cache(3), LIMITS, beam_size=3, bos_id=BOS, eos_id=EOS, length_penalty=0.6)
+    found = beam_search(step, script.cache(), LIMITS, width=3, bos_id=BOS, eos_id=EOS, length_penalty=0.6)
     assert np.isfinite(found.scores).all()
     found = as_lists(found)
     dead = poisoned == 0 or len(slots) == 3  # at first there is one hypothesis only

@@ -140,20 +140,26 @@ def test_every_dropout_of_a_layer_has_its_rate_and_is_told_of_training():
     assert seen == [(rate, True) for rate in (0.2, 0.3, 0.2, 0.3, 0.1, 0.3)]
 
 
-def test_cached_memory_is_one_copy_per_row_and_the_cache_one_per_hypothesis():
+def own(positions):
+    """History bool (B, W, positions * W) of hypotheses that each read the same slot at every position."""
+    return np.broadcast_to(np.tile(np.eye(W, dtype=bool), positions), (B, W, positions * W))
+
+
+def test_the_cache_holds_memory_once_and_what_every_hypothesis_read():
     layer = decoder()
-    projected, cache = layer.project(some("memory", "BSD")), layer.empty_cache(B, W)
+    projected, cache = layer.project(some("memory", "BSD")), layer.empty_cache(B)
     assert [[tuple(t.shape) for t in pair] for pair in projected] == [[(B, H, S, K)] * 2] * N
-    assert [[tuple(t.shape) for t in pair] for pair in cache] == [[(B, W, H, 0, K)] * 2] * N
-    _, cache = layer.step(tf.ones((B, W, D)), cache, projected)
-    assert [[tuple(t.shape) for t in pair] for pair in cache] == [[(B, W, H, 1, K)] * 2] * N
+    assert [[tuple(t.shape) for t in pair] for pair in cache] == [[(B, H, 0, K)] * 2] * N
+    for positions in (1, 2):
+        _, cache = layer.step(tf.ones((B, W, D)), own(positions), cache, projected)
+        assert [[tuple(t.shape) for t in pair] for pair in cache] == [[(B, H, positions * W, K)] * 2] * N
 
 
 @pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
 def test_cache_is_kept_in_the_compute_dtype(policy):
     layer = decoder(dtype=policy)
-    projected, cache = layer.project(some("memory", "BSD")), layer.empty_cache(B, W)
-    x, grown = layer.step(tf.ones((B, W, D), layer.compute_dtype), cache, projected)
+    projected, cache = layer.project(some("memory", "BSD")), layer.empty_cache(B)
+    x, grown = layer.step(tf.ones((B, W, D), layer.compute_dtype), own(1), cache, projected)
     dtypes = {tensor.dtype.name for tensor in tf.nest.flatten((x, cache, grown, projected))}
     assert dtypes == {policy.removeprefix("mixed_")}
 
@@ -162,10 +168,10 @@ def test_cache_is_kept_in_the_compute_dtype(policy):
 def test_steps_of_different_hypotheses_are_the_full_pass_of_each(residual):
     layer, memory, mask = decoder(residual), some("memory", "BSD"), some("source_mask", "B11S")
     hypotheses = tf.random.stateless_normal((B, W, T, D), (1, 2))
-    projected, cache = layer.project(memory), layer.empty_cache(B, W)
+    projected, cache = layer.project(memory), layer.empty_cache(B)
     steps = []
     for t in range(T):
-        output, cache = layer.step(hypotheses[:, :, t], cache, projected, mask)
+        output, cache = layer.step(hypotheses[:, :, t], own(t + 1), cache, projected, mask)
         steps.append(output)
     for w in range(W):
         full = layer(hypotheses[:, w], memory, source_mask=mask)
