@@ -1,32 +1,87 @@
-"""Exports a trained run as a SavedModel for TensorFlow Serving: text in, text out."""
+"""Exports a trained run: a SavedModel for TensorFlow Serving, text in, text out, or a model for CTranslate2."""
 
 import argparse
 
 from keras_transformer.command_line import add_search_arguments
 from keras_transformer.console import import_tensorflow, mistakes_as_lines
 
+DESCRIPTION = """Write EXPORT_DIR/VERSION. It is read back and must translate as the run does before it appears there.
+
+  python export.py --model_dir runs/mine --export_dir exports/mine
+      a SavedModel that TensorFlow Serving runs as it is: tokenizer, beam search and detokenizer are inside
+  python export.py --model_dir runs/mine --export_dir exports/mine_small --precision bfloat16
+      the same in half the size, a few translations differ
+  python export.py --model_dir runs/mine --export_dir exports/mine_ct2 --format ctranslate2 --quantization int8
+      weights and tokenizer.model for the C++ engine CTranslate2, in a quarter of the size
+
+EXPORT_DIR/VERSION/export.json says what was exported, from which run, with which score, and how it was proven."""
+
 
 def parse_arguments():
-    parser = argparse.ArgumentParser(
-        description="Write EXPORT_DIR/VERSION, a SavedModel that TensorFlow Serving runs as it is: tokenizer, beam "
-        "search and detokenizer are inside. It is reloaded and compared with the run before it appears there."
-    )
+    parser = argparse.ArgumentParser(description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model_dir", required=True, help="run directory that train.py wrote")
     parser.add_argument("--export_dir", required=True, help="directory of all versions of this model")
     parser.add_argument("--version", type=int, help="positive integer; the next free one by default")
+    parser.add_argument(
+        "--format",
+        choices=("saved_model", "ctranslate2"),
+        default="saved_model",
+        help="ctranslate2 needs `pip install ctranslate2` (default: saved_model)",
+    )
+    parser.add_argument(
+        "--precision",
+        choices=("float32", "bfloat16"),
+        help="of a SavedModel: its weights, and what it computes in; bfloat16 is half the size, and fast only where "
+        "the hardware multiplies it (default: float32)",
+    )
+    parser.add_argument(
+        "--quantization",
+        choices=("float32", "bfloat16", "int16", "int8"),
+        help="of a CTranslate2 model: its matrices (default: float32)",
+    )
     add_search_arguments(parser)
-    return parser.parse_args()
+    arguments = parser.parse_args()
+    check_format(arguments)
+    return arguments
+
+
+def check_format(arguments):
+    """Raises ValueError for a flag that the other format has."""
+    for name, format_name, instead in (
+        ("quantization", "ctranslate2", "a SavedModel has --precision"),
+        ("precision", "saved_model", "CTranslate2 has --quantization"),
+        ("beam_size", "saved_model", "CTranslate2 is told when it translates"),
+        ("length_penalty", "saved_model", "CTranslate2 is told when it translates"),
+    ):
+        if getattr(arguments, name) is not None and arguments.format != format_name:
+            raise ValueError(f"--{name} is for --format {format_name}: {instead}")
+
+
+def export_class(name):
+    """Of a format. Raises ExportError if its package is not installed."""
+    if name == "ctranslate2":
+        from keras_transformer.export.ctranslate2 import CTranslate2Export
+
+        return CTranslate2Export
+    from keras_transformer.export.saved_model import SavedModelExport
+
+    return SavedModelExport
 
 
 def main(arguments):
-    from keras_transformer.export import export_saved_model
+    make_export = export_class(arguments.format)
+
+    from keras_transformer.export.manifest import describe_run, read_manifest, summarise
+    from keras_transformer.export.versions import export_version
     from keras_transformer.training.checkpoints import RunDirectory
     from keras_transformer.translator import Translator
 
     translator = Translator.load(arguments.model_dir, arguments.beam_size, arguments.length_penalty)
-    sentences = RunDirectory(arguments.model_dir).samples.read_text(encoding="utf-8").split("\n")
-    path = export_saved_model(translator, arguments.export_dir, arguments.version, sentences)
-    print(f"exported  {path}: translates {len(sentences)} validation sentences as {arguments.model_dir} does")
+    run = RunDirectory(arguments.model_dir)
+    sentences = run.samples.read_text(encoding="utf-8").split("\n")
+    export = make_export(translator, arguments.precision or arguments.quantization or "float32")
+    path = export_version(export, arguments.export_dir, arguments.version, sentences, describe_run(run))
+    print(f"exported    {path}\n{summarise(read_manifest(path))}")
 
 
 if __name__ == "__main__":

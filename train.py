@@ -24,7 +24,7 @@ def main(config, dry_run):
 
     from keras_transformer.evaluation import describe, evaluate
     from keras_transformer.training.dry_run import rehearse
-    from keras_transformer.training.loop import build_trainer, finish, fit
+    from keras_transformer.training.loop import build_trainer, finish, fit, write_results
     from keras_transformer.training.strategy import make_strategy, share_cores
     from keras_transformer.training.workers import Workers, prepare_on_all
     from keras_transformer.translator import Translator
@@ -53,7 +53,9 @@ def main(config, dry_run):
     sources, references = zip(*pairs, strict=True)
     with tqdm(total=len(sources), desc=f"{name} set", disable=None) as progress:
         translations = Translator.load(run.path).translate(list(sources), progress.update)
-    print(f"{name} set, beam {config.beam_size}:\n{describe(score(translations, references))}")
+    evaluation = score(translations, references)
+    write_results(config, run, data, name, evaluation)
+    print(f"{name} set, beam {config.beam_size}:\n{describe(evaluation)}")
     print(
         f"\ntranslate:  python translate.py --model_dir {run.path}"
         f"\nwatch:      tensorboard --logdir {run.logs}"

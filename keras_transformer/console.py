@@ -17,6 +17,7 @@ def import_tensorflow():
 
         tf.config.list_physical_devices()
     tf.get_logger().setLevel(logging.ERROR)
+    logging.getLogger("absl").setLevel(logging.ERROR)  # it warns of every SavedModel without gradients
 
 
 @contextlib.contextmanager

@@ -93,6 +93,7 @@ class Tokenizer(tf.Module):
 
     def __init__(self, model):
         super().__init__(name="tokenizer")
+        self.model = model
         self._pieces = tensorflow_text.SentencepieceTokenizer(model=model, out_type=tf.int32)
         self.vocabulary_size = int(self._pieces.vocab_size())
 

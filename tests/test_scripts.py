@@ -1,10 +1,12 @@
 """The programs as a user runs them; few runs, since each imports TensorFlow."""
 
+import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 
+import ctranslate2
 import pytest
 
 from tests import tiny
@@ -72,7 +74,25 @@ def test_nothing_is_printed_to_standard_error_outside_of_a_terminal(trained, exp
 
 def test_an_export_says_where_it_is_and_that_it_is_proven(exported, work):
     assert exported.returncode == 0
-    assert f"{work / 'export' / '1'}: translates 13 validation sentences as {work / 'run'} does" in exported.stdout
+    first, second, *_ = exported.stdout.splitlines()
+    assert first.split() == ["exported", str(work / "export" / "1")]
+    assert "19 of 19 sentences" in second  # 13 of the validation set, and the probes
+
+
+def test_the_manifest_of_an_export_has_the_score_that_training_ended_with(work, trained, exported):
+    manifest = json.loads((work / "export" / "1" / "export.json").read_text(encoding="utf-8"))
+    evaluation = manifest["run"]["evaluation"]
+    assert f"BLEU {evaluation['bleu']:.1f} ({evaluation['bleu_signature']})" in trained.stdout
+    assert (evaluation["set"], evaluation["sentences"], evaluation["beam_size"]) == ("test", 7, 4)
+    assert (manifest["run"]["source_lang"], manifest["run"]["target_lang"]) == ("en", "de")
+
+
+def test_an_export_for_ctranslate2_opens_there(work, trained):
+    flags = ("--format", "ctranslate2", "--quantization", "int16", "--version", 5)
+    result = run("export.py", "--model_dir", work / "run", "--export_dir", work / "ctranslate2", *flags)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert str(work / "ctranslate2" / "5") in result.stdout
+    assert ctranslate2.Translator(str(work / "ctranslate2" / "5")).compute_type == "int16"
 
 
 def test_the_filter_keeps_lines_and_is_the_same_from_run_and_export(work, exported):
@@ -131,6 +151,9 @@ def test_mistakes_are_one_line_each(work, exported):
         "no SavedModel": run("translate.py", "--saved_model", work / "nowhere", stdin=b"one\n"),
         "never overwritten": run(
             "export.py", "--model_dir", work / "run", "--export_dir", work / "export", "--version", 1
+        ),
+        "--quantization is for --format ctranslate2": run(
+            "export.py", "--model_dir", work / "run", "--export_dir", work / "x", "--quantization", "int8"
         ),
     }
     for expected, result in results.items():

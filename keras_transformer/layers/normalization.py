@@ -43,7 +43,7 @@ def layer_norm(x, gamma, beta):
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class LayerNormalization(keras.layers.Layer):
-    """`layer_norm` with a learned gain and bias.
+    """`layer_norm` with a learned gain and bias, float32 whatever the dtype policy.
 
     Relative to `keras.layers.LayerNormalization`: a third less time on CPU (see `layer_norm`), and the paper's epsilon.
 
@@ -55,9 +55,9 @@ class LayerNormalization(keras.layers.Layer):
     """
 
     def build(self, x_shape):
-        width = (x_shape[-1],)
-        self.gamma = self.add_weight(name="gamma", shape=width, initializer="ones", autocast=False)
-        self.beta = self.add_weight(name="beta", shape=width, initializer="zeros", autocast=False)
+        exact = {"shape": (x_shape[-1],), "dtype": "float32", "autocast": False}
+        self.gamma = self.add_weight(name="gamma", initializer="ones", **exact)
+        self.beta = self.add_weight(name="beta", initializer="zeros", **exact)
 
     def call(self, x):
         gamma, beta = ops.copy(self.gamma), ops.copy(self.beta)  # TensorFlow takes a variable for a hidden input

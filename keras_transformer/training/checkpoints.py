@@ -31,6 +31,7 @@ class RunDirectory:
         checkpoints/best.npz     the weights that validated best
         checkpoints/epoch_N.npz  the weights after the last few epochs, to be averaged
         model.keras              the finished model: their average
+        results.yaml             what it scores on the test (or else the validation) set
         logs/                    TensorBoard
         .lock                    held by the process that trains
 
@@ -49,6 +50,7 @@ class RunDirectory:
         self.previous = self.checkpoints / "previous.npz"
         self.best = self.checkpoints / "best.npz"
         self.model = self.path / "model.keras"
+        self.results = self.path / "results.yaml"
         self.logs = self.path / "logs"
         self.checkpoints.mkdir(parents=True, exist_ok=True)
 

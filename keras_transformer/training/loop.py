@@ -8,6 +8,7 @@ from dataclasses import asdict
 import keras
 import numpy as np
 import tensorflow as tf
+import yaml
 
 from keras_transformer.data.cache import INDEX
 from keras_transformer.data.pipeline import count_batches, dealt, evaluation_batches, make_batch, training_batches
@@ -209,6 +210,29 @@ def finish(config, run, data):
     if config.ema_decay is not None:
         epochs, what = epochs[-1:], f"the exponential average at the end of {epochs[-1].stem.replace('_', ' ')}"
     average_variables(epochs, transformer.weights)
+    run.results.unlink(missing_ok=True)  # those of the model before
     write_atomically(run.model, transformer.save)
     write_embedding(run.logs / "train", transformer.embedding.matrix, data.tokenizer)
     print(f"finished    {run.model}, {what}")
+
+
+def write_results(config, run, data, split, evaluation):
+    """Keeps what the finished model scores, and how, in results.yaml.
+
+    Args:
+        config: `Config`.
+        run: `RunDirectory`.
+        data: `Data`.
+        split: "test" or "validation".
+        evaluation: `Evaluation` of it, with the config's beam size and length penalty.
+    """
+    results = {
+        "source_lang": data.corpus.source_lang,
+        "target_lang": data.corpus.target_lang,
+        "set": split,
+        "beam_size": config.beam_size,
+        "length_penalty": config.length_penalty,
+        **asdict(evaluation),
+    }
+    text = yaml.safe_dump(results, sort_keys=False)
+    write_atomically(run.results, lambda path: path.write_text(text, encoding="utf-8"))

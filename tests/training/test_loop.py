@@ -16,12 +16,13 @@ import yaml
 
 from keras_transformer.config import ConfigError
 from keras_transformer.data.pipeline import count_batches, training_batches
+from keras_transformer.evaluation import Evaluation, evaluate
 from keras_transformer.model import load_transformer
 from keras_transformer.tokenizer import Tokenizer
 from keras_transformer.training import loop
 from keras_transformer.training.callbacks import resumable_variables
 from keras_transformer.training.checkpoints import CheckpointError, RunDirectory, load_variables
-from keras_transformer.training.loop import build_trainer, finish, fit
+from keras_transformer.training.loop import build_trainer, finish, fit, write_results
 from keras_transformer.training.preparation import prepare
 from keras_transformer.training.teacher_forcing import TeacherForcing
 from keras_transformer.training.tensorboard import HPARAMS, TensorBoardCurves
@@ -323,6 +324,19 @@ def test_fewer_epochs_may_be_averaged_afterwards(copy_of_finished):
     train(again(config, run.path, average_epochs=1))
     for weight, value in zip(load_transformer(run.model).weights, uninterrupted_weights(run), strict=True):
         np.testing.assert_allclose(weight.numpy(), value, atol=1e-7)
+
+
+def test_results_say_what_was_scored_and_how_and_do_not_outlive_their_model(copy_of_finished):
+    run, config = copy_of_finished
+    data = prepare(config, run)
+    evaluation = evaluate(["one two"] * 7, ["one three"] * 7)
+    write_results(config, run, data, "validation", evaluation)
+    results = yaml.safe_load(run.results.read_text(encoding="utf-8"))
+    assert [results.pop(name) for name in ("source_lang", "target_lang", "set")] == ["en", "de", "validation"]
+    assert [results.pop(name) for name in ("beam_size", "length_penalty")] == [config.beam_size, config.length_penalty]
+    assert Evaluation(**results) == evaluation
+    finish(config, run, data)
+    assert not run.results.exists()
 
 
 def test_a_run_whose_last_checkpoint_is_damaged_goes_on_from_the_one_before(copy_of_finished, uninterrupted):

@@ -3,8 +3,9 @@ import pytest
 import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 
-from keras_transformer import export
-from keras_transformer.export import ExportError, check_parity, export_saved_model, next_version, run_like_serving
+from keras_transformer.export.manifest import read_manifest
+from keras_transformer.export.saved_model import SavedModelExport, in_precision, run_like_serving
+from keras_transformer.export.versions import export_version
 from keras_transformer.translator import SavedModelTranslator, Translator
 from tests import tiny
 
@@ -20,7 +21,7 @@ def translator():
 
 @pytest.fixture(scope="module")
 def exported(translator, tmp_path_factory):
-    return export_saved_model(translator, tmp_path_factory.mktemp("export"), sentences=TEXTS)
+    return export_version(SavedModelExport(translator), tmp_path_factory.mktemp("export"), sentences=TEXTS)
 
 
 @pytest.fixture(scope="module")
@@ -98,47 +99,37 @@ def test_the_latest_version_is_taken_from_the_directory_of_all(exported, transla
     assert SavedModelTranslator(exported.parent).translate(TEXTS) == translator.translate(TEXTS)
 
 
-@pytest.mark.parametrize(
-    ("present", "expected"), [([], 1), (["1"], 2), (["3", "11"], 12), (["7", ".8.partial", "notes"], 8)]
-)
-def test_next_version_is_above_all_others(tmp_path, present, expected):
-    for name in present:
-        (tmp_path / name).mkdir()
-    assert next_version(tmp_path) == expected
+def test_half_precision_is_half_the_size_and_translates_nearly_the_same(translator, exported, tmp_path):
+    half = export_version(SavedModelExport(translator, "bfloat16"), tmp_path)
+    texts = [source for source, _ in tiny.pairs(53, seed=5)]
+    same = np.equal(run_like_serving(half, texts)["translation"], run_like_serving(exported, texts)["translation"])
+    assert 0.8 < same.mean()
+    sizes = [(path / "variables" / "variables.data-00000-of-00001").stat().st_size for path in (half, exported)]
+    assert sizes[0] < 0.55 * sizes[1]
 
 
-def test_an_existing_version_is_never_overwritten(translator, tmp_path):
-    (tmp_path / "5").mkdir()
-    (tmp_path / "5" / "precious").write_text("text")
-    with pytest.raises(ExportError, match="5 exists.*--version"):
-        export_saved_model(translator, tmp_path, version=5)
-    assert [path.name for path in tmp_path.rglob("*")] == ["5", "precious"]
+def test_half_precision_translates_as_python_does_in_half_precision(translator, tmp_path):
+    half = SavedModelExport(translator, "bfloat16")
+    half.write(tmp_path)
+    texts, scores = in_precision(translator, "bfloat16").translate_batch(TEXTS)
+    with half.opened(tmp_path) as translate_batch:
+        assert translate_batch(TEXTS)[0] == texts
+        np.testing.assert_allclose(translate_batch(TEXTS)[1], scores, rtol=1e-3)
+    assert translator.model.dtype_policy.name == "float32"  # it is left as it was
 
 
-@pytest.mark.parametrize("version", [0, -3])
-def test_a_version_is_a_positive_number(translator, tmp_path, version):
-    with pytest.raises(ExportError, match=f"positive.*{version}"):
-        export_saved_model(translator, tmp_path, version=version)
+def test_layer_normalisation_stays_exact_in_half_precision(translator):
+    model = in_precision(translator, "bfloat16").model
+    assert {variable.dtype for variable in model.trainable_variables} == {"bfloat16", "float32"}
+    assert all("norm" in variable.path for variable in model.trainable_variables if variable.dtype == "float32")
 
 
-def test_an_export_that_differs_is_refused_and_leaves_nothing(translator, tmp_path, monkeypatch):
-    other = run_like_serving
-
-    def differing(path, sentences):
-        outputs = other(path, sentences)
-        outputs["translation"][-1] = b"something else"
-        return outputs
-
-    monkeypatch.setattr(export, "run_like_serving", differing)
-    with pytest.raises(ExportError, match="translates 'ten' to 'something else'"):
-        export_saved_model(translator, tmp_path, sentences=["ten"])
-    assert not list(tmp_path.iterdir())
-
-
-def test_scores_that_differ_are_refused(exported, translator, monkeypatch):
-    outputs = run_like_serving(exported, TEXTS)
-    monkeypatch.setattr(
-        export, "run_like_serving", lambda path, sentences: {**outputs, "score": outputs["score"] + 1e-2}
+def test_the_manifest_has_signatures_search_and_precision(exported, translator):
+    manifest = read_manifest(exported)
+    text = {"text": {"dtype": "string", "shape": [None]}}
+    outputs = {"translation": text["text"], "score": {"dtype": "float32", "shape": [None]}}
+    assert manifest["signatures"] == dict.fromkeys(
+        ("serving_default", "translate"), {"inputs": text, "outputs": outputs}
     )
-    with pytest.raises(ExportError, match="scores"):
-        check_parity(translator, exported, TEXTS)
+    assert (manifest["format"], manifest["weights"]) == ("saved_model", "float32")
+    assert manifest["search"] == translator.options

@@ -1,0 +1,177 @@
+"""A trained run as a model directory of CTranslate2, the C++ engine for Transformers on CPU and GPU."""
+
+import contextlib
+import itertools
+import logging
+import unicodedata
+from pathlib import Path
+
+import numpy as np
+import sentencepiece
+from keras import ops
+from ml_dtypes import bfloat16
+
+from keras_transformer.export.parity import ExportError
+from keras_transformer.layers.embedding import sinusoids
+from keras_transformer.layers.normalization import EPSILON
+from keras_transformer.tokenizer import BOS_ID, EOS_ID, UNK_ID
+from keras_transformer.translator import EXTRA_LENGTH, Translator
+
+try:
+    import ctranslate2
+except ImportError as error:
+    raise ExportError("--format ctranslate2 needs a package that is not installed: pip install ctranslate2") from error
+
+ctranslate2.set_log_level(logging.ERROR)  # it warns that bfloat16 is computed as float32 on CPU
+MOST_INPUT = 1024  # tokens of a source; CTranslate2 cuts what is longer unless told otherwise
+
+
+class CTranslate2Export:
+    """An export for CTranslate2: the weights, the vocabulary and tokenizer.model, for SentencePiece, beside them.
+
+    It is compared by greedy search, since CTranslate2 ranks hypotheses by another length penalty, n^alpha.
+
+    Args:
+        translator: `Translator` of the run.
+        quantization: "float32", "bfloat16", "int16" or "int8", of the matrices.
+    """
+
+    def __init__(self, translator, quantization="float32"):
+        greedy = {**translator.options, "beam_size": 1, "length_penalty": 0.0}
+        self.reference = Translator(translator.model, translator.tokenizer, **greedy)
+        self.quantization = quantization
+        self.least_equal, self.score_tolerance = (0.995, 1e-2) if quantization == "float32" else (0.8, np.inf)
+
+    def write(self, directory):
+        """Writes the model and its tokenizer into an empty directory."""
+        spec = transformer_spec(self.reference.model, vocabulary(self.reference.tokenizer))
+        spec.validate()
+        if self.quantization == "bfloat16":
+            to_bfloat16(spec)
+        spec.optimize(self.quantization)
+        spec.save(str(directory))
+        (Path(directory) / "tokenizer.model").write_bytes(self.reference.tokenizer.model)
+
+    @contextlib.contextmanager
+    def opened(self, directory):
+        """The export's own `translate_batch`, on one thread."""
+        yield CTranslate2Greedy(directory, self.reference.options["max_length"]).translate_batch
+
+    def describe(self, directory):
+        """What the manifest says of this format, a dict."""
+        return {"format": "ctranslate2", "weights": self.quantization}
+
+
+def vocabulary(tokenizer):
+    """All pieces by their ids, a list of str."""
+    return [piece.decode("utf-8") for piece in tokenizer.pieces(np.arange(tokenizer.vocabulary_size)).numpy()]
+
+
+def transformer_spec(model, pieces):
+    """The model as CTranslate2 describes one, its weights filled in.
+
+    Args:
+        model: `Transformer`.
+        pieces: list of str, the vocabulary.
+
+    Returns:
+        `ctranslate2.specs.TransformerSpec`.
+    """
+    stack = model.stack
+    spec = ctranslate2.specs.TransformerSpec.from_config(
+        stack["num_layers"],
+        stack["num_heads"],
+        pre_norm=stack["pre_norm"],
+        alignment_heads=0,  # its attention is the mean over all heads of the last layer, as in `Transformer.align`
+    )
+    spec.config.layer_norm_epsilon = EPSILON
+    spec.config.unk_token, spec.config.bos_token, spec.config.eos_token = (pieces[i] for i in (UNK_ID, BOS_ID, EOS_ID))
+    spec.config.decoder_start_token = pieces[BOS_ID]
+    spec.register_source_vocabulary(pieces)
+    spec.register_target_vocabulary(pieces)
+
+    matrix = ops.convert_to_numpy(model.embedding.matrix)
+    positions = ops.convert_to_numpy(sinusoids(np.arange(MOST_INPUT + EXTRA_LENGTH), stack["d_model"]))
+    spec.encoder.embeddings[0].weight = spec.decoder.embeddings.weight = spec.decoder.projection.weight = matrix
+    spec.encoder.position_encodings.encodings = spec.decoder.position_encodings.encodings = positions
+    for stack_spec, layers in ((spec.encoder, model.encoder), (spec.decoder, model.decoder)):
+        for layer_spec, layer in zip(stack_spec.layer, layers.layers, strict=True):
+            fill_layer(layer_spec, layer)
+        if stack["pre_norm"]:
+            fill_norm(stack_spec.layer_norm, layers.norm)
+    return spec
+
+
+def fill_layer(spec, layer):
+    """Of an encoder or a decoder layer."""
+    attention = layer.self_attention
+    fill_linear(spec.self_attention.linear[0], attention.query, attention.key, attention.value)
+    fill_linear(spec.self_attention.linear[1], attention.output_projection)
+    fill_norm(spec.self_attention.layer_norm, layer.self_attention_residual.norm)
+    if hasattr(layer, "cross_attention"):
+        attention = layer.cross_attention
+        fill_linear(spec.attention.linear[0], attention.query)
+        fill_linear(spec.attention.linear[1], attention.key, attention.value)
+        fill_linear(spec.attention.linear[2], attention.output_projection)
+        fill_norm(spec.attention.layer_norm, layer.cross_attention_residual.norm)
+    fill_linear(spec.ffn.linear_0, layer.feed_forward.inner)
+    fill_linear(spec.ffn.linear_1, layer.feed_forward.outer)
+    fill_norm(spec.ffn.layer_norm, layer.feed_forward_residual.norm)
+
+
+def fill_linear(spec, *dense):
+    """One product for all the Dense layers, whose outputs stand side by side. CTranslate2 has a matrix as (out, in)."""
+    spec.weight = np.concatenate([ops.convert_to_numpy(layer.kernel) for layer in dense], axis=1).T
+    if dense[0].use_bias:
+        spec.bias = np.concatenate([ops.convert_to_numpy(layer.bias) for layer in dense])
+
+
+def fill_norm(spec, norm):
+    """Gain and bias of a layer normalisation."""
+    spec.gamma, spec.beta = ops.convert_to_numpy(norm.gamma), ops.convert_to_numpy(norm.beta)
+
+
+def to_bfloat16(spec):
+    """Rounds all arrays of a validated spec; CTranslate2 itself would need PyTorch for that."""
+    for variable in spec.variables().values():
+        if not variable.is_scalar():
+            variable.array = variable.array.astype(bfloat16)
+
+
+class CTranslate2Greedy:
+    """Greedy search by CTranslate2 within the limits of `translate_text`: of a right export, the same translations.
+
+    Args:
+        directory: of the export.
+        max_length: most source tokens per text; what is beyond is cut.
+    """
+
+    def __init__(self, directory, max_length):
+        self.max_length = max_length
+        self._tokenizer = sentencepiece.SentencePieceProcessor(model_file=str(Path(directory) / "tokenizer.model"))
+        self._engine = ctranslate2.Translator(str(directory), inter_threads=1, intra_threads=1)
+
+    def translate_batch(self, texts):
+        """As `Translator.translate_batch`; the scores are summed log-probabilities."""
+        sources = ["" if is_blank(text) else text for text in texts]
+        sources = [pieces[: self.max_length] for pieces in self._tokenizer.encode(sources, out_type=str)]
+        translations, scores = [""] * len(texts), [0.0] * len(texts)
+        by_length = sorted(range(len(texts)), key=lambda row: len(sources[row]))
+        for length, rows in itertools.groupby(by_length, key=lambda row: len(sources[row])):
+            rows = list(rows)
+            results = self._engine.translate_batch(
+                [sources[row] for row in rows],
+                beam_size=1,
+                length_penalty=0,
+                min_decoding_length=0,
+                max_decoding_length=length + EXTRA_LENGTH,
+                return_scores=True,
+            )
+            for row, result in zip(rows, results, strict=True):
+                translations[row], scores[row] = self._tokenizer.decode(result.hypotheses[0]), result.scores[0]
+        return translations, scores
+
+
+def is_blank(text):
+    """Whether there are only separators, control and invisible formatting characters, as in `translator.BLANK`."""
+    return all(unicodedata.category(character)[0] in "ZC" for character in text)

@@ -1,0 +1,133 @@
+"""A trained run as one SavedModel that stock TensorFlow Serving runs: text in, text out."""
+
+import contextlib
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
+
+from keras_transformer.model import Transformer
+from keras_transformer.translator import Translator, translate_text
+
+
+class ServingModule(tf.Module):
+    """What the SavedModel holds: the signatures, the weights once, and the tokenizer.
+
+    The Keras model itself is not an attribute: Keras would save copies of its variables, which TensorFlow Serving
+    restores instead of those that the functions read. The functions close over the model, and its variables are
+    tracked here as they are.
+
+    Args:
+        translator: `Translator`.
+    """
+
+    def __init__(self, translator):
+        super().__init__(name="translation")
+        self.variables_ = [variable.value for variable in translator.model.weights]
+        self.tokenizer = translator.tokenizer
+        model, tokenizer, options = translator.model, translator.tokenizer, translator.options
+
+        @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="text")])
+        def translate(text):
+            translation = translate_text(model, tokenizer, text, **options)
+            return {"translation": translation.text, "score": translation.score}
+
+        self.translate = translate
+
+    def signatures(self):
+        """Name -> function of every signature."""
+        return {"serving_default": self.translate, "translate": self.translate}
+
+
+class SavedModelExport:
+    """An export for TensorFlow Serving: tokenizer, search and detokenizer are inside.
+
+    Args:
+        translator: `Translator` of the run.
+        precision: "float32" or "bfloat16", of the weights and of the computation. bfloat16 halves the size, and
+            changes a few translations; it is fast only where the hardware multiplies it.
+    """
+
+    def __init__(self, translator, precision="float32"):
+        self.reference = translator
+        self.precision = precision
+        self.least_equal, self.score_tolerance = (1.0, 1e-4) if precision == "float32" else (0.8, np.inf)
+
+    def write(self, directory):
+        """Writes the SavedModel into an empty directory."""
+        module = ServingModule(in_precision(self.reference, self.precision))
+        options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)  # nobody trains it
+        tf.saved_model.save(module, str(directory), signatures=module.signatures(), options=options)
+
+    @contextlib.contextmanager
+    def opened(self, directory):
+        """The export's own `translate_batch`."""
+
+        def translate_batch(sentences):
+            outputs = run(session, signatures["serving_default"], sentences)
+            return [text.decode("utf-8") for text in outputs["translation"]], outputs["score"].tolist()
+
+        with open_like_serving(directory) as (session, signatures):
+            yield translate_batch
+
+    def describe(self, directory):
+        """What the manifest says of this format, a dict."""
+        model = SavedModel.FromString((Path(directory) / "saved_model.pb").read_bytes())
+        return {
+            "format": "saved_model",
+            "weights": self.precision,
+            "search": self.reference.options,
+            "signatures": describe_signatures(model.meta_graphs[0].signature_def),
+        }
+
+
+def in_precision(translator, precision):
+    """The same translator, with its weights and computation in "float32" or "bfloat16"."""
+    model = Transformer.from_config({**translator.model.get_config(), "dtype": precision})
+    for variable, original in zip(model.weights, translator.model.weights, strict=True):
+        variable.assign(original)
+    return Translator(model, translator.tokenizer, **translator.options)
+
+
+def describe_signatures(definitions):
+    """name -> {"inputs": ..., "outputs": ...}, each name -> dtype and shape, with null for what a batch decides."""
+
+    def describe(tensors):
+        return {
+            name: {
+                "dtype": tf.dtypes.as_dtype(tensor.dtype).name,
+                "shape": [None if dim.size < 0 else dim.size for dim in tensor.tensor_shape.dim],
+            }
+            for name, tensor in sorted(tensors.items())
+        }
+
+    return {
+        name: {"inputs": describe(definition.inputs), "outputs": describe(definition.outputs)}
+        for name, definition in sorted(definitions.items())
+        if not name.startswith("__")  # TensorFlow's own
+    }
+
+
+@contextlib.contextmanager
+def open_like_serving(path):
+    """Loads a SavedModel as TensorFlow Serving does: (Session, name -> SignatureDef)."""
+    with tf.compat.v1.Session(graph=tf.Graph()) as session:
+        yield session, tf.compat.v1.saved_model.loader.load(session, ["serve"], str(path)).signature_def
+
+
+def run(session, signature, sentences):
+    """Feeds sentences to a signature of one input, `text`: output name -> NumPy array."""
+    fetches = {name: tensor.name for name, tensor in signature.outputs.items()}
+    texts = np.array([sentence.encode("utf-8") for sentence in sentences], dtype=object)
+    return session.run(fetches, {signature.inputs["text"].name: texts})
+
+
+def run_like_serving(path, sentences, signature="serving_default"):
+    """Feeds sentences to a signature of a SavedModel through a Session, the restore path of TensorFlow Serving.
+
+    Returns:
+        output name -> NumPy array.
+    """
+    with open_like_serving(path) as (session, signatures):
+        return run(session, signatures[signature], sentences)

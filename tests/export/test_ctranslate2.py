@@ -1,0 +1,142 @@
+import importlib
+import json
+import sys
+
+import ctranslate2
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_transformer.export.ctranslate2 import MOST_INPUT, CTranslate2Export, is_blank, vocabulary
+from keras_transformer.export.manifest import read_manifest
+from keras_transformer.export.parity import ExportError
+from keras_transformer.export.versions import export_version
+from keras_transformer.tokenizer import BOS_ID
+from keras_transformer.translator import BLANK, EXTRA_LENGTH, Translator
+from tests import tiny
+
+TEXTS = [source for source, _ in tiny.pairs(23, seed=5)] + ["", " \t\n", "\ufeff", "</s> <pad>", "seven " * 50]
+
+
+def translator(model):
+    return Translator(model, tiny.tokenizer(), max_length=31)
+
+
+@pytest.fixture(scope="module")
+def trained():
+    return translator(tiny.trained_transformer())
+
+
+@pytest.fixture(scope="module")
+def exported(trained, tmp_path_factory):
+    return export_version(CTranslate2Export(trained), tmp_path_factory.mktemp("export"), sentences=TEXTS)
+
+
+def weights_size(path):
+    return (path / "model.bin").stat().st_size
+
+
+def translated(export, path, texts=TEXTS):
+    with export.opened(path) as translate_batch:
+        return translate_batch(texts)
+
+
+@pytest.mark.parametrize("pre_norm", [False, True])
+def test_the_engine_translates_and_scores_as_the_model_does(tmp_path, pre_norm):
+    """Random weights, so that nothing is left at 0 or 1; two layers, four of everything."""
+    export = CTranslate2Export(translator(tiny.transformer(pre_norm=pre_norm, num_layers=2)))
+    export.write(tmp_path)
+    texts, scores = export.reference.translate_batch(TEXTS)
+    assert len(set(texts)) > 5
+    found, found_scores = translated(export, tmp_path)
+    assert found == texts
+    np.testing.assert_allclose(found_scores, scores, rtol=1e-4)
+
+
+def test_the_search_is_greedy_whatever_the_beam_of_the_run(trained):
+    assert trained.options["beam_size"] == 4
+    assert CTranslate2Export(trained).reference.options == {**trained.options, "beam_size": 1, "length_penalty": 0}
+
+
+def test_the_directory_needs_nothing_but_ctranslate2_and_sentencepiece(exported, trained):
+    assert (exported / "tokenizer.model").read_bytes() == tiny.tokenizer_model()
+    config = json.loads((exported / "config.json").read_text())
+    assert {name: config[name] for name in ("bos_token", "decoder_start_token", "eos_token", "unk_token")} == {
+        "bos_token": "<s>",
+        "decoder_start_token": "<s>",
+        "eos_token": "</s>",
+        "unk_token": "<unk>",
+    }
+    assert not config["add_source_bos"] and not config["add_source_eos"]
+
+
+def test_the_engine_normalises_with_our_epsilon(exported, trained, tmp_path):
+    export = CTranslate2Export(trained)
+    export.write(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    assert config["layer_norm_epsilon"] == 1e-6
+    (tmp_path / "config.json").write_text(json.dumps({**config, "layer_norm_epsilon": 0.5}))
+    assert not np.allclose(translated(export, tmp_path)[1], translated(export, exported)[1], rtol=0.01)
+
+
+def test_positions_last_for_the_longest_input_and_its_translation(exported):
+    engine = ctranslate2.Translator(str(exported))
+    length = MOST_INPUT + EXTRA_LENGTH
+    (result,) = engine.translate_batch(
+        [["▁"] * (MOST_INPUT + 1)], beam_size=1, min_decoding_length=length, max_decoding_length=length
+    )
+    assert len(result.hypotheses[0]) == length
+
+
+def test_attention_is_that_of_align(exported, trained):
+    source = tiny.tokenizer().encode(tf.constant([TEXTS[0]]))
+    pieces = [vocabulary(tiny.tokenizer())[i] for i in source[0]]
+    engine = ctranslate2.Translator(str(exported))
+    (result,) = engine.translate_batch([pieces], beam_size=1, max_decoding_length=7, return_attention=True)
+    ids = [
+        tiny.tokenizer().pieces(tf.range(tiny.VOCABULARY)).numpy().tolist().index(p.encode())
+        for p in result.hypotheses[0]
+    ]
+    memory, mask = trained.model.encode(source.to_tensor())
+    alignment = trained.model.align(tf.constant([[BOS_ID, *ids[:-1]]]), memory, mask)
+    np.testing.assert_allclose(result.attention[0], alignment[0], atol=1e-4)
+
+
+def test_every_weight_is_stored_once(exported, trained):
+    model = trained.model
+    positions = (MOST_INPUT + EXTRA_LENGTH) * model.stack["d_model"]
+    numbers = sum(np.prod(variable.shape) for variable in model.trainable_variables) + positions
+    assert 4 * numbers < weights_size(exported) < 4 * numbers + 10_000
+
+
+@pytest.mark.parametrize(("quantization", "most"), [("bfloat16", 0.6), ("int16", 0.9), ("int8", 0.8)])
+def test_a_quantised_model_is_smaller_and_translates_nearly_the_same(trained, exported, tmp_path, quantization, most):
+    path = export_version(CTranslate2Export(trained, quantization), tmp_path, sentences=TEXTS)
+    assert weights_size(path) < most * weights_size(exported)
+    manifest = read_manifest(path)
+    assert (manifest["format"], manifest["weights"]) == ("ctranslate2", quantization)
+    assert manifest["parity"]["beam_size"] == 1
+
+
+def test_an_export_of_other_weights_is_refused(trained, tmp_path):
+    class Wrong(CTranslate2Export):
+        def write(self, directory):
+            CTranslate2Export(translator(tiny.transformer())).write(directory)
+
+    with pytest.raises(ExportError, match="translates .* to"):
+        export_version(Wrong(trained), tmp_path, sentences=TEXTS)
+    assert not list(tmp_path.iterdir())
+
+
+def test_without_the_package_it_is_one_line(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ctranslate2", None)
+    monkeypatch.delitem(sys.modules, "keras_transformer.export.ctranslate2")
+    with pytest.raises(ExportError, match="pip install ctranslate2"):
+        importlib.import_module("keras_transformer.export.ctranslate2")
+
+
+def test_blank_is_what_it_is_in_the_graph():
+    texts = ["", " ", "\u3000\u2028\t", "\ufeff\u200d", "\x00", ".", "a ", "\u0301"]
+    expected = tf.strings.regex_full_match(texts, BLANK).numpy().tolist()
+    assert [is_blank(text) for text in texts] == expected
+    assert len(set(expected)) == 2

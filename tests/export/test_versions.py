@@ -1,0 +1,68 @@
+import json
+
+import pytest
+
+from keras_transformer.export.parity import ExportError
+from keras_transformer.export.versions import export_version, new_version, next_version
+from tests.export.test_parity import SENTENCES, Reversing
+
+
+class Writing(Reversing):
+    """An export of one file."""
+
+    def write(self, directory):
+        (directory / "weights").write_text("5")
+
+    def describe(self, directory):
+        return {"format": "reversing"}
+
+
+def names(directory):
+    return sorted(str(path.relative_to(directory)) for path in directory.rglob("*"))
+
+
+@pytest.mark.parametrize(
+    ("present", "expected"), [([], 1), (["1"], 2), (["3", "11"], 12), (["7", ".8.partial", "notes"], 8)]
+)
+def test_next_version_is_above_all_others(tmp_path, present, expected):
+    for name in present:
+        (tmp_path / name).mkdir()
+    assert next_version(tmp_path) == expected
+
+
+def test_an_existing_version_is_never_overwritten(tmp_path):
+    (tmp_path / "5").mkdir()
+    (tmp_path / "5" / "precious").write_text("text")
+    with pytest.raises(ExportError, match="5 exists.*--version"):
+        export_version(Writing(), tmp_path, version=5)
+    assert names(tmp_path) == ["5", "5/precious"]
+
+
+@pytest.mark.parametrize("version", [0, -3])
+def test_a_version_is_a_positive_number(tmp_path, version):
+    with pytest.raises(ExportError, match=f"positive.*{version}"):
+        export_version(Writing(), tmp_path / "new", version=version)
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_version_has_its_name_when_it_is_complete_and_not_before(tmp_path):
+    (tmp_path / ".3.partial").mkdir()
+    (tmp_path / ".3.partial" / "left").write_text("by one that was killed")
+    with new_version(tmp_path, 3) as (directory, final):
+        (directory / "weights").write_text("5")
+        assert next_version(tmp_path) == 1
+    assert final == tmp_path / "3" and names(tmp_path) == ["3", "3/weights"]
+
+
+def test_an_export_is_written_proven_and_described(tmp_path):
+    path = export_version(Writing(), tmp_path / "new", sentences=SENTENCES, origin={"corpus": "some"})
+    assert names(tmp_path / "new") == ["1", "1/export.json", "1/weights"]
+    manifest = json.loads((path / "export.json").read_text())
+    assert (manifest["version"], manifest["format"], manifest["run"]) == (1, "reversing", {"corpus": "some"})
+    assert manifest["parity"]["equal"] == 9
+
+
+def test_an_export_that_differs_leaves_nothing(tmp_path):
+    with pytest.raises(ExportError, match="'eerht'"):
+        export_version(Writing(texts={"three": "else"}), tmp_path, sentences=SENTENCES)
+    assert names(tmp_path) == []
