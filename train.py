@@ -49,10 +49,10 @@ def main(config, dry_run):
             batch_size=64,
             strategy=decoding_strategy(strategy),
         )
-        fit(config, run, data, trainer, workers.share(greedy.translate), lambda *texts: score(*texts).bleu)
+        last_epoch = fit(config, run, data, trainer, workers.share(greedy.translate), lambda *texts: score(*texts).bleu)
     if not workers.is_chief:
         return
-    finish(config, run, data)
+    finish(config, run, data, last_epoch)
 
     name, pairs = ("test", data.corpus.test) if data.corpus.test else ("validation", data.corpus.validation)
     sources, references = zip(*pairs, strict=True)

@@ -59,8 +59,8 @@ def train(config, translate=echo, before_fit=lambda trainer: None):
         with strategy.scope():
             trainer = build_trainer(config, data.tokenizer.vocabulary_size)
         before_fit(trainer)
-        fit(config, run, data, trainer, translate, lambda translations, references: float(len(translations)))
-        finish(config, run, data)
+        score = lambda translations, references: float(len(translations))  # noqa: E731
+        finish(config, run, data, fit(config, run, data, trainer, translate, score))
     return trainer, data, printed.getvalue()
 
 
@@ -325,6 +325,17 @@ def test_fewer_epochs_may_be_averaged_afterwards(copy_of_finished):
         np.testing.assert_allclose(weight.numpy(), value, atol=1e-7)
 
 
+@pytest.mark.parametrize(("lost", "left"), [(1, 2), (2, 1)])
+def test_a_lost_epoch_is_named_and_the_others_are_the_model(copy_of_finished, lost, left):
+    run, config = copy_of_finished
+    run.epoch(lost).unlink()
+    _, _, printed = train(config)
+    assert f"left out    cannot read {run.epoch(lost)}: " in printed and "the average of 1 epochs" in printed
+    weights = {key[5:]: value for key, value in arrays(run.epoch(left)).items()}
+    for weight in load_transformer(run.model).weights:
+        np.testing.assert_allclose(weight.numpy(), weights[weight.path.removeprefix("transformer/")], atol=1e-7)
+
+
 def test_a_run_whose_last_checkpoint_is_damaged_goes_on_from_the_one_before(copy_of_finished, uninterrupted):
     run, config = copy_of_finished
     run.last.write_bytes(run.last.read_bytes()[:-101])
@@ -447,6 +458,13 @@ def test_exponential_averages_are_validated_kept_and_exported_and_never_trained_
     losses = [[loss for _, loss in read_events(r.logs / "validation")["loss"]] for r in (found, run)]
     assert losses[0][-1] != losses[1][-1]
     assert "the exponential average at the end of epoch 0002" in printed
+
+    found.epoch(2).write_bytes(b"damaged")
+    _, _, printed = train(with_averages)
+    assert f"left out    cannot read {found.epoch(2)}: " in printed
+    assert "the exponential average at the end of epoch 0001" in printed
+    for x, value in zip(seen[0], values_of(load_transformer(found.model).weights), strict=True):
+        np.testing.assert_array_equal(x, value)
 
 
 def test_a_run_that_accumulates_goes_on_where_it_was(uninterrupted, tmp_path):
