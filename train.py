@@ -25,7 +25,7 @@ def main(config, dry_run):
     from keras_transformer.evaluation import describe, evaluate
     from keras_transformer.training.dry_run import rehearse
     from keras_transformer.training.loop import build_trainer, finish, fit, write_results
-    from keras_transformer.training.strategy import make_strategy, share_cores
+    from keras_transformer.training.strategy import decoding_strategy, make_strategy, share_cores
     from keras_transformer.training.workers import Workers, prepare_on_all
     from keras_transformer.translator import Translator
 
@@ -42,12 +42,17 @@ def main(config, dry_run):
         with strategy.scope():
             trainer = build_trainer(config, data.tokenizer.vocabulary_size)
         greedy = Translator(
-            trainer.transformer, data.tokenizer, beam_size=1, max_length=config.max_length, batch_size=64
+            trainer.transformer,
+            data.tokenizer,
+            beam_size=1,
+            max_length=config.max_length,
+            batch_size=64,
+            strategy=decoding_strategy(strategy),
         )
-        fit(config, run, data, trainer, workers.share(greedy.translate), lambda *texts: score(*texts).bleu)
+        last_epoch = fit(config, run, data, trainer, workers.share(greedy.translate), lambda *texts: score(*texts).bleu)
     if not workers.is_chief:
         return
-    finish(config, run, data)
+    finish(config, run, data, last_epoch)
 
     name, pairs = ("test", data.corpus.test) if data.corpus.test else ("validation", data.corpus.validation)
     sources, references = zip(*pairs, strict=True)

@@ -67,13 +67,15 @@ class Translator:
         beam_size: W; 1 is greedy search.
         length_penalty: alpha.
         max_length: most source tokens per text; what is beyond is cut.
-        batch_size: texts translated at a time.
+        batch_size: texts translated at a time, on every device.
+        strategy: tf.distribute.Strategy that the weights were made under, each of whose replicas on this machine is to
+            translate its part of every batch; None leaves all to the first.
 
     Raises:
         ValueError: for a size that is not positive, or a length penalty that is not finite.
     """
 
-    def __init__(self, model, tokenizer, beam_size=4, length_penalty=0.6, max_length=256, batch_size=32):
+    def __init__(self, model, tokenizer, beam_size=4, length_penalty=0.6, max_length=256, batch_size=32, strategy=None):
         check_positive(beam_size=beam_size, max_length=max_length, batch_size=batch_size)
         if not math.isfinite(length_penalty):
             raise ValueError(f"`length_penalty` must be finite. Received: length_penalty={length_penalty}")
@@ -81,10 +83,9 @@ class Translator:
         self.tokenizer = tokenizer
         self.options = {"beam_size": beam_size, "length_penalty": length_penalty, "max_length": max_length}
         self.batch_size = batch_size
-        self._translate = tf.function(
-            lambda text: translate_text(model, tokenizer, text, **self.options),
-            input_signature=[tf.TensorSpec([None], tf.string)],
-        )
+        self._strategy = strategy or tf.distribute.get_strategy()
+        self._replicas = len(self._strategy.experimental_local_results(model.weights[0].value))
+        self._translate = tf.function(self._share, input_signature=[tf.TensorSpec([None], tf.string)])
 
     @classmethod
     def load(cls, model_dir, beam_size=None, length_penalty=None, batch_size=32):
@@ -106,6 +107,17 @@ class Translator:
             batch_size=batch_size,
         )
 
+    def _share(self, text):
+        """`translate_text` of string (B,), of which every replica does the rows i, i + n, ..., with its own weights."""
+
+        def translate_part():
+            replica = tf.distribute.get_replica_context().replica_id_in_sync_group % self._replicas
+            return translate_text(self.model, self.tokenizer, text[replica :: self._replicas], **self.options)
+
+        rows = [tf.range(tf.size(text))[replica :: self._replicas] for replica in range(self._replicas)]
+        parts = map(self._strategy.experimental_local_results, self._strategy.run(translate_part))
+        return Translation(*(tf.dynamic_stitch(rows, part) for part in parts))
+
     def translate_batch(self, texts):
         """Translates one batch, a list of str: (list of str, list of float scores)."""
         text, score = self._translate(tf.constant(texts, tf.string, shape=[len(texts)]))
@@ -121,7 +133,7 @@ class Translator:
         Returns:
             list of str, in the order of `texts`.
         """
-        return translate_sorted(self.translate_batch, texts, self.batch_size, on_progress)
+        return translate_sorted(self.translate_batch, texts, self.batch_size * self._replicas, on_progress)
 
 
 def translate_sorted(translate_batch, texts, batch_size, on_progress=None):

@@ -43,8 +43,7 @@ def one_device(corpus, model_dir):
     run.claim()
     data = prepare(config, run)
     trainer = build_trainer(config, data.tokenizer.vocabulary_size)
-    fit(config, run, data, trainer, list, lambda *_: 0.0)
-    finish(config, run, data)
+    finish(config, run, data, fit(config, run, data, trainer, list, lambda *_: 0.0))
     return run
 
 

@@ -212,6 +212,38 @@ def test_a_failure_is_raised_and_ends_the_work():
     assert len(begun) < 20
 
 
+# Replicas.
+
+
+def test_every_replica_translates_its_rows_of_a_batch_with_its_own_weights():
+    """Once they are made to differ, which in training they never do, one can see whose they were."""
+    with tiny.two_replicas().scope():
+        model = tiny.transformer(seed=3)
+    together = Translator(model, tiny.tokenizer(), beam_size=2, batch_size=1, strategy=tiny.two_replicas())
+    one, other = (
+        Translator(tiny.transformer(seed=seed), tiny.tokenizer(), beam_size=2).translate_batch(TEXTS) for seed in (3, 5)
+    )
+    text, score = together.translate_batch(TEXTS)
+    assert text == one[0] and score == pytest.approx(one[1], rel=1e-5)
+    for weight, different in zip(model.weights, tiny.transformer(seed=5).weights, strict=True):
+        _, second = weight.value.values
+        second.assign(different)
+    for count in (0, 1, 2, 5):
+        text, score = together.translate_batch(TEXTS[:count])
+        assert text == [(one, other)[row % 2][0][row] for row in range(count)]
+        assert score == pytest.approx([(one, other)[row % 2][1][row] for row in range(count)], rel=1e-5)
+
+
+def test_every_replica_gets_a_batch_of_the_whole_size(monkeypatch):
+    sizes = []
+    with tiny.two_replicas().scope():
+        model = tiny.transformer()
+    some = Translator(model, tiny.tokenizer(), batch_size=2, strategy=tiny.two_replicas())
+    monkeypatch.setattr(some, "translate_batch", lambda texts: sizes.append(len(texts)) or (texts, texts))
+    assert some.translate(TEXTS) == TEXTS
+    assert sorted(sizes) == [1, 4]
+
+
 # Loading.
 
 

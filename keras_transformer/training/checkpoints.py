@@ -177,15 +177,45 @@ def load_last(run, variables):
     raise CheckpointError(f"{'; '.join(damages)}. Remove both to train from the start, or choose another --model_dir")
 
 
-def average_variables(paths, variables):
-    """Assigns the mean of several files of `save_variables` to the variables, summed in float64."""
-    sums = [np.zeros(variable.shape, np.float64) for variable in variables]
+def load_each(paths, variables):
+    """`load_variables` of one file after the other, leaving out, with a line that says so, what cannot be read.
+
+    Yields:
+        The path of every file, when it has been loaded.
+
+    Raises:
+        CheckpointError: after the last, if none could be read; or if one was written by a different model.
+    """
+    is_any_left = False
     for path in paths:
-        load_variables(path, variables)
+        try:
+            load_variables(path, variables)
+        except DamagedCheckpoint as error:
+            print(f"left out    {error}", flush=True)
+            continue
+        is_any_left = True
+        yield path
+    if not is_any_left:
+        raise CheckpointError(f"no weights can be read from {path.parent}: more --epochs train on and write new ones")
+
+
+def average_variables(paths, variables):
+    """Assigns the mean of several files of `save_variables` to the variables, summed in float64.
+
+    Returns:
+        The number of files, without those that could not be read.
+
+    Raises:
+        CheckpointError: as `load_each`.
+    """
+    sums, count = [np.zeros(variable.shape, np.float64) for variable in variables], 0
+    for _ in load_each(paths, variables):
+        count += 1
         for total, variable in zip(sums, variables, strict=True):
             total += keras.ops.convert_to_numpy(variable)
     for total, variable in zip(sums, variables, strict=True):
-        variable.assign(total / len(paths))
+        variable.assign(total / count)
+    return count
 
 
 def _key(index, variable):

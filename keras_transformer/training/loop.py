@@ -20,7 +20,13 @@ from keras_transformer.training.callbacks import (
     ValidationBleu,
     resumable_variables,
 )
-from keras_transformer.training.checkpoints import CheckpointError, average_variables, load_last, write_atomically
+from keras_transformer.training.checkpoints import (
+    CheckpointError,
+    average_variables,
+    load_each,
+    load_last,
+    write_atomically,
+)
 from keras_transformer.training.event_files import EventWriter, forget_after
 from keras_transformer.training.heat_maps import AlignmentPictures
 from keras_transformer.training.optimizer import Adam
@@ -77,6 +83,9 @@ def fit(config, run, data, trainer, translate, score):
         translate: function from a list of str to their translations with the trainer's weights, for validation BLEU.
         score: function (translations, references) -> BLEU.
 
+    Returns:
+        int, the number of the last epoch, counted from 1.
+
     Raises:
         CheckpointError: if the checkpoints there cannot be used, or something cannot be written.
     """
@@ -86,7 +95,7 @@ def fit(config, run, data, trainer, translate, score):
     workers.check_equal(facts(config, run, data, progress))
     vary_seeds(trainer.transformer.variables, workers.first_replica)
     if plan.is_over(progress):
-        return
+        return plan.epoch(progress.ended)
     forget_after(run.logs / "train", progress.step)
     forget_after(run.logs / "validation", progress.ended)
     write_hyper_parameters(run.logs / "validation", resolved(config, data))
@@ -120,6 +129,7 @@ def fit(config, run, data, trainer, translate, score):
         raise CheckpointError(f"{error}. The same command goes on after update {save.saved_step:,}") from error
     finally:
         signals.restore()
+    return plan.epoch(progress.ended)
 
 
 def facts(config, run, data, progress):
@@ -200,16 +210,27 @@ def restore(config, run, trainer, plan):
     return progress
 
 
-def finish(config, run, data):
-    """Averages the weights of the last epochs into model.keras, in float32, free of all training state."""
+def finish(config, run, data, last_epoch):
+    """Averages the weights of the last epochs into model.keras, in float32, free of all training state.
+
+    Args:
+        config: `Config`.
+        run: `RunDirectory`.
+        data: `Data`.
+        last_epoch: int, its number as `fit` returns it.
+
+    Raises:
+        CheckpointError: if the weights of no epoch can be read, or something cannot be written.
+    """
     samples = [source for source, _ in validation_pairs(config, data)[:SAMPLE_SENTENCES]]
     write_atomically(run.samples, lambda path: path.write_text("\n".join(samples), encoding="utf-8"))
     transformer = make_transformer(config, data.tokenizer.vocabulary_size, "float32")
-    epochs = run.epochs()[-config.average_epochs :]
-    what = f"the average of {len(epochs)} epochs"
-    if config.ema_decay is not None:
-        epochs, what = epochs[-1:], f"the exponential average at the end of {epochs[-1].stem.replace('_', ' ')}"
-    average_variables(epochs, transformer.weights)
+    epochs = [run.epoch(number) for number in range(max(1, last_epoch - config.average_epochs + 1), last_epoch + 1)]
+    if config.ema_decay is None:
+        what = f"the average of {average_variables(epochs, transformer.weights)} epochs"
+    else:
+        newest = next(load_each(reversed(epochs), transformer.weights))
+        what = f"the exponential average at the end of {newest.stem.replace('_', ' ')}"
     run.results.unlink(missing_ok=True)  # those of the model before
     write_atomically(run.model, transformer.save)
     write_embedding(run.logs / "train", transformer.embedding.matrix, data.tokenizer)

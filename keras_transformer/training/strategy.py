@@ -83,6 +83,15 @@ def find_tpu():
     return tf.distribute.TPUStrategy(resolver)
 
 
+def decoding_strategy(strategy):
+    """The strategy by which replicas share validation decoding; None where the first does it all.
+
+    The graph of every replica takes seconds to make. CPU cores are busy without: several batches are under way at a
+    time, whichever device they are on. And a TPU knows no text.
+    """
+    return strategy if tf.config.list_logical_devices("GPU") else None
+
+
 def vary_seeds(variables, first_replica=0):
     """Gives the dropout of every replica its own seeds: as copies of each other they would all drop the same positions.
 

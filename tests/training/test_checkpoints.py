@@ -15,6 +15,7 @@ from keras_transformer.training.checkpoints import (
     DamagedCheckpoint,
     RunDirectory,
     average_variables,
+    load_each,
     load_last,
     load_variables,
     save_variables,
@@ -312,6 +313,35 @@ def test_average_loses_nothing_to_float32(tmp_path):
         save_variables(paths[-1], [value])
     average_variables(paths, [value])
     assert value.numpy()[0] == np.float32(3 / 7)
+
+
+@pytest.mark.parametrize("damage", [truncate, garble, os.unlink])
+def test_what_cannot_be_read_is_named_and_left_out_of_the_average(tmp_path, capsys, damage):
+    paths = [tmp_path / f"epoch_{number:04d}.npz" for number in (2, 3, 5)]
+    for seed, path in enumerate(paths):
+        save_variables(path, variables(seed)[:-1])
+    damage(paths[1])
+    averaged = variables(11)[:-1]
+    assert average_variables(paths, averaged) == 2
+    for found, first, last in zip(averaged, variables(0), variables(2), strict=False):
+        np.testing.assert_allclose(found.numpy(), (first.numpy() + last.numpy()) / 2, rtol=1e-6, atol=1e-7)
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.startswith(f"left out    cannot read {paths[1]}: ")
+
+
+def test_where_nothing_can_be_read_weights_stay_and_a_line_says_what_to_do(tmp_path, capsys):
+    paths = [tmp_path / f"epoch_{number:04d}.npz" for number in (2, 3)]
+    save_variables(paths[0], variables(7))
+    overwrite_with_text(paths[0])
+    loaded = variables(5)
+    line = f"no weights can be read from {tmp_path}: more --epochs train on and write new ones"
+    for load in (average_variables, lambda *arguments: next(load_each(*arguments))):
+        with pytest.raises(CheckpointError) as refused:
+            load(paths, loaded)
+        assert str(refused.value) == line
+        assert_equal(values(loaded), values(variables(5)))
+        for path, said in zip(paths, capsys.readouterr().out.splitlines(), strict=True):
+            assert said.startswith(f"left out    cannot read {path}: ")
 
 
 # The run directory.

@@ -60,8 +60,8 @@ def train(config, translate=echo, before_fit=lambda trainer: None):
         with strategy.scope():
             trainer = build_trainer(config, data.tokenizer.vocabulary_size)
         before_fit(trainer)
-        fit(config, run, data, trainer, translate, lambda translations, references: float(len(translations)))
-        finish(config, run, data)
+        score = lambda translations, references: float(len(translations))  # noqa: E731
+        finish(config, run, data, fit(config, run, data, trainer, translate, score))
     return trainer, data, printed.getvalue()
 
 
@@ -335,8 +335,17 @@ def test_results_say_what_was_scored_and_how_and_do_not_outlive_their_model(copy
     assert [results.pop(name) for name in ("source_lang", "target_lang", "set")] == ["en", "de", "validation"]
     assert [results.pop(name) for name in ("beam_size", "length_penalty")] == [config.beam_size, config.length_penalty]
     assert Evaluation(**results) == evaluation
-    finish(config, run, data)
+    finish(config, run, data, config.epochs)
     assert not run.results.exists()
+@pytest.mark.parametrize(("lost", "left"), [(1, 2), (2, 1)])
+def test_a_lost_epoch_is_named_and_the_others_are_the_model(copy_of_finished, lost, left):
+    run, config = copy_of_finished
+    run.epoch(lost).unlink()
+    _, _, printed = train(config)
+    assert f"left out    cannot read {run.epoch(lost)}: " in printed and "the average of 1 epochs" in printed
+    weights = {key[5:]: value for key, value in arrays(run.epoch(left)).items()}
+    for weight in load_transformer(run.model).weights:
+        np.testing.assert_allclose(weight.numpy(), weights[weight.path.removeprefix("transformer/")], atol=1e-7)
 
 
 def test_a_run_whose_last_checkpoint_is_damaged_goes_on_from_the_one_before(copy_of_finished, uninterrupted):
@@ -461,6 +470,13 @@ def test_exponential_averages_are_validated_kept_and_exported_and_never_trained_
     losses = [[loss for _, loss in read_events(r.logs / "validation")["loss"]] for r in (found, run)]
     assert losses[0][-1] != losses[1][-1]
     assert "the exponential average at the end of epoch 0002" in printed
+
+    found.epoch(2).write_bytes(b"damaged")
+    _, _, printed = train(with_averages)
+    assert f"left out    cannot read {found.epoch(2)}: " in printed
+    assert "the exponential average at the end of epoch 0001" in printed
+    for x, value in zip(seen[0], values_of(load_transformer(found.model).weights), strict=True):
+        np.testing.assert_array_equal(x, value)
 
 
 def test_a_run_that_accumulates_goes_on_where_it_was(uninterrupted, tmp_path):

@@ -12,6 +12,7 @@ from keras_transformer.training import strategy
 from keras_transformer.training.strategy import (
     POLICIES,
     available_cores,
+    decoding_strategy,
     make_strategy,
     resolve_precision,
     share_cores,
@@ -70,6 +71,14 @@ def test_tpu_says_that_it_is_untested_and_where_there_is_none_so_in_a_line(monke
         make_strategy("tpu")
     assert "\n" not in str(refused.value)
     assert "has never been tested" in capsys.readouterr().out
+
+
+def test_gpus_share_validation_decoding_and_no_others(monkeypatch):
+    strategy = tf.distribute.get_strategy()
+    devices(monkeypatch, CPU=["/device:CPU:0"], GPU=["/device:GPU:0", "/device:GPU:1"])
+    assert decoding_strategy(strategy) is strategy
+    devices(monkeypatch, CPU=["/device:CPU:0", "/device:CPU:1"])
+    assert decoding_strategy(strategy) is None
 
 
 # Seeds.
