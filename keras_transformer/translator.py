@@ -12,11 +12,12 @@ from keras_transformer.config import Config
 from keras_transformer.decoding.beam import beam_search
 from keras_transformer.decoding.greedy import greedy_search
 from keras_transformer.model import load_transformer
+from keras_transformer.segments import in_batches, join, join_scores, split
 from keras_transformer.tokenizer import BOS_ID, EOS_ID, Tokenizer
 
 BATCHES_AT_ONCE = 2
 EXTRA_LENGTH = 50  # a translation may have so many tokens more than its source (6.1)
-BLANK = r"[\pZ\pC]*"  # separators, control and invisible formatting characters only
+FEWEST_AT_ONCE = 32  # parts of texts that are translated side by side, or as many as there are texts
 
 
 class Translation(NamedTuple):
@@ -34,28 +35,36 @@ class Translation(NamedTuple):
 def translate_text(model, tokenizer, text, beam_size, length_penalty, max_length):
     """Translates a batch of texts, all as TensorFlow ops: what `Translator` runs and the SavedModel holds.
 
+    Text of several sentences, or longer than `max_length`, is translated in parts; white space around sentences, such
+    as line breaks, is kept.
+
     Args:
         model: `Transformer`.
         tokenizer: `Tokenizer`.
         text: string (B,). Blank text gives blank text.
         beam_size: W; 1 is greedy search.
         length_penalty: alpha.
-        max_length: most source tokens per text; what is beyond is cut.
+        max_length: most source tokens that are translated as one sequence.
 
     Returns:
         `Translation`.
     """
-    text = tf.where(tf.strings.regex_full_match(text, BLANK), "", text)
-    source = tokenizer.encode(text)[:, :max_length]
-    lengths = tf.cast(source.row_lengths(), tf.int32)
-    cache = model.start_cache(*model.encode(source.to_tensor()))
-    limits = tf.where(lengths > 0, lengths + EXTRA_LENGTH, 0)
-    options = {"bos_id": BOS_ID, "eos_id": EOS_ID, "length_penalty": length_penalty}
-    if beam_size == 1:
-        best = greedy_search(model.decode_step, cache, limits, **options)
-    else:
-        best = beam_search(model.decode_step, cache, limits, width=beam_size, **options)
-    return Translation(tokenizer.decode(best.ids[:, 0]), best.scores[:, 0])
+    segments = split(text, tokenizer, max_length)
+
+    def translate_parts(source):
+        limits = tf.cast(source.row_lengths(), tf.int32) + EXTRA_LENGTH
+        cache = model.start_cache(*model.encode(source.to_tensor()))
+        options = {"bos_id": BOS_ID, "eos_id": EOS_ID, "length_penalty": length_penalty}
+        if beam_size == 1:
+            best = greedy_search(model.decode_step, cache, limits, **options)
+        else:
+            best = beam_search(model.decode_step, cache, limits, width=beam_size, **options)
+        return tokenizer.decode(best.ids[:, 0]), best.scores[:, 0], best.lengths[:, 0]
+
+    at_once = tf.maximum(tf.size(text, tf.int64), FEWEST_AT_ONCE)
+    nothing = (tf.zeros([0], tf.string), tf.zeros([0]), tf.zeros([0], tf.int32))
+    translations, scores, lengths = in_batches(translate_parts, segments.ids, at_once, nothing)
+    return Translation(join(segments, translations), join_scores(segments, scores, lengths, length_penalty))
 
 
 class Translator:
@@ -66,7 +75,7 @@ class Translator:
         tokenizer: `Tokenizer`.
         beam_size: W; 1 is greedy search.
         length_penalty: alpha.
-        max_length: most source tokens per text; what is beyond is cut.
+        max_length: most source tokens that are translated as one sequence; longer text is divided.
         batch_size: texts translated at a time, on every device.
         strategy: tf.distribute.Strategy that the weights were made under, each of whose replicas on this machine is to
             translate its part of every batch; None leaves all to the first.

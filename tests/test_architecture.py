@@ -20,6 +20,7 @@ ORDER = [
     {"layers", "tokenizer"},
     {"model", "data"},
     {"training", "decoding"},
+    {"segments"},
     {"translator"},
     {"evaluation", "export"},
     {"command_line", "console"},
@@ -27,7 +28,7 @@ ORDER = [
 ]
 KNOW_THEMSELVES_ONLY = {"config", "layers", "decoding", "console", "serving"}
 KNOW_KERAS_ONLY = {"layers", "model"}
-KNOW_TENSORFLOW = {"tokenizer", "data", "training", "decoding", "translator", "export", "console"}
+KNOW_TENSORFLOW = {"tokenizer", "data", "training", "decoding", "segments", "translator", "export", "console"}
 
 MOST_LINES_OF_A_MODULE, MOST_LINES_OF_A_FUNCTION = 300, 60
 

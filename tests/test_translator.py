@@ -8,6 +8,7 @@ import sentencepiece
 import tensorflow as tf
 
 from keras_transformer import translator as translator_module
+from keras_transformer.segments import split
 from keras_transformer.tokenizer import BOS_ID, EOS_ID
 from keras_transformer.translator import (
     SavedModelTranslator,
@@ -39,9 +40,9 @@ def translator(beam_size, model=tiny.trained_transformer, max_length=31):
 class FullPasses:
     """Beam search over Python lists: all that was decoded so far goes through all of the model for every token."""
 
-    def __init__(self, model, text, max_length=31):
+    def __init__(self, model, text):
         self.pieces = sentencepiece.SentencePieceProcessor(model_proto=tiny.tokenizer_model())
-        self.source_ids = self.pieces.encode(text)[:max_length]
+        self.source_ids = self.pieces.encode(text)
         self.logits = graph_of(model)
 
     def log_probs(self, ids):
@@ -103,12 +104,35 @@ def test_a_translation_has_at_most_50_tokens_more_than_its_source():
     np.testing.assert_allclose(scores, [score for _, score, _ in expected], rtol=1e-4)
 
 
-def test_a_source_is_cut_at_max_length_tokens():
-    long = " ".join(tiny.ENGLISH * 3)
-    (found, _), scores = translator(1, max_length=7).translate_batch([long, "one"])
-    text, score, _ = FullPasses(tiny.trained_transformer(), long, max_length=7).search(1)
-    assert (found, scores[0]) == (text, pytest.approx(score, rel=1e-4))
-    assert scores[0] != pytest.approx(translator(1).translate_batch([long])[1][0], rel=1e-3)
+def test_sentences_are_translated_one_by_one_and_their_white_space_is_kept():
+    sentences = ["one two", "seven", "ten nine eight"]
+    text = "\n {}\n\n{}\r\n\t{}\n".format(*sentences)
+    (found, _), scores = translator(3).translate_batch([text, "one"])
+    searches = [FullPasses(tiny.trained_transformer(), sentence).search(3) for sentence in sentences]
+    assert found == "\n {}\n\n{}\r\n\t{}\n".format(*(translation for translation, _, _ in searches))
+    lengths = np.array([len(ids) for _, _, ids in searches])
+    log_probs = np.array([score for _, score, _ in searches]) * ((5 + lengths) / 6) ** ALPHA
+    assert scores[0] == pytest.approx(log_probs.sum() / ((5 + lengths.sum()) / 6) ** ALPHA, rel=1e-4)
+
+
+def test_what_is_longer_than_max_length_is_translated_in_parts():
+    """Nothing is cut off: the parts of the source, read one after the other, are all of it."""
+    text = " ".join(tiny.ENGLISH * 5)
+    source = split(tf.constant([text]), tiny.tokenizer(), 17).ids.to_list()
+    parts = [sentencepiece.SentencePieceProcessor(model_proto=tiny.tokenizer_model()).decode(ids) for ids in source]
+    assert " ".join(parts) == text and max(map(len, source)) <= 17
+    (found, _), _ = translator(1, max_length=17).translate_batch([text, "one"])
+    assert found == " ".join(FullPasses(tiny.trained_transformer(), part).search(1)[0] for part in parts)
+
+
+def test_more_parts_than_are_translated_side_by_side_lose_nothing(monkeypatch):
+    text = "\n".join(tiny.ENGLISH * 2)
+    expected = translator(1).translate_batch([text])
+    monkeypatch.setattr(translator_module, "FEWEST_AT_ONCE", 3)
+    some = Translator(tiny.trained_transformer(), tiny.tokenizer(), 1, ALPHA, 31)
+    (found,), scores = some.translate_batch([text])
+    assert found == expected[0][0] and scores == pytest.approx(expected[1], rel=1e-5)
+    assert found == "\n".join(translator(1).translate_batch(tiny.ENGLISH)[0] * 2)
 
 
 def test_eager_and_graph_agree():
