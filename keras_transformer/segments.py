@@ -68,6 +68,11 @@ class Segments(NamedTuple):
         """int64 (P,), the text to which each part belongs."""
         return tf.repeat(self.fragments.value_rowids(), self.counts)
 
+    @property
+    def places(self):
+        """int64 (P,), the place of each part in its text."""
+        return tf.ragged.range(tf.reduce_sum(self.fragments.with_values(self.counts), axis=1)).values
+
 
 def split(text, tokenizer, max_length):
     """Takes a batch of texts apart.
@@ -142,12 +147,13 @@ def latest(values, flags):
     return tf.gather(tf.boolean_mask(values, flags), tf.cumsum(tf.cast(flags, tf.int32)) - 1)
 
 
-def in_batches(function, ids, batch_size, nothing):
+def in_batches(function, rows, number, batch_size, nothing):
     """Applies a function to at most `batch_size` rows at a time, so that memory does not depend on how many there are.
 
     Args:
-        function: from RaggedTensor (C, None) to a nest of tensors (C, ...).
-        ids: RaggedTensor (P, None).
+        function: from keywords, tensors (C, ...), to a nest of tensors (C, ...).
+        rows: name -> tensor (P, ...), dense or ragged.
+        number: P, int64 scalar.
         batch_size: int64 scalar, positive.
         nothing: what the function gives for no rows: a nest of tensors (0, ...).
 
@@ -156,12 +162,12 @@ def in_batches(function, ids, batch_size, nothing):
     """
 
     def one_batch(start, results):
-        more = function(ids[start : start + batch_size])
+        more = function(**{name: row[start : start + batch_size] for name, row in rows.items()})
         return start + batch_size, tf.nest.map_structure(lambda *x: tf.concat(x, axis=0), results, more)
 
     shapes = tf.nest.map_structure(lambda x: tf.TensorShape([None, *x.shape[1:]]), nothing)
     _, results = tf.while_loop(
-        cond=lambda start, results: start < ids.nrows(),
+        cond=lambda start, results: start < number,
         body=one_batch,
         loop_vars=(tf.constant(0, tf.int64), nothing),
         shape_invariants=(tf.TensorShape([]), shapes),
@@ -186,12 +192,13 @@ def join_scores(segments, scores, lengths, length_penalty):
         segments: `Segments`.
         scores: float32 (P,), normalised.
         lengths: int32 (P,), tokens of each translation.
-        length_penalty: alpha.
+        length_penalty: alpha, float32 scalar or (B,).
 
     Returns:
         float32 (B,). That of a text of one part is its part's, to the bit; that of blank text is 0.
     """
     rows, number = segments.rows, segments.fragments.nrows()
     totals = tf.math.unsorted_segment_sum(lengths, rows, number)  # (B,)
-    shares = penalty(lengths, length_penalty) / penalty(tf.gather(totals, rows), length_penalty)
+    alphas = tf.gather(tf.broadcast_to(length_penalty, tf.shape(totals)), rows)
+    shares = penalty(lengths, alphas) / penalty(tf.gather(totals, rows), alphas)
     return tf.math.unsorted_segment_sum(scores * shares, rows, number)

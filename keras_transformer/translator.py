@@ -1,73 +1,129 @@
-"""Text in, text out: model, tokenizer and search together."""
+"""Lists of strings in, lists of strings out: a trained run and an exported SavedModel behind the same interface."""
 
 import math
 import os
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
 import tensorflow as tf
 
+from keras_transformer.batches import check_positive, run_sorted
 from keras_transformer.config import Config
-from keras_transformer.decoding.beam import beam_search
-from keras_transformer.decoding.greedy import greedy_search
 from keras_transformer.model import load_transformer
-from keras_transformer.segments import in_batches, join, join_scores, split
-from keras_transformer.tokenizer import BOS_ID, EOS_ID, Tokenizer
+from keras_transformer.signatures import INPUTS, Signatures
+from keras_transformer.tokenizer import Tokenizer
 
-BATCHES_AT_ONCE = 2
-EXTRA_LENGTH = 50  # a translation may have so many tokens more than its source (6.1)
-FEWEST_AT_ONCE = 32  # parts of texts that are translated side by side, or as many as there are texts
+# What an option is where it is not given; see `Signatures.translate_with_options`.
+NOT_GIVEN = {
+    "prefix": "",
+    "length_penalty": math.nan,
+    "beam_size": 0,
+    "max_length": 0,
+    "repetition_penalty": 1.0,
+    "no_repeat_ngram": 0,
+}
 
 
 class Translation(NamedTuple):
-    """Of a batch of texts.
+    """Of one text.
 
     Args:
-        text: string (B,).
-        score: float32 (B,), log-probability of the best hypothesis over its length penalty; 0 for blank text.
+        text: str.
+        score: float, its log-probability over its length penalty; 0 for blank text.
     """
 
-    text: tf.Tensor
-    score: tf.Tensor
+    text: str
+    score: float
 
 
-def translate_text(model, tokenizer, text, beam_size, length_penalty, max_length):
-    """Translates a batch of texts, all as TensorFlow ops: what `Translator` runs and the SavedModel holds.
+class TextTranslator:
+    """What `Translator` and `SavedModelTranslator` share: all but where the signatures are.
 
-    Text of several sentences, or longer than `max_length`, is translated in parts; white space around sentences, such
-    as line breaks, is kept.
+    Texts are sorted by length on the way, so that little is padded. `on_progress` is called with the number of texts
+    done since the last call. An option is one value for all texts, or a list with one for each.
 
     Args:
-        model: `Transformer`.
-        tokenizer: `Tokenizer`.
-        text: string (B,). Blank text gives blank text.
-        beam_size: W; 1 is greedy search.
-        length_penalty: alpha.
-        max_length: most source tokens that are translated as one sequence.
-
-    Returns:
-        `Translation`.
+        batch_size: texts translated at a time.
     """
-    segments = split(text, tokenizer, max_length)
 
-    def translate_parts(source):
-        limits = tf.cast(source.row_lengths(), tf.int32) + EXTRA_LENGTH
-        cache = model.start_cache(*model.encode(source.to_tensor()))
-        options = {"bos_id": BOS_ID, "eos_id": EOS_ID, "length_penalty": length_penalty}
-        if beam_size == 1:
-            best = greedy_search(model.decode_step, cache, limits, **options)
+    def __init__(self, batch_size):
+        check_positive(batch_size=batch_size)
+        self.batch_size = batch_size
+
+    def translate(self, texts, on_progress=None, **options):
+        """Translates any number of texts.
+
+        Args:
+            texts: list of str.
+            on_progress: see above.
+            options: `prefix`, `length_penalty`, `beam_size`, `max_length`, `repetition_penalty`, `no_repeat_ngram`; see
+                `Signatures.translate_with_options`.
+
+        Returns:
+            list of str, in the order of `texts`.
+        """
+        return [translation.text for translation in self.translate_scored(texts, on_progress, **options)]
+
+    def translate_scored(self, texts, on_progress=None, **options):
+        """As `translate`, with scores: list of `Translation`."""
+        if options:
+            rows = self.ask("translate_with_options", on_progress, text=texts, **{**NOT_GIVEN, **options})
         else:
-            best = beam_search(model.decode_step, cache, limits, width=beam_size, **options)
-        return tokenizer.decode(best.ids[:, 0]), best.scores[:, 0], best.lengths[:, 0]
+            rows = self.ask("translate", on_progress, text=texts)
+        return [_translation(row) for row in rows]
 
-    at_once = tf.maximum(tf.size(text, tf.int64), FEWEST_AT_ONCE)
-    nothing = (tf.zeros([0], tf.string), tf.zeros([0]), tf.zeros([0], tf.int32))
-    translations, scores, lengths = in_batches(translate_parts, segments.ids, at_once, nothing)
-    return Translation(join(segments, translations), join_scores(segments, scores, lengths, length_penalty))
+    def alternatives(self, texts, on_progress=None):
+        """The best translations of every text, as many as the beam is wide: list of list of `Translation`."""
+        rows = self.ask("alternatives", on_progress, text=texts)
+        return [
+            [_translation({"translation": text, "score": score}) for text, score in zip(*row.values(), strict=True)]
+            for row in ({name: row[name] for name in ("translations", "scores")} for row in rows)
+        ]
+
+    def sample(self, texts, on_progress=None, temperature=1.0, top_k=0, top_p=1.0, seed=0):
+        """Translations drawn at random, list of `Translation`; see `Signatures.sample`."""
+        options = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
+        return [_translation(row) for row in self.ask("sample", on_progress, text=texts, **options)]
+
+    def translate_batch(self, texts):
+        """Translates one batch, a list of str: (list of str, list of float scores)."""
+        rows = self._ask_batch("translate", {"text": texts})
+        return [row["translation"].decode("utf-8") for row in rows], [float(row["score"]) for row in rows]
+
+    def ask(self, signature, on_progress=None, **inputs):
+        """Puts any number of texts through a signature.
+
+        Args:
+            signature: its name, of `INPUTS`.
+            on_progress: see above.
+            inputs: name -> list with a value for every text, or one value for all.
+
+        Returns:
+            list of dict: output name -> the text's part of it, a NumPy value.
+
+        Raises:
+            ValueError: if there is no such signature or input, or not a value for every text.
+        """
+        check_inputs(signature, inputs)
+        number = len(inputs["text"])
+        columns = [x if isinstance(x, (list, tuple)) else [x] * number for x in inputs.values()]
+        rows = list(zip(*columns, strict=True))
+
+        def ask_batch(rows):
+            return self._ask_batch(signature, dict(zip(inputs, zip(*rows, strict=True), strict=True)))
+
+        return run_sorted(ask_batch, rows, self.batch_size, on_progress, size=_size)
+
+    def _ask_batch(self, signature, inputs):
+        tensors = {
+            name: tf.constant(list(inputs[name]), dtype, shape=[len(inputs[name])])
+            for name, dtype in INPUTS[signature].items()
+        }
+        outputs = {name: output.numpy() for name, output in self._call(signature, tensors).items()}
+        return [dict(zip(outputs, row, strict=True)) for row in zip(*outputs.values(), strict=True)]
 
 
-class Translator:
+class Translator(TextTranslator):
     """Translates lists of strings with a trained model.
 
     Args:
@@ -85,16 +141,18 @@ class Translator:
     """
 
     def __init__(self, model, tokenizer, beam_size=4, length_penalty=0.6, max_length=256, batch_size=32, strategy=None):
-        check_positive(beam_size=beam_size, max_length=max_length, batch_size=batch_size)
+        check_positive(beam_size=beam_size, max_length=max_length)
         if not math.isfinite(length_penalty):
             raise ValueError(f"`length_penalty` must be finite. Received: length_penalty={length_penalty}")
         self.model = model
         self.tokenizer = tokenizer
         self.options = {"beam_size": beam_size, "length_penalty": length_penalty, "max_length": max_length}
-        self.batch_size = batch_size
+        self.signatures = Signatures(model, tokenizer, **self.options)
+        self._functions = self.signatures.functions()
         self._strategy = strategy or tf.distribute.get_strategy()
         self._replicas = len(self._strategy.experimental_local_results(model.weights[0].value))
-        self._translate = tf.function(self._share, input_signature=[tf.TensorSpec([None], tf.string)])
+        self._functions["translate"] = tf.function(self._share, input_signature=[tf.TensorSpec([None], tf.string)])
+        super().__init__(batch_size * self._replicas)
 
     @classmethod
     def load(cls, model_dir, beam_size=None, length_penalty=None, batch_size=32):
@@ -116,66 +174,26 @@ class Translator:
             batch_size=batch_size,
         )
 
+    def _call(self, signature, inputs):
+        return self._functions[signature](*inputs.values())
+
     def _share(self, text):
-        """`translate_text` of string (B,), of which every replica does the rows i, i + n, ..., with its own weights."""
+        """`translate` of string (B,), of which every replica does the rows i, i + n, ..., with its own weights."""
 
         def translate_part():
             replica = tf.distribute.get_replica_context().replica_id_in_sync_group % self._replicas
-            return translate_text(self.model, self.tokenizer, text[replica :: self._replicas], **self.options)
+            return self.signatures.translate(text[replica :: self._replicas])
 
         rows = [tf.range(tf.size(text))[replica :: self._replicas] for replica in range(self._replicas)]
-        parts = map(self._strategy.experimental_local_results, self._strategy.run(translate_part))
-        return Translation(*(tf.dynamic_stitch(rows, part) for part in parts))
-
-    def translate_batch(self, texts):
-        """Translates one batch, a list of str: (list of str, list of float scores)."""
-        text, score = self._translate(tf.constant(texts, tf.string, shape=[len(texts)]))
-        return [t.decode("utf-8") for t in text.numpy()], score.numpy().tolist()
-
-    def translate(self, texts, on_progress=None):
-        """Translates any number of texts, sorted by length on the way so that little is padded.
-
-        Args:
-            texts: list of str.
-            on_progress: called with the number of texts translated since the last call.
-
-        Returns:
-            list of str, in the order of `texts`.
-        """
-        return translate_sorted(self.translate_batch, texts, self.batch_size * self._replicas, on_progress)
+        parts = self._strategy.run(translate_part)
+        return {
+            name: tf.dynamic_stitch(rows, self._strategy.experimental_local_results(part))
+            for name, part in parts.items()
+        }
 
 
-def translate_sorted(translate_batch, texts, batch_size, on_progress=None):
-    """Runs `translate_batch` over texts sorted by length, longest first, and restores their order.
-
-    Two batches are under way at a time: on few cores that is faster than more threads for one.
-    """
-    check_positive(batch_size=batch_size)
-    order = sorted(range(len(texts)), key=lambda i: -len(texts[i]))
-    batches = [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
-    translations = [""] * len(texts)
-    threads = ThreadPoolExecutor(BATCHES_AT_ONCE)
-    try:
-        results = threads.map(lambda rows: translate_batch([texts[row] for row in rows])[0], batches)
-        for rows, translated in zip(batches, results, strict=True):
-            for row, translation in zip(rows, translated, strict=True):
-                translations[row] = translation
-            if on_progress:
-                on_progress(len(rows))
-    finally:
-        threads.shutdown(cancel_futures=True)  # Ctrl-C waits for two batches, not for all
-    return translations
-
-
-def check_positive(**sizes):
-    """Raises ValueError for a size that is less than 1, by its name."""
-    for name, value in sizes.items():
-        if value < 1:
-            raise ValueError(f"`{name}` must be at least 1. Received: {name}={value}")
-
-
-class SavedModelTranslator:
-    """The same interface over an exported SavedModel, which needs nothing else of this package.
+class SavedModelTranslator(TextTranslator):
+    """The same over an exported SavedModel, which has model, tokenizer and search inside.
 
     Args:
         path: EXPORT_DIR/VERSION, or EXPORT_DIR, whose latest version is taken.
@@ -186,24 +204,20 @@ class SavedModelTranslator:
     """
 
     def __init__(self, path, batch_size=32):
+        super().__init__(batch_size)
         path = Path(path)
         versions = [p for p in path.glob("[0-9]*") if p.name.isdigit()] if path.is_dir() else []
         if versions:
             path = max(versions, key=lambda p: int(p.name))
         if not (path / "saved_model.pb").exists():
             raise FileNotFoundError(f"no SavedModel at {path}: export.py writes one")
+        self.path = path
         self._loaded = tf.saved_model.load(os.fspath(path))
-        self._signature = self._loaded.signatures["serving_default"]
-        self.batch_size = batch_size
 
-    def translate_batch(self, texts):
-        """As `Translator.translate_batch`."""
-        outputs = self._signature(text=tf.constant(texts, tf.string, shape=[len(texts)]))
-        return [t.decode("utf-8") for t in outputs["translation"].numpy()], outputs["score"].numpy().tolist()
-
-    def translate(self, texts, on_progress=None):
-        """As `Translator.translate`."""
-        return translate_sorted(self.translate_batch, texts, self.batch_size, on_progress)
+    def _call(self, signature, inputs):
+        if signature not in self._loaded.signatures:
+            raise ValueError(f"{self.path} has no signature `{signature}`: export the run again with export.py")
+        return self._loaded.signatures[signature](**inputs)
 
 
 def load_translator(model_dir, saved_model, beam_size, length_penalty, batch_size):
@@ -218,3 +232,23 @@ def load_translator(model_dir, saved_model, beam_size, length_penalty, batch_siz
     if beam_size is not None or length_penalty is not None:
         raise ValueError("a SavedModel has its beam size and length penalty inside: give them to export.py instead")
     return SavedModelTranslator(saved_model, batch_size)
+
+
+def check_inputs(signature, inputs):
+    """Raises ValueError if there is no such signature, or it has other inputs, or not one value for every text."""
+    if signature not in INPUTS:
+        raise ValueError(f"there is no signature `{signature}`, only {', '.join(INPUTS)}")
+    if unknown := inputs.keys() ^ INPUTS[signature].keys():
+        raise ValueError(f"`{signature}` takes {', '.join(INPUTS[signature])}. Not so: {', '.join(sorted(unknown))}")
+    number = len(inputs["text"])
+    for name, values in inputs.items():
+        if isinstance(values, (list, tuple)) and len(values) != number:
+            raise ValueError(f"`{name}` must have one value for every text. Received: {len(values)}, of {number} texts")
+
+
+def _translation(row):
+    return Translation(row["translation"].decode("utf-8"), float(row["score"]))
+
+
+def _size(row):
+    return sum(len(value) for value in row if isinstance(value, str))

@@ -8,7 +8,7 @@ import tensorflow as tf
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
 from keras_transformer.model import Transformer
-from keras_transformer.translator import Translator, translate_text
+from keras_transformer.translator import Translator
 
 
 class ServingModule(tf.Module):
@@ -26,18 +26,11 @@ class ServingModule(tf.Module):
         super().__init__(name="translation")
         self.variables_ = [variable.value for variable in translator.model.weights]
         self.tokenizer = translator.tokenizer
-        model, tokenizer, options = translator.model, translator.tokenizer, translator.options
-
-        @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="text")])
-        def translate(text):
-            translation = translate_text(model, tokenizer, text, **options)
-            return {"translation": translation.text, "score": translation.score}
-
-        self.translate = translate
+        self.functions = translator.signatures.functions()
 
     def signatures(self):
         """Name -> function of every signature."""
-        return {"serving_default": self.translate, "translate": self.translate}
+        return {"serving_default": self.functions["translate"], **self.functions}
 
 
 class SavedModelExport:

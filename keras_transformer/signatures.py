@@ -1,0 +1,228 @@
+"""All that a trained model can be asked for, as TensorFlow ops from text to text: the signatures of the SavedModel.
+
+Every input and output has the batch as its first dimension, so that a server may put requests together; no row's
+result depends on the others, and no row makes a call raise: an option that makes no sense is as if it were not given.
+"""
+
+import tensorflow as tf
+
+from keras_transformer.decoding.beam import beam_search
+from keras_transformer.decoding.greedy import greedy_search
+from keras_transformer.decoding.hypotheses import UNFILLED_SCORE, take
+from keras_transformer.decoding.next_token import Constraints
+from keras_transformer.decoding.sampling import Sampling, sample
+from keras_transformer.segments import in_batches, join, join_scores, split
+from keras_transformer.tokenizer import BOS_ID, EOS_ID
+
+EXTRA_LENGTH = 50  # a translation may have so many tokens more than its source (6.1)
+FEWEST_AT_ONCE = 32  # parts of texts that are translated side by side, or as many as there are texts
+MOST_FORCED = 1024  # tokens of a prefix; what is beyond is not forced
+ALPHAS = (-10.0, 10.0)  # of the length penalty; beyond, numbers overflow
+PARTS_APART = 1_000_003  # between the seeds of two texts, for those of a text's parts
+ENDS = {"bos_id": BOS_ID, "eos_id": EOS_ID}
+MILDEST, STRICTEST = 1e-2, 1e2  # of temperature and repetition penalty, likewise
+
+INPUTS = {
+    "translate": {"text": tf.string},
+    "alternatives": {"text": tf.string},
+    "translate_with_options": {
+        "text": tf.string,
+        "prefix": tf.string,
+        "length_penalty": tf.float32,
+        "beam_size": tf.int32,
+        "max_length": tf.int32,
+        "repetition_penalty": tf.float32,
+        "no_repeat_ngram": tf.int32,
+    },
+    "sample": {
+        "text": tf.string,
+        "temperature": tf.float32,
+        "top_k": tf.int32,
+        "top_p": tf.float32,
+        "seed": tf.int64,
+    },
+}
+
+
+class Signatures:
+    """What can be asked for: one method per signature, from tensors (B,) to a dict of tensors (B, ...).
+
+    Text of several sentences, or of more than `max_length` pieces, is translated in parts; white space around
+    sentences, such as line breaks, is kept. Blank text gives blank text and score 0.
+
+    A score is the log-probability of a translation over its length penalty; of a text in parts, the sum of their
+    log-probabilities over the penalty of all their tokens.
+
+    Args:
+        model: `Transformer`.
+        tokenizer: `Tokenizer`.
+        beam_size: W; 1 is greedy search. It is the number of alternatives, too.
+        length_penalty: alpha.
+        max_length: most source pieces that are translated as one sequence.
+    """
+
+    def __init__(self, model, tokenizer, beam_size, length_penalty, max_length):
+        self.model = model
+        self.tokenizer = tokenizer
+        self.beam_size = beam_size
+        self.length_penalty = length_penalty
+        self.max_length = max_length
+
+    def functions(self):
+        """Name -> tf.function of every signature, with the names, dtypes and shapes of `INPUTS`."""
+        functions = {}
+        for name, inputs in INPUTS.items():
+            specs = [tf.TensorSpec([None], dtype, input_name) for input_name, dtype in inputs.items()]
+            functions[name] = tf.function(getattr(self, name), input_signature=specs)
+        return functions
+
+    def translate(self, text):
+        """The best translation that beam search finds: {"translation": string (B,), "score": float32 (B,)}."""
+        return _only(self._translate_in_parts(text, self._search))
+
+    def alternatives(self, text):
+        """The W best: {"translations": string (B, W), "scores": float32 (B, W)}, best first.
+
+        Of a text in parts, the second is made of the second best of each part, and so on. Where the search has found
+        fewer, the last one is repeated.
+        """
+
+        def find(cache, limits, place):
+            return _last_repeated(self._search(cache, limits, place, wanted=self.beam_size))
+
+        translations, scores = self._translate_in_parts(text, find, count=self.beam_size)
+        return {"translations": translations, "scores": scores}
+
+    def translate_with_options(
+        self, text, prefix, length_penalty, beam_size, max_length, repetition_penalty, no_repeat_ngram
+    ):
+        """As `translate`, each row as it wishes.
+
+        Args:
+            text: string (B,).
+            prefix: string (B,), what the translation has to begin with; of a text in parts, that of its first.
+            length_penalty: float32 (B,), alpha, between -10 and 10; that of the export if it is not a number.
+            beam_size: int32 (B,), at most W; W if it is not positive.
+            max_length: int32 (B,), most tokens of the translation of a part, no fewer than the prefix has; that many
+                more than the source as `EXTRA_LENGTH` says if it is not positive.
+            repetition_penalty: float32 (B,): the log-probabilities of tokens used already are multiplied by it, so that
+                above 1 they become less likely; 1 if it is not positive.
+            no_repeat_ngram: int32 (B,): no sequence of so many tokens comes twice in a part; 0 allows all.
+
+        Returns:
+            see `translate`; the score is that of the penalised log-probabilities.
+        """
+        width = self.beam_size
+        alpha = tf.where(
+            tf.math.is_finite(length_penalty), tf.clip_by_value(length_penalty, *ALPHAS), self.length_penalty
+        )
+        options = {
+            "prefix": self.tokenizer.encode(prefix)[:, :MOST_FORCED],
+            "length_penalty": alpha,
+            "beam_size": tf.where(beam_size > 0, tf.minimum(beam_size, width), width),
+            "max_length": max_length,
+            "repetition_penalty": _positive(repetition_penalty),
+            "no_repeat_ngram": no_repeat_ngram,
+        }
+
+        def find(cache, limits, place, prefix, max_length, repetition_penalty, no_repeat_ngram, **options):
+            lengths = tf.where(place == 0, tf.cast(prefix.row_lengths(), tf.int32), 0)
+            constraints = Constraints(
+                prefix=tf.pad(prefix.to_tensor(), [[0, 0], [0, 1]]),  # never without a column
+                prefix_lengths=lengths[:, None],
+                repetition_penalty=repetition_penalty[:, None],
+                no_repeat_ngram=no_repeat_ngram[:, None],
+            )
+            limits = tf.where(max_length > 0, tf.minimum(limits, max_length), limits)
+            limits = tf.maximum(limits, lengths)
+            options |= {"width": width, "constraints": constraints, **ENDS}
+            return beam_search(self.model.decode_step, cache, limits, **options)
+
+        return _only(self._translate_in_parts(text, find, options, alpha))
+
+    def sample(self, text, temperature, top_k, top_p, seed):
+        """A translation drawn at random, the more often the likelier it is.
+
+        Args:
+            text: string (B,).
+            temperature: float32 (B,): below 1 likely tokens become likelier still; 1 if it is not positive.
+            top_k: int32 (B,): only the so many most likely tokens are drawn; 0 allows all.
+            top_p: float32 (B,), at most 1: only the most likely tokens that have this probability together are drawn;
+                1 if it is not positive.
+            seed: int64 (B,): the same seed gives the same translation, whoever shares the batch.
+
+        Returns:
+            see `translate`; the score is the model's, whatever was drawn from.
+        """
+        options = {
+            "temperature": _positive(temperature),
+            "top_k": top_k,
+            "top_p": tf.where(top_p > 0, tf.minimum(top_p, 1.0), 1.0),  # NaN is not above 0 either
+            "seed": seed,
+        }
+
+        def find(cache, limits, place, seed, **options):
+            sampling = Sampling(seed=seed * PARTS_APART + place, **options)
+            penalty = {"length_penalty": self.length_penalty}
+            return sample(self.model.decode_step, cache, limits, sampling, **penalty, **ENDS)
+
+        return _only(self._translate_in_parts(text, find, options))
+
+    def _search(self, cache, limits, place, wanted=1):
+        penalty = {"length_penalty": self.length_penalty}
+        if self.beam_size == 1:
+            return greedy_search(self.model.decode_step, cache, limits, **penalty, **ENDS)
+        return beam_search(
+            self.model.decode_step, cache, limits, width=self.beam_size, wanted=wanted, **penalty, **ENDS
+        )
+
+    def _translate_in_parts(self, text, find, options=None, length_penalty=None, count=1):
+        """Translates texts part by part.
+
+        Args:
+            text: string (B,).
+            find: function (cache, limits, place int64 (C,) of each part in its text, **options of its text)
+                -> `Hypotheses`, of C parts.
+            options: dict of tensors (B, ...).
+            length_penalty: alpha, float32 (B,), of the scores that `find` gives, if it is not that of the export.
+            count: how many of the hypotheses are wanted.
+
+        Returns:
+            string (B, count) and float32 (B, count).
+        """
+        segments = split(text, self.tokenizer, self.max_length)
+        parts = {name: tf.gather(option, segments.rows) for name, option in (options or {}).items()}
+        parts |= {"ids": segments.ids, "place": segments.places}
+
+        def translate_parts(ids, **options):
+            cache = self.model.start_cache(*self.model.encode(ids.to_tensor()))
+            found = find(cache, tf.cast(ids.row_lengths(), tf.int32) + EXTRA_LENGTH, **options)
+            texts = [self.tokenizer.decode(found.ids[:, n]) for n in range(count)]
+            return tf.stack(texts, axis=1), found.scores[:, :count], found.lengths[:, :count]
+
+        at_once = tf.maximum(tf.size(text, tf.int64), FEWEST_AT_ONCE)
+        nothing = (tf.zeros([0, count], tf.string), tf.zeros([0, count]), tf.zeros([0, count], tf.int32))
+        translations, scores, lengths = in_batches(translate_parts, parts, segments.ids.nrows(), at_once, nothing)
+        alpha = self.length_penalty if length_penalty is None else length_penalty
+        return (
+            tf.stack([join(segments, translations[:, n]) for n in range(count)], axis=1),
+            tf.stack([join_scores(segments, scores[:, n], lengths[:, n], alpha) for n in range(count)], axis=1),
+        )
+
+
+def _only(results):
+    """The first of `count` translations and scores, as the outputs of a signature."""
+    translations, scores = results
+    return {"translation": translations[:, 0], "score": scores[:, 0]}
+
+
+def _last_repeated(hypotheses):
+    """The last hypothesis of every row in place of those that were not found."""
+    found = tf.math.count_nonzero(hypotheses.scores > UNFILLED_SCORE, axis=1, keepdims=True, dtype=tf.int32)
+    return take(hypotheses, tf.minimum(tf.range(hypotheses.scores.shape[1]), found - 1))
+
+
+def _positive(option):
+    """A factor, float32 (B,), within reason; 1 where it is not a positive number."""
+    is_positive = tf.math.is_finite(option) & (option > 0)
+    return tf.where(is_positive, tf.clip_by_value(option, MILDEST, STRICTEST), 1.0)
