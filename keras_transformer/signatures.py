@@ -67,6 +67,10 @@ class Signatures:
         self.beam_size = beam_size
         self.length_penalty = length_penalty
         self.max_length = max_length
+        # Functions of their own, of which the SavedModel holds one however many signatures call it.
+        self._start_cache = tf.function(lambda source_ids: model.start_cache(*model.encode(source_ids)))
+        self._decode_step = tf.function(model.decode_step)
+        self._split = tf.function(lambda text: split(text, tokenizer, max_length))
 
     def functions(self):
         """Name -> tf.function of every signature, with the names, dtypes and shapes of `INPUTS`."""
@@ -136,7 +140,7 @@ class Signatures:
             limits = tf.where(max_length > 0, tf.minimum(limits, max_length), limits)
             limits = tf.maximum(limits, lengths)
             options |= {"width": width, "constraints": constraints, **ENDS}
-            return beam_search(self.model.decode_step, cache, limits, **options)
+            return beam_search(self._decode_step, cache, limits, **options)
 
         return _only(self._translate_in_parts(text, find, options, alpha))
 
@@ -164,16 +168,16 @@ class Signatures:
         def find(cache, limits, place, seed, **options):
             sampling = Sampling(seed=seed * PARTS_APART + place, **options)
             penalty = {"length_penalty": self.length_penalty}
-            return sample(self.model.decode_step, cache, limits, sampling, **penalty, **ENDS)
+            return sample(self._decode_step, cache, limits, sampling, **penalty, **ENDS)
 
         return _only(self._translate_in_parts(text, find, options))
 
     def _search(self, cache, limits, place, wanted=1):
         penalty = {"length_penalty": self.length_penalty}
         if self.beam_size == 1:
-            return greedy_search(self.model.decode_step, cache, limits, **penalty, **ENDS)
+            return greedy_search(self._decode_step, cache, limits, **penalty, **ENDS)
         return beam_search(
-            self.model.decode_step, cache, limits, width=self.beam_size, wanted=wanted, **penalty, **ENDS
+            self._decode_step, cache, limits, width=self.beam_size, wanted=wanted, **penalty, **ENDS
         )
 
     def _translate_in_parts(self, text, find, options=None, length_penalty=None, count=1):
@@ -190,12 +194,12 @@ class Signatures:
         Returns:
             string (B, count) and float32 (B, count).
         """
-        segments = split(text, self.tokenizer, self.max_length)
+        segments = self._split(text)
         parts = {name: tf.gather(option, segments.rows) for name, option in (options or {}).items()}
         parts |= {"ids": segments.ids, "place": segments.places}
 
         def translate_parts(ids, **options):
-            cache = self.model.start_cache(*self.model.encode(ids.to_tensor()))
+            cache = self._start_cache(ids.to_tensor())
             found = find(cache, tf.cast(ids.row_lengths(), tf.int32) + EXTRA_LENGTH, **options)
             texts = [self.tokenizer.decode(found.ids[:, n]) for n in range(count)]
             return tf.stack(texts, axis=1), found.scores[:, :count], found.lengths[:, :count]
