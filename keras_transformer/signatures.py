@@ -11,7 +11,7 @@ from keras_transformer.decoding.greedy import greedy_search
 from keras_transformer.decoding.hypotheses import UNFILLED_SCORE, take
 from keras_transformer.decoding.next_token import Constraints
 from keras_transformer.decoding.sampling import Sampling, sample
-from keras_transformer.segments import in_batches, join, join_scores, split
+from keras_transformer.segments import BLANK, in_batches, join, join_scores, split
 from keras_transformer.tokenizer import BOS_ID, EOS_ID
 
 EXTRA_LENGTH = 50  # a translation may have so many tokens more than its source (6.1)
@@ -92,7 +92,7 @@ class Signatures:
         """
 
         def find(cache, limits, place):
-            return _last_repeated(self._search(cache, limits, place, wanted=self.beam_size))
+            return last_repeated(self._search(cache, limits, place, wanted=self.beam_size))
 
         translations, scores = self._translate_in_parts(text, find, count=self.beam_size)
         return {"translations": translations, "scores": scores}
@@ -104,7 +104,8 @@ class Signatures:
 
         Args:
             text: string (B,).
-            prefix: string (B,), what the translation has to begin with; of a text in parts, that of its first.
+            prefix: string (B,), what the translation has to begin with, but for white space at its beginning; of a text
+                in parts, it is that of the first.
             length_penalty: float32 (B,), alpha, between -10 and 10; that of the export if it is not a number.
             beam_size: int32 (B,), at most W; W if it is not positive.
             max_length: int32 (B,), most tokens of the translation of a part, no fewer than the prefix has; that many
@@ -121,7 +122,7 @@ class Signatures:
             tf.math.is_finite(length_penalty), tf.clip_by_value(length_penalty, *ALPHAS), self.length_penalty
         )
         options = {
-            "prefix": self.tokenizer.encode(prefix)[:, :MOST_FORCED],
+            "prefix": self.tokenizer.encode(tf.strings.regex_replace(prefix, f"^{BLANK}+", ""))[:, :MOST_FORCED],
             "length_penalty": alpha,
             "beam_size": tf.where(beam_size > 0, tf.minimum(beam_size, width), width),
             "max_length": max_length,
@@ -176,9 +177,7 @@ class Signatures:
         penalty = {"length_penalty": self.length_penalty}
         if self.beam_size == 1:
             return greedy_search(self._decode_step, cache, limits, **penalty, **ENDS)
-        return beam_search(
-            self._decode_step, cache, limits, width=self.beam_size, wanted=wanted, **penalty, **ENDS
-        )
+        return beam_search(self._decode_step, cache, limits, width=self.beam_size, wanted=wanted, **penalty, **ENDS)
 
     def _translate_in_parts(self, text, find, options=None, length_penalty=None, count=1):
         """Translates texts part by part.
@@ -220,7 +219,7 @@ def _only(results):
     return {"translation": translations[:, 0], "score": scores[:, 0]}
 
 
-def _last_repeated(hypotheses):
+def last_repeated(hypotheses):
     """The last hypothesis of every row in place of those that were not found."""
     found = tf.math.count_nonzero(hypotheses.scores > UNFILLED_SCORE, axis=1, keepdims=True, dtype=tf.int32)
     return take(hypotheses, tf.minimum(tf.range(hypotheses.scores.shape[1]), found - 1))

@@ -20,7 +20,8 @@ ORDER = [
     {"layers", "tokenizer"},
     {"model", "data"},
     {"training", "decoding"},
-    {"segments"},
+    {"segments", "batches"},
+    {"signatures"},
     {"translator"},
     {"evaluation", "export"},
     {"command_line", "console"},
@@ -28,7 +29,17 @@ ORDER = [
 ]
 KNOW_THEMSELVES_ONLY = {"config", "layers", "decoding", "console", "serving"}
 KNOW_KERAS_ONLY = {"layers", "model"}
-KNOW_TENSORFLOW = {"tokenizer", "data", "training", "decoding", "segments", "translator", "export", "console"}
+KNOW_TENSORFLOW = {
+    "tokenizer",
+    "data",
+    "training",
+    "decoding",
+    "segments",
+    "signatures",
+    "translator",
+    "export",
+    "console",
+}
 
 MOST_LINES_OF_A_MODULE, MOST_LINES_OF_A_FUNCTION = 300, 60
 

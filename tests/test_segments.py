@@ -339,11 +339,16 @@ def test_rows_are_worked_on_in_batches_in_their_order(run, rows, expected):
     ids = tf.ragged.range(tf.range(rows, dtype=tf.int64) % 7)
     nothing = (tf.zeros([0], tf.string), tf.zeros([0, 2], tf.int64))
 
-    def function(ids):
+    def function(ids, number):
+        tf.debugging.assert_equal(ids.row_lengths(), number % 7)
         sizes = tf.fill([ids.nrows()], ids.nrows())
         return tf.strings.as_string(ids.row_lengths()), tf.stack([ids.row_lengths(), sizes], axis=1)
 
-    texts, both = run(lambda ids: in_batches(function, ids, tf.constant(5, tf.int64), nothing))(ids)
+    def batched(ids):
+        columns = {"ids": ids, "number": tf.range(ids.nrows())}
+        return in_batches(function, columns, ids.nrows(), tf.constant(5, tf.int64), nothing)
+
+    texts, both = run(batched)(ids)
     lengths = [row % 7 for row in range(rows)]
     assert texts.numpy().tolist() == [str(length).encode() for length in lengths]
     assert both.numpy().tolist() == [

@@ -1,35 +1,23 @@
 import functools
-import threading
-import time
 
 import numpy as np
 import pytest
 import sentencepiece
 import tensorflow as tf
 
-from keras_transformer import translator as translator_module
+from keras_transformer import signatures
 from keras_transformer.segments import split
 from keras_transformer.tokenizer import BOS_ID, EOS_ID
 from keras_transformer.translator import (
+    NOT_GIVEN,
     SavedModelTranslator,
     Translator,
     load_translator,
-    translate_sorted,
-    translate_text,
 )
 from tests import tiny
 
 TEXTS = ["one two", "seven", "ten nine eight four zero", "Größe 😀", "one one one one one one one"]
 ALPHA = 0.7
-
-
-@functools.cache
-def endless():
-    """A random model to which eos is the least likely token."""
-    model = tiny.transformer(seed=3)
-    eos = model.embedding.matrix.numpy()[EOS_ID]
-    model.decoder.layers[-1].feed_forward_residual.norm.beta.assign_sub(30 * eos / (eos @ eos))
-    return model
 
 
 @functools.cache
@@ -94,12 +82,12 @@ def test_a_beam_finds_what_greedy_search_does_not():
 def test_a_translation_has_at_most_50_tokens_more_than_its_source():
     """Than its own source: a longer one in the same batch lends it nothing."""
     texts = ["seven", "ten nine eight four zero"]
-    searches = [FullPasses(endless(), text) for text in texts]
+    searches = [FullPasses(tiny.endless(), text) for text in texts]
     expected = [search.search(3) for search in searches]
     lengths = [len(search.source_ids) for search in searches]
     assert lengths[1] > lengths[0] > 0
     assert [len(ids) for _, _, ids in expected] == [length + 50 for length in lengths]
-    found, scores = translator(3, endless).translate_batch(texts)
+    found, scores = translator(3, tiny.endless).translate_batch(texts)
     assert found == [text for text, _, _ in expected]
     np.testing.assert_allclose(scores, [score for _, score, _ in expected], rtol=1e-4)
 
@@ -128,19 +116,11 @@ def test_what_is_longer_than_max_length_is_translated_in_parts():
 def test_more_parts_than_are_translated_side_by_side_lose_nothing(monkeypatch):
     text = "\n".join(tiny.ENGLISH * 2)
     expected = translator(1).translate_batch([text])
-    monkeypatch.setattr(translator_module, "FEWEST_AT_ONCE", 3)
+    monkeypatch.setattr(signatures, "FEWEST_AT_ONCE", 3)
     some = Translator(tiny.trained_transformer(), tiny.tokenizer(), 1, ALPHA, 31)
     (found,), scores = some.translate_batch([text])
     assert found == expected[0][0] and scores == pytest.approx(expected[1], rel=1e-5)
     assert found == "\n".join(translator(1).translate_batch(tiny.ENGLISH)[0] * 2)
-
-
-def test_eager_and_graph_agree():
-    options = {"beam_size": 3, "length_penalty": ALPHA, "max_length": 31}
-    eager = translate_text(tiny.trained_transformer(), tiny.tokenizer(), tf.constant(TEXTS[:2]), **options)
-    texts, scores = translator(3).translate_batch(TEXTS[:2])
-    assert [text.decode() for text in eager.text.numpy()] == texts
-    np.testing.assert_allclose(eager.score, scores, rtol=1e-5)
 
 
 # What no translation depends on.
@@ -190,50 +170,24 @@ def test_odd_texts_are_translated_too():
 # Sorting.
 
 
-def test_batches_are_of_similar_length_longest_first_and_order_is_restored():
-    batches, progress = [], []
+def shouting(some, monkeypatch):
+    """Makes the signatures of a translator give upper-case text. Returns the list of the batches given to them."""
+    batches = []
 
-    def translate_batch(texts):
-        batches.append(texts)
-        return [text.upper() for text in texts], [0.0] * len(texts)
+    def call(signature, inputs):
+        batches.append([text.decode() for text in inputs["text"].numpy()])
+        upper = tf.strings.upper(inputs["text"], encoding="utf-8")
+        return {"translation": upper, "score": tf.zeros(tf.shape(upper))}
 
-    texts = ["ccc", "a", "eeeee", "bb", "dddd", "a2", "fffffff"]
-    assert translate_sorted(translate_batch, texts, 3, progress.append) == [text.upper() for text in texts]
-    assert sorted(batches) == [["a"], ["ccc", "bb", "a2"], ["fffffff", "eeeee", "dddd"]]
-    assert progress == [3, 3, 1]
+    monkeypatch.setattr(some, "_call", call)
+    return batches
 
 
 def test_translators_use_their_batch_size(monkeypatch):
-    sizes = []
     some = Translator(tiny.trained_transformer(), tiny.tokenizer(), beam_size=1, batch_size=2)
-    monkeypatch.setattr(some, "translate_batch", lambda texts: sizes.append(len(texts)) or (texts, texts))
-    assert some.translate(TEXTS) == TEXTS
-    assert sorted(sizes) == [1, 2, 2]
-
-
-def test_two_batches_are_under_way_at_a_time():
-    both = threading.Barrier(2, timeout=30)
-
-    def translate_batch(texts):
-        both.wait()  # alone, the first would wait for ever
-        return texts, texts
-
-    assert translate_sorted(translate_batch, TEXTS[:4], 1) == TEXTS[:4]
-
-
-def test_a_failure_is_raised_and_ends_the_work():
-    begun = []
-
-    def translate_batch(texts):
-        begun.append(texts)
-        if len(begun) == 1:
-            raise RuntimeError("out of memory")
-        time.sleep(0.05)
-        return texts, texts
-
-    with pytest.raises(RuntimeError, match="out of memory"):
-        translate_sorted(translate_batch, 100 * TEXTS, 1)
-    assert len(begun) < 20
+    batches = shouting(some, monkeypatch)
+    assert some.translate(TEXTS) == [text.upper() for text in TEXTS]
+    assert sorted(map(len, batches)) == [1, 2, 2]
 
 
 # Replicas.
@@ -259,13 +213,70 @@ def test_every_replica_translates_its_rows_of_a_batch_with_its_own_weights():
 
 
 def test_every_replica_gets_a_batch_of_the_whole_size(monkeypatch):
-    sizes = []
     with tiny.two_replicas().scope():
         model = tiny.transformer()
     some = Translator(model, tiny.tokenizer(), batch_size=2, strategy=tiny.two_replicas())
-    monkeypatch.setattr(some, "translate_batch", lambda texts: sizes.append(len(texts)) or (texts, texts))
-    assert some.translate(TEXTS) == TEXTS
-    assert sorted(sizes) == [1, 4]
+    batches = shouting(some, monkeypatch)
+    assert some.translate(TEXTS) == [text.upper() for text in TEXTS]
+    assert sorted(map(len, batches)) == [1, 4]
+
+
+# Options.
+
+
+def test_no_option_given_is_what_was_exported():
+    texts = [*TEXTS, ""]
+    plain = translator(3).translate_scored(texts)
+    for options in ({"no_repeat_ngram": 0}, NOT_GIVEN, {"beam_size": 3, "length_penalty": ALPHA}):
+        found = translator(3).translate_scored(texts, **options)
+        assert [text for text, _ in found] == [text for text, _ in plain]
+        np.testing.assert_allclose([score for _, score in found], [score for _, score in plain], rtol=1e-5)
+
+
+def test_an_option_may_be_of_every_text_its_own():
+    beam_sizes, alphas = [3, 1, 2, 1, 3], [0.0, 1.0, ALPHA, -1.0, 2.0]
+    found = translator(3).translate_scored(TEXTS, beam_size=beam_sizes, length_penalty=alphas)
+    for text, beam_size, alpha, (translation, score) in zip(TEXTS, beam_sizes, alphas, found, strict=True):
+        alone = Translator(tiny.trained_transformer(), tiny.tokenizer(), beam_size, alpha, 31)
+        ((expected, expected_score),) = alone.translate_scored([text])
+        assert translation == expected
+        assert score == pytest.approx(expected_score, rel=1e-4)
+
+
+def test_alternatives_are_the_beam_best_first():
+    found = translator(3).alternatives([*TEXTS, ""])
+    best = translator(3).translate_scored([*TEXTS, ""])
+    for alternatives, first in zip(found, best, strict=True):
+        assert len(alternatives) == 3 and alternatives[0].text == first.text
+        assert alternatives[0].score == pytest.approx(first.score, rel=1e-5)
+        assert [score for _, score in alternatives] == sorted((score for _, score in alternatives), reverse=True)
+    assert all(len({text for text, _ in alternatives}) == 3 for alternatives in found[:-1])
+
+
+def test_samples_have_their_seed():
+    sampled = [translator(1).sample(TEXTS, seed=seed, temperature=3.0) for seed in (1, 1, 2)]
+    assert sampled[0] == sampled[1] != sampled[2]
+    (alone,) = translator(1).sample(TEXTS[2:3], seed=1, temperature=3.0)
+    assert alone.text == sampled[0][2].text
+
+
+def test_drawing_from_the_best_token_alone_is_greedy_search():
+    greedy = translator(1).translate(TEXTS)
+    assert [text for text, _ in translator(1).sample(TEXTS, top_k=1, temperature=5.0, seed=7)] == greedy
+
+
+@pytest.mark.parametrize(
+    ("signature", "inputs", "message"),
+    [
+        ("summarise", {"text": []}, "no signature `summarise`, only translate"),
+        ("sample", {"text": ["one"], "heat": 1.0}, "`sample` takes text, temperature.*heat"),
+        ("translate", {}, "`translate` takes text.*text"),
+        ("translate_with_options", {**NOT_GIVEN, "text": ["one"], "prefix": ["a", "b"]}, "`prefix`.*Received: 2, of 1"),
+    ],
+)
+def test_wrong_inputs_are_named(signature, inputs, message):
+    with pytest.raises(ValueError, match=message):
+        translator(1).ask(signature, **inputs)
 
 
 # Loading.
@@ -331,12 +342,6 @@ def test_impossible_options_are_refused_by_name(name, value):
         Translator(tiny.trained_transformer(), tiny.tokenizer(), **{name: value})
 
 
-@pytest.mark.parametrize("batch_size", [0, -1])
-def test_no_batch_size_loses_texts(batch_size):
-    with pytest.raises(ValueError, match=rf"batch_size.*{batch_size}"):
-        translate_sorted(lambda texts: (texts, texts), ["one"], batch_size)
-
-
 def test_the_latest_version_is_taken(tmp_path, monkeypatch):
     taken = []
 
@@ -344,7 +349,7 @@ def test_the_latest_version_is_taken(tmp_path, monkeypatch):
         taken.append(path)
         return type("Loaded", (), {"signatures": {"serving_default": None}})
 
-    monkeypatch.setattr(translator_module.tf.saved_model, "load", load)
+    monkeypatch.setattr(tf.saved_model, "load", load)
     for version in ("1", "9", "10", ".11.partial", "12x"):
         (tmp_path / version).mkdir()
         (tmp_path / version / "saved_model.pb").touch()

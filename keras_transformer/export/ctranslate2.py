@@ -14,8 +14,9 @@ from ml_dtypes import bfloat16
 from keras_transformer.export.parity import ExportError
 from keras_transformer.layers.embedding import sinusoids
 from keras_transformer.layers.normalization import EPSILON
+from keras_transformer.signatures import EXTRA_LENGTH
 from keras_transformer.tokenizer import BOS_ID, EOS_ID, UNK_ID
-from keras_transformer.translator import EXTRA_LENGTH, Translator
+from keras_transformer.translator import Translator
 
 try:
     import ctranslate2

@@ -6,6 +6,7 @@ from tensorflow.core.protobuf import saved_model_pb2
 from keras_transformer.export.manifest import read_manifest
 from keras_transformer.export.saved_model import SavedModelExport, in_precision, run_like_serving
 from keras_transformer.export.versions import export_version
+from keras_transformer.signatures import INPUTS
 from keras_transformer.translator import SavedModelTranslator, Translator
 from tests import tiny
 
@@ -41,7 +42,8 @@ def test_a_session_finds_what_the_translator_finds(exported, translator):
 
 def test_signatures_are_text_to_translation_and_score(definition):
     signatures = {name: s for name, s in definition.signature_def.items() if not name.startswith("__")}
-    assert set(signatures) == {"serving_default", "translate"}
+    assert set(signatures) == {"serving_default", *INPUTS}
+    signatures = {name: signatures[name] for name in ("serving_default", "translate")}
     for signature in signatures.values():
         described = {
             name: (tensor.dtype, [dim.size for dim in tensor.tensor_shape.dim])
@@ -128,8 +130,8 @@ def test_the_manifest_has_signatures_search_and_precision(exported, translator):
     manifest = read_manifest(exported)
     text = {"text": {"dtype": "string", "shape": [None]}}
     outputs = {"translation": text["text"], "score": {"dtype": "float32", "shape": [None]}}
-    assert manifest["signatures"] == dict.fromkeys(
-        ("serving_default", "translate"), {"inputs": text, "outputs": outputs}
-    )
+    assert manifest["signatures"].keys() == {"serving_default", *INPUTS}
+    for name in ("serving_default", "translate"):
+        assert manifest["signatures"][name] == {"inputs": text, "outputs": outputs}
     assert (manifest["format"], manifest["weights"]) == ("saved_model", "float32")
     assert manifest["search"] == translator.options

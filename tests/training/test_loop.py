@@ -337,6 +337,8 @@ def test_results_say_what_was_scored_and_how_and_do_not_outlive_their_model(copy
     assert Evaluation(**results) == evaluation
     finish(config, run, data, config.epochs)
     assert not run.results.exists()
+
+
 @pytest.mark.parametrize(("lost", "left"), [(1, 2), (2, 1)])
 def test_a_lost_epoch_is_named_and_the_others_are_the_model(copy_of_finished, lost, left):
     run, config = copy_of_finished

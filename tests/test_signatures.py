@@ -1,0 +1,204 @@
+import functools
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from keras_transformer.decoding.hypotheses import UNFILLED_SCORE, Hypotheses
+from keras_transformer.signatures import EXTRA_LENGTH, INPUTS, Signatures, last_repeated
+from tests import tiny
+
+ALPHA = 0.7
+TEXTS = ["one two", "seven. Ten nine", "", "ten nine eight four zero", "Größe 😀", "one one one\n\none one one one"]
+
+
+@functools.cache
+def functions(width=3, model=tiny.trained_transformer):
+    return Signatures(model(), tiny.tokenizer(), width, ALPHA, 31).functions()
+
+
+def call(signature, texts, width=3, model=tiny.trained_transformer, **options):
+    """Output name -> list; an option is one value for all texts, or a list."""
+    given = {
+        "translate_with_options": {"prefix": "", "length_penalty": ALPHA, "repetition_penalty": 1.0},
+        "sample": {"temperature": 1.0, "top_p": 1.0},
+    }
+    columns = {
+        **dict.fromkeys(INPUTS[signature], 0),
+        **given.get(signature, {}),
+        **options,
+        "text": texts,
+    }
+    tensors = [
+        tf.constant(value if isinstance(value, list) else [value] * len(texts), dtype, shape=[len(texts)])
+        for (name, dtype), value in ((item, columns[item[0]]) for item in INPUTS[signature].items())
+    ]
+    return {name: output.numpy().tolist() for name, output in functions(width, model)[signature](*tensors).items()}
+
+
+def pieces(text):
+    return tiny.tokenizer().encode(tf.constant([text])).to_list()[0]
+
+
+def test_the_names_and_dtypes_of_the_signatures_are_these():
+    specs = {
+        name: {spec.name: (spec.dtype, spec.shape.rank) for spec in function.input_signature}
+        for name, function in functions().items()
+    }
+    strings, floats, ints, longs = ((dtype, 1) for dtype in (tf.string, tf.float32, tf.int32, tf.int64))
+    assert specs == {
+        "translate": {"text": strings},
+        "alternatives": {"text": strings},
+        "translate_with_options": {
+            "text": strings,
+            "prefix": strings,
+            "length_penalty": floats,
+            "beam_size": ints,
+            "max_length": ints,
+            "repetition_penalty": floats,
+            "no_repeat_ngram": ints,
+        },
+        "sample": {"text": strings, "temperature": floats, "top_k": ints, "top_p": floats, "seed": longs},
+    }
+    outputs = {name: function.get_concrete_function().structured_outputs for name, function in functions().items()}
+    one = {"translation": (tf.string, [None]), "score": (tf.float32, [None])}
+    several = {"translations": (tf.string, [None, 3]), "scores": (tf.float32, [None, 3])}
+    for name, expected in {
+        "translate": one,
+        "alternatives": several,
+        "translate_with_options": one,
+        "sample": one,
+    }.items():
+        assert {key: (x.dtype, x.shape.as_list()) for key, x in outputs[name].items()} == expected
+
+
+@pytest.mark.parametrize("signature", INPUTS)
+def test_no_texts_give_no_rows(signature):
+    assert all(output == [] for output in call(signature, []).values())
+
+
+@pytest.mark.parametrize("signature", INPUTS)
+def test_a_row_is_the_same_alone_and_in_any_batch(signature):
+    options = {
+        "translate_with_options": {
+            "prefix": ["", "two", "x", "seven", "", "one. Two"],
+            "length_penalty": [0.0, 2.0, 1.0, -1.0, float("nan"), 0.6],
+            "beam_size": [3, 2, 1, 1, 0, 99],
+            "max_length": [0, 5, 1, -3, 2, 9],
+            "repetition_penalty": [1.0, 1.5, 0.0, 2.0, float("inf"), 0.7],
+            "no_repeat_ngram": [0, 1, 2, 3, -1, 1_000_000],
+        },
+        "sample": {
+            "temperature": [1.0, 0.5, 0.0, 7.0, float("nan"), -1.0],
+            "top_k": [0, 3, 1, -5, 10**9, 5],
+            "top_p": [1.0, 0.5, 0.0, float("nan"), -1.0, 0.9],
+            "seed": [0, 1, -1, 2**62, -(2**63), 7],
+        },
+    }.get(signature, {})
+    together = call(signature, TEXTS, **options)
+    for row, text in enumerate(TEXTS):
+        alone = call(signature, [text], **{name: [values[row]] for name, values in options.items()})
+        for name, values in together.items():
+            if "score" in name:
+                np.testing.assert_allclose(alone[name][0], values[row], rtol=1e-4, atol=1e-6)
+                assert np.isfinite(values[row]).all()
+            else:
+                assert alone[name][0] == values[row]
+
+
+@pytest.mark.parametrize("text", ["one two", "ten nine eight four zero"])
+@pytest.mark.parametrize("prefix", ["two", "two  two", "Größe 😀 x", "</s>", "\n", " seven"])
+def test_a_forced_prefix_is_the_prefix(text, prefix):
+    options = {"repetition_penalty": 3.0, "no_repeat_ngram": 1, "max_length": [1, 0]}
+    for translation in call("translate_with_options", [text] * 2, prefix=prefix, **options)["translation"]:
+        assert translation.decode().startswith(prefix.lstrip())
+
+
+def test_the_prefix_is_that_of_the_first_part():
+    both, second = call("translate_with_options", ["one\ntwo", "two"], prefix=["seven", ""])["translation"]
+    first, _, rest = both.decode().partition("\n")
+    assert first.startswith("seven") and rest == second.decode()
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_no_sequence_of_pieces_comes_twice_where_that_is_forbidden(n):
+    """A model that never ends repeats itself otherwise."""
+    free, found = (
+        pieces(call("translate_with_options", ["seven"], 1, tiny.endless, no_repeat_ngram=size)["translation"][0])
+        for size in (0, n)
+    )
+    repeated = [len(ids) - n + 1 - len({tuple(ids[i : i + n]) for i in range(len(ids) - n + 1)}) for ids in (free, found)]
+    assert repeated[0] > 0 and repeated[1] == 0
+
+
+def test_max_length_is_the_most_tokens_of_a_translation():
+    scores = []
+    for most in (1, 2, 7):
+        found = call("translate_with_options", ["seven"], 1, tiny.endless, max_length=most, length_penalty=0.0)
+        assert len(pieces(found["translation"][0])) <= most
+        scores.append(found["score"][0])
+    assert scores[0] > scores[1] > scores[2]  # one more token, one more log-probability
+
+
+def test_a_repetition_penalty_makes_repetition_rarer():
+    free, found = (
+        pieces(call("translate_with_options", ["seven"], 1, tiny.endless, repetition_penalty=penalty)["translation"][0])
+        for penalty in (1.0, 9.0)
+    )
+    assert len(set(found)) / len(found) > len(set(free)) / len(free)
+
+
+def test_options_that_make_no_sense_are_as_if_not_given():
+    plain = call("translate", TEXTS)["translation"]
+    for option in (
+        {"length_penalty": float("nan")},
+        {"length_penalty": float("inf")},
+        {"beam_size": -2},
+        {"beam_size": 99},
+        {"max_length": -1},
+        {"repetition_penalty": -1.0},
+        {"repetition_penalty": float("nan")},
+        {"no_repeat_ngram": -7},
+    ):
+        assert call("translate_with_options", TEXTS, **option)["translation"] == plain
+
+
+def test_a_text_in_parts_draws_other_numbers_for_each():
+    (translation,) = call("sample", ["seven\nseven"], 1, tiny.endless, temperature=9.0)["translation"]
+    assert len(translation) > 20
+    assert not translation.startswith(translation[len(translation) // 2 + 1 :])
+
+
+def test_alternatives_that_were_not_found_are_the_last_that_was():
+    ids = tf.reshape(tf.range(8), [2, 4, 1])
+    scores = tf.constant([[-1.0, -2.0, UNFILLED_SCORE, UNFILLED_SCORE], [-1.0, -2.0, -3.0, -4.0]])
+    found = last_repeated(Hypotheses(ids, scores, tf.ones([2, 4], tf.int32)))
+    assert found.ids.numpy().ravel().tolist() == [0, 1, 1, 1, 4, 5, 6, 7]
+    assert found.scores.numpy().tolist() == [[-1.0, -2.0, -2.0, -2.0], [-1.0, -2.0, -3.0, -4.0]]
+
+
+def test_a_beam_of_one_has_one_alternative():
+    found, best = call("alternatives", TEXTS, width=1), call("translate", TEXTS, width=1)
+    assert found["translations"] == [[text] for text in best["translation"]]
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    text=st.binary(max_size=60),
+    prefix=st.binary(max_size=20),
+    numbers=st.lists(st.floats(width=32), min_size=4, max_size=4),
+    integers=st.lists(st.integers(-(2**31), 2**31 - 1), min_size=5, max_size=5),
+)
+def test_no_row_makes_a_call_raise(text, prefix, numbers, integers):
+    texts = [text, b"one two"]
+    options = {"length_penalty": numbers[0], "repetition_penalty": numbers[1], "prefix": prefix}
+    options |= {"beam_size": integers[0], "no_repeat_ngram": integers[1], "max_length": min(integers[2], EXTRA_LENGTH)}
+    sampling = {"temperature": numbers[2], "top_p": numbers[3], "top_k": integers[3], "seed": integers[4]}
+    for signature, given_options in (("translate_with_options", options), ("sample", sampling)):
+        found = call(signature, texts, **given_options)
+        assert np.isfinite(found["score"]).all()
+        assert all(
+            isinstance(translation, bytes) and translation.decode() is not None for translation in found["translation"]
+        )
