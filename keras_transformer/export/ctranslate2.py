@@ -3,17 +3,18 @@
 import contextlib
 import itertools
 import logging
-import unicodedata
 from pathlib import Path
 
 import numpy as np
 import sentencepiece
+import tensorflow as tf
 from keras import ops
 from ml_dtypes import bfloat16
 
 from keras_transformer.export.parity import ExportError
 from keras_transformer.layers.embedding import sinusoids
 from keras_transformer.layers.normalization import EPSILON
+from keras_transformer.segments import join, split
 from keras_transformer.signatures import EXTRA_LENGTH
 from keras_transformer.tokenizer import BOS_ID, EOS_ID, UNK_ID
 from keras_transformer.translator import Translator
@@ -24,7 +25,7 @@ except ImportError as error:
     raise ExportError("--format ctranslate2 needs a package that is not installed: pip install ctranslate2") from error
 
 ctranslate2.set_log_level(logging.ERROR)  # it warns that bfloat16 is computed as float32 on CPU
-MOST_INPUT = 1024  # tokens of a source; CTranslate2 cuts what is longer unless told otherwise
+MOST_INPUT = 1024  # source tokens; CTranslate2 cuts what is longer unless told otherwise
 
 
 class CTranslate2Export:
@@ -45,7 +46,8 @@ class CTranslate2Export:
 
     def write(self, directory):
         """Writes the model and its tokenizer into an empty directory."""
-        spec = transformer_spec(self.reference.model, vocabulary(self.reference.tokenizer))
+        longest = max(MOST_INPUT, self.reference.options["max_length"]) + EXTRA_LENGTH
+        spec = transformer_spec(self.reference.model, vocabulary(self.reference.tokenizer), longest)
         spec.validate()
         if self.quantization == "bfloat16":
             to_bfloat16(spec)
@@ -56,7 +58,9 @@ class CTranslate2Export:
     @contextlib.contextmanager
     def opened(self, directory):
         """The export's own `translate_batch`, on one thread."""
-        yield CTranslate2Greedy(directory, self.reference.options["max_length"]).translate_batch
+        yield CTranslate2Greedy(
+            directory, self.reference.tokenizer, self.reference.options["max_length"]
+        ).translate_batch
 
     def describe(self, directory):
         """What the manifest says of this format, a dict."""
@@ -68,12 +72,13 @@ def vocabulary(tokenizer):
     return [piece.decode("utf-8") for piece in tokenizer.pieces(np.arange(tokenizer.vocabulary_size)).numpy()]
 
 
-def transformer_spec(model, pieces):
+def transformer_spec(model, pieces, longest):
     """The model as CTranslate2 describes one, its weights filled in.
 
     Args:
         model: `Transformer`.
         pieces: list of str, the vocabulary.
+        longest: int, most positions of a source or a translation.
 
     Returns:
         `ctranslate2.specs.TransformerSpec`.
@@ -92,7 +97,7 @@ def transformer_spec(model, pieces):
     spec.register_target_vocabulary(pieces)
 
     matrix = ops.convert_to_numpy(model.embedding.matrix)
-    positions = ops.convert_to_numpy(sinusoids(np.arange(MOST_INPUT + EXTRA_LENGTH), stack["d_model"]))
+    positions = ops.convert_to_numpy(sinusoids(np.arange(longest), stack["d_model"]))
     spec.encoder.embeddings[0].weight = spec.decoder.embeddings.weight = spec.decoder.projection.weight = matrix
     spec.encoder.position_encodings.encodings = spec.decoder.position_encodings.encodings = positions
     for stack_spec, layers in ((spec.encoder, model.encoder), (spec.decoder, model.decoder)):
@@ -140,24 +145,34 @@ def to_bfloat16(spec):
 
 
 class CTranslate2Greedy:
-    """Greedy search by CTranslate2 within the limits of `translate_text`: of a right export, the same translations.
+    """Greedy search by CTranslate2 as `Signatures.translate` has it: of a right export, the same translations.
+
+    Texts are taken apart and put together as in the graph; the pieces and the search are the engine's own.
 
     Args:
         directory: of the export.
-        max_length: most source tokens per text; what is beyond is cut.
+        tokenizer: `Tokenizer`, of the run: it divides texts.
+        max_length: most source tokens of a part.
     """
 
-    def __init__(self, directory, max_length):
+    def __init__(self, directory, tokenizer, max_length):
+        self.tokenizer = tokenizer
         self.max_length = max_length
-        self._tokenizer = sentencepiece.SentencePieceProcessor(model_file=str(Path(directory) / "tokenizer.model"))
+        self._pieces = sentencepiece.SentencePieceProcessor(model_file=str(Path(directory) / "tokenizer.model"))
         self._engine = ctranslate2.Translator(str(directory), inter_threads=1, intra_threads=1)
 
     def translate_batch(self, texts):
         """As `Translator.translate_batch`; the scores are summed log-probabilities."""
-        sources = ["" if is_blank(text) else text for text in texts]
-        sources = [pieces[: self.max_length] for pieces in self._tokenizer.encode(sources, out_type=str)]
-        translations, scores = [""] * len(texts), [0.0] * len(texts)
-        by_length = sorted(range(len(texts)), key=lambda row: len(sources[row]))
+        segments = split(tf.constant(texts, tf.string, shape=[len(texts)]), self.tokenizer, self.max_length)
+        translations, scores = self._translate_parts([self._pieces.id_to_piece(ids) for ids in segments.ids.to_list()])
+        scores = tf.math.unsorted_segment_sum(tf.constant(scores, tf.float32), segments.rows, len(texts))
+        joined = join(segments, tf.constant(translations, tf.string, shape=[len(translations)]))
+        return [text.decode("utf-8") for text in joined.numpy()], scores.numpy().tolist()
+
+    def _translate_parts(self, sources):
+        """Every part with its own limit: the engine has one for all that it is given together."""
+        translations, scores = [""] * len(sources), [0.0] * len(sources)
+        by_length = sorted(range(len(sources)), key=lambda row: len(sources[row]))
         for length, rows in itertools.groupby(by_length, key=lambda row: len(sources[row])):
             rows = list(rows)
             results = self._engine.translate_batch(
@@ -165,14 +180,10 @@ class CTranslate2Greedy:
                 beam_size=1,
                 length_penalty=0,
                 min_decoding_length=0,
+                max_input_length=0,  # it is divided already
                 max_decoding_length=length + EXTRA_LENGTH,
                 return_scores=True,
             )
             for row, result in zip(rows, results, strict=True):
-                translations[row], scores[row] = self._tokenizer.decode(result.hypotheses[0]), result.scores[0]
+                translations[row], scores[row] = self._pieces.decode(result.hypotheses[0]), result.scores[0]
         return translations, scores
-
-
-def is_blank(text):
-    """Whether there are only separators, control and invisible formatting characters, as in `translator.BLANK`."""
-    return all(unicodedata.category(character)[0] in "ZC" for character in text)

@@ -7,11 +7,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_transformer.export.ctranslate2 import MOST_INPUT, CTranslate2Export, is_blank, vocabulary
+from keras_transformer.export.ctranslate2 import MOST_INPUT, CTranslate2Export, vocabulary
 from keras_transformer.export.manifest import read_manifest
 from keras_transformer.export.parity import ExportError
 from keras_transformer.export.versions import export_version
-from keras_transformer.segments import BLANK
 from keras_transformer.signatures import EXTRA_LENGTH
 from keras_transformer.tokenizer import BOS_ID
 from keras_transformer.translator import Translator
@@ -90,8 +89,18 @@ def test_positions_last_for_the_longest_input_and_its_translation(exported):
     assert len(result.hypotheses[0]) == length
 
 
+def test_positions_last_for_a_longer_input_where_the_run_translates_such(tmp_path):
+    export = CTranslate2Export(Translator(tiny.transformer(), tiny.tokenizer(), max_length=1031))
+    export.write(tmp_path)
+    text = ["7" * (MOST_INPUT + 3)]
+    found, expected = translated(export, tmp_path, text), export.reference.translate_batch(text)
+    assert found[0] == expected[0]
+    np.testing.assert_allclose(found[1], expected[1], rtol=1e-3)
+
+
 def test_attention_is_that_of_align(exported, trained):
-    source = tiny.tokenizer().encode(tf.constant([TEXTS[0]]))
+    source = tiny.tokenizer().encode(tf.constant(["ten nine eight four zero"]))
+    assert source.row_lengths()[0] > 5
     pieces = [vocabulary(tiny.tokenizer())[i] for i in source[0]]
     engine = ctranslate2.Translator(str(exported))
     (result,) = engine.translate_batch([pieces], beam_size=1, max_decoding_length=7, return_attention=True)
@@ -135,10 +144,3 @@ def test_without_the_package_it_is_one_line(monkeypatch):
     monkeypatch.delitem(sys.modules, "keras_transformer.export.ctranslate2")
     with pytest.raises(ExportError, match="pip install ctranslate2"):
         importlib.import_module("keras_transformer.export.ctranslate2")
-
-
-def test_blank_is_what_it_is_in_the_graph():
-    texts = ["", " ", "\u3000\u2028\t", "\ufeff\u200d", "\x00", ".", "a ", "\u0301"]
-    expected = tf.strings.regex_full_match(texts, f"{BLANK}*").numpy().tolist()
-    assert [is_blank(text) for text in texts] == expected
-    assert len(set(expected)) == 2
