@@ -90,8 +90,11 @@ class Transformer(keras.Model):
 
     def decode(self, target_ids, memory, source_mask):
         """target_ids int (B, T) and what `encode` gave -> logits float32 (B, T, V)."""
-        x = self.decoder(self.positions(self.embedding(target_ids)), memory, source_mask=source_mask)
-        return self.tied_logits(x)
+        return self.tied_logits(self.decode_states(target_ids, memory, source_mask))
+
+    def decode_states(self, target_ids, memory, source_mask):
+        """What `decode` makes logits of, (B, T, D), for whom all (B, T, V) would be too many; the same arguments."""
+        return self.decoder(self.positions(self.embedding(target_ids)), memory, source_mask=source_mask)
 
     def align(self, target_ids, memory, source_mask):
         """What the last decoder layer attends to in the source, averaged over its heads; the arguments of `decode`.

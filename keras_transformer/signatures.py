@@ -8,9 +8,10 @@ import tensorflow as tf
 
 from keras_transformer.decoding.beam import beam_search
 from keras_transformer.decoding.greedy import greedy_search
-from keras_transformer.decoding.hypotheses import UNFILLED_SCORE, take
+from keras_transformer.decoding.hypotheses import last_repeated, penalty
 from keras_transformer.decoding.next_token import Constraints
 from keras_transformer.decoding.sampling import Sampling, sample
+from keras_transformer.scoring import beginnings, blocks, explain_labels, pairs, pieces_of, regrouped, score_labels
 from keras_transformer.segments import BLANK, in_batches, join, join_scores, split
 from keras_transformer.tokenizer import BOS_ID, EOS_ID
 
@@ -41,6 +42,8 @@ INPUTS = {
         "top_p": tf.float32,
         "seed": tf.int64,
     },
+    "score": {"text": tf.string, "translation": tf.string},
+    "explain": {"text": tf.string},
 }
 
 
@@ -173,6 +176,78 @@ class Signatures:
 
         return _only(self._translate_in_parts(text, find, options))
 
+    def score(self, text, translation):
+        """How likely given translations are, scored as `translate` scores its own.
+
+        The score of what `translate` returned is the one that came with it, up to rounding, unless the pieces found are
+        not those into which the tokenizer divides their text (there is more than one way to spell a word), or the
+        search has reached its limit, without eos. Where text and translation have the same number of parts, these are
+        scored in pairs; otherwise both as a whole, up to `scoring.LONGEST` tokens.
+
+        Args:
+            text: string (B,). Blank text has no translation, whatever is given: score 0, no pieces.
+            translation: string (B,). Of a blank one, nothing but eos is scored.
+
+        Returns:
+            {"score": float32 (B,), "token_scores": float32 (B, T), the log-probability of each piece, 0 on padding,
+            "pieces": string (B, T), "</s>" at the end of each part, "" on padding}.
+        """
+        parts = self._split(text), split(translation, self.tokenizer, self.max_length + EXTRA_LENGTH)
+        owners, sources, labels = pairs(self.tokenizer, text, translation, *parts)
+        token_scores = in_batches(
+            lambda sources, labels: score_labels(self.model, sources, labels),
+            {"sources": sources, "labels": labels},
+            sources.nrows(),
+            tf.maximum(tf.size(text, tf.int64), FEWEST_AT_ONCE),
+            tf.zeros([0]),
+        )
+        rows, number = tf.gather(owners, labels.value_rowids()), tf.size(text, tf.int64)
+        lengths = tf.math.unsorted_segment_sum(tf.ones_like(labels.values), rows, number)
+        log_probs = tf.math.unsorted_segment_sum(token_scores, rows, number)
+        return {
+            "score": log_probs / penalty(lengths, self.length_penalty),
+            "token_scores": regrouped(token_scores, rows, number).to_tensor(),
+            "pieces": pieces_of(self.tokenizer, regrouped(labels.values, rows, number)),
+        }
+
+    def explain(self, text):
+        """The best translation, piece by piece, and what in the source each piece comes from.
+
+        Of text in parts, as many are explained as have `max_length` pieces together, the first at least.
+
+        Returns:
+            {"source_pieces": string (B, S), "pieces": string (B, T), "token_scores": float32 (B, T), all as in `score`,
+            "alignment": float32 (B, T, S), what the last decoder layer attends to in the source when it predicts each
+            piece, averaged over its heads. A row sums to 1 over the source pieces of its part; 0 on padding}.
+        """
+        owners, offsets, sources = beginnings(self._split(text), self.max_length)
+        at_once = tf.maximum(tf.size(text, tf.int64), FEWEST_AT_ONCE)
+
+        def find(ids):
+            limits = tf.cast(ids.row_lengths(), tf.int32) + EXTRA_LENGTH
+            best = self._search(self._start_cache(ids.to_tensor()), limits, place=0)
+            best_ids, lengths = best.ids[:, 0], best.lengths[:, 0]
+            return tf.boolean_mask(best_ids, tf.sequence_mask(lengths, tf.shape(best_ids)[1])), lengths
+
+        nothing = (tf.zeros([0], tf.int32), tf.zeros([0], tf.int32))
+        flat, counts = in_batches(find, {"ids": sources}, sources.nrows(), at_once, nothing)
+        labels = tf.RaggedTensor.from_row_lengths(flat, tf.cast(counts, tf.int64), validate=False)
+        token_scores, alignment = in_batches(
+            lambda sources, labels: explain_labels(self.model, sources, labels),
+            {"sources": sources, "labels": labels},
+            sources.nrows(),
+            at_once,
+            (tf.zeros([0]), tf.zeros([0])),
+        )
+        number = tf.size(text, tf.int64)
+        rows, source_rows = (tf.gather(owners, x.value_rowids()) for x in (labels, sources))
+        return {
+            "source_pieces": pieces_of(self.tokenizer, regrouped(sources.values, source_rows, number)),
+            "pieces": pieces_of(self.tokenizer, regrouped(labels.values, rows, number)),
+            "token_scores": regrouped(token_scores, rows, number).to_tensor(),
+            "alignment": blocks(alignment, labels, sources, owners, offsets, number),
+        }
+
     def _search(self, cache, limits, place, wanted=1):
         penalty = {"length_penalty": self.length_penalty}
         if self.beam_size == 1:
@@ -217,12 +292,6 @@ def _only(results):
     """The first of `count` translations and scores, as the outputs of a signature."""
     translations, scores = results
     return {"translation": translations[:, 0], "score": scores[:, 0]}
-
-
-def last_repeated(hypotheses):
-    """The last hypothesis of every row in place of those that were not found."""
-    found = tf.math.count_nonzero(hypotheses.scores > UNFILLED_SCORE, axis=1, keepdims=True, dtype=tf.int32)
-    return take(hypotheses, tf.minimum(tf.range(hypotheses.scores.shape[1]), found - 1))
 
 
 def _positive(option):

@@ -6,13 +6,12 @@ import tensorflow as tf
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from keras_transformer.decoding.hypotheses import UNFILLED_SCORE, Hypotheses
-from keras_transformer.signatures import EXTRA_LENGTH, INPUTS, Signatures, last_repeated
+from keras_transformer.signatures import EXTRA_LENGTH, INPUTS, Signatures
 from keras_transformer.tokenizer import EOS_ID, Tokenizer
 from tests import tiny
 
 ALPHA = 0.7
-TEXTS = ["one two", "seven. Ten nine", "", "ten nine eight four zero", "Größe 😀", "one one one\n\none one one one"]
+TEXTS = ["one two", "seven. Ten nine", "", "ten nine eight four zero", "Größe 😀", "one one one\n\none one one"]
 
 
 class Numbers(Tokenizer):
@@ -34,6 +33,7 @@ def call(signature, texts, width=3, model=tiny.trained_transformer, **options):
     given = {
         "translate_with_options": {"prefix": "", "length_penalty": ALPHA, "repetition_penalty": 1.0},
         "sample": {"temperature": 1.0, "top_p": 1.0},
+        "score": {"translation": ""},
     }
     columns = {
         **dict.fromkeys(INPUTS[signature], 0),
@@ -67,11 +67,23 @@ def test_the_names_and_dtypes_of_the_signatures_are_these():
             "no_repeat_ngram": ints,
         },
         "sample": {"text": strings, "temperature": floats, "top_k": ints, "top_p": floats, "seed": longs},
+        "score": {"text": strings, "translation": strings},
+        "explain": {"text": strings},
     }
     outputs = {name: function.get_concrete_function().structured_outputs for name, function in functions().items()}
     one = {"translation": (tf.string, [None]), "score": (tf.float32, [None])}
     several = {"translations": (tf.string, [None, 3]), "scores": (tf.float32, [None, 3])}
+    pieces, numbers = (tf.string, [None, None]), (tf.float32, [None, None])
+    of_score = {"score": one["score"], "token_scores": numbers, "pieces": pieces}
+    of_pieces = {
+        "source_pieces": pieces,
+        "pieces": pieces,
+        "token_scores": numbers,
+        "alignment": (tf.float32, [None] * 3),
+    }
     for name, expected in {
+        "score": of_score,
+        "explain": of_pieces,
         "translate": one,
         "alternatives": several,
         "translate_with_options": one,
@@ -96,6 +108,7 @@ def test_a_row_is_the_same_alone_and_in_any_batch(signature):
             "repetition_penalty": [1.0, 1.5, 0.0, 2.0, float("inf"), 0.7],
             "no_repeat_ngram": [0, 1, 2, 3, -1, 1_000_000],
         },
+        "score": {"translation": ["zwei", "sieben.", "null", "", "Größe", "eins\n\nzwei zwei"]},
         "sample": {
             "temperature": [1.0, 0.5, 0.0, 7.0, float("nan"), -1.0],
             "top_k": [0, 3, 1, -5, 10**9, 5],
@@ -107,11 +120,18 @@ def test_a_row_is_the_same_alone_and_in_any_batch(signature):
     for row, text in enumerate(TEXTS):
         alone = call(signature, [text], **{name: [values[row]] for name, values in options.items()})
         for name, values in together.items():
-            if "score" in name:
-                np.testing.assert_allclose(alone[name][0], values[row], rtol=1e-4, atol=1e-6)
-                assert np.isfinite(values[row]).all()
+            value = np.array(values[row])
+            own = np.array(alone[name][0])
+            own = own.reshape(own.shape + (0,) * (value.ndim - own.ndim))  # of no pieces there is no second dimension
+            inside = tuple(slice(0, size) for size in own.shape)
+            padding = value.copy()
+            padding[inside] = b"" if value.dtype.kind == "S" else 0
+            assert not padding.any()
+            if value.dtype.kind == "f":
+                np.testing.assert_allclose(own, value[inside], rtol=1e-4, atol=1e-5)
+                assert np.isfinite(value).all()
             else:
-                assert alone[name][0] == values[row]
+                assert own.tolist() == value[inside].tolist()
 
 
 @pytest.mark.parametrize("text", ["one two", "ten nine eight four zero"])
@@ -179,12 +199,40 @@ def test_a_text_in_parts_draws_other_numbers_for_each():
     assert not translation.startswith(translation[len(translation) // 2 + 1 :])
 
 
-def test_alternatives_that_were_not_found_are_the_last_that_was():
-    ids = tf.reshape(tf.range(8), [2, 4, 1])
-    scores = tf.constant([[-1.0, -2.0, UNFILLED_SCORE, UNFILLED_SCORE], [-1.0, -2.0, -3.0, -4.0]])
-    found = last_repeated(Hypotheses(ids, scores, tf.ones([2, 4], tf.int32)))
-    assert found.ids.numpy().ravel().tolist() == [0, 1, 1, 1, 4, 5, 6, 7]
-    assert found.scores.numpy().tolist() == [[-1.0, -2.0, -2.0, -2.0], [-1.0, -2.0, -3.0, -4.0]]
+def test_the_score_of_a_translation_is_the_one_it_came_with():
+    """Where its text is spelled as it was found, and falls into as many parts as the source."""
+    texts = ["one two", "", "ten nine eight four zero", "one one one\n\none two"]
+    for width in (1, 3):
+        found = call("translate", texts, width)
+        translations = [text.decode() for text in found["translation"]]
+        scored = call("score", texts, width, translation=translations)
+        np.testing.assert_allclose(scored["score"], found["score"], rtol=1e-4, atol=1e-6)
+        for row, translation in enumerate(translations):
+            pieces = [piece.decode() for piece in scored["pieces"][row] if piece]
+            assert "".join(pieces).replace("</s>", "").replace("▁", " ").split() == translation.split()
+            lengthened = ((5 + len(pieces)) / 6) ** ALPHA
+            assert scored["score"][row] == pytest.approx(sum(scored["token_scores"][row]) / lengthened, rel=1e-4)
+
+
+def test_a_worse_translation_has_a_lower_score():
+    best = call("translate", ["one two"])["translation"][0].decode()
+    found = call("score", ["one two"] * 3, translation=[best, "zehn zehn zehn", ""])["score"]
+    assert found[0] > found[1] and found[0] > found[2]
+
+
+def test_an_explanation_is_of_the_translation_with_its_scores():
+    texts = ["one two", "", "ten nine eight four zero", "one one one\n\none one one"]
+    found, explained = call("translate", texts), call("explain", texts)
+    scored = call("score", texts, translation=[text.decode() for text in found["translation"]])
+    assert explained["pieces"] == scored["pieces"]
+    np.testing.assert_allclose(explained["token_scores"], scored["token_scores"], rtol=1e-4, atol=1e-5)
+    alignment = np.array(explained["alignment"])
+    assert alignment.shape == (len(texts), len(scored["pieces"][0]), len(explained["source_pieces"][0]))
+    np.testing.assert_allclose(alignment.sum(axis=2), np.array(explained["pieces"]) != b"", atol=1e-5)
+    last = [piece for piece in explained["source_pieces"][-1] if piece]  # of two equal parts
+    ends = [t for t, piece in enumerate(explained["pieces"][-1]) if piece == b"</s>"]
+    assert len(ends) == 2 and not alignment[-1, : ends[0] + 1, len(last) // 2 :].any()
+    assert not alignment[-1, ends[0] + 1 :, : len(last) // 2].any()
 
 
 def test_a_beam_of_one_has_one_alternative():
@@ -204,9 +252,8 @@ def test_no_row_makes_a_call_raise(text, prefix, numbers, integers):
     options = {"length_penalty": numbers[0], "repetition_penalty": numbers[1], "prefix": prefix}
     options |= {"beam_size": integers[0], "no_repeat_ngram": integers[1], "max_length": min(integers[2], EXTRA_LENGTH)}
     sampling = {"temperature": numbers[2], "top_p": numbers[3], "top_k": integers[3], "seed": integers[4]}
-    for signature, given_options in (("translate_with_options", options), ("sample", sampling)):
-        found = call(signature, texts, **given_options)
+    chosen = {"translate_with_options": options, "sample": sampling, "score": {"translation": [prefix, text]}}
+    for signature, its_options in chosen.items():
+        found = call(signature, texts, **its_options)
         assert np.isfinite(found["score"]).all()
-        assert all(
-            isinstance(translation, bytes) and translation.decode() is not None for translation in found["translation"]
-        )
+        assert all(translation.decode() is not None for translation in found.get("translation", []))

@@ -101,3 +101,9 @@ def presented(hypotheses, pad_id):
     columns = tf.maximum(tf.reduce_max(lengths), 0)
     ids = tf.where(filled[..., None], ids, pad_id)[..., :columns]
     return Hypotheses(ids, tf.where(filled, scores, UNFILLED_SCORE), lengths)
+
+
+def last_repeated(hypotheses):
+    """The last hypothesis of every row in place of those that were not found."""
+    found = tf.math.count_nonzero(hypotheses.scores > UNFILLED_SCORE, axis=1, keepdims=True, dtype=tf.int32)
+    return take(hypotheses, tf.minimum(tf.range(hypotheses.scores.shape[1]), found - 1))

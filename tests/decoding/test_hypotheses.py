@@ -63,3 +63,11 @@ def test_presented_shows_nothing_of_unfilled_slots():
     np.testing.assert_array_equal(ids, [[[7, 7, 7], [9, 9, 9]]])
     np.testing.assert_array_equal(scores, [[-1.5, hyp.UNFILLED_SCORE]])
     np.testing.assert_array_equal(lengths, [[3, 0]])
+
+
+def test_alternatives_that_were_not_found_are_the_last_that_was():
+    ids = tf.reshape(tf.range(8), [2, 4, 1])
+    scores = tf.constant([[-1.0, -2.0, hyp.UNFILLED_SCORE, hyp.UNFILLED_SCORE], [-1.0, -2.0, -3.0, -4.0]])
+    found = hyp.last_repeated(hyp.Hypotheses(ids, scores, tf.ones([2, 4], tf.int32)))
+    assert found.ids.numpy().ravel().tolist() == [0, 1, 1, 1, 4, 5, 6, 7]
+    assert found.scores.numpy().tolist() == [[-1.0, -2.0, -2.0, -2.0], [-1.0, -2.0, -3.0, -4.0]]
