@@ -23,8 +23,9 @@ ORDER = [
     {"segments", "batches"},
     {"signatures"},
     {"translator"},
-    {"evaluation", "export"},
+    {"evaluation", "export", "line_files"},
     {"command_line", "console"},
+    {"request"},
     {"scripts"},
 ]
 KNOW_THEMSELVES_ONLY = {"config", "layers", "decoding", "console", "serving"}
