@@ -4,7 +4,13 @@ import argparse
 import time
 from pathlib import Path
 
-from keras_transformer.command_line import add_translator_arguments, translator_arguments
+from keras_transformer.command_line import (
+    add_translator_arguments,
+    check_ranges,
+    check_width,
+    search_options,
+    translator_arguments,
+)
 from keras_transformer.console import import_tensorflow, mistakes_as_lines
 
 
@@ -19,7 +25,9 @@ def parse_arguments():
         help="sacreBLEU's word splitting: 13a for raw text, none for text that is tokenised already, zh, ja-mecab, ...",
     )
     parser.add_argument("--output", help="file to keep the translations in")
-    return parser.parse_args()
+    arguments = parser.parse_args()
+    check_ranges(arguments)
+    return arguments
 
 
 def main(arguments):
@@ -32,10 +40,12 @@ def main(arguments):
     sources, references = map(list, zip(*open_aligned_files(arguments.source, arguments.reference), strict=True))
     evaluate(references[:1], references[:1], arguments.tokenize)  # a wrong --tokenize is found before the long work
     translator = load_translator(**translator_arguments(arguments))
-    translator.translate(sources[:1])  # the graph is built at the first call
+    options = search_options(arguments)
+    check_width(translator, beam_size=options.get("beam_size"))
+    translator.translate(sources[:1], **options)  # the graph is built at the first call
     started = time.perf_counter()
     with tqdm(total=len(sources), unit=" sentences", disable=None) as progress:
-        translations = translator.translate(sources, progress.update)
+        translations = translator.translate(sources, progress.update, **options)
     seconds = time.perf_counter() - started
     if arguments.output:
         with open(arguments.output, "w", encoding="utf-8") as file:

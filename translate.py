@@ -1,27 +1,46 @@
 """Translates text with a trained run or an exported SavedModel: a file, a filter between pipes, or a dialogue."""
 
 import argparse
-import itertools
+import dataclasses
 import sys
+from pathlib import Path
 
 from keras_transformer.command_line import add_translator_arguments, translator_arguments
 from keras_transformer.console import import_tensorflow, mistakes_as_lines
+from keras_transformer.line_files import are_regular, check_files, file_state, translate_file, translate_lines
+from keras_transformer.request import Request, add_request_arguments
 
-CHUNK = 1024  # lines sorted by length and translated together
+DESCRIPTION = """Translate line by line: every line of input gives one line of output, in order.
+
+  python translate.py --model_dir runs/mine
+      asks for one line after the other, at a terminal
+  python translate.py --saved_model exports/mine < new.en > new.de
+      a filter between pipes, here with an exported model
+  python translate.py --model_dir runs/mine --input new.en --output new.de
+      a file, with a progress bar; interrupted, the same command goes on (new.de.*.partial has what is done)
+  python translate.py --model_dir runs/mine --input new.en --json --n_best 3
+      a JSON object a line: text, translation, score, and 3 alternatives with theirs
+  python translate.py --model_dir runs/mine --input new.en --json --explain
+      the same with pieces, and what in the source each of them comes from
+  python translate.py --model_dir runs/mine --prefix "Sehr geehrte" --no_repeat_ngram 3
+      translations that begin so and in which no three tokens come twice
+  python translate.py --model_dir runs/mine --sample --temperature 0.8 --top_p 0.9 --seed 7
+      random translations, the same for the same seed"""
 
 
 def parse_arguments():
-    parser = argparse.ArgumentParser(
-        description="Translate line by line: every line of input gives one line of output, in order. "
-        "At a terminal without --input, ask for one line after the other."
-    )
+    """The flags, and the `Request` that they make."""
+    parser = argparse.ArgumentParser(description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_translator_arguments(parser)
+    add_request_arguments(parser)
     parser.add_argument("--input", help="text file, UTF-8, one sentence a line (default: standard input)")
     parser.add_argument("--output", help="file for the translations (default: standard output)")
-    return parser.parse_args()
+    arguments = parser.parse_args()
+    check_files(arguments.input, arguments.output)
+    return arguments, Request.of(arguments)
 
 
-def converse(translator):
+def converse(answer):
     """Translates what is typed, line by line, until the end of input."""
     print("Type a sentence and press Enter; Ctrl-D ends.", file=sys.stderr)
     while True:
@@ -30,34 +49,40 @@ def converse(translator):
         except (EOFError, KeyboardInterrupt):
             print(file=sys.stderr)
             return
-        print(translator.translate([line])[0])
+        print(*answer([line])[0], sep="\n")
 
 
-def translate_lines(translator, source, target, progress):
-    """Translates every line of a binary stream, a chunk at a time; invalid UTF-8 becomes U+FFFD."""
-    lines = (line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8", "replace") for line in source)
-    while chunk := list(itertools.islice(lines, CHUNK)):
-        for translation in translator.translate(chunk, progress.update):
-            target.write(translation.replace("\n", " ").encode("utf-8") + b"\n")
-        target.flush()
+def all_asked(arguments, request, translator):
+    """What the translation of a file depends on beside the file, for `translate_file`."""
+    model = translator.path / "saved_model.pb" if arguments.saved_model else Path(arguments.model_dir, "model.keras")
+    search = [arguments.beam_size, arguments.length_penalty]
+    return [file_state(model), search, dataclasses.asdict(request)]
 
 
-def main(arguments):
+def main(arguments, request):
     from tqdm import tqdm
 
     from keras_transformer.translator import load_translator
 
-    source = open(arguments.input, "rb") if arguments.input else sys.stdin.buffer
     translator = load_translator(**translator_arguments(arguments))
+    request.check_width(translator)
+
+    def answer(texts, on_progress=None):
+        return request.lines(translator, texts, on_progress)
+
     if not arguments.input and sys.stdin.isatty():
-        return converse(translator)
+        return converse(answer)
+    if arguments.input and arguments.output and are_regular(arguments.input, arguments.output):
+        asked = all_asked(arguments, request, translator)
+        return translate_file(answer, arguments.input, arguments.output, asked, request.lines_each)
+    source = open(arguments.input, "rb") if arguments.input else sys.stdin.buffer
     target = open(arguments.output, "wb") if arguments.output else sys.stdout.buffer
     with tqdm(unit=" sentences", disable=None) as progress:
-        translate_lines(translator, source, target, progress)
+        translate_lines(lambda texts: answer(texts, progress.update), source, target)
 
 
 if __name__ == "__main__":
     with mistakes_as_lines():
-        arguments = parse_arguments()
+        arguments, request = parse_arguments()
         import_tensorflow()
-        main(arguments)
+        main(arguments, request)

@@ -65,6 +65,11 @@ class Translator(TextTranslator):
             batch_size=batch_size,
         )
 
+    @property
+    def width(self):
+        """W, the most hypotheses that its search keeps, and alternatives that it gives."""
+        return self.options["beam_size"]
+
     def _call(self, signature, inputs):
         return self._functions[signature](*inputs.values())
 
@@ -105,10 +110,18 @@ class SavedModelTranslator(TextTranslator):
         self.path = path
         self._loaded = tf.saved_model.load(os.fspath(path))
 
+    @property
+    def width(self):
+        """As `Translator.width`."""
+        return self._signature("alternatives").structured_outputs["scores"].shape[1]
+
     def _call(self, signature, inputs):
-        if signature not in self._loaded.signatures:
-            raise ValueError(f"{self.path} has no signature `{signature}`: export the run again with export.py")
-        return self._loaded.signatures[signature](**inputs)
+        return self._signature(signature)(**inputs)
+
+    def _signature(self, name):
+        if name not in self._loaded.signatures:
+            raise ValueError(f"{self.path} has no signature `{name}`: export the run again with export.py")
+        return self._loaded.signatures[name]
 
 
 def load_translator(model_dir, saved_model, beam_size, length_penalty, batch_size):
@@ -121,5 +134,7 @@ def load_translator(model_dir, saved_model, beam_size, length_penalty, batch_siz
     if saved_model is None:
         return Translator.load(model_dir, beam_size, length_penalty, batch_size)
     if beam_size is not None or length_penalty is not None:
-        raise ValueError("a SavedModel has its beam size and length penalty inside: give them to export.py instead")
+        raise ValueError(
+            "a SavedModel has its beam size and length penalty inside: give them to export.py, or to `translate`"
+        )
     return SavedModelTranslator(saved_model, batch_size)

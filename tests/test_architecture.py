@@ -24,8 +24,9 @@ ORDER = [
     {"signatures"},
     {"text_translator"},
     {"translator"},
-    {"evaluation", "export"},
+    {"evaluation", "export", "line_files"},
     {"command_line", "console"},
+    {"request"},
     {"scripts"},
 ]
 KNOW_THEMSELVES_ONLY = {"config", "layers", "decoding", "console", "serving"}

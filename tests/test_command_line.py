@@ -7,11 +7,15 @@ import re
 import pytest
 
 from keras_transformer import config as config_module
+from keras_transformer import signatures
 from keras_transformer.command_line import (
+    RANGES,
     add_search_arguments,
     add_translator_arguments,
+    check_ranges,
     parse_config,
     parse_training,
+    search_options,
     translator_arguments,
 )
 from keras_transformer.config import Config, ConfigError, preset
@@ -235,6 +239,42 @@ def test_search_options_left_out_are_the_runs(translator_parser):
     arguments = translator_arguments(translator_parser.parse_args(["--saved_model", "exports/a"]))
     assert (arguments["beam_size"], arguments["length_penalty"]) == (None, None)
     assert arguments["batch_size"] == inspect.signature(Translator.load).parameters["batch_size"].default
+
+
+def test_a_saved_model_is_told_its_beam_at_each_call(translator_parser):
+    flags = ["--saved_model", "exports/a", "--beam_size", "3", "--length_penalty", "0", "--max_length", "7"]
+    arguments = translator_parser.parse_args(flags)
+    assert translator_arguments(arguments) == {
+        "model_dir": None,
+        "saved_model": "exports/a",
+        "beam_size": None,
+        "length_penalty": None,
+        "batch_size": 32,
+    }
+    assert search_options(arguments) == {"beam_size": 3, "length_penalty": 0.0, "max_length": 7}
+
+
+def test_a_run_is_loaded_with_its_beam_and_told_the_rest_at_each_call(translator_parser):
+    flags = ["--model_dir", "runs/a", "--beam_size", "3", "--repetition_penalty", "1.3", "--no_repeat_ngram", "0"]
+    options = search_options(translator_parser.parse_args(flags))
+    assert options == {"repetition_penalty": 1.3, "no_repeat_ngram": 0}
+    assert search_options(translator_parser.parse_args(flags[:2])) == {}
+
+
+@pytest.mark.parametrize("name", RANGES)
+def test_a_number_out_of_range_is_named_with_what_was_received(name):
+    least, most = RANGES[name]
+    check_ranges(argparse.Namespace(**{name: None}))
+    for value in (least, most):
+        check_ranges(argparse.Namespace(**{name: value}))
+    for value in (least - 1, most + 1, float("nan")):
+        with pytest.raises(ValueError, match=f"--{name} must be between .* Received: {name}={value}"):
+            check_ranges(argparse.Namespace(**{name: value}))
+
+
+def test_ranges_are_those_beyond_which_signatures_would_take_other_numbers():
+    assert RANGES["length_penalty"] == signatures.ALPHAS
+    assert RANGES["temperature"] == RANGES["repetition_penalty"] == (signatures.MILDEST, signatures.STRICTEST)
 
 
 @pytest.mark.parametrize("flags", [[], ["--model_dir", "runs/a", "--saved_model", "exports/a"]])
