@@ -33,7 +33,7 @@ class Config:
     vocabulary_size: int = 8000
     """V: most pieces of the shared tokenizer; fewer where the corpus is too small for as many."""
     max_length: int = 256
-    """Pairs with more tokens on either side are not trained on; longer input is cut when translating."""
+    """Pairs with more tokens on either side are not trained on; longer input is translated in parts."""
     init_from: str | None = None
     """Directory of a finished run, to start from its weights and tokenizer; the model must have the same shape."""
 

@@ -1,6 +1,8 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tensorflow.core.protobuf import saved_model_pb2
 
 from keras_transformer.export.manifest import read_manifest
@@ -78,18 +80,35 @@ def test_odd_rows_neither_raise_nor_change_the_others(exported):
     assert np.isfinite(together["score"]).all()
 
 
-def test_invalid_utf8_is_translated_to_valid_text_beside_the_others(exported):
-    with tf.compat.v1.Session(graph=tf.Graph()) as session:
+@pytest.fixture(scope="module")
+def translate_bytes(exported):
+    """A function from a list of bytes to their (translations, scores), through one Session."""
+    session = tf.compat.v1.Session(graph=tf.Graph())
+    with session.graph.as_default():  # for the loading alone: a graph left open would be that of other tests
         loaded = tf.compat.v1.saved_model.loader.load(session, ["serve"], str(exported))
-        signature = loaded.signature_def["translate"]
-        rows = [*BYTES, *(text.encode() for text in TEXTS)]
-        translations, scores = session.run(
-            [signature.outputs["translation"].name, signature.outputs["score"].name],
-            {signature.inputs["text"].name: np.array(rows, dtype=object)},
-        )
+    signature = loaded.signature_def["translate"]
+    fetches = [signature.outputs[name].name for name in ("translation", "score")]
+    yield lambda rows: session.run(fetches, {signature.inputs["text"].name: np.array(rows, dtype=object)})
+    session.close()
+
+
+def test_invalid_utf8_is_translated_to_valid_text_beside_the_others(exported, translate_bytes):
+    rows = [*BYTES, *(text.encode() for text in TEXTS)]
+    translations, scores = translate_bytes(rows)
     assert [isinstance(text.decode("utf-8"), str) for text in translations] == [True] * len(rows)
     assert np.isfinite(scores).all()
     assert list(translations[len(BYTES) :]) == list(run_like_serving(exported, TEXTS)["translation"])
+
+
+rows_of_bytes = st.binary(max_size=31) | st.text(max_size=31).map(str.encode)
+
+
+@settings(max_examples=7, deadline=None, derandomize=True)
+@given(st.lists(rows_of_bytes, min_size=43, max_size=43))
+def test_no_text_raises(translate_bytes, rows):
+    translations, scores = translate_bytes(rows)
+    assert [isinstance(text.decode("utf-8"), str) for text in translations] == [True] * len(rows)
+    assert np.isfinite(scores).all()
 
 
 def test_an_empty_batch_gives_an_empty_batch(exported):
