@@ -12,7 +12,7 @@ DESCRIPTION = """Write EXPORT_DIR/VERSION. It is read back and must translate as
   python export.py --model_dir runs/mine --export_dir exports/mine_small --precision bfloat16
       the same in half the size, a few translations differ
   python export.py --model_dir runs/mine --export_dir exports/mine_ct2 --format ctranslate2 --quantization int8
-      weights and tokenizer.model for the C++ engine CTranslate2, in a quarter of the size
+      weights and tokenizer.model for the C++ engine CTranslate2, in a third of the size
 
 EXPORT_DIR/VERSION/export.json says what was exported, from which run, with which score, and how it was proven."""
 

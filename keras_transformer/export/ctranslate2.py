@@ -23,7 +23,7 @@ except ImportError as error:
     raise ExportError("--format ctranslate2 needs a package that is not installed: pip install ctranslate2") from error
 
 ctranslate2.set_log_level(logging.ERROR)  # it warns that bfloat16 is computed as float32 on CPU
-MOST_INPUT = 1024  # tokens of a source; CTranslate2 cuts what is longer unless told otherwise
+MOST_INPUT = 1024  # source tokens; CTranslate2 cuts what is longer unless told otherwise
 
 
 class CTranslate2Export:
@@ -44,7 +44,8 @@ class CTranslate2Export:
 
     def write(self, directory):
         """Writes the model and its tokenizer into an empty directory."""
-        spec = transformer_spec(self.reference.model, vocabulary(self.reference.tokenizer))
+        longest = max(MOST_INPUT, self.reference.options["max_length"]) + EXTRA_LENGTH
+        spec = transformer_spec(self.reference.model, vocabulary(self.reference.tokenizer), longest)
         spec.validate()
         if self.quantization == "bfloat16":
             to_bfloat16(spec)
@@ -67,12 +68,13 @@ def vocabulary(tokenizer):
     return [piece.decode("utf-8") for piece in tokenizer.pieces(np.arange(tokenizer.vocabulary_size)).numpy()]
 
 
-def transformer_spec(model, pieces):
+def transformer_spec(model, pieces, longest):
     """The model as CTranslate2 describes one, its weights filled in.
 
     Args:
         model: `Transformer`.
         pieces: list of str, the vocabulary.
+        longest: int, most positions of a source or a translation.
 
     Returns:
         `ctranslate2.specs.TransformerSpec`.
@@ -91,7 +93,7 @@ def transformer_spec(model, pieces):
     spec.register_target_vocabulary(pieces)
 
     matrix = ops.convert_to_numpy(model.embedding.matrix)
-    positions = ops.convert_to_numpy(sinusoids(np.arange(MOST_INPUT + EXTRA_LENGTH), stack["d_model"]))
+    positions = ops.convert_to_numpy(sinusoids(np.arange(longest), stack["d_model"]))
     spec.encoder.embeddings[0].weight = spec.decoder.embeddings.weight = spec.decoder.projection.weight = matrix
     spec.encoder.position_encodings.encodings = spec.decoder.position_encodings.encodings = positions
     for stack_spec, layers in ((spec.encoder, model.encoder), (spec.decoder, model.decoder)):
@@ -164,6 +166,7 @@ class CTranslate2Greedy:
                 beam_size=1,
                 length_penalty=0,
                 min_decoding_length=0,
+                max_input_length=0,  # it is cut already
                 max_decoding_length=length + EXTRA_LENGTH,
                 return_scores=True,
             )

@@ -88,8 +88,17 @@ def test_positions_last_for_the_longest_input_and_its_translation(exported):
     assert len(result.hypotheses[0]) == length
 
 
+def test_positions_last_for_a_longer_input_where_the_run_translates_such(tmp_path):
+    export = CTranslate2Export(Translator(tiny.transformer(), tiny.tokenizer(), max_length=1031))
+    export.write(tmp_path)
+    text = ["7" * (MOST_INPUT + 3)]
+    found, expected = translated(export, tmp_path, text), export.reference.translate_batch(text)
+    assert found[0] == expected[0]
+    np.testing.assert_allclose(found[1], expected[1], rtol=1e-3)
+
+
 def test_attention_is_that_of_align(exported, trained):
-    source = tiny.tokenizer().encode(tf.constant([TEXTS[0]]))
+    source = tiny.tokenizer().encode(tf.constant(["one seven three nine"]))
     pieces = [vocabulary(tiny.tokenizer())[i] for i in source[0]]
     engine = ctranslate2.Translator(str(exported))
     (result,) = engine.translate_batch([pieces], beam_size=1, max_decoding_length=7, return_attention=True)
