@@ -7,7 +7,8 @@ import pytest
 
 from keras_transformer.command_line import add_translator_arguments
 from keras_transformer.request import Request, add_request_arguments
-from keras_transformer.translator import Translation, Translator
+from keras_transformer.text_translator import Translation
+from keras_transformer.translator import Translator
 from tests import tiny
 
 RUN, EXPORT = ("--model_dir", "runs/a"), ("--saved_model", "exports/a")
