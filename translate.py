@@ -74,7 +74,11 @@ def main(arguments, request):
         return converse(answer)
     if arguments.input and arguments.output and are_regular(arguments.input, arguments.output):
         asked = all_asked(arguments, request, translator)
-        return translate_file(answer, arguments.input, arguments.output, asked, request.lines_each)
+        try:
+            return translate_file(answer, arguments.input, arguments.output, asked, request.lines_each)
+        except KeyboardInterrupt:
+            print("interrupted: the same command goes on from here", file=sys.stderr)
+            sys.exit(130)
     source = open(arguments.input, "rb") if arguments.input else sys.stdin.buffer
     target = open(arguments.output, "wb") if arguments.output else sys.stdout.buffer
     with tqdm(unit=" sentences", disable=None) as progress:

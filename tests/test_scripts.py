@@ -110,6 +110,21 @@ def test_the_filter_keeps_lines_and_is_the_same_from_run_and_export(work, export
     assert (work / "out").read_text(encoding="utf-8").split("\n") == [*reversed(lines), ""]
 
 
+def test_an_export_gives_json_of_its_best_translations_and_takes_options(work, exported):
+    (work / "plain").write_bytes(b"one two three\nzero\n\xff\n")
+    model, files = ("--saved_model", work / "export"), ("--input", work / "plain", "--output", work / "objects")
+    result = run("translate.py", *model, *files, "--json", "--n_best", 2)
+    assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
+    best = [json.loads(line) for line in (work / "objects").read_text(encoding="utf-8").splitlines()]
+    assert [row["text"] for row in best] == ["one two three", "zero", "\ufffd"]
+    assert [len(row["alternatives"]) for row in best] == [2, 2, 2] and not [*work.glob("objects.*")]
+
+    options = ("--prefix", "neun", "--beam_size", 1, "--length_penalty", 0.1)
+    result = run("translate.py", *model, *options, stdin=(work / "plain").read_bytes())
+    assert (result.returncode, result.stderr) == (0, "")
+    assert all(line.startswith("neun") for line in result.stdout.splitlines())
+
+
 def test_evaluation_of_run_and_export_is_the_one_that_training_ended_with(work, trained, exported):
     sides = ("--source", work / "corpus" / "test.en", "--reference", work / "corpus" / "test.de")
     for model in (("--model_dir", work / "run"), ("--saved_model", work / "export")):
@@ -141,6 +156,7 @@ def test_mistakes_are_one_line_each(work, exported):
     (work / "uneven").mkdir()
     tiny.write_pairs(work / "uneven", "train", tiny.pairs(20))
     (work / "uneven" / "train.de").write_text("eins\n", encoding="utf-8")
+    sides = ("--source", work / "corpus" / "test.en", "--reference", work / "corpus" / "test.de")
     results = {
         "no such directory": train(work / "nowhere", work / "x"),
         "train.fr": train(work / "corpus", work / "x", target_lang="fr"),
@@ -149,6 +165,13 @@ def test_mistakes_are_one_line_each(work, exported):
         "no model.keras": run("translate.py", "--model_dir", work / "nowhere", stdin=b"one\n"),
         "beam_size=0": run("translate.py", "--model_dir", work / "run", "--beam_size", 0, stdin=b"one\n"),
         "no SavedModel": run("translate.py", "--saved_model", work / "nowhere", stdin=b"one\n"),
+        "--n_best must be at most the model's beam size, 4": run(
+            "translate.py", "--saved_model", work / "export", "--n_best", 5, stdin=b"one\n"
+        ),
+        "--beam_size must be at most the model's beam size, 4": run(
+            "evaluate.py", "--saved_model", work / "export", "--beam_size", 5, *sides
+        ),
+        "--explain needs --json": run("translate.py", "--model_dir", work / "nowhere", "--explain"),
         "never overwritten": run(
             "export.py", "--model_dir", work / "run", "--export_dir", work / "export", "--version", 1
         ),
