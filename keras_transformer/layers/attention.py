@@ -6,7 +6,7 @@ from keras import ops
 from keras_transformer.layers.dropout import Dropout
 from keras_transformer.layers.linear import Linear, inner_shape
 
-MASKED = -1e9  # finite, so that a row with nothing to attend to gives numbers and not NaN
+MASKED = 1e9  # finite, so that a row with nothing to attend to gives numbers and not NaN
 
 
 def attention_weights(queries, keys, attention_mask=None):
@@ -25,7 +25,9 @@ def attention_weights(queries, keys, attention_mask=None):
     queries = queries * (queries.shape[-1] ** -0.5)
     scores = ops.cast(ops.matmul(queries, ops.swapaxes(keys, -1, -2)), "float32")  # (B, H, T, S)
     if attention_mask is not None:
-        scores = scores + ops.where(attention_mask, 0.0, MASKED)
+        # Not the sum with -MASKED: TensorFlow would fuse product and sum into one kernel of oneDNN, which takes ten
+        # times as long where the mask has other leading axes than the scores, as the causal mask has.
+        scores = scores - ops.where(attention_mask, 0.0, MASKED)
     return ops.cast(ops.softmax(scores), queries.dtype)
 
 
