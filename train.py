@@ -25,7 +25,7 @@ def main(config, dry_run):
     from keras_transformer.evaluation import describe, evaluate
     from keras_transformer.training.dry_run import rehearse
     from keras_transformer.training.loop import build_trainer, finish, fit, write_results
-    from keras_transformer.training.strategy import decoding_strategy, make_strategy, share_cores
+    from keras_transformer.training.strategy import decoding_strategy, make_strategy, share_cores, strategy_of_gpus
     from keras_transformer.training.workers import Workers, prepare_on_all
     from keras_transformer.translator import Translator
 
@@ -57,7 +57,7 @@ def main(config, dry_run):
     name, pairs = ("test", data.corpus.test) if data.corpus.test else ("validation", data.corpus.validation)
     sources, references = zip(*pairs, strict=True)
     with tqdm(total=len(sources), desc=f"{name} set", disable=None) as progress:
-        translations = Translator.load(run.path).translate(list(sources), progress.update)
+        translations = Translator.load(run.path, strategy=strategy_of_gpus()).translate(list(sources), progress.update)
     evaluation = score(translations, references)
     write_results(config, run, data, name, evaluation)
     print(f"{name} set, beam {config.beam_size}:\n{describe(evaluation)}")

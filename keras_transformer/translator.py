@@ -1,5 +1,6 @@
 """Lists of strings in, lists of strings out: a trained run and an exported SavedModel behind the same interface."""
 
+import contextlib
 import math
 import os
 from pathlib import Path
@@ -46,8 +47,9 @@ class Translator(TextTranslator):
         super().__init__(batch_size * self._replicas)
 
     @classmethod
-    def load(cls, model_dir, beam_size=None, length_penalty=None, batch_size=32):
-        """The translator of a run directory; the options default to those of its config.
+    def load(cls, model_dir, beam_size=None, length_penalty=None, batch_size=32, strategy=None):
+        """The translator of a run directory; the options default to those of its config. The weights are made under the
+        strategy, if there is one.
 
         Raises:
             FileNotFoundError: if train.py has not finished a model there.
@@ -56,13 +58,16 @@ class Translator(TextTranslator):
         if not (model_dir / "model.keras").exists():
             raise FileNotFoundError(f"no model.keras in {model_dir}: train.py writes it at the end of a run")
         config = Config.load(model_dir / "config.yaml")
+        with strategy.scope() if strategy else contextlib.nullcontext():
+            model = load_transformer(model_dir / "model.keras")
         return cls(
-            load_transformer(model_dir / "model.keras"),
+            model,
             Tokenizer.load(model_dir / "tokenizer.model"),
             beam_size=config.beam_size if beam_size is None else beam_size,
             length_penalty=config.length_penalty if length_penalty is None else length_penalty,
             max_length=config.max_length,
             batch_size=batch_size,
+            strategy=strategy,
         )
 
     @property

@@ -239,6 +239,12 @@ def test_a_run_directory_has_all_that_a_translator_needs(model_dir):
     assert loaded.translate_batch(TEXTS) == translator(1).translate_batch(TEXTS)
 
 
+def test_it_can_be_loaded_for_several_devices(model_dir):
+    loaded = Translator.load(model_dir, batch_size=1, strategy=tiny.two_replicas())
+    assert loaded.batch_size == 2 and len(loaded.model.weights[0].value.values) == 2
+    assert loaded.translate_batch(TEXTS)[0] == translator(1).translate_batch(TEXTS)[0]
+
+
 def test_given_options_override_those_of_the_run(model_dir):
     loaded = load_translator(model_dir, None, beam_size=2, length_penalty=0.0, batch_size=32)
     assert loaded.options == {"beam_size": 2, "length_penalty": 0.0, "max_length": 31}

@@ -36,8 +36,9 @@ class AlignmentPictures(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch, logs=None):
         transformer = self.model.transformer
-        memory, source_mask = transformer.encode(self.inputs["source_ids"])
-        alignments = transformer.align(self.inputs["target_ids"], memory, source_mask)  # (B, T, S)
+        with self.model.averaged():
+            memory, source_mask = transformer.encode(self.inputs["source_ids"])
+            _, alignments = transformer.align(self.inputs["target_ids"], memory, source_mask)  # (B, T, S)
         rows = zip(np.asarray(alignments), self.source_pieces, self.pieces, strict=True)
         with self.writer.as_default(step=self.progress.step):
             for number, (alignment, source_pieces, pieces) in enumerate(rows, start=1):

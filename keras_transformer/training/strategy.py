@@ -92,6 +92,12 @@ def decoding_strategy(strategy):
     return strategy if tf.config.list_logical_devices("GPU") else None
 
 
+def strategy_of_gpus():
+    """MirroredStrategy over the GPUs of this machine, whoever else has trained; None where there are not several."""
+    gpus = tf.config.list_logical_devices("GPU")
+    return tf.distribute.MirroredStrategy([gpu.name for gpu in gpus]) if len(gpus) > 1 else None
+
+
 def vary_seeds(variables, first_replica=0):
     """Gives the dropout of every replica its own seeds: as copies of each other they would all drop the same positions.
 

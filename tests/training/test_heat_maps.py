@@ -1,3 +1,4 @@
+import contextlib
 import tempfile
 import warnings
 from pathlib import Path
@@ -11,7 +12,9 @@ from keras_transformer.data.encoded import encode_pairs
 from keras_transformer.data.pipeline import make_batch
 from keras_transformer.training import heat_maps
 from keras_transformer.training.heat_maps import AlignmentPictures, heat_map
+from keras_transformer.training.optimizer import Adam
 from keras_transformer.training.progress import Progress
+from keras_transformer.training.teacher_forcing import TeacherForcing
 from tests import reference, tiny
 from tests.training.curves import read_events
 
@@ -92,7 +95,7 @@ def test_the_alignment_of_each_pair_is_drawn_at_the_end_of_an_epoch(tmp_path, st
         transformer = tiny.transformer()
     writer = tf.summary.create_file_writer(str(tmp_path))
     pictures = AlignmentPictures(batch(), tiny.tokenizer(), writer, Progress(step=17))
-    pictures.set_model(SimpleNamespace(transformer=transformer))
+    pictures.set_model(SimpleNamespace(transformer=transformer, averaged=contextlib.nullcontext))
     pictures.on_epoch_end(2, {})
     writer.close()
     events, (inputs, labels, _) = read_events(tmp_path), batch()
@@ -104,12 +107,33 @@ def test_the_alignment_of_each_pair_is_drawn_at_the_end_of_an_epoch(tmp_path, st
     assert len({picture.tobytes() for picture in expected}) == 4
 
 
+def test_the_averaged_weights_are_drawn_where_there_are_any(tmp_path):
+    trainer = TeacherForcing(tiny.transformer())
+    trainer.compile(Adam(0.0, ema_decay=0.5))
+    trainer.optimizer.build(trainer.trainable_variables)
+    for average, weight in zip(trainer.optimizer.averages, tiny.trained_transformer().weights, strict=True):
+        average.assign(weight)
+    writer = tf.summary.create_file_writer(str(tmp_path))
+    pictures = AlignmentPictures(batch(), tiny.tokenizer(), writer, Progress())
+    pictures.set_model(trainer)
+    pictures.on_epoch_end(0, {})
+    writer.close()
+    found = [picture.astype(int) for ((_, picture),) in read_events(tmp_path).values()]
+    inputs, labels, _ = batch()
+    averaged, raw = (
+        list(pictures_by_numpy(inputs, labels, model)) for model in (tiny.trained_transformer(), tiny.transformer())
+    )
+    for picture, expected in zip(found, averaged, strict=True):
+        np.testing.assert_allclose(picture, expected, atol=2)
+    assert max(np.abs(picture - other).max() for picture, other in zip(found, raw, strict=True)) > 20
+
+
 def test_of_long_sentences_the_first_pieces_are_drawn(tmp_path, monkeypatch):
     monkeypatch.setattr(heat_maps, "MOST_PIECES", 3)
     transformer, (inputs, labels, _) = tiny.transformer(), batch(1)
     writer = tf.summary.create_file_writer(str(tmp_path))
     pictures = AlignmentPictures(batch(1), tiny.tokenizer(), writer, Progress())
-    pictures.set_model(SimpleNamespace(transformer=transformer))
+    pictures.set_model(SimpleNamespace(transformer=transformer, averaged=contextlib.nullcontext))
     pictures.on_epoch_end(0, {})
     writer.close()
     ((_, found),) = read_events(tmp_path)["alignment/1"]

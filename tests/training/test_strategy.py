@@ -16,6 +16,7 @@ from keras_transformer.training.strategy import (
     make_strategy,
     resolve_precision,
     share_cores,
+    strategy_of_gpus,
     vary_seeds,
 )
 from tests import tiny
@@ -79,6 +80,14 @@ def test_gpus_share_validation_decoding_and_no_others(monkeypatch):
     assert decoding_strategy(strategy) is strategy
     devices(monkeypatch, CPU=["/device:CPU:0", "/device:CPU:1"])
     assert decoding_strategy(strategy) is None
+
+
+def test_several_gpus_share_the_test_set_and_one_does_it_alone(monkeypatch):
+    made = devices(monkeypatch, CPU=["/device:CPU:0"], GPU=["/device:GPU:0"])
+    assert strategy_of_gpus() is None and not made
+    made = devices(monkeypatch, CPU=["/device:CPU:0"], GPU=["/device:GPU:0", "/device:GPU:1"])
+    strategy_of_gpus()
+    assert made == [["/device:GPU:0", "/device:GPU:1"]]
 
 
 # Seeds.
