@@ -97,11 +97,14 @@ class Transformer(keras.Model):
         return self.decoder(self.positions(self.embedding(target_ids)), memory, source_mask=source_mask)
 
     def align(self, target_ids, memory, source_mask):
-        """What the last decoder layer attends to in the source, averaged over its heads; the arguments of `decode`.
+        """`decode_states`, and what the last decoder layer attends to in the source, averaged over its heads.
+
+        Args:
+            target_ids, memory, source_mask: those of `decode`.
 
         Returns:
-            float32 (B, T, S). Row t belongs to the token that position t predicts, the one after target_ids[:, t]. It
-            sums to 1 over the tokens of the source, and is 0 on padding.
+            (B, T, D) and float32 (B, T, S). Row t of the latter belongs to the token that position t predicts, the one
+            after target_ids[:, t]. It sums to 1 over the tokens of the source, and is 0 on padding.
         """
         return self.decoder.align(self.positions(self.embedding(target_ids)), memory, source_mask)
 

@@ -12,48 +12,35 @@ LONGEST = 1024  # tokens of a text that is scored as a whole; what is beyond is 
 LOGITS_AT_A_TIME = 1024  # tokens: (B, T, V) of a large batch would be gigabytes
 
 
-def score_labels(model, sources, labels):
-    """log P(y_t | y_1 ... y_t-1, source) of every label.
+def explain_labels(model, encoded, sources, labels):
+    """log P(y_t | y_1 ... y_t-1, source) of every label, and what the last decoder layer attends to in its source.
 
     Args:
         model: `Transformer`.
+        encoded: what `encode` gave for the sources, dense.
         sources: RaggedTensor int32 (B, None).
         labels: RaggedTensor int32 (B, None), N in all.
-
-    Returns:
-        float32 (N,).
-    """
-    return _token_log_probs(model, labels, *model.encode(sources.to_tensor()))
-
-
-def explain_labels(model, sources, labels):
-    """What `score_labels` gives, and what the last decoder layer attends to in the source for each label.
-
-    Args:
-        model, sources, labels: see `score_labels`.
 
     Returns:
         float32 (N,), and flat the alignments of all labels: float32 (M,), for each label as many as its source has
         tokens, which sum to 1.
     """
-    memory, source_mask = model.encode(sources.to_tensor())
-    alignment = model.align(shift_right(labels.to_tensor()), memory, source_mask)  # (B, T, S)
+    states, alignment = model.align(shift_right(labels.to_tensor()), *encoded)  # (B, T, D), (B, T, S)
     is_label, is_source = (tf.sequence_mask(x.row_lengths()) for x in (labels, sources))
-    alignment = tf.boolean_mask(alignment, is_label[:, :, None] & is_source[:, None, :])
-    return _token_log_probs(model, labels, memory, source_mask), alignment
+    log_probs = _log_probs(model, tf.boolean_mask(states, is_label), labels.values)
+    return log_probs, tf.boolean_mask(alignment, is_label[:, :, None] & is_source[:, None, :])
 
 
-def _token_log_probs(model, labels, memory, source_mask):
-    states = model.decode_states(shift_right(labels.to_tensor()), memory, source_mask)
-    states = tf.boolean_mask(states, tf.sequence_mask(labels.row_lengths()))  # (N, D): of the real tokens only
+def _log_probs(model, states, labels):
+    """Of labels int32 (N,), given the states (N, D) that predict them: float32 (N,)."""
 
     def of_some(start):
         some = slice(start, start + LOGITS_AT_A_TIME)
-        return -tf.nn.sparse_softmax_cross_entropy_with_logits(labels.values[some], model.tied_logits(states[some]))
+        return -tf.nn.sparse_softmax_cross_entropy_with_logits(labels[some], model.tied_logits(states[some]))
 
     log_probs = tf.map_fn(
         of_some,
-        tf.range(0, tf.size(labels.values), LOGITS_AT_A_TIME),
+        tf.range(0, tf.size(labels), LOGITS_AT_A_TIME),
         fn_output_signature=tf.RaggedTensorSpec([None], tf.float32, ragged_rank=0),
         parallel_iterations=1,
     )
@@ -72,9 +59,10 @@ def pieces_of(tokenizer, ids):
     return tf.where(ids == PAD_ID, "", tokenizer.pieces(ids))
 
 
-def regrouped(values, rows, number):
-    """values (N, ...) as a RaggedTensor (B, None, ...), given the row of each, int64 (N,), sorted, and B."""
-    return tf.RaggedTensor.from_value_rowids(values, rows, nrows=number, validate=False)
+def regrouped(parts, owners, number):
+    """RaggedTensor (P, None) of parts -> (B, None) of texts, given the text of each part, int64 (P,), sorted, and B."""
+    rows = tf.gather(owners, parts.value_rowids())
+    return tf.RaggedTensor.from_value_rowids(parts.values, rows, nrows=number, validate=False)
 
 
 def pairs(tokenizer, text, translation, text_parts, translation_parts):
@@ -105,8 +93,20 @@ def pairs(tokenizer, text, translation, text_parts, translation_parts):
     owners = tf.concat([rows, tf.where(as_whole)[:, 0]], axis=0)
     order = tf.argsort(owners, stable=True)
     labels = ids(translation_parts, tf.where(counts[1] > 0, translation, ""))
-    labels = tf.concat([labels, tf.RaggedTensor.from_tensor(tf.fill([tf.size(owners), 1], EOS_ID))], axis=1)
-    return tf.gather(owners, order), tf.gather(ids(text_parts, text), order), tf.gather(labels, order)
+    return tf.gather(owners, order), tf.gather(ids(text_parts, text), order), with_eos(tf.gather(labels, order))
+
+
+def with_eos(labels):
+    """RaggedTensor int32 (P, None) -> the same with eos at the end of each row.
+
+    Not tf.concat along axis 1: it transposes integers, of which oneDNN complains on the console.
+    """
+    number = labels.nrows()
+    ends = tf.RaggedTensor.from_tensor(tf.fill([number, 1], EOS_ID))
+    rows = tf.range(number)
+    each_and_its_end = tf.reshape(tf.stack([rows, rows + number], axis=1), [-1])
+    parts = tf.gather(tf.concat([labels, ends], axis=0), each_and_its_end)
+    return regrouped(parts, tf.repeat(rows, 2), number)
 
 
 def beginnings(segments, max_length):
@@ -140,7 +140,7 @@ def blocks(alignment, labels, sources, owners, offsets, number):
     """
     parts = labels.value_rowids()  # (N,)
     rows = tf.gather(owners, parts)
-    lengths = regrouped(parts, rows, number).row_lengths()  # of the labels of each text
+    lengths = regrouped(labels, owners, number).row_lengths()  # of the labels of each text
     widths, starts = tf.gather(sources.row_lengths(), parts), tf.gather(offsets, parts)
     columns = tf.ragged.range(starts, starts + widths).values  # (M,)
     cells = [tf.repeat(rows, widths), tf.repeat(tf.ragged.range(lengths).values, widths), columns]

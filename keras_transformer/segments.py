@@ -80,7 +80,7 @@ def split(text, tokenizer, max_length):
     Args:
         text: string (B,). Invalid UTF-8 becomes U+FFFD; blank text has no parts.
         tokenizer: `Tokenizer`.
-        max_length: most pieces of a part. Less than 4 does not divide a character of 4 pieces.
+        max_length: int, or int64 scalar: most pieces of a part. Less than 4 does not divide a character of 4 pieces.
 
     Returns:
         `Segments`.
@@ -126,11 +126,12 @@ def divisions(ids, starts_word, starts_character, max_length):
     """
     place = places(ids)
     word, character = latest(place, starts_word), latest(place, starts_character)
-    reach = max(1, max_length // 4)
+    max_length = tf.cast(max_length, tf.int64)
+    reach = tf.maximum(max_length // 4, 1)
     unit = word + (character - word) // reach * reach  # where the word begins, or as much of a long one
 
     # A unit counts where it begins, so that its part may become longer by all of it.
-    room = max(1, max_length - reach - LONGEST_CHARACTER)
+    room = tf.maximum(max_length - reach - LONGEST_CHARACTER, 1)
     lengths = tf.gather(ids.row_lengths(), ids.value_rowids())  # (T,)
     counts = tf.where(lengths > max_length, (lengths + room - 1) // room, 1)
     part = unit * counts // lengths
@@ -177,10 +178,12 @@ def in_batches(function, rows, number, batch_size, nothing):
 
 
 def join(segments, translations):
-    """translations string (P,), one of each part -> string (B,), one of each text."""
-    parts = tf.RaggedTensor.from_row_lengths(segments.gaps + translations, segments.counts, validate=False)
-    sentences = tf.where(segments.counts > 0, tf.strings.reduce_join(parts, axis=1), segments.fragments.values)
-    text = tf.strings.reduce_join(segments.fragments.with_values(sentences), axis=1)
+    """translations string (P, C), C of each part -> string (B, C), C of each text."""
+    fragments, counts = segments.fragments, segments.counts
+    owners, number = tf.repeat(tf.range(tf.size(counts)), counts), tf.size(counts)
+    sentences = tf.strings.unsorted_segment_join(segments.gaps[:, None] + translations, owners, number)  # (N, C)
+    sentences = tf.where(counts[:, None] > 0, sentences, fragments.values[:, None])
+    text = tf.strings.unsorted_segment_join(sentences, fragments.value_rowids(), fragments.nrows())
     text = tf.strings.regex_replace(text, f"({WIDE_STOP}{CLOSING}*){NO_SPACE}", r"\1")
     return tf.strings.regex_replace(text, NO_SPACE, " ")
 
@@ -190,15 +193,15 @@ def join_scores(segments, scores, lengths, length_penalty):
 
     Args:
         segments: `Segments`.
-        scores: float32 (P,), normalised.
-        lengths: int32 (P,), tokens of each translation.
+        scores: float32 (P, C), normalised.
+        lengths: int32 (P, C), tokens of each translation.
         length_penalty: alpha, float32 scalar or (B,).
 
     Returns:
-        float32 (B,). That of a text of one part is its part's, to the bit; that of blank text is 0.
+        float32 (B, C). That of a text of one part is its part's, to the bit; that of blank text is 0.
     """
     rows, number = segments.rows, segments.fragments.nrows()
-    totals = tf.math.unsorted_segment_sum(lengths, rows, number)  # (B,)
-    alphas = tf.gather(tf.broadcast_to(length_penalty, tf.shape(totals)), rows)
+    totals = tf.math.unsorted_segment_sum(lengths, rows, number)  # (B, C)
+    alphas = tf.gather(tf.broadcast_to(length_penalty, [number]), rows)[:, None]
     shares = penalty(lengths, alphas) / penalty(tf.gather(totals, rows), alphas)
     return tf.math.unsorted_segment_sum(scores * shares, rows, number)

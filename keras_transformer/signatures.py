@@ -11,7 +11,7 @@ from keras_transformer.decoding.greedy import greedy_search
 from keras_transformer.decoding.hypotheses import last_repeated, penalty
 from keras_transformer.decoding.next_token import Constraints
 from keras_transformer.decoding.sampling import Sampling, sample
-from keras_transformer.scoring import beginnings, blocks, explain_labels, pairs, pieces_of, regrouped, score_labels
+from keras_transformer.scoring import beginnings, blocks, explain_labels, pairs, pieces_of, regrouped
 from keras_transformer.segments import BLANK, in_batches, join, join_scores, split
 from keras_transformer.tokenizer import BOS_ID, EOS_ID
 
@@ -35,13 +35,7 @@ INPUTS = {
         "repetition_penalty": tf.float32,
         "no_repeat_ngram": tf.int32,
     },
-    "sample": {
-        "text": tf.string,
-        "temperature": tf.float32,
-        "top_k": tf.int32,
-        "top_p": tf.float32,
-        "seed": tf.int64,
-    },
+    "sample": {"text": tf.string, "temperature": tf.float32, "top_k": tf.int32, "top_p": tf.float32, "seed": tf.int64},
     "score": {"text": tf.string, "translation": tf.string},
     "explain": {"text": tf.string},
 }
@@ -71,9 +65,16 @@ class Signatures:
         self.length_penalty = length_penalty
         self.max_length = max_length
         # Functions of their own, of which the SavedModel holds one however many signatures call it.
-        self._start_cache = tf.function(lambda source_ids: model.start_cache(*model.encode(source_ids)))
+        self._encode = tf.function(model.encode)
+        self._start_cache = tf.function(lambda source_ids: model.start_cache(*self._encode(source_ids)))
         self._decode_step = tf.function(model.decode_step)
-        self._split = tf.function(lambda text: split(text, tokenizer, max_length))
+        self._search = tf.function(self._search_best)
+        self._explain = tf.function(self._explain_in_batches)
+        self._split = tf.function(lambda text, max_length: split(text, tokenizer, max_length))
+        self._best = tf.function(self._best_in_parts)
+        self._decode = tf.function(tokenizer.decode)
+        self._join = tf.function(join)
+        self._join_scores = tf.function(join_scores)
 
     def functions(self):
         """Name -> tf.function of every signature, with the names, dtypes and shapes of `INPUTS`."""
@@ -85,7 +86,7 @@ class Signatures:
 
     def translate(self, text):
         """The best translation that beam search finds: {"translation": string (B,), "score": float32 (B,)}."""
-        return _only(self._translate_in_parts(text, self._search))
+        return _only(self._best(text, tf.constant(1)))
 
     def alternatives(self, text):
         """The W best: {"translations": string (B, W), "scores": float32 (B, W)}, best first.
@@ -93,11 +94,8 @@ class Signatures:
         Of a text in parts, the second is made of the second best of each part, and so on. Where the search has found
         fewer, the last one is repeated.
         """
-
-        def find(cache, limits, place):
-            return last_repeated(self._search(cache, limits, place, wanted=self.beam_size))
-
-        translations, scores = self._translate_in_parts(text, find, count=self.beam_size)
+        results = self._best(text, tf.constant(self.beam_size))
+        translations, scores = (tf.ensure_shape(result, [None, self.beam_size]) for result in results)
         return {"translations": translations, "scores": scores}
 
     def translate_with_options(
@@ -120,14 +118,12 @@ class Signatures:
         Returns:
             see `translate`; the score is that of the penalised log-probabilities.
         """
-        width = self.beam_size
-        alpha = tf.where(
-            tf.math.is_finite(length_penalty), tf.clip_by_value(length_penalty, *ALPHAS), self.length_penalty
-        )
+        alpha = tf.clip_by_value(length_penalty, *ALPHAS)
+        alpha = tf.where(tf.math.is_finite(length_penalty), alpha, self.length_penalty)
         options = {
             "prefix": self.tokenizer.encode(tf.strings.regex_replace(prefix, f"^{BLANK}+", ""))[:, :MOST_FORCED],
             "length_penalty": alpha,
-            "beam_size": tf.where(beam_size > 0, tf.minimum(beam_size, width), width),
+            "beam_size": tf.where(beam_size > 0, tf.minimum(beam_size, self.beam_size), self.beam_size),
             "max_length": max_length,
             "repetition_penalty": _positive(repetition_penalty),
             "no_repeat_ngram": no_repeat_ngram,
@@ -141,9 +137,8 @@ class Signatures:
                 repetition_penalty=repetition_penalty[:, None],
                 no_repeat_ngram=no_repeat_ngram[:, None],
             )
-            limits = tf.where(max_length > 0, tf.minimum(limits, max_length), limits)
-            limits = tf.maximum(limits, lengths)
-            options |= {"width": width, "constraints": constraints, **ENDS}
+            limits = tf.maximum(tf.where(max_length > 0, tf.minimum(limits, max_length), limits), lengths)
+            options |= {"width": self.beam_size, "constraints": constraints, **ENDS}
             return beam_search(self._decode_step, cache, limits, **options)
 
         return _only(self._translate_in_parts(text, find, options, alpha))
@@ -171,8 +166,7 @@ class Signatures:
 
         def find(cache, limits, place, seed, **options):
             sampling = Sampling(seed=seed * PARTS_APART + place, **options)
-            penalty = {"length_penalty": self.length_penalty}
-            return sample(self._decode_step, cache, limits, sampling, **penalty, **ENDS)
+            return sample(self._decode_step, cache, limits, sampling, length_penalty=self.length_penalty, **ENDS)
 
         return _only(self._translate_in_parts(text, find, options))
 
@@ -192,22 +186,15 @@ class Signatures:
             {"score": float32 (B,), "token_scores": float32 (B, T), the log-probability of each piece, 0 on padding,
             "pieces": string (B, T), "</s>" at the end of each part, "" on padding}.
         """
-        parts = self._split(text), split(translation, self.tokenizer, self.max_length + EXTRA_LENGTH)
+        parts = self._parts(text), self._parts(translation, EXTRA_LENGTH)
         owners, sources, labels = pairs(self.tokenizer, text, translation, *parts)
-        token_scores = in_batches(
-            lambda sources, labels: score_labels(self.model, sources, labels),
-            {"sources": sources, "labels": labels},
-            sources.nrows(),
-            tf.maximum(tf.size(text, tf.int64), FEWEST_AT_ONCE),
-            tf.zeros([0]),
-        )
-        rows, number = tf.gather(owners, labels.value_rowids()), tf.size(text, tf.int64)
-        lengths = tf.math.unsorted_segment_sum(tf.ones_like(labels.values), rows, number)
-        log_probs = tf.math.unsorted_segment_sum(token_scores, rows, number)
+        token_scores, _ = self._explain(sources, labels, _at_once(text))
+        labels = regrouped(labels, owners, tf.size(text, tf.int64))
+        token_scores = labels.with_values(token_scores)
         return {
-            "score": log_probs / penalty(lengths, self.length_penalty),
-            "token_scores": regrouped(token_scores, rows, number).to_tensor(),
-            "pieces": pieces_of(self.tokenizer, regrouped(labels.values, rows, number)),
+            "score": tf.reduce_sum(token_scores, axis=1) / penalty(labels.row_lengths(), self.length_penalty),
+            "token_scores": token_scores.to_tensor(),
+            "pieces": pieces_of(self.tokenizer, labels),
         }
 
     def explain(self, text):
@@ -220,39 +207,50 @@ class Signatures:
             "alignment": float32 (B, T, S), what the last decoder layer attends to in the source when it predicts each
             piece, averaged over its heads. A row sums to 1 over the source pieces of its part; 0 on padding}.
         """
-        owners, offsets, sources = beginnings(self._split(text), self.max_length)
-        at_once = tf.maximum(tf.size(text, tf.int64), FEWEST_AT_ONCE)
+        owners, offsets, sources = beginnings(self._parts(text), self.max_length)
 
         def find(ids):
             limits = tf.cast(ids.row_lengths(), tf.int32) + EXTRA_LENGTH
-            best = self._search(self._start_cache(ids.to_tensor()), limits, place=0)
+            best = self._search(self._start_cache(ids.to_tensor()), limits, tf.constant(1))
             best_ids, lengths = best.ids[:, 0], best.lengths[:, 0]
             return tf.boolean_mask(best_ids, tf.sequence_mask(lengths, tf.shape(best_ids)[1])), lengths
 
         nothing = (tf.zeros([0], tf.int32), tf.zeros([0], tf.int32))
-        flat, counts = in_batches(find, {"ids": sources}, sources.nrows(), at_once, nothing)
+        flat, counts = in_batches(find, {"ids": sources}, sources.nrows(), _at_once(text), nothing)
         labels = tf.RaggedTensor.from_row_lengths(flat, tf.cast(counts, tf.int64), validate=False)
-        token_scores, alignment = in_batches(
-            lambda sources, labels: explain_labels(self.model, sources, labels),
-            {"sources": sources, "labels": labels},
-            sources.nrows(),
-            at_once,
-            (tf.zeros([0]), tf.zeros([0])),
-        )
+        token_scores, alignment = self._explain(sources, labels, _at_once(text))
         number = tf.size(text, tf.int64)
-        rows, source_rows = (tf.gather(owners, x.value_rowids()) for x in (labels, sources))
+        pieces = regrouped(labels, owners, number)
         return {
-            "source_pieces": pieces_of(self.tokenizer, regrouped(sources.values, source_rows, number)),
-            "pieces": pieces_of(self.tokenizer, regrouped(labels.values, rows, number)),
-            "token_scores": regrouped(token_scores, rows, number).to_tensor(),
+            "source_pieces": pieces_of(self.tokenizer, regrouped(sources, owners, number)),
+            "pieces": pieces_of(self.tokenizer, pieces),
+            "token_scores": pieces.with_values(token_scores).to_tensor(),
             "alignment": blocks(alignment, labels, sources, owners, offsets, number),
         }
 
-    def _search(self, cache, limits, place, wanted=1):
-        penalty = {"length_penalty": self.length_penalty}
+    def _parts(self, text, room=0):
+        return self._split(text, tf.constant(self.max_length + room, tf.int64))
+
+    def _explain_in_batches(self, sources, labels, at_once):
+        """`explain_labels` of any number of pairs."""
+
+        def explain(sources, labels):
+            return explain_labels(self.model, self._encode(sources.to_tensor()), sources, labels)
+
+        rows = {"sources": sources, "labels": labels}
+        return in_batches(explain, rows, sources.nrows(), at_once, (tf.zeros([0]), tf.zeros([0])))
+
+    def _best_in_parts(self, text, count):
+        def find(cache, limits, place):
+            return last_repeated(self._search(cache, limits, count))
+
+        return self._translate_in_parts(text, find, count=count)
+
+    def _search_best(self, cache, limits, wanted):
+        options = {"length_penalty": self.length_penalty, **ENDS}
         if self.beam_size == 1:
-            return greedy_search(self._decode_step, cache, limits, **penalty, **ENDS)
-        return beam_search(self._decode_step, cache, limits, width=self.beam_size, wanted=wanted, **penalty, **ENDS)
+            return greedy_search(self._decode_step, cache, limits, **options)
+        return beam_search(self._decode_step, cache, limits, width=self.beam_size, wanted=wanted, **options)
 
     def _translate_in_parts(self, text, find, options=None, length_penalty=None, count=1):
         """Translates texts part by part.
@@ -263,29 +261,31 @@ class Signatures:
                 -> `Hypotheses`, of C parts.
             options: dict of tensors (B, ...).
             length_penalty: alpha, float32 (B,), of the scores that `find` gives, if it is not that of the export.
-            count: how many of the hypotheses are wanted.
+            count: int, or int32 scalar: how many of the hypotheses are wanted.
 
         Returns:
             string (B, count) and float32 (B, count).
         """
-        segments = self._split(text)
+        segments = self._parts(text)
         parts = {name: tf.gather(option, segments.rows) for name, option in (options or {}).items()}
         parts |= {"ids": segments.ids, "place": segments.places}
 
         def translate_parts(ids, **options):
             cache = self._start_cache(ids.to_tensor())
             found = find(cache, tf.cast(ids.row_lengths(), tf.int32) + EXTRA_LENGTH, **options)
-            texts = [self.tokenizer.decode(found.ids[:, n]) for n in range(count)]
-            return tf.stack(texts, axis=1), found.scores[:, :count], found.lengths[:, :count]
+            ids, scores, lengths = (field[:, :count] for field in found)
+            texts = self._decode(tf.reshape(ids, [-1, tf.shape(ids)[2]]))
+            return tf.reshape(texts, tf.shape(scores)), scores, lengths
 
-        at_once = tf.maximum(tf.size(text, tf.int64), FEWEST_AT_ONCE)
         nothing = (tf.zeros([0, count], tf.string), tf.zeros([0, count]), tf.zeros([0, count], tf.int32))
-        translations, scores, lengths = in_batches(translate_parts, parts, segments.ids.nrows(), at_once, nothing)
-        alpha = self.length_penalty if length_penalty is None else length_penalty
-        return (
-            tf.stack([join(segments, translations[:, n]) for n in range(count)], axis=1),
-            tf.stack([join_scores(segments, scores[:, n], lengths[:, n], alpha) for n in range(count)], axis=1),
-        )
+        translations, *scored = in_batches(translate_parts, parts, segments.ids.nrows(), _at_once(text), nothing)
+        alpha = tf.fill(tf.shape(text), self.length_penalty) if length_penalty is None else length_penalty
+        return self._join(segments, translations), self._join_scores(segments, *scored, alpha)
+
+
+def _at_once(text):
+    """How many parts are worked on side by side, int64."""
+    return tf.maximum(tf.size(text, tf.int64), FEWEST_AT_ONCE)
 
 
 def _only(results):

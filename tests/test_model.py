@@ -151,7 +151,7 @@ def test_encode_then_decode_is_the_call(residual):
 @RESIDUALS
 def test_alignment_is_that_of_the_paper_s_transformer(residual):
     model, inputs = transformer(residual), batch()
-    alignment = model.align(inputs["target_ids"], *model.encode(inputs["source_ids"]))
+    _, alignment = model.align(inputs["target_ids"], *model.encode(inputs["source_ids"]))
     expected = reference.alignment(reference.weights_of(model), **inputs, num_heads=H, residual=residual)
     np.testing.assert_allclose(alignment, expected, rtol=1e-5, atol=1e-5)
 
@@ -159,7 +159,7 @@ def test_alignment_is_that_of_the_paper_s_transformer(residual):
 @POLICIES
 def test_alignment_is_shared_out_among_the_tokens_of_the_source(policy):
     model, inputs = transformer(dtype=policy), batch()
-    alignment = model.align(inputs["target_ids"], *model.encode(inputs["source_ids"]))
+    _, alignment = model.align(inputs["target_ids"], *model.encode(inputs["source_ids"]))
     assert alignment.shape == (B, T, S) and alignment.dtype == "float32"
     np.testing.assert_allclose(np.sum(alignment, axis=-1), 1, atol=1e-5 if policy == "float32" else 0.01)
     is_padding = np.broadcast_to(inputs["source_ids"][:, None] == 0, alignment.shape)

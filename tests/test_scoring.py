@@ -11,7 +11,6 @@ from keras_transformer.scoring import (
     pairs,
     pieces_of,
     regrouped,
-    score_labels,
     shift_right,
 )
 from keras_transformer.segments import split
@@ -57,6 +56,14 @@ def reference_log_probs(model, residual, source_ids, labels):
     return expected
 
 
+def explain(model, sources, labels):
+    return explain_labels(model, model.encode(sources.to_tensor()), sources, labels)
+
+
+def score(model, sources, labels):
+    return explain(model, sources, labels)[0]
+
+
 def pieces(ids):
     processor = sentencepiece.SentencePieceProcessor(model_proto=tiny.tokenizer_model())
     return [[processor.id_to_piece(i).encode() if i else b"" for i in row] for row in ids.tolist()]
@@ -68,7 +75,7 @@ def pieces(ids):
 @RESIDUALS
 def test_scores_are_log_probabilities_of_the_reference(residual):
     model, (source_ids, labels) = transformer(residual), batch()
-    found = score_labels(model, ragged(source_ids), ragged(labels))
+    found = score(model, ragged(source_ids), ragged(labels))
     assert found.dtype == tf.float32
     expected = reference_log_probs(model, residual, source_ids, labels)
     np.testing.assert_allclose(found, expected[labels != 0], rtol=1e-5, atol=1e-5)
@@ -77,13 +84,13 @@ def test_scores_are_log_probabilities_of_the_reference(residual):
 @RESIDUALS
 def test_alignments_are_those_of_the_reference(residual):
     model, (source_ids, labels) = transformer(residual), batch()
-    token_scores, found = explain_labels(model, ragged(source_ids), ragged(labels))
+    token_scores, found = explain(model, ragged(source_ids), ragged(labels))
     weights = reference.weights_of(model)
     expected = reference.alignment(weights, source_ids[:B], target_ids(labels)[:B], 2, residual)
     expected = [expected[b, t, s] for b, t in np.argwhere(labels) for s in range(S) if source_ids[b, s]]
     assert found.dtype == tf.float32
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
-    np.testing.assert_array_equal(token_scores, score_labels(model, ragged(source_ids), ragged(labels)))
+    np.testing.assert_array_equal(token_scores, score(model, ragged(source_ids), ragged(labels)))
 
 
 def test_pieces_are_the_tokenizers_with_the_end_written_out_and_padding_empty():
@@ -103,27 +110,27 @@ def test_target_ids_are_labels_shifted_right():
 
 def test_rows_do_not_depend_on_padding_nor_on_who_shares_the_batch():
     model, (source_ids, labels) = transformer(), (ragged(x) for x in batch())
-    together = labels.with_values(score_labels(model, source_ids, labels))
+    together = labels.with_values(score(model, source_ids, labels))
     for row in range(B):
-        alone = score_labels(model, source_ids[row : row + 1], labels[row : row + 1])
+        alone = score(model, source_ids[row : row + 1], labels[row : row + 1])
         np.testing.assert_allclose(together[row], alone, atol=1e-5)
 
 
 def test_logits_are_made_of_few_tokens_at_a_time_and_of_no_padding(monkeypatch):
     model, (source_ids, labels) = transformer(), (ragged(x) for x in batch())
-    expected = score_labels(model, source_ids, labels)
+    expected = score(model, source_ids, labels)
     made, tied_logits = [], model.tied_logits.call
     monkeypatch.setattr(model.tied_logits, "call", lambda x: made.append(x.shape[0]) or tied_logits(x))
     monkeypatch.setattr(scoring, "LOGITS_AT_A_TIME", 5)
-    np.testing.assert_allclose(score_labels(model, source_ids, labels), expected, rtol=1e-5)
+    np.testing.assert_allclose(score(model, source_ids, labels), expected, rtol=1e-5)
     assert made == [5, 5, 5, 5, 4] and sum(made) == labels.values.shape[0]
 
 
 @pytest.mark.parametrize("rows", [0, 1, 3])
 def test_blank_rows_only_have_neither_scores_nor_pieces(rows):
     none = ragged(np.zeros((rows, 0), "int32"))
-    assert score_labels(transformer(), none, none).shape == (0,)
-    assert [x.shape for x in explain_labels(transformer(), none, none)] == [(0,), (0,)]
+    assert score(transformer(), none, none).shape == (0,)
+    assert [x.shape for x in explain(transformer(), none, none)] == [(0,), (0,)]
     assert pieces_of(tiny.tokenizer(), none).shape == (rows, 0)
 
 
@@ -172,6 +179,7 @@ def test_alignments_of_parts_are_blocks_of_their_text():
     np.testing.assert_array_equal(found, expected)
 
 
-def test_values_are_regrouped_by_their_rows():
-    found = regrouped(tf.constant([5, 7, 11]), tf.constant([1, 1, 3], tf.int64), tf.constant(5, tf.int64))
-    assert found.to_list() == [[], [5, 7], [], [11], []]
+def test_parts_are_regrouped_by_their_texts():
+    parts = tf.ragged.constant([[5], [7, 11], [], [13]])
+    found = regrouped(parts, tf.constant([1, 1, 2, 3], tf.int64), tf.constant(5, tf.int64))
+    assert found.to_list() == [[], [5, 7, 11], [], [13], []]

@@ -182,7 +182,7 @@ def identity(max_length):
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
     def copied(text):
         segments = split(text, tokenizer, max_length)
-        return join(segments, tokenizer.decode(segments.ids)), segments.rows, segments.ids
+        return join(segments, tokenizer.decode(segments.ids)[:, None])[:, 0], segments.rows, segments.ids
 
     return lambda *texts: copied(tf.constant(texts, tf.string, shape=[len(texts)]))
 
@@ -301,7 +301,7 @@ def test_translations_are_joined_as_the_sentences_were():
     text = ["one two\nthree", "  seven.  Eight ", "今天。明天！\u3000好", "", "seven " * 29]
     segments = split(tf.constant(text), tiny.tokenizer(), MAX_LENGTH)
     names = [f"{number}".encode() for number in range(segments.ids.nrows())]
-    *rest, last = [row.decode() for row in join(segments, tf.constant(names)).numpy()]
+    *rest, last = [row.decode() for (row,) in join(segments, tf.constant(names)[:, None]).numpy()]
     assert rest == ["0\n1", "  2  3 ", "4 5\u30006", ""]
     assert last == " ".join(map(str, range(7, len(names)))) + " " and len(names) > 8
 
@@ -309,7 +309,7 @@ def test_translations_are_joined_as_the_sentences_were():
 def test_between_translations_that_end_in_a_full_width_stop_no_space_is_needed():
     segments = split(tf.constant(["一。二！三？四", "一。二"]), tiny.tokenizer(), MAX_LENGTH)
     translations = ["Uno.", "二。", "さん」", "4", "1！」", "2"]
-    joined = [row.decode() for row in join(segments, tf.constant(translations)).numpy()]
+    joined = [row.decode() for (row,) in join(segments, tf.constant(translations)[:, None]).numpy()]
     assert joined == ["Uno. 二。さん」 4", "1！」2"]
 
 
@@ -321,14 +321,14 @@ def test_the_score_of_a_text_is_that_of_all_its_tokens():
         return ((5 + length) / 6) ** alpha
 
     scores = tf.constant(log_probs / penalty(lengths), tf.float32)
-    joined = join_scores(segments, scores, tf.constant(lengths, tf.int32), alpha)
-    np.testing.assert_allclose(joined, [-4.1 / penalty(18), 0.0, -0.3 / penalty(3)], rtol=1e-6)
+    joined = join_scores(segments, scores[:, None], tf.constant(lengths, tf.int32)[:, None], alpha)
+    np.testing.assert_allclose(joined[:, 0], [-4.1 / penalty(18), 0.0, -0.3 / penalty(3)], rtol=1e-6)
 
 
 def test_the_score_of_one_part_stays_as_it_is():
     segments = split(tf.constant(["one"] * 997), tiny.tokenizer(), MAX_LENGTH)
-    scores = np.random.default_rng(3).normal(size=997).astype(np.float32)
-    lengths = tf.range(997) % 311
+    scores = np.random.default_rng(3).normal(size=(997, 2)).astype(np.float32)
+    lengths = tf.reshape(tf.range(2 * 997), [997, 2]) % 311
     for alpha in (0.0, 0.6, 1.8, -0.3):
         assert join_scores(segments, tf.constant(scores), lengths, alpha).numpy().tolist() == scores.tolist()
 

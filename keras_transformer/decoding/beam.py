@@ -80,7 +80,8 @@ def beam_search(
         pad_id: what follows a hypothesis in `ids`.
         length_penalty: alpha of ((5 + n) / 6)^alpha, float32 scalar or (B,).
         beam_size: int32 (B,), 1 ... W: the W of each row, if not the same for all.
-        wanted: how many hypotheses of the list matter: 1 ... W. The others are as good as the search happened to get.
+        wanted: int, or int32 scalar, 1 ... W: how many hypotheses of the list matter. The others are as good as the
+            search happened to get.
         constraints: `Constraints` of every row, or (). Scores are those of the constrained log-probabilities.
 
     Returns:
@@ -171,7 +172,7 @@ def _is_decided(live, finished, options, wanted):
     alpha = options.length_penalty
     best_to_come = scores / tf.maximum(penalty(options.limits, alpha), penalty(lengths + 1, alpha))
     is_full = tf.gather(finished.scores, options.beam_size - 1, batch_dims=1) > IMPOSSIBLE
-    is_hopeless = best_to_come <= finished.scores[:, wanted - 1 : wanted]
+    is_hopeless = best_to_come <= finished.scores[:, wanted - 1, None]
     return tf.squeeze(is_full | is_hopeless | (lengths >= options.limits), axis=1)
 
 

@@ -166,8 +166,8 @@ class CTranslate2Greedy:
         segments = split(tf.constant(texts, tf.string, shape=[len(texts)]), self.tokenizer, self.max_length)
         translations, scores = self._translate_parts([self._pieces.id_to_piece(ids) for ids in segments.ids.to_list()])
         scores = tf.math.unsorted_segment_sum(tf.constant(scores, tf.float32), segments.rows, len(texts))
-        joined = join(segments, tf.constant(translations, tf.string, shape=[len(translations)]))
-        return [text.decode("utf-8") for text in joined.numpy()], scores.numpy().tolist()
+        joined = join(segments, tf.constant(translations, tf.string, shape=[len(translations), 1]))
+        return [text.decode("utf-8") for (text,) in joined.numpy()], scores.numpy().tolist()
 
     def _translate_parts(self, sources):
         """Every part with its own limit: the engine has one for all that it is given together."""

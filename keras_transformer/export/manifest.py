@@ -67,12 +67,14 @@ def read_manifest(directory):
 def summarise(manifest):
     """What a person wants to see of a manifest at once, str of three lines."""
     parity, loading = manifest["parity"], manifest["loading"]
+    memory = f"{loading['memory_bytes'] / 1e6:.0f} MB"
     beam_size, equal, sentences = parity["beam_size"], parity["equal"], parity["sentences"]
+    warm_up = " with its warm-up" if "warm_up" in manifest else ""
     size = sum(file["bytes"] for file in manifest["files"].values())
     return (
         f"translates  {equal} of {sentences} sentences as the run does, with a beam of {beam_size}\n"
         f"size        {size / 1e6:.1f} MB on disk\n"
-        f"loads       in {loading['seconds']:.1f} s; {loading['memory_bytes'] / 1e6:.0f} MB of memory after translating"
+        f"loads       in {loading['seconds']:.1f} s{warm_up}; {memory} of memory after translating"
     )
 
 

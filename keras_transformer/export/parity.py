@@ -42,7 +42,7 @@ class Loading:
     """What it takes to serve an export, by one process that has its engine already.
 
     Attributes:
-        seconds: float, until it could translate.
+        seconds: float, until it could translate; a SavedModel has replayed its warm-up by then.
         memory_bytes: int, by how much the process has grown, the first translations included.
     """
 

@@ -7,12 +7,14 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
+from keras_transformer.export.compact import compact_saved_model
+from keras_transformer.export.warmup import describe_warm_up, read_warm_up, replay, write_warm_up
 from keras_transformer.model import Transformer
 from keras_transformer.translator import Translator
 
 
 class ServingModule(tf.Module):
-    """What the SavedModel holds: the signatures, the weights once, and the tokenizer.
+    """What the SavedModel holds beside its signatures: the weights once, and the tokenizer.
 
     The Keras model itself is not an attribute: Keras would save copies of its variables, which TensorFlow Serving
     restores instead of those that the functions read. The functions close over the model, and its variables are
@@ -26,11 +28,6 @@ class ServingModule(tf.Module):
         super().__init__(name="translation")
         self.variables_ = [variable.value for variable in translator.model.weights]
         self.tokenizer = translator.tokenizer
-        self.functions = translator.signatures.functions()
-
-    def signatures(self):
-        """Name -> function of every signature."""
-        return {"serving_default": self.functions["translate"], **self.functions}
 
 
 class SavedModelExport:
@@ -48,20 +45,26 @@ class SavedModelExport:
         self.least_equal, self.score_tolerance = (1.0, 1e-4) if precision == "float32" else (0.8, np.inf)
 
     def write(self, directory):
-        """Writes the SavedModel into an empty directory."""
-        module = ServingModule(in_precision(self.reference, self.precision))
+        """Writes the SavedModel, and the requests that warm it up, into an empty directory."""
+        translator = in_precision(self.reference, self.precision)
+        functions = translator.signatures.functions()
+        signatures = {"serving_default": functions["translate"], **functions}
         options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)  # nobody trains it
-        tf.saved_model.save(module, str(directory), signatures=module.signatures(), options=options)
+        tf.saved_model.save(ServingModule(translator), str(directory), signatures, options)
+        compact_saved_model(directory)
+        write_warm_up(directory)
 
     @contextlib.contextmanager
     def opened(self, directory):
-        """The export's own `translate_batch`."""
+        """The export's own `translate_batch`, when it is warm."""
+        requests = read_warm_up(directory)
 
         def translate_batch(sentences):
             outputs = run(session, signatures["serving_default"], sentences)
             return [text.decode("utf-8") for text in outputs["translation"]], outputs["score"].tolist()
 
         with open_like_serving(directory) as (session, signatures):
+            replay(session, signatures, requests)
             yield translate_batch
 
     def describe(self, directory):
@@ -72,6 +75,7 @@ class SavedModelExport:
             "weights": self.precision,
             "search": self.reference.options,
             "signatures": describe_signatures(model.meta_graphs[0].signature_def),
+            "warm_up": describe_warm_up(directory),
         }
 
 

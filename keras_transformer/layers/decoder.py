@@ -47,10 +47,11 @@ class DecoderLayer(EncoderLayer):
         return self._attend_memory(x, self.cross_attention.project(memory), source_mask, training)
 
     def align(self, x, memory, attention_mask=None, source_mask=None):
-        """The weights (B, H, T, S) that `call` attends to memory with; the same arguments."""
+        """What `call` gives, and the weights (B, H, T, S) that it attends to memory with; the same arguments."""
         x = self._attend_target(x, attention_mask)
-        keys, _ = self.cross_attention.project(memory)
-        return self.cross_attention.weigh(self.cross_attention_residual.enter(x), keys, source_mask)
+        keys, values = self.cross_attention.project(memory)
+        weights = self.cross_attention.weigh(self.cross_attention_residual.enter(x), keys, source_mask)
+        return self._attend_memory(x, (keys, values), source_mask), weights
 
     def step(self, x, history, cache, projected_memory, source_mask=None):
         """One position of W hypotheses per row, attending to the positions before it through the cache.
@@ -114,17 +115,18 @@ class Decoder(Stack):
         return self.norm(x)
 
     def align(self, x, memory, source_mask=None):
-        """What the last layer attends to in memory, averaged over its heads; the arguments of `call`.
+        """What `call` gives, and what the last layer attends to in memory, averaged over its heads; the same arguments.
 
         Returns:
-            float32 (B, T, S). A row sums to 1 over the positions that source_mask leaves, and is 0 elsewhere.
+            (B, T, D) and float32 (B, T, S). A row of the latter sums to 1 over the positions that source_mask leaves,
+            and is 0 elsewhere.
         """
         attention_mask = causal_mask(ops.shape(x)[1])
         *lower, last = self.layers
         for layer in lower:
             x = layer(x, memory, attention_mask=attention_mask, source_mask=source_mask)
-        weights = last.align(x, memory, attention_mask, source_mask)  # (B, H, T, S)
-        return ops.mean(ops.cast(weights, "float32"), axis=1)
+        x, weights = last.align(x, memory, attention_mask, source_mask)  # (B, T, D), (B, H, T, S)
+        return self.norm(x), ops.mean(ops.cast(weights, "float32"), axis=1)
 
     def project(self, memory):
         """Every layer's keys and values of memory (B, S, D): N times two of (B, H, S, K)."""

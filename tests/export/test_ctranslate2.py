@@ -109,7 +109,7 @@ def test_attention_is_that_of_align(exported, trained):
         for p in result.hypotheses[0]
     ]
     memory, mask = trained.model.encode(source.to_tensor())
-    alignment = trained.model.align(tf.constant([[BOS_ID, *ids[:-1]]]), memory, mask)
+    _, alignment = trained.model.align(tf.constant([[BOS_ID, *ids[:-1]]]), memory, mask)
     np.testing.assert_allclose(result.attention[0], alignment[0], atol=1e-4)
 
 

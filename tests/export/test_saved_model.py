@@ -154,3 +154,9 @@ def test_the_manifest_has_signatures_search_and_precision(exported, translator):
         assert manifest["signatures"][name] == {"inputs": text, "outputs": outputs}
     assert (manifest["format"], manifest["weights"]) == ("saved_model", "float32")
     assert manifest["search"] == translator.options
+
+
+def test_it_comes_with_the_requests_that_warm_it_up(exported):
+    manifest = read_manifest(exported)
+    assert manifest["warm_up"]["signatures"] == sorted(manifest["signatures"])
+    assert manifest["warm_up"]["file"] in manifest["files"]

@@ -84,7 +84,8 @@ def test_alignment_is_what_the_heads_of_the_last_layer_attend_to_on_average(num_
     layer, x, memory = decoder(residual, num_layers), some("x", "BTD"), some("memory", "BSD")
     mask = some("source_mask", "B11S")
     arguments = reference.weights_of(layer), *float64(x, memory), H, residual, np.asarray(mask)
-    alignment = layer.align(x, memory, mask)
+    output, alignment = layer.align(x, memory, mask)
+    np.testing.assert_allclose(output, layer(x, memory, mask), rtol=1e-6, atol=1e-6)
     assert alignment.shape == (B, T, S)
     np.testing.assert_allclose(alignment, reference.decoder_alignment(*arguments), rtol=1e-5, atol=1e-5)
 

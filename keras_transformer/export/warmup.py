@@ -1,0 +1,142 @@
+"""The requests that TensorFlow Serving replays before it calls a version available, so that no user waits for it.
+
+TensorFlow prepares a signature when it is first run, which takes far longer than the run. TensorFlow Serving looks for
+requests in a file beside the SavedModel, and does not load a version of which one fails: so each is proven here.
+"""
+
+import itertools
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+from tensorflow_serving.apis.predict_pb2 import PredictRequest
+from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
+
+from keras_transformer.export.parity import PROBES, ExportError
+from keras_transformer.signatures import INPUTS
+
+FILE = Path("assets.extra", "tf_serving_warmup_requests")
+BATCH_SIZES = (1, 16)  # a request alone, and `max_batch_size` of serving/config/batching.config
+OPTIONS = {  # one value of every input that is no text to translate, such that nothing is left out
+    "prefix": "A",
+    "length_penalty": 0.6,
+    "beam_size": 2,
+    "max_length": 20,
+    "repetition_penalty": 1.1,
+    "no_repeat_ngram": 3,
+    "temperature": 0.9,
+    "top_k": 10,
+    "top_p": 0.9,
+    "seed": 1,
+}
+
+
+def warm_up_requests():
+    """One PredictRequest for every signature and batch size, a list; they name no model."""
+    return [
+        warm_up_request(signature, inputs, batch_size)
+        for signature, inputs in {"serving_default": INPUTS["translate"], **INPUTS}.items()
+        for batch_size in BATCH_SIZES
+    ]
+
+
+def warm_up_request(signature, inputs, batch_size):
+    """Probes as texts, and `OPTIONS`.
+
+    Args:
+        signature: str.
+        inputs: its input name -> dtype.
+        batch_size: int.
+
+    Returns:
+        PredictRequest.
+    """
+    request = PredictRequest()
+    request.model_spec.signature_name = signature
+    texts = list(itertools.islice(itertools.cycle(PROBES), batch_size))
+    for name, dtype in inputs.items():
+        values = [OPTIONS[name]] * batch_size if name in OPTIONS else texts
+        request.inputs[name].CopyFrom(tf.make_tensor_proto(values, dtype))
+    return request
+
+
+def write_warm_up(directory):
+    """Writes the requests beside a SavedModel, where TensorFlow Serving looks for them.
+
+    Args:
+        directory: of the SavedModel.
+    """
+    path = Path(directory) / FILE
+    path.parent.mkdir()
+    with tf.io.TFRecordWriter(str(path)) as writer:
+        for request in warm_up_requests():
+            log = PredictionLog()
+            log.predict_log.request.CopyFrom(request)
+            writer.write(log.SerializeToString())
+
+
+def read_warm_up(directory):
+    """The requests that are beside a SavedModel, a list of PredictRequest."""
+    records = tf.data.TFRecordDataset(str(Path(directory) / FILE)).as_numpy_iterator()
+    return [PredictionLog.FromString(record).predict_log.request for record in records]
+
+
+def describe_warm_up(directory):
+    """What the manifest says of the requests beside a SavedModel, a dict."""
+    requests = read_warm_up(directory)
+    return {
+        "file": FILE.as_posix(),
+        "requests": len(requests),
+        "signatures": sorted({request.model_spec.signature_name for request in requests}),
+        "batch_sizes": sorted({size_of(request) for request in requests}),
+    }
+
+
+def replay(session, signatures, requests):
+    """Runs requests one after the other, as TensorFlow Serving does when it loads a version.
+
+    Args:
+        session: tf.compat.v1.Session of a SavedModel.
+        signatures: name -> SignatureDef.
+        requests: list of PredictRequest.
+
+    Raises:
+        ExportError: if one fails, or is not answered row by row with finite numbers.
+    """
+    for request in requests:
+        name, size = request.model_spec.signature_name, size_of(request)
+        try:
+            check_outputs(answer(session, signatures[name], request), size)
+        except (tf.errors.OpError, KeyError, TypeError, ValueError) as error:
+            raise ExportError(
+                f"the warm-up request for signature {name} with a batch of {size} fails, so that TensorFlow Serving "
+                f"would not load the export: {' '.join(str(error).split())}"
+            ) from error
+
+
+def answer(session, signature, request):
+    """Output name -> NumPy array of one request."""
+    given, wanted = dtypes(request.inputs), dtypes(signature.inputs)
+    if given != wanted:  # TensorFlow Serving refuses a dtype that a Session in Python would cast
+        raise ValueError(f"its inputs are {given}, those of the signature {wanted}")
+    feeds = {signature.inputs[name].name: tf.make_ndarray(tensor) for name, tensor in request.inputs.items()}
+    return session.run({name: tensor.name for name, tensor in signature.outputs.items()}, feeds)
+
+
+def dtypes(tensors):
+    """Name -> name of the dtype, of TensorProtos or TensorInfos."""
+    return {name: tf.dtypes.as_dtype(tensor.dtype).name for name, tensor in sorted(tensors.items())}
+
+
+def check_outputs(outputs, size):
+    """Raises ValueError for an output without a row for each of `size` inputs, or with a number that is not finite."""
+    for name, values in outputs.items():
+        if values.shape[:1] != (size,):
+            raise ValueError(f"output {name} has the shape {values.shape}")
+        if values.dtype.kind == "f" and not np.isfinite(values).all():
+            raise ValueError(f"output {name} has numbers that are not finite")
+
+
+def size_of(request):
+    """The batch size of a request, int."""
+    return next(iter(request.inputs.values())).tensor_shape.dim[0].size

@@ -1,0 +1,126 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
+
+from keras_transformer.export.compact import compact_saved_model, renamed
+from keras_transformer.export.saved_model import open_like_serving, run_like_serving
+from tests import tiny
+
+TEXTS = ["one two three", "", "ten ten seven"]
+SIGNATURES = ("count", "draw")
+
+
+class Module(tf.Module):
+    """A tokenizer, a variable in a loop, much that is done twice or for nothing, and chance."""
+
+    def __init__(self):
+        super().__init__()
+        self.tokenizer = tiny.tokenizer()
+        self.weight = tf.Variable(1.5, name="the_weight")
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
+    def count(self, text):
+        tf.exp(self.weight, name="never_asked_for")
+        lengths = [tf.cast(self.tokenizer.encode(text).row_lengths(), tf.float32) for _ in range(2)]
+
+        def power(step, total):
+            return step + 1, total * self.weight
+
+        _, grown = tf.while_loop(lambda step, total: step < 5, power, (0, lengths[0] + lengths[1]))
+        return {"first": lengths[0], "second": lengths[1], "grown": grown}
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
+    def draw(self, text):
+        return {name: tf.random.uniform([tf.size(text)]) for name in ("first", "second")}
+
+
+@pytest.fixture(scope="module")
+def module():
+    return Module()
+
+
+@pytest.fixture(scope="module")
+def saved(module, tmp_path_factory):
+    """As it is after `tf.saved_model.save`, and the same made smaller."""
+    paths = [tmp_path_factory.mktemp(name) for name in ("large", "small")]
+    for path in paths:
+        tf.saved_model.save(module, str(path), signatures={name: getattr(module, name) for name in SIGNATURES})
+    compact_saved_model(paths[1])
+    return paths
+
+
+def graph_of(path):
+    return SavedModel.FromString((path / "saved_model.pb").read_bytes()).meta_graphs[0].graph_def
+
+
+def functions_of(path):
+    return graph_of(path).library.function
+
+
+def test_a_session_finds_the_same(saved):
+    large, small = (run_like_serving(path, TEXTS, "count") for path in saved)
+    assert large.keys() == small.keys() == {"first", "second", "grown"}
+    for name, expected in large.items():
+        np.testing.assert_array_equal(small[name], expected)
+    assert small["first"].any()
+    np.testing.assert_array_equal(small["grown"], 1.5**5 * 2 * small["first"])
+
+
+def test_python_finds_the_same(saved, module):
+    text = tf.constant(TEXTS)
+    loaded = tf.saved_model.load(str(saved[1]))
+    for found in (loaded.signatures["count"](text=text), loaded.count(text)):
+        for name, expected in module.count(text).items():
+            np.testing.assert_array_equal(found[name], expected)
+
+
+def test_what_is_left_to_chance_is_left_to_it_twice(saved):
+    drawn = run_like_serving(saved[1], TEXTS, "draw")
+    assert not np.equal(drawn["first"], drawn["second"]).any()
+
+
+def test_signatures_are_called_as_before(saved):
+    with open_like_serving(saved[0]) as (_, before), open_like_serving(saved[1]) as (_, after):
+        assert dict(after) == dict(before)
+
+
+def test_the_tokenizer_is_in_the_file_once(saved):
+    model = tiny.tokenizer_model()
+    assert [(path / "saved_model.pb").read_bytes().count(model) for path in saved] == [2, 1]
+
+
+def test_no_function_does_the_same_twice(saved):
+    for function in functions_of(saved[1]):
+        constants = [node.attr["value"].SerializeToString() for node in function.node_def if node.op == "Const"]
+        assert len(constants) == len(set(constants))
+    transcode = [
+        sum(node.op == "UnicodeTranscode" for function in functions_of(path) for node in function.node_def)
+        for path in saved
+    ]
+    assert transcode == [2, 1]
+
+
+def test_nothing_is_handed_on_for_nothing(saved):
+    """But to wait for what has a side effect."""
+    for function in functions_of(saved[1]):
+        handed_on = [node for node in function.node_def if node.op in ("Identity", "IdentityN")]
+        assert all(any(reference.startswith("^") for reference in node.input) for node in handed_on)
+
+
+def test_only_what_is_asked_for_is_left(saved):
+    large, small = ({node.op for f in functions_of(path) for node in f.node_def} for path in saved)
+    assert {"Exp", "SaveV2"} <= large - small
+    assert "RestoreV2" in small
+
+
+def test_the_graph_is_a_fraction_of_what_it_was(saved):
+    sizes = [(path / "saved_model.pb").stat().st_size - len(tiny.tokenizer_model()) for path in saved]
+    assert sizes[1] < 0.5 * sizes[0]
+
+
+@pytest.mark.parametrize(
+    "reference, expected", [("x", "y"), ("x:0", "y:0"), ("x:x:2", "y:x:2"), ("^x", "^y"), ("xx:x:0", "xx:x:0")]
+)
+def test_references_keep_all_but_the_name(reference, expected):
+    assert renamed(reference, {"x": "y"}) == expected

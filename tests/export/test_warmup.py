@@ -1,0 +1,156 @@
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
+
+from keras_transformer.export.parity import ExportError
+from keras_transformer.export.saved_model import SavedModelExport, open_like_serving
+from keras_transformer.export.versions import export_version
+from keras_transformer.export.warmup import (
+    BATCH_SIZES,
+    describe_warm_up,
+    read_warm_up,
+    replay,
+    warm_up_requests,
+    write_warm_up,
+)
+from keras_transformer.signatures import INPUTS
+
+ALL_INPUTS = {"serving_default": INPUTS["translate"], **INPUTS}
+EVERY_REQUEST = [(name, size) for name in sorted(ALL_INPUTS) for size in sorted(BATCH_SIZES)]
+
+
+def echo(**inputs):
+    return {"translation": inputs["text"], "score": tf.zeros(tf.shape(inputs["text"]))}
+
+
+def save(directory, **changed):
+    """A SavedModel with the inputs of a real one, whose signatures `echo` but for those that a test changes."""
+
+    def signature(name, inputs):
+        specs = {input_name: tf.TensorSpec([None], dtype, input_name) for input_name, dtype in inputs.items()}
+        function = changed.get(name, echo)
+        return tf.function(lambda **inputs: function(**inputs)).get_concrete_function(**specs)
+
+    signatures = {name: signature(name, inputs) for name, inputs in ALL_INPUTS.items()}
+    tf.saved_model.save(tf.Module(), str(directory), signatures=signatures)
+
+
+def replayed(directory, requests):
+    with open_like_serving(directory) as (session, signatures):
+        replay(session, signatures, requests)
+
+
+def test_every_signature_has_a_request_of_every_batch_size():
+    requests = [(request.model_spec.signature_name, request) for request in warm_up_requests()]
+    sizes = [
+        (name, tensor.tensor_shape.dim[0].size) for name, request in requests for tensor in request.inputs.values()
+    ]
+    assert sorted(set(sizes)) == EVERY_REQUEST
+    assert len(requests) == len(EVERY_REQUEST)
+
+
+def test_requests_have_all_inputs_with_their_dtypes():
+    for request in warm_up_requests():
+        inputs = {name: tf.dtypes.as_dtype(tensor.dtype) for name, tensor in request.inputs.items()}
+        assert inputs == ALL_INPUTS[request.model_spec.signature_name]
+
+
+def test_options_are_given_so_that_nothing_is_left_out():
+    requests = {request.model_spec.signature_name: request for request in warm_up_requests()}
+    for name in ("translate_with_options", "sample"):
+        values = {key: tf.make_ndarray(value) for key, value in requests[name].inputs.items() if key != "text"}
+        assert all(value.all() for value in values.values()), values  # none is 0 or empty
+
+
+def test_the_file_is_where_tensorflow_serving_looks_for_it(tmp_path):
+    write_warm_up(tmp_path)
+    path = tmp_path / "assets.extra" / "tf_serving_warmup_requests"
+    logs = [PredictionLog.FromString(record) for record in tf.data.TFRecordDataset(str(path)).as_numpy_iterator()]
+    assert [log.WhichOneof("log_type") for log in logs] == ["predict_log"] * len(EVERY_REQUEST)
+    assert [log.predict_log.request for log in logs] == warm_up_requests() == read_warm_up(tmp_path)
+    assert len(logs) <= 1000  # more are not read
+
+
+def test_the_manifest_says_what_is_replayed(tmp_path):
+    write_warm_up(tmp_path)
+    assert describe_warm_up(tmp_path) == {
+        "file": "assets.extra/tf_serving_warmup_requests",
+        "requests": len(EVERY_REQUEST),
+        "signatures": sorted(ALL_INPUTS),
+        "batch_sizes": sorted(BATCH_SIZES),
+    }
+
+
+def test_every_request_is_run(tmp_path):
+    save(tmp_path)
+    runs = []
+    with open_like_serving(tmp_path) as (session, signatures):
+
+        def run(fetches, feeds):
+            runs.append([(name, len(value)) for name, value in feeds.items()])
+            return session.run(fetches, feeds)
+
+        replay(SimpleNamespace(run=run), signatures, warm_up_requests())
+        fed = [(signatures[name].inputs["text"].name, size) for name, size in EVERY_REQUEST]
+    assert sorted(pair for run in runs for pair in run if pair in fed) == sorted(fed)
+
+
+def only_seven(**inputs):
+    with tf.control_dependencies([tf.debugging.assert_less(tf.size(inputs["text"]), 8, "at most seven")]):
+        return echo(**{name: tf.identity(value) for name, value in inputs.items()})
+
+
+def not_a_number(**inputs):
+    return {**echo(**inputs), "score": tf.fill(tf.shape(inputs["text"]), np.nan)}
+
+
+def one_row(**inputs):
+    return {"translation": tf.concat([inputs["text"][:1], ["more"]], 0)}
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (only_seven, "signature score with a batch of 16 fails.*at most seven"),
+        (not_a_number, "signature score with a batch of 1 fails.*score has numbers that are not finite"),
+        (one_row, r"signature score with a batch of 1 fails.*translation has the shape \(2,\)"),
+    ],
+)
+def test_a_request_that_fails_is_named(tmp_path, function, message):
+    save(tmp_path, score=function)
+    with pytest.raises(ExportError, match=message) as raised:
+        replayed(tmp_path, warm_up_requests())
+    assert "\n" not in str(raised.value)
+
+
+def test_a_request_that_does_not_suit_the_model_is_named(tmp_path):
+    save(tmp_path)
+    (request,) = (r for r in warm_up_requests() if r.model_spec.signature_name == "sample" and size(r) == 1)
+    request.model_spec.signature_name = "nowhere"
+    with pytest.raises(ExportError, match="signature nowhere"):
+        replayed(tmp_path, [request])
+    request.model_spec.signature_name = "translate"
+    with pytest.raises(ExportError, match="its inputs are .*'seed'.*those of the signature {'text': 'string'}"):
+        replayed(tmp_path, [request])
+    request.model_spec.signature_name = "sample"
+    request.inputs["seed"].CopyFrom(tf.make_tensor_proto([0.5]))
+    with pytest.raises(ExportError, match="'seed': 'float32'.*'seed': 'int64'"):
+        replayed(tmp_path, [request])
+
+
+def size(request):
+    return request.inputs["text"].tensor_shape.dim[0].size
+
+
+def test_a_request_that_fails_fails_the_export(tmp_path):
+    class Failing(SavedModelExport):
+        def write(self, directory):
+            save(directory, explain=only_seven)
+            write_warm_up(directory)
+
+    with pytest.raises(ExportError, match="signature explain with a batch of 16"):
+        export_version(Failing(None), tmp_path / "exports")
+    assert list((tmp_path / "exports").iterdir()) == []
