@@ -1,0 +1,130 @@
+/**
+ * The page: translates what is typed, as it is typed, and shows how the translation came about.
+ */
+
+import { Alternatives } from "./alternatives.js";
+import { listModels, Model, ServerError } from "./api.js";
+import { Details } from "./details.js";
+import { HeatMap } from "./heat_map.js";
+import { Pointing } from "./pointing.js";
+import { SourceWords, TargetWords } from "./prose.js";
+import { explanationOf } from "./words.js";
+
+const PAUSE = 120; // ms without a key, after which the text is translated
+const SILENCE = 1000; // ms without a change, after which a screen reader says the translation
+const [FIRST_RETRY, LAST_RETRY] = [1000, 8000]; // ms between questions to a server that does not answer
+
+const [box, result, target, attention] = ["source", "result", "target", "attention"].map(byId);
+const [trouble, choice, picker] = ["trouble", "model-choice", "model"].map(byId);
+const alternatives = new Alternatives(byId("alternatives"));
+const sourceWords = new SourceWords(byId("source-words"));
+const targetWords = new TargetWords(target);
+const heatMap = new HeatMap(attention);
+const views = [sourceWords, targetWords, new Details(byId("details")), heatMap];
+const pointing = new Pointing(views);
+
+let model = null;
+let request = new AbortController();
+let next = 0; // the timer of the next translation
+let failures = 0; // in a row
+let announcement = 0; // the timer of the next one
+
+function byId(id) {
+  return document.getElementById(id);
+}
+
+/** Translates what is in the box; an answer to an earlier question is not waited for any longer. */
+async function translate() {
+  clearTimeout(next);
+  request.abort();
+  request = new AbortController();
+  const { signal } = request;
+  result.ariaBusy = true;
+  try {
+    model ??= await chooseModel(signal);
+    const text = box.value;
+    const answers = text.trim() ? [model.translations(text, signal), model.explanation(text, signal)] : [[], null];
+    const [translations, explained] = await Promise.all(answers);
+    if (signal.aborted) return;
+    show(text, translations, explained && explanationOf(explained));
+    calm();
+  } catch (error) {
+    if (signal.aborted) return;
+    complain(error);
+  }
+  result.ariaBusy = false;
+}
+
+function show(text, translations, explanation) {
+  const translation = translations[0]?.text ?? "";
+  const texts = [text, translation, translation, translation];
+  views.forEach((view, place) => view.show(texts[place], explanation));
+  alternatives.show(translations);
+  pointing.reset();
+  byId("legend").hidden = !explanation?.target.length;
+  byId("copy").hidden = !translation || !navigator.clipboard;
+  clearTimeout(announcement);
+  announcement = setTimeout(() => (byId("announcement").textContent = translation), SILENCE);
+}
+
+/** The model of the address's ?model=, or the first that the server offers; there is a choice if there are several. */
+async function chooseModel(signal) {
+  const asked = new URLSearchParams(location.search).get("model");
+  const offered = await listModels(signal).catch((error) => {
+    if (asked && error.status === 404) return []; // a server that does not list its models
+    throw error;
+  });
+  const names = [...new Set([asked, ...offered])].filter(Boolean);
+  if (!names.length) throw new ServerError(503, "It offers no model.");
+  picker.replaceChildren(...names.map((name) => new Option(name)));
+  choice.hidden = names.length === 1;
+  return new Model(names[0]);
+}
+
+function complain(error) {
+  if (!(error instanceof ServerError)) throw error;
+  const what = error.status === 0 ? "does not answer" : error.isPassing ? "cannot answer now" : "refuses this text";
+  const message = `The server ${what}: ${error.message}`;
+  if (byId("message").textContent !== message) byId("message").textContent = message; // is said once
+  byId("retrying").hidden = !error.isPassing;
+  document.body.classList.add("troubled");
+  trouble.hidden = false;
+  if (error.isPassing) next = setTimeout(translate, Math.min(LAST_RETRY, FIRST_RETRY * 2 ** failures++));
+}
+
+function calm() {
+  if (failures) model.lacks.clear(); // another version may be there now
+  failures = 0;
+  trouble.hidden = true;
+  document.body.classList.remove("troubled");
+}
+
+box.addEventListener("input", () => {
+  sourceWords.show(box.value, null);
+  clearTimeout(next);
+  next = setTimeout(translate, PAUSE);
+});
+picker.addEventListener("change", () => {
+  model = new Model(picker.value);
+  history.replaceState(null, "", `?model=${encodeURIComponent(model.name)}`);
+  translate();
+});
+byId("again").addEventListener("click", translate);
+window.addEventListener("online", translate);
+byId("numbers").addEventListener("change", (event) => document.body.classList.toggle("numbered", event.target.checked));
+byId("copy").addEventListener("click", async (event) => {
+  await navigator.clipboard.writeText(target.textContent);
+  event.target.textContent = "Copied";
+  setTimeout(() => (event.target.textContent = "Copy"), SILENCE);
+});
+
+for (const root of [target, attention]) pointing.hear(root);
+document.addEventListener("keydown", (event) => {
+  if (event.isComposing || event.defaultPrevented) return;
+  if (event.key === "Escape") box.focus();
+  if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) targetWords.focus(0);
+  if (event.key === "ArrowDown" && target.contains(event.target)) heatMap.focus(Number(event.target.dataset.target));
+  if (event.key === "ArrowUp" && attention.contains(event.target)) targetWords.focus(Number(event.target.dataset.target));
+});
+
+translate();
