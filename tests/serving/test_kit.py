@@ -1,0 +1,343 @@
+"""The files for operators: each parses as what it is for, and what one says fits what the others say."""
+
+import json
+import re
+from pathlib import Path, PurePosixPath
+
+import pytest
+import yaml
+from google.protobuf import text_format
+from tensorflow_serving.config.model_server_config_pb2 import ModelServerConfig
+
+from keras_transformer.export.warmup import BATCH_SIZES
+from serving.batching_parameters import read_batching_parameters
+from serving.metrics import Metrics
+from serving.model_config import read_model_config
+from serving.settings import read_monitoring
+
+KIT = Path(__file__).parents[2] / "serving"
+REST, GRPC = 8501, 8500
+METRICS_PATH = "/monitoring/prometheus/metrics"
+PARTS = ("_bucket", "_sum", "_count")  # of a histogram
+
+
+def read(name):
+    return (KIT / name).read_text(encoding="utf-8")
+
+
+def models():
+    return text_format.Parse(read("config/models.config"), ModelServerConfig()).model_config_list.config
+
+
+@pytest.fixture(scope="module")
+def compose():
+    return yaml.safe_load(read("docker-compose.yml"))
+
+
+@pytest.fixture(scope="module")
+def kubernetes():
+    """Kind -> manifest."""
+    manifests = list(yaml.safe_load_all(read("kubernetes/translator.yaml")))
+    assert len({manifest["kind"] for manifest in manifests}) == len(manifests)
+    return {manifest["kind"]: manifest for manifest in manifests}
+
+
+@pytest.fixture(scope="module")
+def pod(kubernetes):
+    return kubernetes["Deployment"]["spec"]["template"]["spec"]
+
+
+@pytest.fixture(scope="module")
+def container(pod):
+    (container,) = pod["containers"]
+    return container
+
+
+def config_map():
+    (generator,) = yaml.safe_load(read("config/kustomization.yaml"))["configMapGenerator"]
+    return generator
+
+
+def mounts(service):
+    """(source, target) of the volumes of a service; the source is without `${VARIABLE:-...}` around its default."""
+    volumes = [re.sub(r"\$\{\w+:-(.*?)\}", r"\1", volume) for volume in service.get("volumes", [])]
+    return [tuple(volume.split(":")[:2]) for volume in volumes]
+
+
+def flags(arguments):
+    return dict(argument.removeprefix("--").split("=", 1) for argument in arguments)
+
+
+def kit_files():
+    return [path for path in sorted(KIT.rglob("*")) if path.suffix in (".yml", ".yaml", ".config", ".conf")]
+
+
+@pytest.mark.parametrize("path", kit_files(), ids=lambda path: str(path.relative_to(KIT)))
+def test_each_file_says_what_to_change(path):
+    assert "What to change" in path.read_text(encoding="utf-8")
+
+
+# Configuration of TensorFlow Serving
+
+
+def test_labels_are_of_versions_that_are_served():
+    for model in models():
+        served = model.model_version_policy.specific.versions
+        assert {"stable", "canary"} == set(model.version_labels)
+        assert set(model.version_labels.values()) <= set(served)
+
+
+def test_the_local_server_reads_the_same_models():
+    (model,) = models()
+    (config,) = read_model_config(KIT / "config/models.config")
+    assert (config.name, config.base_path, config.labels) == (model.name, model.base_path, dict(model.version_labels))
+
+
+@pytest.mark.parametrize("name", ["config/batching.config", "config/batching.gpu.config"])
+def test_batches_are_as_large_as_the_warm_up_of_an_export_wants(name):
+    """TensorFlow Serving does not load an export of which a warm-up request fails."""
+    parameters = read_batching_parameters(KIT / name)
+    assert parameters.enable_large_batch_splitting
+    assert max(BATCH_SIZES) <= parameters.max_execution_batch_size <= parameters.max_batch_size
+
+
+def test_the_batches_side_by_side_have_a_thread_each(compose, container):
+    threads = str(read_batching_parameters(KIT / "config/batching.config").num_batch_threads)
+    for arguments in (compose["services"]["tensorflow-serving"]["command"], container["args"]):
+        assert flags(arguments)["tensorflow_inter_op_parallelism"] == threads
+        assert flags(arguments)["tensorflow_intra_op_parallelism"] == "1"
+    assert container["resources"]["requests"]["cpu"] == threads
+
+
+def test_the_counters_are_where_prometheus_looks(compose, kubernetes):
+    assert read_monitoring(KIT / "config/monitoring.config") == METRICS_PATH
+    (job,) = yaml.safe_load(read("config/prometheus.yml"))["scrape_configs"]
+    assert job["metrics_path"] == METRICS_PATH
+    assert job["static_configs"] == [{"targets": [f"tensorflow-serving:{REST}"]}]
+    annotations = kubernetes["Deployment"]["spec"]["template"]["metadata"]["annotations"]
+    assert (annotations["prometheus.io/path"], annotations["prometheus.io/port"]) == (METRICS_PATH, str(REST))
+
+
+# Docker Compose
+
+
+def test_every_file_that_is_mounted_exists(compose):
+    gpu = yaml.safe_load(read("docker-compose.gpu.yml"))
+    for service in [*compose["services"].values(), *gpu["services"].values()]:
+        for source, _ in mounts(service):
+            if not source.startswith("."):
+                assert source in compose["volumes"]
+            elif not source.startswith("../exports"):  # the user's
+                assert (KIT / source).exists(), source
+
+
+def test_flags_name_files_that_are_mounted(compose):
+    service = compose["services"]["tensorflow-serving"]
+    targets = {target: source for source, target in mounts(service)}
+    files = [value for name, value in flags(service["command"]).items() if name.endswith("_file")]
+    assert len(files) == 3
+    for file in map(PurePosixPath, files):
+        assert (KIT / targets[str(file.parent)] / file.name).is_file()
+
+
+def test_models_are_mounted_where_the_configuration_looks(compose, container):
+    (model,) = models()
+    assert model.base_path in dict(map(reversed, mounts(compose["services"]["tensorflow-serving"])))
+    assert any(
+        PurePosixPath(mount["mountPath"]) in PurePosixPath(model.base_path).parents
+        for mount in container["volumeMounts"]
+    )
+
+
+def test_services_depend_on_services(compose):
+    for service in compose["services"].values():
+        assert set(service.get("depends_on", [])) <= set(compose["services"])
+
+
+def test_ports_are_open_to_this_machine_only(compose):
+    ports = [port for service in compose["services"].values() for port in service["ports"]]
+    assert [port for port in ports if not port.startswith("127.0.0.1:")] == []
+    published = [int(port.split(":")[1]) for port in ports]
+    assert {REST, GRPC, 8080, 9090, 3000} == set(published) and len(published) == 5
+
+
+def test_the_gpu_variant_changes_what_there_is(compose):
+    gpu = yaml.safe_load(read("docker-compose.gpu.yml"))["services"]
+    assert set(gpu) <= set(compose["services"])
+    service = gpu["tensorflow-serving"]
+    assert service["image"] == compose["services"]["tensorflow-serving"]["image"] + "-gpu"
+    batching_file = flags(compose["services"]["tensorflow-serving"]["command"])["batching_parameters_file"]
+    assert mounts(service) == [("./config/batching.gpu.config", batching_file)]
+    assert service["deploy"]["resources"]["reservations"]["devices"][0]["capabilities"] == ["gpu"]
+
+
+def test_health_is_that_of_the_version_in_use(compose, container):
+    (model,) = models()
+    path = f"/v1/models/{model.name}/labels/stable/metadata"
+    assert "stable" in model.version_labels
+    assert f"GET {path} HTTP" in compose["services"]["tensorflow-serving"]["healthcheck"]["test"][-1]
+    for probe in ("startupProbe", "readinessProbe"):
+        assert container[probe]["httpGet"]["path"] == path
+    assert container["livenessProbe"]["httpGet"]["path"] == f"/v1/models/{model.name}"
+
+
+def test_the_page_has_one_origin_with_the_api(compose):
+    configuration = read("config/nginx.conf")
+    host, port = re.search(r"set \$tensorflow_serving (\S+):(\d+);", configuration).groups()
+    assert host in compose["services"] and int(port) == REST
+    root = re.search(r"root (\S+);", configuration)[1]
+    targets = dict(map(reversed, mounts(compose["services"]["page"])))
+    assert targets[f"{root}/page"] == "./page"
+    assert f"listen {compose['services']['page']['ports'][0].split(':')[-1]};" in configuration
+    answer = re.search(r"location = /page/models \{.*?return 200 '(.*?)';", configuration, re.DOTALL)[1]
+    assert json.loads(answer) == {"models": [model.name for model in models()]}
+    assert configuration.count("{") == configuration.count("}")
+
+
+# Kubernetes
+
+
+def test_selectors_find_the_pods(kubernetes):
+    deployment = kubernetes["Deployment"]
+    labels = deployment["spec"]["template"]["metadata"]["labels"].items()
+    for selector in (
+        deployment["spec"]["selector"]["matchLabels"],
+        kubernetes["Service"]["spec"]["selector"],
+        kubernetes["PodDisruptionBudget"]["spec"]["selector"]["matchLabels"],
+    ):
+        assert selector and selector.items() <= labels
+    target = kubernetes["HorizontalPodAutoscaler"]["spec"]["scaleTargetRef"]
+    assert (target["apiVersion"], target["kind"]) == (deployment["apiVersion"], deployment["kind"])
+    assert target["name"] == deployment["metadata"]["name"]
+    assert "replicas" not in deployment["spec"]  # or each `apply` would undo what the autoscaler did
+
+
+def test_ports_lead_to_the_container(kubernetes, container):
+    ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+    assert ports == {"grpc": GRPC, "rest": REST}
+    for port in kubernetes["Service"]["spec"]["ports"]:
+        assert ports[port["targetPort"]] == port["port"]
+    for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
+        assert container[probe]["httpGet"]["port"] == "rest"
+
+
+def test_volumes_are_there_for_every_mount(kubernetes, pod, container):
+    volumes = {volume["name"]: volume for volume in pod["volumes"]}
+    assert {mount["name"] for mount in container["volumeMounts"]} == set(volumes)
+    claim = kubernetes["PersistentVolumeClaim"]["metadata"]["name"]
+    assert volumes["models"]["persistentVolumeClaim"]["claimName"] == claim
+    assert volumes["config"]["configMap"]["name"] == config_map()["name"]
+
+
+def arguments_of(container, environment):
+    """The container's arguments, `$(NAME)` replaced."""
+    return [re.sub(r"\$\((\w+)\)", lambda match: environment[match[1]], argument) for argument in container["args"]]
+
+
+def test_the_configuration_map_has_the_very_files(container):
+    names = config_map()["files"]
+    assert [name for name in names if not (KIT / "config" / name).is_file()] == []
+    (mount,) = (mount["mountPath"] for mount in container["volumeMounts"] if mount["name"] == "config")
+    environment = {variable["name"]: variable["value"] for variable in container["env"]}
+    for batching_file in (environment["BATCHING"], gpu_patches()["Deployment"]["env"]["BATCHING"]):
+        given = flags(arguments_of(container, {"BATCHING": batching_file}))
+        files = [PurePosixPath(value) for name, value in given.items() if name.endswith("_file")]
+        assert len(files) == 3
+        assert {file.name for file in files} <= set(names) and {str(file.parent) for file in files} == {mount}
+
+
+def gpu_patches():
+    """Kind -> the names and values that the patch of the GPU variant is about."""
+    patches = {}
+    for entry in yaml.safe_load(read("kubernetes_gpu/kustomization.yaml"))["patches"]:
+        patch = yaml.safe_load(entry["patch"])
+        (container,) = patch.get("spec", {}).get("template", {}).get("spec", {}).get("containers", [{}])
+        environment = {variable["name"]: variable["value"] for variable in container.get("env", [])}
+        patches[patch["kind"]] = {"patch": patch, "container": container, "env": environment}
+    return patches
+
+
+def test_the_gpu_variant_patches_what_there_is(kubernetes, container):
+    for kind, patch in gpu_patches().items():
+        manifest = kubernetes[kind]
+        for key in ("apiVersion", "kind"):
+            assert patch["patch"][key] == manifest[key]
+        assert patch["patch"]["metadata"]["name"] == manifest["metadata"]["name"]
+    gpu = gpu_patches()["Deployment"]["container"]
+    assert gpu["name"] == container["name"] and gpu["image"] == container["image"] + "-gpu"
+    assert gpu["resources"]["limits"]["nvidia.com/gpu"] == 1
+
+
+@pytest.mark.parametrize("name", ["kubernetes", "kubernetes_gpu"])
+def test_kustomizations_lead_to_files_and_to_directories_beside_them(name):
+    """Kustomize accepts no directory that has the kustomization in it."""
+    for resource in yaml.safe_load(read(f"{name}/kustomization.yaml"))["resources"]:
+        path = (KIT / name / resource).resolve()
+        assert path.is_file() or ((path / "kustomization.yaml").is_file() and path not in (KIT / name).parents)
+
+
+def test_kubernetes_and_compose_start_the_same_server(compose, container):
+    environment = {variable["name"]: variable["value"] for variable in container["env"]}
+    assert arguments_of(container, environment) == compose["services"]["tensorflow-serving"]["command"]
+
+
+# Grafana
+
+
+def dashboard():
+    return json.loads(read("grafana/dashboards/translation.json"))
+
+
+def expressions():
+    return [target["expr"] for panel in dashboard()["panels"] for target in panel["targets"]]
+
+
+def exposed():
+    """The names of the series that a server shows: of histograms, those of their parts."""
+    types = re.findall(r"^# TYPE (\S+) (\S+)$", Metrics().page(), re.MULTILINE)
+    return {name + part for name, kind in types for part in (PARTS if kind == "histogram" else ("",))}
+
+
+def test_every_series_of_the_dashboard_is_one_that_the_server_shows():
+    variables = [variable["query"]["query"] for variable in dashboard()["templating"]["list"]]
+    names = {
+        name for expression in [*expressions(), *variables] for name in re.findall(r":tensorflow[\w:]+", expression)
+    }
+    assert len(names) >= 6
+    assert names - exposed() == set()
+
+
+def test_expressions_are_balanced():
+    for expression in expressions():
+        for left, right in ("()", "{}", "[]"):
+            assert expression.count(left) == expression.count(right), expression
+
+
+def test_the_dashboard_asks_the_data_source_that_is_provisioned(compose):
+    (source,) = yaml.safe_load(read("grafana/provisioning/datasources/prometheus.yml"))["datasources"]
+    asked = {target["datasource"]["uid"] for panel in dashboard()["panels"] for target in panel["targets"]}
+    assert (
+        asked == {source["uid"]} and source["url"] == "http://prometheus:9090" and "prometheus" in compose["services"]
+    )
+
+
+def test_the_dashboard_is_mounted_where_it_is_looked_for(compose):
+    grafana = compose["services"]["grafana"]
+    (provider,) = yaml.safe_load(read("grafana/provisioning/dashboards/translation.yml"))["providers"]
+    sources = dict(map(reversed, mounts(grafana)))
+    assert (KIT / sources[provider["options"]["path"]] / "translation.json").is_file()
+    home = PurePosixPath(grafana["environment"]["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"])
+    assert str(home.parent) == provider["options"]["path"] and (KIT / "grafana/dashboards" / home.name).is_file()
+
+
+def test_panels_have_a_place_of_their_own_and_say_what_they_show():
+    panels = dashboard()["panels"]
+    assert len({panel["id"] for panel in panels}) == len(panels)
+    cells = [
+        (x, y)
+        for place in (panel["gridPos"] for panel in panels)
+        for x in range(place["x"], place["x"] + place["w"])
+        for y in range(place["y"], place["y"] + place["h"])
+    ]
+    assert len(set(cells)) == len(cells) and max(x for x, _ in cells) < 24
+    assert all(panel["description"] for panel in panels)
