@@ -61,6 +61,10 @@ def package_modules():
     return {path: tree for path, tree in MODULES.items() if path.parts[0] == PACKAGE.name and path.stem != "__init__"}
 
 
+def serving_modules():
+    return {path: tree for path, tree in MODULES.items() if path.parts[0] == "serving" and path.stem != "__init__"}
+
+
 def part_of(path):
     """The name by which ORDER knows a module: layers, model, ..., scripts, serving."""
     if path.parts[0] == PACKAGE.name:
@@ -149,6 +153,7 @@ def test_tensorflow_is_imported_only_where_the_design_says():
 
 def test_every_module_has_its_mirrored_test_file():
     mirrors = {path: Path("tests", *path.parts[1:-1], f"test_{path.name}") for path in package_modules()}
+    mirrors |= {path: Path("tests", path.parent, f"test_{path.name}") for path in serving_modules()}
     missing = [f"{path} has no {mirror}" for path, mirror in mirrors.items() if not (ROOT / mirror).exists()]
     assert missing == []
 
@@ -195,7 +200,7 @@ def test_mistakes_are_raised_not_asserted():
 def test_every_public_function_and_class_says_what_it_is():
     silent = [
         f"{path}:{node.lineno} {node.name}"
-        for path, tree in package_modules().items()
+        for path, tree in {**package_modules(), **serving_modules()}.items()
         for node in tree.body
         if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name[0] != "_" and not ast.get_docstring(node)
     ]

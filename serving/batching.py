@@ -1,0 +1,248 @@
+"""Requests that arrive at the same time, computed together: in queues, one for all that can share a batch."""
+
+import collections
+import logging
+import threading
+import time
+
+import numpy as np
+from grpc import StatusCode
+
+from serving.errors import ServingError
+
+LOG = logging.getLogger(__name__)
+
+
+class Batcher:
+    """Threads that take batches from queues. A queue exists for as long as something waits in it.
+
+    A batch is taken when it is full, or when its oldest request has waited for `batch_timeout_micros`, and computed by
+    the first thread that is free; of several, the one with the oldest request.
+
+    Args:
+        parameters: `BatchingParameters`.
+        metrics: `Metrics`.
+    """
+
+    def __init__(self, parameters, metrics):
+        self._parameters = parameters
+        self._metrics = metrics
+        self._timeout = parameters.batch_timeout_micros * 1e-6
+        self._capacity = parameters.most_rows * parameters.max_enqueued_batches
+        self._queues = {}
+        self._condition = threading.Condition()
+        self._is_stopped = False
+        self._threads = [
+            threading.Thread(target=self._work, name=f"{parameters.thread_pool_name}-{n}", daemon=True)
+            for n in range(parameters.num_batch_threads)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def submit(self, request, signature, inputs, outputs, size):
+        """Puts a request into its queue.
+
+        Args:
+            request: `Request`.
+            signature: `Signature`.
+            inputs: dict name -> array, checked.
+            outputs: tuple of names, checked.
+            size: how much of a batch it takes: its rows, or 1 if batches hold one request each.
+
+        Raises:
+            ServingError: UNAVAILABLE if the queue is full or the server stops, INVALID_ARGUMENT if the request is too
+                large for any queue.
+        """
+        self._check_size(size)
+        shapes = tuple(inputs[name].shape[1:] for name in signature.feeds)
+        key = (request.servable, signature, outputs, shapes)
+        parts = request.parts(inputs, size, self._parameters.most_rows)
+        unwanted = []
+        try:
+            with self._condition:
+                if self._is_stopped:
+                    raise ServingError(StatusCode.UNAVAILABLE, "The server is shutting down")
+                self._make_room(key, size, unwanted)
+                queue = self._queues.setdefault(key, _Queue(key))
+                was_empty = not queue.parts
+                queue.extend(parts)
+                if was_empty or queue.size >= self._parameters.most_rows:
+                    self._condition.notify()
+        finally:
+            _dismiss(unwanted)
+
+    def stop(self, timeout_s=None):
+        """Computes what is waiting, then ends its threads; what is still waiting after `timeout_s` is UNAVAILABLE."""
+        end = None if timeout_s is None else time.monotonic() + timeout_s
+        with self._condition:
+            self._is_stopped = True
+            self._condition.notify_all()
+        for thread in self._threads:
+            thread.join(None if end is None else max(0, end - time.monotonic()))
+        with self._condition:
+            left = [part for queue in self._queues.values() for part in queue.parts]
+            self._queues.clear()
+        for part in left:
+            if part.request.begin():
+                part.request.fail(ServingError(StatusCode.UNAVAILABLE, "The server is shutting down"))
+
+    def _check_size(self, size):
+        most = self._parameters.max_batch_size
+        if size > most and not self._parameters.enable_large_batch_splitting:
+            raise ServingError(
+                StatusCode.INVALID_ARGUMENT, f"Task size {size} is larger than maximum input batch size {most}"
+            )
+        if size > self._capacity:
+            raise ServingError(
+                StatusCode.INVALID_ARGUMENT, f"Task size {size} is larger than the whole queue, {self._capacity}"
+            )
+
+    def _make_room(self, key, size, unwanted):
+        queue = self._queues.get(key)
+        if queue and not queue.has_room(size, self._capacity):
+            unwanted += queue.drop_unwanted()
+            if not queue.has_room(size, self._capacity):
+                enqueued, most = -(-queue.size // self._parameters.most_rows), self._parameters.max_enqueued_batches
+                raise ServingError(
+                    StatusCode.UNAVAILABLE,
+                    "The batch scheduling queue to which this task was submitted is full; currently "
+                    f"{enqueued} batches enqueued and max_enqueued_batches is {most}",
+                )
+
+    def _work(self):
+        while taken := self._take():
+            queue, parts, unwanted = taken
+            _dismiss(unwanted)
+            if parts := [part for part in parts if part.request.begin()]:
+                self._compute(queue, parts)
+
+    def _take(self):
+        """Waits for a batch: (queue, parts to compute, parts that nobody wants), or None when all is over."""
+        with self._condition:
+            while True:
+                queue, due = self._oldest()
+                if queue is None and self._is_stopped:
+                    return None
+                if queue is not None and due <= time.monotonic():
+                    break
+                self._condition.wait(None if queue is None else due - time.monotonic())
+            parts, unwanted = queue.take(self._parameters.most_rows)
+            if not queue.parts:
+                del self._queues[queue.key]
+            if self._queues:
+                self._condition.notify()  # the next batch may be due
+            return queue, parts, unwanted
+
+    def _oldest(self):
+        """The queue whose batch is due first, and when that is; (None, None) if nothing waits."""
+        due = [
+            (0.0 if self._is_stopped or queue.size >= self._parameters.most_rows else self._timeout, queue)
+            for queue in self._queues.values()
+        ]
+        due = [(queue.parts[0].arrived + wait, queue) for wait, queue in due]
+        when, queue = min(due, key=lambda pair: pair[0], default=(None, None))
+        return queue, when
+
+    def _compute(self, queue, parts):
+        servable, signature, outputs, _ = queue.key
+        start = time.monotonic()
+        for part in parts:
+            self._metrics.waited(self._parameters.thread_pool_name, start - part.arrived)
+        try:
+            sizes = [part.size for part in parts]
+            inputs = self._filled_up(_together(parts), sum(sizes))
+            found = servable.compute(signature, inputs, outputs, _time_left(parts, start))
+            self._metrics.batch_ended(servable.name, sum(sizes), time.monotonic() - start)
+            answers = [found] if inputs is parts[0].inputs else _apart(found, inputs, sizes)
+            for part, answer in zip(parts, answers, strict=True):
+                part.request.answer(part.number, answer)
+        except ServingError as error:
+            _fail(parts, error.code, error.message)
+        except Exception:
+            LOG.exception("a batch of model %s, version %s, failed", servable.name, servable.version)
+            _fail(parts, StatusCode.INTERNAL, "The batch could not be computed")
+
+    def _filled_up(self, inputs, size):
+        allowed = next((allowed for allowed in self._parameters.allowed_batch_sizes if allowed >= size), size)
+        if allowed == size:
+            return inputs
+        return {
+            name: np.concatenate([array, np.repeat(array[-1:], allowed - size, axis=0)])
+            for name, array in inputs.items()
+        }
+
+
+class _Queue:
+    def __init__(self, key):
+        self.key = key
+        self.parts = collections.deque()
+        self.size = 0
+
+    def has_room(self, size, capacity):
+        return self.size + size <= capacity and len(self.parts) < capacity  # there are requests of no rows
+
+    def extend(self, parts):
+        self.parts.extend(parts)
+        self.size += sum(part.size for part in parts)
+
+    def take(self, most):
+        """Removes (parts that fill a batch, parts that nobody wants any more) from its beginning."""
+        now, taken, unwanted, size = time.monotonic(), [], [], 0
+        while self.parts:
+            part = self.parts[0]
+            if part.request.is_unwanted(now):
+                unwanted.append(part)
+            elif size + part.size <= most:
+                taken.append(part)
+                size += part.size
+            else:
+                break
+            self.parts.popleft()
+            self.size -= part.size
+        return taken, unwanted
+
+    def drop_unwanted(self):
+        now, kept, unwanted = time.monotonic(), collections.deque(), []
+        for part in self.parts:
+            (unwanted if part.request.is_unwanted(now) else kept).append(part)
+        self.parts, self.size = kept, sum(part.size for part in kept)
+        return unwanted
+
+
+def _dismiss(parts):
+    """Ends the requests of parts that nobody wants."""
+    for part in parts:
+        part.request.begin()
+
+
+def _fail(parts, code, message):
+    for part in parts:
+        part.request.fail(ServingError(code, message))
+
+
+def _time_left(parts, now):
+    """Seconds until the last deadline, None if a request has none."""
+    deadlines = [part.request.deadline for part in parts]
+    return None if None in deadlines else max(deadlines) - now
+
+
+def _together(parts):
+    if len(parts) == 1:
+        return parts[0].inputs
+    return {name: np.concatenate([part.inputs[name] for part in parts]) for name in parts[0].inputs}
+
+
+def _apart(found, inputs, sizes):
+    """The rows of each part; a batch may have more rows than these."""
+    rows = len(next(iter(inputs.values())))
+    if any(array.ndim == 0 or len(array) != rows for array in found.values()):
+        raise ServingError(
+            StatusCode.FAILED_PRECONDITION,
+            "Batched output tensor's 0th dimension does not equal the sum of the 0th dimension sizes of the input "
+            "tensors",
+        )
+    ends = np.cumsum(sizes)
+    return [
+        {name: array[end - size : end] for name, array in found.items()}
+        for size, end in zip(sizes, ends.tolist(), strict=True)
+    ]

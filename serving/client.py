@@ -1,0 +1,282 @@
+"""A client of an exported model on TensorFlow Serving, or a server like it: typed in Python, and a filter of lines."""
+
+import argparse
+import functools
+import itertools
+import os
+import random
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+from grpc import StatusCode
+from tqdm import tqdm
+
+from serving.answers import Explanation, Score, Translation
+from serving.connections import GrpcConnection, RestConnection
+from serving.errors import ServingError
+
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0  # seconds; each is up to twice the one before
+CHUNK = 1024  # lines sorted by length and translated together
+
+DESCRIPTION = """Translate line by line with a running server: every line of input gives one line of output, in order.
+
+  python -m serving.client --grpc localhost:8500 < new.en > new.de
+      a file, with a progress bar
+  python -m serving.client --url http://localhost:8501 < new.en > new.de
+      the same over REST
+  python -m serving.client --grpc localhost:8500 --model_name ende --label canary < new.en > new.de
+      another model, and of its versions the one that is labelled so
+  echo 'A man rides a horse.' | python -m serving.client --grpc localhost:8500 --retries 10
+      waits longer for a server that is just starting
+
+In Python:
+
+  from serving.client import Client
+  with Client(grpc="localhost:8500") as client:
+      print(client.translate(["A man rides a horse."])[0].text)"""
+
+
+class Client:
+    """Asks a model for translations, any number at a time; they come in the order of the texts.
+
+    Args:
+        url: str, http://HOST:PORT of the REST API; either this or
+        grpc: str, HOST:PORT of the gRPC API.
+        model: str, the model's name.
+        version: int, or None for the newest.
+        label: str, such as "stable", instead of a version.
+        timeout: seconds that one request may take, its repetitions included.
+        retries: how often a request is repeated while the server is UNAVAILABLE (busy, starting or not there).
+        max_batch_size: texts a request, no more than the server takes.
+        in_flight: requests at a time.
+
+    Methods raise ValueError for inputs that do not fit together, and `ServingError` for what the server refuses.
+    """
+
+    def __init__(
+        self,
+        url=None,
+        grpc=None,
+        model="translator",
+        version=None,
+        label=None,
+        timeout=30.0,
+        retries=5,
+        max_batch_size=32,
+        in_flight=4,
+    ):
+        if (url is None) == (grpc is None):
+            raise ValueError(f"either `url` or `grpc` must be given. Received: url={url}, grpc={grpc}")
+        if version is not None and label is not None:
+            raise ValueError(f"`version` excludes `label`. Received: version={version}, label={label}")
+        for name, number, least in (("max_batch_size", max_batch_size, 1), ("in_flight", in_flight, 1)):
+            if number < least:
+                raise ValueError(f"`{name}` must be at least {least}. Received: {name}={number}")
+        make, target = (RestConnection, url) if grpc is None else (GrpcConnection, grpc)
+        self._connection = make(target, model, version, label, in_flight)
+        self._timeout = timeout
+        self._retries = retries
+        self._max_batch_size = max_batch_size
+        self._pool = ThreadPoolExecutor(in_flight, thread_name_prefix="client")
+
+    def __enter__(self):
+        """For `with`, which closes."""
+        return self
+
+    def __exit__(self, *_):
+        """See `close`."""
+        self.close()
+
+    def close(self):
+        """Gives up what has not been answered."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._connection.close()
+
+    def translate(self, texts, on_progress=None):
+        """The best translation of each text.
+
+        Args:
+            texts: list of str.
+            on_progress: function, called with the number of texts that have been answered since its last call.
+
+        Returns:
+            list of `Translation`.
+        """
+        return self._translations("translate", {"text": _strings(texts)}, on_progress)
+
+    def alternatives(self, texts):
+        """For each text a list of `Translation`, best first, as many as the exported beam size."""
+        return [Translation.several(row) for row in self._ask("alternatives", {"text": _strings(texts)})]
+
+    def translate_with_options(
+        self,
+        texts,
+        *,
+        length_penalty,
+        prefix="",
+        beam_size=0,
+        max_length=0,
+        repetition_penalty=1.0,
+        no_repeat_ngram=0,
+    ):
+        """As `translate`, as wished: each option is one value for all texts, or a list of one for each.
+
+        The server has no value that means "the exported one" for `length_penalty`, so it has to be given; the defaults
+        of the others mean "not given". See serving/README.md.
+        """
+        many = functools.partial(_numbers, count=len(texts))
+        inputs = {
+            "text": _strings(texts),
+            "prefix": _strings([prefix] * len(texts) if isinstance(prefix, str) else prefix),
+            "length_penalty": many(length_penalty, np.float32),
+            "beam_size": many(beam_size, np.int32),
+            "max_length": many(max_length, np.int32),
+            "repetition_penalty": many(repetition_penalty, np.float32),
+            "no_repeat_ngram": many(no_repeat_ngram, np.int32),
+        }
+        return self._translations("translate_with_options", inputs)
+
+    def sample(self, texts, *, seed, temperature=1.0, top_k=0, top_p=1.0):
+        """Translations drawn at random, the same for the same seeds; options as in `translate_with_options`."""
+        many = functools.partial(_numbers, count=len(texts))
+        inputs = {
+            "text": _strings(texts),
+            "temperature": many(temperature, np.float32),
+            "top_k": many(top_k, np.int32),
+            "top_p": many(top_p, np.float32),
+            "seed": many(seed, np.int64),
+        }
+        return self._translations("sample", inputs)
+
+    def score(self, texts, translations):
+        """How likely `translations`, a list of str, are those of `texts`: a list of `Score`."""
+        inputs = {"text": _strings(texts), "translation": _strings(translations)}
+        return [Score.of(row) for row in self._ask("score", inputs)]
+
+    def explain(self, texts):
+        """For each text an `Explanation`."""
+        return [Explanation.of(row) for row in self._ask("explain", {"text": _strings(texts)})]
+
+    def _translations(self, signature_name, inputs, on_progress=None):
+        return [Translation.of(row) for row in self._ask(signature_name, inputs, on_progress)]
+
+    def _ask(self, signature_name, inputs, on_progress=None):
+        """Sends inputs, arrays (N,), in as many requests as it takes; returns N dicts output name -> value."""
+        count = len(inputs["text"])
+        if {len(array) for array in inputs.values()} != {count}:
+            sizes = {name: len(array) for name, array in inputs.items()}
+            raise ValueError(f"there must be one of each input for each text. Received: {sizes}")
+        # A batch takes as long as its longest text, so the long ones go together, and first.
+        order = sorted(range(count), key=lambda row: -len(inputs["text"][row]))
+        batches = [order[start : start + self._max_batch_size] for start in range(0, count, self._max_batch_size)]
+        replies = [
+            self._pool.submit(self._send, signature_name, {name: array[rows] for name, array in inputs.items()})
+            for rows in batches
+        ]
+        answers = [None] * count
+        try:
+            for rows, reply in zip(batches, replies, strict=True):
+                columns = reply.result()
+                for place, values in zip(rows, zip(*columns.values(), strict=True), strict=True):
+                    answers[place] = dict(zip(columns, values, strict=True))
+                if on_progress:
+                    on_progress(len(rows))
+        finally:
+            for reply in replies:
+                reply.cancel()
+        return answers
+
+    def _send(self, signature_name, inputs):
+        """One request, repeated while the server is unavailable, after random pauses, longer each time."""
+        deadline = time.monotonic() + self._timeout
+        for attempt in itertools.count():
+            try:
+                return self._connection.predict(signature_name, inputs, deadline - time.monotonic())
+            except ServingError as error:
+                if error.code == StatusCode.DEADLINE_EXCEEDED:
+                    raise ServingError(error.code, f"no answer within {self._timeout:g} seconds") from None
+                pause = random.uniform(0.5, 1.0) * min(FIRST_PAUSE * 2**attempt, LONGEST_PAUSE)
+                is_last = attempt == self._retries or time.monotonic() + pause >= deadline
+                if error.code != StatusCode.UNAVAILABLE or is_last:
+                    raise
+            time.sleep(pause)
+
+
+def _strings(texts):
+    """An array (N,) of bytes as objects, of a list of str."""
+    if isinstance(texts, str) or not all(isinstance(text, str) for text in texts):
+        raise ValueError(f"texts must be a list of str. Received: {str(texts)[:80]!r}")
+    array = np.empty(len(texts), object)
+    array[:] = [text.encode("utf-8") for text in texts]
+    return array
+
+
+def _numbers(value, dtype, count):
+    return np.broadcast_to(np.asarray(value, dtype), (count,))
+
+
+def translate_lines(client, source, target, chunk, on_progress=None):
+    """Translates every line of a binary stream; invalid UTF-8 becomes U+FFFD.
+
+    Args:
+        client: `Client`.
+        source: iterable of bytes, lines with their ends.
+        target: binary stream.
+        chunk: how many lines are read before they are translated.
+        on_progress: as in `Client.translate`.
+    """
+    texts = (line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8", "replace") for line in source)
+    while lines := list(itertools.islice(texts, chunk)):
+        translations = (found.text.replace("\n", " ") for found in client.translate(lines, on_progress))
+        target.write("".join(f"{text}\n" for text in translations).encode("utf-8"))
+        target.flush()
+
+
+def parse_arguments(arguments=None):
+    """The flags, as the arguments of `Client`: a dict."""
+    parser = argparse.ArgumentParser(
+        prog="python -m serving.client", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    server = parser.add_mutually_exclusive_group(required=True)
+    server.add_argument("--url", help="REST API of the server, http://HOST:PORT")
+    server.add_argument("--grpc", help="gRPC API of the server, HOST:PORT")
+    parser.add_argument("--model_name", dest="model", default="translator", help="(default: translator)")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--version", type=int, help="of the model (default: the newest)")
+    which.add_argument("--label", help="of the model's version, such as stable, instead of a number")
+    parser.add_argument("--timeout", type=float, default=60.0, help="seconds a request may take (default: 60)")
+    parser.add_argument("--retries", type=int, default=5, help="while the server is unavailable (default: 5)")
+    parser.add_argument("--max_batch_size", type=int, default=32, help="sentences a request (default: 32)")
+    parser.add_argument("--in_flight", type=int, default=4, help="requests at a time (default: 4)")
+    return vars(parser.parse_args(arguments))
+
+
+def main():
+    """Translates standard input to standard output; ends with one line if that cannot be."""
+    options = parse_arguments()
+    target = options["grpc"] or options["url"]
+    chunk = 1 if sys.stdin.isatty() else CHUNK  # who types waits for an answer
+    try:
+        with Client(**options) as client, tqdm(unit=" sentences", disable=None) as progress:
+            translate_lines(client, sys.stdin.buffer, sys.stdout.buffer, chunk, progress.update)
+    except KeyboardInterrupt:
+        _leave("interrupted", 130)
+    except BrokenPipeError:  # `... | head` has seen enough
+        _leave(None, 1)
+    except ServingError as error:
+        _leave(f"error: {target} does not translate: {error.code.name}: {error.message}", 2)
+    except (ValueError, OSError) as error:
+        _leave(f"error: {error}", 2)
+
+
+def _leave(line, status):
+    """Ends the program at once, whatever request is still waited for."""
+    if line:
+        print(line, file=sys.stderr, flush=True)
+    os._exit(status)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,49 @@
+"""What goes wrong in serving: one exception that carries the status which TensorFlow Serving would answer."""
+
+from grpc import StatusCode
+
+HTTP_STATUS = {
+    StatusCode.OK: 200,
+    StatusCode.INVALID_ARGUMENT: 400,
+    StatusCode.FAILED_PRECONDITION: 400,
+    StatusCode.OUT_OF_RANGE: 400,
+    StatusCode.UNAUTHENTICATED: 401,
+    StatusCode.PERMISSION_DENIED: 403,
+    StatusCode.NOT_FOUND: 404,
+    StatusCode.ALREADY_EXISTS: 409,
+    StatusCode.ABORTED: 409,
+    StatusCode.RESOURCE_EXHAUSTED: 429,
+    StatusCode.CANCELLED: 499,
+    StatusCode.UNKNOWN: 500,
+    StatusCode.INTERNAL: 500,
+    StatusCode.DATA_LOSS: 500,
+    StatusCode.UNIMPLEMENTED: 501,
+    StatusCode.UNAVAILABLE: 503,
+    StatusCode.DEADLINE_EXCEEDED: 504,
+}
+CODES = {code.value[0]: code for code in StatusCode}
+
+
+class ServingError(Exception):
+    """A request, a model or a configuration that cannot be served.
+
+    Args:
+        code: `grpc.StatusCode`.
+        message: str, for the client.
+    """
+
+    def __init__(self, code, message):
+        super().__init__(message)
+        self.code = code
+        self.message = message
+
+    @property
+    def http_status(self):
+        """The status that REST answers, int."""
+        return HTTP_STATUS[self.code]
+
+
+def from_tensorflow(error):
+    """The `ServingError` of a `tf.errors.OpError`: its code and what the op said, without the place in the graph."""
+    raw = error.__context__ if isinstance(error.__context__, type(error)) else error
+    return ServingError(CODES[error.error_code], raw.message.partition("\n")[0])

@@ -1,0 +1,110 @@
+"""One attempt to load a version: the SavedModel, then its warm-up records."""
+
+import logging
+import time
+from pathlib import Path
+
+import tensorflow as tf
+from grpc import StatusCode
+from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
+
+from serving.errors import ServingError
+from serving.metrics import Metrics
+from serving.servable import Servable, of_loading
+
+WARM_UP = Path("assets.extra") / "tf_serving_warmup_requests"
+MOST_WARM_UP_RECORDS = 1000
+
+LOG = logging.getLogger(__name__)
+
+
+class Loader:
+    """How versions are loaded.
+
+    Args:
+        max_num_load_retries: attempts after the first one.
+        load_retry_seconds: between two attempts.
+        intra_op_threads: see `Servable.load`.
+        inter_op_threads: likewise.
+        warms_up: whether warm-up records are replayed.
+        metrics: `Metrics`.
+    """
+
+    def __init__(
+        self,
+        max_num_load_retries=5,
+        load_retry_seconds=60.0,
+        intra_op_threads=0,
+        inter_op_threads=0,
+        warms_up=True,
+        metrics=None,
+    ):
+        self.metrics = metrics or Metrics()
+        self._max_num_load_retries = max_num_load_retries
+        self._load_retry_seconds = load_retry_seconds
+        self._threads = {"intra_op_threads": intra_op_threads, "inter_op_threads": inter_op_threads}
+        self._warms_up = warms_up
+
+    def load(self, name, number, path):
+        """A `Servable` that has answered its warm-up records.
+
+        Raises:
+            ServingError: if it cannot be loaded, or one of the records cannot be answered.
+        """
+        start = time.monotonic()
+        status = "fail"
+        try:
+            servable = Servable.load(name, number, path, **self._threads)
+            status = "success"
+        finally:
+            self.metrics.load_ended(str(path), status, time.monotonic() - start)
+        try:
+            self._warm_up(servable, Path(path))
+        except ServingError:
+            servable.close()
+            raise
+        LOG.info("loaded version %s of model %s in %.1f s", number, name, time.monotonic() - start)
+        return servable
+
+    def next_attempt(self, attempts):
+        """When to try again after so many attempts, a `time.monotonic()`; None is never."""
+        return None if attempts > self._max_num_load_retries else time.monotonic() + self._load_retry_seconds
+
+    def _warm_up(self, servable, path):
+        if not (self._warms_up and (path / WARM_UP).exists()):
+            return
+        start, status = time.monotonic(), StatusCode.OK
+        try:
+            replay(servable, path / WARM_UP)
+        except Exception as error:
+            error = of_loading(error, path)
+            status = error.code
+            raise ServingError(error.code, f"warm-up: {error.message}") from None
+        finally:
+            self.metrics.warm_up_ended(str(path), status.name, time.monotonic() - start)
+
+
+def replay(servable, path):
+    """Has a servable answer the requests of a file, a TFRecord of PredictionLogs.
+
+    Raises:
+        ServingError: if the file cannot be read, has too many records or others than for Predict, or if an answer is
+            an error.
+    """
+    try:
+        records = list(tf.compat.v1.io.tf_record_iterator(str(path)))
+        logs = [PredictionLog.FromString(record) for record in records]
+    except Exception as error:
+        raise of_loading(error, path.parents[1]) from None
+    if len(logs) > MOST_WARM_UP_RECORDS:
+        raise ServingError(
+            StatusCode.INVALID_ARGUMENT, f"{path} may have {MOST_WARM_UP_RECORDS} records. Received: {len(logs)}"
+        )
+    for log in logs:
+        if log.WhichOneof("log_type") != "predict_log":
+            raise ServingError(
+                StatusCode.UNIMPLEMENTED, f"Unsupported log_type for warmup: {log.WhichOneof('log_type')}"
+            )
+        request = log.predict_log.request
+        inputs = {name: tf.make_ndarray(tensor) for name, tensor in request.inputs.items()}
+        servable.run(request.model_spec.signature_name, inputs, list(request.output_filter))

@@ -1,0 +1,62 @@
+"""The messages of TensorFlow Serving's gRPC API, without TensorFlow.
+
+The generated modules import others of `tensorflow.core`, and with them `tensorflow` itself: seconds and half a gigabyte
+that a client has no use for. Here they are imported from a `tensorflow` that is nothing but the place where it lies.
+"""
+
+import contextlib
+import importlib.util
+import sys
+import types
+
+PREDICTION_SERVICE = "tensorflow.serving.PredictionService"
+MODEL_SERVICE = "tensorflow.serving.ModelService"
+
+
+@contextlib.contextmanager
+def _without_starting_tensorflow():
+    """Lets modules inside of `tensorflow` be imported, but not `tensorflow`, unless that has been done already."""
+    if "tensorflow" in sys.modules:
+        yield
+        return
+    package = types.ModuleType("tensorflow")
+    package.__path__ = importlib.util.find_spec("tensorflow").submodule_search_locations
+    sys.modules["tensorflow"] = package
+    try:
+        yield
+    finally:
+        del sys.modules["tensorflow"]
+
+
+with _without_starting_tensorflow():
+    from tensorflow.core.framework.tensor_pb2 import TensorProto
+    from tensorflow.core.protobuf.meta_graph_pb2 import SignatureDef
+    from tensorflow_serving.apis.get_model_metadata_pb2 import (
+        GetModelMetadataRequest,
+        GetModelMetadataResponse,
+        SignatureDefMap,
+    )
+    from tensorflow_serving.apis.get_model_status_pb2 import (
+        GetModelStatusRequest,
+        GetModelStatusResponse,
+        ModelVersionStatus,
+    )
+    from tensorflow_serving.apis.model_management_pb2 import ReloadConfigRequest, ReloadConfigResponse
+    from tensorflow_serving.apis.predict_pb2 import PredictRequest, PredictResponse
+
+__all__ = [
+    "MODEL_SERVICE",
+    "PREDICTION_SERVICE",
+    "GetModelMetadataRequest",
+    "GetModelMetadataResponse",
+    "GetModelStatusRequest",
+    "GetModelStatusResponse",
+    "ModelVersionStatus",
+    "PredictRequest",
+    "PredictResponse",
+    "ReloadConfigRequest",
+    "ReloadConfigResponse",
+    "SignatureDef",
+    "SignatureDefMap",
+    "TensorProto",
+]

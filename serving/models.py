@@ -1,0 +1,286 @@
+"""All models that are served: a thread follows their directories, loads and unloads; requests borrow servables."""
+
+import collections
+import contextlib
+import logging
+import threading
+import time
+
+from grpc import StatusCode
+
+from serving.errors import ServingError
+from serving.loading import Loader
+from serving.model_config import check_change, check_names
+from serving.versions import Versions
+
+NO_VERSIONS = ServingError(StatusCode.NOT_FOUND, "no directory of a version")
+
+LOG = logging.getLogger(__name__)
+
+
+class Models:
+    """The models of a server and their versions.
+
+    A new version is loaded before the old one goes, and the old one goes after its last request. A version that cannot
+    be loaded is reported in `status` and tried again; what is in service goes on.
+
+    Args:
+        configs: list of `ModelConfig`.
+        loader: `Loader`.
+        poll_seconds: how often the directories are read.
+
+    Raises:
+        ValueError: if two models have the same name.
+    """
+
+    def __init__(self, configs, loader=None, poll_seconds=1.0):
+        check_names(configs)
+        self._configs = {config.name: config for config in configs}
+        self._labels = {config.name: config.labels for config in configs}
+        self._loader = loader or Loader()
+        self._poll_seconds = poll_seconds
+        self._versions = {}  # name -> Versions
+        self._leaving = {}  # Servable -> (name, Version)
+        self._uses = collections.Counter()  # of Servables
+        self._complaints = {}  # name -> what was last said of its directory
+        self._changed = threading.Condition(threading.Lock())  # guards all above
+        self._polling = threading.Lock()
+        self._reloading = threading.Lock()
+        self._wake = threading.Event()
+        self._is_stopped = False
+        self._thread = threading.Thread(target=self._run, name="models", daemon=True)
+
+    def start(self):
+        """Begins to load; see `wait_until_available`."""
+        self._thread.start()
+
+    def names(self):
+        """Of the models that are configured, in order; list of str."""
+        return sorted(self._configs)
+
+    def wait_until_available(self, timeout_s=None):
+        """Waits until every model has a version in service.
+
+        Raises:
+            ServingError: if none of a model's versions can be loaded; FAILED_PRECONDITION if a label belongs to a
+                version that is not in service; DEADLINE_EXCEEDED.
+        """
+        with self._changed:
+            if not self._changed.wait_for(lambda: all(map(self._is_decided, self._configs)), timeout_s):
+                raise ServingError(StatusCode.DEADLINE_EXCEEDED, "The models are still being loaded")
+            self._check_available(self._configs)
+            self._check_labels(self._configs.values(), {})
+
+    def stop(self, timeout_s=None):
+        """Unloads everything, each version after its last request, or when `timeout_s` have passed."""
+        with self._changed:
+            self._is_stopped = True
+        self._wake.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout_s)
+
+    @contextlib.contextmanager
+    def use(self, name, version=None, label=None):
+        """A `Servable` for as long as the context lasts; see `acquire`."""
+        servable = self.acquire(name, version, label)
+        try:
+            yield servable
+        finally:
+            self.release(servable)
+
+    def acquire(self, name, version=None, label=None):
+        """Borrows a `Servable`: it is not unloaded before `release`.
+
+        Args:
+            name: str, of the model.
+            version: int; None is the newest one in service.
+            label: str, instead of a version.
+
+        Raises:
+            ServingError: NOT_FOUND, or INVALID_ARGUMENT if the label is unknown.
+        """
+        with self._changed:
+            if label:
+                version = self._version_of(name, label)
+            available = self._versions[name].available if name in self._configs and name in self._versions else {}
+            servable = available.get(max(available, default=None) if version is None else version)
+            if servable is None:
+                asked = f"Latest({name})" if version is None else f"Specific({name}, {version})"
+                raise ServingError(StatusCode.NOT_FOUND, f"Servable not found for request: {asked}")
+            self._uses[servable] += 1
+            return servable
+
+    def release(self, servable):
+        """Gives back what `acquire` gave."""
+        with self._changed:
+            self._uses[servable] -= 1
+            if not self._uses[servable]:
+                del self._uses[servable]
+                if servable in self._leaving:
+                    self._wake.set()
+
+    def status(self, name, version=None, label=None):
+        """How the versions of a model are.
+
+        Returns:
+            list of `VersionStatus`, newest first; one if a version or a label is given.
+
+        Raises:
+            ServingError: NOT_FOUND, or INVALID_ARGUMENT if the label is unknown.
+        """
+        with self._changed:
+            if label:
+                version = self._version_of(name, label)
+            statuses = self._versions[name].statuses() if name in self._versions else []
+        if not statuses:
+            raise ServingError(StatusCode.NOT_FOUND, f"Could not find any versions of model {name}")
+        statuses = [status for status in statuses if version in (None, status.version)]
+        if not statuses:
+            raise ServingError(StatusCode.NOT_FOUND, f"Could not find version {version} of model {name}")
+        return statuses
+
+    def __contains__(self, name):
+        """Whether a model of this name is configured."""
+        return name in self._configs
+
+    def reload(self, configs, timeout_s=None):
+        """Serves other models, versions or labels from now on, and waits until new ones are loaded.
+
+        Args:
+            configs: list of `ModelConfig`, those that stay included.
+            timeout_s: seconds.
+
+        Raises:
+            ServingError: INVALID_ARGUMENT if the configs make no sense (nothing has changed then); FAILED_PRECONDITION
+                if a label belongs to a version that is not in service (the labels have not changed then);
+                DEADLINE_EXCEEDED.
+        """
+        new = {config.name: config for config in configs}
+        with self._reloading:
+            try:
+                check_change(self._configs.values(), configs)
+            except ValueError as error:
+                raise ServingError(StatusCode.INVALID_ARGUMENT, str(error)) from None
+            with self._changed:
+                self._configs = new
+            self._poll()
+            self._wake.set()
+            with self._changed:
+                if not self._changed.wait_for(
+                    lambda: all(self._versions[name].are_settled() for name in new), timeout_s
+                ):
+                    raise ServingError(StatusCode.DEADLINE_EXCEEDED, "The new configuration is still being loaded")
+                self._check_available(new)
+                self._check_labels(configs, self._labels)
+                self._labels = {config.name: config.labels for config in configs}
+
+    def _run(self):
+        while not self._is_stopped:
+            try:
+                self._poll()
+                self._unload()
+                while self._load_next() and not self._is_stopped:
+                    self._unload()
+            except Exception:
+                LOG.exception("the models could not be followed")
+            self._wake.wait(self._poll_seconds)
+            self._wake.clear()
+        with self._changed:
+            for versions in self._versions.values():
+                versions.want({})
+        while self._unload():
+            self._wake.wait()
+            self._wake.clear()
+
+    def _poll(self):
+        """Reads all directories."""
+        with self._polling:
+            for name in {**self._versions, **self._configs}:
+                config = self._configs.get(name)
+                try:
+                    paths = config.wanted() if config else {}
+                    complaint = None if paths or not config else f"no versions of model {name} under {config.base_path}"
+                except OSError as error:
+                    paths, complaint = None, f"model {name}: {error}"
+                with self._changed:
+                    versions = self._versions.setdefault(name, Versions())
+                    forgotten = [] if paths is None else versions.want(paths)
+                    self._changed.notify_all()
+                for version in forgotten:
+                    self._loader.metrics.forget(str(version.path))
+                self._complain(name, complaint)
+
+    def _complain(self, name, complaint):
+        if complaint and self._complaints.get(name) != complaint:
+            LOG.warning(complaint)
+        self._complaints[name] = complaint
+
+    def _load_next(self):
+        """Makes an attempt to load a version; False if there is none to be loaded."""
+        with self._changed:
+            now = time.monotonic()
+            begun = ((versions.begin(now), name) for name, versions in self._versions.items())
+            version, name = next((one for one in begun if one[0]), (None, None))
+            if version is None:
+                return False
+        try:
+            servable = self._loader.load(name, version.number, version.path)
+        except ServingError as error:
+            LOG.error("version %s of model %s cannot be loaded: %s", version.number, name, error)
+            with self._changed:
+                self._versions[name].failed(version, error, self._loader.next_attempt(version.attempts))
+                self._changed.notify_all()
+        else:
+            with self._changed:
+                self._versions[name].loaded(version, servable)
+                self._changed.notify_all()
+        return True
+
+    def _unload(self):
+        """Closes what is neither wanted nor used any more; whether something is still used."""
+        with self._changed:
+            for name, versions in self._versions.items():
+                self._leaving |= {version.servable: (name, version) for version in versions.leave()}
+            unused = {servable: who for servable, who in self._leaving.items() if servable not in self._uses}
+        for servable, (name, version) in unused.items():
+            servable.close()
+            LOG.info("unloaded version %s of model %s", version.number, name)
+            with self._changed:
+                del self._leaving[servable]
+                self._versions[name].ended(version)
+                self._changed.notify_all()
+        return bool(self._leaving)
+
+    def _is_decided(self, name):
+        versions = self._versions.get(name)
+        if versions is None or not versions.are_settled():
+            return False
+        return bool(versions.available) or versions.are_hopeless()
+
+    def _check_available(self, names):
+        if missing := sorted(name for name in names if not self._versions[name].available):
+            reasons = "; ".join(
+                f"name: {name} version: {number} due to error: {error.code.name}: {error.message}"
+                for name in missing
+                for number, error in (self._versions[name].errors() or {"none": NO_VERSIONS}).items()
+            )
+            raise ServingError(
+                StatusCode.UNKNOWN, f"{len(missing)} servable(s) did not become available: {{{reasons}}}"
+            )
+
+    def _check_labels(self, configs, assigned):
+        for config in configs:
+            for label, version in config.labels.items():
+                is_assigned = assigned.get(config.name, {}).get(label) == version
+                if not is_assigned and version not in self._versions[config.name].available:
+                    raise ServingError(
+                        StatusCode.FAILED_PRECONDITION,
+                        f"Request to assign label {label} to version {version} of model {config.name}, which is not "
+                        "currently available for inference",
+                    )
+
+    def _version_of(self, name, label):
+        version = self._labels.get(name, {}).get(label)
+        if version is None:
+            raise ServingError(StatusCode.INVALID_ARGUMENT, f"Unrecognized servable version label: {label}")
+        return version

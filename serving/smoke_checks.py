@@ -1,0 +1,43 @@
+"""What the checks of a smoke test share: what they ask, and how they say what falls short."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+TEXTS = ["A man is riding a bicycle.", "Two dogs play in the snow.", "12 March 2026"]
+ODD_TEXTS = {
+    "an empty text": b"",
+    "white space": b" \t ",
+    "a long text": b"a man rides a horse " * 100,
+    "control characters": b"\x00\x01\x1b[31m\x7f",
+    "invalid UTF-8": b"\xff\xfe\x80 one",
+    "emoji, right to left": "😀👩‍👩‍👧 שלום".encode(),
+}
+NOBODY, NO_VERSION = "no-such-thing", 999_999_999
+TOLERANCE = 1e-3  # of scores: a batch of another shape is rounded differently
+
+
+class Shortfall(Exception):
+    """What a check has found to be other than it should be."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """One line of the table: `run` returns what it has found, str, or raises `Shortfall`."""
+
+    api: str
+    promise: str
+    run: object
+
+
+def expect(condition, found):
+    """Raises Shortfall, with what was found instead, unless the condition holds."""
+    if not condition:
+        raise Shortfall(f"found {str(found)[:200]}")
+
+
+def expect_same(found, expected):
+    """Raises Shortfall unless two lists of (translation, score) are the same."""
+    expect([text for text, _ in found] == [text for text, _ in expected], f"{found}, not {expected}")
+    scores, wanted = ([score for _, score in rows] for rows in (found, expected))
+    expect(np.allclose(scores, wanted, TOLERANCE, TOLERANCE), f"scores {scores}, not {wanted}")

@@ -1,0 +1,303 @@
+import contextlib
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from grpc import StatusCode
+
+from serving.answers import Explanation, Score, Translation
+from serving.client import Client
+from serving.errors import ServingError
+from tests.serving.fake_server import HOST, serve
+
+ROOT = Path(__file__).parents[2]
+SECONDS = 60  # that a test waits at most
+
+
+@pytest.fixture(params=["rest", "grpc"])
+def api(request):
+    return request.param
+
+
+class Upper:
+    """Answers with upper case and the length of each text, and notes what it was asked."""
+
+    def __init__(self, failures=()):
+        self.asked = []
+        self._failures = list(failures)
+        self._lock = threading.Lock()
+
+    def __call__(self, which, signature_name, inputs):
+        with self._lock:
+            self.asked.append((which, signature_name, inputs))
+            failure = self._failures.pop(0) if self._failures else None
+        if failure:
+            raise failure
+        texts = inputs["text"]
+        return {"translation": [text.upper() for text in texts], "score": [float(len(text)) for text in texts]}
+
+
+@contextlib.contextmanager
+def client_of(api, answer, **options):
+    with serve(api, answer) as where, Client(**where, **options) as client:
+        yield client
+
+
+def test_any_number_of_texts_is_split_and_comes_back_in_order(api):
+    upper = Upper()
+    texts = ["ccc ddd", "", "a", "größe"[:3], "one two three", "bb", "x\ny"]
+    ended = []
+    with client_of(api, upper, max_batch_size=3) as client:
+        found = client.translate(texts, ended.append)
+        assert client.translate([]) == []
+    assert found == [Translation(text.encode().upper().decode(), len(text.encode())) for text in texts]
+    sizes = [len(inputs["text"]) for _, _, inputs in upper.asked]
+    assert sorted(sizes) == [1, 3, 3] and sum(ended) == len(texts)
+    assert sorted(text.decode() for _, _, inputs in upper.asked for text in inputs["text"]) == sorted(texts)
+
+
+def test_the_longest_texts_are_translated_together(api):
+    upper = Upper()
+    with client_of(api, upper, max_batch_size=2, in_flight=1) as client:
+        client.translate(["a", "bbbbb", "cc", "dddd"])
+    assert [inputs["text"] for _, _, inputs in upper.asked] == [[b"bbbbb", b"dddd"], [b"cc", b"a"]]
+
+
+def test_model_version_and_label_are_asked_for(api):
+    upper = Upper()
+    with serve(api, upper) as where:
+        for options in ({}, {"version": 7}, {"label": "stable"}):
+            with Client(**where, model="ende", **options) as client:
+                client.translate(["a"])
+    assert [asked[:2] for asked in upper.asked] == [
+        ("ende", "translate"),
+        ("ende/versions/7", "translate"),
+        ("ende/labels/stable", "translate"),
+    ]
+
+
+def test_alternatives_are_translations_by_row(api):
+    outputs = {"translations": [[b"a", b"b"], ["ö".encode(), b"d"]], "scores": [[-1.0, -2.0], [-3.0, -4.0]]}
+    with client_of(api, lambda *_: outputs) as client:
+        assert client.alternatives(["xx", "y"]) == [
+            [Translation("a", -1.0), Translation("b", -2.0)],
+            [Translation("ö", -3.0), Translation("d", -4.0)],
+        ]
+
+
+def test_options_are_one_for_all_texts_or_one_for_each(api):
+    upper = Upper()
+    with client_of(api, upper) as client:
+        client.translate_with_options(["xx", "y"], length_penalty=1.5, prefix=["p", ""], beam_size=[2, 3])
+        client.sample(["xx", "y"], seed=[2**40, -5], temperature=0.5, top_k=7)
+    (_, with_options, options), (_, sample, sampling) = upper.asked
+    assert (with_options, sample) == ("translate_with_options", "sample")
+    assert options == {
+        "text": [b"xx", b"y"],
+        "prefix": [b"p", b""],
+        "length_penalty": [1.5, 1.5],
+        "beam_size": [2, 3],
+        "max_length": [0, 0],
+        "repetition_penalty": [1.0, 1.0],
+        "no_repeat_ngram": [0, 0],
+    }
+    assert sampling == {
+        "text": [b"xx", b"y"],
+        "temperature": [0.5, 0.5],
+        "top_k": [7, 7],
+        "top_p": [1.0, 1.0],
+        "seed": [2**40, -5],
+    }
+
+
+def test_scores_and_explanations_come_without_padding(api):
+    scored = {"score": [-1.0, -2.0], "pieces": [[b"a", b"</s>"], [b"</s>", b""]], "token_scores": [[-3.0, -4], [-5, 0]]}
+    explained = {
+        "source_pieces": [["ü".encode(), b"b", b"</s>"], [b"</s>", b"", b""]],
+        "pieces": [[b"a", b"</s>"], [b"</s>", b""]],
+        "token_scores": [[-3.0, -4], [-5, 0]],
+        "alignment": [[[0.5, 0.25, 0.25], [0.0, 0.0, 1.0]], [[1.0, 0.0, 0.0], [0.0, 0.0, 0.0]]],
+    }
+    with client_of(api, lambda which, name, inputs: scored if name == "score" else explained) as client:
+        assert client.score(["xx", "y"], ["a", ""]) == [
+            Score(-1.0, ["a", "</s>"], [-3.0, -4.0]),
+            Score(-2.0, ["</s>"], [-5.0]),
+        ]
+        assert client.explain(["xx", "y"]) == [
+            Explanation(["ü", "b", "</s>"], ["a", "</s>"], [-3.0, -4.0], [[0.5, 0.25, 0.25], [0.0, 0.0, 1.0]]),
+            Explanation(["</s>"], ["</s>"], [-5.0], [[1.0]]),
+        ]
+
+
+BUSY = ServingError(StatusCode.UNAVAILABLE, "The queue is full.")
+
+
+def test_a_server_that_is_busy_is_asked_again(api):
+    upper = Upper([BUSY, BUSY])
+    with client_of(api, upper, retries=2) as client:
+        assert client.translate(["a"]) == [Translation("A", 1.0)]
+    assert len(upper.asked) == 3
+
+
+def test_a_server_that_stays_busy_is_asked_so_often_and_no_more(api):
+    upper = Upper([BUSY] * 9)
+    with client_of(api, upper, retries=2) as client, pytest.raises(ServingError) as caught:
+        client.translate(["a"])
+    assert (caught.value.code, caught.value.message) == (BUSY.code, BUSY.message)
+    assert len(upper.asked) == 3
+
+
+@pytest.mark.parametrize("code", [StatusCode.INVALID_ARGUMENT, StatusCode.NOT_FOUND, StatusCode.INTERNAL])
+def test_what_asking_again_does_not_help_is_not_asked_again(api, code):
+    upper = Upper([ServingError(code, "no")])
+    with client_of(api, upper) as client, pytest.raises(ServingError, match="no") as caught:
+        client.translate(["a"])
+    assert caught.value.code in (code, StatusCode.UNKNOWN) and len(upper.asked) == 1  # UNKNOWN is 500, too
+
+
+def free_port():
+    with socket.create_server((HOST, 0)) as listener:
+        return listener.getsockname()[1]
+
+
+def address(api, port):
+    return {"grpc": f"{HOST}:{port}"} if api == "grpc" else {"url": f"http://{HOST}:{port}"}
+
+
+def test_a_server_that_is_not_there_is_unavailable_and_one_that_comes_is_found(api):
+    port = free_port()
+    with Client(**address(api, port), retries=1) as client, pytest.raises(ServingError) as caught:
+        client.translate(["a"])
+    assert caught.value.code == StatusCode.UNAVAILABLE and "refused" in caught.value.message
+    found = []
+    with Client(**address(api, port), retries=99) as client:
+        asking = threading.Thread(target=lambda: found.extend(client.translate(["a"])))
+        asking.start()
+        time.sleep(0.3)
+        with serve(api, Upper(), port):
+            asking.join(SECONDS)
+    assert found == [Translation("A", 1.0)]
+
+
+def test_the_timeout_ends_a_request_that_takes_too_long_and_its_repetitions(api):
+    end = threading.Event()
+
+    def hang(*_):
+        end.wait(SECONDS)
+        raise BUSY
+
+    with client_of(api, hang, timeout=0.2) as client:
+        with pytest.raises(ServingError) as caught:
+            client.translate(["a"])
+        assert caught.value.code == StatusCode.DEADLINE_EXCEEDED
+        assert caught.value.message == "no answer within 0.2 seconds"
+        end.set()
+    with client_of(api, Upper([BUSY] * 10**4), timeout=0.3, retries=10**4) as client:
+        with pytest.raises(ServingError) as caught:
+            client.translate(["a"])
+        assert caught.value.code in (StatusCode.UNAVAILABLE, StatusCode.DEADLINE_EXCEEDED)
+
+
+def test_several_requests_are_under_way_at_a_time_but_no_more_than_allowed(api):
+    together = threading.Barrier(3)  # nobody gets through unless three are there at the same time
+    there, most, lock = set(), [], threading.Lock()
+
+    def meet(which, signature_name, inputs):
+        with lock:
+            there.add(inputs["text"][0])
+            most.append(len(there))
+        together.wait(SECONDS)
+        with lock:
+            there.discard(inputs["text"][0])
+        return {"translation": inputs["text"], "score": [0.0]}
+
+    texts = [f"{number}" for number in range(6)]
+    with client_of(api, meet, max_batch_size=1, in_flight=3) as client:
+        assert [found.text for found in client.translate(texts)] == texts
+    assert max(most) == 3
+
+
+def test_what_makes_no_sense_is_refused_before_anything_is_sent():
+    for options, message in (
+        ({}, "either `url` or `grpc` must be given"),
+        ({"url": "http://a", "grpc": "a:1"}, "either `url` or `grpc` must be given"),
+        ({"grpc": "a:1", "version": 3, "label": "b"}, "`version` excludes `label`"),
+        ({"grpc": "a:1", "max_batch_size": 0}, "`max_batch_size` must be at least 1. Received: max_batch_size=0"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            Client(**options)
+    with Client(grpc="localhost:1") as client:
+        with pytest.raises(ValueError, match="must be a list of str"):
+            client.translate("a text")
+        with pytest.raises(ValueError, match="one of each input for each text"):
+            client.score(["a", "b"], ["c"])
+        with pytest.raises(ValueError, match="surrogates"):
+            client.translate(["\ud800"])
+
+
+def command(where, *flags):
+    ((name, target),) = where.items()
+    return [sys.executable, "-m", "serving.client", f"--{name}", target, *flags]
+
+
+def run(where, *flags, text=b""):
+    return subprocess.run(command(where, *flags), cwd=ROOT, input=text, capture_output=True, timeout=SECONDS)
+
+
+def test_the_command_gives_a_line_for_each_line_in_order(api):
+    source = b"one\r\n\n\xff two\nthree words long\nx\x0by\nlast without end"
+    with serve(api, Upper()) as where:
+        result = run(where, "--max_batch_size", "2", text=source)
+    assert result.returncode == 0, result.stderr
+    lines = ["ONE", "", "\ufffd TWO", "THREE WORDS LONG", "X\x0bY", "LAST WITHOUT END"]
+    assert result.stdout.decode() == "".join(f"{line}\n" for line in lines)
+    assert result.stderr == b""
+
+
+def test_a_translation_with_a_line_break_stays_one_line(api):
+    def broken(which, signature_name, inputs):
+        return {"translation": [b"a\nb"] * len(inputs["text"]), "score": [0.0] * len(inputs["text"])}
+
+    with serve(api, broken) as where:
+        assert run(where, text=b"1\n2\n").stdout == b"a b\na b\n"
+
+
+def test_the_command_says_in_one_line_that_the_server_is_not_there(api):
+    result = run(address(api, free_port()), "--retries", "0", text=b"a\n")
+    assert (result.returncode, result.stdout) == (2, b"")
+    (line,) = result.stderr.decode().splitlines()
+    assert re.match(r"error: \S+ does not translate: UNAVAILABLE: .*refused", line)
+
+
+def test_ctrl_c_is_one_line(api):
+    has_come, end = threading.Event(), threading.Event()
+
+    def hang(*_):
+        has_come.set()
+        end.wait(SECONDS)
+        return {"translation": [b""], "score": [0.0]}
+
+    with serve(api, hang) as where:
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        with subprocess.Popen(command(where), cwd=ROOT, **pipes, env=os.environ) as process:
+            process.stdin.write(b"a\n")
+            process.stdin.close()
+            assert has_come.wait(SECONDS)
+            process.send_signal(signal.SIGINT)
+            assert process.wait(SECONDS) == 130
+            assert process.stderr.read() == b"interrupted\n"
+        end.set()
+
+
+def test_help_teaches_by_example():
+    result = subprocess.run(
+        [sys.executable, "-m", "serving.client", "--help"], cwd=ROOT, capture_output=True, timeout=SECONDS
+    )
+    assert result.returncode == 0 and b"serving.client --grpc localhost:8500 < new.en > new.de" in result.stdout

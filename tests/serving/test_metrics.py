@@ -1,0 +1,49 @@
+from serving.metrics import Metrics
+
+
+def lines_of(metrics, word):
+    return [line for line in metrics.page().splitlines() if word in line]
+
+
+def test_counters_are_written_as_tensorflow_serving_writes_them():
+    metrics = Metrics()
+    for status in ("OK", "NOT_FOUND", "OK"):
+        metrics.request_ended("en-de", status, 0.5, "REST")
+    assert lines_of(metrics, "request_count") == [
+        "# TYPE :tensorflow:serving:request_count counter",
+        ':tensorflow:serving:request_count{model_name="en-de",status="OK"} 2',
+        ':tensorflow:serving:request_count{model_name="en-de",status="NOT_FOUND"} 1',
+    ]
+
+
+def test_latencies_are_microseconds_in_cumulative_buckets():
+    metrics = Metrics()
+    metrics.request_ended("m", "OK", 12e-6, "GRPC")
+    metrics.request_ended("m", "OK", 300e-6, "GRPC")
+    labels = 'model_name="m",API="Predict",entrypoint="GRPC"'
+    lines = lines_of(metrics, "request_latency")
+    assert lines[0] == "# TYPE :tensorflow:serving:request_latency histogram"
+    name = ":tensorflow:serving:request_latency"
+    assert lines[1:3] == [f'{name}_bucket{{{labels},le="10.0"}} 0', f'{name}_bucket{{{labels},le="18.0"}} 1']
+    assert lines[-3:] == [
+        f'{name}_bucket{{{labels},le="+Inf"}} 2',
+        f"{name}_count{{{labels}}} 2",
+        f"{name}_sum{{{labels}}} 312",
+    ]
+
+
+def test_names_cannot_break_the_page():
+    metrics = Metrics()
+    metrics.request_ended('a"\n\\', "OK", 1.0, "REST")
+    assert r'{model_name="a\"\n\\",status="OK"} 1' in metrics.page()
+
+
+def test_a_forgotten_version_leaves_nothing_and_no_other_goes():
+    metrics = Metrics()
+    for path in ("/m/1", "/m/11"):
+        metrics.load_ended(path, "success", 2.0)
+        metrics.load_ended(path, "fail", 2.0)
+        metrics.warm_up_ended(path, "OK", 1.0)
+    metrics.forget("/m/1")
+    assert lines_of(metrics, '"/m/1"') == []
+    assert ':tensorflow:cc:saved_model:load_latency{model_path="/m/11"} 4000000' in lines_of(metrics, "load_latency")

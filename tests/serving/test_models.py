@@ -1,0 +1,230 @@
+import gc
+import shutil
+import threading
+import weakref
+
+import numpy as np
+import pytest
+from grpc import StatusCode
+
+from serving.errors import ServingError
+from serving.loading import Loader
+from serving.model_config import ModelConfig, VersionPolicy
+from serving.models import Models
+from serving.versions import VersionStatus
+from tests.serving import toy
+from tests.serving.deadline import wait_for
+
+QUICK = 0.01
+
+
+@pytest.fixture
+def serve():
+    """A function from what `Models` takes to the started models."""
+    started = []
+
+    def serve(*configs, max_num_load_retries=0, load_retry_seconds=QUICK):
+        loader = Loader(max_num_load_retries, load_retry_seconds)
+        started.append(Models(list(configs), loader, poll_seconds=QUICK))
+        started[-1].start()
+        return started[-1]
+
+    yield serve
+    for models in started:
+        models.stop(60)
+
+
+def specific(*versions):
+    return VersionPolicy(specific={"versions": versions})
+
+
+def states(models, name="toy"):
+    return {status.version: status.state for status in models.status(name)}
+
+
+def translate(servable, text="a"):
+    return list(servable.run("", {"text": np.array([text.encode()], object)})["translation"])
+
+
+def error_of(function, *arguments, **options):
+    with pytest.raises(ServingError) as caught:
+        function(*arguments, **options)
+    return caught.value.code, caught.value.message
+
+
+def corrupt(base_path, version):
+    """A version whose graph has been cut off."""
+    path = toy.write(base_path, "tmp")
+    graph = path / "saved_model.pb"
+    graph.write_bytes(graph.read_bytes()[:1000])
+    path.rename(base_path / str(version))
+
+
+def test_the_newest_version_answers_unless_another_is_asked_for(tmp_path, serve):
+    for version in (2, 10):
+        toy.write(tmp_path, version)
+    models = serve(ModelConfig("toy", str(tmp_path), VersionPolicy(all={}), {"stable": 2}))
+    models.wait_until_available(60)
+    for asked, version in (({}, 10), ({"version": 2}, 2), ({"label": "stable"}, 2)):
+        with models.use("toy", **asked) as servable:
+            assert translate(servable) == [toy.translation("a", version)]
+    assert models.status("toy") == [VersionStatus(10, "AVAILABLE"), VersionStatus(2, "AVAILABLE")]
+    assert models.status("toy", label="stable") == models.status("toy", 2) == [VersionStatus(2, "AVAILABLE")]
+
+
+def test_what_is_not_served_is_told_in_tensorflow_servings_words(tmp_path, serve):
+    toy.write(tmp_path, 1)
+    models = serve(ModelConfig("toy", str(tmp_path)))
+    models.wait_until_available(60)
+    missing, invalid = StatusCode.NOT_FOUND, StatusCode.INVALID_ARGUMENT
+    assert error_of(models.acquire, "foo") == (missing, "Servable not found for request: Latest(foo)")
+    assert error_of(models.acquire, "toy", 50) == (missing, "Servable not found for request: Specific(toy, 50)")
+    assert error_of(models.acquire, "toy", label="x") == (invalid, "Unrecognized servable version label: x")
+    assert error_of(models.status, "foo") == (missing, "Could not find any versions of model foo")
+    assert error_of(models.status, "toy", 50) == (missing, "Could not find version 50 of model toy")
+    assert "toy" in models and "foo" not in models
+
+
+def test_a_new_version_is_picked_up_and_the_old_one_goes_after_its_last_request(tmp_path, serve):
+    toy.write(tmp_path, 1)
+    models = serve(ModelConfig("toy", str(tmp_path)))
+    models.wait_until_available(60)
+    with models.use("toy") as old:
+        toy.write(tmp_path, 2)
+        wait_for(lambda: states(models) == {2: "AVAILABLE", 1: "UNLOADING"})
+        assert translate(old) == [toy.translation("a", 1)]
+        assert error_of(models.acquire, "toy", 1)[0] == StatusCode.NOT_FOUND
+        with models.use("toy") as new:
+            assert translate(new) == [toy.translation("a", 2)]
+    wait_for(lambda: states(models) == {2: "AVAILABLE", 1: "END"})
+
+
+def test_a_corrupt_version_is_reported_while_the_old_one_goes_on(tmp_path, serve):
+    toy.write(tmp_path, 1)
+    models = serve(ModelConfig("toy", str(tmp_path)), max_num_load_retries=2)
+    models.wait_until_available(60)
+    corrupt(tmp_path, 2)
+    wait_for(lambda: states(models) == {2: "END", 1: "AVAILABLE"})
+    (status,) = models.status("toy", 2)
+    assert status.code == StatusCode.DATA_LOSS and "Cannot parse file" in status.message
+    with models.use("toy") as servable:
+        assert translate(servable) == [toy.translation("a", 1)]
+    shutil.rmtree(tmp_path / "2")
+    wait_for(lambda: models._versions["toy"].errors() == {})
+    toy.write(tmp_path, 2)
+    wait_for(lambda: states(models) == {2: "AVAILABLE", 1: "END"})
+
+
+def test_a_version_that_was_incomplete_is_loaded_when_it_is_tried_again(tmp_path, serve):
+    path = toy.write(tmp_path, 1)
+    (path / "variables").rename(tmp_path / "later")
+    models = serve(ModelConfig("toy", str(tmp_path)), max_num_load_retries=1000)
+    wait_for(lambda: models._versions)  # read for the first time
+    wait_for(lambda: states(models) == {1: "LOADING"} and models.status("toy")[0].code != StatusCode.OK)
+    (tmp_path / "later").rename(path / "variables")
+    models.wait_until_available(60)
+    assert models.status("toy") == [VersionStatus(1, "AVAILABLE")]
+
+
+def test_waiting_ends_with_the_reason_if_nothing_can_be_loaded(tmp_path, serve):
+    corrupt(tmp_path, 3)
+    models = serve(ModelConfig("toy", str(tmp_path)))
+    code, message = error_of(models.wait_until_available, 60)
+    assert code == StatusCode.UNKNOWN
+    assert "1 servable(s) did not become available" in message and "version: 3 due to error: DATA_LOSS: " in message
+
+
+def test_waiting_goes_on_until_there_is_a_version(tmp_path, serve):
+    models = serve(ModelConfig("toy", str(tmp_path / "base")))
+    assert error_of(models.wait_until_available, 0.05)[0] == StatusCode.DEADLINE_EXCEEDED
+    (tmp_path / "base").mkdir()
+    toy.write(tmp_path / "base", 1)
+    models.wait_until_available(60)
+
+
+def test_a_directory_that_cannot_be_read_changes_nothing_and_an_empty_one_unloads(tmp_path, serve):
+    base_path = tmp_path / "base"
+    base_path.mkdir()
+    toy.write(base_path, 1)
+    models = serve(ModelConfig("toy", str(base_path)))
+    models.wait_until_available(60)
+    base_path.rename(tmp_path / "away")
+    wait_for(lambda: models._complaints["toy"])
+    assert states(models) == {1: "AVAILABLE"}
+    base_path.mkdir()
+    wait_for(lambda: states(models) == {1: "END"})
+
+
+def test_a_label_of_a_version_that_is_not_served_is_a_mistake_at_the_start(tmp_path, serve):
+    toy.write(tmp_path, 1)
+    models = serve(ModelConfig("toy", str(tmp_path), labels={"canary": 2}))
+    code, message = error_of(models.wait_until_available, 60)
+    assert code == StatusCode.FAILED_PRECONDITION and "label canary to version 2 of model toy" in message
+
+
+def test_a_reload_changes_models_versions_and_labels(tmp_path, serve):
+    first, other = tmp_path / "first", tmp_path / "other"
+    for path in (first, other):
+        path.mkdir()
+    for version in (1, 2):
+        toy.write(first, version)
+    toy.write(other, 5)
+    models = serve(ModelConfig("toy", str(first), specific(1), {"stable": 1}))
+    models.wait_until_available(60)
+    models.reload([ModelConfig("toy", str(first), specific(1, 2), {"stable": 1}), ModelConfig("b", str(other))], 60)
+    with models.use("b") as servable:
+        assert translate(servable) == [toy.translation("a", 5)]
+    models.reload([ModelConfig("toy", str(first), specific(1, 2), {"stable": 2})], 60)
+    with models.use("toy", label="stable") as servable:
+        assert translate(servable) == [toy.translation("a", 2)]
+    assert error_of(models.acquire, "b")[0] == StatusCode.NOT_FOUND
+    wait_for(lambda: states(models, "b") == {5: "END"})
+
+
+def test_a_reload_that_makes_no_sense_changes_nothing(tmp_path, serve):
+    toy.write(tmp_path, 1)
+    config = ModelConfig("toy", str(tmp_path), labels={"stable": 1})
+    models = serve(config)
+    models.wait_until_available(60)
+    assert error_of(models.reload, [config, config])[0] == StatusCode.INVALID_ARGUMENT
+    assert error_of(models.reload, [ModelConfig("toy", "/elsewhere")])[0] == StatusCode.INVALID_ARGUMENT
+    wrong = ModelConfig("toy", str(tmp_path), labels={"stable": 2})
+    assert error_of(models.reload, [wrong], 60)[0] == StatusCode.FAILED_PRECONDITION
+    with models.use("toy", label="stable") as servable:
+        assert servable.version == 1
+
+
+def test_a_reload_tells_of_a_new_model_that_cannot_be_loaded(tmp_path, serve):
+    good, bad = tmp_path / "good", tmp_path / "bad"
+    for path in (good, bad):
+        path.mkdir()
+    toy.write(good, 1)
+    corrupt(bad, 1)
+    models = serve(ModelConfig("toy", str(good)))
+    models.wait_until_available(60)
+    code, message = error_of(models.reload, [ModelConfig("toy", str(good)), ModelConfig("bad", str(bad))], 60)
+    assert code == StatusCode.UNKNOWN and "name: bad version: 1 due to error: DATA_LOSS" in message
+    assert states(models) == {1: "AVAILABLE"}
+
+
+def test_stopping_waits_for_the_last_request_and_frees_everything(tmp_path, serve):
+    toy.write(tmp_path, 1)
+    models = serve(ModelConfig("toy", str(tmp_path)))
+    models.wait_until_available(60)
+    servable = models.acquire("toy")
+    stopping = threading.Thread(target=models.stop, args=[60])
+    stopping.start()
+    wait_for(lambda: states(models) == {1: "UNLOADING"})
+    assert translate(servable) == [toy.translation("a", 1)]
+    models.release(servable)
+    stopping.join(60)
+    assert states(models) == {1: "END"}
+    reference = weakref.ref(servable)
+    del servable
+    gc.collect()
+    assert reference() is None
+
+
+def test_two_models_of_one_name_are_a_mistake():
+    with pytest.raises(ValueError, match="Received twice: toy"):
+        Models([ModelConfig("toy", "/a"), ModelConfig("toy", "/b")])

@@ -1,0 +1,88 @@
+import numpy as np
+import pytest
+from grpc import StatusCode
+
+from serving.errors import ServingError
+from serving.servable import Servable
+from tests.serving import toy
+
+
+def texts(*rows):
+    return np.array([row.encode() for row in rows], dtype=object)
+
+
+@pytest.fixture(scope="module")
+def servable(tmp_path_factory):
+    servable = Servable.load("toy", 7, toy.write(tmp_path_factory.mktemp("models"), 7))
+    yield servable
+    servable.close()
+
+
+def error_of(function, *arguments):
+    with pytest.raises(ServingError) as caught:
+        function(*arguments)
+    return caught.value.code, caught.value.message
+
+
+def test_a_session_answers_with_every_output_or_those_asked_for(servable):
+    found = servable.run("", {"text": texts("ab", "ü")})
+    assert list(found["translation"]) == [toy.translation("ab", 7), toy.translation("ü", 7)]
+    np.testing.assert_allclose(found["score"], [2 * toy.WEIGHT, 2 * toy.WEIGHT])
+    assert set(servable.run("translate", {"text": texts("ab")}, ["score"])) == {"score"}
+
+
+def test_all_six_signatures_are_there_and_none_of_tensorflows_own(servable):
+    assert set(servable.signatures) == {"serving_default", *toy.INPUTS}
+
+
+def test_requests_that_do_not_fit_are_told_so_in_tensorflow_servings_words(servable):
+    assert error_of(servable.run, "x", {}) == (
+        StatusCode.FAILED_PRECONDITION,
+        'Serving signature key "x" not found.',
+    )
+    assert error_of(servable.run, "", {"text": np.array([1.0], np.float32)}) == (
+        StatusCode.INVALID_ARGUMENT,
+        "Expects arg[0] to be string but float is provided",
+    )
+
+
+def test_what_the_graph_raises_is_told_without_the_place_in_the_graph(servable):
+    assert error_of(servable.run, "", {"text": texts("raise")}) == (
+        StatusCode.INVALID_ARGUMENT,
+        "assertion failed: [a text]",
+    )
+
+
+def test_a_computation_is_given_up_after_its_time(servable):
+    code, _ = error_of(servable.run, "", {"text": texts("wait 30")}, None, 0.05)
+    assert code == StatusCode.DEADLINE_EXCEEDED
+
+
+@pytest.mark.parametrize(
+    "file, code",
+    [
+        ("saved_model.pb", StatusCode.NOT_FOUND),
+        ("variables/variables.index", StatusCode.DATA_LOSS),
+        ("variables/variables.data-00000-of-00001", StatusCode.UNKNOWN),
+    ],
+)
+def test_a_missing_file_is_an_error_with_a_code(tmp_path, file, code):
+    path = toy.write(tmp_path, 1)
+    (path / file).unlink()
+    assert error_of(Servable.load, "toy", 1, path)[0] == code
+
+
+def test_a_truncated_graph_is_data_loss(tmp_path):
+    path = toy.write(tmp_path, 1)
+    graph = (path / "saved_model.pb").read_bytes()
+    (path / "saved_model.pb").write_bytes(graph[: len(graph) // 2])
+    code, message = error_of(Servable.load, "toy", 1, path)
+    assert code == StatusCode.DATA_LOSS and "Cannot parse file" in message
+
+
+def test_an_unknown_op_is_an_error(tmp_path):
+    path = toy.write(tmp_path, 1)
+    graph = (path / "saved_model.pb").read_bytes()
+    (path / "saved_model.pb").write_bytes(graph.replace(b"StringUpper", b"StringUpset"))
+    code, message = error_of(Servable.load, "toy", 1, path)
+    assert "StringUpset" in message

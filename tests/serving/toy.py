@@ -1,0 +1,141 @@
+"""Toy SavedModels with the six signatures of a real export, written in a moment: upper case is their translation.
+
+A translation is "VERSION:UPPER CASE", so that a mixture of versions is seen. The text "wait 0.3" takes 0.3 seconds,
+whoever is in the batch with it; "raise" makes the whole batch fail, as a model of ours never does.
+"""
+
+import functools
+import shutil
+import tempfile
+from pathlib import Path
+
+import tensorflow as tf
+from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
+
+WIDTH = 3
+WEIGHT = -7.0  # the score of a text is its length in bytes times this
+PLACEHOLDER = b"VERSION"
+
+
+def write(base_path, version):
+    """Writes the toy under BASE_PATH/VERSION, which appears when it is complete; returns its path."""
+    target = Path(base_path) / str(version)
+    partial = target.with_name(f"tmp-{version}")
+    shutil.copytree(_template(), partial)
+    saved = SavedModel.FromString((partial / "saved_model.pb").read_bytes())
+    for function in saved.meta_graphs[0].graph_def.library.function:
+        for node in function.node_def:
+            if node.op == "Const" and node.attr["value"].tensor.string_val == [PLACEHOLDER]:
+                node.attr["value"].tensor.string_val[0] = str(version).encode()
+    (partial / "saved_model.pb").write_bytes(saved.SerializeToString())
+    partial.rename(target)
+    return target
+
+
+def translation(text, version):
+    """What `translate` gives, bytes."""
+    return f"{version}:{text.upper()}".encode()
+
+
+@functools.cache
+def _template():
+    directory = tempfile.mkdtemp()
+    module = _Toy()
+    functions = {name: getattr(module, name) for name in INPUTS}
+    signatures = {
+        name: function.get_concrete_function(
+            **{key: tf.TensorSpec([None], dtype, key) for key, dtype in INPUTS[name].items()}
+        )
+        for name, function in functions.items()
+    }
+    tf.saved_model.save(module, directory, {"serving_default": signatures["translate"], **signatures})
+    return directory
+
+
+INPUTS = {
+    "translate": {"text": tf.string},
+    "alternatives": {"text": tf.string},
+    "translate_with_options": {
+        "text": tf.string,
+        "prefix": tf.string,
+        "length_penalty": tf.float32,
+        "beam_size": tf.int32,
+        "max_length": tf.int32,
+        "repetition_penalty": tf.float32,
+        "no_repeat_ngram": tf.int32,
+    },
+    "sample": {
+        "text": tf.string,
+        "temperature": tf.float32,
+        "top_k": tf.int32,
+        "top_p": tf.float32,
+        "seed": tf.int64,
+    },
+    "score": {"text": tf.string, "translation": tf.string},
+    "explain": {"text": tf.string},
+}
+
+
+class _Toy(tf.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = tf.Variable(WEIGHT)
+
+    @tf.function
+    def translate(self, text):
+        return {"translation": self._upper(text), "score": self._score(text)}
+
+    @tf.function
+    def alternatives(self, text):
+        translations = tf.stack([tf.strings.join([self._upper(text), tail]) for tail in ("", "!", "?")[:WIDTH]], 1)
+        return {"translations": translations, "scores": self._score(text)[:, None] - [[0.0, 1.0, 2.0]]}
+
+    @tf.function
+    def translate_with_options(
+        self, text, prefix, length_penalty, beam_size, max_length, repetition_penalty, no_repeat_ngram
+    ):
+        numbers = tf.cast(beam_size + max_length + no_repeat_ngram, tf.float32) + length_penalty + repetition_penalty
+        return {"translation": tf.strings.join([prefix, self._upper(text)]), "score": self._score(text) + numbers}
+
+    @tf.function
+    def sample(self, text, temperature, top_k, top_p, seed):
+        drawn = tf.strings.join([self._upper(text), tf.strings.as_string(seed)], "#")
+        return {"translation": drawn, "score": self._score(text) + temperature + tf.cast(top_k, tf.float32) + top_p}
+
+    @tf.function
+    def score(self, text, translation):
+        pieces = tf.strings.split(translation).to_tensor()
+        return {
+            "score": self._score(text) + self._score(translation),
+            "token_scores": self._score(pieces),
+            "pieces": pieces,
+        }
+
+    @tf.function
+    def explain(self, text):
+        source_pieces = tf.strings.split(text).to_tensor()
+        pieces = tf.strings.split(self._upper(text)).to_tensor()
+        attended = tf.cast(source_pieces != "", tf.float32)[:, None, :]
+        alignment = attended / tf.maximum(tf.reduce_sum(attended, 2, keepdims=True), 1.0)
+        alignment *= tf.cast(pieces != "", tf.float32)[:, :, None]
+        return {
+            "source_pieces": source_pieces,
+            "pieces": pieces,
+            "token_scores": self._score(pieces),
+            "alignment": alignment,
+        }
+
+    def _upper(self, text):
+        with tf.control_dependencies([_wait(text), tf.debugging.Assert(tf.reduce_all(text != "raise"), ["a text"])]):
+            return tf.strings.join([PLACEHOLDER, tf.strings.upper(text, encoding="utf-8")], ":")
+
+    def _score(self, text):
+        return self.weight * tf.cast(tf.strings.length(text), tf.float32)
+
+
+def _wait(text):
+    """Spins for as many seconds as the longest "wait SECONDS" asks for."""
+    is_wait = tf.strings.regex_full_match(text, r"wait [0-9.]+")
+    seconds = tf.strings.to_number(tf.where(is_wait, tf.strings.regex_replace(text, "^wait ", ""), "0"), tf.float64)
+    end = tf.timestamp() + tf.reduce_max(tf.concat([seconds, [0.0]], 0))
+    return tf.while_loop(lambda now: now < end, lambda now: [tf.timestamp()], [tf.timestamp()])[0]
