@@ -11,12 +11,16 @@ All systems get text and give text. A first pass, which is not timed, warms them
 The timed rounds go through all systems one after the other, so that a busy minute hits all of them; sentences/s is the
 median of the rounds. Either figure has its ratio to CTranslate2 float32 with the same beam beside it.
 
+Of every SavedModel the size on disk is compared with that of its weights and tokenizer, and a process of its own says
+how long it takes to load, how long until it has translated a first sentence, and how much memory that adds.
+
 CTranslate2 translates every line as a whole, and ranks hypotheses by its own length penalty, n: its BLEU may differ.
 """
 
 import argparse
 import dataclasses
 import functools
+import multiprocessing
 import os
 import platform
 import statistics
@@ -135,6 +139,58 @@ def load_saved_model(directory):
     return translate
 
 
+@dataclasses.dataclass
+class Footprint:
+    """What a SavedModel takes.
+
+    Args:
+        name: str.
+        size: bytes on disk.
+        necessary: bytes of weights and tokenizer.
+        load_seconds: until it is loaded, TensorFlow being imported.
+        first_seconds: from then until it has translated a sentence.
+        memory: MiB of the process that both have added.
+    """
+
+    name: str
+    size: int
+    necessary: int
+    load_seconds: float
+    first_seconds: float
+    memory: float
+
+    def describe(self):
+        """One line."""
+        excess = self.size / self.necessary - 1
+        return (
+            f"{self.name}: {self.size / 1e6:.2f} MB on disk, {excess:.1%} more than weights and tokenizer; loads in "
+            f"{self.load_seconds:.1f} s, first sentence {self.first_seconds:.1f} s later, {self.memory:.0f} MiB"
+        )
+
+
+def measure_loading(directory, source):
+    """Loads a SavedModel and translates a sentence: (seconds, seconds, MiB); in a process that has done neither yet."""
+    import psutil
+
+    import_tensorflow()
+    set_threads()
+    process, started = psutil.Process(), time.perf_counter()
+    before = process.memory_info().rss
+    translate = load_saved_model(directory)
+    loaded = time.perf_counter()
+    translate([source])
+    return loaded - started, time.perf_counter() - loaded, (process.memory_info().rss - before) / 2**20
+
+
+def footprint(name, directory, translator, precision, source):
+    """The `Footprint` of an export of a `Translator`."""
+    size = sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())
+    weights = sum(int(np.prod(weight.shape)) for weight in translator.model.weights)
+    necessary = weights * (4 if precision == "float32" else 2) + len(translator.tokenizer.model)
+    with multiprocessing.get_context("spawn").Pool(1) as alone:
+        return Footprint(name, size, necessary, *alone.apply(measure_loading, (directory, source)))
+
+
 def export_to(directory, name, export):
     """Writes an export to a new directory. Returns its path."""
     print(f"exporting {name}", file=sys.stderr, flush=True)
@@ -144,14 +200,16 @@ def export_to(directory, name, export):
     return path
 
 
-def tensorflow_systems(translator, directory):
-    """Generates the systems of TensorFlow with the beam of a `Translator`, exported to a directory."""
+def tensorflow_systems(translator, directory, source):
+    """Generates the systems of TensorFlow with the beam of a `Translator`, exported to a directory; says what each
+    export takes to translate a first sentence."""
     from keras_transformer.export.saved_model import SavedModelExport
 
     beam_size = translator.options["beam_size"]
     for precision in ("float32", "bfloat16"):
         name = f"SavedModel {precision}"
         path = export_to(directory, f"{name} beam {beam_size}", SavedModelExport(translator, precision))
+        print(footprint(f"{name}, beam {beam_size}", path, translator, precision, source).describe(), flush=True)
         yield System(name, beam_size, TENSORFLOW_THREADS, load_saved_model(path))
     yield System(
         "Translator in Python", beam_size, TENSORFLOW_THREADS, lambda texts: translator.translate_batch(texts)[0]
@@ -170,15 +228,20 @@ def ctranslate2_systems(translator, directory):
             yield System(name, beam_size, CTRANSLATE2_THREADS, translate)
 
 
-def load_systems(model_dir):
-    """Exports a run in all formats and loads what has been exported: list of `System`, those of a beam together."""
+def load_systems(model_dir, source):
+    """Exports a run in all formats and loads what has been exported: list of `System`, those of a beam together.
+
+    Args:
+        model_dir: path of the run.
+        source: a sentence, the first to be translated.
+    """
     from keras_transformer.translator import Translator
 
     translators = [Translator.load(model_dir, beam_size) for beam_size in BEAM_SIZES]
     with tempfile.TemporaryDirectory() as directory:
         systems = list(ctranslate2_systems(translators[0], directory))
         for translator in translators:
-            systems += tensorflow_systems(translator, directory)
+            systems += tensorflow_systems(translator, directory, source)
     return sorted(systems, key=lambda system: -system.beam_size)
 
 
@@ -266,7 +329,7 @@ def main(arguments):
     sources, references = map(list, zip(*open_aligned_files(arguments.source, arguments.reference), strict=True))
     evaluate(references[:1], references[:1], arguments.tokenize)  # a wrong --tokenize is found before the long work
     set_threads()
-    systems = load_systems(arguments.model_dir)
+    systems = load_systems(arguments.model_dir, sources[0])
     signature = measure(systems, sources, references, arguments.tokenize, arguments.batch_size)
     print(describe_machine())
     print(

@@ -1,0 +1,118 @@
+"""Clients that do what none should: hang up, never end, send what is no request or too much."""
+
+import json
+import random
+import socket
+import time
+
+CONNECT_WAIT = 10  # seconds
+OVERSIZED = 200 * 1024 * 1024  # bytes, which TensorFlow Serving refuses, too
+
+
+def connect(port):
+    return socket.create_connection(("127.0.0.1", port), CONNECT_WAIT)
+
+
+def disconnect(port, request, times):
+    """Hangs up at a random place in a request, or while its answer is awaited. Returns how often."""
+    place = random.Random(1)
+    for _ in range(times):
+        with connect(port) as client:
+            client.sendall(request[: place.choice((len(request), place.randrange(len(request))))])
+            time.sleep(0.002)
+    return times
+
+
+def slow_lorises(port, clients, seconds):
+    """Sends a request byte by byte, one a second, on many connections.
+
+    Returns:
+        seconds until all had been hung up on, or the time was over; how many had been.
+    """
+    head = b"POST /v1/models/translator:predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n"
+    connections = [connect(port) for _ in range(clients)]
+    started, going = time.monotonic(), list(connections)
+    for number, connection in enumerate(connections):
+        connection.sendall(head if number % 2 else head[:20])  # half in the body, half in the head
+        connection.setblocking(False)
+    while going and time.monotonic() - started < seconds:
+        time.sleep(1)
+        going = [connection for connection in going if is_open(connection)]
+    for connection in connections:
+        connection.close()
+    return time.monotonic() - started, clients - len(going)
+
+
+def is_open(connection):
+    """Sends one more byte; False if the server has hung up."""
+    try:
+        connection.send(b" ")
+        return connection.recv(65536, socket.MSG_PEEK) != b"" and not is_closed_after_answer(connection)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+
+
+def is_closed_after_answer(connection):
+    """Whether nothing more comes after the answer that is there (a refusal, such as 408)."""
+    try:
+        while connection.recv(65536):
+            pass
+        return True
+    except BlockingIOError:
+        return False
+
+
+def oversized(port, make_request):
+    """What the server says of a body of 200 MB: when it is announced, and when it comes in chunks unannounced."""
+    head, _, _ = make_request(b"", length=0).partition(b"Content-Length")
+    return {
+        "announced": send_until_answered(port, make_request(b"", length=OVERSIZED), b" " * 65536),
+        "in chunks": send_until_answered(
+            port, head + b"Transfer-Encoding: chunked\r\n\r\n", b"10000\r\n" + b" " * 65536 + b"\r\n"
+        ),
+    }
+
+
+def send_until_answered(port, head, piece):
+    """Sends the head and then pieces, at most 200 MB, until there is an answer. Returns status and MB sent, str."""
+    with connect(port) as client:
+        client.sendall(head)
+        client.settimeout(0.001)
+        sent, answer = 0, b""
+        while not answer and sent < OVERSIZED:
+            try:
+                sent += client.send(piece[sent % len(piece) :])
+                answer = client.recv(65536)
+            except TimeoutError:
+                continue
+            except OSError as error:
+                return f"{type(error).__name__} after {sent / 1e6:.1f} MB"
+        return f"{answer[9:12].decode() or 'nothing'} after {sent / 1e6:.1f} MB"
+
+
+def malformed_requests(count, word):
+    """Generates bodies that are no valid requests, of all kinds, with a word of users in them; bytes."""
+    chance = random.Random(2)
+    good = json.dumps({"instances": [{"text": f"{word} {word}"}]}).encode()
+    values = (None, 5, True, {}, [5], [[word]], {"b64": word}, {"text": 5}, {"other": word}, [{"text": word}, word])
+    for _ in range(count):
+        kind = chance.randrange(6)
+        if kind == 0:
+            yield good[: chance.randrange(len(good))]
+        elif kind == 1:
+            yield good[:-1] + bytes(chance.randrange(1, 256) for _ in range(7))
+        elif kind == 2:
+            yield chance.randbytes(chance.randrange(100))
+        elif kind == 3:
+            yield json.dumps(chance.choice(values)).encode()
+        elif kind == 4:
+            yield json.dumps({chance.choice(("instances", "inputs")): chance.choice(values[:-3])}).encode()
+        else:
+            yield json.dumps({"instances": [word], chance.choice(("inputs", "signature_name")): 5}).encode()
+
+
+def statuses_of(answers):
+    """status -> number."""
+    return {status: len(found) for status, found in sorted(answers.latencies.items()) if found}

@@ -1,0 +1,291 @@
+"""What the local server bears: throughput, overload, changes of version under load, and faults.
+
+    python -m benchmarks.serving_load --saved_model exports/mine/1 --source test.en
+
+- throughput: the SavedModel in process, batches of 32 on two threads, against 32 clients of one sentence each by REST
+  and by gRPC, in turns; the server's memory second by second. `--seconds 600 --rounds 1` is the long run.
+- overload: ten times the requests/s of which the server answers those of 32 clients: what becomes of those that it
+  takes on and of those that it refuses, and how it goes on afterwards.
+- swaps: 20 new versions, one after the other, under load; requests of 8 times the same sentence show whether one answer
+  is of two versions, since each version scores otherwise.
+- faults: new versions that are broken, clients that hang up or never end, malformed and oversized bodies.
+
+Clients are processes of their own on the same machine, so that they take processor time from the server.
+"""
+
+import argparse
+import contextlib
+import itertools
+import json
+import multiprocessing
+import os
+import statistics
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+from benchmarks.load_clients import Load, median_rate, same_scores
+from benchmarks.load_faults import disconnect, malformed_requests, oversized, slow_lorises, statuses_of
+from benchmarks.served_export import BROKEN, MODEL, Server, publish, score_otherwise
+from keras_transformer.console import exit_on_sigterm, import_tensorflow
+
+PROTOCOLS = ("REST", "gRPC")
+BATCH_SIZE = 32
+THREADS = 2
+LONGEST_IN_PROCESS = 30  # seconds; its rate settles soon
+OVERLOAD = 10
+SWAPS = 20
+ROWS = 8  # of a request that would show a mixture of versions
+SAID = "Zugspitzbahnhof"  # a word of users that no log may have
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--saved_model", type=Path, required=True, help="EXPORT_DIR/VERSION that export.py wrote")
+    parser.add_argument("--source", type=Path, required=True, help="file of sentences to translate, one a line")
+    parser.add_argument("--part", action="append", choices=PARTS, help="only this one; may be given again")
+    parser.add_argument("--seconds", type=float, default=20, help="of each measurement (default: 20)")
+    parser.add_argument("--rounds", type=int, default=3, help="of throughput (default: 3)")
+    parser.add_argument("--clients", type=int, default=32, help="at the same time (default: 32)")
+    parser.add_argument("--malformed", type=int, default=100_000, help="malformed bodies (default: 100000)")
+    parser.add_argument(
+        "--batching_parameters_file", default="serving/config/batching.config", help="(default: serving's)"
+    )
+    parser.add_argument("--log", type=Path, default=Path("serving_load.log"), help="of the server")
+    return parser.parse_args()
+
+
+def rest_request(body, length=None):
+    """The bytes of a whole POST of a JSON body, bytes or an object."""
+    body = body if isinstance(body, bytes) else json.dumps(body).encode()
+    length = len(body) if length is None else length
+    head = f"POST /v1/models/{MODEL}:predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n"
+    return head.encode() + body
+
+
+def grpc_request(texts):
+    """The bytes of a PredictRequest."""
+    import tensorflow as tf
+    from tensorflow_serving.apis.predict_pb2 import PredictRequest
+
+    request = PredictRequest()
+    request.model_spec.name = MODEL
+    request.inputs["text"].CopyFrom(tf.make_tensor_proto(texts))
+    return request.SerializeToString()
+
+
+def requests_of(protocol, sentences):
+    """One request for each sentence, list of bytes."""
+    if protocol == "REST":
+        return [rest_request({"instances": [sentence]}) for sentence in sentences]
+    return [grpc_request([sentence]) for sentence in sentences]
+
+
+def port_of(server, protocol):
+    return server.rest if protocol == "REST" else server.grpc
+
+
+# In process
+
+
+def translate_in_process(directory, sentences, seconds, sender):
+    """Sends sentences/s of the SavedModel in a Session, batches of 32 on two threads."""
+    import_tensorflow()
+    import numpy as np
+    import tensorflow as tf
+    import tensorflow_text  # noqa: F401  its ops
+
+    threads = tf.compat.v1.ConfigProto(intra_op_parallelism_threads=1, inter_op_parallelism_threads=THREADS)
+    session = tf.compat.v1.Session(graph=tf.Graph(), config=threads)
+    with session.graph.as_default():
+        signatures = tf.compat.v1.saved_model.loader.load(session, ["serve"], str(directory)).signature_def
+    signature = signatures["serving_default"]
+    fetches = [tensor.name for tensor in signature.outputs.values()]
+    call = session.make_callable(fetches, [signature.inputs["text"].name])
+    texts = itertools.cycle([sentence.encode() for sentence in sentences])
+    take, counts, ends = threading.Lock(), [], []
+
+    def work():
+        while time.perf_counter() < deadline:
+            with take:
+                batch = list(itertools.islice(texts, BATCH_SIZE))
+            call(np.array(batch, dtype=object))
+            counts.append(len(batch))
+        ends.append(time.perf_counter())
+
+    call(np.array(list(itertools.islice(texts, BATCH_SIZE)), dtype=object))  # the first one prepares
+    started = time.perf_counter()
+    deadline = started + seconds
+    workers = [threading.Thread(target=work) for _ in range(THREADS)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    sender.send(sum(counts) / (max(ends) - started))
+
+
+def in_process_rate(directory, sentences, seconds):
+    """Sentences/s, measured in a process of its own."""
+    context = multiprocessing.get_context("spawn")
+    receiver, sender = context.Pipe(duplex=False)
+    process = context.Process(target=translate_in_process, args=(directory, sentences, seconds, sender))
+    process.start()
+    rate = receiver.recv()
+    process.join()
+    return rate
+
+
+# Parts
+
+
+def load_for(seconds, server, protocol, requests, clients, memory=None, **how):
+    """`Answers` after so many seconds; the server's memory, in MB, is appended to a list, once a second."""
+    with Load(protocol, port_of(server, protocol), requests, clients, **how) as load:
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            time.sleep(min(1, max(0, deadline - time.monotonic())))
+            if memory is not None:
+                memory.append(server.memory())
+        return load.stop()
+
+
+def describe(answers):
+    """One line: how many, how fast, and all that went wrong."""
+    median, p95, p99 = answers.milliseconds(50, 95, 99)
+    return (
+        f"{answers.rate():7.1f}/s   p50 {median:6.0f} ms   p95 {p95:6.0f} ms   p99 {p99:6.0f} ms   "
+        f"{len(answers.latencies['OK']):,} answers, others: {answers.others() or 'none'}"
+    )
+
+
+def throughput(server, export, sentences, arguments):
+    """Prints what 32 clients get by REST and gRPC, and their share of what is possible in process."""
+    in_process, found = [], {protocol: [] for protocol in PROTOCOLS}
+    requests = {protocol: requests_of(protocol, sentences) for protocol in PROTOCOLS}
+    memory = []
+    for protocol in PROTOCOLS:  # warms up
+        load_for(min(5, arguments.seconds), server, protocol, requests[protocol], arguments.clients)
+    for number in range(arguments.rounds):
+        in_process.append(in_process_rate(export, sentences, min(arguments.seconds, LONGEST_IN_PROCESS)))
+        print(f"round {number + 1}  in process {in_process[-1]:7.1f}/s", flush=True)
+        for protocol in PROTOCOLS:
+            answers = load_for(
+                arguments.seconds, server, protocol, requests[protocol], arguments.clients, memory=memory
+            )
+            found[protocol].append(answers)
+            print(f"round {number + 1}  {protocol:10} {describe(answers)}", flush=True)
+    base = statistics.median(in_process)
+    for protocol, rounds in found.items():
+        print(f"{protocol} has {median_rate(rounds) / base:.0%} of the {base:.0f} sentences/s in process (median)")
+    print(f"memory: {memory[0]:.0f} MB at first, {halves(memory)}")
+
+
+def halves(memory):
+    """The most of the first and of the second half of a list of MB, str: flat memory has the same."""
+    middle = len(memory) // 2
+    return f"at most {max(memory[:middle]):.0f} MB in the first half, {max(memory[middle:]):.0f} MB in the second"
+
+
+def overload(server, export, sentences, arguments):
+    """Prints what becomes of ten times the requests that 32 clients make."""
+    for protocol in PROTOCOLS:
+        requests = requests_of(protocol, sentences)
+        usual = load_for(arguments.seconds, server, protocol, requests, arguments.clients)
+        print(f"{protocol}: usual    {describe(usual)}", flush=True)
+        clients, rate = OVERLOAD * arguments.clients, OVERLOAD * usual.rate()
+        answers = load_for(arguments.seconds, server, protocol, requests, clients, rate=rate)
+        sent = sum(map(len, answers.latencies.values()))
+        print(f"{protocol}: overload {describe(answers)}")
+        print(
+            f"          {sent / answers.seconds:.0f}/s sent of {rate:.0f}/s wanted (the rest found all clients waiting)"
+        )
+        for status in answers.others():
+            median, p99 = answers.milliseconds(50, 99, status=status)
+            print(f"          {status} after p50 {median:.0f} ms, p99 {p99:.0f} ms")
+        ratios = [
+            now / before for now, before in zip(answers.milliseconds(50, 95), usual.milliseconds(50, 95), strict=True)
+        ]
+        print(
+            f"          latency of those taken on: {ratios[0]:.1f} times the usual (p50), {ratios[1]:.1f} times (p95)"
+        )
+        after = load_for(arguments.seconds, server, protocol, requests, arguments.clients)
+        print(f"{protocol}: after    {describe(after)}", flush=True)
+
+
+def swaps(server, export, sentences, arguments):
+    """Prints what 20 new versions do to requests and to memory."""
+    requests = [rest_request({"instances": [sentence] * ROWS}) for sentence in sentences]
+    singles, memory = requests_of("gRPC", sentences), []
+    with (
+        Load("REST", server.rest, requests, arguments.clients // 4, judge=same_scores) as rest,
+        Load("gRPC", server.grpc, singles, arguments.clients // 4) as by_grpc,
+    ):
+        for version in range(2, SWAPS + 2):
+            publish(export, server.base_path, version, score_otherwise(version))
+            server.wait_for("AVAILABLE", {"AVAILABLE"}, version)
+            server.wait_for("END", {"END"}, version - 1)
+            memory.append(server.memory())
+            print(f"version {version:2} serves, {memory[-1]:.0f} MB", flush=True)
+        for protocol, load in (("REST", rest), ("gRPC", by_grpc)):
+            print(f"{protocol:5} {describe(load.stop())}")
+    print(f"memory: {halves(memory)}")
+
+
+def broken_versions(server, export, newest):
+    """Prints what the server says of versions that it cannot load; each is taken away again."""
+    for version, (name, change) in enumerate(BROKEN.items(), start=newest + 1):
+        publish(export, server.base_path, version, change)
+        state, code, message = server.wait_for("decided", {"END", "AVAILABLE"}, version)
+        serving = [number for number, (other, *_) in server.states().items() if other == "AVAILABLE"]
+        failed = server.failed_loads(version)
+        print(f"{name:18} {state} {code} {message[:70]!r}; failed loads {failed}; serving {serving}", flush=True)
+        server.remove(version)
+
+
+def faults(server, export, sentences, arguments):
+    """Prints what broken versions and bad clients do to the others."""
+    requests = requests_of("REST", sentences)
+    before, first = server.memory(), server.translate(sentences[0])
+    with Load("REST", server.rest, requests, arguments.clients) as load:
+        broken_versions(server, export, max(server.states()))
+        print(f"meanwhile   {describe(load.stop())}")
+    with Load("REST", server.rest, requests, arguments.clients // 4) as load:
+        print(f"hung up     {disconnect(server.rest, rest_request({'instances': [SAID] * 100}), 500)} times")
+        seconds, ended = slow_lorises(server.rest, 200, arguments.seconds)
+        print(f"slow lorises: {ended} of 200 were hung up on within {seconds:.0f} s")
+        print(f"oversized   {oversized(server.rest, rest_request)}")
+        print(f"meanwhile   {describe(load.stop())}", flush=True)
+    malformed = [rest_request(body) for body in malformed_requests(arguments.malformed, SAID)]
+    with Load("REST", server.rest, malformed, arguments.clients, once=True) as load:
+        answers = load.stop()
+    print(f"malformed   {statuses_of(answers)} in {answers.seconds:.1f} s")
+    print(f"after       {describe(load_for(5, server, 'REST', requests, arguments.clients))}")
+    same = server.translate(sentences[0]) == first
+    said = SAID.encode() in server.log.read_bytes()
+    print(f"the same translation as before: {same}; users' words in the log: {said}")
+    print(f"memory: {before:.0f} MB before, {server.memory():.0f} MB after")
+
+
+PARTS = {"throughput": throughput, "overload": overload, "swaps": swaps, "faults": faults}
+
+
+def main(arguments):
+    sentences = arguments.source.read_text(encoding="utf-8").splitlines()
+    for name in arguments.part or PARTS:
+        print(f"\n{name}", flush=True)
+        with tempfile.TemporaryDirectory() as base_path, contextlib.ExitStack() as stack:
+            publish(arguments.saved_model, base_path, 1)
+            timeout_s = 10 if name == "faults" else 30  # so that slow clients are seen to be hung up on
+            server = stack.enter_context(
+                Server(base_path, arguments.log, arguments.batching_parameters_file, timeout_s)
+            )
+            PARTS[name](server, arguments.saved_model, sentences, arguments)
+
+
+if __name__ == "__main__":
+    arguments = parse_arguments()
+    exit_on_sigterm()  # the server is ended, too
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    import_tensorflow()
+    main(arguments)
