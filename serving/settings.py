@@ -11,6 +11,13 @@ import tyro
 BOOLEANS = {"true": "True", "false": "False"}
 DEFAULT_MONITORING_PATH = "/monitoring/prometheus/metrics"
 
+DESCRIPTION = """Serve exported models by REST, gRPC and as a page, with TensorFlow Serving's API and flags.
+
+  python -m serving.server --model_base_path exports/mine --model_name translator
+      REST and the page on http://127.0.0.1:8501/, gRPC on 8500; follows new versions
+  python -m serving.server ... --enable_batching true --batching_parameters_file serving/config/batching.config
+      puts the requests of many clients together"""
+
 
 class SettingsError(ValueError):
     """A flag that cannot be; the message is one line that says what to do."""
@@ -118,7 +125,7 @@ def parse_settings(arguments):
             settings = tyro.cli(
                 tyro.conf.FlagConversionOff[Settings],
                 args=_with_values(arguments),
-                description=__doc__,
+                description=DESCRIPTION,
                 use_underscores=True,
                 prog="python -m serving.server",
             )
