@@ -218,7 +218,7 @@ def swaps(server, export, sentences, arguments):
     requests = [rest_request({"instances": [sentence] * ROWS}) for sentence in sentences]
     singles, memory = requests_of("gRPC", sentences), []
     with (
-        Load("REST", server.rest, requests, arguments.clients // 4, judge=same_scores) as rest,
+        Load("REST", server.rest, requests, arguments.clients // ROWS, judge=same_scores) as rest,
         Load("gRPC", server.grpc, singles, arguments.clients // 4) as by_grpc,
     ):
         for version in range(2, SWAPS + 2):

@@ -31,7 +31,7 @@ class HttpServer:
     """
 
     def __init__(self, app, host, port, arrival_seconds, drain_seconds):
-        self._socket = _bind(host, port)
+        self._socket = bind(host, port)
         self.port = self._socket.getsockname()[1]
 
         def make_protocol(**arguments):
@@ -136,7 +136,8 @@ class ImpatientProtocol(HttpToolsProtocol):
         self.transport.close()
 
 
-def _bind(host, port):
+def bind(host, port):
+    """A socket that has a port, 0 for any. Raises OSError if it cannot be had."""
     family, *_ = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -18,6 +18,7 @@ def main(settings):
     from serving.batching_parameters import BatchingParameters, read_batching_parameters
     from serving.errors import ServingError
     from serving.grpc_api import start_grpc_server
+    from serving.http_server import bind
     from serving.loading import Loader
     from serving.metrics import Metrics
     from serving.models import Models
@@ -40,6 +41,7 @@ def main(settings):
     limits = Limits(settings.max_rows, settings.max_bytes_per_row, settings.max_queued)
     predictor = Predictor(models, batching, limits, metrics)
     http = _http_server(settings, predictor, models, metrics)
+    bind(settings.host, settings.port).close()  # a port that is taken is told before the models are loaded
 
     models.start()
     try:

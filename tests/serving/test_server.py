@@ -151,7 +151,8 @@ def test_a_mistake_is_one_line(tmp_path):
     )
     with socket.create_server((HOST, 0)) as listener:
         port = listener.getsockname()[1]
-        assert refusal(*model, "--rest_api_port", port).startswith(f"error: cannot listen on {HOST}:{port}: ")
+        for ports in (("--rest_api_port", port), ("--rest_api_port=0", "--port", port)):
+            assert refusal(*model, *ports).startswith(f"error: cannot listen on {HOST}:{port}: ")
 
 
 def test_a_model_that_cannot_be_loaded_is_one_line(tmp_path):
