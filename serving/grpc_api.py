@@ -22,6 +22,7 @@ from serving.predictor import ModelSpec
 from serving.tensor_protos import to_array, to_proto
 
 MOST_CALLS = 256  # predictions under way and waiting
+LARGE_REQUEST_BYTES = 64 * 1024  # is read in a thread, so that other calls go on
 NO_DEADLINE = 1e9  # seconds; so far away is none
 LONGEST_MESSAGE = 1024  # characters; it travels in a header, and clients refuse long ones
 TRUNCATED = "...TRUNCATED"
@@ -56,7 +57,7 @@ class GrpcServer:
 
 
 def start_grpc_server(predictor, models, host="127.0.0.1", port=8500, max_calls=MOST_CALLS, max_message_bytes=-1):
-    """Starts to answer, in a thread with an event loop: a thread for each call would cost more than the call.
+    """Starts to answer, in a thread with an event loop, so that no call holds a thread while it waits.
 
     Args:
         predictor: `Predictor`.
@@ -132,7 +133,11 @@ class PredictionService:
             raise ServingError(StatusCode.UNAVAILABLE, f"The server has {self._max_calls} predictions under way.")
         self._under_way += 1
         try:
-            return _predict_response(request, await asyncio.wrap_future(self._future(request, context)))
+            if request.ByteSize() > LARGE_REQUEST_BYTES:
+                future = await asyncio.to_thread(self._future, request, context)
+            else:
+                future = self._future(request, context)
+            return _predict_response(request, await asyncio.wrap_future(future))
         finally:
             self._under_way -= 1
 

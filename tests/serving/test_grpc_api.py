@@ -22,7 +22,7 @@ from tensorflow_serving.apis import (
 )
 
 from serving.errors import ServingError
-from serving.grpc_api import start_grpc_server
+from serving.grpc_api import LARGE_REQUEST_BYTES, start_grpc_server
 from serving.model_config import ModelConfig
 from serving.models import Models
 from serving.predictor import Prediction, Predictor
@@ -107,6 +107,15 @@ def test_predict_answers_with_outputs_version_and_signature(prediction):
 def test_a_call_without_a_deadline_is_answered(prediction):
     response = prediction.Predict(request_for(["one"]))
     assert response.outputs["translation"].string_val == [toy.translation("one", VERSION)]
+
+
+def test_a_large_request_is_answered_and_refused_as_a_small_one(prediction):
+    text = "long " * (LARGE_REQUEST_BYTES // 4)
+    response = prediction.Predict(request_for([text]), timeout=SECONDS)
+    assert response.outputs["translation"].string_val == [toy.translation(text, VERSION)]
+    code, message = failure(prediction.Predict, request_for([text], name="another"))
+    assert (code, message) == failure(prediction.Predict, request_for(["short"], name="another"))
+    assert code == "NOT_FOUND"
 
 
 def test_predict_finds_version_label_and_signature(prediction):
