@@ -119,7 +119,7 @@ class Transformer(keras.Model):
         target = self.decoder.empty_cache(ops.shape(memory)[0])
         return {"target": target, "memory": self.decoder.project(memory), "source_mask": source_mask}
 
-    def decode_step(self, ids, position, history, cache):
+    def decode_step(self, ids, position, history, cache, logits_matrix=None):
         """One position of W hypotheses per row.
 
         Args:
@@ -128,13 +128,15 @@ class Transformer(keras.Model):
             history: bool (B, W, (position+1)*W). Of the W tokens read at each position so far, the newest last, it is
                 true for those that the hypothesis consists of. For a single hypothesis it is all true.
             cache: of the positions before, from `start_cache` or the last step.
+            logits_matrix: `tied_logits.matrix()`. It is the same for all steps; made anew in each, or read across in
+                the product, it would cost as much as a product of a few positions itself.
 
         Returns:
             logits float32 (B, W, V) of the token after, and the cache with this position in it.
         """
         x = self.positions.at(self.embedding(ids), position)  # (B, W, D)
         x, target = self.decoder.step(x, history, cache["target"], cache["memory"], cache["source_mask"])
-        return self.tied_logits(x), {**cache, "target": target}
+        return self.tied_logits(x, matrix=logits_matrix), {**cache, "target": target}
 
     def get_config(self):
         policy = keras.dtype_policies.serialize(self.dtype_policy)

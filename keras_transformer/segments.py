@@ -31,6 +31,7 @@ WIDE_STOP = "[。！？｡]"
 END = rf"(?:{FULL_STOP}|[!?؟۔։।॥።፧။།]|{WIDE_STOP}){CLOSING}*"
 BEGINNING = r"[\pP\pS]*[\p{Lu}\p{Lt}\p{Lo}]"
 ABBREVIATIONS = "Capt|Corp|Dept|Prof|Sept|approx|bspw|bzw|evtl|inkl|vgl"  # that the rule for full stops takes for words
+FEWEST_AT_ONCE = 32  # parts of texts that are translated side by side, or as many as there are texts
 
 # Unicode keeps these code points for uses like ours: no text may contain them.
 BORDER = "\uffff"  # between white space and a sentence
@@ -146,6 +147,11 @@ def places(ids):
 def latest(values, flags):
     """What `values` (T,) is at the latest place where `flags`, bool (T,), is true; it is at the first."""
     return tf.gather(tf.boolean_mask(values, flags), tf.cumsum(tf.cast(flags, tf.int32)) - 1)
+
+
+def at_once(text):
+    """How many parts of texts (B,) are worked on side by side, int64: the batch size for `in_batches`."""
+    return tf.maximum(tf.size(text, tf.int64), FEWEST_AT_ONCE)
 
 
 def in_batches(function, rows, number, batch_size, nothing):

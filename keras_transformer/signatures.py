@@ -12,11 +12,10 @@ from keras_transformer.decoding.hypotheses import last_repeated, penalty
 from keras_transformer.decoding.next_token import Constraints
 from keras_transformer.decoding.sampling import Sampling, sample
 from keras_transformer.scoring import beginnings, blocks, explain_labels, pairs, pieces_of, regrouped
-from keras_transformer.segments import BLANK, in_batches, join, join_scores, split
+from keras_transformer.segments import BLANK, at_once, in_batches, join, join_scores, split
 from keras_transformer.tokenizer import BOS_ID, EOS_ID
 
 EXTRA_LENGTH = 50  # a translation may have so many tokens more than its source (6.1)
-FEWEST_AT_ONCE = 32  # parts of texts that are translated side by side, or as many as there are texts
 MOST_FORCED = 1024  # tokens of a prefix; what is beyond is not forced
 ALPHAS = (-10.0, 10.0)  # of the length penalty; beyond, numbers overflow
 PARTS_APART = 1_000_003  # between the seeds of two texts, for those of a text's parts
@@ -139,7 +138,7 @@ class Signatures:
             )
             limits = tf.maximum(tf.where(max_length > 0, tf.minimum(limits, max_length), limits), lengths)
             options |= {"width": self.beam_size, "constraints": constraints, **ENDS}
-            return beam_search(self._decode_step, cache, limits, **options)
+            return beam_search(self._step(), cache, limits, **options)
 
         return _only(self._translate_in_parts(text, find, options, alpha))
 
@@ -166,7 +165,7 @@ class Signatures:
 
         def find(cache, limits, place, seed, **options):
             sampling = Sampling(seed=seed * PARTS_APART + place, **options)
-            return sample(self._decode_step, cache, limits, sampling, length_penalty=self.length_penalty, **ENDS)
+            return sample(self._step(), cache, limits, sampling, length_penalty=self.length_penalty, **ENDS)
 
         return _only(self._translate_in_parts(text, find, options))
 
@@ -188,7 +187,7 @@ class Signatures:
         """
         parts = self._parts(text), self._parts(translation, EXTRA_LENGTH)
         owners, sources, labels = pairs(self.tokenizer, text, translation, *parts)
-        token_scores, _ = self._explain(sources, labels, _at_once(text))
+        token_scores, _ = self._explain(sources, labels, at_once(text))
         labels = regrouped(labels, owners, tf.size(text, tf.int64))
         token_scores = labels.with_values(token_scores)
         return {
@@ -216,9 +215,9 @@ class Signatures:
             return tf.boolean_mask(best_ids, tf.sequence_mask(lengths, tf.shape(best_ids)[1])), lengths
 
         nothing = (tf.zeros([0], tf.int32), tf.zeros([0], tf.int32))
-        flat, counts = in_batches(find, {"ids": sources}, sources.nrows(), _at_once(text), nothing)
+        flat, counts = in_batches(find, {"ids": sources}, sources.nrows(), at_once(text), nothing)
         labels = tf.RaggedTensor.from_row_lengths(flat, tf.cast(counts, tf.int64), validate=False)
-        token_scores, alignment = self._explain(sources, labels, _at_once(text))
+        token_scores, alignment = self._explain(sources, labels, at_once(text))
         number = tf.size(text, tf.int64)
         pieces = regrouped(labels, owners, number)
         return {
@@ -231,14 +230,14 @@ class Signatures:
     def _parts(self, text, room=0):
         return self._split(text, tf.constant(self.max_length + room, tf.int64))
 
-    def _explain_in_batches(self, sources, labels, at_once):
+    def _explain_in_batches(self, sources, labels, batch_size):
         """`explain_labels` of any number of pairs."""
 
         def explain(sources, labels):
             return explain_labels(self.model, self._encode(sources.to_tensor()), sources, labels)
 
         rows = {"sources": sources, "labels": labels}
-        return in_batches(explain, rows, sources.nrows(), at_once, (tf.zeros([0]), tf.zeros([0])))
+        return in_batches(explain, rows, sources.nrows(), batch_size, (tf.zeros([0]), tf.zeros([0])))
 
     def _best_in_parts(self, text, count):
         def find(cache, limits, place):
@@ -246,11 +245,16 @@ class Signatures:
 
         return self._translate_in_parts(text, find, count=count)
 
+    def _step(self):
+        """The step function of one search."""
+        matrix = self.model.tied_logits.matrix()
+        return lambda *state: self._decode_step(*state, matrix)
+
     def _search_best(self, cache, limits, wanted):
         options = {"length_penalty": self.length_penalty, **ENDS}
         if self.beam_size == 1:
-            return greedy_search(self._decode_step, cache, limits, **options)
-        return beam_search(self._decode_step, cache, limits, width=self.beam_size, wanted=wanted, **options)
+            return greedy_search(self._step(), cache, limits, **options)
+        return beam_search(self._step(), cache, limits, width=self.beam_size, wanted=wanted, **options)
 
     def _translate_in_parts(self, text, find, options=None, length_penalty=None, count=1):
         """Translates texts part by part.
@@ -278,14 +282,9 @@ class Signatures:
             return tf.reshape(texts, tf.shape(scores)), scores, lengths
 
         nothing = (tf.zeros([0, count], tf.string), tf.zeros([0, count]), tf.zeros([0, count], tf.int32))
-        translations, *scored = in_batches(translate_parts, parts, segments.ids.nrows(), _at_once(text), nothing)
+        translations, *scored = in_batches(translate_parts, parts, segments.ids.nrows(), at_once(text), nothing)
         alpha = tf.fill(tf.shape(text), self.length_penalty) if length_penalty is None else length_penalty
         return self._join(segments, translations), self._join_scores(segments, *scored, alpha)
-
-
-def _at_once(text):
-    """How many parts are worked on side by side, int64."""
-    return tf.maximum(tf.size(text, tf.int64), FEWEST_AT_ONCE)
 
 
 def _only(results):

@@ -54,10 +54,13 @@ def own(positions):
 
 
 def step_by_step(model, memory, source_mask, ids):
-    """Logits (B, W, T, V) of hypotheses (B, W, T), fed to `decode_step` one position at a time."""
-    cache, steps = model.start_cache(memory, source_mask), []
+    """Logits (B, W, T, V) of hypotheses (B, W, T), fed to `decode_step` one position at a time.
+
+    Every other step is given the matrix of the logits, which is to make no difference.
+    """
+    cache, steps, matrix = model.start_cache(memory, source_mask), [], model.tied_logits.matrix()
     for t in range(ids.shape[2]):
-        logits, cache = model.decode_step(ids[:, :, t], t, own(t + 1), cache)
+        logits, cache = model.decode_step(ids[:, :, t], t, own(t + 1), cache, *([matrix] if t % 2 else []))
         steps.append(logits)
     return np.stack(steps, axis=2)
 

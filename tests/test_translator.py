@@ -5,7 +5,7 @@ import pytest
 import sentencepiece
 import tensorflow as tf
 
-from keras_transformer import signatures
+from keras_transformer import segments
 from keras_transformer.segments import split
 from keras_transformer.tokenizer import BOS_ID, EOS_ID
 from keras_transformer.translator import (
@@ -115,7 +115,7 @@ def test_what_is_longer_than_max_length_is_translated_in_parts():
 def test_more_parts_than_are_translated_side_by_side_lose_nothing(monkeypatch):
     text = "\n".join(tiny.ENGLISH * 2)
     expected = translator(1).translate_batch([text])
-    monkeypatch.setattr(signatures, "FEWEST_AT_ONCE", 3)
+    monkeypatch.setattr(segments, "FEWEST_AT_ONCE", 3)
     some = Translator(tiny.trained_transformer(), tiny.tokenizer(), 1, ALPHA, 31)
     (found,), scores = some.translate_batch([text])
     assert found == expected[0][0] and scores == pytest.approx(expected[1], rel=1e-5)

@@ -56,6 +56,7 @@ class TiedLogits(keras.layers.Layer):
 
     Call arguments:
         x: (B, T, D).
+        matrix: what `matrix` gave, from whoever has it already.
 
     Returns:
         float32 (B, T, V), whatever the dtype policy.
@@ -69,10 +70,14 @@ class TiedLogits(keras.layers.Layer):
         if not self.embedding.built:
             self.embedding.build(input_shape[:-1])
 
-    def call(self, x):
-        matrix = ops.cast(self.embedding.matrix, x.dtype)
-        logits = ops.matmul(ops.reshape(x, (-1, x.shape[-1])), ops.transpose(matrix))
-        return ops.cast(ops.reshape(logits, (-1, *inner_shape(x), matrix.shape[0])), "float32")
+    def matrix(self):
+        """The matrix of the map, (D, V) in the compute dtype."""
+        return ops.transpose(ops.cast(self.embedding.matrix, self.compute_dtype))
+
+    def call(self, x, matrix=None):
+        matrix = self.matrix() if matrix is None else matrix
+        logits = ops.matmul(ops.reshape(x, (-1, x.shape[-1])), matrix)
+        return ops.cast(ops.reshape(logits, (-1, *inner_shape(x), matrix.shape[1])), "float32")
 
     def get_config(self):
         return {**super().get_config(), "embedding": keras.saving.serialize_keras_object(self.embedding)}
