@@ -9,8 +9,9 @@ A reference to a node, as other nodes have it for an input, is "name", "name:0",
 """
 
 import itertools
+from collections import Counter
 from pathlib import Path
-from string import ascii_lowercase
+from string import ascii_letters, ascii_lowercase
 
 from tensorflow.core.framework.types_pb2 import DT_RESOURCE
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
@@ -22,8 +23,11 @@ NOTES = (  # on nodes, for those who build a graph or look at it
     "_has_manual_control_dependencies",
     "_output_shapes",
     "_read_only_resource_inputs",
+    "config_proto",
     "debug_name",
+    "output_shapes",
 )
+EFFECTS = ("Assert", "AssignVariableOp", "PrintV2")  # operations that are there for more than their results
 
 
 def compact_saved_model(directory):
@@ -42,8 +46,8 @@ def compact(meta_graph):
     nodes, functions = meta_graph.graph_def.node, meta_graph.graph_def.library.function
     for function in functions:
         drop_notes(function.node_def)
-        function.arg_attr.clear()
-        function.attr.pop("_input_shapes", None)
+        drop_notes_on_arguments(function)
+        forget_order(function)
         bypass_identities(function)
         merge_equal(function, stateful)
         keep_needed(function.node_def, [*function.ret.values(), *function.control_ret.values()])
@@ -58,7 +62,11 @@ def compact(meta_graph):
         node.name = names[node.name]
     for node in nodes:
         refer(node, names)
+        if node.op == "VarHandleOp":
+            node.attr["shared_name"].s = node.name.encode()  # what a Session calls the variable; restoring uses handles
     keep_called(functions, nodes, meta_graph.object_graph_def.concrete_functions)
+    shorten_function_names(functions, nodes, meta_graph.object_graph_def.concrete_functions)
+    meta_graph.meta_info_def.ClearField("stripped_op_list")  # for who would leave out what is the default; that is done
 
 
 def drop_notes(nodes):
@@ -66,6 +74,32 @@ def drop_notes(nodes):
     for node in nodes:
         for note in NOTES:
             node.attr.pop(note, None)
+
+
+def drop_notes_on_arguments(function):
+    """Removes what a FunctionDef says of the shapes of its arguments, and of the variables behind them."""
+    function.arg_attr.clear()
+    function.attr.pop("_input_shapes", None)
+    for argument in (*function.signature.input_arg, *function.signature.output_arg):
+        argument.ClearField("handle_data")
+
+
+def forget_order(function):
+    """Has no node of a FunctionDef wait for another but for its result, unless one of them has other effects.
+
+    TensorFlow lets whatever comes after a variable is read wait for that, since it might write to it. What waits for
+    the whole function still waits for the functions and loops in it: without that, TensorFlow takes three times as long
+    to prepare a signature.
+    """
+    ops = {node.name: node.op for node in function.node_def}
+    if set(EFFECTS) & set(ops.values()):
+        return
+    for node in function.node_def:
+        replace(node.input, [reference for reference in node.input if not reference.startswith("^")])
+    for control, name in dict(function.control_ret).items():
+        if ops[name] == "ReadVariableOp":
+            del function.control_ret[control]
+            function.signature.control_output.remove(control)
 
 
 def bypass_identities(function):
@@ -109,15 +143,20 @@ def keep_needed(nodes, references):
 
 
 def shorten_names(function):
-    """Gives nodes, arguments and results of a FunctionDef, which nobody asks for by name, names of few letters."""
+    """Gives nodes, arguments and results of a FunctionDef, which nobody asks for by name, names of few letters.
+
+    The nodes that are referred to most have the shortest.
+    """
     signature = function.signature
-    named = [*signature.input_arg, *function.node_def]
-    names = shortened(each.name for each in named)
-    for each in named:
+    names = shortened((argument.name for argument in signature.input_arg), letters=ascii_lowercase)
+    times = Counter(name_of(reference) for node in function.node_def for reference in node.input)
+    nodes = sorted((node.name for node in function.node_def), key=lambda name: -times[name])
+    names |= shortened(nodes, taken=set(names.values()))
+    for each in (*signature.input_arg, *function.node_def):
         each.name = names[each.name]
     substitute(function, names)
 
-    results = shortened(argument.name for argument in signature.output_arg)
+    results = shortened((argument.name for argument in signature.output_arg), letters=ascii_lowercase)
     for argument in signature.output_arg:
         argument.name = results[argument.name]
     rename_keys(function.ret, results)
@@ -161,8 +200,8 @@ def names_asked_for(meta_graph):
 
 def keep_called(functions, nodes, asked_for):
     """Keeps the functions that are `asked_for` by name or that nodes call, and those that these call."""
-    calls = {function.signature.name: called_by(function.node_def) for function in functions}
-    called, left = set(), [*asked_for, *called_by(nodes)]
+    calls = {function.signature.name: [call.name for call in calls_of(function.node_def)] for function in functions}
+    called, left = set(), [*asked_for, *(call.name for call in calls_of(nodes))]
     while left:
         name = left.pop()
         if name not in called:
@@ -171,10 +210,21 @@ def keep_called(functions, nodes, asked_for):
     replace(functions, [function for function in functions if function.signature.name in called])
 
 
-def called_by(nodes):
-    """The names of the functions that nodes call, a list."""
+def shorten_function_names(functions, nodes, asked_for):
+    """Gives functions that nobody asks for by name names of few letters."""
+    others = (function.signature.name for function in functions if function.signature.name not in asked_for)
+    names = shortened(others, asked_for, ascii_lowercase)  # operations begin with a capital
+    for function in functions:
+        function.signature.name = names.get(function.signature.name, function.signature.name)
+    for some_nodes in (nodes, *(function.node_def for function in functions)):
+        for call in calls_of(some_nodes):
+            call.name = names.get(call.name, call.name)
+
+
+def calls_of(nodes):
+    """Where nodes say which functions they call, a list of NameAttrList."""
     values = [value for node in nodes for value in node.attr.values()]
-    return [called.name for value in values for called in (value.func, *value.list.func) if called.name]
+    return [call for value in values for call in (value.func, *value.list.func) if call.name]
 
 
 def attributes_of(node):
@@ -221,8 +271,8 @@ def rename_keys(mapping, names):
     mapping.update(items)
 
 
-def shortened(names, taken=()):
-    """Each of the names -> a, b, ..., z, aa, ab, ..., but for those taken."""
-    words = ("".join(letters) for n in itertools.count(1) for letters in itertools.product(ascii_lowercase, repeat=n))
+def shortened(names, taken=(), letters=ascii_letters):
+    """Each of the names -> a, b, ..., Z, aa, ab, ..., but for those taken."""
+    words = ("".join(word) for n in itertools.count(1) for word in itertools.product(letters, repeat=n))
     free = (word for word in words if word not in taken)
     return {name: next(free) for name in names}

@@ -56,7 +56,7 @@ def write_manifest(directory, number, export, origin, parity, loading):
         "files": {path.relative_to(directory).as_posix(): describe_file(path) for path in files_of(directory)},
         "libraries": installed(LIBRARIES),
     }
-    (directory / NAME).write_text(json.dumps(manifest, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    (directory / NAME).write_text(json.dumps(manifest, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def read_manifest(directory):

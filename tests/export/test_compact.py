@@ -4,7 +4,7 @@ import tensorflow as tf
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
 from keras_transformer.export.compact import compact_saved_model, renamed
-from keras_transformer.export.saved_model import open_like_serving, run_like_serving
+from keras_transformer.export.saved_model import open_like_serving, run, run_like_serving
 from tests import tiny
 
 TEXTS = ["one two three", "", "ten ten seven"]
@@ -50,12 +50,12 @@ def saved(module, tmp_path_factory):
     return paths
 
 
-def graph_of(path):
-    return SavedModel.FromString((path / "saved_model.pb").read_bytes()).meta_graphs[0].graph_def
+def model_of(path):
+    return SavedModel.FromString((path / "saved_model.pb").read_bytes()).meta_graphs[0]
 
 
 def functions_of(path):
-    return graph_of(path).library.function
+    return model_of(path).graph_def.library.function
 
 
 def test_a_session_finds_the_same(saved):
@@ -102,10 +102,54 @@ def test_no_function_does_the_same_twice(saved):
 
 
 def test_nothing_is_handed_on_for_nothing(saved):
-    """But to wait for what has a side effect."""
+    """But to wait for what has an effect: the restore of values."""
     for function in functions_of(saved[1]):
         handed_on = [node for node in function.node_def if node.op in ("Identity", "IdentityN")]
         assert all(any(reference.startswith("^") for reference in node.input) for node in handed_on)
+
+
+def test_nothing_waits_for_a_read(saved):
+    """In the graph as TensorFlow writes it, all that follows a read does, and who calls the function, too."""
+
+    def awaited(path):
+        """The operations that others wait for, or callers of the function."""
+        found = set()
+        for function in functions_of(path):
+            ops = {node.name: node.op for node in function.node_def}
+            waits = [reference[1:] for node in function.node_def for reference in node.input if reference[0] == "^"]
+            found |= {ops.get(name) for name in (*waits, *function.control_ret.values())}
+        return found
+
+    assert {"ReadVariableOp", "AssignVariableOp", "While"} <= awaited(saved[0])
+    assert {"AssignVariableOp", "While"} <= awaited(saved[1]) and "ReadVariableOp" not in awaited(saved[1])
+
+
+def test_what_has_an_effect_takes_place(tmp_path):
+    class Counter(tf.Module):
+        def __init__(self):
+            super().__init__()
+            self.calls = tf.Variable(0)
+
+        @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
+        def count(self, text):
+            tf.debugging.Assert(tf.reduce_all(text != "raise"), ["a text"])
+            self.calls.assign_add(1)
+            return {"calls": self.calls + 0 * tf.size(text)}
+
+    module = Counter()
+    tf.saved_model.save(module, str(tmp_path), signatures={"count": module.count})
+    compact_saved_model(tmp_path)
+    with open_like_serving(tmp_path) as (session, signatures):
+        assert [int(run(session, signatures["count"], ["x"])["calls"]) for _ in range(3)] == [1, 2, 3]
+        with pytest.raises(tf.errors.InvalidArgumentError, match="a text"):
+            run(session, signatures["count"], ["raise"])
+
+
+def test_only_what_is_asked_for_has_a_long_name(saved):
+    names = [function.signature.name for function in functions_of(saved[1])]
+    assert len(set(names)) == len(names)
+    asked_for = set(model_of(saved[1]).object_graph_def.concrete_functions)
+    assert all(len(name) < 3 for name in set(names) - asked_for) and len(names) > len(asked_for)
 
 
 def test_only_what_is_asked_for_is_left(saved):
