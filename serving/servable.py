@@ -11,6 +11,7 @@ from serving.errors import ServingError, from_tensorflow
 from serving.signature import Signature
 
 DEFAULT_SIGNATURE = "serving_default"
+SOON_DONE = 16_000  # bytes of input that are computed in a second or two
 
 
 class Servable:
@@ -78,7 +79,7 @@ class Servable:
             signature_name: str; "" is serving_default.
             inputs: dict name -> array.
             outputs: list of str, all if None.
-            timeout_s: seconds after which the computation is given up.
+            timeout_s: seconds after which the computation of more than `SOON_DONE` bytes is given up.
 
         Returns:
             dict name -> array.
@@ -91,7 +92,7 @@ class Servable:
 
     def compute(self, signature, inputs, outputs, timeout_s=None):
         """As `run`, with a `Signature` and what it has checked."""
-        options = None if timeout_s is None else tf.compat.v1.RunOptions(timeout_in_ms=max(1, int(timeout_s * 1000)))
+        options = run_options(inputs, timeout_s)
         fetches = {name: signature.fetches[name] for name in outputs}
         feeds = {signature.feeds[name]: array for name, array in inputs.items()}
         try:
@@ -104,6 +105,21 @@ class Servable:
         self._session.close()
         self._session = None
         gc.collect()  # a Graph is full of cycles
+
+
+def run_options(inputs, timeout_s):
+    """How TensorFlow is to run a request: little work in the thread that asks, the rest in its pool, for a limited time.
+
+    A small model's ops are over before another thread has woken up to run them: in the caller's own thread a sentence
+    takes a third less of the processor. A computation there cannot be interrupted.
+    """
+    if sum(map(_bytes, inputs.values())) <= SOON_DONE:
+        return tf.compat.v1.RunOptions(inter_op_thread_pool=-1)
+    return None if timeout_s is None else tf.compat.v1.RunOptions(timeout_in_ms=max(1, int(timeout_s * 1000)))
+
+
+def _bytes(array):
+    return sum(map(len, array.flat)) if array.dtype == object else array.nbytes
 
 
 def of_loading(error, directory):

@@ -101,10 +101,10 @@ def test_batches_are_as_large_as_the_warm_up_of_an_export_wants(name):
     assert max(BATCH_SIZES) <= parameters.max_execution_batch_size <= parameters.max_batch_size
 
 
-def test_the_batches_side_by_side_have_a_thread_each(compose, container):
+def test_the_batches_side_by_side_have_a_thread_and_a_core_each(compose, container):
     threads = str(read_batching_parameters(KIT / "config/batching.config").num_batch_threads)
     for arguments in (compose["services"]["tensorflow-serving"]["command"], container["args"]):
-        assert flags(arguments)["tensorflow_inter_op_parallelism"] == threads
+        assert flags(arguments)["tensorflow_inter_op_parallelism"] == "-1"  # all ops in the thread of the batch
         assert flags(arguments)["tensorflow_intra_op_parallelism"] == "1"
     assert container["resources"]["requests"]["cpu"] == threads
 

@@ -19,6 +19,7 @@ from serving.model_config import ModelConfig
 from serving.models import Models
 from serving.predictor import Limits, Prediction, Predictor
 from serving.rest import TooLargeError, inflate
+from serving.servable import SOON_DONE
 from tests.serving import toy
 from tests.serving.live import DEADLINE_SECONDS, HOST, ask, serve
 from tests.serving.test_json_tensors import JSON
@@ -219,7 +220,7 @@ def test_a_long_body_within_the_limit_is_answered(port):
 
 def test_an_answer_that_takes_too_long_is_504(backend, page):
     with serve(backend.predictor, backend.models, page, timeout_s=0.2) as port:
-        assert error_of(port, "POST", PREDICT, {"instances": ["wait 20"]})[0] == 504
+        assert error_of(port, "POST", PREDICT, {"instances": ["wait 20" + SOON_DONE * " "]})[0] == 504
         assert ask(port, "POST", PREDICT, {"instances": ["a"]})[0] == 200
 
 

@@ -1,9 +1,11 @@
+import time
+
 import numpy as np
 import pytest
 from grpc import StatusCode
 
 from serving.errors import ServingError
-from serving.servable import Servable
+from serving.servable import SOON_DONE, Servable
 from tests.serving import toy
 
 
@@ -53,9 +55,20 @@ def test_what_the_graph_raises_is_told_without_the_place_in_the_graph(servable):
     )
 
 
-def test_a_computation_is_given_up_after_its_time(servable):
-    code, _ = error_of(servable.run, "", {"text": texts("wait 30")}, None, 0.05)
+def test_a_long_computation_is_given_up_after_its_time(servable):
+    code, _ = error_of(servable.run, "", {"text": texts("wait 30" + SOON_DONE * " ")}, None, 0.05)
     assert code == StatusCode.DEADLINE_EXCEEDED
+
+
+def test_little_is_computed_by_the_thread_that_asks_and_much_by_others(servable):
+    def own_share(text):
+        """How much of the time that a text takes this thread computes."""
+        wall, own = time.monotonic(), time.thread_time()
+        servable.run("", {"text": texts(text)})
+        return (time.thread_time() - own) / (time.monotonic() - wall)
+
+    assert own_share("wait 0.5") > 0.2
+    assert own_share("wait 0.5" + SOON_DONE * " ") < 0.1
 
 
 @pytest.mark.parametrize(

@@ -135,7 +135,7 @@ class _Toy(tf.Module):
 
 def _wait(text):
     """Spins for as many seconds as the longest "wait SECONDS" asks for."""
-    is_wait = tf.strings.regex_full_match(text, r"wait [0-9.]+")
-    seconds = tf.strings.to_number(tf.where(is_wait, tf.strings.regex_replace(text, "^wait ", ""), "0"), tf.float64)
+    is_wait = tf.strings.regex_full_match(text, r"wait [0-9.]+ *")
+    seconds = tf.strings.to_number(tf.where(is_wait, tf.strings.regex_replace(text, "^wait | *$", ""), "0"), tf.float64)
     end = tf.timestamp() + tf.reduce_max(tf.concat([seconds, [0.0]], 0))
     return tf.while_loop(lambda now: now < end, lambda now: [tf.timestamp()], [tf.timestamp()])[0]
