@@ -7,19 +7,19 @@ Exports the run to a temporary directory and translates the source with every sy
 - sentences/s: batches sorted by length, two of them side by side with one thread each, whatever the system;
 - latency: single sentences, every 10th of the source, one after the other.
 
-All systems get text and give text. A first pass, which is not timed, warms them up and gives the translations for BLEU.
-The timed rounds go through all systems one after the other, so that a busy minute hits all of them; sentences/s is the
-median of the rounds. Either figure has its ratio to CTranslate2 float32 with the same beam beside it.
+All systems get text and give text. Each has a process to itself, as it has where it is used, and one works at a time. A
+first pass, which is not timed, warms them up and gives the translations for BLEU. The timed rounds go through all
+systems one after the other, so that a busy minute hits all of them; sentences/s is the median of the rounds. Either
+figure has its ratio to CTranslate2 float32 with the same beam beside it.
 
-Of every SavedModel the size on disk is compared with that of its weights and tokenizer, and a process of its own says
-how long it takes to load, how long until it has translated a first sentence, and how much memory that adds.
+Of every SavedModel the size on disk is compared with that of its weights and tokenizer, and its process says how long
+it took to load, how long until it had translated a first sentence, and how much memory that added.
 
 CTranslate2 translates every line as a whole, and ranks hypotheses by its own length penalty, n: its BLEU may differ.
 """
 
 import argparse
 import dataclasses
-import functools
 import multiprocessing
 import os
 import platform
@@ -27,7 +27,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -40,8 +40,6 @@ ROUNDS = 3
 SINGLES = 10  # every so manieth sentence is translated alone
 LONGEST = 256  # tokens of a translation by CTranslate2
 BASELINE = "CTranslate2 float32"
-TENSORFLOW_THREADS = f"1 intra-op, {BATCHES_AT_ONCE} inter-op"
-CTRANSLATE2_THREADS = f"{BATCHES_AT_ONCE} workers of 1"
 COLUMNS = {
     "system": "{:<21}",
     "beam": "{:>4}",
@@ -63,7 +61,7 @@ class System:
         name: str.
         beam_size: int.
         threads: str, what they are set to.
-        translate: function from a batch, list of str, to list of str.
+        process: `ProcessPoolExecutor` of the one process that it lives in.
         rates: sentences/s of every round.
         latencies: seconds of every single sentence, of all rounds.
         bleu: of the first pass.
@@ -72,35 +70,20 @@ class System:
     name: str
     beam_size: int
     threads: str
-    translate: Callable
+    process: ProcessPoolExecutor
     rates: list = dataclasses.field(default_factory=list)
     latencies: list = dataclasses.field(default_factory=list)
     bleu: float = 0.0
 
+    @classmethod
+    def start(cls, name, beam_size, threads, load, *arguments):
+        """Has `load(*arguments)` give a function from a batch of texts to their translations in a new process."""
+        spawn = multiprocessing.get_context("spawn")
+        return cls(name, beam_size, threads, ProcessPoolExecutor(1, spawn, begin, (load, *arguments)))
 
-class CTranslate2Lines:
-    """Whole lines through a CTranslate2 export, as many batches side by side as for the other systems.
-
-    Args:
-        directory: of the export.
-    """
-
-    def __init__(self, directory):
-        import ctranslate2
-        import sentencepiece
-
-        self._pieces = sentencepiece.SentencePieceProcessor(model_file=str(directory / "tokenizer.model"))
-        self._engine = ctranslate2.Translator(str(directory), inter_threads=BATCHES_AT_ONCE, intra_threads=1)
-
-    def translate(self, texts, beam_size):
-        """The best translations of a batch, list of str."""
-        results = self._engine.translate_batch(
-            self._pieces.encode(texts, out_type=str),
-            beam_size=beam_size,
-            length_penalty=1,
-            max_decoding_length=LONGEST,
-        )
-        return [self._pieces.decode(result.hypotheses[0]) for result in results]
+    def ask(self, function, *arguments):
+        """What a function gives in the process of the system."""
+        return self.process.submit(function, *arguments).result()
 
 
 def parse_arguments():
@@ -113,21 +96,56 @@ def parse_arguments():
     return parser.parse_args()
 
 
-def set_threads():
-    """One thread for every batch, for TensorFlow in all of this process; before anything is computed."""
-    import tensorflow as tf
+# In the process of a system
 
-    tf.config.threading.set_intra_op_parallelism_threads(1)
-    tf.config.threading.set_inter_op_parallelism_threads(BATCHES_AT_ONCE)
+TRANSLATE = None  # its function from a batch, list of str, to list of str
+LOAD_SECONDS, RESIDENT = 0.0, 0  # how long it took to load, and the bytes of the process before
+
+
+def begin(load, *arguments):
+    """Loads the system."""
+    global TRANSLATE, LOAD_SECONDS, RESIDENT
+    import psutil
+
+    import_tensorflow()
+    RESIDENT, started = psutil.Process().memory_info().rss, time.perf_counter()
+    TRANSLATE = load(*arguments)
+    LOAD_SECONDS = time.perf_counter() - started
+
+
+def first_sentence(source):
+    """Translates a first sentence: (seconds to load, seconds for the sentence, MiB that both have added)."""
+    import psutil
+
+    started = time.perf_counter()
+    TRANSLATE([source])
+    return LOAD_SECONDS, time.perf_counter() - started, (psutil.Process().memory_info().rss - RESIDENT) / 2**20
+
+
+def translate_all(sources, batch_size):
+    """(translations, seconds)."""
+    started = time.perf_counter()
+    translations = run_sorted(TRANSLATE, sources, batch_size)
+    return translations, time.perf_counter() - started
+
+
+def translate_singly(sources):
+    """Seconds of each."""
+    latencies = []
+    for source in sources:
+        started = time.perf_counter()
+        TRANSLATE([source])
+        latencies.append(time.perf_counter() - started)
+    return latencies
 
 
 def load_saved_model(directory):
-    """The `translate` of a `System`, through the Session loader, as TensorFlow Serving has it."""
+    """A SavedModel through the Session loader, as TensorFlow Serving has it; a batch runs in the thread that asks."""
     import tensorflow as tf
 
-    threads = tf.compat.v1.ConfigProto(intra_op_parallelism_threads=1, inter_op_parallelism_threads=BATCHES_AT_ONCE)
+    threads = tf.compat.v1.ConfigProto(intra_op_parallelism_threads=1, inter_op_parallelism_threads=-1)
     session = tf.compat.v1.Session(graph=tf.Graph(), config=threads)
-    with session.graph.as_default():  # not `with session`: the Translator in Python could not work meanwhile
+    with session.graph.as_default():
         signatures = tf.compat.v1.saved_model.loader.load(session, ["serve"], str(directory)).signature_def
     inputs, outputs = signatures["serving_default"].inputs, signatures["serving_default"].outputs
     call = session.make_callable([outputs["translation"].name], [inputs["text"].name])
@@ -139,56 +157,36 @@ def load_saved_model(directory):
     return translate
 
 
-@dataclasses.dataclass
-class Footprint:
-    """What a SavedModel takes.
+def load_translator(model_dir, beam_size):
+    """The run in Python."""
+    import tensorflow as tf
 
-    Args:
-        name: str.
-        size: bytes on disk.
-        necessary: bytes of weights and tokenizer.
-        load_seconds: until it is loaded, TensorFlow being imported.
-        first_seconds: from then until it has translated a sentence.
-        memory: MiB of the process that both have added.
-    """
+    from keras_transformer.translator import Translator
 
-    name: str
-    size: int
-    necessary: int
-    load_seconds: float
-    first_seconds: float
-    memory: float
+    tf.config.threading.set_intra_op_parallelism_threads(1)
+    tf.config.threading.set_inter_op_parallelism_threads(BATCHES_AT_ONCE)
+    translator = Translator.load(model_dir, beam_size)
+    return lambda texts: translator.translate_batch(texts)[0]
 
-    def describe(self):
-        """One line."""
-        excess = self.size / self.necessary - 1
-        return (
-            f"{self.name}: {self.size / 1e6:.2f} MB on disk, {excess:.1%} more than weights and tokenizer; loads in "
-            f"{self.load_seconds:.1f} s, first sentence {self.first_seconds:.1f} s later, {self.memory:.0f} MiB"
+
+def load_ctranslate2(directory, beam_size):
+    """Whole lines through a CTranslate2 export, as many batches side by side as for the other systems."""
+    import ctranslate2
+    import sentencepiece
+
+    pieces = sentencepiece.SentencePieceProcessor(model_file=str(directory / "tokenizer.model"))
+    engine = ctranslate2.Translator(str(directory), inter_threads=BATCHES_AT_ONCE, intra_threads=1)
+
+    def translate(texts):
+        results = engine.translate_batch(
+            pieces.encode(texts, out_type=str), beam_size=beam_size, length_penalty=1, max_decoding_length=LONGEST
         )
+        return [pieces.decode(result.hypotheses[0]) for result in results]
+
+    return translate
 
 
-def measure_loading(directory, source):
-    """Loads a SavedModel and translates a sentence: (seconds, seconds, MiB); in a process that has done neither yet."""
-    import psutil
-
-    import_tensorflow()
-    set_threads()
-    process, started = psutil.Process(), time.perf_counter()
-    before = process.memory_info().rss
-    translate = load_saved_model(directory)
-    loaded = time.perf_counter()
-    translate([source])
-    return loaded - started, time.perf_counter() - loaded, (process.memory_info().rss - before) / 2**20
-
-
-def footprint(name, directory, translator, precision, source):
-    """The `Footprint` of an export of a `Translator`."""
-    size = sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())
-    weights = sum(int(np.prod(weight.shape)) for weight in translator.model.weights)
-    necessary = weights * (4 if precision == "float32" else 2) + len(translator.tokenizer.model)
-    with multiprocessing.get_context("spawn").Pool(1) as alone:
-        return Footprint(name, size, necessary, *alone.apply(measure_loading, (directory, source)))
+# All of them
 
 
 def export_to(directory, name, export):
@@ -200,62 +198,49 @@ def export_to(directory, name, export):
     return path
 
 
-def tensorflow_systems(translator, directory, source):
-    """Generates the systems of TensorFlow with the beam of a `Translator`, exported to a directory; says what each
-    export takes to translate a first sentence."""
-    from keras_transformer.export.saved_model import SavedModelExport
-
-    beam_size = translator.options["beam_size"]
-    for precision in ("float32", "bfloat16"):
-        name = f"SavedModel {precision}"
-        path = export_to(directory, f"{name} beam {beam_size}", SavedModelExport(translator, precision))
-        print(footprint(f"{name}, beam {beam_size}", path, translator, precision, source).describe(), flush=True)
-        yield System(name, beam_size, TENSORFLOW_THREADS, load_saved_model(path))
-    yield System(
-        "Translator in Python", beam_size, TENSORFLOW_THREADS, lambda texts: translator.translate_batch(texts)[0]
-    )
-
-
-def ctranslate2_systems(translator, directory):
-    """Generates the systems of CTranslate2 with the weights of a `Translator`, exported to a directory."""
-    from keras_transformer.export.ctranslate2 import CTranslate2Export
-
-    for quantization in ("float32", "int8"):
-        name = f"CTranslate2 {quantization}"
-        lines = CTranslate2Lines(export_to(directory, name, CTranslate2Export(translator, quantization)))
-        for beam_size in BEAM_SIZES:
-            translate = functools.partial(lines.translate, beam_size=beam_size)
-            yield System(name, beam_size, CTRANSLATE2_THREADS, translate)
-
-
-def load_systems(model_dir, source):
-    """Exports a run in all formats and loads what has been exported: list of `System`, those of a beam together.
+def start_systems(model_dir, directory, source):
+    """Exports a run in all formats to a directory, and has each loaded: list of `System`, those of a beam together.
 
     Args:
         model_dir: path of the run.
+        directory: that is to hold the exports.
         source: a sentence, the first to be translated.
     """
+    from keras_transformer.export.ctranslate2 import CTranslate2Export
+    from keras_transformer.export.saved_model import SavedModelExport
     from keras_transformer.translator import Translator
 
-    translators = [Translator.load(model_dir, beam_size) for beam_size in BEAM_SIZES]
-    with tempfile.TemporaryDirectory() as directory:
-        systems = list(ctranslate2_systems(translators[0], directory))
-        for translator in translators:
-            systems += tensorflow_systems(translator, directory, source)
-    return sorted(systems, key=lambda system: -system.beam_size)
+    systems = []
+    for beam_size in BEAM_SIZES:
+        translator = Translator.load(model_dir, beam_size)
+        for quantization in ("float32", "int8"):
+            name = f"CTranslate2 {quantization}"
+            path = export_to(directory, f"{name} beam {beam_size}", CTranslate2Export(translator, quantization))
+            threads = f"{BATCHES_AT_ONCE} workers of 1"
+            systems.append(System.start(name, beam_size, threads, load_ctranslate2, path, beam_size))
+        for precision in ("float32", "bfloat16"):
+            name = f"SavedModel {precision}"
+            path = export_to(directory, f"{name} beam {beam_size}", SavedModelExport(translator, precision))
+            systems.append(System.start(name, beam_size, "the caller's", load_saved_model, path))
+            print(footprint(systems[-1], path, translator, precision, source), flush=True)
+        threads = f"1 intra-op, {BATCHES_AT_ONCE} inter-op"
+        systems.append(System.start("Translator in Python", beam_size, threads, load_translator, model_dir, beam_size))
+    for system in systems:
+        system.ask(first_sentence, source)  # once it answers, it does not need the directory any more
+    return systems
 
 
-def measure_rate(system, sources, batch_size):
-    started = time.perf_counter()
-    run_sorted(system.translate, sources, batch_size)
-    system.rates.append(len(sources) / (time.perf_counter() - started))
-
-
-def measure_latencies(system, sources):
-    for source in sources[::SINGLES]:
-        started = time.perf_counter()
-        system.translate([source])
-        system.latencies.append(time.perf_counter() - started)
+def footprint(system, directory, translator, precision, source):
+    """What a SavedModel of a `Translator` takes, in a line."""
+    size = sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())
+    weights = sum(int(np.prod(weight.shape)) for weight in translator.model.weights)
+    necessary = weights * (4 if precision == "float32" else 2) + len(translator.tokenizer.model)
+    load_seconds, first_seconds, memory = system.ask(first_sentence, source)
+    return (
+        f"{system.name}, beam {system.beam_size}: {size / 1e6:.2f} MB on disk, {size / necessary - 1:.1%} more than "
+        f"weights and tokenizer; loads in {load_seconds:.1f} s, first sentence {first_seconds:.1f} s later, "
+        f"{memory:.0f} MiB"
+    )
 
 
 def measure(systems, sources, references, tokenize, batch_size):
@@ -266,15 +251,15 @@ def measure(systems, sources, references, tokenize, batch_size):
 
     with tqdm(total=len(systems) * (1 + ROUNDS), unit=" passes", disable=None) as progress:
         for system in systems:
-            translations = run_sorted(system.translate, sources, batch_size)
-            system.translate(sources[:1])
+            translations, _ = system.ask(translate_all, sources, batch_size)
             evaluation = evaluate(translations, references, tokenize)
             system.bleu = evaluation.bleu
             progress.update()
         for _ in range(ROUNDS):
             for system in systems:
-                measure_rate(system, sources, batch_size)
-                measure_latencies(system, sources)
+                _, seconds = system.ask(translate_all, sources, batch_size)
+                system.rates.append(len(sources) / seconds)
+                system.latencies += system.ask(translate_singly, sources[::SINGLES])
                 progress.update()
     return evaluation.bleu_signature
 
@@ -328,8 +313,8 @@ def main(arguments):
     check_positive(batch_size=arguments.batch_size)
     sources, references = map(list, zip(*open_aligned_files(arguments.source, arguments.reference), strict=True))
     evaluate(references[:1], references[:1], arguments.tokenize)  # a wrong --tokenize is found before the long work
-    set_threads()
-    systems = load_systems(arguments.model_dir, sources[0])
+    with tempfile.TemporaryDirectory() as directory:
+        systems = start_systems(arguments.model_dir, directory, sources[0])
     signature = measure(systems, sources, references, arguments.tokenize, arguments.batch_size)
     print(describe_machine())
     print(
