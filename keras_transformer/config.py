@@ -52,6 +52,9 @@ class Config:
     """Dropout of the attention weights."""
     feed_forward_dropout_rate: float = 0.0
     """Dropout inside the feed-forward networks."""
+    subword_dropout_rate: float = 0.0
+    """Probability that a piece of source text is divided, in training, into the two that BPE has merged, these again,
+    and so on: for small corpora, a remedy against learning them by heart."""
     pre_norm: bool = False
     """Normalise before each sub-layer rather than after it, as the paper does."""
 
@@ -61,7 +64,8 @@ class Config:
     max_steps: int | None = None
     """Updates to stop after, if that is sooner than the epochs."""
     batch_tokens: int = 4096
-    """Most positions (rows x length, padding included) of either side of a batch, over all devices."""
+    """Most positions (rows x length, padding included) of either side of a batch, over all devices; divided source
+    pieces come on top."""
     accumulate_steps: int = 1
     """Batches that every update is made from, as if they were one: for batches that memory does not hold."""
     peak_learning_rate: float | None = None
@@ -108,7 +112,7 @@ class Config:
             _check(self, field.name, _is_a(value, field.type), f"must be {_describe(field.type)}")
             if field.type in (int, int | None) and field.name != "seed":
                 _check(self, field.name, value is None or value >= 1, "must be at least 1")
-        for name in ("dropout_rate", "attention_dropout_rate", "feed_forward_dropout_rate", "label_smoothing"):
+        for name in (*(name for name in vars(self) if name.endswith("dropout_rate")), "label_smoothing"):
             _check(self, name, 0 <= getattr(self, name) < 1, "must be in [0, 1)")
         decay = self.ema_decay
         _check(self, "ema_decay", decay is None or 0 < decay < 1, "must be between 0 and 1")

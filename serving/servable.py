@@ -108,7 +108,7 @@ class Servable:
 
 
 def run_options(inputs, timeout_s):
-    """How TensorFlow is to run a request: little work in the thread that asks, the rest in its pool, for a limited time.
+    """How TensorFlow is to run a request: little work in the thread that asks, more in its pool, for a limited time.
 
     A small model's ops are over before another thread has woken up to run them: in the caller's own thread a sentence
     takes a third less of the processor. A computation there cannot be interrupted.

@@ -56,8 +56,8 @@ class Settings:
     tensorflow_intra_op_parallelism: int = 1
     """Threads of one op (TensorFlow Serving: as many as cores, which is slower for small models); 0 is all cores."""
     tensorflow_inter_op_parallelism: int = 0
-    """Threads for the ops of long texts (short ones are computed in a thread of their batch); 0 lets TensorFlow choose, -1
-    has long ones computed like short ones, and then nothing ends them."""
+    """Threads for the ops of long texts (short ones are computed in the thread of their batch); 0 lets TensorFlow
+    choose, -1 has long ones computed like short ones, and then nothing ends them."""
     monitoring_config_file: Path | None = None
     """Text file with prometheus_config { enable: true path: "..." }; without one, the default path is on."""
     rest_api_timeout_in_ms: int = 30_000

@@ -23,6 +23,7 @@ OTHER = {
     "dropout_rate": 0.37,
     "attention_dropout_rate": 0.41,
     "feed_forward_dropout_rate": 0.43,
+    "subword_dropout_rate": 0.47,
     "pre_norm": True,
     "epochs": 7,
     "max_steps": 1009,
@@ -139,7 +140,13 @@ def test_unknown_settings_are_named(tmp_path):
 
 AT_LEAST_ONE = ["vocabulary_size", "max_length", "d_model", "d_ff", "num_heads", "num_layers", "epochs", "max_steps"]
 AT_LEAST_ONE += ["batch_tokens", "warmup_steps", "average_epochs", "validation_sentences", "beam_size"]
-RATES = ["dropout_rate", "attention_dropout_rate", "feed_forward_dropout_rate", "label_smoothing"]
+RATES = [
+    "dropout_rate",
+    "attention_dropout_rate",
+    "feed_forward_dropout_rate",
+    "subword_dropout_rate",
+    "label_smoothing",
+]
 
 
 @pytest.mark.parametrize(

@@ -47,6 +47,12 @@ class Sentences:
         """int64 (B,): tokens of the sentences `rows`."""
         return self.starts[rows + 1] - self.starts[rows]
 
+    def of(self, rows):
+        """The sentences `rows` (B,) alone, as `Sentences`."""
+        lengths = self.lengths_of(rows)
+        starts = np.concatenate([[0], np.cumsum(lengths)])
+        return Sentences(self.ids[np.repeat(self.starts[rows] - starts[:-1], lengths) + np.arange(starts[-1])], starts)
+
     def padded(self, rows, width, shift=0):
         """The sentences `rows` (B,) as int32 (B, width), moved right by `shift` positions, 0 elsewhere."""
         positions = np.arange(width)[None, :] - shift  # (1, width)

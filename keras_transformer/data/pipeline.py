@@ -6,6 +6,7 @@ import itertools
 import numpy as np
 import tensorflow as tf
 
+from keras_transformer.data.encoded import EncodedPairs
 from keras_transformer.tokenizer import BOS_ID, EOS_ID
 
 SOURCE_STEP = 4  # source lengths this close may share a batch
@@ -76,7 +77,7 @@ def _lengths(pairs):
     return pairs.source.lengths, pairs.target.lengths + 1
 
 
-def training_batches(pairs, batch_tokens, seed, first_epoch=0, first_batch=0):
+def training_batches(pairs, batch_tokens, seed, first_epoch=0, first_batch=0, vary=None):
     """Batches without end, every epoch in an order of its own that depends on (seed, epoch) alone.
 
     Args:
@@ -85,6 +86,8 @@ def training_batches(pairs, batch_tokens, seed, first_epoch=0, first_batch=0):
         seed: int.
         first_epoch: where to begin, so that a resumed run sees what an uninterrupted one would have seen.
         first_batch: of `first_epoch`, likewise.
+        vary: function (`Sentences`, NumPy generator) -> `Sentences` that makes other source sentences of those of a
+            batch, such as `SubwordDropout`; the generator depends on seed, epoch and batch. None leaves them.
 
     Returns:
         tf.data.Dataset of `make_batch` results.
@@ -93,8 +96,10 @@ def training_batches(pairs, batch_tokens, seed, first_epoch=0, first_batch=0):
     def generate():
         skip = first_batch
         for epoch in itertools.count(first_epoch):
-            for rows in plan_batches(*_lengths(pairs), batch_tokens, shuffle_seed=(seed, epoch))[skip:]:
-                yield make_batch(pairs, rows)
+            plan = plan_batches(*_lengths(pairs), batch_tokens, shuffle_seed=(seed, epoch))
+            for number in range(skip, len(plan)):
+                rows, rng = plan[number], np.random.default_rng((seed, epoch, number))
+                yield make_batch(pairs, rows) if vary is None else _varied(pairs, rows, vary, rng)
             skip = 0
 
     return _dataset(generate)
@@ -136,6 +141,12 @@ def count_batches(pairs, batch_tokens):
 def widest_batch(pairs, batch_tokens):
     """The batch of the longest pairs, which takes the most memory, as `make_batch` gives it."""
     return make_batch(pairs, plan_batches(*_lengths(pairs), batch_tokens)[-1])
+
+
+def _varied(pairs, rows, vary, rng):
+    """`make_batch`, of other source sentences."""
+    some = EncodedPairs(vary(pairs.source.of(rows), rng), pairs.target.of(rows), dropped={})
+    return make_batch(some, np.arange(len(rows)))
 
 
 def evaluation_batches(pairs, batch_tokens):

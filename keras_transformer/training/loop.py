@@ -12,6 +12,7 @@ import yaml
 
 from keras_transformer.data.cache import INDEX
 from keras_transformer.data.pipeline import count_batches, dealt, evaluation_batches, make_batch, training_batches
+from keras_transformer.data.subword_dropout import SubwordDropout
 from keras_transformer.model import Transformer
 from keras_transformer.training.callbacks import (
     CountSteps,
@@ -157,10 +158,12 @@ def train(config, data, trainer, callbacks, plan, progress):
     validation_steps = count_batches(data.validation, config.batch_tokens)
     if plan.ends_epoch(progress.step) and progress.ended < progress.step:
         end_epoch(trainer, callbacks, plan.epoch(progress.step) - 1, validation, validation_steps)
+    rate = config.subword_dropout_rate
+    vary = SubwordDropout(data.tokenizer.model, rate) if rate else None
     while not plan.is_over(progress):
         epoch, done = divmod(progress.step, plan.steps_per_epoch)
         position = divmod(progress.step * config.accumulate_steps, count_batches(data.train, config.batch_tokens))
-        batches = training_batches(data.train, config.batch_tokens, config.seed, *position)
+        batches = training_batches(data.train, config.batch_tokens, config.seed, *position, vary=vary)
         trainer.fit(
             dealt(batches, strategy),
             initial_epoch=epoch,

@@ -66,6 +66,14 @@ def test_lengths_of_rows_are_those_of_the_sentences_asked_for():
     assert sentences_of(LISTS).lengths_of(np.array([3, 0, 3, 2])).tolist() == [5, 3, 5, 0]
 
 
+@pytest.mark.parametrize("rows", [[3, 0, 3, 2], [4], [2]])
+def test_rows_can_be_taken_out(rows):
+    taken = sentences_of(LISTS).of(np.array(rows))
+    assert [taken.ids[start:end].tolist() for start, end in itertools.pairwise(taken.starts)] == [
+        LISTS[row] for row in rows
+    ]
+
+
 @pytest.mark.parametrize("shift", [0, 1, 2])
 @pytest.mark.parametrize("width", [3, 7])  # narrower and wider than the longest sentence
 @pytest.mark.parametrize("rows", [[0, 1, 2, 3, 4], [3, 0, 3], [4], [2]])

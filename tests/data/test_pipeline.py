@@ -231,10 +231,29 @@ def test_what_is_dealt_has_no_end_so_that_replicas_need_not_ask_each_other(pairs
     assert int(shares.cardinality()) == tf.data.INFINITE_CARDINALITY
 
 
+LARGEST = 97
+
+
+def disguise(sentences, rng):
+    """Tokens that are the same modulo LARGEST."""
+    return Sentences(sentences.ids + LARGEST * rng.integers(0, 5, len(sentences.ids)), sentences.starts)
+
+
+def test_source_sentences_are_varied_anew_in_every_epoch_and_remain_in_their_pairs(pairs):
+    count = count_batches(pairs, BUDGET)
+    batches = read(training_batches(pairs, BUDGET, seed=3, vary=disguise), 2 * count)
+    epochs = pairs_in(batches[:count]), pairs_in(batches[count:])
+    for epoch in epochs:
+        undisguised = [(tuple(token % LARGEST for token in source), target) for source, target in epoch]
+        assert Counter(undisguised) == Counter(CORPUS) != Counter(epoch)
+    assert Counter(epochs[0]) != Counter(epochs[1])
+
+
+@pytest.mark.parametrize("vary", [None, disguise])
 @pytest.mark.parametrize(("epoch", "left"), [(0, 2), (1, 3), (2, 0)])
-def test_a_resumed_run_sees_what_an_uninterrupted_one_would_have_seen(pairs, epoch, left):
+def test_a_resumed_run_sees_what_an_uninterrupted_one_would_have_seen(pairs, epoch, left, vary):
     count = count_batches(pairs, BUDGET)
     batch = count - left if left else 0
-    whole = read(training_batches(pairs, BUDGET, seed=3), 3 * count)
-    resumed = read(training_batches(pairs, BUDGET, 3, epoch, batch), 3 * count - (epoch * count + batch))
+    whole = read(training_batches(pairs, BUDGET, seed=3, vary=vary), 3 * count)
+    resumed = read(training_batches(pairs, BUDGET, 3, epoch, batch, vary), 3 * count - (epoch * count + batch))
     assert equal(resumed, whole[epoch * count + batch :])
