@@ -110,18 +110,38 @@ def test_a_batch_is_not_larger_than_allowed(desk):
     assert desk.servable.batches == [[1, 2, 3], [4, 5, 6, 7]]
 
 
-def test_a_batch_waits_for_others_until_its_time_is_over_or_it_is_full(desk):
-    desk = desk(batch_timeout_micros=100_000_000, max_batch_size=3, threads=2)
-    futures = [desk.ask(1), desk.ask(2), desk.ask(3)]
+def test_while_another_is_computed_a_batch_waits_until_it_is_full(desk):
+    desk, other = desk(batch_timeout_micros=100_000_000, max_batch_size=3, threads=2), Scripted()
+    desk.hold()
+    futures = [desk.ask(n, servable=other) for n in (1, 2, 3)]
     assert [result(future) for future in futures] == [[2], [4], [6]]  # long before the time
-    assert desk.servable.batches == [[1, 2, 3]]
+    assert other.batches == [[1, 2, 3]]
 
 
-def test_a_batch_that_is_not_full_is_computed_after_its_time(desk):
-    desk = desk(batch_timeout_micros=50_000)
+def test_while_another_is_computed_a_batch_that_is_not_full_waits_for_its_time(desk):
+    desk = desk(batch_timeout_micros=50_000, threads=2)
+    desk.hold()
+    start = time.monotonic()
+    assert result(desk.ask(1, servable=Scripted())) == [2]
+    assert time.monotonic() - start >= 0.05
+
+
+def test_a_request_that_is_alone_waits_a_quarter_of_the_time(desk):
+    desk = desk(batch_timeout_micros=2_000_000, threads=2)
     start = time.monotonic()
     assert result(desk.ask(1)) == [2]
-    assert time.monotonic() - start >= 0.05
+    assert 0.5 <= time.monotonic() - start < 2
+
+
+def test_what_waits_is_computed_when_nothing_else_is_any_more(desk):
+    desk, other = desk(batch_timeout_micros=2_000_000, threads=2), Scripted()
+    desk.hold()
+    start, future = time.monotonic(), desk.ask(1, servable=other)
+    time.sleep(0.6)
+    assert not other.batches
+    desk.release()
+    assert result(future) == [2]
+    assert time.monotonic() - start < 2
 
 
 def test_different_servables_and_shapes_do_not_share_a_batch(desk):
