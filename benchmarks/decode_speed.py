@@ -15,11 +15,14 @@ figure has its ratio to CTranslate2 float32 with the same beam beside it.
 Of every SavedModel the size on disk is compared with that of its weights and tokenizer, and its process says how long
 it took to load, how long until it had translated a first sentence, and how much memory that added.
 
-CTranslate2 translates every line as a whole, and ranks hypotheses by its own length penalty, n: its BLEU may differ.
+CTranslate2 translates every line as a whole, and ranks hypotheses by its own length penalty, n: its BLEU may differ. So
+the two engines are compared once more where they should agree: text by text with a beam of 1, and in BLEU with a beam
+of 4 and no length penalty.
 """
 
 import argparse
 import dataclasses
+import functools
 import multiprocessing
 import os
 import platform
@@ -40,6 +43,15 @@ ROUNDS = 3
 SINGLES = 10  # every so manieth sentence is translated alone
 LONGEST = 256  # tokens of a translation by CTranslate2
 BASELINE = "CTranslate2 float32"
+ENGINES = (BASELINE, "SavedModel float32")  # compared with each other
+UNPENALISED = {  # options of `translate_with_options`: all but the first are as if they were not given
+    "length_penalty": np.float32(0),
+    "prefix": b"",
+    "beam_size": np.int32(0),
+    "max_length": np.int32(0),
+    "repetition_penalty": np.float32(0),
+    "no_repeat_ngram": np.int32(0),
+}
 COLUMNS = {
     "system": "{:<21}",
     "beam": "{:>4}",
@@ -64,7 +76,8 @@ class System:
         process: `ProcessPoolExecutor` of the one process that it lives in.
         rates: sentences/s of every round.
         latencies: seconds of every single sentence, of all rounds.
-        bleu: of the first pass.
+        translations: of the first pass.
+        bleu: likewise.
     """
 
     name: str
@@ -73,6 +86,7 @@ class System:
     process: ProcessPoolExecutor
     rates: list = dataclasses.field(default_factory=list)
     latencies: list = dataclasses.field(default_factory=list)
+    translations: list = dataclasses.field(default_factory=list)
     bleu: float = 0.0
 
     @classmethod
@@ -81,9 +95,9 @@ class System:
         spawn = multiprocessing.get_context("spawn")
         return cls(name, beam_size, threads, ProcessPoolExecutor(1, spawn, begin, (load, *arguments)))
 
-    def ask(self, function, *arguments):
+    def ask(self, function, *arguments, **options):
         """What a function gives in the process of the system."""
-        return self.process.submit(function, *arguments).result()
+        return self.process.submit(function, *arguments, **options).result()
 
 
 def parse_arguments():
@@ -98,7 +112,7 @@ def parse_arguments():
 
 # In the process of a system
 
-TRANSLATE = None  # its function from a batch, list of str, to list of str
+TRANSLATE = None  # its function from a batch, list of str, to list of str; those of the two engines take is_penalised
 LOAD_SECONDS, RESIDENT = 0.0, 0  # how long it took to load, and the bytes of the process before
 
 
@@ -122,10 +136,10 @@ def first_sentence(source):
     return LOAD_SECONDS, time.perf_counter() - started, (psutil.Process().memory_info().rss - RESIDENT) / 2**20
 
 
-def translate_all(sources, batch_size):
+def translate_all(sources, batch_size, **how):
     """(translations, seconds)."""
     started = time.perf_counter()
-    translations = run_sorted(TRANSLATE, sources, batch_size)
+    translations = run_sorted(functools.partial(TRANSLATE, **how), sources, batch_size)
     return translations, time.perf_counter() - started
 
 
@@ -147,11 +161,19 @@ def load_saved_model(directory):
     session = tf.compat.v1.Session(graph=tf.Graph(), config=threads)
     with session.graph.as_default():
         signatures = tf.compat.v1.saved_model.loader.load(session, ["serve"], str(directory)).signature_def
-    inputs, outputs = signatures["serving_default"].inputs, signatures["serving_default"].outputs
-    call = session.make_callable([outputs["translation"].name], [inputs["text"].name])
 
-    def translate(texts):
-        (translations,) = call(np.array([text.encode("utf-8") for text in texts], dtype=object))
+    def callable_of(name, inputs):
+        signature = signatures[name]
+        feeds = [signature.inputs[each].name for each in inputs]
+        return session.make_callable([signature.outputs["translation"].name], feeds)
+
+    call = callable_of("serving_default", ["text"])
+    call_with_options = callable_of("translate_with_options", ["text", *UNPENALISED])
+
+    def translate(texts, is_penalised=True):
+        rows = np.array([text.encode("utf-8") for text in texts], dtype=object)
+        options = [np.array([option] * len(rows)) for option in UNPENALISED.values()]
+        (translations,) = call(rows) if is_penalised else call_with_options(rows, *options)
         return [translation.decode("utf-8") for translation in translations]
 
     return translate
@@ -177,9 +199,13 @@ def load_ctranslate2(directory, beam_size):
     pieces = sentencepiece.SentencePieceProcessor(model_file=str(directory / "tokenizer.model"))
     engine = ctranslate2.Translator(str(directory), inter_threads=BATCHES_AT_ONCE, intra_threads=1)
 
-    def translate(texts):
+    def translate(texts, is_penalised=True):
         results = engine.translate_batch(
-            pieces.encode(texts, out_type=str), beam_size=beam_size, length_penalty=1, max_decoding_length=LONGEST
+            pieces.encode(texts, out_type=str),
+            beam_size=beam_size,
+            length_penalty=int(is_penalised),
+            min_decoding_length=int(is_penalised),  # 1 unless told: without a penalty, nothing is now and then the best
+            max_decoding_length=LONGEST,
         )
         return [pieces.decode(result.hypotheses[0]) for result in results]
 
@@ -251,8 +277,8 @@ def measure(systems, sources, references, tokenize, batch_size):
 
     with tqdm(total=len(systems) * (1 + ROUNDS), unit=" passes", disable=None) as progress:
         for system in systems:
-            translations, _ = system.ask(translate_all, sources, batch_size)
-            evaluation = evaluate(translations, references, tokenize)
+            system.translations, _ = system.ask(translate_all, sources, batch_size)
+            evaluation = evaluate(system.translations, references, tokenize)
             system.bleu = evaluation.bleu
             progress.update()
         for _ in range(ROUNDS):
@@ -262,6 +288,26 @@ def measure(systems, sources, references, tokenize, batch_size):
                 system.latencies += system.ask(translate_singly, sources[::SINGLES])
                 progress.update()
     return evaluation.bleu_signature
+
+
+def agreement(systems, sources, references, arguments):
+    """How far the two engines agree, in a line."""
+    from keras_transformer.evaluation import evaluate
+
+    pairs = {
+        beam_size: [next(s for s in systems if (s.name, s.beam_size) == (name, beam_size)) for name in ENGINES]
+        for beam_size in BEAM_SIZES
+    }
+    greedy = [system.translations for system in pairs[1]]
+    same = sum(one == other for one, other in zip(*greedy, strict=True)) / len(sources)
+    found = []
+    for system in pairs[4]:
+        translations, _ = system.ask(translate_all, sources, arguments.batch_size, is_penalised=False)
+        found.append(f"{evaluate(translations, references, arguments.tokenize).bleu:.2f}")
+    return (
+        f"{' and '.join(ENGINES)}: the same text with a beam of 1 for {same:.1%} of the sentences; with a beam of 4 "
+        f"and no length penalty, BLEU {' and '.join(found)}"
+    )
 
 
 def row(system, baseline):
@@ -322,7 +368,8 @@ def main(arguments):
         f"batches of {arguments.batch_size}, {BATCHES_AT_ONCE} at a time\n"
     )
     print_table(systems)
-    print(f"\nratios: to {BASELINE} with the same beam\nBLEU: {signature}")
+    print(f"\n{agreement(systems, sources, references, arguments)}")
+    print(f"ratios: to {BASELINE} with the same beam\nBLEU: {signature}")
 
 
 if __name__ == "__main__":
