@@ -6,12 +6,16 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # before TensorFlow is impor
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 
 import random
+import signal
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 pytest.register_assert_rewrite("tests.layers.contract")
+
+# What is started in the background of a shell ignores Ctrl-C, and so would the programs that tests start and stop.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # All of this has to stand before TensorFlow initialises its devices. Two logical CPUs let strategy tests run replicas.
 tf.config.set_logical_device_configuration(
