@@ -50,7 +50,10 @@ def test_a_value_is_no_switch(model):
         (["--batching_parameters_file", __file__], "--batching_parameters_file is for --enable_batching"),
         (["--monitoring_config_file", "/nowhere"], "must be a file that exists. Received: /nowhere"),
         (["--model_config_file", __file__], "one of --model_base_path DIR and --model_config_file FILE must be given"),
-        *[([f"--{name}", "-1"], f"--{name} must be at least {least}. Received: -1") for name, least in LEAST.items()],
+        *[
+            ([f"--{name}", f"{least - 1}"], f"--{name} must be at least {least}. Received: {least - 1}")
+            for name, least in LEAST.items()
+        ],
     ],
 )
 def test_a_wrong_flag_is_one_line_that_names_it(model, said, message):
