@@ -35,6 +35,7 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.session import Session
 from keras_transformer.batches import BATCHES_AT_ONCE, check_positive, run_sorted
 from keras_transformer.console import import_tensorflow, mistakes_as_lines
 
@@ -154,21 +155,10 @@ def translate_singly(sources):
 
 
 def load_saved_model(directory):
-    """A SavedModel through the Session loader, as TensorFlow Serving has it; a batch runs in the thread that asks."""
-    import tensorflow as tf
-
-    threads = tf.compat.v1.ConfigProto(intra_op_parallelism_threads=1, inter_op_parallelism_threads=-1)
-    session = tf.compat.v1.Session(graph=tf.Graph(), config=threads)
-    with session.graph.as_default():
-        signatures = tf.compat.v1.saved_model.loader.load(session, ["serve"], str(directory)).signature_def
-
-    def callable_of(name, inputs):
-        signature = signatures[name]
-        feeds = [signature.inputs[each].name for each in inputs]
-        return session.make_callable([signature.outputs["translation"].name], feeds)
-
-    call = callable_of("serving_default", ["text"])
-    call_with_options = callable_of("translate_with_options", ["text", *UNPENALISED])
+    """A SavedModel through the Session loader, as TensorFlow Serving has it."""
+    session = Session(directory)
+    call = session.signature("serving_default", outputs=["translation"])
+    call_with_options = session.signature("translate_with_options", ["text", *UNPENALISED], ["translation"])
 
     def translate(texts, is_penalised=True):
         rows = np.array([text.encode("utf-8") for text in texts], dtype=object)

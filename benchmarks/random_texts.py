@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.session import Session
 from keras_transformer.batches import check_positive
 from keras_transformer.console import import_tensorflow, mistakes_as_lines
 
@@ -68,20 +69,6 @@ def batches():
     return st.integers(1, 100).flatmap(lambda percent: with_a_long_one if percent <= LONG_ONES else usual)
 
 
-def load(directory):
-    """A function from a list of bytes to (translations, list of bytes, scores, float32 (B,))."""
-    import tensorflow as tf
-    import tensorflow_text  # noqa: F401  its ops
-
-    threads = tf.compat.v1.ConfigProto(intra_op_parallelism_threads=1, inter_op_parallelism_threads=-1)
-    session = tf.compat.v1.Session(graph=tf.Graph(), config=threads)
-    with session.graph.as_default():
-        signatures = tf.compat.v1.saved_model.loader.load(session, ["serve"], str(directory)).signature_def
-    inputs, outputs = signatures["serving_default"].inputs, signatures["serving_default"].outputs
-    call = session.make_callable([outputs["translation"].name, outputs["score"].name], [inputs["text"].name])
-    return lambda texts: call(np.array(texts, dtype=object))
-
-
 def check(texts, translations, scores):
     """Raises AssertionError if these are no answers."""
     assert len(translations) == len(scores) == len(texts)
@@ -95,13 +82,13 @@ def main(arguments):
     from tqdm import tqdm
 
     check_positive(texts=arguments.texts)
-    translate = load(arguments.saved_model)
+    translate = Session(arguments.saved_model).signature("serving_default")
     number, characters, started = 0, 0, time.perf_counter()
     with tqdm(total=arguments.texts, unit=" texts", disable=None) as progress:
 
         def holds(texts):
             nonlocal number, characters
-            check(texts, *translate(texts))
+            check(texts, *translate(np.array(texts, dtype=object)))
             number, characters = number + len(texts), characters + sum(len(text) for text in texts)
             progress.update(len(texts))
 

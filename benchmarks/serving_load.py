@@ -28,6 +28,7 @@ from pathlib import Path
 from benchmarks.load_clients import Load, median_rate, same_scores
 from benchmarks.load_faults import disconnect, malformed_requests, oversized, slow_lorises, statuses_of
 from benchmarks.served_export import BROKEN, MODEL, Server, publish, score_otherwise
+from benchmarks.session import Session
 from keras_transformer.console import exit_on_sigterm, import_tensorflow
 
 PROTOCOLS = ("REST", "gRPC")
@@ -93,16 +94,8 @@ def translate_in_process(directory, sentences, seconds, sender):
     """Sends sentences/s of the SavedModel in a Session, batches of 32 on two threads, each all by itself."""
     import_tensorflow()
     import numpy as np
-    import tensorflow as tf
-    import tensorflow_text  # noqa: F401  its ops
 
-    threads = tf.compat.v1.ConfigProto(intra_op_parallelism_threads=1, inter_op_parallelism_threads=-1)
-    session = tf.compat.v1.Session(graph=tf.Graph(), config=threads)
-    with session.graph.as_default():
-        signatures = tf.compat.v1.saved_model.loader.load(session, ["serve"], str(directory)).signature_def
-    signature = signatures["serving_default"]
-    fetches = [tensor.name for tensor in signature.outputs.values()]
-    call = session.make_callable(fetches, [signature.inputs["text"].name])
+    call = Session(directory).signature("serving_default")
     texts = itertools.cycle([sentence.encode() for sentence in sentences])
     take, counts, ends = threading.Lock(), [], []
 

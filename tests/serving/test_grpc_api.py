@@ -21,6 +21,7 @@ from tensorflow_serving.apis import (
     regression_pb2,
 )
 
+from keras_transformer.signatures import INPUTS
 from serving.errors import ServingError
 from serving.grpc_api import LARGE_REQUEST_BYTES, start_grpc_server
 from serving.model_config import ModelConfig
@@ -249,7 +250,7 @@ def test_metadata_tells_the_signatures(prediction):
         name: {key: tf.dtypes.as_dtype(tensor.dtype) for key, tensor in signature.inputs.items()}
         for name, signature in found.signature_def.items()
     }
-    assert inputs == {**toy.INPUTS, "serving_default": {"text": tf.string}}
+    assert inputs == {**INPUTS, "serving_default": {"text": tf.string}}
 
 
 def test_metadata_of_something_else_is_refused(prediction):

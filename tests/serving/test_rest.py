@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from keras_transformer.signatures import INPUTS
 from serving.errors import HTTP_STATUS, ServingError
 from serving.metrics import Metrics
 from serving.model_config import ModelConfig
@@ -78,12 +79,12 @@ def test_metadata_describes_every_signature(port):
     assert status == 200 and list(reply) == ["model_spec", "metadata"]
     assert reply["model_spec"] == {"name": "toy", "signature_name": "", "version": "3"}
     signatures = reply["metadata"]["signature_def"]["signature_def"]
-    assert signatures.keys() == {"serving_default", *toy.INPUTS}
+    assert signatures.keys() == {"serving_default", *INPUTS}
     sample = signatures["sample"]
     assert sample.keys() == {"inputs", "outputs", "method_name", "defaults"}
     assert sample["method_name"] == "tensorflow/serving/predict" and sample["defaults"] == {}
     types = {name: tensor["dtype"] for name, tensor in sample["inputs"].items()}
-    assert types == {name: f"DT_{dtype.name.upper()}".replace("32", "") if dtype.is_floating else f"DT_{dtype.name.upper()}" for name, dtype in toy.INPUTS["sample"].items()}  # fmt: skip # noqa: E501
+    assert types == {name: f"DT_{dtype.name.upper()}".replace("32", "") if dtype.is_floating else f"DT_{dtype.name.upper()}" for name, dtype in INPUTS["sample"].items()}  # fmt: skip # noqa: E501
     assert sample["inputs"]["text"]["tensor_shape"] == {"dim": [{"size": "-1", "name": ""}], "unknown_rank": False}
 
 
@@ -105,7 +106,7 @@ def test_rows_and_columns_get_the_same_translations(port):
 
 def test_every_signature_answers_with_all_its_inputs(port):
     values = {"text": "a b", "translation": "c", "prefix": "", "seed": 2**40}
-    for name, inputs in toy.INPUTS.items():
+    for name, inputs in INPUTS.items():
         row = {key: values.get(key, 0.5 if dtype.is_floating else 2) for key, dtype in inputs.items()}
         status, _, reply = ask(port, "POST", PREDICT, {"signature_name": name, "instances": [row, row]})
         assert status == 200 and reply["predictions"][0] == reply["predictions"][1], name
@@ -323,7 +324,7 @@ def test_what_a_client_waits_for_is_given_up_when_it_goes(backend, page):
 
 
 KEYS = st.sampled_from(["instances", "inputs", "signature_name", "x"])
-BODIES = st.dictionaries(KEYS, JSON | st.sampled_from([*toy.INPUTS])) | JSON
+BODIES = st.dictionaries(KEYS, JSON | st.sampled_from([*INPUTS])) | JSON
 
 
 def damaged(body, place):

@@ -12,6 +12,8 @@ from pathlib import Path
 import tensorflow as tf
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
+from keras_transformer.signatures import INPUTS
+
 WIDTH = 3
 WEIGHT = -7.0  # the score of a text is its length in bytes times this
 PLACEHOLDER = b"VERSION"
@@ -50,30 +52,6 @@ def _template():
     }
     tf.saved_model.save(module, directory, {"serving_default": signatures["translate"], **signatures})
     return directory
-
-
-INPUTS = {
-    "translate": {"text": tf.string},
-    "alternatives": {"text": tf.string},
-    "translate_with_options": {
-        "text": tf.string,
-        "prefix": tf.string,
-        "length_penalty": tf.float32,
-        "beam_size": tf.int32,
-        "max_length": tf.int32,
-        "repetition_penalty": tf.float32,
-        "no_repeat_ngram": tf.int32,
-    },
-    "sample": {
-        "text": tf.string,
-        "temperature": tf.float32,
-        "top_k": tf.int32,
-        "top_p": tf.float32,
-        "seed": tf.int64,
-    },
-    "score": {"text": tf.string, "translation": tf.string},
-    "explain": {"text": tf.string},
-}
 
 
 class _Toy(tf.Module):
