@@ -5,8 +5,10 @@ import collections
 import itertools
 import json
 import multiprocessing
+import os
 import re
 import statistics
+import threading
 import time
 from dataclasses import dataclass, field
 
@@ -181,8 +183,15 @@ async def ask(protocol, port, requests, clients, rate, judge, stopping):
 
 
 def run(sender, protocol, *arguments):
+    threading.Thread(target=end_with_parent, daemon=True).start()
     runner = uvloop.run if protocol == "REST" else asyncio.run  # gRPC has a loop of its own
     sender.send(runner(ask(protocol, *arguments)))
+
+
+def end_with_parent():
+    """Ends this process when the one that started it is gone, even if that was killed."""
+    multiprocessing.parent_process().join()
+    os._exit(1)
 
 
 class Load:

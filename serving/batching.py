@@ -1,6 +1,7 @@
 """Requests that arrive at the same time, computed together: in queues, one for all that can share a batch."""
 
 import collections
+import functools
 import logging
 import threading
 import time
@@ -9,6 +10,7 @@ import numpy as np
 from grpc import StatusCode
 
 from serving.errors import ServingError
+from serving.overload import QueueFullError
 
 ALONE = 0.25  # of `batch_timeout_micros` is what a batch waits while no other is being computed
 
@@ -22,7 +24,8 @@ class Batcher:
     the first thread that is free; of several, the one with the oldest request.
 
     *Relative to TensorFlow Serving*, it waits for a quarter of that time only while no other batch is being computed:
-    then few clients ask, and a lonely request should not wait for others to join it.
+    then few clients ask, and a lonely request should not wait for others to join it. And what an idle thread is about
+    to take does not count as enqueued, so that a burst is not refused while there is nothing to do.
 
     Args:
         parameters: `BatchingParameters`.
@@ -33,7 +36,6 @@ class Batcher:
         self._parameters = parameters
         self._metrics = metrics
         self._timeout = parameters.batch_timeout_micros * 1e-6
-        self._capacity = parameters.most_rows * parameters.max_enqueued_batches
         self._queues = {}
         self._condition = threading.Condition()
         self._is_stopped = False
@@ -56,8 +58,8 @@ class Batcher:
             size: how much of a batch it takes: its rows, or 1 if batches hold one request each.
 
         Raises:
-            ServingError: UNAVAILABLE if the queue is full or the server stops, INVALID_ARGUMENT if the request is too
-                large for any queue.
+            QueueFullError: UNAVAILABLE.
+            ServingError: UNAVAILABLE if the server stops, INVALID_ARGUMENT if the request is too large for any queue.
         """
         self._check_size(size)
         shapes = tuple(inputs[name].shape[1:] for name in signature.feeds)
@@ -94,26 +96,35 @@ class Batcher:
 
     def _check_size(self, size):
         most = self._parameters.max_batch_size
-        if size > most and not self._parameters.enable_large_batch_splitting:
+        if size > most:
             raise ServingError(
                 StatusCode.INVALID_ARGUMENT, f"Task size {size} is larger than maximum input batch size {most}"
             )
-        if size > self._capacity:
+        if size > (capacity := self._capacity(len(self._threads))):
             raise ServingError(
-                StatusCode.INVALID_ARGUMENT, f"Task size {size} is larger than the whole queue, {self._capacity}"
+                StatusCode.INVALID_ARGUMENT, f"Task size {size} is larger than the whole queue, {capacity}"
             )
 
+    def _capacity(self, idle_threads):
+        """Rows of a queue."""
+        return self._parameters.most_rows * (self._parameters.max_enqueued_batches + idle_threads)
+
     def _make_room(self, key, size, unwanted):
-        queue = self._queues.get(key)
-        if queue and not queue.has_room(size, self._capacity):
+        queue, capacity = self._queues.get(key), self._capacity(len(self._threads) - self._busy)
+        if queue and not queue.has_room(size, capacity):
             unwanted += queue.drop_unwanted()
-            if not queue.has_room(size, self._capacity):
+            if not queue.has_room(size, capacity):
                 enqueued, most = -(-queue.size // self._parameters.most_rows), self._parameters.max_enqueued_batches
-                raise ServingError(
-                    StatusCode.UNAVAILABLE,
+                message = (
                     "The batch scheduling queue to which this task was submitted is full; currently "
-                    f"{enqueued} batches enqueued and max_enqueued_batches is {most}",
+                    f"{enqueued} batches enqueued and max_enqueued_batches is {most}"
                 )
+                raise QueueFullError(StatusCode.UNAVAILABLE, message, functools.partial(self._is_full, key))
+
+    def _is_full(self, key):
+        """Whether a queue has no room for a single row; not to be relied on, but told without waiting for a lock."""
+        queue = self._queues.get(key)
+        return queue is not None and not queue.has_room(1, self._capacity(len(self._threads) - self._busy))
 
     def _work(self):
         while taken := self._take():

@@ -26,7 +26,7 @@ class BatchingParameters:
     """How requests are put together."""
 
     max_batch_size: int = 1000
-    """most rows that are computed at once; a larger request is an error unless it is split"""
+    """most rows of a request, and of all that is computed at once; see `max_execution_batch_size`"""
     batch_timeout_micros: int = 0
     """for so many microseconds a request waits for others, at most"""
     max_enqueued_batches: int = 10
@@ -36,9 +36,9 @@ class BatchingParameters:
     thread_pool_name: str = "batch_threads"
     """label of the metrics"""
     enable_large_batch_splitting: bool = False
-    """whether larger requests are computed in parts"""
+    """whether a request of more than `max_execution_batch_size` rows is computed in parts"""
     max_execution_batch_size: int = 0
-    """most rows of these parts, and then of all that is computed at once; 0 is `max_batch_size`"""
+    """most rows that are computed at once; 0 is `max_batch_size`"""
     allowed_batch_sizes: tuple = ()
     """ascending; a batch is filled up to the next of these with copies of its last row"""
 

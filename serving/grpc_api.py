@@ -18,6 +18,7 @@ from uvicorn.loops.auto import auto_loop_factory
 from serving import messages
 from serving.errors import ServingError
 from serving.model_config import model_configs
+from serving.overload import Overload, QueueFullError
 from serving.predictor import ModelSpec
 from serving.tensor_protos import to_array, to_proto
 
@@ -126,9 +127,12 @@ class PredictionService:
         self._models = models
         self._under_way = 0
         self._max_calls = max_calls
+        self._overload = Overload(predictor.metrics, "GRPC")
 
     async def predict(self, request, context):
         """Runs a signature. A call whose client has gone or whose deadline has passed is not run."""
+        if message := self._overload.answer_to(request.model_spec):
+            raise ServingError(StatusCode.UNAVAILABLE, message)
         if self._under_way == self._max_calls:
             raise ServingError(StatusCode.UNAVAILABLE, f"The server has {self._max_calls} predictions under way.")
         self._under_way += 1
@@ -137,7 +141,11 @@ class PredictionService:
                 future = await asyncio.to_thread(self._future, request, context)
             else:
                 future = self._future(request, context)
+            self._overload.accepted()
             return _predict_response(request, await asyncio.wrap_future(future))
+        except QueueFullError as error:
+            self._overload.refused(request.model_spec, request.model_spec.name, error, error.message)
+            raise
         finally:
             self._under_way -= 1
 

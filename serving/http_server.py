@@ -5,7 +5,7 @@ import socket
 import threading
 
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 LONGEST_HEAD = 64 * 1024  # bytes of request line and headers
 KEEP_ALIVE_SECONDS = 75
@@ -25,17 +25,18 @@ class HttpServer:
         port: int; 0 lets the system choose.
         arrival_seconds: longest time that a request takes to arrive.
         drain_seconds: longest time that `stop` waits for requests that are under way.
+        refusal: function from the target of a POST, bytes, to the starlette `Response` that it gets unread, or None.
 
     Raises:
         OSError: if it cannot listen there.
     """
 
-    def __init__(self, app, host, port, arrival_seconds, drain_seconds):
+    def __init__(self, app, host, port, arrival_seconds, drain_seconds, refusal=lambda target: None):
         self._socket = bind(host, port)
         self.port = self._socket.getsockname()[1]
 
         def make_protocol(**arguments):
-            return ImpatientProtocol(arrival_seconds, **arguments)
+            return ImpatientProtocol(arrival_seconds, refusal, **arguments)
 
         config = uvicorn.Config(
             app,
@@ -77,14 +78,19 @@ class _Server(uvicorn.Server):
 class ImpatientProtocol(HttpToolsProtocol):
     """A connection that is closed if a request does not arrive in time, or if its head has no end.
 
+    A POST that is to be refused is answered as soon as it has arrived, past the app.
+
     Args:
         arrival_seconds: longest time between the first byte of a request (or the connection) and its last.
+        refusal: see `HttpServer`.
         **arguments: what uvicorn passes.
     """
 
-    def __init__(self, arrival_seconds, **arguments):
+    def __init__(self, arrival_seconds, refusal, **arguments):
         super().__init__(**arguments)
         self._arrival_seconds = arrival_seconds
+        self._refusal = refusal
+        self._refused = None  # the response to the request that is arriving
         self._timer = None
         self._head_bytes = None  # of a head that is not complete
 
@@ -110,11 +116,33 @@ class ImpatientProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self):
         self._head_bytes = None
-        super().on_headers_complete()
+        is_first = self.cycle is None or self.cycle.response_complete  # others wait for their turn
+        is_post = self.parser.get_method() == b"POST" and not self.expect_100_continue
+        self._refused = self._refusal(self.url) if is_first and is_post else None
+        if self._refused is None:
+            super().on_headers_complete()
+
+    def on_body(self, body):
+        if self._refused is None:
+            super().on_body(body)
 
     def on_message_complete(self):
         self._timer.cancel()
-        super().on_message_complete()
+        if self._refused is None:
+            super().on_message_complete()
+        else:
+            self._answer(self._refused)
+
+    def _answer(self, response):
+        """Answers in place of the app; the connection goes on as the client wishes."""
+        head = [STATUS_LINE[response.status_code]]
+        for name, value in [*self.server_state.default_headers, *response.raw_headers]:
+            head += [name, b": ", value, b"\r\n"]
+        keep_alive = self.parser.should_keep_alive()
+        self.transport.write(b"".join([*head, b"" if keep_alive else b"connection: close\r\n", b"\r\n", response.body]))
+        if not keep_alive:
+            self.transport.close()
+        self.on_response_complete()
 
     def _start_timer(self):
         if self._timer:

@@ -35,16 +35,16 @@ class Predictor:
         models: `Models`.
         batching_parameters: `BatchingParameters`; None computes each request alone.
         limits: `Limits`.
-        metrics: `Metrics`.
+        metrics: `Metrics`; also an attribute.
     """
 
     def __init__(self, models, batching_parameters=None, limits=None, metrics=None):
         self._models = models
         self._limits = limits or Limits()
-        self._metrics = metrics or Metrics()
+        self.metrics = metrics or Metrics()
         self._is_batching = batching_parameters is not None
         alone = BatchingParameters(max_batch_size=1, max_enqueued_batches=self._limits.max_queued)
-        self._batcher = Batcher(batching_parameters or alone, self._metrics)
+        self._batcher = Batcher(batching_parameters or alone, self.metrics)
 
     def submit(self, model, signature_name, inputs, outputs=None, timeout_s=None, entrypoint="GRPC"):
         """Accepts a request.
@@ -62,6 +62,7 @@ class Predictor:
             waits any more.
 
         Raises:
+            QueueFullError: if there is no room for it.
             ServingError: if the request cannot be accepted.
         """
         start = time.monotonic()
@@ -69,12 +70,12 @@ class Predictor:
             servable = self._models.acquire(*model)
         except ServingError as error:
             if model.name in self._models:  # not any name that a client makes up
-                self._metrics.request_ended(model.name, error.code.name, time.monotonic() - start, entrypoint)
+                self.metrics.request_ended(model.name, error.code.name, time.monotonic() - start, entrypoint)
             raise
 
         def on_end(code):
             self._models.release(servable)
-            self._metrics.request_ended(model.name, code.name, time.monotonic() - start, entrypoint)
+            self.metrics.request_ended(model.name, code.name, time.monotonic() - start, entrypoint)
 
         try:
             signature = servable.signature(signature_name)

@@ -19,6 +19,7 @@ from tensorflow_serving.apis import get_model_metadata_pb2
 
 from serving.errors import ServingError
 from serving.json_tensors import parse, read_tensors, write_tensors
+from serving.overload import Overload, QueueFullError
 from serving.predictor import ModelSpec
 
 MOST_INFLATED_BYTES = 100 * 1024 * 1024
@@ -65,6 +66,15 @@ class RestApi:
         self._timeout_s = timeout_s
         self._max_body_bytes = max_body_bytes
         self._has_cors = has_cors
+        self._overload = Overload(predictor.metrics, "REST")
+
+    def refusal(self, target):
+        """What a POST of `target`, bytes, is answered with unread, or None.
+
+        Relative to TensorFlow Serving: while a queue is full, requests of the other signatures of that model are
+        refused as well.
+        """
+        return self._overload.answer_to(target)
 
     async def __call__(self, scope, receive, send):
         response = await self._answer(Request(scope, receive))
@@ -75,7 +85,7 @@ class RestApi:
         try:
             status, body = 200, await self._dispatch(request)
         except ServingError as error:
-            status, body = error.http_status, error_body(error.message)
+            return self._error_response(error)
         except ClientDisconnect:
             status, body = 499, b""  # nobody hears it
         except Exception as error:
@@ -85,6 +95,12 @@ class RestApi:
             where = f"{Path(place.tb_frame.f_code.co_filename).name}:{place.tb_lineno}"
             logger.error("%s in %s", type(error).__name__, where)  # its text may be the user's
             status, body = 500, error_body("Internal error.")
+        return self._response(status, body)
+
+    def _error_response(self, error):
+        return self._response(error.http_status, error_body(error.message))
+
+    def _response(self, status, body):
         return Response(body, status, CORS_HEADERS if self._has_cors else None, "application/json")
 
     async def _dispatch(self, request):
@@ -111,7 +127,12 @@ class RestApi:
             name, inputs, is_rows = await asyncio.to_thread(self._read, body, is_compressed, spec)
         else:
             name, inputs, is_rows = self._read(body, is_compressed, spec)
-        future = self._predictor.submit(spec, name, inputs, timeout_s=self._timeout_s, entrypoint="REST")
+        try:
+            future = self._predictor.submit(spec, name, inputs, timeout_s=self._timeout_s, entrypoint="REST")
+        except QueueFullError as error:
+            self._overload.refused(request.scope["raw_path"], spec.name, error, self._error_response(error))
+            raise
+        self._overload.accepted()
         prediction = await _wait(request, asyncio.wrap_future(future), self._timeout_s)
         return write_tensors(prediction.outputs, is_rows)
 

@@ -91,7 +91,7 @@ def _http_server(settings, predictor, models, metrics):
     timeout_s = settings.rest_api_timeout_in_ms / 1000
     api = RestApi(predictor, models, timeout_s, settings.max_body_bytes, settings.rest_api_enable_cors_support)
     app = make_app(api, models, metrics.page, read_monitoring(settings.monitoring_config_file))
-    return HttpServer(app, settings.host, settings.rest_api_port, timeout_s, settings.drain_seconds)
+    return HttpServer(app, settings.host, settings.rest_api_port, timeout_s, settings.drain_seconds, api.refusal)
 
 
 def _follow(settings, models):

@@ -15,7 +15,7 @@ DESCRIPTION = """Serve exported models by REST, gRPC and as a page, with TensorF
 
   python -m serving.server --model_base_path exports/mine --model_name translator
       REST and the page on http://127.0.0.1:8501/, gRPC on 8500; follows new versions
-  python -m serving.server ... --enable_batching true --batching_parameters_file serving/config/batching.config
+  python -m serving.server ... --enable_batching true --batching_parameters_file serving/config/batching.local.config
       puts the requests of many clients together"""
 
 

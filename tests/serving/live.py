@@ -17,7 +17,7 @@ def serve(predictor, models, page, arrival_seconds=DEADLINE_SECONDS, metrics_pag
     """The port of a server that is stopped at the end."""
     api = RestApi(predictor, models, **({"timeout_s": DEADLINE_SECONDS, "max_body_bytes": 100_003} | limits))
     app = make_app(api, models, metrics_page, "/monitoring/prometheus/metrics", page)
-    server = HttpServer(app, HOST, 0, arrival_seconds, drain_seconds=DEADLINE_SECONDS)
+    server = HttpServer(app, HOST, 0, arrival_seconds, DEADLINE_SECONDS, api.refusal)
     server.start()
     try:
         yield server.port

@@ -171,6 +171,14 @@ def test_a_full_queue_refuses_at_once_and_recovers(desk):
     assert result(desk.ask(1, 2)) == [2, 4]
 
 
+def test_a_burst_is_not_refused_while_there_is_a_thread_to_take_it(desk):
+    desk = desk()
+    with desk.batcher._condition:  # nothing is taken meanwhile
+        futures = [desk.ask(*range(5)) for _ in range(3)]
+        assert refusal(desk.ask, 1)[0] == StatusCode.UNAVAILABLE
+    assert [result(future) for future in futures] == [[0, 2, 4, 6, 8]] * 3
+
+
 def test_requests_without_rows_fill_a_queue_as_well(desk):
     desk = desk()
     desk.hold()
@@ -216,16 +224,23 @@ def test_a_batch_may_take_as_long_as_its_most_patient_request(desk):
     assert 200 < first <= 300 and second is None
 
 
-def test_a_large_request_is_refused_unless_it_is_split(desk):
+def test_a_request_is_split_where_it_may_be_larger_than_what_is_computed_at_once(desk):
     code, message = refusal(desk().ask, *range(6))
     assert (code, message) == (StatusCode.INVALID_ARGUMENT, "Task size 6 is larger than maximum input batch size 5")
-    splitting = desk(max_enqueued_batches=3, enable_large_batch_splitting=True, max_execution_batch_size=4)
+    splitting = desk(
+        max_batch_size=17, max_enqueued_batches=3, enable_large_batch_splitting=True, max_execution_batch_size=4
+    )
     splitting.hold()
     futures = [splitting.ask(*range(9)), splitting.ask(20, 21)]
     splitting.release()
     assert result(futures[0]) == [2 * n for n in range(9)] and result(futures[1]) == [40, 42]
     assert splitting.servable.batches == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 20, 21]]
-    assert refusal(splitting.ask, *range(13))[0] == StatusCode.INVALID_ARGUMENT  # it would never find room
+    assert refusal(splitting.ask, *range(18)) == (
+        StatusCode.INVALID_ARGUMENT,
+        "Task size 18 is larger than maximum input batch size 17",
+    )
+    code, message = refusal(splitting.ask, *range(17))
+    assert code == StatusCode.INVALID_ARGUMENT and "larger than the whole queue, 16" in message
 
 
 def test_a_batch_is_filled_up_to_an_allowed_size(desk):

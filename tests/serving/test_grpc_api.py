@@ -24,8 +24,10 @@ from tensorflow_serving.apis import (
 from keras_transformer.signatures import INPUTS
 from serving.errors import ServingError
 from serving.grpc_api import LARGE_REQUEST_BYTES, start_grpc_server
+from serving.metrics import Metrics
 from serving.model_config import ModelConfig
 from serving.models import Models
+from serving.overload import QueueFullError
 from serving.predictor import Prediction, Predictor
 from tests.serving import toy
 
@@ -301,7 +303,7 @@ class Reloaded:
 
 def test_a_config_that_is_sent_is_served_from_then_on():
     models = Reloaded()
-    with serving(None, models) as (server, _), grpc.insecure_channel(f"127.0.0.1:{server.port}") as channel:
+    with serving(Held(), models) as (server, _), grpc.insecure_channel(f"127.0.0.1:{server.port}") as channel:
         reload_config = model_service_pb2_grpc.ModelServiceStub(channel).HandleReloadConfigRequest
         request = model_management_pb2.ReloadConfigRequest()
         assert failure(reload_config, request)[0] == "INVALID_ARGUMENT"
@@ -319,6 +321,7 @@ class Held:
     """A predictor that answers when it is told to."""
 
     def __init__(self):
+        self.metrics = Metrics()
         self.futures = []
         self.timeouts = []
         self.changed = threading.Condition()
@@ -385,6 +388,42 @@ def test_calls_beyond_the_limit_are_refused_at_once_and_others_are_answered_mean
         assert call.result(SECONDS).outputs["score"].float_val == [5.0]
 
 
+class Full(Held):
+    """A predictor whose first request finds the queue full."""
+
+    def __init__(self):
+        super().__init__()
+        self.is_full = True
+        self.was_asked = 0
+
+    def submit(self, *arguments, **options):
+        self.was_asked += 1
+        if self.was_asked == 1:
+            raise QueueFullError(grpc.StatusCode.UNAVAILABLE, "It is full.", lambda: self.is_full)
+        future = super().submit(*arguments, **options)
+        future.set_result(ANSWER)
+        return future
+
+
+def test_while_the_queue_of_a_signature_is_full_its_requests_are_refused_at_once():
+    predictor = Full()
+    with serving(predictor) as (_, stub):
+        for _ in range(3):
+            assert failure(stub.Predict, request_for()) == ("UNAVAILABLE", "It is full.")
+        assert predictor.was_asked == 1
+        assert 'request_count{model_name="toy",status="UNAVAILABLE"} 2\n' in predictor.metrics.page()
+        predictor.is_full = False
+        assert stub.Predict(request_for(), timeout=SECONDS).outputs["score"].float_val == [5.0]
+
+
+def test_other_signatures_are_answered_meanwhile():
+    predictor = Full()
+    with serving(predictor) as (_, stub):
+        assert failure(stub.Predict, request_for())[0] == "UNAVAILABLE"
+        response = stub.Predict(request_for(signature="translate"), timeout=SECONDS)
+        assert response.outputs["score"].float_val == [5.0]
+
+
 def test_errors_of_the_future_are_answered_and_of_others_the_log_has_the_kind_but_no_text(caplog):
     predictor = Held()
     with serving(predictor) as (_, stub):
@@ -415,4 +454,4 @@ def test_a_server_that_stops_answers_what_is_under_way_and_nothing_else():
 
 def test_a_port_that_is_taken_is_said_and_not_shared(target):
     with pytest.raises(OSError, match=f"must be free. Received: {target}"):
-        start_grpc_server(None, None, port=int(target.rpartition(":")[2]))
+        start_grpc_server(Held(), None, port=int(target.rpartition(":")[2]))

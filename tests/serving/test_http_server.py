@@ -1,4 +1,5 @@
 import asyncio
+import http.client
 import socket
 import threading
 import time
@@ -112,6 +113,66 @@ def test_a_connection_serves_one_request_after_the_other(server):
             connection.sendall(b"POST / HTTP/1.1\r\nContent-Length: 1\r\n\r\n" + number)
             assert connection.recv(65536).endswith(b"\r\n\r\n" + number)
             time.sleep(PATIENCE / 2)
+
+
+class Busy:
+    """Refuses POSTs of /busy while `is_full`."""
+
+    is_full = True
+
+    def __call__(self, target):
+        return Response(b"busy", 503, {"A": "b"}) if self.is_full and target == b"/busy" else None
+
+
+@pytest.fixture
+def busy():
+    return Busy()
+
+
+@pytest.fixture
+def refusing(echo, busy):
+    server = HttpServer(echo, HOST, 0, DEADLINE_SECONDS, DEADLINE_SECONDS, busy)
+    server.start()
+    yield server
+    server.stop()
+
+
+def test_what_is_refused_is_answered_past_the_app_and_the_connection_goes_on(refusing, busy, echo):
+    connection = http.client.HTTPConnection(HOST, refusing.port, timeout=DEADLINE_SECONDS)
+    for body in (b"", b"short", 500_000 * b"long"):
+        status, headers, content = ask(refusing.port, "POST", "/busy", body, connection=connection)
+        assert (status, content, headers["A"]) == (503, b"busy", "b") and headers["Date"]
+    assert not echo.was_asked.is_set()
+    assert ask(refusing.port, "POST", "/other", b"other", connection=connection)[2] == b"other"
+    assert ask(refusing.port, "GET", "/busy", connection=connection)[0] == 200
+    busy.is_full = False
+    assert ask(refusing.port, "POST", "/busy", b"again", connection=connection)[2] == b"again"
+
+
+def test_a_refusal_closes_the_connection_if_the_client_wishes(refusing):
+    with connect(refusing.port) as connection:
+        connection.sendall(b"POST /busy HTTP/1.1\r\nConnection: close\r\nContent-Length: 1\r\n\r\na")
+        head, _, body = read_all(connection).partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 503 ") and b"\r\nconnection: close" in head.lower() and body == b"busy"
+
+
+def test_requests_behind_one_that_is_under_way_get_their_answers_in_order(refusing, echo):
+    echo.may_answer.clear()
+    with connect(refusing.port) as connection:
+        connection.sendall(b"POST / HTTP/1.1\r\nContent-Length: 5\r\n\r\nfirst")
+        assert echo.was_asked.wait(DEADLINE_SECONDS)
+        connection.sendall(b"POST /busy HTTP/1.1\r\nConnection: close\r\nContent-Length: 6\r\n\r\nsecond")
+        echo.may_answer.set()
+        first, second = read_all(connection).split(b"HTTP/1.1 ")[1:]
+    assert first.endswith(b"first") and second.startswith(b"200 ") and second.endswith(b"second")
+
+
+def test_a_client_that_waits_to_be_told_to_go_on_is_not_left_waiting(refusing):
+    with connect(refusing.port) as connection:
+        connection.sendall(b"POST /busy HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n")
+        assert connection.recv(65536).startswith(b"HTTP/1.1 100 ")
+        connection.sendall(b"body")
+        assert connection.recv(65536).endswith(b"body")
 
 
 def test_stopping_answers_what_is_under_way_and_takes_nothing_new(echo):

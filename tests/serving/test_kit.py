@@ -1,5 +1,6 @@
 """The files for operators: each parses as what it is for, and what one says fits what the others say."""
 
+import inspect
 import json
 import re
 from pathlib import Path, PurePosixPath
@@ -11,6 +12,7 @@ from tensorflow_serving.config.model_server_config_pb2 import ModelServerConfig
 
 from keras_transformer.export.warmup import BATCH_SIZES
 from serving.batching_parameters import read_batching_parameters
+from serving.client import Client
 from serving.metrics import Metrics
 from serving.model_config import read_model_config
 from serving.settings import read_monitoring
@@ -18,6 +20,7 @@ from serving.settings import read_monitoring
 KIT = Path(__file__).parents[2] / "serving"
 REST, GRPC = 8501, 8500
 METRICS_PATH = "/monitoring/prometheus/metrics"
+BATCHING = ("config/batching.config", "config/batching.gpu.config", "config/batching.local.config")
 PARTS = ("_bucket", "_sum", "_count")  # of a histogram
 
 
@@ -93,12 +96,21 @@ def test_the_local_server_reads_the_same_models():
     assert (config.name, config.base_path, config.labels) == (model.name, model.base_path, dict(model.version_labels))
 
 
-@pytest.mark.parametrize("name", ["config/batching.config", "config/batching.gpu.config"])
+@pytest.mark.parametrize("name", BATCHING)
 def test_batches_are_as_large_as_the_warm_up_of_an_export_wants(name):
     """TensorFlow Serving does not load an export of which a warm-up request fails."""
     parameters = read_batching_parameters(KIT / name)
     assert parameters.enable_large_batch_splitting
     assert max(BATCH_SIZES) <= parameters.max_execution_batch_size <= parameters.max_batch_size
+
+
+@pytest.mark.parametrize("name", BATCHING)
+def test_the_largest_request_that_is_allowed_finds_room_while_nothing_waits(name):
+    """TensorFlow Serving's queue has room for `max_enqueued_batches`, ours for what idle threads would take, too."""
+    parameters = read_batching_parameters(KIT / name)
+    batches = parameters.max_enqueued_batches + (parameters.num_batch_threads if "local" in name else 0)
+    assert parameters.max_batch_size <= batches * parameters.max_execution_batch_size
+    assert inspect.signature(Client).parameters["max_batch_size"].default <= parameters.max_batch_size
 
 
 def test_the_batches_side_by_side_have_a_thread_and_a_core_each(compose, container):

@@ -18,6 +18,7 @@ from serving.errors import HTTP_STATUS, ServingError
 from serving.metrics import Metrics
 from serving.model_config import ModelConfig
 from serving.models import Models
+from serving.overload import QueueFullError
 from serving.predictor import Limits, Prediction, Predictor
 from serving.rest import TooLargeError, inflate
 from serving.servable import SOON_DONE
@@ -269,6 +270,7 @@ class Answers:
     """A predictor with prepared futures."""
 
     def __init__(self, *futures):
+        self.metrics = Metrics()
         self.futures = iter(futures)
         self.was_asked = threading.Event()
 
@@ -293,6 +295,25 @@ def test_every_error_of_the_predictor_has_its_status(backend, page):
         for code in codes + codes:
             expected = HTTP_STATUS[code], f"It is {code.name}."
             assert error_of(port, "POST", PREDICT, {"instances": ["a"]}) == expected
+
+
+def test_while_the_queue_is_full_requests_to_that_model_are_refused_unread(backend, page):
+    answer = concurrent.futures.Future()
+    answer.set_result(Prediction(3, "translate", {"x": np.array([b"fine"], object)}))
+    full = threading.Event()
+    full.set()
+    refusal = QueueFullError(grpc.StatusCode.UNAVAILABLE, "It is full.", full.is_set)
+    predictor = Answers(refusal, answer, answer)
+    with serve(predictor, backend.models, page, metrics_page=predictor.metrics.page) as port:
+        for body in ({"instances": ["a"]}, {"instances": ["b"]}, b"no JSON"):  # only the first is read
+            assert error_of(port, "POST", PREDICT, body) == (503, "It is full.")
+        assert ask(port, "GET", MODEL)[0] == 200
+        counted = b'request_count{model_name="toy",status="UNAVAILABLE"} 2\n'  # the first is counted by who refuses it
+        assert counted in ask(port, "GET", "/monitoring/prometheus/metrics")[2]
+        full.clear()
+        assert ask(port, "POST", PREDICT, {"instances": ["a"]})[2] == {"predictions": ["fine"]}
+        full.set()  # that one was accepted: nothing is known of the queue
+        assert ask(port, "POST", PREDICT, {"instances": ["a"]})[2] == {"predictions": ["fine"]}
 
 
 def test_a_mistake_of_ours_is_500_and_the_log_does_not_tell_the_text(backend, page, caplog):

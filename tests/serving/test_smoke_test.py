@@ -41,6 +41,7 @@ class Spoilt:
 
     def __init__(self, predictor, spoil):
         self._predictor = predictor
+        self.metrics = predictor.metrics
         self._spoil = spoil
 
     def submit(self, model, signature_name, inputs, outputs=None, **options):

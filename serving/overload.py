@@ -1,0 +1,66 @@
+"""Requests that find their queue full, refused unread: the processor is for those that were accepted."""
+
+from typing import Any, NamedTuple
+
+from serving.errors import ServingError
+
+
+class QueueFullError(ServingError):
+    """A request for which there is no room.
+
+    Args:
+        code: `grpc.StatusCode`.
+        message: str, for the client.
+        is_full: function () -> bool, whether there is no room in that queue now.
+    """
+
+    def __init__(self, code, message, is_full):
+        super().__init__(code, message)
+        self.is_full = is_full
+
+
+class Overload:
+    """Knows who was refused last, and refuses the next of that kind at once while the queue is still full.
+
+    Reading, checking and queueing a request costs ten times as much as that, which in an overload is most of the
+    server's work. Not for several threads.
+
+    Args:
+        metrics: `Metrics`, where what is refused is counted.
+        entrypoint: "REST" or "GRPC".
+    """
+
+    def __init__(self, metrics, entrypoint):
+        self._metrics = metrics
+        self._entrypoint = entrypoint
+        self._last = None
+
+    def refused(self, kind, model_name, error, answer):
+        """Remembers a refusal.
+
+        Args:
+            kind: what requests of this kind have in common; it can be compared.
+            model_name: str.
+            error: `QueueFullError`.
+            answer: what `answer_to` is to give for others of this kind.
+        """
+        self._last = _Refusal(kind, model_name, error, answer)
+
+    def accepted(self):
+        """Forgets."""
+        self._last = None
+
+    def answer_to(self, kind):
+        """The answer to the last refusal if it was of this kind and would be made again, else None."""
+        last = self._last
+        if last is None or last.kind != kind or not last.error.is_full():
+            return None
+        self._metrics.request_ended(last.model_name, last.error.code.name, 0.0, self._entrypoint)
+        return last.answer
+
+
+class _Refusal(NamedTuple):
+    kind: Any
+    model_name: str
+    error: QueueFullError
+    answer: Any

@@ -1,0 +1,42 @@
+from grpc import StatusCode
+
+from serving.metrics import Metrics
+from serving.overload import Overload, QueueFullError
+
+
+class Queue:
+    """A queue that is full, or is not."""
+
+    is_full = True
+
+    def refuse(self):
+        return QueueFullError(StatusCode.UNAVAILABLE, "It is full.", lambda: self.is_full)
+
+
+def refused(metrics):
+    """How many requests the metrics have counted as refused."""
+    lines = metrics.page().splitlines()
+    beginning = ':tensorflow:serving:request_count{model_name="m",status="UNAVAILABLE"} '
+    return sum(int(line.removeprefix(beginning)) for line in lines if line.startswith(beginning))
+
+
+def test_requests_of_the_kind_that_was_refused_are_refused_and_counted_while_the_queue_is_full():
+    queue, metrics = Queue(), Metrics()
+    overload = Overload(metrics, "REST")
+    assert overload.answer_to("kind") is None
+    overload.refused("kind", "m", queue.refuse(), "busy")
+    assert [overload.answer_to(kind) for kind in ("kind", "another", "kind")] == ["busy", None, "busy"]
+    assert refused(metrics) == 2
+    queue.is_full = False
+    assert overload.answer_to("kind") is None
+    queue.is_full = True
+    assert overload.answer_to("kind") == "busy" and refused(metrics) == 3
+
+
+def test_the_last_refusal_counts_until_a_request_is_accepted():
+    overload = Overload(Metrics(), "GRPC")
+    for kind in ("one", "two"):
+        overload.refused(kind, "m", Queue().refuse(), f"{kind} is busy")
+    assert [overload.answer_to(kind) for kind in ("one", "two")] == [None, "two is busy"]
+    overload.accepted()
+    assert overload.answer_to("two") is None
