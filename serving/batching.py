@@ -24,8 +24,9 @@ class Batcher:
     the first thread that is free; of several, the one with the oldest request.
 
     *Relative to TensorFlow Serving*, it waits for a quarter of that time only while no other batch is being computed:
-    then few clients ask, and a lonely request should not wait for others to join it. And what an idle thread is about
-    to take does not count as enqueued, so that a burst is not refused while there is nothing to do.
+    then few clients ask, and a lonely request should not wait for others to join it. And a queue has more room than for
+    `max_enqueued_batches` by what its threads do not compute though they could, because they are idle or their batches
+    were not full: so a burst is not refused while there is little to do.
 
     Args:
         parameters: `BatchingParameters`.
@@ -39,7 +40,7 @@ class Batcher:
         self._queues = {}
         self._condition = threading.Condition()
         self._is_stopped = False
-        self._busy = 0  # threads that compute
+        self._computing = 0  # rows
         self._threads = [
             threading.Thread(target=self._work, name=f"{parameters.thread_pool_name}-{n}", daemon=True)
             for n in range(parameters.num_batch_threads)
@@ -100,17 +101,17 @@ class Batcher:
             raise ServingError(
                 StatusCode.INVALID_ARGUMENT, f"Task size {size} is larger than maximum input batch size {most}"
             )
-        if size > (capacity := self._capacity(len(self._threads))):
+        if size > (capacity := self._capacity()):
             raise ServingError(
                 StatusCode.INVALID_ARGUMENT, f"Task size {size} is larger than the whole queue, {capacity}"
             )
 
-    def _capacity(self, idle_threads):
-        """Rows of a queue."""
-        return self._parameters.most_rows * (self._parameters.max_enqueued_batches + idle_threads)
+    def _capacity(self, computing=0):
+        """Rows that a queue has room for while so many are being computed."""
+        return self._parameters.most_rows * (self._parameters.max_enqueued_batches + len(self._threads)) - computing
 
     def _make_room(self, key, size, unwanted):
-        queue, capacity = self._queues.get(key), self._capacity(len(self._threads) - self._busy)
+        queue, capacity = self._queues.get(key), self._capacity(self._computing)
         if queue and not queue.has_room(size, capacity):
             unwanted += queue.drop_unwanted()
             if not queue.has_room(size, capacity):
@@ -124,18 +125,19 @@ class Batcher:
     def _is_full(self, key):
         """Whether a queue has no room for a single row; not to be relied on, but told without waiting for a lock."""
         queue = self._queues.get(key)
-        return queue is not None and not queue.has_room(1, self._capacity(len(self._threads) - self._busy))
+        return queue is not None and not queue.has_room(1, self._capacity(self._computing))
 
     def _work(self):
         while taken := self._take():
             queue, parts, unwanted = taken
+            rows = sum(part.size for part in parts)
             try:
                 _dismiss(unwanted)
                 if parts := [part for part in parts if part.request.begin()]:
                     self._compute(queue, parts)
             finally:
                 with self._condition:
-                    self._busy -= 1
+                    self._computing -= rows
 
     def _take(self):
         """Waits for a batch: (queue, parts to compute, parts that nobody wants), or None when all is over."""
@@ -150,14 +152,14 @@ class Batcher:
             parts, unwanted = queue.take(self._parameters.most_rows)
             if not queue.parts:
                 del self._queues[queue.key]
-            self._busy += 1
+            self._computing += sum(part.size for part in parts)
             if self._queues:
                 self._condition.notify()  # the next batch may be due
             return queue, parts, unwanted
 
     def _oldest(self):
         """The queue whose batch is due first, and when that is; (None, None) if nothing waits."""
-        wait = 0.0 if self._is_stopped else self._timeout if self._busy else ALONE * self._timeout
+        wait = 0.0 if self._is_stopped else self._timeout if self._computing else ALONE * self._timeout
         due = [(0.0 if queue.size >= self._parameters.most_rows else wait, queue) for queue in self._queues.values()]
         due = [(queue.parts[0].arrived + wait, queue) for wait, queue in due]
         when, queue = min(due, key=lambda pair: pair[0], default=(None, None))

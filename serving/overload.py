@@ -22,8 +22,8 @@ class QueueFullError(ServingError):
 class Overload:
     """Knows who was refused last, and refuses the next of that kind at once while the queue is still full.
 
-    Reading, checking and queueing a request costs ten times as much as that, which in an overload is most of the
-    server's work. Not for several threads.
+    Reading, checking and queueing a request costs several times as much, which in an overload is most of the server's
+    work. Not for several threads.
 
     Args:
         metrics: `Metrics`, where what is refused is counted.

@@ -41,7 +41,8 @@ class Desk:
     def __init__(self, threads=1, **parameters):
         defaults = {"max_batch_size": 5, "max_enqueued_batches": 2, "num_batch_threads": threads}
         self.metrics = Metrics()
-        self.batcher = Batcher(BatchingParameters(**{**defaults, **parameters}), self.metrics)
+        self.parameters = BatchingParameters(**{**defaults, **parameters})
+        self.batcher = Batcher(self.parameters, self.metrics)
         self.servable = Scripted()
         self.ends = []
 
@@ -52,10 +53,10 @@ class Desk:
         self.batcher.submit(request, servable, {"x": rows}, ("x",), len(rows) if size is None else size)
         return request.future
 
-    def hold(self):
-        """Keeps the only thread busy until `release`."""
+    def hold(self, size=None):
+        """Keeps a thread busy until `release`, with a full batch unless told otherwise."""
         self.servable.gate.clear()
-        future = self.ask(999)
+        future = self.ask(999, size=self.parameters.most_rows if size is None else size)
         wait_for(lambda: self.servable.batches)
         self.servable.batches.clear()
         return future
@@ -177,6 +178,15 @@ def test_a_burst_is_not_refused_while_there_is_a_thread_to_take_it(desk):
         futures = [desk.ask(*range(5)) for _ in range(3)]
         assert refusal(desk.ask, 1)[0] == StatusCode.UNAVAILABLE
     assert [result(future) for future in futures] == [[0, 2, 4, 6, 8]] * 3
+
+
+def test_what_a_batch_has_left_free_counts_as_room(desk):
+    desk = desk()
+    desk.hold(size=2)
+    futures = [desk.ask(*range(5)), desk.ask(*range(5)), desk.ask(1, 2, 3)]
+    assert refusal(desk.ask, 1)[0] == StatusCode.UNAVAILABLE
+    desk.release()
+    assert [len(result(future)) for future in futures] == [5, 5, 3]
 
 
 def test_requests_without_rows_fill_a_queue_as_well(desk):
