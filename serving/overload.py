@@ -1,8 +1,11 @@
 """Requests that find their queue full, refused unread: the processor is for those that were accepted."""
 
+import time
 from typing import Any, NamedTuple
 
 from serving.errors import ServingError
+
+REMEMBERED = 0.1  # seconds; then a request is looked at again, which makes room of those whose clients have gone
 
 
 class QueueFullError(ServingError):
@@ -44,16 +47,16 @@ class Overload:
             error: `QueueFullError`.
             answer: what `answer_to` is to give for others of this kind.
         """
-        self._last = _Refusal(kind, model_name, error, answer)
+        self._last = _Refusal(kind, model_name, error, answer, time.monotonic() + REMEMBERED)
 
     def accepted(self):
         """Forgets."""
         self._last = None
 
     def answer_to(self, kind):
-        """The answer to the last refusal if it was of this kind and would be made again, else None."""
+        """The answer to the last refusal if it was a moment ago, of this kind, and would be made again; else None."""
         last = self._last
-        if last is None or last.kind != kind or not last.error.is_full():
+        if last is None or last.kind != kind or time.monotonic() >= last.until or not last.error.is_full():
             return None
         self._metrics.request_ended(last.model_name, last.error.code.name, 0.0, self._entrypoint)
         return last.answer
@@ -64,3 +67,4 @@ class _Refusal(NamedTuple):
     model_name: str
     error: QueueFullError
     answer: Any
+    until: float

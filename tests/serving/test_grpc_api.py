@@ -405,7 +405,8 @@ class Full(Held):
         return future
 
 
-def test_while_the_queue_of_a_signature_is_full_its_requests_are_refused_at_once():
+def test_while_the_queue_of_a_signature_is_full_its_requests_are_refused_at_once(monkeypatch):
+    monkeypatch.setattr("serving.overload.REMEMBERED", 60)
     predictor = Full()
     with serving(predictor) as (_, stub):
         for _ in range(3):

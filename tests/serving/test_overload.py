@@ -1,7 +1,16 @@
+import time
+
+import pytest
 from grpc import StatusCode
 
 from serving.metrics import Metrics
 from serving.overload import Overload, QueueFullError
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch):
+    """So that no test is slower than what is remembered."""
+    monkeypatch.setattr("serving.overload.REMEMBERED", 60)
 
 
 class Queue:
@@ -40,3 +49,11 @@ def test_the_last_refusal_counts_until_a_request_is_accepted():
     assert [overload.answer_to(kind) for kind in ("one", "two")] == [None, "two is busy"]
     overload.accepted()
     assert overload.answer_to("two") is None
+
+
+def test_a_refusal_is_forgotten_after_a_moment(monkeypatch):
+    monkeypatch.setattr("serving.overload.REMEMBERED", 0.05)
+    overload = Overload(Metrics(), "REST")
+    overload.refused("kind", "m", Queue().refuse(), "busy")
+    time.sleep(0.06)
+    assert overload.answer_to("kind") is None

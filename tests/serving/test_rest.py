@@ -297,7 +297,8 @@ def test_every_error_of_the_predictor_has_its_status(backend, page):
             assert error_of(port, "POST", PREDICT, {"instances": ["a"]}) == expected
 
 
-def test_while_the_queue_is_full_requests_to_that_model_are_refused_unread(backend, page):
+def test_while_the_queue_is_full_requests_to_that_model_are_refused_unread(backend, page, monkeypatch):
+    monkeypatch.setattr("serving.overload.REMEMBERED", 60)
     answer = concurrent.futures.Future()
     answer.set_result(Prediction(3, "translate", {"x": np.array([b"fine"], object)}))
     full = threading.Event()
