@@ -51,7 +51,7 @@ def parse_arguments():
     parser.add_argument("--clients", type=int, default=32, help="at the same time (default: 32)")
     parser.add_argument("--malformed", type=int, default=100_000, help="malformed bodies (default: 100000)")
     parser.add_argument(
-        "--batching_parameters_file", default="serving/config/batching.local.config", help="(default: serving's)"
+        "--batching_parameters_file", default="serving/config/batching.local.config", help="(default: %(default)s)"
     )
     parser.add_argument("--log", type=Path, default=Path("serving_load.log"), help="of the server")
     return parser.parse_args()
