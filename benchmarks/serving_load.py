@@ -29,7 +29,8 @@ from benchmarks.load_clients import Load, median_rate, same_scores
 from benchmarks.load_faults import disconnect, malformed_requests, oversized, slow_lorises, statuses_of
 from benchmarks.served_export import BROKEN, MODEL, Server, publish, score_otherwise
 from benchmarks.session import Session
-from keras_transformer.console import exit_on_sigterm, import_tensorflow
+from keras_transformer.batches import check_positive
+from keras_transformer.console import exit_on_sigterm, import_tensorflow, mistakes_as_lines
 
 PROTOCOLS = ("REST", "gRPC")
 BATCH_SIZE = 32
@@ -264,7 +265,13 @@ PARTS = {"throughput": throughput, "overload": overload, "swaps": swaps, "faults
 
 
 def main(arguments):
+    numbers = ("seconds", "rounds", "clients", "malformed")
+    check_positive(**{name: getattr(arguments, name) for name in numbers})
+    if not (arguments.saved_model / "saved_model.pb").is_file():
+        raise ValueError(f"no SavedModel at {arguments.saved_model}: export.py writes one")
     sentences = arguments.source.read_text(encoding="utf-8").splitlines()
+    if not sentences:
+        raise ValueError(f"--source must have sentences, one a line. Received: {arguments.source}, which is empty")
     for name in arguments.part or PARTS:
         print(f"\n{name}", flush=True)
         with tempfile.TemporaryDirectory() as base_path, contextlib.ExitStack() as stack:
@@ -277,8 +284,9 @@ def main(arguments):
 
 
 if __name__ == "__main__":
-    arguments = parse_arguments()
-    exit_on_sigterm()  # the server is ended, too
-    os.environ["CUDA_VISIBLE_DEVICES"] = ""
-    import_tensorflow()
-    main(arguments)
+    with mistakes_as_lines():
+        arguments = parse_arguments()
+        exit_on_sigterm()  # the server is ended, too
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
+        import_tensorflow()
+        main(arguments)
