@@ -130,7 +130,7 @@ class Batcher:
     def _work(self):
         while taken := self._take():
             queue, parts, unwanted = taken
-            rows = sum(part.size for part in parts)
+            rows = _rows(parts)
             try:
                 _dismiss(unwanted)
                 if parts := [part for part in parts if part.request.begin()]:
@@ -152,7 +152,7 @@ class Batcher:
             parts, unwanted = queue.take(self._parameters.most_rows)
             if not queue.parts:
                 del self._queues[queue.key]
-            self._computing += sum(part.size for part in parts)
+            self._computing += _rows(parts)
             if self._queues:
                 self._condition.notify()  # the next batch may be due
             return queue, parts, unwanted
@@ -205,7 +205,7 @@ class _Queue:
 
     def extend(self, parts):
         self.parts.extend(parts)
-        self.size += sum(part.size for part in parts)
+        self.size += _rows(parts)
 
     def take(self, most):
         """Removes (parts that fill a batch, parts that nobody wants any more) from its beginning."""
@@ -227,8 +227,12 @@ class _Queue:
         now, kept, unwanted = time.monotonic(), collections.deque(), []
         for part in self.parts:
             (unwanted if part.request.is_unwanted(now) else kept).append(part)
-        self.parts, self.size = kept, sum(part.size for part in kept)
+        self.parts, self.size = kept, _rows(kept)
         return unwanted
+
+
+def _rows(parts):
+    return sum(part.size for part in parts)
 
 
 def _dismiss(parts):

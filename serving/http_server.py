@@ -5,6 +5,7 @@ import socket
 import threading
 
 import uvicorn
+from starlette.responses import JSONResponse
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 LONGEST_HEAD = 64 * 1024  # bytes of request line and headers
@@ -107,7 +108,7 @@ class ImpatientProtocol(HttpToolsProtocol):
         if self._head_bytes is not None:
             self._head_bytes += len(data)
             if self._head_bytes > LONGEST_HEAD:
-                self._refuse(431, "Request Header Fields Too Large", f"The head is longer than {LONGEST_HEAD} bytes.")
+                self._cut_off(431, f"The head is longer than {LONGEST_HEAD} bytes.")
 
     def on_message_begin(self):
         super().on_message_begin()
@@ -131,18 +132,17 @@ class ImpatientProtocol(HttpToolsProtocol):
         if self._refused is None:
             super().on_message_complete()
         else:
-            self._answer(self._refused)
+            keep_alive = self.parser.should_keep_alive()
+            self._write(self._refused, keep_alive)
+            if not keep_alive:
+                self.transport.close()
+            self.on_response_complete()
 
-    def _answer(self, response):
-        """Answers in place of the app; the connection goes on as the client wishes."""
+    def _write(self, response, keep_alive):
         head = [STATUS_LINE[response.status_code]]
         for name, value in [*self.server_state.default_headers, *response.raw_headers]:
             head += [name, b": ", value, b"\r\n"]
-        keep_alive = self.parser.should_keep_alive()
         self.transport.write(b"".join([*head, b"" if keep_alive else b"connection: close\r\n", b"\r\n", response.body]))
-        if not keep_alive:
-            self.transport.close()
-        self.on_response_complete()
 
     def _start_timer(self):
         if self._timer:
@@ -151,16 +151,14 @@ class ImpatientProtocol(HttpToolsProtocol):
 
     def _give_up(self):
         logger.warning("request given up: it did not arrive in %g s", self._arrival_seconds)
-        self._refuse(408, "Request Timeout", f"The request did not arrive in {self._arrival_seconds:g} s.")
+        self._cut_off(408, f"The request did not arrive in {self._arrival_seconds:g} s.")
 
-    def _refuse(self, status, phrase, message):
+    def _cut_off(self, status, message):
         """Answers in place of the app, unless that has begun to, and closes the connection."""
         if self.transport.is_closing():
             return
         if self.cycle is None or self.cycle.response_complete or not self.cycle.response_started:
-            body = f'{{"error": "{message}"}}'
-            head = f"HTTP/1.1 {status} {phrase}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n"
-            self.transport.write(f"{head}Connection: close\r\n\r\n{body}".encode("ascii"))
+            self._write(JSONResponse({"error": message}, status), keep_alive=False)
         self.transport.close()
 
 
