@@ -6,18 +6,16 @@ import itertools
 import json
 import multiprocessing
 import os
-import re
 import statistics
 import threading
 import time
 from dataclasses import dataclass, field
 
-import grpc
 import uvloop
 
-PREDICT = "/tensorflow.serving.PredictionService/Predict"
-LENGTH = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
-LONGEST_WAIT = 60  # seconds for an answer; a server that lets a client wait longer hangs
+from benchmarks.load_connections import LONGEST_WAIT, GrpcConnection, RestConnection
+
+KINDS = {"REST": RestConnection, "gRPC": GrpcConnection}
 PAUSE = 0.002  # seconds between two looks whether requests are due
 
 
@@ -48,74 +46,6 @@ class Answers:
     def others(self):
         """status -> number of all answers that are not OK."""
         return {status: len(found) for status, found in self.latencies.items() if status != "OK" and found}
-
-
-class RestClient(asyncio.Protocol):
-    """One connection that is kept, one request at a time; connects anew where the server has closed it.
-
-    Args:
-        port: int, of REST.
-        judge: function from the body of an answer of 200 to a status.
-    """
-
-    def __init__(self, port, judge):
-        self.port, self.judge = port, judge
-        self.transport = self.answer = None
-        self.received = bytearray()
-
-    def data_received(self, data):
-        """Completes the answer, if this was the rest of it."""
-        self.received += data
-        end = self.received.find(b"\r\n\r\n") + 4
-        length = LENGTH.search(self.received, 0, end) if end > 3 else None
-        if length and len(self.received) >= end + int(length[1]) and not self.answer.done():
-            self.answer.set_result((self.received[9:12].decode(), bytes(self.received[end:])))
-            self.received.clear()
-
-    def connection_lost(self, error):
-        """An answer that is awaited will not come."""
-        self.transport = None
-        if self.answer and not self.answer.done():
-            self.answer.set_exception(ConnectionResetError())
-
-    async def ask(self, request):
-        """Sends bytes of a whole request; returns the status."""
-        loop = asyncio.get_running_loop()
-        try:
-            if self.transport is None or self.transport.is_closing():
-                self.received.clear()
-                self.transport, _ = await loop.create_connection(lambda: self, "127.0.0.1", self.port)
-            self.answer = loop.create_future()
-            self.transport.write(request)
-            status, body = await asyncio.wait_for(self.answer, LONGEST_WAIT)
-        except TimeoutError:
-            self.transport.abort()
-            return "hang"
-        except OSError:
-            return "lost"
-        return self.judge(body) if status == "200" else status
-
-
-class GrpcClient:
-    """One connection, one request at a time.
-
-    Args:
-        port: int, of gRPC.
-        judge: function from the bytes of a PredictResponse to a status.
-    """
-
-    def __init__(self, port, judge):
-        options = [("grpc.use_local_subchannel_pool", 1)]  # or all clients would share one connection
-        self.channel = grpc.aio.insecure_channel(f"127.0.0.1:{port}", options)
-        self.call = self.channel.unary_unary(PREDICT)
-        self.judge = judge
-
-    async def ask(self, request):
-        """Sends the bytes of a PredictRequest; returns the status."""
-        try:
-            return self.judge(await self.call(request, timeout=LONGEST_WAIT))
-        except grpc.aio.AioRpcError as error:
-            return "hang" if error.code() == grpc.StatusCode.DEADLINE_EXCEEDED else error.code().name
 
 
 def fine(body):
@@ -170,8 +100,7 @@ async def ask_at_rate(clients, requests, stopping, answers, rate):
 
 async def ask(protocol, port, requests, clients, rate, judge, stopping):
     """What `Load` runs: `Answers`."""
-    kind = {"REST": RestClient, "gRPC": GrpcClient}[protocol]
-    clients, answers = [kind(port, judge) for _ in range(clients)], Answers()
+    clients, answers = [KINDS[protocol](port, judge) for _ in range(clients)], Answers()
     started = time.perf_counter()
     if rate:
         await ask_at_rate(clients, requests, stopping, answers, rate)
@@ -184,8 +113,7 @@ async def ask(protocol, port, requests, clients, rate, judge, stopping):
 
 def run(sender, protocol, *arguments):
     threading.Thread(target=end_with_parent, daemon=True).start()
-    runner = uvloop.run if protocol == "REST" else asyncio.run  # gRPC has a loop of its own
-    sender.send(runner(ask(protocol, *arguments)))
+    sender.send(uvloop.run(ask(protocol, *arguments)))
 
 
 def end_with_parent():

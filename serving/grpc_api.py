@@ -22,6 +22,7 @@ from serving.overload import Overload, QueueFullError
 from serving.predictor import ModelSpec
 from serving.tensor_protos import to_array, to_proto
 
+PREDICT = f"/{messages.PREDICTION_SERVICE}/Predict"
 MOST_CALLS = 256  # predictions under way and waiting
 LARGE_REQUEST_BYTES = 64 * 1024  # is read in a thread, so that other calls go on
 NO_DEADLINE = 1e9  # seconds; so far away is none
@@ -95,6 +96,7 @@ async def _start(prediction, model, address, max_message_bytes):
     server = grpc.aio.server(options=options)
     server.add_generic_rpc_handlers(
         (
+            _Unread(prediction),
             _handlers(
                 messages.PREDICTION_SERVICE,
                 Predict=_method(messages.PredictRequest, prediction.predict),
@@ -128,6 +130,10 @@ class PredictionService:
         self._under_way = 0
         self._max_calls = max_calls
         self._overload = Overload(predictor.metrics, "GRPC")
+
+    def refusal(self):
+        """The message with which a prediction is UNAVAILABLE unread, or None."""
+        return self._overload.answer_unread()
 
     async def predict(self, request, context):
         """Runs a signature. A call whose client has gone or whose deadline has passed is not run."""
@@ -200,6 +206,22 @@ class ModelService:
         except ValueError as error:
             raise _invalid(str(error)) from None
         return messages.ReloadConfigResponse(status={"error_code": 0})
+
+
+class _Unread(grpc.GenericRpcHandler):
+    """Refuses predictions unread: as if they had a stream of requests, of which none is waited for."""
+
+    def __init__(self, prediction):
+        self._prediction = prediction
+
+    def service(self, call):
+        if call.method != PREDICT or not (message := self._prediction.refusal()):
+            return None  # others are asked
+
+        async def refuse(requests, context):
+            await context.abort(StatusCode.UNAVAILABLE, message)
+
+        return grpc.stream_unary_rpc_method_handler(refuse)
 
 
 def _predict_response(request, prediction):

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 from serving.errors import ServingError
 
 REMEMBERED = 0.1  # seconds; then a request is looked at again, which makes room of those whose clients have gone
+ALONE = 10  # seconds; when no other kind has been asked for so long, what arrives is taken to be of the same
 
 
 class QueueFullError(ServingError):
@@ -37,6 +38,7 @@ class Overload:
         self._metrics = metrics
         self._entrypoint = entrypoint
         self._last = None
+        self._kind, self._since = None, time.monotonic()
 
     def refused(self, kind, model_name, error, answer):
         """Remembers a refusal.
@@ -55,11 +57,18 @@ class Overload:
 
     def answer_to(self, kind):
         """The answer to the last refusal if it was a moment ago, of this kind, and would be made again; else None."""
+        if kind != self._kind:
+            self._kind, self._since = kind, time.monotonic()
         last = self._last
         if last is None or last.kind != kind or time.monotonic() >= last.until or not last.error.is_full():
             return None
         self._metrics.request_ended(last.model_name, last.error.code.name, 0.0, self._entrypoint)
         return last.answer
+
+    def answer_unread(self):
+        """The same for a request whose kind is not known before it is read; None if it may well be another."""
+        last = self._last
+        return None if last is None or time.monotonic() < self._since + ALONE else self.answer_to(last.kind)
 
 
 class _Refusal(NamedTuple):

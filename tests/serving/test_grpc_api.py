@@ -425,6 +425,27 @@ def test_other_signatures_are_answered_meanwhile():
         assert response.outputs["score"].float_val == [5.0]
 
 
+def test_if_no_other_signature_was_asked_for_lately_predictions_are_refused_unread_and_the_rest_is_answered(
+    monkeypatch, models
+):
+    monkeypatch.setattr("serving.overload.REMEMBERED", 60)
+    monkeypatch.setattr("serving.overload.ALONE", 0)
+    predictor, unreadable = Full(), b"\xff" * 1_000_000  # more than a connection takes on before some of it is read
+    with serving(predictor, models) as (server, stub), grpc.insecure_channel(f"127.0.0.1:{server.port}") as channel:
+        predict = channel.unary_unary("/tensorflow.serving.PredictionService/Predict")
+        assert failure(predict, unreadable)[0] == "INVALID_ARGUMENT"
+        assert failure(stub.Predict, request_for()) == ("UNAVAILABLE", "It is full.")
+        for _ in range(20):
+            assert failure(predict, unreadable) == ("UNAVAILABLE", "It is full.")
+        assert 'request_count{model_name="toy",status="UNAVAILABLE"} 20\n' in predictor.metrics.page()
+        metadata = get_model_metadata_pb2.GetModelMetadataRequest(
+            model_spec={"name": "toy"}, metadata_field=["signature_def"]
+        )
+        assert stub.GetModelMetadata(metadata, timeout=SECONDS).model_spec.version.value == VERSION
+        predictor.is_full = False
+        assert stub.Predict(request_for(), timeout=SECONDS).outputs["score"].float_val == [5.0]
+
+
 def test_errors_of_the_future_are_answered_and_of_others_the_log_has_the_kind_but_no_text(caplog):
     predictor = Held()
     with serving(predictor) as (_, stub):

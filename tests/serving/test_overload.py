@@ -51,6 +51,19 @@ def test_the_last_refusal_counts_until_a_request_is_accepted():
     assert overload.answer_to("two") is None
 
 
+def test_what_is_not_known_yet_is_refused_only_if_no_other_kind_has_been_asked_for_lately(monkeypatch):
+    overload = Overload(Metrics(), "GRPC")
+    for kind in ("another", "kind"):
+        assert overload.answer_to(kind) is None
+    overload.refused("kind", "m", Queue().refuse(), "busy")
+    assert overload.answer_unread() is None
+    monkeypatch.setattr("serving.overload.ALONE", 0.05)
+    time.sleep(0.06)
+    assert overload.answer_unread() == overload.answer_to("kind") == "busy"
+    assert overload.answer_to("another") is None
+    assert overload.answer_unread() is None
+
+
 def test_a_refusal_is_forgotten_after_a_moment(monkeypatch):
     monkeypatch.setattr("serving.overload.REMEMBERED", 0.05)
     overload = Overload(Metrics(), "REST")
