@@ -133,11 +133,12 @@ class Batcher:
             rows = _rows(parts)
             try:
                 _dismiss(unwanted)
-                if parts := [part for part in parts if part.request.begin()]:
-                    self._compute(queue, parts)
+                parts = [part for part in parts if part.request.begin()]
+                answers = self._compute(queue, parts) if parts else []
             finally:
-                with self._condition:
+                with self._condition:  # before any client has its answer and asks again
                     self._computing -= rows
+            _tell(parts, answers)
 
     def _take(self):
         """Waits for a batch: (queue, parts to compute, parts that nobody wants), or None when all is over."""
@@ -166,6 +167,7 @@ class Batcher:
         return queue, when
 
     def _compute(self, queue, parts):
+        """What to tell each of the parts: its outputs, or a `ServingError`."""
         servable, signature, outputs, _ = queue.key
         start = time.monotonic()
         for part in parts:
@@ -175,14 +177,13 @@ class Batcher:
             inputs = self._filled_up(_together(parts), sum(sizes))
             found = servable.compute(signature, inputs, outputs, _time_left(parts, start))
             self._metrics.batch_ended(servable.name, sum(sizes), time.monotonic() - start)
-            answers = [found] if inputs is parts[0].inputs else _apart(found, inputs, sizes)
-            for part, answer in zip(parts, answers, strict=True):
-                part.request.answer(part.number, answer)
+            return [found] if inputs is parts[0].inputs else _apart(found, inputs, sizes)
         except ServingError as error:
-            _fail(parts, error.code, error.message)
+            code, message = error.code, error.message
         except Exception:
             LOG.exception("a batch of model %s, version %s, failed", servable.name, servable.version)
-            _fail(parts, StatusCode.INTERNAL, "The batch could not be computed")
+            code, message = StatusCode.INTERNAL, "The batch could not be computed"
+        return [ServingError(code, message) for _ in parts]
 
     def _filled_up(self, inputs, size):
         allowed = next((allowed for allowed in self._parameters.allowed_batch_sizes if allowed >= size), size)
@@ -241,9 +242,12 @@ def _dismiss(parts):
         part.request.begin()
 
 
-def _fail(parts, code, message):
-    for part in parts:
-        part.request.fail(ServingError(code, message))
+def _tell(parts, answers):
+    for part, answer in zip(parts, answers, strict=True):
+        if isinstance(answer, ServingError):
+            part.request.fail(answer)
+        else:
+            part.request.answer(part.number, answer)
 
 
 def _time_left(parts, now):

@@ -189,6 +189,16 @@ def test_what_a_batch_has_left_free_counts_as_room(desk):
     assert [len(result(future)) for future in futures] == [5, 5, 3]
 
 
+def test_who_has_an_answer_and_asks_again_finds_the_room_that_it_has_left(desk):
+    desk = desk(max_enqueued_batches=1)
+    first = desk.hold()
+    waiting, again = desk.ask(1, 2, 3, 4, 5), []
+    first.add_done_callback(lambda _: again.append(desk.ask(6, 7, 8, 9, 10)))
+    desk.release()
+    assert result(waiting) == [2, 4, 6, 8, 10]
+    assert result(again[0]) == [12, 14, 16, 18, 20]
+
+
 def test_requests_without_rows_fill_a_queue_as_well(desk):
     desk = desk()
     desk.hold()
