@@ -1,7 +1,7 @@
 """Connections of clients that cost little: they share the processor with the server that is measured.
 
-A client of grpcio takes 0.2 ms of processor for a call, as much as the server, and ten times what is needed to send the
-same few bytes again and again. So both protocols are spoken here as plainly as they can be.
+A client of grpcio takes 0.2 ms of processor for a call, as much as the server; 0.05 ms are enough to send the same few
+bytes again and again. So both protocols are spoken here as plainly as they can be.
 """
 
 import asyncio
@@ -89,13 +89,14 @@ class GrpcConnection(Connection):
     """HTTP/2 (RFC 9113) as gRPC uses it. A request is the bytes of a PredictRequest.
 
     The server is told to keep no table of headers, so that they come as plain text (RFC 7541), and that it may send as
-    much as it likes. What it may be sent is not counted: one small request at a time is always less.
+    much as it likes. What it may be sent is not counted: one of more than 65,535 bytes may be "lost".
     """
 
-    DATA, HEADERS, RESET, SETTINGS, PING = 0, 1, 3, 4, 6
+    DATA, HEADERS, RESET, SETTINGS, PING, WINDOW_UPDATE = 0, 1, 3, 4, 6, 8
     END_STREAM, END_HEADERS, ACK = 1, 4, 1
+    HEADER_TABLE_SIZE, INITIAL_WINDOW_SIZE = 1, 4
     LONGEST_FRAME = 16_384  # bytes
-    WINDOW = 2**31 - 1
+    WINDOW, FIRST_WINDOW = 2**31 - 1, 65_535  # bytes: the largest there is, and a new connection's
     PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
     STATUS = re.compile(rb"grpc-status.(\d+)", re.DOTALL)
     NAMES = {str(code.value[0]).encode(): code.name for code in grpc.StatusCode}
@@ -116,22 +117,22 @@ class GrpcConnection(Connection):
     def connection_made(self, transport):
         """Sends settings: no table of headers, and windows that never close."""
         super().connection_made(transport)
-        settings = struct.pack(">HIHI", 1, 0, 4, self.WINDOW)
-        window = _frame(8, 0, 0, struct.pack(">I", self.WINDOW - 65_535))
-        self.transport.write(self.PREFACE + _frame(self.SETTINGS, 0, 0, settings) + window)
+        settings = struct.pack(">HIHI", self.HEADER_TABLE_SIZE, 0, self.INITIAL_WINDOW_SIZE, self.WINDOW)
+        more = struct.pack(">I", self.WINDOW - self.FIRST_WINDOW)
+        transport.write(self.PREFACE + _frame(self.SETTINGS, 0, 0, settings) + _frame(self.WINDOW_UPDATE, 0, 0, more))
         self.stream = -1
 
     def send(self, request):
         """Sends it as a stream of its own."""
-        if len(request) + 5 > self.LONGEST_FRAME:
-            raise ValueError(f"a request must fit into a frame of {self.LONGEST_FRAME} bytes. Received: {len(request)}")
         self.stream += 2
         self.body = b""
+        frames = _frame(self.HEADERS, self.END_HEADERS, self.stream, self.head)
         message = struct.pack(">BI", 0, len(request)) + request
-        self.transport.write(
-            _frame(self.HEADERS, self.END_HEADERS, self.stream, self.head)
-            + _frame(self.DATA, self.END_STREAM, self.stream, message)
-        )
+        for start in range(0, len(message), self.LONGEST_FRAME):
+            end = start + self.LONGEST_FRAME
+            flags = self.END_STREAM if end >= len(message) else 0
+            frames += _frame(self.DATA, flags, self.stream, message[start:end])
+        self.transport.write(frames)
 
     def data_received(self, data):
         """Reads the frames that are complete."""
