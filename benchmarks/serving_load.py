@@ -2,8 +2,9 @@
 
     python -m benchmarks.serving_load --saved_model exports/mine/1 --source test.en
 
-- throughput: the SavedModel in process, batches of 32 on two threads, against 32 clients of one sentence each by REST
-  and by gRPC, in turns; the server's memory second by second. `--seconds 600 --rounds 1` is the long run.
+- throughput: the SavedModel in process, batches of 32, in the usual way and in the fastest (two threads), against 32
+  clients of one sentence each by REST and by gRPC, in turns; the server's memory second by second.
+  `--seconds 600 --rounds 1` is the long run.
 - overload: ten times the requests/s of which the server answers those of 32 clients: what becomes of those that it
   takes on and of those that it refuses, and how it goes on afterwards.
 - swaps: 20 new versions, one after the other, under load; requests of 8 times the same sentence show whether one answer
@@ -15,26 +16,21 @@ Clients are processes of their own on the same machine, so that they take proces
 
 import argparse
 import contextlib
-import itertools
 import json
-import multiprocessing
 import os
 import statistics
 import tempfile
-import threading
 import time
 from pathlib import Path
 
+from benchmarks import in_process
 from benchmarks.load_clients import Load, median_rate, same_scores
 from benchmarks.load_faults import disconnect, malformed_requests, oversized, slow_lorises, statuses_of
 from benchmarks.served_export import BROKEN, MODEL, Server, publish, score_otherwise
-from benchmarks.session import Session
 from keras_transformer.batches import check_positive
 from keras_transformer.console import exit_on_sigterm, import_tensorflow, mistakes_as_lines
 
 PROTOCOLS = ("REST", "gRPC")
-BATCH_SIZE = 32
-THREADS = 2
 LONGEST_IN_PROCESS = 30  # seconds; its rate settles soon
 OVERLOAD = 10
 SWAPS = 20
@@ -88,48 +84,6 @@ def port_of(server, protocol):
     return server.rest if protocol == "REST" else server.grpc
 
 
-# In process
-
-
-def translate_in_process(directory, sentences, seconds, sender):
-    """Sends sentences/s of the SavedModel in a Session, batches of 32 on two threads, each all by itself."""
-    import_tensorflow()
-    import numpy as np
-
-    call = Session(directory).signature("serving_default")
-    texts = itertools.cycle([sentence.encode() for sentence in sentences])
-    take, counts, ends = threading.Lock(), [], []
-
-    def work():
-        while time.perf_counter() < deadline:
-            with take:
-                batch = list(itertools.islice(texts, BATCH_SIZE))
-            call(np.array(batch, dtype=object))
-            counts.append(len(batch))
-        ends.append(time.perf_counter())
-
-    call(np.array(list(itertools.islice(texts, BATCH_SIZE)), dtype=object))  # the first one prepares
-    started = time.perf_counter()
-    deadline = started + seconds
-    workers = [threading.Thread(target=work) for _ in range(THREADS)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
-    sender.send(sum(counts) / (max(ends) - started))
-
-
-def in_process_rate(directory, sentences, seconds):
-    """Sentences/s, measured in a process of its own."""
-    context = multiprocessing.get_context("spawn")
-    receiver, sender = context.Pipe(duplex=False)
-    process = context.Process(target=translate_in_process, args=(directory, sentences, seconds, sender))
-    process.start()
-    rate = receiver.recv()
-    process.join()
-    return rate
-
-
 # Parts
 
 
@@ -155,21 +109,24 @@ def describe(answers):
 
 def throughput(server, export, sentences, arguments):
     """Prints what 32 clients get by REST and gRPC, and their share of what is possible in process."""
-    in_process, found = [], {protocol: [] for protocol in PROTOCOLS}
+    seconds_in_process = min(arguments.seconds, LONGEST_IN_PROCESS)
+    alone, found = [], {protocol: [] for protocol in PROTOCOLS}
     requests = {protocol: requests_of(protocol, sentences) for protocol in PROTOCOLS}
     memory = []
     for protocol in PROTOCOLS:  # warms up
         load_for(min(5, arguments.seconds), server, protocol, requests[protocol], arguments.clients)
+    usual = in_process.rate(in_process.usual, export, sentences, seconds_in_process)
+    print(f"in process, as tf.saved_model.load gives it, one batch after the other: {usual:.1f}/s", flush=True)
     for number in range(arguments.rounds):
-        in_process.append(in_process_rate(export, sentences, min(arguments.seconds, LONGEST_IN_PROCESS)))
-        print(f"round {number + 1}  in process {in_process[-1]:7.1f}/s", flush=True)
+        alone.append(in_process.rate(in_process.fastest, export, sentences, seconds_in_process))
+        print(f"round {number + 1}  in process {alone[-1]:7.1f}/s", flush=True)
         for protocol in PROTOCOLS:
             answers = load_for(
                 arguments.seconds, server, protocol, requests[protocol], arguments.clients, memory=memory
             )
             found[protocol].append(answers)
             print(f"round {number + 1}  {protocol:10} {describe(answers)}", flush=True)
-    base = statistics.median(in_process)
+    base = statistics.median(alone)
     for protocol, rounds in found.items():
         print(f"{protocol} has {median_rate(rounds) / base:.0%} of the {base:.0f} sentences/s in process (median)")
     print(f"memory: {memory[0]:.0f} MB at first, {halves(memory)}")

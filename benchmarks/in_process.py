@@ -1,0 +1,74 @@
+"""What a SavedModel does in process, batches of 32: in the usual way, and in the fastest that we know."""
+
+import itertools
+import multiprocessing
+import threading
+import time
+
+from benchmarks.session import Session
+from keras_transformer.console import import_tensorflow
+
+BATCH_SIZE = 32
+THREADS = 2
+
+
+def usual(directory):
+    """What `tf.saved_model.load` gives, with as many threads as TensorFlow likes, and how many call it: one."""
+    import tensorflow as tf
+    import tensorflow_text  # noqa: F401  its ops
+
+    loaded = tf.saved_model.load(str(directory))
+    return lambda texts: loaded.signatures["serving_default"](text=tf.constant(texts)), 1
+
+
+def fastest(directory):
+    """A Session whose ops run in the thread that asks, and how many ask: one a core."""
+    return Session(directory).signature("serving_default"), THREADS
+
+
+def rate(way, directory, sentences, seconds):
+    """Sentences/s, measured in a process of its own.
+
+    Args:
+        way: `usual` or `fastest`.
+        directory: path of the SavedModel.
+        sentences: list of str.
+        seconds: float, how long.
+    """
+    context = multiprocessing.get_context("spawn")
+    receiver, sender = context.Pipe(duplex=False)
+    process = context.Process(target=measure, args=(way, directory, sentences, seconds, sender))
+    process.start()
+    found = receiver.recv()
+    process.join()
+    return found
+
+
+def measure(way, directory, sentences, seconds, sender):
+    """What `rate` runs: sends sentences/s."""
+    import_tensorflow()
+    import numpy as np
+
+    texts = itertools.cycle([sentence.encode() for sentence in sentences])
+    take, counts, ends = threading.Lock(), [], []
+
+    def next_batch():
+        with take:
+            return np.array(list(itertools.islice(texts, BATCH_SIZE)), dtype=object)
+
+    def work():
+        while time.perf_counter() < deadline:
+            call(next_batch())
+            counts.append(BATCH_SIZE)
+        ends.append(time.perf_counter())
+
+    call, threads = way(directory)
+    call(next_batch())  # the first one prepares
+    started = time.perf_counter()
+    deadline = started + seconds
+    workers = [threading.Thread(target=work) for _ in range(threads)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    sender.send(sum(counts) / (max(ends) - started))
