@@ -22,7 +22,7 @@ def usual(directory):
 
 
 def fastest(directory):
-    """A Session whose ops run in the thread that asks, and how many ask: one a core."""
+    """A Session whose ops run in the thread that asks, and how many ask: one for each of two cores."""
     return Session(directory).signature("serving_default"), THREADS
 
 
@@ -34,14 +34,21 @@ def rate(way, directory, sentences, seconds):
         directory: path of the SavedModel.
         sentences: list of str.
         seconds: float, how long.
+
+    Raises:
+        ValueError: if that process has ended without a result; it has said why.
     """
     context = multiprocessing.get_context("spawn")
     receiver, sender = context.Pipe(duplex=False)
     process = context.Process(target=measure, args=(way, directory, sentences, seconds, sender))
     process.start()
-    found = receiver.recv()
-    process.join()
-    return found
+    sender.close()  # the other process has it: when that ends, nobody waits for ever
+    try:
+        return receiver.recv()
+    except EOFError:
+        raise ValueError(f"{directory} could not be run in process: see above") from None
+    finally:
+        process.join()
 
 
 def measure(way, directory, sentences, seconds, sender):

@@ -246,8 +246,12 @@ def _tell(parts, answers):
     for part, answer in zip(parts, answers, strict=True):
         if isinstance(answer, ServingError):
             part.request.fail(answer)
-        else:
+            continue
+        try:
             part.request.answer(part.number, answer)
+        except Exception:
+            LOG.exception("the parts of an answer of model %s could not be joined", part.request.servable.name)
+            part.request.fail(ServingError(StatusCode.INTERNAL, "The parts of the answer do not fit together"))
 
 
 def _time_left(parts, now):

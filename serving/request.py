@@ -83,13 +83,9 @@ class Request:
             self._answers[number] = outputs
             if len(self._answers) < self._number_of_parts:
                 return
-        try:
-            outputs = _joined([self._answers[n] for n in range(self._number_of_parts)])
-        except ValueError:
-            self.fail(ServingError(StatusCode.INTERNAL, "The parts of the answer do not fit together"))
-        else:
-            prediction = Prediction(self.servable.version, self.signature_name, outputs)
-            self._end(StatusCode.OK, lambda: self.future.set_result(prediction))
+        outputs = _joined([self._answers[n] for n in range(self._number_of_parts)])
+        prediction = Prediction(self.servable.version, self.signature_name, outputs)
+        self._end(StatusCode.OK, lambda: self.future.set_result(prediction))
 
     def fail(self, error):
         """Ends it with a `ServingError`."""

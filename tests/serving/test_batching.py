@@ -32,7 +32,9 @@ class Scripted:
             raise ServingError(StatusCode.INVALID_ARGUMENT, "minus")
         if -2 in rows:
             raise RuntimeError("a bug")
-        return {"x": inputs["x"][:-1]} if -3 in rows else {"x": 2 * inputs["x"]}
+        if -3 in rows:
+            return {"x": inputs["x"][:-1]}
+        return {"x": np.int64(7)} if -4 in rows else {"x": 2 * inputs["x"]}
 
 
 class Desk:
@@ -284,6 +286,13 @@ def test_a_batch_that_fails_fails_for_all_in_it_and_the_thread_goes_on(desk, row
     assert [error_of(future) for future in futures] == [code, code]
     assert futures[0].exception() is not futures[1].exception()  # two threads may raise them
     assert result(desk.ask(3)) == [6]
+
+
+def test_parts_whose_answers_cannot_be_joined_are_an_error_and_the_thread_goes_on(desk):
+    desk = desk(max_batch_size=10, max_execution_batch_size=5, enable_large_batch_splitting=True)
+    assert error_of(desk.ask(*10 * [-4])) == StatusCode.INTERNAL
+    assert desk.ends == [StatusCode.INTERNAL]
+    assert result(desk.ask(1)) == [2]
 
 
 def test_batches_are_computed_side_by_side(desk):

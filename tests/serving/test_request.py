@@ -77,14 +77,6 @@ def test_what_fails_in_one_part_fails_as_a_whole_once(request_, ends):
     assert ends == [StatusCode.INTERNAL] and request_.future.exception(0).message == "first"
 
 
-def test_parts_of_an_answer_that_do_not_fit_together_are_an_error(request_, ends):
-    request_.parts({"x": np.arange(7)}, size=7, most_rows=4)
-    assert request_.begin()
-    for number, answer in enumerate((np.zeros(4), np.zeros((3, 2)))):
-        request_.answer(number, {"x": answer})
-    assert ends == [StatusCode.INTERNAL] and request_.future.exception(0).code == StatusCode.INTERNAL
-
-
 def test_it_has_ended_before_its_future_is_done():
     done_at_end = []
     request = Request(AnyServable, "", None, lambda code: done_at_end.append(request.future.done()))
