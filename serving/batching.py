@@ -1,18 +1,20 @@
 """Requests that arrive at the same time, computed together: in queues, one for all that can share a batch."""
 
-import collections
 import functools
 import logging
 import threading
 import time
+import weakref
 
 import numpy as np
 from grpc import StatusCode
 
+from serving.batch_queue import BatchQueue, rows_of
 from serving.errors import ServingError
-from serving.overload import QueueFullError
+from serving.overload import QueueFullError, Refusals
 
 ALONE = 0.25  # of `batch_timeout_micros` is what a batch waits while no other is being computed
+REFILL = 0.5  # of it is what a free thread waits for a batch to be filled by those who would have been refused else
 
 LOG = logging.getLogger(__name__)
 
@@ -26,7 +28,8 @@ class Batcher:
     *Relative to TensorFlow Serving*, it waits for a quarter of that time only while no other batch is being computed:
     then few clients ask, and a lonely request should not wait for others to join it. And a queue has more room than for
     `max_enqueued_batches` by what its threads do not compute though they could, because they are idle or their batches
-    were not full: so a burst is not refused while there is little to do.
+    were not full: so a burst is not refused while there is little to do. In an overload it has less room, by the rows
+    that will come while a free thread waits for them for a moment: those need not wait in the queue.
 
     Args:
         parameters: `BatchingParameters`.
@@ -38,9 +41,11 @@ class Batcher:
         self._metrics = metrics
         self._timeout = parameters.batch_timeout_micros * 1e-6
         self._queues = {}
+        self._refusals = weakref.WeakKeyDictionary()  # of a signature, for as long as it is served
         self._condition = threading.Condition()
         self._is_stopped = False
         self._computing = 0  # rows
+        self._free_since = 0.0  # when a thread had last computed a batch
         self._threads = [
             threading.Thread(target=self._work, name=f"{parameters.thread_pool_name}-{n}", daemon=True)
             for n in range(parameters.num_batch_threads)
@@ -72,7 +77,7 @@ class Batcher:
                 if self._is_stopped:
                     raise ServingError(StatusCode.UNAVAILABLE, "The server is shutting down")
                 self._make_room(key, size, unwanted)
-                queue = self._queues.setdefault(key, _Queue(key))
+                queue = self._queues.setdefault(key, BatchQueue(key))
                 was_empty = not queue.parts
                 queue.extend(parts)
                 if was_empty or queue.size >= self._parameters.most_rows:
@@ -106,31 +111,46 @@ class Batcher:
                 StatusCode.INVALID_ARGUMENT, f"Task size {size} is larger than the whole queue, {capacity}"
             )
 
-    def _capacity(self, computing=0):
-        """Rows that a queue has room for while so many are being computed."""
-        return self._parameters.most_rows * (self._parameters.max_enqueued_batches + len(self._threads)) - computing
+    def _capacity(self):
+        """Rows that a queue has room for while nothing is computed."""
+        return self._parameters.most_rows * (self._parameters.max_enqueued_batches + len(self._threads))
+
+    def _room(self, key):
+        """Rows that a queue has room for now."""
+        soon = min(self._soon(key), self._parameters.most_rows * self._parameters.max_enqueued_batches)
+        return self._capacity() - self._computing - int(soon)
+
+    def _soon(self, key):
+        """Rows that will come to a queue while a free thread waits for them, if those who come are as many as lately
+        were refused."""
+        refusals = self._refusals.get(key[1])
+        return refusals.rate() * REFILL * self._timeout if refusals else 0
 
     def _make_room(self, key, size, unwanted):
-        queue, capacity = self._queues.get(key), self._capacity(self._computing)
-        if queue and not queue.has_room(size, capacity):
+        queue, room = self._queues.get(key), self._room(key)
+        if queue and not queue.has_room(size, room):
             unwanted += queue.drop_unwanted()
-            if not queue.has_room(size, capacity):
+            if not queue.has_room(size, room):
+                self._refusals.setdefault(key[1], Refusals()).count()
                 enqueued, most = -(-queue.size // self._parameters.most_rows), self._parameters.max_enqueued_batches
                 message = (
                     "The batch scheduling queue to which this task was submitted is full; currently "
                     f"{enqueued} batches enqueued and max_enqueued_batches is {most}"
                 )
-                raise QueueFullError(StatusCode.UNAVAILABLE, message, functools.partial(self._is_full, key))
+                raise QueueFullError(StatusCode.UNAVAILABLE, message, functools.partial(self._refuses, key))
 
-    def _is_full(self, key):
-        """Whether a queue has no room for a single row; not to be relied on, but told without waiting for a lock."""
+    def _refuses(self, key):
+        """Whether a queue has no room for one row more, which is counted; told without waiting for a lock."""
         queue = self._queues.get(key)
-        return queue is not None and not queue.has_room(1, self._capacity(self._computing))
+        if queue is None or queue.has_room(1, self._room(key)):
+            return False
+        self._refusals[key[1]].count()
+        return True
 
     def _work(self):
         while taken := self._take():
             queue, parts, unwanted = taken
-            rows = _rows(parts)
+            rows = rows_of(parts)
             try:
                 _dismiss(unwanted)
                 parts = [part for part in parts if part.request.begin()]
@@ -138,6 +158,7 @@ class Batcher:
             finally:
                 with self._condition:  # before any client has its answer and asks again
                     self._computing -= rows
+                    self._free_since = time.monotonic()
             _tell(parts, answers)
 
     def _take(self):
@@ -153,18 +174,23 @@ class Batcher:
             parts, unwanted = queue.take(self._parameters.most_rows)
             if not queue.parts:
                 del self._queues[queue.key]
-            self._computing += _rows(parts)
+            self._computing += rows_of(parts)
             if self._queues:
                 self._condition.notify()  # the next batch may be due
             return queue, parts, unwanted
 
     def _oldest(self):
         """The queue whose batch is due first, and when that is; (None, None) if nothing waits."""
-        wait = 0.0 if self._is_stopped else self._timeout if self._computing else ALONE * self._timeout
-        due = [(0.0 if queue.size >= self._parameters.most_rows else wait, queue) for queue in self._queues.values()]
-        due = [(queue.parts[0].arrived + wait, queue) for wait, queue in due]
+        due = [(self._due(queue), queue) for queue in self._queues.values()]
         when, queue = min(due, key=lambda pair: pair[0], default=(None, None))
         return queue, when
+
+    def _due(self, queue):
+        arrived, missing = queue.parts[0].arrived, self._parameters.most_rows - queue.size
+        if missing <= 0 or self._is_stopped:
+            return arrived
+        due = arrived + self._timeout * (1 if self._computing else ALONE)
+        return due if self._soon(queue.key) < missing else max(due, self._free_since + REFILL * self._timeout)
 
     def _compute(self, queue, parts):
         """What to tell each of the parts: its outputs, or a `ServingError`."""
@@ -193,47 +219,6 @@ class Batcher:
             name: np.concatenate([array, np.repeat(array[-1:], allowed - size, axis=0)])
             for name, array in inputs.items()
         }
-
-
-class _Queue:
-    def __init__(self, key):
-        self.key = key
-        self.parts = collections.deque()
-        self.size = 0
-
-    def has_room(self, size, capacity):
-        return self.size + size <= capacity and len(self.parts) < capacity  # there are requests of no rows
-
-    def extend(self, parts):
-        self.parts.extend(parts)
-        self.size += _rows(parts)
-
-    def take(self, most):
-        """Removes (parts that fill a batch, parts that nobody wants any more) from its beginning."""
-        now, taken, unwanted, size = time.monotonic(), [], [], 0
-        while self.parts:
-            part = self.parts[0]
-            if part.request.is_unwanted(now):
-                unwanted.append(part)
-            elif size + part.size <= most:
-                taken.append(part)
-                size += part.size
-            else:
-                break
-            self.parts.popleft()
-            self.size -= part.size
-        return taken, unwanted
-
-    def drop_unwanted(self):
-        now, kept, unwanted = time.monotonic(), collections.deque(), []
-        for part in self.parts:
-            (unwanted if part.request.is_unwanted(now) else kept).append(part)
-        self.parts, self.size = kept, _rows(kept)
-        return unwanted
-
-
-def _rows(parts):
-    return sum(part.size for part in parts)
 
 
 def _dismiss(parts):

@@ -1,11 +1,13 @@
 """Requests that find their queue full, refused unread: the processor is for those that were accepted."""
 
+import math
 import time
 from typing import Any, NamedTuple
 
 from serving.errors import ServingError
 
 REMEMBERED = 0.1  # seconds; then a request is looked at again, which makes room of those whose clients have gone
+LATELY = 0.2  # seconds, in which a refusal comes to count a third
 ALONE = 10  # seconds; when no other kind has been asked for so long, what arrives is taken to be of the same
 
 
@@ -15,12 +17,27 @@ class QueueFullError(ServingError):
     Args:
         code: `grpc.StatusCode`.
         message: str, for the client.
-        is_full: function () -> bool, whether there is no room in that queue now.
+        refuses: function () -> bool, whether there is no room for another now either; counts it if so.
     """
 
-    def __init__(self, code, message, is_full):
+    def __init__(self, code, message, refuses):
         super().__init__(code, message)
-        self.is_full = is_full
+        self.refuses = refuses
+
+
+class Refusals:
+    """Tells how many requests are being refused."""
+
+    def __init__(self):
+        self._rate, self._last = 0.0, time.monotonic()
+
+    def count(self):
+        """One more."""
+        self._rate, self._last = self.rate() + 1 / LATELY, time.monotonic()
+
+    def rate(self):
+        """Refusals/s, the latest counting most."""
+        return self._rate * math.exp((self._last - time.monotonic()) / LATELY)
 
 
 class Overload:
@@ -60,7 +77,7 @@ class Overload:
         if kind != self._kind:
             self._kind, self._since = kind, time.monotonic()
         last = self._last
-        if last is None or last.kind != kind or time.monotonic() >= last.until or not last.error.is_full():
+        if last is None or last.kind != kind or time.monotonic() >= last.until or not last.error.refuses():
             return None
         self._metrics.request_ended(last.model_name, last.error.code.name, 0.0, self._entrypoint)
         return last.answer

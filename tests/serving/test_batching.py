@@ -201,6 +201,66 @@ def test_who_has_an_answer_and_asks_again_finds_the_room_that_it_has_left(desk):
     assert result(again[0]) == [12, 14, 16, 18, 20]
 
 
+@pytest.fixture
+def memory(monkeypatch):
+    """Refusals are remembered for so long that a slow test does not matter: after 1,000 of them it is 1 a second."""
+    monkeypatch.setattr("serving.overload.LATELY", 1000)
+
+
+def test_the_more_are_refused_the_less_room_there_is(desk, memory, monkeypatch):
+    monkeypatch.setattr("serving.batching.REFILL", 1)
+    desk = desk(batch_timeout_micros=1_100_000_000)  # each refusal promises 1.1 rows
+    held = desk.hold()
+    futures = [desk.ask(*range(5)), desk.ask(*range(5))]
+    for _ in range(3):
+        assert refusal(desk.ask, 1)[0] == StatusCode.UNAVAILABLE
+    desk.release()
+    assert [len(result(future)) for future in (held, *futures)] == [1, 5, 5]
+    desk.hold()
+    desk.ask(*range(4)), desk.ask(1, 2, 3)
+    assert refusal(desk.ask, 1)[0] == StatusCode.UNAVAILABLE
+
+
+def test_another_signature_has_its_room_meanwhile(desk, memory, monkeypatch):
+    monkeypatch.setattr("serving.batching.REFILL", 1)
+    desk, other = desk(batch_timeout_micros=1_000_000_000), Scripted()
+    desk.hold()
+    futures = [desk.ask(*range(5)), desk.ask(*range(5))]
+    for _ in range(100):
+        assert refusal(desk.ask, 1)[0] == StatusCode.UNAVAILABLE
+    futures += [desk.ask(*range(5), servable=other), desk.ask(*range(5), servable=other)]
+    desk.release()
+    assert [len(result(future)) for future in futures] == [5, 5, 5, 5]
+
+
+def test_in_an_overload_a_free_thread_waits_for_its_batch_to_be_filled(desk, memory, monkeypatch):
+    monkeypatch.setattr("serving.batching.REFILL", 200)
+    desk = desk(batch_timeout_micros=50_000, max_enqueued_batches=1)
+    held, first = desk.hold(), desk.ask(1, 2)
+    for _ in range(500):  # of which 5 would come in 10 seconds
+        assert refusal(desk.ask, 6, 7, 8, 9)[0] == StatusCode.UNAVAILABLE
+    time.sleep(0.06)  # what waits has waited for long enough
+    desk.release()
+    assert result(held) == [1998]
+    time.sleep(0.06)
+    assert not desk.servable.batches
+    second = desk.ask(3, 4, 5)
+    assert result(first) == [2, 4] and result(second) == [6, 8, 10]
+    assert desk.servable.batches == [[1, 2, 3, 4, 5]]
+
+
+def test_in_an_overload_that_ends_a_batch_is_computed_although_it_is_not_filled(desk, memory, monkeypatch):
+    monkeypatch.setattr("serving.batching.REFILL", 10)
+    desk = desk(batch_timeout_micros=50_000, max_enqueued_batches=1)
+    held, waiting = desk.hold(), desk.ask(1, 2)
+    for _ in range(10_000):
+        assert refusal(desk.ask, 6, 7, 8, 9)[0] == StatusCode.UNAVAILABLE
+    desk.release()
+    start = time.monotonic()
+    assert result(held) == [1998] and result(waiting) == [2, 4]
+    assert time.monotonic() - start >= 0.4
+
+
 def test_requests_without_rows_fill_a_queue_as_well(desk):
     desk = desk()
     desk.hold()

@@ -1,10 +1,12 @@
+import math
 import time
+from types import SimpleNamespace
 
 import pytest
 from grpc import StatusCode
 
 from serving.metrics import Metrics
-from serving.overload import Overload, QueueFullError
+from serving.overload import LATELY, Overload, QueueFullError, Refusals
 
 
 @pytest.fixture(autouse=True)
@@ -70,3 +72,16 @@ def test_a_refusal_is_forgotten_after_a_moment(monkeypatch):
     overload.refused("kind", "m", Queue().refuse(), "busy")
     time.sleep(0.06)
     assert overload.answer_to("kind") is None
+
+
+def test_refusals_are_counted_by_the_second_and_forgotten(monkeypatch):
+    clock = SimpleNamespace(now=7.0, monotonic=lambda: clock.now)
+    monkeypatch.setattr("serving.overload.time", clock)
+    refusals = Refusals()
+    assert refusals.rate() == 0
+    for _ in range(3000):
+        clock.now += 0.001
+        refusals.count()
+    assert refusals.rate() == pytest.approx(1000, rel=0.01)
+    clock.now += 2 * LATELY
+    assert refusals.rate() == pytest.approx(1000 / math.e**2, rel=0.01)
