@@ -14,7 +14,7 @@ from serving.errors import ServingError
 from serving.overload import QueueFullError, Refusals
 
 ALONE = 0.25  # of `batch_timeout_micros` is what a batch waits while no other is being computed
-REFILL = 0.5  # of it is what a free thread waits for a batch to be filled by those who would have been refused else
+REFILL = 0.5  # of it is what a free thread waits for its batch to be filled by such as would have been refused before
 
 LOG = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ class Batcher:
         self._condition = threading.Condition()
         self._is_stopped = False
         self._computing = 0  # rows
-        self._free_since = 0.0  # when a thread had last computed a batch
+        self._free_since = 0.0  # when a thread was last done with a batch
         self._threads = [
             threading.Thread(target=self._work, name=f"{parameters.thread_pool_name}-{n}", daemon=True)
             for n in range(parameters.num_batch_threads)
@@ -121,8 +121,7 @@ class Batcher:
         return self._capacity() - self._computing - int(soon)
 
     def _soon(self, key):
-        """Rows that will come to a queue while a free thread waits for them, if those who come are as many as lately
-        were refused."""
+        """Rows that come to a queue while a free thread waits for them: as many as were refused lately in that time."""
         refusals = self._refusals.get(key[1])
         return refusals.rate() * REFILL * self._timeout if refusals else 0
 
