@@ -147,7 +147,6 @@ class PredictionService:
                 future = await asyncio.to_thread(self._future, request, context)
             else:
                 future = self._future(request, context)
-            self._overload.accepted()
             return _predict_response(request, await asyncio.wrap_future(future))
         except QueueFullError as error:
             self._overload.refused(request.model_spec, request.model_spec.name, error, error.message)

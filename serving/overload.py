@@ -68,10 +68,6 @@ class Overload:
         """
         self._last = _Refusal(kind, model_name, error, answer, time.monotonic() + REMEMBERED)
 
-    def accepted(self):
-        """Forgets."""
-        self._last = None
-
     def answer_to(self, kind):
         """The answer to the last refusal if it was a moment ago, of this kind, and would be made again; else None."""
         if kind != self._kind:

@@ -82,6 +82,8 @@ class RestApi:
 
     async def _answer(self, request):
         """The `Response`, whatever happens."""
+        if request.method == "POST" and (refused := self.refusal(request.scope["raw_path"])):
+            return refused  # there was room for it when its head arrived; others that did so, too, have taken it
         try:
             status, body = 200, await self._dispatch(request)
         except ServingError as error:
@@ -132,7 +134,6 @@ class RestApi:
         except QueueFullError as error:
             self._overload.refused(request.scope["raw_path"], spec.name, error, self._error_response(error))
             raise
-        self._overload.accepted()
         prediction = await _wait(request, asyncio.wrap_future(future), self._timeout_s)
         return write_tensors(prediction.outputs, is_rows)
 

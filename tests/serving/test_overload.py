@@ -44,13 +44,11 @@ def test_requests_of_the_kind_that_was_refused_are_refused_and_counted_while_the
     assert overload.answer_to("kind") == "busy" and refused(metrics) == 3
 
 
-def test_the_last_refusal_counts_until_a_request_is_accepted():
+def test_only_the_last_refusal_counts():
     overload = Overload(Metrics(), "GRPC")
     for kind in ("one", "two"):
         overload.refused(kind, "m", Queue().refuse(), f"{kind} is busy")
     assert [overload.answer_to(kind) for kind in ("one", "two")] == [None, "two is busy"]
-    overload.accepted()
-    assert overload.answer_to("two") is None
 
 
 def test_what_is_not_known_yet_is_refused_only_if_no_other_kind_has_been_asked_for_lately(monkeypatch):

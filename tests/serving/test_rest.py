@@ -304,7 +304,7 @@ def test_while_the_queue_is_full_requests_to_that_model_are_refused_unread(backe
     full = threading.Event()
     full.set()
     refusal = QueueFullError(grpc.StatusCode.UNAVAILABLE, "It is full.", full.is_set)
-    predictor = Answers(refusal, answer, answer)
+    predictor = Answers(refusal, answer)
     with serve(predictor, backend.models, page, metrics_page=predictor.metrics.page) as port:
         for body in ({"instances": ["a"]}, {"instances": ["b"]}, b"no JSON"):  # only the first is read
             assert error_of(port, "POST", PREDICT, body) == (503, "It is full.")
@@ -313,8 +313,15 @@ def test_while_the_queue_is_full_requests_to_that_model_are_refused_unread(backe
         assert counted in ask(port, "GET", "/monitoring/prometheus/metrics")[2]
         full.clear()
         assert ask(port, "POST", PREDICT, {"instances": ["a"]})[2] == {"predictions": ["fine"]}
-        full.set()  # that one was accepted: nothing is known of the queue
-        assert ask(port, "POST", PREDICT, {"instances": ["a"]})[2] == {"predictions": ["fine"]}
+
+
+def test_a_request_whose_room_is_taken_after_its_head_has_arrived_is_refused_unread(backend, page, monkeypatch):
+    monkeypatch.setattr("serving.overload.REMEMBERED", 60)
+    is_full = iter([False, True])
+    predictor = Answers(QueueFullError(grpc.StatusCode.UNAVAILABLE, "It is full.", lambda: next(is_full)))
+    with serve(predictor, backend.models, page) as port:
+        for body in ({"instances": ["a"]}, b"no JSON"):
+            assert error_of(port, "POST", PREDICT, body) == (503, "It is full.")
 
 
 def test_a_mistake_of_ours_is_500_and_the_log_does_not_tell_the_text(backend, page, caplog):
