@@ -5,6 +5,8 @@ import random
 import socket
 import time
 
+from benchmarks.load_connections import LONGEST_WAIT
+
 CONNECT_WAIT = 10  # seconds
 OVERSIZED = 200 * 1024 * 1024  # bytes, which TensorFlow Serving refuses, too
 
@@ -70,18 +72,18 @@ def oversized(port, make_request):
     return {
         "announced": send_until_answered(port, make_request(b"", length=OVERSIZED), b" " * 65536),
         "in chunks": send_until_answered(
-            port, head + b"Transfer-Encoding: chunked\r\n\r\n", b"10000\r\n" + b" " * 65536 + b"\r\n"
+            port, head + b"Transfer-Encoding: chunked\r\n\r\n", b"10000\r\n" + b" " * 65536 + b"\r\n", b"0\r\n\r\n"
         ),
     }
 
 
-def send_until_answered(port, head, piece):
-    """Sends the head and then pieces, at most 200 MB, until there is an answer. Returns status and MB sent, str."""
+def send_until_answered(port, head, piece, end=b""):
+    """Sends the head, then pieces, about 200 MB, and the end, until there is an answer: status and MB sent, str."""
     with connect(port) as client:
         client.sendall(head)
         client.settimeout(0.001)
         sent, answer = 0, b""
-        while not answer and sent < OVERSIZED:
+        while not answer and (sent < OVERSIZED or sent % len(piece)):
             try:
                 sent += client.send(piece[sent % len(piece) :])
                 answer = client.recv(65536)
@@ -89,6 +91,10 @@ def send_until_answered(port, head, piece):
                 continue
             except OSError as error:
                 return f"{type(error).__name__} after {sent / 1e6:.1f} MB"
+        if not answer:
+            client.settimeout(LONGEST_WAIT)
+            client.sendall(end)
+            answer = client.recv(65536)
         return f"{answer[9:12].decode() or 'nothing'} after {sent / 1e6:.1f} MB"
 
 
