@@ -1,5 +1,6 @@
 """Clients that do what none should: hang up, never end, send what is no request or too much."""
 
+import contextlib
 import json
 import random
 import socket
@@ -92,9 +93,10 @@ def send_until_answered(port, head, piece, end=b""):
             except OSError as error:
                 return f"{type(error).__name__} after {sent / 1e6:.1f} MB"
         if not answer:
-            client.settimeout(LONGEST_WAIT)
-            client.sendall(end)
-            answer = client.recv(65536)
+            with contextlib.suppress(OSError):
+                client.settimeout(LONGEST_WAIT)
+                client.sendall(end)
+                answer = client.recv(65536)
         return f"{answer[9:12].decode() or 'nothing'} after {sent / 1e6:.1f} MB"
 
 

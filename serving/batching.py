@@ -5,6 +5,7 @@ import logging
 import threading
 import time
 import weakref
+from typing import Any, NamedTuple
 
 import numpy as np
 from grpc import StatusCode
@@ -69,7 +70,7 @@ class Batcher:
         """
         self._check_size(size)
         shapes = tuple(inputs[name].shape[1:] for name in signature.feeds)
-        key = (request.servable, signature, outputs, shapes)
+        key = _Key(request.servable, signature, outputs, shapes)
         parts = request.parts(inputs, size, self._parameters.most_rows)
         unwanted = []
         try:
@@ -122,7 +123,7 @@ class Batcher:
 
     def _soon(self, key):
         """Rows that come to a queue while a free thread waits for them: as many as were refused lately in that time."""
-        refusals = self._refusals.get(key[1])
+        refusals = self._refusals.get(key.signature)
         return refusals.rate() * REFILL * self._timeout if refusals else 0
 
     def _make_room(self, key, size, unwanted):
@@ -130,7 +131,7 @@ class Batcher:
         if queue and not queue.has_room(size, room):
             unwanted += queue.drop_unwanted()
             if not queue.has_room(size, room):
-                self._refusals.setdefault(key[1], Refusals()).count()
+                self._refusals.setdefault(key.signature, Refusals()).count()
                 enqueued, most = -(-queue.size // self._parameters.most_rows), self._parameters.max_enqueued_batches
                 message = (
                     "The batch scheduling queue to which this task was submitted is full; currently "
@@ -143,7 +144,7 @@ class Batcher:
         queue = self._queues.get(key)
         if queue is None or queue.has_room(1, self._room(key)):
             return False
-        self._refusals[key[1]].count()
+        self._refusals[key.signature].count()
         return True
 
     def _work(self):
@@ -218,6 +219,15 @@ class Batcher:
             name: np.concatenate([array, np.repeat(array[-1:], allowed - size, axis=0)])
             for name, array in inputs.items()
         }
+
+
+class _Key(NamedTuple):
+    """What requests that can share a batch have in common."""
+
+    servable: Any
+    signature: Any
+    outputs: tuple
+    shapes: tuple
 
 
 def _dismiss(parts):

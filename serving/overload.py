@@ -72,8 +72,10 @@ class Overload:
         """The answer to the last refusal if it was a moment ago, of this kind, and would be made again; else None."""
         if kind != self._kind:
             self._kind, self._since = kind, time.monotonic()
+        if self._last and time.monotonic() >= self._last.until:
+            self._last = None  # it knows a model, which may have been unloaded
         last = self._last
-        if last is None or last.kind != kind or time.monotonic() >= last.until or not last.error.refuses():
+        if last is None or last.kind != kind or not last.error.refuses():
             return None
         self._metrics.request_ended(last.model_name, last.error.code.name, 0.0, self._entrypoint)
         return last.answer

@@ -1,5 +1,6 @@
 import math
 import time
+import weakref
 from types import SimpleNamespace
 
 import pytest
@@ -66,10 +67,13 @@ def test_what_is_not_known_yet_is_refused_only_if_no_other_kind_has_been_asked_f
 
 def test_a_refusal_is_forgotten_after_a_moment(monkeypatch):
     monkeypatch.setattr("serving.overload.REMEMBERED", 0.05)
-    overload = Overload(Metrics(), "REST")
-    overload.refused("kind", "m", Queue().refuse(), "busy")
+    overload, error = Overload(Metrics(), "REST"), Queue().refuse()
+    is_known = weakref.ref(error)
+    overload.refused("kind", "m", error, "busy")
+    del error
     time.sleep(0.06)
-    assert overload.answer_to("kind") is None
+    assert is_known() and overload.answer_to("kind") is None
+    assert not is_known()  # nor what it holds: a version of a model
 
 
 def test_refusals_are_counted_by_the_second_and_forgotten(monkeypatch):
