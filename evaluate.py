@@ -4,14 +4,14 @@ import argparse
 import time
 from pathlib import Path
 
-from keras_transformer.command_line import (
+from keras_transformer.cli.console import import_tensorflow, mistakes_as_lines
+from keras_transformer.cli.flags import (
     add_translator_arguments,
     check_ranges,
     check_width,
     search_options,
     translator_arguments,
 )
-from keras_transformer.console import import_tensorflow, mistakes_as_lines
 
 
 def parse_arguments():
@@ -33,9 +33,9 @@ def parse_arguments():
 def main(arguments):
     from tqdm import tqdm
 
-    from keras_transformer.data.parallel_text import open_aligned_files
+    from keras_transformer.data.text_files import open_aligned_files
     from keras_transformer.evaluation import describe, evaluate
-    from keras_transformer.translator import load_translator
+    from keras_transformer.translation.translator import load_translator
 
     sources, references = map(list, zip(*open_aligned_files(arguments.source, arguments.reference), strict=True))
     evaluate(references[:1], references[:1], arguments.tokenize)  # a wrong --tokenize is found before the long work

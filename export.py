@@ -2,8 +2,9 @@
 
 import argparse
 
-from keras_transformer.command_line import add_search_arguments
-from keras_transformer.console import import_tensorflow, mistakes_as_lines
+from keras_transformer.cli.console import import_tensorflow, mistakes_as_lines
+from keras_transformer.cli.flags import add_search_arguments
+from keras_transformer.errors import UserError
 
 DESCRIPTION = """Write EXPORT_DIR/VERSION. It is read back and must translate as the run does before it appears there.
 
@@ -46,7 +47,7 @@ def parse_arguments():
 
 
 def check_format(arguments):
-    """Raises ValueError for a flag that the other format has."""
+    """Raises UserError for a flag that the other format has."""
     for name, format_name, instead in (
         ("quantization", "ctranslate2", "a SavedModel has --precision"),
         ("precision", "saved_model", "CTranslate2 has --quantization"),
@@ -54,7 +55,7 @@ def check_format(arguments):
         ("length_penalty", "saved_model", "CTranslate2 is told when it translates"),
     ):
         if getattr(arguments, name) is not None and arguments.format != format_name:
-            raise ValueError(f"--{name} is for --format {format_name}: {instead}")
+            raise UserError(f"--{name} is for --format {format_name}: {instead}")
 
 
 def export_class(name):
@@ -74,7 +75,7 @@ def main(arguments):
     from keras_transformer.export.manifest import describe_run, read_manifest, summarise
     from keras_transformer.export.versions import export_version
     from keras_transformer.training.checkpoints import RunDirectory
-    from keras_transformer.translator import Translator
+    from keras_transformer.translation.translator import Translator
 
     translator = Translator.load(arguments.model_dir, arguments.beam_size, arguments.length_penalty)
     run = RunDirectory(arguments.model_dir)

@@ -3,8 +3,8 @@
 import sys
 from functools import partial
 
-from keras_transformer.command_line import parse_training
-from keras_transformer.console import exit_on_sigterm, import_tensorflow, mistakes_as_lines
+from keras_transformer.cli.console import exit_on_sigterm, import_tensorflow, mistakes_as_lines
+from keras_transformer.cli.flags import parse_training
 
 DESCRIPTION = """Train a Transformer to translate. The same command goes on where an earlier run stopped.
 
@@ -20,14 +20,11 @@ DESCRIPTION = """Train a Transformer to translate. The same command goes on wher
 
 def main(config, dry_run):
     import keras
-    from tqdm import tqdm
 
     from keras_transformer.evaluation import describe, evaluate
     from keras_transformer.training.dry_run import rehearse
-    from keras_transformer.training.loop import build_trainer, finish, fit, write_results
-    from keras_transformer.training.strategy import decoding_strategy, make_strategy, share_cores, strategy_of_gpus
-    from keras_transformer.training.workers import Workers, prepare_on_all
-    from keras_transformer.translator import Translator
+    from keras_transformer.training.run import train
+    from keras_transformer.training.strategy import share_cores
 
     score = partial(evaluate, tokenize=config.tokenize)
     score(["one"], ["one"])  # a wrong --tokenize is found before the long work
@@ -35,31 +32,10 @@ def main(config, dry_run):
     keras.utils.set_random_seed(config.seed)  # before any tokenizer is made: it would lose its model
     if dry_run:
         return rehearse(config)
-    strategy = make_strategy(config.strategy)
-    workers = Workers(strategy)
-    with workers.ending_together():
-        run, data = prepare_on_all(config, workers)
-        with strategy.scope():
-            trainer = build_trainer(config, data.tokenizer.vocabulary_size)
-        greedy = Translator(
-            trainer.transformer,
-            data.tokenizer,
-            beam_size=1,
-            max_length=config.max_length,
-            batch_size=64,
-            strategy=decoding_strategy(strategy),
-        )
-        last_epoch = fit(config, run, data, trainer, workers.share(greedy.translate), lambda *texts: score(*texts).bleu)
-    if not workers.is_chief:
+    trained = train(config, score)
+    if trained is None:  # on all workers but the first
         return
-    finish(config, run, data, last_epoch)
-
-    name, pairs = ("test", data.corpus.test) if data.corpus.test else ("validation", data.corpus.validation)
-    sources, references = zip(*pairs, strict=True)
-    with tqdm(total=len(sources), desc=f"{name} set", disable=None) as progress:
-        translations = Translator.load(run.path, strategy=strategy_of_gpus()).translate(list(sources), progress.update)
-    evaluation = score(translations, references)
-    write_results(config, run, data, name, evaluation)
+    run, name, evaluation = trained
     print(f"{name} set, beam {config.beam_size}:\n{describe(evaluation)}")
     print(
         f"\ntranslate:  python translate.py --model_dir {run.path}"

@@ -5,10 +5,10 @@ import dataclasses
 import sys
 from pathlib import Path
 
-from keras_transformer.command_line import add_translator_arguments, translator_arguments
-from keras_transformer.console import import_tensorflow, mistakes_as_lines
-from keras_transformer.line_files import are_regular, check_files, file_state, translate_file, translate_lines
-from keras_transformer.request import Request, add_request_arguments
+from keras_transformer.cli.console import import_tensorflow, mistakes_as_lines
+from keras_transformer.cli.flags import add_translator_arguments, translator_arguments
+from keras_transformer.cli.line_files import are_regular, check_files, file_state, translate_file, translate_lines
+from keras_transformer.cli.request import Request, add_request_arguments
 
 DESCRIPTION = """Translate line by line: every line of input gives one line of output, in order.
 
@@ -62,7 +62,7 @@ def all_asked(arguments, request, translator):
 def main(arguments, request):
     from tqdm import tqdm
 
-    from keras_transformer.translator import load_translator
+    from keras_transformer.translation.translator import load_translator
 
     translator = load_translator(**translator_arguments(arguments))
     request.check_width(translator)

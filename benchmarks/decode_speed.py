@@ -36,8 +36,9 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.session import Session
-from keras_transformer.batches import BATCHES_AT_ONCE, check_positive, run_sorted
-from keras_transformer.console import import_tensorflow, mistakes_as_lines
+from keras_transformer.cli.console import import_tensorflow, mistakes_as_lines
+from keras_transformer.errors import check_positive
+from keras_transformer.translation.translator import BATCHES_AT_ONCE, run_sorted
 
 BEAM_SIZES = (4, 1)
 ROUNDS = 3
@@ -173,7 +174,7 @@ def load_translator(model_dir, beam_size):
     """The run in Python."""
     import tensorflow as tf
 
-    from keras_transformer.translator import Translator
+    from keras_transformer.translation.translator import Translator
 
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.threading.set_inter_op_parallelism_threads(BATCHES_AT_ONCE)
@@ -224,7 +225,7 @@ def start_systems(model_dir, directory, source):
     """
     from keras_transformer.export.ctranslate2 import CTranslate2Export
     from keras_transformer.export.saved_model import SavedModelExport
-    from keras_transformer.translator import Translator
+    from keras_transformer.translation.translator import Translator
 
     systems = []
     for beam_size in BEAM_SIZES:
@@ -250,7 +251,7 @@ def footprint(system, directory, translator, precision, source):
     """What a SavedModel of a `Translator` takes, in a line."""
     size = sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())
     weights = sum(int(np.prod(weight.shape)) for weight in translator.model.weights)
-    necessary = weights * (4 if precision == "float32" else 2) + len(translator.tokenizer.model)
+    necessary = weights * (4 if precision == "float32" else 2) + len(translator.source_tokenizer.model)
     load_seconds, first_seconds, memory = system.ask(first_sentence, source)
     return (
         f"{system.name}, beam {system.beam_size}: {size / 1e6:.2f} MB on disk, {size / necessary - 1:.1%} more than "
@@ -343,7 +344,7 @@ def describe_machine():
 
 
 def main(arguments):
-    from keras_transformer.data.parallel_text import open_aligned_files
+    from keras_transformer.data.text_files import open_aligned_files
     from keras_transformer.evaluation import evaluate
 
     check_positive(batch_size=arguments.batch_size)

@@ -6,7 +6,7 @@ import threading
 import time
 
 from benchmarks.session import Session
-from keras_transformer.console import import_tensorflow
+from keras_transformer.cli.console import import_tensorflow
 
 BATCH_SIZE = 32
 THREADS = 2

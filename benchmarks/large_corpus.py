@@ -20,8 +20,8 @@ from pathlib import Path
 
 import numpy as np
 
-from keras_transformer.command_line import parse_config
-from keras_transformer.console import import_tensorflow
+from keras_transformer.cli.console import import_tensorflow
+from keras_transformer.cli.flags import parse_config
 
 WORDS = 40_000  # of either language
 LONGEST = 60  # words
@@ -68,15 +68,15 @@ def train(flags):
 
     from keras_transformer.data.pipeline import dealt, training_batches
     from keras_transformer.training.checkpoints import RunDirectory
-    from keras_transformer.training.loop import build_trainer
     from keras_transformer.training.preparation import prepare
+    from keras_transformer.training.run import build_trainer
     from keras_transformer.training.strategy import make_strategy, share_cores
 
     share_cores(config.strategy, config.batch_tokens)
     data = prepare(config, RunDirectory(config.model_dir))
     print(MARK, "prepared", time.time(), time.process_time(), flush=True)
     with make_strategy(config.strategy).scope():
-        trainer = build_trainer(config, data.tokenizer.vocabulary_size)
+        trainer = build_trainer(config, data)
 
     class FirstUpdate(keras.callbacks.Callback):
         def on_train_batch_end(self, batch, logs=None):

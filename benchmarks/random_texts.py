@@ -16,8 +16,8 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.session import Session
-from keras_transformer.batches import check_positive
-from keras_transformer.console import import_tensorflow, mistakes_as_lines
+from keras_transformer.cli.console import import_tensorflow, mistakes_as_lines
+from keras_transformer.errors import check_positive
 
 ROWS = 32  # of a batch
 LONGEST = 20_000  # characters

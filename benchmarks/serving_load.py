@@ -27,8 +27,8 @@ from benchmarks import in_process
 from benchmarks.load_clients import Load, median_rate, same_scores
 from benchmarks.load_faults import disconnect, malformed_requests, oversized, slow_lorises, statuses_of
 from benchmarks.served_export import BROKEN, MODEL, Server, publish, score_otherwise
-from keras_transformer.batches import check_positive
-from keras_transformer.console import exit_on_sigterm, import_tensorflow, mistakes_as_lines
+from keras_transformer.cli.console import exit_on_sigterm, import_tensorflow, mistakes_as_lines
+from keras_transformer.errors import check_positive
 
 PROTOCOLS = ("REST", "gRPC")
 LONGEST_IN_PROCESS = 30  # seconds; its rate settles soon

@@ -12,8 +12,8 @@ import sys
 import tempfile
 import time
 
-from keras_transformer.command_line import parse_config
-from keras_transformer.console import import_tensorflow, mistakes_as_lines
+from keras_transformer.cli.console import import_tensorflow, mistakes_as_lines
+from keras_transformer.cli.flags import parse_config
 
 WARM_UP = 12  # updates
 WINDOWS, WINDOW = 5, 20  # timed windows, updates in each
@@ -48,8 +48,8 @@ def main(config):
 
     from keras_transformer.data.pipeline import dealt, training_batches
     from keras_transformer.training.checkpoints import RunDirectory
-    from keras_transformer.training.loop import build_trainer
     from keras_transformer.training.preparation import prepare
+    from keras_transformer.training.run import build_trainer
     from keras_transformer.training.strategy import make_strategy, resolve_precision, share_cores
 
     share_cores(config.strategy, config.batch_tokens)
@@ -70,7 +70,7 @@ def main(config):
         data = prepare(config, RunDirectory(directory))
     strategy = make_strategy(config.strategy)
     with strategy.scope():
-        trainer = build_trainer(config, data.tokenizer.vocabulary_size)
+        trainer = build_trainer(config, data)
     batches = training_batches(data.train, config.batch_tokens, config.seed)
     steps, windows = WARM_UP + WINDOWS * WINDOW, Windows()
     trainer.fit(dealt(batches, strategy), steps_per_epoch=steps, shuffle=False, verbose=0, callbacks=[windows])
@@ -80,7 +80,7 @@ def main(config):
     weights = [batch[2] for batch in batches.take(steps)]
     padding = 1 - sum(float(w.numpy().sum()) for w in weights) / sum(w.numpy().size for w in weights)
     source_per_target = len(data.train.source.ids) / (len(data.train.target.ids) + len(data.train))
-    operations = operations_per_target_token(config, data.tokenizer.vocabulary_size, source_per_target)
+    operations = operations_per_target_token(config, data.target_tokenizer.vocabulary_size, source_per_target)
     machine = matrix_rate(resolve_precision(config.precision)) * strategy.num_replicas_in_sync  # each has its threads
     print(f"{rate:,.0f} real target tokens/s (median of {WINDOWS} windows: {min(rates):,.0f} to {max(rates):,.0f})")
     print(f"{padding:.1%} of the target positions are padding")

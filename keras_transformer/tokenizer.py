@@ -1,4 +1,4 @@
-"""One shared SentencePiece model: trained from the corpus, applied to string tensors in the graph."""
+"""SentencePiece models: trained from a corpus, applied to string tensors in the graph."""
 
 import io
 import re
@@ -10,32 +10,31 @@ import tensorflow as tf
 import tensorflow_text
 from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
-PAD_ID, UNK_ID, BOS_ID, EOS_ID = 0, 1, 2, 3
+from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID
+from keras_transformer.errors import TokenizerError
+
 MOST_TRAINING_SENTENCES = 2_000_000  # a sample of this size decides a vocabulary as well as a whole corpus
-# Text is left as it is, but for one code point that no text may contain. With no rule at all, SentencePiece prints a
-# line at every load, in training and in serving.
+# The only rule replaces one code point that no text may contain; all other text stays as it is. Without any rule,
+# SentencePiece prints a line at every load, in training and in serving.
 NORMALIZATION = "FFFF\tFFFD\n"
-
-
-class TokenizerError(ValueError):
-    """A tokenizer that cannot be trained or read; the message is one clear line."""
+SHARED, SOURCE, TARGET = "tokenizer.model", "source_tokenizer.model", "target_tokenizer.model"  # files of a directory
 
 
 def train_tokenizer(sentences, vocabulary_size):
     """Trains a SentencePiece BPE model with byte fallback, so that every text can be written.
 
-    Case, spaces and Unicode forms are kept as they are: what is tokenised comes back unchanged.
+    Case, spaces and Unicode forms stay as they are: tokenised text comes back unchanged.
 
     Args:
-        sentences: iterable of str, both languages; sampled if there are more than `MOST_TRAINING_SENTENCES`. It is
-            read a second time where the corpus is too small for the vocabulary.
+        sentences: iterable of str; sampled if there are more than `MOST_TRAINING_SENTENCES`. It is read a second time
+            if the corpus is too small for the vocabulary.
         vocabulary_size: V, most pieces wanted, control symbols and the 256 bytes included.
 
     Returns:
         The model, bytes. A corpus too small for `vocabulary_size` gives a smaller vocabulary.
 
     Raises:
-        TokenizerError: if no model can be trained, e.g. for want of text.
+        TokenizerError: if no model can be trained, for example because there is no text.
     """
     try:
         return _train(sentences, vocabulary_size)
@@ -55,7 +54,7 @@ def _train(sentences, vocabulary_size):
         rules.flush()
         _train_into(model, sentences, vocabulary_size, rules.name)
     description = ModelProto.FromString(model.getvalue())
-    description.normalizer_spec.ClearField("normalization_rule_tsv")  # a temporary file's name: new every time
+    description.normalizer_spec.ClearField("normalization_rule_tsv")  # a temporary file's name, new every time
     return description.SerializeToString(deterministic=True)
 
 
@@ -85,7 +84,7 @@ def _train_into(model, sentences, vocabulary_size, rules):
 class Tokenizer(tf.Module):
     """Strings to ids and back, as TensorFlow ops.
 
-    Control symbols are added as ids by whoever needs them; text that looks like one ("</s>") is plain text.
+    `encode` adds no control symbols, and text that looks like one ("</s>") is plain text.
 
     Args:
         model: a SentencePiece model, bytes.
@@ -118,15 +117,62 @@ class Tokenizer(tf.Module):
         """ids int32 of any shape -> their pieces, string of that shape: "▁" stands for a space, "<0x0A>" for a byte."""
         return self._pieces.id_to_string(ids)
 
-    def labels(self, ids):
-        """ids int32 (N,) -> their pieces, a list of str; what cannot be seen, such as a tab, is written as "\\t"."""
+    def visible_pieces(self, ids):
+        """ids int32 (N,) -> their pieces, a list of str; an invisible character, such as a tab, is written as "\\t"."""
         return [show_unprintable(piece.decode("utf-8")) for piece in self.pieces(ids).numpy()]
 
     def decode(self, ids):
-        """ids int32 (B, T), dense or ragged; padding and control symbols are left out -> text string (B,)."""
+        """ids int32 (B, T), dense or ragged -> text string (B,), without padding and control symbols."""
         if not isinstance(ids, tf.RaggedTensor):
             ids = tf.RaggedTensor.from_tensor(ids)
-        return self._pieces.detokenize(tf.ragged.boolean_mask(ids, ids > EOS_ID))
+        return self._pieces.detokenize(tf.ragged.boolean_mask(ids, ids > max(PAD_ID, UNK_ID, BOS_ID, EOS_ID)))
+
+
+def load_tokenizers(directory):
+    """Reads the tokenizers of a run or of an export.
+
+    Args:
+        directory: path. It holds either `tokenizer.model`, or `source_tokenizer.model` and `target_tokenizer.model`.
+
+    Returns:
+        (source `Tokenizer`, target `Tokenizer`): the same object if both sides share one.
+
+    Raises:
+        TokenizerError: if they are missing or damaged.
+    """
+    directory = Path(directory)
+    if (directory / SOURCE).exists() or (directory / TARGET).exists():
+        return Tokenizer.load(directory / SOURCE), Tokenizer.load(directory / TARGET)
+    shared = Tokenizer.load(directory / SHARED)
+    return shared, shared
+
+
+def save_tokenizers(directory, source_tokenizer, target_tokenizer):
+    """Writes the files of `load_tokenizers` into a directory."""
+    if source_tokenizer is target_tokenizer:
+        (Path(directory) / SHARED).write_bytes(source_tokenizer.model)
+    else:
+        (Path(directory) / SOURCE).write_bytes(source_tokenizer.model)
+        (Path(directory) / TARGET).write_bytes(target_tokenizer.model)
+
+
+def with_eos(ids):
+    """Ends every row with eos: RaggedTensor int32 (N, None) -> RaggedTensor int32 (N, None).
+
+    tf.concat along axis 1 would transpose integers, of which oneDNN complains on the console.
+    """
+    number = ids.nrows()
+    ends = tf.RaggedTensor.from_tensor(tf.fill([number, 1], EOS_ID))
+    rows = tf.range(number)
+    each_and_its_end = tf.reshape(tf.stack([rows, rows + number], axis=1), [-1])
+    parts = tf.gather(tf.concat([ids, ends], axis=0), each_and_its_end)
+    return tf.RaggedTensor.from_row_lengths(parts.values, ids.row_lengths() + 1, validate=False)
+
+
+def shift_right(labels):
+    """The decoder's input for labels: int32 (B, T) = y1 ... yn eos -> target_ids int32 (B, T) = bos y1 ... yn."""
+    bos = tf.fill([tf.shape(labels)[0], 1], BOS_ID)
+    return tf.concat([bos, tf.where(labels == EOS_ID, PAD_ID, labels)[:, :-1]], axis=1)
 
 
 def show_unprintable(text):

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
 from keras_transformer.model import load_transformer
+
 from keras_transformer.training.checkpoints import CheckpointError, RunDirectory
 from tests import tiny
 from tests.training.curves import assert_same_curves, read_events

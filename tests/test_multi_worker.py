@@ -9,10 +9,10 @@ import socket
 
 import numpy as np
 import pytest
+from keras_transformer.training.loop import build_trainer, finish, fit
 
 from keras_transformer.config import preset
 from keras_transformer.training.checkpoints import RunDirectory
-from keras_transformer.training.loop import build_trainer, finish, fit
 from keras_transformer.training.preparation import prepare
 from tests import test_interruptions, tiny
 from tests.test_interruptions import end, start

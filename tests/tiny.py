@@ -8,12 +8,13 @@ import tempfile
 import keras
 import numpy as np
 import tensorflow as tf
+from keras_transformer.models.transformer import Transformer
 
 from keras_transformer.config import Config
 from keras_transformer.data.encoded import EncodedPairs, Sentences, encode_pairs
 from keras_transformer.data.pipeline import training_batches
-from keras_transformer.model import Transformer
-from keras_transformer.tokenizer import EOS_ID, Tokenizer, train_tokenizer
+from keras_transformer.config import EOS_ID
+from keras_transformer.tokenizer import Tokenizer, train_tokenizer
 from keras_transformer.training.teacher_forcing import TeacherForcing
 from tests import reference
 
@@ -80,9 +81,9 @@ def trained_transformer():
     model = TeacherForcing(Transformer(VOCABULARY, **SIZES, dropout_rate=0.1, name="transformer"))
     model.compile(optimizer=keras.optimizers.Adam(0.01, beta_2=0.98))
     with tempfile.TemporaryDirectory() as directory:
-        encoded = encode_pairs(pairs(211), tokenizer(), 31, directory)
+        encoded = encode_pairs(pairs(211), tokenizer(), tokenizer(), 31, directory)
         model.fit(training_batches(encoded, 401, seed=1), steps_per_epoch=90, shuffle=False, verbose=0)
-    return model.transformer
+    return model.network
 
 
 def transformer(seed=0, **arguments):
@@ -119,6 +120,6 @@ def encoded_pairs(source_lengths, target_lengths, vocabulary_size, seed=0):
 def endless():
     """A random model to which eos is the least likely token."""
     model = transformer(seed=3)
-    eos = model.embedding.matrix.numpy()[EOS_ID]
+    eos = model.output_matrix.numpy()[EOS_ID]
     model.decoder.layers[-1].feed_forward_residual.norm.beta.assign_sub(30 * eos / (eos @ eos))
     return model

@@ -17,7 +17,8 @@ from babel import Locale, UnknownLocaleError
 
 from keras_transformer.data import cldr_calendar, cldr_phrases
 from keras_transformer.data.cldr_phrases import Form, isolated_locale, unambiguous
-from keras_transformer.data.corpus import Corpus, CorpusError, Pair
+from keras_transformer.data.corpus import Corpus, Pair
+from keras_transformer.errors import CorpusError
 
 # How many of each 32 phrases a family gets. Those with many names get more, so that every name is met often enough.
 SHARES = {

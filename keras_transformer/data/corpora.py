@@ -1,8 +1,9 @@
 """Which corpus a user means: `cldr:A-B`, `files:DIR` or `tfds:NAME[/CONFIG]`."""
 
-from keras_transformer.data.corpus import Corpus, CorpusError
+from keras_transformer.data.corpus import Corpus
 from keras_transformer.data.text_files import languages_in, text_files_corpus
 from keras_transformer.data.tfds_corpus import tfds_corpus
+from keras_transformer.errors import CorpusError
 
 _FORMS = "cldr:A-B, files:DIR or tfds:NAME[/CONFIG]"
 

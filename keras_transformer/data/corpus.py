@@ -1,20 +1,18 @@
-"""What a corpus is: sentence pairs in two languages, in streamed splits, whatever they come from."""
+"""A corpus: sentence pairs in two languages, in streamed splits, whatever their source."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 
+from keras_transformer.errors import CorpusError
+
 Pair = tuple[str, str]
 
 VALIDATION_NAMES = ("validation", "val", "valid", "dev")
-"""What corpora call their validation split; the first that exists is taken."""
+"""Names of validation splits; the first that exists is taken."""
 
 _LARGEST_HOLD_OUT = 1000
 _HOLD_OUT_DIVISOR = 20
-
-
-class CorpusError(ValueError):
-    """A user's mistake in naming or preparing a corpus; the message is one clear line."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +27,22 @@ class BothSides:
 
     def __iter__(self) -> Iterator[str]:
         return chain.from_iterable(self.pairs)
+
+
+@dataclass(frozen=True)
+class OneSide:
+    """The sentences of one language of a split; like the split, it can be iterated again.
+
+    Attributes:
+        pairs: iterable of `(source, target)` strings.
+        side: 0 for the source, 1 for the target.
+    """
+
+    pairs: Iterable[Pair]
+    side: int
+
+    def __iter__(self) -> Iterator[str]:
+        return (pair[self.side] for pair in self.pairs)
 
 
 @dataclass(frozen=True)

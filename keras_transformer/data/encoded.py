@@ -1,11 +1,14 @@
 """Sentence pairs as token ids: flat arrays with offsets, in files that are mapped into memory.
 
-However many pairs there are, tokenising holds one chunk of them, and training what its batches touch: the kernel takes
-pages of files back when it needs them. Batches are quick, since a batch is one indexing of a flat array.
+However many pairs there are, tokenising holds one chunk of them, and training only the pages that its batches touch:
+the kernel takes pages of files back when it needs memory. Batches are quick, since a batch is one indexing of a flat
+array. The files are made once and kept (`make_once`).
 """
 
 import itertools
 import json
+import shutil
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,11 +16,15 @@ import numpy as np
 import tensorflow as tf
 from tqdm import tqdm
 
-from keras_transformer.data.corpus import CorpusError
+from keras_transformer.config import PAD_ID
+from keras_transformer.errors import CorpusError
+from keras_transformer.tokenizer import with_eos
 
 CHUNK = 8192  # pairs tokenised at a time
-LAYOUT = 1  # of the files: to be raised with every change of what they hold, so that older ones are not taken for it
-ABOUT = "about.json"  # beside the arrays: the type of the ids, and what was dropped
+LAYOUT = 2  # of the files; a change of their content must raise it, so that older files are made again
+ABOUT = "about.json"  # beside the arrays: the dtype of the ids, and the numbers of dropped pairs
+INDEX = "index.json"  # written last: the ingredients, and the checksum of every other file
+BLOCK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -25,7 +32,7 @@ class Sentences:
     """Token ids of many sentences.
 
     Args:
-        ids: int (total,), all sentences one after the other, without control symbols.
+        ids: int (total,), all sentences one after the other.
         starts: int64 (N + 1,); sentence i is ids[starts[i] : starts[i + 1]].
     """
 
@@ -53,11 +60,12 @@ class Sentences:
         starts = np.concatenate([[0], np.cumsum(lengths)])
         return Sentences(self.ids[np.repeat(self.starts[rows] - starts[:-1], lengths) + np.arange(starts[-1])], starts)
 
-    def padded(self, rows, width, shift=0):
-        """The sentences `rows` (B,) as int32 (B, width), moved right by `shift` positions, 0 elsewhere."""
-        positions = np.arange(width)[None, :] - shift  # (1, width)
-        inside = (positions >= 0) & (positions < self.lengths_of(rows)[:, None])
-        padded = np.zeros(inside.shape, np.int32)
+    def padded(self, rows):
+        """The sentences `rows` (B,) as int32 (B, T), with T the length of the longest."""
+        lengths = self.lengths_of(rows)
+        positions = np.arange(lengths.max())[None, :]  # (1, T)
+        inside = positions < lengths[:, None]
+        padded = np.full(inside.shape, PAD_ID, np.int32)
         padded[inside] = self.ids[(self.starts[rows, None] + positions)[inside]]
         return padded
 
@@ -67,8 +75,8 @@ class EncodedPairs:
     """A split of a corpus, tokenised and filtered.
 
     Args:
-        source: the `Sentences` of one language.
-        target: those of the other, aligned.
+        source: `Sentences`.
+        target: `Sentences`, aligned with the source, each with eos at its end: the labels.
         dropped: reason -> number of pairs left out.
     """
 
@@ -78,7 +86,7 @@ class EncodedPairs:
 
     @classmethod
     def open(cls, directory):
-        """Maps what `encode_pairs` wrote into memory."""
+        """Maps the files of `encode_pairs` into memory."""
         about = json.loads(Path(directory, ABOUT).read_text(encoding="utf-8"))
         source, target = (Sentences.open(Path(directory, side), about["dtype"]) for side in ("source", "target"))
         return cls(source, target, about["dropped"])
@@ -86,25 +94,31 @@ class EncodedPairs:
     def __len__(self):
         return len(self.source.starts) - 1
 
+    @property
+    def target_pieces(self):
+        """int64 (N,): tokens of every target sentence without its eos, counted anew."""
+        return self.target.lengths - 1
+
     def describe(self):
-        """One line for the console: what was kept and dropped, and why."""
+        """One line for the console: the numbers of pairs kept and dropped, with the reasons."""
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in self.dropped.items() if count)
-        tokens = f"{len(self.source.ids):,} source and {len(self.target.ids):,} target tokens"
+        tokens = f"{len(self.source.ids):,} source and {self.target_pieces.sum():,} target tokens"
         return f"{len(self):,} pairs ({tokens})" + (f"; dropped {reasons}" if reasons else "; none dropped")
 
 
-def encode_pairs(pairs, tokenizer, max_length, directory, name="corpus"):
-    """Tokenises pairs into files, chunk by chunk, and leaves out those that cannot be learned from.
+def encode_pairs(pairs, source_tokenizer, target_tokenizer, max_length, directory, name="corpus"):
+    """Tokenises pairs into files, chunk by chunk, and drops pairs that are blank on one side or too long.
 
-    Ids are stored in the smallest unsigned type that holds the vocabulary. In a terminal a bar shows how far it is,
-    once that takes seconds.
+    Ids are stored in the smallest unsigned type that holds both vocabularies. In a terminal, a progress bar appears
+    after three seconds.
 
     Args:
         pairs: iterable of (source, target) strings.
-        tokenizer: the `Tokenizer` of both languages.
+        source_tokenizer: `Tokenizer`.
+        target_tokenizer: `Tokenizer`, which may be the same.
         max_length: most tokens of either side, control symbols not counted.
         directory: an empty one, for the files.
-        name: what to call the pairs in an error.
+        name: of the pairs, for an error message.
 
     Returns:
         `EncodedPairs`, mapped from the files.
@@ -112,7 +126,8 @@ def encode_pairs(pairs, tokenizer, max_length, directory, name="corpus"):
     Raises:
         CorpusError: if no pair is left.
     """
-    dtype = np.min_scalar_type(tokenizer.vocabulary_size - 1)
+    tokenizers = (source_tokenizer, target_tokenizer)
+    dtype = np.min_scalar_type(max(tokenizer.vocabulary_size for tokenizer in tokenizers) - 1)
     writers = [_SentencesWriter(Path(directory, side), dtype) for side in ("source", "target")]
     blank, too_long = 0, 0
     rest = iter(tqdm(pairs, "tokenising", unit=" pairs", unit_scale=True, delay=3, leave=False, disable=None))
@@ -121,11 +136,13 @@ def encode_pairs(pairs, tokenizer, max_length, directory, name="corpus"):
         blank += len(chunk) - len(filled)
         if not filled:
             continue
-        sides = [tokenizer.encode(tf.constant(side)) for side in zip(*filled, strict=True)]
+        texts = zip(*filled, strict=True)
+        sides = [tokenizer.encode(tf.constant(side)) for tokenizer, side in zip(tokenizers, texts, strict=True)]
         fits = tf.reduce_all([side.row_lengths() <= max_length for side in sides], axis=0)
         too_long += len(filled) - int(tf.math.count_nonzero(fits))
-        for writer, side in zip(writers, sides, strict=True):
-            writer.append(tf.ragged.boolean_mask(side, fits))
+        source, target = (tf.ragged.boolean_mask(side, fits) for side in sides)
+        writers[0].append(source)
+        writers[1].append(with_eos(target))
     dropped = {"blank on one side": blank, f"longer than {max_length} tokens": too_long}
     if not writers[0].total:
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in dropped.items())
@@ -151,3 +168,60 @@ class _SentencesWriter:
     def _append(self, name, array):
         with open(f"{self.stem}_{name}", "ab") as file:
             file.write(array)
+
+
+def make_once(directory, ingredients, make):
+    """Fills a directory, unless an earlier call has filled it from the same ingredients and it is still intact.
+
+    It is filled under another name and then renamed, so an interruption never leaves half a directory. A directory of
+    other ingredients, or a damaged one, is replaced; a line on the screen says so.
+
+    Args:
+        directory: path; those above it are made too.
+        ingredients: dict of str to str or int: everything that the files depend on, under names for people.
+        make: function of a path, an empty directory, that writes files into it.
+
+    Raises:
+        The errors of `make`; then nothing is left behind.
+    """
+    directory = Path(directory)
+    if directory.exists():
+        flaw = _find_flaw(directory, ingredients)
+        if flaw is None:
+            return
+        print(f"            {directory} {flaw}: made anew", flush=True)
+    unfinished = directory.with_name(f"{directory.name}.unfinished")
+    shutil.rmtree(unfinished, ignore_errors=True)  # a killed start left it
+    unfinished.mkdir(parents=True)
+    try:
+        make(unfinished)
+        checksums = {path.name: _checksum(path) for path in sorted(unfinished.iterdir())}
+        index = {"ingredients": ingredients, "checksums": checksums}
+        (unfinished / INDEX).write_text(json.dumps(index, indent=1), encoding="utf-8")
+        shutil.rmtree(directory, ignore_errors=True)
+        unfinished.rename(directory)
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+
+
+def _find_flaw(directory, ingredients):
+    """Why the directory cannot be used, after its name; None if it can."""
+    try:
+        index = json.loads((directory / INDEX).read_text(encoding="utf-8"))
+        other = [name for name in ingredients if index["ingredients"].get(name) != ingredients[name]]
+        if other:
+            return f"was made from another {' and '.join(other)}"
+        damaged = [name for name, checksum in index["checksums"].items() if _checksum(directory / name) != checksum]
+    except OSError as error:
+        return f"is not whole (no {Path(error.filename).name})"
+    except (ValueError, TypeError, KeyError, AttributeError):  # the index may hold anything
+        return f"is damaged ({INDEX})"
+    return f"is damaged ({', '.join(damaged)})" if damaged else None
+
+
+def _checksum(path):
+    checksum = 0
+    with open(path, "rb") as file:
+        while block := file.read(BLOCK_BYTES):
+            checksum = zlib.crc32(block, checksum)
+    return checksum

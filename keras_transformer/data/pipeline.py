@@ -6,8 +6,9 @@ import itertools
 import numpy as np
 import tensorflow as tf
 
+from keras_transformer.config import PAD_ID
 from keras_transformer.data.encoded import EncodedPairs
-from keras_transformer.tokenizer import BOS_ID, EOS_ID
+from keras_transformer.tokenizer import shift_right
 
 SOURCE_STEP = 4  # source lengths this close may share a batch
 
@@ -20,9 +21,9 @@ def plan_batches(source_lengths, target_lengths, batch_tokens, shuffle_seed=None
 
     Args:
         source_lengths: int (N,).
-        target_lengths: int (N,), bos or eos counted.
+        target_lengths: int (N,), eos counted.
         batch_tokens: most positions of either side of a batch, padding included.
-        shuffle_seed: what orders pairs of the same length and the batches; None keeps both sorted by length.
+        shuffle_seed: orders pairs of the same length, and the batches; None keeps both sorted by length.
 
     Returns:
         A list of int (B,) arrays of row numbers; every row is in exactly one.
@@ -46,35 +47,41 @@ def plan_batches(source_lengths, target_lengths, batch_tokens, shuffle_seed=None
 
 
 def make_batch(pairs, rows):
-    """The pairs `rows` as the model's inputs, labels and weights.
+    """The pairs `rows` as padded arrays.
 
     Args:
         pairs: `EncodedPairs`.
         rows: int (B,).
 
     Returns:
-        ({"source_ids": int32 (B, S), "target_ids": int32 (B, T) = bos y1 ... yn}, labels int32 (B, T) = y1 ... yn eos,
-        weights float32 (B, T), 0 on padding).
+        source_ids int32 (B, S) and labels int32 (B, T) = y1 ... yn eos.
     """
-    lengths = pairs.target.lengths_of(rows)
-    source_width, target_width = pairs.source.lengths_of(rows).max(), lengths.max() + 1
-    target_ids = pairs.target.padded(rows, target_width, shift=1)
-    target_ids[:, 0] = BOS_ID
-    labels = pairs.target.padded(rows, target_width)
-    labels[np.arange(len(rows)), lengths] = EOS_ID
-    weights = (np.arange(target_width)[None, :] <= lengths[:, None]).astype(np.float32)
-    return {"source_ids": pairs.source.padded(rows, source_width), "target_ids": target_ids}, labels, weights
+    return pairs.source.padded(rows), pairs.target.padded(rows)
+
+
+def teacher_forced(source_ids, labels):
+    """A batch as `fit` takes it: every label is predicted from the labels before it.
+
+    Args:
+        source_ids: int32 (B, S).
+        labels: int32 (B, T) = y1 ... yn eos.
+
+    Returns:
+        ({"source_ids": int32 (B, S), "target_ids": int32 (B, T) = bos y1 ... yn}, labels, weights float32 (B, T), which
+        are 0 on padding).
+    """
+    weights = tf.cast(tf.not_equal(labels, PAD_ID), tf.float32)
+    return {"source_ids": source_ids, "target_ids": shift_right(labels)}, labels, weights
 
 
 def _dataset(generate):
     ids = tf.TensorSpec((None, None), tf.int32)
-    weights = tf.TensorSpec((None, None), tf.float32)
-    signature = ({"source_ids": ids, "target_ids": ids}, ids, weights)
-    return tf.data.Dataset.from_generator(generate, output_signature=signature).prefetch(tf.data.AUTOTUNE)
+    batches = tf.data.Dataset.from_generator(generate, output_signature=(ids, ids))
+    return batches.map(teacher_forced).prefetch(tf.data.AUTOTUNE)
 
 
 def _lengths(pairs):
-    return pairs.source.lengths, pairs.target.lengths + 1
+    return pairs.source.lengths, pairs.target.lengths
 
 
 def training_batches(pairs, batch_tokens, seed, first_epoch=0, first_batch=0, vary=None):
@@ -84,13 +91,13 @@ def training_batches(pairs, batch_tokens, seed, first_epoch=0, first_batch=0, va
         pairs: `EncodedPairs`.
         batch_tokens: most positions of either side of a batch.
         seed: int.
-        first_epoch: where to begin, so that a resumed run sees what an uninterrupted one would have seen.
-        first_batch: of `first_epoch`, likewise.
-        vary: function (`Sentences`, NumPy generator) -> `Sentences` that makes other source sentences of those of a
-            batch, such as `SubwordDropout`; the generator depends on seed, epoch and batch. None leaves them.
+        first_epoch: epoch to begin with, so that a resumed run sees the batches of an uninterrupted one.
+        first_batch: batch of `first_epoch` to begin with.
+        vary: function (`Sentences`, NumPy generator) -> `Sentences` that changes the source sentences of a batch, such
+            as `SubwordDropout`; the generator depends on seed, epoch and batch. None leaves them as they are.
 
     Returns:
-        tf.data.Dataset of `make_batch` results.
+        tf.data.Dataset of `teacher_forced` batches.
     """
 
     def generate():
@@ -106,15 +113,16 @@ def training_batches(pairs, batch_tokens, seed, first_epoch=0, first_batch=0, va
 
 
 def dealt(batches, strategy):
-    """Deals out the rows of every batch, over and over, to the replicas of a strategy: of n, replica i gets the rows
-    i, i + n, ..., which may be none.
+    """Deals out the rows of every batch, over and over, to the replicas of a strategy.
+
+    Of n replicas, replica i gets the rows i, i + n, ..., of which there may be none.
 
     Args:
-        batches: tf.data.Dataset of `make_batch` results, the same on every worker of the strategy.
+        batches: tf.data.Dataset of `teacher_forced` batches, the same on every worker of the strategy.
         strategy: tf.distribute.Strategy.
 
     Returns:
-        What `fit` and `evaluate` under the strategy take, without end.
+        a distributed dataset without end, for `fit` and `evaluate` under the strategy.
     """
 
     def deal(context):
@@ -127,7 +135,7 @@ def dealt(batches, strategy):
             return functools.reduce(tf.data.Dataset.concatenate, map(tf.data.Dataset.from_tensors, parts))
 
         endless = batches.repeat().flat_map(shares).prefetch(tf.data.AUTOTUNE)
-        # Where workers might run out of data, TensorFlow has them ask each other before every step.
+        # If a dataset may end, TensorFlow makes the workers ask each other before every step.
         return endless.apply(tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY))
 
     return strategy.distribute_datasets_from_function(deal)
@@ -139,12 +147,12 @@ def count_batches(pairs, batch_tokens):
 
 
 def widest_batch(pairs, batch_tokens):
-    """The batch of the longest pairs, which takes the most memory, as `make_batch` gives it."""
-    return make_batch(pairs, plan_batches(*_lengths(pairs), batch_tokens)[-1])
+    """The `teacher_forced` batch of the longest pairs, which takes the most memory."""
+    return teacher_forced(*make_batch(pairs, plan_batches(*_lengths(pairs), batch_tokens)[-1]))
 
 
 def _varied(pairs, rows, vary, rng):
-    """`make_batch`, of other source sentences."""
+    """`make_batch` with varied source sentences."""
     some = EncodedPairs(vary(pairs.source.of(rows), rng), pairs.target.of(rows), dropped={})
     return make_batch(some, np.arange(len(rows)))
 

@@ -1,31 +1,252 @@
-"""`files:DIR`: the corpus in a directory of text files.
+"""`files:DIR`: the corpus in a directory of text files, and the parallel text on disk that it is made of.
 
 For each of `train`, `val` and `test` the directory holds either
 
 * two line-aligned files, such as `train.en` and `train.de`, or
-* one file of two tab-separated columns, such as `train.tsv`: source TAB target, or in the order that a first line of
-  the two language codes (`de TAB en`) tells,
+* one file of two tab-separated columns, such as `train.tsv`: source TAB target, or in the order of a first line that
+  has the two language codes (`de TAB en`),
 
 plain or gzipped (`train.en.gz`, `train.tsv.gz`). Only `train` is required:
 
 * without `val` (or `validation`, `valid`, `dev`) some of the training lines are held out;
-* without `test` the one pair of files called `testANYTHING.LANG` is taken, such as `test2016.en` and `test2016.de`.
+* without `test` the only pair of files called `testANYTHING.LANG` is taken, such as `test2016.en` and `test2016.de`.
+
+Files are UTF-8, with or without a byte order mark. Only "\n" ends a line, after an optional "\r". The other line ends
+of Unicode (U+2028, form feed, ...) occur inside sentences: a break there would shift one side against the other. Each
+file is read through once when it is opened, so that a faulty line is reported at once and not hours into the training.
 """
 
-from collections.abc import Iterable
+import gzip
+import io
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
+from typing import BinaryIO
 
-from keras_transformer.data.corpus import VALIDATION_NAMES, Corpus, CorpusError, Pair
-from keras_transformer.data.parallel_text import (
-    AlignedFiles,
-    TsvFile,
-    fingerprint,
-    hold_out,
-    open_aligned_files,
-    open_tsv_file,
-)
+from keras_transformer.data.corpus import VALIDATION_NAMES, Corpus, Pair, held_out_size
+from keras_transformer.errors import CorpusError
 
 _LISTED_FILES = 12
+_BLOCK_BYTES = 1 << 20
+_BOM = b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True)
+class AlignedFiles:
+    """The pairs of two line-aligned files; made by `open_aligned_files`.
+
+    Attributes:
+        source: Path of the file with the first member of every pair.
+        target: Path of the file with the second.
+        size: int, the number of lines of each.
+    """
+
+    source: Path
+    target: Path
+    size: int
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The files of the pairs."""
+        return self.source, self.target
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __iter__(self) -> Iterator[Pair]:
+        """Reads the files from their start; ValueError if they have since become unequally long."""
+        return zip(_lines(self.source), _lines(self.target), strict=True)
+
+
+@dataclass(frozen=True)
+class TsvFile:
+    """The pairs of a file of two tab-separated columns; made by `open_tsv_file`.
+
+    Attributes:
+        path: Path of the file.
+        source_column: int, 0 or 1, the column with the first member of every pair.
+        header_lines: int, the number of lines before the first pair.
+        size: int, the number of pairs.
+    """
+
+    path: Path
+    source_column: int
+    header_lines: int
+    size: int
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The files of the pairs."""
+        return (self.path,)
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __iter__(self) -> Iterator[Pair]:
+        """Reads the file from its start."""
+        for line in islice(_lines(self.path), self.header_lines, None):
+            columns = line.split("\t")
+            yield columns[self.source_column], columns[1 - self.source_column]
+
+
+@dataclass(frozen=True)
+class _Without:
+    """All pairs but those with the given line numbers (from 0)."""
+
+    pairs: AlignedFiles | TsvFile
+    left_out: range
+
+    def __len__(self) -> int:
+        return len(self.pairs) - len(self.left_out)
+
+    def __iter__(self) -> Iterator[Pair]:
+        return (pair for number, pair in enumerate(self.pairs) if number not in self.left_out)
+
+
+def open_aligned_files(source: Path, target: Path) -> AlignedFiles:
+    """Opens two files whose n-th lines are each other's translation.
+
+    Args:
+        source: Path of the file in the source language.
+        target: Path of the file in the target language.
+
+    Returns:
+        AlignedFiles.
+
+    Raises:
+        CorpusError: if a file cannot be read, holds no text or is not UTF-8, or if their numbers of lines differ.
+    """
+    source_count, target_count = _count_lines(source), _count_lines(target)
+    if source_count != target_count:
+        raise CorpusError(
+            f"not line-aligned: {source} has {source_count:,} lines, but {target} has {target_count:,}; "
+            "every line must face its translation"
+        )
+    return AlignedFiles(source, target, source_count)
+
+
+def open_tsv_file(path: Path, source_lang: str, target_lang: str) -> TsvFile:
+    """Opens a file of lines `source TAB target`.
+
+    A first line that is nothing but the two language codes, such as `de TAB en`, is a header: it is no pair, and says
+    which column is which. Without one the first column is the source. There is no quoting.
+
+    Args:
+        path: Path of the file.
+        source_lang: str, the code of the source language.
+        target_lang: str, the code of the target language.
+
+    Returns:
+        TsvFile.
+
+    Raises:
+        CorpusError: if the file cannot be read, holds no pair, is not UTF-8, or has a line without exactly two columns.
+    """
+    count = _count_lines(path, _check_columns)
+    first_line = next(_lines(path)).split("\t")
+    is_header = sorted(first_line) == sorted((source_lang, target_lang))
+    if is_header and count == 1:
+        raise CorpusError(f"{path} has a header, but no pairs")
+    source_column = first_line.index(source_lang) if is_header else 0
+    return TsvFile(path, source_column, int(is_header), count - int(is_header))
+
+
+def hold_out(pairs: AlignedFiles | TsvFile) -> tuple[_Without, tuple[Pair, ...]]:
+    """Divides pairs into a training and a validation split, the same way each time.
+
+    Every k-th line is held out, not the last ones: text files are often sorted, by source or by length.
+
+    Args:
+        pairs: AlignedFiles or TsvFile.
+
+    Returns:
+        `(train, validation)`; the latter is small (`held_out_size`) and a tuple.
+
+    Raises:
+        CorpusError: if there is only one pair.
+    """
+    count = held_out_size(pairs.size)
+    step = pairs.size // count
+    held_out = range(step - 1, step * count, step)
+    return _Without(pairs, held_out), tuple(islice(pairs, held_out.start, held_out.stop, held_out.step))
+
+
+def fingerprint(files: Iterable[Path]) -> str:
+    """Says which text is in files without reading it: their paths, sizes and times of the last change.
+
+    Args:
+        files: iterable of Path.
+
+    Returns:
+        str, for `Corpus.fingerprint`.
+    """
+    stats = ((path.resolve(), path.stat()) for path in files)
+    return ", ".join(f"{path} ({stat.st_size} bytes, changed at {stat.st_mtime_ns} ns)" for path, stat in stats)
+
+
+def _lines(path: Path) -> Iterator[str]:
+    opener = gzip.open if path.suffix == ".gz" else open
+    with opener(path, "rt", encoding="utf-8-sig", newline="\n") as file:
+        for line in file:
+            yield line.removesuffix("\n").removesuffix("\r")
+
+
+def _count_lines(path: Path, check_line: Callable[[bytes], None] | None = None) -> int:
+    """Reads the whole file, checking it as it goes; `check_line` raises ValueError with what is wrong with a line."""
+    count, has_text = 0, False
+    for lines in _blocks(path):
+        block = b"".join(lines)
+        has_text = has_text or bool(block.removeprefix(_BOM).strip())
+        if not _is_utf8(block):
+            number = next(number for number, line in enumerate(lines, count + 1) if not _is_utf8(line))
+            raise CorpusError(f"{path}, line {number:,}: not valid UTF-8; convert the file to UTF-8, with iconv say")
+        if check_line:
+            _check_lines(path, lines, count + 1, check_line)
+        count += len(lines)
+    if not has_text:
+        raise CorpusError(f"{path} is empty" if count < 2 else f"{path} has nothing but blank lines")
+    return count
+
+
+def _blocks(path: Path) -> Iterator[list[bytes]]:
+    """Yields the lines of the file in lists of about a mebibyte: checking one list at a time is fast."""
+    try:
+        with _open_binary(path) as file:
+            while lines := file.readlines(_BLOCK_BYTES):
+                yield lines
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise CorpusError(f"{path} is not a whole gzip file: {error}") from error
+    except OSError as error:
+        raise CorpusError(f"cannot read {path}: {error.strerror or error}") from error
+
+
+def _open_binary(path: Path) -> BinaryIO:
+    # GzipFile itself finds lines in Python, one by one; the buffer around it does so in C.
+    return io.BufferedReader(gzip.open(path)) if path.suffix == ".gz" else open(path, "rb")
+
+
+def _is_utf8(text: bytes) -> bool:
+    try:
+        text.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _check_lines(path: Path, lines: list[bytes], first_number: int, check_line: Callable[[bytes], None]) -> None:
+    for number, line in enumerate(lines, first_number):
+        try:
+            check_line(line)
+        except ValueError as error:
+            raise CorpusError(f"{path}, line {number:,}: {error}") from error
+
+
+def _check_columns(line: bytes) -> None:
+    columns = line.count(b"\t") + 1
+    if columns != 2:
+        raise ValueError(f"needs exactly two columns, source TAB target; it has {columns}")
 
 
 def text_files_corpus(directory: str | Path, source_lang: str, target_lang: str) -> Corpus:

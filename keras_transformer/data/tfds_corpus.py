@@ -15,9 +15,15 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from keras_transformer.data.corpus import VALIDATION_NAMES, Corpus, CorpusError, Pair, held_out_size
-from keras_transformer.data.parallel_text import AlignedFiles, fingerprint, hold_out, open_aligned_files
-from keras_transformer.data.text_files import describe_directory
+from keras_transformer.data.corpus import VALIDATION_NAMES, Corpus, Pair, held_out_size
+from keras_transformer.data.text_files import (
+    AlignedFiles,
+    describe_directory,
+    fingerprint,
+    hold_out,
+    open_aligned_files,
+)
+from keras_transformer.errors import CorpusError
 
 _BATCH = 1024
 _MESSAGE_LENGTH = 300

@@ -1,1 +1,1 @@
-"""Searches for the best target sequence: pure functions over a step function, which is all they know of the model."""
+"""Searches for a target sequence: pure functions of a step function, which is all that they know of a model."""

@@ -4,44 +4,36 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from keras_transformer.decoding.hypotheses import (
+from keras_transformer.decoding.search import (
     IMPOSSIBLE,
     Hypotheses,
     append,
     empty_hypotheses,
-    first_ids,
+    is_finished,
+    next_tokens,
     no_hypotheses,
     normalised,
     penalty,
     per_row,
     presented,
+    search,
     take,
     where_rows,
 )
-from keras_transformer.decoding.next_token import most_likely, most_likely_allowed
-from keras_transformer.decoding.search import search
 
 
-class Options(NamedTuple):
-    """What may be another in every row."""
-
-    limits: tf.Tensor  # int32 (B, 1)
-    beam_size: tf.Tensor  # int32 (B, 1), 1 ... W
-    length_penalty: tf.Tensor  # float32 (B, 1)
-    constraints: Any  # `Constraints` or ()
-
-
-class BeamState(NamedTuple):
-    """Between two steps. In a row that is done, `live` and `finished` stay as they are and the rest means nothing."""
+class Beam(NamedTuple):
+    """A beam search between two steps. In a row that is done, only `live` and `finished` are defined."""
 
     position: tf.Tensor  # int32 ()
     ids: tf.Tensor  # int32 (B, W): the tokens at `position`, which the step function reads next
-    history: tf.Tensor  # bool (B, W, position * W): which of the tokens read before each of them follows
+    parents: tf.Tensor  # int32 (B, W): the hypothesis of the step before that each of them continues
     live: Hypotheses  # of W, best first, of equal length in a row; scores are summed log-probabilities
     finished: Hypotheses  # of W, best first; scores are normalised
     done: tf.Tensor  # bool (B,)
-    options: Options
-    cache: Any  # nest of (B, ...)
+    limits: tf.Tensor  # int32 (B, 1)
+    options: dict  # name -> (B, ...)
+    state: Any  # of the model: nest of (B, ...)
 
 
 class Candidates(NamedTuple):
@@ -52,87 +44,79 @@ class Candidates(NamedTuple):
     parents: tf.Tensor  # int32 (B, N): the live hypothesis that each extends
 
 
-def beam_search(
-    step, cache, limits, *, width, bos_id, eos_id, pad_id=0, length_penalty, beam_size=None, wanted=1, constraints=()
-):
+def beam_search(step, state, limits, *, width, bos_id, eos_id, pad_id, length_penalty, wanted=1, options=None):
     """Keeps the W most likely unfinished hypotheses of every row, and the W best-scored that have reached eos.
 
     - A hypothesis finishes when eos puts it among the W most likely continuations of its row.
-    - A row is done when W hypotheses have finished; when no live one can overtake the worst of the `wanted` best
-      finished ones any more; at its limit; or when none of its live hypotheses has a continuation (logits that are
-      not a distribution, such as NaN, or constraints that leave nothing).
+    - A row is done when W hypotheses have finished; when no live one can still overtake the worst of the `wanted` best
+      finished ones; at its limit; or when none of its live hypotheses has a continuation (logits that are not a
+      distribution, such as NaN, or options that leave nothing).
     - A row that is done with no hypothesis finished returns its live ones as they stand, without eos.
 
     No row's result depends on the others. With a beam of 1 it is greedy search.
 
     Args:
-        step: function (ids int32 (B, W), position int32 scalar, history, cache) -> (logits float (B, W, V), cache).
-            `ids` are the tokens at `position`. Of all (position + 1) * W tokens that a row has read, W at each
-            position and these last, `history`, bool (B, W, (position + 1) * W), is true for those that a hypothesis
-            consists of. Rows that are done may still be passed to it, with arbitrary tokens, or left out.
-        cache: nest of tensors (B, ...), whatever the step function needs to know of a row. Nothing in it is ever
-            rearranged within a row: it is `history` that says what belongs to whom. Axes may grow from step to step,
+        step: function (ids int32 (B, W), parents int32 (B, W), position int32 scalar, state)
+            -> (logits float (B, W, V), state). `ids` are the tokens at `position`. Each continues the hypothesis of the
+            step before that `parents` names. Rows that are done may be left out, or passed with arbitrary tokens.
+        state: nest of tensors (B, ...), what the step function needs to know of a row. Axes may grow from step to step
             if they start out empty or of unknown size.
         limits: int32 (B,), most tokens that each row may produce, eos included; 0 gives an empty hypothesis.
         width: W.
-        bos_id: what the step function reads at position 0.
+        bos_id: the token at position 0.
         eos_id: the token that ends a hypothesis.
-        pad_id: what follows a hypothesis in `ids`.
+        pad_id: the token that fills `ids` after a hypothesis.
         length_penalty: alpha of ((5 + n) / 6)^alpha, float32 scalar or (B,).
-        beam_size: int32 (B,), 1 ... W: the W of each row, if not the same for all.
-        wanted: int, or int32 scalar, 1 ... W: how many hypotheses of the list matter. The others are as good as the
-            search happened to get.
-        constraints: `Constraints` of every row, or (). Scores are those of the constrained log-probabilities.
+        wanted: int, or int32 scalar, 1 ... W: how many hypotheses of the result matter. The search does not go on for
+            the sake of the others.
+        options: dict of options of each row, (B,) or (B, ...): those of `next_tokens`, and "beam_size", int32
+            1 ... W. None for none. Scores are those of the log-probabilities that the options leave.
 
     Returns:
         `Hypotheses` of W, best first.
     """
     limits = tf.convert_to_tensor(limits, tf.int32)
-    options = Options(
-        limits=limits[:, None],
-        beam_size=per_row(width if beam_size is None else beam_size, limits, tf.int32),
-        length_penalty=per_row(length_penalty, limits),
-        constraints=constraints,
-    )
+    options = {name: x if x.shape.rank == 2 else x[:, None] for name, x in (options or {}).items()}
+    sizes = options.pop("beam_size", per_row(width, limits, tf.int32))
+    beam = _first_beam(state, limits, {**options, "beam_size": sizes}, width, bos_id, pad_id)
+    alpha = per_row(length_penalty, limits)
+    beam = beam._replace(options={**beam.options, "length_penalty": alpha})
 
-    def advance(state):
-        history = tf.concat([state.history, _of_itself(state.ids)], axis=2)
-        logits, cache = step(state.ids, state.position, history, state.cache)
-        candidates = _expand(state.live, logits, state.options.constraints)
-        kept = _keep_live(candidates, state.options.beam_size, eos_id)
-        finished = _keep_finished(state.finished, candidates, state.options, eos_id)
+    def advance(beam):
+        logits, state = step(beam.ids, beam.parents, beam.position, beam.state)
+        chosen = {name: beam.options[name] for name in options}
+        candidates = _expand(beam.live, logits, chosen)
+        kept = _keep_live(candidates, beam.options["beam_size"], eos_id)
+        finished = _keep_finished(beam.finished, candidates, beam.options, eos_id)
 
-        moves = ~state.done & (candidates.hypotheses.scores[:, 0] > IMPOSSIBLE)
-        live, finished = where_rows(moves, (kept.hypotheses, finished), (state.live, state.finished))
-        done = ~moves | _is_decided(live, finished, state.options, wanted)
-        history = take(history, kept.parents)
-        return BeamState(state.position + 1, kept.tokens, history, live, finished, done, state.options, cache)
+        moves = ~beam.done & (candidates.hypotheses.scores[:, 0] > IMPOSSIBLE)
+        live, finished = where_rows(moves, (kept.hypotheses, finished), (beam.live, beam.finished))
+        done = ~moves | _is_decided(live, finished, beam.limits, beam.options, wanted)
+        return beam._replace(
+            position=beam.position + 1,
+            ids=kept.tokens,
+            parents=kept.parents,
+            live=live,
+            finished=finished,
+            done=done,
+            state=state,
+        )
 
-    state = search(advance, _first_state(cache, limits, options, width, bos_id, pad_id), _results)
-    return presented(state, pad_id)
+    return presented(search(advance, beam, _results), pad_id)
 
 
-def _first_state(cache, limits, options, width, bos_id, pad_id):
+def _first_beam(state, limits, options, width, bos_id, pad_id):
     live = empty_hypotheses(limits, width, pad_id)
     finished = no_hypotheses(limits, width, pad_id)
-    history = tf.zeros([tf.shape(limits)[0], width, 0], tf.bool)
-    return BeamState(tf.constant(0), first_ids(live, bos_id), history, live, finished, limits <= 0, options, cache)
+    ids, parents = tf.fill(tf.shape(live.lengths), bos_id), tf.zeros_like(live.lengths)
+    return Beam(tf.constant(0), ids, parents, live, finished, limits <= 0, limits[:, None], options, state)
 
 
-def _of_itself(ids):
-    """That every hypothesis follows the token it has just read, and none of the other W - 1: bool (B, W, W)."""
-    rows, width = tf.shape(ids)[0], ids.shape[1]
-    return tf.broadcast_to(tf.eye(width, dtype=tf.bool), [rows, width, width])
-
-
-def _expand(live, logits, constraints):
-    """The 2W most likely continuations of a row: at most W of them end in eos, so W at least go on."""
+def _expand(live, logits, options):
+    """The 2W most likely continuations of a row: at most W of them end in eos, so at least W go on."""
     width = live.scores.shape[1]
-    # The W most likely that go on, and eos, are all that one hypothesis can contribute.
-    if constraints:
-        log_probs, tokens = most_likely_allowed(logits, live, constraints, width + 1)  # (B, W, W + 1)
-    else:
-        log_probs, tokens = most_likely(logits, width + 1)
+    # One hypothesis can contribute no more than its W most likely continuations and eos.
+    log_probs, tokens = next_tokens(logits, live, options, width + 1)  # (B, W, W + 1)
     per_parent = tokens.shape[2]
     flat = [-1, width * per_parent]
     scores, chosen = tf.math.top_k(tf.reshape(live.scores[..., None] + log_probs, flat), 2 * width)  # (B, 2W)
@@ -145,37 +129,37 @@ def _keep_live(candidates, beam_size, eos_id):
     """The most likely candidates that have not ended, as many as the row's beam holds."""
     hypotheses, tokens, _ = candidates
     width = hypotheses.scores.shape[1] // 2
-    scores, kept = tf.math.top_k(tf.where(tokens == eos_id, IMPOSSIBLE, hypotheses.scores), width)
+    scores, kept = tf.math.top_k(tf.where(is_finished(tokens, eos_id), IMPOSSIBLE, hypotheses.scores), width)
     scores = tf.where(tf.range(width) < beam_size, scores, IMPOSSIBLE)
     candidates = take(candidates, kept)
     return candidates._replace(hypotheses=candidates.hypotheses._replace(scores=scores))
 
 
 def _keep_finished(finished, candidates, options, eos_id):
-    """The best of the finished hypotheses and of those first candidates of a row's beam that have just ended."""
+    """The best of the finished hypotheses and of the first candidates of a row's beam that have just ended."""
     width = finished.scores.shape[1]
     slots = tf.range(width)
     ending, tokens, _ = tf.nest.map_structure(lambda x: x[:, :width], candidates)
-    ending = normalised(ending, options.length_penalty)
-    has_ended = (tokens == eos_id) & (slots < options.beam_size)
+    ending = normalised(ending, options["length_penalty"])
+    has_ended = is_finished(tokens, eos_id) & (slots < options["beam_size"])
     ending = ending._replace(scores=tf.where(has_ended, ending.scores, IMPOSSIBLE))
     both = tf.nest.map_structure(lambda *x: tf.concat(x, axis=1), finished, ending)  # of 2W
     scores, kept = tf.math.top_k(both.scores, width)
-    return take(both, kept)._replace(scores=tf.where(slots < options.beam_size, scores, IMPOSSIBLE))
+    return take(both, kept)._replace(scores=tf.where(slots < options["beam_size"], scores, IMPOSSIBLE))
 
 
-def _is_decided(live, finished, options, wanted):
+def _is_decided(live, finished, limits, options, wanted):
     """Whether a row needs no further step, bool (B,)."""
     scores, lengths = live.scores[:, :1], live.lengths[:, :1]  # (B, 1)
-    # Log-probabilities only fall, so the best that can come is today's best under the mildest penalty still ahead:
-    # that of the limit, or of the next step where alpha is negative.
-    alpha = options.length_penalty
-    best_to_come = scores / tf.maximum(penalty(options.limits, alpha), penalty(lengths + 1, alpha))
-    is_full = tf.gather(finished.scores, options.beam_size - 1, batch_dims=1) > IMPOSSIBLE
+    # Log-probabilities only fall. So the best score still to come is at most today's best log-probability under the
+    # mildest penalty ahead: that of the limit, or that of the next step where alpha is negative.
+    alpha = options["length_penalty"]
+    best_to_come = scores / tf.maximum(penalty(limits, alpha), penalty(lengths + 1, alpha))
+    is_full = tf.gather(finished.scores, options["beam_size"] - 1, batch_dims=1) > IMPOSSIBLE
     is_hopeless = best_to_come <= finished.scores[:, wanted - 1, None]
-    return tf.squeeze(is_full | is_hopeless | (lengths >= options.limits), axis=1)
+    return tf.squeeze(is_full | is_hopeless | (lengths >= limits), axis=1)
 
 
-def _results(state):
-    has_finished = state.finished.scores[:, 0] > IMPOSSIBLE
-    return where_rows(has_finished, state.finished, normalised(state.live, state.options.length_penalty))
+def _results(beam):
+    has_finished = beam.finished.scores[:, 0] > IMPOSSIBLE
+    return where_rows(has_finished, beam.finished, normalised(beam.live, beam.options["length_penalty"]))

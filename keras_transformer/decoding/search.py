@@ -1,19 +1,280 @@
-"""The loop that every search runs in: step by step, until all rows are done."""
+"""What every search is made of: hypotheses, the choice of the next token, and the loop over the positions.
+
+Shapes: B rows, W hypotheses per row, L tokens at most, V vocabulary.
+
+While a search runs, a score of `IMPOSSIBLE` marks a slot that holds no hypothesis. Minus infinity survives sums,
+divisions and maxima, so no search treats an empty slot apart. Results never contain an infinity.
+"""
+
+from typing import NamedTuple
 
 import tensorflow as tf
 
+IMPOSSIBLE = float("-inf")
+UNFILLED_SCORE = -1e9  # finite, because infinity is not JSON
+BLOCK = 64  # tokens compared together in the search for the most likely ones
+
+
+class Hypotheses(NamedTuple):
+    """W hypotheses per row, best first.
+
+    As a result: the score is the log-probability divided by the GNMT length penalty. The first of every row is always
+    a hypothesis, which may be empty. A later slot without one has `UNFILLED_SCORE`, length 0 and only padding.
+    """
+
+    ids: tf.Tensor  # int32 (B, W, L): without bos, with eos where it was reached, then padding
+    scores: tf.Tensor  # float32 (B, W)
+    lengths: tf.Tensor  # int32 (B, W): tokens, eos included
+
+
+def no_hypotheses(limits, width, pad_id):
+    """`width` slots per row without a hypothesis, with room for the largest of `limits`, int32 (B,)."""
+    rows = tf.shape(limits)[0]
+    room = tf.maximum(tf.reduce_max(limits), 0)  # the maximum over no rows is the smallest int32
+    return Hypotheses(
+        ids=tf.fill([rows, width, room], pad_id),
+        scores=tf.fill([rows, width], IMPOSSIBLE),
+        lengths=tf.zeros([rows, width], tf.int32),
+    )
+
+
+def empty_hypotheses(limits, width, pad_id):
+    """The start of a search: one empty hypothesis of log-probability 0 per row, and `width` - 1 slots without one.
+
+    `width` equal starts would fill the beam with copies of the same hypothesis.
+    """
+    none = no_hypotheses(limits, width, pad_id)
+    scores = tf.one_hot(0, width, on_value=0.0, off_value=IMPOSSIBLE)  # (W,)
+    return none._replace(scores=tf.broadcast_to(scores, tf.shape(none.scores)))
+
+
+def append(hypotheses, tokens, scores):
+    """Every hypothesis one token longer: tokens int32 (B, W), and the scores of the longer ones, float32 (B, W)."""
+    ids, _, lengths = hypotheses
+    here = tf.range(tf.shape(ids)[-1]) == lengths[..., None]  # (B, W, L)
+    return Hypotheses(tf.where(here, tokens[..., None], ids), scores, lengths + 1)
+
+
+def is_finished(tokens, eos_id):
+    """Whether a hypothesis that ends in each of these tokens is finished, bool in their shape.
+
+    Eos finishes it. A row that reaches its limit ends as well, but its hypotheses have no eos.
+    """
+    return tokens == eos_id
+
+
+def penalty(lengths, length_penalty):
+    """((5 + n) / 6)^alpha (Wu et al. 2016, equation 14).
+
+    Args:
+        lengths: n, int32, broadcastable with `length_penalty`.
+        length_penalty: alpha, float32, finite; 0 compares log-probabilities, larger values favour longer hypotheses.
+    """
+    return tf.pow((5.0 + tf.cast(lengths, tf.float32)) / 6.0, length_penalty)
+
+
+def normalised(hypotheses, length_penalty):
+    """The hypotheses with their summed log-probabilities divided by the penalty of their length."""
+    return hypotheses._replace(scores=hypotheses.scores / penalty(hypotheses.lengths, length_penalty))
+
+
+def presented(hypotheses, pad_id):
+    """The hypotheses as a result: no infinities, nothing left in empty slots, no more columns than needed."""
+    ids, scores, lengths = hypotheses
+    filled = scores > IMPOSSIBLE
+    lengths = tf.where(filled, lengths, 0)
+    columns = tf.maximum(tf.reduce_max(lengths), 0)
+    ids = tf.where(filled[..., None], ids, pad_id)[..., :columns]
+    return Hypotheses(ids, tf.where(filled, scores, UNFILLED_SCORE), lengths)
+
+
+def last_repeated(hypotheses):
+    """The hypotheses with the last one of every row repeated in the slots that hold none."""
+    found = tf.math.count_nonzero(hypotheses.scores > UNFILLED_SCORE, axis=1, keepdims=True, dtype=tf.int32)
+    return take(hypotheses, tf.minimum(tf.range(hypotheses.scores.shape[1]), found - 1))
+
+
+def take(nest, indices):
+    """Row by row the slots named by `indices`, int32 (B, W'), of every tensor (B, W, ...) of the nest."""
+    return tf.nest.map_structure(lambda x: tf.gather(x, indices, batch_dims=1), nest)
+
+
+def where_rows(rows, nest, otherwise):
+    """`nest` in the rows where `rows`, bool (B,), is true, else `otherwise`; both nests of tensors (B, ...)."""
+
+    def pick(x, y):
+        return tf.where(tf.reshape(rows, [-1] + [1] * (x.shape.rank - 1)), x, y)
+
+    return tf.nest.map_structure(pick, nest, otherwise)
+
+
+def per_row(option, limits, dtype=tf.float32):
+    """An option, a scalar or (B,), as a column (B, 1), which broadcasts over (B, W); `limits` is (B,)."""
+    return tf.broadcast_to(tf.reshape(tf.cast(option, dtype), [-1, 1]), [tf.shape(limits)[0], 1])
+
+
+# The next token
+
+
+def next_tokens(logits, hypotheses, options, count):
+    """The most likely next tokens of every hypothesis, under the options of its row.
+
+    A hypothesis whose logits are not a distribution (a NaN, an infinity, nothing but minus infinity) is a dead end:
+    all its continuations are `IMPOSSIBLE`.
+
+    Args:
+        logits: float (B, W, V).
+        hypotheses: those that the logits continue, `Hypotheses` (B, W).
+        options: dict; {} for none, else with all of
+
+            - "prefix": int32 (B, P), tokens that every hypothesis must start with, then 0;
+            - "repetition_penalty": float32 (B, 1), positive; log-probabilities of tokens used already are multiplied
+              by it;
+            - "no_repeat_ngram": int32 (B, 1), no sequence of so many tokens comes twice; below 1, any may.
+        count: number of tokens.
+
+    Returns:
+        log-probabilities float32 (B, W, count), best first, and their tokens, int32 (B, W, count); V of them if V is
+        less than `count`.
+    """
+    if not options:
+        return _most_likely(logits, count)
+    log_probs = tf.nn.log_softmax(tf.cast(logits, tf.float32))
+    log_probs = tf.where(tf.math.is_nan(log_probs), IMPOSSIBLE, log_probs)
+    size = log_probs.shape[-1]
+
+    is_used = _marked(hypotheses.ids, _are_read(hypotheses), size)
+    free = tf.where(is_used, log_probs * options["repetition_penalty"][..., None], log_probs)
+    would_repeat = _marked(hypotheses.ids, _end_repetitions(hypotheses, options["no_repeat_ngram"]), size)
+    free = tf.where(would_repeat, IMPOSSIBLE, free)
+
+    prefix = tf.pad(options["prefix"], [[0, 0], [0, 1]])  # never without a column
+    is_forced = hypotheses.lengths < tf.math.count_nonzero(prefix, axis=1, keepdims=True, dtype=tf.int32)  # (B, W)
+    forced = tf.gather(prefix, tf.where(is_forced, hypotheses.lengths, 0), batch_dims=1)
+    only = tf.where(tf.range(size) == forced[..., None], log_probs, IMPOSSIBLE)
+    return largest(tf.where(is_forced[..., None], only, free), count)
+
+
+def drawn_tokens(logits, options, position):
+    """One next token of every hypothesis, drawn at random.
+
+    Args:
+        logits: float (B, 1, V).
+        options: dict with all of
+
+            - "temperature": float32 (B, 1), positive; below 1, likely tokens become even likelier;
+            - "top_k": int32 (B, 1), so many of the most likely tokens may be drawn; below 1, all;
+            - "top_p": float32 (B, 1), the most likely tokens that have this probability together may be drawn, one at
+              least;
+            - "seed": int64 (B, 1), the same seed draws the same tokens, whatever rows share the batch.
+        position: int32 scalar.
+
+    Returns:
+        log-probabilities float32 (B, 1, 1), the model's own whatever was drawn from, and tokens, int32 (B, 1, 1).
+    """
+    log_probs, tokens = tf.math.top_k(tf.nn.log_softmax(tf.cast(logits[:, 0], tf.float32)), logits.shape[-1])  # (B, V)
+    shares = tf.nn.softmax(log_probs / options["temperature"])
+    ranks, before = tf.range(shares.shape[1]), tf.math.cumsum(shares, axis=1, exclusive=True)
+    in_top_k = (ranks < options["top_k"]) | (options["top_k"] < 1)
+    is_left = (ranks == 0) | (in_top_k & (before < options["top_p"]))
+    mark = uniform(options["seed"], position) * tf.reduce_sum(tf.where(is_left, shares, 0.0), axis=1, keepdims=True)
+    drawn = tf.math.count_nonzero(is_left & (before <= mark), axis=1, keepdims=True) - 1  # the last that starts before
+    log_prob, token = (tf.gather(x, tf.maximum(drawn, 0), batch_dims=1)[..., None] for x in (log_probs, tokens))
+    return tf.where(tf.math.is_nan(log_prob), IMPOSSIBLE, log_prob), token
+
+
+def uniform(seed, position):
+    """A random number that depends on seed and position alone: their hash, float32 in [0, 1), in the shape of seed."""
+    text = tf.strings.join([tf.strings.as_string(seed), tf.strings.as_string(position)], separator=" ")
+    return tf.cast(tf.strings.to_hash_bucket_fast(text, 1 << 24), tf.float32) / (1 << 24)
+
+
+def _most_likely(logits, count):
+    """`next_tokens` without options.
+
+    The log-probability of a token is its logit, less that of the best token, plus the log-probability of the best. So
+    only two passes go over the vocabulary: a softmax, which is one kernel, and the search for the largest. A
+    log-softmax and `tf.math.top_k` take three times as long.
+    """
+    logits = tf.cast(logits, tf.float32)
+    chosen, tokens = largest(logits, count)
+    best = tf.gather(tf.nn.softmax(logits), tokens[..., :1], batch_dims=2)  # (B, W, 1)
+    log_probs = chosen - chosen[..., :1] + tf.math.log(best)
+    return tf.where(tf.math.is_nan(log_probs), IMPOSSIBLE, log_probs), tokens
+
+
+def largest(x, count):
+    """The result of `tf.math.top_k`, with equal values in another order, by way of the maxima of blocks.
+
+    Args:
+        x: float32 (B, W, V); W and V are static.
+        count: number of values, or V if that is less.
+
+    Returns:
+        values float32 (B, W, count), largest first, and their indices, int32.
+    """
+    width, size = x.shape[1:]
+    if size % BLOCK:
+        x = tf.pad(x, [[0, 0], [0, 0], [0, -size % BLOCK]], constant_values=IMPOSSIBLE)
+    blocks = tf.reshape(x, [-1, width, x.shape[2] // BLOCK, BLOCK])
+    _, first = tf.math.top_k(tf.reduce_max(blocks, axis=-1), min(count, blocks.shape[2]))  # (B, W, C)
+    few = tf.reshape(tf.gather(blocks, first, batch_dims=2), [-1, width, first.shape[2] * BLOCK])
+    values, index = tf.math.top_k(few, min(count, size))
+    index = tf.gather(first, index // BLOCK, batch_dims=2) * BLOCK + index % BLOCK
+    return values, tf.minimum(index, size - 1)  # padding is chosen where nothing else is left
+
+
+def _are_read(hypotheses):
+    """Which of the tokens are not padding, bool (B, W, L)."""
+    return tf.range(tf.shape(hypotheses.ids)[-1]) < hypotheses.lengths[..., None]
+
+
+def _marked(ids, which, size):
+    """Whether each of `size` tokens is among those of ids, int32 (B, W, L), that `which`, bool, marks: (B, W, V)."""
+    shape = [tf.shape(ids)[0], ids.shape[1], size]
+    hypothesis = tf.reshape(tf.range(shape[0] * shape[1]), [-1, shape[1], 1])
+    cells = tf.reshape(hypothesis * size + ids, [-1, 1])
+    marks = tf.scatter_nd(cells, tf.reshape(tf.cast(which, tf.int32), [-1]), [tf.reduce_prod(shape)])
+    return tf.reshape(marks > 0, shape)
+
+
+def _end_repetitions(hypotheses, sizes):
+    """Which tokens, if they came next, would end a sequence of `sizes` tokens that has occurred before.
+
+    They are those that follow an earlier occurrence of the last `sizes` - 1 tokens.
+
+    Args:
+        hypotheses: `Hypotheses` (B, W).
+        sizes: int32 (B, 1).
+
+    Returns:
+        bool (B, W, L), for each token of the hypotheses.
+    """
+    ids, _, lengths = hypotheses
+    positions = tf.range(tf.shape(ids)[-1])
+    back = 1 + tf.range(tf.clip_by_value(tf.reduce_max(sizes) - 1, 0, tf.shape(ids)[-1]))  # (J,)
+    before = positions[:, None] - back  # (L, J): the J positions before each
+    newest = tf.maximum(lengths[..., None] - back, 0)  # (B, W, J): the last J of the hypothesis
+    is_same = tf.gather(ids, tf.maximum(before, 0), axis=2) == tf.gather(ids, newest, batch_dims=2)[:, :, None]
+    is_same = tf.cast(is_same & (before >= 0), tf.int32)  # (B, W, L, J)
+    agreeing = tf.reduce_sum(tf.math.cumprod(is_same, axis=-1), axis=-1)  # (B, W, L)
+    return _are_read(hypotheses) & (sizes[..., None] >= 1) & (agreeing >= sizes[..., None] - 1)
+
+
+# The loop
+
 
 def search(advance, state, results):
-    """Advances the rows of a state until all are done; as soon as half of them are, only the others go on.
+    """Advances the rows of a state until all are done. When half of them are done, only the others go on.
 
     A batch would otherwise cost as much as its longest row, times its rows.
 
     Args:
         advance: function from state to state.
         state: a NamedTuple of nests of tensors (B, ...) and scalars, with `done`, bool (B,). An axis that grows from
-            step to step (one that the cache is appended to) must start out empty, or of unknown size: the other axes
+            step to step (such as the positions of a cache) must start out empty, or of unknown size: the other axes
             keep their static size.
-        results: function from a state to what is wanted of it in the end, a nest of tensors (B, ...).
+        results: function from a state to what the search returns, a nest of tensors (B, ...).
 
     Returns:
         the results of every row after the step in which it was done.

@@ -1,50 +1,72 @@
-"""What greedy search and sampling share: they follow one hypothesis per row, each by its own choice of tokens."""
+"""Greedy search and sampling: one hypothesis per row, extended by the most likely token or by one drawn at random."""
 
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from keras_transformer.decoding.hypotheses import (
+from keras_transformer.decoding.search import (
     IMPOSSIBLE,
     Hypotheses,
     append,
+    drawn_tokens,
     empty_hypotheses,
-    first_ids,
+    is_finished,
+    next_tokens,
     normalised,
     per_row,
     presented,
+    search,
     where_rows,
 )
-from keras_transformer.decoding.search import search
 
 
-class SingleState(NamedTuple):
-    """Between two steps."""
+class Path(NamedTuple):
+    """A search for one hypothesis per row, between two steps."""
 
     position: tf.Tensor  # int32 ()
     ids: tf.Tensor  # int32 (B, 1): the tokens at `position`, which the step function reads next
     hypotheses: Hypotheses  # of W = 1; scores are summed log-probabilities
     done: tf.Tensor  # bool (B,)
     limits: tf.Tensor  # int32 (B, 1)
-    options: Any  # of `choose`: nest of (B, ...)
-    cache: Any  # nest of (B, ...)
+    options: dict  # name -> (B, 1)
+    state: Any  # of the model: nest of (B, ...)
 
 
-def follow(choose, options, step, cache, limits, *, bos_id, eos_id, pad_id=0, length_penalty):
-    """Extends one hypothesis per row by chosen tokens until that is eos or the row's limit is reached.
+def greedy_search(step, state, limits, **how):
+    """Extends one hypothesis per row by its most likely token: the result of `beam_search` with a beam of 1.
 
-    A row whose logits are no longer a distribution (NaN) keeps what it has so far. No row's result depends on the
-    others.
+    Arguments and result: see `follow`.
+    """
+    return follow(step, state, limits, {}, **how)
+
+
+def sample(step, state, limits, options, **how):
+    """Extends one hypothesis per row by tokens drawn at random.
 
     Args:
-        choose: function (logits (B, 1, V), position, options) -> log-probabilities float32 and tokens int32, (B, 1, 1).
-        options: nest of tensors (B, ...) for `choose`.
+        options: dict of the options of `drawn_tokens`, each (B,).
+        step, state, limits, how: see `follow`.
+
+    Returns:
+        `Hypotheses` of W = 1; scores are of the model's own log-probabilities, whatever was drawn from.
+    """
+    return follow(step, state, limits, {name: option[:, None] for name, option in options.items()}, **how)
+
+
+def follow(step, state, limits, options, *, bos_id, eos_id, pad_id, length_penalty):
+    """Extends one hypothesis per row until eos or the row's limit is reached.
+
+    A row whose logits are no longer a distribution (NaN) keeps the hypothesis that it has. No row's result depends on
+    the others.
+
+    Args:
         step: see `beam_search`; W = 1.
-        cache: see `beam_search`.
+        state: see `beam_search`.
         limits: int32 (B,), most tokens that each row may produce, eos included; 0 gives an empty hypothesis.
-        bos_id: what the step function reads at position 0.
+        options: those of `drawn_tokens`; {} takes the most likely token.
+        bos_id: the token at position 0.
         eos_id: the token that ends a hypothesis.
-        pad_id: what follows a hypothesis in `ids`.
+        pad_id: the token that fills `ids` after a hypothesis.
         length_penalty: alpha, float32 scalar or (B,). It changes the score, never the choice.
 
     Returns:
@@ -52,20 +74,25 @@ def follow(choose, options, step, cache, limits, *, bos_id, eos_id, pad_id=0, le
     """
     limits = tf.convert_to_tensor(limits, tf.int32)
 
-    def advance(state):
-        history = tf.fill([tf.shape(state.ids)[0], 1, state.position + 1], True)  # all that was read
-        logits, cache = step(state.ids, state.position, history, state.cache)
-        log_probs, tokens = (x[..., 0] for x in choose(logits, state.position, state.options))  # (B, 1)
-        longer = append(state.hypotheses, tokens, state.hypotheses.scores + log_probs)
+    def advance(path):
+        parents = tf.zeros_like(path.ids)
+        logits, state = step(path.ids, parents, path.position, path.state)
+        if options:
+            chosen = drawn_tokens(logits, path.options, path.position)
+        else:
+            chosen = next_tokens(logits, path.hypotheses, {}, 1)
+        log_probs, tokens = (x[..., 0] for x in chosen)  # (B, 1)
+        longer = append(path.hypotheses, tokens, path.hypotheses.scores + log_probs)
 
-        moves = ~state.done & (longer.scores[:, 0] > IMPOSSIBLE)
-        hypotheses = where_rows(moves, longer, state.hypotheses)
-        ended = tf.squeeze((tokens == eos_id) | (hypotheses.lengths >= state.limits), axis=1)
-        done = ~moves | ended
-        return SingleState(state.position + 1, tokens, hypotheses, done, state.limits, state.options, cache)
+        moves = ~path.done & (longer.scores[:, 0] > IMPOSSIBLE)
+        hypotheses = where_rows(moves, longer, path.hypotheses)
+        ended = tf.squeeze(is_finished(tokens, eos_id) | (hypotheses.lengths >= path.limits), axis=1)
+        return path._replace(
+            position=path.position + 1, ids=tokens, hypotheses=hypotheses, done=~moves | ended, state=state
+        )
 
     start = empty_hypotheses(limits, 1, pad_id)
-    ids, done = first_ids(start, bos_id), limits <= 0
-    state = SingleState(tf.constant(0), ids, start, done, limits[:, None], options, cache)
-    hypotheses = search(advance, state, lambda state: state.hypotheses)
+    ids = tf.fill(tf.shape(start.lengths), bos_id)
+    path = Path(tf.constant(0), ids, start, limits <= 0, limits[:, None], options, state)
+    hypotheses = search(advance, path, lambda path: path.hypotheses)
     return presented(normalised(hypotheses, per_row(length_penalty, limits)), pad_id)

@@ -11,13 +11,14 @@ import tensorflow as tf
 from keras import ops
 from ml_dtypes import bfloat16
 
-from keras_transformer.export.parity import ExportError
+from keras_transformer.config import BOS_ID, EOS_ID, UNK_ID
+from keras_transformer.errors import ExportError
 from keras_transformer.layers.embedding import sinusoids
-from keras_transformer.layers.normalization import EPSILON
-from keras_transformer.segments import join, split
-from keras_transformer.signatures import EXTRA_LENGTH
-from keras_transformer.tokenizer import BOS_ID, EOS_ID, UNK_ID
-from keras_transformer.translator import Translator
+from keras_transformer.layers.kernels import EPSILON
+from keras_transformer.models.transformer import Transformer
+from keras_transformer.tokenizer import SHARED, SOURCE, TARGET, save_tokenizers
+from keras_transformer.translation.segments import join, split
+from keras_transformer.translation.signatures import EXTRA_LENGTH
 
 try:
     import ctranslate2
@@ -25,45 +26,53 @@ except ImportError as error:
     raise ExportError("--format ctranslate2 needs a package that is not installed: pip install ctranslate2") from error
 
 ctranslate2.set_log_level(logging.ERROR)  # it warns that bfloat16 is computed as float32 on CPU
-MOST_INPUT = 1024  # source tokens; CTranslate2 cuts what is longer unless told otherwise
+MOST_INPUT = 1024  # source tokens; by default, CTranslate2 cuts off the rest
 
 
 class CTranslate2Export:
-    """An export for CTranslate2: the weights, the vocabulary and tokenizer.model, for SentencePiece, beside them.
+    """An export for CTranslate2: weights and vocabularies, and beside them the tokenizers for SentencePiece.
 
-    It is compared by greedy search, since CTranslate2 ranks hypotheses by another length penalty, n^alpha.
+    The proof compares greedy search, because CTranslate2 ranks hypotheses by another length penalty, n^alpha.
 
     Args:
         translator: `Translator` of the run.
-        quantization: "float32", "bfloat16", "int16" or "int8", of the matrices.
+        quantization: dtype of the matrices: "float32", "bfloat16", "int16" or "int8".
+
+    Raises:
+        ExportError: if the model is no Transformer, the only one of ours that the engine runs.
     """
 
     def __init__(self, translator, quantization="float32"):
-        greedy = {**translator.options, "beam_size": 1, "length_penalty": 0.0}
-        self.reference = Translator(translator.model, translator.tokenizer, **greedy)
+        if not isinstance(translator.model, Transformer):
+            name = type(translator.model).__name__
+            raise ExportError(
+                f"CTranslate2 runs Transformers only. Received: a model of type {name}; export a SavedModel"
+            )
+        self.reference = translator.with_model(translator.model, beam_size=1, length_penalty=0.0)
         self.quantization = quantization
         self.least_equal, self.score_tolerance = (0.995, 1e-2) if quantization == "float32" else (0.8, np.inf)
 
     def write(self, directory):
-        """Writes the model and its tokenizer into an empty directory."""
-        longest = max(MOST_INPUT, self.reference.options["max_length"]) + EXTRA_LENGTH
-        spec = transformer_spec(self.reference.model, vocabulary(self.reference.tokenizer), longest)
+        """Writes the model and its tokenizers into an empty directory."""
+        reference = self.reference
+        longest = max(MOST_INPUT, reference.settings["max_length"]) + EXTRA_LENGTH
+        vocabularies = [vocabulary(x) for x in (reference.source_tokenizer, reference.target_tokenizer)]
+        spec = transformer_spec(reference.model, *vocabularies, longest)
         spec.validate()
         if self.quantization == "bfloat16":
             to_bfloat16(spec)
         spec.optimize(self.quantization)
         spec.save(str(directory))
-        (Path(directory) / "tokenizer.model").write_bytes(self.reference.tokenizer.model)
+        save_tokenizers(directory, reference.source_tokenizer, reference.target_tokenizer)
 
     @contextlib.contextmanager
     def opened(self, directory):
-        """The export's own `translate_batch`, on one thread."""
-        yield CTranslate2Greedy(
-            directory, self.reference.tokenizer, self.reference.options["max_length"]
-        ).translate_batch
+        """A context with the `translate_batch` of the export, on one thread."""
+        tokenizer, max_length = self.reference.source_tokenizer, self.reference.settings["max_length"]
+        yield CTranslate2Greedy(directory, tokenizer, max_length).translate_batch
 
     def describe(self, directory):
-        """What the manifest says of this format, a dict."""
+        """The entries of the manifest for this format, a dict."""
         return {"format": "ctranslate2", "weights": self.quantization}
 
 
@@ -72,44 +81,45 @@ def vocabulary(tokenizer):
     return [piece.decode("utf-8") for piece in tokenizer.pieces(np.arange(tokenizer.vocabulary_size)).numpy()]
 
 
-def transformer_spec(model, pieces, longest):
-    """The model as CTranslate2 describes one, its weights filled in.
+def transformer_spec(model, source_pieces, pieces, longest):
+    """The model in the form that CTranslate2 reads, with its weights.
 
     Args:
         model: `Transformer`.
-        pieces: list of str, the vocabulary.
+        source_pieces: list of str, the source vocabulary.
+        pieces: list of str, the target vocabulary.
         longest: int, most positions of a source or a translation.
 
     Returns:
         `ctranslate2.specs.TransformerSpec`.
     """
-    stack = model.stack
     spec = ctranslate2.specs.TransformerSpec.from_config(
-        stack["num_layers"],
-        stack["num_heads"],
-        pre_norm=stack["pre_norm"],
-        alignment_heads=0,  # its attention is the mean over all heads of the last layer, as in `Transformer.align`
+        model.num_layers,
+        model.num_heads,
+        pre_norm=model.pre_norm,
+        alignment_heads=0,  # the mean over all heads of the last layer, as in `Transformer.align`
     )
     spec.config.layer_norm_epsilon = EPSILON
     spec.config.unk_token, spec.config.bos_token, spec.config.eos_token = (pieces[i] for i in (UNK_ID, BOS_ID, EOS_ID))
     spec.config.decoder_start_token = pieces[BOS_ID]
-    spec.register_source_vocabulary(pieces)
+    spec.register_source_vocabulary(source_pieces)
     spec.register_target_vocabulary(pieces)
 
-    matrix = ops.convert_to_numpy(model.embedding.matrix)
-    positions = ops.convert_to_numpy(sinusoids(np.arange(longest), stack["d_model"]))
-    spec.encoder.embeddings[0].weight = spec.decoder.embeddings.weight = spec.decoder.projection.weight = matrix
+    positions = ops.convert_to_numpy(sinusoids(np.arange(longest), model.d_model))
+    spec.encoder.embeddings[0].weight = ops.convert_to_numpy(model.source_embedding.matrix)
+    spec.decoder.embeddings.weight = ops.convert_to_numpy(model.target_embedding.matrix)
+    spec.decoder.projection.weight = ops.convert_to_numpy(model.output_matrix)
     spec.encoder.position_encodings.encodings = spec.decoder.position_encodings.encodings = positions
     for stack_spec, layers in ((spec.encoder, model.encoder), (spec.decoder, model.decoder)):
         for layer_spec, layer in zip(stack_spec.layer, layers.layers, strict=True):
             fill_layer(layer_spec, layer)
-        if stack["pre_norm"]:
+        if model.pre_norm:
             fill_norm(stack_spec.layer_norm, layers.norm)
     return spec
 
 
 def fill_layer(spec, layer):
-    """Of an encoder or a decoder layer."""
+    """Fills in the weights of an encoder layer or a decoder layer."""
     attention = layer.self_attention
     fill_linear(spec.self_attention.linear[0], attention.query, attention.key, attention.value)
     fill_linear(spec.self_attention.linear[1], attention.output_projection)
@@ -126,14 +136,14 @@ def fill_layer(spec, layer):
 
 
 def fill_linear(spec, *dense):
-    """One product for all the Dense layers, whose outputs stand side by side. CTranslate2 has a matrix as (out, in)."""
+    """Joins `Linear` layers with the same input into one product. CTranslate2 stores a matrix as (out, in)."""
     spec.weight = np.concatenate([ops.convert_to_numpy(layer.kernel) for layer in dense], axis=1).T
     if dense[0].use_bias:
         spec.bias = np.concatenate([ops.convert_to_numpy(layer.bias) for layer in dense])
 
 
 def fill_norm(spec, norm):
-    """Gain and bias of a layer normalisation."""
+    """Fills in gain and bias of a layer normalisation."""
     spec.gamma, spec.beta = ops.convert_to_numpy(norm.gamma), ops.convert_to_numpy(norm.beta)
 
 
@@ -145,32 +155,37 @@ def to_bfloat16(spec):
 
 
 class CTranslate2Greedy:
-    """Greedy search by CTranslate2 as `Signatures.translate` has it: of a right export, the same translations.
+    """Greedy search by CTranslate2, with the interface of `Translator`. A right export translates as the run does.
 
-    Texts are taken apart and put together as in the graph; the pieces and the search are the engine's own.
+    Texts are divided and joined by the ops of the graph. Pieces and search are those of SentencePiece and CTranslate2.
 
     Args:
         directory: of the export.
-        tokenizer: `Tokenizer`, of the run: it divides texts.
+        tokenizer: source `Tokenizer` of the run, which divides texts.
         max_length: most source tokens of a part.
     """
 
     def __init__(self, directory, tokenizer, max_length):
         self.tokenizer = tokenizer
         self.max_length = max_length
-        self._pieces = sentencepiece.SentencePieceProcessor(model_file=str(Path(directory) / "tokenizer.model"))
+        names = (SHARED, SHARED) if Path(directory, SHARED).exists() else (SOURCE, TARGET)
+        self._source_pieces, self._pieces = (
+            sentencepiece.SentencePieceProcessor(model_file=str(Path(directory, name))) for name in names
+        )
         self._engine = ctranslate2.Translator(str(directory), inter_threads=1, intra_threads=1)
 
     def translate_batch(self, texts):
         """As `Translator.translate_batch`; the scores are summed log-probabilities."""
         segments = split(tf.constant(texts, tf.string, shape=[len(texts)]), self.tokenizer, self.max_length)
-        translations, scores = self._translate_parts([self._pieces.id_to_piece(ids) for ids in segments.ids.to_list()])
+        translations, scores = self._translate_parts(
+            [self._source_pieces.id_to_piece(ids) for ids in segments.ids.to_list()]
+        )
         scores = tf.math.unsorted_segment_sum(tf.constant(scores, tf.float32), segments.rows, len(texts))
         joined = join(segments, tf.constant(translations, tf.string, shape=[len(translations), 1]))
         return [text.decode("utf-8") for (text,) in joined.numpy()], scores.numpy().tolist()
 
     def _translate_parts(self, sources):
-        """Every part with its own limit: the engine has one for all that it is given together."""
+        """Translates parts of equal length together: the engine takes one limit for all parts of a call."""
         translations, scores = [""] * len(sources), [0.0] * len(sources)
         by_length = sorted(range(len(sources)), key=lambda row: len(sources[row]))
         for length, rows in itertools.groupby(by_length, key=lambda row: len(sources[row])):
@@ -180,7 +195,7 @@ class CTranslate2Greedy:
                 beam_size=1,
                 length_penalty=0,
                 min_decoding_length=0,
-                max_input_length=0,  # it is divided already
+                max_input_length=0,  # nothing is cut off: texts are divided already
                 max_decoding_length=length + EXTRA_LENGTH,
                 return_scores=True,
             )

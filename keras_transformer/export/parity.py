@@ -6,6 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 import psutil
 
+from keras_transformer.errors import ExportError
+
 PROBES = (
     "A man is riding a bike.",
     "Zwei Hunde spielen im Schnee.",
@@ -14,10 +16,6 @@ PROBES = (
     "",
     " \t\n",
 )
-
-
-class ExportError(ValueError):
-    """An export that cannot be made or does not agree with its model; the message is one clear line."""
 
 
 @dataclass(frozen=True)
@@ -100,4 +98,4 @@ def check_parity(export, sentences, expected, found):
             f"the export scores a translation otherwise than the run directory, by {largest:.2g}; "
             f"{export.score_tolerance:.2g} would do"
         )
-    return Parity(export.reference.options["beam_size"], len(rows), equal, largest)
+    return Parity(export.reference.settings["beam_size"], len(rows), equal, largest)

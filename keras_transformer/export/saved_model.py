@@ -9,16 +9,14 @@ from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
 from keras_transformer.export.compact import compact_saved_model
 from keras_transformer.export.warmup import describe_warm_up, read_warm_up, replay, write_warm_up
-from keras_transformer.model import Transformer
-from keras_transformer.translator import Translator
 
 
 class ServingModule(tf.Module):
-    """What the SavedModel holds beside its signatures: the weights once, and the tokenizer.
+    """The weights and the tokenizers of a SavedModel, each once.
 
-    The Keras model itself is not an attribute: Keras would save copies of its variables, which TensorFlow Serving
-    restores instead of those that the functions read. The functions close over the model, and its variables are
-    tracked here as they are.
+    The Keras model itself is not an attribute: Keras would save copies of its variables, and TensorFlow Serving would
+    restore those instead of the variables that the functions read. The functions close over the model, and its
+    variables are tracked here as they are.
 
     Args:
         translator: `Translator`.
@@ -27,7 +25,8 @@ class ServingModule(tf.Module):
     def __init__(self, translator):
         super().__init__(name="translation")
         self.variables_ = [variable.value for variable in translator.model.weights]
-        self.tokenizer = translator.tokenizer
+        self.source_tokenizer = translator.source_tokenizer
+        self.target_tokenizer = translator.target_tokenizer
 
 
 class SavedModelExport:
@@ -49,14 +48,14 @@ class SavedModelExport:
         translator = in_precision(self.reference, self.precision)
         functions = translator.signatures.functions()
         signatures = {"serving_default": functions["translate"], **functions}
-        options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)  # nobody trains it
+        options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)  # an export is not trained
         tf.saved_model.save(ServingModule(translator), str(directory), signatures, options)
         compact_saved_model(directory)
         write_warm_up(directory)
 
     @contextlib.contextmanager
     def opened(self, directory):
-        """The export's own `translate_batch`, when it is warm."""
+        """A context with the `translate_batch` of the export, after its warm-up."""
         requests = read_warm_up(directory)
 
         def translate_batch(sentences):
@@ -68,12 +67,12 @@ class SavedModelExport:
             yield translate_batch
 
     def describe(self, directory):
-        """What the manifest says of this format, a dict."""
+        """The entries of the manifest for this format, a dict."""
         model = SavedModel.FromString((Path(directory) / "saved_model.pb").read_bytes())
         return {
             "format": "saved_model",
             "weights": self.precision,
-            "search": self.reference.options,
+            "search": self.reference.settings,
             "signatures": describe_signatures(model.meta_graphs[0].signature_def),
             "warm_up": describe_warm_up(directory),
         }
@@ -81,14 +80,15 @@ class SavedModelExport:
 
 def in_precision(translator, precision):
     """The same translator, with its weights and computation in "float32" or "bfloat16"."""
-    model = Transformer.from_config({**translator.model.get_config(), "dtype": precision})
+    config = {**translator.model.get_config(), "dtype": precision}
+    model = type(translator.model).from_config(config)
     for variable, original in zip(model.weights, translator.model.weights, strict=True):
         variable.assign(original)
-    return Translator(model, translator.tokenizer, **translator.options)
+    return translator.with_model(model)
 
 
 def describe_signatures(definitions):
-    """name -> {"inputs": ..., "outputs": ...}, each name -> dtype and shape, with null for what a batch decides."""
+    """name -> {"inputs": ..., "outputs": ...}, each name -> dtype and shape; a size that the batch decides is null."""
 
     def describe(tensors):
         return {
@@ -118,13 +118,3 @@ def run(session, signature, sentences):
     fetches = {name: tensor.name for name, tensor in signature.outputs.items()}
     texts = np.array([sentence.encode("utf-8") for sentence in sentences], dtype=object)
     return session.run(fetches, {signature.inputs["text"].name: texts})
-
-
-def run_like_serving(path, sentences, signature="serving_default"):
-    """Feeds sentences to a signature of a SavedModel through a Session, the restore path of TensorFlow Serving.
-
-    Returns:
-        output name -> NumPy array.
-    """
-    with open_like_serving(path) as (session, signatures):
-        return run(session, signatures[signature], sentences)

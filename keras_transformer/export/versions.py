@@ -4,8 +4,9 @@ import contextlib
 import shutil
 from pathlib import Path
 
+from keras_transformer.errors import ExportError
 from keras_transformer.export.manifest import write_manifest
-from keras_transformer.export.parity import ExportError, prove
+from keras_transformer.export.parity import prove
 
 
 def next_version(export_dir):

@@ -12,23 +12,12 @@ import tensorflow as tf
 from tensorflow_serving.apis.predict_pb2 import PredictRequest
 from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
 
-from keras_transformer.export.parity import PROBES, ExportError
-from keras_transformer.signatures import INPUTS
+from keras_transformer.errors import ExportError
+from keras_transformer.export.parity import PROBES
+from keras_transformer.translation.options import INPUTS, OPTIONS
 
 FILE = Path("assets.extra", "tf_serving_warmup_requests")
 BATCH_SIZES = (1, 16)  # a request alone, and `max_batch_size` of serving/config/batching.config
-OPTIONS = {  # one value of every input that is no text to translate, such that nothing is left out
-    "prefix": "A",
-    "length_penalty": 0.6,
-    "beam_size": 2,
-    "max_length": 20,
-    "repetition_penalty": 1.1,
-    "no_repeat_ngram": 3,
-    "temperature": 0.9,
-    "top_k": 10,
-    "top_p": 0.9,
-    "seed": 1,
-}
 
 
 def warm_up_requests():
@@ -41,7 +30,7 @@ def warm_up_requests():
 
 
 def warm_up_request(signature, inputs, batch_size):
-    """Probes as texts, and `OPTIONS`.
+    """Probes as texts, and for every option its example, so that no operation of the signature is left out.
 
     Args:
         signature: str.
@@ -54,8 +43,9 @@ def warm_up_request(signature, inputs, batch_size):
     request = PredictRequest()
     request.model_spec.signature_name = signature
     texts = list(itertools.islice(itertools.cycle(PROBES), batch_size))
+    examples = {option.name: option.example for option in OPTIONS}
     for name, dtype in inputs.items():
-        values = [OPTIONS[name]] * batch_size if name in OPTIONS else texts
+        values = [examples[name]] * batch_size if name in examples else texts
         request.inputs[name].CopyFrom(tf.make_tensor_proto(values, dtype))
     return request
 

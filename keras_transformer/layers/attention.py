@@ -1,33 +1,58 @@
-"""Scaled dot-product attention (3.2.1, equation 1) and multi-head attention (3.2.2)."""
+"""Scaled dot-product attention (3.2.1), multi-head attention (3.2.2), and the masks of both (3.2.3).
+
+Masks are boolean and explicit: True = may attend.
+"""
 
 import keras
 from keras import ops
 
-from keras_transformer.layers.dropout import Dropout
-from keras_transformer.layers.linear import Linear, inner_shape
-
-MASKED = 1e9  # finite, so that a row with nothing to attend to gives numbers and not NaN
+from keras_transformer.layers.kernels import Dropout, Linear, hide, inner_shape
+from keras_transformer.layers.layer import Layer
 
 
-def attention_weights(queries, keys, attention_mask=None):
+def padding_mask(ids, pad_id=0):
+    """Hides padding from every query.
+
+    Args:
+        ids: int (B, S).
+        pad_id: the id of padding.
+
+    Returns:
+        bool (B, 1, 1, S), broadcastable to scores of (B, H, T, S).
+    """
+    return ops.not_equal(ids, pad_id)[:, None, None, :]
+
+
+def causal_mask(length):
+    """Hides the future: position t sees the positions 0 ... t.
+
+    Args:
+        length: T, an int or an int scalar tensor.
+
+    Returns:
+        bool (1, 1, T, T).
+    """
+    positions = ops.arange(length)
+    return ops.greater_equal(positions[:, None], positions[None, :])[None, None]
+
+
+def attention_weights(queries, keys, mask=None):
     """softmax(Q K^T / sqrt(d_k)), the weights of equation (1).
 
-    The queries are scaled rather than the products: fewer multiplications, and no overflow in float16.
+    The queries are scaled rather than the products: that is fewer multiplications, and float16 does not overflow.
 
     Args:
         queries: (B, H, T, K).
         keys: (B, H, S, K).
-        attention_mask: bool, broadcastable to (B, H, T, S); True = may attend.
+        mask: bool, broadcastable to (B, H, T, S); True = may attend.
 
     Returns:
         (B, H, T, S) in the dtype of the queries; the softmax itself is float32.
     """
     queries = queries * (queries.shape[-1] ** -0.5)
     scores = ops.cast(ops.matmul(queries, ops.swapaxes(keys, -1, -2)), "float32")  # (B, H, T, S)
-    if attention_mask is not None:
-        # Not the sum with -MASKED: TensorFlow would fuse product and sum into one kernel of oneDNN, which takes ten
-        # times as long where the mask has other leading axes than the scores, as the causal mask has.
-        scores = scores - ops.where(attention_mask, 0.0, MASKED)
+    if mask is not None:
+        scores = hide(scores, mask)
     return ops.cast(ops.softmax(scores), queries.dtype)
 
 
@@ -44,13 +69,13 @@ def merge_heads(heads):
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class MultiHeadAttention(keras.layers.Layer):
+class MultiHeadAttention(Layer):
     """MultiHead(Q, K, V) = Concat(head_1, ..., head_h) W^O (section 3.2.2).
 
-    `call` is `project` and then `attend`. Cached decoding calls the two by themselves: what has been projected once
-    is attended to by every later query.
+    `call` runs `project` and then `attend`. Cached decoding calls the two separately, because later queries attend to
+    the same projected keys and values.
 
-    Relative to the paper: dropout of the attention weights (`dropout_rate`), as in the authors' own code.
+    *Relative to the paper*: dropout of the attention weights (`dropout_rate`), as in the authors' own code.
 
     Args:
         d_model: D, width in and out.
@@ -58,12 +83,15 @@ class MultiHeadAttention(keras.layers.Layer):
         dropout_rate: share of the attention weights dropped in training.
 
     Call arguments:
-        x: (B, T, D), where the queries come from.
-        memory: (B, S, D), where the keys and values come from; x itself in self-attention.
+        x: (B, T, D), from which the queries are made.
+        memory: (B, S, D), from which the keys and values are made; x itself in self-attention.
         attention_mask: bool, broadcastable to (B, H, T, S); True = may attend.
 
     Returns:
         (B, T, D).
+
+    Raises:
+        ValueError: if `num_heads` does not divide `d_model`.
     """
 
     def __init__(self, d_model, num_heads, dropout_rate=0.0, **kwargs):
@@ -86,7 +114,7 @@ class MultiHeadAttention(keras.layers.Layer):
             linear.build(width)
 
     def project(self, memory):
-        """Keys and values of memory (B, S, D): two of (B, H, S, K)."""
+        """Makes the keys and values of memory (B, S, D): two of (B, H, S, K)."""
         return split_heads(self.key(memory), self.num_heads), split_heads(self.value(memory), self.num_heads)
 
     def weigh(self, x, keys, attention_mask=None):
@@ -101,11 +129,3 @@ class MultiHeadAttention(keras.layers.Layer):
     def call(self, x, memory, attention_mask=None, training=False):
         keys, values = self.project(memory)
         return self.attend(x, keys, values, attention_mask, training=training)
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "d_model": self.d_model,
-            "num_heads": self.num_heads,
-            "dropout_rate": self.dropout_rate,
-        }

@@ -1,24 +1,41 @@
-"""Token embedding (3.4), positional encoding (3.5) and the logits that share the embedding's matrix (3.4)."""
+"""Token embedding (3.4), positional encoding (3.5), and the logits, which may share the embedding's matrix (3.4)."""
 
 import math
 
 import keras
 from keras import ops
 
-from keras_transformer.layers.dropout import Dropout
-from keras_transformer.layers.linear import inner_shape
+from keras_transformer.layers.kernels import Dropout, matmul_positions
+from keras_transformer.layers.layer import Layer
 
 
-@keras.saving.register_keras_serializable(package="keras_transformer")
-class TokenEmbedding(keras.layers.Layer):
-    """One learned vector per token, scaled by sqrt(d_model) (section 3.4).
+class VocabularyMatrix(Layer):
+    """A learned matrix (V, D), one row for each token; what `TokenEmbedding` and `OutputMatrix` share.
 
-    The matrix starts as N(0, d_model^-1/2), so that the scaled vectors have unit variance and so have the logits
-    that `TiedLogits` makes of normalised activations with the same matrix.
+    It starts as N(0, d_model^-1/2): embeddings times sqrt(d_model), and logits of normalised activations, then have
+    unit variance.
 
     Args:
         vocabulary_size: V, number of tokens.
-        d_model: D, width of a vector.
+        d_model: D, width of a row.
+    """
+
+    def __init__(self, vocabulary_size, d_model, **kwargs):
+        super().__init__(**kwargs)
+        self.vocabulary_size = vocabulary_size
+        self.d_model = d_model
+
+    def build(self, input_shape=None):
+        self.matrix = self.add_weight(
+            name="matrix",
+            shape=(self.vocabulary_size, self.d_model),
+            initializer=keras.initializers.RandomNormal(stddev=self.d_model**-0.5),
+        )
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class TokenEmbedding(VocabularyMatrix):
+    """One learned vector for each token, scaled by sqrt(d_model) (section 3.4). Arguments: see `VocabularyMatrix`.
 
     Call arguments:
         ids: int (B, T).
@@ -27,64 +44,62 @@ class TokenEmbedding(keras.layers.Layer):
         (B, T, D) in the compute dtype.
     """
 
-    def __init__(self, vocabulary_size, d_model, **kwargs):
-        super().__init__(**kwargs)
-        self.vocabulary_size = vocabulary_size
-        self.d_model = d_model
-
-    def build(self, input_shape):
-        self.matrix = self.add_weight(
-            name="matrix",
-            shape=(self.vocabulary_size, self.d_model),
-            initializer=keras.initializers.RandomNormal(stddev=self.d_model**-0.5),
-        )
-
     def call(self, ids):
         vectors = ops.take(self.matrix, ids, axis=0)  # (B, T, D)
         return ops.cast(vectors, self.compute_dtype) * math.sqrt(self.d_model)
 
-    def get_config(self):
-        return {**super().get_config(), "vocabulary_size": self.vocabulary_size, "d_model": self.d_model}
+
+def columns_of(output_matrix, dtype):
+    """Lays out an output matrix (V, D) as the product of `logits_of` reads it: (D, V) in the compute dtype."""
+    return ops.transpose(ops.cast(output_matrix, dtype))
+
+
+def logits_of(states, columns):
+    """The logits of every position: states (..., D) and `columns_of` a matrix -> float32 (..., V).
+
+    A search calls `columns_of` once and `logits_of` in every step: a layout made anew costs as much as the product of a
+    few positions.
+    """
+    return ops.cast(matmul_positions(states, columns), "float32")
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class TiedLogits(keras.layers.Layer):
-    """The linear map before the softmax; its matrix is the embedding's, transposed (section 3.4).
+class Logits(keras.layers.Layer):
+    """The linear map before the softmax (section 3.4): states matrix^T.
 
     Args:
-        embedding: the `TokenEmbedding` whose matrix is shared.
+        source: the layer that owns the matrix (V, D): the `TokenEmbedding` of the target where it is shared, else an
+            `OutputMatrix`.
 
     Call arguments:
-        x: (B, T, D).
-        matrix: what `matrix` gave, from whoever has it already.
+        states: (..., D).
 
     Returns:
-        float32 (B, T, V), whatever the dtype policy.
+        float32 (..., V), whatever the dtype policy.
     """
 
-    def __init__(self, embedding, **kwargs):
+    def __init__(self, source, **kwargs):
         super().__init__(**kwargs)
-        self.embedding = embedding
+        self.source = source
 
-    def build(self, input_shape):
-        if not self.embedding.built:
-            self.embedding.build(input_shape[:-1])
+    def build(self, states_shape):
+        if not self.source.built:
+            self.source.build()
 
-    def matrix(self):
-        """The matrix of the map, (D, V) in the compute dtype."""
-        return ops.transpose(ops.cast(self.embedding.matrix, self.compute_dtype))
-
-    def call(self, x, matrix=None):
-        matrix = self.matrix() if matrix is None else matrix
-        logits = ops.matmul(ops.reshape(x, (-1, x.shape[-1])), matrix)
-        return ops.cast(ops.reshape(logits, (-1, *inner_shape(x), matrix.shape[1])), "float32")
+    def call(self, states):
+        return logits_of(states, columns_of(self.source.matrix, self.compute_dtype))
 
     def get_config(self):
-        return {**super().get_config(), "embedding": keras.saving.serialize_keras_object(self.embedding)}
+        return {**super().get_config(), "source": keras.saving.serialize_keras_object(self.source)}
 
     @classmethod
     def from_config(cls, config):
-        return cls(**{**config, "embedding": keras.saving.deserialize_keras_object(config["embedding"])})
+        return cls(**{**config, "source": keras.saving.deserialize_keras_object(config["source"])})
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class OutputMatrix(VocabularyMatrix):
+    """The matrix of `Logits` where no embedding shares its own. Arguments: see `VocabularyMatrix`."""
 
 
 def sinusoids(positions, d_model):
@@ -106,7 +121,7 @@ def sinusoids(positions, d_model):
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class PositionalEncoding(keras.layers.Layer):
+class PositionalEncoding(Layer):
     """Adds the sinusoids of the positions to the embeddings (3.5), then drops out (5.4).
 
     Args:
@@ -114,10 +129,13 @@ class PositionalEncoding(keras.layers.Layer):
         dropout_rate: P_drop.
 
     Call arguments:
-        x: (B, T, D), embeddings of positions 0 ... T-1.
+        x: (B, T, D), embeddings of the positions 0 ... T-1.
 
     Returns:
         (B, T, D).
+
+    Raises:
+        ValueError: for an odd `d_model`.
     """
 
     def __init__(self, d_model, dropout_rate=0.0, **kwargs):
@@ -138,6 +156,3 @@ class PositionalEncoding(keras.layers.Layer):
     def at(self, x, position):
         """Adds the sinusoid of one `position` (int scalar) to every vector of x (B, W, D)."""
         return x + ops.cast(sinusoids(ops.reshape(position, (1,)), self.d_model), x.dtype)
-
-    def get_config(self):
-        return {**super().get_config(), "d_model": self.d_model, "dropout_rate": self.dropout_rate}

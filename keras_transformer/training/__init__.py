@@ -1,1 +1,1 @@
-"""How a Transformer is trained: loss, schedule, metrics, checkpoints, what is watched, and the loop (section 5)."""
+"""How a model is trained (section 5): loss, schedule, updates, checkpoints, callbacks, and the run."""

@@ -1,22 +1,115 @@
-"""What happens during `fit` beside the updates: counting, validation BLEU, checkpoints."""
+"""What happens during `fit` besides the updates: progress, signals, validation BLEU, checkpoints, recovery."""
 
+import math
+import os
 import signal
 import sys
+import threading
 import time
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 
 import keras
 import tensorflow as tf
 
-from keras_transformer.training.checkpoints import save_variables
+from keras_transformer.errors import DivergenceError
+from keras_transformer.training.checkpoints import load_last, save_variables
+from keras_transformer.training.strategy import seed_states
 
 SAMPLES = 5  # translations shown in TensorBoard
+SHOWN = ("loss", "tokens/s")  # on the progress bar during an epoch
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+NOTICE = b"\nstopping after this update; once more to stop at once\n"
+MOST_SKIPPED = 5  # updates in a row whose gradient is not finite
+MOST_RETURNS = 3
+EXPLODED = 2  # times the loss of a model to which every token is equally likely, ln V
+
+
+@dataclass
+class Progress:
+    """How far a run has come; saved with every checkpoint."""
+
+    step: int = 0  # updates so far
+    ended: int = 0  # updates at the last end of an epoch, when it was validated
+    best: float = -math.inf  # the best validation measure so far, larger is better
+    best_epoch: int = 0
+    metrics: dict = field(default_factory=dict)  # of the epoch under way: name of a metric's variable -> its value
+
+
+@dataclass(frozen=True)
+class Plan:
+    """When epochs end, and the run.
+
+    Args:
+        steps_per_epoch: updates of every epoch.
+        last_step: the last update of the run, which may be in the middle of an epoch.
+        patience: epochs without a better validation measure after which the run ends early; None: it never does.
+    """
+
+    steps_per_epoch: int
+    last_step: int
+    patience: int | None = None
+
+    def epoch(self, step):
+        """The epoch of update `step`; both are counted from 1."""
+        return math.ceil(step / self.steps_per_epoch)
+
+    def ends_epoch(self, step):
+        """Whether update `step` is the last one of its epoch, or of the run."""
+        return step % self.steps_per_epoch == 0 or step >= self.last_step
+
+    def has_lost_patience(self, progress):
+        """Whether the best validation measure is older than `patience` epochs."""
+        return self.patience is not None and self.epoch(progress.ended) - progress.best_epoch >= self.patience
+
+    def is_over(self, progress):
+        """Whether there is nothing left to train or to validate."""
+        return progress.ended >= self.last_step or self.has_lost_patience(progress)
+
+
+class HeldSignals:
+    """Holds SIGINT and SIGTERM between `hold` and `release`, and then delivers them as if they had just come.
+
+    So the program decides what they do: KeyboardInterrupt, SystemExit or the end of the process. A second signal is
+    delivered at once. Only the main thread receives signals; in any other thread nothing is held.
+
+    Attributes:
+        arrived: the signal held, or None.
+    """
+
+    def __init__(self):
+        self.arrived = None
+        self._handlers = {}
+
+    def hold(self):
+        """Holds signals from now on."""
+        if not self._handlers and threading.current_thread() is threading.main_thread():
+            heeded = [number for number in STOP_SIGNALS if signal.getsignal(number) not in (signal.SIG_IGN, None)]
+            self._handlers = {number: signal.signal(number, self._note) for number in heeded}
+
+    def release(self):
+        """Delivers the held signal, if there is one. Later signals are delivered as they come."""
+        self.restore()
+        if self.arrived is not None:
+            arrived, self.arrived = self.arrived, None
+            signal.raise_signal(arrived)
+
+    def restore(self):
+        """Holds signals no longer, and delivers none that was held."""
+        for number, handler in self._handlers.items():
+            signal.signal(number, handler)
+        self._handlers = {}
+
+    def _note(self, number, frame):
+        if self.arrived is not None:
+            self.release()
+        self.arrived = number
+        os.write(2, NOTICE)  # not print: the signal may have interrupted a print
 
 
 class CountSteps(keras.callbacks.Callback):
     """Counts updates in `progress`, and stops after the last one.
 
-    The rest of an interrupted epoch goes on with the sums of its metrics, which Keras has reset.
+    Keras resets the metrics when `fit` begins. The rest of an interrupted epoch goes on with the saved sums.
     """
 
     def __init__(self, progress, plan):
@@ -65,7 +158,7 @@ class ValidationBleu(keras.callbacks.Callback):
 
 
 class KeepWeights(keras.callbacks.Callback):
-    """Keeps weights of some epochs: the last few, to average later, and the one that validated best.
+    """Keeps the weights of the last few epochs, to average later, and of the epoch that validated best.
 
     Args:
         run: `RunDirectory`.
@@ -88,18 +181,17 @@ class KeepWeights(keras.callbacks.Callback):
             old.unlink()
 
     def _save(self, epoch, value):
-        save_variables(self.run.epoch(epoch), self.model.transformer.weights)
+        save_variables(self.run.epoch(epoch), self.model.network.weights)
         if value > self.progress.best:
             self.progress.best, self.progress.best_epoch = value, epoch
-            save_variables(self.run.best, self.model.transformer.weights)
+            save_variables(self.run.best, self.model.network.weights)
 
 
 class SaveState(keras.callbacks.Callback):
-    """Saves all that a run goes on from, so that nothing is lost but what was done since.
+    """Saves the state that a run resumes from. An interruption loses only the updates since the last save.
 
-    That is the state between two updates: every few minutes; when a signal asks the run to stop; after the last update
-    of an epoch, so that nothing is unsaved while it is validated; and then with what came of that. It has to be the
-    last of all callbacks.
+    It saves between two updates: every few minutes; when a signal asks the run to stop; after the last update of an
+    epoch, before it is validated; and again after the validation. It must be the last of all callbacks.
 
     Args:
         run: `RunDirectory`.
@@ -107,7 +199,7 @@ class SaveState(keras.callbacks.Callback):
         plan: `Plan`.
         minutes: between two saves within an epoch.
         signals: `HeldSignals`.
-        anywhere: function of bools that says which of them are true on any worker: what one has to do all do.
+        anywhere: function of bools that returns which of them are true on any worker, so that all do the same.
     """
 
     def __init__(self, run, progress, plan, minutes, signals, anywhere=lambda *flags: flags):
@@ -126,8 +218,8 @@ class SaveState(keras.callbacks.Callback):
     def on_train_batch_end(self, batch, logs=None):
         was_told = self.signals.arrived is not None
         is_due = time.monotonic() - self._saved_at >= self.seconds
-        # Not after a skipped update: the weights may be what broke it, and those saved what one wants to go back to.
-        is_due = is_due and not keras.ops.convert_to_numpy(self.model.optimizer.skipped)
+        # Not after a skipped update: if the weights broke it, the run must be able to go back to the saved ones.
+        is_due = is_due and not keras.ops.convert_to_numpy(self.model.updates.skipped)
         is_due, must_stop = self.anywhere(is_due, was_told)
         must_save = self.plan.ends_epoch(self.progress.step) or must_stop
         if must_save or is_due:
@@ -135,7 +227,7 @@ class SaveState(keras.callbacks.Callback):
             self.save()
         if must_save:
             self.signals.release()
-        if must_stop and not was_told:  # by a signal that another worker got
+        if must_stop and not was_told:  # another worker got the signal
             sys.exit(128 + signal.SIGTERM)
 
     def on_epoch_end(self, epoch, logs=None):
@@ -148,15 +240,84 @@ class SaveState(keras.callbacks.Callback):
 
     def save(self):
         """Writes last.npz."""
-        save_variables(self.run.last, resumable_variables(self.model), asdict(self.progress), self.run.previous)
+        save_variables(self.run.last, self.model.resumable_variables, asdict(self.progress), self.run.previous)
         self.saved_step, self._saved_at = self.progress.step, time.monotonic()
-
-
-def resumable_variables(model):
-    """Weights and dropout seeds, then the optimizer's variables."""
-    return [*model.transformer.variables, *model.optimizer.variables]
 
 
 def total(variable):
     """The value of a metric's variable, added up over the replicas."""
     return variable.value.read_value()
+
+
+class Recover(keras.callbacks.Callback):
+    """Reports skipped updates, and takes the weights back to the last checkpoint when training has broken.
+
+    Training has broken when several gradients in a row are not finite (`Updates` skips them), or when the loss of an
+    update is far above that of a guess. Data and dropout do not go back: training goes on with the next batches and the
+    present seeds of every replica.
+
+    Args:
+        run: `RunDirectory`.
+        progress: `Progress`.
+
+    Raises:
+        DivergenceError: when it would go back for the fourth time, or there is no checkpoint to go back to.
+    """
+
+    def __init__(self, run, progress):
+        super().__init__()
+        self.run = run
+        self.progress = progress
+        self._returns = 0
+
+    def set_model(self, model):
+        super().set_model(model)
+        metric = model.loss_metric
+        self._read = tf.function(lambda: [total(metric.total), total(metric.count)], autograph=False)
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self._loss, self._tokens = self._sums()
+
+    def on_train_batch_end(self, batch, logs=None):
+        loss, limit = self._loss_of_update(), EXPLODED * math.log(self.model.network.output_matrix.shape[0])
+        skipped = int(keras.ops.convert_to_numpy(self.model.updates.skipped))
+        if skipped:
+            print(f"\nskipped     update {self.progress.step:,}: its gradient is not finite", flush=True)
+        if skipped >= MOST_SKIPPED:
+            self._go_back(f"the gradients of {skipped} updates in a row are not finite")
+        elif loss > limit:
+            self._go_back(f"the loss has exploded to {loss:.1f}")
+
+    def _go_back(self, reason):
+        advice = "Try a lower --peak_learning_rate, more --warmup_steps or --precision float32, in another --model_dir"
+        if not self.run.has_checkpoint():
+            raise DivergenceError(f"update {self.progress.step:,}: {reason}, and nothing has been saved yet. {advice}")
+        if self._returns == MOST_RETURNS:
+            raise DivergenceError(f"update {self.progress.step:,}: {reason}, again. {advice}")
+        self._returns += 1
+        seeds = sum(seed_states(self.model.network.variables), [])
+        drawn = [seed.numpy() for seed in seeds]
+        saved = load_last(self.run, self.model.resumable_variables)
+        for seed, state in zip(seeds, drawn, strict=True):
+            seed.assign(state)
+        print(f"\nwent back   to the weights of update {saved['step']:,}: {reason}", flush=True)
+
+    def _loss_of_update(self):
+        """The mean over the tokens of the last update; 0 if it was skipped."""
+        loss, tokens = self._loss, self._tokens
+        self._loss, self._tokens = self._sums()
+        return (self._loss - loss) / max(self._tokens - tokens, 1)
+
+    def _sums(self):
+        """The sums over the epoch so far: losses, and tokens."""
+        return [float(value) for value in self._read()]
+
+
+class ProgressBar(keras.callbacks.ProgbarLogger):
+    """The progress bar of Keras, with few figures during an epoch and all of them at its end.
+
+    A terminal cannot rewrite a line that is longer than it is wide: Keras would print a new line at every update.
+    """
+
+    def on_train_batch_end(self, batch, logs=None):
+        super().on_train_batch_end(batch, {name: logs[name] for name in SHOWN if name in logs})

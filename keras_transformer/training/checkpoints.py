@@ -1,4 +1,4 @@
-"""The files of a run directory, and writing them so that an interruption leaves the old one or the new one."""
+"""The files of a run directory. An interruption while one is written leaves the old file or the new one."""
 
 import json
 import os
@@ -8,26 +8,21 @@ import filelock
 import keras
 import numpy as np
 
+from keras_transformer.errors import CheckpointError, DamagedCheckpoint
+from keras_transformer.tokenizer import SHARED, SOURCE, TARGET
+
 PROGRESS = "progress"  # key of the JSON text beside the variables
 
 
-class CheckpointError(ValueError):
-    """A checkpoint or run directory that cannot be used; the message is one clear line."""
-
-
-class DamagedCheckpoint(CheckpointError):
-    """A checkpoint that cannot be read."""
-
-
 class RunDirectory:
-    """What train.py leaves in `--model_dir`.
+    """The files of `--model_dir`.
 
         config.yaml              all settings, as resolved
-        tokenizer.model          SentencePiece
-        tokens/                  the tokenised corpus; may be removed, and is then made again
+        tokenizer.model          SentencePiece; or source_tokenizer.model and target_tokenizer.model
+        tokens/                  the tokenised corpus; if it is removed, the next start makes it again
         samples.txt              validation sentences that export.py compares translations on
         checkpoints/last.npz     everything that resuming needs: weights, optimizer, dropout seeds, progress
-        checkpoints/previous.npz the one before it
+        checkpoints/previous.npz the checkpoint before last.npz
         checkpoints/best.npz     the weights that validated best
         checkpoints/epoch_N.npz  the weights after the last few epochs, to be averaged
         model.keras              the finished model: their average
@@ -36,13 +31,12 @@ class RunDirectory:
         .lock                    held by the process that trains
 
     Args:
-        path: directory; made if there is none.
+        path: directory; made if it does not exist.
     """
 
     def __init__(self, path):
         self.path = Path(path)
         self.config = self.path / "config.yaml"
-        self.tokenizer = self.path / "tokenizer.model"
         self.tokens = self.path / "tokens"
         self.samples = self.path / "samples.txt"
         self.checkpoints = self.path / "checkpoints"
@@ -54,11 +48,15 @@ class RunDirectory:
         self.logs = self.path / "logs"
         self.checkpoints.mkdir(parents=True, exist_ok=True)
 
+    def tokenizer_files(self, share_vocabulary):
+        """The paths of the tokenizers: one if both sides share it, else those of source and target."""
+        return [self.path / name for name in ([SHARED] if share_vocabulary else [SOURCE, TARGET])]
+
     def claim(self):
-        """Keeps the directory for this process until it ends, in whatever way, and clears up after one that was killed.
+        """Reserves the directory for this process until it ends, and removes unfinished files of one that was killed.
 
         Raises:
-            CheckpointError: if another process has it.
+            CheckpointError: if another process has reserved it.
         """
         self._lock = filelock.FileLock(self.path / ".lock")
         try:
@@ -71,7 +69,7 @@ class RunDirectory:
             unfinished.unlink()
 
     def has_checkpoint(self):
-        """Whether there is a run to go on with."""
+        """Whether there is a run to resume."""
         return self.last.exists() or self.previous.exists()
 
     def epoch(self, number):
@@ -89,10 +87,10 @@ def write_atomically(path, write, previous=None):
     Args:
         path: of the file.
         write: function of a path.
-        previous: what the file that it takes the place of is renamed to; None removes that.
+        previous: path to which the old file is renamed; None removes the old file.
 
     Raises:
-        OSError: if it cannot be written, by the name of `path`, which is then as it was.
+        OSError: with the name of `path`, if it cannot be written; the old file is then as it was.
     """
     path = Path(path)
     temporary = path.with_name(f".{path.stem}.{os.getpid()}.partial{path.suffix}")
@@ -110,7 +108,7 @@ def write_atomically(path, write, previous=None):
 
 
 def _flush_to_disk(path):
-    """Or a name may survive a power failure that its content does not."""
+    """Without fsync, a power failure can leave a file that exists but is empty."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -119,7 +117,7 @@ def _flush_to_disk(path):
 
 
 def save_variables(path, variables, progress=None, previous=None):
-    """Writes Keras variables, and what else must be remembered (`progress`, a JSON-able dict), to an .npz file.
+    """Writes Keras variables, and `progress`, a dict that JSON can hold, to an .npz file.
 
     `previous` is that of `write_atomically`.
     """
@@ -129,20 +127,20 @@ def save_variables(path, variables, progress=None, previous=None):
 
 
 def load_variables(path, variables):
-    """Assigns what `save_variables` wrote to the same variables of an equal model, and returns its `progress`.
+    """Assigns the values in a file of `save_variables` to the variables of an equal model. Returns its `progress`.
 
     Raises:
         DamagedCheckpoint: if the file cannot be read.
         CheckpointError: if it was written by a different model.
     """
     try:
-        with open(path, "rb") as file, np.load(file) as arrays:  # of a damaged one NumPy would not close the file
+        with open(path, "rb") as file, np.load(file) as arrays:  # NumPy would not close a damaged file
             values = [arrays[_key(i, variable)] for i, variable in enumerate(variables)]
             progress = json.loads(str(arrays[PROGRESS]))
             more = len(arrays.files) - len(variables) - 1
     except KeyError as error:
         raise CheckpointError(f"{path} was written by a different model: it has no {error}") from None
-    except Exception as error:  # whatever zipfile and NumPy raise for a damaged file
+    except Exception as error:  # of zipfile or NumPy, depending on where the file is damaged
         raise DamagedCheckpoint(f"cannot read {path}: {error}") from error
     if more:
         raise CheckpointError(f"{path} was written by a different model: it has {more} variables more")
@@ -158,7 +156,7 @@ def load_variables(path, variables):
 
 
 def load_last(run, variables):
-    """`load_variables` of last.npz or, where that cannot be read, of the one before it, which then takes its place.
+    """`load_variables` of last.npz. If `last.npz` is damaged, of previous.npz, which is then renamed to last.npz.
 
     Raises:
         CheckpointError: if neither can be read, or they were written by a different model.
@@ -178,13 +176,13 @@ def load_last(run, variables):
 
 
 def load_each(paths, variables):
-    """`load_variables` of one file after the other, leaving out, with a line that says so, what cannot be read.
+    """`load_variables` of one file after the other. A line on the screen names each file that cannot be read.
 
     Yields:
-        The path of every file, when it has been loaded.
+        The path of every file, after it has been loaded.
 
     Raises:
-        CheckpointError: after the last, if none could be read; or if one was written by a different model.
+        CheckpointError: after the last file, if none could be read; or if one was written by a different model.
     """
     is_any_left = False
     for path in paths:
@@ -196,7 +194,9 @@ def load_each(paths, variables):
         is_any_left = True
         yield path
     if not is_any_left:
-        raise CheckpointError(f"no weights can be read from {path.parent}: more --epochs train on and write new ones")
+        raise CheckpointError(
+            f"no weights can be read from {path.parent}: train on with more --epochs, which writes new ones"
+        )
 
 
 def average_variables(paths, variables):

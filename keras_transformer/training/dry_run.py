@@ -1,4 +1,4 @@
-"""`train.py --dry_run`: what a run would be, how long it would take and what memory, from a few updates of it."""
+"""`train.py --dry_run`: the settings of a run, its corpus, and its time and memory, estimated from a few updates."""
 
 import resource
 import statistics
@@ -10,7 +10,6 @@ from pathlib import Path
 import keras
 import tensorflow as tf
 
-from keras_transformer.config import ConfigError
 from keras_transformer.data.corpus import BothSides
 from keras_transformer.data.pipeline import count_batches, dealt, training_batches, widest_batch
 from keras_transformer.data.statistics import (
@@ -21,9 +20,10 @@ from keras_transformer.data.statistics import (
     count_repeated,
     spread,
 )
+from keras_transformer.errors import ConfigError
 from keras_transformer.training.checkpoints import RunDirectory
-from keras_transformer.training.loop import build_trainer, make_plan, resolved
 from keras_transformer.training.preparation import check_resumable, prepare
+from keras_transformer.training.run import build_trainer, make_plan, resolved
 from keras_transformer.training.strategy import make_strategy
 
 WARM_UP, MEASURED = 3, 10  # updates before the clock starts, and then
@@ -33,10 +33,10 @@ SHOWN_CHARACTERS = 40
 def rehearse(config):
     """Prints all settings, figures of the corpus, the model's size, and an estimate of time and memory.
 
-    Everything is made in a temporary directory, and the weights that the measured updates change are thrown away.
+    It works in a temporary directory and keeps nothing.
 
     Raises:
-        ConfigError: as `prepare`, and where the run itself would be refused.
+        ConfigError: as `prepare`, and if the run itself would be refused.
         CorpusError: as `prepare`.
     """
     if config.strategy == "multi_worker":
@@ -46,7 +46,7 @@ def rehearse(config):
     with tempfile.TemporaryDirectory() as directory:
         data = prepare(config, RunDirectory(directory))
         with make_strategy(config.strategy).scope():
-            trainer = build_trainer(config, data.tokenizer.vocabulary_size)
+            trainer = build_trainer(config, data)
         print("settings")
         for name, value in resolved(config, data).items():
             print(f"            {name}: {value}")
@@ -62,11 +62,11 @@ def rehearse(config):
 
 
 def describe_corpus(data):
-    """Lines for the console about the training pairs of `Data`: lengths, repetitions, what looks wrong."""
+    """Yields lines for the console about the training pairs of `Data`: lengths, repetitions, suspicious pairs."""
     pairs, encoded = data.corpus.train, data.train
     lengths = {
         "source pieces": encoded.source.lengths,
-        "target pieces": encoded.target.lengths,
+        "target pieces": encoded.target_pieces,
         "source characters": character_lengths(source for source, _ in pairs),
         "target characters": character_lengths(target for _, target in pairs),
     }
@@ -75,7 +75,7 @@ def describe_corpus(data):
         median, percentile_95, longest = spread(values)
         yield f"            {name:18}{median:8,}{percentile_95:8,}{longest:9,}"
     yield f"repeated    {count_repeated(pairs):,} pairs have occurred before"
-    lopsided = count_lopsided(encoded.source.lengths, encoded.target.lengths)
+    lopsided = count_lopsided(encoded.source.lengths, encoded.target_pieces)
     yield f"lopsided    {lopsided:,} pairs have more than {LOPSIDED} times as many pieces on one side"
     characters = count_characters(BothSides(pairs))
     once = sorted(character for character, count in characters.items() if count == 1)

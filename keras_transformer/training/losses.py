@@ -1,35 +1,48 @@
-"""Label-smoothed cross-entropy (section 5.4) of tied logits, with its gradient written out."""
+"""Label-smoothed cross-entropy (section 5.4) with its gradient written out, and its mean over real tokens."""
 
 import tensorflow as tf
 
 SMALLEST = {tf.float16: 2.0**-24, tf.bfloat16: 1e-37, tf.float32: 1e-37}  # probabilities above 0
 
 
+def count_real_tokens(weights):
+    """The number of real target tokens of the global batch, over all replicas: the divisor of the loss.
+
+    Args:
+        weights: float32 (B, T) of this replica, 0 on padding.
+
+    Returns:
+        float32 ().
+    """
+    replica = tf.distribute.get_replica_context()
+    return replica.all_reduce(tf.distribute.ReduceOp.SUM, tf.reduce_sum(weights))
+
+
 def token_losses(states, matrix, labels, label_smoothing=0.0):
     """Cross-entropy of every token, with and without label smoothing, straight from the decoder's output.
 
-    The logits are z = states matrix^T (3.4). The smoothed target is (1 - eps) on the label plus eps / V on every
-    token, so with y the label
+    The logits are z = states matrix^T (`SequenceToSequence.logits`). The smoothed target is (1 - eps) on the label plus
+    eps / V on every token, so with y the label
 
         smoothed = -log softmax(z)_y + eps (z_y - mean z)
         d smoothed / d z = softmax(z) - eps / V - (1 - eps) one_hot(y)
 
-    The (N, V) arrays are what a small model's training spends most time on, so only z and softmax(z) are ever made:
-    the mean of z is a product with the mean row of the matrix; in the gradient, the two other terms, too, are
-    products of (N, D) and (V, D) size, and the upstream gradient is applied to the states.
+    A small model spends most of its training time on (N, V) arrays. So only z and softmax(z) are ever made. The mean of
+    z is a product with the mean row of the matrix. The two other terms of the gradient are products of (N, D) and
+    (V, D) size, and the upstream gradient is applied to the states.
 
-    In mixed precision those two arrays are in half precision, like the states (TensorFlow's softmax still computes in
-    float32); all that is summed up from them is float32. Validation gives float32 states, and so is float32 throughout.
+    In mixed precision these two arrays are in half precision, like the states; the softmax of TensorFlow still computes
+    in float32. Every sum of them is float32. Validation passes float32 states, and so computes in float32 throughout.
 
     Args:
         states: (N, D), in the dtype that the products are computed in.
-        matrix: (V, D), the embedding.
+        matrix: (V, D), the `output_matrix` of the model.
         labels: int (N,).
         label_smoothing: eps.
 
     Returns:
-        smoothed float32 (N,), differentiable with respect to states and matrix; cross_entropy float32 (N,) and
-        is_right bool (N,), whether no token is likelier than the label, which carry no gradient.
+        smoothed float32 (N,), differentiable with respect to states and matrix; and without a gradient, cross_entropy
+        float32 (N,), and is_right bool (N,), whether no token is likelier than the label.
     """
 
     @tf.custom_gradient
@@ -39,7 +52,7 @@ def token_losses(states, matrix, labels, label_smoothing=0.0):
         label_positions = tf.stack([tf.range(tf.size(labels)), labels], axis=1)
         label_probabilities = tf.gather_nd(probabilities, label_positions)
         is_right = label_probabilities >= largest(probabilities)
-        smallest = SMALLEST[probabilities.dtype]  # a smaller one has become 0, whose logarithm is infinite
+        smallest = SMALLEST[probabilities.dtype]  # a smaller one is 0 in this dtype, and its logarithm infinite
         cross_entropy = -tf.math.log(tf.maximum(tf.cast(label_probabilities, tf.float32), smallest))
         mean_row = tf.reduce_mean(matrix, axis=0)  # (D,)
         states32, label_rows = tf.cast(states, tf.float32), tf.gather(matrix, labels)  # (N, D)
@@ -63,10 +76,10 @@ def token_losses(states, matrix, labels, label_smoothing=0.0):
 
 
 def largest(probabilities):
-    """The maximum of every row of probabilities (N, V), which may not be negative.
+    """The maximum of every row of probabilities (N, V), none of them negative.
 
-    Positive floats are ordered as the integers that their bits spell, and for bfloat16 TensorFlow finds the largest
-    integer eight times as fast on CPU.
+    Positive floats have the order of the integers with the same bits. TensorFlow finds the largest of 16-bit integers
+    eight times as fast as the largest of bfloat16 on a CPU.
     """
     integer = tf.int32 if probabilities.dtype == tf.float32 else tf.int16
     return tf.bitcast(tf.reduce_max(tf.bitcast(probabilities, integer), axis=-1), probabilities.dtype)

@@ -1,42 +1,52 @@
-"""Before a run: its directory is fit for it, and its corpus is there as token ids."""
+"""Before a run: its directory is fit for it, the corpus is tokenised, and another run's weights are at hand."""
 
 import hashlib
 import itertools
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
-from keras_transformer.config import Config, ConfigError
-from keras_transformer.data.cache import make_once
+from keras_transformer.config import Config
 from keras_transformer.data.corpora import open_corpus
-from keras_transformer.data.corpus import BothSides, Corpus
-from keras_transformer.data.encoded import LAYOUT, EncodedPairs, encode_pairs
-from keras_transformer.tokenizer import Tokenizer, train_tokenizer
-from keras_transformer.training.checkpoints import CheckpointError, write_atomically
-from keras_transformer.training.origin import open_origin
+from keras_transformer.data.corpus import BothSides, Corpus, OneSide
+from keras_transformer.data.encoded import LAYOUT, EncodedPairs, encode_pairs, make_once
+from keras_transformer.errors import CheckpointError, ConfigError
+from keras_transformer.models.sequence_to_sequence import load_model
+from keras_transformer.tokenizer import Tokenizer, load_tokenizers, train_tokenizer
+from keras_transformer.training.checkpoints import write_atomically
 
-# What may differ when a run goes on: how long and where. All else would make it another run.
+# Settings that may change when a run is resumed: how long it trains, where, and how it translates.
 MAY_CHANGE = ("epochs", "max_steps", "patience", "average_epochs", "save_minutes", "profile", "strategy", "model_dir")
 MAY_CHANGE += ("beam_size", "length_penalty")
 
 
 @dataclass(frozen=True)
 class Data:
-    """A corpus and what of it is trained and validated on, as token ids."""
+    """A corpus, its tokenizers, and its training and validation pairs as token ids.
+
+    The two tokenizers are the same object if both sides share one.
+    """
 
     corpus: Corpus
-    tokenizer: Tokenizer
+    source_tokenizer: Tokenizer
+    target_tokenizer: Tokenizer
     train: EncodedPairs
     validation: EncodedPairs
 
+    @property
+    def tokenizers(self):
+        """(source tokenizer, target tokenizer)."""
+        return self.source_tokenizer, self.target_tokenizer
+
 
 def prepare(config, run):
-    """Opens the corpus, makes or loads the tokenizer, tokenises unless that is done; says what was kept and dropped.
+    """Opens the corpus, and trains the tokenizers and tokenises unless that is done. Reports kept and dropped pairs.
 
     Returns:
         `Data`.
 
     Raises:
         ConfigError: if the run directory holds a run with other settings, or the run to start from another model.
-        CheckpointError: if something has gone from the run directory that its checkpoints need.
+        CheckpointError: if the run directory lacks a file that its checkpoints need.
         CorpusError: if the corpus cannot be used.
     """
     check_resumable(config, run)
@@ -46,26 +56,36 @@ def prepare(config, run):
     for note in corpus.notes:
         print(f"            {note}")
     write_atomically(run.config, config.save)
-    if not run.tokenizer.exists():
-        text = BothSides(corpus.train)
-        model = origin.tokenizer.read_bytes() if origin else train_tokenizer(text, config.vocabulary_size)
-        write_atomically(run.tokenizer, lambda path: path.write_bytes(model))
-    tokenizer = Tokenizer.load(run.tokenizer)
-    size = tokenizer.vocabulary_size
-    asked = f" ({config.vocabulary_size:,} asked for; the corpus has no more)" if size < config.vocabulary_size else ""
-    print(f"tokenizer   {size:,} pieces{f', those of {config.init_from}' if config.init_from else asked}")
+    make_tokenizers(config, run, corpus, origin)
+    tokenizers = load_tokenizers(run.path)
     splits = {}
     for name in ("train", "validation"):
-        splits[name] = encode_split(config, run, corpus, tokenizer, name)
+        splits[name] = encode_split(config, run, corpus, tokenizers, name)
         print(f"{name:12}{splits[name].describe()}", flush=True)
-    return Data(corpus, tokenizer, **splits)
+    return Data(corpus, *tokenizers, **splits)
 
 
-def encode_split(config, run, corpus, tokenizer, name):
-    """The `EncodedPairs` of the split `name`: those that the run directory has, if the corpus is still the same."""
+def make_tokenizers(config, run, corpus, origin):
+    """Writes the tokenizers of the run that are not there yet: copies of the origin's, or new ones."""
+    files = run.tokenizer_files(config.share_vocabulary)
+    texts = [BothSides(corpus.train)] if config.share_vocabulary else [OneSide(corpus.train, i) for i in (0, 1)]
+    for path, text in zip(files, texts, strict=True):
+        if not path.exists():
+            model = (origin.path / path.name).read_bytes() if origin else train_tokenizer(text, config.vocabulary_size)
+            write_atomically(path, lambda temporary, model=model: temporary.write_bytes(model))
+        size = Tokenizer.load(path).vocabulary_size
+        few = size < config.vocabulary_size and not config.init_from
+        asked = f" ({config.vocabulary_size:,} asked for; the corpus has no more)" if few else ""
+        origin_note = f", those of {config.init_from}" if config.init_from else asked
+        print(f"{'tokenizer' if config.share_vocabulary else path.name.split('_')[0]:12}{size:,} pieces{origin_note}")
+
+
+def encode_split(config, run, corpus, tokenizers, name):
+    """The `EncodedPairs` of the split `name`: those in the run directory, if the corpus is still the same."""
+    models = [path.read_bytes() for path in run.tokenizer_files(config.share_vocabulary)]
     ingredients = {
         "corpus": f"{corpus.source_lang} to {corpus.target_lang}, {corpus.fingerprint}",
-        "tokenizer": hashlib.sha256(run.tokenizer.read_bytes()).hexdigest(),
+        "tokenizer": hashlib.sha256(b"".join(models)).hexdigest(),
         "max_length": config.max_length,
         "layout": LAYOUT,
     }
@@ -73,19 +93,19 @@ def encode_split(config, run, corpus, tokenizer, name):
     make_once(
         run.tokens / name,
         ingredients,
-        lambda directory: encode_pairs(pairs, tokenizer, config.max_length, directory, called),
+        lambda directory: encode_pairs(pairs, *tokenizers, config.max_length, directory, called),
     )
     return EncodedPairs.open(run.tokens / name)
 
 
 def check_resumable(config, run):
-    """Refuses to go on with a run under other settings, or without what its checkpoints were made with.
+    """Refuses to resume a run with other settings, or without the files that its checkpoints need.
 
     Raises:
         ConfigError: that names the settings.
         CheckpointError: that names the file.
     """
-    for needed in (run.config, run.tokenizer):
+    for needed in (run.config, *run.tokenizer_files(config.share_vocabulary)):
         if run.has_checkpoint() and not needed.exists():
             raise CheckpointError(f"checkpoints without their {needed}: put it back, or choose another --model_dir")
     if not run.config.exists():
@@ -101,3 +121,51 @@ def validation_pairs(config, data):
     """The first `validation_sentences` pairs of the validation split that are not blank, a list."""
     filled = (pair for pair in data.corpus.validation if pair[0].strip() and pair[1].strip())
     return list(itertools.islice(filled, config.validation_sentences))
+
+
+class Origin:
+    """A finished run from whose weights and tokenizers a new run starts (`--init_from`).
+
+    Args:
+        config: `Config` of the new run.
+
+    Raises:
+        ConfigError: if `init_from` holds no finished model, or one of another shape; it names the settings that differ.
+    """
+
+    def __init__(self, config):
+        self.path = Path(config.init_from)
+        for name in ("config.yaml", "model.keras"):
+            if not (self.path / name).exists():
+                raise ConfigError(f"`init_from` must hold a finished run. Received: {self.path}, without {name}")
+        before = Config.load(self.path / "config.yaml")
+        self.model = load_model(self.path / "model.keras")
+        shape = [name for name in self.model.get_config() if not name.endswith(("dropout_rate", "vocabulary_size"))]
+        different = [
+            f"{name} is {getattr(before, name)}, not {getattr(config, name)}"
+            for name in ("share_vocabulary", *shape)
+            if hasattr(config, name) and getattr(before, name) != getattr(config, name)
+        ]
+        if different:
+            raise ConfigError(f"{config.init_from} holds another model: {', '.join(different)}")
+
+    def load(self, network, tokenizer_files):
+        """Assigns the weights of the finished model.
+
+        Args:
+            network: `SequenceToSequence` of the same shape.
+            tokenizer_files: paths of the tokenizers of the new run.
+
+        Raises:
+            ConfigError: if they are not those of the origin.
+        """
+        for path in tokenizer_files:
+            if path.read_bytes() != (self.path / path.name).read_bytes():
+                raise ConfigError(f"{path} is not {self.path / path.name}, with which the first weights were trained")
+        for weight, start in zip(network.weights, self.model.weights, strict=True):
+            weight.assign(start)
+
+
+def open_origin(config, run):
+    """The `Origin` of a new run; None without `init_from`, and for a run that is resumed."""
+    return None if config.init_from is None or run.has_checkpoint() else Origin(config)

@@ -1,12 +1,14 @@
-"""Where training runs: devices, their threads, and the precision that they are fast in."""
+"""The devices of a training: strategies, threads, the machines of a cluster, and the fastest precision."""
 
+import json
 import os
 from pathlib import Path
 
 import tensorflow as tf
 
-from keras_transformer.config import ConfigError
-from keras_transformer.training.cluster import join_workers
+from keras_transformer.errors import ConfigError
+
+EXAMPLE = '{"cluster": {"worker": ["host0:2222", "host1:2222"]}, "task": {"type": "worker", "index": 0}}'
 
 POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16", "float16": "mixed_float16"}
 
@@ -16,13 +18,13 @@ TOKENS_PER_REPLICA = 2048  # fewer, and a CPU thread spends its time on starting
 def share_cores(name, batch_tokens):
     """Without a GPU, makes every core a device of its own, so that each trains a replica with a single thread.
 
-    The products of a small model gain little from a second thread; two replicas of one thread train 1.2 times as fast
-    as one of two (benchmarks/train_speed.py). Has to be called before TensorFlow's first operation.
+    The products of a small model gain little from a second thread: two replicas of one thread train 1.2 times as fast
+    as one replica of two (benchmarks/train_speed.py). Must be called before TensorFlow's first operation.
 
     Args:
-        name: of the strategy; only "auto" and "mirrored" do not keep TensorFlow's defaults.
-        batch_tokens: of all replicas; there are only as many as get `TOKENS_PER_REPLICA` each, and for a single one
-            TensorFlow's defaults are kept.
+        name: of the strategy; all but "auto" and "mirrored" keep TensorFlow's defaults.
+        batch_tokens: of all replicas; there are only as many as get `TOKENS_PER_REPLICA` each. A single one keeps
+            TensorFlow's defaults.
     """
     if name not in ("auto", "mirrored") or tf.config.list_physical_devices("GPU"):
         return
@@ -48,65 +50,94 @@ def make_strategy(name):
         name: "mirrored": MirroredStrategy over all GPUs, or over all logical CPU devices where there is no GPU;
             "one_device": TensorFlow's default, the first of them; "auto": "mirrored" if there are several, else
             "one_device", which spares the bookkeeping; "multi_worker": MultiWorkerMirroredStrategy over all GPUs, or
-            the CPUs, of the machines that TF_CONFIG names, which has to be made before anything is computed; "tpu":
-            `find_tpu`.
+            the CPUs, of the machines that TF_CONFIG names. It must be made before TensorFlow computes anything.
 
     Returns:
         tf.distribute.Strategy.
 
     Raises:
-        ConfigError: if TF_CONFIG is not what it should be, or there is no TPU.
+        ConfigError: if TF_CONFIG is missing or wrong.
     """
     if name == "multi_worker":
         return join_workers()
-    if name == "tpu":
-        return find_tpu()
     devices = tf.config.list_logical_devices("GPU") or tf.config.list_logical_devices("CPU")
     if name == "one_device" or (name == "auto" and len(devices) == 1):
         return tf.distribute.get_strategy()
     return tf.distribute.MirroredStrategy([device.name for device in devices])
 
 
-def find_tpu():
-    """TPUStrategy of the TPU that the environment variable TPU_NAME names ("local" on its own machine).
+def join_workers():
+    """The strategy of this worker; waits for all the others.
+
+    Returns:
+        tf.distribute.MultiWorkerMirroredStrategy.
 
     Raises:
-        ConfigError: if there is none.
+        ConfigError: if TF_CONFIG is missing or wrong, or the worker cannot be started at its address.
     """
-    print("strategy    tpu: this has never been tested", flush=True)
+    task_type, index, address, count = read_cluster(os.environ.get("TF_CONFIG"))
+    print(f"strategy    {task_type} {index} at {address} waits for all of {count}", flush=True)
     try:
-        resolver = tf.distribute.cluster_resolver.TPUClusterResolver()
-        tf.config.experimental_connect_to_cluster(resolver)
-        tf.tpu.experimental.initialize_tpu_system(resolver)
-    except (ValueError, tf.errors.OpError) as error:
-        raise ConfigError(f"`strategy` tpu finds no TPU: {' '.join(str(error).split())}") from error
-    return tf.distribute.TPUStrategy(resolver)
+        return tf.distribute.MultiWorkerMirroredStrategy()
+    except (tf.errors.OpError, RuntimeError) as error:
+        raise ConfigError(f"{task_type} {index} cannot start at {address}: {' '.join(str(error).split())}") from error
+
+
+def read_cluster(text):
+    """Reads and checks TF_CONFIG: which workers train, and which of them this is.
+
+    Args:
+        text: its value, or None.
+
+    Returns:
+        type of this task, its index, its address, and the number of all tasks.
+
+    Raises:
+        ConfigError: if it is missing or wrong.
+    """
+    try:
+        config = json.loads(text or "")
+        cluster = {name: list(config["cluster"].get(name, [])) for name in ("chief", "worker")}
+        task_type, index = config["task"]["type"], int(config["task"]["index"])
+        address = cluster[task_type][index]
+        is_good = index >= 0 and len(cluster["chief"]) <= 1 and all(map(_is_address, sum(cluster.values(), [])))
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError):
+        is_good = False
+    if not is_good:
+        raise ConfigError(f"`strategy` multi_worker needs TF_CONFIG, such as {EXAMPLE}. Received: TF_CONFIG={text}")
+    return task_type, index, address, sum(map(len, cluster.values()))
+
+
+def _is_address(text):
+    host, _, port = text.rpartition(":")
+    return bool(host) and port.isdigit()
 
 
 def decoding_strategy(strategy):
-    """The strategy by which replicas share validation decoding; None where the first does it all.
+    """The strategy by which replicas share validation decoding; None where the first replica decodes everything.
 
-    The graph of every replica takes seconds to make. CPU cores are busy without: several batches are under way at a
-    time, whichever device they are on. And a TPU knows no text.
+    The graph of every replica takes seconds to make. CPU cores are busy without it, because several batches are under
+    way at a time, whichever device they are on.
     """
     return strategy if tf.config.list_logical_devices("GPU") else None
 
 
 def strategy_of_gpus():
-    """MirroredStrategy over the GPUs of this machine, whoever else has trained; None where there are not several."""
+    """MirroredStrategy over the GPUs of this machine; None for fewer than two."""
     gpus = tf.config.list_logical_devices("GPU")
     return tf.distribute.MirroredStrategy([gpu.name for gpu in gpus]) if len(gpus) > 1 else None
 
 
 def vary_seeds(variables, first_replica=0):
-    """Gives the dropout of every replica its own seeds: as copies of each other they would all drop the same positions.
+    """Gives the dropout of every replica its own seeds. With equal seeds, all replicas would drop the same positions.
 
-    Those of the first replica stay, since they are what a checkpoint holds. To be called once more after loading one.
+    The seeds of the first replica stay as they are: a checkpoint holds them. To be called again after a checkpoint is
+    loaded.
 
     Args:
         variables: Keras variables; the states of seed generators among them are changed.
-        first_replica: number, among all replicas, of the first one here. It is not 0 on a worker that has just loaded
-            what the first worker saved.
+        first_replica: number, among all replicas, of the first one here. It is above 0 on a worker that has loaded the
+            checkpoint of the first worker.
     """
     for states in seed_states(variables):
         first = tf.identity(states[0])
@@ -115,13 +146,13 @@ def vary_seeds(variables, first_replica=0):
 
 
 def seed_states(variables):
-    """The states of seed generators among Keras variables, each a list of tf.Variable (2,), one a replica."""
+    """The states of seed generators among Keras variables: for each a list of tf.Variable (2,), one per replica."""
     states = (variable.value for variable in variables if variable.path.endswith("seed_generator_state"))
     return [list(getattr(state, "values", [state])) for state in states]
 
 
 def resolve_precision(name):
-    """What "auto" stands for on this machine: bfloat16 where the hardware multiplies it, else float32."""
+    """The precision for "auto" on this machine: bfloat16 if the hardware multiplies it, else float32."""
     if name != "auto":
         return name
     return "bfloat16" if _multiplies_bfloat16() else "float32"

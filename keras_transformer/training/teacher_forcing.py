@@ -1,84 +1,163 @@
-"""The Transformer as `fit` sees it: every target token is predicted from the true ones before it (section 5)."""
+"""A model as `fit` sees it: every target token is predicted from the true tokens before it (section 5)."""
 
 import contextlib
 
 import keras
 import tensorflow as tf
+from keras import ops
 
-from keras_transformer.tokenizer import PAD_ID
-from keras_transformer.training.losses import token_losses
-from keras_transformer.training.metrics import Perplexity
+from keras_transformer.config import PAD_ID
+from keras_transformer.training.losses import count_real_tokens, token_losses
+from keras_transformer.training.updates import Updates
 
 
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class Perplexity(keras.metrics.Mean):
+    """exp of the mean cross-entropy per real target token, without label smoothing."""
+
+    def result(self):
+        return ops.exp(super().result())
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
 class TeacherForcing(keras.Model):
-    """Trains a Transformer on ({"source_ids", "target_ids"}, labels, weights) batches.
+    """Trains a model on ({"source_ids", "target_ids"}, labels, weights) batches.
 
-    The loss is divided by the real target tokens of the global batch: however the batch is split over replicas, over
-    several smaller ones in a row, and however much of it is padding, a token counts the same. (Keras would weigh
+    The loss is divided by the real target tokens of the global batch. So every token counts the same, however the batch
+    is divided over replicas or over several smaller batches, and however much of it is padding. (Keras would weigh
     replicas equally.)
 
     Args:
-        transformer: the `Transformer`.
+        network: the `SequenceToSequence`.
         label_smoothing: eps_ls (5.4).
-        accumulate_steps: batches that an update is made from, one after the other, as if they were one.
+        accumulate_steps, clip_norm, ema_decay: see `Updates`.
+
+    Example:
+
+    ```python
+    trainer = TeacherForcing(network, label_smoothing=0.1)
+    trainer.compile("adam")  # or any other Keras optimizer
+    trainer.fit(batches, steps_per_epoch=100)
+    ```
     """
 
-    def __init__(self, transformer, label_smoothing=0.1, accumulate_steps=1, **kwargs):
-        super().__init__(dtype=transformer.dtype_policy, **kwargs)
-        self.transformer = transformer
-        # Everything but the logits, which the loss makes itself and never keeps.
-        self.states = keras.Model(transformer.input, transformer.tied_logits.input, name="states")
+    def __init__(self, network, label_smoothing=0.1, accumulate_steps=1, clip_norm=None, ema_decay=None, **kwargs):
+        super().__init__(**{"dtype": network.dtype_policy, **kwargs})
+        self.network = network
+        source_ids, target_ids = network.input["source_ids"], network.input["target_ids"]
+        # All of the network but the logits: the loss computes them and never keeps them.
+        self.states = keras.Model(network.input, network.decode(target_ids, network.encode(source_ids)), name="states")
         self.label_smoothing = label_smoothing
         self.accumulate_steps = accumulate_steps
+        self.clip_norm = clip_norm
+        self.ema_decay = ema_decay
         self.loss_metric = keras.metrics.Mean(name="loss")
         self.accuracy_metric = keras.metrics.Mean(name="accuracy")
         self.perplexity_metric = Perplexity(name="perplexity")
         self.padding_metric = keras.metrics.Mean(name="padding")
-        if accumulate_steps > 1:  # sums over the batches of an update so far, of this replica
-            self.gradient_sums = [local_variable(weight.shape) for weight in transformer.trainable_variables]
-            self.token_sum = local_variable(())
         self.built = True
 
     @property
     def metrics(self):
-        """Per real target token, over all replicas; and the share of all positions that is padding."""
+        """Means per real target token, over all replicas; and the share of all positions that is padding."""
         return [self.loss_metric, self.accuracy_metric, self.perplexity_metric, self.padding_metric]
 
+    def compile(self, optimizer="adam", *, run_eagerly=False, steps_per_execution=1, jit_compile="auto", **others):
+        """Chooses the optimizer. To be called under the strategy of the network.
+
+        Args:
+            optimizer: any Keras optimizer, or its name.
+            run_eagerly: run every update without a graph, for a debugger.
+            steps_per_execution: 1; every update is counted, and may be the last before an interruption.
+            jit_compile: "auto" or False; batches have many shapes, and XLA would compile for each of them.
+            others: none. The loss and the metrics are its own.
+
+        Raises:
+            ValueError: for an argument of Keras that has no meaning here, by its name.
+        """
+        refused = {name: value for name, value in others.items() if value is not None}
+        if steps_per_execution != 1:
+            refused["steps_per_execution"] = steps_per_execution
+        if jit_compile not in ("auto", False):
+            refused["jit_compile"] = jit_compile
+        if refused:
+            received = ", ".join(f"{name}={value!r}" for name, value in refused.items())
+            raise ValueError(f"TeacherForcing has its own loss, metrics and updates: leave {received} out of `compile`")
+        super().compile(optimizer=optimizer, run_eagerly=run_eagerly, jit_compile=False, auto_scale_loss=False)
+        self.updates = Updates(
+            self.optimizer,
+            self.accumulate_steps,
+            self.clip_norm,
+            self.ema_decay,
+            scale_losses=self.dtype_policy.compute_dtype == "float16",
+            name="updates",
+        )
+        self.updates.build(self.network.trainable_variables)
+
+    def get_compile_config(self):
+        """The optimizer; a saved trainer goes on with it."""
+        return {"optimizer": keras.optimizers.serialize(self.optimizer)}
+
+    def compile_from_config(self, config):
+        """Compiles a loaded trainer."""
+        self.compile(keras.optimizers.deserialize(config["optimizer"]))
+
+    def get_config(self):
+        names = ("label_smoothing", "accumulate_steps", "clip_norm", "ema_decay")
+        return {
+            "network": keras.saving.serialize_keras_object(self.network),
+            **{name: getattr(self, name) for name in names},
+            "name": self.name,
+        }
+
+    @classmethod
+    def from_config(cls, config):
+        return cls(keras.saving.deserialize_keras_object(config.pop("network")), **config)
+
+    @property
+    def resumable_variables(self):
+        """All variables that a run resumes from: weights, dropout seeds, and those of the updates."""
+        return [*self.network.variables, *self.updates.resumable_variables]
+
     def call(self, inputs, training=False):
-        return self.transformer(inputs, training=training)
+        return self.network(inputs, training=training)
 
     def make_train_function(self, force=False):
-        """Keras calls what this makes for every update: it takes `accumulate_steps` batches from the iterator that it
-        is given, and returns the metrics so far in this epoch. (Keras' own knows nothing of several batches.)"""
+        """Makes the function that Keras calls for every update.
+
+        The function takes `accumulate_steps` batches from an iterator and returns the metrics so far in this epoch.
+        Keras' own takes one.
+        """
         if self.train_function and not force:
             return
         strategy = self.distribute_strategy
 
-        @tf.function(reduce_retracing=True, autograph=False)
         def update(iterator):
-            def accumulate(taken):
-                strategy.run(self.accumulate, args=(next(iterator),))
+            def add(taken):
+                strategy.run(self.add_step, args=(next(iterator),))
                 return taken + 1
 
             if self.accumulate_steps > 1:
-                tf.while_loop(lambda taken: taken < self.accumulate_steps - 1, accumulate, [0], parallel_iterations=1)
+                tf.while_loop(lambda taken: taken < self.accumulate_steps - 1, add, [0], parallel_iterations=1)
             strategy.run(self.train_step, args=(next(iterator),))
             return self.get_metrics_result()
 
-        self.train_function = update
+        self.train_function = self._in_graph(update)
 
     def make_test_function(self, force=False):
-        """Likewise for every batch of `evaluate`."""
+        """Makes the function that Keras calls for every batch of `evaluate`."""
         if self.test_function and not force:
             return
         strategy = self.distribute_strategy
 
-        @tf.function(reduce_retracing=True, autograph=False)
         def measure(iterator):
             strategy.run(self.test_step, args=(next(iterator),))
             return self.get_metrics_result()
 
-        self.test_function = measure
+        self.test_function = self._in_graph(measure)
+
+    def _in_graph(self, function):
+        return function if self.run_eagerly else tf.function(function, reduce_retracing=True, autograph=False)
 
     def evaluate(self, *arguments, **keywords):
         with self.averaged():
@@ -86,35 +165,24 @@ class TeacherForcing(keras.Model):
 
     @contextlib.contextmanager
     def averaged(self):
-        """A context in which the weights are their exponential averages, if the optimizer keeps any."""
-        averages = getattr(self.optimizer, "averages", [])
-        weights = self.trainable_variables if averages else []
-        values = [keras.ops.convert_to_numpy(weight) for weight in weights]
-        for weight, average in zip(weights, averages, strict=True):
-            weight.assign(keras.ops.convert_to_numpy(average))
+        """A context in which the weights are their exponential averages, if there are any."""
+        weights = self.network.trainable_variables if self.updates.averages else []
+        values = [ops.convert_to_numpy(weight) for weight in weights]
+        for weight, average in zip(weights, self.updates.averages, strict=True):
+            weight.assign(ops.convert_to_numpy(average))
         try:
             yield
         finally:
             for weight, value in zip(weights, values, strict=True):
                 weight.assign(value)
 
-    def accumulate(self, batch):
+    def add_step(self, batch):
         """Takes up a batch that does not complete an update."""
-        gradients, tokens = self._gradients(batch)
-        for total, gradient in zip(self.gradient_sums, gradients, strict=True):
-            total.assign_add(tokens * gradient)
-        self.token_sum.assign_add(tokens)
+        self.updates.add(*self._gradients(batch))
 
     def train_step(self, batch):
-        """One update, from this batch and those that have been accumulated."""
-        gradients, tokens = self._gradients(batch)
-        if self.accumulate_steps > 1:
-            all_tokens = self.token_sum + tokens
-            sums = zip(self.gradient_sums, gradients, strict=True)
-            gradients = [(total + tokens * gradient) / all_tokens for total, gradient in sums]
-            for total in (*self.gradient_sums, self.token_sum):
-                total.assign(tf.zeros_like(total))
-        self.optimizer.apply(gradients, self.trainable_variables)  # sums the gradients of all replicas
+        """Makes one update, from this batch and those that `add_step` has taken up."""
+        self.updates.apply(*self._gradients(batch), self.network.trainable_variables)
 
     def test_step(self, batch):
         """Measures a batch, by float32 logits."""
@@ -123,50 +191,32 @@ class TeacherForcing(keras.Model):
         self._measure(*self._token_losses(tf.cast(self.states(inputs, training=False), tf.float32), labels, weights))
 
     def _maybe_symbolic_build(self, iterator=None, data_batch=None):
-        """Leaves out what Keras does here: all is built, and it would add up the replicas' batches, which may differ
-        in their number of rows."""
+        """Skips a step of Keras: everything is built, and the replicas' batches may differ in their number of rows."""
 
     def _gradients(self, batch):
-        """This replica's share of the gradient of the mean loss per real token, and the number of real tokens of the
-        global batch."""
+        """This replica's share of the gradient of the mean loss, and the number of tokens that the mean is over."""
         inputs, labels, weights = batch
-        real_tokens = global_sum(weights)
+        real_tokens = count_real_tokens(weights)
         self._count_padding(inputs)
         with tf.GradientTape() as tape:
             losses, *others, weights = self._token_losses(self.states(inputs, training=True), labels, weights)
             loss = tf.reduce_sum(losses * weights) / real_tokens
-            scaled_loss = self.optimizer.scale_loss(loss)
-        # A broken batch, which the optimizer skips, leaves no trace in the epoch's figures.
+            scaled_loss = self.updates.scale_loss(loss)
+        # `Updates` skips a broken batch, which must leave no trace in the epoch's figures either.
         tf.cond(tf.math.is_finite(loss), lambda: self._measure(losses, *others, weights), lambda: None)
-        gradients = tape.gradient(scaled_loss, self.trainable_variables)
-        return [tf.convert_to_tensor(gradient) for gradient in gradients], real_tokens  # of an embedding: slices
+        gradients = tape.gradient(scaled_loss, self.network.trainable_variables)
+        return [tf.convert_to_tensor(gradient) for gradient in gradients], real_tokens  # an embedding's are slices
 
     def _count_padding(self, inputs):
         for ids in inputs.values():
             self.padding_metric.update_state(tf.reshape(ids, [-1]) == PAD_ID)
 
     def _token_losses(self, states, labels, weights):
-        """Of the real tokens, each (N,): smoothed loss, cross-entropy, whether right, and weight."""
+        """Of the real tokens, each (N,): smoothed loss, cross-entropy, whether right, and weight. Padding ends here."""
         states, labels, weights = (tf.boolean_mask(x, weights > 0) for x in (states, labels, weights))
-        return *token_losses(states, self.transformer.embedding.matrix, labels, self.label_smoothing), weights
+        return *token_losses(states, self.network.output_matrix, labels, self.label_smoothing), weights
 
     def _measure(self, smoothed, cross_entropy, is_right, weights):
         self.loss_metric.update_state(smoothed, sample_weight=weights)
         self.accuracy_metric.update_state(is_right, sample_weight=weights)
         self.perplexity_metric.update_state(cross_entropy, sample_weight=weights)
-
-
-def global_sum(weights):
-    """Sum of weights (B, T) over all replicas: the number of real target tokens of the global batch."""
-    replica = tf.distribute.get_replica_context()
-    return replica.all_reduce(tf.distribute.ReduceOp.SUM, tf.reduce_sum(weights))
-
-
-def local_variable(shape):
-    """A float32 variable, 0, of which every replica has its own and changes it without asking the others."""
-    return tf.Variable(
-        tf.zeros(shape),
-        trainable=False,
-        synchronization=tf.VariableSynchronization.ON_READ,
-        aggregation=tf.VariableAggregation.SUM,
-    )

@@ -12,19 +12,20 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer.training.checkpoints import CheckpointError, RunDirectory
+from keras_transformer.errors import CheckpointError
+from keras_transformer.training.checkpoints import RunDirectory
 from keras_transformer.training.preparation import prepare
 
-# What TensorFlow raises on the others when one is gone.
+# The errors of TensorFlow on the other workers when one is gone.
 LOST = (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError, tf.errors.InternalError)
 LOST += (tf.errors.DeadlineExceededError, tf.errors.FailedPreconditionError, tf.errors.UnknownError)
 
 
 class Workers:
-    """The processes that train together, each on its rows of every batch. In most runs there is but one.
+    """The processes that train together, each on its rows of every batch. Most runs have only one.
 
-    `gather` and `anywhere` are collective operations: they end when all workers have called them, which all have to do
-    in the same order.
+    `gather` and `anywhere` are collective operations: they end when all workers have called them. All workers must call
+    them in the same order.
 
     Args:
         strategy: tf.distribute.Strategy.
@@ -52,21 +53,23 @@ class Workers:
         return self.index == 0
 
     def gather(self, value):
-        """A list of what every worker gives, anything that JSON can hold, in their order."""
+        """The values of all workers in their order, a list; a value is anything that JSON can hold."""
         if len(self.names) == 1:
             return [value]
-        line = np.frombuffer(f"{json.dumps(value)}\n".encode(), np.uint8).astype(np.int32)  # a type of collectives
+        line = np.frombuffer(f"{json.dumps(value)}\n".encode(), np.uint8).astype(
+            np.int32
+        )  # a dtype that collectives support
         gathered = self.strategy.gather(tf.constant(line), axis=0).numpy().astype(np.uint8).tobytes()
         return [json.loads(line) for line in gathered.splitlines()]
 
     def anywhere(self, *flags):
-        """Whether each of some bools is true on any worker; quick enough to be called after every update."""
+        """Whether each of some bools is true on any worker; quick enough for a call after every update."""
         if len(self.names) == 1:
             return flags
         return tuple(self._sum(tf.constant(flags, tf.float32)).numpy() > 0)
 
     def share(self, translate):
-        """A function like `translate`, from a list of str to a list of str, of which every worker does its part."""
+        """A function like `translate`, from a list of str to a list of str, whose texts all workers divide."""
 
         def translate_together(texts):
             translations = [""] * len(texts)
@@ -77,13 +80,13 @@ class Workers:
         return translate_together
 
     def check_equal(self, facts):
-        """Makes sure that all workers are about to do the same.
+        """Checks that all workers are about to train the same.
 
         Args:
             facts: dict of name -> value, all that JSON can hold.
 
         Raises:
-            CheckpointError: on all of them, if they differ; it names in what.
+            CheckpointError: on all of them, if they differ, with the names of the facts.
         """
         chief, *others = self.gather(facts)
         for worker, found in zip(self.names[1:], others, strict=True):
@@ -96,7 +99,7 @@ class Workers:
 
     @contextlib.contextmanager
     def ending_together(self):
-        """Makes of the loss of another worker an end of this one too: SystemExit with one line, status 1."""
+        """Ends this worker when another is lost: SystemExit with one line, status 1."""
         try:
             yield
         except LOST as error:
@@ -113,8 +116,8 @@ class Workers:
 def prepare_on_all(config, workers):
     """`prepare` on the chief, in `--model_dir`, then on the others.
 
-    These do what the chief does, in a directory of their own that begins with copies of what it prepared and saved, and
-    ends with the process.
+    The others work in a directory of their own, which starts with copies of the chief's files and is removed when the
+    process ends.
 
     Returns:
         (`RunDirectory`, claimed; `Data`).
@@ -136,7 +139,7 @@ def prepare_on_all(config, workers):
             "written: --model_dir has to be on a file system that all workers share"
         )
     shared, run = RunDirectory(config.model_dir), RunDirectory(own_directory())
-    for path in (shared.config, shared.tokenizer, shared.last, shared.previous):
+    for path in (shared.config, *shared.tokenizer_files(config.share_vocabulary), shared.last, shared.previous):
         if path.exists():
             shutil.copy(path, run.path / path.relative_to(shared.path))
     shutil.copytree(shared.tokens, run.tokens)

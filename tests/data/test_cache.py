@@ -1,7 +1,6 @@
 import json
 
 import pytest
-
 from keras_transformer.data.cache import make_once
 
 INGREDIENTS = {"corpus": "en to de, 23 bytes", "max_length": 31}

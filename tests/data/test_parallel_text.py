@@ -1,9 +1,9 @@
 import gzip
 
 import pytest
+from keras_transformer.data.parallel_text import hold_out, open_aligned_files, open_tsv_file
 
 from keras_transformer.data.corpus import CorpusError
-from keras_transformer.data.parallel_text import hold_out, open_aligned_files, open_tsv_file
 
 
 def write(path, content):

@@ -1,11 +1,11 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-
-from keras_transformer.decoding.beam import beam_search
 from keras_transformer.decoding.greedy import greedy_search
 from keras_transformer.decoding.hypotheses import UNFILLED_SCORE
 from keras_transformer.decoding.next_token import Constraints
+
+from keras_transformer.decoding.beam import beam_search
 from tests.decoding.scripted import BOS, EOS, Asked, Script, as_lists, exhaustive, plain_beam_search, score
 
 ALPHAS = [0.0, 0.6, 1.0]

@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-
-from keras_transformer.decoding import next_token
 from keras_transformer.decoding.hypotheses import IMPOSSIBLE as NEVER
 from keras_transformer.decoding.hypotheses import Hypotheses
+
+from keras_transformer.decoding import next_token
 
 
 def test_most_likely_are_the_best_log_probabilities():

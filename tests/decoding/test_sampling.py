@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-
 from keras_transformer.decoding.sampling import Sampling, sample, uniform
+
 from tests.decoding.scripted import BOS, EOS, Script, as_lists, score
 
 LIMITS = [5, 0, 13, 3, 7]

@@ -6,14 +6,14 @@ import ctranslate2
 import numpy as np
 import pytest
 import tensorflow as tf
+from keras_transformer.signatures import EXTRA_LENGTH
+from keras_transformer.translator import Translator
 
 from keras_transformer.export.ctranslate2 import MOST_INPUT, CTranslate2Export, vocabulary
 from keras_transformer.export.manifest import read_manifest
 from keras_transformer.export.parity import ExportError
 from keras_transformer.export.versions import export_version
-from keras_transformer.signatures import EXTRA_LENGTH
 from keras_transformer.tokenizer import BOS_ID
-from keras_transformer.translator import Translator
 from tests import tiny
 
 TEXTS = [source for source, _ in tiny.pairs(23, seed=5)] + ["", " \t\n", "\ufeff", "</s> <pad>", "seven " * 50]

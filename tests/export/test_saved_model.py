@@ -3,13 +3,13 @@ import pytest
 import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from keras_transformer.signatures import INPUTS
+from keras_transformer.translator import SavedModelTranslator, Translator
 from tensorflow.core.protobuf import saved_model_pb2
 
 from keras_transformer.export.manifest import read_manifest
 from keras_transformer.export.saved_model import SavedModelExport, in_precision, run_like_serving
 from keras_transformer.export.versions import export_version
-from keras_transformer.signatures import INPUTS
-from keras_transformer.translator import SavedModelTranslator, Translator
 from tests import tiny
 
 TEXTS = ["one two three", "ten", "five five zero nine"]

@@ -3,6 +3,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import tensorflow as tf
+from keras_transformer.signatures import INPUTS
 from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
 
 from keras_transformer.export.parity import ExportError
@@ -16,7 +17,6 @@ from keras_transformer.export.warmup import (
     warm_up_requests,
     write_warm_up,
 )
-from keras_transformer.signatures import INPUTS
 
 ALL_INPUTS = {"serving_default": INPUTS["translate"], **INPUTS}
 EVERY_REQUEST = [(name, size) for name in sorted(ALL_INPUTS) for size in sorted(BATCH_SIZES)]

@@ -3,8 +3,8 @@ import functools
 import numpy as np
 import pytest
 import tensorflow as tf
-
 from keras_transformer.layers.decoder import Decoder, DecoderLayer
+
 from tests import reference
 from tests.layers.contract import (
     ATTENTION_WEIGHTS,

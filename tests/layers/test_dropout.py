@@ -3,8 +3,8 @@ import math
 import numpy as np
 import pytest
 import tensorflow as tf
-
 from keras_transformer.layers.dropout import Dropout
+
 from tests.layers.contract import B, D, LayerContract, T
 
 SHAPE = (97, 101, 13)

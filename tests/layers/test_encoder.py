@@ -2,8 +2,8 @@ import functools
 
 import numpy as np
 import pytest
-
 from keras_transformer.layers.encoder import Encoder, EncoderLayer
+
 from tests import reference
 from tests.layers.contract import (
     ATTENTION_WEIGHTS,

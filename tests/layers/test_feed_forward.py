@@ -1,6 +1,6 @@
 import numpy as np
-
 from keras_transformer.layers.feed_forward import FeedForward
+
 from tests import reference
 from tests.layers.contract import FEED_FORWARD_WEIGHTS, B, D, F, LayerContract, T, some
 

@@ -2,8 +2,8 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-
 from keras_transformer.layers.linear import Linear, inner_shape
+
 from tests.layers.contract import B, D, F, H, T, some
 
 

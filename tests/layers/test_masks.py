@@ -1,7 +1,7 @@
 import numpy as np
 import tensorflow as tf
-
 from keras_transformer.layers.masks import causal_mask, padding_mask
+
 from tests.layers.contract import T
 
 

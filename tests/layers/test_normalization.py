@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-
 from keras_transformer.layers.normalization import LayerNormalization, layer_norm
+
 from tests import reference
 from tests.layers.contract import NORM_WEIGHTS, D, LayerContract, some
 

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
-
 from keras_transformer.layers.residual import PostNorm, PreNorm
+
 from tests import reference
 from tests.layers.contract import NORM_WEIGHTS, D, LayerContract, some
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from grpc_health.v1 import health_pb2, health_pb2_grpc
+from keras_transformer.signatures import INPUTS
 from tensorflow.core.framework.tensor_pb2 import TensorProto
 from tensorflow_serving.apis import (
     classification_pb2,
@@ -21,7 +22,6 @@ from tensorflow_serving.apis import (
     regression_pb2,
 )
 
-from keras_transformer.signatures import INPUTS
 from serving.errors import ServingError
 from serving.grpc_api import LARGE_REQUEST_BYTES, start_grpc_server
 from serving.metrics import Metrics

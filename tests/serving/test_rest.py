@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-
 from keras_transformer.signatures import INPUTS
+
 from serving.errors import HTTP_STATUS, ServingError
 from serving.metrics import Metrics
 from serving.model_config import ModelConfig

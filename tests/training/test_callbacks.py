@@ -7,6 +7,9 @@ from types import SimpleNamespace
 import keras
 import pytest
 import tensorflow as tf
+from keras_transformer.training.event_files import EventWriter
+from keras_transformer.training.progress import Plan, Progress
+from keras_transformer.training.signals import HeldSignals
 
 from keras_transformer.training.callbacks import (
     CountSteps,
@@ -16,9 +19,6 @@ from keras_transformer.training.callbacks import (
     resumable_variables,
 )
 from keras_transformer.training.checkpoints import RunDirectory, load_variables
-from keras_transformer.training.event_files import EventWriter
-from keras_transformer.training.progress import Plan, Progress
-from keras_transformer.training.signals import HeldSignals
 from tests import tiny
 from tests.training.curves import read_events
 

@@ -2,9 +2,9 @@ import json
 
 import pytest
 import tensorflow as tf
+from keras_transformer.training.cluster import join_workers, read_cluster
 
 from keras_transformer.config import ConfigError
-from keras_transformer.training.cluster import join_workers, read_cluster
 
 WORKERS = ["a:2222", "b:3333", "c:5555"]
 

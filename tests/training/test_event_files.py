@@ -3,8 +3,8 @@ import resource
 
 import pytest
 import tensorflow as tf
-
 from keras_transformer.training.event_files import EventWriter, forget_after, read_records, write_records
+
 from tests.training.curves import read_events
 
 

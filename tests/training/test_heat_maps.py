@@ -7,13 +7,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import tensorflow as tf
+from keras_transformer.training.heat_maps import AlignmentPictures, heat_map
+from keras_transformer.training.optimizer import Adam
+from keras_transformer.training.progress import Progress
 
 from keras_transformer.data.encoded import encode_pairs
 from keras_transformer.data.pipeline import make_batch
 from keras_transformer.training import heat_maps
-from keras_transformer.training.heat_maps import AlignmentPictures, heat_map
-from keras_transformer.training.optimizer import Adam
-from keras_transformer.training.progress import Progress
 from keras_transformer.training.teacher_forcing import TeacherForcing
 from tests import reference, tiny
 from tests.training.curves import read_events

@@ -3,7 +3,6 @@ import math
 import keras
 import numpy as np
 import pytest
-
 from keras_transformer.training.metrics import Perplexity
 
 

@@ -3,9 +3,9 @@ import random
 
 import numpy as np
 import pytest
+from keras_transformer.training.origin import Origin
 
 from keras_transformer.config import ConfigError
-from keras_transformer.training.origin import Origin
 from tests import tiny
 
 

@@ -1,7 +1,6 @@
 import math
 
 import pytest
-
 from keras_transformer.training.progress import Plan, Progress
 
 

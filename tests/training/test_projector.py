@@ -2,6 +2,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import tensorflow as tf
+from keras_transformer.training.projector import write_embedding
 from tensorboard.backend.event_processing.data_provider import MultiplexerDataProvider
 from tensorboard.backend.event_processing.plugin_event_multiplexer import EventMultiplexer
 from tensorboard.plugins.base_plugin import TBContext
@@ -9,7 +10,6 @@ from tensorboard.plugins.projector.projector_plugin import ProjectorPlugin
 from werkzeug.test import Client
 
 from keras_transformer.training import projector
-from keras_transformer.training.projector import write_embedding
 from tests import tiny
 
 D = 13

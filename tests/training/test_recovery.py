@@ -4,12 +4,12 @@ from types import SimpleNamespace
 
 import keras
 import pytest
-
 from keras_transformer.layers.dropout import Dropout
-from keras_transformer.training.callbacks import resumable_variables
-from keras_transformer.training.checkpoints import RunDirectory, save_variables
 from keras_transformer.training.progress import Progress
 from keras_transformer.training.recovery import DivergenceError, Recover
+
+from keras_transformer.training.callbacks import resumable_variables
+from keras_transformer.training.checkpoints import RunDirectory, save_variables
 from tests import tiny
 
 V = 37

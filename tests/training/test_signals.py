@@ -2,7 +2,6 @@ import signal
 import threading
 
 import pytest
-
 from keras_transformer.training.signals import NOTICE, STOP_SIGNALS, HeldSignals
 
 

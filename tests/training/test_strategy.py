@@ -5,9 +5,9 @@ from typing import get_args, get_type_hints
 import numpy as np
 import pytest
 import tensorflow as tf
+from keras_transformer.layers.dropout import Dropout
 
 from keras_transformer.config import Config, ConfigError
-from keras_transformer.layers.dropout import Dropout
 from keras_transformer.training import strategy
 from keras_transformer.training.strategy import (
     POLICIES,

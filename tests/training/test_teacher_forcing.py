@@ -2,14 +2,14 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from keras_transformer.training.event_files import EventWriter
+from keras_transformer.training.optimizer import Adam
+from keras_transformer.training.progress import Plan, Progress
 
 from keras_transformer.data import pipeline
 from keras_transformer.training import teacher_forcing
 from keras_transformer.training.callbacks import CountSteps
-from keras_transformer.training.event_files import EventWriter
 from keras_transformer.training.losses import token_losses
-from keras_transformer.training.optimizer import Adam
-from keras_transformer.training.progress import Plan, Progress
 from keras_transformer.training.teacher_forcing import TeacherForcing
 from keras_transformer.training.tensorboard import TensorBoardCurves
 from tests import reference, tiny

@@ -7,6 +7,8 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from keras_transformer.training.event_files import EventWriter
+from keras_transformer.training.progress import Progress
 from tensorboard.backend.event_processing.data_provider import MultiplexerDataProvider
 from tensorboard.backend.event_processing.plugin_event_multiplexer import EventMultiplexer
 from tensorboard.context import RequestContext
@@ -14,8 +16,6 @@ from tensorboard.plugins.base_plugin import TBContext
 from tensorboard.plugins.hparams import api_pb2, backend_context, list_session_groups
 
 from keras_transformer.training import tensorboard
-from keras_transformer.training.event_files import EventWriter
-from keras_transformer.training.progress import Progress
 from keras_transformer.training.tensorboard import Profile, TensorBoardCurves, memory, write_hyper_parameters
 from tests import tiny
 from tests.training.curves import read_events

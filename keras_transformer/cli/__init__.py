@@ -1,0 +1,1 @@
+"""The programs at a terminal: flags, console, requests for translations, files of lines."""

@@ -1,0 +1,153 @@
+"""Flags: those of `Config`, and those that several programs share.
+
+Flags override the settings of a YAML file, and these override the defaults of the preset.
+"""
+
+import argparse
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from keras_transformer.config import Config, read_settings
+from keras_transformer.errors import UserError
+from keras_transformer.translation.options import MOST, OPTIONS, options_of
+
+RUN_OPTIONS = ("beam_size", "length_penalty")  # options of a search that are settings of a run
+CONFIG_HELP = "YAML file of settings, such as the config.yaml of an earlier run; flags override it."
+DRY_RUN_HELP = "Print all settings, figures of the corpus and an estimate of time and memory; train and keep nothing."
+
+_Settings = tyro.conf.OmitArgPrefixes[tyro.conf.FlagConversionOff[Config]]
+_SettingsFile = Annotated[Path | None, tyro.conf.arg(name="config", help=CONFIG_HELP)]
+_DryRun = Annotated[tyro.conf.FlagCreatePairsOff[bool], tyro.conf.arg(help=DRY_RUN_HELP)]
+
+
+def parse_config(arguments, description):
+    """Makes the `Config` that a command line asks for.
+
+    Besides one flag for every field of `Config` there is `--config FILE.yaml`.
+
+    Args:
+        arguments: list of str, the command line without the program's name.
+        description: str, what `--help` says first.
+
+    Returns:
+        Config.
+
+    Raises:
+        ConfigError: for a setting that is not possible.
+        SystemExit: for flags that do not exist (2), and after `--help` (0).
+    """
+    start = _start(arguments)
+
+    def command_line(config: _Settings = start, config_file: _SettingsFile = None):
+        return config
+
+    return _parse(command_line, arguments, description)
+
+
+def parse_training(arguments, description):
+    """Parses the command line of train.py: as `parse_config`, with the one flag that is no setting of a run.
+
+    Args:
+        arguments, description: as for `parse_config`.
+
+    Returns:
+        (Config, whether `--dry_run` was given).
+
+    Raises:
+        As `parse_config`.
+    """
+    start = _start(arguments)
+
+    def command_line(config: _Settings = start, config_file: _SettingsFile = None, dry_run: _DryRun = False):
+        return config, dry_run
+
+    return _parse(command_line, arguments, description)
+
+
+def _start(arguments):
+    """The `Config` of the preset and the YAML file, before the other flags."""
+    first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    first.add_argument("--preset")
+    first.add_argument("--config")
+    known, _ = first.parse_known_args(arguments)
+    settings = read_settings(known.config) if known.config else {}
+    return Config(**{**settings, **({"preset": known.preset} if known.preset else {})})
+
+
+def _parse(command_line, arguments, description):
+    return tyro.cli(command_line, args=arguments, description=description, use_underscores=True, prog="train.py")
+
+
+def add_translator_arguments(parser):
+    """Adds to an argparse parser the flags that choose a model and a search: those of translate.py and evaluate.py."""
+    model = parser.add_mutually_exclusive_group(required=True)
+    model.add_argument("--model_dir", help="run directory that train.py wrote")
+    model.add_argument("--saved_model", help="EXPORT_DIR or EXPORT_DIR/VERSION that export.py wrote")
+    parser.add_argument("--batch_size", type=int, default=32, help="sentences translated at a time (default: 32)")
+    add_option_arguments(parser, "translate_with_options")
+
+
+def add_option_arguments(parser, signature, names=None, prefix=""):
+    """Adds a flag for every option of a signature.
+
+    Args:
+        parser: argparse parser.
+        signature: name.
+        names: those of the options to add; None adds all.
+        prefix: text before every help.
+    """
+    for option in options_of(signature):
+        if names is None or option.name in names:
+            default = "the run's" if option.default is None else option.default
+            described = "" if option.name in ("prefix", "max_length") else f" (default: {default})"
+            parser.add_argument(f"--{option.name}", type=option.type, help=f"{prefix}{option.help}{described}")
+
+
+def add_search_arguments(parser):
+    """Adds the flags of beam search that are part of a run and of an export."""
+    add_option_arguments(parser, "translate_with_options", RUN_OPTIONS)
+
+
+def translator_arguments(arguments):
+    """The arguments of `load_translator`, a dict, from the flags of `add_translator_arguments`."""
+    names = ("model_dir", "saved_model", "batch_size", *RUN_OPTIONS)
+    return {name: getattr(arguments, name) for name in names} | dict.fromkeys(_told_at_each_call(arguments))
+
+
+def search_options(arguments):
+    """The options that were given for `TextTranslator.translate`, a dict, from the flags of a program."""
+    at_load = set(RUN_OPTIONS) - set(_told_at_each_call(arguments))
+    names = [option.name for option in options_of("translate_with_options") if option.name not in at_load]
+    return _given(arguments, names)
+
+
+def sampling_options(arguments):
+    """The options that were given for `TextTranslator.sample`, a dict, from the flags of a program."""
+    return _given(arguments, [option.name for option in options_of("sample")])
+
+
+def _given(arguments, names):
+    return {name: value for name in names if (value := getattr(arguments, name, None)) is not None}
+
+
+def _told_at_each_call(arguments):
+    """Options of a run that a SavedModel takes at each call, because it is loaded with its own inside."""
+    return RUN_OPTIONS if arguments.saved_model else ()
+
+
+def check_ranges(arguments):
+    """Raises UserError, with its name, for a number out of range."""
+    ranges = {option.name: (option.least, option.most) for option in OPTIONS if option.range}
+    for name, (least, most) in {"batch_size": (1, MOST), "n_best": (1, MOST), **ranges}.items():
+        value = getattr(arguments, name, None)
+        if value is not None and not least <= value <= most:
+            raise UserError(f"--{name} must be between {least:.15g} and {most:.15g}. Received: {name}={value}")
+
+
+def check_width(translator, **sizes):
+    """Raises UserError, with its name, for a size above the translator's beam size; None is no size."""
+    for name, size in sizes.items():
+        if size is not None and size > translator.width:
+            raise UserError(f"--{name} must be at most the model's beam size, {translator.width}. Received: {size}")

@@ -1,0 +1,148 @@
+"""The request to translate.py: its flags, which of them go together, and the output lines of a text."""
+
+import json
+from dataclasses import dataclass
+
+import numpy as np
+
+from keras_transformer.cli.flags import (
+    RUN_OPTIONS,
+    add_option_arguments,
+    check_ranges,
+    check_width,
+    sampling_options,
+    search_options,
+)
+from keras_transformer.errors import UserError
+
+SCORE_DIGITS, ALIGNMENT_DIGITS = 6, 4
+
+
+@dataclass(frozen=True)
+class Request:
+    """The results that are wanted of every text, and the format of their lines.
+
+    Attributes:
+        options: dict, options of `TextTranslator.translate`.
+        sampling: dict, options of `TextTranslator.sample`; None for translations that are not drawn at random.
+        n_best: int, how many of the best translations are wanted; None for the best alone, without a list.
+        explain: bool, whether pieces, their scores and their alignment with the source are wanted as well.
+        json: bool, whether a text gives a JSON object instead of plain translations.
+    """
+
+    options: dict
+    sampling: dict | None = None
+    n_best: int | None = None
+    explain: bool = False
+    json: bool = False
+
+    @classmethod
+    def of(cls, arguments):
+        """The request of parsed flags.
+
+        Raises:
+            UserError: for a value out of range, and for flags that do not go together.
+        """
+        check_ranges(arguments)
+        _check_together(arguments)
+        return cls(
+            search_options(arguments),
+            sampling_options(arguments) if arguments.sample else None,
+            arguments.n_best,
+            arguments.explain,
+            arguments.json,
+        )
+
+    @property
+    def lines_each(self):
+        """The number of output lines of a text."""
+        return 1 if self.json else self.n_best or 1
+
+    def check_width(self, translator):
+        """Raises UserError for more alternatives or hypotheses than the translator's search keeps."""
+        check_width(translator, n_best=self.n_best, beam_size=self.options.get("beam_size"))
+
+    def lines(self, translator, texts, on_progress=None):
+        """Translates texts.
+
+        Args:
+            translator: `TextTranslator`.
+            texts: list of str.
+            on_progress: called with the number of texts done since the last call.
+
+        Returns:
+            list of list of str: for every text, `lines_each` lines without their ends.
+        """
+        if not self.explain:
+            found = self._translate(translator, texts, on_progress)
+            explanations = [None] * len(texts)
+        else:  # two passes; the progress counts the second
+            found = self._translate(translator, texts)
+            explanations = translator.explain(texts, on_progress)
+        if not self.json:
+            return [[translation.text.replace("\n", " ") for translation in row] for row in found]
+        rows = zip(texts, found, explanations, strict=True)
+        return [[json.dumps(self._object(*row), ensure_ascii=False)] for row in rows]
+
+    def _translate(self, translator, texts, on_progress=None):
+        """list of list of `Translation`, best first."""
+        if self.n_best is not None:
+            return [row[: self.n_best] for row in translator.alternatives(texts, on_progress)]
+        if self.sampling is not None:
+            found = translator.sample(texts, on_progress, **self.sampling)
+        else:
+            found = translator.translate_scored(texts, on_progress, **self.options)
+        return [[translation] for translation in found]
+
+    def _object(self, text, translations, explanation):
+        rows = [{"translation": row.text, "score": round(row.score, SCORE_DIGITS)} for row in translations]
+        described = {"text": text, **rows[0]}
+        if self.n_best is not None:
+            described["alternatives"] = rows
+        if explanation is not None:
+            described["source_pieces"] = list(explanation.source_pieces)
+            described["pieces"] = list(explanation.pieces)
+            described["token_scores"] = _rounded(explanation.token_scores, SCORE_DIGITS)
+            described["alignment"] = _rounded(explanation.alignment, ALIGNMENT_DIGITS)
+        return described
+
+
+def add_request_arguments(parser):
+    """Adds to an argparse parser the flags of translate.py that choose the results for every line."""
+    parser.add_argument(
+        "--n_best", type=int, help="the N best of every line, best first, on N lines; N is at most the beam size"
+    )
+    parser.add_argument("--sample", action="store_true", help="draw translations at random, likely ones more often")
+    add_option_arguments(parser, "sample", prefix="of --sample: ")
+    parser.add_argument(
+        "--json", action="store_true", help="a JSON object a line: text, translation, score; with --n_best alternatives"
+    )
+    parser.add_argument(
+        "--explain",
+        action="store_true",
+        help="add to the object: source_pieces, pieces, token_scores, and alignment (a row of weights on the source's "
+        "pieces for each piece)",
+    )
+
+
+def _check_together(arguments):
+    modes = [name for name in ("sample", "n_best", "explain") if getattr(arguments, name)]
+    if len(modes) > 1:
+        raise UserError(f"--{modes[0]} and --{modes[1]} do not go together: leave one out")
+    if arguments.explain and not arguments.json:
+        raise UserError("--explain needs --json: pieces and alignment do not fit into a line of text")
+    given = list(sampling_options(arguments))
+    if given and not arguments.sample:
+        raise UserError(f"--{given[0]} is of random translations: give --sample, too, or leave it out")
+    refused = list(search_options(arguments))
+    if arguments.sample:  # sampling has no beam
+        refused += [name for name in RUN_OPTIONS if getattr(arguments, name) is not None]
+    if modes and refused:
+        is_inside = arguments.saved_model and refused[0] in RUN_OPTIONS
+        beside = " beside --saved_model, which has its own" if is_inside else ""
+        raise UserError(f"--{refused[0]} does not go with --{modes[0]}{beside}: leave one out")
+
+
+def _rounded(numbers, digits):
+    """Nested lists of Python numbers: as text they are shorter than float32 values."""
+    return np.asarray(numbers, "float64").round(digits).tolist()

@@ -1,0 +1,40 @@
+"""The mistakes of users, as opposed to bugs: each error says in one line what was received and what to do."""
+
+
+class UserError(ValueError):
+    """A mistake that the user can mend. The programs print its message as one line, without a traceback."""
+
+
+class ConfigError(UserError):
+    """A setting, or a combination of settings, that is not possible."""
+
+
+class CorpusError(UserError):
+    """A corpus that is named wrongly, cannot be read or holds nothing to learn from."""
+
+
+class TokenizerError(UserError):
+    """A tokenizer that cannot be trained or read."""
+
+
+class CheckpointError(UserError):
+    """A checkpoint or a run directory that cannot be used."""
+
+
+class DamagedCheckpoint(CheckpointError):
+    """A checkpoint whose file cannot be read."""
+
+
+class DivergenceError(UserError):
+    """A training whose loss explodes again and again."""
+
+
+class ExportError(UserError):
+    """An export that cannot be made, or that does not translate as its model does."""
+
+
+def check_positive(**sizes):
+    """Raises UserError, with its name, for a size that is less than 1."""
+    for name, value in sizes.items():
+        if value < 1:
+            raise UserError(f"`{name}` must be at least 1. Received: {name}={value}")

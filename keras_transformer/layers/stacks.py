@@ -1,0 +1,363 @@
+"""The encoder and the decoder (3.1): residual connections, feed-forward networks (3.3), layers, stacks of layers.
+
+A sub-layer is always called in the same way, `x = residual(x, sublayer(residual.enter(x)))`. The two residual classes
+differ in where they normalise.
+"""
+
+import keras
+from keras import ops
+
+from keras_transformer.layers.attention import MultiHeadAttention, causal_mask
+from keras_transformer.layers.kernels import Dropout, LayerNormalization, Linear
+from keras_transformer.layers.layer import Layer, arguments_of
+
+
+class Residual(Layer):
+    """A residual connection with dropout (5.4) and layer normalisation; what `PostNorm` and `PreNorm` share.
+
+    Args:
+        dropout_rate: P_drop, applied to the output of the sub-layer.
+
+    Call arguments:
+        x: (B, T, D), the input of `enter`.
+        update: (B, T, D), the output of the sub-layer.
+
+    Returns:
+        (B, T, D).
+    """
+
+    def __init__(self, dropout_rate=0.0, **kwargs):
+        super().__init__(**kwargs)
+        self.dropout_rate = dropout_rate
+        self.dropout = Dropout(dropout_rate, name="dropout", dtype=self.dtype_policy)
+        self.norm = LayerNormalization(name="norm", dtype=self.dtype_policy)
+
+    def build(self, x_shape, update_shape=None):
+        self.norm.build(x_shape)
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class PostNorm(Residual):
+    """LayerNorm(x + Dropout(Sublayer(x))), as in the paper (3.1)."""
+
+    def enter(self, x):
+        """The input of the sub-layer: x itself."""
+        return x
+
+    def call(self, x, update, training=False):
+        return self.norm(x + self.dropout(update, training=training))
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class PreNorm(Residual):
+    """x + Dropout(Sublayer(LayerNorm(x))).
+
+    *Relative to the paper*: the residual path has no normalisation in it, so training is steadier at high learning
+    rates (Xiong et al. 2020). A stack of these ends with one more LayerNorm.
+    """
+
+    def enter(self, x):
+        """The input of the sub-layer: x normalised."""
+        return self.norm(x)
+
+    def call(self, x, update, training=False):
+        return x + self.dropout(update, training=training)
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class FeedForward(Layer):
+    """FFN(x) = max(0, x W_1 + b_1) W_2 + b_2 (section 3.3, equation 2), the same at every position.
+
+    *Relative to the paper*: dropout after the ReLU (`dropout_rate`), as in the authors' own code.
+
+    Args:
+        d_model: D, width in and out.
+        d_ff: F, width between.
+        dropout_rate: share of the inner activations dropped in training.
+
+    Call arguments:
+        x: (B, T, D).
+
+    Returns:
+        (B, T, D).
+    """
+
+    def __init__(self, d_model, d_ff, dropout_rate=0.0, **kwargs):
+        super().__init__(**kwargs)
+        self.d_model = d_model
+        self.d_ff = d_ff
+        self.dropout_rate = dropout_rate
+        self.inner = Linear(d_ff, activation="relu", name="inner", dtype=self.dtype_policy)
+        self.dropout = Dropout(dropout_rate, name="dropout", dtype=self.dtype_policy)
+        self.outer = Linear(d_model, name="outer", dtype=self.dtype_policy)
+
+    def build(self, input_shape):
+        self.inner.build((None, None, self.d_model))
+        self.outer.build((None, None, self.d_ff))
+
+    def call(self, x, training=False):
+        return self.outer(self.dropout(self.inner(x), training=training))
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class EncoderLayer(Layer):
+    """Self-attention, then feed-forward, each inside a residual connection (section 3.1).
+
+    Args:
+        d_model: D.
+        num_heads: H.
+        d_ff: F.
+        dropout_rate: P_drop of the residual connections.
+        attention_dropout_rate: dropout of the attention weights.
+        feed_forward_dropout_rate: dropout inside the feed-forward network.
+        pre_norm: normalise before each sub-layer; the paper normalises after it.
+
+    Call arguments:
+        x: (B, S, D).
+        attention_mask: bool, broadcastable to (B, H, S, S); True = may attend.
+
+    Returns:
+        (B, S, D).
+    """
+
+    def __init__(
+        self,
+        d_model,
+        num_heads,
+        d_ff,
+        dropout_rate=0.0,
+        attention_dropout_rate=0.0,
+        feed_forward_dropout_rate=0.0,
+        pre_norm=False,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self.d_model = d_model
+        self.num_heads = num_heads
+        self.d_ff = d_ff
+        self.dropout_rate = dropout_rate
+        self.attention_dropout_rate = attention_dropout_rate
+        self.feed_forward_dropout_rate = feed_forward_dropout_rate
+        self.pre_norm = pre_norm
+        self.self_attention = self.make_attention("self_attention")
+        self.self_attention_residual = self.make_residual("self_attention_residual")
+        self.feed_forward = FeedForward(
+            d_model, d_ff, feed_forward_dropout_rate, name="feed_forward", dtype=self.dtype_policy
+        )
+        self.feed_forward_residual = self.make_residual("feed_forward_residual")
+
+    def make_attention(self, name):
+        """A new `MultiHeadAttention` of this layer's width."""
+        arguments = (self.d_model, self.num_heads, self.attention_dropout_rate)
+        return MultiHeadAttention(*arguments, name=name, dtype=self.dtype_policy)
+
+    def make_residual(self, name):
+        """A new residual connection of this layer's kind."""
+        return (PreNorm if self.pre_norm else PostNorm)(self.dropout_rate, name=name, dtype=self.dtype_policy)
+
+    def build(self, x_shape):
+        self.self_attention.build(x_shape)
+        self.self_attention_residual.build(x_shape)
+        self.feed_forward.build(x_shape)
+        self.feed_forward_residual.build(x_shape)
+
+    def call(self, x, attention_mask=None, training=False):
+        x = self.attend_to_self(x, attention_mask, training)
+        return self.feed_position(x, training)
+
+    def attend_to_self(self, x, attention_mask, training=False):
+        """The first sub-layer: self-attention, (B, S, D) -> (B, S, D)."""
+        h = self.self_attention_residual.enter(x)
+        h = self.self_attention(h, h, attention_mask=attention_mask, training=training)
+        return self.self_attention_residual(x, h, training=training)
+
+    def feed_position(self, x, training=False):
+        """The last sub-layer: the feed-forward network, (B, S, D) -> (B, S, D)."""
+        h = self.feed_forward_residual.enter(x)
+        h = self.feed_forward(h, training=training)
+        return self.feed_forward_residual(x, h, training=training)
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class DecoderLayer(EncoderLayer):
+    """An encoder layer with a third sub-layer in between: attention to the encoder's output (section 3.1).
+
+    Arguments: see `EncoderLayer`.
+
+    Call arguments:
+        x: (B, T, D).
+        memory: (B, S, D), the encoder's output.
+        attention_mask: bool, broadcastable to (B, H, T, T), for the self-attention; True = may attend.
+        source_mask: bool, broadcastable to (B, H, T, S), for the attention to memory.
+
+    Returns:
+        (B, T, D).
+    """
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.cross_attention = self.make_attention("cross_attention")
+        self.cross_attention_residual = self.make_residual("cross_attention_residual")
+
+    def build(self, x_shape, memory_shape=None):
+        super().build(x_shape)
+        self.cross_attention.build(x_shape)
+        self.cross_attention_residual.build(x_shape)
+
+    def call(self, x, memory, attention_mask=None, source_mask=None, training=False):
+        x = self.attend_to_self(x, attention_mask, training)
+        x = self.attend_to_memory(x, self.cross_attention.project(memory), source_mask, training)
+        return self.feed_position(x, training)
+
+    def attend_to_memory(self, x, projected_memory, source_mask, training=False):
+        """The sub-layer in between, (B, T, D) -> (B, T, D); `projected_memory` is from `cross_attention.project`."""
+        h = self.cross_attention_residual.enter(x)
+        h = self.cross_attention.attend(h, *projected_memory, attention_mask=source_mask, training=training)
+        return self.cross_attention_residual(x, h, training=training)
+
+    def align(self, x, memory, attention_mask=None, source_mask=None):
+        """The result of `call`, and the weights (B, H, T, S) of its attention to memory; the same arguments."""
+        x = self.attend_to_self(x, attention_mask)
+        keys, values = self.cross_attention.project(memory)
+        weights = self.cross_attention.weigh(self.cross_attention_residual.enter(x), keys, source_mask)
+        x = self.attend_to_memory(x, (keys, values), source_mask)
+        return self.feed_position(x), weights
+
+    def step(self, x, history, cache, projected_memory, source_mask=None):
+        """One position of W hypotheses per row, which attend to the positions before it through the cache.
+
+        The W hypotheses are W queries of one row. So neither memory nor the cache is ever copied for a hypothesis.
+
+        Args:
+            x: (B, W, D), the newest position of every hypothesis.
+            history: bool (B, 1, W, (t+1)*W); of all positions read so far, those of the hypothesis itself.
+            cache: keys and values of the positions before, two of (B, H, t*W, K).
+            projected_memory: two of (B, H, S, K), from `cross_attention.project`.
+            source_mask: bool (B, 1, 1, S).
+
+        Returns:
+            (B, W, D), and the cache with these positions appended, two of (B, H, (t+1)*W, K).
+        """
+        h = self.self_attention_residual.enter(x)
+        newest = self.self_attention.project(h)  # two of (B, H, W, K)
+        cache = tuple(ops.concatenate([old, new], axis=2) for old, new in zip(cache, newest, strict=True))
+        h = self.self_attention.attend(h, *cache, attention_mask=history)
+        x = self.self_attention_residual(x, h)
+        x = self.attend_to_memory(x, projected_memory, source_mask)
+        return self.feed_position(x), cache
+
+
+class Stack(keras.layers.Layer):
+    """N identical layers on top of each other; what `Encoder` and `Decoder` share.
+
+    *Relative to the paper*: a stack of pre-norm layers ends with one more LayerNorm, because the output of its last
+    layer is not normalised.
+
+    Args:
+        num_layers: N.
+        **kwargs: the arguments of the layers (see `EncoderLayer`), and those of any Keras layer.
+    """
+
+    layer_class = EncoderLayer
+
+    def __init__(self, num_layers, **kwargs):
+        arguments = {name: kwargs.pop(name) for name in arguments_of(self.layer_class) if name in kwargs}
+        super().__init__(**kwargs)
+        self.num_layers = num_layers
+        self.layers = [
+            self.layer_class(**arguments, name=f"layer_{i}", dtype=self.dtype_policy) for i in range(num_layers)
+        ]
+        norm = LayerNormalization if self.layers[0].pre_norm else keras.layers.Identity
+        self.norm = norm(name="norm", dtype=self.dtype_policy)
+
+    def build(self, x_shape):
+        for layer in self.layers:
+            layer.build(x_shape)
+        self.norm.build(x_shape)
+
+    def get_config(self):
+        first = self.layers[0]
+        arguments = {name: getattr(first, name) for name in arguments_of(self.layer_class)}
+        return {**super().get_config(), "num_layers": self.num_layers, **arguments}
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class Encoder(Stack):
+    """N encoder layers (section 3.1, left half of Figure 1). Arguments: see `Stack`.
+
+    Call arguments:
+        x: (B, S, D), embedded source with positions.
+        attention_mask: bool, broadcastable to (B, H, S, S); True = may attend.
+
+    Returns:
+        memory (B, S, D).
+    """
+
+    def call(self, x, attention_mask=None, training=False):
+        for layer in self.layers:
+            x = layer(x, attention_mask=attention_mask, training=training)
+        return self.norm(x)
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class Decoder(Stack):
+    """N decoder layers (section 3.1, right half of Figure 1). Arguments: see `Stack`.
+
+    Call arguments:
+        x: (B, T, D), embedded target with positions.
+        memory: (B, S, D), the encoder's output.
+        source_mask: bool, broadcastable to (B, H, T, S); True = may attend. The causal mask is the decoder's own.
+
+    Returns:
+        (B, T, D).
+    """
+
+    layer_class = DecoderLayer
+
+    def build(self, x_shape, memory_shape=None):
+        super().build(x_shape)
+
+    def call(self, x, memory, source_mask=None, training=False):
+        attention_mask = causal_mask(ops.shape(x)[1])
+        for layer in self.layers:
+            x = layer(x, memory, attention_mask=attention_mask, source_mask=source_mask, training=training)
+        return self.norm(x)
+
+    def align(self, x, memory, source_mask=None):
+        """The result of `call`, and how much the last layer attends to memory, averaged over its heads.
+
+        Args:
+            x, memory, source_mask: as for `call`.
+
+        Returns:
+            (B, T, D) and float32 (B, T, S). A row of the latter sums to 1 over the positions that source_mask leaves,
+            and is 0 elsewhere.
+        """
+        attention_mask = causal_mask(ops.shape(x)[1])
+        *lower, last = self.layers
+        for layer in lower:
+            x = layer(x, memory, attention_mask=attention_mask, source_mask=source_mask)
+        x, weights = last.align(x, memory, attention_mask, source_mask)  # (B, T, D), (B, H, T, S)
+        return self.norm(x), ops.mean(ops.cast(weights, "float32"), axis=1)
+
+    def project(self, memory):
+        """Every layer's keys and values of memory (B, S, D): N times two of (B, H, S, K)."""
+        return tuple(layer.cross_attention.project(memory) for layer in self.layers)
+
+    def empty_cache(self, batch):
+        """Every layer's keys and values before the first position: N times two of (B, H, 0, K)."""
+        first = self.layers[0]
+        shape = (batch, first.num_heads, 0, first.d_model // first.num_heads)
+        return tuple((ops.zeros(shape, self.compute_dtype), ops.zeros(shape, self.compute_dtype)) for _ in self.layers)
+
+    def step(self, x, history, cache, projected_memory, source_mask=None):
+        """One position of W hypotheses per row; see `DecoderLayer.step`, whose caches come once per layer.
+
+        `history` is bool (B, W, (t+1)*W) here, or () where all positions belong to the only hypothesis.
+        """
+        history = ops.expand_dims(history, 1) if ops.is_tensor(history) else None  # the same for every head
+        grown = []
+        for layer, layer_cache, layer_memory in zip(self.layers, cache, projected_memory, strict=True):
+            x, layer_cache = layer.step(x, history, layer_cache, layer_memory, source_mask)
+            grown.append(layer_cache)
+        return self.norm(x), tuple(grown)

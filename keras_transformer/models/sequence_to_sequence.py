@@ -1,0 +1,110 @@
+"""The contract of a model: all that training, decoding, translation and export know about it."""
+
+import keras
+
+from keras_transformer.errors import UserError
+from keras_transformer.layers.layer import arguments_of
+
+
+class SequenceToSequence(keras.Model):
+    """A functional Keras model: ids of the source and of the shifted target in, logits of the next target token out.
+
+    A subclass makes its layers in `__init__` and then calls `super().__init__`, which connects them by `encode`,
+    `decode` and `logits`. It has one public attribute for each argument.
+
+    The six methods are pure: they change nothing, and no argument changes what they return. `memory` and `state` are
+    nests of tensors whose first axis is B, so that rows can be selected. `step` over the positions 0 ... T-1 gives the
+    states that `decode` gives at once.
+
+    Args:
+        policy: the `keras.DTypePolicy` of all layers.
+        **kwargs: those of `keras.Model`.
+
+    Call arguments:
+        inputs: {"source_ids": int (B, S), "target_ids": int (B, T) = bos y1 ... yn}, padded with 0.
+
+    Returns:
+        logits float32 (B, T, V): position t sees target_ids 0 ... t and predicts the token after it.
+    """
+
+    def __init__(self, *, policy, **kwargs):
+        source_ids = keras.Input((None,), dtype="int32", name="source_ids")
+        target_ids = keras.Input((None,), dtype="int32", name="target_ids")
+        logits = self.logits(self.decode(target_ids, self.encode(source_ids)))
+        super().__init__(inputs={"source_ids": source_ids, "target_ids": target_ids}, outputs=logits, **kwargs)
+        self.dtype_policy = policy  # a functional model takes no dtype
+
+    def encode(self, source_ids):
+        """Reads the source: source_ids int (B, S), padded with 0 -> memory, with its mask inside."""
+        raise self._missing("encode")
+
+    def decode(self, target_ids, memory):
+        """Reads all target positions at once (teacher forcing): target_ids int (B, T) -> states (B, T, D)."""
+        raise self._missing("decode")
+
+    def start(self, memory, width):
+        """The state before the first token, for `width` (W) hypotheses per row."""
+        raise self._missing("start")
+
+    def step(self, ids, parents, position, state):
+        """Reads one position of W hypotheses per row.
+
+        Args:
+            ids: int (B, W), the tokens at `position`.
+            parents: int (B, W), which hypothesis of the step before each of them continues; any at position 0.
+            position: int scalar, 0 for bos.
+            state: from `start`, or from the step before.
+
+        Returns:
+            states (B, W, D), and the state after this position. An axis of the latter may be longer than before if it
+            was of size 0 or unknown in `start`.
+        """
+        raise self._missing("step")
+
+    def logits(self, states):
+        """states (..., D) -> float32 (..., V), states output_matrix^T."""
+        raise self._missing("logits")
+
+    @property
+    def output_matrix(self):
+        """The variable (V, D) of `logits`: for a loss that never keeps them, and a search that lays it out once."""
+        raise self._missing("output_matrix")
+
+    def align(self, target_ids, memory):
+        """Shows which source positions each target position looks at.
+
+        Args:
+            target_ids, memory: those of `decode`.
+
+        Returns:
+            The states of `decode`, (B, T, D), and float32 (B, T, S). Row t of the latter belongs to the token that
+            position t predicts, the one after target_ids[:, t]. It sums to 1 over the tokens of the source, and is 0 on
+            padding.
+        """
+        raise self._missing("align")
+
+    def get_config(self):
+        arguments = {name: getattr(self, name) for name in arguments_of(type(self))}
+        return {**arguments, "dtype": keras.dtype_policies.serialize(self.dtype_policy), "name": self.name}
+
+    @classmethod
+    def from_config(cls, config, custom_objects=None):
+        return cls(**config)
+
+    def _missing(self, method):
+        return AttributeError(f"{type(self).__name__} has no `{method}`: a SequenceToSequence must define it")
+
+
+def load_model(path):
+    """Reads a `SequenceToSequence` from a .keras file, for inference.
+
+    Raises:
+        UserError: if the file cannot be read, or holds another model.
+    """
+    try:
+        model = keras.saving.load_model(path, compile=False)
+    except Exception as error:  # of zipfile, JSON, HDF5 or Keras, depending on where the file is damaged
+        raise UserError(f"cannot read a model from {path}: {error}") from error
+    if not isinstance(model, SequenceToSequence):
+        raise UserError(f"{path} holds a {type(model).__name__}, not a SequenceToSequence")
+    return model

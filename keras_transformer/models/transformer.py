@@ -1,0 +1,146 @@
+"""The Transformer (Figure 1)."""
+
+import keras
+from keras import ops
+
+from keras_transformer.layers.attention import padding_mask
+from keras_transformer.layers.embedding import Logits, OutputMatrix, PositionalEncoding, TokenEmbedding
+from keras_transformer.layers.stacks import Decoder, Encoder
+from keras_transformer.models.sequence_to_sequence import SequenceToSequence
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class Transformer(SequenceToSequence):
+    """Encoder and decoder of attention alone. Methods, call arguments and result: see `SequenceToSequence`.
+
+    Its `memory` is {"states": (B, S, D), "mask": bool (B, 1, 1, S)}. Its decoding state is
+    {"history": bool (B, W, t*W), "target": ..., "memory": ..., "mask": bool (B, 1, 1, S)}:
+
+    - "target" has every layer's keys and values of the target so far, N times two of (B, H, t*W, K). They grow by W
+      positions a step, one of each hypothesis, and are never moved.
+    - "history" says which of them belong to which hypothesis. It is () for a single hypothesis, to which all belong.
+    - "memory" has every layer's keys and values of memory, N times two of (B, H, S, K), shared by all hypotheses.
+
+    Args:
+        vocabulary_size: number of source tokens, and of target tokens unless `target_vocabulary_size` is given.
+        target_vocabulary_size: V, number of target tokens. None: both sides share one vocabulary (5.1).
+        tie_embeddings: use one matrix for all embeddings that have the same vocabulary, and for the logits (3.4). False
+            gives source, target and logits a matrix each.
+        d_model: D.
+        num_heads: H.
+        d_ff: F.
+        num_layers: N, of the encoder and of the decoder.
+        dropout_rate: P_drop of embeddings and residual connections (5.4).
+        attention_dropout_rate: dropout of the attention weights.
+        feed_forward_dropout_rate: dropout inside the feed-forward network.
+        pre_norm: normalise before each sub-layer; the paper normalises after it.
+        dtype: name of a dtype policy, such as "mixed_bfloat16".
+
+    Example:
+
+    ```python
+    model = Transformer(vocabulary_size=8000, d_model=128, num_heads=4, d_ff=512, num_layers=2)
+    logits = model({"source_ids": [[7, 8, 9]], "target_ids": [[2, 7]]})  # (1, 2, 8000)
+    ```
+    """
+
+    def __init__(
+        self,
+        vocabulary_size,
+        target_vocabulary_size=None,
+        tie_embeddings=True,
+        d_model=512,
+        num_heads=8,
+        d_ff=2048,
+        num_layers=6,
+        dropout_rate=0.1,
+        attention_dropout_rate=0.0,
+        feed_forward_dropout_rate=0.0,
+        pre_norm=False,
+        *,
+        dtype=None,
+        **kwargs,
+    ):
+        policy = keras.dtype_policies.get(dtype or keras.config.dtype_policy())
+        stack = {
+            "num_layers": num_layers,
+            "d_model": d_model,
+            "num_heads": num_heads,
+            "d_ff": d_ff,
+            "dropout_rate": dropout_rate,
+            "attention_dropout_rate": attention_dropout_rate,
+            "feed_forward_dropout_rate": feed_forward_dropout_rate,
+            "pre_norm": pre_norm,
+        }
+        target_size = target_vocabulary_size or vocabulary_size
+        if tie_embeddings and target_vocabulary_size is None:
+            self.source_embedding = TokenEmbedding(vocabulary_size, d_model, name="embedding", dtype=policy)
+            self.target_embedding = self.source_embedding
+        else:
+            self.source_embedding = TokenEmbedding(vocabulary_size, d_model, name="source_embedding", dtype=policy)
+            self.target_embedding = TokenEmbedding(target_size, d_model, name="target_embedding", dtype=policy)
+        self.positions = PositionalEncoding(d_model, dropout_rate, name="positions", dtype=policy)
+        self.encoder = Encoder(**stack, name="encoder", dtype=policy)
+        self.decoder = Decoder(**stack, name="decoder", dtype=policy)
+        shared = self.target_embedding if tie_embeddings else None
+        matrix = shared or OutputMatrix(target_size, d_model, name="output_matrix", dtype=policy)
+        self.logits_layer = Logits(matrix, name="logits", dtype=policy)
+        super().__init__(policy=policy, **kwargs)
+        self.vocabulary_size = vocabulary_size
+        self.target_vocabulary_size = target_vocabulary_size
+        self.tie_embeddings = tie_embeddings
+        for name, value in stack.items():
+            setattr(self, name, value)
+
+    def encode(self, source_ids):
+        source_mask = padding_mask(source_ids)
+        x = self.positions(self.source_embedding(source_ids))
+        return {"states": self.encoder(x, attention_mask=source_mask), "mask": source_mask}
+
+    def decode(self, target_ids, memory):
+        x = self.positions(self.target_embedding(target_ids))
+        return self.decoder(x, memory["states"], source_mask=memory["mask"])
+
+    def align(self, target_ids, memory):
+        """As in the contract: the weights of the last decoder layer's attention to memory, averaged over its heads."""
+        x = self.positions(self.target_embedding(target_ids))
+        return self.decoder.align(x, memory["states"], memory["mask"])
+
+    def start(self, memory, width):
+        batch = ops.shape(memory["states"])[0]
+        return {
+            "history": ops.zeros((batch, width, 0), "bool") if width > 1 else (),
+            "target": self.decoder.empty_cache(batch),
+            "memory": self.decoder.project(memory["states"]),
+            "mask": memory["mask"],
+        }
+
+    def step(self, ids, parents, position, state):
+        history = follow(state["history"], parents) if ids.shape[1] > 1 else ()
+        x = self.positions.at(self.target_embedding(ids), position)  # (B, W, D)
+        x, target = self.decoder.step(x, history, state["target"], state["memory"], state["mask"])
+        return x, {**state, "history": history, "target": target}
+
+    def logits(self, states):
+        return self.logits_layer(states)
+
+    @property
+    def output_matrix(self):
+        return self.logits_layer.source.matrix
+
+
+def follow(history, parents):
+    """Which of the tokens read so far belong to each hypothesis, after one more position.
+
+    Args:
+        history: bool (B, W, t*W), of the hypotheses of the step before.
+        parents: int (B, W), which of those each hypothesis continues.
+
+    Returns:
+        bool (B, W, (t+1)*W): the history of the parent, and of the W newest tokens the hypothesis' own.
+    """
+    width = parents.shape[1]
+    chosen = ops.one_hot(parents, width, dtype="float32")  # (B, W, W)
+    inherited = ops.greater(ops.matmul(chosen, ops.cast(history, "float32")), 0.5)
+    own = ops.greater(ops.zeros_like(chosen) + ops.eye(width), 0.5)  # (B, W, W)
+    return ops.concatenate([inherited, own], axis=2)

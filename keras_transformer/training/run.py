@@ -1,0 +1,337 @@
+"""A training run from config to finished model, in the order in which things happen: `train` names every stop."""
+
+import hashlib
+import math
+import sys
+from dataclasses import asdict
+
+import keras
+import numpy as np
+import tensorflow as tf
+import yaml
+from tqdm import tqdm
+
+from keras_transformer.data.encoded import INDEX
+from keras_transformer.data.pipeline import count_batches, dealt, evaluation_batches, make_batch, training_batches
+from keras_transformer.data.subword_dropout import SubwordDropout
+from keras_transformer.errors import CheckpointError
+from keras_transformer.layers.layer import arguments_of
+from keras_transformer.models.transformer import Transformer
+from keras_transformer.training.callbacks import (
+    CountSteps,
+    HeldSignals,
+    KeepWeights,
+    Plan,
+    Progress,
+    ProgressBar,
+    Recover,
+    SaveState,
+    ValidationBleu,
+)
+from keras_transformer.training.checkpoints import average_variables, load_each, load_last, write_atomically
+from keras_transformer.training.preparation import open_origin, validation_pairs
+from keras_transformer.training.schedules import InverseSquareRoot, paper_peak_rate
+from keras_transformer.training.strategy import (
+    POLICIES,
+    decoding_strategy,
+    make_strategy,
+    resolve_precision,
+    strategy_of_gpus,
+    vary_seeds,
+)
+from keras_transformer.training.teacher_forcing import TeacherForcing
+from keras_transformer.training.tensorboard import (
+    AlignmentPictures,
+    EventWriter,
+    Profile,
+    TensorBoardCurves,
+    forget_after,
+    write_embedding,
+    write_hyper_parameters,
+)
+from keras_transformer.training.updates import make_optimizer
+from keras_transformer.training.workers import Workers, prepare_on_all
+from keras_transformer.translation.translator import Translator
+
+SAMPLE_SENTENCES = 32
+PICTURES = 4  # of the alignment of validation pairs
+
+
+def train(config, evaluate, make_model=None):
+    """Trains a model to the end, or from where an earlier run of the same command stopped, and scores it.
+
+    Args:
+        config: `Config`.
+        evaluate: function (translations, references) -> `Evaluation`.
+        make_model: function (config, data, dtype policy) -> new `SequenceToSequence`; `make_transformer` by default.
+
+    Returns:
+        (`RunDirectory`, name of the set that was scored, its `Evaluation`), or None on a worker that is not the first.
+
+    Raises:
+        UserError: for everything that the user can mend.
+    """
+    make_model = make_model or make_transformer
+    strategy = make_strategy(config.strategy)
+    workers = Workers(strategy)
+    with workers.ending_together():
+        run, data = prepare_on_all(config, workers)
+        with strategy.scope():
+            trainer = build_trainer(config, data, make_model)
+        greedy = Translator(
+            trainer.network,
+            *data.tokenizers,
+            beam_size=1,
+            max_length=config.max_length,
+            batch_size=64,
+            strategy=decoding_strategy(strategy),
+        )
+        last_epoch = fit(config, run, data, trainer, workers.share(greedy.translate), evaluate)
+    if not workers.is_chief:
+        return None
+    finish(config, run, data, last_epoch, make_model)
+    return run, *score_model(config, run, data, evaluate)
+
+
+def make_transformer(config, data, policy):
+    """The Transformer that the config describes, with new weights: every setting that is an argument of it.
+
+    Args:
+        config: `Config`.
+        data: `Data`, whose tokenizers have the sizes of the vocabularies.
+        policy: name of the dtype policy.
+    """
+    settings = {name: getattr(config, name) for name in arguments_of(Transformer) if hasattr(config, name)}
+    settings["vocabulary_size"] = data.source_tokenizer.vocabulary_size
+    if not config.share_vocabulary:
+        settings["target_vocabulary_size"] = data.target_tokenizer.vocabulary_size
+    return Transformer(**settings, dtype=policy, name="transformer")
+
+
+def build_trainer(config, data, make_model=make_transformer):
+    """The model with its loss and optimizer (sections 5.3 and 5.4), compiled; arguments as for `train`."""
+    policy = POLICIES[resolve_precision(config.precision)]
+    network = make_model(config, data, policy)
+    trainer = TeacherForcing(
+        network, config.label_smoothing, config.accumulate_steps, config.clip_norm, config.ema_decay
+    )
+    schedule = InverseSquareRoot(peak_rate(config), config.warmup_steps)
+    trainer.compile(make_optimizer(config.optimizer, schedule))
+    print(f"model       {network.count_params():,} parameters, {config.preset}, {policy}", flush=True)
+    return trainer
+
+
+def peak_rate(config):
+    """The learning rate at the end of the warm-up: the config's, else that of equation (3)."""
+    return config.peak_learning_rate or paper_peak_rate(config.d_model, config.warmup_steps)
+
+
+def fit(config, run, data, trainer, translate, evaluate):
+    """Trains to the end of the last epoch, or from where an earlier run of the same command stopped.
+
+    SIGINT and SIGTERM wait until the update under way is done and saved.
+
+    Args:
+        config: `Config`.
+        run: `RunDirectory`.
+        data: `Data`.
+        trainer: compiled `TeacherForcing`.
+        translate: function from a list of str to their translations with the trainer's weights, for validation BLEU.
+        evaluate: function (translations, references) -> `Evaluation`.
+
+    Returns:
+        int, the number of the last epoch, counted from 1.
+
+    Raises:
+        CheckpointError: if the checkpoints there cannot be used, or something cannot be written.
+    """
+    plan = make_plan(config, data)
+    progress = restore(config, run, trainer, plan)
+    workers = Workers(trainer.distribute_strategy)
+    workers.check_equal(facts(config, run, data, progress))
+    vary_seeds(trainer.network.variables, workers.first_replica)
+    if plan.is_over(progress):
+        return plan.epoch(progress.ended)
+    forget_after(run.logs / "train", progress.step)
+    forget_after(run.logs / "validation", progress.ended)
+    write_hyper_parameters(run.logs / "validation", resolved(config, data))
+    writers = {name: EventWriter(run.logs / name) for name in ("train", "validation")}
+    with writers["train"].as_default(step=progress.step):
+        tf.summary.text("config", "\n".join(f"    {name}: {value}" for name, value in resolved(config, data).items()))
+    signals = HeldSignals()
+    save = SaveState(run, progress, plan, config.save_minutes, signals, workers.anywhere)
+    pictured = make_batch(data.validation, np.arange(min(PICTURES, len(data.validation))))
+    bleu = lambda *texts: evaluate(*texts).bleu  # noqa: E731
+    callbacks = [
+        CountSteps(progress, plan),
+        Recover(run, progress),
+        ValidationBleu(translate, bleu, validation_pairs(config, data), writers["validation"], progress),  # adds a log
+        TensorBoardCurves(writers, progress, len(data.train.target.ids)),
+        KeepWeights(run, progress, config.average_epochs, config.best_by),
+        AlignmentPictures(*pictured, data.tokenizers, writers["validation"], progress),
+        *([Profile(run.logs / "train", progress, *config.profiled_updates())] if config.profile else []),
+        ProgressBar(),  # it shows the logs that others add
+        save,  # last, so that it saves the work of the others
+    ]
+    try:
+        update_and_validate(config, data, trainer, callbacks, plan, progress)
+        for writer in writers.values():
+            writer.close()
+    except (KeyboardInterrupt, SystemExit, tf.errors.OpError):  # OpError: another worker is lost
+        print(
+            f"\nstopped: update {save.saved_step:,} of {plan.last_step:,} is saved; the same command goes on from there"
+        )
+        raise
+    except OSError as error:
+        raise CheckpointError(f"{error}. The same command goes on after update {save.saved_step:,}") from error
+    finally:
+        signals.restore()
+    return plan.epoch(progress.ended)
+
+
+def facts(config, run, data, progress):
+    """Everything that must be the same on all workers, a dict."""
+    tokens = [(run.tokens / split / INDEX).read_text(encoding="utf-8") for split in ("train", "validation")]
+    return {
+        **resolved(config, data),
+        "corpus": hashlib.sha256("".join(tokens).encode()).hexdigest()[:12],
+        "update": progress.step,
+    }
+
+
+def make_plan(config, data):
+    """The `Plan` of a run, whose epochs are all of equal length.
+
+    If the batches of a pass over the corpus are no multiple of `accumulate_steps`, the last update of an epoch takes a
+    few batches from the next pass.
+    """
+    steps_per_epoch = math.ceil(count_batches(data.train, config.batch_tokens) / config.accumulate_steps)
+    last_step = min(config.epochs * steps_per_epoch, config.max_steps or sys.maxsize)
+    return Plan(steps_per_epoch, last_step, config.patience)
+
+
+def update_and_validate(config, data, trainer, callbacks, plan, progress):
+    """Updates and validates until the plan is over: first the rest of an interrupted epoch, then whole epochs."""
+    strategy = trainer.distribute_strategy
+    validation = dealt(evaluation_batches(data.validation, config.batch_tokens), strategy)
+    validation_steps = count_batches(data.validation, config.batch_tokens)
+    if plan.ends_epoch(progress.step) and progress.ended < progress.step:
+        end_epoch(trainer, callbacks, plan.epoch(progress.step) - 1, validation, validation_steps)
+    rate = config.subword_dropout_rate
+    vary = SubwordDropout(data.source_tokenizer.model, rate) if rate else None
+    while not plan.is_over(progress):
+        epoch, done = divmod(progress.step, plan.steps_per_epoch)
+        position = divmod(progress.step * config.accumulate_steps, count_batches(data.train, config.batch_tokens))
+        batches = training_batches(data.train, config.batch_tokens, config.seed, *position, vary=vary)
+        trainer.fit(
+            dealt(batches, strategy),
+            initial_epoch=epoch,
+            epochs=epoch + 1 if done else config.epochs,
+            steps_per_epoch=plan.steps_per_epoch - done,
+            validation_data=validation,
+            validation_steps=validation_steps,
+            callbacks=callbacks,
+            shuffle=False,  # the data shuffles itself
+        )
+    if plan.has_lost_patience(progress):
+        print(f"stopped     no better {config.best_by} since epoch {progress.best_epoch}")
+
+
+def end_epoch(trainer, callbacks, epoch, validation, validation_steps):
+    """Ends `epoch`, counted from 0, as Keras' `fit` does: for a run that was stopped just after its last update."""
+    callbacks = keras.callbacks.CallbackList(callbacks, model=trainer)
+    callbacks.on_epoch_begin(epoch)
+    logs = trainer.get_metrics_result()
+    measures = trainer.evaluate(validation, steps=validation_steps, return_dict=True)
+    callbacks.on_epoch_end(epoch, {**logs, **{f"val_{name}": value for name, value in measures.items()}})
+
+
+def resolved(config, data):
+    """All settings, with the values found for "auto" and None, a dict."""
+    return {
+        **asdict(config),
+        "source_lang": data.corpus.source_lang,
+        "target_lang": data.corpus.target_lang,
+        "vocabulary_size": data.source_tokenizer.vocabulary_size,
+        "peak_learning_rate": peak_rate(config),
+        "precision": resolve_precision(config.precision),
+    }
+
+
+def restore(config, run, trainer, plan):
+    """Loads the last checkpoint into the trainer, or the weights to start from, and returns the `Progress`."""
+    if not run.has_checkpoint():
+        if origin := open_origin(config, run):
+            origin.load(trainer.network, run.tokenizer_files(config.share_vocabulary))
+        return Progress()
+    progress = Progress(**load_last(run, trainer.resumable_variables))
+    for later in run.epochs():  # if last.npz was damaged, there are later ones
+        if later > run.epoch(plan.epoch(progress.step)):
+            later.unlink()
+    print(f"resuming    after update {progress.step:,}", flush=True)
+    return progress
+
+
+def finish(config, run, data, last_epoch, make_model=make_transformer):
+    """Averages the weights of the last epochs into model.keras, in float32, free of all training state.
+
+    Args:
+        config: `Config`.
+        run: `RunDirectory`.
+        data: `Data`.
+        last_epoch: int, its number as `fit` returns it.
+        make_model: see `train`.
+
+    Raises:
+        CheckpointError: if the weights of no epoch can be read, or something cannot be written.
+    """
+    samples = [source for source, _ in validation_pairs(config, data)[:SAMPLE_SENTENCES]]
+    write_atomically(run.samples, lambda path: path.write_text("\n".join(samples), encoding="utf-8"))
+    network = make_model(config, data, "float32")
+    epochs = [run.epoch(number) for number in range(max(1, last_epoch - config.average_epochs + 1), last_epoch + 1)]
+    if config.ema_decay is None:
+        what = f"the average of {average_variables(epochs, network.weights)} epochs"
+    else:
+        newest = next(load_each(reversed(epochs), network.weights))
+        what = f"the exponential average at the end of {newest.stem.replace('_', ' ')}"
+    run.results.unlink(missing_ok=True)  # the results of an older model
+    write_atomically(run.model, network.save)
+    write_embedding(run.logs / "train", network.output_matrix, data.target_tokenizer)
+    print(f"finished    {run.model}, {what}")
+
+
+def score_model(config, run, data, evaluate):
+    """Translates the test set, or else the validation set, with the finished model, and writes results.yaml.
+
+    Returns:
+        ("test" or "validation", `Evaluation`).
+    """
+    name, pairs = ("test", data.corpus.test) if data.corpus.test else ("validation", data.corpus.validation)
+    sources, references = zip(*pairs, strict=True)
+    with tqdm(total=len(sources), desc=f"{name} set", disable=None) as progress:
+        translations = Translator.load(run.path, strategy=strategy_of_gpus()).translate(list(sources), progress.update)
+    evaluation = evaluate(translations, references)
+    write_results(config, run, data, name, evaluation)
+    return name, evaluation
+
+
+def write_results(config, run, data, split, evaluation):
+    """Writes the scores of the finished model, and how they were computed, to results.yaml.
+
+    Args:
+        config: `Config`.
+        run: `RunDirectory`.
+        data: `Data`.
+        split: "test" or "validation".
+        evaluation: `Evaluation` of it, with the config's beam size and length penalty.
+    """
+    results = {
+        "source_lang": data.corpus.source_lang,
+        "target_lang": data.corpus.target_lang,
+        "set": split,
+        "beam_size": config.beam_size,
+        "length_penalty": config.length_penalty,
+        **asdict(evaluation),
+    }
+    text = yaml.safe_dump(results, sort_keys=False)
+    write_atomically(run.results, lambda path: path.write_text(text, encoding="utf-8"))

@@ -1,0 +1,135 @@
+"""The options of a search: one table, which everything else that names an option is made from.
+
+The inputs of the signatures, the arguments of `Translator`, the flags of translate.py and evaluate.py with their
+ranges, the requests that warm up an export, and the tables in the READMEs come from `OPTIONS`. A new option is one row
+here, and its effect in `keras_transformer/decoding/search.py` (`next_tokens` or `drawn_tokens`).
+
+This module imports no TensorFlow: `--help` must be quick.
+"""
+
+import math
+from typing import NamedTuple
+
+from keras_transformer.errors import UserError
+
+MOST = 2**31 - 1  # of an int32
+
+
+class Option(NamedTuple):
+    """One option of a search, which every text of a batch has for itself."""
+
+    name: str
+    signature: str  # that takes it
+    dtype: str  # of the signature's input
+    least: float  # smallest value; signatures raise a smaller one to it
+    most: float  # largest value; signatures lower a larger one to it
+    not_given: object  # the value that stands for "not given"
+    default: object  # the value used where none is given; None: that of the model
+    example: object  # a value that changes the result, for the warm-up
+    help: str
+
+    @property
+    def type(self):
+        """The Python type of a value."""
+        return {"string": str, "float32": float, "int32": int, "int64": int}[self.dtype]
+
+    @property
+    def range(self):
+        """The range in words, for tables and messages; "" for text."""
+        if self.dtype == "string":
+            return ""
+        most = "2^31 - 1" if self.most == MOST else "2^63 - 1" if self.most == 2**63 - 1 else f"{self.most:g}"
+        least = "-2^63" if self.least == -(2**63) else f"{self.least:g}"
+        return f"{least} to {most}"
+
+
+_BEAM, _SAMPLE = "translate_with_options", "sample"
+OPTIONS = (
+    Option("prefix", _BEAM, "string", 0, 0, "", "", "A", "text that every translation begins with"),
+    Option(
+        *("length_penalty", _BEAM, "float32", -10.0, 10.0, math.nan, None, 0.6),
+        "alpha of ((5 + n) / 6)^alpha; larger values prefer longer translations",
+    ),
+    Option("beam_size", _BEAM, "int32", 1, MOST, 0, None, 2, "hypotheses kept by beam search"),
+    Option(
+        *("max_length", _BEAM, "int32", 1, MOST, 0, 0, 20),
+        "most tokens of the translation of a sentence; by default 50 more than the sentence has",
+    ),
+    Option(
+        *("repetition_penalty", _BEAM, "float32", 0.01, 100.0, 0.0, 1.0, 1.1),
+        "log-probabilities of tokens used already are multiplied by it: above 1, they become less likely",
+    ),
+    Option(
+        *("no_repeat_ngram", _BEAM, "int32", 0, MOST, 0, 0, 3),
+        "no sequence of so many tokens comes twice in a sentence; 0 allows all",
+    ),
+    Option(
+        *("temperature", _SAMPLE, "float32", 0.01, 100.0, 0.0, 1.0, 0.9), "below 1, likely tokens become even likelier"
+    ),
+    Option(
+        *("top_k", _SAMPLE, "int32", 0, MOST, 0, 0, 10),
+        "only so many of the most likely tokens are drawn; 0 allows all",
+    ),
+    Option(
+        *("top_p", _SAMPLE, "float32", 1e-6, 1.0, 0.0, 1.0, 0.9),
+        "only the most likely tokens that have this probability together are drawn",
+    ),
+    Option(
+        *("seed", _SAMPLE, "int64", -(2**63), 2**63 - 1, 0, 0, 1),
+        "the same seed draws the same translation, whatever texts share the batch",
+    ),
+)
+
+INPUTS = {
+    "translate": {"text": "string"},
+    "alternatives": {"text": "string"},
+    **{
+        signature: {
+            "text": "string",
+            **{option.name: option.dtype for option in OPTIONS if option.signature == signature},
+        }
+        for signature in (_BEAM, _SAMPLE)
+    },
+    "score": {"text": "string", "translation": "string"},
+    "explain": {"text": "string"},
+}
+"""The inputs of every signature: name -> dtype. Each has the batch as its only dimension."""
+
+
+def options_of(signature):
+    """The options that a signature takes, a list of `Option`."""
+    return [option for option in OPTIONS if option.signature == signature]
+
+
+def check_options(signature, given):
+    """Finds a user's mistake in options before any work.
+
+    Args:
+        signature: the signature that is to take them.
+        given: name -> value, or list of a value for each text.
+
+    Raises:
+        UserError: for an option that the signature does not have, or a value out of range.
+    """
+    options = {option.name: option for option in options_of(signature)}
+    for name, values in given.items():
+        if name not in options:
+            raise UserError(f"`{signature}` has no option `{name}`, only {', '.join(options)}")
+        option = options[name]
+        for value in values if isinstance(values, (list, tuple)) else [values]:
+            is_given = value != option.not_given and value == value
+            if option.range and is_given and not option.least <= value <= option.most:
+                raise UserError(f"`{name}` must be between {option.range.replace(' to ', ' and ')}. Received: {value}")
+
+
+def markdown_table(signature):
+    """The options of a signature as a Markdown table, which README and serving/README.md show."""
+    rows = ["| input | dtype | range | not given | default | meaning |", "|---|---|---|---|---|---|"]
+    for option in options_of(signature):
+        not_given = '`""`' if option.not_given == "" else f"{option.not_given:g}"
+        default = "the export's" if option.default is None else f"{option.default:g}" if option.range else '`""`'
+        default = "50 more than the source" if option.name == "max_length" else default
+        rows.append(
+            f"| `{option.name}` | {option.dtype} | {option.range or 'text'} | {not_given} | {default} | {option.help} |"
+        )
+    return "\n".join(rows)

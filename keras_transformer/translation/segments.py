@@ -1,0 +1,284 @@
+"""Long text: divided into parts that the model reads one by one, and joined again, all as TensorFlow ops.
+
+A text is white space and sentences in turn. White space goes to the output as it is. Sentences go through the model, in
+several parts if they have more than `max_length` pieces.
+
+A missed break costs little, because the model then reads two sentences as one. A wrong break tears a sentence. So white
+space divides two sentences only
+
+- with a line break in it, or
+- between an end and a beginning. An end is a question or exclamation mark, one of the marks that do the same in other
+  scripts, or a full stop. The full stop must come after three small letters, two letters of a script without case, the
+  four digits of a year, or a closing bracket or quote: in abbreviations, initials and ordinals less precedes it, with a
+  few exceptions. A beginning is an upper-case letter or a letter of a script without case; quotes may precede it.
+
+The full-width stops of Chinese and Japanese end a sentence even without white space.
+
+The sentence breaker of tensorflow-text is not used: it breaks inside "14:35" and "1.5", and before a closing quote.
+
+What belongs to parts of different lengths is flat: the values of all parts one after the other, as in a RaggedTensor.
+"""
+
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from keras_transformer.config import PAD_ID
+from keras_transformer.decoding.search import penalty
+from keras_transformer.tokenizer import with_eos
+
+BLANK = r"[\pZ\pC]"  # separators, control and invisible formatting characters
+LINE_BREAK = r"[\n\v\f\r\x{85}\x{2028}\x{2029}]"
+CLOSING = r"""["'\p{Pe}\p{Pf}\p{Pi}]"""
+FULL_STOP = rf"(?:[\p{{Ll}}\p{{M}}]{{3}}|\p{{Lo}}{{2}}|\p{{Nd}}{{4}}|{CLOSING})\."
+WIDE_STOP = "[。！？｡]"
+END = rf"(?:{FULL_STOP}|[!?؟۔։।॥።፧။།]|{WIDE_STOP}){CLOSING}*"
+BEGINNING = r"[\pP\pS]*[\p{Lu}\p{Lt}\p{Lo}]"
+ABBREVIATIONS = "Capt|Corp|Dept|Prof|Sept|approx|bspw|bzw|evtl|inkl|vgl"  # words, by the rule above
+FEWEST_AT_ONCE = 32  # parts that are translated side by side, unless there are more texts than that
+
+# Unicode reserves these code points for internal use: no text may contain them.
+BORDER = "\uffff"  # between white space and a sentence
+NO_SPACE = "\ufffe"  # in place of the white space between two sentences that have none
+ENDED = "\ufdd0"  # behind an end, until the text after it is known
+BREAKS = (
+    (rf"(\A{BLANK}+|{BLANK}*{LINE_BREAK}{BLANK}*|{BLANK}+\z)", rf"{BORDER}\1{BORDER}"),
+    (rf"({END})({BLANK})", rf"\1{ENDED}\2"),
+    (rf"\b((?:{ABBREVIATIONS})\.){ENDED}", r"\1"),
+    (rf"{ENDED}({BLANK}+)({BEGINNING})", rf"{BORDER}\1{BORDER}\2"),
+    (ENDED, ""),
+    (rf"({WIDE_STOP})([^\pP\pZ\pC{BORDER}]|[\p{{Ps}}\p{{Pi}}])", rf"\1{BORDER}{NO_SPACE}{BORDER}\2"),
+)
+
+LONGEST_CHARACTER = 4  # bytes, each of which may be a piece
+LONGEST_SCORED = 1024  # tokens of a text that is scored as a whole; the rest is cut off
+
+
+class Segments(NamedTuple):
+    """A batch of B texts as P parts.
+
+    Args:
+        fragments: RaggedTensor string (B, None), the white space and the sentences of each text in their order.
+        counts: int64 (N,), the number of parts of each of all N fragments; 0 for white space.
+        ids: RaggedTensor int32 (P, None), the pieces of each part.
+        gaps: string (P,), the text before the translation of each part: a space if the part begins with a new word.
+    """
+
+    fragments: tf.RaggedTensor
+    counts: tf.Tensor
+    ids: tf.RaggedTensor
+    gaps: tf.Tensor
+
+    @property
+    def rows(self):
+        """int64 (P,), the text to which each part belongs."""
+        return tf.repeat(self.fragments.value_rowids(), self.counts)
+
+    @property
+    def places(self):
+        """int64 (P,), the place of each part in its text."""
+        return tf.ragged.range(tf.reduce_sum(self.fragments.with_values(self.counts), axis=1)).values
+
+
+def split(text, tokenizer, max_length):
+    """Divides a batch of texts into parts.
+
+    Args:
+        text: string (B,). Invalid UTF-8 becomes U+FFFD; blank text has no parts.
+        tokenizer: `Tokenizer`.
+        max_length: int, or int64 scalar: most pieces of a part. A character of up to 4 pieces is never divided.
+
+    Returns:
+        `Segments`.
+    """
+    fragments = split_sentences(text)
+    is_space = tf.strings.regex_full_match(fragments.values, f"{BLANK}*|{NO_SPACE}")
+    sentences = tokenizer.encode(tf.where(is_space, "", fragments.values))
+    pieces = tokenizer.pieces(sentences.values)  # (T,)
+    starts_word = tf.strings.regex_full_match(pieces, "(?s)▁.*")
+    starts_character = ~tf.strings.regex_full_match(pieces, "<0x[89AB].>")  # the others are inner bytes of a character
+
+    is_first = places(sentences) == 0
+    begins = divisions(sentences, is_first | starts_word, is_first | starts_character, max_length)
+    counts = tf.reduce_sum(sentences.with_values(tf.cast(begins, tf.int64)), axis=1)
+    first = tf.squeeze(tf.where(begins), axis=1)  # (P,)
+    gaps = tf.where(tf.gather(starts_word & ~is_first, first), " ", "")
+    return Segments(fragments, counts, tf.RaggedTensor.from_row_starts(sentences.values, first, validate=False), gaps)
+
+
+def split_sentences(text):
+    """text string (B,) -> its white space and sentences in their order, RaggedTensor string (B, None)."""
+    text = tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", errors="replace")
+    text = tf.where(tf.strings.regex_full_match(text, f"{BLANK}*"), "", text)
+    text = tf.strings.regex_replace(text, f"[{BORDER}{NO_SPACE}{ENDED}]", "\ufffd")
+    for pattern, rewrite in BREAKS:
+        text = tf.strings.regex_replace(text, pattern, rewrite)
+    return tf.strings.split(text, BORDER)
+
+
+def divisions(ids, starts_word, starts_character, max_length):
+    """Decides where a part begins: with every sentence, and at about equal distances in a long sentence.
+
+    A part begins at a word if a word begins at most a quarter of `max_length` before, and never inside a character.
+
+    Args:
+        ids: RaggedTensor int32 (N, None), T in all.
+        starts_word: bool (T,), whether a word starts with the piece; true for the first piece of a sentence.
+        starts_character: bool (T,), whether a character starts with the piece; true for the first of a sentence.
+        max_length: see `split`.
+
+    Returns:
+        bool (T,).
+    """
+    place = places(ids)
+    word, character = latest(place, starts_word), latest(place, starts_character)
+    max_length = tf.cast(max_length, tf.int64)
+    reach = tf.maximum(max_length // 4, 1)
+    unit = (
+        word + (character - word) // reach * reach
+    )  # where the word begins, or the last multiple of `reach` in a long word
+
+    # A word belongs to the part in which it starts, so a part can exceed the limit by one word.
+    room = tf.maximum(max_length - reach - LONGEST_CHARACTER, 1)
+    lengths = tf.gather(ids.row_lengths(), ids.value_rowids())  # (T,)
+    counts = tf.where(lengths > max_length, (lengths + room - 1) // room, 1)
+    part = unit * counts // lengths
+    return (place == 0) | (part != tf.roll(part, 1, axis=0))
+
+
+def places(ids):
+    """The place of every value in its row, int64 (T,), of a RaggedTensor (N, None)."""
+    return tf.ragged.range(ids.row_lengths()).values
+
+
+def latest(values, flags):
+    """`values` (T,) of the latest place at which `flags`, bool (T,), is true; the first flag must be true."""
+    return tf.gather(tf.boolean_mask(values, flags), tf.cumsum(tf.cast(flags, tf.int32)) - 1)
+
+
+def at_once(text):
+    """How many parts of texts (B,) are translated side by side, int64 scalar."""
+    return tf.maximum(tf.size(text, tf.int64), FEWEST_AT_ONCE)
+
+
+def join(segments, translations):
+    """translations string (P, C), C of each part -> string (B, C), C of each text."""
+    fragments, counts = segments.fragments, segments.counts
+    owners, number = tf.repeat(tf.range(tf.size(counts)), counts), tf.size(counts)
+    sentences = tf.strings.unsorted_segment_join(segments.gaps[:, None] + translations, owners, number)  # (N, C)
+    sentences = tf.where(counts[:, None] > 0, sentences, fragments.values[:, None])
+    text = tf.strings.unsorted_segment_join(sentences, fragments.value_rowids(), fragments.nrows())
+    text = tf.strings.regex_replace(text, f"({WIDE_STOP}{CLOSING}*){NO_SPACE}", r"\1")
+    return tf.strings.regex_replace(text, NO_SPACE, " ")
+
+
+def join_scores(segments, scores, lengths, length_penalty):
+    """The scores of texts from those of their parts: summed log-probabilities over the penalty of all their tokens.
+
+    Args:
+        segments: `Segments`.
+        scores: float32 (P, C), normalised.
+        lengths: int32 (P, C), tokens of each translation.
+        length_penalty: alpha, float32 scalar or (B,).
+
+    Returns:
+        float32 (B, C). The score of a text of one part is its part's, to the bit; the score of blank text is 0.
+    """
+    rows, number = segments.rows, segments.fragments.nrows()
+    totals = tf.math.unsorted_segment_sum(lengths, rows, number)  # (B, C)
+    alphas = tf.gather(tf.broadcast_to(length_penalty, [number]), rows)[:, None]
+    shares = penalty(lengths, alphas) / penalty(tf.gather(totals, rows), alphas)
+    return tf.math.unsorted_segment_sum(scores * shares, rows, number)
+
+
+def pieces_of(tokenizer, ids):
+    """ids, RaggedTensor int32 (B, None) -> their pieces, string (B, T); "" on padding."""
+    ids = ids.to_tensor(PAD_ID)
+    return tf.where(ids == PAD_ID, "", tokenizer.pieces(ids))
+
+
+def regrouped(parts, owners, number):
+    """Joins ragged rows of parts to rows of texts.
+
+    Args:
+        parts: RaggedTensor (P, None).
+        owners: int64 (P,), the text of each part, sorted.
+        number: B, int64.
+
+    Returns:
+        RaggedTensor (B, None).
+    """
+    rows = tf.gather(owners, parts.value_rowids())
+    return tf.RaggedTensor.from_value_rowids(parts.values, rows, nrows=number, validate=False)
+
+
+def pairs(tokenizers, text, translation, text_parts, translation_parts):
+    """The pairs to score: the parts of a text with those of its translation if they are equally many, else the whole.
+
+    Args:
+        tokenizers: `Tokenizer`s of texts and of translations.
+        text: string (B,); a blank one has nothing to score.
+        translation: string (B,).
+        text_parts: `Segments` of `text`.
+        translation_parts: `Segments` of `translation`.
+
+    Returns:
+        for P pairs: the text of each, int64 (P,), sorted; sources and labels, RaggedTensors int32 (P, None).
+    """
+    counts = [
+        tf.math.unsorted_segment_sum(tf.ones_like(x.rows), x.rows, tf.size(text))
+        for x in (text_parts, translation_parts)
+    ]
+    in_parts = counts[0] == counts[1]
+    as_whole = ~in_parts & (counts[0] > 0)
+
+    def ids(segments, whole, tokenizer):
+        parts = tf.ragged.boolean_mask(segments.ids, tf.gather(in_parts, segments.rows))
+        return tf.concat([parts, tokenizer.encode(tf.boolean_mask(whole, as_whole))[:, :LONGEST_SCORED]], axis=0)
+
+    rows = tf.boolean_mask(text_parts.rows, tf.gather(in_parts, text_parts.rows))
+    owners = tf.concat([rows, tf.where(as_whole)[:, 0]], axis=0)
+    order = tf.argsort(owners, stable=True)
+    sources = ids(text_parts, text, tokenizers[0])
+    labels = ids(translation_parts, tf.where(counts[1] > 0, translation, ""), tokenizers[1])
+    return tf.gather(owners, order), tf.gather(sources, order), with_eos(tf.gather(labels, order))
+
+
+def beginnings(segments, max_length):
+    """The first part of every text, and the parts after it as long as all have at most `max_length` pieces together.
+
+    Returns:
+        for P parts: the text of each, int64 (P,), sorted; where it begins in the pieces of its text, int64 (P,); its
+        ids, RaggedTensor int32 (P, None).
+    """
+    begins = tf.cumsum(segments.ids.row_lengths(), exclusive=True)
+    first = tf.range(tf.size(begins, tf.int64)) - segments.places  # of the parts of the same text
+    offsets = begins - tf.gather(begins, first)
+    kept = (segments.places == 0) | (offsets + segments.ids.row_lengths() <= max_length)
+    owners, offsets = (tf.boolean_mask(x, kept) for x in (segments.rows, offsets))
+    return owners, offsets, tf.ragged.boolean_mask(segments.ids, kept)
+
+
+def blocks(alignment, labels, sources, owners, offsets, number):
+    """The alignments of texts, from those of their parts: each part is a block, with zeros beside it.
+
+    Args:
+        alignment: float32 (M,), flat, from `Signatures.explain_labels`.
+        labels: RaggedTensor int32 (P, None), of the parts.
+        sources: RaggedTensor int32 (P, None), of the parts.
+        owners: int64 (P,), the text of each part, sorted.
+        offsets: int64 (P,), where the part begins in the pieces of its text.
+        number: B, int64.
+
+    Returns:
+        float32 (B, T, S).
+    """
+    parts = labels.value_rowids()  # (N,)
+    rows = tf.gather(owners, parts)
+    lengths = regrouped(labels, owners, number).row_lengths()  # of the labels of each text
+    widths, starts = tf.gather(sources.row_lengths(), parts), tf.gather(offsets, parts)
+    columns = tf.ragged.range(starts, starts + widths).values  # (M,)
+    cells = [tf.repeat(rows, widths), tf.repeat(tf.ragged.range(lengths).values, widths), columns]
+    source_lengths = tf.math.unsorted_segment_max(offsets + sources.row_lengths(), owners, number)
+    longest = [tf.reduce_max(tf.concat([x, [0]], axis=0)) for x in (lengths, source_lengths)]
+    return tf.scatter_nd(tf.stack(cells, axis=1), alignment, tf.stack([number, *longest]))

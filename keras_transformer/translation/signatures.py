@@ -1,0 +1,385 @@
+"""The signatures of a SavedModel: each a straight line of TensorFlow ops, split -> encode -> search -> decode -> join.
+
+Every input and output has the batch as its first dimension, so that a server may put requests together. No row's
+result depends on the others. No row makes a call raise: an option out of its range counts as the nearest possible
+value, and one that is no number as not given. `options.py` lists the inputs.
+"""
+
+import tensorflow as tf
+
+from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID
+from keras_transformer.decoding.beam import beam_search
+from keras_transformer.decoding.search import last_repeated, penalty
+from keras_transformer.decoding.single import greedy_search, sample
+from keras_transformer.layers.embedding import columns_of, logits_of
+from keras_transformer.tokenizer import shift_right
+from keras_transformer.translation.options import INPUTS, options_of
+from keras_transformer.translation.segments import (
+    BLANK,
+    at_once,
+    beginnings,
+    blocks,
+    join,
+    join_scores,
+    pairs,
+    pieces_of,
+    regrouped,
+    split,
+)
+
+EXTRA_LENGTH = 50  # a translation may have so many tokens more than its source (6.1)
+MOST_FORCED = 1024  # tokens of a prefix; the rest is not forced
+PARTS_APART = 1_000_003  # between the seeds of two texts, so that each part of a text has its own
+LOGITS_AT_A_TIME = 1024  # tokens: the (B, T, V) of a large batch would be gigabytes
+CONTROL_IDS = {"bos_id": BOS_ID, "eos_id": EOS_ID, "pad_id": PAD_ID}
+
+
+class Signatures:
+    """One method for each signature, from tensors (B,) to a dict of tensors (B, ...).
+
+    Text of several sentences, or of more than `max_length` pieces, is translated in parts. White space around
+    sentences, such as line breaks, is kept. Blank text gives blank text and score 0.
+
+    The score of a translation is its log-probability over its length penalty. For a text in parts, it is the sum of
+    their log-probabilities over the penalty of all their tokens.
+
+    Args:
+        model: `SequenceToSequence`.
+        source_tokenizer: `Tokenizer` of the texts.
+        target_tokenizer: `Tokenizer` of the translations, which may be the same object.
+        beam_size: W; 1 is greedy search. It is also the number of alternatives.
+        length_penalty: alpha.
+        max_length: most source pieces that are translated as one sequence.
+    """
+
+    def __init__(self, model, source_tokenizer, target_tokenizer, beam_size, length_penalty, max_length):
+        self.model = model
+        self.source_tokenizer = source_tokenizer
+        self.target_tokenizer = target_tokenizer
+        self.beam_size = beam_size
+        self.length_penalty = length_penalty
+        self.max_length = max_length
+        # Each is a tf.function, so that a SavedModel holds it once however many signatures call it.
+        self._encode = tf.function(model.encode)
+        self._step = tf.function(model.step)
+        self._decode = tf.function(target_tokenizer.decode)
+        self._split_source = tf.function(lambda text, length: split(text, source_tokenizer, length))
+        is_shared = target_tokenizer is source_tokenizer
+        split_target = tf.function(lambda text, length: split(text, target_tokenizer, length))
+        self._split_target = self._split_source if is_shared else split_target
+        self._translate_parts = tf.function(self.translate_parts)
+        self._find_labels = tf.function(self.find_labels)
+        self._explain_labels = tf.function(self.explain_labels)
+        self._join = tf.function(join)
+        self._join_scores = tf.function(join_scores)
+
+    def functions(self):
+        """Name -> tf.function of every signature; each takes a dict of the inputs that `INPUTS` names."""
+
+        def as_function(name):
+            specs = {name: tf.TensorSpec([None], dtype, name) for name, dtype in INPUTS[name].items()}
+            method = getattr(self, name)
+            return tf.function(lambda inputs: method(**inputs), input_signature=[specs])
+
+        return {name: as_function(name) for name in INPUTS}
+
+    # The signatures
+
+    def translate(self, text):
+        """The best translation that beam search finds.
+
+        Args:
+            text: string (B,).
+
+        Returns:
+            {"translation": string (B,), "score": float32 (B,)}.
+        """
+        return _best(*self._translate_texts(text, count=1))
+
+    def alternatives(self, text):
+        """The W best translations.
+
+        The second alternative of a text in parts is made of the second best of each part, and so on. Where the search
+        has found fewer, the last one is repeated.
+
+        Args:
+            text: string (B,).
+
+        Returns:
+            {"translations": string (B, W), "scores": float32 (B, W)}, best first.
+        """
+        translations, scores = self._translate_texts(text, count=self.beam_size)
+        width = [None, self.beam_size]
+        return {"translations": tf.ensure_shape(translations, width), "scores": tf.ensure_shape(scores, width)}
+
+    def translate_with_options(self, text, **options):
+        """As `translate`, with options for each row.
+
+        Args:
+            text: string (B,).
+            options: tensors (B,), as `options.py` lists them. The prefix of a text in parts is that of its first part.
+                `max_length` is never less than the prefix has tokens.
+
+        Returns:
+            As `translate`. The score is that of the log-probabilities that the options leave.
+        """
+        options = self._in_range("translate_with_options", options)
+        parts = self._split_source(text, _length(self.max_length))
+        prefix = self._prefix_ids(options.pop("prefix"), parts)
+        limits, alpha = (
+            self._limits(parts.ids, prefix, options.pop("max_length"), parts.rows),
+            options["length_penalty"],
+        )
+        options = {"prefix": prefix, **{name: tf.gather(option, parts.rows) for name, option in options.items()}}
+        found = self._translate_parts(parts.ids, limits, tf.constant(1), at_once(text), options)
+        return _best(*self._joined(parts, found, alpha))
+
+    def sample(self, text, **options):
+        """A translation drawn at random, likely ones more often.
+
+        Args:
+            text: string (B,).
+            options: tensors (B,), as `options.py` lists them.
+
+        Returns:
+            As `translate`; the score is the model's own, whatever was drawn from.
+        """
+        options = self._in_range("sample", options)
+        parts = self._split_source(text, _length(self.max_length))
+        options = {name: tf.gather(option, parts.rows) for name, option in options.items()}
+        options["seed"] = options["seed"] * PARTS_APART + parts.places
+        found = self._translate_parts(parts.ids, self._limits(parts.ids), tf.constant(1), at_once(text), options)
+        return _best(*self._joined(parts, found))
+
+    def score(self, text, translation):
+        """How likely given translations are, scored as `translate` scores its own.
+
+        The score of a translation that `translate` returned is the one that came with it, up to rounding, with two
+        exceptions: the tokenizer divides the text into other pieces than the search found, as a word can be spelt in
+        several ways; or the search reached its limit, without eos. If text and translation have the same number of
+        parts, the parts are scored in pairs; otherwise both as a whole, up to `segments.LONGEST_SCORED` tokens.
+
+        Args:
+            text: string (B,). Blank text has no translation, whatever is given: score 0, no pieces.
+            translation: string (B,). For a blank one, only eos is scored.
+
+        Returns:
+            {"score": float32 (B,), "token_scores": float32 (B, T), the log-probability of each piece, 0 on padding,
+            "pieces": string (B, T), "</s>" at the end of each part, "" on padding}.
+        """
+        parts = self._split_source(text, _length(self.max_length))
+        translation_parts = self._split_target(translation, _length(self.max_length + EXTRA_LENGTH))
+        tokenizers = (self.source_tokenizer, self.target_tokenizer)
+        owners, sources, labels = pairs(tokenizers, text, translation, parts, translation_parts)
+        token_scores, _ = self._explain_labels(sources, labels, at_once(text))
+        labels = regrouped(labels, owners, tf.size(text, tf.int64))
+        token_scores = labels.with_values(token_scores)
+        return {
+            "score": tf.reduce_sum(token_scores, axis=1) / penalty(labels.row_lengths(), self.length_penalty),
+            "token_scores": token_scores.to_tensor(),
+            "pieces": pieces_of(self.target_tokenizer, labels),
+        }
+
+    def explain(self, text):
+        """The best translation, piece by piece, and the source pieces that each piece comes from.
+
+        Of a text in parts, as many parts are explained as have `max_length` pieces together, the first at least.
+
+        Args:
+            text: string (B,).
+
+        Returns:
+            {"source_pieces": string (B, S), "pieces": string (B, T), "token_scores": float32 (B, T), all as in `score`,
+            "alignment": float32 (B, T, S), how much the model looks at each source piece when it predicts each piece
+            (`SequenceToSequence.align`). A row sums to 1 over the source pieces of its part; 0 on padding}.
+        """
+        parts = self._split_source(text, _length(self.max_length))
+        owners, offsets, sources = beginnings(parts, self.max_length)
+        labels = self._find_labels(sources, at_once(text))
+        token_scores, alignment = self._explain_labels(sources, labels, at_once(text))
+        number = tf.size(text, tf.int64)
+        pieces = regrouped(labels, owners, number)
+        return {
+            "source_pieces": pieces_of(self.source_tokenizer, regrouped(sources, owners, number)),
+            "pieces": pieces_of(self.target_tokenizer, pieces),
+            "token_scores": pieces.with_values(token_scores).to_tensor(),
+            "alignment": blocks(alignment, labels, sources, owners, offsets, number),
+        }
+
+    # Their steps
+
+    def _translate_texts(self, text, count):
+        """text string (B,) -> translations string (B, count) and scores float32 (B, count), best first."""
+        parts = self._split_source(text, _length(self.max_length))
+        found = self._translate_parts(parts.ids, self._limits(parts.ids), tf.constant(count), at_once(text), {})
+        return self._joined(parts, found)
+
+    def translate_parts(self, ids, limits, count, batch_size, options):
+        """encode -> search -> decode. Memory does not grow with P: at most `batch_size` parts are under way at a time.
+
+        Args:
+            ids: RaggedTensor int32 (P, None), the pieces of each part.
+            limits: int32 (P,), most tokens of each translation.
+            count: int32 scalar, how many hypotheses of each part are wanted.
+            batch_size: int64 scalar.
+            options: see `search`.
+
+        Returns:
+            string (P, count), scores float32 (P, count), lengths int32 (P, count).
+        """
+        texts, scores = tf.zeros([0, count], tf.string), tf.zeros([0, count])
+        lengths = tf.zeros([0, count], tf.int32)
+        wide = tf.TensorShape([None, None])
+        for start in tf.range(0, ids.nrows(), batch_size):
+            tf.autograph.experimental.set_loop_options(
+                parallel_iterations=1, shape_invariants=[(texts, wide), (scores, wide), (lengths, wide)]
+            )
+            some = slice(start, start + batch_size)
+            memory = self._encode(ids[some].to_tensor(PAD_ID))
+            found = self.search(memory, limits[some], count, {name: option[some] for name, option in options.items()})
+            found = [field[:, :count] for field in last_repeated(found)]
+            decoded = self._decode(tf.reshape(found[0], [-1, tf.shape(found[0])[2]]))
+            texts = tf.concat([texts, tf.reshape(decoded, tf.shape(found[1]))], axis=0)
+            scores = tf.concat([scores, found[1]], axis=0)
+            lengths = tf.concat([lengths, found[2]], axis=0)
+        return texts, scores, lengths
+
+    def find_labels(self, sources, batch_size):
+        """encode -> search, at most `batch_size` at a time: RaggedTensor int32 (P, None) -> the same, of labels."""
+        flat, counts = tf.zeros([0], tf.int32), tf.zeros([0], tf.int32)
+        for start in tf.range(0, sources.nrows(), batch_size):
+            tf.autograph.experimental.set_loop_options(
+                parallel_iterations=1,
+                shape_invariants=[(flat, tf.TensorShape([None])), (counts, tf.TensorShape([None]))],
+            )
+            some = sources[start : start + batch_size]
+            found = self.search(self._encode(some.to_tensor(PAD_ID)), self._limits(some), tf.constant(1), {})
+            ids, lengths = found.ids[:, 0], found.lengths[:, 0]
+            flat = tf.concat([flat, tf.boolean_mask(ids, tf.sequence_mask(lengths, tf.shape(ids)[1]))], axis=0)
+            counts = tf.concat([counts, lengths], axis=0)
+        return tf.RaggedTensor.from_row_lengths(flat, tf.cast(counts, tf.int64), validate=False)
+
+    @tf.autograph.experimental.do_not_convert
+    def search(self, memory, limits, wanted, options):
+        """Finds translations; here greedy search, beam search or sampling is chosen.
+
+        Args:
+            memory: from `SequenceToSequence.encode`, of P parts.
+            limits: int32 (P,), most tokens of each translation.
+            wanted: int32 scalar, how many of the best hypotheses matter.
+            options: name -> tensor (P, ...): those of `sample`, of `translate_with_options`, or none.
+
+        Returns:
+            `Hypotheses`.
+        """
+        columns = columns_of(self.model.output_matrix, self.model.compute_dtype)
+
+        def step(ids, parents, position, state):
+            states, state = self._step(ids, parents, position, state)
+            return logits_of(states, columns), state
+
+        how = {"length_penalty": self.length_penalty, **CONTROL_IDS}
+        if "temperature" in options:
+            return sample(step, self.model.start(memory, 1), limits, options, **how)
+        if self.beam_size == 1 and not options:
+            return greedy_search(step, self.model.start(memory, 1), limits, **how)
+        options = dict(options)
+        how["length_penalty"] = options.pop("length_penalty", self.length_penalty)
+        state = self.model.start(memory, self.beam_size)
+        return beam_search(step, state, limits, width=self.beam_size, wanted=wanted, options=options, **how)
+
+    def explain_labels(self, sources, labels, batch_size):
+        """log P(y_t | y_1 ... y_t-1, source) of every label, and how much it looks at each token of its source.
+
+        Args:
+            sources: RaggedTensor int32 (P, None).
+            labels: RaggedTensor int32 (P, None), N in all.
+            batch_size: int64 scalar, most pairs at a time.
+
+        Returns:
+            float32 (N,), and the alignments of all labels, flat: float32 (M,). Each label has as many as its source has
+            tokens, and they sum to 1.
+        """
+        log_probs, alignments = tf.zeros([0]), tf.zeros([0])
+        flat = tf.TensorShape([None])
+        for start in tf.range(0, sources.nrows(), batch_size):
+            tf.autograph.experimental.set_loop_options(
+                parallel_iterations=1, shape_invariants=[(log_probs, flat), (alignments, flat)]
+            )
+            some_sources, some_labels = (x[start : start + batch_size] for x in (sources, labels))
+            memory = self._encode(some_sources.to_tensor(PAD_ID))
+            states, alignment = self.model.align(shift_right(some_labels.to_tensor(PAD_ID)), memory)
+            is_label, is_source = (tf.sequence_mask(x.row_lengths()) for x in (some_labels, some_sources))
+            more = self.label_log_probs(tf.boolean_mask(states, is_label), some_labels.values)
+            log_probs = tf.concat([log_probs, more], axis=0)
+            alignment = tf.boolean_mask(alignment, is_label[:, :, None] & is_source[:, None, :])
+            alignments = tf.concat([alignments, alignment], axis=0)
+        return log_probs, alignments
+
+    def label_log_probs(self, states, labels):
+        """The log-probabilities of labels int32 (N,), given the states (N, D) that predict them: float32 (N,)."""
+        log_probs = tf.zeros([0])
+        for start in tf.range(0, tf.size(labels), LOGITS_AT_A_TIME):
+            tf.autograph.experimental.set_loop_options(
+                parallel_iterations=1, shape_invariants=[(log_probs, tf.TensorShape([None]))]
+            )
+            some = slice(start, start + LOGITS_AT_A_TIME)
+            losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels[some], self.model.logits(states[some]))
+            log_probs = tf.concat([log_probs, -losses], axis=0)
+        return log_probs
+
+    def _joined(self, parts, found, length_penalty=None):
+        """The results of `translate_parts` as those of texts: string (B, count) and float32 (B, count)."""
+        translations, scores, lengths = found
+        number = parts.fragments.nrows()
+        alpha = tf.fill([number], self.length_penalty) if length_penalty is None else length_penalty
+        return self._join(parts, translations), self._join_scores(parts, scores, lengths, alpha)
+
+    def _limits(self, ids, prefix=None, max_length=None, rows=None):
+        """Most tokens of the translation of each part, int32 (P,).
+
+        Args:
+            ids: RaggedTensor int32 (P, None).
+            prefix: int32 (P, L), tokens that are forced, then padding; None for none.
+            max_length: int32 (B,), asked for each text; 0 for no wish.
+            rows: int64 (P,), the text of each part.
+        """
+        limits = tf.cast(ids.row_lengths(), tf.int32) + EXTRA_LENGTH
+        if prefix is None:
+            return limits
+        asked = tf.gather(max_length, rows)
+        forced = tf.math.count_nonzero(prefix != PAD_ID, axis=1, dtype=tf.int32)
+        return tf.maximum(tf.where(asked > 0, tf.minimum(limits, asked), limits), forced)
+
+    def _prefix_ids(self, prefix, parts):
+        """prefix string (B,) -> int32 (P, L), padded: that of its text for the first part, nothing for the others."""
+        text = tf.strings.regex_replace(prefix, f"^{BLANK}+", "")
+        ids = self.target_tokenizer.encode(text)[:, :MOST_FORCED].to_tensor(PAD_ID)
+        return tf.where(parts.places[:, None] == 0, tf.gather(ids, parts.rows), PAD_ID)
+
+    def _in_range(self, signature, given):
+        """The options of a signature with each value in its range, or replaced by its default where none is given."""
+        defaults = {"beam_size": self.beam_size, "length_penalty": self.length_penalty}
+        options = {}
+        for option in options_of(signature):
+            values = given[option.name]
+            if option.dtype == "string":
+                options[option.name] = values
+                continue
+            default = tf.cast(defaults.get(option.name, option.default), values.dtype)
+            is_given = tf.ones_like(values, tf.bool) if option.least < 0 else values > 0  # NaN is not above 0 either
+            if values.dtype.is_floating:
+                is_given &= ~tf.math.is_nan(values) if option.least >= 0 else tf.math.is_finite(values)
+            in_range = tf.clip_by_value(values, *(tf.cast(x, values.dtype) for x in (option.least, option.most)))
+            options[option.name] = tf.where(is_given, in_range, default)
+        if "beam_size" in options:
+            options["beam_size"] = tf.minimum(options["beam_size"], self.beam_size)
+        return options
+
+
+def _length(pieces):
+    return tf.constant(pieces, tf.int64)
+
+
+def _best(translations, scores):
+    return {"translation": translations[:, 0], "score": scores[:, 0]}

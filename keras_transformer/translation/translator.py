@@ -1,0 +1,400 @@
+"""Lists of strings in, lists of strings out: one interface over a trained run and over an exported SavedModel."""
+
+import contextlib
+import math
+import os
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from keras_transformer.config import Config
+from keras_transformer.errors import UserError, check_positive
+from keras_transformer.models.sequence_to_sequence import load_model
+from keras_transformer.tokenizer import load_tokenizers
+from keras_transformer.translation.options import INPUTS, check_options, options_of
+from keras_transformer.translation.signatures import Signatures
+
+BATCHES_AT_ONCE = 2  # on few cores two batches side by side are faster than two threads for one
+
+
+class Translation(NamedTuple):
+    """The translation of one text.
+
+    Args:
+        text: str.
+        score: float, its log-probability over its length penalty; 0 for blank text.
+    """
+
+    text: str
+    score: float
+
+
+class Score(NamedTuple):
+    """How likely a given translation of one text is.
+
+    Args:
+        score: float, as in `Translation`.
+        pieces: list of T str, its pieces, "</s>" at the end of each part.
+        token_scores: float32 (T,), the log-probability of each piece.
+    """
+
+    score: float
+    pieces: list
+    token_scores: np.ndarray
+
+
+class Explanation(NamedTuple):
+    """The source pieces that each piece of a translation comes from.
+
+    Args:
+        source_pieces: list of S str.
+        pieces: list of T str, as in `Score`.
+        token_scores: float32 (T,), as in `Score`.
+        alignment: float32 (T, S), see `Signatures.explain`.
+    """
+
+    source_pieces: list
+    pieces: list
+    token_scores: np.ndarray
+    alignment: np.ndarray
+
+
+class TextTranslator:
+    """The interface that `Translator` and `SavedModelTranslator` share; a subclass has `_call` and `width`.
+
+    Texts are sorted by length on the way, so that little is padded. `on_progress` is called with the number of texts
+    done since its last call. An option is one value for all texts, or a list of a value for each.
+    `keras_transformer/translation/options.py` lists the options with their ranges and defaults.
+
+    Args:
+        batch_size: texts translated at a time.
+    """
+
+    def __init__(self, batch_size):
+        check_positive(batch_size=batch_size)
+        self.batch_size = batch_size
+
+    def translate(self, texts, on_progress=None, **options):
+        """Translates any number of texts.
+
+        Args:
+            texts: list of str.
+            on_progress: see above.
+            options: those of the signature `translate_with_options`.
+
+        Returns:
+            list of str, in the order of `texts`.
+
+        Raises:
+            UserError: for an option that does not exist or is out of range.
+        """
+        return [translation.text for translation in self.translate_scored(texts, on_progress, **options)]
+
+    def translate_scored(self, texts, on_progress=None, **options):
+        """As `translate`, with scores: list of `Translation`."""
+        signature = "translate_with_options" if options else "translate"
+        return [_translation(row) for row in self.ask(signature, on_progress, text=texts, **options)]
+
+    def alternatives(self, texts, on_progress=None):
+        """The best translations of every text, as many as the beam is wide: list of list of `Translation`."""
+        rows = self.ask("alternatives", on_progress, text=texts)
+        return [
+            [Translation(text.decode("utf-8"), float(score)) for text, score in zip(translations, scores, strict=True)]
+            for translations, scores in ((row["translations"], row["scores"]) for row in rows)
+        ]
+
+    def sample(self, texts, on_progress=None, **options):
+        """Translations drawn at random: list of `Translation`.
+
+        Args:
+            texts: list of str.
+            on_progress: see above.
+            options: those of the signature `sample`.
+
+        Raises:
+            UserError: for an option that does not exist or is out of range.
+        """
+        return [_translation(row) for row in self.ask("sample", on_progress, text=texts, **options)]
+
+    def score(self, texts, translations, on_progress=None):
+        """How likely given translations are; see `Signatures.score`.
+
+        Args:
+            texts: list of str.
+            translations: list of str, one for each text.
+            on_progress: see above.
+
+        Returns:
+            list of `Score`.
+
+        Raises:
+            UserError: if there is not one translation for each text.
+        """
+        rows = self.ask("score", on_progress, text=texts, translation=list(translations))
+        return [
+            Score(float(row["score"]), pieces, row["token_scores"][: len(pieces)])
+            for row, pieces in ((row, _unpadded(row["pieces"])) for row in rows)
+        ]
+
+    def explain(self, texts, on_progress=None):
+        """The best translations and the source pieces they come from: list of `Explanation`."""
+        explanations = []
+        for row in self.ask("explain", on_progress, text=texts):
+            source_pieces, pieces = _unpadded(row["source_pieces"]), _unpadded(row["pieces"])
+            alignment = row["alignment"][: len(pieces), : len(source_pieces)]
+            explanations.append(Explanation(source_pieces, pieces, row["token_scores"][: len(pieces)], alignment))
+        return explanations
+
+    def translate_batch(self, texts):
+        """Translates one batch, a list of str: (list of str, list of float scores)."""
+        rows = [_translation(row) for row in self._ask_batch("translate", {"text": texts})]
+        return [row.text for row in rows], [row.score for row in rows]
+
+    def ask(self, signature, on_progress=None, **inputs):
+        """Puts any number of texts through a signature.
+
+        Args:
+            signature: its name, of `INPUTS`.
+            on_progress: see above.
+            inputs: name -> list of a value for every text, or one value for all. Options may be left out.
+
+        Returns:
+            list of dict: output name -> the text's part of it, a NumPy value.
+
+        Raises:
+            UserError: if there is no such signature or input, a value is out of range, or there is not a value for
+                every text.
+        """
+        inputs = complete_inputs(signature, inputs)
+        number = len(inputs["text"])
+        columns = [x if isinstance(x, (list, tuple)) else [x] * number for x in inputs.values()]
+        rows = list(zip(*columns, strict=True))
+
+        def ask_batch(rows):
+            return self._ask_batch(signature, dict(zip(inputs, zip(*rows, strict=True), strict=True)))
+
+        return run_sorted(ask_batch, rows, self.batch_size, on_progress, size=_size)
+
+    def _ask_batch(self, signature, inputs):
+        tensors = {
+            name: tf.constant(list(inputs[name]), dtype, shape=[len(inputs[name])])
+            for name, dtype in INPUTS[signature].items()
+        }
+        outputs = {name: output.numpy() for name, output in self._call(signature, tensors).items()}
+        return [dict(zip(outputs, row, strict=True)) for row in zip(*outputs.values(), strict=True)]
+
+
+class Translator(TextTranslator):
+    """Translates lists of strings with a trained model.
+
+    Args:
+        model: `SequenceToSequence`.
+        source_tokenizer: `Tokenizer` of the texts.
+        target_tokenizer: `Tokenizer` of the translations; that of the texts by default.
+        beam_size: W; 1 is greedy search.
+        length_penalty: alpha.
+        max_length: most source tokens that are translated as one sequence; longer text is divided.
+        batch_size: texts translated at a time, on every device.
+        strategy: tf.distribute.Strategy under which the weights were made. Each of its replicas on this machine
+            translates its part of every batch. None leaves all to the first.
+
+    Raises:
+        UserError: for a size that is not positive, or a length penalty that is not finite.
+    """
+
+    def __init__(
+        self,
+        model,
+        source_tokenizer,
+        target_tokenizer=None,
+        beam_size=4,
+        length_penalty=0.6,
+        max_length=256,
+        batch_size=32,
+        strategy=None,
+    ):
+        check_positive(beam_size=beam_size, max_length=max_length)
+        if not math.isfinite(length_penalty):
+            raise UserError(f"`length_penalty` must be finite. Received: length_penalty={length_penalty}")
+        self.model = model
+        self.source_tokenizer = source_tokenizer
+        self.target_tokenizer = target_tokenizer or source_tokenizer
+        self.settings = {"beam_size": beam_size, "length_penalty": length_penalty, "max_length": max_length}
+        self.signatures = Signatures(model, self.source_tokenizer, self.target_tokenizer, **self.settings)
+        self._functions = self.signatures.functions()
+        self._strategy = strategy or tf.distribute.get_strategy()
+        self._replicas = len(self._strategy.experimental_local_results(model.weights[0].value))
+        specs = {"text": tf.TensorSpec([None], tf.string)}
+        self._functions["translate"] = tf.function(self._share, input_signature=[specs])
+        super().__init__(batch_size * self._replicas)
+
+    @classmethod
+    def load(cls, model_dir, beam_size=None, length_penalty=None, batch_size=32, strategy=None):
+        """The translator of a run directory.
+
+        Args:
+            model_dir: path.
+            beam_size, length_penalty: those of the run's config by default.
+            batch_size: see above.
+            strategy: the weights are made under it, if there is one.
+
+        Raises:
+            UserError: if train.py has not finished a model there.
+        """
+        model_dir = Path(model_dir)
+        if not (model_dir / "model.keras").exists():
+            raise UserError(f"no model.keras in {model_dir}: train.py writes it at the end of a run")
+        config = Config.load(model_dir / "config.yaml")
+        with strategy.scope() if strategy else contextlib.nullcontext():
+            model = load_model(model_dir / "model.keras")
+        return cls(
+            model,
+            *load_tokenizers(model_dir),
+            beam_size=config.beam_size if beam_size is None else beam_size,
+            length_penalty=config.length_penalty if length_penalty is None else length_penalty,
+            max_length=config.max_length,
+            batch_size=batch_size,
+            strategy=strategy,
+        )
+
+    def with_model(self, model, **settings):
+        """A translator with the same tokenizers and another model; `settings` replace those of this one."""
+        return Translator(model, self.source_tokenizer, self.target_tokenizer, **{**self.settings, **settings})
+
+    @property
+    def width(self):
+        """W, the most hypotheses of its search, and the number of alternatives."""
+        return self.settings["beam_size"]
+
+    def _call(self, signature, inputs):
+        return self._functions[signature](inputs)
+
+    def _share(self, inputs):
+        """`translate`; of n replicas, each translates the rows i, i + n, ... with its own weights."""
+        text = inputs["text"]
+
+        def translate_part():
+            replica = tf.distribute.get_replica_context().replica_id_in_sync_group % self._replicas
+            return self.signatures.translate(text[replica :: self._replicas])
+
+        rows = [tf.range(tf.size(text))[replica :: self._replicas] for replica in range(self._replicas)]
+        parts = self._strategy.run(translate_part)
+        return {
+            name: tf.dynamic_stitch(rows, self._strategy.experimental_local_results(part))
+            for name, part in parts.items()
+        }
+
+
+class SavedModelTranslator(TextTranslator):
+    """The same interface over an exported SavedModel, which has model, tokenizers and search inside.
+
+    Args:
+        path: EXPORT_DIR/VERSION, or EXPORT_DIR for its latest version.
+        batch_size: texts translated at a time.
+
+    Raises:
+        UserError: if there is no SavedModel.
+    """
+
+    def __init__(self, path, batch_size=32):
+        super().__init__(batch_size)
+        path = Path(path)
+        versions = [p for p in path.glob("[0-9]*") if p.name.isdigit()] if path.is_dir() else []
+        if versions:
+            path = max(versions, key=lambda p: int(p.name))
+        if not (path / "saved_model.pb").exists():
+            raise UserError(f"no SavedModel at {path}: export.py writes one")
+        self.path = path
+        self._loaded = tf.saved_model.load(os.fspath(path))
+
+    @property
+    def width(self):
+        """As `Translator.width`."""
+        return self._signature("alternatives").structured_outputs["scores"].shape[1]
+
+    def _call(self, signature, inputs):
+        return self._signature(signature)(**inputs)
+
+    def _signature(self, name):
+        if name not in self._loaded.signatures:
+            raise UserError(f"{self.path} has no signature `{name}`: export the run again with export.py")
+        return self._loaded.signatures[name]
+
+
+def load_translator(model_dir, saved_model, beam_size, length_penalty, batch_size):
+    """The translator of a run directory or of a SavedModel, whichever path is not None.
+
+    Raises:
+        UserError: if there is none, or for search options beside a SavedModel, which has its own inside.
+    """
+    if saved_model is None:
+        return Translator.load(model_dir, beam_size, length_penalty, batch_size)
+    if beam_size is not None or length_penalty is not None:
+        raise UserError(
+            "a SavedModel has its beam size and length penalty inside: give them to export.py, or to `translate`"
+        )
+    return SavedModelTranslator(saved_model, batch_size)
+
+
+def run_sorted(run_batch, rows, batch_size, on_progress=None, size=len):
+    """Runs a function over batches of rows sorted by size, largest first, and restores their order.
+
+    Args:
+        run_batch: function from a list of rows to a list of as many results; it is called from two threads.
+        rows: list.
+        batch_size: most rows of a batch.
+        on_progress: called with the number of rows done since its last call.
+        size: function from a row to its size.
+
+    Returns:
+        list of results, in the order of `rows`.
+
+    Raises:
+        UserError: for a batch size that is not positive.
+    """
+    check_positive(batch_size=batch_size)
+    order = sorted(range(len(rows)), key=lambda i: -size(rows[i]))
+    batches = [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
+    results = [None] * len(rows)
+    threads = ThreadPoolExecutor(BATCHES_AT_ONCE)
+    try:
+        of_batches = threads.map(lambda batch: run_batch([rows[i] for i in batch]), batches)
+        for batch, of_batch in zip(batches, of_batches, strict=True):
+            for i, result in zip(batch, of_batch, strict=True):
+                results[i] = result
+            if on_progress:
+                on_progress(len(batch))
+    finally:
+        threads.shutdown(cancel_futures=True)  # Ctrl-C waits for two batches, not for all
+    return results
+
+
+def complete_inputs(signature, inputs):
+    """The inputs of a signature, with every missing option "not given"; errors as `TextTranslator.ask`."""
+    if signature not in INPUTS:
+        raise UserError(f"there is no signature `{signature}`, only {', '.join(INPUTS)}")
+    options = {option.name: option.not_given for option in options_of(signature)}
+    texts = INPUTS[signature].keys() - options.keys()
+    check_options(signature, {name: value for name, value in inputs.items() if name not in texts})
+    if missing := texts - inputs.keys():
+        raise UserError(f"`{signature}` needs {', '.join(sorted(missing))}")
+    number = len(inputs["text"])
+    for name, values in inputs.items():
+        if isinstance(values, (list, tuple)) and len(values) != number:
+            raise UserError(f"`{name}` must have one value for every text. Received: {len(values)}, of {number} texts")
+    return {**options, **inputs}
+
+
+def _translation(row):
+    return Translation(row["translation"].decode("utf-8"), float(row["score"]))
+
+
+def _unpadded(pieces):
+    return [piece.decode("utf-8") for piece in pieces if piece]
+
+
+def _size(row):
+    return sum(len(value) for value in row if isinstance(value, str))

@@ -1,0 +1,293 @@
+import argparse
+import ast
+import dataclasses
+import inspect
+import re
+
+import pytest
+from keras_transformer.command_line import (
+    RANGES,
+    add_search_arguments,
+    add_translator_arguments,
+    check_ranges,
+    parse_config,
+    parse_training,
+    search_options,
+    translator_arguments,
+)
+from keras_transformer.translator import Translator, load_translator
+
+from keras_transformer import config as config_module
+from keras_transformer import signatures
+from keras_transformer.config import Config, ConfigError, preset
+
+
+def parse(*arguments):
+    return parse_config(list(arguments), "what the program does")
+
+
+@pytest.fixture
+def yaml_file(tmp_path):
+    """Function from settings to the name of a YAML file that holds them."""
+
+    def write(**settings):
+        path = tmp_path / "settings.yaml"
+        path.write_text("".join(f"{name}: {value}\n" for name, value in settings.items()), encoding="utf-8")
+        return str(path)
+
+    return write
+
+
+def refused(capsys, *arguments):
+    """What is printed to standard error, on one line, when the command line is refused with exit status 2."""
+    with pytest.raises(SystemExit) as caught:
+        parse(*arguments)
+    assert caught.value.code == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "Traceback" not in err
+    return " ".join(re.sub(r"[╭╮╰╯│─]", " ", err).split())
+
+
+def test_no_flags_give_the_default_preset():
+    assert parse() == preset(Config.preset)
+
+
+@pytest.mark.parametrize("name", config_module.PRESETS)
+def test_a_preset_decides_all_other_settings(name):
+    assert parse("--preset", name) == parse(f"--preset={name}") == preset(name)
+
+
+def test_a_file_overrides_the_preset_and_flags_override_the_file(yaml_file):
+    path = yaml_file(d_ff=53, warmup_steps=17)
+    config = parse("--preset", "tiny", "--config", path, "--warmup_steps", "19", "--seed", "23")
+    assert config == dataclasses.replace(preset("tiny"), d_ff=53, warmup_steps=19, seed=23)
+    assert config == parse("--seed=23", "--warmup_steps=19", f"--config={path}", "--preset=tiny")
+
+
+def test_a_preset_named_in_the_file_is_where_its_defaults_come_from(yaml_file):
+    assert parse("--config", yaml_file(preset="big", d_ff=53)) == dataclasses.replace(preset("big"), d_ff=53)
+
+
+def test_the_config_of_an_earlier_run_gives_that_run_again(tmp_path):
+    earlier = dataclasses.replace(preset("tiny"), d_ff=53, source_lang="no", target_lang="de", peak_learning_rate=1e-5)
+    earlier.save(tmp_path / "config.yaml")
+    assert parse("--config", str(tmp_path / "config.yaml")) == earlier
+
+
+def test_a_preset_beside_the_config_of_an_earlier_run_changes_nothing_but_the_name(tmp_path):
+    # Such a file has all settings, and a file overrides a preset.
+    earlier = dataclasses.replace(preset("tiny"), d_ff=53)
+    earlier.save(tmp_path / "config.yaml")
+    config = parse("--preset", "base", "--config", str(tmp_path / "config.yaml"))
+    assert config == dataclasses.replace(earlier, preset="base")
+
+
+FLAGS = {
+    str: ("other", "other"),
+    int: ("22", 22),
+    float: ("0.37", 0.37),
+    bool: ("True", True),
+}
+
+
+@pytest.mark.parametrize("field", dataclasses.fields(Config), ids=lambda field: field.name)
+def test_every_setting_has_a_flag(field):
+    choices = getattr(field.type, "__args__", (field.type,))
+    text, value = FLAGS.get(choices[0], (choices[-1], choices[-1]))
+    text, value = ("3,7", "3,7") if field.name == "profile" else (text, value)
+    arguments = ["--num_heads", "11"] if field.name == "d_model" else []
+    arguments += ["--d_model", "22"] if field.name == "num_heads" else []
+    config = parse(*arguments, f"--{field.name}", text)
+    assert getattr(config, field.name) == value
+    assert type(getattr(config, field.name)) is type(value)
+
+
+def documented_settings():
+    """Field name -> the text below it in config.py, read from the source."""
+    tree = ast.parse(inspect.getsource(config_module))
+    body = next(node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "Config").body
+    return {
+        field.target.id: text.value.value
+        for field, text in zip(body, body[1:], strict=False)
+        if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr)
+    }
+
+
+def test_help_describes_every_setting_and_ends_well(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
+    with pytest.raises(SystemExit) as caught:
+        parse("--help")
+    assert caught.value.code == 0
+    out, err = capsys.readouterr()
+    text = " ".join(re.sub(r"[╭╮╰╯│─]", " ", out).split())
+    assert err == "" and "what the program does" in text
+    settings = documented_settings()
+    assert set(settings) == {field.name for field in dataclasses.fields(Config)}
+    without_flag = [name for name in settings if f"--{name} " not in text]
+    undescribed = [name for name, described in settings.items() if " ".join(described.split()) not in text]
+    assert (without_flag, undescribed) == ([], [])
+    assert re.search(r"--config .{0,30}YAML file of settings", text)
+
+
+def test_a_dry_run_is_asked_for_beside_the_settings():
+    assert parse_training([], "text") == (parse(), False)
+    assert parse_training(["--dry_run", "--seed", "23"], "text") == (parse("--seed", "23"), True)
+    assert parse_training(["--preset=tiny", "--dry_run"], "text") == (preset("tiny"), True)
+
+
+def test_help_of_training_describes_the_dry_run_and_every_setting(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
+    with pytest.raises(SystemExit) as caught:
+        parse_training(["--help"], "what the program does")
+    assert caught.value.code == 0
+    text = capsys.readouterr().out
+    assert re.search(r"--dry_run .{0,30}Print all settings", text) and "no_dry_run" not in text
+    assert [name for name in documented_settings() if f"--{name} " not in text] == []
+
+
+def test_a_dry_run_is_no_setting(capsys, yaml_file):
+    assert "--dry_run" in refused(capsys, "--dry_run")
+    with pytest.raises(ConfigError, match="unknown settings: dry_run"):
+        parse_training(["--config", yaml_file(dry_run=True)], "text")
+
+
+def test_none_can_be_asked_for(yaml_file):
+    config = parse("--preset", "tiny", "--peak_learning_rate", "None", "--config", yaml_file(max_steps=7))
+    assert (config.peak_learning_rate, config.max_steps) == (None, 7)
+
+
+def test_an_unknown_flag_is_named(capsys):
+    assert "Unrecognized options: --nonsense" in refused(capsys, "--nonsense", "3")
+    assert "Unrecognized options: nonsense" in refused(capsys, "nonsense")
+
+
+def test_a_flag_is_not_guessed_from_its_beginning(capsys):
+    assert "--epoch" in refused(capsys, "--epoch", "3")
+    assert "--pre" in refused(capsys, "--pre", "tiny")
+    assert "--conf" in refused(capsys, "--conf", "settings.yaml")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--epochs", "many"],
+        ["--epochs", "1.5"],
+        ["--pre_norm", "maybe"],
+        ["--strategy", "nonsense"],
+        ["--epochs"],
+        ["--preset"],
+    ],
+    ids=" ".join,
+)
+def test_a_flag_with_a_value_of_the_wrong_type_is_named_with_what_was_received(capsys, arguments):
+    message = refused(capsys, *arguments)
+    assert [text for text in arguments if text not in message] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "rule"), [("epochs", 0, "must be at least 1"), ("num_heads", 7, "must divide d_model, 128")]
+)
+def test_a_flag_with_a_value_that_cannot_be_is_named_with_what_was_received(capsys, name, value, rule):
+    assert f"`{name}` {rule}. Received: {name}={value}" in refused(capsys, f"--{name}", str(value))
+
+
+def test_an_unknown_preset_is_an_error():
+    with pytest.raises(ConfigError, match="unknown preset 'nonsense': it must be one of quickstart, tiny"):
+        parse("--preset", "nonsense")
+
+
+@pytest.mark.parametrize("value", ["nonsense", "null", "[tiny]"])
+def test_an_unknown_preset_in_a_file_is_an_error(yaml_file, value):
+    with pytest.raises(ConfigError, match="unknown preset .*: it must be one of quickstart, tiny"):
+        parse("--config", yaml_file(preset=value))
+
+
+def test_a_missing_file_is_an_error_that_names_it():
+    with pytest.raises(ConfigError, match="cannot read settings from missing.yaml"):
+        parse("--config", "missing.yaml")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("epochs", "many"), ("epochs", "0"), ("strategy", "nonsense"), ("pre_norm", "maybe")]
+)
+def test_a_bad_value_in_a_file_is_an_error_that_names_it(yaml_file, name, value):
+    with pytest.raises(ConfigError, match=f"`{name}` .* Received: {name}="):
+        parse("--config", yaml_file(**{name: value}))
+
+
+@pytest.fixture
+def translator_parser():
+    parser = argparse.ArgumentParser()
+    add_translator_arguments(parser)
+    return parser
+
+
+def test_translator_flags_are_the_arguments_of_load_translator(translator_parser):
+    flags = ["--beam_size", "3", "--length_penalty", "0.7", "--batch_size", "11"]
+    arguments = translator_arguments(translator_parser.parse_args(["--model_dir", "runs/a", *flags]))
+    assert inspect.signature(load_translator).bind(**arguments).arguments == {
+        "model_dir": "runs/a",
+        "saved_model": None,
+        "beam_size": 3,
+        "length_penalty": 0.7,
+        "batch_size": 11,
+    }
+
+
+def test_search_options_left_out_are_the_runs(translator_parser):
+    arguments = translator_arguments(translator_parser.parse_args(["--saved_model", "exports/a"]))
+    assert (arguments["beam_size"], arguments["length_penalty"]) == (None, None)
+    assert arguments["batch_size"] == inspect.signature(Translator.load).parameters["batch_size"].default
+
+
+def test_a_saved_model_is_told_its_beam_at_each_call(translator_parser):
+    flags = ["--saved_model", "exports/a", "--beam_size", "3", "--length_penalty", "0", "--max_length", "7"]
+    arguments = translator_parser.parse_args(flags)
+    assert translator_arguments(arguments) == {
+        "model_dir": None,
+        "saved_model": "exports/a",
+        "beam_size": None,
+        "length_penalty": None,
+        "batch_size": 32,
+    }
+    assert search_options(arguments) == {"beam_size": 3, "length_penalty": 0.0, "max_length": 7}
+
+
+def test_a_run_is_loaded_with_its_beam_and_told_the_rest_at_each_call(translator_parser):
+    flags = ["--model_dir", "runs/a", "--beam_size", "3", "--repetition_penalty", "1.3", "--no_repeat_ngram", "0"]
+    options = search_options(translator_parser.parse_args(flags))
+    assert options == {"repetition_penalty": 1.3, "no_repeat_ngram": 0}
+    assert search_options(translator_parser.parse_args(flags[:2])) == {}
+
+
+@pytest.mark.parametrize("name", RANGES)
+def test_a_number_out_of_range_is_named_with_what_was_received(name):
+    least, most = RANGES[name]
+    check_ranges(argparse.Namespace(**{name: None}))
+    for value in (least, most):
+        check_ranges(argparse.Namespace(**{name: value}))
+    for value in (least - 1, most + 1, float("nan")):
+        with pytest.raises(ValueError, match=f"--{name} must be between .* Received: {name}={value}"):
+            check_ranges(argparse.Namespace(**{name: value}))
+
+
+def test_ranges_are_those_beyond_which_signatures_would_take_other_numbers():
+    assert RANGES["length_penalty"] == signatures.ALPHAS
+    assert RANGES["temperature"] == RANGES["repetition_penalty"] == (signatures.MILDEST, signatures.STRICTEST)
+
+
+@pytest.mark.parametrize("flags", [[], ["--model_dir", "runs/a", "--saved_model", "exports/a"]])
+def test_one_model_has_to_be_named(translator_parser, capsys, flags):
+    with pytest.raises(SystemExit) as caught:
+        translator_parser.parse_args(flags)
+    assert caught.value.code == 2
+    assert "--model_dir" in capsys.readouterr().err
+
+
+def test_every_shared_flag_is_described(translator_parser):
+    parser = argparse.ArgumentParser()
+    add_search_arguments(parser)
+    flags = {action.dest: action.help for action in translator_parser._actions}
+    assert {action.dest for action in parser._actions} <= set(flags)
+    assert all(flags.values())

@@ -1,0 +1,195 @@
+import io
+import os
+
+import pytest
+from keras_transformer.line_files import (
+    CHUNK,
+    are_regular,
+    check_files,
+    keep_complete,
+    partial_path,
+    translate_file,
+    translate_lines,
+)
+
+from keras_transformer import line_files
+
+
+def twice(texts, on_progress=None):
+    """Two lines of every text."""
+    return [[text.upper(), f"{text}!"] for text in texts]
+
+
+class Interrupted:
+    """`twice`, until it has answered so many chunks."""
+
+    def __init__(self, chunks):
+        self.left = chunks
+        self.texts = []
+
+    def __call__(self, texts, on_progress):
+        if self.left == 0:
+            raise KeyboardInterrupt
+        self.left -= 1
+        self.texts += texts
+        return twice(texts)
+
+
+@pytest.fixture(autouse=True)
+def small_chunks(monkeypatch):
+    monkeypatch.setattr(line_files, "CHUNK", 3)
+
+
+@pytest.fixture
+def source(tmp_path):
+    path = tmp_path / "in"
+    path.write_bytes(b"one\ntwo\r\n\nf\xffur\nfive\nsix\nseven")
+    return path
+
+
+EXPECTED = "ONE\none!\nTWO\ntwo!\n\n!\nF\ufffdUR\nf\ufffdur!\nFIVE\nfive!\nSIX\nsix!\nSEVEN\nseven!\n".encode()
+
+
+def test_chunks_are_large_enough_to_be_worth_sorting():
+    assert CHUNK >= 1000
+
+
+def test_every_line_of_a_stream_gives_its_lines_in_order(source):
+    target, sizes = io.BytesIO(), []
+
+    def answer(texts):
+        sizes.append(len(texts))
+        return twice(texts)
+
+    with open(source, "rb") as lines:
+        translate_lines(answer, lines, target)
+    assert target.getvalue() == EXPECTED
+    assert sizes == [3, 3, 1]
+
+
+def test_a_file_appears_when_it_is_complete_and_nothing_is_left_beside_it(source, tmp_path, capsys):
+    def answer(texts, on_progress):
+        assert not (tmp_path / "out").exists()
+        return twice(texts)
+
+    translate_file(answer, source, tmp_path / "out", ["model"], lines_each=2)
+    assert (tmp_path / "out").read_bytes() == EXPECTED
+    assert sorted(os.listdir(tmp_path)) == ["in", "out"]
+    assert capsys.readouterr().out == ""
+
+
+def test_progress_counts_every_line_once_and_starts_where_the_work_does(source, tmp_path, monkeypatch):
+    bars = []
+
+    class Bar(line_files.tqdm):
+        def __init__(self, **arguments):
+            super().__init__(**{**arguments, "disable": False, "file": io.StringIO()})
+            bars.append(self)
+
+    def answer(texts, on_progress):
+        if texts == ["seven"] and len(bars) == 1:
+            raise KeyboardInterrupt
+        on_progress(len(texts))
+        return twice(texts)
+
+    monkeypatch.setattr(line_files, "tqdm", Bar)
+    with pytest.raises(KeyboardInterrupt):
+        translate_file(answer, source, tmp_path / "out", [], 2)
+    translate_file(answer, source, tmp_path / "out", [], 2)
+    assert [(bar.total, bar.initial, bar.n) for bar in bars] == [(7, 0, 6), (7, 6, 7)]
+
+
+@pytest.mark.parametrize("chunks", [0, 1, 2])
+@pytest.mark.parametrize("torn", [b"", b"HALF", b"FOUR\nfo", b"FOUR\n"])
+def test_an_interrupted_file_is_gone_on_with_and_ends_as_if_never_interrupted(source, tmp_path, capsys, chunks, torn):
+    target, asked = tmp_path / "out", {"beam_size": 3}
+    with pytest.raises(KeyboardInterrupt):
+        translate_file(Interrupted(chunks), source, target, asked, lines_each=2)
+    assert not target.exists()
+    with open(partial_path(source, target, asked), "ab") as file:
+        file.write(torn)  # as of a process that was killed while it wrote
+    rest = Interrupted(7)
+    translate_file(rest, source, target, asked, lines_each=2)
+    assert target.read_bytes() == EXPECTED
+    assert rest.texts == ["one", "two", "", "f\ufffdur", "five", "six", "seven"][3 * chunks :]
+    said = f"{target}: goes on after {3 * chunks} of 7 lines\n" if chunks else ""
+    assert capsys.readouterr().out == said
+    assert sorted(os.listdir(tmp_path)) == ["in", "out"]
+
+
+def test_another_text_or_request_never_goes_on_with_it(source, tmp_path):
+    target = tmp_path / "out"
+    with pytest.raises(KeyboardInterrupt):
+        translate_file(Interrupted(1), source, target, {"beam_size": 3}, 2)
+    other = Interrupted(7)
+    translate_file(other, source, target, {"beam_size": 4}, 2)
+    assert len(other.texts) == 7 and target.read_bytes() == EXPECTED
+
+    before = partial_path(source, target, {"beam_size": 3})
+    assert before.exists()
+    source.write_bytes(b"ONE" + source.read_bytes()[3:])  # of the same size
+    os.utime(source, ns=(0, 0))
+    assert partial_path(source, target, {"beam_size": 3}) != before
+    source.with_name("copy").write_bytes(source.read_bytes())
+    os.utime(source.with_name("copy"), ns=(0, 0))
+    assert partial_path(source.with_name("copy"), target, 5) != partial_path(source, target, 5)
+
+
+def test_a_file_is_written_by_one_process_at_a_time(source, tmp_path):
+    def answer(texts, on_progress):
+        with pytest.raises(ValueError, match="another process writes .*partial"):
+            translate_file(twice, source, tmp_path / "out", [], 2)
+        return twice(texts)
+
+    translate_file(answer, source, tmp_path / "out", [], 2)
+    assert (tmp_path / "out").read_bytes() == EXPECTED
+
+
+def test_a_link_stays_a_link(source, tmp_path):
+    (tmp_path / "real").write_bytes(b"before")
+    (tmp_path / "out").symlink_to("real")
+    translate_file(twice, source, tmp_path / "out", [], 2)
+    assert (tmp_path / "out").is_symlink() and (tmp_path / "real").read_bytes() == EXPECTED
+
+
+@pytest.mark.parametrize(
+    ("content", "lines_each", "kept"),
+    [
+        (b"", 1, 0),
+        (b"a", 1, 0),
+        (b"a\nb\nc", 1, 2),
+        (b"a\nb\nc\n", 2, 1),
+        (b"a\nb\nc\nd\ne", 2, 2),
+        (b"a\n\n\n", 3, 1),
+    ],
+)
+def test_whole_groups_of_lines_are_kept(tmp_path, content, lines_each, kept):
+    (tmp_path / "partial").write_bytes(content)
+    with open(tmp_path / "partial", "a+b") as file:
+        assert keep_complete(file, lines_each) == kept
+        file.write(b"next")
+    lines = content.splitlines(keepends=True)[: kept * lines_each]
+    assert (tmp_path / "partial").read_bytes() == b"".join(lines) + b"next"
+
+
+def test_pipes_and_devices_are_not_renamed(source, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    assert are_regular(source, tmp_path / "out") and are_regular(source, source)
+    assert not are_regular(source, "/dev/null")
+    assert not are_regular(tmp_path / "pipe", tmp_path / "out")
+
+
+def test_files_that_cannot_be_read_or_written_are_named_at_once(source, tmp_path):
+    for source_name, target_name, named in (
+        (tmp_path / "missing", None, "missing"),
+        (tmp_path, None, str(tmp_path)),
+        (source, tmp_path, str(tmp_path)),
+        (source, tmp_path / "nowhere" / "out", "nowhere"),
+    ):
+        with pytest.raises(OSError, match=named):
+            check_files(source_name, target_name)
+    with pytest.raises(ValueError, match="in for both"):
+        check_files(source, tmp_path / "." / "in")
+    check_files(None, None)
+    check_files(source, tmp_path / "out")
+    assert sorted(os.listdir(tmp_path)) == ["in"]

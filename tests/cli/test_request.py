@@ -1,0 +1,179 @@
+import argparse
+import json
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from keras_transformer.command_line import add_translator_arguments
+from keras_transformer.request import Request, add_request_arguments
+from keras_transformer.text_translator import Translation
+from keras_transformer.translator import Translator
+
+from tests import tiny
+
+RUN, EXPORT = ("--model_dir", "runs/a"), ("--saved_model", "exports/a")
+TEXTS = ["one two", "", "Größe\u2028 seven"]
+
+
+def parse(*flags):
+    parser = argparse.ArgumentParser()
+    add_translator_arguments(parser)
+    add_request_arguments(parser)
+    return Request.of(parser.parse_args([str(flag) for flag in flags]))
+
+
+class Recorder:
+    """A translator that shouts, and remembers how it was asked."""
+
+    width = 3
+
+    def __init__(self):
+        self.asked = []
+
+    def translate_scored(self, texts, on_progress=None, **options):
+        self.asked.append(("translate", options, on_progress))
+        return [Translation(f"{text.upper()}\n!", -0.12345678) for text in texts]
+
+    def sample(self, texts, on_progress=None, **options):
+        self.asked.append(("sample", options, on_progress))
+        return [Translation(text.title(), -1.5) for text in texts]
+
+    def alternatives(self, texts, on_progress=None):
+        self.asked.append(("alternatives", {}, on_progress))
+        return [[Translation(f"{text}{n}", -n / 4) for n in range(self.width)] for text in texts]
+
+    def explain(self, texts, on_progress=None):
+        self.asked.append(("explain", {}, on_progress))
+        return [
+            SimpleNamespace(
+                source_pieces=["▁a", "b"],
+                pieces=["▁ä", "</s>", "x"],
+                token_scores=np.float32([-0.1, -0.2, -0.30000001]),
+                alignment=np.float32([[0.1, 0.9], [0.33333334, 0.6666667], [0, 1]]),
+            )
+            for _ in texts
+        ]
+
+
+def progress(count):
+    pass
+
+
+def asked_for(*flags):
+    """(lines, calls) of what the flags make of `TEXTS`."""
+    recorder = Recorder()
+    lines = parse(*RUN, *flags).lines(recorder, TEXTS, progress)
+    return lines, recorder.asked
+
+
+def test_without_flags_a_text_gives_its_translation_in_one_line():
+    lines, asked = asked_for()
+    assert lines == [["ONE TWO !"], [" !"], ["GRÖSSE\u2028 SEVEN !"]]
+    assert asked == [("translate", {}, progress)]
+
+
+def test_options_of_the_search_reach_the_translator_under_their_names():
+    flags = ("--prefix", "ein", "--max_length", 7, "--repetition_penalty", 1.3, "--no_repeat_ngram", 2)
+    options = {"prefix": "ein", "max_length": 7, "repetition_penalty": 1.3, "no_repeat_ngram": 2}
+    assert asked_for(*flags)[1] == [("translate", options, progress)]
+    request = parse(*EXPORT, *flags, "--beam_size", 3, "--length_penalty", 0.5)
+    assert request.options == {**options, "beam_size": 3, "length_penalty": 0.5}
+    assert parse(*RUN, "--beam_size", 3, "--length_penalty", 0.5).options == {}  # the translator is loaded with them
+
+
+def test_n_best_gives_n_lines_of_every_text_best_first():
+    lines, asked = asked_for("--n_best", 2)
+    assert lines == [[f"{text}0", f"{text}1"] for text in TEXTS]
+    assert asked == [("alternatives", {}, progress)]
+    assert parse(*RUN, "--n_best", 2).lines_each == 2
+
+
+def test_sampling_draws_with_the_options_that_were_given():
+    lines, asked = asked_for("--sample", "--temperature", 0.7, "--seed", 5)
+    assert lines[0] == ["One Two"]
+    assert asked == [("sample", {"temperature": 0.7, "seed": 5}, progress)]
+    assert asked_for("--sample", "--top_k", 11, "--top_p", 0.3)[1][0][1] == {"top_k": 11, "top_p": 0.3}
+
+
+def test_json_is_one_object_in_one_line_with_the_text_as_it_is():
+    lines, _ = asked_for("--json")
+    assert lines[0] == ['{"text": "one two", "translation": "ONE TWO\\n!", "score": -0.123457}']
+    assert "Größe" in lines[2][0]
+
+
+def test_json_of_the_n_best_has_them_beside_the_best():
+    lines, _ = asked_for("--json", "--n_best", 2)
+    assert [len(row) for row in lines] == [1, 1, 1] and parse(*RUN, "--json", "--n_best", 2).lines_each == 1
+    assert json.loads(lines[0][0]) == {
+        "text": "one two",
+        "translation": "one two0",
+        "score": 0.0,
+        "alternatives": [{"translation": "one two0", "score": 0.0}, {"translation": "one two1", "score": -0.25}],
+    }
+
+
+def test_an_explanation_has_pieces_scores_and_alignment_in_short_numbers():
+    lines, asked = asked_for("--json", "--explain")
+    assert json.loads(lines[1][0]) == {
+        "text": "",
+        "translation": "\n!",
+        "score": -0.123457,
+        "source_pieces": ["▁a", "b"],
+        "pieces": ["▁ä", "</s>", "x"],
+        "token_scores": [-0.1, -0.2, -0.3],
+        "alignment": [[0.1, 0.9], [0.3333, 0.6667], [0.0, 1.0]],
+    }
+    assert "0.3333, " in lines[1][0]
+    assert [on_progress for *_, on_progress in asked] == [None, progress]  # every text counts once
+
+
+@pytest.mark.parametrize(
+    ("flags", "named"),
+    [
+        ((*RUN, "--sample", "--n_best", 2), "--sample and --n_best"),
+        ((*RUN, "--sample", "--explain", "--json"), "--sample and --explain"),
+        ((*RUN, "--n_best", 2, "--explain", "--json"), "--n_best and --explain"),
+        ((*RUN, "--explain"), "--explain needs --json"),
+        ((*RUN, "--temperature", 0.7), "--temperature .* --sample"),
+        ((*RUN, "--top_k", 0), "--top_k .* --sample"),
+        ((*RUN, "--top_p", 0.7), "--top_p .* --sample"),
+        ((*RUN, "--seed", 0), "--seed .* --sample"),
+        ((*RUN, "--sample", "--beam_size", 3), "--beam_size does not go with --sample: "),
+        ((*RUN, "--sample", "--length_penalty", 0), "--length_penalty does not go with --sample: "),
+        ((*RUN, "--sample", "--prefix", "ein"), "--prefix does not go with --sample: "),
+        ((*EXPORT, "--n_best", 2, "--max_length", 7), "--max_length does not go with --n_best: "),
+        ((*EXPORT, "--n_best", 2, "--beam_size", 3), "--beam_size does not go with --n_best beside --saved_model"),
+        ((*RUN, "--explain", "--json", "--no_repeat_ngram", 2), "--no_repeat_ngram does not go with --explain: "),
+        ((*RUN, "--n_best", 0), "--n_best must be between 1 and .* n_best=0"),
+    ],
+    ids=lambda value: " ".join(map(str, value)) if isinstance(value, tuple) else "",
+)
+def test_flags_that_make_no_sense_together_are_refused_by_name(flags, named):
+    with pytest.raises(ValueError, match=named):
+        parse(*flags)
+
+
+def test_a_beam_may_be_given_beside_the_n_best_of_a_run():
+    assert parse(*RUN, "--n_best", 5, "--beam_size", 5, "--length_penalty", 0.5).n_best == 5
+
+
+def test_no_more_is_asked_for_than_the_search_keeps():
+    for flags in (("--n_best", 3), ("--beam_size", 3)):
+        parse(*EXPORT, *flags).check_width(Recorder())
+    for name in ("--n_best", "--beam_size"):
+        with pytest.raises(ValueError, match=f"{name} must be at most .* 3. Received: 4"):
+            parse(*EXPORT, name, 4).check_width(Recorder())
+
+
+def test_a_real_translator_answers_every_kind_of_request():
+    translator = Translator(tiny.trained_transformer(), tiny.tokenizer(), beam_size=3, max_length=31, batch_size=2)
+    texts = ["one two", "", "seven"]
+    best = [[text] for text in translator.translate(texts)]
+    assert parse(*RUN).lines(translator, texts) == best
+    first = [row[:1] for row in parse(*RUN, "--n_best", 3).lines(translator, texts)]
+    assert first == best
+    with_prefix = parse(*RUN, "--prefix", "neun").lines(translator, texts)
+    assert with_prefix == [[text] for text in translator.translate(texts, prefix="neun")] != best
+    drawn = parse(*RUN, "--sample", "--seed", 5, "--json").lines(translator, texts)
+    expected = [translation.text for translation in translator.sample(texts, seed=5)]
+    assert [json.loads(row[0])["translation"] for row in drawn] == expected

@@ -1,0 +1,495 @@
+import contextlib
+import functools
+import io
+import json
+import random
+import re
+import resource
+import shutil
+import signal
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+import yaml
+from keras_transformer.model import load_transformer
+from keras_transformer.training.loop import build_trainer, finish, fit, write_results
+
+from keras_transformer.config import ConfigError
+from keras_transformer.data.pipeline import count_batches, training_batches
+from keras_transformer.evaluation import Evaluation, evaluate
+from keras_transformer.tokenizer import Tokenizer
+from keras_transformer.training import loop
+from keras_transformer.training.callbacks import resumable_variables
+from keras_transformer.training.checkpoints import CheckpointError, RunDirectory, load_variables
+from keras_transformer.training.preparation import prepare
+from keras_transformer.training.teacher_forcing import TeacherForcing
+from keras_transformer.training.tensorboard import HPARAMS, TensorBoardCurves
+from tests import tiny
+from tests.training.curves import assert_same_curves, read_events
+
+SETTINGS = {"epochs": 2, "dropout_rate": 0.3}  # dropout, so that its seeds matter
+
+
+@pytest.fixture(scope="module", autouse=True)
+def many_points():
+    """The curves of runs as short as these."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(loop, "TensorBoardCurves", functools.partial(TensorBoardCurves, every=3))
+        yield
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    return tiny.write_corpus(tmp_path_factory.mktemp("corpus") / "pairs")
+
+
+def echo(texts):
+    return list(texts)
+
+
+def train(config, translate=echo, before_fit=lambda trainer: None):
+    """What train.py does between its flags and the test set. Returns the trainer, the data and what was printed."""
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        random.seed(config.seed)
+        run = RunDirectory(config.model_dir)
+        data = prepare(config, run)
+        strategy = tiny.two_replicas() if config.strategy == "mirrored" else tf.distribute.get_strategy()
+        with strategy.scope():
+            trainer = build_trainer(config, data.tokenizer.vocabulary_size)
+        before_fit(trainer)
+        score = lambda translations, references: float(len(translations))  # noqa: E731
+        finish(config, run, data, fit(config, run, data, trainer, translate, score))
+    return trainer, data, printed.getvalue()
+
+
+def arrays(path):
+    with np.load(path) as file:
+        return {name: file[name] for name in file.files}
+
+
+def progress_of(run):
+    return json.loads(str(arrays(run.last)["progress"]))
+
+
+def assert_same_state(found, expected, tolerance=0):
+    """Of two runs: progress, weights, optimizer and dropout seeds, and the averaged model."""
+    assert {**progress_of(found), "metrics": {}} == {**progress_of(expected), "metrics": {}}
+    one, other = arrays(found.last), arrays(expected.last)
+    assert one.keys() == other.keys()
+    for name in one.keys() - {"progress"}:
+        np.testing.assert_allclose(one[name], other[name], atol=tolerance, rtol=0, err_msg=name)
+    models = [load_transformer(run.model) for run in (found, expected)]
+    for one, other in zip(*(model.weights for model in models), strict=True):
+        np.testing.assert_allclose(one.numpy(), other.numpy(), atol=tolerance, rtol=0, err_msg=one.path)
+
+
+def interrupt_after(updates, trainer):
+    """Ctrl-C within an update."""
+    trainer.make_train_function()
+    update, done = trainer.train_function, iter(range(1, 1000))
+
+    def interrupted(batches):
+        if next(done) == updates:
+            signal.raise_signal(signal.SIGINT)
+        return update(batches)
+
+    trainer.train_function = interrupted
+
+
+def interrupt_translation(texts):
+    signal.raise_signal(signal.SIGINT)
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(corpus, tmp_path_factory):
+    """(run, config, steps per epoch, what was printed) of a run from start to end; tests do not change it."""
+    config = tiny.config(corpus, tmp_path_factory.mktemp("runs") / "uninterrupted", strategy="one_device", **SETTINGS)
+    _, data, printed = train(config)
+    return RunDirectory(config.model_dir), config, count_batches(data.train, config.batch_tokens), printed
+
+
+def again(config, model_dir, **settings):
+    """The same settings for another directory, and these."""
+    return type(config)(**{**vars(config), "model_dir": str(model_dir), **settings})
+
+
+@pytest.fixture
+def copy_of_finished(uninterrupted, tmp_path):
+    """(run, config) of a copy that tests may change."""
+    run, config, _, _ = uninterrupted
+    shutil.copytree(run.path, tmp_path / "copy")
+    return RunDirectory(tmp_path / "copy"), again(config, tmp_path / "copy")
+
+
+# What a run leaves.
+
+
+def test_run_directory_explains_itself(uninterrupted, corpus):
+    run, config, steps, _ = uninterrupted
+    assert steps >= 4
+    assert yaml.safe_load(run.config.read_text(encoding="utf-8"))["dataset"] == config.dataset
+    assert type(config).load(run.config) == config
+    assert Tokenizer.load(run.tokenizer).vocabulary_size == tiny.VOCABULARY
+    assert [path.name for path in run.epochs()] == ["epoch_0001.npz", "epoch_0002.npz"]
+    assert progress_of(run)["step"] == 2 * steps
+    assert run.best.exists() and run.model.exists()
+    sources = (corpus / "val.en").read_text(encoding="utf-8").splitlines()
+    assert run.samples.read_text(encoding="utf-8").split("\n") == sources[: config.validation_sentences]
+
+
+def test_the_finished_model_is_the_mean_of_the_epochs_in_float32(uninterrupted):
+    run, config, _, _ = uninterrupted
+    model = load_transformer(run.model)
+    assert model.dtype_policy.name == "float32" and {weight.dtype for weight in model.weights} == {"float32"}
+    epochs = [arrays(path) for path in run.epochs()]
+    assert len(model.weights) == len(epochs[0]) - 1
+    for i, weight in enumerate(model.weights):
+        name = f"{i:04d}/{weight.path.removeprefix('transformer/')}"
+        np.testing.assert_allclose(weight.numpy(), np.mean([epoch[name] for epoch in epochs], axis=0), atol=1e-7)
+    assert np.abs(epochs[0]["0000/embedding/matrix"] - epochs[1]["0000/embedding/matrix"]).max() > 1e-3
+
+
+def test_curves_are_in_the_logs(uninterrupted):
+    run, config, steps, _ = uninterrupted
+    training, validation = read_events(run.logs / "train"), read_events(run.logs / "validation")
+    curves = {"loss", "accuracy", "perplexity", "padding", "learning_rate", "memory/resident_mib"}
+    curves |= {"target_tokens_seen", "target_tokens_per_second", "gradient_norm"}
+    assert training.keys() == {*curves, "config"}
+    for name in curves:
+        assert [step for step, _ in training[name]] == list(range(3, 2 * steps + 1, 3))
+    for step, rate in training["learning_rate"]:  # of the next update
+        peak = (config.d_model * config.warmup_steps) ** -0.5
+        expected = peak * min((step + 1) / config.warmup_steps, (config.warmup_steps / (step + 1)) ** 0.5)
+        assert rate == pytest.approx(expected, rel=1e-5)
+    pictures = {f"alignment/{number}" for number in range(1, 5)}
+    assert validation.keys() == {"loss", "accuracy", "perplexity", "bleu", "samples", *pictures}
+    for name in ("loss", "accuracy", "perplexity", "bleu", *pictures):
+        assert [step for step, _ in validation[name]] == [steps, 2 * steps]
+    assert [bleu for _, bleu in validation["bleu"]] == [5, 5]  # sentences, by our score
+    assert len(validation["samples"]) == 2 and "| reference |" in validation["samples"][0][1]
+
+
+def test_tokens_seen_and_padding_are_those_of_the_batches(uninterrupted):
+    run, config, steps, _ = uninterrupted
+    with contextlib.redirect_stdout(None):
+        pairs = prepare(config, run).train
+    tokens, padding = [], []
+    for batch, (inputs, _, weights) in enumerate(
+        training_batches(pairs, config.batch_tokens, config.seed).take(2 * steps)
+    ):
+        if batch % steps == 0:
+            is_padding = []  # of this epoch
+        is_padding += [(ids.numpy() == 0).ravel() for ids in inputs.values()]
+        padding.append(np.concatenate(is_padding).mean())
+        tokens.append(np.sum(weights))
+    curves = read_events(run.logs / "train")
+    assert [seen for _, seen in curves["target_tokens_seen"]] == np.cumsum(tokens)[2::3].tolist()
+    assert [share for _, share in curves["padding"]] == pytest.approx(padding[2::3])
+
+
+def test_the_finished_embedding_is_in_the_projector(uninterrupted):
+    run, _, _, _ = uninterrupted
+    vectors = np.loadtxt(run.logs / "train" / "embedding.tsv", delimiter="\t")
+    np.testing.assert_allclose(vectors, load_transformer(run.model).embedding.matrix.numpy(), rtol=1e-4)
+
+
+def test_all_settings_are_in_the_logs(uninterrupted):
+    run, config, _, _ = uninterrupted
+    ((step, text),) = read_events(run.logs / "train")["config"]
+    assert step == 0
+    for name in vars(config):
+        assert f"{name}: " in text
+    assert f"dataset: {config.dataset}" in text and "source_lang: en" in text
+
+
+def test_the_curves_are_in_a_younger_file_than_the_hyper_parameters(uninterrupted):
+    """TensorBoard goes on to the next file for good, in the order of their names, which begin with the time."""
+    run, _, _, _ = uninterrupted
+    first, *others = sorted(path.name for path in (run.logs / "validation").iterdir())
+    assert first.endswith(HPARAMS) and others
+
+
+def test_what_is_trained_on_is_said(uninterrupted):
+    _, _, _, printed = uninterrupted
+    lines = printed.splitlines()
+    assert lines[0].endswith("pairs: en to de")
+    assert any(line.startswith("train") and "211 pairs" in line and "none dropped" in line for line in lines)
+    assert any(line.startswith("validation") and "13 pairs" in line for line in lines)
+    assert any(line.startswith("model") and "parameters" in line for line in lines)
+
+
+def test_loss_and_speed_are_in_the_progress_bar(uninterrupted):
+    _, _, _, printed = uninterrupted
+    assert re.search(r"/step\S* - loss: \S+ - tokens/s: ", printed)
+
+
+def test_training_learns(uninterrupted):
+    run, _, steps, _ = uninterrupted
+    (_, first), (_, last) = read_events(run.logs / "validation")["loss"]
+    assert last < first < np.log(tiny.VOCABULARY) + 0.5
+
+
+# Going on.
+
+
+def test_the_same_command_on_a_finished_run_trains_nothing_more(copy_of_finished, uninterrupted):
+    run, config = copy_of_finished
+    before = run.last.read_bytes()
+    trainer, _, printed = train(config, before_fit=lambda trainer: interrupt_after(1, trainer))
+    assert "resuming" in printed and run.last.read_bytes() == before
+    assert_same_state(run, uninterrupted[0])
+    for weight, value in zip(trainer.transformer.weights, uninterrupted_weights(run), strict=True):
+        np.testing.assert_array_equal(weight.numpy(), value)
+
+
+def uninterrupted_weights(run):
+    """Those after the last epoch, in their order."""
+    return [value for name, value in arrays(run.epochs()[-1]).items() if name != "progress"]
+
+
+def test_max_steps_in_the_middle_of_an_epoch_and_then_the_rest_is_an_uninterrupted_run(uninterrupted, tmp_path):
+    expected, config, steps, _ = uninterrupted
+    config = again(config, tmp_path / "run")
+    trainer, _, _ = train(again(config, tmp_path / "run", max_steps=steps + 2))
+    run = RunDirectory(tmp_path / "run")
+    assert int(trainer.optimizer.iterations.numpy()) == steps + 2
+    assert run.model.exists()  # a run of so many steps is a finished one
+    _, _, printed = train(config)
+    assert f"resuming    after update {steps + 2:,}" in printed
+    assert_same_state(run, expected)
+
+
+def test_a_run_interrupted_again_and_again_is_an_uninterrupted_run(uninterrupted, tmp_path):
+    """And one that was to end where it was interrupted gets its model by the same command, without more training."""
+    expected, config, steps, _ = uninterrupted
+    run = RunDirectory(tmp_path / "run")
+    config = again(config, run.path)
+
+    with pytest.raises(KeyboardInterrupt):  # in the middle of the first epoch
+        train(config, before_fit=functools.partial(interrupt_after, 2))
+    assert progress_of(run)["step"] == 2 and not run.model.exists()
+    shutil.copytree(run.path, tmp_path / "2 steps")
+    with pytest.raises(KeyboardInterrupt):  # while the first epoch is validated
+        train(config, translate=interrupt_translation)
+    assert (progress_of(run)["step"], progress_of(run)["ended"]) == (steps, 0) and not run.model.exists()
+    shutil.copytree(run.path, tmp_path / "1 epoch")
+    train(config)
+    assert_same_state(run, expected)
+    assert_same_curves(run, expected)
+
+    for name, settings in {"2 steps": {"max_steps": 2}, "1 epoch": {"epochs": 1}}.items():
+        ended = RunDirectory(tmp_path / name)
+        before = arrays(ended.last)
+        train(again(config, ended.path, **settings), before_fit=functools.partial(interrupt_after, 1))
+        weights = {key[5:]: value for key, value in before.items()}
+        for weight in load_transformer(ended.model).weights:
+            np.testing.assert_array_equal(weight.numpy(), weights[weight.path.removeprefix("transformer/")])
+
+
+def test_a_run_interrupted_on_two_replicas_goes_on_on_two_or_on_one(corpus, tmp_path):
+    run, expected, trainers = RunDirectory(tmp_path / "run"), RunDirectory(tmp_path / "expected"), []
+    settings = {"strategy": "mirrored", "precision": "bfloat16", "num_layers": 1, "max_steps": 5, **SETTINGS}
+    settings["profile"] = "1,2"
+    config = tiny.config(corpus, run.path, **settings)
+
+    def interrupt(trainer):
+        trainers.append(trainer)
+        interrupt_after(3, trainer)
+
+    with pytest.raises(KeyboardInterrupt):
+        train(config, before_fit=interrupt)
+    (trainer,) = trainers
+    assert len(trainer.transformer.weights[0].value.values) == 2
+    assert trainer.transformer.compute_dtype == "bfloat16"
+    assert progress_of(run)["step"] == 3
+    assert len(list(run.logs.glob("train/plugins/profile/*/*.xplane.pb"))) == 1
+    shutil.copytree(run.path, tmp_path / "one")
+
+    one = RunDirectory(tmp_path / "one")
+    resumed, _, _ = train(again(config, one.path, strategy="one_device", max_steps=3))
+    for found, saved in zip(resumable_variables(resumed), resumable_variables(trainer), strict=True):
+        np.testing.assert_array_equal(found.numpy(), keras.ops.convert_to_numpy(saved))
+    assert load_transformer(one.model).dtype_policy.name == "float32"
+
+    train(config)
+    train(again(config, expected.path))
+    assert_same_state(run, expected, tolerance=1e-6)
+
+
+def test_fewer_epochs_may_be_averaged_afterwards(copy_of_finished):
+    run, config = copy_of_finished
+    train(again(config, run.path, average_epochs=1))
+    for weight, value in zip(load_transformer(run.model).weights, uninterrupted_weights(run), strict=True):
+        np.testing.assert_allclose(weight.numpy(), value, atol=1e-7)
+
+
+def test_results_say_what_was_scored_and_how_and_do_not_outlive_their_model(copy_of_finished):
+    run, config = copy_of_finished
+    data = prepare(config, run)
+    evaluation = evaluate(["one two"] * 7, ["one three"] * 7)
+    write_results(config, run, data, "validation", evaluation)
+    results = yaml.safe_load(run.results.read_text(encoding="utf-8"))
+    assert [results.pop(name) for name in ("source_lang", "target_lang", "set")] == ["en", "de", "validation"]
+    assert [results.pop(name) for name in ("beam_size", "length_penalty")] == [config.beam_size, config.length_penalty]
+    assert Evaluation(**results) == evaluation
+    finish(config, run, data, config.epochs)
+    assert not run.results.exists()
+
+
+@pytest.mark.parametrize(("lost", "left"), [(1, 2), (2, 1)])
+def test_a_lost_epoch_is_named_and_the_others_are_the_model(copy_of_finished, lost, left):
+    run, config = copy_of_finished
+    run.epoch(lost).unlink()
+    _, _, printed = train(config)
+    assert f"left out    cannot read {run.epoch(lost)}: " in printed and "the average of 1 epochs" in printed
+    weights = {key[5:]: value for key, value in arrays(run.epoch(left)).items()}
+    for weight in load_transformer(run.model).weights:
+        np.testing.assert_allclose(weight.numpy(), weights[weight.path.removeprefix("transformer/")], atol=1e-7)
+
+
+def test_a_run_whose_last_checkpoint_is_damaged_goes_on_from_the_one_before(copy_of_finished, uninterrupted):
+    run, config = copy_of_finished
+    run.last.write_bytes(run.last.read_bytes()[:-101])
+    run.epoch(3).write_bytes(b"of an epoch that is not yet")
+    _, _, printed = train(config)
+    assert "going back to previous.npz" in printed
+    assert_same_state(run, uninterrupted[0])
+    assert_same_curves(run, uninterrupted[0])
+    assert run.epochs() == [run.epoch(1), run.epoch(2)]
+
+
+def test_a_full_disk_is_told_in_a_line_and_the_run_goes_on_when_there_is_room(uninterrupted, tmp_path):
+    expected, config, steps, _ = uninterrupted
+    run = RunDirectory(tmp_path / "run")
+    config = again(config, run.path)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    def fill(texts):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))  # bytes of a file
+        return echo(texts)
+
+    try:
+        with pytest.raises(CheckpointError) as full:
+            train(config, translate=fill)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    place = re.escape(str(run.path))
+    line = rf"cannot write {place}/\S+: File too large. The same command goes on after update {steps}"
+    assert re.fullmatch(line, str(full.value))
+    train(config)
+    assert_same_state(run, expected)
+    assert_same_curves(run, expected)
+
+
+def test_a_run_without_patience_for_more_epochs_ends_early_and_stays_ended(uninterrupted, tmp_path):
+    """All epochs have the same BLEU here: the first remains the best."""
+    expected, config, _, _ = uninterrupted
+    config = again(config, tmp_path, patience=1, epochs=5)
+    _, _, printed = train(config)
+    assert "no better bleu since epoch 1" in printed
+    assert_same_state(RunDirectory(tmp_path), expected)  # which has 2 epochs
+    train(config, before_fit=functools.partial(interrupt_after, 1))
+    assert_same_state(RunDirectory(tmp_path), expected)
+
+
+def test_a_run_can_start_from_another_s_weights_and_tokenizer_and_needs_them_no_more(copy_of_finished, tmp_path):
+    origin, config = copy_of_finished
+    started = {"init_from": str(origin.path), "vocabulary_size": 997, "peak_learning_rate": 1e-9, "dropout_rate": 0.1}
+    run = RunDirectory(tmp_path / "run")
+    train(again(config, run.path, **started, max_steps=1))
+    assert run.tokenizer.read_bytes() == origin.tokenizer.read_bytes()
+    models = [load_transformer(path) for path in (run.model, origin.model)]
+    for weight, start in zip(*(model.weights for model in models), strict=True):
+        np.testing.assert_allclose(weight.numpy(), start.numpy(), atol=1e-7)
+    shutil.rmtree(origin.path)
+    train(again(config, run.path, **started, max_steps=2))
+    assert progress_of(run)["step"] == 2
+
+
+# What is refused.
+
+
+def test_another_model_to_start_from_is_refused_before_anything_is_written(uninterrupted, tmp_path):
+    origin, config, _, _ = uninterrupted
+    with pytest.raises(ConfigError, match="holds another model: d_ff is 17, not 19"):
+        prepare(again(config, tmp_path / "run", init_from=str(origin.path), d_ff=19), RunDirectory(tmp_path / "run"))
+    assert not RunDirectory(tmp_path / "run").config.exists()
+
+
+# The parts.
+
+
+def test_trainer_is_the_paper_s(corpus, tmp_path):
+    config = tiny.config(corpus, tmp_path, label_smoothing=0.13)
+    trainer = build_trainer(config, 503)
+    assert isinstance(trainer, TeacherForcing) and trainer.label_smoothing == 0.13
+    assert trainer.transformer.embedding.matrix.shape == (503, config.d_model)
+    optimizer = trainer.optimizer
+    assert (optimizer.beta_1, optimizer.beta_2, optimizer.epsilon) == (0.9, 0.98, 1e-9)
+    rates = [(config.d_model * config.warmup_steps) ** -0.5, 0.7]
+    for given, peak in zip((None, 0.7), rates, strict=True):
+        trainer = build_trainer(again(config, tmp_path, peak_learning_rate=given), 503)
+        trainer.optimizer.iterations.assign(config.warmup_steps - 1)
+        assert float(trainer.optimizer.learning_rate) == pytest.approx(peak)
+
+
+def test_last_is_refused_where_the_model_is_another(uninterrupted, tmp_path):
+    run, config, _, _ = uninterrupted
+    other = build_trainer(again(config, tmp_path, d_ff=19), tiny.VOCABULARY)
+    with pytest.raises(ValueError, match="was written by a different model"):
+        load_variables(run.last, resumable_variables(other))
+
+
+# Averages and accumulation.
+
+
+def test_exponential_averages_are_validated_kept_and_exported_and_never_trained_from(uninterrupted, tmp_path):
+    run, config, _, _ = uninterrupted
+    seen = []
+
+    def translate(texts):
+        seen.append(values_of(trainers[0].transformer.weights))
+        return list(texts)
+
+    trainers = []
+    with_averages = again(config, tmp_path / "run", ema_decay=0.7)
+    trainer, _, printed = train(with_averages, translate, before_fit=trainers.append)
+    averages = values_of(trainer.optimizer.averages)
+    found = RunDirectory(with_averages.model_dir)
+    for name, expected in arrays(run.last).items():  # training itself is as without
+        if name in arrays(found.last) and name != "progress":
+            np.testing.assert_array_equal(arrays(found.last)[name], expected, err_msg=name)
+    assert any(
+        np.abs(x - y).max() > 1e-4 for x, y in zip(averages, values_of(trainer.trainable_variables), strict=True)
+    )
+    exported = values_of(load_transformer(found.model).weights)
+    for x, *others in zip(averages, seen[-1], exported, strict=True):
+        for other in others:
+            np.testing.assert_array_equal(x, other)
+    losses = [[loss for _, loss in read_events(r.logs / "validation")["loss"]] for r in (found, run)]
+    assert losses[0][-1] != losses[1][-1]
+    assert "the exponential average at the end of epoch 0002" in printed
+
+    found.epoch(2).write_bytes(b"damaged")
+    _, _, printed = train(with_averages)
+    assert f"left out    cannot read {found.epoch(2)}: " in printed
+    assert "the exponential average at the end of epoch 0001" in printed
+    for x, value in zip(seen[0], values_of(load_transformer(found.model).weights), strict=True):
+        np.testing.assert_array_equal(x, value)
+
+
+def test_a_run_that_accumulates_goes_on_where_it_was(uninterrupted, tmp_path):
+    _, config, steps, _ = uninterrupted
+    whole, halves = (again(config, tmp_path / name, accumulate_steps=3, save_minutes=0) for name in ("whole", "halves"))
+    train(whole)
+    train(again(halves, halves.model_dir, max_steps=2))
+    train(halves)
+    assert progress_of(RunDirectory(whole.model_dir))["step"] == 2 * -(-steps // 3)
+    assert_same_state(RunDirectory(halves.model_dir), RunDirectory(whole.model_dir))
+
+
+def values_of(variables):
+    return [variable.numpy() for variable in variables]

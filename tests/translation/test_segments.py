@@ -1,0 +1,356 @@
+import functools
+import random
+import re
+import unicodedata
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from keras_transformer.segments import (
+    divisions,
+    in_batches,
+    join,
+    join_scores,
+    split,
+    split_sentences,
+)
+
+from tests import tiny
+
+fast = settings(max_examples=59, deadline=None, derandomize=True)
+any_text = st.text(max_size=61)
+WORDS = [
+    "dog",
+    "Dog",
+    "z.",
+    "B.",
+    "Prof.",
+    "bzw.",
+    "3",
+    "1999",
+    ".",
+    "!",
+    "?",
+    "…",
+    '"',
+    "“",
+    ")",
+    "(",
+    "e\u0301t\u0301",
+]
+WORDS += ["今天", "。", "「", "」", "갔다", "؟", "।", " ", " ", " ", "\n", "\u00a0", "\u200b", "\u2028", "Ǆ", "½", "-"]
+compositions = st.lists(st.sampled_from(WORDS), max_size=17).map("".join)
+
+
+def category(character):
+    return unicodedata.category(character)
+
+
+def is_blank(character):
+    return category(character) in {"Zs", "Zl", "Zp", "Cc", "Cf", "Cs", "Co"}
+
+
+def is_closing(character):
+    return character in "\"'" or category(character) in {"Pe", "Pf", "Pi"}
+
+
+def ends_sentence(text):
+    """Whether white space after this may divide two sentences: the module's rule, spelt out."""
+    if re.search(r"\b(Capt|Corp|Dept|Prof|Sept|approx|bspw|bzw|evtl|inkl|vgl)\.$", text, re.ASCII):
+        return False
+    while text and is_closing(text[-1]):
+        text = text[:-1]
+    if not text.endswith("."):
+        return text.endswith(tuple("!?؟۔։।॥።፧။།。！？｡"))
+    last = [category(c) for c in text[-5:-1]]
+    small_letters = len(last) > 2 and {*last[-3:]} <= {"Ll", "Mn", "Mc", "Me"}
+    return small_letters or last[-2:] == ["Lo"] * 2 or last == ["Nd"] * 4 or (len(text) > 1 and is_closing(text[-2]))
+
+
+def begins_sentence(text):
+    letters = text.lstrip("".join({c for c in text if category(c)[0] in "PS"}))
+    return category(letters[0]) in {"Lu", "Lt", "Lo"} if letters else False
+
+
+def sentences_by_hand(text):
+    """The sentences of a text without their white space, found one character after the other."""
+    blanks = "".join({c for c in text if is_blank(c)})
+    text = text.strip(blanks)
+    found, start = [], 0
+    for place, character in enumerate(text):
+        if is_blank(character) and not is_blank(text[place - 1]):
+            rest = text[place:].lstrip(blanks)
+            space = text[place : -len(rest)]
+            if re.search(r"[\n\r\v\f\x85\u2028\u2029]", space) or (
+                ends_sentence(text[start:place]) and begins_sentence(rest)
+            ):
+                found.append(text[start:place])
+                start = len(text) - len(rest)
+    return [*found, text[start:]] if text else []
+
+
+def sentences(*texts):
+    found = split_sentences(tf.constant(texts, tf.string, shape=[len(texts)])).to_list()
+    return [[s for s in map(bytes.decode, row) if not all(is_blank(c) or c == "\ufffe" for c in s)] for row in found]
+
+
+# Sentences.
+
+WHOLE = [
+    "Dec. 18, 2001",
+    "from 3 p.m. to 4 p.m. PST",
+    "Dr. Smith and Prof. Jones met J. R. R. Tolkien.",
+    "der 3. März",
+    "am 18. Dezember",
+    "d. h. Hunde bzw. Katzen, z. B. Dackel",
+    "1.5 m, 3.14 and 1.000,50",
+    "the U.S. Army",
+    "at 14:35 on http://example.org/a?b=C",
+    "Wait... What",
+    "e.g. this. and that? no",
+    '"Stop!" he said.',
+]
+
+
+@pytest.mark.parametrize("text", WHOLE)
+def test_what_is_no_end_divides_nothing(text):
+    assert sentences(text) == [[text]]
+
+
+DIVIDED = {
+    "english": ["A man rides.", "Two dogs play!", "Why?", '"He knows."', "(She too.)", "In 1999.", "Then"],
+    "german": ["„Ein Hund.“", "Über das Meer.", "Zwei Männer?"],
+    "russian": ["Он ушёл.", "Она пришла."],
+    "hindi": ["यह घर है।", "वह गया।"],
+    "arabic": ["هل أنت هنا؟", "نعم.", "لا"],
+    "korean": ["갔다.", "왔다.", "보았다."],
+    "spanish": ["Hola.", "¿Quién es?", "Yo."],
+}
+
+
+@pytest.mark.parametrize("parts", DIVIDED.values(), ids=DIVIDED)
+@pytest.mark.parametrize("space", [" ", "  ", "\u00a0", "\t", "\n", "\r\n\r\n"])
+def test_sentences_are_divided_at_white_space(parts, space):
+    assert sentences(space.join(parts)) == [parts]
+
+
+def test_a_line_break_divides_whatever_is_around_it():
+    for line_break in ("\n", "\r\n", "\r", "\v", "\f", "\x85", "\u2028", "\u2029", " \n\n\t\n "):
+        assert sentences(f"one{line_break}two") == [["one", "two"]]
+
+
+def test_full_width_stops_divide_without_white_space():
+    assert sentences("今天。明天！你好吗？「是」。", "他说「好。」他走了。") == [
+        ["今天。", "明天！", "你好吗？", "「是」。"],
+        ["他说「好。」他走了。"],
+    ]
+
+
+@fast
+@given(compositions)
+def test_sentences_are_those_found_by_hand(text):
+    without_wide_stops = text.replace("。", "!")
+    assert sentences(without_wide_stops) == [sentences_by_hand(without_wide_stops)]
+
+
+@fast
+@given(st.lists(any_text | compositions, max_size=5))
+def test_nothing_is_lost_between_fragments(texts):
+    found = split_sentences(tf.constant(texts, tf.string, shape=[len(texts)])).to_list()
+    noncharacters = str.maketrans("\ufdd0\ufffe\uffff", "\ufffd\ufffd\ufffd")
+    expected = ["" if all(map(is_blank, text)) else text.translate(noncharacters) for text in texts]
+    assert [b"".join(row).decode().replace("\ufffe", "") for row in found] == expected
+
+
+def test_invalid_utf8_becomes_the_replacement_character():
+    (row,) = split_sentences(tf.constant([b"one \xff\xfe. \xe2\x82 \xed\xa0\x80"])).to_list()
+    assert b"".join(row).decode() == b"one \xff\xfe. \xe2\x82 \xed\xa0\x80".decode("utf-8", "replace")
+
+
+# Parts.
+
+MAX_LENGTH = 13
+
+
+@functools.cache
+def identity(max_length):
+    """Takes texts apart and puts them together again with nothing between: a model that copies."""
+    tokenizer = tiny.tokenizer()
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
+    def copied(text):
+        segments = split(text, tokenizer, max_length)
+        return join(segments, tokenizer.decode(segments.ids)[:, None])[:, 0], segments.rows, segments.ids
+
+    return lambda *texts: copied(tf.constant(texts, tf.string, shape=[len(texts)]))
+
+
+def visible(text):
+    """A text without white space, which is what the tokenizer writes as U+2581, too, and without noncharacters."""
+    return "".join("\ufffd" if c in "\ufdd0\ufffe\uffff" else c for c in text if c != "▁" and not is_blank(c))
+
+
+@fast
+@given(st.lists(any_text | compositions, max_size=5))
+def test_all_but_white_space_survives_a_model_that_copies(texts):
+    copies, _, ids = identity(MAX_LENGTH)(*texts)
+    assert [visible(text.decode()) for text in copies.numpy()] == [visible(text) for text in texts]
+    assert tf.reduce_all(ids.row_lengths() <= MAX_LENGTH) and tf.reduce_all(ids.row_lengths() > 0)
+
+
+WHITE_SPACE = [
+    "one two\nthree\n\n\nfour\r\n five ",
+    "  \n\tone.  Two  three\u00a0four\n",
+    "one two three four five six seven eight nine ten " * 5 + "ten",
+    "\u200bone\x00\ufeff",
+]
+
+
+@pytest.mark.parametrize("text", WHITE_SPACE)
+def test_white_space_survives_a_model_that_copies(text):
+    copies, _, _ = identity(MAX_LENGTH)(text)
+    assert copies.numpy()[0].decode() == text
+
+
+def test_blank_text_has_no_parts_and_is_blank():
+    copies, rows, ids = identity(MAX_LENGTH)("one", "", " \n\u2029 \ufeff", "two")
+    assert copies.numpy().tolist() == [b"one", b"", b"", b"two"]
+    assert rows.numpy().tolist() == [0, 3] and ids.nrows() == 2
+
+
+def test_no_texts_have_no_parts():
+    copies, rows, ids = identity(MAX_LENGTH)()
+    assert copies.shape == rows.shape == (0,) and ids.nrows() == 0
+
+
+def test_a_text_is_taken_apart_as_if_it_were_alone():
+    texts = ["one two\nthree", "", "seven " * 97, "今天。明天", "x" * 211]
+    copies, rows, ids = identity(MAX_LENGTH)(*texts)
+    alone = [identity(MAX_LENGTH)(text) for text in texts]
+    assert copies.numpy().tolist() == [copy.numpy()[0] for copy, _, _ in alone]
+    assert rows.numpy().tolist() == [row for row, (_, parts, _) in enumerate(alone) for _ in parts]
+    assert ids.to_list() == [part for _, _, parts in alone for part in parts.to_list()]
+
+
+def test_a_sentence_of_at_most_max_length_pieces_is_one_part():
+    text = "one two three four five six"
+    length = len(tiny.tokenizer().encode([text])[0])
+    assert identity(length)(text)[2].nrows() == 1
+    assert identity(length - 1)(text)[2].nrows() > 1
+
+
+def divided(lengths, max_length, word_lengths=(1,), character_lengths=(1,), seed=0):
+    """The lengths of the parts, those of each sentence in a list, and the flags that they were made from."""
+    draw = random.Random(seed)
+    starts_word, starts_character = ([False] * sum(lengths) for _ in range(2))
+    for flags, sizes in ((starts_character, character_lengths), (starts_word, word_lengths)):
+        start = 0
+        for length in lengths:
+            place = 0
+            while place < length:
+                flags[start + place] = True
+                place += draw.choice(sizes)
+                while flags is starts_word and place < length and not starts_character[start + place]:
+                    place += 1
+            start += length
+    ids = tf.RaggedTensor.from_row_lengths(tf.range(sum(lengths)), lengths)
+    begins = divisions(ids, tf.constant(starts_word), tf.constant(starts_character), max_length).numpy()
+    return begins, np.array(starts_word), np.array(starts_character)
+
+
+def parts_of(begins, lengths):
+    starts = np.cumsum([0, *lengths])
+    return [
+        np.diff([*(np.flatnonzero(begins[a:b])), b - a]).tolist() for a, b in zip(starts[:-1], starts[1:], strict=True)
+    ]
+
+
+def test_parts_are_about_equal_and_begin_with_words():
+    lengths = [3, 0, 37, 38, 101, 1009, 1]
+    begins, starts_word, _ = divided(lengths, 37, word_lengths=(1, 2, 3, 5))
+    parts = parts_of(begins, lengths)
+    assert parts[:3] == [[3], [], [37]]
+    assert max(map(max, filter(None, parts))) <= 37
+    assert all(max(part) - min(part) <= 9 for part in parts if part)
+    assert len(parts[3]) == 2 and len(parts[5]) <= 1009 / (37 - 9 - 4) + 1
+    assert not (begins & ~starts_word).any()
+
+
+@fast
+@given(
+    st.lists(st.integers(0, 211), max_size=5).map(lambda lengths: [*lengths, 1]),
+    st.integers(4, 67),
+    st.sampled_from([(1,), (1, 2, 3), (11,), (997,)]),
+    st.integers(0, 1000),
+)
+def test_no_part_is_too_long_or_divides_a_character(lengths, max_length, word_lengths, seed):
+    begins, _, starts_character = divided(lengths, max_length, word_lengths, (1, 3, 4), seed)
+    assert not (begins & ~starts_character).any()
+    parts = parts_of(begins, lengths)
+    assert [sum(part) for part in parts] == lengths
+    assert all(1 <= min(part) <= max(part) <= max_length for part in parts if part)
+    assert all(len(part) == 1 for part in parts if 1 <= sum(part) <= max_length)
+
+
+# What comes of the parts.
+
+
+def test_translations_are_joined_as_the_sentences_were():
+    text = ["one two\nthree", "  seven.  Eight ", "今天。明天！\u3000好", "", "seven " * 29]
+    segments = split(tf.constant(text), tiny.tokenizer(), MAX_LENGTH)
+    names = [f"{number}".encode() for number in range(segments.ids.nrows())]
+    *rest, last = [row.decode() for (row,) in join(segments, tf.constant(names)[:, None]).numpy()]
+    assert rest == ["0\n1", "  2  3 ", "4 5\u30006", ""]
+    assert last == " ".join(map(str, range(7, len(names)))) + " " and len(names) > 8
+
+
+def test_between_translations_that_end_in_a_full_width_stop_no_space_is_needed():
+    segments = split(tf.constant(["一。二！三？四", "一。二"]), tiny.tokenizer(), MAX_LENGTH)
+    translations = ["Uno.", "二。", "さん」", "4", "1！」", "2"]
+    joined = [row.decode() for (row,) in join(segments, tf.constant(translations)[:, None]).numpy()]
+    assert joined == ["Uno. 二。さん」 4", "1！」2"]
+
+
+def test_the_score_of_a_text_is_that_of_all_its_tokens():
+    segments = split(tf.constant(["one\ntwo\nthree", "", "four"]), tiny.tokenizer(), MAX_LENGTH)
+    log_probs, lengths, alpha = np.array([-1.1, -0.7, -2.3, -0.3]), np.array([2, 5, 11, 3]), 0.7
+
+    def penalty(length):
+        return ((5 + length) / 6) ** alpha
+
+    scores = tf.constant(log_probs / penalty(lengths), tf.float32)
+    joined = join_scores(segments, scores[:, None], tf.constant(lengths, tf.int32)[:, None], alpha)
+    np.testing.assert_allclose(joined[:, 0], [-4.1 / penalty(18), 0.0, -0.3 / penalty(3)], rtol=1e-6)
+
+
+def test_the_score_of_one_part_stays_as_it_is():
+    segments = split(tf.constant(["one"] * 997), tiny.tokenizer(), MAX_LENGTH)
+    scores = np.random.default_rng(3).normal(size=(997, 2)).astype(np.float32)
+    lengths = tf.reshape(tf.range(2 * 997), [997, 2]) % 311
+    for alpha in (0.0, 0.6, 1.8, -0.3):
+        assert join_scores(segments, tf.constant(scores), lengths, alpha).numpy().tolist() == scores.tolist()
+
+
+@pytest.mark.parametrize("run", [lambda f: f, tf.function], ids=["eager", "graph"])
+@pytest.mark.parametrize(("rows", "expected"), [(0, []), (3, [3]), (5, [5]), (13, [5, 5, 3])])
+def test_rows_are_worked_on_in_batches_in_their_order(run, rows, expected):
+    ids = tf.ragged.range(tf.range(rows, dtype=tf.int64) % 7)
+    nothing = (tf.zeros([0], tf.string), tf.zeros([0, 2], tf.int64))
+
+    def function(ids, number):
+        tf.debugging.assert_equal(ids.row_lengths(), number % 7)
+        sizes = tf.fill([ids.nrows()], ids.nrows())
+        return tf.strings.as_string(ids.row_lengths()), tf.stack([ids.row_lengths(), sizes], axis=1)
+
+    def batched(ids):
+        columns = {"ids": ids, "number": tf.range(ids.nrows())}
+        return in_batches(function, columns, ids.nrows(), tf.constant(5, tf.int64), nothing)
+
+    texts, both = run(batched)(ids)
+    lengths = [row % 7 for row in range(rows)]
+    assert texts.numpy().tolist() == [str(length).encode() for length in lengths]
+    assert both.numpy().tolist() == [
+        list(row) for row in zip(lengths, [n for n in expected for _ in range(n)], strict=True)
+    ]

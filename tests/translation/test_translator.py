@@ -1,0 +1,305 @@
+import functools
+
+import numpy as np
+import pytest
+import sentencepiece
+import tensorflow as tf
+from keras_transformer.segments import split
+from keras_transformer.translator import (
+    SavedModelTranslator,
+    Translator,
+    load_translator,
+)
+
+from keras_transformer import segments
+from keras_transformer.tokenizer import BOS_ID, EOS_ID
+from tests import tiny
+
+TEXTS = ["one two", "seven", "ten nine eight four zero", "Größe 😀", "one one one one one one one"]
+ALPHA = 0.7
+
+
+@functools.cache
+def translator(beam_size, model=tiny.trained_transformer, max_length=31):
+    return Translator(model(), tiny.tokenizer(), beam_size, ALPHA, max_length, batch_size=3)
+
+
+class FullPasses:
+    """Beam search over Python lists: all that was decoded so far goes through all of the model for every token."""
+
+    def __init__(self, model, text):
+        self.pieces = sentencepiece.SentencePieceProcessor(model_proto=tiny.tokenizer_model())
+        self.source_ids = self.pieces.encode(text)
+        self.logits = graph_of(model)
+
+    def log_probs(self, ids):
+        """float64 (V,) of the token after bos and `ids`."""
+        logits = self.logits([self.source_ids], [[BOS_ID, *ids]])[0, -1].numpy().astype("float64")
+        return logits - np.logaddexp.reduce(logits)
+
+    def search(self, width):
+        """(text, score, ids) of the best hypothesis."""
+        live, finished = [(0.0, [])], []
+        while len(live[0][1]) < len(self.source_ids) + 50 and len(finished) < width:
+            candidates = [(sum_ + p, [*ids, v]) for sum_, ids in live for v, p in enumerate(self.log_probs(ids))]
+            candidates.sort(reverse=True)
+            finished += [c for c in candidates[:width] if c[1][-1] == EOS_ID]
+            live = [c for c in candidates if c[1][-1] != EOS_ID][:width]
+        score, ids = max((sum_ / ((5 + len(ids)) / 6) ** ALPHA, ids) for sum_, ids in finished or live)
+        return self.pieces.decode([i for i in ids if i > EOS_ID]), score, ids
+
+
+@functools.cache
+def graph_of(model):
+    spec = tf.TensorSpec([None, None], tf.int32)
+    return tf.function(
+        lambda source_ids, target_ids: model({"source_ids": source_ids, "target_ids": target_ids}),
+        input_signature=[spec, spec],
+    )
+
+
+# What is searched for.
+
+
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_translations_are_those_of_a_plain_search_over_full_passes(beam_size):
+    texts, scores = translator(beam_size).translate_batch(TEXTS)
+    expected = [FullPasses(tiny.trained_transformer(), text).search(beam_size) for text in TEXTS]
+    assert texts == [text for text, _, _ in expected]
+    np.testing.assert_allclose(scores, [score for _, score, _ in expected], rtol=1e-4)
+    lengths = {len(ids) for _, _, ids in expected}
+    assert len(lengths) > 2 and min(lengths) < 30  # of their own, not the limit's
+    assert any(texts)
+
+
+def test_a_beam_finds_what_greedy_search_does_not():
+    greedy, _ = translator(1).translate_batch(TEXTS)
+    beam, _ = translator(3).translate_batch(TEXTS)
+    assert greedy != beam
+
+
+def test_a_translation_has_at_most_50_tokens_more_than_its_source():
+    """Than its own source: a longer one in the same batch lends it nothing."""
+    texts = ["seven", "ten nine eight four zero"]
+    searches = [FullPasses(tiny.endless(), text) for text in texts]
+    expected = [search.search(3) for search in searches]
+    lengths = [len(search.source_ids) for search in searches]
+    assert lengths[1] > lengths[0] > 0
+    assert [len(ids) for _, _, ids in expected] == [length + 50 for length in lengths]
+    found, scores = translator(3, tiny.endless).translate_batch(texts)
+    assert found == [text for text, _, _ in expected]
+    np.testing.assert_allclose(scores, [score for _, score, _ in expected], rtol=1e-4)
+
+
+def test_sentences_are_translated_one_by_one_and_their_white_space_is_kept():
+    sentences = ["one two", "seven", "ten nine eight"]
+    text = "\n {}\n\n{}\r\n\t{}\n".format(*sentences)
+    (found, _), scores = translator(3).translate_batch([text, "one"])
+    searches = [FullPasses(tiny.trained_transformer(), sentence).search(3) for sentence in sentences]
+    assert found == "\n {}\n\n{}\r\n\t{}\n".format(*(translation for translation, _, _ in searches))
+    lengths = np.array([len(ids) for _, _, ids in searches])
+    log_probs = np.array([score for _, score, _ in searches]) * ((5 + lengths) / 6) ** ALPHA
+    assert scores[0] == pytest.approx(log_probs.sum() / ((5 + lengths.sum()) / 6) ** ALPHA, rel=1e-4)
+
+
+def test_what_is_longer_than_max_length_is_translated_in_parts():
+    """Nothing is cut off: the parts of the source, read one after the other, are all of it."""
+    text = " ".join(tiny.ENGLISH * 5)
+    source = split(tf.constant([text]), tiny.tokenizer(), 17).ids.to_list()
+    parts = [sentencepiece.SentencePieceProcessor(model_proto=tiny.tokenizer_model()).decode(ids) for ids in source]
+    assert " ".join(parts) == text and max(map(len, source)) <= 17
+    (found, _), _ = translator(1, max_length=17).translate_batch([text, "one"])
+    assert found == " ".join(FullPasses(tiny.trained_transformer(), part).search(1)[0] for part in parts)
+
+
+def test_more_parts_than_are_translated_side_by_side_lose_nothing(monkeypatch):
+    text = "\n".join(tiny.ENGLISH * 2)
+    expected = translator(1).translate_batch([text])
+    monkeypatch.setattr(segments, "FEWEST_AT_ONCE", 3)
+    some = Translator(tiny.trained_transformer(), tiny.tokenizer(), 1, ALPHA, 31)
+    (found,), scores = some.translate_batch([text])
+    assert found == expected[0][0] and scores == pytest.approx(expected[1], rel=1e-5)
+    assert found == "\n".join(translator(1).translate_batch(tiny.ENGLISH)[0] * 2)
+
+
+# What no translation depends on.
+
+
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_a_result_does_not_depend_on_who_shares_the_batch(beam_size):
+    together_texts, together_scores = translator(beam_size).translate_batch([*TEXTS, "", " ".join(tiny.ENGLISH * 2)])
+    for text, translation, score in zip(TEXTS, together_texts, together_scores, strict=False):
+        alone_texts, alone_scores = translator(beam_size).translate_batch([text])
+        assert alone_texts == [translation]
+        assert alone_scores == pytest.approx([score], rel=1e-5)
+
+
+def test_order_is_kept_across_batches_of_sorted_lengths():
+    texts = ["seven", *TEXTS, "", "one two", "seven"]
+    translations = translator(3).translate(texts)
+    assert translations == [translator(3).translate_batch([text])[0][0] for text in texts]
+    assert translations[0] == translations[-1] and len(set(translations)) > 3
+
+
+BLANK = ["", " ", " \t\n", "\u00a0", "\u3000", "\u200b\ufeff", "\x00\x07", "\u2028 \r\n"]
+
+
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_blank_text_gives_blank_text_and_score_0(beam_size):
+    texts, scores = translator(beam_size).translate_batch(BLANK)
+    assert texts == [""] * len(BLANK) and scores == [0.0] * len(BLANK)
+
+
+def test_text_around_which_there_is_space_is_not_blank():
+    _, scores = translator(3).translate_batch(["\u00a0 one \t", "\x00two", "0", "."])
+    assert 0.0 not in scores
+
+
+def test_no_texts_give_no_translations():
+    assert translator(3).translate_batch([]) == ([], [])
+    assert translator(3).translate([]) == []
+
+
+def test_odd_texts_are_translated_too():
+    odd = ["\ufffd", "\U0010ffff\ufffe", "</s><pad>", "a" * 3000, "مرحبا", "e\u0301\u0302" * 20]
+    texts, scores = translator(1).translate_batch(odd)
+    assert len(texts) == len(odd) and np.isfinite(scores).all()
+
+
+# Sorting.
+
+
+def shouting(some, monkeypatch):
+    """Makes the signatures of a translator give upper-case text. Returns the list of the batches given to them."""
+    batches = []
+
+    def call(signature, inputs):
+        batches.append([text.decode() for text in inputs["text"].numpy()])
+        upper = tf.strings.upper(inputs["text"], encoding="utf-8")
+        return {"translation": upper, "score": tf.zeros(tf.shape(upper))}
+
+    monkeypatch.setattr(some, "_call", call)
+    return batches
+
+
+def test_translators_use_their_batch_size(monkeypatch):
+    some = Translator(tiny.trained_transformer(), tiny.tokenizer(), beam_size=1, batch_size=2)
+    batches = shouting(some, monkeypatch)
+    assert some.translate(TEXTS) == [text.upper() for text in TEXTS]
+    assert sorted(map(len, batches)) == [1, 2, 2]
+
+
+# Replicas.
+
+
+def test_every_replica_translates_its_rows_of_a_batch_with_its_own_weights():
+    """Once they are made to differ, which in training they never do, one can see whose they were."""
+    with tiny.two_replicas().scope():
+        model = tiny.transformer(seed=3)
+    together = Translator(model, tiny.tokenizer(), beam_size=2, batch_size=1, strategy=tiny.two_replicas())
+    one, other = (
+        Translator(tiny.transformer(seed=seed), tiny.tokenizer(), beam_size=2).translate_batch(TEXTS) for seed in (3, 5)
+    )
+    text, score = together.translate_batch(TEXTS)
+    assert text == one[0] and score == pytest.approx(one[1], rel=1e-5)
+    for weight, different in zip(model.weights, tiny.transformer(seed=5).weights, strict=True):
+        _, second = weight.value.values
+        second.assign(different)
+    for count in (0, 1, 2, 5):
+        text, score = together.translate_batch(TEXTS[:count])
+        assert text == [(one, other)[row % 2][0][row] for row in range(count)]
+        assert score == pytest.approx([(one, other)[row % 2][1][row] for row in range(count)], rel=1e-5)
+
+
+def test_every_replica_gets_a_batch_of_the_whole_size(monkeypatch):
+    with tiny.two_replicas().scope():
+        model = tiny.transformer()
+    some = Translator(model, tiny.tokenizer(), batch_size=2, strategy=tiny.two_replicas())
+    batches = shouting(some, monkeypatch)
+    assert some.translate(TEXTS) == [text.upper() for text in TEXTS]
+    assert sorted(map(len, batches)) == [1, 4]
+
+
+# Loading.
+
+
+@pytest.fixture(scope="module")
+def model_dir(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("run")
+    tiny.config("nowhere", directory, beam_size=1, length_penalty=ALPHA).save(directory / "config.yaml")
+    (directory / "tokenizer.model").write_bytes(tiny.tokenizer_model())
+    tiny.trained_transformer().save(directory / "model.keras")
+    return directory
+
+
+def test_a_run_directory_has_all_that_a_translator_needs(model_dir):
+    loaded = load_translator(str(model_dir), None, None, None, batch_size=5)
+    assert type(loaded) is Translator and loaded.batch_size == 5
+    assert loaded.options == {"beam_size": 1, "length_penalty": ALPHA, "max_length": 31}
+    assert loaded.translate_batch(TEXTS) == translator(1).translate_batch(TEXTS)
+
+
+def test_it_can_be_loaded_for_several_devices(model_dir):
+    loaded = Translator.load(model_dir, batch_size=1, strategy=tiny.two_replicas())
+    assert loaded.batch_size == 2 and len(loaded.model.weights[0].value.values) == 2
+    assert loaded.translate_batch(TEXTS)[0] == translator(1).translate_batch(TEXTS)[0]
+
+
+def test_given_options_override_those_of_the_run(model_dir):
+    loaded = load_translator(model_dir, None, beam_size=2, length_penalty=0.0, batch_size=32)
+    assert loaded.options == {"beam_size": 2, "length_penalty": 0.0, "max_length": 31}
+
+
+def test_a_missing_model_says_what_makes_one(tmp_path):
+    with pytest.raises(FileNotFoundError, match=rf"no model\.keras in {tmp_path}.*train\.py"):
+        Translator.load(tmp_path)
+    with pytest.raises(FileNotFoundError, match=r"train\.py"):
+        load_translator(tmp_path / "nowhere", None, None, None, 32)
+    assert not (tmp_path / "nowhere").exists()
+
+
+@pytest.mark.parametrize("name", ["", "7"])
+def test_a_missing_saved_model_says_what_makes_one(tmp_path, name):
+    (tmp_path / "here").mkdir()
+    for directory in ("here", "nowhere"):
+        with pytest.raises(FileNotFoundError, match=r"no SavedModel.*export\.py"):
+            SavedModelTranslator(tmp_path / directory / name)
+
+
+def test_a_damaged_model_is_named(model_dir, tmp_path):
+    for name in ("config.yaml", "tokenizer.model"):
+        (tmp_path / name).write_bytes((model_dir / name).read_bytes())
+    (tmp_path / "model.keras").write_bytes((model_dir / "model.keras").read_bytes()[:1000])
+    with pytest.raises(ValueError, match=r"cannot read a model from .*model\.keras"):
+        Translator.load(tmp_path)
+
+
+def test_search_options_beside_a_saved_model_are_refused(tmp_path):
+    for options in ({"beam_size": 3, "length_penalty": None}, {"beam_size": None, "length_penalty": 0.0}):
+        with pytest.raises(ValueError, match=r"export\.py"):
+            load_translator(None, tmp_path, **options, batch_size=32)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("beam_size", 0), ("beam_size", -1), ("max_length", 0), ("batch_size", 0), ("length_penalty", float("nan"))],
+)
+def test_impossible_options_are_refused_by_name(name, value):
+    with pytest.raises(ValueError, match=rf"{name}.*{value}"):
+        Translator(tiny.trained_transformer(), tiny.tokenizer(), **{name: value})
+
+
+def test_the_latest_version_is_taken(tmp_path, monkeypatch):
+    taken = []
+
+    def load(path):
+        taken.append(path)
+        return type("Loaded", (), {"signatures": {"serving_default": None}})
+
+    monkeypatch.setattr(tf.saved_model, "load", load)
+    for version in ("1", "9", "10", ".11.partial", "12x"):
+        (tmp_path / version).mkdir()
+        (tmp_path / version / "saved_model.pb").touch()
+    SavedModelTranslator(tmp_path)
+    SavedModelTranslator(tmp_path / "9")
+    assert taken == [str(tmp_path / "10"), str(tmp_path / "9")]
