@@ -106,14 +106,15 @@ def two_replicas():
 
 
 def encoded_pairs(source_lengths, target_lengths, vocabulary_size, seed=0):
-    """`EncodedPairs` of random ids with these lengths."""
+    """`EncodedPairs` of random ids with these lengths; every target has eos on top."""
     rng = np.random.default_rng(seed)
 
-    def sentences(lengths):
-        ids = rng.integers(4, vocabulary_size, sum(lengths)).astype(np.int32)
-        return Sentences(ids, np.concatenate([[0], np.cumsum(lengths)]))
+    def sentences(lengths, end=()):
+        rows = [[*rng.integers(4, vocabulary_size, length), *end] for length in lengths]
+        starts = np.concatenate([[0], np.cumsum([len(row) for row in rows])])
+        return Sentences(np.array(list(itertools.chain.from_iterable(rows)), np.int32), starts)
 
-    return EncodedPairs(sentences(source_lengths), sentences(target_lengths), {})
+    return EncodedPairs(sentences(source_lengths), sentences(target_lengths, [EOS_ID]), {})
 
 
 @functools.cache
