@@ -1,8 +1,7 @@
 """The default corpus: phrases made from Unicode CLDR through Babel, so that a first run needs no download.
 
-It is a real translation task with one exact answer to every question: Babel writes the same value in both locales. What
-is held out for validation and test can be learnt from the training split, since every form of phrase and every word of
-it occurs there too, with other values.
+Babel writes the same value in both locales, so every source phrase has exactly one right translation. Every form and
+every word of the validation and test phrases occurs in the training split as well, with other values.
 """
 
 import hashlib
@@ -20,7 +19,7 @@ from keras_transformer.data.cldr_phrases import Form, isolated_locale, unambiguo
 from keras_transformer.data.corpus import Corpus, Pair
 from keras_transformer.errors import CorpusError
 
-# How many of each 32 phrases a family gets. Those with many names get more, so that every name is met often enough.
+# The share of each family in every 32 phrases. A family with many names has a larger share, to repeat each name.
 SHARES = {
     "dates": 5,
     "times": 2,
@@ -32,15 +31,15 @@ SHARES = {
     "lists": 6,
 }
 MAX_CHARACTERS = 64
-# A phrase is held out only while training keeps others of its form and with each of its words: one for every this many
-# phrases in all, and at least one.
+# A phrase is held out only if training keeps other phrases with its form and with each of its words. Training must keep
+# one such phrase per 7,000 phrases in all, and at least one.
 PHRASES_PER_SIGHTING = 7_000
-# Thai to Tibetan, Burmese, Khmer, Japanese and Chinese put no spaces between words: there every character counts.
+# Thai to Tibetan, Burmese, Khmer, Japanese and Chinese: scripts without spaces, where each character counts as a word.
 _UNSPACED = re.compile(r"[\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")
 
 
 class Phrase(NamedTuple):
-    """A pair, and the key of the form that made it."""
+    """A pair, and the key of the `Form` that wrote the pair."""
 
     source: str
     target: str
@@ -55,23 +54,23 @@ def cldr_corpus(
     validation_size: int = 500,
     test_size: int = 500,
 ) -> Corpus:
-    """Makes phrases of dates, times, intervals, numbers, money, measures and names in two of Babel's locales.
+    """Writes dates, times, intervals, numbers, money, measures and names in two of Babel's locales.
 
-    The result depends on the arguments and on the version of Babel, and on nothing else.
+    The result depends only on the arguments and on the version of Babel.
 
     Args:
         source_lang: str, a locale of Babel such as `en`, `pt_BR` or `zh_Hant`.
         target_lang: str, another locale.
-        seed: int, of everything drawn at random.
-        train_size: int, pairs to train on, all bare names among them.
-        validation_size: int, pairs to validate on.
-        test_size: int, pairs to test on.
+        seed: int, the seed of all random draws.
+        train_size: int, the number of training pairs, including all bare names.
+        validation_size: int, the number of validation pairs.
+        test_size: int, the number of test pairs.
 
     Returns:
-        A `Corpus` of three lists that share no pair and no source.
+        A `Corpus` of three lists. No source occurs in two of the lists.
 
     Raises:
-        CorpusError: a locale is unknown, both are the same, or they do not give as many phrases as asked for.
+        CorpusError: if a locale is unknown, if the locales are equal, or if CLDR has too few phrases for the sizes.
     """
     source, target = _locale(source_lang), _locale(target_lang)
     if source == target:
@@ -100,7 +99,7 @@ def cldr_corpus(
 
 
 def phrase_forms(source: Locale, target: Locale) -> tuple[list[Form], list[Form]]:
-    """Returns the bare names and the forms of all families that have one meaning only in `source`."""
+    """Returns the bare names, and the forms of all families. Each wording in `source` has one translation only."""
     names = list(unambiguous(cldr_phrases.name_forms(), source, target))
     forms = chain(
         cldr_calendar.date_forms(),
@@ -120,15 +119,15 @@ def _locale(code: str) -> Locale:
         return isolated_locale(code.replace("-", "_"))
     except (UnknownLocaleError, ValueError):
         raise CorpusError(
-            f"Unknown locale `{code}`. Use one of Babel's, such as en, de, fr, es, ru, ja, ar, pt_BR or zh_Hant "
-            "(`pybabel --list-locales` shows them all)."
+            f"Unknown locale `{code}`. Use one of Babel's, such as en, de, fr, es, ru, ja, ar, pt_BR or zh_Hant. "
+            "`pybabel --list-locales` lists all locales."
         ) from None
 
 
 def _draw_phrases(
     forms: list[Form], source: Locale, target: Locale, size: int, taken: Iterable[str], rng: Random
 ) -> list[Phrase]:
-    """Draws `size` phrases, in random order, of which no two share a source and none has a source in `taken`."""
+    """Draws `size` phrases in random order. All sources are different, and none is in `taken`."""
     phrases: dict[str, Phrase] = {}
     refused = set(taken)
     for form in islice(_turns(forms, rng), 20 * size):
@@ -140,7 +139,7 @@ def _draw_phrases(
         if phrase.source in refused or min(lengths) == 0 or max(lengths) > MAX_CHARACTERS:
             continue
         if phrases.setdefault(phrase.source, phrase).target != phrase.target:
-            # Two forms have met in a wording that their probes did not show. What has two answers is no question.
+            # Two forms share this source but have different translations. The probes of the forms did not show this.
             refused.add(phrase.source)
             del phrases[phrase.source]
     if len(phrases) < size:
@@ -149,7 +148,7 @@ def _draw_phrases(
 
 
 def _turns(forms: list[Form], rng: Random) -> Iterator[Form]:
-    """Yields forms for ever: families by their shares, and within a family every form as often as any other."""
+    """Yields forms without end: families by their `SHARES`, and the forms of a family in turn."""
     families: dict[str, list[Form]] = defaultdict(list)
     for form in rng.sample(forms, len(forms)):
         families[form.family].append(form)
@@ -159,7 +158,7 @@ def _turns(forms: list[Form], rng: Random) -> Iterator[Form]:
 
 
 def _hold_out(phrases: list[Phrase], size: int) -> tuple[list[Pair], list[Pair]]:
-    """Splits off `size` pairs that the others prepare for: see `PHRASES_PER_SIGHTING`."""
+    """Splits off `size` pairs whose forms and words stay in training: see `PHRASES_PER_SIGHTING`."""
     enough = max(1, len(phrases) // PHRASES_PER_SIGHTING)
     left = Counter(chain.from_iterable(map(_traits, phrases)))
     train, held = [], []
@@ -172,14 +171,14 @@ def _hold_out(phrases: list[Phrase], size: int) -> tuple[list[Pair], list[Pair]]
             train.append((phrase.source, phrase.target))
     if len(held) < size:
         raise CorpusError(
-            f"{len(phrases)} phrases are too few to hold out {size}: only {len(held)} of them would have all their "
-            "words in training. Ask for more training pairs or for fewer others."
+            f"{len(phrases)} phrases are too few to hold out {size}: only {len(held)} phrases would have all their "
+            "words in training. Ask for more training pairs, or for fewer validation and test pairs."
         )
     return train, held
 
 
 def _traits(phrase: Phrase) -> set[tuple[str, str]]:
-    """What must have been met in training: the form, and the words on either side that are not made of figures."""
+    """Returns all that training must contain before the phrase is held out: its form, and its words without digits."""
     return {("form", phrase.key), *_words("source", phrase.source), *_words("target", phrase.target)}
 
 

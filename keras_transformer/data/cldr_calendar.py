@@ -22,8 +22,8 @@ def _write_moment(moment: datetime.datetime, locale: Locale) -> str:
     return pattern.replace("{0}", time).replace("{1}", dates.format_date(moment, "long", locale))
 
 
-# The earlier one owns a wording that two styles share, so the full ones come before the abbreviated. None has a year of
-# two digits: from "1/3/22" nobody can tell the century that other locales write out.
+# If two styles share a wording, the earlier style keeps the wording, so full styles come before abbreviated styles. No
+# style writes a year with two digits, because "1/3/22" hides the century that another locale writes out.
 DATE_STYLES: dict[str, Callable[[datetime.datetime, Locale], str]] = {
     "long": lambda day, locale: dates.format_date(day, "long", locale),
     "full": lambda day, locale: dates.format_date(day, "full", locale),
@@ -43,7 +43,7 @@ def _draw_moment(rng: Random, month: int) -> datetime.datetime:
 
 
 def date_forms() -> Iterator[Form]:
-    """Dates, in full, abbreviated and in figures, some with their time of day."""
+    """Yields forms of dates: in full, abbreviated, in digits, and with the time of day."""
     for style, write in DATE_STYLES.items():
         for month in range(1, 13):
             probe = datetime.datetime(2022, month, 3, 15, 45)
@@ -59,7 +59,7 @@ def _write_time(time: datetime.time, locale: Locale, style: str) -> str:
 
 
 def time_forms() -> Iterator[Form]:
-    """Times of day, to the minute and to the second; "3:45 PM" where the locale counts to twelve."""
+    """Yields forms of times, to the minute and to the second; "3:45 PM" where the locale has a 12-hour clock."""
     for style in ("short", "medium"):
         for hour in range(24):
             draw = partial(_draw_time, hour=hour)
@@ -69,7 +69,7 @@ def time_forms() -> Iterator[Form]:
 
 Ends = tuple[datetime.date, datetime.date] | tuple[datetime.time, datetime.time]
 
-# By skeleton: the shortest and the longest interval in days. Of months it takes more than 31 to be two.
+# Skeleton -> the shortest and the longest interval in days. An interval of 32 days always ends in another month.
 INTERVALS = {"yMMMd": (1, 60), "MMMd": (1, 60), "yMMMM": (32, 500)}
 
 
@@ -85,7 +85,7 @@ def _draw_hours(rng: Random, hour: int) -> Ends:
 
 
 def _write_interval(ends: Ends, locale: Locale, skeleton: str) -> str:
-    # Without an entry Babel falls back on some other style of date, and the source would no longer fix the target's.
+    # Without an entry Babel falls back to another style of date. The source would then not determine the target.
     if skeleton not in locale.interval_formats:
         raise LookupError(skeleton)
     return dates.format_interval(*ends, skeleton, fuzzy=False, locale=locale)
@@ -96,7 +96,7 @@ def _write_hours(ends: Ends, locale: Locale) -> str:
 
 
 def interval_forms() -> Iterator[Form]:
-    """From one day, month or time of day to another: "Jan 3 – 7, 2022"."""
+    """Yields forms from one day, month or time of day to another: "Jan 3 – 7, 2022"."""
     for skeleton in INTERVALS:
         for month in range(1, 13):
             draw = partial(_draw_days, month=month, skeleton=skeleton)
@@ -111,13 +111,13 @@ SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 604800
 
 
 def _write_relative(count: int, locale: Locale, unit: str, length: str) -> str:
-    # The infinite threshold keeps the unit: 90 minutes stay minutes and do not become two hours.
+    # The infinite threshold keeps the unit: Babel writes 90 minutes, not two hours.
     seconds = count * SECONDS[unit]
     return dates.format_timedelta(seconds, unit, inf, add_direction=True, format=length, locale=locale)
 
 
 def relative_time_forms() -> Iterator[Form]:
-    """Times counted from now: "in 3 hours", "5 years ago"."""
+    """Yields forms of times relative to now: "in 3 hours", "5 years ago"."""
     for length in ("long", "short"):
         for unit in SECONDS:
             write = partial(_write_relative, unit=unit, length=length)

@@ -1,8 +1,8 @@
 """Phrases that Unicode CLDR can write in any locale: numbers, money, measures, names and lists of names.
 
-A `Form` is one way of saying one kind of thing, such as "3 kilometers per hour". It draws a value at random and writes
-that same value in whichever locale is asked for, so that two locales give a phrase and its exact translation. The forms
-of dates and times are in `cldr_calendar.py`.
+A `Form` is one way to say one kind of thing, such as "3 kilometers per hour". The form draws a random value, and writes
+the value in any locale. Two locales therefore give a phrase and its exact translation. Dates and times are in
+`cldr_calendar.py`.
 """
 
 import re
@@ -17,7 +17,7 @@ from typing import Any
 
 from babel import Locale, dates, lists, localedata, numbers
 
-# The codes of CLDR that name what the phrases are about, parted by spaces.
+# CLDR's codes of the territories, languages, currencies and units in the phrases, separated by spaces.
 TERRITORIES = """
     AD AE AF AG AL AM AO AR AT AU AZ BA BB BD BE BF BG BH BI BJ BN BO BR BS BT BW BY BZ CA CD CF CG CH CI CL CM CN CO CR
     CU CV CY CZ DE DJ DK DM DO DZ EC EE EG ER ES ET FI FJ FM FR GA GB GD GE GH GL GM GN GQ GR GT GW GY HK HN HR HT HU ID
@@ -61,20 +61,19 @@ PARTS = (
     ("mass-pound", "mass-ounce"),
 )
 
-# People type ordinary spaces and no invisible marks. CLDR writes "3:45 PM" with a narrow no-break space and sets Arabic
-# and Hebrew numbers in direction marks; left alone, what is typed would not be what was learnt.
+# People type ordinary spaces and no invisible marks. CLDR writes a narrow no-break space in "3:45 PM", and direction
+# marks around Arabic and Hebrew numbers. The corpus must contain the characters that people type.
 _PLAIN = str.maketrans({"\u00a0": " ", "\u202f": " ", "\u2009": " ", "\u200e": "", "\u200f": "", "\u061c": ""})
 
 
 def isolated_locale(code: str) -> Locale:
-    """Returns Babel's locale of that name, its data not shared with any other locale.
+    """Returns Babel's locale of a code, with tables of its own.
 
-    Babel resolves an alias in place, in a table that several locales share: once Japanese month names have been looked
-    up, the French ones are Japanese too (python-babel issue 1234). What a locale says would depend on what was said
-    before; with tables of its own it does not.
+    Babel resolves an alias in place, in a table that several locales share. After a look-up of Japanese month names,
+    the French month names are Japanese as well (python-babel issue 1234). A locale with its own tables avoids this bug.
 
     Raises:
-        ValueError or UnknownLocaleError: Babel has no such locale.
+        ValueError or UnknownLocaleError: if Babel does not know the code.
     """
     locale = Locale.parse(code)
     tables = localedata.load(str(locale))
@@ -85,14 +84,14 @@ def isolated_locale(code: str) -> Locale:
 
 @dataclass(frozen=True)
 class Form:
-    """One way of saying one kind of thing, in any locale.
+    """One way to say one kind of thing, in any locale.
 
     Attributes:
         family: str, the kind of thing, such as `units`.
-        key: str, names the form; it fixes every word that the value does not, such as the unit.
-        draw: function, gives a value at random.
-        write: function, `write(value, locale)` gives the locale's own text; `say` is the one to call.
-        probes: tuple of values whose wordings stand for all of the form's when two forms are compared.
+        key: str, the name of the form. The key determines each word that the value does not, such as the unit.
+        draw: function, `draw(rng)` returns a random value.
+        write: function, `write(value, locale)` returns CLDR's text. Callers use `say` instead.
+        probes: tuple of sample values. `unambiguous` compares two forms by the wordings of their probes.
     """
 
     family: str
@@ -102,18 +101,19 @@ class Form:
     probes: tuple[Any, ...]
 
     def say(self, value: Any, locale: Locale) -> str | None:
-        """Returns `value` as a person of that locale would type it, or None where CLDR has no words for it."""
+        """Returns `value` as people of the locale type it, or None if CLDR has no words for the value."""
         try:
             return self.write(value, locale).translate(_PLAIN).strip() or None
         except (LookupError, ValueError, AttributeError, RuntimeError):
-            return None  # Babel says in all these ways that a locale's data lack something.
+            return None  # Babel raises any of these errors if the data of a locale are incomplete.
 
 
 def unambiguous(forms: Iterable[Form], source: Locale, target: Locale) -> Iterator[Form]:
-    """Keeps the forms that both locales can say, and of two that share a wording in `source` the first.
+    """Keeps the forms that both locales can say, if each wording in `source` has one translation only.
 
-    English says "May 3, 2022" in full and abbreviated alike. Were both forms kept, the right answer would depend on
-    which of the two was meant, and that the source does not tell. Two that agree in `target` as well do no harm.
+    English writes "May 3, 2022" for both the full and the abbreviated form. If another locale writes two different
+    texts, the source has two translations. Then only the first form stays. If both locales merge two forms, both forms
+    stay.
     """
     meaning: dict[str, str] = {}
     for form in forms:
@@ -143,7 +143,7 @@ def _write_percent(number: Decimal, locale: Locale) -> str:
 
 
 def _draw_round(rng: Random, zeros: int) -> int:
-    return rng.randint(10, 99) * 10**zeros  # Two digits, so that no locale's scale of words rounds any away.
+    return rng.randint(10, 99) * 10**zeros  # With two digits, no locale's number words round a digit away.
 
 
 def _write_round(number: int, locale: Locale) -> str:
@@ -151,7 +151,7 @@ def _write_round(number: int, locale: Locale) -> str:
 
 
 def number_forms() -> Iterator[Form]:
-    """Whole numbers, decimals and percentages, and round numbers in words: "1.2 million"."""
+    """Yields forms of whole numbers, decimals, percentages, and round numbers in words: "1.2 million"."""
     for digits, decimals in ((4, 0), (5, 0), (6, 0), (3, 1), (4, 1), (5, 1), (4, 2), (5, 2), (6, 2)):
         draw = partial(_draw_number, digits=digits, decimals=decimals)
         yield Form("numbers", f"number {digits}.{decimals}", draw, _write_number, (Decimal(1234567).scaleb(-decimals),))
@@ -164,13 +164,13 @@ def number_forms() -> Iterator[Form]:
         yield Form("numbers", f"round {zeros}", partial(_draw_round, zeros=zeros), _write_round, probes)
 
 
-# What numbers count.
+# Money and measures.
 
-_COUNTS = tuple(map(Decimal, (1, 2, 3, 5, 11, 100)))  # One for each plural of CLDR's languages, and then some.
+_COUNTS = tuple(map(Decimal, (1, 2, 3, 5, 11, 100)))  # At least one count for each plural form in CLDR.
 
 
 def draw_count(rng: Random) -> int:
-    """Returns 1 to 999; small ones more often than their share, since they decide the plural."""
+    """Returns 1 to 999. Small numbers are more frequent than in a uniform draw, because they select the plural form."""
     return rng.choice((rng.randint(1, 12), rng.randint(1, 99), rng.randint(100, 999)))
 
 
@@ -184,12 +184,12 @@ _LETTER_MEETS_FIGURE = re.compile(r"(?<=[^\W\d_])(?=\d)|(?<=\d)(?=[^\W\d_])")
 
 
 def _write_symbol(price: Decimal, locale: Locale, currency: str) -> str:
-    # CLDR puts a space between letters and figures ("NOK 5.00"), which Babel leaves out.
+    # CLDR puts a space between letters and digits ("NOK 5.00"). Babel leaves out the space.
     return _LETTER_MEETS_FIGURE.sub(" ", numbers.format_currency(price, currency, locale=locale))
 
 
 def _write_currency(price: Decimal, locale: Locale, currency: str) -> str:
-    # Whole sums go without ".00": Babel inflects the name for the number, not for the digits shown ("1.00 euro").
+    # Whole sums have no ".00": Babel inflects the name for the number, not for the written digits ("1.00 euro").
     cents = price % 1 != 0
     return numbers.format_currency(
         price, currency, locale=locale, format_type="name", currency_digits=cents, decimal_quantization=cents
@@ -197,7 +197,7 @@ def _write_currency(price: Decimal, locale: Locale, currency: str) -> str:
 
 
 def currency_forms() -> Iterator[Form]:
-    """Sums of money, with the currency's inflected name and with its symbol."""
+    """Yields forms of sums of money, with the currency's inflected name and with its symbol."""
     for style, write in (("name", _write_currency), ("symbol", _write_symbol)):
         for currency in CURRENCIES.split():
             draw = partial(_draw_price, cents=numbers.get_currency_precision(currency) > 0)
@@ -210,8 +210,8 @@ def _draw_amount(rng: Random) -> Decimal:
 
 
 def _write_unit(amount: Decimal, locale: Locale, unit: str, length: str) -> str:
-    # `format_unit` writes "1 Yards" in German: Babel 2.18 leaves out CLDR's steps from a plural to "other" and from the
-    # long length to the short, and has no public way to the patterns themselves.
+    # `format_unit` writes "1 Yards" in German: Babel 2.18 omits CLDR's fallbacks from a plural to "other" and from the
+    # long length to the short length. Babel has no public access to the patterns.
     patterns = locale._data["unit_patterns"][unit]
     for said in (patterns.get(length, {}), patterns["short"]):
         for plural in (locale.plural_form(amount), "other"):
@@ -230,7 +230,7 @@ def _write_parts(counts: tuple[int, int], locale: Locale, parts: tuple[str, str]
 
 
 def unit_forms() -> Iterator[Form]:
-    """Measures in full and abbreviated, and those of two parts: "3 hours, 5 minutes"."""
+    """Yields forms of measures: in full, abbreviated, and with two parts ("3 hours, 5 minutes")."""
     for length in ("long", "short"):
         for unit in UNITS.split():
             write = partial(_write_unit, unit=unit, length=length)
@@ -250,7 +250,7 @@ _NAMES: dict[str, tuple[Iterable[Any], Callable[[Locale], Any]]] = {
 
 
 def name_forms() -> Iterator[Form]:
-    """Bare names of territories, languages, weekdays and months; a form has one value, None."""
+    """Yields forms of bare names: territories, languages, weekdays and months. The only value of a form is None."""
     for family, (codes, table) in _NAMES.items():
         for code in codes:
             write = partial(lambda _, locale, table, code: table(locale)[code], table=table, code=code)
@@ -267,7 +267,7 @@ def _write_list(value: tuple[str, list[Form]], locale: Locale) -> str:
 
 
 def list_forms(names: Iterable[Form]) -> Iterator[Form]:
-    """Two or three names of a family with "and" or "or"; every name leads one form, so that none is left out."""
+    """Yields forms of two or three names of a family, joined by "and" or "or". Every name begins one form."""
     families: dict[str, list[Form]] = defaultdict(list)
     for name in names:
         families[name.family].append(name)

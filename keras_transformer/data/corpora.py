@@ -1,4 +1,4 @@
-"""Which corpus a user means: `cldr:A-B`, `files:DIR` or `tfds:NAME[/CONFIG]`."""
+"""Opens the corpus that a user names: `cldr:A-B`, `files:DIR` or `tfds:NAME[/CONFIG]`."""
 
 from keras_transformer.data.corpus import Corpus
 from keras_transformer.data.text_files import languages_in, text_files_corpus
@@ -14,22 +14,22 @@ def open_corpus(spec: str, source_lang: str | None, target_lang: str | None, see
     Args:
         spec: str, one of
 
-            * `cldr:A-B`, phrases made from the locale data of Unicode, needing neither files nor network;
+            * `cldr:A-B`, phrases from the locale data of Unicode; needs neither files nor network;
             * `files:DIR`, a directory of text files, see `text_files`;
             * `tfds:NAME[/CONFIG]` or `tfds:DIR`, a corpus of TensorFlow Datasets, see `tfds_corpus`.
-        source_lang: str; None leaves it to the corpus, which `files:` cannot tell.
-        target_lang: str or None, likewise.
-        seed: int, for corpora that are drawn at random (`cldr:`).
+        source_lang: str, or None for the corpus's own source language. `files:` needs a language.
+        target_lang: str, or None for the corpus's own target language. `files:` needs a language.
+        seed: int, the seed of the random draws of `cldr:`.
 
     Returns:
         Corpus.
 
     Raises:
-        CorpusError: if `spec` has none of these forms, or the corpus cannot be opened.
+        CorpusError: if `spec` has another form, or if the corpus cannot be opened.
     """
     scheme, _, rest = spec.partition(":")
     if not rest or scheme not in ("cldr", "files", "tfds"):
-        raise CorpusError(f"unknown corpus {spec!r}: it must be {_FORMS}")
+        raise CorpusError(f"unknown corpus {spec!r}: use {_FORMS}")
     if source_lang is not None and source_lang == target_lang:
         raise CorpusError(f"--source_lang and --target_lang are both {source_lang!r}")
     if scheme == "cldr":
@@ -45,7 +45,7 @@ def _open_cldr(spec: str, locales: str, source_lang: str | None, target_lang: st
         raise CorpusError(f"{spec!r} must name two different locales: cldr:A-B, such as cldr:en-de")
     for direction in ((first, second), (second, first)):
         if source_lang in (None, direction[0]) and target_lang in (None, direction[1]):
-            from keras_transformer.data.cldr import cldr_corpus  # Imported late: it loads all the locale data.
+            from keras_transformer.data.cldr import cldr_corpus  # Imported late: the import loads all locale data.
 
             return cldr_corpus(*direction, seed)
     raise CorpusError(
@@ -57,5 +57,5 @@ def _open_cldr(spec: str, locales: str, source_lang: str | None, target_lang: st
 def _open_files(directory: str, source_lang: str | None, target_lang: str | None) -> Corpus:
     if source_lang is None or target_lang is None:
         found = ", ".join(languages_in(directory)) or "no train.LANG"
-        raise CorpusError(f"files:{directory} needs both --source_lang and --target_lang; found there: {found}")
+        raise CorpusError(f"files:{directory} needs both --source_lang and --target_lang. The directory has {found}.")
     return text_files_corpus(directory, source_lang, target_lang)

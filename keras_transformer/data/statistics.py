@@ -1,4 +1,4 @@
-"""What a corpus is like, in figures: pure functions of its text and of its lengths."""
+"""Statistics of a corpus: pure functions of its text and of its lengths."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -9,11 +9,11 @@ import numpy as np
 
 from keras_transformer.data.corpus import Pair
 
-LOPSIDED = 3  # times as many pieces on one side as on the other: rarely a translation
+LOPSIDED = 3  # A pair is lopsided if one side has more than three times as many pieces as the other side.
 
 
 class Spread(NamedTuple):
-    """The middle, the 95th percentile and the largest of some lengths; each of them is one of the lengths."""
+    """The median, the 95th percentile and the maximum of some lengths, without interpolation."""
 
     median: int
     percentile_95: int
@@ -21,7 +21,7 @@ class Spread(NamedTuple):
 
 
 def spread(lengths: np.ndarray) -> Spread:
-    """Computes the `Spread` of lengths, an int array that is not empty."""
+    """Computes the `Spread` of lengths: int (N,), not empty."""
     return Spread(*np.percentile(lengths, [50, 95, 100], method="inverted_cdf").tolist())
 
 
@@ -31,17 +31,17 @@ def character_lengths(sentences: Iterable[str]) -> np.ndarray:
 
 
 def count_repeated(pairs: Iterable[Pair]) -> int:
-    """Counts the pairs that have occurred before, both sides the same.
+    """Counts the pairs that repeat an earlier pair on both sides.
 
-    Of every pair only a hash of 64 bits is kept: that two of five million have the same by chance happens to one corpus
-    in a million.
+    Only a 64-bit hash of each pair stays in memory. With five million pairs, the chance of a collision is one in a
+    million.
     """
     hashes = np.fromiter(map(hash, pairs), np.int64)
     return len(hashes) - len(np.unique(hashes))
 
 
 def count_lopsided(source_lengths: np.ndarray, target_lengths: np.ndarray) -> int:
-    """Counts the pairs with more than `LOPSIDED` times as many pieces on one side as on the other; ints (N,)."""
+    """Counts the lopsided pairs (see `LOPSIDED`), from the numbers of pieces on each side: int (N,)."""
     shorter, longer = np.minimum(source_lengths, target_lengths), np.maximum(source_lengths, target_lengths)
     return int(np.count_nonzero(longer > LOPSIDED * shorter))
 

@@ -1,4 +1,4 @@
-"""Other ways to spell the words of a sentence, so that a small corpus is not learned by heart."""
+"""Random subword splits, which keep a model from memorising a small corpus."""
 
 import itertools
 
@@ -9,12 +9,13 @@ from keras_transformer.data.encoded import Sentences
 
 
 class SubwordDropout:
-    """Undoes merges of BPE at random: each piece is divided with the probability `rate` into the two that its last
-    merge has joined, these again, and so on.
+    """Undoes BPE merges at random: splits a piece with probability `rate` into the two pieces of its last merge.
 
-    *Relative to BPE-dropout* (Provilkov et al. 2020, arXiv:1910.13267): that skips merges while it puts pieces
-    together, from text, and may so find pieces that are no part of the usual ones. This needs token ids only and, at
-    the same rate, divides fewer: with 0.1, sentences become about a tenth longer rather than a third.
+    Each new piece is split again with the same probability.
+
+    *Relative to BPE-dropout* (Provilkov et al. 2020, arXiv:1910.13267): BPE-dropout skips merges while it encodes text,
+    and can find pieces that are not part of the usual pieces. This class needs only token ids, and splits fewer pieces
+    at the same rate. With 0.1, this class makes sentences about a tenth longer; BPE-dropout makes them a third longer.
 
     Args:
         model: a SentencePiece BPE model, bytes.
@@ -26,7 +27,7 @@ class SubwordDropout:
         self.rate = rate
 
     def __call__(self, sentences, rng):
-        """The same `Sentences`, divided with the randomness of a NumPy generator."""
+        """Returns the `Sentences` with random splits drawn from `rng`, a NumPy generator."""
         ids = np.asarray(sentences.ids, np.int64)
         owners = np.repeat(np.arange(len(sentences.lengths)), sentences.lengths)
         is_new = np.ones(len(ids), bool)
@@ -44,10 +45,13 @@ class SubwordDropout:
 
 
 def find_halves(model):
-    """The two pieces that the last merge of every piece joins, as ids (V, 2); 0, 0 where no merge has made a piece.
+    """Returns the two pieces that the last merge of each piece joins.
 
     Args:
         model: a SentencePiece BPE model, bytes.
+
+    Returns:
+        int64 (V, 2): ids. A piece that no merge made has 0, 0.
     """
     pieces = ModelProto.FromString(model).pieces
     ranks = {piece.piece: piece.score for piece in pieces if piece.type == piece.NORMAL}
@@ -61,7 +65,7 @@ def find_halves(model):
 
 
 def _last_merge(piece, ranks):
-    """Joins the characters of a piece, the best-ranked pair first (BPE), until two parts are left."""
+    """Merges the characters of a piece as BPE does, best-ranked pair first, until two parts are left."""
     parts = list(piece)
     while len(parts) > 2:
         joined = [ranks.get(a + b, -np.inf) for a, b in itertools.pairwise(parts)]

@@ -1,10 +1,10 @@
 """`tfds:NAME[/CONFIG]` and `tfds:DIR`: translation corpora of TensorFlow Datasets (TFDS).
 
-A name is one of TFDS's catalogue, such as `wmt14_translate/de-en`: it is downloaded on first use and prepared under
-`~/tensorflow_datasets` (or `$TFDS_DATA_DIR`). A directory is either a corpus that TFDS has prepared (it holds a
-`features.json`) or in the layout of `tfds.folder_dataset.TranslateFolder`, that is with files `LANG.SPLIT.txt`.
+`NAME` is a name in the catalogue of TFDS, such as `wmt14_translate/de-en`. On first use, TFDS downloads the corpus and
+prepares it under `~/tensorflow_datasets` (or `$TFDS_DATA_DIR`). `DIR` is a directory of one of two kinds: a corpus that
+TFDS has prepared, with a `features.json`; or files `LANG.SPLIT.txt`, as `tfds.folder_dataset.TranslateFolder` reads.
 
-TFDS is imported only when a corpus of it is asked for: that takes a while, and needs packages that nothing else needs.
+The functions import TFDS late, because the import is slow and needs additional packages.
 """
 
 import contextlib
@@ -31,13 +31,13 @@ _MESSAGE_LENGTH = 300
 
 @dataclass(frozen=True)
 class TfdsSplit:
-    """The pairs of one split of a prepared TFDS dataset, in the same order each time.
+    """The pairs of one split of a prepared TFDS dataset, always in the same order.
 
     Attributes:
         builder: `tfds.core.DatasetBuilder`.
         split: str in TFDS's notation, such as `train` or `train[:900]`.
-        source_lang: str, the feature that is the first member of every pair.
-        target_lang: str, the feature that is the second.
+        source_lang: str, the name of the feature with the source sentence.
+        target_lang: str, the name of the feature with the target sentence.
     """
 
     builder: Any
@@ -51,8 +51,8 @@ class TfdsSplit:
     def __iter__(self) -> Iterator[Pair]:
         """Reads the split from its start."""
         tfds = _import_tfds()
-        # In batches, since one call into TensorFlow costs more than a sentence; without TFDS's cache, which would keep
-        # a small split in memory for a second pass that this dataset object never makes.
+        # Batches are faster, because one call into TensorFlow costs more than one sentence. TFDS's cache would keep a
+        # small split in memory for a second pass, but this dataset object makes one pass only.
         config = tfds.ReadConfig(try_autocache=False)
         batches = self.builder.as_dataset(self.split, batch_size=_BATCH, shuffle_files=False, read_config=config)
         for batch in tfds.as_numpy(batches):
@@ -61,19 +61,19 @@ class TfdsSplit:
 
 
 def tfds_corpus(name: str, source_lang: str | None = None, target_lang: str | None = None) -> Corpus:
-    """Opens a translation corpus of TFDS, downloading and preparing it where need be.
+    """Opens a translation corpus of TFDS. Downloads and prepares the corpus on first use.
 
     Args:
         name: str, `NAME`, `NAME/CONFIG`, `NAME/CONFIG:VERSION`, or a directory.
-        source_lang: str, one of the corpus's languages; None takes the corpus's own direction.
-        target_lang: str or None, likewise.
+        source_lang: str, one of the corpus's languages; None for the corpus's own source language.
+        target_lang: str, one of the corpus's languages; None for the corpus's own target language.
 
     Returns:
-        Corpus. Where validation pairs were held out of the training split, `notes` says so.
+        Corpus. If validation pairs were held out of the training split, `notes` says so.
 
     Raises:
-        CorpusError: if TFDS does not know the name, or the name is of no translation corpus, or the corpus cannot be
-            downloaded, or lacks a language or a training split.
+        CorpusError: if TFDS does not know the name, if the dataset is no translation corpus, if the download fails, or
+            if the corpus lacks a language or a training split.
     """
     directory = Path(name).expanduser()
     if directory.is_dir() and not (directory / "features.json").is_file():
@@ -103,12 +103,12 @@ def _open_builder(name: str, directory: Path) -> Any:
         return tfds.builder_from_directory(directory) if directory.is_dir() else tfds.builder(name)
     except tfds.core.DatasetNotFoundError as error:
         similar = get_close_matches(dataset, tfds.list_builders(with_community_datasets=False), n=5)
-        hint = f"did you mean {' or '.join(similar)}?" if similar else f"nor is there a directory {directory}"
+        hint = f"did you mean {' or '.join(similar)}?" if similar else f"there is no directory {directory} either"
         raise CorpusError(f"TFDS has no dataset {dataset!r}; {hint}") from error
     except Exception as error:  # Builders raise whatever they like.
         if "BuilderConfig" in str(error):
             configs = ", ".join(tfds.builder_cls(dataset).builder_configs)
-            raise CorpusError(f"TFDS has no configuration {name}; those of {dataset} are {configs}") from error
+            raise CorpusError(f"TFDS has no configuration {name}; {dataset} has {configs}") from error
         raise CorpusError(f"TFDS cannot open {name} ({_one_line(error)})") from error
 
 
@@ -116,16 +116,16 @@ def _prepare(name: str, builder: Any) -> None:
     try:
         with _first_warning_only("urllib3.connectionpool"):
             builder.download_and_prepare()
-    except Exception as error:  # Of the network, the disk, a checksum, the archive, ...
+    except Exception as error:  # The network, the disk, a checksum or the archive can fail.
         raise CorpusError(
-            f"TFDS could not download and prepare {name} ({_one_line(error)}): prepare it on a machine with network "
-            f"access and copy {builder.data_dir} from there, or use files:DIR or cldr:A-B"
+            f"TFDS could not download and prepare {name} ({_one_line(error)}). Prepare the corpus on a machine with "
+            f"network access and copy {builder.data_dir} from there, or use files:DIR or cldr:A-B."
         ) from error
 
 
 @contextlib.contextmanager
 def _first_warning_only(logger_name: str) -> Iterator[None]:
-    """Lets one message of a logger through: TFDS retries a lost cause for minutes, with a warning at each attempt."""
+    """Lets only the first message of a logger through: TFDS retries a download for minutes, and warns each time."""
     logger, seen = logging.getLogger(logger_name), []
 
     def is_first(record: logging.LogRecord) -> bool:
@@ -143,7 +143,7 @@ def _builder_languages(name: str, builder: Any, source_lang: str | None, target_
     features = builder.info.features
     if not isinstance(features, _import_tfds().features.Translation):
         shown = ", ".join(features.keys()) if hasattr(features, "keys") else repr(features)
-        raise CorpusError(f"{name} is no translation corpus: its features are {shown}, not one text per language")
+        raise CorpusError(f"{name} is no translation corpus. Its features are {shown}, not one text per language.")
     languages = list(features.keys())
     try:
         return _choose_languages(name, languages, builder.info.supervised_keys, source_lang, target_lang)
@@ -180,7 +180,7 @@ def _builder_corpus(name: str, builder: Any, source_lang: str, target_lang: str)
     train, notes = "train", ()
     validation = next((split for split in VALIDATION_NAMES if split in sizes), None)
     if validation is None:
-        # The tail will do: TFDS writes examples in the order of their hashes, so it is a random sample.
+        # The tail is a random sample, because TFDS writes examples in the order of their hashes.
         size = held_out_size(sizes["train"])
         cut = sizes["train"] - size
         train, validation = f"train[:{cut}]", f"train[{cut}:]"
@@ -194,12 +194,12 @@ def _builder_corpus(name: str, builder: Any, source_lang: str, target_lang: str)
 
 
 def _folder_corpus(name: str, root: Path, source_lang: str | None, target_lang: str | None) -> Corpus:
-    # Not read by TFDS itself: it holds all the text in memory, and breaks lines at more characters than "\n".
+    # TFDS's own reader holds all the text in memory, and breaks lines at more characters than "\n".
     files = {tuple(path.name.split(".")): path for path in sorted(root.glob("*.*.txt"))}
     languages = [language for language, *rest in files if rest == ["train", "txt"]]
     if not languages:
         raise CorpusError(
-            f"{root} has neither files LANG.train.txt nor a corpus prepared by TFDS (features.json); "
+            f"{root} has neither files LANG.train.txt nor features.json, the sign of a corpus that TFDS prepared; "
             + describe_directory(root)
         )
     source_lang, target_lang = _choose_languages(name, languages, None, source_lang, target_lang)

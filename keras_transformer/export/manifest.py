@@ -1,4 +1,4 @@
-"""export.json: what an export is, where it comes from, and how it was proven; for people and for scripts."""
+"""The manifest export.json: it tells people and scripts the format, the origin and the proof of an export."""
 
 import hashlib
 import json
@@ -16,13 +16,13 @@ LIBRARIES = ("tensorflow", "tensorflow-text", "keras", "sentencepiece", "ctransl
 
 
 def describe_run(run):
-    """What the manifest says of the run that was exported.
+    """Describes the exported run for the manifest.
 
     Args:
         run: `RunDirectory`.
 
     Returns:
-        dict: corpus, languages, the evaluation that training ended with (None if there is none), all settings.
+        dict: the corpus, the languages, the evaluation at the end of training (or None), and all settings.
     """
     settings = asdict(Config.load(run.config))
     evaluation = yaml.safe_load(run.results.read_text(encoding="utf-8")) if run.results.exists() else {}
@@ -38,9 +38,9 @@ def write_manifest(directory, number, export, origin, parity, loading):
     """Writes export.json beside the files of an export.
 
     Args:
-        directory: of the export, all other files written.
+        directory: the directory of the export. All other files must be there already.
         number: int, the version.
-        export: dict, what its format says of it.
+        export: dict, the description of the format.
         origin: dict, from `describe_run`.
         parity: `Parity`.
         loading: `Loading`.
@@ -60,12 +60,12 @@ def write_manifest(directory, number, export, origin, parity, loading):
 
 
 def read_manifest(directory):
-    """What `write_manifest` wrote, a dict."""
+    """Reads export.json from the directory of an export: dict."""
     return json.loads((Path(directory) / NAME).read_text(encoding="utf-8"))
 
 
 def summarise(manifest):
-    """What a person wants to see of a manifest at once, str of three lines."""
+    """Summarises a manifest for people: str of three lines."""
     parity, loading = manifest["parity"], manifest["loading"]
     memory = f"{loading['memory_bytes'] / 1e6:.0f} MB"
     beam_size, equal, sentences = parity["beam_size"], parity["equal"], parity["sentences"]
@@ -79,18 +79,18 @@ def summarise(manifest):
 
 
 def files_of(directory):
-    """The files below a directory, sorted."""
+    """Lists the files below a directory, sorted."""
     return sorted(path for path in Path(directory).rglob("*") if path.is_file())
 
 
 def describe_file(path):
-    """Size and checksum of a file, a dict."""
+    """Returns the size and the checksum of a file: dict."""
     content = path.read_bytes()
     return {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
 
 
 def installed(libraries):
-    """name -> version of those that are."""
+    """Returns name -> version of the installed libraries."""
     found = {}
     for name in libraries:
         try:

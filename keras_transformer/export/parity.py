@@ -1,4 +1,4 @@
-"""The proof of an export: read back as its engine reads it, it translates real sentences as the run does."""
+"""The proof of an export: its engine loads the export and translates real sentences as the run does."""
 
 import time
 from dataclasses import dataclass
@@ -20,13 +20,13 @@ PROBES = (
 
 @dataclass(frozen=True)
 class Parity:
-    """How an export and its run compare.
+    """The comparison of an export with its run.
 
     Attributes:
-        beam_size: int, of both.
-        sentences: int, how many both have translated.
-        equal: int, how many of them to the same text.
-        largest_score_difference: float, among the equal ones.
+        beam_size: int, the beam size of both.
+        sentences: int, the number of sentences that both translated.
+        equal: int, the number of sentences with the same translation.
+        largest_score_difference: float, the largest difference of two scores of the same translation.
     """
 
     beam_size: int
@@ -37,11 +37,11 @@ class Parity:
 
 @dataclass(frozen=True)
 class Loading:
-    """What it takes to serve an export, by one process that has its engine already.
+    """The time and the memory that a process with a running engine needs to load an export.
 
     Attributes:
-        seconds: float, until it could translate; a SavedModel has replayed its warm-up by then.
-        memory_bytes: int, by how much the process has grown, the first translations included.
+        seconds: float, the time to load. For a SavedModel, the time includes the warm-up.
+        memory_bytes: int, the growth of the process after loading and the first translations.
     """
 
     seconds: float
@@ -49,18 +49,18 @@ class Loading:
 
 
 def prove(export, directory, sentences):
-    """Reads an export back, and compares its translations of sentences and probes with those of its run.
+    """Loads an export, and compares its translations with the translations of its run.
 
     Args:
         export: see `export_version`.
-        directory: where it was written to.
-        sentences: list of str.
+        directory: the directory of the export.
+        sentences: list of str to translate, besides `PROBES`.
 
     Returns:
         `Parity`, `Loading`.
 
     Raises:
-        ExportError: if more of the translations differ than the export allows, or a score does.
+        ExportError: if more translations differ than the export allows, or if a score differs too much.
     """
     sentences = [*PROBES, *sentences]
     resident = psutil.Process().memory_info
@@ -74,13 +74,13 @@ def prove(export, directory, sentences):
 
 
 def check_parity(export, sentences, expected, found):
-    """Compares two times what `Translator.translate_batch` returns: by the run, and by the export.
+    """Compares two results of `Translator.translate_batch`: `expected` from the run and `found` from the export.
 
     Returns:
         `Parity`.
 
     Raises:
-        ExportError: as `prove`.
+        ExportError: see `prove`.
     """
     rows = list(zip(sentences, *expected, *found, strict=True))
     differing = [(sentence, text, other) for sentence, text, _, other, _ in rows if text != other]
@@ -89,13 +89,13 @@ def check_parity(export, sentences, expected, found):
         sentence, text, other = differing[0]
         raise ExportError(
             f"the export translates {sentence!r} to {other!r}, the run directory to {text!r}; they agree on {equal} of "
-            f"{len(rows)} sentences, {export.least_equal:.1%} would do"
+            f"{len(rows)} sentences ({export.least_equal:.1%} would do)"
         )
     differences = [abs(score - other) for _, text, score, other_text, other in rows if text == other_text]
-    largest = float(np.max(differences, initial=0))  # of a NaN it is NaN
+    largest = float(np.max(differences, initial=0))  # NaN if one difference is NaN.
     if not largest <= export.score_tolerance:
         raise ExportError(
-            f"the export scores a translation otherwise than the run directory, by {largest:.2g}; "
-            f"{export.score_tolerance:.2g} would do"
+            f"the export scores a translation otherwise than the run directory: the scores differ by {largest:.2g}, "
+            f"more than {export.score_tolerance:.2g}"
         )
     return Parity(export.reference.settings["beam_size"], len(rows), equal, largest)

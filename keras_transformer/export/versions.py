@@ -1,4 +1,4 @@
-"""EXPORT_DIR/1, EXPORT_DIR/2, ...: every version is complete and proven before it has its name."""
+"""The versions EXPORT_DIR/1, EXPORT_DIR/2, ...: a version has its name only when the files are complete and proven."""
 
 import contextlib
 import shutil
@@ -10,23 +10,24 @@ from keras_transformer.export.parity import prove
 
 
 def next_version(export_dir):
-    """The smallest integer above every version in EXPORT_DIR; 1 in an empty one."""
+    """Returns the largest version in EXPORT_DIR plus one, or 1 if EXPORT_DIR has no version."""
     versions = [int(path.name) for path in Path(export_dir).glob("*") if path.name.isdigit()]
     return max(versions, default=0) + 1
 
 
 @contextlib.contextmanager
 def new_version(export_dir, version=None):
-    """A directory to write a version in, EXPORT_DIR/VERSION when the block ends, and gone if the block raises.
+    """Gives the block a temporary directory, and renames the directory to EXPORT_DIR/VERSION at the end of the block.
 
-    Until then it has a temporary name, so that TensorFlow Serving, which polls EXPORT_DIR, never sees half a model.
+    If the block raises, the directory is removed. TensorFlow Serving polls EXPORT_DIR and ignores the temporary name,
+    so the server never loads an incomplete version.
 
     Args:
-        export_dir: directory of all versions; made if there is none.
-        version: positive int; the next free one by default. An existing one is never overwritten.
+        export_dir: the directory of all versions; created if missing.
+        version: positive int; the next free version by default. An existing version is never overwritten.
 
     Yields:
-        (Path of the empty directory to write in, Path that it will have).
+        (Path of the empty temporary directory, Path of the final directory).
 
     Raises:
         ExportError: if the version exists or is not positive.
@@ -37,7 +38,7 @@ def new_version(export_dir, version=None):
         raise ExportError(f"--version must be a positive integer. Received: {version}")
     final, temporary = export_dir / str(version), export_dir / f".{version}.partial"
     if final.exists():
-        raise ExportError(f"{final} exists; a version is never overwritten: choose another --version or leave it out")
+        raise ExportError(f"{final} exists, and export.py overwrites no version: choose another --version or omit it")
     shutil.rmtree(temporary, ignore_errors=True)
     try:
         temporary.mkdir(parents=True)
@@ -48,26 +49,26 @@ def new_version(export_dir, version=None):
 
 
 def export_version(export, export_dir, version=None, sentences=(), origin=None):
-    """Writes EXPORT_DIR/VERSION, proves that it translates as the run does, and describes it in its export.json.
+    """Writes EXPORT_DIR/VERSION, proves that the version translates as the run does, and writes its export.json.
 
     Args:
-        export: `SavedModelExport` or `CTranslate2Export`. It has
-            `reference`, the `Translator` that the export is compared with;
-            `least_equal`, the share of translations that must be the same, and `score_tolerance`, by which the scores
-            of those may differ;
+        export: `SavedModelExport` or `CTranslate2Export`, with
+            `reference`, the `Translator` of the run;
+            `least_equal`, the share of translations that must be equal;
+            `score_tolerance`, the largest difference of two scores of the same translation;
             `write(directory)`;
-            `opened(directory)`, a context manager of a function like `Translator.translate_batch`;
-            `describe(directory)`, a dict of what the manifest says of the format.
+            `opened(directory)`, a context manager that gives a function like `Translator.translate_batch`;
+            `describe(directory)`, which returns a dict about the format for the manifest.
         export_dir: see `new_version`.
         version: see `new_version`.
-        sentences: list of str to compare translations on, besides a few of our own.
-        origin: what `describe_run` says of the run; nothing by default.
+        sentences: list of str to translate for the proof, besides `PROBES`.
+        origin: dict from `describe_run`; empty by default.
 
     Returns:
         Path of the version.
 
     Raises:
-        ExportError: if the version exists or is not positive, or the export translates differently.
+        ExportError: if the version exists or is not positive, or if the export translates differently.
     """
     with new_version(export_dir, version) as (directory, final):
         export.write(directory)

@@ -1,7 +1,8 @@
-"""The requests that TensorFlow Serving replays before it calls a version available, so that no user waits for it.
+"""The warm-up: requests that TensorFlow Serving replays before it calls a version available.
 
-TensorFlow prepares a signature when it is first run, which takes far longer than the run. TensorFlow Serving looks for
-requests in a file beside the SavedModel, and does not load a version of which one fails: so each is proven here.
+The first run of a signature takes far longer than later runs. With a warm-up, no user waits for the first run.
+TensorFlow Serving reads the requests from a file beside the SavedModel. If one request fails, TensorFlow Serving does
+not load the version. The export therefore replays every request.
 """
 
 import itertools
@@ -17,11 +18,11 @@ from keras_transformer.export.parity import PROBES
 from keras_transformer.translation.options import INPUTS, OPTIONS
 
 FILE = Path("assets.extra", "tf_serving_warmup_requests")
-BATCH_SIZES = (1, 16)  # a request alone, and `max_batch_size` of serving/config/batching.config
+BATCH_SIZES = (1, 16)  # A single request, and `max_batch_size` of serving/config/batching.config.
 
 
 def warm_up_requests():
-    """One PredictRequest for every signature and batch size, a list; they name no model."""
+    """Returns one PredictRequest per signature and batch size: list. The requests name no model."""
     return [
         warm_up_request(signature, inputs, batch_size)
         for signature, inputs in {"serving_default": INPUTS["translate"], **INPUTS}.items()
@@ -30,11 +31,11 @@ def warm_up_requests():
 
 
 def warm_up_request(signature, inputs, batch_size):
-    """Probes as texts, and for every option its example, so that no operation of the signature is left out.
+    """Makes a request with probes as texts and with the example of each option, so every operation runs.
 
     Args:
         signature: str.
-        inputs: its input name -> dtype.
+        inputs: input name -> dtype, of the signature.
         batch_size: int.
 
     Returns:
@@ -51,10 +52,10 @@ def warm_up_request(signature, inputs, batch_size):
 
 
 def write_warm_up(directory):
-    """Writes the requests beside a SavedModel, where TensorFlow Serving looks for them.
+    """Writes the requests beside a SavedModel, into the file that TensorFlow Serving reads.
 
     Args:
-        directory: of the SavedModel.
+        directory: the directory of the SavedModel.
     """
     path = Path(directory) / FILE
     path.parent.mkdir()
@@ -66,13 +67,13 @@ def write_warm_up(directory):
 
 
 def read_warm_up(directory):
-    """The requests that are beside a SavedModel, a list of PredictRequest."""
+    """Reads the requests beside a SavedModel: list of PredictRequest."""
     records = tf.data.TFRecordDataset(str(Path(directory) / FILE)).as_numpy_iterator()
     return [PredictionLog.FromString(record).predict_log.request for record in records]
 
 
 def describe_warm_up(directory):
-    """What the manifest says of the requests beside a SavedModel, a dict."""
+    """Describes the requests beside a SavedModel for the manifest: dict."""
     requests = read_warm_up(directory)
     return {
         "file": FILE.as_posix(),
@@ -91,7 +92,7 @@ def replay(session, signatures, requests):
         requests: list of PredictRequest.
 
     Raises:
-        ExportError: if one fails, or is not answered row by row with finite numbers.
+        ExportError: if a request fails, if an output lacks rows, or if an output has a number that is not finite.
     """
     for request in requests:
         name, size = request.model_spec.signature_name, size_of(request)
@@ -99,27 +100,27 @@ def replay(session, signatures, requests):
             check_outputs(answer(session, signatures[name], request), size)
         except (tf.errors.OpError, KeyError, TypeError, ValueError) as error:
             raise ExportError(
-                f"the warm-up request for signature {name} with a batch of {size} fails, so that TensorFlow Serving "
+                f"the warm-up request for signature {name} with a batch of {size} fails, so TensorFlow Serving "
                 f"would not load the export: {' '.join(str(error).split())}"
             ) from error
 
 
 def answer(session, signature, request):
-    """Output name -> NumPy array of one request."""
+    """Runs one request: output name -> NumPy array."""
     given, wanted = dtypes(request.inputs), dtypes(signature.inputs)
-    if given != wanted:  # TensorFlow Serving refuses a dtype that a Session in Python would cast
+    if given != wanted:  # A Session in Python casts a wrong dtype; TensorFlow Serving refuses it.
         raise ValueError(f"its inputs are {given}, those of the signature {wanted}")
     feeds = {signature.inputs[name].name: tf.make_ndarray(tensor) for name, tensor in request.inputs.items()}
     return session.run({name: tensor.name for name, tensor in signature.outputs.items()}, feeds)
 
 
 def dtypes(tensors):
-    """Name -> name of the dtype, of TensorProtos or TensorInfos."""
+    """Maps the names of TensorProtos or TensorInfos to the names of their dtypes."""
     return {name: tf.dtypes.as_dtype(tensor.dtype).name for name, tensor in sorted(tensors.items())}
 
 
 def check_outputs(outputs, size):
-    """Raises ValueError for an output without a row for each of `size` inputs, or with a number that is not finite."""
+    """Raises ValueError if an output has not `size` rows, or has a number that is not finite."""
     for name, values in outputs.items():
         if values.shape[:1] != (size,):
             raise ValueError(f"output {name} has the shape {values.shape}")
@@ -128,5 +129,5 @@ def check_outputs(outputs, size):
 
 
 def size_of(request):
-    """The batch size of a request, int."""
+    """Returns the batch size of a request: int."""
     return next(iter(request.inputs.values())).tensor_shape.dim[0].size
