@@ -13,7 +13,7 @@ import pytest
 
 from keras_transformer.data.cldr import MAX_CHARACTERS, SHARES, cldr_corpus, phrase_forms
 from keras_transformer.data.cldr_phrases import isolated_locale
-from keras_transformer.data.corpus import CorpusError
+from keras_transformer.errors import CorpusError
 
 SIZES = {"train_size": 5003, "validation_size": 101, "test_size": 103}
 

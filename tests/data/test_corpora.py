@@ -4,7 +4,8 @@ import types
 import pytest
 
 from keras_transformer.data.corpora import open_corpus
-from keras_transformer.data.corpus import Corpus, CorpusError
+from keras_transformer.data.corpus import Corpus
+from keras_transformer.errors import CorpusError
 
 
 @pytest.fixture

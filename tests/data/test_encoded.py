@@ -1,13 +1,15 @@
 import itertools
+import json
 
 import numpy as np
 import pytest
 import sentencepiece
 import tensorflow as tf
 
+from keras_transformer.config import EOS_ID
 from keras_transformer.data import encoded
-from keras_transformer.data.corpus import CorpusError
-from keras_transformer.data.encoded import EncodedPairs, Sentences, encode_pairs
+from keras_transformer.data.encoded import EncodedPairs, Sentences, encode_pairs, make_once
+from keras_transformer.errors import CorpusError
 from keras_transformer.tokenizer import Tokenizer, train_tokenizer
 
 PAIRS = [(f"a house for {n} cats", f"ein Haus für {n} Katzen und {n**5} Mäuse") for n in range(23)]
@@ -31,19 +33,23 @@ def processor(model):
 
 @pytest.fixture
 def encode(tokenizer, tmp_path):
-    """`encode_pairs` with the tokenizer of these tests, into a new directory."""
+    """`encode_pairs` with one tokenizer for both sides, into a new directory."""
     names = itertools.count()
 
     def encode(pairs, max_length, **arguments):
         directory = tmp_path / str(next(names))
         directory.mkdir()
-        return encode_pairs(pairs, tokenizer, max_length, directory, **arguments)
+        return encode_pairs(pairs, tokenizer, tokenizer, max_length, directory, **arguments)
 
     return encode
 
 
 def as_lists(sentences):
     return [sentences.ids[a:b].tolist() for a, b in zip(sentences.starts, sentences.starts[1:], strict=False)]
+
+
+def with_eos(rows):
+    return [[*row, EOS_ID] for row in rows]
 
 
 def longest_side(pair, processor):
@@ -74,22 +80,21 @@ def test_rows_can_be_taken_out(rows):
     ]
 
 
-@pytest.mark.parametrize("shift", [0, 1, 2])
-@pytest.mark.parametrize("width", [3, 7])  # narrower and wider than the longest sentence
 @pytest.mark.parametrize("rows", [[0, 1, 2, 3, 4], [3, 0, 3], [4], [2]])
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.int32])
-def test_padded_is_shift_sentence_and_zeros(rows, width, shift, dtype):
+def test_padded_rows_are_sentences_and_zeros_up_to_the_longest(rows, dtype):
     sentences = sentences_of(LISTS)
-    padded = Sentences(sentences.ids.astype(dtype), sentences.starts).padded(np.array(rows), width, shift)
-    assert padded.dtype == np.int32
-    assert padded.tolist() == [([0] * shift + LISTS[row] + [0] * width)[:width] for row in rows]
+    padded = Sentences(sentences.ids.astype(dtype), sentences.starts).padded(np.array(rows))
+    width = max(len(LISTS[row]) for row in rows)
+    assert padded.dtype == np.int32 and padded.shape == (len(rows), width)
+    assert padded.tolist() == [LISTS[row] + [0] * (width - len(LISTS[row])) for row in rows]
 
 
-def test_pairs_are_tokenised_in_order_without_control_symbols(encode, processor):
+def test_pairs_are_tokenised_in_order_and_only_targets_end_with_eos(encode, processor):
     pairs = encode(iter(PAIRS), 101)
     sources, targets = zip(*PAIRS, strict=True)
     assert as_lists(pairs.source) == processor.encode(list(sources))
-    assert as_lists(pairs.target) == processor.encode(list(targets))
+    assert as_lists(pairs.target) == with_eos(processor.encode(list(targets)))
     assert len(pairs) == len(PAIRS)
     assert sum(pairs.dropped.values()) == 0
 
@@ -98,7 +103,7 @@ def test_pairs_blank_on_one_side_are_dropped_and_counted(encode, processor):
     blank = [("", "eins"), ("two", ""), ("  ", "drei"), ("four", "\t\n"), ("\u00a0", "\u3000")]
     pairs = encode([blank[0], *PAIRS[:3], *blank[1:], *PAIRS[3:]], 101)
     assert pairs.dropped == {"blank on one side": 5, "longer than 101 tokens": 0}
-    assert as_lists(pairs.target) == processor.encode([target for _, target in PAIRS])
+    assert as_lists(pairs.target) == with_eos(processor.encode([target for _, target in PAIRS]))
 
 
 @pytest.mark.parametrize("swap", [False, True], ids=["target longer", "source longer"])
@@ -109,7 +114,7 @@ def test_pairs_with_a_longer_side_are_dropped_and_counted(encode, processor, swa
     assert any(longest_side(pair, processor) == limit for pair in fitting) and len(fitting) < len(pairs)
     kept = encode(pairs, limit)
     assert as_lists(kept.source) == processor.encode([source for source, _ in fitting])
-    assert as_lists(kept.target) == processor.encode([target for _, target in fitting])
+    assert as_lists(kept.target) == with_eos(processor.encode([target for _, target in fitting]))
     assert kept.dropped == {"blank on one side": 0, f"longer than {limit} tokens": len(pairs) - len(fitting)}
 
 
@@ -141,20 +146,20 @@ def test_no_pair_left_is_an_error_that_says_why(encode, pairs, reasons):
 
 
 def test_description_counts_pairs_tokens_and_reasons():
-    source, target = sentences_of([[5] * 1009, [7]]), sentences_of([[5, 7], [11]])
+    source, target = sentences_of([[5] * 1009, [7]]), sentences_of(with_eos([[5, 7], [11]]))
     counts = {"blank on one side": 0, "longer than 2003 tokens": 1499}
     described = EncodedPairs(source, target, counts).describe()
     assert described == "2 pairs (1,010 source and 3 target tokens); dropped 1,499 longer than 2003 tokens"
     assert EncodedPairs(source, target, dict.fromkeys(counts, 0)).describe().endswith("; none dropped")
 
 
-def test_text_with_control_symbols_in_it_has_none_as_ids(encode, tokenizer):
+def test_text_that_looks_like_control_symbols_has_no_control_ids(encode, tokenizer):
     pairs = encode([("</s> one <pad>", "<s> eins <unk>")], 101)
-    assert min(pairs.source.ids.min(), pairs.target.ids.min()) > 3
+    assert min(pairs.source.ids.min(), pairs.target.ids[:-1].min()) > 3
     assert tokenizer.decode(tf.constant([pairs.source.ids], tf.int32)).numpy() == [b"</s> one <pad>"]
 
 
-def test_what_is_read_back_is_what_was_written(encode, tmp_path):
+def test_opened_pairs_are_the_written_pairs_and_read_only(encode, tmp_path):
     pairs = encode([("", "eins"), *PAIRS], 101)
     again = EncodedPairs.open(tmp_path / "0")
     assert as_lists(again.source) == as_lists(pairs.source) and as_lists(again.target) == as_lists(pairs.target)
@@ -164,7 +169,7 @@ def test_what_is_read_back_is_what_was_written(encode, tmp_path):
 
 
 class Pieces:
-    """Stands in for a tokenizer with a vocabulary of any size: ids are the numbers in the text."""
+    """A tokenizer with a vocabulary of any size: ids are the numbers in the text."""
 
     def __init__(self, vocabulary_size):
         self.vocabulary_size = vocabulary_size
@@ -173,11 +178,24 @@ class Pieces:
         return tf.strings.to_number(tf.strings.split(text), tf.int32)
 
 
+@pytest.mark.parametrize("larger", ["source", "target", "both"])
 @pytest.mark.parametrize(("size", "width"), [(256, 1), (257, 2), (2**16, 2), (2**16 + 1, 4)])
-def test_ids_are_stored_in_the_smallest_type_that_holds_the_largest(size, width, tmp_path):
-    pairs = encode_pairs([(f"4 {size - 1}", "5"), ("7", f"{size - 1}")], Pieces(size), 3, tmp_path)
-    assert as_lists(pairs.source) == [[4, size - 1], [7]] and as_lists(pairs.target) == [[5], [size - 1]]
+def test_ids_are_stored_in_the_smallest_type_that_holds_both_vocabularies(size, width, larger, tmp_path):
+    tokenizers = [Pieces(size if larger in (side, "both") else 97) for side in ("source", "target")]
+    pairs = encode_pairs([(f"4 {size - 1}", "5"), ("7", f"{size - 1}")], *tokenizers, 3, tmp_path)
+    assert as_lists(pairs.source) == [[4, size - 1], [7]]
+    assert as_lists(pairs.target) == with_eos([[5], [size - 1]])
     assert (tmp_path / "source_ids").stat().st_size == 3 * width
+
+
+def test_each_side_has_its_own_tokenizer(tokenizer, processor, tmp_path):
+    pairs = encode_pairs([("5 7", "a house"), ("11", "two")], Pieces(97), tokenizer, 101, tmp_path)
+    assert as_lists(pairs.source) == [[5, 7], [11]]
+    assert as_lists(pairs.target) == with_eos(processor.encode(["a house", "two"]))
+
+
+def test_target_pieces_are_counted_without_eos(encode, processor):
+    assert encode(PAIRS, 101).target_pieces.tolist() == [len(processor.encode(target)) for _, target in PAIRS]
 
 
 def test_every_chunk_is_on_disk_before_the_next_one_is_read(tmp_path, monkeypatch):
@@ -190,5 +208,126 @@ def test_every_chunk_is_on_disk_before_the_next_one_is_read(tmp_path, monkeypatc
                 written.append((tmp_path / "target_ids").stat().st_size)
             yield "5", "7 11 13"
 
-    encode_pairs(pairs(), Pieces(97), 101, tmp_path)
-    assert written == [chunks * 7 * 3 for chunks in range(1, 6)]  # ids of one byte
+    encode_pairs(pairs(), Pieces(97), Pieces(89), 101, tmp_path)
+    assert written == [chunks * 7 * 4 for chunks in range(1, 6)]  # ids of one byte, eos among them
+
+
+# Files that are made once.
+
+INGREDIENTS = {"corpus": "en to de, 23 bytes", "max_length": 31}
+CONTENT = {"ids": b"\x05\x07\x0b", "starts": bytes(17)}
+
+
+class Maker:
+    """Writes CONTENT and counts how often; `before_last` is called before the last file."""
+
+    def __init__(self, before_last=lambda: None):
+        self.calls, self.before_last = 0, before_last
+
+    def __call__(self, directory):
+        assert directory.is_dir() and list(directory.iterdir()) == []
+        self.calls += 1
+        for number, (name, content) in enumerate(CONTENT.items(), start=1):
+            if number == len(CONTENT):
+                self.before_last()
+            (directory / name).write_bytes(content)
+
+
+@pytest.fixture
+def directory(tmp_path):
+    return tmp_path / "tokens" / "train"
+
+
+@pytest.fixture
+def made(directory):
+    """The directory, filled."""
+    make_once(directory, INGREDIENTS, Maker())
+    return directory
+
+
+def calls(directory, ingredients=INGREDIENTS):
+    """How often a start with these ingredients makes the directory; it is whole afterwards."""
+    make = Maker()
+    make_once(directory, ingredients, make)
+    assert {name: (directory / name).read_bytes() for name in CONTENT} == CONTENT
+    assert [path.name for path in directory.parent.iterdir()] == [directory.name]
+    return make.calls
+
+
+def test_an_intact_directory_is_not_made_again(made, capsys):
+    assert [calls(made), calls(made)] == [0, 0]
+    assert capsys.readouterr().out == ""
+
+
+def test_the_first_time_says_nothing(directory, capsys):
+    assert calls(directory) == 1
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"corpus": "en to de, 29 bytes"}, "made from another corpus: made anew"),
+        ({"corpus": "de to en, 23 bytes", "max_length": 37}, "made from another corpus and max_length: made anew"),
+        ({"layout": 2}, "made from another layout: made anew"),
+    ],
+)
+def test_other_ingredients_are_named_and_make_it_anew_once(made, capsys, changed, said):
+    assert [calls(made, INGREDIENTS | changed) for _ in range(2)] == [1, 0]
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.strip() == f"{made} was {said}"
+
+
+DAMAGE = {
+    "a file cut short": lambda path: (path / "starts").write_bytes(bytes(16)),
+    "one other bit": lambda path: (path / "ids").write_bytes(b"\x05\x07\x0a"),
+    "two files changed for each other": lambda path: (path / "ids").rename(path / "starts"),
+    "a missing file": lambda path: (path / "ids").unlink(),
+    "no index": lambda path: (path / "index.json").unlink(),
+    "half an index": lambda path: (path / "index.json").write_text('{"ingredients"'),
+    "an index of something else": lambda path: (path / "index.json").write_text("[17]"),
+    "an index without checksums": lambda path: (path / "index.json").write_text(json.dumps({"ingredients": {}})),
+    "an empty directory": lambda path: [file.unlink() for file in path.iterdir()],
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE.keys())
+def test_a_damaged_one_is_made_anew_with_a_line_that_says_so(made, capsys, damage):
+    damage(made)
+    assert [calls(made) for _ in range(2)] == [1, 0]
+    (line,) = capsys.readouterr().out.splitlines()
+    assert str(made) in line and line.endswith(": made anew")
+
+
+def test_files_that_others_leave_there_do_no_harm(made):
+    (made / ".DS_Store").write_bytes(b"13")
+    assert calls(made) == 0
+
+
+def interrupted():
+    raise KeyboardInterrupt
+
+
+def full_disk():
+    raise OSError(28, "No space left on device")
+
+
+@pytest.mark.parametrize("stop", [interrupted, full_disk])
+def test_an_interruption_leaves_nothing_that_is_taken_for_whole(directory, stop):
+    with pytest.raises((KeyboardInterrupt, OSError)):
+        make_once(directory, INGREDIENTS, Maker(before_last=stop))
+    assert list(directory.parent.iterdir()) == []
+    assert calls(directory) == 1
+
+
+def test_an_interruption_while_making_anew_leaves_the_old_one_for_its_own_ingredients(made):
+    with pytest.raises(KeyboardInterrupt):
+        make_once(made, INGREDIENTS | {"max_length": 37}, Maker(before_last=interrupted))
+    assert calls(made) == 0
+
+
+def test_the_rest_of_a_killed_start_is_cleared_away(directory):
+    unfinished = directory.with_name("train.unfinished")
+    unfinished.mkdir(parents=True)
+    (unfinished / "ids").write_bytes(b"half")
+    assert calls(directory) == 1

@@ -12,6 +12,7 @@ from keras_transformer.data.pipeline import (
     evaluation_batches,
     make_batch,
     plan_batches,
+    teacher_forced,
     training_batches,
     widest_batch,
 )
@@ -35,7 +36,8 @@ def random_corpus(count, longest, seed=0):
 
 
 def encode(corpus):
-    return EncodedPairs(*(sentences_of(side) for side in zip(*corpus, strict=True)), dropped={})
+    sources, targets = zip(*corpus, strict=True)
+    return EncodedPairs(sentences_of(sources), sentences_of([(*target, EOS) for target in targets]), dropped={})
 
 
 CORPUS = random_corpus(199, longest=31)
@@ -122,7 +124,10 @@ def test_batches_have_the_documented_types(pairs):
 
 def test_padding_is_no_wider_than_the_longest_sentence():
     corpus = [((5, 7, 11), (13,)), ((17,), (19, 23, 29, 31)), ((37, 41, 43, 47, 53), (59, 61))]
-    source_ids, target_ids, labels, weights = plain(make_batch(encode(corpus), np.array([1, 0])))
+    found_ids, found_labels = make_batch(encode(corpus), np.array([1, 0]))
+    source_ids, target_ids, labels, weights = plain(teacher_forced(found_ids, found_labels))
+    assert np.array_equal(source_ids, found_ids) and np.array_equal(labels, found_labels)
+    assert found_ids.dtype == found_labels.dtype == np.int32
     assert source_ids.tolist() == [[17, 0, 0], [5, 7, 11]]
     assert target_ids.tolist() == [[2, 19, 23, 29, 31], [2, 13, 0, 0, 0]]
     assert labels.tolist() == [[19, 23, 29, 31, 3], [13, 3, 0, 0, 0]]
@@ -132,7 +137,7 @@ def test_padding_is_no_wider_than_the_longest_sentence():
 @pytest.mark.parametrize("budget", [37, 113, 1009])
 @pytest.mark.parametrize("seed", [None, *SEEDS])
 def test_no_side_of_a_batch_has_more_positions_than_the_budget(pairs, budget, seed):
-    sources, targets = pairs.source.lengths, pairs.target.lengths + 1
+    sources, targets = pairs.source.lengths, pairs.target.lengths
     for rows in plan_batches(sources, targets, budget, seed):
         assert len(rows) * max(sources[rows].max(), targets[rows].max()) <= budget
 
@@ -148,14 +153,14 @@ def test_a_pair_longer_than_the_budget_is_a_batch_of_its_own():
 
 @pytest.mark.parametrize("budget", [37, 113, 1009])
 def test_the_number_of_batches_does_not_depend_on_the_seed(pairs, budget):
-    sources, targets = pairs.source.lengths, pairs.target.lengths + 1
+    sources, targets = pairs.source.lengths, pairs.target.lengths
     counts = {len(plan_batches(sources, targets, budget, (seed, epoch))) for seed in range(13) for epoch in range(7)}
     assert counts == {count_batches(pairs, budget)}
 
 
 def test_little_is_padded_and_batches_are_full():
     corpus = encode(random_corpus(4001, longest=101))
-    sources, targets = corpus.source.lengths, corpus.target.lengths + 1
+    sources, targets = corpus.source.lengths, corpus.target.lengths
     plan = plan_batches(sources, targets, 2003, shuffle_seed=1)
     positions = [(len(rows) * sources[rows].max(), len(rows) * targets[rows].max()) for rows in plan]
     padding = 1 - (sources.sum() + targets.sum()) / np.sum(positions)
@@ -165,7 +170,7 @@ def test_little_is_padded_and_batches_are_full():
 
 @pytest.mark.parametrize("scale", [1, 53, 10_007])  # widths of 8, 16 and 32 bits
 def test_pairs_are_sorted_by_width_then_source_length_in_fours(pairs, scale):
-    sources, targets = pairs.source.lengths * scale, (pairs.target.lengths + 1) * scale
+    sources, targets = pairs.source.lengths * scale, pairs.target.lengths * scale
     widths = np.maximum(sources, targets).tolist()
     expected = sorted(range(len(CORPUS)), key=lambda row: (widths[row], sources[row] // 4, row))
     assert np.concatenate(plan_batches(sources, targets, BUDGET * scale)).tolist() == expected
