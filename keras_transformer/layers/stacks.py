@@ -355,7 +355,7 @@ class Decoder(Stack):
 
         `history` is bool (B, W, (t+1)*W) here, or () where all positions belong to the only hypothesis.
         """
-        history = ops.expand_dims(history, 1) if ops.is_tensor(history) else None  # the same for every head
+        history = None if isinstance(history, tuple) else ops.expand_dims(history, 1)  # the same for every head
         grown = []
         for layer, layer_cache, layer_memory in zip(self.layers, cache, projected_memory, strict=True):
             x, layer_cache = layer.step(x, history, layer_cache, layer_memory, source_mask)

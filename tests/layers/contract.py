@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from keras_transformer.layers.layer import arguments_of
 from tests.reference import randomise
 
 H, W, B, T, S, K, F, V = 2, 3, 5, 7, 11, 13, 17, 19
@@ -53,7 +54,7 @@ class LayerContract:
     """
 
     arguments = {}
-    config_keys = None  # None = the arguments
+    config_keys = None  # None = those of `arguments`
     output_dtype = None
 
     def make(self, **kwargs):
@@ -72,6 +73,12 @@ class LayerContract:
         assert set(config) - {"name", "trainable", "dtype"} == set(self.config_keys or self.arguments)
         assert {name: config[name] for name in self.arguments} == self.arguments
         assert config["name"] == "some"
+
+    def test_config_names_every_argument_of_the_class(self):
+        layer = self.make()
+        assert set(arguments_of(self.layer_class)) <= set(layer.get_config())
+        for name in arguments_of(self.layer_class):
+            assert hasattr(layer, name), name
 
     def test_config_makes_the_same_layer_again(self):
         layer = self.make(dtype="mixed_bfloat16")

@@ -2,7 +2,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_transformer.layers.attention import MultiHeadAttention, attention_weights, merge_heads, split_heads
+from keras_transformer.layers.attention import (
+    MultiHeadAttention,
+    attention_weights,
+    causal_mask,
+    merge_heads,
+    padding_mask,
+    split_heads,
+)
 from tests import reference
 from tests.layers.contract import ATTENTION_WEIGHTS, B, D, H, K, LayerContract, S, T, some
 
@@ -24,6 +31,39 @@ def attention(**kwargs):
 def expected(layer, x, memory, mask=True):
     x, memory = np.asarray(x, "float64"), np.asarray(memory, "float64")
     return reference.multi_head_attention(reference.weights_of(layer), x, memory, H, np.asarray(mask))
+
+
+def test_padding_is_hidden_from_every_query():
+    mask = padding_mask(tf.constant([[7, 3, 0], [5, 0, 0]]))
+    assert mask.dtype == tf.bool
+    np.testing.assert_array_equal(mask, [[[[True, True, False]]], [[[True, False, False]]]])
+
+
+def test_a_row_of_padding_only_is_hidden_altogether():
+    assert not np.any(padding_mask(tf.zeros((2, 3), "int32")))
+
+
+def test_the_id_of_padding_can_be_another():
+    np.testing.assert_array_equal(padding_mask(tf.constant([[7, 3, 0]]), pad_id=3), [[[[True, False, True]]]])
+
+
+def test_position_t_sees_positions_up_to_t():
+    mask = causal_mask(3)
+    assert mask.dtype == tf.bool
+    np.testing.assert_array_equal(mask, [[[[True, False, False], [True, True, False], [True, True, True]]]])
+
+
+def test_length_may_be_a_tensor():
+    graph = tf.function(lambda length: causal_mask(length), input_signature=[tf.TensorSpec((), "int32")])
+    np.testing.assert_array_equal(graph(T), causal_mask(T))
+
+
+def test_masks_together_hide_what_either_hides():
+    ids = tf.constant([[7, 3, 0, 5, 0]])
+    both = np.asarray(padding_mask(ids) & causal_mask(5))
+    for t in range(5):
+        for s in range(5):
+            assert both[0, 0, t, s] == (s <= t and s not in (2, 4))
 
 
 def test_weights_are_the_softmax_of_scaled_products():

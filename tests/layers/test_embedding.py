@@ -3,7 +3,15 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_transformer.layers.embedding import PositionalEncoding, TiedLogits, TokenEmbedding, sinusoids
+from keras_transformer.layers.embedding import (
+    Logits,
+    OutputMatrix,
+    PositionalEncoding,
+    TokenEmbedding,
+    columns_of,
+    logits_of,
+    sinusoids,
+)
 from tests import reference
 from tests.layers.contract import B, D, LayerContract, T, V, W, some
 
@@ -26,16 +34,21 @@ class TestPositionalEncodingContract(LayerContract):
     weight_count = 0
 
 
-class TestTiedLogitsContract(LayerContract):
-    layer_class = TiedLogits
-    config_keys = ["embedding"]
-    inputs = {"x": "BTD"}
+class TestSharedLogitsContract(LayerContract):
+    layer_class = Logits
+    config_keys = ["source"]
+    inputs = {"states": "BTD"}
     output = "BTV"
     output_dtype = "float32"
     weight_count = V * D  # the embedding's, and none of its own
+    source_class = TokenEmbedding
 
     def make(self, dtype=None, **kwargs):
-        return TiedLogits(TokenEmbedding(V, D, name="embedding", dtype=dtype), dtype=dtype, **kwargs)
+        return Logits(self.source_class(V, D, name="source", dtype=dtype), dtype=dtype, **kwargs)
+
+
+class TestUnsharedLogitsContract(TestSharedLogitsContract):
+    source_class = OutputMatrix
 
 
 def token_embedding(vocabulary_size=V, **kwargs):
@@ -50,28 +63,55 @@ def test_a_token_is_its_row_times_the_root_of_d_model():
     np.testing.assert_allclose(layer(ids), expected, rtol=1e-6)
 
 
-def test_matrix_starts_normal_with_variance_one_over_d_model():
-    matrix = token_embedding(vocabulary_size=1009).matrix.numpy().astype("float64") * D**0.5  # should be N(0, 1)
+@pytest.mark.parametrize("layer_class", [TokenEmbedding, OutputMatrix])
+def test_matrix_starts_normal_with_variance_one_over_d_model(layer_class):
+    layer = layer_class(1009, D)
+    layer.build()
+    matrix = layer.matrix.numpy().astype("float64") * D**0.5  # should be N(0, 1)
     assert abs(matrix.mean()) < 5 / matrix.size**0.5
     assert abs(matrix.std() - 1) < 5 / (2 * matrix.size) ** 0.5
     assert np.mean(np.abs(matrix) < 1) == pytest.approx(0.6827, abs=0.02)  # normal, not uniform
     assert np.abs(matrix).max() > 3  # nor truncated
 
 
-def test_logits_are_products_with_the_rows_of_the_embedding():
-    layer = TiedLogits(token_embedding())
-    x = some("x", "BTD")
-    expected = np.asarray(x, "float64") @ layer.embedding.matrix.numpy().astype("float64").T
-    np.testing.assert_allclose(layer(x), expected, rtol=1e-5, atol=1e-5)
+def test_output_matrix_is_made_again_from_its_config():
+    layer = OutputMatrix(V, D, name="some", dtype="mixed_bfloat16")
+    twin = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(layer))
+    assert type(twin) is OutputMatrix and twin.get_config() == layer.get_config()
+    assert {"vocabulary_size": V, "d_model": D}.items() <= layer.get_config().items()
+
+
+@pytest.mark.parametrize("source_class", [TokenEmbedding, OutputMatrix])
+def test_logits_are_products_with_the_rows_of_their_source(source_class):
+    layer, states = Logits(source_class(V, D)), some("states", "BTD")
+    found = layer(states)
+    expected = np.asarray(states, "float64") @ layer.source.matrix.numpy().astype("float64").T
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
 
 
 def test_logits_and_embedding_learn_one_matrix():
     embedding = token_embedding()
-    logits = TiedLogits(embedding)
+    logits = Logits(embedding)
     before = np.asarray(logits(some("x", "BTD")))
     embedding.matrix.assign(2.0 * embedding.matrix)
     np.testing.assert_allclose(logits(some("x", "BTD")), 2.0 * before, rtol=1e-6)
     assert [id(w) for w in logits.weights] == [id(embedding.matrix)]
+
+
+@pytest.mark.parametrize("axes", ["BD", "BTD", "BHTD"])
+def test_logits_of_a_layout_made_once_are_products_with_the_matrix(axes):
+    states, matrix = some("states", axes), some("matrix", "VD")
+    columns = columns_of(matrix, "float32")
+    assert columns.shape == (D, V)
+    expected = np.asarray(states, "float64") @ np.asarray(matrix, "float64").T
+    np.testing.assert_allclose(logits_of(states, columns), expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_a_layout_is_in_the_compute_dtype_and_its_logits_are_float32(dtype):
+    columns = columns_of(some("matrix", "VD"), dtype)
+    assert columns.dtype == dtype
+    assert logits_of(tf.cast(some("states", "BTD"), dtype), columns).dtype == "float32"
 
 
 def test_sinusoids_of_the_paper():
