@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from pathlib import Path
 
 import filelock
@@ -219,4 +220,5 @@ def average_variables(paths, variables):
 
 
 def _key(index, variable):
-    return f"{index:04d}/{variable.path}"
+    # Keras numbers the seed generators of its own layers through the whole process: a second model has other numbers.
+    return f"{index:04d}/{re.sub('seed_generator_[0-9]+/', 'seed_generator/', variable.path)}"

@@ -29,7 +29,7 @@ def make_optimizer(name, learning_rate):
         keras.optimizers.Optimizer.
     """
     if name == "adam":
-        return Adam(learning_rate, **OPTIMIZERS[name])
+        return Adam(learning_rate, name=name, **OPTIMIZERS[name])
     return keras.optimizers.get(
         {"class_name": name, "config": {"learning_rate": learning_rate, "name": name, **OPTIMIZERS[name]}}
     )
@@ -58,7 +58,7 @@ class Adam(keras.optimizers.Adam):
             beta1=self.beta_1,
             beta2=self.beta_2,
             epsilon=self.epsilon,
-            grad=gradient,
+            grad=tf.convert_to_tensor(gradient),  # an embedding's are slices
         )
 
 
@@ -86,7 +86,8 @@ class Updates(keras.layers.Layer):
         averages: list of variables like the weights, empty without `ema_decay`.
 
     Raises:
-        ValueError: for an option of the optimizer that `INSTEAD` names.
+        ValueError: for an option of the optimizer that `INSTEAD` names, and for an optimizer that does more than change
+            one variable after the other (Nadam, LossScaleOptimizer).
     """
 
     def __init__(self, optimizer, accumulate_steps=1, clip_norm=None, ema_decay=None, scale_losses=False, **kwargs):
@@ -95,6 +96,9 @@ class Updates(keras.layers.Layer):
             if getattr(optimizer, name, None):
                 value = getattr(optimizer, name)
                 raise ValueError(f"`{name}` of the optimizer is not supported: use {instead}. Received: {name}={value}")
+        for name in ("apply", "_backend_update_step"):
+            if getattr(type(optimizer), name) is not getattr(keras.optimizers.Optimizer, name):
+                raise ValueError(f"the optimizer {type(optimizer).__name__} is not supported: it has its own `{name}`")
         self.optimizer = optimizer
         self.accumulate_steps = accumulate_steps
         self.clip_norm = clip_norm

@@ -1,0 +1,136 @@
+"""A model that shares no layer with the Transformer trains, resumes, translates, and is exported, like the Transformer."""
+
+import os
+import random
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_text
+
+from keras_transformer.evaluation import evaluate
+from keras_transformer.export.saved_model import SavedModelExport, open_like_serving
+from keras_transformer.export.versions import export_version
+from keras_transformer.training.checkpoints import RunDirectory
+from keras_transformer.training.run import train
+from keras_transformer.translation.translator import SavedModelTranslator, Translator
+from tests import tiny
+from tests.elman import Elman
+from tests.models.contract import ModelContract
+
+ROOT = Path(__file__).parents[1]
+TEXTS = ["one two", "seven", "three three nine. Ten"]
+
+
+class TestContract(ModelContract):
+    def make(self, **kwargs):
+        return Elman(**{"vocabulary_size": self.source_size, "d_model": 11, **kwargs})
+
+
+def make_elman(config, data, policy):
+    return Elman(data.source_tokenizer.vocabulary_size, d_model=config.d_model, dtype=policy, name="elman")
+
+
+def train_elman(config):
+    random.seed(5)  # Keras draws initial weights from it
+    return train(config, partial(evaluate, tokenize="13a"), make_elman)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A directory of two runs: `whole`, and `resumed`, which stopped after 5 of its 12 epochs and went on."""
+    directory = tmp_path_factory.mktemp("elman")
+    corpus = tiny.write_corpus(directory / "corpus")
+    settings = {"d_model": 48, "peak_learning_rate": 0.02, "batch_tokens": 201, "strategy": "one_device"}
+    whole = tiny.config(corpus, directory / "whole", epochs=12, **settings)
+    train_elman(whole)
+    train_elman(tiny.config(corpus, directory / "resumed", epochs=5, **settings))
+    train_elman(tiny.config(corpus, directory / "resumed", epochs=12, **settings))
+    return directory
+
+
+def test_a_resumed_run_has_the_weights_of_an_uninterrupted_one(run):
+    whole, resumed = (np.load(RunDirectory(run / name).last) for name in ("whole", "resumed"))
+    assert whole.files == resumed.files
+    different = [name for name in whole.files if not np.array_equal(whole[name], resumed[name])]
+    assert different == []
+
+
+@pytest.fixture(scope="module")
+def translator(run):
+    return Translator.load(run / "whole", beam_size=3)
+
+
+def test_it_has_learned_which_translation_belongs_to_which_text(translator):
+    sources, references = map(list, zip(*tiny.pairs(211)[:60], strict=True))
+    right = np.mean([score.score for score in translator.score(sources, references)])
+    wrong = np.mean([score.score for score in translator.score(sources, references[7:] + references[:7])])
+    assert right > wrong + 0.5
+
+
+def test_a_beam_of_one_follows_the_most_likely_token(translator):
+    greedy = translator.with_model(translator.model, beam_size=1)
+    ids = greedy.source_tokenizer.encode(tf.constant(["four five"])).to_tensor()
+    target, memory = [2], translator.model.encode(ids)
+    while target[-1] != 3 and len(target) < 50:
+        states = translator.model.decode(tf.constant([target]), memory)
+        target.append(int(tf.argmax(translator.model.logits(states)[0, -1])))
+    expected = greedy.target_tokenizer.decode(tf.constant([target]))[0].numpy().decode()
+    assert greedy.translate(["four five"]) == [expected]
+
+
+def test_the_score_of_a_translation_is_the_one_that_the_beam_gave(translator):
+    texts = TEXTS[:2]  # of one sentence each: their translations are scored as a whole
+    found = translator.translate_scored(texts)
+    scores = translator.score(texts, [translation.text for translation in found])
+    np.testing.assert_allclose([s.score for s in scores], [t.score for t in found], rtol=1e-4)
+
+
+def test_samples_depend_on_their_seed_alone(translator):
+    alone = translator.sample(TEXTS[:1], seed=4)
+    assert translator.sample(TEXTS, seed=4)[:1] == alone
+    assert len({translator.sample(TEXTS[:1], seed=seed)[0].text for seed in range(8)}) > 1
+
+
+def test_explanations_look_at_the_source(translator):
+    for explanation in translator.explain(TEXTS):
+        assert explanation.alignment.shape == (len(explanation.pieces), len(explanation.source_pieces))
+        np.testing.assert_allclose(explanation.alignment.sum(axis=1), 1, rtol=1e-5)
+
+
+@pytest.fixture(scope="module")
+def exported(run, translator):
+    return export_version(SavedModelExport(translator), run / "exports", sentences=TEXTS)
+
+
+def test_the_export_translates_as_python_does(translator, exported):
+    loaded = SavedModelTranslator(exported)
+    assert loaded.translate(TEXTS) == translator.translate(TEXTS)
+    options = {"prefix": "eins", "beam_size": 2, "no_repeat_ngram": 2}
+    assert loaded.translate(TEXTS, **options) == translator.translate(TEXTS, **options)
+    assert loaded.sample(TEXTS, seed=7) == translator.sample(TEXTS, seed=7)
+
+
+@pytest.mark.slow
+def test_the_export_runs_in_c_without_python_and_without_xla(translator, exported):
+    with open_like_serving(exported) as (_, signatures):
+        signature = signatures["serving_default"]
+    names = signature.inputs["text"].name, signature.outputs["translation"].name
+    libraries = sorted(Path(tensorflow_text.__file__).parent.glob("python/ops/_*.so"))
+    wanted = ("_sentencepiece_tokenizer", "_fast_sentencepiece", "_normalize_ops", "_regex_split_ops")
+    libraries = [str(path) for path in libraries if path.name.startswith(wanted)]
+    tensorflow_dir = Path(tf.__file__).parent
+    program = [sys.executable, "-S", str(ROOT / "tests/load_in_cpp.py"), str(tensorflow_dir), str(exported), *names]
+    ran = subprocess.run(
+        [*program, *libraries],
+        input="\n".join(TEXTS).encode(),
+        capture_output=True,
+        env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3"},
+        timeout=300,
+    )
+    assert ran.returncode == 0, ran.stderr.decode()
+    assert ran.stdout.decode().splitlines() == translator.translate(TEXTS)
