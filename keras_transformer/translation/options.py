@@ -27,6 +27,14 @@ class Option(NamedTuple):
     default: object  # the value used where none is given; None: that of the model
     example: object  # a value that changes the result, for the warm-up
     help: str
+    default_note: str = ""  # the default in words, where its value does not say it
+
+    @property
+    def default_text(self):
+        """The default for a person; "" for text."""
+        if self.default_note or self.dtype == "string":
+            return self.default_note
+        return "that of the run" if self.default is None else f"{self.default:g}"
 
     @property
     def type(self):
@@ -50,10 +58,20 @@ OPTIONS = (
         *("length_penalty", _BEAM, "float32", -10.0, 10.0, math.nan, None, 0.6),
         "alpha of ((5 + n) / 6)^alpha; larger values prefer longer translations",
     ),
-    Option("beam_size", _BEAM, "int32", 1, MOST, 0, None, 2, "hypotheses kept by beam search"),
+    Option(
+        "beam_size",
+        _BEAM,
+        "int32",
+        1,
+        MOST,
+        0,
+        None,
+        2,
+        "hypotheses kept by beam search; a served model keeps at most those of its export",
+    ),
     Option(
         *("max_length", _BEAM, "int32", 1, MOST, 0, 0, 20),
-        "most tokens of the translation of a sentence; by default 50 more than the sentence has",
+        *("most tokens of the translation of a sentence", "50 more than the sentence has"),
     ),
     Option(
         *("repetition_penalty", _BEAM, "float32", 0.01, 100.0, 0.0, 1.0, 1.1),
@@ -126,10 +144,7 @@ def markdown_table(signature):
     """The options of a signature as a Markdown table, which README and serving/README.md show."""
     rows = ["| input | dtype | range | not given | default | meaning |", "|---|---|---|---|---|---|"]
     for option in options_of(signature):
-        not_given = '`""`' if option.not_given == "" else f"{option.not_given:g}"
-        default = "the export's" if option.default is None else f"{option.default:g}" if option.range else '`""`'
-        default = "50 more than the source" if option.name == "max_length" else default
-        rows.append(
-            f"| `{option.name}` | {option.dtype} | {option.range or 'text'} | {not_given} | {default} | {option.help} |"
-        )
+        not_given = '`""`' if option.not_given == "" else "NaN" if option.not_given != option.not_given else "0"
+        cells = (f"`{option.name}`", option.dtype, option.range or "text", not_given, option.default_text, option.help)
+        rows.append(f"| {' | '.join(cells)} |")
     return "\n".join(rows)
