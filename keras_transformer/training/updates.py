@@ -86,8 +86,8 @@ class Updates(keras.layers.Layer):
         averages: list of variables like the weights, empty without `ema_decay`.
 
     Raises:
-        ValueError: for an option of the optimizer that `INSTEAD` names, and for an optimizer that does more than change
-            one variable after the other (Nadam, LossScaleOptimizer).
+        ValueError: for an option of the optimizer that `INSTEAD` names, and for an optimizer that does more than update
+            one variable after the other (LossScaleOptimizer, MultiOptimizer, Muon, Nadam).
     """
 
     def __init__(self, optimizer, accumulate_steps=1, clip_norm=None, ema_decay=None, scale_losses=False, **kwargs):
@@ -96,7 +96,7 @@ class Updates(keras.layers.Layer):
             if getattr(optimizer, name, None):
                 value = getattr(optimizer, name)
                 raise ValueError(f"`{name}` of the optimizer is not supported: use {instead}. Received: {name}={value}")
-        for name in ("apply", "_backend_update_step"):
+        for name in ("apply", "_apply_weight_decay", "_backend_update_step"):
             if getattr(type(optimizer), name) is not getattr(keras.optimizers.Optimizer, name):
                 raise ValueError(f"the optimizer {type(optimizer).__name__} is not supported: it has its own `{name}`")
         self.optimizer = optimizer

@@ -2,14 +2,17 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from keras_transformer.training.optimizer import Adam
 
-from keras_transformer.training import optimizer as optimizer_module
+from keras_transformer.config import OPTIMIZERS
+from keras_transformer.training import updates as module
 from keras_transformer.training.schedules import InverseSquareRoot
+from keras_transformer.training.updates import INSTEAD, Adam, Updates, make_optimizer
 from tests import tiny
 
-SETTINGS = {"beta_1": 0.9, "beta_2": 0.98, "epsilon": 1e-9}
+RATE = 0.01
+PAPER = OPTIMIZERS["adam"]
 STEPS = 5
+SHARES = {1: [1.0], 2: [0.25, 0.75]}  # of every gradient, that each replica gives
 
 
 def gradients():
@@ -21,63 +24,8 @@ def variables():
     return [keras.Variable(tf.fill((7, 5), 0.3), name="matrix"), keras.Variable(tf.fill((5,), -0.2), name="bias")]
 
 
-def by_the_paper(rate):
-    """Algorithm 1 of Kingma and Ba (2015), number by number in float64; epsilon is lost beside sqrt(v)."""
-    values = [variable.numpy().astype("float64") for variable in variables()]
-    m, v = [0 * x for x in values], [0 * x for x in values]
-    for t, step in enumerate(gradients(), start=1):
-        for i, g in enumerate(step):
-            m[i] = 0.9 * m[i] + 0.1 * g
-            v[i] = 0.98 * v[i] + 0.02 * g.astype("float64") ** 2
-            values[i] = values[i] - rate(t) * (m[i] / (1 - 0.9**t)) / (np.sqrt(v[i] / (1 - 0.98**t)) + 1e-9)
-    return values
-
-
-def train(optimizer, steps):
-    trained = variables()
-    optimizer.build(trained)
-    for step in steps:
-        optimizer.apply([tf.constant(g) for g in step], trained)
-    return trained, optimizer
-
-
-@pytest.mark.parametrize("rate", [0.01, InverseSquareRoot(0.02, 3)], ids=["constant", "schedule"])
-def test_updates_are_those_of_the_paper(rate):
-    trained, _ = train(Adam(rate, **SETTINGS), gradients())
-    by_paper = by_the_paper(lambda t: rate if isinstance(rate, float) else float(rate(t - 1)))
-    for found, expected in zip(trained, by_paper, strict=True):
-        np.testing.assert_allclose(found.numpy(), expected, rtol=1e-5)
-
-
-def test_slices_of_a_gradient_count_as_often_as_they_come():
-    slices = tf.IndexedSlices(tf.ones((3, 5)), tf.constant([1, 4, 1]), dense_shape=tf.constant([7, 5]))
-    optimizer, (matrix, _) = Adam(0.01, **SETTINGS), variables()
-    optimizer.build([matrix])
-    optimizer.apply([slices], [matrix])
-    moments = optimizer.momentums[0].numpy()
-    np.testing.assert_allclose(moments[:, 0], [0, 0.2, 0, 0, 0.1, 0, 0], rtol=1e-6)
-
-
-def test_every_replica_takes_the_sum_of_all_gradients():
-    strategy = tiny.two_replicas()
-    with strategy.scope():
-        trained, optimizer = variables(), Adam(0.01, **SETTINGS)
-        optimizer.build(trained)
-
-    @tf.function
-    def update(step):
-        strategy.run(lambda: optimizer.apply([0.5 * g for g in step], trained))
-
-    for step in gradients():
-        update([tf.constant(g) for g in step])
-    for variable, expected in zip(trained, by_the_paper(lambda t: 0.01), strict=True):
-        replicas = variable.value.values
-        assert len(replicas) == 2
-        for replica in replicas:
-            np.testing.assert_allclose(replica.numpy(), expected, rtol=1e-5)
-
-
-# Gradients that nothing can be learned from.
+def adam():
+    return make_optimizer("adam", RATE)
 
 
 @pytest.fixture(params=["one device", "two replicas"])
@@ -85,14 +33,20 @@ def strategy(request):
     return tf.distribute.get_strategy() if request.param == "one device" else tiny.two_replicas()
 
 
-def trained_by(strategy, steps, optimizer_arguments):
-    """The variables and the optimizer after `steps`, lists of gradients, every replica giving an equal share."""
+def share(strategy, tensors):
+    """This replica's share of them."""
+    shares = tf.constant(SHARES[strategy.num_replicas_in_sync])
+    return [shares[tf.distribute.get_replica_context().replica_id_in_sync_group] * x for x in tensors]
+
+
+def updated(strategy, steps, make=adam, start=variables, **arguments):
+    """The variables and the `Updates` after `steps`, lists of gradients of which every replica gives its share."""
     with strategy.scope():
-        trained, optimizer = variables(), Adam(0.01, **optimizer_arguments)
-        optimizer.build(trained)
+        trained, updates = start(), Updates(make(), **arguments)
+        updates.build(trained)
 
     def replica_update(step):
-        optimizer.apply([optimizer.scale_loss(g / strategy.num_replicas_in_sync) for g in step], trained)
+        updates.apply([updates.scale_loss(g) for g in share(strategy, step)], tf.constant(11.0), trained)
 
     @tf.function
     def update(step):
@@ -100,6 +54,15 @@ def trained_by(strategy, steps, optimizer_arguments):
 
     for step in steps:
         update([tf.constant(g) for g in step])
+    return trained, updates
+
+
+def updated_by_keras(make, steps, start=variables):
+    """The variables after `steps` of a Keras optimizer itself, and the optimizer."""
+    trained, optimizer = start(), make()
+    optimizer.build(trained)
+    for step in steps:
+        optimizer.apply([tf.constant(g) for g in step], trained)
     return trained, optimizer
 
 
@@ -114,6 +77,157 @@ def value(scalar):
     return found
 
 
+def assert_equal_on_all_replicas(found, expected, **tolerance):
+    for variable, other in zip(found, expected, strict=True):
+        for one in copies(variable):
+            np.testing.assert_allclose(one, np.asarray(other), **{"rtol": 1e-5, "atol": 1e-7, **tolerance})
+
+
+# Adam.
+
+
+def by_the_paper(rate):
+    """Algorithm 1 of Kingma and Ba (2015), number by number in float64; epsilon is lost beside sqrt(v)."""
+    values = [variable.numpy().astype("float64") for variable in variables()]
+    m, v = [0 * x for x in values], [0 * x for x in values]
+    for t, step in enumerate(gradients(), start=1):
+        for i, g in enumerate(step):
+            m[i] = 0.9 * m[i] + 0.1 * g
+            v[i] = 0.98 * v[i] + 0.02 * g.astype("float64") ** 2
+            values[i] = values[i] - rate(t) * (m[i] / (1 - 0.9**t)) / (np.sqrt(v[i] / (1 - 0.98**t)) + 1e-9)
+    return values
+
+
+@pytest.mark.parametrize("rate", [RATE, InverseSquareRoot(0.02, 3)], ids=["constant", "schedule"])
+def test_adam_makes_the_updates_of_the_paper(strategy, rate):
+    trained, _ = updated(strategy, gradients(), lambda: make_optimizer("adam", rate))
+    expected = by_the_paper(lambda t: rate if isinstance(rate, float) else float(rate(t - 1)))
+    assert_equal_on_all_replicas(trained, expected)
+
+
+@pytest.mark.parametrize("arguments", [PAPER, {}, {"amsgrad": True}, {"weight_decay": 0.3}], ids=str)
+def test_the_fused_adam_equals_the_adam_of_keras(arguments):
+    ours, optimizer = updated_by_keras(lambda: Adam(RATE, **arguments), gradients())
+    keras_, expected = updated_by_keras(lambda: keras.optimizers.Adam(RATE, **arguments), gradients())
+    for found, other in zip([*ours, *optimizer.variables], [*keras_, *expected.variables], strict=True):
+        np.testing.assert_allclose(found.numpy(), other.numpy(), rtol=1e-5, atol=1e-7)
+
+
+def test_slices_of_a_gradient_count_as_often_as_they_come():
+    slices = tf.IndexedSlices(tf.ones((3, 5)), tf.constant([1, 4, 1]), dense_shape=tf.constant([7, 5]))
+    optimizer, (matrix, _) = adam(), variables()
+    optimizer.build([matrix])
+    optimizer.apply([slices], [matrix])
+    np.testing.assert_allclose(optimizer._momentums[0].numpy()[:, 0], [0, 0.2, 0, 0, 0.1, 0, 0], rtol=1e-6)
+
+
+def test_adam_comes_back_from_its_config():
+    optimizer = Adam(InverseSquareRoot(0.02, 3), beta_1=0.7, beta_2=0.8, epsilon=1e-3, name="other")
+    back = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(optimizer))
+    assert type(back) is Adam and back.get_config() == optimizer.get_config()
+    assert (back.beta_1, back.beta_2, back.epsilon, back.name) == (0.7, 0.8, 1e-3, "other")
+    assert float(back._learning_rate(1)) == float(optimizer._learning_rate(1))
+
+
+# Any optimizer.
+
+
+def plain(name):
+    """The optimizer of Keras itself, with the arguments of the config."""
+    return getattr(keras.optimizers, {"adamw": "AdamW"}.get(name, name.capitalize()))(RATE, **OPTIMIZERS[name])
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_every_optimizer_of_the_config_updates_by_the_sum_of_gradients_as_keras_does(strategy, name):
+    trained, updates = updated(strategy, gradients(), lambda: make_optimizer(name, RATE))
+    expected, optimizer = updated_by_keras(lambda: plain(name), gradients())
+    assert_equal_on_all_replicas(trained, expected)
+    assert_equal_on_all_replicas(updates.optimizer.variables, optimizer.variables)
+    assert min(np.abs(x.numpy() - y.numpy()).max() for x, y in zip(expected, variables(), strict=True)) > 1e-3
+
+
+SUPPORTED = ["Adadelta", "Adafactor", "Adagrad", "Adamax", "AdamW", "Ftrl", "Lamb", "Lion", "RMSprop"]
+SUPPORTED += ["ScheduleFreeAdamW", "SGD", "Adam"]
+REFUSED = ["LossScaleOptimizer", "MultiOptimizer", "Muon", "Nadam"]
+
+
+def test_every_optimizer_of_keras_is_either_supported_or_refused():
+    found = {x.__name__ for x in vars(keras.optimizers).values() if isinstance(x, type)}
+    assert found >= {*REFUSED, "SGD", "Adam"}
+    assert {x for x in found if issubclass(getattr(keras.optimizers, x), keras.optimizers.Optimizer)} == {
+        *SUPPORTED,
+        *REFUSED,
+        "Optimizer",
+    }
+
+
+@pytest.mark.parametrize("name", SUPPORTED)
+def test_other_optimizers_update_as_keras_does(name):
+    make = getattr(keras.optimizers, name)
+    trained, _ = updated(tf.distribute.get_strategy(), gradients(), make)
+    assert_equal_on_all_replicas(trained, updated_by_keras(make, gradients())[0])
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_an_optimizer_with_updates_of_its_own_is_refused_by_name(name):
+    inner = {"LossScaleOptimizer": lambda: [plain("adam")], "MultiOptimizer": lambda: [[plain("adam"), plain("adam")]]}
+    optimizer = getattr(keras.optimizers, name)(*inner.get(name, list)())
+    with pytest.raises(ValueError, match=f"the optimizer {name} is not supported: it has its own `"):
+        Updates(optimizer)
+
+
+@pytest.mark.parametrize("name", INSTEAD)
+def test_an_option_for_the_work_of_updates_is_refused_by_name(name):
+    received = {"use_ema": True, "gradient_accumulation_steps": 3}.get(name, 7.0)
+    optimizer = keras.optimizers.SGD(RATE, **{name: received})
+    with pytest.raises(ValueError, match=f"`{name}` of the optimizer is not supported: use .* Received: {name}="):
+        Updates(optimizer)
+
+
+def test_adamw_shrinks_weights_by_rate_times_decay(strategy):
+    """Of a gradient of 0, nothing but the decay is left: w (1 - 0.1 x 0.01)^n."""
+    nothing = [[0 * g for g in step] for step in gradients()]
+
+    def make():
+        optimizer = make_optimizer("adamw", 0.1)
+        optimizer.exclude_from_weight_decay(var_names=["bias"])
+        return optimizer
+
+    (matrix, bias), _ = updated(strategy, nothing, make)
+    assert_equal_on_all_replicas([matrix], [np.full((7, 5), 0.3 * 0.999**STEPS)], rtol=1e-6)
+    assert_equal_on_all_replicas([bias], variables()[1:], rtol=0, atol=0)
+
+
+# Clipping.
+
+
+def test_a_gradient_above_the_limit_is_scaled_by_the_norm_over_all_weights(strategy):
+    """Of (3, 0) and (0, 4) the norm is 5, so that a limit of 2 leaves two fifths."""
+    steps = [[np.array([3.0, 0.0], "float32"), np.array([0.0, 4.0], "float32")]]
+    start = lambda: [keras.Variable([1.0, 1.0], name=name) for name in ("one", "other")]  # noqa: E731
+    arguments = {"make": lambda: keras.optimizers.SGD(1.0), "start": start}
+    expected = {
+        2.0: [[1 - 1.2, 1], [1, 1 - 1.6]],
+        5.0: [[-2, 1], [1, -3]],
+        7.0: [[-2, 1], [1, -3]],
+        None: [[-2, 1], [1, -3]],
+    }
+    for limit, weights in expected.items():
+        trained, updates = updated(strategy, steps, clip_norm=limit, **arguments)
+        assert_equal_on_all_replicas(trained, weights, rtol=1e-6)
+        assert value(updates.gradient_norm) == pytest.approx(5.0)  # before it is scaled
+
+
+def test_the_norm_of_a_gradient_is_that_of_all_its_elements(strategy):
+    *_, last = steps = gradients()
+    _, updates = updated(strategy, steps, scale_losses=True)
+    expected = np.sqrt(sum((g.astype("float64") ** 2).sum() for g in last))
+    assert value(updates.gradient_norm) == pytest.approx(expected, rel=1e-6)
+
+
+# Gradients that nothing can be learned from.
+
+
 def broken(element):
     (matrix, bias), *_ = gradients()
     bias[3] = element
@@ -121,54 +235,45 @@ def broken(element):
 
 
 @pytest.mark.parametrize("element", [np.nan, np.inf, -np.inf])
-def test_a_broken_gradient_changes_no_weight_and_no_moment(strategy, element):
-    steps = gradients()
-    before, optimizer_before = trained_by(strategy, steps[:3], SETTINGS)
-    after, optimizer_after = trained_by(strategy, [*steps[:3], broken(element), broken(element)], SETTINGS)
-    for one, other in zip(
-        [*before, *optimizer_before.momentums, *optimizer_before.velocities],
-        [*after, *optimizer_after.momentums, *optimizer_after.velocities],
-        strict=True,
-    ):
-        for x, y in zip(copies(one), copies(other), strict=True):
-            np.testing.assert_array_equal(x, y)
-    assert (value(optimizer_before.skipped), value(optimizer_after.skipped)) == (0, 2)
-    assert value(optimizer_after.iterations) == 5
+@pytest.mark.parametrize("name", ["adam", "lion"])
+def test_a_broken_gradient_changes_no_weight_no_moment_and_no_average(strategy, name, element):
+    steps, arguments = gradients()[:3], {"make": lambda: make_optimizer(name, RATE), "ema_decay": 0.9, "clip_norm": 3.0}
+    before, updates_before = updated(strategy, steps, **arguments)
+    after, updates_after = updated(strategy, [*steps, broken(element), broken(element)], **arguments)
+    one = [*before, *updates_before.averages, *updates_before.optimizer.variables[1:]]
+    other = [*after, *updates_after.averages, *updates_after.optimizer.variables[1:]]
+    assert len(one) > 2 * 2 + 2
+    assert updates_after.optimizer.variables[0] is updates_after.optimizer.iterations
+    for x, y in zip(one, other, strict=True):
+        np.testing.assert_array_equal(copies(x), copies(y), err_msg=x.path)
+    assert (value(updates_before.skipped), value(updates_after.skipped)) == (0, 2)
+    assert value(updates_after.optimizer.iterations) == 5
 
 
 def test_after_a_broken_gradient_training_goes_on(strategy):
-    first, *others = gradients()
-    trained, optimizer = trained_by(strategy, [broken(np.nan), first], SETTINGS)
+    first, *_ = gradients()
+    trained, updates = updated(strategy, [broken(np.nan), first])
     for variable, start, g in zip(trained, variables(), first, strict=True):
         for found in copies(variable):
             assert np.isfinite(found).all()
             assert (np.sign(start.numpy() - found) == np.sign(g)).all()
-    assert value(optimizer.skipped) == 0
+    assert value(updates.skipped) == 0
 
 
-def test_the_norm_of_a_gradient_is_that_of_all_its_elements(strategy):
-    *_, last = steps = gradients()
-    _, optimizer = trained_by(strategy, steps, {**SETTINGS, "scale_losses": True})
-    expected = np.sqrt(sum((g.astype("float64") ** 2).sum() for g in last))
-    assert value(optimizer.gradient_norm) == pytest.approx(expected, rel=1e-6)
+# The loss scale.
 
 
 def test_scaled_losses_give_the_same_updates(strategy):
-    trained, _ = trained_by(strategy, gradients(), {**SETTINGS, "scale_losses": True})
-    for variable, expected in zip(trained, by_the_paper(lambda t: 0.01), strict=True):
-        for found in copies(variable):
-            np.testing.assert_allclose(found, expected, rtol=1e-5)
+    trained, _ = updated(strategy, gradients(), scale_losses=True)
+    assert_equal_on_all_replicas(trained, by_the_paper(lambda t: RATE))
 
 
 def test_an_overflow_halves_the_loss_scale_and_a_long_time_without_doubles_it(strategy, monkeypatch):
-    monkeypatch.setattr(optimizer_module, "GROWTH_STEPS", 3)
+    monkeypatch.setattr(module, "GROWTH_STEPS", 3)
     sound, overflow = gradients()[0], broken(np.inf)
     scales = {1: [overflow], 2: [overflow, overflow], 3: [sound] * 2, 4: [sound] * 3, 5: [sound] * 5 + [overflow]}
     scales[6] = [sound, sound, overflow, sound, sound]  # never three in a row
-    found = {
-        name: value(trained_by(strategy, steps, {**SETTINGS, "scale_losses": True})[1].loss_scale)
-        for name, steps in scales.items()
-    }
+    found = {name: value(updated(strategy, steps, scale_losses=True)[1].loss_scale) for name, steps in scales.items()}
     assert {name: scale / 2**15 for name, scale in found.items()} == {1: 0.5, 2: 0.25, 3: 1, 4: 2, 5: 1, 6: 0.5}
 
 
@@ -180,27 +285,73 @@ def test_averages_follow_the_weights(strategy):
     averages = [variable.numpy().astype("float64") for variable in variables()]
     for t in range(1, STEPS + 1):
         d = min(decay, (1 + t) / (10 + t))
-        trained, _ = trained_by(strategy, steps[:t], SETTINGS)
+        trained, _ = updated(tf.distribute.get_strategy(), steps[:t])
         averages = [d * a + (1 - d) * copies(variable)[0] for a, variable in zip(averages, trained, strict=True)]
     assert {t: (1 + t) / (10 + t) < decay for t in (1, STEPS)} == {1: True, STEPS: False}  # both cases are met
-    _, optimizer = trained_by(strategy, steps, {**SETTINGS, "ema_decay": decay})
-    for average, expected in zip(optimizer.averages, averages, strict=True):
-        for found in copies(average):
-            np.testing.assert_allclose(found, expected, rtol=1e-5)
+    _, updates = updated(strategy, steps, ema_decay=decay)
+    assert_equal_on_all_replicas(updates.averages, averages)
 
 
-def test_a_broken_gradient_leaves_the_averages(strategy):
-    settings = {**SETTINGS, "ema_decay": 0.9}
-    _, before = trained_by(strategy, gradients(), settings)
-    _, after = trained_by(strategy, [*gradients(), broken(np.nan)], settings)
-    for one, other in zip(before.averages, after.averages, strict=True):
+def test_averages_change_no_update(strategy):
+    without, _ = updated(strategy, gradients())
+    trained, _ = updated(strategy, gradients(), ema_decay=0.7)
+    for one, other in zip(without, trained, strict=True):
         np.testing.assert_array_equal(copies(one), copies(other))
 
 
-def test_an_optimizer_comes_back_from_its_config():
-    settings = {"beta_1": 0.7, "beta_2": 0.8, "epsilon": 1e-3, "ema_decay": 0.6, "scale_losses": True, "name": "other"}
-    optimizer = Adam(InverseSquareRoot(0.02, 3), **settings)
-    back = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(optimizer))
-    assert isinstance(back, Adam)
-    assert {name: getattr(back, name) for name in settings} == settings
-    assert float(back._learning_rate(1)) == float(optimizer._learning_rate(1))
+# Several batches.
+
+
+def test_batches_are_weighted_by_their_tokens_and_their_sums_start_again(strategy):
+    """One update of SGD(1) is the gradient itself: (3 a + 5 b + 2 c) / 10. The second one is that of d, e and f."""
+    tokens = [[3.0, 5.0, 2.0], [7.0, 1.0, 11.0]]
+    batches = [*gradients(), gradients()[0]]
+    with strategy.scope():
+        trained, updates = variables(), Updates(keras.optimizers.SGD(1.0), accumulate_steps=3)
+        updates.build(trained)
+
+    def replica(batch, count, is_last):
+        gradient = share(strategy, batch)
+        updates.apply(gradient, count, trained) if is_last else updates.add(gradient, count)
+
+    @tf.function
+    def run(batch, count, is_last):
+        strategy.run(replica, args=(batch, count, is_last))
+
+    expected = [variable.numpy().astype("float64") for variable in trained]
+    for update in range(2):
+        three = batches[3 * update : 3 * update + 3]
+        for number, (batch, count) in enumerate(zip(three, tokens[update], strict=True)):
+            run([tf.constant(g) for g in batch], tf.constant(count), number == 2)
+        for i in range(2):
+            expected[i] -= sum(n * batch[i] for n, batch in zip(tokens[update], three, strict=True)) / sum(
+                tokens[update]
+            )
+        assert_equal_on_all_replicas(trained, expected)
+    assert value(updates.optimizer.iterations) == 2
+
+
+# What a run resumes from.
+
+
+def test_updates_resumed_from_their_variables_go_on_exactly(strategy):
+    arguments = {"ema_decay": 0.7, "scale_losses": True, "make": lambda: make_optimizer("adamw", RATE)}
+    whole, expected = updated(strategy, gradients(), **arguments)
+    half, updates = updated(strategy, gradients()[:3], **arguments)
+    with strategy.scope():
+        resumed, again = variables(), Updates(arguments.pop("make")(), **arguments)
+        again.build(resumed)
+    pairs = zip([*resumed, *again.resumable_variables], [*half, *updates.resumable_variables], strict=True)
+    for variable, saved in pairs:
+        variable.assign(copies(saved)[0])
+
+    @tf.function
+    def update(step):
+        strategy.run(
+            lambda: again.apply([again.scale_loss(g) for g in share(strategy, step)], tf.constant(11.0), resumed)
+        )
+
+    for step in gradients()[3:]:
+        update([tf.constant(g) for g in step])
+    for one, other in zip([*resumed, *again.resumable_variables], [*whole, *expected.resumable_variables], strict=True):
+        np.testing.assert_array_equal(copies(one), copies(other), err_msg=one.path)
