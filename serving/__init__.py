@@ -1,1 +1,1 @@
-"""Exported SavedModels behind REST and gRPC, as stock TensorFlow Serving puts them; knows nothing of how they came."""
+"""Serves exported SavedModels by REST and gRPC, as stock TensorFlow Serving does. Needs only the SavedModel."""

@@ -1,29 +1,29 @@
-"""What a client gets: a row of a signature's outputs as Python values, without what other rows have padded it with."""
+"""The client's answers: a row of a signature's outputs as Python values, without padding."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Translation:
-    """A translation and its score: log-probability over length penalty."""
+    """A translation and its score: the log-probability divided by the length penalty."""
 
     text: str
     score: float
 
     @classmethod
     def of(cls, row):
-        """From a row of `translate`, `translate_with_options` or `sample`."""
+        """Makes a translation from a row of `translate`, `translate_with_options` or `sample`."""
         return cls(_text(row["translation"]), row["score"])
 
     @classmethod
     def several(cls, row):
-        """A list, from a row of `alternatives`."""
+        """Makes a list of translations from a row of `alternatives`."""
         return [cls(_text(text), score) for text, score in zip(row["translations"], row["scores"], strict=True)]
 
 
 @dataclass(frozen=True)
 class Score:
-    """How likely a given translation is; `token_scores` are the log-probabilities of its T `pieces`."""
+    """The score of a given translation. `token_scores` are the log-probabilities of its T `pieces`."""
 
     score: float
     pieces: list
@@ -31,14 +31,14 @@ class Score:
 
     @classmethod
     def of(cls, row):
-        """From a row of `score`."""
+        """Makes a score from a row of `score`."""
         pieces = _without_padding(row["pieces"])
         return cls(row["score"], pieces, row["token_scores"][: len(pieces)])
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """A translation in T pieces, with their log-probabilities, and what in the S source pieces each comes from.
+    """A translation in T pieces, with the log-probability of each piece and its attention to the S source pieces.
 
     `alignment` is a list of T lists of S weights.
     """
@@ -50,7 +50,7 @@ class Explanation:
 
     @classmethod
     def of(cls, row):
-        """From a row of `explain`."""
+        """Makes an explanation from a row of `explain`."""
         source_pieces, pieces = _without_padding(row["source_pieces"]), _without_padding(row["pieces"])
         alignment = [weights[: len(source_pieces)] for weights in row["alignment"][: len(pieces)]]
         return cls(source_pieces, pieces, row["token_scores"][: len(pieces)], alignment)
@@ -61,6 +61,6 @@ def _text(value):
 
 
 def _without_padding(pieces):
-    """Up to the first that is "": a piece never is."""
+    """Drops the padding: everything from the first "" on."""
     texts = [_text(piece) for piece in pieces]
     return texts[: texts.index("")] if "" in texts else texts

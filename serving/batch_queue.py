@@ -1,19 +1,19 @@
-"""What waits to be computed together: parts of requests, in the order of their arrival."""
+"""The queue of a batch: parts of requests, in the order of arrival."""
 
 import collections
 import time
 
 
 class BatchQueue:
-    """A queue of parts. Not for several threads: the batcher has a lock.
+    """A queue of parts. Not thread-safe; the batcher holds a lock.
 
     Args:
-        key: what its parts have in common.
+        key: the common key of the parts.
 
     Attributes:
-        key: the same.
+        key: the common key of the parts.
         parts: deque of `Part`.
-        size: int, rows of all parts.
+        size: int, the rows of all parts.
     """
 
     def __init__(self, key):
@@ -22,7 +22,7 @@ class BatchQueue:
         self.size = 0
 
     def has_room(self, size, room):
-        """Whether so many rows more would be at most `room`; requests of no rows count as well."""
+        """Returns whether the queue has room for `size` more rows. An empty part counts as one row."""
         return self.size + size <= room and len(self.parts) < room
 
     def extend(self, parts):
@@ -31,7 +31,7 @@ class BatchQueue:
         self.size += rows_of(parts)
 
     def take(self, most):
-        """Removes, from the beginning, (parts of at most so many rows, parts that nobody wants any more)."""
+        """Removes the first parts: (parts of at most `most` rows, unwanted parts)."""
         now, taken, unwanted, size = time.monotonic(), [], [], 0
         while self.parts:
             part = self.parts[0]
@@ -47,7 +47,7 @@ class BatchQueue:
         return taken, unwanted
 
     def drop_unwanted(self):
-        """Removes and returns the parts that nobody wants any more, list."""
+        """Removes and returns the unwanted parts: list."""
         now, kept, unwanted = time.monotonic(), collections.deque(), []
         for part in self.parts:
             (unwanted if part.request.is_unwanted(now) else kept).append(part)
@@ -56,5 +56,5 @@ class BatchQueue:
 
 
 def rows_of(parts):
-    """Rows of all parts together, int."""
+    """Returns the rows of all parts together: int."""
     return sum(part.size for part in parts)

@@ -1,4 +1,4 @@
-"""Requests that arrive at the same time, computed together: in queues, one for all that can share a batch."""
+"""Batching: computes requests together that arrive at the same time. Requests that can share a batch share a queue."""
 
 import functools
 import logging
@@ -14,23 +14,22 @@ from serving.batch_queue import BatchQueue, rows_of
 from serving.errors import ServingError
 from serving.overload import QueueFullError, Refusals
 
-ALONE = 0.25  # of `batch_timeout_micros` is what a batch waits while no other is being computed
-REFILL = 0.5  # of it is what a free thread waits for its batch to be filled by such as would have been refused before
+ALONE = 0.25  # The share of `batch_timeout_micros` that a batch waits while no other batch is computed.
+REFILL = 0.5  # The share that a free thread waits to fill its batch in an overload.
 
 LOG = logging.getLogger(__name__)
 
 
 class Batcher:
-    """Threads that take batches from queues. A queue exists for as long as something waits in it.
+    """Threads that take batches from queues. A queue exists as long as it has requests.
 
-    A batch is taken when it is full, or when its oldest request has waited for `batch_timeout_micros`, and computed by
-    the first thread that is free; of several, the one with the oldest request.
+    A batch is due when it is full, or when its oldest request has waited for `batch_timeout_micros`. The first free
+    thread computes the batch with the oldest request.
 
-    *Relative to TensorFlow Serving*, it waits for a quarter of that time only while no other batch is being computed:
-    then few clients ask, and a lonely request should not wait for others to join it. And a queue has more room than for
-    `max_enqueued_batches` by what its threads do not compute though they could, because they are idle or their batches
-    were not full: so a burst is not refused while there is little to do. In an overload it has less room, by the rows
-    that will come while a free thread waits for them for a moment: those need not wait in the queue.
+    *Relative to TensorFlow Serving*: while no other batch is computed, a batch waits only a quarter of the time,
+    because a single request should not wait for others. A queue also has additional room for the rows that idle or
+    half-full threads could compute, so a burst is not refused while threads are idle. In an overload a queue has less
+    room, because new requests arrive as soon as a thread is free.
 
     Args:
         parameters: `BatchingParameters`.
@@ -42,11 +41,11 @@ class Batcher:
         self._metrics = metrics
         self._timeout = parameters.batch_timeout_micros * 1e-6
         self._queues = {}
-        self._refusals = weakref.WeakKeyDictionary()  # of a signature, for as long as it is served
+        self._refusals = weakref.WeakKeyDictionary()  # Signature -> `Refusals`, while the signature is served.
         self._condition = threading.Condition()
         self._is_stopped = False
-        self._computing = 0  # rows
-        self._free_since = 0.0  # when a thread was last done with a batch
+        self._computing = 0  # Rows.
+        self._free_since = 0.0  # The time at which a thread last finished a batch.
         self._threads = [
             threading.Thread(target=self._work, name=f"{parameters.thread_pool_name}-{n}", daemon=True)
             for n in range(parameters.num_batch_threads)
@@ -62,11 +61,11 @@ class Batcher:
             signature: `Signature`.
             inputs: dict name -> array, checked.
             outputs: tuple of names, checked.
-            size: how much of a batch it takes: its rows, or 1 if batches hold one request each.
+            size: int, the rows of the request, or 1 if a batch holds one request only.
 
         Raises:
             QueueFullError: UNAVAILABLE.
-            ServingError: UNAVAILABLE if the server stops, INVALID_ARGUMENT if the request is too large for any queue.
+            ServingError: UNAVAILABLE if the server stops, INVALID_ARGUMENT if the request is larger than any queue.
         """
         self._check_size(size)
         shapes = tuple(inputs[name].shape[1:] for name in signature.feeds)
@@ -87,7 +86,7 @@ class Batcher:
             _dismiss(unwanted)
 
     def stop(self, timeout_s=None):
-        """Computes what is waiting, then ends its threads; what is still waiting after `timeout_s` is UNAVAILABLE."""
+        """Computes all waiting requests, then ends the threads. After `timeout_s`, waiting requests are UNAVAILABLE."""
         end = None if timeout_s is None else time.monotonic() + timeout_s
         with self._condition:
             self._is_stopped = True
@@ -113,16 +112,16 @@ class Batcher:
             )
 
     def _capacity(self):
-        """Rows that a queue has room for while nothing is computed."""
+        """Returns the rows for which a queue has room while nothing is computed."""
         return self._parameters.most_rows * (self._parameters.max_enqueued_batches + len(self._threads))
 
     def _room(self, key):
-        """Rows that a queue has room for now."""
+        """Returns the rows for which a queue has room now."""
         soon = min(self._soon(key), self._parameters.most_rows * self._parameters.max_enqueued_batches)
         return self._capacity() - self._computing - int(soon)
 
     def _soon(self, key):
-        """Rows that come to a queue while a free thread waits for them: as many as were refused lately in that time."""
+        """Estimates the rows that arrive while a free thread waits, from the rate of recent refusals."""
         refusals = self._refusals.get(key.signature)
         return refusals.rate() * REFILL * self._timeout if refusals else 0
 
@@ -140,7 +139,7 @@ class Batcher:
                 raise QueueFullError(StatusCode.UNAVAILABLE, message, functools.partial(self._refuses, key))
 
     def _refuses(self, key):
-        """Whether a queue has no room for one row more, which is counted; told without waiting for a lock."""
+        """Returns whether a queue has no room for another row, and counts the refusal. Waits for no lock."""
         queue = self._queues.get(key)
         if queue is None or queue.has_room(1, self._room(key)):
             return False
@@ -156,13 +155,13 @@ class Batcher:
                 parts = [part for part in parts if part.request.begin()]
                 answers = self._compute(queue, parts) if parts else []
             finally:
-                with self._condition:  # before any client has its answer and asks again
+                with self._condition:  # Before a client receives an answer and sends its next request.
                     self._computing -= rows
                     self._free_since = time.monotonic()
             _tell(parts, answers)
 
     def _take(self):
-        """Waits for a batch: (queue, parts to compute, parts that nobody wants), or None when all is over."""
+        """Waits for a batch: (queue, parts to compute, unwanted parts), or None after `stop`."""
         with self._condition:
             while True:
                 queue, due = self._oldest()
@@ -176,11 +175,11 @@ class Batcher:
                 del self._queues[queue.key]
             self._computing += rows_of(parts)
             if self._queues:
-                self._condition.notify()  # the next batch may be due
+                self._condition.notify()  # The next batch may be due.
             return queue, parts, unwanted
 
     def _oldest(self):
-        """The queue whose batch is due first, and when that is; (None, None) if nothing waits."""
+        """Returns the queue whose batch is due first, and the time; (None, None) if nothing waits."""
         due = [(self._due(queue), queue) for queue in self._queues.values()]
         when, queue = min(due, key=lambda pair: pair[0], default=(None, None))
         return queue, when
@@ -193,7 +192,7 @@ class Batcher:
         return due if self._soon(queue.key) < missing else max(due, self._free_since + REFILL * self._timeout)
 
     def _compute(self, queue, parts):
-        """What to tell each of the parts: its outputs, or a `ServingError`."""
+        """Computes a batch: for each part, its outputs or a `ServingError`."""
         servable, signature, outputs, _ = queue.key
         start = time.monotonic()
         for part in parts:
@@ -222,7 +221,7 @@ class Batcher:
 
 
 class _Key(NamedTuple):
-    """What requests that can share a batch have in common."""
+    """Requests with equal keys can share a batch."""
 
     servable: Any
     signature: Any
@@ -231,7 +230,7 @@ class _Key(NamedTuple):
 
 
 def _dismiss(parts):
-    """Ends the requests of parts that nobody wants."""
+    """Ends the requests of unwanted parts."""
     for part in parts:
         part.request.begin()
 
@@ -249,7 +248,7 @@ def _tell(parts, answers):
 
 
 def _time_left(parts, now):
-    """Seconds until the last deadline, None if a request has none."""
+    """Returns the seconds until the last deadline, or None if a request has no deadline."""
     deadlines = [part.request.deadline for part in parts]
     return None if None in deadlines else max(deadlines) - now
 
@@ -261,7 +260,7 @@ def _together(parts):
 
 
 def _apart(found, inputs, sizes):
-    """The rows of each part; a batch may have more rows than these."""
+    """Splits the outputs of a batch into the rows of each part. The rows that filled up the batch are dropped."""
     rows = len(next(iter(inputs.values())))
     if any(array.ndim == 0 or len(array) != rows for array in found.values()):
         raise ServingError(

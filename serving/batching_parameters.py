@@ -1,7 +1,7 @@
-"""The parameter file of --batching_parameters_file, in the text form of TensorFlow Serving's BatchingParameters.
+"""The file of --batching_parameters_file, in the text form of TensorFlow Serving's BatchingParameters.
 
-Its message type comes with no package for Python, so it is described here: fields that are not given keep the defaults
-of TensorFlow Serving, those that this server does not know are mistakes.
+No Python package has the message type, so this module describes the type. Missing fields have TensorFlow Serving's
+defaults. Unknown fields are errors.
 """
 
 import os
@@ -23,24 +23,24 @@ WRAPPED = {
 
 @dataclass(frozen=True)
 class BatchingParameters:
-    """How requests are put together."""
+    """The parameters of batching."""
 
     max_batch_size: int = 1000
-    """most rows of a request, and of all that is computed at once; see `max_execution_batch_size`"""
+    """most rows of a request, and of a batch unless `max_execution_batch_size` is given"""
     batch_timeout_micros: int = 0
-    """for so many microseconds a request waits for others, at most"""
+    """most microseconds that a request waits for others"""
     max_enqueued_batches: int = 10
-    """so many batches may wait for a thread, per signature"""
+    """most batches that wait for a thread, per signature"""
     num_batch_threads: int = field(default_factory=lambda: len(os.sched_getaffinity(0)))
-    """batches that are computed side by side"""
+    """batches computed at the same time"""
     thread_pool_name: str = "batch_threads"
     """label of the metrics"""
     enable_large_batch_splitting: bool = False
     """whether a request of more than `max_execution_batch_size` rows is computed in parts"""
     max_execution_batch_size: int = 0
-    """most rows that are computed at once; 0 is `max_batch_size`"""
+    """most rows of a batch; 0 means `max_batch_size`"""
     allowed_batch_sizes: tuple = ()
-    """ascending; a batch is filled up to the next of these with copies of its last row"""
+    """ascending; the server fills up a batch to the next of these sizes with copies of its last row"""
 
     def __post_init__(self):  # noqa: D105
         for name in ("max_batch_size", "max_enqueued_batches", "num_batch_threads"):
@@ -64,16 +64,16 @@ class BatchingParameters:
 
     @property
     def most_rows(self):
-        """Most rows that are computed at once, int."""
+        """Most rows of a batch, int."""
         return self.max_execution_batch_size or self.max_batch_size
 
 
 def read_batching_parameters(path):
-    """The `BatchingParameters` of a file.
+    """Reads the `BatchingParameters` of a file.
 
     Raises:
-        OSError: if it cannot be read.
-        ValueError: if it is not in text form, with the line, or makes no sense.
+        OSError: if the file cannot be read.
+        ValueError: if the file is not in text form, with the line, or if a value is invalid.
     """
     try:
         message = text_format.Parse(Path(path).read_text(encoding="utf-8"), _message_class()())
@@ -105,7 +105,7 @@ def _message_class():
     message.field.add(
         name="allowed_batch_sizes", number=len(WRAPPED) + 1, label=kinds.LABEL_REPEATED, type=kinds.TYPE_INT64
     )
-    pool = descriptor_pool.DescriptorPool()  # its own: the real one may be known to the process
+    pool = descriptor_pool.DescriptorPool()  # A pool of its own: the process may already know the real message type.
     pool.AddSerializedFile(wrappers_pb2.DESCRIPTOR.serialized_pb)
     pool.AddSerializedFile(file.SerializeToString())
     return message_factory.GetMessageClass(pool.FindMessageTypeByName("tensorflow.serving.BatchingParameters"))

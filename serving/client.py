@@ -1,4 +1,4 @@
-"""A client of an exported model on TensorFlow Serving, or a server like it: typed in Python, and a filter of lines."""
+"""A client for an exported model: a Python class, and a program that translates lines."""
 
 import argparse
 import functools
@@ -17,19 +17,19 @@ from serving.answers import Explanation, Score, Translation
 from serving.connections import GrpcConnection, RestConnection
 from serving.errors import ServingError
 
-FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0  # seconds; each is up to twice the one before
-CHUNK = 1024  # lines sorted by length and translated together
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0  # Seconds. Each pause is up to twice as long as the pause before.
+CHUNK = 1024  # Lines that the program sorts by length and translates together.
 
-DESCRIPTION = """Translate line by line with a running server: every line of input gives one line of output, in order.
+DESCRIPTION = """Translate with a running server. Each line of input gives one line of output, in the same order.
 
   python -m serving.client --grpc localhost:8500 < new.en > new.de
       a file, with a progress bar
   python -m serving.client --url http://localhost:8501 < new.en > new.de
       the same over REST
   python -m serving.client --grpc localhost:8500 --model_name ende --label canary < new.en > new.de
-      another model, and of its versions the one that is labelled so
+      the version of another model with the label canary
   echo 'A man rides a horse.' | python -m serving.client --grpc localhost:8500 --retries 10
-      waits longer for a server that is just starting
+      retries more often, for a server that is just starting
 
 In Python:
 
@@ -39,20 +39,20 @@ In Python:
 
 
 class Client:
-    """Asks a model for translations, any number at a time; they come in the order of the texts.
+    """Asks a model for translations, with several requests at a time. The answers have the order of the texts.
 
     Args:
-        url: str, http://HOST:PORT of the REST API; either this or
+        url: str, http://HOST:PORT of the REST API. Give either `url` or `grpc`.
         grpc: str, HOST:PORT of the gRPC API.
         model: str, the model's name.
-        version: int, or None for the newest.
-        label: str, such as "stable", instead of a version.
-        timeout: seconds that one request may take, its repetitions included.
-        retries: how often a request is repeated while the server is UNAVAILABLE (busy, starting or not there).
-        max_batch_size: texts a request, no more than the server takes.
-        in_flight: requests at a time.
+        version: int, or None for the newest version.
+        label: str, a version label such as "stable"; excludes `version`.
+        timeout: float, the most seconds for one request, including its retries.
+        retries: int, the most retries of a request while the server is UNAVAILABLE (busy, starting or not running).
+        max_batch_size: int, the most texts per request. The server must accept requests of this size.
+        in_flight: int, the most requests at a time.
 
-    Methods raise ValueError for inputs that do not fit together, and `ServingError` for what the server refuses.
+    Methods raise ValueError for inputs that do not fit together, and `ServingError` if the server refuses a request.
     """
 
     def __init__(
@@ -82,24 +82,24 @@ class Client:
         self._pool = ThreadPoolExecutor(in_flight, thread_name_prefix="client")
 
     def __enter__(self):
-        """For `with`, which closes."""
+        """Returns the client; `with` closes the client at the end of the block."""
         return self
 
     def __exit__(self, *_):
-        """See `close`."""
+        """Closes the client."""
         self.close()
 
     def close(self):
-        """Gives up what has not been answered."""
+        """Cancels all open requests and closes the connection."""
         self._pool.shutdown(wait=False, cancel_futures=True)
         self._connection.close()
 
     def translate(self, texts, on_progress=None):
-        """The best translation of each text.
+        """Translates each text.
 
         Args:
             texts: list of str.
-            on_progress: function, called with the number of texts that have been answered since its last call.
+            on_progress: function, called with the number of new answers after each request.
 
         Returns:
             list of `Translation`.
@@ -107,7 +107,7 @@ class Client:
         return self._translations("translate", {"text": _strings(texts)}, on_progress)
 
     def alternatives(self, texts):
-        """For each text a list of `Translation`, best first, as many as the exported beam size."""
+        """Returns for each text a list of `Translation`, best first, as many as the exported beam size."""
         return [Translation.several(row) for row in self._ask("alternatives", {"text": _strings(texts)})]
 
     def translate_with_options(
@@ -121,10 +121,10 @@ class Client:
         repetition_penalty=1.0,
         no_repeat_ngram=0,
     ):
-        """As `translate`, as wished: each option is one value for all texts, or a list of one for each.
+        """Translates each text with options. Each option is one value for all texts, or a list with one value per text.
 
-        The server has no value that means "the exported one" for `length_penalty`, so it has to be given; the defaults
-        of the others mean "not given". See serving/README.md.
+        `length_penalty` is required, because the server has no value that means "the exported one". The other defaults
+        mean "not given". See serving/README.md.
         """
         many = functools.partial(_numbers, count=len(texts))
         inputs = {
@@ -139,7 +139,7 @@ class Client:
         return self._translations("translate_with_options", inputs)
 
     def sample(self, texts, *, seed, temperature=1.0, top_k=0, top_p=1.0):
-        """Translations drawn at random, the same for the same seeds; options as in `translate_with_options`."""
+        """Draws a random translation of each text. Equal seeds give equal results. See `translate_with_options`."""
         many = functools.partial(_numbers, count=len(texts))
         inputs = {
             "text": _strings(texts),
@@ -151,24 +151,24 @@ class Client:
         return self._translations("sample", inputs)
 
     def score(self, texts, translations):
-        """How likely `translations`, a list of str, are those of `texts`: a list of `Score`."""
+        """Scores `translations`, list of str, as translations of `texts`. Returns a list of `Score`."""
         inputs = {"text": _strings(texts), "translation": _strings(translations)}
         return [Score.of(row) for row in self._ask("score", inputs)]
 
     def explain(self, texts):
-        """For each text an `Explanation`."""
+        """Returns an `Explanation` for each text."""
         return [Explanation.of(row) for row in self._ask("explain", {"text": _strings(texts)})]
 
     def _translations(self, signature_name, inputs, on_progress=None):
         return [Translation.of(row) for row in self._ask(signature_name, inputs, on_progress)]
 
     def _ask(self, signature_name, inputs, on_progress=None):
-        """Sends inputs, arrays (N,), in as many requests as it takes; returns N dicts output name -> value."""
+        """Sends inputs, arrays (N,), in one or more requests. Returns N dicts output name -> value."""
         count = len(inputs["text"])
         if {len(array) for array in inputs.values()} != {count}:
             sizes = {name: len(array) for name, array in inputs.items()}
             raise ValueError(f"there must be one of each input for each text. Received: {sizes}")
-        # A batch takes as long as its longest text, so the long ones go together, and first.
+        # The longest text determines the time of a batch. Sorting puts long texts together, and sends long texts first.
         order = sorted(range(count), key=lambda row: -len(inputs["text"][row]))
         batches = [order[start : start + self._max_batch_size] for start in range(0, count, self._max_batch_size)]
         replies = [
@@ -189,7 +189,7 @@ class Client:
         return answers
 
     def _send(self, signature_name, inputs):
-        """One request, repeated while the server is unavailable, after random pauses, longer each time."""
+        """Sends one request, and repeats the request while the server is unavailable. The random pauses grow."""
         deadline = time.monotonic() + self._timeout
         for attempt in itertools.count():
             try:
@@ -205,7 +205,7 @@ class Client:
 
 
 def _strings(texts):
-    """An array (N,) of bytes as objects, of a list of str."""
+    """Converts a list of str to an array (N,) of bytes objects."""
     if isinstance(texts, str) or not all(isinstance(text, str) for text in texts):
         raise ValueError(f"texts must be a list of str. Received: {str(texts)[:80]!r}")
     array = np.empty(len(texts), object)
@@ -218,14 +218,14 @@ def _numbers(value, dtype, count):
 
 
 def translate_lines(client, source, target, chunk, on_progress=None):
-    """Translates every line of a binary stream; invalid UTF-8 becomes U+FFFD.
+    """Translates every line of a binary stream. Invalid UTF-8 becomes U+FFFD.
 
     Args:
         client: `Client`.
         source: iterable of bytes, lines with their ends.
         target: binary stream.
-        chunk: how many lines are read before they are translated.
-        on_progress: as in `Client.translate`.
+        chunk: int, the number of lines to read before each translation.
+        on_progress: see `Client.translate`.
     """
     texts = (line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8", "replace") for line in source)
     while lines := list(itertools.islice(texts, chunk)):
@@ -235,7 +235,7 @@ def translate_lines(client, source, target, chunk, on_progress=None):
 
 
 def parse_arguments(arguments=None):
-    """The flags, as the arguments of `Client`: a dict."""
+    """Parses the flags: dict of arguments of `Client`."""
     parser = argparse.ArgumentParser(
         prog="python -m serving.client", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -244,26 +244,26 @@ def parse_arguments(arguments=None):
     server.add_argument("--grpc", help="gRPC API of the server, HOST:PORT")
     parser.add_argument("--model_name", dest="model", default="translator", help="(default: translator)")
     which = parser.add_mutually_exclusive_group()
-    which.add_argument("--version", type=int, help="of the model (default: the newest)")
-    which.add_argument("--label", help="of the model's version, such as stable, instead of a number")
-    parser.add_argument("--timeout", type=float, default=60.0, help="seconds a request may take (default: 60)")
-    parser.add_argument("--retries", type=int, default=5, help="while the server is unavailable (default: 5)")
-    parser.add_argument("--max_batch_size", type=int, default=32, help="sentences a request (default: 32)")
-    parser.add_argument("--in_flight", type=int, default=4, help="requests at a time (default: 4)")
+    which.add_argument("--version", type=int, help="version (default: the newest)")
+    which.add_argument("--label", help="label of a version, such as stable; excludes --version")
+    parser.add_argument("--timeout", type=float, default=60.0, help="most seconds for a request (default: 60)")
+    parser.add_argument("--retries", type=int, default=5, help="most retries of a request (default: 5)")
+    parser.add_argument("--max_batch_size", type=int, default=32, help="most sentences per request (default: 32)")
+    parser.add_argument("--in_flight", type=int, default=4, help="most requests at a time (default: 4)")
     return vars(parser.parse_args(arguments))
 
 
 def main():
-    """Translates standard input to standard output; ends with one line if that cannot be."""
+    """Translates standard input to standard output. A mistake ends the program with one line."""
     options = parse_arguments()
     target = options["grpc"] or options["url"]
-    chunk = 1 if sys.stdin.isatty() else CHUNK  # who types waits for an answer
+    chunk = 1 if sys.stdin.isatty() else CHUNK  # A person who types waits for each answer.
     try:
         with Client(**options) as client, tqdm(unit=" sentences", disable=None) as progress:
             translate_lines(client, sys.stdin.buffer, sys.stdout.buffer, chunk, progress.update)
     except KeyboardInterrupt:
         _leave("interrupted", 130)
-    except BrokenPipeError:  # `... | head` has seen enough
+    except BrokenPipeError:  # The reader has closed the pipe, as in `... | head`.
         _leave(None, 1)
     except ServingError as error:
         _leave(f"error: {target} does not translate: {error.code.name}: {error.message}", 2)
@@ -272,7 +272,7 @@ def main():
 
 
 def _leave(line, status):
-    """Ends the program at once, whatever request is still waited for."""
+    """Ends the program at once, without waiting for open requests."""
     if line:
         print(line, file=sys.stderr, flush=True)
     os._exit(status)

@@ -1,4 +1,4 @@
-"""How a client reaches a server: REST and gRPC behind one function, from columns of values to columns of values."""
+"""The client's connections: REST and gRPC behind one function, from columns of values to columns of values."""
 
 import base64
 import json
@@ -17,14 +17,14 @@ CODE_OF = {status: code for code, status in reversed(HTTP_STATUS.items())}
 
 
 class RestConnection:
-    """The REST API of a server; threads may share it.
+    """The REST API of a server. Thread-safe.
 
     Args:
         url: str, http://HOST:PORT.
         model: str.
         version: int, or None for the newest.
-        label: str, such as stable, instead of a version.
-        connections: how many requests there may be at a time.
+        label: str, such as "stable"; excludes `version`.
+        connections: int, the most requests at a time.
     """
 
     def __init__(self, url, model, version=None, label=None, connections=1):
@@ -38,14 +38,15 @@ class RestConnection:
 
         Args:
             signature_name: str.
-            inputs: dict name -> array of numbers, or of bytes as objects.
-            timeout_s: seconds.
+            inputs: dict name -> array of numbers or of bytes objects.
+            timeout_s: float, seconds.
 
         Returns:
-            dict name -> list, strings as bytes or str. Of a signature with one output, REST gives no dict but its list.
+            dict name -> list, with strings as bytes or str. For a signature with one output, REST returns the list
+            without the dict.
 
         Raises:
-            ServingError: what the server has answered, or UNAVAILABLE or DEADLINE_EXCEEDED if nothing.
+            ServingError: the server's error, or UNAVAILABLE or DEADLINE_EXCEEDED without an answer.
         """
         columns = {name: _json_column(array) for name, array in inputs.items()}
         body = json.dumps({"signature_name": signature_name, "inputs": columns}).encode()
@@ -56,14 +57,14 @@ class RestConnection:
             raise ServingError(StatusCode.UNAVAILABLE, f"{error}".rpartition(": ")[2]) from None
         except urllib3.exceptions.TimeoutError:
             raise ServingError(StatusCode.DEADLINE_EXCEEDED, "no answer in time") from None
-        except urllib3.exceptions.HTTPError as error:  # such as a connection that was cut
+        except urllib3.exceptions.HTTPError as error:  # For example a connection that was cut.
             raise ServingError(StatusCode.UNAVAILABLE, f"{error}") from None
         if reply.status != 200:
             raise ServingError(CODE_OF.get(reply.status, StatusCode.UNKNOWN), _said(reply, "error"))
         return _said(reply, "outputs")
 
     def close(self):
-        """Closes what is open."""
+        """Closes all connections."""
         self._pool.clear()
 
 
@@ -72,7 +73,7 @@ def _json_column(array):
 
 
 def text_or_b64(value):
-    """Bytes as JSON has them: text, or base64 if they are none."""
+    """Converts bytes to JSON: text, or base64 for bytes that are not UTF-8."""
     try:
         return value.decode("utf-8")
     except UnicodeDecodeError:
@@ -80,7 +81,7 @@ def text_or_b64(value):
 
 
 def _said(reply, key):
-    """What JSON has under `key`; of a reply that is none, such as a proxy's, what can be shown of it."""
+    """Returns a reply's value of `key`. If the reply has none, shows the reply instead, for example a proxy's page."""
     try:
         return reply.json()[key]
     except (ValueError, KeyError, TypeError):
@@ -91,12 +92,14 @@ def _said(reply, key):
 
 
 class GrpcConnection:
-    """The gRPC API of a server; threads may share it.
+    """The gRPC API of a server. Thread-safe.
 
     Args:
         target: str, HOST:PORT.
-        model, version, label: as `RestConnection`.
-        connections: not needed: one carries any number of requests.
+        model: str.
+        version: int, or None for the newest.
+        label: str, such as "stable"; excludes `version`.
+        connections: int, unused: one connection carries any number of requests.
     """
 
     def __init__(self, target, model, version=None, label=None, connections=1):
@@ -106,7 +109,7 @@ class GrpcConnection:
             self._spec["version"] = {"value": version}
         elif label:
             self._spec["version_label"] = label
-        # How long to wait before trying again is the client's decision; gRPC's own pauses would come on top.
+        # The client has its own pauses between retries. gRPC's reconnect pauses would come on top, so they are short.
         pauses = [(f"grpc.{which}_reconnect_backoff_ms", 100) for which in ("initial", "min", "max")]
         options = [("grpc.max_receive_message_length", -1), *pauses]
         self._channel = grpc.insecure_channel(target, options=options)
@@ -117,7 +120,7 @@ class GrpcConnection:
         )
 
     def predict(self, signature_name, inputs, timeout_s):
-        """As `RestConnection.predict`."""
+        """Runs a signature; see `RestConnection.predict`."""
         request = messages.PredictRequest(model_spec={**self._spec, "signature_name": signature_name})
         for name, array in inputs.items():
             to_proto(array, request.inputs[name])
@@ -128,12 +131,12 @@ class GrpcConnection:
         return {name: to_array(proto).tolist() for name, proto in response.outputs.items()}
 
     def close(self):
-        """Cancels what is under way."""
+        """Cancels all open requests."""
         self._channel.close()
 
 
 def column(values, dtype):
-    """An array (N,) of one input; `dtype` is str for text, else one of NumPy's."""
+    """Makes an array (N,) for an input; `dtype` is str for text, else a NumPy dtype."""
     if dtype is not str:
         return np.array(values, dtype)
     array = np.empty(len(values), object)

@@ -1,4 +1,4 @@
-"""What goes wrong in serving: one exception that carries the status which TensorFlow Serving would answer."""
+"""The one exception of serving, with the status that TensorFlow Serving would answer."""
 
 from grpc import StatusCode
 
@@ -25,7 +25,7 @@ CODES = {code.value[0]: code for code in StatusCode}
 
 
 class ServingError(Exception):
-    """A request, a model or a configuration that cannot be served.
+    """A request, a model or a configuration that the server cannot serve.
 
     Args:
         code: `grpc.StatusCode`.
@@ -39,11 +39,11 @@ class ServingError(Exception):
 
     @property
     def http_status(self):
-        """The status that REST answers, int."""
+        """The HTTP status of REST, int."""
         return HTTP_STATUS[self.code]
 
 
 def from_tensorflow(error):
-    """The `ServingError` of a `tf.errors.OpError`: its code and what the op said, without the place in the graph."""
+    """Converts a `tf.errors.OpError` to a `ServingError`, without the op's place in the graph."""
     raw = error.__context__ if isinstance(error.__context__, type(error)) else error
     return ServingError(CODES[error.error_code], raw.message.partition("\n")[0])

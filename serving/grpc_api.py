@@ -23,10 +23,10 @@ from serving.predictor import ModelSpec
 from serving.tensor_protos import to_array, to_proto
 
 PREDICT = f"/{messages.PREDICTION_SERVICE}/Predict"
-MOST_CALLS = 256  # predictions under way and waiting
-LARGE_REQUEST_BYTES = 64 * 1024  # is read in a thread, so that other calls go on
-NO_DEADLINE = 1e9  # seconds; so far away is none
-LONGEST_MESSAGE = 1024  # characters; it travels in a header, and clients refuse long ones
+MOST_CALLS = 256  # Predictions at a time, waiting ones included.
+LARGE_REQUEST_BYTES = 64 * 1024  # A thread reads larger requests, so the event loop can serve other calls.
+NO_DEADLINE = 1e9  # Seconds. A deadline further away counts as none.
+LONGEST_MESSAGE = 1024  # Characters. The message is sent in a header, and clients refuse long headers.
 TRUNCATED = "...TRUNCATED"
 
 logger = logging.getLogger(__name__)
@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class GrpcServer:
-    """A running server; made by `start_grpc_server`. `port` is the one that it listens on."""
+    """A running server, created by `start_grpc_server`. `port` is the server's port."""
 
     port: int
     _server: grpc.aio.Server
@@ -43,12 +43,12 @@ class GrpcServer:
     _thread: threading.Thread
 
     def stop(self, grace=None):
-        """Takes no further calls, and lets those under way end.
+        """Refuses new calls, and lets open calls end.
 
         Args:
-            grace: seconds that they get before they are cancelled; None cancels them at once.
+            grace: float, the seconds until open calls are cancelled; None cancels the calls at once.
         """
-        if self._thread.is_alive():  # it may have been stopped before
+        if self._thread.is_alive():  # `stop` may be called twice.
             asyncio.run_coroutine_threadsafe(self._end(grace), self._loop).result()
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join()
@@ -59,21 +59,21 @@ class GrpcServer:
 
 
 def start_grpc_server(predictor, models, host="127.0.0.1", port=8500, max_calls=MOST_CALLS, max_message_bytes=-1):
-    """Starts to answer, in a thread with an event loop, so that no call holds a thread while it waits.
+    """Starts the server in a thread with an event loop. A waiting call occupies no thread.
 
     Args:
         predictor: `Predictor`.
         models: `Models`.
-        host: address to listen on.
-        port: 0 for any that is free.
-        max_calls: predictions at a time, of all clients; one more is UNAVAILABLE.
-        max_message_bytes: largest request; -1 for no limit.
+        host: str, the address to listen on.
+        port: int; 0 means any free port.
+        max_calls: int, the most predictions at a time, of all clients. Further predictions are UNAVAILABLE.
+        max_message_bytes: int, the largest request; -1 means no limit.
 
     Returns:
         GrpcServer.
 
     Raises:
-        OSError: if the port cannot be had.
+        OSError: if the port is in use.
     """
     prediction, model = PredictionService(predictor, models, max_calls), ModelService(models)
     loop = auto_loop_factory()()
@@ -91,7 +91,7 @@ async def _start(prediction, model, address, max_message_bytes):
     options = [
         ("grpc.max_receive_message_length", max_message_bytes),
         ("grpc.max_send_message_length", -1),
-        ("grpc.so_reuseport", 0),  # or a second server on the same port would share its calls, silently
+        ("grpc.so_reuseport", 0),  # Otherwise a second server could silently share the port.
     ]
     server = grpc.aio.server(options=options)
     server.add_generic_rpc_handlers(
@@ -122,7 +122,7 @@ async def _start(prediction, model, address, max_message_bytes):
 
 
 class PredictionService:
-    """What `tensorflow.serving.PredictionService` does of its methods; the others are UNIMPLEMENTED."""
+    """Predict and GetModelMetadata of `tensorflow.serving.PredictionService`. The other methods are UNIMPLEMENTED."""
 
     def __init__(self, predictor, models, max_calls):
         self._predictor = predictor
@@ -132,11 +132,11 @@ class PredictionService:
         self._overload = Overload(predictor.metrics, "GRPC")
 
     def refusal(self):
-        """The message with which a prediction is UNAVAILABLE unread, or None."""
+        """Returns the message that refuses a prediction unread, or None to accept the prediction."""
         return self._overload.answer_unread()
 
     async def predict(self, request, context):
-        """Runs a signature. A call whose client has gone or whose deadline has passed is not run."""
+        """Runs a signature, unless the client has gone or its deadline has passed."""
         if message := self._overload.answer_to(request.model_spec):
             raise ServingError(StatusCode.UNAVAILABLE, message)
         if self._under_way == self._max_calls:
@@ -165,7 +165,7 @@ class PredictionService:
         )
 
     async def get_model_metadata(self, request, context):
-        """Describes the signatures."""
+        """Returns the signatures of a model."""
         spec = _model_spec(request)
         if not request.metadata_field:
             raise _invalid("GetModelMetadataRequest must specify at least one metadata_field")
@@ -182,13 +182,13 @@ class PredictionService:
 
 
 class ModelService:
-    """`tensorflow.serving.ModelService`."""
+    """The service `tensorflow.serving.ModelService`."""
 
     def __init__(self, models):
         self._models = models
 
     async def get_model_status(self, request, context):
-        """Tells the state of a model's versions."""
+        """Returns the state of a model's versions."""
         response = messages.GetModelStatusResponse()
         for status in self._models.status(*_model_spec(request)):
             version = response.model_version_status.add()
@@ -199,7 +199,7 @@ class ModelService:
         return response
 
     async def reload_config(self, request, context):
-        """Serves other models, or other versions of them, from now on."""
+        """Serves another list of models and versions from now on."""
         try:
             await asyncio.to_thread(self._models.reload, model_configs(request.config), _time_left(context))
         except ValueError as error:
@@ -208,14 +208,14 @@ class ModelService:
 
 
 class _Unread(grpc.GenericRpcHandler):
-    """Refuses predictions unread: as if they had a stream of requests, of which none is waited for."""
+    """Refuses predictions unread: treats each as a stream of requests, and reads nothing of the stream."""
 
     def __init__(self, prediction):
         self._prediction = prediction
 
     def service(self, call):
         if call.method != PREDICT or not (message := self._prediction.refusal()):
-            return None  # others are asked
+            return None  # gRPC then asks the next handler.
 
         async def refuse(requests, context):
             await context.abort(StatusCode.UNAVAILABLE, message)
@@ -247,7 +247,7 @@ def _model_spec(request):
 
 
 def _time_left(context):
-    """Seconds until the client's deadline, None if it has none, which gRPC calls the end of its time."""
+    """Returns the seconds until the client's deadline, or None. gRPC reports a missing deadline as a very long time."""
     seconds = context.time_remaining()
     return None if seconds is None or seconds > NO_DEADLINE else seconds
 
@@ -268,9 +268,10 @@ def _handlers(service, **methods):
 
 
 def _method(message, answer):
-    """Makes of a coroutine (request, context) -> response what gRPC calls with the request's bytes.
+    """Wraps a coroutine (request, context) -> response as a gRPC method.
 
-    Bytes that are no request are the client's mistake. What nobody has thought of is logged, without texts of users.
+    Bytes that are no request give INVALID_ARGUMENT. An unexpected exception is logged without its message, which may
+    contain a user's text.
     """
 
     @functools.wraps(answer)
@@ -284,7 +285,7 @@ def _method(message, answer):
         except Exception as error:
             place = traceback.extract_tb(error.__traceback__)[-1]
             logger.error("%s in %s:%d", type(error).__name__, Path(place.filename).name, place.lineno)
-            code, text = StatusCode.INTERNAL, "Internal error."  # its own may be a user's
+            code, text = StatusCode.INTERNAL, "Internal error."  # The exception may quote a user's text.
         await context.abort(code, text if len(text) <= LONGEST_MESSAGE else text[:LONGEST_MESSAGE] + TRUNCATED)
 
     return grpc.unary_unary_rpc_method_handler(

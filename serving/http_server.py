@@ -1,4 +1,4 @@
-"""HTTP connections: uvicorn in a thread, with clients that send too slowly or too long a head cut off."""
+"""The HTTP server: uvicorn in a thread. It disconnects clients that send too slowly or send too long a head."""
 
 import logging
 import socket
@@ -8,7 +8,7 @@ import uvicorn
 from starlette.responses import JSONResponse
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-LONGEST_HEAD = 64 * 1024  # bytes of request line and headers
+LONGEST_HEAD = 64 * 1024  # Bytes of the request line and the headers.
 KEEP_ALIVE_SECONDS = 75
 BACKLOG = 1024
 
@@ -18,18 +18,19 @@ logger = logging.getLogger(__name__)
 class HttpServer:
     """Serves an ASGI app on a port, from a thread of its own.
 
-    That the port is free is known at once, but it refuses connections until `start`.
+    The constructor checks that the port is free. The server refuses connections until `start`.
 
     Args:
         app: the ASGI app.
-        host: str, address to listen on.
+        host: str, the address to listen on.
         port: int; 0 lets the system choose.
-        arrival_seconds: longest time that a request takes to arrive.
-        drain_seconds: longest time that `stop` waits for requests that are under way.
-        refusal: function from the target of a POST, bytes, to the starlette `Response` that it gets unread, or None.
+        arrival_seconds: float, the most seconds for a request to arrive.
+        drain_seconds: float, the most seconds that `stop` waits for open requests.
+        refusal: function from the target of a POST, bytes, to the starlette `Response` that refuses the POST unread, or
+            None to accept the POST.
 
     Raises:
-        OSError: if it cannot listen there.
+        OSError: if the server cannot listen on the port.
     """
 
     def __init__(self, app, host, port, arrival_seconds, drain_seconds, refusal=lambda target: None):
@@ -55,13 +56,13 @@ class HttpServer:
         self._thread = threading.Thread(target=self._server.run, args=([self._socket],), name="http", daemon=True)
 
     def start(self):
-        """Returns when connections are accepted. Raises OSError if another program listens there by now."""
+        """Returns when the server accepts connections. Raises OSError if another program has taken the port."""
         self._socket.listen(BACKLOG)
         self._thread.start()
         self._server.is_listening.wait()
 
     def stop(self):
-        """Accepts no more connections and returns when the requests that are under way have been answered."""
+        """Stops accepting connections, and returns after the answers to all open requests."""
         self._server.should_exit = True
         self._thread.join()
 
@@ -77,23 +78,24 @@ class _Server(uvicorn.Server):
 
 
 class ImpatientProtocol(HttpToolsProtocol):
-    """A connection that is closed if a request does not arrive in time, or if its head has no end.
+    """A connection that closes if a request does not arrive in time, or if the head of the request is too long.
 
-    A POST that is to be refused is answered as soon as it has arrived, past the app.
+    If `refusal` gives a response, the connection sends the response when the POST has arrived, without calling the app.
 
     Args:
-        arrival_seconds: longest time between the first byte of a request (or the connection) and its last.
+        arrival_seconds: float, the most seconds between the first byte of a request (or the connection) and the last
+            byte.
         refusal: see `HttpServer`.
-        **arguments: what uvicorn passes.
+        **arguments: dict, the arguments of uvicorn.
     """
 
     def __init__(self, arrival_seconds, refusal, **arguments):
         super().__init__(**arguments)
         self._arrival_seconds = arrival_seconds
         self._refusal = refusal
-        self._refused = None  # the response to the request that is arriving
+        self._refused = None  # The response that refuses the arriving request.
         self._timer = None
-        self._head_bytes = None  # of a head that is not complete
+        self._head_bytes = None  # Bytes of an incomplete head.
 
     def connection_made(self, transport):
         super().connection_made(transport)
@@ -117,7 +119,7 @@ class ImpatientProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self):
         self._head_bytes = None
-        is_first = self.cycle is None or self.cycle.response_complete  # others wait for their turn
+        is_first = self.cycle is None or self.cycle.response_complete  # Pipelined requests wait for the first.
         is_post = self.parser.get_method() == b"POST" and not self.expect_100_continue
         self._refused = self._refusal(self.url) if is_first and is_post else None
         if self._refused is None:
@@ -150,11 +152,11 @@ class ImpatientProtocol(HttpToolsProtocol):
         self._timer = self.loop.call_later(self._arrival_seconds, self._give_up)
 
     def _give_up(self):
-        logger.warning("request given up: it did not arrive in %g s", self._arrival_seconds)
+        logger.warning("closed a connection: the request did not arrive in %g s", self._arrival_seconds)
         self._cut_off(408, f"The request did not arrive in {self._arrival_seconds:g} s.")
 
     def _cut_off(self, status, message):
-        """Answers in place of the app, unless that has begun to, and closes the connection."""
+        """Sends a response unless the app has begun to, and closes the connection."""
         if self.transport.is_closing():
             return
         if self.cycle is None or self.cycle.response_complete or not self.cycle.response_started:
@@ -163,7 +165,7 @@ class ImpatientProtocol(HttpToolsProtocol):
 
 
 def bind(host, port):
-    """A socket that has a port, 0 for any. Raises OSError if it cannot be had."""
+    """Binds a socket to a port; 0 means any port. Raises OSError if the port is in use."""
     family, *_ = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

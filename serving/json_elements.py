@@ -1,4 +1,4 @@
-"""One element of a tensor <-> one value of JSON, for every dtype that TensorFlow Serving has in JSON."""
+"""One element of a tensor <-> one JSON value, for each dtype that TensorFlow Serving supports in JSON."""
 
 import base64
 import functools
@@ -12,7 +12,7 @@ from tensorflow.core.framework import types_pb2
 
 from serving.errors import ServingError
 
-LONGEST_QUOTE = 200  # characters of the request that an error message repeats
+LONGEST_QUOTE = 200  # Characters of the request that an error message repeats.
 FLOATS = {types_pb2.DT_FLOAT: np.finfo(np.float32), types_pb2.DT_DOUBLE: np.finfo(np.float64)}
 INTEGERS = {
     getattr(types_pb2, f"DT_{name.upper()}"): np.iinfo(name)
@@ -23,12 +23,12 @@ _QUOTER = json.JSONEncoder()
 
 
 def invalid(message):
-    """The error of a request that cannot be read."""
+    """Returns the error of an invalid request."""
     return ServingError(StatusCode.INVALID_ARGUMENT, message)
 
 
 def quote(value):
-    """The beginning of a value of the request, for a message about it."""
+    """Returns the beginning of a value of the request, for an error message."""
     text, chunks = "", _QUOTER.iterencode(value)
     while len(text) <= LONGEST_QUOTE and (chunk := "".join(islice(chunks, 1))):
         text += chunk
@@ -36,20 +36,20 @@ def quote(value):
 
 
 def is_base64(value):
-    """Whether an object of JSON stands for bytes."""
+    """Returns whether a JSON object stands for bytes."""
     return len(value) == 1 and isinstance(value.get("b64"), str)
 
 
 @functools.cache
 def reader(dtype):
-    """What makes elements of a tensor of JSON values.
+    """Returns the function that reads elements of a dtype.
 
     Args:
         dtype: int, a `types_pb2.DataType`.
 
     Returns:
-        function: value as `json` reads it, but no list -> bytes, bool, int or float. It raises ServingError for a value
-        of another type or range: INVALID_ARGUMENT; UNIMPLEMENTED for a dtype that is not read from JSON.
+        function from a JSON value (no list) to bytes, bool, int or float. The function raises ServingError:
+        INVALID_ARGUMENT for a wrong type or range, UNIMPLEMENTED for a dtype that JSON does not support.
     """
 
     def unfit(value):
@@ -96,7 +96,7 @@ def reader(dtype):
 
 
 def _fits(number, limits):
-    """Whether a number can be told from its neighbours (int) or does not round to infinity (float)."""
+    """Returns whether a float dtype holds a number: exactly for an int, without overflow for a float."""
     if isinstance(number, int):
         return abs(number) < 2 ** (limits.nmant + 1)
     return not math.isfinite(number) or abs(number) <= float(limits.max) * (1 + float(limits.eps) / 4)
@@ -129,14 +129,14 @@ def _type_name(dtype):
 
 
 def plain(name, array):
-    """What JSON can say of an output: nested lists of str, float, int and bool.
+    """Converts an output to JSON values: nested lists of str, float, int and bool.
 
     Args:
-        name: str, that of the output.
+        name: str, the name of the output.
         array: np.ndarray.
 
     Raises:
-        ServingError: INVALID_ARGUMENT for a dtype that JSON has no values for.
+        ServingError: INVALID_ARGUMENT for a dtype that JSON does not support.
     """
     if array.dtype.kind in "biu" or array.dtype == np.float64:
         return array.tolist()

@@ -1,4 +1,4 @@
-"""JSON bodies of the REST API <-> arrays: what TensorFlow Serving accepts, what it writes, and what it says."""
+"""JSON bodies of the REST API <-> arrays, with TensorFlow Serving's rules and messages."""
 
 import json
 import math
@@ -9,9 +9,9 @@ import tensorflow as tf
 from serving.errors import ServingError
 from serving.json_elements import invalid, is_base64, plain, quote, reader
 
-DEEPEST = 32  # dimensions of a tensor
+DEEPEST = 32  # Dimensions of a tensor.
 
-# What Python's parser says -> what TensorFlow Serving's does.
+# Message of Python's parser -> message of TensorFlow Serving's parser.
 PARSE_ERRORS = {
     "Expecting value": "Invalid value.",
     "Expecting property name enclosed in double quotes": "Missing a name for object member.",
@@ -28,17 +28,16 @@ PARSE_ERRORS = {
 
 
 def parse(body):
-    """Reads the body of a request.
+    """Parses the body of a request.
 
     Args:
-        body: bytes. NaN and Infinity are numbers; bytes that are not UTF-8 stay what they are, as they do in
-            TensorFlow Serving.
+        body: bytes. NaN and Infinity are numbers. Bytes that are not UTF-8 stay unchanged, as in TensorFlow Serving.
 
     Returns:
-        dict, with "signature_name" a str if it has one.
+        dict. If the dict has a "signature_name", the value is a str.
 
     Raises:
-        ServingError: INVALID_ARGUMENT, if it is not JSON, or no object, or its signature's name is no string.
+        ServingError: INVALID_ARGUMENT, if the body is not a JSON object or the signature name is not a string.
     """
     text = body.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "surrogateescape")
     try:
@@ -51,7 +50,7 @@ def parse(body):
         raise invalid(f"JSON Parse error: {reason} at offset: {offset}") from None
     except RecursionError:
         raise invalid("JSON Parse error: Nested too deeply.") from None
-    except ValueError:  # of more digits than Python converts
+    except ValueError:  # The number has more digits than Python converts.
         raise invalid("JSON Parse error: Number too big to be stored in double.") from None
     if not isinstance(document, dict):
         raise invalid(f"JSON Value: {quote(document)} Is not object")
@@ -62,17 +61,17 @@ def parse(body):
 
 
 def read_tensors(document, inputs):
-    """Makes tensors of what a request has under "instances" (rows) or "inputs" (columns).
+    """Makes tensors of "instances" (rows) or "inputs" (columns) of a request.
 
     Args:
         document: dict, see `parse`.
         inputs: mapping, name -> TensorInfo, of a SignatureDef.
 
     Returns:
-        (dict name -> np.ndarray, of bytes objects where the input is a string; whether they came as rows).
+        (dict name -> np.ndarray, with bytes objects for a string input; whether the request has rows).
 
     Raises:
-        ServingError: INVALID_ARGUMENT, if they do not fit the signature.
+        ServingError: INVALID_ARGUMENT, if the tensors do not fit the signature.
     """
     is_rows = "instances" in document
     if not is_rows and "inputs" not in document:
@@ -93,18 +92,18 @@ def read_tensors(document, inputs):
 def write_tensors(outputs, is_rows):
     """Writes the body of a reply.
 
-    A float has the fewest digits that give it back in its own precision; what is not finite is NaN, Infinity or
-    -Infinity. Strings are text, with U+FFFD for bytes that are not UTF-8, or base64 if the output is named `*_bytes`.
+    A float has the fewest digits that restore the same value in its precision; other values are NaN, Infinity and
+    -Infinity. A string is text, with U+FFFD for bytes that are not UTF-8. An output named `*_bytes` is base64.
 
     Args:
-        outputs: dict name -> np.ndarray; for rows, all of the same first dimension.
+        outputs: dict name -> np.ndarray; for rows, all with the same first dimension.
         is_rows: whether the request had rows.
 
     Returns:
         bytes.
 
     Raises:
-        ServingError: INVALID_ARGUMENT, if they cannot be written as rows, or not in JSON.
+        ServingError: INVALID_ARGUMENT, if the outputs do not fit rows or JSON.
     """
     values = {name: plain(name, np.asarray(array)) for name, array in outputs.items()}
     if is_rows:
@@ -119,7 +118,7 @@ def write_tensors(outputs, is_rows):
 
 
 def _finite(text):
-    """A JSON number with a point or an exponent."""
+    """Writes a JSON number with a point or an exponent."""
     number = float(text)
     if math.isinf(number):
         raise ValueError
@@ -175,15 +174,15 @@ def _read_rows(rows, inputs):
 
 
 def _is_record(value):
-    """Whether a value is an object with named tensors in it."""
+    """Returns whether a value is an object with named tensors."""
     return isinstance(value, dict) and not is_base64(value)
 
 
 class _Tensor:
-    """A tensor that is filled from nested lists, row by row or at once."""
+    """A tensor built from nested lists, row by row or at once."""
 
     def __init__(self, dtype):
-        self.shape = None  # of a row
+        self.shape = None  # The shape of a row.
         self._dtype = dtype
         self._values = []
         self._read = reader(dtype)
@@ -199,7 +198,7 @@ class _Tensor:
             raise invalid(f"Expecting shape {_written(self.shape)} but got: {_written(shape)}")
 
     def fill(self, value):
-        """Appends the elements of nested lists; returns their shape, which is that of the first ones."""
+        """Appends the elements of nested lists, and returns the shape of the first lists."""
         shape, first = [], value
         while isinstance(first, list):
             shape.append(len(first))

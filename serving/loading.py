@@ -1,4 +1,4 @@
-"""One attempt to load a version: the SavedModel, then its warm-up records."""
+"""Loads a version: the SavedModel, then its warm-up records."""
 
 import logging
 import time
@@ -19,14 +19,14 @@ LOG = logging.getLogger(__name__)
 
 
 class Loader:
-    """How versions are loaded.
+    """The settings for loading versions.
 
     Args:
-        max_num_load_retries: attempts after the first one.
-        load_retry_seconds: between two attempts.
+        max_num_load_retries: int, the most attempts after the first.
+        load_retry_seconds: float, the seconds between two attempts.
         intra_op_threads: see `Servable.load`.
-        inter_op_threads: likewise.
-        warms_up: whether warm-up records are replayed.
+        inter_op_threads: see `Servable.load`.
+        warms_up: bool, whether to replay warm-up records.
         metrics: `Metrics`.
     """
 
@@ -46,10 +46,10 @@ class Loader:
         self._warms_up = warms_up
 
     def load(self, name, number, path):
-        """A `Servable` that has answered its warm-up records.
+        """Returns a `Servable` that has answered its warm-up records.
 
         Raises:
-            ServingError: if it cannot be loaded, or one of the records cannot be answered.
+            ServingError: if the version cannot be loaded, or if a record fails.
         """
         start = time.monotonic()
         status = "fail"
@@ -67,7 +67,7 @@ class Loader:
         return servable
 
     def next_attempt(self, attempts):
-        """When to try again after so many attempts, a `time.monotonic()`; None is never."""
+        """Returns the time of the next attempt, a `time.monotonic()`, or None after the last attempt."""
         return None if attempts > self._max_num_load_retries else time.monotonic() + self._load_retry_seconds
 
     def _warm_up(self, servable, path):
@@ -85,11 +85,11 @@ class Loader:
 
 
 def replay(servable, path):
-    """Has a servable answer the requests of a file, a TFRecord of PredictionLogs.
+    """Runs the requests of a file, a TFRecord of PredictionLogs, through a servable.
 
     Raises:
-        ServingError: if the file cannot be read, has too many records or others than for Predict, or if an answer is
-            an error.
+        ServingError: if the file cannot be read, if it has too many records or records for other methods than Predict,
+            or if a request fails.
     """
     try:
         records = list(tf.compat.v1.io.tf_record_iterator(str(path)))

@@ -1,7 +1,7 @@
-"""The messages of TensorFlow Serving's gRPC API, without TensorFlow.
+"""The messages of TensorFlow Serving's gRPC API, imported without TensorFlow.
 
-The generated modules import others of `tensorflow.core`, and with them `tensorflow` itself: seconds and half a gigabyte
-that a client has no use for. Here they are imported from a `tensorflow` that is nothing but the place where it lies.
+The generated modules import modules of `tensorflow.core`. A normal import would also run `tensorflow` itself, which
+takes seconds and half a gigabyte. This module puts an empty package with the same path in the place of `tensorflow`.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ MODEL_SERVICE = "tensorflow.serving.ModelService"
 
 @contextlib.contextmanager
 def _without_starting_tensorflow():
-    """Lets modules inside of `tensorflow` be imported, but not `tensorflow`, unless that has been done already."""
+    """Allows imports of modules inside `tensorflow` without running `tensorflow` itself."""
     if "tensorflow" in sys.modules:
         yield
         return

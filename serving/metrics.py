@@ -1,18 +1,19 @@
-"""What happens, as numbers for Prometheus, under the names that TensorFlow Serving gives them.
+"""The server's metrics for Prometheus, under TensorFlow Serving's names.
 
-TensorFlow's names are not those that prometheus-client writes (a counter has no `_total`), so the page is written here.
+The names differ from the names that prometheus-client writes: a counter has no `_total`. This module therefore writes
+the page.
 """
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.utils import floatToGoString
 
-LATENCIES = [round(10 * 1.8**n, 2) for n in range(33)]  # microseconds, up to 24 minutes
-QUEUING_LATENCIES = [round(100 * 1.2**n, 2) for n in range(52)]  # microseconds, up to 1.1 s
+LATENCIES = [round(10 * 1.8**n, 2) for n in range(33)]  # Microseconds, up to 24 minutes.
+QUEUING_LATENCIES = [round(100 * 1.2**n, 2) for n in range(52)]  # Microseconds, up to 1.1 s.
 BATCH_SIZES = [2**n for n in range(15)]
 
 
 class Metrics:
-    """All that is counted; one per server. Latencies are in microseconds."""
+    """The metrics of one server. Latencies are in microseconds."""
 
     def __init__(self):
         self._registry = CollectorRegistry()
@@ -29,12 +30,12 @@ class Metrics:
         self._batch_sizes = self._histogram("serving:batching_session:processed_batch_size", BATCH_SIZES, "model_name")
 
     def request_ended(self, model_name, status, seconds, entrypoint):
-        """An answered request.
+        """Counts an answered request.
 
         Args:
-            model_name: str, of a model that is configured: not any name that a client makes up.
+            model_name: str, the name of a configured model. Other names come from clients and must not become labels.
             status: str, such as "OK".
-            seconds: from its arrival.
+            seconds: float, the time since the request arrived.
             entrypoint: "REST" or "GRPC".
         """
         self._requests.labels(model_name, status).inc()
@@ -42,31 +43,31 @@ class Metrics:
         self._request_latency.labels(model_name, api, entrypoint).observe(seconds * 1e6)
 
     def batch_ended(self, model_name, rows, seconds):
-        """A computation of so many rows."""
+        """Counts a computation, with its rows."""
         self._batches.inc()
         self._batch_sizes.labels(model_name).observe(rows)
         self._runtime_latency.labels(model_name, "Predict", "TF1").observe(seconds * 1e6)
 
     def waited(self, thread_pool_name, seconds):
-        """A request has left the queue."""
+        """Counts a request that has left the queue."""
         self._queuing_latency.labels(thread_pool_name).observe(seconds * 1e6)
 
     def load_ended(self, path, status, seconds):
-        """An attempt to load; `status` is "success" or "fail"."""
+        """Counts an attempt to load a version; `status` is "success" or "fail"."""
         self._load_attempts.labels(path, status).inc()
         self._load_latency.labels(path).inc(seconds * 1e6)
 
     def warm_up_ended(self, path, status, seconds):
-        """The warm-up records of a version have been replayed; `status` is "OK" or that of the error."""
+        """Counts a replay of warm-up records; `status` is "OK" or the status of the error."""
         self._warm_up_latency.labels(path, status).observe(seconds * 1e6)
 
     def forget(self, path):
-        """Drops what is known of a version that nobody will ask for any more."""
+        """Drops the metrics of a version that is no longer in use."""
         for metric in (self._load_attempts, self._load_latency, self._warm_up_latency):
             metric.remove_by_labels({"model_path": path})
 
     def page(self):
-        """The text that Prometheus reads, str."""
+        """Writes the page for Prometheus, str."""
         lines = []
         for metric in self._registry.collect():
             lines.append(f"# TYPE {metric.name} {metric.type}")

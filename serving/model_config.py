@@ -1,4 +1,4 @@
-"""Which versions of which models are served: the model configuration file, and the directories it points to."""
+"""The models and versions to serve: the model config file, and the directories in it."""
 
 import re
 from dataclasses import dataclass, field
@@ -13,12 +13,12 @@ VersionPolicy = FileSystemStoragePathSourceConfig.ServableVersionPolicy
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """One model that is served.
+    """The configuration of one model.
 
     Attributes:
-        name: str, by which clients ask for it.
+        name: str, the model's name for clients.
         base_path: str, the directory of its versions.
-        policy: `VersionPolicy`: `latest` (the default, of one), `all` or `specific`.
+        policy: `VersionPolicy`: `latest` (the default, one version), `all` or `specific`.
         labels: dict label -> version.
     """
 
@@ -28,7 +28,7 @@ class ModelConfig:
     labels: dict = field(default_factory=dict)
 
     def wanted(self):
-        """Version -> directory of those that should be served.
+        """Returns version -> directory of the versions to serve.
 
         Raises:
             OSError: if `base_path` cannot be read.
@@ -44,11 +44,11 @@ class ModelConfig:
 
 
 def read_model_config(path):
-    """The `ModelConfig`s of a --model_config_file, a ModelServerConfig in text form.
+    """Reads the `ModelConfig`s of a --model_config_file, a ModelServerConfig in text form.
 
     Raises:
-        OSError: if it cannot be read.
-        ValueError: if it is not one, with the line, or makes no sense.
+        OSError: if the file cannot be read.
+        ValueError: if the file is no ModelServerConfig, with the line, or if the configuration is invalid.
     """
     try:
         config = text_format.Parse(Path(path).read_text(encoding="utf-8"), ModelServerConfig())
@@ -61,10 +61,10 @@ def read_model_config(path):
 
 
 def model_configs(config):
-    """The `ModelConfig`s of a ModelServerConfig.
+    """Converts a ModelServerConfig to `ModelConfig`s.
 
     Raises:
-        ValueError: if it makes no sense.
+        ValueError: if the configuration is invalid.
     """
     if config.WhichOneof("config") != "model_config_list" or not config.model_config_list.config:
         raise ValueError("a model configuration must have a model_config_list with a config for each model")
@@ -77,11 +77,11 @@ def check_names(configs):
     """Raises ValueError if two models share a name."""
     names = [config.name for config in configs]
     if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise ValueError(f"each model must have a name of its own. Received twice: {', '.join(twice)}")
+        raise ValueError(f"the names of models must differ. Received twice: {', '.join(twice)}")
 
 
 def check_change(old, new):
-    """Raises ValueError if models that are served as `old` says, a list of `ModelConfig`, cannot be as `new` says."""
+    """Raises ValueError if a server of the `ModelConfig`s `old` cannot change to `new`."""
     check_names(new)
     base_paths = {config.name: config.base_path for config in old}
     for config in new:

@@ -1,4 +1,4 @@
-"""All models that are served: a thread follows their directories, loads and unloads; requests borrow servables."""
+"""All served models: a thread follows their directories, and loads and unloads versions. Requests borrow servables."""
 
 import collections
 import contextlib
@@ -21,13 +21,13 @@ LOG = logging.getLogger(__name__)
 class Models:
     """The models of a server and their versions.
 
-    A new version is loaded before the old one goes, and the old one goes after its last request. A version that cannot
-    be loaded is reported in `status` and tried again; what is in service goes on.
+    A new version is loaded before the old version leaves, and the old version leaves after its last request. If a
+    version cannot be loaded, `status` reports the error, and the old version stays in service until a retry succeeds.
 
     Args:
         configs: list of `ModelConfig`.
         loader: `Loader`.
-        poll_seconds: how often the directories are read.
+        poll_seconds: float, the seconds between two readings of the directories.
 
     Raises:
         ValueError: if two models have the same name.
@@ -41,9 +41,9 @@ class Models:
         self._poll_seconds = poll_seconds
         self._versions = {}  # name -> Versions
         self._leaving = {}  # Servable -> (name, Version)
-        self._uses = collections.Counter()  # of Servables
-        self._complaints = {}  # name -> what was last said of its directory
-        self._changed = threading.Condition(threading.Lock())  # guards all above
+        self._uses = collections.Counter()  # Servable -> number of requests
+        self._complaints = {}  # name -> the last warning about its directory
+        self._changed = threading.Condition(threading.Lock())  # Guards all attributes above.
         self._polling = threading.Lock()
         self._reloading = threading.Lock()
         self._wake = threading.Event()
@@ -51,19 +51,19 @@ class Models:
         self._thread = threading.Thread(target=self._run, name="models", daemon=True)
 
     def start(self):
-        """Begins to load; see `wait_until_available`."""
+        """Begins to load the models; see `wait_until_available`."""
         self._thread.start()
 
     def names(self):
-        """Of the models that are configured, in order; list of str."""
+        """Returns the names of the configured models, sorted: list of str."""
         return sorted(self._configs)
 
     def wait_until_available(self, timeout_s=None):
         """Waits until every model has a version in service.
 
         Raises:
-            ServingError: if none of a model's versions can be loaded; FAILED_PRECONDITION if a label belongs to a
-                version that is not in service; DEADLINE_EXCEEDED.
+            ServingError: if all versions of a model fail to load; FAILED_PRECONDITION if a label names a version that
+                is not in service; DEADLINE_EXCEEDED after `timeout_s`.
         """
         with self._changed:
             if not self._changed.wait_for(lambda: all(map(self._is_decided, self._configs)), timeout_s):
@@ -72,7 +72,7 @@ class Models:
             self._check_labels(self._configs.values(), {})
 
     def stop(self, timeout_s=None):
-        """Unloads everything, each version after its last request, or when `timeout_s` have passed."""
+        """Unloads all versions, each after its last request. Waits at most `timeout_s`."""
         with self._changed:
             self._is_stopped = True
         self._wake.set()
@@ -81,7 +81,7 @@ class Models:
 
     @contextlib.contextmanager
     def use(self, name, version=None, label=None):
-        """A `Servable` for as long as the context lasts; see `acquire`."""
+        """Borrows a `Servable` for the duration of a context; see `acquire`."""
         servable = self.acquire(name, version, label)
         try:
             yield servable
@@ -89,12 +89,12 @@ class Models:
             self.release(servable)
 
     def acquire(self, name, version=None, label=None):
-        """Borrows a `Servable`: it is not unloaded before `release`.
+        """Borrows a `Servable`. The server does not unload it before `release`.
 
         Args:
-            name: str, of the model.
-            version: int; None is the newest one in service.
-            label: str, instead of a version.
+            name: str, the name of the model.
+            version: int; None means the newest version in service.
+            label: str; excludes `version`.
 
         Raises:
             ServingError: NOT_FOUND, or INVALID_ARGUMENT if the label is unknown.
@@ -111,7 +111,7 @@ class Models:
             return servable
 
     def release(self, servable):
-        """Gives back what `acquire` gave."""
+        """Returns a borrowed `Servable`."""
         with self._changed:
             self._uses[servable] -= 1
             if not self._uses[servable]:
@@ -120,10 +120,10 @@ class Models:
                     self._wake.set()
 
     def status(self, name, version=None, label=None):
-        """How the versions of a model are.
+        """Returns the status of a model's versions.
 
         Returns:
-            list of `VersionStatus`, newest first; one if a version or a label is given.
+            list of `VersionStatus`, newest first; one status if a version or a label is given.
 
         Raises:
             ServingError: NOT_FOUND, or INVALID_ARGUMENT if the label is unknown.
@@ -140,20 +140,20 @@ class Models:
         return statuses
 
     def __contains__(self, name):
-        """Whether a model of this name is configured."""
+        """Returns whether a model of this name is configured."""
         return name in self._configs
 
     def reload(self, configs, timeout_s=None):
-        """Serves other models, versions or labels from now on, and waits until new ones are loaded.
+        """Serves other models, versions or labels from now on, and waits until new versions are loaded.
 
         Args:
-            configs: list of `ModelConfig`, those that stay included.
-            timeout_s: seconds.
+            configs: list of `ModelConfig`, of all models to serve.
+            timeout_s: float, seconds.
 
         Raises:
-            ServingError: INVALID_ARGUMENT if the configs make no sense (nothing has changed then); FAILED_PRECONDITION
-                if a label belongs to a version that is not in service (the labels have not changed then);
-                DEADLINE_EXCEEDED.
+            ServingError: INVALID_ARGUMENT if the configs are invalid, and nothing changes. FAILED_PRECONDITION if a
+                label names a version that is not in service, and the labels do not change. DEADLINE_EXCEEDED after
+                `timeout_s`.
         """
         new = {config.name: config for config in configs}
         with self._reloading:
@@ -182,7 +182,7 @@ class Models:
                 while self._load_next() and not self._is_stopped:
                     self._unload()
             except Exception:
-                LOG.exception("the models could not be followed")
+                LOG.exception("the thread of the models failed")
             self._wake.wait(self._poll_seconds)
             self._wake.clear()
         with self._changed:
@@ -216,7 +216,7 @@ class Models:
         self._complaints[name] = complaint
 
     def _load_next(self):
-        """Makes an attempt to load a version; False if there is none to be loaded."""
+        """Tries to load one version. Returns False if no version waits for an attempt."""
         with self._changed:
             now = time.monotonic()
             begun = ((versions.begin(now), name) for name, versions in self._versions.items())
@@ -237,7 +237,7 @@ class Models:
         return True
 
     def _unload(self):
-        """Closes what is neither wanted nor used any more; whether something is still used."""
+        """Unloads the unwanted versions that no request uses. Returns whether some are still in use."""
         with self._changed:
             for name, versions in self._versions.items():
                 self._leaving |= {version.servable: (name, version) for version in versions.leave()}

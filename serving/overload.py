@@ -1,4 +1,4 @@
-"""Requests that find their queue full, refused unread: the processor is for those that were accepted."""
+"""Overload: refuses requests unread while their queue is full, to keep the processor free for accepted requests."""
 
 import math
 import time
@@ -6,18 +6,18 @@ from typing import Any, NamedTuple
 
 from serving.errors import ServingError
 
-REMEMBERED = 0.1  # seconds; then a request is looked at again, which makes room of those whose clients have gone
-LATELY = 0.2  # seconds, in which a refusal comes to count a third
-ALONE = 10  # seconds; when no other kind has been asked for so long, what arrives is taken to be of the same
+REMEMBERED = 0.1  # Seconds. Then the server reads a request again, and drops requests of gone clients.
+LATELY = 0.2  # Seconds after which a refusal counts one third (1 / e).
+ALONE = 10  # Seconds without other requests, after which a new request is assumed to be of the same kind.
 
 
 class QueueFullError(ServingError):
-    """A request for which there is no room.
+    """A request for which the queue has no room.
 
     Args:
         code: `grpc.StatusCode`.
         message: str, for the client.
-        refuses: function () -> bool, whether there is no room for another now either; counts it if so.
+        refuses: function () -> bool, whether the queue still has no room. The function counts a refusal.
     """
 
     def __init__(self, code, message, refuses):
@@ -26,28 +26,28 @@ class QueueFullError(ServingError):
 
 
 class Refusals:
-    """Tells how many requests are being refused."""
+    """The rate of refusals."""
 
     def __init__(self):
         self._rate, self._last = 0.0, time.monotonic()
 
     def count(self):
-        """One more."""
+        """Counts one refusal."""
         self._rate, self._last = self.rate() + 1 / LATELY, time.monotonic()
 
     def rate(self):
-        """Refusals/s, the latest counting most."""
+        """Returns refusals/s, with most weight on the latest refusals."""
         return self._rate * math.exp((self._last - time.monotonic()) / LATELY)
 
 
 class Overload:
-    """Knows who was refused last, and refuses the next of that kind at once while the queue is still full.
+    """Remembers the last refusal, and refuses requests of the same kind at once while the queue is full.
 
-    Reading, checking and queueing a request costs several times as much, which in an overload is most of the server's
-    work. Not for several threads.
+    To read, check and queue a request costs several times as much as a refusal; in an overload, that would be most of
+    the server's work. Not thread-safe.
 
     Args:
-        metrics: `Metrics`, where what is refused is counted.
+        metrics: `Metrics`, which counts the refusals.
         entrypoint: "REST" or "GRPC".
     """
 
@@ -61,19 +61,19 @@ class Overload:
         """Remembers a refusal.
 
         Args:
-            kind: what requests of this kind have in common; it can be compared.
+            kind: a comparable value, equal for requests of the same kind.
             model_name: str.
             error: `QueueFullError`.
-            answer: what `answer_to` is to give for others of this kind.
+            answer: the value that `answer_to` returns for requests of this kind.
         """
         self._last = _Refusal(kind, model_name, error, answer, time.monotonic() + REMEMBERED)
 
     def answer_to(self, kind):
-        """The answer to the last refusal if it was a moment ago, of this kind, and would be made again; else None."""
+        """Returns the last refusal's answer if it is recent and of this kind, and the queue is full; else None."""
         if kind != self._kind:
             self._kind, self._since = kind, time.monotonic()
         if self._last and time.monotonic() >= self._last.until:
-            self._last = None  # it knows a model, which may have been unloaded
+            self._last = None  # The refusal holds a model, which the server may have unloaded.
         last = self._last
         if last is None or last.kind != kind or not last.error.refuses():
             return None
@@ -81,7 +81,7 @@ class Overload:
         return last.answer
 
     def answer_unread(self):
-        """The same for a request whose kind is not known before it is read; None if it may well be another."""
+        """Returns the last refusal's answer for an unread request, or None if the request may be of another kind."""
         last = self._last
         return None if last is None or time.monotonic() < self._since + ALONE else self.answer_to(last.kind)
 

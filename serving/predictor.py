@@ -1,4 +1,4 @@
-"""What both front ends ask: a request for a model, which is answered in the future."""
+"""The predictor: accepts requests from REST and gRPC, and answers each by a future."""
 
 import time
 from concurrent.futures import TimeoutError
@@ -18,18 +18,18 @@ __all__ = ["Limits", "ModelSpec", "Prediction", "Predictor"]
 
 @dataclass(frozen=True)
 class Limits:
-    """What a request may ask for, whichever way it comes."""
+    """The limits of a request."""
 
     max_rows: int = 1024
-    """rows of a request"""
+    """most rows of a request"""
     max_bytes_per_row: int = 100_000
-    """length of a text"""
+    """most bytes of a text"""
     max_queued: int = 256
-    """requests that wait, per signature, where they are not put together"""
+    """most waiting requests per signature without batching"""
 
 
 class Predictor:
-    """Answers requests, several side by side.
+    """Answers requests, several at a time.
 
     Args:
         models: `Models`.
@@ -52,24 +52,25 @@ class Predictor:
         Args:
             model: `ModelSpec`.
             signature_name: str; "" is serving_default.
-            inputs: dict name -> array; strings are bytes in arrays of objects.
-            outputs: list of the names of those wanted; all if None.
-            timeout_s: seconds until its client goes. Nothing is begun after that; the future may still come later.
+            inputs: dict name -> array; strings are bytes objects.
+            outputs: list of output names; None means all outputs.
+            timeout_s: float, the seconds until the client gives up. No computation begins later, but a running
+                computation may end later.
             entrypoint: "GRPC" or "REST", for the metrics.
 
         Returns:
-            `concurrent.futures.Future` of a `Prediction`, or of a ServingError. To cancel it is to say that nobody
-            waits any more.
+            `concurrent.futures.Future` of a `Prediction` or a ServingError. A client that no longer waits cancels the
+            future.
 
         Raises:
-            QueueFullError: if there is no room for it.
-            ServingError: if the request cannot be accepted.
+            QueueFullError: if the queue has no room for the request.
+            ServingError: if the request is invalid.
         """
         start = time.monotonic()
         try:
             servable = self._models.acquire(*model)
         except ServingError as error:
-            if model.name in self._models:  # not any name that a client makes up
+            if model.name in self._models:  # Other names come from clients and must not become labels.
                 self.metrics.request_ended(model.name, error.code.name, time.monotonic() - start, entrypoint)
             raise
 
@@ -90,7 +91,7 @@ class Predictor:
         return request.future
 
     def predict(self, model, signature_name, inputs, outputs=None, timeout_s=None, entrypoint="GRPC"):
-        """As `submit`, but waits, for `timeout_s` at most: a `Prediction`, or ServingError."""
+        """Accepts a request and waits at most `timeout_s`: returns a `Prediction`, or raises ServingError."""
         future = self.submit(model, signature_name, inputs, outputs, timeout_s, entrypoint)
         try:
             return future.result(timeout_s)
@@ -99,7 +100,7 @@ class Predictor:
             raise ServingError(StatusCode.DEADLINE_EXCEEDED, "Timed out waiting for the answer") from None
 
     def stop(self, timeout_s=None):
-        """Accepts nothing more, and waits for what has been accepted; what is not begun in time is UNAVAILABLE."""
+        """Refuses new requests and waits for accepted requests. After `timeout_s`, waiting requests are UNAVAILABLE."""
         self._batcher.stop(timeout_s)
 
     def _size(self, signature, inputs):

@@ -1,4 +1,4 @@
-"""A request that waits for its answer, in one part or several."""
+"""A request that waits for its answer, in one or more parts."""
 
 import threading
 import time
@@ -12,7 +12,7 @@ from serving.errors import ServingError
 
 
 class ModelSpec(NamedTuple):
-    """Which model is asked: its newest version unless a version or a label is given."""
+    """The model of a request: its newest version, unless a version or a label is given."""
 
     name: str
     version: int | None = None
@@ -20,7 +20,7 @@ class ModelSpec(NamedTuple):
 
 
 class Prediction(NamedTuple):
-    """An answer: output name -> array, and which version and signature gave it."""
+    """An answer: output name -> array, with its version and signature."""
 
     version: int
     signature_name: str
@@ -28,16 +28,19 @@ class Prediction(NamedTuple):
 
 
 class Request:
-    """A request that has been accepted. It ends once: with its answer, with an error, or because nobody wants it.
+    """An accepted request. It ends once: with its answer, with an error, or unwanted.
+
+    A request is unwanted if its client has gone or its deadline has passed.
 
     Args:
         servable: `Servable`.
         signature_name: str.
-        deadline: the `time.monotonic()` after which its client has gone; None is never.
+        deadline: `time.monotonic()` at which the client gives up; None means never.
         on_end: function of a StatusCode, called once before the future is done.
 
     Attributes:
-        future: `concurrent.futures.Future` of a `Prediction`. Who cancels it before the computation has begun saves it.
+        future: `concurrent.futures.Future` of a `Prediction`. If the client cancels the future before the computation
+            begins, the request is not computed.
     """
 
     def __init__(self, servable, signature_name, deadline, on_end):
@@ -52,7 +55,7 @@ class Request:
         self._number_of_parts = 0
 
     def parts(self, inputs, size, most_rows):
-        """Its `Part`s, of `most_rows` rows at most where its `size` is more than that."""
+        """Splits the request into `Part`s of at most `most_rows` rows."""
         self._number_of_parts = max(1, -(-size // most_rows))
         if self._number_of_parts == 1:
             return [Part(self, 0, inputs, size)]
@@ -63,11 +66,11 @@ class Request:
         ]
 
     def is_unwanted(self, now):
-        """Whether its client has gone, or its deadline has passed; nothing is done about it."""
+        """Returns whether the client has gone or the deadline has passed."""
         return self.future.cancelled() or (self.deadline is not None and now >= self.deadline)
 
     def begin(self):
-        """Whether one of its parts is to be computed. If not, the request has ended."""
+        """Returns whether to compute a part of the request. Ends an unwanted request."""
         with self._lock:
             is_first, self._is_begun = not self._is_begun, True
         if is_first and not self.future.set_running_or_notify_cancel():
@@ -78,7 +81,7 @@ class Request:
         return not self._is_over
 
     def answer(self, number, outputs):
-        """One of its parts has been computed; with the last one it ends."""
+        """Records the outputs of a part. The last part ends the request."""
         with self._lock:
             self._answers[number] = outputs
             if len(self._answers) < self._number_of_parts:
@@ -88,7 +91,7 @@ class Request:
         self._end(StatusCode.OK, lambda: self.future.set_result(prediction))
 
     def fail(self, error):
-        """Ends it with a `ServingError`."""
+        """Ends the request with a `ServingError`."""
         self._end(error.code, lambda: self.future.set_exception(error))
 
     def _end(self, code, tell):
@@ -101,7 +104,7 @@ class Request:
 
 
 class Part:
-    """Rows of a request that are computed together; `size` is how much of a batch they take."""
+    """Rows of a request that are computed together. `size` is the room that the part takes in a batch."""
 
     __slots__ = ("arrived", "inputs", "number", "request", "size")
 
@@ -114,7 +117,7 @@ class Part:
 
 
 def _joined(parts):
-    """The outputs of parts as those of the whole; what is shorter than in another part is padded with 0 or ""."""
+    """Joins the outputs of the parts. Shorter outputs are padded with 0 or ""."""
     if len(parts) == 1:
         return parts[0]
     return {name: _concatenated([part[name] for part in parts]) for name in parts[0]}

@@ -1,4 +1,4 @@
-"""TensorFlow Serving's REST API, and the page that shows what it can do."""
+"""TensorFlow Serving's REST API, the page of metrics, and the page for people."""
 
 import asyncio
 import json
@@ -23,7 +23,7 @@ from serving.overload import Overload, QueueFullError
 from serving.predictor import ModelSpec
 
 MOST_INFLATED_BYTES = 100 * 1024 * 1024
-LARGE_BODY_BYTES = 64 * 1024  # is read in a thread, so that other requests go on
+LARGE_BODY_BYTES = 64 * 1024  # A thread reads larger bodies, so the event loop can serve other requests.
 PAGE = Path(__file__).parent / "page"
 CORS_HEADERS = {
     "Access-Control-Allow-Origin": "*",
@@ -41,7 +41,7 @@ logger = logging.getLogger(__name__)
 
 
 class TooLargeError(ServingError):
-    """A body that is longer than allowed."""
+    """A body over the size limit."""
 
     http_status = 413
 
@@ -50,14 +50,14 @@ class TooLargeError(ServingError):
 
 
 class RestApi:
-    """The ASGI app that answers requests under /v1/.
+    """The ASGI app for paths under /v1/.
 
     Args:
         predictor: `Predictor`.
         models: `Models`.
-        timeout_s: longest time for an answer.
-        max_body_bytes: of a request.
-        has_cors: whether pages of other sites may ask.
+        timeout_s: float, the most seconds for an answer.
+        max_body_bytes: int, the most bytes of a body.
+        has_cors: bool, whether pages of other sites may send requests.
     """
 
     def __init__(self, predictor, models, timeout_s, max_body_bytes, has_cors=False):
@@ -69,9 +69,9 @@ class RestApi:
         self._overload = Overload(predictor.metrics, "REST")
 
     def refusal(self, target):
-        """What a POST of `target`, bytes, is answered with unread, or None.
+        """Returns the answer that refuses a POST of `target`, bytes, unread, or None to accept the POST.
 
-        Relative to TensorFlow Serving: while a queue is full, requests of the other signatures of that model are
+        *Relative to TensorFlow Serving*: while a queue is full, requests for other signatures of the same model are
         refused as well.
         """
         return self._overload.answer_to(target)
@@ -81,21 +81,21 @@ class RestApi:
         await response(scope, receive, send)
 
     async def _answer(self, request):
-        """The `Response`, whatever happens."""
+        """Returns the `Response`. Raises nothing."""
         if request.method == "POST" and (refused := self.refusal(request.scope["raw_path"])):
-            return refused  # there was room for it when its head arrived; others that did so, too, have taken it
+            return refused  # The queue had room when the head arrived, but other requests have filled the queue.
         try:
             status, body = 200, await self._dispatch(request)
         except ServingError as error:
             return self._error_response(error)
         except ClientDisconnect:
-            status, body = 499, b""  # nobody hears it
+            status, body = 499, b""  # The client has gone.
         except Exception as error:
             place = error.__traceback__
             while place.tb_next:
                 place = place.tb_next
             where = f"{Path(place.tb_frame.f_code.co_filename).name}:{place.tb_lineno}"
-            logger.error("%s in %s", type(error).__name__, where)  # its text may be the user's
+            logger.error("%s in %s", type(error).__name__, where)  # The exception's message may contain a user's text.
             status, body = 500, error_body("Internal error.")
         return self._response(status, body)
 
@@ -138,7 +138,7 @@ class RestApi:
         return write_tensors(prediction.outputs, is_rows)
 
     async def _body(self, request):
-        """Of a body that is too long the rest is read, too, so that the client gets to hear why it is refused."""
+        """Reads a body, even a body over the limit to its end, so the client receives the reason of the refusal."""
         body = bytearray()
         async for chunk in request.stream():
             if len(body) <= self._max_body_bytes:
@@ -181,13 +181,13 @@ class RestApi:
 
 
 def make_app(api, models, metrics_page, metrics_path, page=PAGE):
-    """The whole ASGI app: the API under /v1/, the page of metrics, and the page to look at under /.
+    """Makes the whole ASGI app: the API under /v1/, the page of metrics, and the page for people under /.
 
     Args:
-        api: `RestApi`. It is asked past the router of FastAPI, which knows no paths without upper and lower case.
+        api: `RestApi`. The app calls `api` before FastAPI's router, which is case-sensitive.
         models: `Models`.
         metrics_page: function () -> str.
-        metrics_path: str that begins with "/", or None for no such page.
+        metrics_path: str that begins with "/", or None for no page of metrics.
         page: path of the directory with index.html.
     """
     app = FastAPI(openapi_url=None, exception_handlers={HTTPException: _refusal})
@@ -204,16 +204,16 @@ def make_app(api, models, metrics_page, metrics_path, page=PAGE):
 
 
 def error_body(message):
-    """The body of a reply that is no answer, bytes."""
+    """Writes the body of an error, bytes."""
     return json.dumps({"error": message}).encode("utf-8")
 
 
 def inflate(body, limit):
-    """Decompresses the gzip body of a request, of which no more than `limit` bytes are ever made.
+    """Decompresses the gzip body of a request. Produces at most `limit` bytes.
 
     Raises:
-        ServingError: INVALID_ARGUMENT if it is no gzip, or is cut off.
-        TooLargeError: if it would become longer.
+        ServingError: INVALID_ARGUMENT if the body is not gzip, or is cut off.
+        TooLargeError: if the inflated body is larger than `limit`.
     """
     stream = zlib.decompressobj(16 + zlib.MAX_WBITS)
     try:
@@ -228,13 +228,13 @@ def inflate(body, limit):
 
 
 async def _wait(request, prediction, timeout_s):
-    """Awaits a prediction; gives it up, so that it is not computed any more, if the client goes or time is out.
+    """Awaits a prediction. Cancels the prediction if the client goes or the time is over.
 
     Raises:
         ClientDisconnect: if the client goes.
-        ServingError: DEADLINE_EXCEEDED, and what the prediction raises.
+        ServingError: DEADLINE_EXCEEDED, or the error of the prediction.
     """
-    gone = asyncio.ensure_future(request.receive())  # the body is complete: nothing but its end can come
+    gone = asyncio.ensure_future(request.receive())  # Only the disconnect can follow the body.
     gone.add_done_callback(lambda _: prediction.cancel())
     timer = asyncio.get_running_loop().call_later(timeout_s, prediction.cancel)
     try:
@@ -249,7 +249,7 @@ async def _wait(request, prediction, timeout_s):
 
 
 def _model_spec(name, version, label):
-    """The `ModelSpec` of what a path says, strings or None."""
+    """Makes a `ModelSpec` of the parts of a path, strings or None."""
     if version is not None and int(version) >= 2**63:
         raise ServingError(StatusCode.INVALID_ARGUMENT, f"Failed to convert version: {version} to numeric.")
     return ModelSpec(unquote(name), version and int(version), label and unquote(label))

@@ -1,4 +1,4 @@
-"""One version of a model, loaded as TensorFlow Serving loads it: a v1 Session, which threads may share."""
+"""One version of a model, in a v1 Session, as TensorFlow Serving loads it. Threads may share a version."""
 
 import gc
 from pathlib import Path
@@ -11,14 +11,14 @@ from serving.errors import ServingError, from_tensorflow
 from serving.signature import Signature
 
 DEFAULT_SIGNATURE = "serving_default"
-SOON_DONE = 16_000  # bytes of input that are computed in a second or two
+SOON_DONE = 16_000  # Bytes of input that take at most about two seconds to compute.
 
 
 class Servable:
-    """A loaded SavedModel; made by `load`.
+    """A loaded SavedModel, created by `load`.
 
     Attributes:
-        name: str, of the model.
+        name: str, the name of the model.
         version: int.
         signatures: dict name -> SignatureDef.
     """
@@ -35,14 +35,15 @@ class Servable:
         """Loads a SavedModel.
 
         Args:
-            name: str, of the model.
+            name: str, the name of the model.
             version: int.
             directory: path of the SavedModel.
-            intra_op_threads: within an op; 0 is all cores. The first Session of a process chooses for all.
-            inter_op_threads: of ops side by side, likewise.
+            intra_op_threads: int, the threads of one op; 0 means all cores. The first Session sets the number for the
+                process.
+            inter_op_threads: int, the ops at a time. The first Session sets the number for the process.
 
         Raises:
-            ServingError: if it cannot be loaded.
+            ServingError: if the SavedModel cannot be loaded.
         """
         config = tf.compat.v1.ConfigProto(
             intra_op_parallelism_threads=intra_op_threads,
@@ -52,7 +53,7 @@ class Servable:
         session = tf.compat.v1.Session(graph=tf.Graph(), config=config)
         try:
             loaded = tf.compat.v1.saved_model.loader.load(session, ["serve"], str(directory))
-            # TensorFlow's own, such as __saved_model_init_op, are not for requests
+            # Requests must not call TensorFlow's own signatures, such as __saved_model_init_op.
             signatures = {key: value for key, value in loaded.signature_def.items() if not key.startswith("__")}
             return cls(name, version, session, signatures)
         except Exception as error:
@@ -60,10 +61,10 @@ class Servable:
             raise of_loading(error, directory) from error
 
     def signature(self, name):
-        """The `Signature` of a name; of serving_default if it is empty.
+        """Returns the `Signature` of a name; "" means serving_default.
 
         Raises:
-            ServingError: FAILED_PRECONDITION if there is none.
+            ServingError: FAILED_PRECONDITION if the model has no signature of this name.
         """
         try:
             return self._prepared[name or DEFAULT_SIGNATURE]
@@ -78,20 +79,20 @@ class Servable:
         Args:
             signature_name: str; "" is serving_default.
             inputs: dict name -> array.
-            outputs: list of str, all if None.
-            timeout_s: seconds after which the computation of more than `SOON_DONE` bytes is given up.
+            outputs: list of str; None means all outputs.
+            timeout_s: float, the most seconds of a computation with more than `SOON_DONE` bytes of input.
 
         Returns:
             dict name -> array.
 
         Raises:
-            ServingError: if the request does not fit the signature, or the graph raises.
+            ServingError: if the request does not fit the signature, or if the graph raises.
         """
         signature = self.signature(signature_name)
         return self.compute(signature, signature.checked_inputs(inputs), signature.checked_outputs(outputs), timeout_s)
 
     def compute(self, signature, inputs, outputs, timeout_s=None):
-        """As `run`, with a `Signature` and what it has checked."""
+        """Runs a `Signature` with checked inputs and outputs; see `run`."""
         options = run_options(inputs, timeout_s)
         fetches = {name: signature.fetches[name] for name in outputs}
         feeds = {signature.feeds[name]: array for name, array in inputs.items()}
@@ -101,17 +102,17 @@ class Servable:
             raise from_tensorflow(error) from None
 
     def close(self):
-        """Frees its memory. No request may be under way."""
+        """Frees the memory. No request may be running."""
         self._session.close()
         self._session = None
-        gc.collect()  # a Graph is full of cycles
+        gc.collect()  # A Graph has many reference cycles.
 
 
 def run_options(inputs, timeout_s):
-    """How TensorFlow is to run a request: little work in the thread that asks, more in its pool, for a limited time.
+    """Returns TensorFlow's options for a request: short inputs run in the caller's thread, long inputs in the pool.
 
-    A small model's ops are over before another thread has woken up to run them: in the caller's own thread a sentence
-    takes a third less of the processor. A computation there cannot be interrupted.
+    The ops of a small model end before another thread wakes up. In the caller's thread, a sentence takes a third less
+    processor time. A timeout cannot interrupt the caller's thread, but can interrupt the pool.
     """
     if sum(map(_bytes, inputs.values())) <= SOON_DONE:
         return tf.compat.v1.RunOptions(inter_op_thread_pool=-1)
@@ -123,10 +124,10 @@ def _bytes(array):
 
 
 def of_loading(error, directory):
-    """Any exception that loading from `directory` raised, as a `ServingError`."""
+    """Converts any exception of loading `directory` to a `ServingError`."""
     if isinstance(error, ServingError):
         return error
-    if isinstance(error.__context__, tf.errors.OpError):  # then TensorFlow has tried in vain to restore in another way
+    if isinstance(error.__context__, tf.errors.OpError):  # The first of two errors of TensorFlow.
         error = error.__context__
     if isinstance(error, tf.errors.OpError):
         return from_tensorflow(error)

@@ -14,7 +14,11 @@ logger = logging.getLogger("serving")
 
 
 def main(settings):
-    """Serves until SIGTERM or Ctrl-C, then answers what is under way. Raises ValueError or OSError for a mistake."""
+    """Serves until SIGTERM or Ctrl-C, and then answers the open requests.
+
+    Raises:
+        ValueError or OSError: for a mistake of the user.
+    """
     from serving.batching_parameters import BatchingParameters, read_batching_parameters
     from serving.errors import ServingError
     from serving.grpc_api import start_grpc_server
@@ -41,7 +45,7 @@ def main(settings):
     limits = Limits(settings.max_rows, settings.max_bytes_per_row, settings.max_queued)
     predictor = Predictor(models, batching, limits, metrics)
     http = _http_server(settings, predictor, models, metrics)
-    bind(settings.host, settings.port).close()  # a port that is taken is told before the models are loaded
+    bind(settings.host, settings.port).close()  # Reports a port in use before loading the models.
 
     models.start()
     try:
@@ -57,7 +61,7 @@ def main(settings):
         threading.Thread(target=_follow, args=(settings, models), name="config", daemon=True).start()
     stopping.wait()
 
-    logger.info("stopping: requests under way are answered first")
+    logger.info("stopping: the server answers open requests first")
     with ThreadPoolExecutor() as side_by_side:
         side_by_side.submit(grpc.stop, settings.drain_seconds)
         side_by_side.submit(http.stop)
@@ -67,7 +71,7 @@ def main(settings):
 
 
 def import_tensorflow():
-    """Imports TensorFlow without its lines about CPU features, missing GPUs and deprecated functions."""
+    """Imports TensorFlow without its messages about CPU features, missing GPUs and deprecated functions."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     with _standard_error_closed():
         import tensorflow as tf
@@ -95,7 +99,7 @@ def _http_server(settings, predictor, models, metrics):
 
 
 def _follow(settings, models):
-    """Reads the file of models again and again, and serves what it says when that has changed."""
+    """Reads the model config file again and again, and serves each new configuration."""
     from serving.errors import ServingError
 
     known = _configs(settings)
@@ -104,7 +108,7 @@ def _follow(settings, models):
             configs = _configs(settings)
             if configs != known:
                 models.reload(configs)
-                logger.info("the models of %s are served", settings.model_config_file)
+                logger.info("serving the models of %s", settings.model_config_file)
         except (ValueError, OSError, ServingError) as error:
             logger.error("%s is not followed: %s", settings.model_config_file, error)
         else:
@@ -112,7 +116,7 @@ def _follow(settings, models):
 
 
 def _stop_on_signals():
-    """Event that the first SIGTERM or Ctrl-C sets; a second one ends the program at once."""
+    """Returns an Event. The first SIGTERM or Ctrl-C sets the event; a second signal ends the program at once."""
     stopping = threading.Event()
 
     def stop(number, frame):
@@ -126,7 +130,7 @@ def _stop_on_signals():
 
 @contextlib.contextmanager
 def _standard_error_closed():
-    """Drops what C++ writes to file descriptor 2 while TensorFlow starts, whatever the log level."""
+    """Drops all output of TensorFlow's C++ start-up to file descriptor 2, which ignores the log level."""
     saved, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 2)
     try:
@@ -149,4 +153,4 @@ if __name__ == "__main__":
         print(f"error: {error}", file=sys.stderr)
         status = 2
     sys.stderr.flush()
-    os._exit(status)  # Python takes seconds to take TensorFlow apart, object by object
+    os._exit(status)  # Skips the orderly exit, in which Python frees TensorFlow's objects for seconds.

@@ -1,4 +1,4 @@
-"""The flags of the server; those that TensorFlow Serving has, too, have its names and defaults."""
+"""The flags of the server. A flag that TensorFlow Serving also has keeps its name and default there."""
 
 import contextlib
 import dataclasses
@@ -16,67 +16,67 @@ DESCRIPTION = """Serve exported models by REST, gRPC and as a page, with TensorF
   python -m serving.server --model_base_path exports/mine --model_name translator
       REST and the page on http://127.0.0.1:8501/, gRPC on 8500; follows new versions
   python -m serving.server ... --enable_batching true --batching_parameters_file serving/config/batching.local.config
-      puts the requests of many clients together"""
+      computes the requests of many clients together"""
 
 
 class SettingsError(ValueError):
-    """A flag that cannot be; the message is one line that says what to do."""
+    """A flag with an invalid value. The message is one line that tells the user the remedy."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """What the server is told on its command line."""
+    """The command line of the server."""
 
     model_base_path: Path | None = None
-    """Directory of a model: its versions are the directories in it whose names are numbers."""
+    """Directory of a model. The versions are its subdirectories with numbers as names."""
     model_name: str = "default"
-    """By which clients ask for that model."""
+    """Name of that model for clients."""
     model_config_file: Path | None = None
-    """Instead of the two above: a text file with a `model_config_list` of several models, versions and labels."""
+    """Text file with a `model_config_list` of models, versions and labels. Excludes --model_base_path."""
     model_config_file_poll_wait_seconds: int = 0
-    """Seconds between two readings of that file; 0 reads it once. (HandleReloadConfigRequest works, too.)"""
+    """Seconds between two readings of the model config file. 0 reads the file once."""
     host: str = "127.0.0.1"
-    """Address to listen on; 0.0.0.0 is all."""
+    """Address to listen on. 0.0.0.0 listens on all addresses."""
     port: int = 8500
-    """Of gRPC; 0 lets the system choose."""
+    """Port of gRPC. 0 lets the system choose."""
     rest_api_port: int = 8501
-    """Of HTTP; 0 lets the system choose."""
+    """Port of HTTP. 0 lets the system choose."""
     file_system_poll_wait_seconds: float = 1.0
-    """Seconds between two looks for new versions; 0 looks once."""
+    """Seconds between two searches for new versions. 0 searches once."""
     max_num_load_retries: int = 5
-    """How often the loading of a version is tried again after it has failed."""
+    """Most retries after a version could not be loaded."""
     load_retry_interval_micros: int = 60_000_000
-    """Microseconds between two of these trials."""
+    """Microseconds between two attempts to load a version."""
     enable_model_warmup: bool = True
-    """Answer a version's assets.extra/tf_serving_warmup_requests before it is available."""
+    """Replay a version's assets.extra/tf_serving_warmup_requests before the version is available."""
     enable_batching: bool = False
-    """Compute requests that come at the same time together."""
+    """Compute requests of different clients together."""
     batching_parameters_file: Path | None = None
-    """How, as a text file: max_batch_size { value: 32 } and so on."""
+    """Text file with the parameters of batching, such as max_batch_size { value: 32 }."""
     tensorflow_intra_op_parallelism: int = 1
-    """Threads of one op (TensorFlow Serving: as many as cores, which is slower for small models); 0 is all cores."""
+    """Threads of one op. 0 uses all cores, as TensorFlow Serving does by default, which is slower for small models."""
     tensorflow_inter_op_parallelism: int = 0
-    """Threads for the ops of long texts (short ones are computed in the thread of their batch); 0 lets TensorFlow
-    choose, -1 has long ones computed like short ones, and then nothing ends them."""
+    """Threads for the ops of long texts. 0 lets TensorFlow choose. -1 computes long texts in the thread of their batch,
+    as short texts always are; no timeout can then end the computation."""
     monitoring_config_file: Path | None = None
-    """Text file with prometheus_config { enable: true path: "..." }; without one, the default path is on."""
+    """Text file with prometheus_config { enable: true path: "..." }. Without a file, the default path is on."""
     rest_api_timeout_in_ms: int = 30_000
-    """Longest time for an HTTP request to arrive, and for its answer."""
+    """Most milliseconds for an HTTP request to arrive, and for its answer."""
     rest_api_enable_cors_support: bool = False
-    """Let the pages of other sites ask."""
+    """Allow requests from pages of other sites."""
     max_body_bytes: int = 16 * 1024 * 1024
-    """Longest body of an HTTP request, or message of gRPC; a compressed body may be 100 MB when it is inflated."""
+    """Most bytes of an HTTP body or a gRPC message. A compressed body may inflate to 100 MB."""
     max_rows: int = 1024
     """Most rows of a request."""
     max_bytes_per_row: int = 100_000
-    """Longest text of a request, in UTF-8."""
+    """Most bytes of a text, in UTF-8."""
     max_queued: int = 256
-    """Most requests that wait for a signature without --enable_batching; with it, max_enqueued_batches says that."""
+    """Most waiting requests per signature. With --enable_batching, max_enqueued_batches is the limit instead."""
     drain_seconds: float = 30.0
-    """After SIGTERM, longest time to answer the requests that are under way."""
+    """Most seconds after SIGTERM to answer the open requests."""
 
     def check(self):
-        """Raises SettingsError for what cannot be, before anything is loaded."""
+        """Raises SettingsError for an invalid setting, before anything is loaded."""
         _check_model(self)
         for name in ("port", "rest_api_port"):
             _check(self, name, 0 <= getattr(self, name) <= 65535, "be between 0 and 65535")
@@ -108,7 +108,7 @@ LEAST = {
 
 
 def parse_settings(arguments):
-    """Reads a command line. Flags may be --name=value or --name value; --name alone is true.
+    """Parses a command line. A flag is --name=value or --name value; a boolean --name alone is true.
 
     Args:
         arguments: list of str, without the program's name.
@@ -117,7 +117,7 @@ def parse_settings(arguments):
         Settings.
 
     Raises:
-        SettingsError: for a flag that does not exist or cannot have its value.
+        SettingsError: for an unknown flag or an invalid value.
         SystemExit: after --help (0).
     """
     said = io.StringIO()
@@ -139,16 +139,16 @@ def parse_settings(arguments):
 
 
 def read_monitoring(path):
-    """Where the page of metrics is.
+    """Reads the path of the metrics page.
 
     Args:
-        path: of a text file `prometheus_config { enable: true path: "/..." }`, or None.
+        path: path of a text file `prometheus_config { enable: true path: "/..." }`, or None.
 
     Returns:
-        str that begins with "/", or None if there is to be no such page.
+        str that begins with "/", or None without a metrics page.
 
     Raises:
-        SettingsError: if the file says anything else.
+        SettingsError: if the file has other content.
     """
     if path is None:
         return DEFAULT_MONITORING_PATH
@@ -179,7 +179,7 @@ def _check_model(settings):
 
 
 def _with_values(arguments):
-    """The command line with a value for every flag, spelled as tyro reads it: True or False."""
+    """Completes the command line with a value for each boolean flag: True or False, as tyro expects."""
     switches = {f"--{field.name}" for field in dataclasses.fields(Settings) if field.type is bool}
     words = []
     for argument in arguments:
@@ -193,7 +193,7 @@ def _with_values(arguments):
 
 
 def _first_paragraph(box):
-    """The message in what tyro prints, of several lines with a frame around them, as one line."""
+    """Extracts the message, as one line, from the framed lines that tyro prints."""
     lines = [line.strip("│ ") for line in box.splitlines()[1:]]
     end = next((number for number, line in enumerate(lines) if not line.strip("─╰╯")), len(lines))
     return " ".join(lines[:end])

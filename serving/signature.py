@@ -1,4 +1,4 @@
-"""A signature of a SavedModel: what a request may feed and fetch; the messages are TensorFlow Serving's."""
+"""A signature of a SavedModel, which checks the inputs and outputs of a request with TensorFlow Serving's messages."""
 
 import tensorflow as tf
 from grpc import StatusCode
@@ -7,7 +7,7 @@ from serving.errors import ServingError
 
 
 class Signature:
-    """A SignatureDef, prepared so that a request is checked quickly.
+    """A SignatureDef, prepared for fast checks of requests.
 
     Args:
         definition: SignatureDef.
@@ -26,14 +26,17 @@ class Signature:
         self.is_batched = all(is_row.values())
 
     def checked_inputs(self, inputs):
-        """The arrays that a request feeds, with the defaults of those that it leaves out.
+        """Checks the inputs of a request and adds the defaults of missing inputs.
 
         Args:
-            inputs: dict name -> array; strings are bytes in arrays of objects.
+            inputs: dict name -> array; strings are bytes objects.
+
+        Returns:
+            dict name -> array.
 
         Raises:
-            ServingError: INVALID_ARGUMENT if an input is missing or unknown or has another dtype or shape, or if inputs
-                have different numbers of rows.
+            ServingError: INVALID_ARGUMENT if an input is missing or unknown, if it has a wrong dtype or shape, or if
+                the inputs have different numbers of rows.
         """
         if inputs.keys() != self.feeds.keys():
             inputs = self._with_defaults(inputs)
@@ -49,10 +52,10 @@ class Signature:
         return inputs
 
     def checked_outputs(self, outputs):
-        """The names of the outputs to fetch, a tuple; all of them if none are asked for.
+        """Checks the outputs to fetch: tuple of names. None stands for all outputs.
 
         Raises:
-            ServingError: INVALID_ARGUMENT if one is unknown or named twice.
+            ServingError: INVALID_ARGUMENT if a name is unknown or repeated.
         """
         if not outputs:
             return self._all_outputs
@@ -98,13 +101,13 @@ class Signature:
 
 
 def _shape(tensor):
-    """List of int, None where any size will do; None if any rank will do."""
+    """Converts a shape to a list of int. None in the list means any size; None as the result means any rank."""
     shape = tensor.tensor_shape
     return None if shape.unknown_rank else [None if dim.size < 0 else dim.size for dim in shape.dim]
 
 
 def _spelled(dtype):
-    """As TensorFlow's C++ spells it: float, double, but int32 and string."""
+    """Spells a dtype as TensorFlow's C++ does: float, double, int32, string."""
     return {"float32": "float", "float64": "double"}.get(dtype.name, dtype.name)
 
 

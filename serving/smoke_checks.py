@@ -1,4 +1,4 @@
-"""What the checks of a smoke test share: what they ask, and how they say what falls short."""
+"""The common parts of the smoke tests: texts, and functions that report a failure."""
 
 from dataclasses import dataclass
 
@@ -14,16 +14,16 @@ ODD_TEXTS = {
     "emoji, right to left": "😀👩‍👩‍👧 שלום".encode(),
 }
 NOBODY, NO_VERSION = "no-such-thing", 999_999_999
-TOLERANCE = 1e-3  # of scores: a batch of another shape is rounded differently
+TOLERANCE = 1e-3  # A batch of another shape rounds scores differently.
 
 
 class Shortfall(Exception):
-    """What a check has found to be other than it should be."""
+    """A failed check. The message describes the finding."""
 
 
 @dataclass(frozen=True)
 class Check:
-    """One line of the table: `run` returns what it has found, str, or raises `Shortfall`."""
+    """One line of the table. `run` returns its finding, str, or raises `Shortfall`."""
 
     api: str
     promise: str
@@ -31,13 +31,13 @@ class Check:
 
 
 def expect(condition, found):
-    """Raises Shortfall, with what was found instead, unless the condition holds."""
+    """Raises Shortfall with the finding unless the condition holds."""
     if not condition:
         raise Shortfall(f"found {str(found)[:200]}")
 
 
 def expect_same(found, expected):
-    """Raises Shortfall unless two lists of (translation, score) are the same."""
+    """Raises Shortfall unless two lists of (translation, score) are equal."""
     expect([text for text, _ in found] == [text for text, _ in expected], f"{found}, not {expected}")
     scores, wanted = ([score for _, score in rows] for rows in (found, expected))
     expect(np.allclose(scores, wanted, TOLERANCE, TOLERANCE), f"scores {scores}, not {wanted}")

@@ -1,4 +1,4 @@
-"""What the gRPC API of an exported model must do, check by check: what TensorFlow Serving documents, no more."""
+"""The checks of the gRPC API of an exported model, all of which TensorFlow Serving documents."""
 
 import functools
 
@@ -17,7 +17,7 @@ class Grpc:
     Args:
         target: str, HOST:PORT.
         model: str.
-        timeout: seconds a request may take.
+        timeout: float, the most seconds for a request.
     """
 
     def __init__(self, target, model, timeout):
@@ -31,7 +31,7 @@ class Grpc:
         self._status = self._method(messages.MODEL_SERVICE, "GetModelStatus", messages.GetModelStatusResponse)
 
     def checks(self):
-        """List of `Check`."""
+        """Lists the `Check`s."""
         found = {
             "a version is AVAILABLE": self.status,
             "metadata tells the signatures": self.metadata,
@@ -45,14 +45,14 @@ class Grpc:
         return [Check("gRPC", promise, run) for promise, run in found.items()]
 
     def status(self):
-        """Readiness."""
+        """Checks the status of the model."""
         reply = self._status(messages.GetModelStatusRequest(model_spec={"name": self._model}))
         ready = [v.version for v in reply.model_version_status if v.state == messages.ModelVersionStatus.AVAILABLE]
         expect(ready, reply)
         return f"version {', '.join(map(str, ready))}"
 
     def metadata(self):
-        """The signatures."""
+        """Checks the signatures."""
         reply = self._metadata(self._metadata_request("signature_def"))
         signatures = messages.SignatureDefMap()
         expect(reply.metadata["signature_def"].Unpack(signatures), reply)
@@ -60,13 +60,13 @@ class Grpc:
         return ", ".join(sorted(signatures.signature_def))
 
     def texts(self):
-        """Translations."""
+        """Checks translations."""
         reply = self._predict(self._request(TEXTS))
         expect(reply.model_spec.version.value > 0, f"version {reply.model_spec.version.value}")
         return repr(translations_of(reply)[0][0].decode("utf-8", "replace"))
 
     def packed(self):
-        """The other way to write strings."""
+        """Checks strings in `tensor_content`."""
         request = self._request(TEXTS)
         proto = request.inputs["text"]
         texts = list(proto.string_val)
@@ -76,12 +76,12 @@ class Grpc:
         return f"{len(proto.tensor_content)} bytes"
 
     def alone(self):
-        """Whether neighbours change a result."""
+        """Checks that neighbours do not change a result."""
         expect_same(self._translations(TEXTS), [self._translations([text])[0] for text in TEXTS])
         return f"{len(TEXTS)} texts"
 
     def output_filter(self):
-        """One output of two."""
+        """Checks a request for one of two outputs."""
         request = self._request(TEXTS)
         request.output_filter.append("score")
         names = sorted(self._predict(request).outputs)
@@ -89,13 +89,13 @@ class Grpc:
         return ""
 
     def odd(self, text):
-        """A text that nobody expects, beside an ordinary one, which must not suffer."""
+        """Checks that an odd text does not change the result of an ordinary text beside it."""
         _, beside = self._translations([text, TEXTS[0]])
         expect_same([beside], self._translations(TEXTS[:1]))
         return f"{len(text)} bytes"
 
     def refused(self, call, request, code, message):
-        """A call that is refused with this code and this in its message."""
+        """Checks that a call is refused with this code and a message that contains `message`."""
         try:
             call(request)
         except grpc.RpcError as error:
@@ -104,7 +104,7 @@ class Grpc:
         raise Shortfall("found an answer")
 
     def _errors(self):
-        """(what is asked, call, request, code, message) of requests that make no sense."""
+        """Lists the invalid requests: (name, call, request, code, message)."""
         invalid, none = StatusCode.INVALID_ARGUMENT, f"Servable not found for request: Latest({NOBODY})"
         negative = self._request(TEXTS)
         negative.inputs["text"].tensor_shape.dim[0].size = -5
@@ -175,6 +175,6 @@ class Grpc:
 
 
 def translations_of(reply):
-    """List of (translation, score)."""
+    """Returns a list of (translation, score)."""
     translations, scores = (to_array(reply.outputs[name]).tolist() for name in ("translation", "score"))
     return list(zip(translations, scores, strict=True))

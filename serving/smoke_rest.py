@@ -1,4 +1,4 @@
-"""What the REST API of an exported model must do, check by check: what TensorFlow Serving documents, no more."""
+"""The checks of the REST API of an exported model, all of which TensorFlow Serving documents."""
 
 import base64
 import functools
@@ -35,8 +35,8 @@ class Rest:
     Args:
         url: str, http://HOST:PORT.
         model: str.
-        timeout: seconds a request may take.
-        metrics_path: str, of the page for Prometheus.
+        timeout: float, the most seconds for a request.
+        metrics_path: str, the path of the page for Prometheus.
     """
 
     def __init__(self, url, model, timeout, metrics_path):
@@ -47,7 +47,7 @@ class Rest:
         self._pool = urllib3.PoolManager(retries=False, timeout=timeout)
 
     def checks(self):
-        """List of `Check`."""
+        """Lists the `Check`s."""
         found = {
             "a version is AVAILABLE": self.status,
             "metadata tells the signatures": self.metadata,
@@ -63,25 +63,25 @@ class Rest:
         return [Check("REST", promise, run) for promise, run in found.items()]
 
     def status(self):
-        """Readiness, as probes see it."""
+        """Checks the status of the model, as probes ask for it."""
         document = self._get(self._path)
         states = {version["version"]: version["state"] for version in document["model_version_status"]}
         expect("AVAILABLE" in states.values(), states)
         return f"version {', '.join(name for name, state in states.items() if state == 'AVAILABLE')}"
 
     def metadata(self):
-        """The signatures."""
+        """Checks the signatures."""
         signatures = self._get(f"{self._path}/metadata")["metadata"]["signature_def"]["signature_def"]
         default = signatures.get("serving_default", {"inputs": {}})
         expect(default["inputs"].get("text", {}).get("dtype") == "DT_STRING", f"serving_default: {default}")
         return ", ".join(sorted(signatures))
 
     def rows(self):
-        """Texts by row."""
+        """Checks texts as rows."""
         return f"{self._translations(instances=TEXTS)[0][0]!r}"
 
     def columns(self):
-        """Texts by column."""
+        """Checks texts as columns."""
         for inputs in (TEXTS, {"text": TEXTS}):
             outputs = self._predict(inputs=inputs)["outputs"]
             rows = list(zip(outputs["translation"], outputs["score"], strict=True))
@@ -89,7 +89,7 @@ class Rest:
         return ""
 
     def objects(self):
-        """Rows with names, and a number of the version."""
+        """Checks rows with names, and a version in the path."""
         newest = self._get(self._path)["model_version_status"][0]["version"]
         rows = [{"text": text} for text in TEXTS]
         found = self._translations(path=f"/versions/{newest}:predict", signature_name="serving_default", instances=rows)
@@ -97,7 +97,7 @@ class Rest:
         return f"version {newest}"
 
     def compressed(self):
-        """gzip."""
+        """Checks a gzip body."""
         body = gzip.compress(json.dumps({"instances": TEXTS}).encode())
         status, document = self._ask("POST", f"{self._path}:predict", body, {"Content-Encoding": "gzip"})
         expect(status == 200, document)
@@ -105,20 +105,20 @@ class Rest:
         return f"{len(body)} bytes"
 
     def alone(self):
-        """Whether neighbours change a result."""
+        """Checks that neighbours do not change a result."""
         singles = [self._translations(instances=[text])[0] for text in TEXTS]
         expect_same(self._translations(instances=TEXTS), singles)
         return f"{len(TEXTS)} texts"
 
     def odd(self, text):
-        """A text that nobody expects, beside an ordinary one, which must not suffer."""
+        """Checks that an odd text does not change the result of an ordinary text beside it."""
         row = {"b64": base64.b64encode(text).decode("ascii")}
         _, beside = self._translations(instances=[row, TEXTS[0]])
         expect_same([beside], self._translations(instances=TEXTS[:1]))
         return f"{len(text)} bytes"
 
     def metrics(self):
-        """The page for Prometheus."""
+        """Checks the page for Prometheus."""
         reply = self._pool.request("GET", self._url + self._metrics_path)
         page = reply.data.decode("utf-8", "replace")
         expect(reply.status == 200, f"HTTP {reply.status} at {self._metrics_path}")
@@ -129,7 +129,7 @@ class Rest:
         return f"{float(counts[0]):.0f} requests"
 
     def _errors(self):
-        """(what is asked, method, path, body, status, message) of requests that make no sense."""
+        """Lists the invalid requests: (name, method, path, body, status, message)."""
         path, nobody, version = self._path, f"/v1/models/{NOBODY}", f"/versions/{NO_VERSION}"
         none = "Servable not found for request:"
         specific = f"{none} Specific({self._model}, {NO_VERSION})"
@@ -147,7 +147,7 @@ class Rest:
         ]
 
     def refused(self, method, path, body, status, message):
-        """A request that is refused with this status and this in its message."""
+        """Checks that a request is refused with this status and a message that contains `message`."""
         found, document = self._ask(method, path, None if body is None else body.encode())
         expect(found == status, f"HTTP {found}: {document}")
         expect(isinstance(document, dict) and message in document.get("error", ""), document)
@@ -167,7 +167,7 @@ class Rest:
         return document
 
     def _ask(self, method, path, body=None, headers=None):
-        """Status, and the reply's JSON, or its bytes if it has none."""
+        """Sends a request. Returns the status and the reply's JSON, or the reply's bytes if it has no JSON."""
         headers = {"Content-Type": "application/json", **(headers or {})}
         reply = self._pool.request(method, self._url + path, body=body, headers=headers)
         try:
@@ -177,7 +177,7 @@ class Rest:
 
 
 def translations_of(document):
-    """List of (translation, score) of a reply by row."""
+    """Returns a list of (translation, score) of a reply with rows."""
     rows = [(row["translation"], row["score"]) for row in document["predictions"]]
     expect(all(isinstance(text, str) and isinstance(score, float | int) for text, score in rows), rows)
     return rows

@@ -1,4 +1,4 @@
-"""Asks a server all that operators rely on, and prints a table of what it does as TensorFlow Serving does."""
+"""A smoke test of a server: checks the behaviour that operators rely on, and prints a table."""
 
 import argparse
 import os
@@ -11,21 +11,21 @@ from serving.smoke_checks import Shortfall
 from serving.smoke_grpc import Grpc
 from serving.smoke_rest import Rest
 
-LONGEST_CONNECTING = 5.0  # seconds
+LONGEST_CONNECTING = 5.0  # Seconds.
 
-DESCRIPTION = """Check a server of an exported model, TensorFlow Serving or one like it: a line for each promise.
+DESCRIPTION = """Check a server of an exported model, stock or local, and print one line per promise.
 
   python -m serving.smoke_test --url http://localhost:8501 --grpc localhost:8500
       the model called translator
   python -m serving.smoke_test --url http://localhost:8501 --model_name ende
-      another one, over REST only
+      the model called ende, over REST only
 
-Exit status 0 if all is as it should be, 1 if something falls short, 2 if nothing answers there.
+Exit status 0 if all checks pass, 1 if a check fails, 2 if no server answers.
 For metrics, TensorFlow Serving needs a --monitoring_config_file."""
 
 
 def parse_arguments(arguments=None):
-    """The flags."""
+    """Parses the flags."""
     parser = argparse.ArgumentParser(
         prog="python -m serving.smoke_test",
         description=DESCRIPTION,
@@ -34,11 +34,11 @@ def parse_arguments(arguments=None):
     parser.add_argument("--url", help="REST API of the server, http://HOST:PORT")
     parser.add_argument("--grpc", help="gRPC API of the server, HOST:PORT")
     parser.add_argument("--model_name", default="translator", help="(default: translator)")
-    parser.add_argument("--timeout", type=float, default=60.0, help="seconds a request may take (default: 60)")
+    parser.add_argument("--timeout", type=float, default=60.0, help="most seconds for a request (default: 60)")
     parser.add_argument(
         "--metrics_path",
         default="/monitoring/prometheus/metrics",
-        help="of the REST API's page for Prometheus (default: %(default)s)",
+        help="path of the REST API's page for Prometheus (default: %(default)s)",
     )
     found = parser.parse_args(arguments)
     if not found.url and not found.grpc:
@@ -47,7 +47,7 @@ def parse_arguments(arguments=None):
 
 
 def check_reached(arguments):
-    """Raises ValueError if no server listens where one should."""
+    """Raises ValueError if no server answers at an address."""
     if arguments.url:
         try:
             urllib3.request("GET", arguments.url, retries=False, timeout=arguments.timeout)
@@ -62,7 +62,7 @@ def check_reached(arguments):
 
 
 def checks_of(arguments):
-    """List of all `Check`s of the APIs that are to be checked."""
+    """Returns the `Check`s of the chosen APIs: list."""
     checks = []
     if arguments.url:
         checks += Rest(arguments.url, arguments.model_name, arguments.timeout, arguments.metrics_path).checks()
@@ -72,7 +72,7 @@ def checks_of(arguments):
 
 
 def outcome(check):
-    """Whether a check has passed, and what it has found."""
+    """Runs a check: (whether it has passed, its finding)."""
     try:
         return True, check.run()
     except Shortfall as shortfall:
@@ -81,12 +81,12 @@ def outcome(check):
         return False, f"found {error.code().name}: {error.details()}"
     except urllib3.exceptions.HTTPError as error:
         return False, f"found no answer: {error}"
-    except Exception as error:  # whatever a reply lacks is the reply's fault
-        return False, f"found a reply that makes no sense: {error!r}"
+    except Exception as error:  # An unexpected reply can raise any exception.
+        return False, f"found an unexpected reply: {error!r}"
 
 
 def run(checks):
-    """Runs checks and prints a line for each as it ends; returns how many have failed."""
+    """Runs checks and prints a line for each. Returns the number of failures."""
     width = max(len(check.promise) for check in checks)
     failed = 0
     for check in checks:
@@ -99,7 +99,7 @@ def run(checks):
 
 
 def main():
-    """Prints the table; the exit status is in `DESCRIPTION`."""
+    """Prints the table, and returns the exit status of `DESCRIPTION`."""
     try:
         arguments = parse_arguments()
         check_reached(arguments)

@@ -1,4 +1,4 @@
-"""TensorProto <-> NumPy array, by the rules of TensorFlow's own reader, but without TensorFlow and without trust."""
+"""TensorProto <-> NumPy array by TensorFlow's rules, without TensorFlow, and safe for untrusted input."""
 
 import math
 
@@ -7,7 +7,7 @@ import numpy as np
 from serving.messages import TensorProto
 
 STRING = 7  # DT_STRING
-# DT_... -> (dtype, the field that holds its values if `tensor_content` does not).
+# DT_... -> (dtype, the field for values outside `tensor_content`).
 NUMBERS = {
     1: (np.dtype("float32"), "float_val"),
     2: (np.dtype("float64"), "double_val"),
@@ -25,24 +25,23 @@ NUMBERS = {
 NUMBER_OF = {dtype: number for number, (dtype, _) in NUMBERS.items()}
 FIELD_OF = {dtype: field for dtype, field in NUMBERS.values()}
 MOST_DIMENSIONS = 32
-MOST_FILLED = 2**20  # elements that one given value may stand for
+MOST_FILLED = 2**20  # The most elements that one value may fill.
 
 
 def to_array(proto):
-    """Reads a tensor, from its typed field or its `tensor_content`, as TensorFlow does.
+    """Reads a tensor from its typed field or its `tensor_content`, as TensorFlow does.
 
-    So values that are too many for the shape are passed over, and if they are too few, the last stands for the rest.
+    Surplus values are ignored. If values are missing, the last value fills the rest of the shape.
 
     Args:
         proto: `TensorProto`.
 
     Returns:
-        array of the proto's shape; of strings, an object array of bytes.
+        array of the proto's shape; an object array of bytes for strings.
 
     Raises:
-        ValueError: if there is no such tensor: a negative size, a `tensor_content` that does not fit it, a
-            dtype that is no number, bool or string; or if more than `MOST_FILLED` values are missing, so that nothing
-            is allocated for what a shape only claims.
+        ValueError: if the shape, the `tensor_content` or the dtype is invalid, or if more than `MOST_FILLED` values are
+            missing. The limit prevents a large allocation for a false shape.
     """
     shape = [dim.size for dim in proto.tensor_shape.dim]
     _check_shape(shape)
@@ -70,7 +69,7 @@ def _numbers(proto, size):
         return np.frombuffer(proto.tensor_content, dtype)
     values = getattr(proto, field)
     if dtype == np.float16:
-        return np.array(values, np.int32).astype(np.uint16).view(dtype)  # its bits
+        return np.array(values, np.int32).astype(np.uint16).view(dtype)  # The field holds the bits of a float16.
     return np.array(values, np.int32 if field == "int_val" else dtype).astype(dtype)
 
 
@@ -82,7 +81,7 @@ def _strings(proto, size):
 
 
 def _packed_strings(proto, size):
-    """Strings as TensorFlow packs them: `size` lengths as varints, then the bytes of all."""
+    """Reads strings in TensorFlow's packed form: `size` lengths as varints, then the bytes of all strings."""
     content = proto.tensor_content
     _check_content(size <= len(content), proto)
     lengths, place = [], 0
@@ -95,7 +94,7 @@ def _packed_strings(proto, size):
 
 
 def _varint(proto, place):
-    """The number at `place` of the content, and the place behind it."""
+    """Returns the number at `place` of the content, and the place after the number."""
     number = 0
     for index, byte in enumerate(proto.tensor_content[place : place + 5]):
         number |= (byte & 127) << (7 * index)
@@ -123,11 +122,11 @@ def _filled(values, size):
 
 
 def to_proto(array, proto=None):
-    """Writes an array to the typed fields, where clients of TensorFlow Serving look for it.
+    """Writes an array to the typed fields, which clients of TensorFlow Serving read.
 
     Args:
-        array: of numbers or bools, or an object array of bytes.
-        proto: empty `TensorProto` to write to.
+        array: array of numbers or bools, or an object array of bytes.
+        proto: empty `TensorProto` to write to; a new proto by default.
 
     Returns:
         the proto.

@@ -1,17 +1,17 @@
-"""The versions of one model: which are wanted, and what is to be done about it. No threads, no files."""
+"""The versions of one model: decides which versions to load and to unload. No threads, no files."""
 
 from dataclasses import dataclass
 
 from grpc import StatusCode
 
-ENDED_KEPT = 16  # versions that are over, in the status
+ENDED_KEPT = 16  # Ended versions in the status.
 
 START, LOADING, AVAILABLE, UNLOADING, END = "START", "LOADING", "AVAILABLE", "UNLOADING", "END"
 
 
 @dataclass(frozen=True)
 class VersionStatus:
-    """How a version is: `state` is START, LOADING, AVAILABLE, UNLOADING or END; `code` and `message` of its error."""
+    """The status of a version: its state START, LOADING, AVAILABLE, UNLOADING or END, and the error, if any."""
 
     version: int
     state: str
@@ -21,7 +21,7 @@ class VersionStatus:
 
 @dataclass
 class Version:
-    """A version on its way from START to END."""
+    """A version between START and END."""
 
     number: int
     path: object
@@ -30,14 +30,14 @@ class Version:
     servable: object = None
     error: Exception | None = None
     attempts: int = 0
-    next_attempt: float | None = 0.0  # `time.monotonic()`; None while one is under way
+    next_attempt: float | None = 0.0  # `time.monotonic()`; None during an attempt.
 
     def waits_for_attempt(self):
-        """Whether it has to be loaded, and is not being loaded just now."""
+        """Returns whether the version needs an attempt to load, and no attempt is running."""
         return self.state in (START, LOADING) and self.next_attempt is not None
 
     def status(self):
-        """`VersionStatus`. While a failed load is tried again, it is LOADING with the last error."""
+        """Returns the `VersionStatus`. Between two attempts to load, the state is LOADING, with the last error."""
         if self.error is None:
             return VersionStatus(self.number, self.state)
         return VersionStatus(self.number, self.state, self.error.code, self.error.message)
@@ -47,7 +47,7 @@ class Versions:
     """The versions of a model.
 
     Attributes:
-        available: dict number -> `Servable` of those that may be asked.
+        available: dict number -> `Servable` of the versions in service.
     """
 
     def __init__(self):
@@ -55,20 +55,20 @@ class Versions:
         self._all = {}
 
     def want(self, paths):
-        """Says which versions should be served.
+        """Sets the versions to serve.
 
         Args:
             paths: dict number -> directory.
 
         Returns:
-            list of `Version`, those that ended long ago and are forgotten now.
+            list of `Version`: old ended versions, which are now forgotten.
         """
         for number, path in paths.items():
             version = self._all.get(number)
             if version is None or (version.state == END and not version.is_wanted):
                 self._all[number] = Version(number, path)
         for version in self._all.values():
-            # What is unloaded stays unwanted to its end, and is loaded anew after that.
+            # A version that is being unloaded stays unwanted until END. Only then can it be loaded again.
             version.is_wanted = version.number in paths and (version.is_wanted or version.state != UNLOADING)
             if not version.is_wanted and version.waits_for_attempt():
                 version.state = END
@@ -76,7 +76,7 @@ class Versions:
         return [self._all.pop(number) for number in over[:-ENDED_KEPT]]
 
     def begin(self, now):
-        """The newest `Version` that is to be loaded now: LOADING from now on. None if there is none."""
+        """Returns the newest `Version` to load now, and sets its state to LOADING. None if there is none."""
         waiting = [v for v in self._all.values() if v.waits_for_attempt() and v.next_attempt <= now]
         version = max(waiting, key=lambda version: version.number, default=None)
         if version:
@@ -85,18 +85,18 @@ class Versions:
         return version
 
     def loaded(self, version, servable):
-        """A version has been loaded: from now on it is asked."""
+        """Puts a loaded version into service."""
         version.state, version.servable, version.error = AVAILABLE, servable, None
         self.available[version.number] = servable
 
     def failed(self, version, error, next_attempt):
-        """A version could not be loaded; `next_attempt` is None if that was the last one."""
+        """Records a failed attempt. After the last attempt, `next_attempt` is None."""
         version.error, version.next_attempt = error, next_attempt
         if next_attempt is None or not version.is_wanted:
             version.state = END
 
     def leave(self):
-        """Takes out of service what is not wanted any more, as soon as something wanted is in service.
+        """Takes unwanted versions out of service, as soon as a wanted version is in service.
 
         Returns:
             list of `Version`, now UNLOADING.
@@ -111,23 +111,23 @@ class Versions:
         return leaving
 
     def ended(self, version):
-        """A version is out of memory."""
+        """Records that a version is unloaded."""
         version.state, version.servable = END, None
 
     def are_settled(self):
-        """Whether every version that is wanted has been loaded, or tried at least."""
+        """Returns whether each wanted version has been loaded, or has had one attempt."""
         return all(v.state != START and (v.state != LOADING or v.error) for v in self._wanted())
 
     def are_hopeless(self):
-        """Whether versions are wanted, and none will come."""
+        """Returns whether versions are wanted and all of them have failed."""
         return bool(self._wanted()) and all(version.state == END for version in self._wanted())
 
     def errors(self):
-        """dict number -> `ServingError` of the versions that are wanted and could not be loaded."""
+        """Returns dict number -> `ServingError` of the wanted versions that failed."""
         return {version.number: version.error for version in self._wanted() if version.error}
 
     def statuses(self):
-        """List of `VersionStatus`, newest first."""
+        """Returns a list of `VersionStatus`, newest first."""
         return [self._all[number].status() for number in sorted(self._all, reverse=True)]
 
     def _wanted(self):
