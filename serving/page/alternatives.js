@@ -1,11 +1,11 @@
 /**
- * What else the model would say.
+ * The alternative translations.
  */
 
 import { element } from "./elements.js";
 import { differences } from "./words.js";
 
-/** The alternatives, the best first, each with its score and what it has that the best has not. */
+/** The list of alternatives, best first. Shows each score, and marks the words that the best translation lacks. */
 export class Alternatives {
   constructor(section) {
     this.section = section;

@@ -1,38 +1,38 @@
 /**
- * What the page asks a server: the REST API of TensorFlow Serving, and which models there are.
+ * The page's requests to a server: the REST API of TensorFlow Serving, and the list of models.
  */
 
-const LONGEST_WAIT = 30_000; // ms for an answer, as long as the server itself gives it
-const PASSING = [0, 404, 408, 429, 502, 503]; // statuses that may be others a moment later, 0 being no answer at all
+const LONGEST_WAIT = 30_000; // ms for an answer, the same limit as the server's
+const PASSING = [0, 404, 408, 429, 502, 503]; // statuses worth a retry; 0 means no answer
 const JSON_BODY = { "Content-Type": "application/json" };
 const NO_SIGNATURE = /^Serving signature (name|key).* not found/;
 
-/** A question that was not answered: `status` is that of HTTP, or 0 where nothing came. */
+/** A failed request. `status` is the HTTP status, or 0 without an answer. */
 export class ServerError extends Error {
   constructor(status, message) {
     super(message);
     this.status = status;
   }
 
-  /** Whether it is worthwhile to ask again. */
+  /** Whether a retry is worthwhile. */
   get isPassing() {
     return PASSING.includes(this.status);
   }
 }
 
-/** The names of the models that the server offers. Raises ServerError. */
+/** Returns the names of the server's models. Throws ServerError. */
 export async function listModels(signal) {
   return (await ask("page/models", {}, signal)).models;
 }
 
-/** A model by its name, which is asked for a text at a time. All methods raise ServerError. */
+/** A model, which translates one text per request. All methods throw ServerError. */
 export class Model {
   constructor(name) {
     this.name = name;
-    this.lacks = new Set(); // signatures, so that they are asked for once
+    this.lacks = new Set(); // missing signatures, which the page does not request again
   }
 
-  /** Translations of a text, the best first: [{text, score}]. */
+  /** Returns the translations of a text, best first: [{text, score}]. */
   async translations(text, signal) {
     const several = await this.predict("alternatives", text, signal);
     if (several) return several.translations.map((text, place) => ({ text, score: several.scores[place] }));
@@ -41,12 +41,12 @@ export class Model {
     return [{ text: best.translation, score: best.score }];
   }
 
-  /** The outputs of the signature `explain`, or null if the model has none. */
+  /** Returns the outputs of the signature `explain`, or null if the model has none. */
   explanation(text, signal) {
     return this.predict("explain", text, signal);
   }
 
-  /** The outputs of a signature for one text, or null if the model has no such signature. */
+  /** Returns the outputs of a signature for one text, or null if the model has no such signature. */
   async predict(signature, text, signal) {
     if (this.lacks.has(signature)) return null;
     const body = JSON.stringify({ signature_name: signature, instances: [{ text }] });
@@ -61,7 +61,7 @@ export class Model {
   }
 }
 
-/** The JSON that comes from a path. An abort by `signal` goes through as it is; all else becomes a ServerError. */
+/** Returns the JSON of a path. An abort by `signal` stays an AbortError; all other errors become a ServerError. */
 async function ask(path, options, signal) {
   const patience = AbortSignal.timeout(LONGEST_WAIT);
   try {
@@ -76,7 +76,7 @@ async function ask(path, options, signal) {
   }
 }
 
-/** The message of an error's body, or null if it is none of TensorFlow Serving's (a proxy's, say). */
+/** Returns the message of an error's body, or null if the body is not TensorFlow Serving's (for example a proxy's). */
 function errorIn(text) {
   try {
     return JSON.parse(text).error ?? null;

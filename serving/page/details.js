@@ -1,13 +1,13 @@
 /**
- * What the reader points at, in words.
+ * A description of the word under the pointer.
  */
 
 import { percent } from "./elements.js";
 
-const MOST = 3; // words that are named
-const FAINTEST = 0.05; // of the weights that are named
+const MOST = 3; // words in a description
+const FAINTEST = 0.05; // the smallest weight in a description
 
-/** The line that says in words what is pointed at. */
+/** The line that describes the word under the pointer. */
 export class Details {
   constructor(root) {
     this.root = root;
@@ -33,13 +33,13 @@ export class Details {
   }
 }
 
-/** The places of the largest of some weights, those hardly there left out. */
+/** Returns the places of the largest weights, without very small weights. */
 function strongest(weights) {
   const places = weights.map((_, place) => place).filter((place) => weights[place] >= FAINTEST);
   return places.sort((a, b) => weights[b] - weights[a]).slice(0, MOST);
 }
 
-/** Where a word of the translation comes from, in words. */
+/** Describes the source words of a word in the translation. */
 export function looksAt({ source, weights }, target) {
   const from = strongest(weights[target]).map((s) => `${source[s]} ${percent(weights[target][s])}`);
   return `looks at ${from.join(", ") || "nothing"}`;

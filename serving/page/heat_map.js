@@ -5,9 +5,9 @@
 import { element, shade } from "./elements.js";
 import { rove } from "./roving.js";
 
-const LARGEST_TABLE = 2500; // cells; more would make typing slow, and nobody could read them
+const LARGEST_TABLE = 2500; // cells; a larger table would slow down typing, and nobody could read it
 
-/** The heat map: a row for each word of the translation, a column for each of the source. */
+/** The heat map: a row for each word of the translation, a column for each word of the source. */
 export class HeatMap {
   constructor(section) {
     this.section = section;
@@ -44,7 +44,7 @@ export class HeatMap {
     return made;
   }
 
-  /** Focuses the cell of what a word looks at most. */
+  /** Focuses the cell with a word's largest attention. */
   focus(target) {
     const weights = this.weights[target];
     this.cells[target]?.[weights.indexOf(Math.max(...weights))].focus();

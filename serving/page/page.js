@@ -1,5 +1,5 @@
 /**
- * The page: translates what is typed, as it is typed, and shows how the translation came about.
+ * The page: translates the text as the user types, and explains the translation.
  */
 
 import { Alternatives } from "./alternatives.js";
@@ -10,9 +10,9 @@ import { Pointing } from "./pointing.js";
 import { SourceWords, TargetWords } from "./prose.js";
 import { explanationOf } from "./words.js";
 
-const PAUSE = 120; // ms without a key, after which the text is translated
-const SILENCE = 1000; // ms without a change, after which a screen reader says the translation
-const [FIRST_RETRY, LAST_RETRY] = [1000, 8000]; // ms between questions to a server that does not answer
+const PAUSE = 120; // ms without a key before the page translates
+const SILENCE = 1000; // ms without a change before a screen reader says the translation
+const [FIRST_RETRY, LAST_RETRY] = [1000, 8000]; // ms between retries while the server does not answer
 
 const [box, result, target, attention] = ["source", "result", "target", "attention"].map(byId);
 const [trouble, choice, picker] = ["trouble", "model-choice", "model"].map(byId);
@@ -25,15 +25,15 @@ const pointing = new Pointing(views);
 
 let model = null;
 let request = new AbortController();
-let next = 0; // the timer of the next translation
-let failures = 0; // in a row
-let announcement = 0; // the timer of the next one
+let next = 0; // timer of the next translation
+let failures = 0; // consecutive failures
+let announcement = 0; // timer of the next announcement
 
 function byId(id) {
   return document.getElementById(id);
 }
 
-/** Translates what is in the box; an answer to an earlier question is not waited for any longer. */
+/** Translates the text in the box, and cancels the previous request. */
 async function translate() {
   clearTimeout(next);
   request.abort();
@@ -67,11 +67,11 @@ function show(text, translations, explanation) {
   announcement = setTimeout(() => (byId("announcement").textContent = translation), SILENCE);
 }
 
-/** The model of the address's ?model=, or the first that the server offers; there is a choice if there are several. */
+/** Returns the model of the address's ?model=, or the first model of the server. Several models give a choice. */
 async function chooseModel(signal) {
   const asked = new URLSearchParams(location.search).get("model");
   const offered = await listModels(signal).catch((error) => {
-    if (asked && error.status === 404) return []; // a server that does not list its models
+    if (asked && error.status === 404) return []; // the server does not list its models
     throw error;
   });
   const names = [...new Set([asked, ...offered])].filter(Boolean);
@@ -85,7 +85,7 @@ function complain(error) {
   if (!(error instanceof ServerError)) throw error;
   const what = error.status === 0 ? "does not answer" : error.isPassing ? "cannot answer now" : "refuses this text";
   const message = `The server ${what}: ${error.message}`;
-  if (byId("message").textContent !== message) byId("message").textContent = message; // is said once
+  if (byId("message").textContent !== message) byId("message").textContent = message; // read aloud once
   byId("retrying").hidden = !error.isPassing;
   document.body.classList.add("troubled");
   trouble.hidden = false;
@@ -93,7 +93,7 @@ function complain(error) {
 }
 
 function calm() {
-  if (failures) model.lacks.clear(); // another version may be there now
+  if (failures) model.lacks.clear(); // the server may now serve another version
   failures = 0;
   trouble.hidden = true;
   document.body.classList.remove("troubled");

@@ -1,10 +1,10 @@
 /**
- * What the reader points at: a word of the translation, one of the source, or one of each (a cell of the table).
+ * The pointed words: a word of the translation, a word of the source, or one of each (a cell of the table).
  */
 
 const NOTHING = { target: null, source: null };
 
-/** Tells its views. A pointer goes before the keyboard's focus; when it leaves, the focus is what is pointed at. */
+/** Tells its views the pointed words. The pointer has priority; without the pointer, the keyboard's focus counts. */
 export class Pointing {
   constructor(views) {
     this.views = views;
@@ -16,7 +16,7 @@ export class Pointing {
     this.tell();
   }
 
-  /** Hears what pointer and focus do inside of `root`, on elements with the attributes data-target and data-source. */
+  /** Listens to pointer and focus inside `root`, on elements with the attributes data-target and data-source. */
   hear(root) {
     const on = (type, member, pointed) =>
       root.addEventListener(type, (event) => {
@@ -37,7 +37,7 @@ export class Pointing {
 
 const isNothing = ({ target, source }) => target === null && source === null;
 
-/** The numbers of the words for which an event's element stands. */
+/** Returns the numbers of the words of an event's element. */
 function wordsAt(event) {
   const { target, source } = event.target.closest("[data-target], [data-source]")?.dataset ?? {};
   return { target: target === undefined ? null : Number(target), source: source === undefined ? null : Number(source) };

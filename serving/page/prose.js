@@ -1,8 +1,8 @@
 /**
- * Text and translation as words that can be pointed at.
+ * Text and translation as words that a user can point at.
  *
- * Here and in the other views words are known by their numbers; an explanation is that of `explanationOf`, or null
- * where there is none.
+ * All views identify a word by its number. An explanation comes from `explanationOf`, or is null if the model gives
+ * none.
  */
 
 import { looksAt } from "./details.js";
@@ -10,7 +10,10 @@ import { element, percent, shade } from "./elements.js";
 import { rove } from "./roving.js";
 import { runsOf } from "./words.js";
 
-/** A text as spans of words, with what is between them; the words' elements are in `words`, null where not found. */
+/**
+ * A text as spans of words, with the text between the words. `words` holds the element of each word, or null if the
+ * text lacks the word.
+ */
 class Text {
   constructor(root) {
     this.root = root;
@@ -27,7 +30,7 @@ class Text {
     this.root.replaceChildren(...runs);
   }
 
-  /** Shades every word by its weight and marks one of them. */
+  /** Shades every word by its weight, and marks one word. */
   light(weights, pointed) {
     this.words.forEach((word, number) => {
       if (!word) return;
@@ -37,7 +40,7 @@ class Text {
   }
 }
 
-/** The source's words, right behind the box into which they are typed. */
+/** The source's words, exactly behind the box. */
 export class SourceWords {
   constructor(root) {
     this.text = new Text(root);
@@ -46,7 +49,7 @@ export class SourceWords {
   show(text, explanation) {
     this.explanation = explanation;
     this.text.show(text, explanation?.source ?? [], (run) => element("span", {}, run.text));
-    this.text.root.append("\u200b"); // lets the last line be as high as the box has it, if it is empty
+    this.text.root.append("\u200b"); // gives an empty last line the same height as in the box
   }
 
   point(target, source) {
@@ -54,7 +57,7 @@ export class SourceWords {
   }
 }
 
-/** The translation's words, each shaded by how unlikely it is: a list with arrow keys. */
+/** The translation's words, each shaded by its doubt: a list with arrow keys. */
 export class TargetWords {
   constructor(root) {
     this.text = new Text(root);

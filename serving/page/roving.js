@@ -1,8 +1,8 @@
 /**
- * Arrow keys inside of a list or a table, of which Tab sees one element only (the "roving tabindex" of the ARIA guide).
+ * Arrow keys inside a list or a table, where Tab reaches one element only (the "roving tabindex" of the ARIA guide).
  */
 
-/** Lets arrow keys, Home and End move the focus among `rows()`, an array of arrays of elements inside of `root`. */
+/** Lets arrow keys, Home and End move the focus among `rows()`, an array of arrays of elements inside `root`. */
 export function rove(root, rows) {
   root.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.altKey || event.metaKey) return;
@@ -22,7 +22,7 @@ export function rove(root, rows) {
   });
 }
 
-/** Row and column to which a key leads. */
+/** Returns the row and the column to which a key leads. */
 function moved(key, row, column, isRightToLeft) {
   const forwards = isRightToLeft ? -1 : 1;
   const places = {

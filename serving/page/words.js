@@ -1,19 +1,19 @@
 /**
- * Pieces of words put together to the words that a reader sees. Pure functions: they know neither page nor server.
+ * Joins pieces to words for readers. Pure functions without page and server.
  */
 
-const SPACE = "▁"; // how SentencePiece writes a space
-const END = "</s>"; // of a part of the text; what follows begins a new word
-const BYTE = /^<0x([0-9A-F]{2})>$/; // one byte of a character that is no piece of the vocabulary
+const SPACE = "▁"; // SentencePiece's mark of a space
+const END = "</s>"; // the end of a part of the text; the next piece begins a new word
+const BYTE = /^<0x([0-9A-F]{2})>$/; // one byte of a character outside the vocabulary
 const WRITTEN_WITHOUT_SPACES = /^[\p{sc=Han}\p{sc=Hira}\p{sc=Kana}\p{sc=Thai}\p{sc=Laoo}\p{sc=Khmr}\p{sc=Mymr}]/u;
 const BLANK = /[\p{Z}\p{C}]/u; // separators, control and invisible formatting characters
 const BLANKS = /[\p{Z}\p{C}]*/uy;
 
 /**
- * Groups pieces into words: [{text, places}], `places` being those of its pieces.
+ * Groups pieces into words: [{text, places}]. `places` are the indices of a word's pieces.
  *
- * A word begins with "▁", at the beginning of a part, and with every piece of a script that is written without spaces.
- * Padding ("") and ends of parts belong to none; spaces before a word belong to it.
+ * A word begins with "▁", at the beginning of a part, and with every piece of a script without spaces. Padding ("") and
+ * ends of parts belong to no word. Spaces before a word belong to the word.
  */
 export function wordsOf(pieces) {
   const words = [];
@@ -34,7 +34,7 @@ export function wordsOf(pieces) {
   return words.filter((word) => word.text);
 }
 
-/** The text of pieces, without the space before and behind it. */
+/** Returns the text of pieces, without space at its ends. */
 function spell(pieces) {
   const bytes = pieces.flatMap((piece) => {
     const byte = BYTE.exec(piece);
@@ -44,15 +44,15 @@ function spell(pieces) {
 }
 
 /**
- * What a server says of pieces, said of words.
+ * Converts an explanation of pieces to an explanation of words.
  *
- * A word's probability is the product of its pieces' (the sum of their logarithms); it looks at a word of the source
- * as much as its pieces do on average at all pieces of that word.
+ * A word's probability is the product of its pieces' probabilities (the sum of their logarithms). A word's attention to
+ * a source word is the mean over its pieces, summed over the source word's pieces.
  *
  * @param {{source_pieces: string[], pieces: string[], token_scores: number[], alignment: number[][]}} answer alignment
  *   has a row for each of `pieces` and a column for each of `source_pieces`.
  * @returns {{source: string[], target: string[], probabilities: number[], weights: number[][]}} weights has a row for
- *   each word of target and a column for each of source.
+ *   each word of target and a column for each word of source.
  */
 export function explanationOf(answer) {
   const source = wordsOf(answer.source_pieces);
@@ -70,8 +70,8 @@ export function explanationOf(answer) {
 const sum = (numbers) => numbers.reduce((total, number) => total + number, 0);
 
 /**
- * Where words stand in a text, one after the other: [begin, end] of each, or null where a word is not found, since the
- * model reads some characters as others.
+ * Finds words in a text, one after the other: [begin, end] of each word. A word is null if the text lacks it, because
+ * the model changes some characters.
  */
 export function placesIn(text, words) {
   let from = 0;
@@ -83,7 +83,9 @@ export function placesIn(text, words) {
   });
 }
 
-/** The place of a word next to `from`, white space aside; else behind some white space; -1 if it is nowhere. */
+/**
+ * Finds a word: next to `from` (after white space), else after any later white space; -1 if the text lacks the word.
+ */
 function find(text, word, from) {
   BLANKS.lastIndex = from;
   const next = from + BLANKS.exec(text)[0].length;
@@ -93,7 +95,7 @@ function find(text, word, from) {
   return begin;
 }
 
-/** Takes a text apart: [{text, word}] in order, `word` being the number of the word that stands there, or null. */
+/** Splits a text: [{text, word}] in order. `word` is the number of the word, or null between words. */
 export function runsOf(text, words) {
   const runs = [];
   let end = 0;
@@ -108,7 +110,9 @@ export function runsOf(text, words) {
   return runs;
 }
 
-/** What is new in a text: [{text, isNew}] of its words and white space; old are the most words in common with `other`. */
+/**
+ * Compares two texts: [{text, isNew}] of words and white space. Words outside the longest common subsequence are new.
+ */
 export function differences(text, other) {
   const [tokens, others] = [text, other].map((x) => x.split(/(\s+)/).filter(Boolean));
   const common = commonLengths(tokens, others);
@@ -121,7 +125,7 @@ export function differences(text, other) {
   });
 }
 
-/** The length of the longest common subsequence of a from i on and b from j on, for all i and j. */
+/** Returns the length of the longest common subsequence of a from i on and b from j on, for all i and j. */
 function commonLengths(a, b) {
   const lengths = Array.from({ length: a.length + 1 }, () => new Array(b.length + 1).fill(0));
   for (let i = a.length - 1; i >= 0; i--) {
