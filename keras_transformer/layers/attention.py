@@ -6,11 +6,12 @@ Masks are boolean and explicit: True = may attend.
 import keras
 from keras import ops
 
+from keras_transformer.config import PAD_ID
 from keras_transformer.layers.kernels import Dropout, Linear, hide, inner_shape
 from keras_transformer.layers.layer import Layer
 
 
-def padding_mask(ids, pad_id=0):
+def padding_mask(ids, pad_id=PAD_ID):
     """Hides padding from every query.
 
     Args:

@@ -142,6 +142,7 @@ def test_a_signature_without_rows_is_not_batched(tmp_path):
         one.stop(60)
 
 
+@pytest.mark.slow
 def test_twenty_swaps_under_load_lose_no_request_mix_no_versions_and_keep_nothing(tmp_path):
     toy.write(tmp_path, 1)
     models = Models([ModelConfig("toy", str(tmp_path))], poll_seconds=0.01)

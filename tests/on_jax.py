@@ -1,0 +1,43 @@
+"""Runs the Transformer on the JAX backend of Keras: forward, step by step, and one `fit`. Needs jax, keras and pyyaml only.
+
+    KERAS_BACKEND=jax python -m tests.on_jax
+"""
+
+import keras
+import numpy as np
+
+from keras_transformer.models.transformer import Transformer
+
+SOURCE_IDS = np.array([[5, 7, 11, 0], [13, 5, 0, 0]], "int32")
+TARGET_IDS = np.array([[2, 5, 7], [2, 11, 13]], "int32")
+PARENTS = np.array([[1, 0, 2], [2, 2, 1]], "int32")  # hypotheses change places after the first position
+
+
+def main():
+    if keras.backend.backend() != "jax":
+        raise SystemExit("set KERAS_BACKEND=jax")
+    keras.utils.set_random_seed(1)
+    model = Transformer(17, d_model=26, num_heads=2, d_ff=19, num_layers=2)
+    memory = model.encode(SOURCE_IDS)
+    states = np.asarray(model.decode(TARGET_IDS, memory))
+    outputs = model({"source_ids": SOURCE_IDS, "target_ids": TARGET_IDS})
+    np.testing.assert_allclose(outputs, model.logits(states), atol=1e-5)
+
+    state = model.start(memory, 3)
+    for position in range(TARGET_IDS.shape[1]):
+        ids = np.repeat(TARGET_IDS[:, position, None], 3, axis=1)  # the W hypotheses of a row are equal
+        found, state = model.step(ids, PARENTS, position, state)
+        np.testing.assert_allclose(found, np.repeat(states[:, position, None], 3, axis=1), atol=1e-5)
+
+    labels = np.concatenate([TARGET_IDS[:, 1:], np.full((2, 1), 3)], axis=1)
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(optimizer=keras.optimizers.Adam(0.01), loss=loss)
+    inputs = {"source_ids": SOURCE_IDS, "target_ids": TARGET_IDS}
+    losses = model.fit(inputs, labels, epochs=20, verbose=0).history["loss"]
+    if not losses[-1] < 0.5 * losses[0]:
+        raise SystemExit(f"the loss did not halve in 20 updates: {losses[0]:.3f}, then {losses[-1]:.3f}")
+    print(f"on JAX, the loss of {losses[0]:.3f} is {losses[-1]:.3f} after 20 updates")
+
+
+if __name__ == "__main__":
+    main()
