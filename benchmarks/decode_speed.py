@@ -1,23 +1,23 @@
-"""How fast a trained run translates: as a SavedModel, in Python, and through CTranslate2 with the same weights.
+"""The translation speed of a trained run: as a SavedModel, in Python, and in CTranslate2 with the same weights.
 
     python -m benchmarks.decode_speed --model_dir runs/mine --source test.en --reference test.de
 
-Exports the run to a temporary directory and translates the source with every system, with a beam of 4 and of 1, on CPU:
+Exports the run to a temporary directory. Every system translates the source on CPU, with beams of 4 and of 1:
 
-- sentences/s: batches sorted by length, two of them side by side with one thread each, whatever the system;
-- latency: single sentences, every 10th of the source, one after the other.
+- sentences/s: batches sorted by length, two batches at a time with one thread each;
+- latency: every 10th sentence of the source alone, one after the other.
 
-All systems get text and give text. Each has a process to itself, as it has where it is used, and one works at a time. A
-first pass, which is not timed, warms them up and gives the translations for BLEU. The timed rounds go through all
-systems one after the other, so that a busy minute hits all of them; sentences/s is the median of the rounds. Either
-figure has its ratio to CTranslate2 float32 with the same beam beside it.
+All systems take text and return text. Each system has its own process, and only one system works at a time. A first
+pass without timing warms up the systems and gives the translations for BLEU. Each timed round includes all systems in
+turn, so a busy minute affects all of them. The script prints the median over the rounds, and each figure's ratio to
+CTranslate2 float32 with the same beam.
 
-Of every SavedModel the size on disk is compared with that of its weights and tokenizer, and its process says how long
-it took to load, how long until it had translated a first sentence, and how much memory that added.
+For every SavedModel, the script compares the size on disk with the size of the weights and the tokenizer. It also
+prints the time to load, the time to a first translation, and the memory of both.
 
-CTranslate2 translates every line as a whole, and ranks hypotheses by its own length penalty, n: its BLEU may differ. So
-the two engines are compared once more where they should agree: text by text with a beam of 1, and in BLEU with a beam
-of 4 and no length penalty.
+CTranslate2 translates every line as a whole, and divides scores by a length penalty of its own, n, so its BLEU may
+differ. The script therefore also compares the two engines under equal conditions: text by text with a beam of 1, and in
+BLEU with a beam of 4 without length penalty.
 """
 
 import argparse
@@ -42,11 +42,11 @@ from keras_transformer.translation.translator import BATCHES_AT_ONCE, run_sorted
 
 BEAM_SIZES = (4, 1)
 ROUNDS = 3
-SINGLES = 10  # every so manieth sentence is translated alone
-LONGEST = 256  # tokens of a translation by CTranslate2
+SINGLES = 10  # Every 10th sentence is translated alone.
+LONGEST = 256  # Tokens of a translation by CTranslate2.
 BASELINE = "CTranslate2 float32"
-ENGINES = (BASELINE, "SavedModel float32")  # compared with each other
-UNPENALISED = {  # options of `translate_with_options`: all but the first are as if they were not given
+ENGINES = (BASELINE, "SavedModel float32")  # The two engines to compare.
+UNPENALISED = {  # Options of `translate_with_options`. All but the first mean "not given".
     "length_penalty": np.float32(0),
     "prefix": b"",
     "beam_size": np.int32(0),
@@ -69,17 +69,17 @@ COLUMNS = {
 
 @dataclasses.dataclass
 class System:
-    """One way to translate, and what was measured of it.
+    """One way to translate, with its measurements.
 
     Args:
         name: str.
         beam_size: int.
-        threads: str, what they are set to.
-        process: `ProcessPoolExecutor` of the one process that it lives in.
-        rates: sentences/s of every round.
-        latencies: seconds of every single sentence, of all rounds.
-        translations: of the first pass.
-        bleu: likewise.
+        threads: str, the setting of its threads.
+        process: `ProcessPoolExecutor` of the system's process.
+        rates: list of float, the sentences/s of every round.
+        latencies: list of float, the seconds of every single sentence of all rounds.
+        translations: list of str, from the first pass.
+        bleu: float, of the first pass.
     """
 
     name: str
@@ -93,12 +93,12 @@ class System:
 
     @classmethod
     def start(cls, name, beam_size, threads, load, *arguments):
-        """Has `load(*arguments)` give a function from a batch of texts to their translations in a new process."""
+        """Starts a process in which `load(*arguments)` returns a function from texts to their translations."""
         spawn = multiprocessing.get_context("spawn")
         return cls(name, beam_size, threads, ProcessPoolExecutor(1, spawn, begin, (load, *arguments)))
 
     def ask(self, function, *arguments, **options):
-        """What a function gives in the process of the system."""
+        """Runs a function in the process of the system, and returns the result."""
         return self.process.submit(function, *arguments, **options).result()
 
 
@@ -112,10 +112,10 @@ def parse_arguments():
     return parser.parse_args()
 
 
-# In the process of a system
+# Functions in the process of a system.
 
-TRANSLATE = None  # its function from a batch, list of str, to list of str; those of the two engines take is_penalised
-LOAD_SECONDS, RESIDENT = 0.0, 0  # how long it took to load, and the bytes of the process before
+TRANSLATE = None  # Function from list of str to list of str. The engines' functions have an argument is_penalised.
+LOAD_SECONDS, RESIDENT = 0.0, 0  # Seconds to load, and bytes of the process before loading.
 
 
 def begin(load, *arguments):
@@ -130,7 +130,7 @@ def begin(load, *arguments):
 
 
 def first_sentence(source):
-    """Translates a first sentence: (seconds to load, seconds for the sentence, MiB that both have added)."""
+    """Translates a first sentence: (seconds to load, seconds for the sentence, MiB of both)."""
     import psutil
 
     started = time.perf_counter()
@@ -139,14 +139,14 @@ def first_sentence(source):
 
 
 def translate_all(sources, batch_size, **how):
-    """(translations, seconds)."""
+    """Translates all sources: (translations, seconds)."""
     started = time.perf_counter()
     translations = run_sorted(functools.partial(TRANSLATE, **how), sources, batch_size)
     return translations, time.perf_counter() - started
 
 
 def translate_singly(sources):
-    """Seconds of each."""
+    """Translates each source alone: list of seconds."""
     latencies = []
     for source in sources:
         started = time.perf_counter()
@@ -156,7 +156,7 @@ def translate_singly(sources):
 
 
 def load_saved_model(directory):
-    """A SavedModel through the Session loader, as TensorFlow Serving has it."""
+    """Loads a SavedModel with the Session loader, as TensorFlow Serving does."""
     session = Session(directory)
     call = session.signature("serving_default", outputs=["translation"])
     call_with_options = session.signature("translate_with_options", ["text", *UNPENALISED], ["translation"])
@@ -171,7 +171,7 @@ def load_saved_model(directory):
 
 
 def load_translator(model_dir, beam_size):
-    """The run in Python."""
+    """Loads the run in Python."""
     import tensorflow as tf
 
     from keras_transformer.translation.translator import Translator
@@ -183,7 +183,7 @@ def load_translator(model_dir, beam_size):
 
 
 def load_ctranslate2(directory, beam_size):
-    """Whole lines through a CTranslate2 export, as many batches side by side as for the other systems."""
+    """Loads a CTranslate2 export, which translates whole lines, with as many batches at a time as the other systems."""
     import ctranslate2
     import sentencepiece
 
@@ -195,7 +195,7 @@ def load_ctranslate2(directory, beam_size):
             pieces.encode(texts, out_type=str),
             beam_size=beam_size,
             length_penalty=int(is_penalised),
-            min_decoding_length=int(is_penalised),  # 1 unless told: without a penalty, nothing is now and then the best
+            min_decoding_length=int(is_penalised),  # The default is 1. Without a penalty, empty text can be best.
             max_decoding_length=LONGEST,
         )
         return [pieces.decode(result.hypotheses[0]) for result in results]
@@ -203,7 +203,7 @@ def load_ctranslate2(directory, beam_size):
     return translate
 
 
-# All of them
+# Functions in the main process.
 
 
 def export_to(directory, name, export):
@@ -216,12 +216,12 @@ def export_to(directory, name, export):
 
 
 def start_systems(model_dir, directory, source):
-    """Exports a run in all formats to a directory, and has each loaded: list of `System`, those of a beam together.
+    """Exports a run in all formats, and loads every export: list of `System`, in the order of the beams.
 
     Args:
         model_dir: path of the run.
-        directory: that is to hold the exports.
-        source: a sentence, the first to be translated.
+        directory: path of a directory for the exports.
+        source: str, the first sentence to translate.
     """
     from keras_transformer.export.ctranslate2 import CTranslate2Export
     from keras_transformer.export.saved_model import SavedModelExport
@@ -243,12 +243,12 @@ def start_systems(model_dir, directory, source):
         threads = f"1 intra-op, {BATCHES_AT_ONCE} inter-op"
         systems.append(System.start("Translator in Python", beam_size, threads, load_translator, model_dir, beam_size))
     for system in systems:
-        system.ask(first_sentence, source)  # once it answers, it does not need the directory any more
+        system.ask(first_sentence, source)  # After its first answer, a system no longer needs the directory.
     return systems
 
 
 def footprint(system, directory, translator, precision, source):
-    """What a SavedModel of a `Translator` takes, in a line."""
+    """Describes the size, the time to load and the memory of a SavedModel: str of one line."""
     size = sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())
     weights = sum(int(np.prod(weight.shape)) for weight in translator.model.weights)
     necessary = weights * (4 if precision == "float32" else 2) + len(translator.source_tokenizer.model)
@@ -261,7 +261,7 @@ def footprint(system, directory, translator, precision, source):
 
 
 def measure(systems, sources, references, tokenize, batch_size):
-    """Fills in what is measured of all systems. Returns the signature of BLEU."""
+    """Measures all systems. Returns the signature of BLEU."""
     from tqdm import tqdm
 
     from keras_transformer.evaluation import evaluate
@@ -282,7 +282,7 @@ def measure(systems, sources, references, tokenize, batch_size):
 
 
 def agreement(systems, sources, references, arguments):
-    """How far the two engines agree, in a line."""
+    """Describes how far the two engines agree: str of one line."""
     from keras_transformer.evaluation import evaluate
 
     pairs = {
@@ -302,7 +302,7 @@ def agreement(systems, sources, references, arguments):
 
 
 def row(system, baseline):
-    """The cells of a system in the table, list of str; the ratios are to another system."""
+    """Returns the cells of a system in the table: list of str. The ratios are relative to `baseline`."""
     rate, baseline_rate = (statistics.median(s.rates) for s in (system, baseline))
     median, baseline_median = (statistics.median(s.latencies) for s in (system, baseline))
     return [
@@ -319,7 +319,7 @@ def row(system, baseline):
 
 
 def print_table(systems):
-    """In Markdown."""
+    """Prints the table in Markdown."""
     baselines = {system.beam_size: system for system in systems if system.name == BASELINE}
     line = f"| {' | '.join(COLUMNS.values())} |"
     print(line.format(*COLUMNS))
@@ -329,11 +329,11 @@ def print_table(systems):
 
 
 def describe_machine():
-    """Processor, cores and versions, str of two lines."""
+    """Returns processor, cores and versions: str of two lines."""
     from keras_transformer.export.manifest import LIBRARIES, installed
     from keras_transformer.training.strategy import available_cores
 
-    cpuinfo = Path("/proc/cpuinfo")  # on Linux; elsewhere Python knows the name
+    cpuinfo = Path("/proc/cpuinfo")  # Linux only; elsewhere `platform` knows the name.
     lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
     models = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
     versions = {"Python": platform.python_version(), **installed(LIBRARIES)}
@@ -349,7 +349,7 @@ def main(arguments):
 
     check_positive(batch_size=arguments.batch_size)
     sources, references = map(list, zip(*open_aligned_files(arguments.source, arguments.reference), strict=True))
-    evaluate(references[:1], references[:1], arguments.tokenize)  # a wrong --tokenize is found before the long work
+    evaluate(references[:1], references[:1], arguments.tokenize)  # Detects a wrong --tokenize before the long work.
     with tempfile.TemporaryDirectory() as directory:
         systems = start_systems(arguments.model_dir, directory, sources[0])
     signature = measure(systems, sources, references, arguments.tokenize, arguments.batch_size)
@@ -366,6 +366,6 @@ def main(arguments):
 if __name__ == "__main__":
     with mistakes_as_lines():
         arguments = parse_arguments()
-        os.environ["CUDA_VISIBLE_DEVICES"] = ""  # the systems are compared on CPU
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""  # Compares the systems on CPU.
         import_tensorflow()
         main(arguments)

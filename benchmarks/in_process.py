@@ -1,4 +1,4 @@
-"""What a SavedModel does in process, batches of 32: in the usual way, and in the fastest that we know."""
+"""The speed of a SavedModel in process, with batches of 32: in the usual way, and in the fastest way that we know."""
 
 import itertools
 import multiprocessing
@@ -13,7 +13,7 @@ THREADS = 2
 
 
 def usual(directory):
-    """What `tf.saved_model.load` gives, with as many threads as TensorFlow likes, and how many call it: one."""
+    """Loads with `tf.saved_model.load`, with TensorFlow's default threads: (function, number of callers: one)."""
     import tensorflow as tf
     import tensorflow_text  # noqa: F401  its ops
 
@@ -22,27 +22,27 @@ def usual(directory):
 
 
 def fastest(directory):
-    """A Session whose ops run in the thread that asks, and how many ask: one for each of two cores."""
+    """Loads a Session whose ops run in the calling thread: (function, number of callers: one for each of two cores)."""
     return Session(directory).signature("serving_default"), THREADS
 
 
 def rate(way, directory, sentences, seconds):
-    """Sentences/s, measured in a process of its own.
+    """Measures sentences/s in a separate process.
 
     Args:
         way: `usual` or `fastest`.
         directory: path of the SavedModel.
         sentences: list of str.
-        seconds: float, how long.
+        seconds: float, the time to measure.
 
     Raises:
-        ValueError: if that process has ended without a result; it has said why.
+        ValueError: if the process ends without a result. Its own error message precedes.
     """
     context = multiprocessing.get_context("spawn")
     receiver, sender = context.Pipe(duplex=False)
     process = context.Process(target=measure, args=(way, directory, sentences, seconds, sender))
     process.start()
-    sender.close()  # the other process has it: when that ends, nobody waits for ever
+    sender.close()  # The other process holds the sender too. When that process ends, `recv` must not wait.
     try:
         return receiver.recv()
     except EOFError:
@@ -52,7 +52,7 @@ def rate(way, directory, sentences, seconds):
 
 
 def measure(way, directory, sentences, seconds, sender):
-    """What `rate` runs: sends sentences/s."""
+    """Measures in the process of `rate`, and sends sentences/s."""
     import_tensorflow()
     import numpy as np
 
@@ -70,7 +70,7 @@ def measure(way, directory, sentences, seconds, sender):
         ends.append(time.perf_counter())
 
     call, threads = way(directory)
-    call(next_batch())  # the first one prepares
+    call(next_batch())  # The first batch prepares TensorFlow.
     started = time.perf_counter()
     deadline = started + seconds
     workers = [threading.Thread(target=work) for _ in range(threads)]

@@ -2,11 +2,11 @@
 
     python -m benchmarks.large_corpus --pairs 5000000
 
-Writes a synthetic corpus (words drawn from two word lists by Zipf's law, every target word the translation of its
-source word) into a temporary directory, and trains on it from nothing and once more, with the tokenizer and the tokens
-that the first start has left. For either start it prints the seconds from the command to the end of the first update,
-by the clock and of CPU, and the most memory that the process held: anonymous pages, which have to be there, and pages
-of files, which the kernel takes back when it needs them (TensorFlow's libraries are 460 MiB of them). Linux only.
+Writes a synthetic corpus into a temporary directory. Zipf's law selects the words from two lists; each target word
+translates its source word. Then the script trains twice: from nothing, and with the tokenizer and the tokens of the
+first start. For each start it prints the seconds to the end of the first update, by the clock and of CPU, and the peak
+memory of the process. Anonymous pages must stay in memory; the kernel can take back pages of files (TensorFlow's
+libraries take 460 MiB). Linux only.
 """
 
 import argparse
@@ -23,12 +23,12 @@ import numpy as np
 from keras_transformer.cli.console import import_tensorflow
 from keras_transformer.cli.flags import parse_config
 
-WORDS = 40_000  # of either language
-LONGEST = 60  # words
-CHUNK = 50_000  # pairs written at a time
+WORDS = 40_000  # Words of each language.
+LONGEST = 60  # Words.
+CHUNK = 50_000  # Pairs written at a time.
 UPDATES = 20
-MARK = "mark:"  # what the lines of the measured process begin with that are for this one
-POLL = 0.05  # seconds between two looks at the memory of the process
+MARK = "mark:"  # Begins the lines that the measured process writes for this process.
+POLL = 0.05  # Seconds between two readings of the process's memory.
 SYLLABLES = {
     "en": "th er on an re he in ed nd ha at en es of or",
     "de": "sch ei en er ch te in un ge der ie ung be st ä",
@@ -36,7 +36,8 @@ SYLLABLES = {
 
 
 def word_table(language):
-    """`WORDS` words of one to four syllables, the frequent ones short; first all with a space, then with a line end."""
+    """Returns `WORDS` words of one to four syllables, frequent words first and short: all with a space, then all with a
+    line end."""
     syllables = SYLLABLES[language].split()
     words = itertools.chain.from_iterable(itertools.product(syllables, repeat=length) for length in range(1, 5))
     words = ["".join(word) for word in itertools.islice(words, WORDS)]
@@ -53,7 +54,7 @@ def write_corpus(directory, pairs, rng):
         for start in range(0, count, CHUNK):
             lengths = np.clip(rng.lognormal(2.9, 0.6, min(CHUNK, count - start)).astype(int), 1, LONGEST)
             words = np.searchsorted(cumulative, rng.random(lengths.sum())).clip(max=WORDS - 1)
-            words[np.cumsum(lengths) - 1] += WORDS  # with a line end
+            words[np.cumsum(lengths) - 1] += WORDS  # The words with a line end.
             for language, file in files.items():
                 file.write("".join(tables[language][words]))
         for file in files.values():
@@ -61,7 +62,7 @@ def write_corpus(directory, pairs, rng):
 
 
 def train(flags):
-    """What train.py does up to its first updates; prints a mark when all is prepared, and after the first update."""
+    """Trains up to the first updates. Prints a mark after the preparation and after the first update."""
     config = parse_config(flags, __doc__)
     import_tensorflow()
     import keras
@@ -88,7 +89,7 @@ def train(flags):
 
 
 def memory_of(pid):
-    """(anonymous, of files) MiB that a process holds in memory now; zeros once it has ended."""
+    """Returns (anonymous, file) MiB of a process, or zeros after its end."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except OSError:
@@ -98,7 +99,7 @@ def memory_of(pid):
 
 
 def watch(child):
-    """Looks at the memory of a process until it ends. Returns a list of (time, anonymous MiB, MiB of files)."""
+    """Reads the memory of a process until its end: list of (time, anonymous MiB, file MiB)."""
     seen = []
     while child.poll() is None:
         seen.append((time.time(), *memory_of(child.pid)))
@@ -107,7 +108,7 @@ def watch(child):
 
 
 def measure(name, flags):
-    """Runs `train` in a process of its own and prints what it took."""
+    """Runs `train` in a separate process, and prints its time and memory."""
     started = time.time()
     with tempfile.TemporaryFile("w+") as output:
         child = subprocess.Popen([sys.executable, "-m", "benchmarks.large_corpus", "--train", *flags], stdout=output)

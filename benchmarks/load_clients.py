@@ -1,4 +1,5 @@
-"""Clients that ask a server all the time and cost little, in a process of their own: they share its processor."""
+"""Cheap clients that send requests all the time, in a separate process, because they share the processor with the
+server."""
 
 import asyncio
 import collections
@@ -16,18 +17,18 @@ import uvloop
 from benchmarks.load_connections import LONGEST_WAIT, GrpcConnection, RestConnection
 
 KINDS = {"REST": RestConnection, "gRPC": GrpcConnection}
-PAUSE = 0.002  # seconds between two looks whether requests are due
+PAUSE = 0.002  # Seconds between two checks for due requests.
 
 
 @dataclass
 class Answers:
-    """What clients were told.
+    """The answers that clients received.
 
     Attributes:
-        seconds: float, how long they asked.
-        latencies: status -> list of seconds until the answer; a status is "OK", such as "503" or "UNAVAILABLE", or
-            "lost" for a connection that ended without an answer, "hang" for none in time.
-        due: int, requests that a rate asked for, sent or not.
+        seconds: float, the time of the clients.
+        latencies: status -> list of seconds until the answer. A status is "OK", an error such as "503" or
+            "UNAVAILABLE", "lost" for a connection that ended without an answer, or "hang" for no answer in time.
+        due: int, the requests of the rate, sent or not.
     """
 
     seconds: float = 0.0
@@ -35,26 +36,26 @@ class Answers:
     due: int = 0
 
     def rate(self, status="OK"):
-        """Answers/s."""
+        """Returns answers/s."""
         return len(self.latencies[status]) / self.seconds
 
     def milliseconds(self, *percentiles, status="OK"):
-        """Percentiles of the latency."""
+        """Returns percentiles of the latency, in milliseconds."""
         latencies = sorted(self.latencies[status]) or [float("nan")]
         return [1e3 * latencies[min(len(latencies) - 1, int(len(latencies) * p / 100))] for p in percentiles]
 
     def others(self):
-        """status -> number of all answers that are not OK."""
+        """Returns status -> number of answers, without OK."""
         return {status: len(found) for status, found in self.latencies.items() if status != "OK" and found}
 
 
 def fine(body):
-    """Every answer is."""
+    """Judges every answer as OK."""
     return "OK"
 
 
 def same_scores(body):
-    """Of a REST answer for several times the same text: "OK" or, where versions have been mixed, "mixed"."""
+    """Judges a REST answer for several equal texts: "OK", or "mixed" if the scores differ between rows."""
     scores = [prediction["score"] for prediction in json.loads(body)["predictions"]]
     return "OK" if max(scores) - min(scores) < 1e-3 else "mixed"
 
@@ -66,7 +67,8 @@ async def timed(client, request, answers):
 
 
 async def keep_asking(clients, requests, stopping, answers):
-    """Each client asks again when it has its answer, until `stopping` is set; if it is None, each request once."""
+    """Sends each client's next request after its answer, until `stopping` is set; without `stopping`, each request
+    once."""
     queue = iter(requests) if stopping is None else itertools.cycle(requests)
 
     async def go(client):
@@ -79,7 +81,7 @@ async def keep_asking(clients, requests, stopping, answers):
 
 
 async def ask_at_rate(clients, requests, stopping, answers, rate):
-    """So many requests/s, whatever the answers; those that find all clients waiting are not sent."""
+    """Sends requests at a rate. While all clients wait for answers, due requests are not sent."""
     requests, idle, going = itertools.cycle(requests), list(clients), set()
 
     async def go(client):
@@ -99,7 +101,7 @@ async def ask_at_rate(clients, requests, stopping, answers, rate):
 
 
 async def ask(protocol, port, requests, clients, rate, judge, stopping):
-    """What `Load` runs: `Answers`."""
+    """Runs the clients in the process of `Load`: `Answers`."""
     clients, answers = [KINDS[protocol](port, judge) for _ in range(clients)], Answers()
     started = time.perf_counter()
     if rate:
@@ -107,7 +109,7 @@ async def ask(protocol, port, requests, clients, rate, judge, stopping):
     else:
         await keep_asking(clients, requests, stopping, answers)
     answers.seconds = time.perf_counter() - started
-    answers.latencies = dict(answers.latencies)  # a defaultdict of a lambda cannot be sent
+    answers.latencies = dict(answers.latencies)  # A defaultdict of a lambda cannot be pickled.
     return answers
 
 
@@ -117,22 +119,22 @@ def run(sender, protocol, *arguments):
 
 
 def end_with_parent():
-    """Ends this process when the one that started it is gone, even if that was killed."""
+    """Ends this process when its parent ends, even if the parent was killed."""
     multiprocessing.parent_process().join()
     os._exit(1)
 
 
 class Load:
-    """Clients at work, from `with` to `stop`.
+    """Clients that send requests from `with` to `stop`.
 
     Args:
         protocol: "REST" or "gRPC".
         port: int.
         requests: list of bytes; each client takes the next.
-        clients: int, connections.
-        rate: requests/s; without it, each client asks when it has its answer.
+        clients: int, the number of connections.
+        rate: float, requests/s; None sends each client's next request after its answer.
         judge: function from the body of a good answer to a status.
-        once: ask each request once rather than until `stop`.
+        once: bool, whether to send each request once, instead of until `stop`.
     """
 
     def __init__(self, protocol, port, requests, clients, rate=None, judge=fine, once=False):
@@ -143,24 +145,24 @@ class Load:
         self.process = context.Process(target=run, args=arguments, daemon=True)
 
     def __enter__(self):
-        """Starts them."""
+        """Starts the clients."""
         self.process.start()
-        self.sender.close()  # the other process has it: when that ends, `stop` does not wait for ever
+        self.sender.close()  # The other process keeps the sender, so `stop` does not wait after its end.
         return self
 
     def stop(self):
-        """The `Answers`, once the last one is there."""
+        """Stops the clients, and returns the `Answers`."""
         self.stopping.set()
         answers = self.receiver.recv()
         answers.latencies = collections.defaultdict(list, answers.latencies)
         return answers
 
     def __exit__(self, *error):
-        """Ends them, if `stop` has not."""
+        """Ends the clients, if `stop` has not."""
         self.stopping.set()
         self.process.join(LONGEST_WAIT)
 
 
 def median_rate(rounds):
-    """Of several `Answers`, the median of their rates."""
+    """Returns the median of the rates of several `Answers`."""
     return statistics.median(answers.rate() for answers in rounds)

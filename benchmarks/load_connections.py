@@ -1,7 +1,7 @@
-"""Connections of clients that cost little: they share the processor with the server that is measured.
+"""Cheap connections of clients, because clients share the processor with the server.
 
-A client of grpcio takes 0.2 ms of processor for a call, as much as the server; 0.05 ms are enough to send the same few
-bytes again and again. So both protocols are spoken here as plainly as they can be.
+A grpcio client takes 0.2 ms of processor time per call, as much as the server. This module takes 0.05 ms, because it
+sends the same bytes again and again, with the smallest possible part of both protocols.
 """
 
 import asyncio
@@ -10,11 +10,11 @@ import struct
 
 import grpc
 
-LONGEST_WAIT = 60  # seconds for an answer; a server that lets a client wait longer hangs
+LONGEST_WAIT = 60  # Seconds for an answer. If a client waits longer, the server hangs.
 
 
 class Connection(asyncio.Protocol):
-    """One connection that is kept, one request at a time; connects anew where the server has closed it.
+    """A persistent connection with one request at a time. Reconnects if the server has closed the connection.
 
     Args:
         port: int.
@@ -27,7 +27,7 @@ class Connection(asyncio.Protocol):
         self.received = bytearray()
 
     def connection_made(self, transport):
-        """Keeps what to send with."""
+        """Stores the transport."""
         self.transport = transport
         self.received.clear()
 
@@ -36,12 +36,12 @@ class Connection(asyncio.Protocol):
         raise NotImplementedError
 
     async def ask(self, request):
-        """Sends a request, bytes; returns "OK", the server's status, "lost" without an answer, or "hang"."""
+        """Sends a request, bytes. Returns "OK", the server's status, "lost" without an answer, or "hang"."""
         loop = asyncio.get_running_loop()
         try:
             if self.transport is None or self.transport.is_closing():
                 await loop.create_connection(lambda: self, "127.0.0.1", self.port)
-                if self.transport is None:  # it has been closed already
+                if self.transport is None:  # The server has already closed the connection.
                     return "lost"
             self.answer = loop.create_future()
             self.send(request)
@@ -54,28 +54,28 @@ class Connection(asyncio.Protocol):
         return self.judge(body) if status == "OK" else status
 
     def end(self, status, body):
-        """Ends the request that is under way."""
+        """Ends the current request."""
         if not self.answer.done():
             self.answer.set_result((status, body))
 
     def connection_lost(self, error):
-        """An answer that is awaited will not come."""
+        """Ends the current request, which receives no answer."""
         self.transport = None
         if self.answer and not self.answer.done():
             self.answer.set_exception(ConnectionResetError())
 
 
 class RestConnection(Connection):
-    """HTTP/1.1. A request is all that is sent, with its head."""
+    """HTTP/1.1. A request contains all bytes, including the head."""
 
     LENGTH = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
 
     def send(self, request):
-        """Sends it as it is."""
+        """Sends the request unchanged."""
         self.transport.write(request)
 
     def data_received(self, data):
-        """Completes the answer, if this was the rest of it."""
+        """Reads bytes, and ends the request when the answer is complete."""
         self.received += data
         end = self.received.find(b"\r\n\r\n") + 4
         length = self.LENGTH.search(self.received, 0, end) if end > 3 else None
@@ -88,15 +88,15 @@ class RestConnection(Connection):
 class GrpcConnection(Connection):
     """HTTP/2 (RFC 9113) as gRPC uses it. A request is the bytes of a PredictRequest.
 
-    The server is told to keep no table of headers, so that they come as plain text (RFC 7541), and that it may send as
-    much as it likes. What it may be sent is not counted: one of more than 65,535 bytes may be "lost".
+    The settings forbid a header table, so headers are plain text (RFC 7541), and allow the server any amount of data.
+    The server's own limit is ignored, so a request of more than 65,535 bytes may be "lost".
     """
 
     DATA, HEADERS, RESET, SETTINGS, PING, WINDOW_UPDATE = 0, 1, 3, 4, 6, 8
     END_STREAM, END_HEADERS, ACK = 1, 4, 1
     HEADER_TABLE_SIZE, INITIAL_WINDOW_SIZE = 1, 4
-    LONGEST_FRAME = 16_384  # bytes
-    WINDOW, FIRST_WINDOW = 2**31 - 1, 65_535  # bytes: the largest there is, and a new connection's
+    LONGEST_FRAME = 16_384  # Bytes.
+    WINDOW, FIRST_WINDOW = 2**31 - 1, 65_535  # Bytes: the largest window, and the window of a new connection.
     PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
     STATUS = re.compile(rb"grpc-status.(\d+)", re.DOTALL)
     NAMES = {str(code.value[0]).encode(): code.name for code in grpc.StatusCode}
@@ -115,7 +115,7 @@ class GrpcConnection(Connection):
         )
 
     def connection_made(self, transport):
-        """Sends settings: no table of headers, and windows that never close."""
+        """Sends settings: no header table, and windows that never close."""
         super().connection_made(transport)
         settings = struct.pack(">HIHI", self.HEADER_TABLE_SIZE, 0, self.INITIAL_WINDOW_SIZE, self.WINDOW)
         more = struct.pack(">I", self.WINDOW - self.FIRST_WINDOW)
@@ -123,7 +123,7 @@ class GrpcConnection(Connection):
         self.stream = -1
 
     def send(self, request):
-        """Sends it as a stream of its own."""
+        """Sends a request as a new stream."""
         self.stream += 2
         self.body = b""
         frames = _frame(self.HEADERS, self.END_HEADERS, self.stream, self.head)
@@ -135,7 +135,7 @@ class GrpcConnection(Connection):
         self.transport.write(frames)
 
     def data_received(self, data):
-        """Reads the frames that are complete."""
+        """Reads the complete frames."""
         self.received += data
         while len(self.received) >= 9:
             high, low, kind, flags, stream = struct.unpack_from(">HBBBI", self.received)

@@ -1,4 +1,4 @@
-"""Clients that do what none should: hang up, never end, send what is no request or too much."""
+"""Bad clients: they hang up, never end a request, or send malformed or oversized bodies."""
 
 import contextlib
 import json
@@ -8,8 +8,8 @@ import time
 
 from benchmarks.load_connections import LONGEST_WAIT
 
-CONNECT_WAIT = 10  # seconds
-OVERSIZED = 200 * 1024 * 1024  # bytes, which TensorFlow Serving refuses, too
+CONNECT_WAIT = 10  # Seconds.
+OVERSIZED = 200 * 1024 * 1024  # Bytes. TensorFlow Serving refuses a body of this size, too.
 
 
 def connect(port):
@@ -17,7 +17,7 @@ def connect(port):
 
 
 def disconnect(port, request, times):
-    """Hangs up at a random place in a request, or while its answer is awaited. Returns how often."""
+    """Hangs up at a random place in a request, or while waiting for the answer. Returns the number of times."""
     place = random.Random(1)
     for _ in range(times):
         with connect(port) as client:
@@ -27,16 +27,17 @@ def disconnect(port, request, times):
 
 
 def slow_lorises(port, clients, seconds):
-    """Sends a request byte by byte, one a second, on many connections.
+    """Sends a request byte by byte, one byte per second, on many connections.
 
     Returns:
-        seconds until all had been hung up on, or the time was over; how many had been.
+        float, the seconds until the server has closed all connections, or `seconds`; int, the number of closed
+        connections.
     """
     head = b"POST /v1/models/translator:predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n"
     connections = [connect(port) for _ in range(clients)]
     started, going = time.monotonic(), list(connections)
     for number, connection in enumerate(connections):
-        connection.sendall(head if number % 2 else head[:20])  # half in the body, half in the head
+        connection.sendall(head if number % 2 else head[:20])  # Half are slow in the body, half in the head.
         connection.setblocking(False)
     while going and time.monotonic() - started < seconds:
         time.sleep(1)
@@ -47,7 +48,7 @@ def slow_lorises(port, clients, seconds):
 
 
 def is_open(connection):
-    """Sends one more byte; False if the server has hung up."""
+    """Sends one more byte. Returns False if the server has closed the connection."""
     try:
         connection.send(b" ")
         return connection.recv(65536, socket.MSG_PEEK) != b"" and not is_closed_after_answer(connection)
@@ -58,7 +59,7 @@ def is_open(connection):
 
 
 def is_closed_after_answer(connection):
-    """Whether nothing more comes after the answer that is there (a refusal, such as 408)."""
+    """Reads an answer, such as a refusal with 408. Returns whether the connection is closed after the answer."""
     try:
         while connection.recv(65536):
             pass
@@ -68,7 +69,7 @@ def is_closed_after_answer(connection):
 
 
 def oversized(port, make_request):
-    """What the server says of a body of 200 MB: when it is announced, and when it comes in chunks unannounced."""
+    """Sends a body of 200 MB, with its length in the head and in chunks: dict of the server's answers."""
     head, _, _ = make_request(b"", length=0).partition(b"Content-Length")
     return {
         "announced": send_until_answered(port, make_request(b"", length=OVERSIZED), b" " * 65536),
@@ -79,7 +80,7 @@ def oversized(port, make_request):
 
 
 def send_until_answered(port, head, piece, end=b""):
-    """Sends the head, then pieces, about 200 MB, and the end, until there is an answer: status and MB sent, str."""
+    """Sends the head, about 200 MB in pieces, and the end, until an answer arrives: str with status and MB sent."""
     with connect(port) as client:
         client.sendall(head)
         client.settimeout(0.001)
@@ -101,7 +102,7 @@ def send_until_answered(port, head, piece, end=b""):
 
 
 def malformed_requests(count, word):
-    """Generates bodies that are no valid requests, of all kinds, with a word of users in them; bytes."""
+    """Generates all kinds of malformed bodies, bytes, which contain a user's word."""
     chance = random.Random(2)
     good = json.dumps({"instances": [{"text": f"{word} {word}"}]}).encode()
     values = (None, 5, True, {}, [5], [[word]], {"b64": word}, {"text": 5}, {"other": word}, [{"text": word}, word])
@@ -122,5 +123,5 @@ def malformed_requests(count, word):
 
 
 def statuses_of(answers):
-    """status -> number."""
+    """Returns status -> number of answers."""
     return {status: len(found) for status, found in sorted(answers.latencies.items()) if found}

@@ -1,10 +1,10 @@
-"""Whether any text makes a SavedModel raise, or answer with what is not a translation and a score.
+"""Checks that no text makes a SavedModel raise or return an invalid answer.
 
     python -m benchmarks.random_texts --saved_model exports/mine/1
 
-Hypothesis makes the texts: any Unicode, bytes that are none, words with odd characters between them, and one in a
-thousand of up to 20,000 characters. They go through the SavedModel in batches, as from a server that puts requests
-together. If one raises, the smallest text that does is printed.
+Hypothesis generates the texts: any Unicode, bytes that are not Unicode, words with odd characters between them, and one
+text in a thousand with up to 20,000 characters. The SavedModel receives batches, as from a server with batching. If a
+batch raises, the script prints the smallest failing text.
 """
 
 import argparse
@@ -19,9 +19,9 @@ from benchmarks.session import Session
 from keras_transformer.cli.console import import_tensorflow, mistakes_as_lines
 from keras_transformer.errors import check_positive
 
-ROWS = 32  # of a batch
-LONGEST = 20_000  # characters
-LONG_ONES = 3  # batches of a hundred that have a long text among them
+ROWS = 32  # Rows of a batch.
+LONGEST = 20_000  # Characters.
+LONG_ONES = 3  # Percentage of batches that have a long text.
 WORDS = (
     "A",
     "man",
@@ -46,13 +46,13 @@ WORDS = (
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--saved_model", type=Path, required=True, help="EXPORT_DIR/VERSION that export.py wrote")
-    parser.add_argument("--texts", type=int, default=10_000, help="at least so many (default: 10000)")
-    parser.add_argument("--seed", type=int, default=1, help="of the texts (default: 1)")
+    parser.add_argument("--texts", type=int, default=10_000, help="least number of texts (default: 10000)")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the texts (default: 1)")
     return parser.parse_args()
 
 
 def batches():
-    """A strategy for lists of `ROWS` texts, as bytes."""
+    """Returns a strategy for lists of `ROWS` texts, as bytes."""
     from hypothesis import strategies as st
 
     def of_any_length(strategy, longest):
@@ -70,7 +70,7 @@ def batches():
 
 
 def check(texts, translations, scores):
-    """Raises AssertionError if these are no answers."""
+    """Raises AssertionError if the answers are invalid."""
     assert len(translations) == len(scores) == len(texts)
     assert np.isfinite(scores).all()
     for translation in translations:
@@ -97,7 +97,7 @@ def main(arguments):
         run = hypothesis.given(batches())(holds)
         hypothesis.seed(arguments.seed)(hypothesis.settings(max_examples=examples, **options)(run))()
     minutes = (time.perf_counter() - started) / 60
-    print(f"{number:,} texts of {characters:,} bytes in {minutes:.1f} minutes: none raised, every score is finite")
+    print(f"{number:,} texts of {characters:,} bytes in {minutes:.1f} minutes: no text raised, every score is finite")
 
 
 if __name__ == "__main__":

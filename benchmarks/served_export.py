@@ -1,4 +1,4 @@
-"""A server as a process, and versions for it: good ones that score otherwise, and broken ones."""
+"""A server in a separate process, with good versions of other scores, and broken versions."""
 
 import json
 import re
@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 
 MODEL = "translator"
-PATIENCE = 300  # seconds for a version to be loaded
+PATIENCE = 300  # Seconds for a version to load.
 METRICS_PATH = "/monitoring/prometheus/metrics"
 
 
@@ -25,13 +25,13 @@ def free_port():
 
 
 class Server:
-    """`python -m serving.server` on ports of its own, from `with` until its end.
+    """`python -m serving.server` on its own ports, from `with` to the end of the block.
 
     Args:
         base_path: directory of the model's versions.
-        log: path that its output goes to.
+        log: path of the server's log.
         batching: path of the batching parameters.
-        timeout_s: longest time for a request to arrive, and for its answer.
+        timeout_s: float, the most seconds for a request to arrive, and for its answer.
     """
 
     def __init__(self, base_path, log, batching, timeout_s=30):
@@ -50,24 +50,24 @@ class Server:
         self.command = [sys.executable, "-m", "serving.server", *(f"--{name}={value}" for name, value in flags.items())]
 
     def __enter__(self):
-        """Starts it; it is ready."""
+        """Starts the server, and returns when it is ready."""
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(self.command, stdout=log, stderr=subprocess.STDOUT)
         self.wait_for("AVAILABLE", {"AVAILABLE"})
         return self
 
     def __exit__(self, *error):
-        """Ends it."""
+        """Ends the server."""
         self.process.terminate()
         self.process.wait(PATIENCE)
 
     def get(self, path):
-        """The body that a GET is answered with, str."""
+        """Sends a GET, and returns the body: str."""
         with urllib.request.urlopen(f"http://127.0.0.1:{self.rest}{path}", timeout=30) as answer:
             return answer.read().decode()
 
     def states(self):
-        """version -> (state, code, message); {} while the server does not answer."""
+        """Returns version -> (state, code, message), or {} while the server does not answer."""
         try:
             statuses = json.loads(self.get(f"/v1/models/{MODEL}"))["model_version_status"]
         except (urllib.error.URLError, ConnectionError):
@@ -78,7 +78,7 @@ class Server:
         }
 
     def wait_for(self, what, states, version=None):
-        """The (state, code, message) of a version (any, if it is None) as soon as its state is one of `states`."""
+        """Waits until a version (None: any version) is in one of `states`: (state, code, message)."""
         deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline:
             if self.process.poll() is not None:
@@ -90,22 +90,22 @@ class Server:
         raise SystemExit(f"version {version or ''} is not {what} after {PATIENCE} s: {self.states()}; see {self.log}")
 
     def translate(self, text):
-        """The translation of a text, by REST."""
+        """Translates a text by REST."""
         body = json.dumps({"instances": [text]}).encode()
         url = f"http://127.0.0.1:{self.rest}/v1/models/{MODEL}:predict"
         with urllib.request.urlopen(url, body, timeout=30) as answer:
             return json.load(answer)["predictions"][0]["translation"]
 
     def remove(self, version):
-        """Takes a version away."""
+        """Removes a version."""
         shutil.rmtree(self.base_path / str(version))
 
     def memory(self):
-        """Resident memory in MB."""
+        """Returns the resident memory in MB."""
         return psutil.Process(self.process.pid).memory_info().rss / 1e6
 
     def failed_loads(self, version):
-        """What the metrics say of a version: how often its loading or its warm-up has failed."""
+        """Returns the number of failed loads and warm-ups of a version, from the metrics."""
         found = re.findall(r":(load_attempt_count|model_warmup_latency_count)\{(.*?)\} (\S+)", self.get(METRICS_PATH))
         failed = {"load_attempt_count": 'status="fail"', "model_warmup_latency_count": 'status="[^O]'}
         counts = [
@@ -117,7 +117,7 @@ class Server:
 
 
 def copy_export(export, target):
-    """A directory of links to the files of an export."""
+    """Makes a directory of links to the files of an export."""
     return Path(
         shutil.copytree(
             Path(export).resolve(), target, copy_function=lambda source, copy: Path(copy).symlink_to(source)
@@ -126,7 +126,7 @@ def copy_export(export, target):
 
 
 def publish(export, base_path, version, change=None):
-    """Makes BASE_PATH/VERSION appear, complete, after `change(directory)`."""
+    """Publishes BASE_PATH/VERSION, complete, after `change(directory)`."""
     directory = copy_export(export, Path(base_path) / f"tmp-{version}")
     if change:
         change(directory)
@@ -134,7 +134,7 @@ def publish(export, base_path, version, change=None):
 
 
 def edit_graph(directory, edit):
-    """Replaces saved_model.pb by what `edit(nodes)` has made of all its nodes."""
+    """Replaces saved_model.pb after `edit(nodes)` of all its nodes."""
     from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
     path = directory / "saved_model.pb"
@@ -146,7 +146,7 @@ def edit_graph(directory, edit):
 
 
 def score_otherwise(number):
-    """A change after which the same translations have other scores: the length penalty is a little higher."""
+    """Returns a change that gives the same translations other scores: a slightly higher length penalty."""
 
     def change(directory):
         alpha = json.loads((directory / "export.json").read_text())["search"]["length_penalty"]
@@ -167,7 +167,7 @@ def score_otherwise(number):
 
 
 def truncate_weights(directory):
-    """The file of the weights ends in its middle."""
+    """Cuts the file of the weights in half."""
     (path,) = (directory / "variables").glob("*.data-*")
     content = path.read_bytes()
     path.unlink()
@@ -175,7 +175,7 @@ def truncate_weights(directory):
 
 
 def miss_variable(directory):
-    """The graph asks for a variable that the checkpoint does not have."""
+    """Makes the graph ask for a variable that the checkpoint does not have."""
 
     def edit(nodes):
         for node in nodes:
@@ -187,7 +187,7 @@ def miss_variable(directory):
 
 
 def use_unknown_op(directory):
-    """The graph has an op that TensorFlow does not."""
+    """Gives the graph an op that TensorFlow does not have."""
 
     def edit(nodes):
         for node in nodes:
@@ -198,7 +198,7 @@ def use_unknown_op(directory):
 
 
 def spoil_warm_up(directory):
-    """A request of the warm-up has a damaged record."""
+    """Damages a record of the warm-up."""
     path = directory / "assets.extra" / "tf_serving_warmup_requests"
     content = path.read_bytes() if path.exists() else b""
     path.unlink(missing_ok=True)
@@ -206,7 +206,7 @@ def spoil_warm_up(directory):
     path.write_bytes(content[:-5] + b"spoilt")
 
 
-# A SavedModel with its warm-up is meant: without one, TensorFlow does not look at the ops before the first request.
+# These changes need a SavedModel with a warm-up. Without one, TensorFlow checks the ops only at the first request.
 BROKEN = {
     "truncated weights": truncate_weights,
     "missing variable": miss_variable,

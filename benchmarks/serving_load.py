@@ -1,17 +1,17 @@
-"""What the local server bears: throughput, overload, changes of version under load, and faults.
+"""Load tests of the local server: throughput, overload, new versions under load, and faults.
 
     python -m benchmarks.serving_load --saved_model exports/mine/1 --source test.en
 
-- throughput: the SavedModel in process, batches of 32, in the usual way and in the fastest (two threads), against 32
-  clients of one sentence each by REST and by gRPC, in turns; the server's memory second by second.
-  `--seconds 600 --rounds 1` is the long run.
-- overload: ten times the requests/s of which the server answers those of 32 clients: what becomes of those that it
-  takes on and of those that it refuses, and how it goes on afterwards.
-- swaps: 20 new versions, one after the other, under load; requests of 8 times the same sentence show whether one answer
-  is of two versions, since each version scores otherwise.
-- faults: new versions that are broken, clients that hang up or never end, malformed and oversized bodies.
+- throughput: compares 32 clients of one sentence each, by REST and by gRPC, with the SavedModel in process. The
+  SavedModel translates batches of 32 in the usual way and in the fastest way (two threads). Also prints the server's
+  memory. `--seconds 600 --rounds 1` is the long run.
+- overload: sends ten times as many requests/s as the server answers for 32 clients. Prints the latency of accepted and
+  of refused requests, and the rate afterwards.
+- swaps: publishes 20 new versions, one after the other, under load. Each version gives other scores. Requests with 8
+  equal sentences show whether one answer mixes two versions.
+- faults: publishes broken versions; clients hang up, never end a request, and send malformed and oversized bodies.
 
-Clients are processes of their own on the same machine, so that they take processor time from the server.
+The clients are processes on the same machine, so they take processor time from the server.
 """
 
 import argparse
@@ -31,31 +31,31 @@ from keras_transformer.cli.console import exit_on_sigterm, import_tensorflow, mi
 from keras_transformer.errors import check_positive
 
 PROTOCOLS = ("REST", "gRPC")
-LONGEST_IN_PROCESS = 30  # seconds; its rate settles soon
+LONGEST_IN_PROCESS = 30  # Seconds. The rate in process settles soon.
 OVERLOAD = 10
 SWAPS = 20
-ROWS = 8  # of a request that would show a mixture of versions
-SAID = "Zugspitzbahnhof"  # a word of users that no log may have
+ROWS = 8  # Rows of a request that can show a mixture of versions.
+SAID = "Zugspitzbahnhof"  # A user's word, which must not appear in a log.
 
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--saved_model", type=Path, required=True, help="EXPORT_DIR/VERSION that export.py wrote")
     parser.add_argument("--source", type=Path, required=True, help="file of sentences to translate, one a line")
-    parser.add_argument("--part", action="append", choices=PARTS, help="only this one; may be given again")
-    parser.add_argument("--seconds", type=float, default=20, help="of each measurement (default: 20)")
-    parser.add_argument("--rounds", type=int, default=3, help="of throughput (default: 3)")
-    parser.add_argument("--clients", type=int, default=32, help="at the same time (default: 32)")
-    parser.add_argument("--malformed", type=int, default=100_000, help="malformed bodies (default: 100000)")
+    parser.add_argument("--part", action="append", choices=PARTS, help="part to run, repeatable (default: all)")
+    parser.add_argument("--seconds", type=float, default=20, help="seconds of each measurement (default: 20)")
+    parser.add_argument("--rounds", type=int, default=3, help="rounds of throughput (default: 3)")
+    parser.add_argument("--clients", type=int, default=32, help="clients at the same time (default: 32)")
+    parser.add_argument("--malformed", type=int, default=100_000, help="number of malformed bodies (default: 100000)")
     parser.add_argument(
         "--batching_parameters_file", default="serving/config/batching.local.config", help="(default: %(default)s)"
     )
-    parser.add_argument("--log", type=Path, default=Path("serving_load.log"), help="of the server")
+    parser.add_argument("--log", type=Path, default=Path("serving_load.log"), help="log file of the server")
     return parser.parse_args()
 
 
 def rest_request(body, length=None):
-    """The bytes of a whole POST of a JSON body, bytes or an object."""
+    """Returns the bytes of a whole POST with a JSON body, bytes or an object."""
     body = body if isinstance(body, bytes) else json.dumps(body).encode()
     length = len(body) if length is None else length
     head = f"POST /v1/models/{MODEL}:predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n"
@@ -63,7 +63,7 @@ def rest_request(body, length=None):
 
 
 def grpc_request(texts):
-    """The bytes of a PredictRequest."""
+    """Returns the bytes of a PredictRequest."""
     import tensorflow as tf
     from tensorflow_serving.apis.predict_pb2 import PredictRequest
 
@@ -74,7 +74,7 @@ def grpc_request(texts):
 
 
 def requests_of(protocol, sentences):
-    """One request for each sentence, list of bytes."""
+    """Returns one request per sentence: list of bytes."""
     if protocol == "REST":
         return [rest_request({"instances": [sentence]}) for sentence in sentences]
     return [grpc_request([sentence]) for sentence in sentences]
@@ -84,11 +84,11 @@ def port_of(server, protocol):
     return server.rest if protocol == "REST" else server.grpc
 
 
-# Parts
+# The parts of the benchmark.
 
 
 def load_for(seconds, server, protocol, requests, clients, memory=None, **how):
-    """`Answers` after so many seconds; the server's memory, in MB, is appended to a list, once a second."""
+    """Runs clients for `seconds`: `Answers`. Appends the server's memory, in MB, to `memory` once a second."""
     with Load(protocol, port_of(server, protocol), requests, clients, **how) as load:
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
@@ -99,7 +99,7 @@ def load_for(seconds, server, protocol, requests, clients, memory=None, **how):
 
 
 def describe(answers):
-    """One line: how many, how fast, and all that went wrong."""
+    """Describes rate, latency and errors: str of one line."""
     median, p95, p99 = answers.milliseconds(50, 95, 99)
     return (
         f"{answers.rate():7.1f}/s   p50 {median:6.0f} ms   p95 {p95:6.0f} ms   p99 {p99:6.0f} ms   "
@@ -108,15 +108,15 @@ def describe(answers):
 
 
 def throughput(server, export, sentences, arguments):
-    """Prints what 32 clients get by REST and gRPC, and their share of what is possible in process."""
+    """Prints the rate of 32 clients by REST and by gRPC, and its ratio to the rate in process."""
     seconds_in_process = min(arguments.seconds, LONGEST_IN_PROCESS)
     alone, found = [], {protocol: [] for protocol in PROTOCOLS}
     requests = {protocol: requests_of(protocol, sentences) for protocol in PROTOCOLS}
     memory = []
-    for protocol in PROTOCOLS:  # warms up
+    for protocol in PROTOCOLS:  # Warms up the server.
         load_for(min(5, arguments.seconds), server, protocol, requests[protocol], arguments.clients)
     usual = in_process.rate(in_process.usual, export, sentences, seconds_in_process)
-    print(f"in process, as tf.saved_model.load gives it, one batch after the other: {usual:.1f}/s", flush=True)
+    print(f"in process by tf.saved_model.load, one batch at a time: {usual:.1f}/s", flush=True)
     for number in range(arguments.rounds):
         alone.append(in_process.rate(in_process.fastest, export, sentences, seconds_in_process))
         print(f"round {number + 1}  in process {alone[-1]:7.1f}/s", flush=True)
@@ -133,13 +133,13 @@ def throughput(server, export, sentences, arguments):
 
 
 def halves(memory):
-    """The most of the first and of the second half of a list of MB, str: flat memory has the same."""
+    """Compares the maximum memory of the first and the second half: str. Constant memory has equal maxima."""
     middle = len(memory) // 2
     return f"at most {max(memory[:middle]):.0f} MB in the first half, {max(memory[middle:]):.0f} MB in the second"
 
 
 def overload(server, export, sentences, arguments):
-    """Prints what becomes of ten times the requests that 32 clients make."""
+    """Prints the results of ten times as many requests as 32 clients make."""
     for protocol in PROTOCOLS:
         requests = requests_of(protocol, sentences)
         usual = load_for(arguments.seconds, server, protocol, requests, arguments.clients)
@@ -148,9 +148,7 @@ def overload(server, export, sentences, arguments):
         answers = load_for(arguments.seconds, server, protocol, requests, clients, rate=rate)
         sent = sum(map(len, answers.latencies.values()))
         print(f"{protocol}: overload {describe(answers)}")
-        print(
-            f"          {sent / answers.seconds:.0f}/s sent of {rate:.0f}/s wanted (the rest found all clients waiting)"
-        )
+        print(f"          {sent / answers.seconds:.0f}/s sent of {rate:.0f}/s wanted (all clients were busy)")
         for status in answers.others():
             median, p99 = answers.milliseconds(50, 99, status=status)
             print(f"          {status} after p50 {median:.0f} ms, p99 {p99:.0f} ms")
@@ -158,14 +156,14 @@ def overload(server, export, sentences, arguments):
             now / before for now, before in zip(answers.milliseconds(50, 95), usual.milliseconds(50, 95), strict=True)
         ]
         print(
-            f"          latency of those taken on: {ratios[0]:.1f} times the usual (p50), {ratios[1]:.1f} times (p95)"
+            f"          accepted requests: {ratios[0]:.1f} times the usual latency (p50), {ratios[1]:.1f} times (p95)"
         )
         after = load_for(arguments.seconds, server, protocol, requests, arguments.clients)
         print(f"{protocol}: after    {describe(after)}", flush=True)
 
 
 def swaps(server, export, sentences, arguments):
-    """Prints what 20 new versions do to requests and to memory."""
+    """Prints the effect of 20 new versions on requests and on memory."""
     requests = [rest_request({"instances": [sentence] * ROWS}) for sentence in sentences]
     singles, memory = requests_of("gRPC", sentences), []
     with (
@@ -184,7 +182,7 @@ def swaps(server, export, sentences, arguments):
 
 
 def broken_versions(server, export, newest):
-    """Prints what the server says of versions that it cannot load; each is taken away again."""
+    """Prints the server's report on each broken version, and removes the version."""
     for version, (name, change) in enumerate(BROKEN.items(), start=newest + 1):
         publish(export, server.base_path, version, change)
         state, code, message = server.wait_for("decided", {"END", "AVAILABLE"}, version)
@@ -195,7 +193,7 @@ def broken_versions(server, export, newest):
 
 
 def faults(server, export, sentences, arguments):
-    """Prints what broken versions and bad clients do to the others."""
+    """Prints the effect of broken versions and bad clients on other clients."""
     requests = requests_of("REST", sentences)
     before, first = server.memory(), server.translate(sentences[0])
     with Load("REST", server.rest, requests, arguments.clients) as load:
@@ -228,12 +226,12 @@ def main(arguments):
         raise ValueError(f"no SavedModel at {arguments.saved_model}: export.py writes one")
     sentences = arguments.source.read_text(encoding="utf-8").splitlines()
     if not sentences:
-        raise ValueError(f"--source must have sentences, one a line. Received: {arguments.source}, which is empty")
+        raise ValueError(f"--source must have one sentence per line. Received: {arguments.source}, which is empty")
     for name in arguments.part or PARTS:
         print(f"\n{name}", flush=True)
         with tempfile.TemporaryDirectory() as base_path, contextlib.ExitStack() as stack:
             publish(arguments.saved_model, base_path, 1)
-            timeout_s = 10 if name == "faults" else 30  # so that slow clients are seen to be hung up on
+            timeout_s = 10 if name == "faults" else 30  # Slow clients are disconnected sooner.
             server = stack.enter_context(
                 Server(base_path, arguments.log, arguments.batching_parameters_file, timeout_s)
             )
@@ -243,7 +241,7 @@ def main(arguments):
 if __name__ == "__main__":
     with mistakes_as_lines():
         arguments = parse_arguments()
-        exit_on_sigterm()  # the server is ended, too
+        exit_on_sigterm()  # Also ends the server.
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
         import_tensorflow()
         main(arguments)

@@ -1,8 +1,8 @@
-"""A SavedModel in process, through the loader that TensorFlow Serving uses."""
+"""A SavedModel in process, loaded as TensorFlow Serving loads it."""
 
 
 class Session:
-    """A v1 Session with a SavedModel, whose ops run in the thread that asks; threads may share it.
+    """A v1 Session with a SavedModel. Ops run in the calling thread. Threads may share the session.
 
     Args:
         directory: path of the SavedModel.
@@ -19,9 +19,9 @@ class Session:
         self._signatures = loaded.signature_def
 
     def signature(self, name, inputs=("text",), outputs=("translation", "score")):
-        """A function from one array (B,) for each of `inputs` to a list of arrays (B, ...), one for each of `outputs`.
+        """Returns a function from one array (B,) per input to a list with one array (B, ...) per output.
 
-        Text is an array of bytes as objects.
+        Text is an array of bytes objects.
         """
         definition = self._signatures[name]
         fetches = [definition.outputs[each].name for each in outputs]

@@ -1,10 +1,10 @@
-"""Real target tokens per second of `model.fit`, and how much of the machine that is.
+"""Real target tokens per second of `model.fit`, and the share of the machine's peak rate.
 
     python -m benchmarks.train_speed --dataset files:DIR --source_lang en --target_lang de --preset tiny
 
-Takes every flag of train.py. After a warm-up it times windows of updates inside `fit`, and prints their median, the
-share of padding, the floating-point operations per target token counted from the shapes, and the share of this
-machine's measured matrix-product rate that they come to.
+Takes every flag of train.py. After a warm-up, the script times windows of updates inside `fit` and prints the median.
+It also prints the share of padding and the floating-point operations per target token, counted from the shapes. The
+operations per second are compared with the measured rate of matrix products on this machine.
 """
 
 import statistics
@@ -15,22 +15,22 @@ import time
 from keras_transformer.cli.console import import_tensorflow, mistakes_as_lines
 from keras_transformer.cli.flags import parse_config
 
-WARM_UP = 12  # updates
-WINDOWS, WINDOW = 5, 20  # timed windows, updates in each
+WARM_UP = 12  # Updates.
+WINDOWS, WINDOW = 5, 20  # Number of timed windows, and updates per window.
 
 
 def operations_per_target_token(config, vocabulary_size, source_per_target):
-    """Multiplications and additions of one update per target token: forward once, backward twice that."""
+    """Counts the multiplications and additions of one update per target token: once forward, twice backward."""
     d, f, n = config.d_model, config.d_ff, config.num_layers
-    encoder = n * (8 * d * d + 4 * d * f)  # per source token
-    memory = n * 4 * d * d  # keys and values of memory, per source token
+    encoder = n * (8 * d * d + 4 * d * f)  # Per source token.
+    memory = n * 4 * d * d  # Keys and values of the memory, per source token.
     decoder = n * (12 * d * d + 4 * d * f)
     logits = 2 * d * vocabulary_size
     return 3 * (source_per_target * (encoder + memory) + decoder + logits)
 
 
 def matrix_rate(dtype, seconds=2.0):
-    """Floating-point operations per second of 4096 x 512 times 512 x 2048."""
+    """Measures the floating-point operations per second of a 4096 x 512 by 512 x 2048 product."""
     import tensorflow as tf
 
     a, b = tf.ones((4096, 512), dtype), tf.ones((512, 2048), dtype)
@@ -56,7 +56,7 @@ def main(config):
     keras.utils.set_random_seed(config.seed)
 
     class Windows(keras.callbacks.Callback):
-        """Notes the time and the real target tokens after the warm-up and after every window."""
+        """Records the time and the real target tokens after the warm-up and after every window."""
 
         def __init__(self):
             super().__init__()
@@ -81,7 +81,8 @@ def main(config):
     padding = 1 - sum(float(w.numpy().sum()) for w in weights) / sum(w.numpy().size for w in weights)
     source_per_target = len(data.train.source.ids) / (len(data.train.target.ids) + len(data.train))
     operations = operations_per_target_token(config, data.target_tokenizer.vocabulary_size, source_per_target)
-    machine = matrix_rate(resolve_precision(config.precision)) * strategy.num_replicas_in_sync  # each has its threads
+    # Each replica has its own threads.
+    machine = matrix_rate(resolve_precision(config.precision)) * strategy.num_replicas_in_sync
     print(f"{rate:,.0f} real target tokens/s (median of {WINDOWS} windows: {min(rates):,.0f} to {max(rates):,.0f})")
     print(f"{padding:.1%} of the target positions are padding")
     print(f"{operations / 1e6:.1f} MFLOP per target token; {rate * operations / 1e9:.0f} GFLOP/s")
