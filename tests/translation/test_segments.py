@@ -5,18 +5,28 @@ import unicodedata
 
 import numpy as np
 import pytest
+import sentencepiece
 import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from keras_transformer.segments import (
+
+from keras_transformer.config import EOS_ID
+from keras_transformer.tokenizer import Tokenizer, train_tokenizer
+from keras_transformer.translation import segments as segments_module
+from keras_transformer.translation.segments import (
+    FEWEST_AT_ONCE,
+    at_once,
+    beginnings,
+    blocks,
     divisions,
-    in_batches,
     join,
     join_scores,
+    pairs,
+    pieces_of,
+    regrouped,
     split,
     split_sentences,
 )
-
 from tests import tiny
 
 fast = settings(max_examples=59, deadline=None, derandomize=True)
@@ -333,24 +343,88 @@ def test_the_score_of_one_part_stays_as_it_is():
         assert join_scores(segments, tf.constant(scores), lengths, alpha).numpy().tolist() == scores.tolist()
 
 
-@pytest.mark.parametrize("run", [lambda f: f, tf.function], ids=["eager", "graph"])
-@pytest.mark.parametrize(("rows", "expected"), [(0, []), (3, [3]), (5, [5]), (13, [5, 5, 3])])
-def test_rows_are_worked_on_in_batches_in_their_order(run, rows, expected):
-    ids = tf.ragged.range(tf.range(rows, dtype=tf.int64) % 7)
-    nothing = (tf.zeros([0], tf.string), tf.zeros([0, 2], tf.int64))
+def test_as_many_parts_are_translated_side_by_side_as_there_are_texts_and_never_few():
+    assert [int(at_once(tf.fill([count], "one"))) for count in (0, 1, 97)] == [FEWEST_AT_ONCE, FEWEST_AT_ONCE, 97]
 
-    def function(ids, number):
-        tf.debugging.assert_equal(ids.row_lengths(), number % 7)
-        sizes = tf.fill([ids.nrows()], ids.nrows())
-        return tf.strings.as_string(ids.row_lengths()), tf.stack([ids.row_lengths(), sizes], axis=1)
 
-    def batched(ids):
-        columns = {"ids": ids, "number": tf.range(ids.nrows())}
-        return in_batches(function, columns, ids.nrows(), tf.constant(5, tf.int64), nothing)
+# The parts of two texts that belong together.
 
-    texts, both = run(batched)(ids)
-    lengths = [row % 7 for row in range(rows)]
-    assert texts.numpy().tolist() == [str(length).encode() for length in lengths]
-    assert both.numpy().tolist() == [
-        list(row) for row in zip(lengths, [n for n in expected for _ in range(n)], strict=True)
-    ]
+TEXTS = ["one two", "seven\nten", "", "one\ntwo\nthree", "nine", "four"]
+TRANSLATIONS = ["eins zwei", "sieben\n\nzehn", "null", "eins\nzwei", "", "vier\nvier"]
+
+
+@functools.cache
+def german_model():
+    """A SentencePiece model of the German side alone, with other pieces than that of `tiny.tokenizer`."""
+    return train_tokenizer([german for _, german in tiny.pairs(211)], 311)
+
+
+def encoded(*texts, model=None, end=()):
+    processor = sentencepiece.SentencePieceProcessor(model_proto=model or tiny.tokenizer_model())
+    return [[*processor.encode(text), *end] for text in texts]
+
+
+@pytest.mark.parametrize("target_model", [tiny.tokenizer_model, german_model], ids=["shared", "two"])
+def test_parts_are_scored_in_pairs_where_there_are_as_many_and_as_a_whole_otherwise(target_model):
+    tokenizers = tiny.tokenizer(), Tokenizer(target_model())
+    both = tf.constant(TEXTS), tf.constant(TRANSLATIONS)
+    parts = (split(text, tokenizer, 31) for text, tokenizer in zip(both, tokenizers, strict=True))
+    owners, sources, labels = pairs(tokenizers, *both, *parts)
+    assert owners.numpy().tolist() == [0, 1, 1, 3, 4, 5]
+    assert sources.to_list() == encoded("one two", "seven", "ten", "one\ntwo\nthree", "nine", "four")
+    translations = ("eins zwei", "sieben", "zehn", "eins\nzwei", "", "vier\nvier")
+    assert labels.to_list() == encoded(*translations, model=target_model(), end=[EOS_ID])
+
+
+def test_of_a_whole_text_only_its_beginning_is_scored(monkeypatch):
+    monkeypatch.setattr(segments_module, "LONGEST_SCORED", 3)
+    both = tf.constant(["one\ntwo"]), tf.constant(["seven eight nine ten"])
+    parts = (split(text, tiny.tokenizer(), 31) for text in both)
+    _, sources, labels = pairs((tiny.tokenizer(),) * 2, *both, *parts)
+    (source,), (label,) = (encoded(text.numpy()[0].decode()) for text in both)
+    assert min(len(source), len(label)) > 3
+    assert sources.to_list() == [source[:3]] and labels.to_list() == [[*label[:3], EOS_ID]]
+
+
+@pytest.mark.parametrize(("max_length", "kept"), [(31, [0, 1, 1, 3, 3, 3, 4, 5]), (1, [0, 1, 3, 4, 5])])
+def test_of_texts_as_many_parts_are_explained_as_fit(max_length, kept):
+    segments = split(tf.constant(TEXTS), tiny.tokenizer(), 31)
+    lengths = segments.ids.row_lengths().numpy().tolist()
+    owners, offsets, ids = beginnings(segments, max_length)
+    rows = segments.rows.numpy().tolist()
+    chosen = [p for p, row in enumerate(rows) if row in kept and (kept.count(row) > 1 or p == rows.index(row))]
+    assert owners.numpy().tolist() == [rows[p] for p in chosen]
+    assert ids.to_list() == [segments.ids[p].numpy().tolist() for p in chosen]
+    assert offsets.numpy().tolist() == [sum(lengths[q] for q in range(p) if rows[q] == rows[p]) for p in chosen]
+
+
+def test_alignments_of_parts_are_blocks_of_their_text():
+    labels, sources = tf.ragged.constant([[5, 6, 3], [7, 3], [8, 9, 3]]), tf.ragged.constant([[5, 6], [7, 8, 9], [4]])
+    owners, offsets = tf.constant([0, 0, 2], tf.int64), tf.constant([0, 2, 0], tf.int64)
+    values = tf.range(1.0, 16.0)
+    expected = np.zeros((3, 5, 5))
+    expected[0, :3, :2] = np.arange(1, 7).reshape(3, 2)
+    expected[0, 3:, 2:] = np.arange(7, 13).reshape(2, 3)
+    expected[2, :3, :1] = np.arange(13, 16).reshape(3, 1)
+    found = blocks(values, labels, sources, owners, offsets, tf.constant(3, tf.int64))
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_parts_are_regrouped_by_their_texts():
+    parts = tf.ragged.constant([[5], [7, 11], [], [13]])
+    found = regrouped(parts, tf.constant([1, 1, 2, 3], tf.int64), tf.constant(5, tf.int64))
+    assert found.to_list() == [[], [5, 7, 11], [], [13], []]
+
+
+def test_pieces_are_the_tokenizers_with_the_end_written_out_and_padding_empty():
+    rows = [[*range(4, 15)], [7, EOS_ID], [*range(300, 305), EOS_ID]]
+    processor = sentencepiece.SentencePieceProcessor(model_proto=tiny.tokenizer_model())
+    found = pieces_of(tiny.tokenizer(), tf.ragged.constant(rows)).numpy().tolist()
+    assert found == [[processor.id_to_piece(i).encode() for i in row] + [b""] * (11 - len(row)) for row in rows]
+    assert found[1][:3] == [processor.id_to_piece(7).encode(), b"</s>", b""]
+
+
+@pytest.mark.parametrize("rows", [0, 1, 3])
+def test_blank_rows_have_no_pieces(rows):
+    nothing = tf.RaggedTensor.from_row_lengths(tf.zeros([0], tf.int32), [0] * rows)
+    assert pieces_of(tiny.tokenizer(), nothing).shape == (rows, 0)
