@@ -36,8 +36,7 @@ SYLLABLES = {
 
 
 def word_table(language):
-    """Returns `WORDS` words of one to four syllables, frequent words first and short: all with a space, then all with a
-    line end."""
+    """Returns `WORDS` words, frequent words first and short: all with a space, then all with a line end."""
     syllables = SYLLABLES[language].split()
     words = itertools.chain.from_iterable(itertools.product(syllables, repeat=length) for length in range(1, 5))
     words = ["".join(word) for word in itertools.islice(words, WORDS)]

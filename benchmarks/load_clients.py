@@ -67,8 +67,7 @@ async def timed(client, request, answers):
 
 
 async def keep_asking(clients, requests, stopping, answers):
-    """Sends each client's next request after its answer, until `stopping` is set; without `stopping`, each request
-    once."""
+    """Sends each client's next request after its answer, until `stopping` is set (None: each request once)."""
     queue = iter(requests) if stopping is None else itertools.cycle(requests)
 
     async def go(client):
