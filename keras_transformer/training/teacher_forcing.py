@@ -114,6 +114,19 @@ class TeacherForcing(keras.Model):
     def from_config(cls, config):
         return cls(keras.saving.deserialize_keras_object(config.pop("network")), **config)
 
+    def save_own_variables(self, store):
+        """Saves the seeds of dropout, which Keras saves with no layer."""
+        for number, seed in enumerate(self._seeds()):
+            store[f"seed_{number}"] = ops.convert_to_numpy(seed)
+
+    def load_own_variables(self, store):
+        for number, seed in enumerate(self._seeds()):
+            seed.assign(store[f"seed_{number}"])
+
+    def _seeds(self):
+        weights = {id(weight) for weight in self.network.weights}
+        return [variable for variable in self.network.variables if id(variable) not in weights]
+
     @property
     def resumable_variables(self):
         """All variables that a run resumes from: weights, dropout seeds, and those of the updates."""

@@ -141,7 +141,7 @@ class Updates(keras.layers.Layer):
         return loss * self.loss_scale if self.scale_losses else loss
 
     def add(self, gradients, tokens):
-        """Takes up a batch that does not complete an update. To be called on replicas, with arguments as for `apply`."""
+        """Takes up a batch that does not complete an update. Arguments as for `apply`, and called on replicas too."""
         for total, gradient in zip(self.gradient_sums, gradients, strict=True):
             total.assign_add(tokens * gradient)
         self.token_sum.assign_add(tokens)

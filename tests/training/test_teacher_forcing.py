@@ -1,17 +1,17 @@
+import math
+
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from keras_transformer.training.event_files import EventWriter
-from keras_transformer.training.optimizer import Adam
-from keras_transformer.training.progress import Plan, Progress
 
 from keras_transformer.data import pipeline
 from keras_transformer.training import teacher_forcing
-from keras_transformer.training.callbacks import CountSteps
+from keras_transformer.training.callbacks import CountSteps, Plan, Progress
 from keras_transformer.training.losses import token_losses
-from keras_transformer.training.teacher_forcing import TeacherForcing
-from keras_transformer.training.tensorboard import TensorBoardCurves
+from keras_transformer.training.teacher_forcing import Perplexity, TeacherForcing
+from keras_transformer.training.tensorboard import EventWriter, TensorBoardCurves
+from keras_transformer.training.updates import Adam
 from tests import reference, tiny
 from tests.training.curves import read_events
 
@@ -27,12 +27,16 @@ def pairs():
     return tiny.encoded_pairs(SOURCE_LENGTHS, TARGET_LENGTHS, V)
 
 
-def trainer(optimizer=None, accumulate_steps=1, **arguments):
+def trainer(optimizer=None, accumulate_steps=1, clip_norm=None, ema_decay=None, **arguments):
     arguments = {"vocabulary_size": V, "dropout_rate": 0.0, **arguments}
-    trainer = TeacherForcing(tiny.transformer(**arguments), EPS, accumulate_steps)
-    trainer.compile(optimizer=optimizer or keras.optimizers.SGD(1.0))
-    trainer.optimizer.build(trainer.trainable_variables)
+    trainer = TeacherForcing(tiny.transformer(**arguments), EPS, accumulate_steps, clip_norm, ema_decay)
+    trainer.compile(optimizer or keras.optimizers.SGD(1.0))
     return trainer
+
+
+def make_batch(rows):
+    """A batch of `pairs` as `fit` sees it, in NumPy."""
+    return tf.nest.map_structure(np.asarray, pipeline.teacher_forced(*pipeline.make_batch(pairs(), np.array(rows))))
 
 
 def values(variables):
@@ -41,10 +45,10 @@ def values(variables):
 
 def gradients(trainer, batch):
     """Of the loss, read off one plain step of gradient descent, which is taken back."""
-    before = values(trainer.trainable_variables)
+    before = values(trainer.network.trainable_variables)
     trainer.train_step(tf.nest.map_structure(tf.constant, batch))
-    after = values(trainer.trainable_variables)
-    for variable, value in zip(trainer.trainable_variables, before, strict=True):
+    after = values(trainer.network.trainable_variables)
+    for variable, value in zip(trainer.network.trainable_variables, before, strict=True):
         variable.assign(value)
     return [x - y for x, y in zip(before, after, strict=True)]
 
@@ -57,7 +61,7 @@ def measured(step, batch):
 
 def by_numpy(trainer, batches):
     """Loss, accuracy and perplexity of batches, token by token; and the share of padding."""
-    weights = reference.weights_of(trainer.transformer)
+    weights = reference.weights_of(trainer.network)
     losses, hits, cross_entropies = [], [], []
     ids = np.concatenate([ids.ravel() for inputs, _, _ in batches for ids in inputs.values()])
     for inputs, labels, token_weights in batches:
@@ -89,7 +93,7 @@ def padded(batch, rows, source_columns, target_columns):
 def some_right(batch, trainer):
     """The batch with every third label what the model thinks most likely, for an accuracy between 0 and 1."""
     inputs, labels, weights = batch
-    best = np.argmax(trainer.transformer(inputs), axis=-1).astype("int32")
+    best = np.argmax(trainer.network(inputs), axis=-1).astype("int32")
     columns = np.arange(labels.size).reshape(labels.shape)
     return inputs, np.where(columns % 3 == 0, best, labels), weights
 
@@ -99,8 +103,8 @@ def some_right(batch, trainer):
 
 def test_loss_accuracy_and_perplexity_are_means_over_the_real_target_tokens():
     model = trainer()
-    rows = [np.arange(0, 7), np.arange(7, 12), np.array([12])]  # unequal batches: no mean of their means
-    batches = [some_right(pipeline.make_batch(pairs(), r), model) for r in rows]
+    rows = [range(0, 7), range(7, 12), [12]]  # unequal batches: the mean of their means would be another
+    batches = [some_right(make_batch(r), model) for r in rows]
     expected = by_numpy(model, batches)
     assert 0.2 < expected["accuracy"] < 0.5
     for batch in batches:
@@ -110,15 +114,15 @@ def test_loss_accuracy_and_perplexity_are_means_over_the_real_target_tokens():
 
 
 def test_a_training_step_measures_before_it_updates():
-    model, batch = trainer(), pipeline.make_batch(pairs(), np.arange(7))
+    model, batch = trainer(), make_batch(range(7))
     expected = by_numpy(model, [batch])
     assert measured(model.train_step, batch) == pytest.approx(expected, rel=1e-5)
 
 
 def test_perplexity_and_accuracy_know_no_label_smoothing():
-    batch = pipeline.make_batch(pairs(), np.arange(7))
+    batch = make_batch(range(7))
     smoothed = TeacherForcing(tiny.transformer(vocabulary_size=V), label_smoothing=0.5)
-    plain = TeacherForcing(smoothed.transformer, label_smoothing=0.0)
+    plain = TeacherForcing(smoothed.network, label_smoothing=0.0)
     smoothed_logs, plain_logs = measured(smoothed.test_step, batch), measured(plain.test_step, batch)
     for name in ("accuracy", "perplexity"):
         assert smoothed_logs[name] == plain_logs[name]
@@ -131,16 +135,16 @@ def test_perplexity_and_accuracy_know_no_label_smoothing():
 
 def test_gradients_are_those_of_the_mean_over_real_target_tokens():
     """Against finite differences of the loss that NumPy computes, along a few random directions."""
-    model, batch = trainer(), pipeline.make_batch(pairs(), np.arange(4))
-    names = [weight.path.removeprefix("transformer/") for weight in model.trainable_variables]
+    model, batch = trainer(), make_batch(range(4))
+    names = [weight.path.removeprefix("transformer/") for weight in model.network.trainable_variables]
     slopes = dict(zip(names, gradients(model, batch), strict=True))
-    start = values(model.trainable_variables)
+    start = values(model.network.trainable_variables)
     rng, h = np.random.default_rng(7), 1e-4
     for _ in range(3):
         direction = [rng.normal(size=value.shape) for value in start]
         losses = []
         for sign in (1, -1):
-            for variable, value, step in zip(model.trainable_variables, start, direction, strict=True):
+            for variable, value, step in zip(model.network.trainable_variables, start, direction, strict=True):
                 variable.assign(value + sign * h * step)
             losses.append(by_numpy(model, [batch])["loss"])
         expected = (losses[0] - losses[1]) / (2 * h)
@@ -154,7 +158,7 @@ def test_gradients_are_those_of_the_mean_over_real_target_tokens():
     ids=["target", "source", "rows", "all"],
 )
 def test_padding_changes_neither_loss_nor_gradients(rows, source_columns, target_columns):
-    model, batch = trainer(), pipeline.make_batch(pairs(), np.arange(5))
+    model, batch = trainer(), make_batch(range(5))
     more = padded(batch, rows, source_columns, target_columns)
     logs = measured(model.test_step, batch)
     model.reset_metrics()
@@ -166,7 +170,7 @@ def test_padding_changes_neither_loss_nor_gradients(rows, source_columns, target
 
 
 def test_dropout_is_in_training_and_not_in_evaluation():
-    model, batch = trainer(dropout_rate=0.5), pipeline.make_batch(pairs(), np.arange(5))
+    model, batch = trainer(dropout_rate=0.5), make_batch(range(5))
     expected = by_numpy(model, [batch])["loss"]
     assert measured(model.test_step, batch)["loss"] == pytest.approx(expected, rel=1e-5)
     model.reset_metrics()
@@ -175,7 +179,7 @@ def test_dropout_is_in_training_and_not_in_evaluation():
 
 @pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
 def test_half_precision_learns_the_same_to_its_precision(policy):
-    batch = pipeline.make_batch(pairs(), np.arange(5))
+    batch = make_batch(range(5))
     expected, found = gradients(trainer(), batch), gradients(trainer(dtype=policy), batch)
     size = np.sqrt(sum((x**2).sum() for x in expected))
     difference = np.sqrt(sum(((x - y) ** 2).sum() for x, y in zip(expected, found, strict=True)))
@@ -203,7 +207,7 @@ class AfterEveryBatch(keras.callbacks.Callback):
 
     def on_train_batch_end(self, batch, logs=None):
         tokens = float(keras.ops.convert_to_numpy(self.model.loss_metric.count))
-        weights = values(self.model.trainable_variables)
+        weights = values(self.model.network.trainable_variables)
         metrics = {name: float(value) for name, value in self.model.get_metrics_result().items()}
         self.steps.append({"metrics": metrics, "tokens": tokens, "weights": weights})
 
@@ -221,7 +225,6 @@ def history(strategy, log_dir, monkeypatch):
     monkeypatch.setattr(pipeline, "plan_batches", lambda *_, **__: plan)
     with strategy.scope():
         model = trainer(keras.optimizers.SGD(0.05, momentum=0.9))
-    model.optimizer.gradient_norm = tf.constant(0.0)  # has a curve, too
     after_every_batch, count = AfterEveryBatch(), CountSteps(Progress(), Plan(len(plan), len(plan)))
     writers = {name: EventWriter(log_dir / name) for name in ("train", "validation")}
     fitted = model.fit(
@@ -253,7 +256,7 @@ def test_two_replicas_update_as_one_device_does(histories, batch):
     assert len(one) == len(two) == len(BATCHES)
     for expected, found in zip(one[step]["weights"], two[step]["weights"], strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
-    start = one[step - 1]["weights"] if step else values(trainer().trainable_variables)
+    start = one[step - 1]["weights"] if step else values(trainer().network.trainable_variables)
     assert max(np.abs(x - y).max() for x, y in zip(start, one[step]["weights"], strict=True)) > 1e-3
 
 
@@ -322,8 +325,9 @@ def test_batches_accumulated_update_as_one_large_batch(replicas, monkeypatch):
 
 
 def test_a_broken_batch_leaves_weights_and_figures_as_they_were(monkeypatch):
-    model, batch = trainer(Adam(0.01)), pipeline.make_batch(pairs(), np.array([3, 5]))
-    figures, weights = measured(model.train_step, batch), values(model.trainable_variables)
+    model, batch = trainer(Adam(0.01), ema_decay=0.9), make_batch([3, 5])
+    figures = measured(model.train_step, batch)
+    weights = values([*model.network.variables, *model.updates.averages])
 
     def overflowing(*arguments):
         smoothed, *others = token_losses(*arguments)
@@ -331,6 +335,122 @@ def test_a_broken_batch_leaves_weights_and_figures_as_they_were(monkeypatch):
 
     monkeypatch.setattr(teacher_forcing, "token_losses", overflowing)
     assert measured(model.train_step, batch) == figures
-    for before, after in zip(weights, values(model.trainable_variables), strict=True):
+    for before, after in zip(weights, values([*model.network.variables, *model.updates.averages]), strict=True):
         np.testing.assert_array_equal(before, after)
-    assert int(model.optimizer.skipped) == 1
+    assert int(model.updates.skipped) == 1
+
+
+# As a Keras model.
+
+
+@pytest.mark.parametrize(
+    ("argument", "value"),
+    [
+        ("loss", "sparse_categorical_crossentropy"),
+        ("metrics", ["accuracy"]),
+        ("weighted_metrics", ["accuracy"]),
+        ("loss_weights", [0.5]),
+        ("steps_per_execution", 2),
+        ("jit_compile", True),
+    ],
+)
+def test_an_argument_of_compile_that_has_no_meaning_here_is_refused_by_name(argument, value):
+    model = TeacherForcing(tiny.transformer(vocabulary_size=V))
+    with pytest.raises(ValueError, match=f"its own loss, metrics and updates: leave {argument}=.* out of `compile`"):
+        model.compile("adam", **{argument: value})
+    model.compile("adam", loss=None, metrics=None, steps_per_execution=1, jit_compile="auto")
+
+
+def fit(model, updates, rows=BATCHES["even"]):
+    """Updates on one batch over and over; the losses."""
+    batch = tf.data.Dataset.from_tensors(make_batch(rows)).repeat()
+    return model.fit(batch, epochs=updates, steps_per_epoch=1, shuffle=False, verbose=0).history["loss"]
+
+
+def test_a_debugger_can_step_through_an_update_that_runs_eagerly(monkeypatch):
+    eager, inner = [], teacher_forcing.count_real_tokens
+    monkeypatch.setattr(
+        teacher_forcing, "count_real_tokens", lambda weights: eager.append(tf.executing_eagerly()) or inner(weights)
+    )
+    expected, found = trainer(), trainer()
+    found.compile("sgd", run_eagerly=True)
+    expected.compile("sgd")
+    losses = [fit(model, 2) for model in (expected, found)]
+    assert eager == [False, True, True]  # traced once
+    assert losses[1] == pytest.approx(losses[0], rel=1e-5)
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "rmsprop", "adafactor", "adamw"])
+def test_any_optimizer_of_keras_trains_by_its_name(optimizer):
+    model = trainer(optimizer)
+    assert type(model.optimizer) is type(keras.optimizers.get(optimizer))
+    losses = fit(model, 5)
+    assert losses[-1] < losses[0] - 0.001
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [{"optimizer": "sgd"}, {"ema_decay": 0.7}, {"accumulate_steps": 2, "clip_norm": 0.5}, {"dtype": "mixed_float16"}],
+    ids=str,
+)
+def test_a_trainer_that_is_saved_and_loaded_goes_on_as_the_one_that_was_not(tmp_path, arguments):
+    model = trainer(**{"optimizer": Adam(0.01), "dropout_rate": 0.3, **arguments})
+    fit(model, 2)
+    model.save(tmp_path / "trainer.keras")
+    loaded = keras.saving.load_model(tmp_path / "trainer.keras")
+    settings = ("label_smoothing", "accumulate_steps", "clip_norm", "ema_decay")
+    assert [getattr(loaded, name) for name in settings] == [getattr(model, name) for name in settings]
+    assert loaded.optimizer.get_config() == model.optimizer.get_config()
+    start = values(model.network.weights)
+    fit(model, 2)
+    fit(loaded, 2)
+    assert int(loaded.optimizer.iterations) == 4
+    assert len(loaded.resumable_variables) == len(model.resumable_variables)
+    for found, expected in zip(loaded.resumable_variables, model.resumable_variables, strict=True):
+        np.testing.assert_array_equal(found.numpy(), expected.numpy(), err_msg=expected.path)
+    assert max(np.abs(x - y.numpy()).max() for x, y in zip(start, model.network.weights, strict=True)) > 1e-3
+
+
+def test_the_weights_are_their_averages_only_where_they_are_measured():
+    model = trainer(Adam(0.1), ema_decay=0.9)
+    fit(model, 3)
+    weights = values(model.network.trainable_variables)
+    with model.averaged():
+        for found, average in zip(model.network.trainable_variables, model.updates.averages, strict=True):
+            np.testing.assert_array_equal(found.numpy(), average.numpy())
+        expected = by_numpy(model, [make_batch(range(7))])["loss"]
+    for found, weight in zip(model.network.trainable_variables, weights, strict=True):
+        np.testing.assert_array_equal(found.numpy(), weight)
+    assert abs(by_numpy(model, [make_batch(range(7))])["loss"] - expected) > 0.01
+    measures = model.evaluate(tf.data.Dataset.from_tensors(make_batch(range(7))), return_dict=True, verbose=0)
+    assert measures["loss"] == pytest.approx(expected, rel=1e-5)
+
+
+# Perplexity.
+
+
+def test_perplexity_is_exp_of_the_mean_per_token_over_all_batches():
+    perplexity = Perplexity()
+    perplexity.update_state(np.log([2.0, 4.0, 7.0]), sample_weight=[1.0, 1.0, 0.0])  # 7 is padding
+    assert float(perplexity.result()) == pytest.approx(math.sqrt(2 * 4))
+    perplexity.update_state(np.log([16.0]), sample_weight=[1.0])
+    assert float(perplexity.result()) == pytest.approx((2 * 4 * 16) ** (1 / 3))
+
+
+def test_a_uniform_model_has_the_perplexity_of_its_vocabulary():
+    perplexity = Perplexity()
+    perplexity.update_state(np.full(13, math.log(37)))
+    assert float(perplexity.result()) == pytest.approx(37, rel=1e-5)
+
+
+def test_reset_forgets():
+    perplexity = Perplexity()
+    perplexity.update_state([5.0])
+    perplexity.reset_state()
+    perplexity.update_state([math.log(3)])
+    assert float(perplexity.result()) == pytest.approx(3)
+
+
+def test_config_makes_the_same_metric_again():
+    twin = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(Perplexity(name="some")))
+    assert type(twin) is Perplexity and twin.name == "some"
