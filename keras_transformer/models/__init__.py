@@ -1,1 +1,3 @@
 """Sequence-to-sequence models: the contract that the house knows, and the models that keep it."""
+
+from keras_transformer.models.transformer import Transformer  # noqa: F401  registered, so that a saved one can be read
