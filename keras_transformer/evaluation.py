@@ -1,11 +1,16 @@
-"""How good translations are: sacreBLEU's BLEU and chrF, each with the signature that makes it comparable."""
+"""How good translations are: BLEU, chrF and TER of sacreBLEU, each with the signature that makes it comparable."""
 
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-from sacrebleu.metrics import BLEU, CHRF
+from sacrebleu.metrics import BLEU, CHRF, TER
+from sacrebleu.significance import PairedTest, Result
+
+from keras_transformer.errors import UserError, check_positive
+
+RESAMPLES = 1000  # test sets that `compare` draws
+_UNSPACED = ("zh", "ja-mecab")  # tokenizations of languages that put no spaces between words
 
 
 class _Once(logging.Filter):
@@ -21,7 +26,7 @@ class _Once(logging.Filter):
         return is_new
 
 
-# It warns of text that looks tokenised whenever a score is computed, which in training is after every epoch.
+# sacreBLEU warns of text that looks tokenised at every score, and training computes a score after every epoch.
 logging.getLogger("sacrebleu").addFilter(_Once())
 
 
@@ -31,11 +36,11 @@ class Evaluation:
 
     Attributes:
         bleu: float, corpus BLEU, 0 to 100.
-        bleu_signature: str, how sacreBLEU computed it; numbers of different signatures must not be compared.
+        bleu_signature: str, how sacreBLEU computed BLEU. Never compare scores of different signatures.
         chrf: float, chrF, 0 to 100.
-        chrf_signature: str, likewise.
+        chrf_signature: str, how sacreBLEU computed chrF.
         exact: float, the share (0 to 1) of hypotheses that equal their reference.
-        sentences: int, how many there are.
+        sentences: int, the number of hypotheses.
     """
 
     bleu: float
@@ -47,19 +52,24 @@ class Evaluation:
 
 
 @dataclass(frozen=True)
-class BootstrapComparison:
-    """Two systems on the same test set.
+class Comparison:
+    """A system and its baseline on the same test set, by one metric.
+
+    sacreBLEU's `Result` has `score`, the score of the test set, and `mean` and `ci`: in 95 % of the test sets that were
+    drawn, the score is about `mean - ci` to `mean + ci`.
 
     Attributes:
-        baseline_bleu: float, 0 to 100.
-        system_bleu: float, 0 to 100.
-        difference: float, `system_bleu - baseline_bleu`.
-        p_value: float, 0 to 1: how often chance alone would make so large a difference, in either direction.
+        metric: str, `BLEU`, `chrF` or `TER`.
+        signature: str, how sacreBLEU computed the scores and drew the test sets.
+        system: Result.
+        baseline: Result.
+        p_value: float, 0 to 1: how often chance alone makes so large a difference, in either direction.
     """
 
-    baseline_bleu: float
-    system_bleu: float
-    difference: float
+    metric: str
+    signature: str
+    system: Result
+    baseline: Result
     p_value: float
 
 
@@ -75,7 +85,7 @@ def evaluate(hypotheses: Sequence[str], references: Sequence[str], tokenize: str
         Evaluation.
 
     Raises:
-        ValueError: if there are no hypotheses, more or fewer of them than references, or no such tokenization.
+        UserError: if there are no hypotheses, or not as many as references, or if the tokenization cannot be used.
     """
     _check_counts(hypotheses=hypotheses, references=references)
     bleu, chrf = _bleu_metric(tokenize), CHRF()
@@ -108,75 +118,94 @@ def describe(evaluation: Evaluation) -> str:
     )
 
 
-def paired_bootstrap(
-    baseline: Sequence[str],
+def compare(
     system: Sequence[str],
+    baseline: Sequence[str],
     references: Sequence[str],
     tokenize: str = "13a",
-    samples: int = 1000,
-    seed: int = 12345,
-) -> BootstrapComparison:
-    """Tests whether the BLEU of two systems differs by more than chance (Koehn, 2004: paired bootstrap resampling).
+    resamples: int = RESAMPLES,
+) -> list[Comparison]:
+    """Tests whether two systems differ by more than chance: paired bootstrap resampling (Koehn, 2004).
 
-    This is the test of `sacrebleu --paired-bs`, and gives its p-value for the same seed, except that here equal
-    translations get 1, there the smallest value possible. It is written out because sacreBLEU takes the seed from the
-    environment only.
+    The test is `sacrebleu --paired-bs`. The environment variable SACREBLEU_SEED replaces its seed, 12345.
+
+    Relative to sacreBLEU: equal scores have a p-value of 1. sacreBLEU gives a system that is compared with itself the
+    smallest p-value.
 
     Args:
-        baseline: sequence of str, the translations of one system.
-        system: sequence of str, those of the other.
+        system: sequence of str, the translations of one system.
+        baseline: sequence of str, the translations of the other.
         references: sequence of str, as many.
-        tokenize: str, as for `evaluate`.
-        samples: int, how many test sets to draw.
-        seed: int, the seed of the drawing.
+        tokenize: str, as for `evaluate`. For `zh` and `ja-mecab`, TER counts characters instead of words.
+        resamples: int, the number of test sets that are drawn.
 
     Returns:
-        BootstrapComparison.
+        list of Comparison: BLEU, chrF and TER.
 
     Raises:
-        ValueError: if there are no translations, not equally many of each, no such tokenization, or `samples` is
-            not positive.
+        UserError: as `evaluate`, and if `resamples` is not positive.
     """
-    _check_counts(baseline=baseline, system=system, references=references)
-    if samples < 1:
-        raise ValueError(f"`samples` must be positive. Received: samples={samples}")
-    metric = _bleu_metric(tokenize)
-    statistics = [_sentence_statistics(metric, hypotheses, references) for hypotheses in (baseline, system)]
-    baseline_bleu, system_bleu = (_bleu(of_sentences.sum(axis=0)) for of_sentences in statistics)
-    chosen = np.random.default_rng(seed).choice(len(references), size=(samples, len(references)), replace=True)
-    differences = np.abs(_resampled_bleu(statistics[1], chosen) - _resampled_bleu(statistics[0], chosen))
-    extreme = np.sum(differences - differences.mean() >= abs(system_bleu - baseline_bleu))
-    p_value = (int(extreme) + 1) / (samples + 1)
-    return BootstrapComparison(baseline_bleu, system_bleu, system_bleu - baseline_bleu, p_value)
+    _check_counts(system=system, baseline=baseline, references=references)
+    check_positive(resamples=resamples)
+    is_unspaced = tokenize in _UNSPACED
+    ter = TER(normalized=is_unspaced, asian_support=is_unspaced)
+    metrics = {"BLEU": _bleu_metric(tokenize), "chrF": CHRF(), "TER": ter}
+    named = [("baseline", baseline), ("system", system)]
+    signatures, results = PairedTest(named, metrics, [references], test_type="bs", n_samples=resamples)()
+    return [
+        _comparison(metric, str(signature), *results[name])
+        for metric, (name, signature) in zip(metrics, signatures.items(), strict=True)  # sacreBLEU says chrF2
+    ]
+
+
+def describe_comparison(comparisons: Sequence[Comparison]) -> str:
+    """Puts a comparison into words.
+
+    Args:
+        comparisons: sequence of Comparison, as `compare` gives.
+
+    Returns:
+        str: a table with a line for every metric, its legend, and the signatures.
+    """
+    rows = [("", "system", "baseline", "p")]
+    rows += [(row.metric, _interval(row.system), _interval(row.baseline), f"{row.p_value:.3f}") for row in comparisons]
+    table = [f"{metric:4}  {system:20}  {baseline:20}  {p}" for metric, system, baseline, p in rows]
+    legend = [
+        "(...): mean and 95 % confidence interval over resampled test sets. A low TER is good.",
+        "p: how likely so large a difference is if both systems are equally good.",
+    ]
+    return "\n".join([*table, *legend, *(f"{row.metric} {row.signature}" for row in comparisons)])
+
+
+def check_tokenization(tokenize: str) -> None:
+    """Raises UserError if sacreBLEU cannot split words by this name."""
+    _bleu_metric(tokenize)
+
+
+def _comparison(metric: str, signature: str, baseline: Result, system: Result) -> Comparison:
+    p_value = 1.0 if system.score == baseline.score else system.p_value
+    return Comparison(metric, signature, system, baseline, p_value)
+
+
+def _interval(result: Result) -> str:
+    return f"{result.score:.1f} ({result.mean:.1f} +- {result.ci:.1f})"
 
 
 def _check_counts(**sentences: Sequence[str]) -> None:
     counts = {name: len(values) for name, values in sentences.items()}
     received = ", ".join(f"{count} {name}" for name, count in counts.items())
     if len(set(counts.values())) > 1:
-        raise ValueError(f"There must be equally many of each. Received: {received}")
+        raise UserError(f"There must be equally many of each. Received: {received}")
     if not all(counts.values()):
-        raise ValueError(f"There is nothing to score. Received: {received}")
+        raise UserError(f"There is nothing to score. Received: {received}")
 
 
 def _bleu_metric(tokenize: str) -> BLEU:
     if tokenize not in BLEU.TOKENIZERS:
         names = ", ".join(BLEU.TOKENIZERS)
-        raise ValueError(f"`tokenize` must be one of {names}. Received: tokenize={tokenize!r}")
-    # `force` silences the warning that the text looks tokenized, which with "none" is what was asked for.
-    return BLEU(tokenize=tokenize, force=tokenize == "none")
-
-
-def _sentence_statistics(metric: BLEU, hypotheses: Sequence[str], references: Sequence[str]) -> np.ndarray:
-    """Returns what BLEU sums over sentences, (sentences, 2 + 2 * 4): both lengths, matches and totals by n-gram."""
-    scores = (metric.corpus_score([h], [[r]]) for h, r in zip(hypotheses, references, strict=True))
-    return np.array([[score.sys_len, score.ref_len, *score.counts, *score.totals] for score in scores])
-
-
-def _resampled_bleu(of_sentences: np.ndarray, chosen: np.ndarray) -> np.ndarray:
-    return np.array([_bleu(of_sentences[indices].sum(axis=0)) for indices in chosen])
-
-
-def _bleu(sums: np.ndarray) -> float:
-    lengths, counts, totals = sums[:2].tolist(), *sums[2:].reshape(2, -1).tolist()
-    return BLEU.compute_bleu(counts, totals, *lengths, smooth_method="exp").score
+        raise UserError(f"`tokenize` must be one of {names}. Received: tokenize={tokenize!r}")
+    try:
+        # `force` silences the warning that the text looks tokenised: the caller of "none" knows that.
+        return BLEU(tokenize=tokenize, force=tokenize == "none")
+    except (RuntimeError, ImportError, OSError) as error:  # a package is not installed, a download failed
+        raise UserError(f"tokenize={tokenize!r} cannot be used: {' '.join(str(error).split())}") from error

@@ -1,14 +1,21 @@
 import dataclasses
 import logging
 import math
+import re
+import runpy
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import sacrebleu
-from sacrebleu.metrics import BLEU
-from sacrebleu.significance import PairedTest
 
-from keras_transformer.evaluation import describe, evaluate, paired_bootstrap
+from keras_transformer.errors import UserError
+from keras_transformer.evaluation import compare, describe, describe_comparison, evaluate
+from keras_transformer.translation import translator as translators
+from tests import tiny
 
+ROOT = Path(__file__).parent.parent
 REFERENCE = "the cat sat on the mat"
 
 
@@ -85,70 +92,359 @@ def test_a_warning_comes_once_however_often_one_scores(caplog, monkeypatch):
 
 
 def test_unequal_counts_are_named():
-    with pytest.raises(ValueError, match="2 hypotheses, 3 references"):
+    with pytest.raises(UserError, match="2 hypotheses, 3 references"):
         evaluate(["a", "b"], ["a", "b", "c"])
-    with pytest.raises(ValueError, match="3 baseline, 2 system, 3 references"):
-        paired_bootstrap(["a"] * 3, ["a"] * 2, ["a"] * 3)
+    with pytest.raises(UserError, match="2 system, 3 baseline, 3 references"):
+        compare(["a"] * 2, ["a"] * 3, ["a"] * 3)
 
 
 def test_no_sentences_are_refused():
-    with pytest.raises(ValueError, match="0 hypotheses, 0 references"):
+    with pytest.raises(UserError, match="0 hypotheses, 0 references"):
         evaluate([], [])
 
 
 def test_an_unknown_tokenization_lists_those_there_are():
-    with pytest.raises(ValueError, match=r"13a.*ja-mecab.*Received: tokenize='14a'"):
+    with pytest.raises(UserError, match=r"13a.*ja-mecab.*Received: tokenize='14a'"):
         evaluate(["a"], ["a"], tokenize="14a")
+
+
+@pytest.mark.parametrize("error", [RuntimeError, ImportError, OSError])
+def test_a_tokenization_that_needs_more_than_is_here_says_so_in_one_line(monkeypatch, error):
+    def missing(**arguments):
+        raise error("\nInstall it:\n\n  pip install sacrebleu[ja]\n")
+
+    missing.TOKENIZERS = {"ja-mecab"}
+    monkeypatch.setattr("keras_transformer.evaluation.BLEU", missing)
+    with pytest.raises(UserError) as caught:
+        evaluate(["a"], ["a"], tokenize="ja-mecab")
+    assert str(caught.value) == "tokenize='ja-mecab' cannot be used: Install it: pip install sacrebleu[ja]"
+
+
+@pytest.fixture(autouse=True)
+def no_other_seed(monkeypatch):
+    monkeypatch.delenv("SACREBLEU_SEED", raising=False)
 
 
 @pytest.fixture(scope="module")
 def systems():
-    """One sentence in 7 of the baseline and one in 11 of the system has its words in another order."""
-    references = [f"sentence {n} of the test set says {n * n} and {n + 1} words" for n in range(211)]
+    """One sentence in 11 of the system and one in 7 of the baseline has its words in another order."""
+    references = [f"sentence {n} of the test set says {n * n} and {n + 1} words" for n in range(101)]
     turned = [" ".join(reversed(reference.split())) for reference in references]
-    baseline, system = ([turned[n] if n % k == 0 else r for n, r in enumerate(references)] for k in (7, 11))
-    return baseline, system, references
+    system, baseline = ([turned[n] if n % k == 0 else r for n, r in enumerate(references)] for k in (11, 7))
+    return system, baseline, references
 
 
-def test_bootstrap_agrees_with_sacrebleu(systems, monkeypatch):
-    monkeypatch.setenv("SACREBLEU_SEED", "12345")
-    baseline, system, references = systems
-    named = [("baseline", baseline), ("system", system)]
-    _, scores = PairedTest(named, {"BLEU": BLEU()}, [references], test_type="bs", n_samples=499)()
-    comparison = paired_bootstrap(baseline, system, references, samples=499)
-    assert comparison.p_value == pytest.approx(scores["BLEU"][1].p_value)
-    assert comparison.baseline_bleu == pytest.approx(scores["BLEU"][0].score)
-    assert comparison.system_bleu == pytest.approx(scores["BLEU"][1].score)
-    assert comparison.difference == comparison.system_bleu - comparison.baseline_bleu > 0
-    assert 1 / 500 < comparison.p_value < 1
+def write_lines(path, lines):
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return path
 
 
-def test_bootstrap_agrees_with_evaluation(systems):
-    baseline, system, references = systems
-    comparison = paired_bootstrap(baseline, system, references, tokenize="char", samples=3)
-    assert comparison.baseline_bleu == pytest.approx(evaluate(baseline, references, "char").bleu)
-    assert comparison.system_bleu == pytest.approx(evaluate(system, references, "char").bleu)
+def test_a_comparison_is_that_of_the_program_sacrebleu(systems, tmp_path):
+    system, baseline, reference = (write_lines(tmp_path / str(n), lines) for n, lines in enumerate(systems))
+    metrics = ("-m", "bleu", "chrf", "ter", "--width", "6", "--format", "latex")
+    resampling = ("--paired-bs", "--paired-bs-n", "97")
+    command = [sys.executable, "-m", "sacrebleu", reference, "-i", baseline, system, *metrics, *resampling]
+    printed = subprocess.run(command, capture_output=True, check=True, encoding="utf-8", timeout=60).stdout
+
+    comparisons = compare(*systems, resamples=97)
+    assert [row.metric for row in comparisons] == ["BLEU", "chrF", "TER"]
+    results = [row.baseline for row in comparisons] + [row.system for row in comparisons]
+    found = [tuple(map(float, numbers)) for numbers in re.findall(r"([\d.]+) \(([\d.]+) ± ([\d.]+)\)", printed)]
+    assert [(result.score, result.mean, result.ci) for result in results] == [
+        pytest.approx(numbers, abs=1e-5) for numbers in found
+    ]
+    p_values = [float(number) for number in re.findall(r"\(p = ([\d.]+)\)", printed)]
+    assert [row.p_value for row in comparisons] == pytest.approx(p_values, abs=1e-4)
+    assert re.findall(r"nrefs:\S+", printed) == [row.signature for row in comparisons]
+
+
+@pytest.mark.parametrize("tokenize", ["13a", "char"])
+def test_a_comparison_has_the_scores_of_each_alone(systems, tokenize):
+    system, baseline, references = systems
+    bleu, chrf, ter = compare(*systems, tokenize=tokenize, resamples=3)
+    for of_whom, translations in (("system", system), ("baseline", baseline)):
+        alone = sacrebleu.corpus_bleu(translations, [references], tokenize=tokenize)
+        assert getattr(bleu, of_whom).score == pytest.approx(alone.score)
+        assert getattr(chrf, of_whom).score == pytest.approx(sacrebleu.corpus_chrf(translations, [references]).score)
+        assert getattr(ter, of_whom).score == pytest.approx(sacrebleu.corpus_ter(translations, [references]).score)
+
+
+def one_wrong_word(wrong, sentences=211):
+    """Translations of five words each, with a wrong word in some of them, and their references: TER by hand is easy."""
+    references = [f"a b c d {n}" for n in range(sentences)]
+    return [f"a b c X {n}" if n < wrong else reference for n, reference in enumerate(references)], references
+
+
+def test_the_confidence_interval_is_that_of_a_binomial_distribution():
+    """In a drawn test set, the number of edits is binomial; the interval is 1.96 standard deviations."""
+    wrong, sentences = 31, 211
+    translations, references = one_wrong_word(wrong, sentences)
+    *_, ter = compare(translations, references, references)
+    deviation = math.sqrt(wrong * (1 - wrong / sentences))
+    assert ter.system.score == pytest.approx(100 * wrong / (5 * sentences))
+    assert ter.system.mean == pytest.approx(100 * wrong / (5 * sentences), rel=0.02)
+    assert ter.system.ci == pytest.approx(100 * 1.96 * deviation / (5 * sentences), rel=0.1)
+    assert (ter.baseline.score, ter.baseline.ci) == (0, 0)
+
+
+@pytest.mark.parametrize("wrong", [1, 2, 3, 5])
+def test_the_p_value_is_that_of_a_binomial_distribution(wrong):
+    """It is the share of test sets with over twice as many edits; drawing decides whether exactly twice counts."""
+    translations, references = one_wrong_word(wrong)
+    sentences, rate = len(references), wrong / len(references)
+
+    def at_least(edits):
+        fewer = (math.comb(sentences, n) * rate**n * (1 - rate) ** (sentences - n) for n in range(edits))
+        return 1 - sum(fewer)
+
+    *_, ter = compare(references, translations, references, resamples=2003)
+    error = 4 * math.sqrt(at_least(2 * wrong) / 2003)
+    assert at_least(2 * wrong + 1) - error < ter.p_value < at_least(2 * wrong) + error
 
 
 def test_a_system_does_not_differ_from_itself(systems):
-    baseline, _, references = systems
-    comparison = paired_bootstrap(baseline, baseline, references, samples=101)
-    assert (comparison.difference, comparison.p_value) == (0, 1)
+    _, baseline, references = systems
+    for row in compare(baseline, baseline, references, resamples=101):
+        assert row.p_value == 1 and vars(row.system) == {**vars(row.baseline), "p_value": row.system.p_value}
+
+
+def test_mistakes_in_other_places_are_no_difference():
+    references = [f"a b c d {n}" for n in range(23)]
+    system, baseline = (["a b c X 7" if n == 7 else r for n, r in enumerate(references)] for _ in range(2))
+    baseline[7], baseline[5] = references[7], "a b c X 5"
+    assert [row.p_value for row in compare(system, baseline, references, resamples=101)] == [1, 1, 1]
 
 
 def test_a_clear_difference_is_significant_in_either_direction(systems):
-    _, system, references = systems
+    system, _, references = systems
     worse = ["v w x y z"] * len(references)
-    comparison = paired_bootstrap(worse, system, references, samples=199)
-    assert comparison.difference > 50 and comparison.p_value == pytest.approx(1 / 200)
-    assert paired_bootstrap(system, worse, references, samples=199).p_value == pytest.approx(1 / 200)
+    for first, second in ((system, worse), (worse, system)):
+        rows = compare(first, second, references, resamples=199)
+        assert [row.p_value for row in rows] == [pytest.approx(1 / 200)] * 3
+        assert all(abs(row.system.score - row.baseline.score) > 50 for row in rows)
 
 
-def test_the_seed_decides_the_draw(systems):
-    first, again, other = (paired_bootstrap(*systems, samples=97, seed=seed) for seed in (0, 0, 1))
-    assert first == again != other
+def test_a_small_difference_is_not_significant(systems):
+    assert all(0.05 < row.p_value < 1 for row in compare(*systems, resamples=199))
 
 
-def test_samples_must_be_positive():
-    with pytest.raises(ValueError, match="samples=0"):
-        paired_bootstrap(["a"], ["a"], ["a"], samples=0)
+def test_the_seed_is_always_the_same_and_part_of_the_signature(systems, monkeypatch):
+    first, again = (describe_comparison(compare(*systems, resamples=97)) for _ in range(2))
+    assert first == again and first.count("|bs:97|seed:12345|") == 3
+    monkeypatch.setenv("SACREBLEU_SEED", "7")
+    assert describe_comparison(compare(*systems, resamples=97)).count("|bs:97|seed:7|") == 3
+
+
+def test_ter_counts_characters_where_no_spaces_are_between_words():
+    references = ["我们走吧", "你好"]
+    *_, ter = compare(["我们去吧", "你好"], references, references, tokenize="zh", resamples=7)
+    assert ter.system.score == pytest.approx(100 * 1 / 6)  # one of 6 characters, not one of 2 words
+    assert ter.signature.endswith(f"norm:yes|punct:yes|asian:yes|version:{sacrebleu.__version__}")
+
+
+def test_resamples_must_be_positive():
+    with pytest.raises(UserError, match="resamples=0"):
+        compare(["a"], ["a"], ["a"], resamples=0)
+
+
+def test_a_comparison_is_a_table_with_a_legend_and_signatures(systems):
+    rows = compare(*systems, resamples=7)
+    for row in rows:
+        row.baseline.score, row.baseline.mean, row.baseline.ci = 9.96, 9.94, 0.06
+        row.system.score, row.system.mean, row.system.ci = 38.46, 38.44, 1.25
+    rows = [dataclasses.replace(row, p_value=0.03149) for row in rows]
+    lines = describe_comparison(rows).splitlines()
+    assert lines[0].split() == ["system", "baseline", "p"]
+    assert [line.split(maxsplit=1)[0] for line in lines[1:4]] == ["BLEU", "chrF", "TER"]
+    for line in lines[1:4]:
+        assert re.split(r"  +", line)[1:] == ["38.5 (38.4 +- 1.2)", "10.0 (9.9 +- 0.1)", "0.031"]
+        assert line.index("38.5") == lines[0].index("system") and line.index("10.0") == lines[0].index("baseline")
+    assert "95 %" in lines[4] and "p:" in lines[5]
+    assert lines[6:] == [f"{row.metric} {row.signature}" for row in rows]
+
+
+class Dictionary:
+    """Stands for a model: translates number words one by one, and leaves the last `left_out` words out."""
+
+    width = 4
+
+    def __init__(self, left_out=0):
+        self.left_out, self.calls = left_out, []
+
+    def translate(self, texts, on_progress=None, **options):
+        self.calls.append((len(texts), options))
+        german = dict(zip(tiny.ENGLISH, tiny.GERMAN, strict=True))
+        words = [text.split() for text in texts]
+        return [" ".join(german[word] for word in row[: len(row) - self.left_out]) for row in words]
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("evaluation")
+    pairs = [(source, target) for source, target in tiny.pairs(53) if len(source.split()) == 5]
+    tiny.write_pairs(directory, "test", pairs)
+    write_lines(directory / "good", [target for _, target in pairs])
+    write_lines(directory / "bad", [target.rsplit(" ", 1)[0] for _, target in pairs])
+    write_lines(directory / "shorter", [target for _, target in pairs[1:]])
+    (directory / "run").mkdir()
+    (directory / "run" / "config.yaml").touch()
+    (directory / "export").mkdir()
+    return directory
+
+
+@pytest.fixture
+def program(work, monkeypatch, capsys):
+    """Runs evaluate.py in `work`: function from flags to (exit status, lines of output, lines of errors)."""
+    monkeypatch.chdir(work)
+
+    def run(*flags):
+        monkeypatch.setattr(sys, "argv", ["evaluate.py", *map(str, flags)])
+        status = 0
+        try:
+            runpy.run_path(str(ROOT / "evaluate.py"), run_name="__main__")
+        except SystemExit as caught:
+            status = caught.code
+        printed = capsys.readouterr()
+        return status, printed.out.splitlines(), printed.err.splitlines()
+
+    return run
+
+
+@pytest.fixture
+def loaded(monkeypatch):
+    """Replaces `load_translator`; dict of path -> (`Dictionary`, flags). An export leaves out the last word."""
+    found = {}
+
+    def load(**flags):
+        path = str(flags["model_dir"] or flags["saved_model"])
+        found[path] = Dictionary(left_out=int("export" in path)), flags
+        return found[path][0]
+
+    monkeypatch.setattr(translators, "load_translator", load)
+    return found
+
+
+SIDES = ("--source", "test.en", "--reference", "test.de")
+FILES = ("--hypotheses", "good", "--reference", "test.de")
+
+
+def test_a_file_of_translations_is_scored_without_a_model(program, work):
+    status, lines, errors = program("--hypotheses", "bad", "--reference", "test.de")
+    hypotheses, references = ((work / name).read_text(encoding="utf-8").splitlines() for name in ("bad", "test.de"))
+    assert (status, lines, errors) == (0, describe(evaluate(hypotheses, references)).splitlines(), [])
+
+
+def test_two_files_are_compared_the_baseline_second(program, work):
+    status, lines, _ = program(*FILES, "--baseline", "bad", "--tokenize", "none")
+    texts = ((work / name).read_text(encoding="utf-8").splitlines() for name in ("good", "bad", "test.de"))
+    assert (status, lines) == (0, describe_comparison(compare(*texts, tokenize="none")).splitlines())
+    bleu = re.split(r"  +", lines[1])
+    assert bleu[1].startswith("100.0 ") and float(bleu[2].split()[0]) < 90 and bleu[3] == "0.001"
+
+
+def test_a_model_is_scored_with_its_speed_and_its_translations_are_kept(program, loaded, work):
+    status, lines, _ = program("--saved_model", "export", *SIDES, "--output", "kept", "--beam_size", 3)
+    assert status == 0 and lines[:3] == program("--hypotheses", "bad", "--reference", "test.de")[1]
+    assert len(lines) == 4 and re.fullmatch(r"[\d.]+ sentences/s", lines[3])
+    assert (work / "kept").read_bytes() == (work / "bad").read_bytes()
+    assert loaded["export"][0].calls[-1][1] == {"beam_size": 3}
+
+
+@pytest.mark.parametrize(("baseline", "kind"), [("run", "model_dir"), ("export", "saved_model")])
+def test_a_baseline_is_a_run_or_an_export_with_the_same_options(program, loaded, baseline, kind):
+    options = ("--beam_size", 3, "--no_repeat_ngram", 2, "--batch_size", 5)
+    status, lines, _ = program("--model_dir", "other", "--baseline", baseline, *SIDES, *options)
+    same = {"run": "good", "export": "bad"}[baseline]
+    assert (status, lines[:9]) == (0, program(*FILES, "--baseline", same)[1])
+    assert [line.split()[1:] for line in lines[9:]] == [["sentences/s"], ["sentences/s", "(baseline)"]]
+    translator, flags = loaded[baseline]
+    asked = {"model_dir": None, "saved_model": None, "beam_size": 3, "length_penalty": None, "batch_size": 5}
+    if kind == "saved_model":
+        assert flags == {**asked, "saved_model": Path(baseline), "beam_size": None}
+        assert translator.calls[-1][1] == {"beam_size": 3, "no_repeat_ngram": 2}
+    else:
+        assert flags == {**asked, "model_dir": Path(baseline)}
+        assert translator.calls[-1][1] == {"no_repeat_ngram": 2}
+
+
+def test_either_side_of_a_comparison_can_be_a_file(program, loaded):
+    expected = program(*FILES, "--baseline", "bad")[1]
+    assert program("--model_dir", "run", "--baseline", "bad", *SIDES)[1][:9] == expected
+    status, lines, _ = program("--hypotheses", "good", "--baseline", "export", *SIDES)
+    assert (status, lines[:9]) == (0, expected) and lines[9].endswith("(baseline)")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a file that cannot be written is needed")
+def test_scores_are_printed_even_if_the_translations_cannot_be_kept(program, loaded):
+    status, lines, errors = program("--model_dir", "run", *SIDES, "--output", "/dev/full")
+    assert status == 2 and lines[0].startswith("BLEU 100.0 ")
+    assert errors == ["error: cannot write /dev/full: No space left on device"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (("--hypotheses", "shorter", "--reference", "test.de"), "not line-aligned: shorter has"),
+        ((*FILES, "--baseline", "shorter"), "not line-aligned: shorter has"),
+        (("--model_dir", "run", "--source", "shorter", "--reference", "test.de"), "not line-aligned: shorter has"),
+        (("--hypotheses", "nowhere", "--reference", "test.de"), "nowhere: No such file"),
+        ((*FILES, "--baseline", "nowhere"), "--baseline nowhere: there is no such file or directory"),
+        ((*FILES, "--tokenize", "14a"), "`tokenize` must be one of"),
+        (("--model_dir", "run", *SIDES, "--tokenize", "14a"), "`tokenize` must be one of"),
+        ((*FILES, "--output", "kept"), "leave it out beside --hypotheses"),
+        ((*FILES, "--beam_size", 3), "--beam_size is for a model"),
+        ((*FILES, "--no_repeat_ngram", 3), "--no_repeat_ngram is for a model"),
+        ((*FILES, "--batch_size", 0), "--batch_size must be between"),
+        ((*FILES, "--baseline", "run"), "a model needs --source"),
+        (("--model_dir", "run", "--reference", "test.de"), "a model needs --source"),
+        (("--model_dir", "run", *SIDES, "--output", "nowhere/kept"), "nowhere: no such directory"),
+        (("--model_dir", "run", *SIDES, "--output", "run"), "run: Is a directory"),
+        (("--model_dir", "run", *SIDES, "--output", "test.de"), "test.de for both"),
+        (("--model_dir", "run", *SIDES, "--baseline", "bad", "--output", "bad"), "bad for both"),
+    ],
+)
+def test_a_mistake_is_one_line_before_anything_is_translated(program, loaded, flags, message):
+    status, lines, errors = program(*flags)
+    assert (status, lines, len(errors)) == (2, [], 1)
+    assert errors[0].startswith("error: ") and message in errors[0]
+    assert not loaded
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ("--reference", "test.de"),
+        (*FILES, "--model_dir", "run"),
+        ("--hypotheses", "good"),
+        (*FILES, "--no_such_flag", 1),
+    ],
+)
+def test_flags_that_argparse_refuses_end_with_status_2(program, flags):
+    status, lines, errors = program(*flags)
+    assert (status, lines) == (2, []) and errors[-1].startswith("evaluate.py: error: ")
+
+
+def test_a_baseline_that_is_no_model_is_found_before_the_translation(program, work):
+    (work / "unfinished").mkdir(exist_ok=True)
+    for made, message in ((False, "no SavedModel at unfinished"), (True, "no model.keras in unfinished")):
+        if made:
+            (work / "unfinished" / "config.yaml").touch()
+        status, lines, errors = program(*FILES, "--source", "test.en", "--baseline", "unfinished")
+        assert (status, lines) == (2, []) and message in errors[-1]
+
+
+@pytest.mark.slow
+def test_a_run_does_not_differ_from_its_own_translations(program, work):
+    run = work / "trained"
+    run.mkdir()
+    tiny.config("nowhere", run, beam_size=2).save(run / "config.yaml")
+    (run / "tokenizer.model").write_bytes(tiny.tokenizer_model())
+    tiny.trained_transformer().save(run / "model.keras")
+    status, alone, errors = program("--model_dir", "trained", *SIDES, "--output", "kept")
+    assert (status, len(alone), errors) == (0, 4, [])
+    status, lines, errors = program("--hypotheses", "kept", "--baseline", "trained", *SIDES)
+    assert (status, errors) == (0, [])
+    for line in lines[1:4]:
+        _, of_system, of_baseline, p_value = re.split(r"  +", line)
+        assert of_system == of_baseline and p_value == "1.000"
+    assert lines[1].split()[1] == alone[0].split()[1]

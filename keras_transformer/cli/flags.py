@@ -80,11 +80,18 @@ def _parse(command_line, arguments, description):
     return tyro.cli(command_line, args=arguments, description=description, use_underscores=True, prog="train.py")
 
 
-def add_translator_arguments(parser):
-    """Adds to an argparse parser the flags that choose a model and a search: those of translate.py and evaluate.py."""
+def add_translator_arguments(parser, **instead):
+    """Adds to an argparse parser the flags that choose a model and a search: those of translate.py and evaluate.py.
+
+    Args:
+        parser: argparse parser.
+        instead: flags that replace a model, name=help.
+    """
     model = parser.add_mutually_exclusive_group(required=True)
     model.add_argument("--model_dir", help="run directory that train.py wrote")
     model.add_argument("--saved_model", help="EXPORT_DIR or EXPORT_DIR/VERSION that export.py wrote")
+    for name, described in instead.items():
+        model.add_argument(f"--{name}", help=described)
     parser.add_argument("--batch_size", type=int, default=32, help="sentences translated at a time (default: 32)")
     add_option_arguments(parser, "translate_with_options")
 
@@ -100,8 +107,7 @@ def add_option_arguments(parser, signature, names=None, prefix=""):
     """
     for option in options_of(signature):
         if names is None or option.name in names:
-            default = "the run's" if option.default is None else option.default
-            described = "" if option.name in ("prefix", "max_length") else f" (default: {default})"
+            described = f" (default: {option.default_text})" if option.default_text else ""
             parser.add_argument(f"--{option.name}", type=option.type, help=f"{prefix}{option.help}{described}")
 
 
