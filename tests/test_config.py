@@ -3,10 +3,15 @@ import re
 from typing import get_args
 
 import pytest
+import yaml
 
-from keras_transformer.config import MODEL_ARGUMENTS, PRESETS, Config, ConfigError, preset, read_settings
+from keras_transformer.cli.flags import parse_config
+from keras_transformer.config import OPTIMIZERS, PRESETS, Config, read_settings
+from keras_transformer.errors import ConfigError
+from keras_transformer.layers.layer import arguments_of
+from keras_transformer.models.transformer import Transformer
 
-# Every field, none with its default; `no` is Norwegian, and a bare YAML `no` is not.
+# Every field, none with its default. `no` is Norwegian; in YAML, a bare `no` is false.
 OTHER = {
     "preset": "small",
     "model_dir": "runs/größer: 1",
@@ -14,6 +19,7 @@ OTHER = {
     "source_lang": "no",
     "target_lang": "null",
     "vocabulary_size": 503,
+    "share_vocabulary": False,
     "max_length": 61,
     "init_from": "runs/another",
     "d_model": 22,
@@ -25,10 +31,13 @@ OTHER = {
     "feed_forward_dropout_rate": 0.43,
     "subword_dropout_rate": 0.47,
     "pre_norm": True,
+    "tie_embeddings": False,
     "epochs": 7,
     "max_steps": 1009,
     "batch_tokens": 2003,
     "accumulate_steps": 29,
+    "optimizer": "lion",
+    "clip_norm": 0.75,
     "peak_learning_rate": 1e-05,
     "warmup_steps": 17,
     "label_smoothing": 0.0,
@@ -50,39 +59,93 @@ OTHER = {
 
 def test_the_other_values_are_other():
     assert [field.name for field in dataclasses.fields(Config)] == list(OTHER)
-    assert not [name for name, value in OTHER.items() if getattr(Config(), name) == value]
+    assert not [field.name for field in dataclasses.fields(Config) if OTHER[field.name] == field.default]
 
 
 @pytest.mark.parametrize("name", PRESETS)
-def test_presets_are_valid_and_know_their_name(name):
-    config = preset(name)
-    assert config.preset == name
-    assert config.model_dir == f"runs/{name}"
+def test_a_preset_gives_every_default_that_it_names_and_settings_go_before(name):
+    config = Config(preset=name)
+    assert (config.preset, config.model_dir) == (name, f"runs/{name}")
+    assert {setting: getattr(config, setting) for setting in PRESETS[name]} == PRESETS[name]
+    others = {field.name: field.default for field in dataclasses.fields(Config)}.items()
+    left = {setting: default for setting, default in others if setting not in {"preset", "model_dir", *PRESETS[name]}}
+    assert {setting: getattr(config, setting) for setting in left} == left
+    assert vars(Config(**{**OTHER, "preset": name})) == {**OTHER, "preset": name}
 
 
-def test_presets_are_those_that_the_flag_offers():
-    field = next(field for field in dataclasses.fields(Config) if field.name == "preset")
-    assert get_args(field.type) == tuple(PRESETS)
+def test_without_a_preset_quickstart_gives_the_defaults():
+    assert Config() == Config(preset="quickstart")
+
+
+def test_presets_and_optimizers_are_those_that_the_flags_offer():
+    types = {field.name: field.type for field in dataclasses.fields(Config)}
+    assert get_args(types["preset"]) == tuple(PRESETS)
+    assert get_args(types["optimizer"]) == tuple(OPTIMIZERS)
 
 
 @pytest.mark.parametrize("name", ["nonsense", "", None, ["tiny"]])
 def test_an_unknown_preset_is_an_error_that_lists_those_there_are(name):
     with pytest.raises(ConfigError, match="unknown preset .*: it must be one of quickstart, tiny, small, base, big"):
-        preset(name)
+        Config(preset=name)
 
 
+def test_an_unknown_setting_is_an_error_that_names_it():
+    with pytest.raises(ConfigError, match="^unknown settings: d_model_, dropout; there are preset, model_dir, "):
+        Config(d_model_=26, d_ff=53, dropout=0.1)
+
+
+def from_python(directory, **settings):
+    return Config(**settings)
+
+
+def from_yaml(directory, **settings):
+    path = directory / "config.yaml"
+    path.write_text(yaml.safe_dump(settings), encoding="utf-8")
+    return Config.load(path)
+
+
+def from_flags(directory, **settings):
+    return parse_config([part for name, value in settings.items() for part in (f"--{name}", str(value))], "train")
+
+
+def from_yaml_under_flags(directory, preset, **settings):
+    (directory / "config.yaml").write_text("preset: tiny\n", encoding="utf-8")
+    return from_flags(directory, config=directory / "config.yaml", preset=preset, **settings)
+
+
+SOURCES = pytest.mark.parametrize("made", [from_python, from_yaml, from_flags, from_yaml_under_flags])
+
+
+@SOURCES
 @pytest.mark.parametrize(
     ("name", "d_model", "d_ff", "num_heads", "dropout_rate"),
     [("base", 512, 2048, 8, 0.1), ("big", 1024, 4096, 16, 0.3)],
 )
-def test_base_and_big_are_those_of_table_3(name, d_model, d_ff, num_heads, dropout_rate):
-    config = preset(name)
+def test_base_and_big_are_those_of_table_3(tmp_path, made, name, d_model, d_ff, num_heads, dropout_rate):
+    config = made(tmp_path, preset=name)
     assert (config.num_layers, config.d_model, config.d_ff, config.num_heads) == (6, d_model, d_ff, num_heads)
     assert (config.dropout_rate, config.label_smoothing, config.warmup_steps) == (dropout_rate, 0.1, 4000)
     assert (config.attention_dropout_rate, config.feed_forward_dropout_rate, config.pre_norm) == (0, 0, False)
-    assert config.peak_learning_rate is None  # equation (3)
+    assert (config.share_vocabulary, config.tie_embeddings) == (True, True)  # 5.1 and 3.4
+    assert (config.optimizer, config.clip_norm, config.peak_learning_rate) == ("adam", None, None)  # equation (3)
     assert (config.batch_tokens, config.vocabulary_size) == (25000, 37000)  # 5.1
     assert (config.beam_size, config.length_penalty) == (4, 0.6)  # 6.1
+    assert config == Config(preset=name)
+
+
+@SOURCES
+def test_a_setting_goes_before_the_preset_wherever_it_is_given(tmp_path, made):
+    config = made(tmp_path, preset="big", num_layers=5, epochs=7, optimizer="lion")
+    assert (config.d_model, config.num_layers, config.epochs, config.optimizer) == (1024, 5, 7, "lion")
+
+
+def test_the_optimizer_of_the_paper_has_its_arguments():
+    assert OPTIMIZERS["adam"] == {"beta_1": 0.9, "beta_2": 0.98, "epsilon": 1e-9}  # 5.3
+
+
+def test_every_argument_of_the_transformer_but_the_sizes_of_vocabularies_is_a_setting():
+    arguments = {name for name in arguments_of(Transformer) if not name.endswith("vocabulary_size")}
+    assert {"d_model", "num_layers", "pre_norm", "tie_embeddings"} <= arguments <= OTHER.keys()
 
 
 def test_the_config_cannot_be_changed():
@@ -90,8 +153,8 @@ def test_the_config_cannot_be_changed():
         Config().epochs = 7
 
 
-@pytest.mark.parametrize("config", [*map(preset, PRESETS), Config(**OTHER)], ids=[*PRESETS, "all other"])
-def test_what_is_saved_loads_as_the_same(config, tmp_path):
+@pytest.mark.parametrize("config", [*map(Config, PRESETS), Config(**OTHER)], ids=[*PRESETS, "all other"])
+def test_a_saved_config_loads_as_the_same(config, tmp_path):
     config.save(tmp_path / "config.yaml")
     loaded = Config.load(tmp_path / "config.yaml")
     assert loaded == config
@@ -109,9 +172,9 @@ def test_settings_left_out_of_a_file_have_their_defaults(tmp_path):
     assert Config.load(tmp_path / "config.yaml") == Config(d_ff=53)
 
 
-def test_model_arguments_are_settings():
-    arguments = Config(**OTHER).model_arguments()
-    assert arguments == {name: OTHER[name] for name in MODEL_ARGUMENTS}
+def test_a_file_with_a_preset_gets_its_other_settings_from_the_preset(tmp_path):
+    (tmp_path / "config.yaml").write_text("preset: big\nd_ff: 53\n", encoding="utf-8")
+    assert Config.load(tmp_path / "config.yaml") == Config(preset="big", d_ff=53)
 
 
 @pytest.mark.parametrize("name", ["missing.yaml", "."])
@@ -139,7 +202,8 @@ def test_unknown_settings_are_named(tmp_path):
 
 
 AT_LEAST_ONE = ["vocabulary_size", "max_length", "d_model", "d_ff", "num_heads", "num_layers", "epochs", "max_steps"]
-AT_LEAST_ONE += ["batch_tokens", "warmup_steps", "average_epochs", "validation_sentences", "beam_size"]
+AT_LEAST_ONE += ["batch_tokens", "accumulate_steps", "warmup_steps", "patience", "average_epochs"]
+AT_LEAST_ONE += ["validation_sentences", "beam_size"]
 RATES = [
     "dropout_rate",
     "attention_dropout_rate",
@@ -154,9 +218,12 @@ RATES = [
     [
         *[(name, value) for name in AT_LEAST_ONE for value in (0, -7)],
         *[(name, value) for name in RATES for value in (-0.1, 1.0, float("nan"))],
-        *[("peak_learning_rate", value) for value in (0.0, -0.1, float("nan"))],
+        *[(name, value) for name in ("peak_learning_rate", "clip_norm") for value in (0.0, -0.1, float("nan"))],
+        *[("ema_decay", value) for value in (0.0, 1.0, float("nan"))],
+        ("save_minutes", -1.0),
         ("num_heads", 3),  # of d_model 128
-        ("strategy", "nonsense"),
+        ("strategy", "tpu"),
+        ("optimizer", "adamm"),
         ("precision", "float8"),
         ("best_by", "chrf"),
         *[("profile", value) for value in ("", "7", "7,7", "11,7", "-1,7", "7,11,13", "7,x", "7, 11", "7.5,11")],
@@ -194,7 +261,6 @@ def test_an_odd_width_is_refused():
         ("target_lang", "5"),
         ("model_dir", "null"),
         ("seed", "1.5"),
-        ("preset", "[tiny]"),
         ("strategy", "{auto: 1}"),
     ],
 )

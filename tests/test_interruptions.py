@@ -10,11 +10,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from keras_transformer.model import load_transformer
 
-from keras_transformer.training.checkpoints import CheckpointError, RunDirectory
+from keras_transformer.errors import CheckpointError
+from keras_transformer.models.sequence_to_sequence import load_model
+from keras_transformer.training.checkpoints import RunDirectory
 from tests import tiny
 from tests.training.curves import assert_same_curves, read_events
+
+pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parent.parent
 SETTINGS = {
@@ -35,7 +38,7 @@ ENDS = [(signal.SIGKILL, 10), (signal.SIGKILL, 0), (signal.SIGTERM, 10), (signal
 
 
 def start(corpus, model_dir, environment=None, **settings):
-    """A training process; its lines are to be read from `stdout`."""
+    """A training process, whose lines can be read from `stdout`."""
     settings = {"dataset": f"files:{corpus}", "model_dir": model_dir, **SETTINGS, **settings}
     flags = [part for name, value in settings.items() for part in (f"--{name}", str(value))]
     return subprocess.Popen(
@@ -50,7 +53,7 @@ def start(corpus, model_dir, environment=None, **settings):
 
 
 def end(process, number, lines):
-    """Ends a process with a signal after so many lines of its progress bar. Returns all that it printed."""
+    """Ends a process with a signal after so many lines of its progress bar. Returns the printed text."""
     printed = []
     for line in process.stdout:
         printed.append(line)
@@ -64,7 +67,7 @@ def end(process, number, lines):
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """(an uninterrupted run, an interrupted one, (exit status, what was printed) of each of its starts)."""
+    """(an uninterrupted run, an interrupted one, (printed text, exit status) of each of its starts)."""
     directory = tmp_path_factory.mktemp("interruptions")
     corpus = tiny.write_corpus(directory / "corpus")
     process = start(corpus, directory / "uninterrupted")
@@ -106,7 +109,7 @@ def test_its_weights_and_all_else_are_those_of_an_uninterrupted_run_bit_by_bit(r
             assert one.files == other.files
             for name in one.files:
                 np.testing.assert_array_equal(one[name], other[name], err_msg=f"{path.name}: {name}")
-    models = [load_transformer(run.model) for run in (found, expected)]
+    models = [load_model(run.model) for run in (found, expected)]
     for one, other in zip(*(model.weights for model in models), strict=True):
         np.testing.assert_array_equal(one.numpy(), other.numpy(), err_msg=one.path)
 

@@ -1,21 +1,23 @@
 """Two workers of one training, as processes; few starts, since each imports TensorFlow."""
 
-import dataclasses
 import json
 import random
 import re
 import signal
 import socket
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from keras_transformer.training.loop import build_trainer, finish, fit
 
-from keras_transformer.config import preset
+from keras_transformer.config import Config
 from keras_transformer.training.checkpoints import RunDirectory
 from keras_transformer.training.preparation import prepare
+from keras_transformer.training.run import build_trainer, finish, fit
 from tests import test_interruptions, tiny
 from tests.test_interruptions import end, start
+
+pytestmark = pytest.mark.slow
 
 SETTINGS = {**test_interruptions.SETTINGS, "dropout_rate": 0.0, "epochs": 2, "batch_tokens": 401, "save_minutes": 0}
 MINUTE = 60
@@ -34,22 +36,20 @@ def start_workers(corpus, model_dir, temporary):
 
 
 def one_device(corpus, model_dir):
-    """What one process makes of the same."""
-    config = dataclasses.replace(
-        preset("quickstart"), **{**SETTINGS, "dataset": f"files:{corpus}", "model_dir": str(model_dir)}
-    )
+    """The same run by one process."""
+    config = Config(**{**SETTINGS, "dataset": f"files:{corpus}", "model_dir": str(model_dir)})
     random.seed(config.seed)
     run = RunDirectory(model_dir)
     run.claim()
     data = prepare(config, run)
-    trainer = build_trainer(config, data.tokenizer.vocabulary_size)
-    finish(config, run, data, fit(config, run, data, trainer, list, lambda *_: 0.0))
+    trainer = build_trainer(config, data)
+    finish(config, run, data, fit(config, run, data, trainer, list, lambda *_: SimpleNamespace(bleu=0.0)))
     return run
 
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """(a run on one device, one of two workers, what these printed).
+    """(a run on one device, one of two workers, the text that these printed).
 
     Of the two, the second is killed after three updates; then both are started again.
     """

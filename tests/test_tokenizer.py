@@ -5,15 +5,19 @@ import sentencepiece
 import tensorflow as tf
 
 from keras_transformer import tokenizer as tokenizer_module
+from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from keras_transformer.data.corpus import BothSides
+from keras_transformer.errors import TokenizerError
 from keras_transformer.tokenizer import (
-    BOS_ID,
-    EOS_ID,
-    PAD_ID,
-    UNK_ID,
+    SHARED,
+    SOURCE,
+    TARGET,
     Tokenizer,
-    TokenizerError,
+    load_tokenizers,
+    save_tokenizers,
+    shift_right,
     train_tokenizer,
+    with_eos,
 )
 
 BYTES_AND_CONTROL_SYMBOLS = 256 + 4
@@ -152,14 +156,14 @@ def test_pieces_are_those_of_sentencepiece(tokenizer, processor):
     assert [piece.decode("utf-8") for piece in tokenizer.pieces(tf.range(VOCABULARY)).numpy()] == pieces
     ragged = tokenizer.pieces(tf.ragged.constant([[7, 300], [], [3]]))
     assert ragged.to_list() == [[pieces[7].encode(), pieces[300].encode()], [], [pieces[3].encode()]]
-    assert tokenizer.labels(tf.range(VOCABULARY)) == pieces  # all of them can be seen
+    assert tokenizer.visible_pieces(tf.range(VOCABULARY)) == pieces  # all of them can be seen
 
 
-def test_what_cannot_be_seen_is_spelt_in_labels():
+def test_invisible_characters_are_spelt_in_visible_pieces():
     tokenizer = Tokenizer(train_tokenizer(["the\tyear", "\u2028\u200dÄ 👩"] * 29, VOCABULARY))
-    labels = tokenizer.labels(tf.range(tokenizer.vocabulary_size))
-    assert all(label.isprintable() for label in labels)
-    assert {"\\t", "\\u2028", "\\u200d", "Ä", "👩", "▁", "<0x0A>"} <= set(labels)
+    pieces = tokenizer.visible_pieces(tf.range(tokenizer.vocabulary_size))
+    assert all(piece.isprintable() for piece in pieces)
+    assert {"\\t", "\\u2028", "\\u200d", "Ä", "👩", "▁", "<0x0A>"} <= set(pieces)
 
 
 def test_the_vocabulary_has_the_size_asked_for(tokenizer, processor):
@@ -177,7 +181,7 @@ def test_a_small_corpus_gives_a_smaller_vocabulary():
     [([], 503, "503 pieces"), (["", ""], 503, "503 pieces"), (corpus(), 13, "13 pieces .* 13 vs 2")],
     ids=["no sentences", "blank sentences", "no room for the bytes"],
 )
-def test_what_cannot_be_trained_is_said_in_one_line(sentences, vocabulary_size, said):
+def test_an_impossible_training_is_refused_in_one_line(sentences, vocabulary_size, said):
     with pytest.raises(TokenizerError, match=said) as caught:
         train_tokenizer(sentences, vocabulary_size)
     assert "\n" not in str(caught.value)
@@ -231,3 +235,48 @@ def test_training_and_loading_print_nothing(tmp_path, capfd):
     path.write_bytes(train_tokenizer(corpus(83), VOCABULARY))  # what was loaded before would be taken from a cache
     Tokenizer.load(path).encode(tf.constant(["the year"]))
     assert capfd.readouterr() == ("", "")
+
+
+# Both tokenizers of a model.
+
+
+@pytest.fixture(scope="module")
+def other():
+    return Tokenizer(train_tokenizer([text[::-1] for text in corpus(97)], 307))
+
+
+def test_a_shared_tokenizer_is_one_file_and_one_object(tokenizer, tmp_path):
+    save_tokenizers(tmp_path, tokenizer, tokenizer)
+    assert [path.name for path in tmp_path.iterdir()] == [SHARED]
+    source, target = load_tokenizers(tmp_path)
+    assert source is target and source.model == tokenizer.model
+
+
+def test_two_tokenizers_come_back_on_their_sides(tokenizer, other, tmp_path):
+    save_tokenizers(tmp_path, tokenizer, other)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [SOURCE, TARGET]
+    assert [found.model for found in load_tokenizers(str(tmp_path))] == [tokenizer.model, other.model]
+
+
+@pytest.mark.parametrize(("names", "missing"), [((), SHARED), ((SOURCE,), TARGET), ((TARGET,), SOURCE)])
+def test_a_missing_tokenizer_of_either_side_is_named(model, tmp_path, names, missing):
+    for name in names:
+        (tmp_path / name).write_bytes(model)
+    with pytest.raises(TokenizerError, match=f"^no tokenizer at {tmp_path / missing}"):
+        load_tokenizers(tmp_path)
+
+
+# Control symbols around sentences.
+
+
+@pytest.mark.parametrize("run", [lambda f: f, tf.function], ids=["eager", "graph"])
+@pytest.mark.parametrize("rows", [[[5, 7], [], [11]], [[5]], [[]], []], ids=str)
+def test_eos_ends_every_row(rows, run):
+    ended = run(with_eos)(tf.ragged.constant(rows, dtype=tf.int32, ragged_rank=1))
+    assert ended.dtype == tf.int32 and ended.to_list() == [[*row, EOS_ID] for row in rows]
+
+
+@pytest.mark.parametrize("run", [lambda f: f, tf.function], ids=["eager", "graph"])
+def test_the_decoder_reads_bos_and_every_label_but_eos(run):
+    labels = tf.constant([[5, 7, 11, 3], [13, 3, 0, 0], [3, 0, 0, 0]])
+    assert run(shift_right)(labels).numpy().tolist() == [[2, 5, 7, 11], [2, 13, 0, 0], [2, 0, 0, 0]]

@@ -56,7 +56,7 @@ def config(corpus, model_dir, **settings):
         dataset=f"files:{corpus}",
         source_lang="en",
         target_lang="de",
-        **{"vocabulary_size": VOCABULARY, "precision": "float32", **SIZES, **quick, **settings},
+        **{"preset": "base", "vocabulary_size": VOCABULARY, "precision": "float32", **SIZES, **quick, **settings},
     )
 
 

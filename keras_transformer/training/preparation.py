@@ -11,7 +11,7 @@ from keras_transformer.data.corpus import BothSides, Corpus, OneSide
 from keras_transformer.data.encoded import LAYOUT, EncodedPairs, encode_pairs, make_once
 from keras_transformer.errors import CheckpointError, ConfigError
 from keras_transformer.models.sequence_to_sequence import load_model
-from keras_transformer.tokenizer import Tokenizer, load_tokenizers, train_tokenizer
+from keras_transformer.tokenizer import SHARED, SOURCE, TARGET, Tokenizer, load_tokenizers, train_tokenizer
 from keras_transformer.training.checkpoints import write_atomically
 
 # Settings that may change when a run is resumed: how long it trains, where, and how it translates.
@@ -75,7 +75,7 @@ def make_tokenizers(config, run, corpus, origin):
             write_atomically(path, lambda temporary, model=model: temporary.write_bytes(model))
         size = Tokenizer.load(path).vocabulary_size
         few = size < config.vocabulary_size and not config.init_from
-        asked = f" ({config.vocabulary_size:,} asked for; the corpus has no more)" if few else ""
+        asked = f" ({config.vocabulary_size:,} asked for; the corpus is too small for more)" if few else ""
         origin_note = f", those of {config.init_from}" if config.init_from else asked
         print(f"{'tokenizer' if config.share_vocabulary else path.name.split('_')[0]:12}{size:,} pieces{origin_note}")
 
@@ -135,10 +135,9 @@ class Origin:
 
     def __init__(self, config):
         self.path = Path(config.init_from)
-        for name in ("config.yaml", "model.keras"):
-            if not (self.path / name).exists():
-                raise ConfigError(f"`init_from` must hold a finished run. Received: {self.path}, without {name}")
+        self._check_has("config.yaml", "model.keras")
         before = Config.load(self.path / "config.yaml")
+        self._check_has(*([SHARED] if before.share_vocabulary else [SOURCE, TARGET]))
         self.model = load_model(self.path / "model.keras")
         shape = [name for name in self.model.get_config() if not name.endswith(("dropout_rate", "vocabulary_size"))]
         different = [
@@ -148,6 +147,11 @@ class Origin:
         ]
         if different:
             raise ConfigError(f"{config.init_from} holds another model: {', '.join(different)}")
+
+    def _check_has(self, *names):
+        for name in names:
+            if not (self.path / name).exists():
+                raise ConfigError(f"`init_from` must hold a finished run. Received: {self.path}, without {name}")
 
     def load(self, network, tokenizer_files):
         """Assigns the weights of the finished model.

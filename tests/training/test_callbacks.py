@@ -1,37 +1,59 @@
 import contextlib
 import math
+import re
 import signal
+import threading
 import time
+from dataclasses import asdict
 from types import SimpleNamespace
 
 import keras
+import numpy as np
 import pytest
 import tensorflow as tf
-from keras_transformer.training.event_files import EventWriter
-from keras_transformer.training.progress import Plan, Progress
-from keras_transformer.training.signals import HeldSignals
 
+from keras_transformer.errors import DivergenceError
+from keras_transformer.layers.kernels import Dropout
 from keras_transformer.training.callbacks import (
+    NOTICE,
+    STOP_SIGNALS,
     CountSteps,
+    HeldSignals,
     KeepWeights,
+    Plan,
+    Progress,
+    ProgressBar,
+    Recover,
     SaveState,
     ValidationBleu,
-    resumable_variables,
 )
-from keras_transformer.training.checkpoints import RunDirectory, load_variables
+from keras_transformer.training.checkpoints import RunDirectory, load_variables, save_variables
+from keras_transformer.training.tensorboard import EventWriter
 from tests import tiny
 from tests.training.curves import read_events
 
+V = 37
+
+
+@pytest.fixture(autouse=True)
+def handlers():
+    """Puts the handlers of signals back, whatever a test left."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield before
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
 
 def model(value=0.0):
-    """What callbacks need of a trainer, with one weight."""
-    transformer_weight = keras.Variable([value, value + 1], name="weight")
+    """The part of a trainer that callbacks use, with one weight."""
+    weight = keras.Variable([value, value + 1], name="weight")
     seed = keras.Variable([5, 7], dtype="int32", trainable=False, name="seed")
     moment = keras.Variable([value + 2, value + 3], name="moment")
     loss_metric = keras.metrics.Mean(name="loss")
     return SimpleNamespace(
-        transformer=SimpleNamespace(weights=[transformer_weight], variables=[transformer_weight, seed]),
-        optimizer=SimpleNamespace(variables=[moment], skipped=keras.Variable(0, dtype="int32")),
+        network=SimpleNamespace(weights=[weight], variables=[weight, seed], output_matrix=np.zeros((V, 5))),
+        updates=SimpleNamespace(skipped=keras.Variable(0, dtype="int32")),
+        resumable_variables=[weight, seed, moment],
         loss_metric=loss_metric,
         metrics_variables=loss_metric.variables,
         averaged=contextlib.nullcontext,
@@ -42,6 +64,126 @@ def model(value=0.0):
 def on(callback, model):
     callback.set_model(model)
     return callback
+
+
+# Progress.
+
+
+def test_a_new_run_stands_at_the_start():
+    assert Progress() == Progress(step=0, ended=0, best=-math.inf, best_epoch=0, metrics={})
+    Progress().metrics["loss"] = 1.0
+    assert Progress().metrics == {}
+
+
+@pytest.mark.parametrize(("step", "epoch"), [(0, 0), (1, 1), (6, 1), (7, 1), (8, 2), (14, 2), (15, 3)])
+def test_epochs_are_counted_from_1(step, epoch):
+    assert Plan(steps_per_epoch=7, last_step=21).epoch(step) == epoch
+
+
+def test_epochs_end_after_their_last_update_and_with_the_run():
+    plan = Plan(steps_per_epoch=5, last_step=13)
+    assert [step for step in range(1, 14) if plan.ends_epoch(step)] == [5, 10, 13]
+
+
+@pytest.mark.parametrize(
+    ("progress", "is_over"),
+    [
+        (Progress(step=13, ended=10), False),  # not validated yet
+        (Progress(step=13, ended=13), True),
+        (Progress(step=17, ended=15), True),  # it has been longer before
+        (Progress(), False),
+    ],
+)
+def test_a_run_is_over_when_its_last_update_is_validated(progress, is_over):
+    assert Plan(steps_per_epoch=5, last_step=13).is_over(progress) == is_over
+
+
+@pytest.mark.parametrize(
+    ("ended", "best_epoch", "is_over"),
+    [(15, 1, False), (20, 1, True), (25, 3, False), (30, 3, True), (15, 0, True), (10, 0, False)],
+)
+def test_a_run_is_over_when_no_epoch_was_better_for_as_many_as_its_patience(ended, best_epoch, is_over):
+    progress = Progress(step=ended, ended=ended, best_epoch=best_epoch)
+    plan = Plan(steps_per_epoch=5, last_step=1000, patience=3)
+    assert plan.is_over(progress) == plan.has_lost_patience(progress) == is_over
+    assert not Plan(steps_per_epoch=5, last_step=1000).is_over(progress)
+
+
+# Signals.
+
+
+class Ended(Exception):
+    """Raised by the program's own handlers, with the number of the signal."""
+
+
+@pytest.fixture
+def own_handlers(handlers):
+    """Handlers of the program's own."""
+
+    def end(number, frame):
+        raise Ended(number)
+
+    for number in STOP_SIGNALS:
+        signal.signal(number, end)
+    return end
+
+
+@pytest.mark.parametrize("number", STOP_SIGNALS)
+def test_a_signal_waits_for_the_release_and_is_then_delivered_once(number, capfd, own_handlers):
+    signals = HeldSignals()
+    signals.hold()
+    signals.hold()
+    signal.raise_signal(number)
+    assert signals.arrived == number
+    assert capfd.readouterr().err.encode() == NOTICE
+    with pytest.raises(Ended) as ended:
+        signals.release()
+    assert ended.value.args == (number,)
+    signals.release()
+
+
+@pytest.mark.parametrize("number", STOP_SIGNALS)
+def test_a_second_signal_is_delivered_at_once(number, own_handlers):
+    signals = HeldSignals()
+    signals.hold()
+    signal.raise_signal(signal.SIGTERM)
+    with pytest.raises(Ended):
+        signal.raise_signal(number)
+
+
+@pytest.mark.parametrize("end", ["release", "restore"])
+def test_afterwards_signals_do_what_they_did_before(end, own_handlers):
+    signals = HeldSignals()
+    signals.hold()
+    assert all(signal.getsignal(number) != own_handlers for number in STOP_SIGNALS)
+    getattr(signals, end)()
+    assert all(signal.getsignal(number) == own_handlers for number in STOP_SIGNALS)
+    with pytest.raises(Ended):
+        signal.raise_signal(signal.SIGINT)
+
+
+def test_an_ignored_signal_stays_ignored():
+    """As Ctrl-C is by a program that a shell script started in the background."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signals = HeldSignals()
+    signals.hold()
+    signal.raise_signal(signal.SIGINT)
+    assert signals.arrived is None
+    signals.release()
+
+
+def test_outside_of_the_main_thread_nothing_is_held(own_handlers):
+    signals, found = HeldSignals(), []
+
+    def hold():
+        signals.hold()
+        found.append(signal.getsignal(signal.SIGINT))
+        signals.release()
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    thread.join()
+    assert found == [own_handlers]
 
 
 # Counting.
@@ -131,15 +273,15 @@ def keep_weights(path, average_epochs=3, best_by="bleu", progress=None):
 def train(keep, bleus, losses=None, first_epoch=0):
     """Epochs that end with these measures, and with the weight at the number of the epoch, counted from 1."""
     for epoch, bleu in enumerate(bleus, first_epoch):
-        keep.model.transformer.weights[0].assign([epoch + 1, epoch + 1])
+        keep.model.network.weights[0].assign([epoch + 1, epoch + 1])
         loss = losses[epoch - first_epoch] if losses else 1.0
         keep.on_epoch_end(epoch, {"val_bleu": bleu, "val_loss": loss})
 
 
 def weight_in(path):
     other = model()
-    load_variables(path, other.transformer.weights)
-    return other.transformer.weights[0].numpy().tolist()
+    load_variables(path, other.network.weights)
+    return other.network.weights[0].numpy().tolist()
 
 
 def test_the_weights_of_the_last_epochs_are_kept(tmp_path):
@@ -198,7 +340,7 @@ def update(save, loss=1.0):
     """One update of a token with this loss, after which the weight is the number of updates; what is saved then."""
     save.on_train_batch_begin(0)
     save.progress.step += 1
-    save.model.transformer.weights[0].assign([save.progress.step] * 2)
+    save.model.network.weights[0].assign([save.progress.step] * 2)
     save.model.loss_metric.update_state([loss])
     save.on_train_batch_end(0)
     return saved(save)
@@ -216,26 +358,17 @@ def saved(save):
 def load(path):
     """Progress and weight."""
     other = model()
-    progress = Progress(**load_variables(path, resumable_variables(other)))
-    return progress, other.transformer.weights[0].numpy().tolist()
-
-
-@pytest.fixture(autouse=True)
-def handlers():
-    """Puts the handlers of signals back, whatever a test left."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    yield before
-    for number, handler in before.items():
-        signal.signal(number, handler)
+    progress = Progress(**load_variables(path, other.resumable_variables))
+    return progress, other.network.weights[0].numpy().tolist()
 
 
 def test_all_that_resuming_needs_is_saved(tmp_path):
     save = save_state(tmp_path, progress=Progress(17, 13, 11.0, 1, {"loss/total": 3.0}))
     save.save()
     other = model(value=31.0)
-    other.transformer.variables[1].assign([0, 0])
-    assert Progress(**load_variables(save.run.last, resumable_variables(other))) == save.progress
-    found = [variable.numpy().tolist() for variable in resumable_variables(other)]
+    other.network.variables[1].assign([0, 0])
+    assert Progress(**load_variables(save.run.last, other.resumable_variables)) == save.progress
+    found = [variable.numpy().tolist() for variable in other.resumable_variables]
     assert found == [[0.0, 1.0], [5, 7], [2.0, 3.0]]  # weight, seed, moment
 
 
@@ -266,7 +399,7 @@ def test_while_updates_are_skipped_the_last_sound_state_stays(tmp_path):
     save = save_state(tmp_path, steps_per_epoch=5, minutes=0)
     found = []
     for skipped in (0, 1, 2, 0, 1):
-        save.model.optimizer.skipped.assign(skipped)
+        save.model.updates.skipped.assign(skipped)
         found.append(update(save))
     assert found == [1, 1, 1, 4, 5]  # the epoch ends with 5
 
@@ -325,7 +458,7 @@ def test_a_signal_within_an_update_is_delivered_when_the_update_is_saved(tmp_pat
     assert saved(save) == 2
 
 
-def test_what_one_worker_has_to_save_all_save(tmp_path):
+def test_all_workers_save_when_one_of_them_has_to(tmp_path):
     save = save_state(tmp_path, steps_per_epoch=1000)
     save.anywhere = lambda is_due, must_stop: (save.progress.step == 2, must_stop)
     assert [update(save) for _ in range(3)] == [None, 2, 2]
@@ -346,3 +479,133 @@ def test_a_signal_while_an_epoch_is_validated_is_delivered_at_once(tmp_path):
     assert update(save) == 2
     with pytest.raises(KeyboardInterrupt):
         signal.raise_signal(signal.SIGINT)
+
+
+# Recovery.
+
+SAVED, LATER = [3.0, 5.0], [7.0, 11.0]
+
+
+def recover(path, is_saved=True):
+    """The callback at the begin of an epoch, of a run that saved its weights after update 13 and changed them since."""
+    run, trainer = RunDirectory(path), model()
+    (weight,) = trainer.network.weights
+    weight.assign(SAVED)
+    if is_saved:
+        save_variables(run.last, trainer.resumable_variables, asdict(Progress(step=13)))
+    weight.assign(LATER)
+    callback = on(Recover(run, Progress(step=17)), trainer)
+    callback.on_epoch_begin(0)
+    return callback
+
+
+def update_of_five(callback, loss=2.0, skipped=0):
+    """An update of five tokens of this loss. Returns the weights after it."""
+    callback.progress.step += 1
+    callback.model.loss_metric.update_state([loss] * 5)
+    callback.model.updates.skipped.assign(skipped)
+    callback.on_train_batch_end(0)
+    return callback.model.network.variables[0].numpy().tolist()
+
+
+def test_sound_updates_are_left_alone(tmp_path, capsys):
+    callback = recover(tmp_path, is_saved=False)
+    for loss in (1.99 * math.log(V), 3.0, 0.0):
+        assert update_of_five(callback, loss) == LATER
+    assert capsys.readouterr().out == ""
+
+
+def test_a_skipped_update_is_said(tmp_path, capsys):
+    assert update_of_five(recover(tmp_path), skipped=1) == LATER
+    assert capsys.readouterr().out == "\nskipped     update 18: its gradient is not finite\n"
+
+
+def test_after_several_skipped_in_a_row_the_saved_weights_come_back(tmp_path, capsys):
+    callback = recover(tmp_path)
+    assert [update_of_five(callback, skipped=n) for n in (1, 2, 3, 4)] == [LATER] * 4
+    assert update_of_five(callback, skipped=5) == SAVED
+    assert "went back   to the weights of update 13: the gradients of 5 updates" in capsys.readouterr().out
+    assert callback.progress.step == 22  # the data goes on
+
+
+def test_when_the_loss_of_one_update_explodes_the_saved_weights_come_back(tmp_path, capsys):
+    callback = recover(tmp_path)
+    for _ in range(100):  # the mean of the epoch stays low
+        update_of_five(callback)
+    assert update_of_five(callback, 2.01 * math.log(V)) == SAVED
+    assert "the loss has exploded to 7.3" in capsys.readouterr().out
+
+
+def test_an_epoch_begins_with_the_sums_of_an_interrupted_one(tmp_path):
+    callback = recover(tmp_path)
+    callback.model.loss_metric.update_state([1000.0])
+    callback.on_epoch_begin(1)
+    assert update_of_five(callback) == LATER
+
+
+def test_an_update_without_a_token_that_counts_is_no_explosion(tmp_path):
+    callback = recover(tmp_path)
+    callback.on_train_batch_end(0)
+    assert callback.model.network.variables[0].numpy().tolist() == LATER
+
+
+def test_the_seeds_of_every_replica_go_on_from_where_they_are(tmp_path):
+    """The file holds those of the first replica of the worker that saved it."""
+    callback = recover(tmp_path, is_saved=False)
+    with tiny.two_replicas().scope():
+        (seeds,) = Dropout(0.5, seed=3).variables
+    callback.model.network.variables.append(seeds)
+    callback.model.resumable_variables.append(seeds)
+    save_variables(callback.run.last, callback.model.resumable_variables, asdict(Progress(step=13)))
+    for state, value in zip(seeds.value.values, ([7, 17], [8, 19]), strict=True):
+        state.assign(value)
+    update_of_five(callback, loss=100.0)
+    assert [state.numpy().tolist() for state in seeds.value.values] == [[7, 17], [8, 19]]
+
+
+def test_without_a_checkpoint_it_gives_up_with_advice(tmp_path):
+    with pytest.raises(DivergenceError, match="update 18: the loss has exploded .*nothing has been saved yet.*--peak"):
+        update_of_five(recover(tmp_path, is_saved=False), loss=100.0)
+
+
+def test_the_fourth_time_it_gives_up(tmp_path):
+    callback = recover(tmp_path)
+    assert [update_of_five(callback, loss=100.0) for _ in range(3)] == [SAVED] * 3
+    with pytest.raises(DivergenceError, match="update 21: the loss has exploded to 100.0, again. Try a lower --peak"):
+        update_of_five(callback, loss=100.0)
+
+
+# The progress bar.
+
+LOGS = {"accuracy": 0.5, "loss": 3.25, "padding": 0.125, "perplexity": 7.0}
+
+
+def lines(monkeypatch, capsys):
+    """The lines that a bar prints during an epoch of 7 updates of 2 seconds, and at its end; without colours."""
+    now = [1000.0]
+    monkeypatch.setattr(time, "time", lambda: now[0])
+    bar = ProgressBar()
+    bar.set_params({"verbose": 1, "epochs": 3, "steps": 7})
+    bar.on_epoch_begin(1)
+    printed = []
+    for batch in range(7):
+        now[0] += 2
+        bar.on_train_batch_end(batch, {**LOGS, **({"tokens/s": 13000.0} if batch >= 3 else {})})
+        printed.append(capsys.readouterr().out)
+    bar.on_epoch_end(1, {**LOGS, "val_loss": 5.5, "val_bleu": 11.0})
+    printed.append(capsys.readouterr().out)
+    return [re.sub("\x1b\\[[0-9]*m|\x08|\r", "", line) for line in printed]
+
+
+def test_loss_speed_and_time_left_are_in_one_line_that_fits_a_terminal(monkeypatch, capsys):
+    first, *_, sixth, _, _ = lines(monkeypatch, capsys)
+    assert first.startswith("Epoch 2/3\n1/7") and "tokens/s" not in first
+    assert re.fullmatch(r"6/7 ━+ 2s 2s/step - loss: 3\.2500 - tokens/s: 13000\.0000 *", sixth)  # one update left
+    assert len(sixth.rstrip()) < 80
+
+
+def test_all_measures_are_shown_at_the_end_of_an_epoch(monkeypatch, capsys):
+    *_, end = lines(monkeypatch, capsys)
+    assert end.endswith("\n")
+    for measure in ("loss: 3.2500", "tokens/s: 13000", "accuracy: 0.5", "perplexity: 7.0", "val_bleu: 11.0"):
+        assert f" - {measure}" in end

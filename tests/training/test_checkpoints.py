@@ -9,10 +9,8 @@ import pytest
 import tensorflow as tf
 
 from keras_transformer.data import pipeline
-from keras_transformer.training.callbacks import resumable_variables
+from keras_transformer.errors import CheckpointError, DamagedCheckpoint
 from keras_transformer.training.checkpoints import (
-    CheckpointError,
-    DamagedCheckpoint,
     RunDirectory,
     average_variables,
     load_each,
@@ -61,27 +59,26 @@ def test_progress_comes_back_as_it_was(tmp_path):
 
 
 def trainer(**arguments):
-    model = TeacherForcing(tiny.transformer(dropout_rate=0.3, **arguments))
-    model.compile(optimizer=keras.optimizers.Adam(0.01, name="adam"))
-    model.optimizer.build(model.trainable_variables)
+    model = TeacherForcing(tiny.transformer(dropout_rate=0.3, **arguments), ema_decay=0.7)
+    model.compile(keras.optimizers.Adam(0.01, name="adam"))
     return model
 
 
 def test_training_goes_on_from_a_checkpoint_as_if_it_had_not_stopped(tmp_path):
-    """Weights, the optimizer's moments and count, and the seeds of dropout: the next update needs them all."""
-    batch = pipeline.make_batch(tiny.encoded_pairs([3, 5, 2], [2, 7, 4], tiny.VOCABULARY), np.arange(3))
-    batch = tf.nest.map_structure(tf.constant, batch)
+    """The next update needs weights, averages, the optimizer's moments and count, and the seeds of dropout."""
+    encoded = tiny.encoded_pairs([3, 5, 2], [2, 7, 4], tiny.VOCABULARY)
+    batch = pipeline.teacher_forced(*map(tf.constant, pipeline.make_batch(encoded, np.arange(3))))
     first, second = trainer(seed=1), trainer(seed=2)
     for _ in range(2):
         first.train_step(batch)
-    save_variables(tmp_path / "last.npz", resumable_variables(first))
-    load_variables(tmp_path / "last.npz", resumable_variables(second))
+    save_variables(tmp_path / "last.npz", first.resumable_variables)
+    load_variables(tmp_path / "last.npz", second.resumable_variables)
     assert int(second.optimizer.iterations.numpy()) == 2
-    start = values(second.transformer.weights)
+    start = values(second.network.weights)
     first.train_step(batch)
     second.train_step(batch)
-    assert_equal(values(resumable_variables(second)), values(resumable_variables(first)))
-    assert np.abs(start[0] - second.transformer.weights[0].numpy()).max() > 1e-3
+    assert_equal(values(second.resumable_variables), values(first.resumable_variables))
+    assert np.abs(start[0] - second.network.weights[0].numpy()).max() > 1e-3
 
 
 # Atomic.
@@ -316,7 +313,7 @@ def test_average_loses_nothing_to_float32(tmp_path):
 
 
 @pytest.mark.parametrize("damage", [truncate, garble, os.unlink])
-def test_what_cannot_be_read_is_named_and_left_out_of_the_average(tmp_path, capsys, damage):
+def test_a_file_that_cannot_be_read_is_named_and_left_out_of_the_average(tmp_path, capsys, damage):
     paths = [tmp_path / f"epoch_{number:04d}.npz" for number in (2, 3, 5)]
     for seed, path in enumerate(paths):
         save_variables(path, variables(seed)[:-1])
@@ -329,12 +326,12 @@ def test_what_cannot_be_read_is_named_and_left_out_of_the_average(tmp_path, caps
     assert line.startswith(f"left out    cannot read {paths[1]}: ")
 
 
-def test_where_nothing_can_be_read_weights_stay_and_a_line_says_what_to_do(tmp_path, capsys):
+def test_if_no_file_can_be_read_the_weights_stay_and_a_line_tells_the_remedy(tmp_path, capsys):
     paths = [tmp_path / f"epoch_{number:04d}.npz" for number in (2, 3)]
     save_variables(paths[0], variables(7))
     overwrite_with_text(paths[0])
     loaded = variables(5)
-    line = f"no weights can be read from {tmp_path}: more --epochs train on and write new ones"
+    line = f"no weights can be read from {tmp_path}: train on with more --epochs, which writes new ones"
     for load in (average_variables, lambda *arguments: next(load_each(*arguments))):
         with pytest.raises(CheckpointError) as refused:
             load(paths, loaded)
@@ -350,18 +347,21 @@ def test_where_nothing_can_be_read_weights_stay_and_a_line_says_what_to_do(tmp_p
 def test_run_directory_is_made_and_has_one_place_for_everything(tmp_path):
     run = RunDirectory(tmp_path / "runs" / "some")
     assert run.checkpoints.is_dir()
-    names = ("config", "tokenizer", "samples", "last", "previous", "best", "model", "logs")
+    names = ("config", "tokens", "samples", "last", "previous", "best", "model", "results", "logs")
     places = {str(getattr(run, name).relative_to(run.path)) for name in names}
     assert places == {
         "config.yaml",
-        "tokenizer.model",
+        "tokens",
         "samples.txt",
         "checkpoints/last.npz",
         "checkpoints/previous.npz",
         "checkpoints/best.npz",
         "model.keras",
+        "results.yaml",
         "logs",
     }
+    assert run.tokenizer_files(True) == [run.path / "tokenizer.model"]
+    assert run.tokenizer_files(False) == [run.path / "source_tokenizer.model", run.path / "target_tokenizer.model"]
     assert RunDirectory(str(tmp_path / "runs" / "some")).path == run.path  # it may exist
 
 
@@ -384,7 +384,7 @@ def test_a_directory_is_claimed_by_one_process_at_a_time(tmp_path):
     second.claim()
 
 
-def test_a_claim_clears_up_what_a_killed_process_left_half_written(tmp_path):
+def test_a_claim_removes_the_unfinished_files_of_a_killed_process(tmp_path):
     run = RunDirectory(tmp_path)
     (run.logs / "train").mkdir(parents=True)
     half_written = []

@@ -1,20 +1,27 @@
 import dataclasses
+import random
 import shutil
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_transformer.config import ConfigError
+from keras_transformer.errors import CheckpointError, ConfigError
+from keras_transformer.tokenizer import SHARED, SOURCE, TARGET
 from keras_transformer.training import preparation
-from keras_transformer.training.checkpoints import CheckpointError, RunDirectory
-from keras_transformer.training.preparation import check_resumable, prepare, validation_pairs
+from keras_transformer.training.checkpoints import RunDirectory
+from keras_transformer.training.preparation import Origin, check_resumable, open_origin, prepare, validation_pairs
 from tests import tiny
 
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
     return tiny.write_corpus(tmp_path_factory.mktemp("corpus") / "pairs")
+
+
+def changed(config, **settings):
+    """The same settings, and these."""
+    return type(config)(**{**dataclasses.asdict(config), **settings})
 
 
 @pytest.fixture
@@ -40,32 +47,46 @@ def prepared(corpus, tmp_path):
         ("seed", 3),
         ("max_length", 29),
         ("precision", "bfloat16"),
+        ("tie_embeddings", False),
+        ("optimizer", "lion"),
+        ("clip_norm", 0.5),
     ],
 )
 def test_a_run_under_other_settings_is_refused_by_name_and_left_alone(prepared, name, value):
     run, config = prepared
-    before = run.config.read_bytes(), run.tokenizer.read_bytes()
+    before = run.config.read_bytes(), (run.path / SHARED).read_bytes()
     with pytest.raises(ConfigError) as refused:
-        prepare(dataclasses.replace(config, **{name: value}), run)
+        prepare(changed(config, **{name: value}), run)
     assert f"{name} was {getattr(config, name)} and is {value}" in str(refused.value)
     assert str(run.path) in str(refused.value) and "\n" not in str(refused.value)
-    assert (run.config.read_bytes(), run.tokenizer.read_bytes()) == before
+    assert (run.config.read_bytes(), (run.path / SHARED).read_bytes()) == before
 
 
 def test_how_long_and_where_a_run_goes_on_may_change(prepared):
     run, config = prepared
-    check_resumable(dataclasses.replace(config, epochs=7, max_steps=11, strategy="mirrored", average_epochs=3), run)
-    check_resumable(dataclasses.replace(config, beam_size=1, length_penalty=0.0, patience=7, save_minutes=0), run)
+    check_resumable(changed(config, epochs=7, max_steps=11, strategy="mirrored", average_epochs=3), run)
+    check_resumable(changed(config, beam_size=1, length_penalty=0.0, patience=7, save_minutes=0), run)
 
 
-@pytest.mark.parametrize("name", ["config", "tokenizer"])
-def test_a_run_that_lacks_what_its_checkpoints_need_is_refused_and_left_alone(prepared, name):
+@pytest.mark.parametrize("name", ["config.yaml", SHARED])
+def test_a_run_that_lacks_a_file_of_its_checkpoints_is_refused_and_left_alone(prepared, name):
     run, config = prepared
     run.last.touch()
-    getattr(run, name).unlink()
-    with pytest.raises(CheckpointError, match=f"without their {getattr(run, name)}: put it back, or choose another"):
+    (run.path / name).unlink()
+    with pytest.raises(CheckpointError, match=f"without their {run.path / name}: put it back, or choose another"):
         prepare(config, run)
-    assert not getattr(run, name).exists()
+    assert not (run.path / name).exists()
+
+
+@pytest.mark.parametrize("name", [SOURCE, TARGET])
+def test_a_run_of_two_tokenizers_needs_both(corpus, tmp_path, name):
+    config = tiny.config(corpus, tmp_path / "run", share_vocabulary=False)
+    run = RunDirectory(config.model_dir)
+    prepare(config, run)
+    run.last.touch()
+    (run.path / name).unlink()
+    with pytest.raises(CheckpointError, match=f"without their {run.path / name}: put it back, or choose another"):
+        prepare(config, run)
 
 
 # Starting again.
@@ -90,12 +111,12 @@ def test_a_start_on_changed_text_tokenises_again_and_says_so(corpus, tmp_path, c
     tiny.write_pairs(directory, "train", [("ten", "zehn"), ("one two", "eins zwei"), ("six", "")])
     data = prepare(config, run)
     assert "tokens/train was made from another corpus: made anew" in capsys.readouterr().out
-    expected = data.tokenizer.encode(tf.constant(["ten", "one two"]))
+    expected = data.source_tokenizer.encode(tf.constant(["ten", "one two"]))
     np.testing.assert_array_equal(data.train.source.ids, expected.values)
     np.testing.assert_array_equal(data.train.source.starts, expected.row_splits)
 
 
-# What is kept.
+# The corpus and its tokenizers.
 
 
 def test_blank_validation_pairs_are_not_translated(corpus, tmp_path):
@@ -112,8 +133,122 @@ def test_blank_validation_pairs_are_not_translated(corpus, tmp_path):
 def test_a_tokenizer_that_is_there_is_used(corpus, tmp_path):
     config = tiny.config(corpus, tmp_path / "run")
     run = RunDirectory(config.model_dir)
-    run.tokenizer.write_bytes(tiny.tokenizer_model())
+    (run.path / SHARED).write_bytes(tiny.tokenizer_model())
     data = prepare(config, run)
-    assert run.tokenizer.read_bytes() == tiny.tokenizer_model()
+    assert (run.path / SHARED).read_bytes() == tiny.tokenizer_model()
     text = tf.constant(["one two three"])
-    np.testing.assert_array_equal(data.tokenizer.encode(text).values, tiny.tokenizer().encode(text).values)
+    np.testing.assert_array_equal(data.source_tokenizer.encode(text).values, tiny.tokenizer().encode(text).values)
+
+
+def test_two_vocabularies_give_each_side_a_tokenizer_of_its_own_text(corpus, tmp_path, capsys):
+    config = tiny.config(corpus, tmp_path / "run", share_vocabulary=False)
+    run = RunDirectory(config.model_dir)
+    data = prepare(config, run)
+    assert sorted(path.name for path in run.path.glob("*.model")) == [SOURCE, TARGET]
+    assert data.source_tokenizer is not data.target_tokenizer
+    pieces = [set(tokenizer.visible_pieces(tf.range(tokenizer.vocabulary_size))) for tokenizer in data.tokenizers]
+    assert "o" in pieces[0] - pieces[1] and "ü" in pieces[1] - pieces[0]
+    assert len(data.train) == 211
+    for sentences, tokenizer, side, end in zip(
+        (data.train.source, data.train.target), data.tokenizers, ("en", "de"), ([], [3]), strict=True
+    ):
+        text = (corpus / f"train.{side}").read_text(encoding="utf-8").splitlines()
+        expected = [[*row, *end] for row in tokenizer.encode(tf.constant(text)).to_list()]
+        found = np.split(sentences.ids, sentences.starts[1:-1])
+        assert [row.tolist() for row in found] == expected
+    printed = capsys.readouterr().out
+    assert "\nsource      331 pieces\n" in printed and "\ntarget      331 pieces\n" in printed
+
+
+def test_a_shared_tokenizer_is_one_object(prepared):
+    run, config = prepared
+    data = prepare(config, run)
+    assert data.source_tokenizer is data.target_tokenizer
+    assert [path.name for path in run.path.glob("*.model")] == [SHARED]
+
+
+# Another run to start from.
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """(config, model) of a finished run; tests do not change it."""
+    path = tmp_path_factory.mktemp("finished")
+    config, model = tiny.config("corpus", path), tiny.transformer(seed=3)
+    config.save(path / "config.yaml")
+    (path / SHARED).write_bytes(tiny.tokenizer_model())
+    model.save(path / "model.keras")
+    return config, model
+
+
+def started(config, **settings):
+    """The settings of a run that starts from the run of `config`."""
+    return changed(config, **{"init_from": config.model_dir, "model_dir": "another", **settings})
+
+
+def test_the_first_weights_are_those_of_the_finished_model(finished, tmp_path):
+    config, model = finished
+    (tmp_path / SHARED).write_bytes(tiny.tokenizer_model())
+    network = tiny.transformer(seed=5, dropout_rate=0.3)
+    Origin(started(config)).load(network, [tmp_path / SHARED])
+    for weight, expected in zip(network.weights, model.weights, strict=True):
+        np.testing.assert_array_equal(weight.numpy(), expected.numpy())
+
+
+def test_settings_of_training_may_differ(finished):
+    config, _ = finished
+    settings = {"dropout_rate": 0.3, "attention_dropout_rate": 0.2, "warmup_steps": 7, "optimizer": "lion"}
+    Origin(started(config, **settings, vocabulary_size=997, dataset="cldr:en-de"))
+
+
+def test_another_model_is_refused_by_all_settings_that_differ(finished):
+    config, _ = finished
+    with pytest.raises(ConfigError) as refused:
+        Origin(started(config, num_heads=13, pre_norm=True, dropout_rate=0.3))
+    line = f"{config.model_dir} holds another model: num_heads is 2, not 13, pre_norm is False, not True"
+    assert str(refused.value) == line
+
+
+@pytest.mark.parametrize("name", ["share_vocabulary", "tie_embeddings"])
+def test_other_vocabularies_are_another_model(finished, name):
+    config, _ = finished
+    with pytest.raises(ConfigError, match=f"holds another model: {name} is True, not False$"):
+        Origin(started(config, **{name: False}))
+
+
+@pytest.mark.parametrize("missing", ["config.yaml", "model.keras", SHARED])
+def test_an_unfinished_run_is_refused_by_its_missing_file(finished, tmp_path, missing):
+    config, _ = finished
+    shutil.copytree(config.model_dir, tmp_path, dirs_exist_ok=True)
+    (tmp_path / missing).unlink()
+    with pytest.raises(ConfigError, match=f"must hold a finished run. Received: {tmp_path}, without {missing}$"):
+        Origin(started(config, init_from=str(tmp_path)))
+    with pytest.raises(ConfigError, match="must hold a finished run"):
+        Origin(started(config, init_from=str(tmp_path / "nowhere")))
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_another_tokenizer_is_refused(finished, tmp_path):
+    config, _ = finished
+    (tmp_path / SHARED).write_bytes(random.Random(1).randbytes(101))
+    model = tiny.transformer(seed=5)
+    before = [weight.numpy() for weight in model.weights]
+    with pytest.raises(ConfigError, match="with which the first weights were trained"):
+        Origin(started(config)).load(model, [tmp_path / SHARED])
+    for weight, value in zip(model.weights, before, strict=True):
+        np.testing.assert_array_equal(weight.numpy(), value)
+
+
+def test_a_run_takes_the_tokenizer_of_its_origin(finished, corpus, tmp_path):
+    config, _ = finished
+    run = RunDirectory(tmp_path / "run")
+    data = prepare(started(config, model_dir=str(run.path), dataset=f"files:{corpus}", vocabulary_size=997), run)
+    assert (run.path / SHARED).read_bytes() == tiny.tokenizer_model()
+    assert data.source_tokenizer.vocabulary_size == tiny.VOCABULARY
+
+
+def test_a_resumed_run_needs_no_origin(finished, tmp_path):
+    config, _ = finished
+    run = RunDirectory(tmp_path)
+    run.last.touch()
+    assert open_origin(started(config, init_from=str(tmp_path / "gone")), run) is None

@@ -1,19 +1,23 @@
 import itertools
+import json
 from types import SimpleNamespace
 from typing import get_args, get_type_hints
 
 import numpy as np
 import pytest
 import tensorflow as tf
-from keras_transformer.layers.dropout import Dropout
 
-from keras_transformer.config import Config, ConfigError
+from keras_transformer.config import Config
+from keras_transformer.errors import ConfigError
+from keras_transformer.layers.kernels import Dropout
 from keras_transformer.training import strategy
 from keras_transformer.training.strategy import (
     POLICIES,
     available_cores,
     decoding_strategy,
+    join_workers,
     make_strategy,
+    read_cluster,
     resolve_precision,
     share_cores,
     strategy_of_gpus,
@@ -66,14 +70,6 @@ def test_one_device_is_one_device_however_many_there_are(monkeypatch):
     assert make_strategy("one_device").num_replicas_in_sync == 1
 
 
-def test_tpu_says_that_it_is_untested_and_where_there_is_none_so_in_a_line(monkeypatch, capsys):
-    monkeypatch.delenv("TPU_NAME", raising=False)
-    with pytest.raises(ConfigError, match="`strategy` tpu finds no TPU: Please provide a TPU Name") as refused:
-        make_strategy("tpu")
-    assert "\n" not in str(refused.value)
-    assert "has never been tested" in capsys.readouterr().out
-
-
 def test_gpus_share_validation_decoding_and_no_others(monkeypatch):
     strategy = tf.distribute.get_strategy()
     devices(monkeypatch, CPU=["/device:CPU:0"], GPU=["/device:GPU:0", "/device:GPU:1"])
@@ -88,6 +84,66 @@ def test_several_gpus_share_the_test_set_and_one_does_it_alone(monkeypatch):
     made = devices(monkeypatch, CPU=["/device:CPU:0"], GPU=["/device:GPU:0", "/device:GPU:1"])
     strategy_of_gpus()
     assert made == [["/device:GPU:0", "/device:GPU:1"]]
+
+
+# The machines of a cluster.
+
+WORKERS = ["a:2222", "b:3333", "c:5555"]
+
+
+def tf_config(cluster, task_type, index):
+    return json.dumps({"cluster": cluster, "task": {"type": task_type, "index": index}, "environment": "cloud"})
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (tf_config({"worker": WORKERS}, "worker", 2), ("worker", 2, "c:5555", 3)),
+        (tf_config({"chief": ["d:7777"], "worker": WORKERS}, "chief", 0), ("chief", 0, "d:7777", 4)),
+        (tf_config({"worker": ["[::1]:2222"]}, "worker", "0"), ("worker", 0, "[::1]:2222", 1)),
+    ],
+)
+def test_who_trains_and_which_of_them_this_is(text, expected):
+    assert read_cluster(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        None,
+        "",
+        "worker",
+        "[]",
+        "{}",
+        json.dumps({"cluster": {"worker": WORKERS}}),
+        tf_config(WORKERS, "worker", 0),
+        tf_config({"worker": WORKERS}, "worker", 3),
+        tf_config({"worker": WORKERS}, "worker", -1),
+        tf_config({"worker": WORKERS}, "chief", 0),
+        tf_config({"worker": WORKERS, "evaluator": ["d:7777"]}, "evaluator", 0),
+        tf_config({"worker": ["a", "b:2222"]}, "worker", 0),
+        tf_config({"worker": [2222]}, "worker", 0),
+        tf_config({"chief": WORKERS}, "chief", 0),
+    ],
+)
+def test_a_wrong_tf_config_is_refused_with_an_example_of_a_right_one(text):
+    with pytest.raises(ConfigError) as refused:
+        read_cluster(text)
+    assert str(refused.value) == (
+        '`strategy` multi_worker needs TF_CONFIG, such as {"cluster": {"worker": ["host0:2222", "host1:2222"]}, '
+        f'"task": {{"type": "worker", "index": 0}}}}. Received: TF_CONFIG={text}'
+    )
+
+
+def test_a_worker_that_cannot_start_says_so_in_a_line(monkeypatch, capsys):
+    def fail():
+        raise tf.errors.UnknownError(None, None, "Could not start\ngRPC server")
+
+    monkeypatch.setattr(tf.distribute, "MultiWorkerMirroredStrategy", fail)
+    monkeypatch.setenv("TF_CONFIG", tf_config({"worker": WORKERS}, "worker", 1))
+    with pytest.raises(ConfigError, match="worker 1 cannot start at b:3333: Could not start gRPC server"):
+        join_workers()
+    assert capsys.readouterr().out == "strategy    worker 1 at b:3333 waits for all of 3\n"
 
 
 # Seeds.
@@ -156,7 +212,7 @@ def test_every_core_trains_a_replica_if_there_is_enough_for_each(monkeypatch, co
 
 def test_cores_are_left_alone_beside_a_gpu_and_where_a_process_is_one_replica(monkeypatch):
     assert shared(monkeypatch, "auto", 4096, 2, gpus=["gpu"]) == []
-    for name in ("one_device", "multi_worker", "tpu"):
+    for name in ("one_device", "multi_worker"):
         assert shared(monkeypatch, name, 4096, 2) == []
 
 
@@ -211,6 +267,5 @@ def test_every_setting_of_config_is_known(monkeypatch):
     hints = get_type_hints(Config)
     assert {*POLICIES, "auto"} == set(get_args(hints["precision"]))
     monkeypatch.setattr(strategy, "join_workers", tf.distribute.get_strategy)
-    monkeypatch.setattr(strategy, "find_tpu", tf.distribute.get_strategy)
     for name in get_args(hints["strategy"]):
         assert isinstance(make_strategy(name), tf.distribute.Strategy)

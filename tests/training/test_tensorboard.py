@@ -1,23 +1,44 @@
+import contextlib
 import resource
 import sys
+import tempfile
 import time
+import warnings
+from pathlib import Path
 from types import SimpleNamespace
 
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from keras_transformer.training.event_files import EventWriter
-from keras_transformer.training.progress import Progress
 from tensorboard.backend.event_processing.data_provider import MultiplexerDataProvider
 from tensorboard.backend.event_processing.plugin_event_multiplexer import EventMultiplexer
 from tensorboard.context import RequestContext
 from tensorboard.plugins.base_plugin import TBContext
 from tensorboard.plugins.hparams import api_pb2, backend_context, list_session_groups
+from tensorboard.plugins.projector.projector_plugin import ProjectorPlugin
+from werkzeug.test import Client
 
+from keras_transformer.data.encoded import encode_pairs
+from keras_transformer.data.pipeline import make_batch
+from keras_transformer.tokenizer import shift_right
 from keras_transformer.training import tensorboard
-from keras_transformer.training.tensorboard import Profile, TensorBoardCurves, memory, write_hyper_parameters
-from tests import tiny
+from keras_transformer.training.callbacks import Progress
+from keras_transformer.training.teacher_forcing import TeacherForcing
+from keras_transformer.training.tensorboard import (
+    AlignmentPictures,
+    EventWriter,
+    Profile,
+    TensorBoardCurves,
+    forget_after,
+    heat_map,
+    memory,
+    read_records,
+    write_embedding,
+    write_hyper_parameters,
+    write_records,
+)
+from tests import reference, tiny
 from tests.training.curves import read_events
 
 TOKENS_PER_EPOCH = 89
@@ -28,6 +49,104 @@ VALIDATION = {"val_loss": 5.0, "val_accuracy": 0.75, "val_perplexity": 11.0, "va
 def on(callback, model):
     callback.set_model(model)
     return callback
+
+
+# Event files.
+
+
+@pytest.fixture
+def logs(tmp_path):
+    """A directory with two event files, as a run that was stopped after update 5 and went on leaves it."""
+    for first, last in ((1, 5), (6, 11)):
+        writer = tf.summary.create_file_writer(str(tmp_path), filename_suffix=f".{first}")
+        for step in range(first, last + 1):
+            with writer.as_default(step=step):
+                tf.summary.scalar("loss", 1 / step)
+        with writer.as_default(step=last):
+            tf.summary.text("samples", f"after {last}")
+        writer.close()
+    return tmp_path
+
+
+def loss(last):
+    return [(step, pytest.approx(1 / step)) for step in range(1, last + 1)]
+
+
+def found(logs):
+    """Points and texts in their order; files made in the same second TensorBoard reads in that of their names."""
+    return {name: sorted(points) for name, points in read_events(logs).items()}
+
+
+def contents(logs):
+    return {path.name: path.read_bytes() for path in logs.iterdir()}
+
+
+@pytest.mark.parametrize("step", [7, 3])
+def test_points_after_the_update_are_gone_and_the_others_stay(logs, step):
+    forget_after(logs, step)
+    events = found(logs)
+    assert events["loss"] == loss(step)
+    assert events.get("samples", []) == ([(5, "after 5")] if step == 7 else [])
+    assert all(read_records(path)[1] for path in logs.iterdir()) and len(list(logs.iterdir())) == 2
+
+
+def test_where_there_is_nothing_to_forget_nothing_changes(logs, tmp_path):
+    before = contents(logs)
+    forget_after(logs, 11)
+    assert contents(logs) == before
+    forget_after(tmp_path / "none", 0)
+
+
+@pytest.mark.parametrize("cut", [1, 3, 30])
+def test_a_record_cut_short_is_gone(logs, cut):
+    """Of the last file the last record is the text, which is longer than what is cut off."""
+    (last,) = logs.glob("*.6")
+    last.write_bytes(last.read_bytes()[:-cut])
+    assert not read_records(last)[1]
+    forget_after(logs, 11)
+    events = found(logs)
+    assert events["loss"] == loss(11) and events["samples"] == [(5, "after 5")]
+    assert read_records(last)[1]
+
+
+def test_points_written_once_more_are_there_once(logs):
+    forget_after(logs, 7)
+    writer = tf.summary.create_file_writer(str(logs), filename_suffix=".8")
+    for step in range(8, 14):
+        with writer.as_default(step=step):
+            tf.summary.scalar("loss", 1 / step)
+    writer.close()
+    assert found(logs)["loss"] == loss(13)
+
+
+def test_a_point_is_on_disk_when_it_has_been_written(tmp_path):
+    writer = EventWriter(tmp_path)
+    for step in (1, 2, 3):
+        with writer.as_default(step=step):
+            tf.summary.scalar("loss", 1 / step)
+        assert read_events(tmp_path)["loss"] == loss(step)
+    writer.close()
+
+
+@contextlib.contextmanager
+def no_room():
+    """No file may grow beyond 300 bytes. Afterwards pytest can write its own again."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (300, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_full_disk_is_an_error_of_the_system_that_names_the_place(tmp_path):
+    writer = EventWriter(tmp_path)
+    with no_room(), pytest.raises(OSError, match=f"^cannot write {tmp_path}: File too large$"):
+        for step in range(1, 11):
+            with writer.as_default(step=step):
+                tf.summary.scalar("loss", 1 / step)
+    with no_room(), pytest.raises(OSError, match=f"^cannot write {tmp_path / 'some'}: File too large$"):
+        write_records(tmp_path / "some", [b"record"] * 100)
 
 
 # Curves.
@@ -49,7 +168,8 @@ def clock(monkeypatch):
 
 def curves(path, every, loss_metric=None):
     model = SimpleNamespace(
-        optimizer=SimpleNamespace(learning_rate=tf.constant(0.25), gradient_norm=tf.constant(23.0)),
+        optimizer=SimpleNamespace(learning_rate=tf.constant(0.25)),
+        updates=SimpleNamespace(gradient_norm=tf.constant(23.0)),
         loss_metric=loss_metric or keras.metrics.Mean(name="loss"),
     )
     writers = {name: EventWriter(path / name) for name in ("train", "validation")}
@@ -265,3 +385,187 @@ def test_a_profile_holds_what_happened_between_the_two_updates(tmp_path):
     (written,) = tmp_path.glob("plugins/profile/*/*.xplane.pb")
     contents = written.read_bytes()
     assert [f"update_{batch}_of_this_test".encode() in contents for batch in range(3)] == [False, True, False]
+
+
+# Pictures of alignment.
+
+T, S = 3, 5
+PIECES, SOURCE_PIECES = ["▁ein", "s", "</s>"], ["▁o", "ne", "▁", "<0xE2>", "\\t"]
+
+
+def one_hot(row, column, weight=1.0):
+    alignment = np.zeros((T, S))
+    alignment[row, column] = weight
+    return alignment
+
+
+def marked(row, column):
+    """First and last row and column of pixels that a cell's weight changes, and the picture's values there."""
+    picture = heat_map(one_hot(row, column), SOURCE_PIECES, PIECES)
+    different = (picture != heat_map(np.zeros((T, S)), SOURCE_PIECES, PIECES)).any(axis=-1)
+    (rows, columns) = np.nonzero(different)
+    box = np.array([rows.min(), rows.max(), columns.min(), columns.max()])
+    return box, picture[box[0] + 3 : box[1] - 2, box[2] + 3 : box[3] - 2]
+
+
+def test_rows_are_pieces_and_columns_source_pieces():
+    first, _ = marked(0, 0)
+    height, width = first[1] - first[0] + 1, first[3] - first[2] + 1
+    assert height == pytest.approx(width, abs=2)
+    for row, column in ((1, 0), (0, 1), (2, 4)):
+        box, _ = marked(row, column)
+        moved = np.array([row * height, row * height, column * width, column * width])
+        np.testing.assert_allclose(box - first, moved, atol=1 + 0.5 * max(row, column))
+
+
+def test_nothing_is_white_and_all_is_black():
+    _, inside = marked(1, 2)
+    assert inside.size and inside.max() == 0
+    picture = heat_map(one_hot(1, 2, 0.0), SOURCE_PIECES, PIECES)
+    box, _ = marked(1, 2)
+    assert picture[box[0] + 3 : box[1] - 2, box[2] + 3 : box[3] - 2].min() == 255
+
+
+def test_pictures_are_modest_and_of_bytes():
+    picture = heat_map(np.full((40, 40), 0.025), ["▁piece"] * 40, ["▁piece"] * 40)
+    assert picture.dtype == np.uint8 and picture.shape[2] == 3 and max(picture.shape) < 800
+
+
+@pytest.mark.parametrize("labels", [SOURCE_PIECES, PIECES])
+def test_labels_are_drawn(labels):
+    picture = heat_map(np.zeros((T, S)), SOURCE_PIECES, PIECES)
+    changed = [label.replace("s", "M").replace("ne", "MM") for label in labels]
+    arguments = (changed, PIECES) if labels is SOURCE_PIECES else (SOURCE_PIECES, changed)
+    assert (heat_map(np.zeros((T, S)), *arguments) != picture).any()
+
+
+def test_any_piece_can_be_drawn():
+    """TeX, which matplotlib would typeset or refuse, and what its font lacks."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        heat_map(np.zeros((T, S)), ["$x^{$", "$", "中文", "👩", "\\frac"], ["שלום", "x" * 16, "%$^$"])
+
+
+def batch(count=4):
+    """(source_ids, labels)."""
+    with tempfile.TemporaryDirectory() as directory:
+        encoded = encode_pairs(tiny.pairs(7), tiny.tokenizer(), tiny.tokenizer(), 31, Path(directory))
+        return make_batch(encoded, np.arange(count))
+
+
+def pictures_by_numpy(source_ids, labels, transformer, most=31):
+    weights, target_ids = reference.weights_of(transformer), shift_right(labels).numpy()
+    alignments = reference.alignment(weights, source_ids, target_ids, num_heads=2, residual=reference.post_norm)
+    for alignment, source_row, row in zip(alignments, source_ids, labels, strict=True):
+        source_pieces, pieces = (tiny.tokenizer().visible_pieces(ids[ids > 0])[:most] for ids in (source_row, row))
+        yield heat_map(alignment[: len(pieces), : len(source_pieces)], source_pieces, pieces)
+
+
+def draw(directory, trainer, source_ids, labels, step=0, tokenizers=None):
+    """Writes the pictures of an epoch's end."""
+    writer = EventWriter(directory)
+    tokenizers = tokenizers or (tiny.tokenizer(), tiny.tokenizer())
+    pictures = AlignmentPictures(source_ids, labels, tokenizers, writer, Progress(step=step))
+    on(pictures, trainer).on_epoch_end(2, {})
+    writer.close()
+
+
+@pytest.mark.parametrize("strategy", [tf.distribute.get_strategy, tiny.two_replicas])
+def test_the_alignment_of_each_pair_is_drawn_at_the_end_of_an_epoch(tmp_path, strategy):
+    with strategy().scope():
+        network = tiny.transformer()
+    draw(tmp_path, SimpleNamespace(network=network, averaged=contextlib.nullcontext), *batch(), step=17)
+    events, expected = read_events(tmp_path), list(pictures_by_numpy(*batch(), tiny.transformer()))
+    assert list(events) == [f"alignment/{number}" for number in range(1, 5)]
+    for ((step, found),), picture in zip(events.values(), expected, strict=True):
+        assert step == 17 and found.shape == picture.shape
+        np.testing.assert_allclose(found.astype(int), picture, atol=2)
+    assert len({picture.tobytes() for picture in expected}) == 4
+
+
+def test_the_averaged_weights_are_drawn_where_there_are_any(tmp_path):
+    trainer = TeacherForcing(tiny.transformer(), ema_decay=0.5)
+    trainer.compile("adam")
+    for average, weight in zip(trainer.updates.averages, tiny.transformer(seed=5).weights, strict=True):
+        average.assign(weight)
+    draw(tmp_path, trainer, *batch())
+    found = [picture.astype(int) for ((_, picture),) in read_events(tmp_path).values()]
+    averaged, raw = (
+        list(pictures_by_numpy(*batch(), model)) for model in (tiny.transformer(seed=5), tiny.transformer())
+    )
+    for picture, expected in zip(found, averaged, strict=True):
+        np.testing.assert_allclose(picture, expected, atol=2)
+    assert max(np.abs(picture - other).max() for picture, other in zip(found, raw, strict=True)) > 20
+
+
+def test_of_long_sentences_the_first_pieces_are_drawn(tmp_path, monkeypatch):
+    monkeypatch.setattr(tensorboard, "MOST_PIECES", 3)
+    network = tiny.transformer()
+    draw(tmp_path, SimpleNamespace(network=network, averaged=contextlib.nullcontext), *batch(1))
+    ((_, found),) = read_events(tmp_path)["alignment/1"]
+    (picture,) = pictures_by_numpy(*batch(1), network, most=3)
+    np.testing.assert_allclose(found.astype(int), picture, atol=2)
+
+
+def test_each_side_is_written_in_the_pieces_of_its_own_tokenizer(tmp_path):
+    shared, other = tiny.tokenizer(), SimpleNamespace(visible_pieces=lambda ids: ["x" * 23 for _ in ids])
+    for name, tokenizers in {"shared": (shared, shared), "source": (other, shared), "target": (shared, other)}.items():
+        model = SimpleNamespace(network=tiny.transformer(), averaged=contextlib.nullcontext)
+        draw(tmp_path / name, model, *batch(1), tokenizers=tokenizers)
+    shapes = {name: read_events(tmp_path / name)["alignment/1"][0][1].shape for name in ("shared", "source", "target")}
+    assert shapes["source"][0] > shapes["shared"][0] and shapes["source"][1] == shapes["shared"][1]  # columns
+    assert shapes["target"][1] > shapes["shared"][1] and shapes["target"][0] == shapes["shared"][0]  # rows
+
+
+# The projector.
+
+D = 13
+QUERY = "?run=logs%2Ftrain&name=embedding"
+
+
+def plugin_apps(root):
+    """The web applications of TensorBoard's projector."""
+    multiplexer = EventMultiplexer().AddRunsFromDirectory(str(root))
+    multiplexer.Reload()
+    context = TBContext(data_provider=MultiplexerDataProvider(multiplexer, str(root)), logdir=str(root))
+    return {path: Client(app) for path, app in ProjectorPlugin(context).get_plugin_apps().items()}
+
+
+def written(tmp_path, vectors, tokenizer):
+    """The same, after the embedding has been written where curves are."""
+    directory = tmp_path / "logs" / "train"
+    writer = tf.summary.create_file_writer(str(directory))
+    with writer.as_default():
+        tf.summary.scalar("loss", 3.0, step=1)
+    writer.close()
+    write_embedding(directory, vectors, tokenizer)
+    return plugin_apps(tmp_path)
+
+
+def test_the_projector_shows_the_vector_of_every_piece(tmp_path):
+    vectors = np.random.default_rng(7).normal(size=(tiny.VOCABULARY, D)).astype("float32")
+    apps = written(tmp_path, vectors, tiny.tokenizer())
+    assert apps["/runs"].get("/").json == ["logs/train"]
+    (embedding,) = apps["/info"].get("/" + QUERY).json["embeddings"]
+    assert embedding["tensorShape"] == [tiny.VOCABULARY, D]
+    shown = np.frombuffer(apps["/tensor"].get("/" + QUERY).data, "float32").reshape(tiny.VOCABULARY, D)
+    np.testing.assert_allclose(shown, vectors, rtol=1e-4)
+    labels = apps["/metadata"].get("/" + QUERY).get_data(as_text=True).splitlines()
+    assert labels == tiny.tokenizer().visible_pieces(tf.range(tiny.VOCABULARY))
+
+
+def test_a_large_vocabulary_is_cut_to_its_first_pieces(tmp_path, monkeypatch):
+    monkeypatch.setattr(tensorboard, "MOST_PROJECTED", 5)
+    tokenizer = SimpleNamespace(visible_pieces=lambda ids: [f"piece {i}" for i in ids])
+    apps = written(tmp_path, np.arange(11.0 * D).reshape(11, D), tokenizer)
+    shown = np.frombuffer(apps["/tensor"].get("/" + QUERY).data, "float32")
+    np.testing.assert_array_equal(shown, np.arange(5 * D))
+    assert apps["/metadata"].get("/" + QUERY).get_data(as_text=True) == "".join(f"piece {i}\n" for i in range(5))
+
+
+def test_an_older_embedding_is_replaced(tmp_path):
+    tokenizer = SimpleNamespace(visible_pieces=lambda ids: [f"piece {i}" for i in ids])
+    for value in (3.0, 7.0):
+        write_embedding(tmp_path / "made", np.full((2, D), value), tokenizer)
+    np.testing.assert_array_equal(np.loadtxt(tmp_path / "made" / "embedding.tsv"), np.full((2, D), 7.0))
+    assert len(list((tmp_path / "made").iterdir())) == 3

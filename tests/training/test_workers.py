@@ -3,8 +3,9 @@ from types import SimpleNamespace
 import pytest
 import tensorflow as tf
 
+from keras_transformer.errors import CheckpointError
 from keras_transformer.training import workers as module
-from keras_transformer.training.checkpoints import CheckpointError, RunDirectory
+from keras_transformer.training.checkpoints import RunDirectory
 from keras_transformer.training.preparation import prepare
 from keras_transformer.training.workers import Workers, prepare_on_all
 from tests import tiny
@@ -101,7 +102,7 @@ def test_the_loss_of_a_worker_is_a_line_that_says_which(five, message, gone):
     )
 
 
-def test_what_is_no_loss_of_a_worker_is_left_alone(five):
+def test_other_errors_are_left_alone(five):
     with pytest.raises(tf.errors.UnavailableError), Workers(ONE).ending_together():
         raise tf.errors.UnavailableError(None, None, "of a file system, perhaps")
     with pytest.raises(tf.errors.ResourceExhaustedError), five().ending_together():
@@ -120,8 +121,9 @@ def contents(directory):
     return {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()}
 
 
-def test_others_begin_with_what_the_chief_has_and_write_elsewhere(five, corpus, tmp_path, monkeypatch):
-    config, own = tiny.config(corpus, tmp_path / "run"), tmp_path / "own"
+@pytest.mark.parametrize("shared", [True, False], ids=["one vocabulary", "two vocabularies"])
+def test_others_begin_with_the_files_of_the_chief_and_write_elsewhere(five, corpus, tmp_path, monkeypatch, shared):
+    config, own = tiny.config(corpus, tmp_path / "run", share_vocabulary=shared), tmp_path / "own"
     monkeypatch.setattr(module, "own_directory", lambda: own)
     chief = RunDirectory(config.model_dir)
 
@@ -135,7 +137,7 @@ def test_others_begin_with_what_the_chief_has_and_write_elsewhere(five, corpus, 
     before = {}
     run, data = prepare_on_all(config, five(others=meet))
     assert run.path == own and contents(chief.path) == before
-    for path in (run.config, run.tokenizer, run.last):
+    for path in (run.config, *run.tokenizer_files(shared), run.last):
         assert path.read_bytes() == before[chief.path / path.relative_to(own)]
     monkeypatch.setattr("keras_transformer.training.preparation.encode_pairs", None)  # no need to tokenise again
     assert len(prepare(config, run).train) == len(data.train) == 211
@@ -162,7 +164,7 @@ def test_a_run_directory_that_is_not_shared_is_told_in_a_line_and_not_made(five,
     assert not (tmp_path / "run").exists()
 
 
-def test_what_another_worker_has_written_is_gone_when_it_ends(monkeypatch):
+def test_the_directory_of_another_worker_is_gone_when_it_ends(monkeypatch):
     at_exit = []
     monkeypatch.setattr(module.atexit, "register", lambda *arguments, **keywords: at_exit.append((arguments, keywords)))
     directory = module.own_directory()
