@@ -17,9 +17,9 @@ from hypothesis import settings
 settings.register_profile("derandomized", derandomize=True, deadline=None)
 settings.load_profile("derandomized")
 
-pytest.register_assert_rewrite("tests.layers.contract")
+pytest.register_assert_rewrite("tests.layers.contract", "tests.models.contract")
 
-# What is started in the background of a shell ignores Ctrl-C, and so would the programs that tests start and stop.
+# A process in the background of a shell ignores Ctrl-C. The programs that tests start and stop must not inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # All of this has to stand before TensorFlow initialises its devices. Two logical CPUs let strategy tests run replicas.
@@ -35,7 +35,7 @@ tf.config.experimental.enable_tensor_float_32_execution(False)  # on a GPU: NumP
 def seed():
     """Every test starts from the same seeds, alone or after others.
 
-    Keras draws the seeds of its initialisers and dropout layers from Python's `random`, so that this is all they need.
+    Keras draws the seeds of its initialisers and dropout layers from Python's `random`.
 
     Not `keras.utils.set_random_seed`, `keras.utils.clear_session` or `tf.random.set_seed`: all three empty TensorFlow's
     cache of kernels, and with its kernel dies the resource of every `SentencepieceTokenizer` made before.

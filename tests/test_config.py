@@ -229,7 +229,7 @@ RATES = [
         *[("profile", value) for value in ("", "7", "7,7", "11,7", "-1,7", "7,11,13", "7,x", "7, 11", "7.5,11")],
     ],
 )
-def test_a_value_that_cannot_be_is_named_with_what_was_received(name, value):
+def test_an_impossible_value_is_refused_with_its_name_and_itself(name, value):
     with pytest.raises(ConfigError, match=rf"^`{name}` .* Received: {name}=\W?{re.escape(str(value))}\W?$"):
         Config(**{name: value})
 

@@ -33,7 +33,7 @@ NASTY = {
     "right to left": "שלום \u202bעולם\u202c مرحبا",
     "tab": "\tone\ttwo",
     "NUL": "one\x00two\x00",
-    "what NFKC would change": "ﬁ ½ e\u0301 ² Ⅷ １ \u00a0 \u3000 ｱ",
+    "characters that NFKC would change": "ﬁ ½ e\u0301 ² Ⅷ １ \u00a0 \u3000 ｱ",
     "two forms of a letter": "\u00e9 e\u0301",
     "double spaces": "one  two   three",
     "trailing spaces": "one  ",
@@ -132,7 +132,7 @@ def test_padding_and_control_ids_are_left_out_of_text(tokenizer):
     assert tokenizer.decode(ragged.to_tensor(PAD_ID)).numpy().tolist() == expected
 
 
-def test_whatever_ids_a_model_emits_text_is_valid_utf8(tokenizer):
+def test_any_ids_of_a_model_give_valid_utf8(tokenizer):
     draw = random.Random(11)
     rows = [[draw.randrange(tokenizer.vocabulary_size) for _ in range(17)] for _ in range(199)]
     rows += [[draw.randrange(BYTES_AND_CONTROL_SYMBOLS) for _ in range(17)] for _ in range(199)]
@@ -232,7 +232,7 @@ def test_a_damaged_file_is_named_in_one_clear_line(model, tmp_path, keep):
 
 def test_training_and_loading_print_nothing(tmp_path, capfd):
     path = tmp_path / "tokenizer.model"
-    path.write_bytes(train_tokenizer(corpus(83), VOCABULARY))  # what was loaded before would be taken from a cache
+    path.write_bytes(train_tokenizer(corpus(83), VOCABULARY))  # a model loaded before would be taken from a cache
     Tokenizer.load(path).encode(tf.constant(["the year"]))
     assert capfd.readouterr() == ("", "")
 

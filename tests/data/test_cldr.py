@@ -45,7 +45,7 @@ def test_same_seed_gives_the_same_corpus_and_another_seed_another(corpus):
     assert again.fingerprint == corpus.fingerprint != other.fingerprint
 
 
-def test_same_seed_gives_the_same_corpus_in_another_process_whatever_it_did_before(corpus):
+def test_same_seed_gives_the_same_corpus_in_another_process_after_any_other_work(corpus):
     code = (
         "from hashlib import sha256; from keras_transformer.data.cldr import cldr_corpus\n"
         "cldr_corpus('ja', 'fr', train_size=1800, validation_size=2, test_size=2)\n"
@@ -64,7 +64,7 @@ def test_no_source_occurs_twice_in_or_across_splits(corpus):
 
 
 @pytest.mark.parametrize("languages", [("en", "de"), ("de", "en"), ("en", "es"), ("ja", "en")])
-def test_whatever_two_forms_write_alike_they_translate_alike(languages):
+def test_two_forms_with_the_same_text_have_the_same_translation(languages):
     source, target = map(isolated_locale, languages)
     rng, answers = Random(0), {}
     for form in phrase_forms(source, target)[1]:

@@ -81,19 +81,19 @@ def test_every_name_leads_a_list_of_others_of_its_family():
         assert {other.family for other in drawn} == {name.family}
 
 
-def test_every_form_says_whatever_it_draws():
+def test_every_form_writes_every_value_that_it_draws():
     rng = Random(5)
     for key, form in FORMS.items():
         for value in (form.draw(rng) for _ in range(5)):
             assert form.say(value, EN) and form.say(value, DE), key
 
 
-def test_invisible_characters_become_what_a_keyboard_types():
+def test_invisible_characters_become_characters_that_a_keyboard_types():
     form = Form("", "", lambda rng: None, lambda value, locale: "\u200f3:45\u202fPM\u2009–\u20095\u00a0PM\u061c", ())
     assert form.say(None, EN) == "3:45 PM – 5 PM"
 
 
-def test_what_a_locale_has_no_words_for_is_none():
+def test_a_value_for_which_a_locale_has_no_words_is_none():
     assert FORMS["territories FR"].say(None, isolated_locale("jbo")) is None
     assert FORMS["round 6"].say(12_000_000, isolated_locale("ja")) is None
 
@@ -109,7 +109,7 @@ def test_of_two_forms_with_one_wording_the_first_is_kept():
     assert list(unambiguous([language, country], DE, EN)) == [language, country]
 
 
-def test_what_one_locale_says_does_not_depend_on_another():
+def test_the_phrases_of_one_locale_do_not_depend_on_another():
     assert get_month_names("wide", "stand-alone", isolated_locale("ja"))[4] == "4月"
     assert get_month_names("wide", "stand-alone", isolated_locale("fr"))[4] == "avril"
     assert get_month_names("wide", "stand-alone", isolated_locale("ja"))[4] == "4月"

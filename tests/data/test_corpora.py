@@ -10,7 +10,7 @@ from keras_transformer.errors import CorpusError
 
 @pytest.fixture
 def cldr(monkeypatch):
-    """Stands in for the locale data, and records what is asked of it."""
+    """Replaces the locale data by a corpus that names the arguments."""
     module = types.ModuleType("keras_transformer.data.cldr")
     module.cldr_corpus = lambda source, target, seed: Corpus(f"seed {seed}", source, target, [], [], [], "")
     monkeypatch.setitem(sys.modules, module.__name__, module)
@@ -73,7 +73,7 @@ def test_a_colon_in_the_directory_belongs_to_it(tmp_path):
 
 
 @pytest.mark.parametrize("flags", [(None, None), ("en", None), (None, "de")])
-def test_files_without_languages_name_the_flags_and_what_is_there(tmp_path, flags):
+def test_files_without_languages_name_the_flags_and_the_languages_there(tmp_path, flags):
     for language in ("en", "de", "fr"):
         (tmp_path / f"train.{language}").write_text("x\n")
     found = message(f"files:{tmp_path}", *flags)
@@ -86,7 +86,7 @@ def test_one_language_cannot_be_both_sides(spec):
     assert "both 'en'" in message(spec, "en", "en")
 
 
-def test_tfds_takes_what_follows_the_colon(tmp_path):
+def test_tfds_takes_the_text_after_the_colon(tmp_path):
     for name, text in {"en.train.txt": "one\ntwo\n", "de.train.txt": "eins\nzwei\n"}.items():
         (tmp_path / name).write_text(text)
     assert list(open_corpus(f"tfds:{tmp_path}", "en", "de", seed=7).train) == [("one", "eins")]

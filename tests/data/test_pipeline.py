@@ -60,7 +60,7 @@ def read(dataset, count=None):
 
 
 def pairs_in(batches):
-    """What is in the batches, read off the sources and the labels alone: a list of (source, target) tuples."""
+    """The pairs in the batches, read off the sources and the labels alone: a list of (source, target) tuples."""
     found = []
     for source_ids, _, labels, _ in batches:
         for source, label in zip(source_ids.tolist(), labels.tolist(), strict=True):
@@ -231,7 +231,7 @@ def test_every_row_is_dealt_to_one_replica_of_one_worker_and_batches_come_again(
                 np.testing.assert_array_equal(part, whole[replica::6])
 
 
-def test_what_is_dealt_has_no_end_so_that_replicas_need_not_ask_each_other(pairs):
+def test_dealt_batches_have_no_end_so_that_replicas_need_not_ask_each_other(pairs):
     shares = dealt(evaluation_batches(pairs, BUDGET), OneOfThreeWorkers(0))
     assert int(shares.cardinality()) == tf.data.INFINITE_CARDINALITY
 
@@ -256,7 +256,7 @@ def test_source_sentences_are_varied_anew_in_every_epoch_and_remain_in_their_pai
 
 @pytest.mark.parametrize("vary", [None, disguise])
 @pytest.mark.parametrize(("epoch", "left"), [(0, 2), (1, 3), (2, 0)])
-def test_a_resumed_run_sees_what_an_uninterrupted_one_would_have_seen(pairs, epoch, left, vary):
+def test_a_resumed_run_sees_the_batches_of_an_uninterrupted_one(pairs, epoch, left, vary):
     count = count_batches(pairs, BUDGET)
     batch = count - left if left else 0
     whole = read(training_batches(pairs, BUDGET, seed=3, vary=vary), 3 * count)

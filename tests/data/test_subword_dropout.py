@@ -43,7 +43,7 @@ def a_model(*pieces):
     return model.SerializeToString(), {piece.piece: number for number, piece in enumerate(model.pieces)}
 
 
-def test_halves_are_what_the_last_merge_has_joined():
+def test_halves_are_the_two_pieces_of_the_last_merge():
     # "abcd": bc first, then cd cannot be, a + bc has the better rank than bc + d, then abc + d.
     model, ids = a_model("bc", "cd", "abc", "bcd", "abcd", "xx", "xxxx", "a", "b", "c", "d", "x")
     halves = find_halves(model)
@@ -58,7 +58,7 @@ def test_pieces_with_a_half_that_is_no_piece_are_not_divided():
     assert find_halves(model)[ids["ab"]].tolist() == [0, 0]
 
 
-def test_sentences_say_what_they_said(encoded, processor):
+def test_divided_sentences_have_the_same_text(encoded, processor):
     for rate in (0.1, 0.5, 0.9):
         varied = vary(encoded, rate)
         assert [processor.decode(ids) for ids in varied] == SENTENCES

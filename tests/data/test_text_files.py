@@ -234,7 +234,7 @@ def test_tsv_gzip_and_plain_files_may_be_mixed(tmp_path):
     assert list(corpus.test) == [("four", "vier")]
 
 
-def test_the_only_test_set_is_taken_whatever_follows_test_in_its_name(tmp_path):
+def test_the_only_test_set_is_taken_with_any_name_that_begins_with_test(tmp_path):
     fill(tmp_path, TRAIN, VALIDATION, {"test2016.en": "four\n", "test2016.de.gz": "vier\n", "test2017.en": "five\n"})
     corpus = text_files_corpus(tmp_path, "en", "de")
     assert list(corpus.test) == [("four", "vier")]
@@ -273,7 +273,7 @@ def test_a_missing_directory_is_named(tmp_path):
     assert message(tmp_path / "absent") == f"no such directory: {tmp_path / 'absent'}"
 
 
-def test_missing_training_text_names_what_was_looked_for_and_what_is_there(tmp_path):
+def test_missing_training_text_names_the_files_sought_and_the_files_there(tmp_path):
     found = message(fill(tmp_path, TRAIN), "fr", "it")
     for part in ("train.fr", "train.it", "train.tsv", "files there: train.de, train.en"):
         assert part in found

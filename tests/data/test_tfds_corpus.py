@@ -164,7 +164,7 @@ def test_a_corpus_without_training_split_is_refused():
     assert "no split `train`, only test" in message("tiny_translate/no_train")
 
 
-def test_a_failed_download_says_what_to_do_and_is_not_repeated_in_the_log(monkeypatch, caplog):
+def test_a_failed_download_names_the_remedy_and_is_not_repeated_in_the_log(monkeypatch, caplog):
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     monkeypatch.setattr("tensorflow_datasets.core.download.downloader.MAX_RETRIES", 3)
     with caplog.at_level(logging.WARNING, logger="urllib3.connectionpool"):
@@ -175,7 +175,7 @@ def test_a_failed_download_says_what_to_do_and_is_not_repeated_in_the_log(monkey
     assert not logging.getLogger("urllib3.connectionpool").filters
 
 
-def test_missing_tfds_says_what_to_install(monkeypatch):
+def test_missing_tfds_names_the_packages_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "tensorflow_datasets", None)
     assert "pip install tensorflow-datasets importlib_resources" in message("tiny_translate/full")
 

@@ -7,7 +7,7 @@ from tensorboard.util import tensor_util
 
 
 def read_events(directory):
-    """{tag: [(step, value), ...]} of what was written in a directory; texts as str, pictures as uint8 arrays."""
+    """{tag: [(step, value), ...]} of the events in a directory; texts as str, pictures as uint8 arrays."""
     events = EventAccumulator(str(directory), size_guidance={"tensors": 0})
     events.Reload()
     return {

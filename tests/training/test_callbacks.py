@@ -37,7 +37,7 @@ V = 37
 
 @pytest.fixture(autouse=True)
 def handlers():
-    """Puts the handlers of signals back, whatever a test left."""
+    """Puts the handlers of signals back after a test."""
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     yield before
     for number, handler in before.items():
@@ -152,7 +152,7 @@ def test_a_second_signal_is_delivered_at_once(number, own_handlers):
 
 
 @pytest.mark.parametrize("end", ["release", "restore"])
-def test_afterwards_signals_do_what_they_did_before(end, own_handlers):
+def test_afterwards_signals_have_their_old_handlers(end, own_handlers):
     signals = HeldSignals()
     signals.hold()
     assert all(signal.getsignal(number) != own_handlers for number in STOP_SIGNALS)
@@ -224,7 +224,7 @@ PAIRS = [(f"source {n}", f"reference {n}") for n in range(7)]
 
 
 def validation_bleu(log_dir, pairs=PAIRS, translate=lambda texts: [text.upper() for text in texts]):
-    """The callback, and what its score function was called with."""
+    """The callback, and the arguments of every call of its score function."""
     scored = []
 
     def score(translations, references):
@@ -337,7 +337,7 @@ def save_state(path, steps_per_epoch=5, minutes=math.inf, progress=None, **plan_
 
 
 def update(save, loss=1.0):
-    """One update of a token with this loss, after which the weight is the number of updates; what is saved then."""
+    """One update of a token with this loss; the weight becomes the number of updates. Returns the saved number."""
     save.on_train_batch_begin(0)
     save.progress.step += 1
     save.model.network.weights[0].assign([save.progress.step] * 2)
@@ -415,7 +415,7 @@ def test_an_epoch_is_saved_before_it_is_validated_and_after(tmp_path):
     assert [update(save) for _ in range(3)] == [3, 3, 6]
 
 
-def test_an_end_in_the_middle_of_an_epoch_keeps_its_metrics_for_who_goes_on(tmp_path):
+def test_an_end_in_the_middle_of_an_epoch_keeps_its_metrics_for_a_longer_run(tmp_path):
     save = save_state(tmp_path, steps_per_epoch=5, last_step=2)
     assert [update(save, loss) for loss in (2.0, 5.0)] == [None, 2]
     save.model.loss_metric.reset_state()
@@ -515,7 +515,7 @@ def test_sound_updates_are_left_alone(tmp_path, capsys):
     assert capsys.readouterr().out == ""
 
 
-def test_a_skipped_update_is_said(tmp_path, capsys):
+def test_a_skipped_update_is_printed(tmp_path, capsys):
     assert update_of_five(recover(tmp_path), skipped=1) == LATER
     assert capsys.readouterr().out == "\nskipped     update 18: its gradient is not finite\n"
 

@@ -29,7 +29,7 @@ def contents(directory):
     return {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in files}
 
 
-def test_all_is_said_and_nothing_is_left(corpus, tmp_path, capsys):
+def test_every_figure_is_printed_and_no_file_is_left(corpus, tmp_path, capsys):
     config = tiny.config(corpus, tmp_path / "run", strategy="one_device", epochs=7)
     random.seed(1)
     rehearse(config)
@@ -46,7 +46,7 @@ def test_all_is_said_and_nothing_is_left(corpus, tmp_path, capsys):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_run_that_is_there_stays_as_it_is_and_refuses_what_it_would_refuse(corpus, tmp_path, capsys):
+def test_an_existing_run_stays_unchanged_and_refuses_other_settings(corpus, tmp_path, capsys):
     config = tiny.config(corpus, tmp_path / "run", strategy="one_device", max_steps=3)
     prepare(config, RunDirectory(config.model_dir))
     before = contents(tmp_path)
@@ -90,5 +90,5 @@ def test_figures_of_the_corpus_are_those_of_its_pairs():
     ("seconds", "said"),
     [(17.2, "17 s"), (29.9, "30 s"), (31, "1 min"), (59.6 * 60, "1 h 0 min"), (7 * 3600 + 23 * 60 + 29, "7 h 23 min")],
 )
-def test_time_is_said_in_the_units_that_matter(seconds, said):
+def test_time_is_printed_in_the_units_that_matter(seconds, said):
     assert describe_time(seconds) == said

@@ -114,7 +114,7 @@ def interrupt_translation(texts):
 
 @pytest.fixture(scope="module")
 def uninterrupted(corpus, tmp_path_factory):
-    """(run, config, steps per epoch, what was printed) of a run from start to end; tests do not change it."""
+    """(run, config, steps per epoch, printed text) of a run from start to end; tests do not change it."""
     config = tiny.config(corpus, tmp_path_factory.mktemp("runs") / "uninterrupted", strategy="one_device", **SETTINGS)
     _, data, printed = train(config)
     return RunDirectory(config.model_dir), config, count_batches(data.train, config.batch_tokens), printed
@@ -330,7 +330,7 @@ def test_fewer_epochs_may_be_averaged_afterwards(copy_of_finished):
         np.testing.assert_allclose(weight.numpy(), value, atol=1e-7)
 
 
-def test_results_say_what_was_scored_and_how_and_do_not_outlive_their_model(copy_of_finished):
+def test_results_name_the_scored_set_and_the_search_and_do_not_outlive_their_model(copy_of_finished):
     run, config = copy_of_finished
     data = prepare(config, run)
     evaluation = evaluate(["one two"] * 7, ["one three"] * 7)
@@ -364,7 +364,7 @@ def test_a_run_whose_last_checkpoint_is_damaged_goes_on_from_the_one_before(copy
     assert run.epochs() == [run.epoch(1), run.epoch(2)]
 
 
-def test_a_full_disk_is_told_in_a_line_and_the_run_goes_on_when_there_is_room(uninterrupted, tmp_path):
+def test_a_full_disk_is_reported_in_a_line_and_the_run_goes_on_when_there_is_room(uninterrupted, tmp_path):
     expected, config, steps, _ = uninterrupted
     run = RunDirectory(tmp_path / "run")
     config = again(config, run.path)

@@ -103,7 +103,7 @@ def tf_config(cluster, task_type, index):
         (tf_config({"worker": ["[::1]:2222"]}, "worker", "0"), ("worker", 0, "[::1]:2222", 1)),
     ],
 )
-def test_who_trains_and_which_of_them_this_is(text, expected):
+def test_tf_config_gives_the_workers_and_this_one_s_place(text, expected):
     assert read_cluster(text) == expected
 
 
@@ -135,7 +135,7 @@ def test_a_wrong_tf_config_is_refused_with_an_example_of_a_right_one(text):
     )
 
 
-def test_a_worker_that_cannot_start_says_so_in_a_line(monkeypatch, capsys):
+def test_a_worker_that_cannot_start_gives_the_reason_in_a_line(monkeypatch, capsys):
     def fail():
         raise tf.errors.UnknownError(None, None, "Could not start\ngRPC server")
 
@@ -165,7 +165,7 @@ def test_every_replica_drops_other_positions():
         assert 0.2 < (one == other).mean() < 0.8  # independent coins agree half the time
 
 
-def test_replicas_of_other_workers_have_other_seeds_and_loading_what_these_saved_keeps_theirs():
+def test_replicas_of_other_workers_have_other_seeds_and_keep_them_when_a_checkpoint_of_these_is_loaded():
     def states_after(first_replica, first_state=(7, 11)):
         with tiny.two_replicas().scope():
             dropout = Dropout(0.5, seed=3)
@@ -244,8 +244,8 @@ def machine(monkeypatch, tmp_path, compute_capability=None, flags=None):
     [
         ((9, 0), None, "bfloat16"),
         ((8, 0), None, "bfloat16"),
-        ((7, 5), "amx_bf16", "float32"),  # what the CPU can does not matter beside a GPU
-        ((), "amx_bf16", "float32"),  # a GPU that does not tell
+        ((7, 5), "amx_bf16", "float32"),  # beside a GPU, the CPU does not matter
+        ((), "amx_bf16", "float32"),  # a GPU of unknown capability
         (None, "avx2 amx_bf16", "bfloat16"),
         (None, "avx512_bf16", "bfloat16"),
         (None, "avx2 avx512f", "float32"),

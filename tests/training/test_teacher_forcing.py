@@ -91,14 +91,14 @@ def padded(batch, rows, source_columns, target_columns):
 
 
 def some_right(batch, trainer):
-    """The batch with every third label what the model thinks most likely, for an accuracy between 0 and 1."""
+    """The batch with every third label replaced by the model's best guess, for an accuracy between 0 and 1."""
     inputs, labels, weights = batch
     best = np.argmax(trainer.network(inputs), axis=-1).astype("int32")
     columns = np.arange(labels.size).reshape(labels.shape)
     return inputs, np.where(columns % 3 == 0, best, labels), weights
 
 
-# What is measured.
+# Measures.
 
 
 def test_loss_accuracy_and_perplexity_are_means_over_the_real_target_tokens():
@@ -130,7 +130,7 @@ def test_perplexity_and_accuracy_know_no_label_smoothing():
     assert abs(smoothed_logs["loss"] - plain_logs["loss"]) > 0.01
 
 
-# What is learned from.
+# Gradients.
 
 
 def test_gradients_are_those_of_the_mean_over_real_target_tokens():
@@ -199,7 +199,7 @@ BATCHES = {  # rows are dealt out to the replicas in turn
 
 
 class AfterEveryBatch(keras.callbacks.Callback):
-    """Remembers what one step after the other left."""
+    """Remembers metrics and weights after every step."""
 
     def __init__(self):
         super().__init__()
@@ -213,14 +213,14 @@ class AfterEveryBatch(keras.callbacks.Callback):
 
 
 class AddBleu(keras.callbacks.Callback):
-    """Stands in for `ValidationBleu`."""
+    """A `ValidationBleu` without translations."""
 
     def on_epoch_end(self, epoch, logs=None):
         logs["val_bleu"] = 0.0
 
 
 def history(strategy, log_dir, monkeypatch):
-    """What `fit` leaves after every one of BATCHES, its logs of the epoch, and its training curves."""
+    """The figures after every one of BATCHES, the logs of the epoch, and the training curves of `fit`."""
     plan = [np.array(rows) for rows in BATCHES.values()]
     monkeypatch.setattr(pipeline, "plan_batches", lambda *_, **__: plan)
     with strategy.scope():
@@ -293,7 +293,7 @@ def test_two_replicas_measure_their_speed(histories):
 
 
 def updates(strategy, plan, accumulate_steps, monkeypatch):
-    """What `fit` leaves after every update on the batches of `plan`, lists of rows."""
+    """The figures after every update of `fit` on the batches of `plan`, lists of rows."""
     monkeypatch.setattr(pipeline, "plan_batches", lambda *_, **__: [np.array(rows) for rows in plan])
     with strategy.scope():
         model = trainer(keras.optimizers.SGD(0.05, momentum=0.9), accumulate_steps)

@@ -99,7 +99,7 @@ def test_where_there_is_nothing_to_forget_nothing_changes(logs, tmp_path):
 
 @pytest.mark.parametrize("cut", [1, 3, 30])
 def test_a_record_cut_short_is_gone(logs, cut):
-    """Of the last file the last record is the text, which is longer than what is cut off."""
+    """The last record of the last file is the text, which is longer than the part cut off."""
     (last,) = logs.glob("*.6")
     last.write_bytes(last.read_bytes()[:-cut])
     assert not read_records(last)[1]
@@ -248,7 +248,7 @@ def test_time_between_epochs_is_not_counted_as_training(tmp_path, clock):
     assert logs["tokens/s"] == 11 / 2
 
 
-def test_a_resumed_epoch_has_seen_what_was_counted_before_it_was_interrupted(tmp_path, clock):
+def test_a_resumed_epoch_has_seen_the_tokens_counted_before_its_interruption(tmp_path, clock):
     callback = curves(tmp_path, every=2)
     begin(callback, epoch=3, counted=31)
     run_batches(callback, clock, [5, 7])
@@ -297,7 +297,7 @@ def test_memory_of_a_gpu_is_the_most_that_it_had_to_hold(monkeypatch):
 
 
 def hparams_tab(logs):
-    """What TensorBoard's HParams tab makes of a directory: [(settings, {(group, tag): latest value})]."""
+    """TensorBoard's HParams tab for a directory: [(settings, {(group, tag): latest value})]."""
     multiplexer = EventMultiplexer().AddRunsFromDirectory(str(logs))
     multiplexer.Reload()
     context = TBContext(data_provider=MultiplexerDataProvider(multiplexer, str(logs)), logdir=str(logs))
@@ -373,7 +373,7 @@ def test_the_profiler_runs_between_the_two_updates(monkeypatch, tmp_path, first,
     assert calls == expected
 
 
-def test_a_profile_holds_what_happened_between_the_two_updates(tmp_path):
+def test_a_profile_holds_the_operations_between_the_two_updates(tmp_path):
     progress = Progress()
     profile = Profile(tmp_path, progress, 1, 2)
     for batch in range(3):
@@ -440,7 +440,7 @@ def test_labels_are_drawn(labels):
 
 
 def test_any_piece_can_be_drawn():
-    """TeX, which matplotlib would typeset or refuse, and what its font lacks."""
+    """TeX, which matplotlib would typeset or refuse, and characters that its font lacks."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         heat_map(np.zeros((T, S)), ["$x^{$", "$", "中文", "👩", "\\frac"], ["שלום", "x" * 16, "%$^$"])
@@ -532,7 +532,7 @@ def plugin_apps(root):
 
 
 def written(tmp_path, vectors, tokenizer):
-    """The same, after the embedding has been written where curves are."""
+    """`plugin_apps`, after the embedding has been written beside curves."""
     directory = tmp_path / "logs" / "train"
     writer = tf.summary.create_file_writer(str(directory))
     with writer.as_default():

@@ -29,7 +29,7 @@ class FiveWorkers:
 
 @pytest.fixture
 def five(monkeypatch):
-    """Makes the `Workers` of one of five; what all give to `gather` is `others` of what this one gives."""
+    """Makes the `Workers` of one of five. `others` maps this one's value for `gather` to the values of all five."""
     monkeypatch.setattr(tf.distribute, "MultiWorkerMirroredStrategy", FiveWorkers)
 
     def make(*arguments, others=lambda value: [value] * 5, **keywords):
@@ -78,7 +78,7 @@ def test_every_worker_translates_its_part_and_all_get_the_whole(five):
     assert sorted(sum(parts, [])) == sorted(texts) and max(map(len, parts)) == 3
 
 
-def test_workers_that_do_not_train_the_same_all_say_in_what(five):
+def test_workers_that_do_not_train_the_same_all_name_the_difference(five):
     facts = {"epochs": 7, "update": 11}
     five(others=lambda value: [value] * 5).check_equal(facts)
     different = [facts, facts, {"epochs": 5, "update": 11}, facts, facts]
@@ -94,7 +94,7 @@ def test_workers_that_do_not_train_the_same_all_say_in_what(five):
         ("Cancelled by /job:worker/replica:0/task:3", "another worker"),
     ],
 )
-def test_the_loss_of_a_worker_is_a_line_that_says_which(five, message, gone):
+def test_the_loss_of_a_worker_is_a_line_that_names_it(five, message, gone):
     with pytest.raises(SystemExit) as ended, five().ending_together():
         raise tf.errors.UnavailableError(None, None, message)
     assert (
@@ -155,7 +155,7 @@ def run_of(config):
     return RunDirectory(config.model_dir)
 
 
-def test_a_run_directory_that_is_not_shared_is_told_in_a_line_and_not_made(five, corpus, tmp_path):
+def test_a_run_directory_that_is_not_shared_is_reported_in_a_line_and_not_made(five, corpus, tmp_path):
     config = tiny.config(corpus, tmp_path / "run")
     with pytest.raises(
         CheckpointError, match=f"worker 3 does not see {config.model_dir}/config.yaml, which worker 0 has"

@@ -1,0 +1,23 @@
+import inspect
+
+import pytest
+
+from keras_transformer import errors
+from keras_transformer.errors import CheckpointError, DamagedCheckpoint, UserError, check_positive
+
+
+def test_every_error_is_a_mistake_of_the_user_and_a_value_error():
+    classes = [found for _, found in inspect.getmembers(errors, inspect.isclass)]
+    assert len(classes) > 5
+    assert all(issubclass(found, UserError) for found in classes) and issubclass(UserError, ValueError)
+
+
+def test_a_damaged_checkpoint_is_one_that_cannot_be_used():
+    assert issubclass(DamagedCheckpoint, CheckpointError)
+
+
+@pytest.mark.parametrize("value", [0, -7])
+def test_a_size_below_1_is_refused_by_its_name(value):
+    with pytest.raises(UserError, match=f"^`batch_size` must be at least 1. Received: batch_size={value}$"):
+        check_positive(n_best=1, batch_size=value)
+    check_positive(n_best=1, batch_size=13)
