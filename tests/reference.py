@@ -28,7 +28,7 @@ def randomise(layer, seed=0):
             values = 0.3 * values + weight.path.endswith("gamma")
         elif weight.path.endswith("kernel"):
             values /= math.sqrt(weight.shape[0])
-        else:  # the embedding's matrix
+        else:  # the matrix of a vocabulary
             values /= math.sqrt(weight.shape[1])
         weight.assign(values.astype("float32"))
     return layer
@@ -192,19 +192,26 @@ def embed(matrix, ids):
     return matrix[ids] * math.sqrt(d_model) + sinusoids(ids.shape[1], d_model)
 
 
+def matrices(weights):
+    """3.4: the matrices (V, D) of source, target and logits. A matrix that has no name of its own is shared."""
+    shared = weights.get("embedding/matrix")
+    target = weights.get("target_embedding/matrix", shared)
+    return weights.get("source_embedding/matrix", shared), target, weights.get("logits/output_matrix/matrix", target)
+
+
 def transformer(weights, source_ids, target_ids, num_heads, residual):
     """Figure 1 up to the softmax: logits (B, T, V). 0 is padding; residual: `post_norm` or `pre_norm`."""
-    matrix = weights["embedding/matrix"]
+    source, target, output = matrices(weights)
     source_mask = (source_ids != 0)[:, None, None, :]
-    memory = encoder(part(weights, "encoder"), embed(matrix, source_ids), num_heads, residual, source_mask)
-    x = decoder(part(weights, "decoder"), embed(matrix, target_ids), memory, num_heads, residual, source_mask)
-    return x @ matrix.T
+    memory = encoder(part(weights, "encoder"), embed(source, source_ids), num_heads, residual, source_mask)
+    x = decoder(part(weights, "decoder"), embed(target, target_ids), memory, num_heads, residual, source_mask)
+    return x @ output.T
 
 
 def alignment(weights, source_ids, target_ids, num_heads, residual):
-    """What the last decoder layer attends to in the source: (B, T, S). Arguments as in `transformer`."""
-    matrix = weights["embedding/matrix"]
+    """The attention of the last decoder layer to the source: (B, T, S). Arguments: see `transformer`."""
+    source, target, _ = matrices(weights)
     source_mask = (source_ids != 0)[:, None, None, :]
-    memory = encoder(part(weights, "encoder"), embed(matrix, source_ids), num_heads, residual, source_mask)
-    x = embed(matrix, target_ids)
+    memory = encoder(part(weights, "encoder"), embed(source, source_ids), num_heads, residual, source_mask)
+    x = embed(target, target_ids)
     return decoder_alignment(part(weights, "decoder"), x, memory, num_heads, residual, source_mask)

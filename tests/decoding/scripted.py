@@ -1,4 +1,7 @@
-"""A scripted model: logits from a table, by everything decoded so far. And plain-Python searches to compare with."""
+"""A scripted model, whose logits come from a table, and searches in plain Python to compare with.
+
+The logits depend on every token that a hypothesis has read. The model keeps these tokens, as a recurrent model does.
+"""
 
 import itertools
 import math
@@ -7,48 +10,58 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-BOS, EOS = 1, 2
+PAD, BOS, EOS = 0, 1, 2
 ENTRIES = 211  # of the table; prime, so that different prefixes seldom share one
+
+
+def table_of(vocabulary=7, table_seed=0, eos_bias=0.0):
+    """Random logits (ENTRIES, V). `eos_bias` is added to those of eos."""
+    table = np.random.default_rng(table_seed).normal(size=(ENTRIES, vocabulary)).astype("float32")
+    table[:, EOS] += eos_bias
+    return table
 
 
 class Script:
     """A table of logits (ENTRIES, V), for rows that differ by their seed.
 
-    The cache holds all that a row has read, of which `history` says whose it is, and the row's seed: logits depend on
-    both, so that a hypothesis that does not get its own history, or a row that gets another's cache, has other logits.
+    The state of a search holds the ids that each hypothesis has read, and the seed of the row. Logits depend on both.
+    So a hypothesis that does not continue its own parent, or a row that gets the state of another, has other logits.
+
+    Args:
+        seeds: int (B,), one of each row.
+        table: float32 (ENTRIES, V); see `table_of`.
     """
 
-    def __init__(self, seeds, vocabulary=7, table_seed=0, eos_bias=0.0):
+    def __init__(self, seeds, table=None, **options):
         self.seeds = seeds
-        self.table = np.random.default_rng(table_seed).normal(size=(ENTRIES, vocabulary)).astype("float32")
-        self.table[:, EOS] += eos_bias
-        self.seen = []  # what eager steps have read: {seed of the row: [[ids of a hypothesis], ...]}
+        self.table = table_of(**options) if table is None else table
+        self.seen = []  # the ids that eager steps have read: {seed of the row: [[ids of a hypothesis], ...]}
+        self.known = {}  # results of `log_probs`
 
-    def cache(self):
+    def start(self, width):
         seeds = tf.convert_to_tensor(self.seeds)
-        return {"read": tf.zeros([tf.shape(seeds)[0], 0], tf.int32), "seed": seeds}
+        return {"read": tf.zeros([tf.shape(seeds)[0], width, 0], tf.int32), "seed": seeds}
 
-    def step(self, ids, position, history, cache):
-        read = tf.concat([cache["read"], ids], axis=1)  # (B, n * W)
-        everyone = tf.broadcast_to(read[:, None], tf.shape(history))
-        shape = [-1, ids.shape[1], position + 1]  # of each position there is one, or the history is wrong
-        prefix = tf.reshape(tf.boolean_mask(everyone, history), shape)  # (B, W, n)
+    def step(self, ids, parents, position, state):
+        read = tf.concat([tf.gather(state["read"], parents, batch_dims=1), ids[..., None]], axis=2)  # (B, W, n)
         number = tf.zeros_like(ids)
         for n in tf.range(position + 1):
             tf.autograph.experimental.set_loop_options(shape_invariants=[(number, tf.TensorShape([None, None]))])
-            number = (number * 7 + prefix[:, :, n] * 3 + n) % ENTRIES
-        entry = (number + tf.reduce_sum(prefix, axis=-1) + cache["seed"][:, None]) % ENTRIES
+            number = (number * 7 + read[:, :, n] * 3 + n) % ENTRIES
+        entry = (number + tf.reduce_sum(read, axis=-1) + state["seed"][:, None]) % ENTRIES
         if tf.executing_eagerly():
-            self.seen.append(dict(zip(cache["seed"].numpy().tolist(), prefix.numpy().tolist(), strict=True)))
-        return tf.gather(self.table, tf.ensure_shape(entry, ids.shape)), {**cache, "read": read}
+            self.seen.append(dict(zip(state["seed"].numpy().tolist(), read.numpy().tolist(), strict=True)))
+        return tf.gather(self.table, tf.ensure_shape(entry, ids.shape)), {**state, "read": read}
 
     def log_probs(self, row, ids):
-        """float64 (V,) after bos and `ids`, independently of `step`."""
-        number = 0
-        for position, token in enumerate((BOS, *ids)):
-            number = (number * 7 + token * 3 + position) % ENTRIES
-        logits = self.table[(number + BOS + sum(ids) + self.seeds[row]) % ENTRIES].astype("float64")
-        return logits - np.logaddexp.reduce(logits)
+        """float64 (V,) after bos and `ids`, independently of `step`. Callers must not change the array."""
+        if (row, ids) not in self.known:
+            number = 0
+            for position, token in enumerate((BOS, *ids)):
+                number = (number * 7 + token * 3 + position) % ENTRIES
+            logits = self.table[(number + BOS + sum(ids) + self.seeds[row]) % ENTRIES].astype("float64")
+            self.known[row, ids] = logits - np.logaddexp.reduce(logits)
+        return self.known[row, ids]
 
     def log_prob(self, row, ids):
         return math.fsum(self.log_probs(row, ids[:n])[token] for n, token in enumerate(ids))
@@ -72,7 +85,7 @@ def exhaustive(script, row, limit, alpha, asked=None):
 
 
 class Asked(NamedTuple):
-    """What a user asks of a row: see `Constraints`."""
+    """The options of one row: see `next_tokens`. A prefix has no token 0, which would end it."""
 
     prefix: tuple = ()
     repetition_penalty: float = 1.0
@@ -80,7 +93,7 @@ class Asked(NamedTuple):
 
 
 def allowed_log_probs(script, row, ids, asked=None):
-    """`Script.log_probs` under constraints, token by token."""
+    """`Script.log_probs` under the options of the row, token by token."""
     asked, log_probs = asked or Asked(), script.log_probs(row, ids)
     if len(ids) < len(asked.prefix):
         return np.where(np.arange(len(log_probs)) == asked.prefix[len(ids)], log_probs, -np.inf)
@@ -107,6 +120,16 @@ def plain_beam_search(script, row, limit, alpha, width, asked=None):
         live = [c for c in candidates if c[1][-1] != EOS][:width]
     found = finished or [(score(s, len(ids), alpha), ids) for s, ids in live]
     return sorted(found, reverse=True)[:width]
+
+
+def options_of(asked):
+    """The `Asked` of all rows, as the options of a search."""
+    longest = max(len(a.prefix) for a in asked)
+    return {
+        "prefix": tf.constant([[*a.prefix, *[0] * (longest - len(a.prefix))] for a in asked]),
+        "repetition_penalty": tf.constant([a.repetition_penalty for a in asked]),
+        "no_repeat_ngram": tf.constant([a.no_repeat_ngram for a in asked]),
+    }
 
 
 def as_lists(hypotheses):

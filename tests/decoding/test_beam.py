@@ -1,12 +1,25 @@
+import itertools
+
 import numpy as np
 import pytest
 import tensorflow as tf
-from keras_transformer.decoding.greedy import greedy_search
-from keras_transformer.decoding.hypotheses import UNFILLED_SCORE
-from keras_transformer.decoding.next_token import Constraints
 
 from keras_transformer.decoding.beam import beam_search
-from tests.decoding.scripted import BOS, EOS, Asked, Script, as_lists, exhaustive, plain_beam_search, score
+from keras_transformer.decoding.search import UNFILLED_SCORE
+from keras_transformer.decoding.single import greedy_search
+from tests.decoding.scripted import (
+    BOS,
+    ENTRIES,
+    EOS,
+    PAD,
+    Asked,
+    Script,
+    as_lists,
+    exhaustive,
+    options_of,
+    plain_beam_search,
+    score,
+)
 
 ALPHAS = [0.0, 0.6, 1.0]
 LIMITS = [5, 0, 13, 3, 7]
@@ -14,17 +27,20 @@ SEEDS = np.array([2, 3, 5, 7, 13], "int32")
 WIDE = 331  # more than the 5 * 4**3 continuations that V = 5 has at the fourth step: nothing is ever dropped
 
 
-def beam(script, limits, width=3, alpha=0.6, **options):
-    return beam_search(
-        script.step,
-        script.cache(),
-        limits,
-        width=width,
-        bos_id=BOS,
-        eos_id=EOS,
-        length_penalty=alpha,
-        **options,
-    )
+def beam(script, limits, width=3, alpha=0.6, **how):
+    how = {"bos_id": BOS, "eos_id": EOS, "pad_id": PAD, **how}
+    return beam_search(script.step, script.start(width), limits, width=width, length_penalty=alpha, **how)
+
+
+def many_rows(count, *per_row):
+    """`count` different seeds, and every one of them with every combination of the values `per_row`, a list for each.
+
+    A search over many rows takes little longer than a search over one, so tests search all their cases at once.
+    """
+    seeds = [37 * n % ENTRIES for n in range(count)]  # all different, because ENTRIES is prime
+    cases = zip(*itertools.product(seeds, *per_row), strict=True)
+    seeds, *columns = (list(column) for column in cases)
+    return np.array(seeds, "int32"), *columns
 
 
 def assert_same(found, expected):
@@ -33,97 +49,91 @@ def assert_same(found, expected):
     np.testing.assert_allclose([s for s, _ in found], [s for s, _ in expected], atol=1e-5)
 
 
-@pytest.mark.parametrize("alpha", [*ALPHAS, -1.0])
-@pytest.mark.parametrize("table_seed", range(3))
-def test_a_wide_beam_finds_the_best_of_all_sequences(table_seed, alpha):
-    script = Script(SEEDS[:3], vocabulary=5, table_seed=table_seed, eos_bias=-1.0)
-    limits = [4, 3, 2]
-    for row, found in enumerate(as_lists(beam(script, limits, WIDE, alpha))):
-        everything = exhaustive(script, row, limits[row], alpha)
+def test_a_wide_beam_finds_the_best_of_all_sequences():
+    seeds, limits, alphas = many_rows(3, [4, 3, 2], [*ALPHAS, -1.0])
+    script = Script(seeds, vocabulary=5, eos_bias=-1.0)
+    for row, found in enumerate(as_lists(beam(script, limits, WIDE, alphas))):
+        everything = exhaustive(script, row, limits[row], alphas[row])
         assert_same(found[:1], everything[:1])
         scores = {ids: s for s, ids in everything}
         assert_same(found, [(scores[ids], ids) for _, ids in found])
 
 
-@pytest.mark.parametrize("table_seed", range(3))
-def test_a_wide_beam_that_runs_to_the_limit_lists_all_sequences_in_order(table_seed):
+def test_a_wide_beam_that_runs_to_the_limit_lists_all_sequences_in_order():
     alpha = 5.0  # long hypotheses may always overtake short ones, so no row is done before its limit
-    script = Script(SEEDS[:3], vocabulary=5, table_seed=table_seed)
-    found = as_lists(beam(script, [4, 4, 4], WIDE, alpha))
+    (seeds,) = many_rows(7)
+    script = Script(seeds, vocabulary=5)
+    found = as_lists(beam(script, [4] * 7, WIDE, alpha))
     assert len(script.seen) == 4
-    for row in range(3):
+    for row in range(7):
         everything = exhaustive(script, row, 4, alpha)
         assert len(everything) == 1 + 4 + 16 + 64
         assert_same(found[row], everything)
 
 
-@pytest.mark.parametrize("alpha", ALPHAS)
 @pytest.mark.parametrize("beam_size", [1, 2, 3, 11])
-def test_a_narrow_beam_finds_the_best_of_plain_beam_search(beam_size, alpha):
+def test_a_narrow_beam_finds_the_best_of_plain_beam_search(beam_size):
     """Plain beam search never stops early: stopping early never costs the best."""
-    for table_seed in range(5):
-        script = Script(SEEDS, table_seed=table_seed)
-        for row, found in enumerate(as_lists(beam(script, LIMITS, beam_size, alpha))):
-            assert_same(found[:1], plain_beam_search(script, row, LIMITS[row], alpha, beam_size)[:1])
+    seeds, limits, alphas = many_rows(5, LIMITS, ALPHAS)
+    script = Script(seeds)
+    for row, found in enumerate(as_lists(beam(script, limits, beam_size, alphas))):
+        assert_same(found[:1], plain_beam_search(script, row, limits[row], alphas[row], beam_size)[:1])
 
 
 @pytest.mark.parametrize("eos_bias", [-50.0, 0.0])
 def test_a_narrow_beam_lists_what_plain_beam_search_lists(eos_bias):
     alpha = 5.0  # as above: no row is done early
-    for table_seed in range(5):
-        script = Script(SEEDS, table_seed=table_seed, eos_bias=eos_bias)
-        for row, found in enumerate(as_lists(beam(script, LIMITS, 3, alpha))):
-            assert_same(found, plain_beam_search(script, row, LIMITS[row], alpha, 3))
+    seeds, limits = many_rows(5, LIMITS)
+    script = Script(seeds, eos_bias=eos_bias)
+    for row, found in enumerate(as_lists(beam(script, limits, 3, alpha))):
+        assert_same(found, plain_beam_search(script, row, limits[row], alpha, 3))
 
 
-@pytest.mark.parametrize("alpha", [*ALPHAS, -1.0])
-def test_a_beam_of_one_is_greedy_search(alpha):
-    options = {"bos_id": BOS, "eos_id": EOS, "length_penalty": alpha}
-    for table_seed in range(7):
-        script = Script(SEEDS, table_seed=table_seed)
-        greedy = greedy_search(script.step, script.cache(), LIMITS, **options)
-        for one, other in zip(greedy, beam(script, LIMITS, 1, alpha), strict=True):
-            np.testing.assert_array_equal(one, other)
+def test_a_beam_of_one_is_greedy_search():
+    seeds, limits, alphas = many_rows(7, LIMITS, [*ALPHAS, -1.0])
+    script, how = Script(seeds), {"bos_id": BOS, "eos_id": EOS, "pad_id": PAD}
+    greedy = greedy_search(script.step, script.start(1), limits, length_penalty=alphas, **how)
+    for one, other in zip(greedy, beam(script, limits, 1, alphas), strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 ASKED = [
     Asked(),
-    Asked(prefix=(3, 0)),
+    Asked(prefix=(3, 4)),
     Asked(repetition_penalty=1.7),
     Asked(no_repeat_ngram=2),
     Asked(prefix=(4, 4, 4), repetition_penalty=1.3, no_repeat_ngram=1),
 ]
 
 
-def constraints(asked):
-    longest = max(len(a.prefix) for a in asked) + 1
-    return Constraints(
-        prefix=tf.constant([[*a.prefix, *[0] * (longest - len(a.prefix))] for a in asked]),
-        prefix_lengths=tf.constant([[len(a.prefix)] for a in asked]),
-        repetition_penalty=tf.constant([[a.repetition_penalty] for a in asked]),
-        no_repeat_ngram=tf.constant([[a.no_repeat_ngram] for a in asked]),
-    )
-
-
-@pytest.mark.parametrize("table_seed", range(3))
-def test_a_wide_beam_finds_the_best_of_all_sequences_that_are_allowed(table_seed):
-    script = Script(SEEDS, vocabulary=5, table_seed=table_seed, eos_bias=-1.0)
-    found = as_lists(beam(script, [4] * 5, WIDE, constraints=constraints(ASKED)))
-    for row, asked in enumerate(ASKED):
-        assert_same(found[row][:1], exhaustive(script, row, 4, 0.6, asked)[:1])
+def test_a_wide_beam_finds_the_best_of_all_sequences_that_are_allowed():
+    seeds, asked = many_rows(3, ASKED)
+    script = Script(seeds, vocabulary=5, eos_bias=-1.0)
+    found = as_lists(beam(script, [4] * len(seeds), WIDE, options=options_of(asked)))
+    for row in range(len(seeds)):
+        assert_same(found[row][:1], exhaustive(script, row, 4, 0.6, asked[row])[:1])
 
 
 @pytest.mark.parametrize("wanted", [1, 3])
 def test_every_row_is_searched_under_its_own_options(wanted):
-    beam_sizes, alphas = [3, 1, 2, 3, 2], np.array([0.0, 0.6, 1.0, -1.0, 2.0], "float32")
-    for table_seed in range(7):
-        script = Script(SEEDS, table_seed=table_seed)
-        options = {"beam_size": beam_sizes, "constraints": constraints(ASKED), "wanted": wanted}
-        for row, found in enumerate(as_lists(beam(script, [7] * 5, alpha=alphas, **options))):
-            expected = plain_beam_search(script, row, 7, alphas[row], beam_sizes[row], ASKED[row])
-            wanted_here = min(wanted, beam_sizes[row])
-            assert_same(found[:wanted_here], expected[:wanted_here])
-            assert len(found) <= beam_sizes[row]
+    seeds, asked = many_rows(7, ASKED)
+    beam_sizes, alphas = np.resize([3, 1, 2], 35), np.resize([0.0, 0.6, 1.0, -1.0], 35).astype("float32")
+    script = Script(seeds)
+    options = {**options_of(asked), "beam_size": tf.constant(beam_sizes, tf.int32)}
+    found = as_lists(beam(script, [7] * 35, alpha=alphas, options=options, wanted=wanted))
+    for row in range(35):
+        expected = plain_beam_search(script, row, 7, alphas[row], beam_sizes[row], asked[row])
+        wanted_here = min(wanted, beam_sizes[row])
+        assert_same(found[row][:wanted_here], expected[:wanted_here])
+        assert len(found[row]) <= beam_sizes[row]
+
+
+@pytest.mark.parametrize("sizes", [[3, 1, 2, 3, 2], [1, 1, 1, 1, 1]])
+def test_a_beam_size_needs_no_other_option(sizes):
+    script = Script(SEEDS)
+    found = as_lists(beam(script, [7] * 5, alpha=5.0, options={"beam_size": tf.constant(sizes)}))
+    for row, size in enumerate(sizes):
+        assert_same(found[row], plain_beam_search(script, row, 7, 5.0, size))
 
 
 def test_all_hypotheses_that_are_wanted_are_found():
@@ -135,7 +145,7 @@ def test_all_hypotheses_that_are_wanted_are_found():
         assert_same(all_three[row], plain_beam_search(script, row, 50, 0.0, 3))
 
 
-def test_the_history_is_that_of_the_hypothesis():
+def test_every_hypothesis_continues_its_own_parent():
     """Every hypothesis was read, whole, by the step function, and is scored by what followed it there."""
     script = Script(SEEDS)
     for row, found in enumerate(as_lists(beam(script, [5, 2, 13, 3, 7], 3))):
@@ -197,10 +207,10 @@ def test_the_search_goes_on_while_a_longer_one_can_overtake(now, alpha, limit, e
     table = np.full([2, 7], 1e-9, "float32")
     table[0, EOS], table[0, 3], table[1, EOS] = now, 1 - now, 1.0
 
-    def step(ids, position, history, cache):
-        return tf.gather(np.log(table), tf.where(ids == BOS, 0, 1)), cache
+    def step(ids, parents, position, state):
+        return tf.gather(np.log(table), tf.where(ids == BOS, 0, 1)), state
 
-    found = beam_search(step, (), [limit], width=3, bos_id=BOS, eos_id=EOS, length_penalty=alpha)
+    found = beam_search(step, (), [limit], width=3, bos_id=BOS, eos_id=EOS, pad_id=PAD, length_penalty=alpha)
     by_hand = score(np.log(now if expected == (EOS,) else 1 - now), len(expected), alpha)
     assert as_lists(found)[0][0] == (pytest.approx(by_hand, abs=1e-5), expected)
 
@@ -210,12 +220,13 @@ def test_the_search_goes_on_while_a_longer_one_can_overtake(now, alpha, limit, e
 def test_nan_ends_a_hypothesis_and_no_other(poisoned, slots):
     script, clean = Script(SEEDS, eos_bias=-50.0), as_lists(beam(Script(SEEDS, eos_bias=-50.0), LIMITS))
 
-    def step(ids, position, history, cache):
-        logits, cache = script.step(ids, position, history, cache)
-        bad = (cache["seed"][:, None, None] == SEEDS[2]) & np.isin([[0], [1], [2]], slots)
-        return tf.where(bad & (position == poisoned), np.nan, logits), cache
+    def step(ids, parents, position, state):
+        logits, state = script.step(ids, parents, position, state)
+        bad = (state["seed"][:, None, None] == SEEDS[2]) & np.isin([[0], [1], [2]], slots)
+        return tf.where(bad & (position == poisoned), np.nan, logits), state
 
-    found = beam_search(step, script.cache(), LIMITS, width=3, bos_id=BOS, eos_id=EOS, length_penalty=0.6)
+    how = {"bos_id": BOS, "eos_id": EOS, "pad_id": PAD, "length_penalty": 0.6}
+    found = beam_search(step, script.start(3), LIMITS, width=3, **how)
     assert np.isfinite(found.scores).all()
     found = as_lists(found)
     dead = poisoned == 0 or len(slots) == 3  # at first there is one hypothesis only

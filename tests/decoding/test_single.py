@@ -2,99 +2,167 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_transformer.decoding.single import follow
-from tests.decoding.scripted import BOS, EOS, Script, as_lists, score
+from keras_transformer.decoding.search import uniform
+from keras_transformer.decoding.single import greedy_search, sample
+from tests.decoding.scripted import BOS, EOS, PAD, Script, as_lists, score
 
 LIMITS = [5, 0, 13, 3, 7]
 SEEDS = np.array([2, 3, 5, 7, 13], "int32")
-RANKS = np.array([0, 2, 1, 3, 2], "int32")
+OPTIONS = {
+    "temperature": np.array([0.5, 1.0, 2.0, 1.0, 1.0], "float32"),
+    "top_k": np.array([0, 3, 0, 5, 2], "int32"),
+    "top_p": np.array([1.0, 1.0, 0.9, 0.5, 1.0], "float32"),
+    "seed": np.array([17, 17, 19, 23, -5], "int64"),
+}
+PLAIN = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "seed": 11}
 
 
-def nth(logits, position, rank):
-    """The token of that rank among the most likely ones, and its log-probability."""
-    log_probs, tokens = tf.math.top_k(tf.nn.log_softmax(logits), logits.shape[-1])  # (B, 1, V)
-    return tuple(tf.gather(x, rank[:, None, None], batch_dims=2) for x in (log_probs, tokens))
+def columns(**options):
+    """Options of every row, all those of `PLAIN` unless they are given."""
+    return {
+        name: tf.constant(np.broadcast_to(options.get(name, value), len(SEEDS)), dtype)
+        for (name, value), dtype in zip(PLAIN.items(), ("float32", "int32", "float32", "int64"), strict=True)
+    }
 
 
-def followed(script, limits, alpha=0.6, ranks=RANKS, step=None, **options):
-    options = {"bos_id": BOS, "eos_id": EOS, "length_penalty": alpha, **options}
-    return follow(nth, tf.constant(ranks), step or script.step, script.cache(), limits, **options)
+def greedy(script, limits, alpha=0.6, step=None, rows=slice(None), **how):
+    how = {"bos_id": BOS, "eos_id": EOS, "pad_id": PAD, "length_penalty": alpha, **how}
+    return greedy_search(step or script.step, script.start(1), limits, **how)
 
 
-def by_hand(script, row, limit):
+def drawn(script, limits, alpha=0.6, step=None, rows=slice(None), options=None, **how):
+    how = {"bos_id": BOS, "eos_id": EOS, "pad_id": PAD, "length_penalty": alpha, **how}
+    options = {name: option[rows] for name, option in (options or columns(**OPTIONS)).items()}
+    return sample(step or script.step, script.start(1), limits, options, **how)
+
+
+SEARCHES = pytest.mark.parametrize("found_by", [greedy, drawn])
+
+
+def most_likely_by_hand(script, row, limit):
+    """The most likely token again and again."""
     ids = ()
     while len(ids) < limit and EOS not in ids:
-        ids = (*ids, int(np.argsort(-script.log_probs(row, ids))[RANKS[row]]))
+        ids = (*ids, int(np.argmax(script.log_probs(row, ids))))
     return ids
 
 
-@pytest.mark.parametrize("table_seed", range(5))
-def test_every_token_is_the_choice_under_the_options_of_its_row(table_seed):
+def drawn_by_hand(script, row, limit):
+    """The token at which the cumulated probability of those that may be drawn passes a random number."""
+    temperature, top_k, top_p, seed = (option[row] for option in OPTIONS.values())
+    ids = ()
+    while len(ids) < limit and EOS not in ids:
+        order = np.argsort(-script.log_probs(row, ids))
+        shares = np.exp(script.log_probs(row, ids)[order] / temperature)
+        shares /= shares.sum()
+        count = min([n for n in range(1, len(order) + 1) if n == len(order) or shares[:n].sum() >= top_p])
+        shares = shares[: min(count, top_k or count)]
+        mark = float(uniform(tf.constant([[seed]]), len(ids))[0, 0]) * shares.sum()
+        ids = (*ids, int(order[np.searchsorted(np.cumsum(shares), mark, side="right")]))
+    return ids
+
+
+@pytest.mark.parametrize(("found_by", "by_hand"), [(greedy, most_likely_by_hand), (drawn, drawn_by_hand)])
+@pytest.mark.parametrize("table_seed", range(3))
+def test_every_token_is_the_choice_under_the_options_of_its_row(table_seed, found_by, by_hand):
     script = Script(SEEDS, table_seed=table_seed)
-    for row, (found,) in enumerate(as_lists(followed(script, LIMITS))):
+    for row, (found,) in enumerate(as_lists(found_by(script, LIMITS))):
         assert found[1] == by_hand(script, row, LIMITS[row])
         assert found[0] == pytest.approx(score(script.log_prob(row, found[1]), len(found[1]), 0.6), abs=1e-5)
 
 
-def test_the_result_has_its_shapes_and_dtypes():
-    ids, scores, lengths = followed(Script(SEEDS, eos_bias=-50.0), LIMITS, pad_id=4)
+def test_sampling_only_the_most_likely_token_is_greedy_search():
+    script = Script(SEEDS)
+    only_the_best = drawn(script, LIMITS, options=columns(top_k=1))
+    for one, other in zip(greedy(script, LIMITS), only_the_best, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5)
+
+
+def test_another_seed_draws_something_else():
+    seeds = tf.range(20, dtype=tf.int64)
+    script = Script(np.full([20], SEEDS[2]))
+    options = {name: tf.repeat(option[:1], 20) for name, option in columns().items()}
+    found = as_lists(drawn(script, [13] * 20, options={**options, "seed": seeds}))
+    assert len({ids for ((_, ids),) in found}) > 10
+
+
+@SEARCHES
+def test_a_row_alone_gives_what_it_gives_among_others(found_by):
+    together = as_lists(found_by(Script(SEEDS), LIMITS))
+    for row, limit in enumerate(LIMITS):
+        mine = slice(row, row + 1)
+        ((alone,),) = as_lists(found_by(Script(SEEDS[mine]), [limit], rows=mine))
+        assert alone[1] == together[row][0][1]
+        assert alone[0] == pytest.approx(together[row][0][0], abs=1e-6)
+
+
+@SEARCHES
+def test_the_result_has_its_shapes_and_dtypes(found_by):
+    ids, scores, lengths = found_by(Script(SEEDS, eos_bias=-50.0), LIMITS, pad_id=4)
     assert (ids.shape, ids.dtype) == ((5, 1, 13), tf.int32)
     assert (scores.shape, scores.dtype) == ((5, 1), tf.float32)
     assert (lengths.shape, lengths.dtype) == ((5, 1), tf.int32)
     assert (ids.numpy()[0, 0, 5:] == 4).all()
 
 
-def test_a_row_stops_at_its_limit_without_eos():
-    assert followed(Script(SEEDS, eos_bias=-50.0), LIMITS).lengths[:, 0].numpy().tolist() == LIMITS
+@SEARCHES
+def test_a_row_stops_at_its_limit_without_eos(found_by):
+    assert found_by(Script(SEEDS, eos_bias=-50.0), LIMITS).lengths[:, 0].numpy().tolist() == LIMITS
 
 
-def test_limit_zero_gives_an_empty_hypothesis():
-    ids, scores, lengths = followed(Script(SEEDS[:2]), [0, 0], ranks=RANKS[:2])
+@SEARCHES
+def test_limit_zero_gives_an_empty_hypothesis(found_by):
+    ids, scores, lengths = found_by(Script(SEEDS[:2]), [0, 0], rows=slice(2))
     assert ids.shape == (2, 1, 0)
     assert scores.numpy().tolist() == [[0.0], [0.0]]
     assert lengths.numpy().tolist() == [[0], [0]]
 
 
-def test_no_rows_give_no_hypotheses():
-    ids, scores, lengths = followed(Script(SEEDS[:0]), tf.zeros([0], tf.int32), ranks=RANKS[:0])
+@SEARCHES
+def test_no_rows_give_no_hypotheses(found_by):
+    ids, scores, lengths = found_by(Script(SEEDS[:0]), tf.zeros([0], tf.int32), rows=slice(0))
     assert (ids.shape, scores.shape, lengths.shape) == ((0, 1, 0), (0, 1), (0, 1))
 
 
-def test_a_row_alone_gives_what_it_gives_among_others():
-    together = as_lists(followed(Script(SEEDS), LIMITS))
-    for row, limit in enumerate(LIMITS):
-        ((alone,),) = as_lists(followed(Script(SEEDS[row : row + 1]), [limit], ranks=RANKS[row : row + 1]))
-        assert alone[1] == together[row][0][1]
-        assert alone[0] == pytest.approx(together[row][0][0], abs=1e-6)
-
-
-def test_the_search_ends_with_its_longest_row():
+@SEARCHES
+def test_the_search_ends_with_its_longest_row(found_by):
     script = Script(SEEDS, eos_bias=50.0)
-    assert followed(script, [50] * 5, ranks=0 * RANKS).lengths.numpy().tolist() == [[1]] * 5
+    assert found_by(script, [50] * 5).lengths.numpy().tolist() == [[1]] * 5
     assert len(script.seen) == 1
 
 
-def test_length_penalty_changes_the_score_alone():
+@SEARCHES
+def test_length_penalty_changes_the_score_alone(found_by):
     alphas = [0.0, 0.6, 1.0, -1.0, 2.0]
-    plain, penalised = (
-        followed(Script(SEEDS), LIMITS, alpha=0.0),
-        followed(Script(SEEDS), LIMITS, alpha=tf.constant(alphas)),
-    )
+    plain, penalised = (found_by(Script(SEEDS), LIMITS, alpha=alpha) for alpha in (0.0, tf.constant(alphas)))
     np.testing.assert_array_equal(plain.ids, penalised.ids)
     by_hand = [score(s, n, a) for s, n, a in zip(plain.scores[:, 0], plain.lengths[:, 0].numpy(), alphas, strict=True)]
     np.testing.assert_allclose(penalised.scores[:, 0], by_hand, rtol=1e-5)
 
 
+@SEARCHES
 @pytest.mark.parametrize("poisoned", [0, 2])
-def test_nan_ends_a_row_with_what_it_has(poisoned):
-    script, clean = Script(SEEDS, eos_bias=-50.0), as_lists(followed(Script(SEEDS, eos_bias=-50.0), LIMITS))
+def test_nan_ends_a_row_with_the_hypothesis_that_it_has(poisoned, found_by):
+    script, clean = Script(SEEDS, eos_bias=-50.0), as_lists(found_by(Script(SEEDS, eos_bias=-50.0), LIMITS))
 
-    def step(ids, position, history, cache):
-        logits, cache = script.step(ids, position, history, cache)
-        bad = (cache["seed"] == SEEDS[2]) & (position == poisoned)
-        return tf.where(bad[:, None, None], np.nan, logits), cache
+    def step(ids, parents, position, state):
+        logits, state = script.step(ids, parents, position, state)
+        bad = (state["seed"] == SEEDS[2]) & (position == poisoned)
+        return tf.where(bad[:, None, None], np.nan, logits), state
 
-    found = followed(script, LIMITS, step=step)
+    found = found_by(script, LIMITS, step=step)
     assert np.isfinite(found.scores).all()
     for row, (one,) in enumerate(as_lists(found)):
         assert one[1] == clean[row][0][1][: poisoned if row == 2 else None]
+
+
+@SEARCHES
+def test_graph_with_unknown_batch_equals_eager(found_by):
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.int32), tf.TensorSpec([None], tf.int32)])
+    def graph(seeds, limits):
+        rows = slice(tf.size(seeds))
+        return found_by(Script(seeds), limits, rows=rows)
+
+    for eager, traced in zip(found_by(Script(SEEDS), LIMITS), graph(SEEDS, LIMITS), strict=True):
+        np.testing.assert_allclose(eager, traced, rtol=1e-6)
+    assert graph(SEEDS[:0], SEEDS[:0]).ids.shape == (0, 1, 0)

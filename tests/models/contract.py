@@ -1,0 +1,399 @@
+"""What every model promises, whatever it computes: one harness, inherited by one test class per model.
+
+Every size is another prime, so that no transposed axis passes by accident.
+"""
+
+import functools
+import json
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_transformer.decoding.beam import beam_search
+from keras_transformer.decoding.single import greedy_search
+from keras_transformer.layers.layer import arguments_of
+from keras_transformer.models.sequence_to_sequence import load_model
+from tests.reference import randomise
+
+W, B, T, S = 3, 5, 7, 11
+PAD, BOS = 0, 2
+LIMITS = [7, 0, 5, 2, 7]
+HALF = "mixed_bfloat16"
+WIDTHS = pytest.mark.parametrize("width", [1, W])
+
+
+@functools.cache  # no test changes its weights
+def made(test_class, **kwargs):
+    return randomise(test_class().make(name="some", **kwargs))
+
+
+def select(nest, rows):
+    return tf.nest.map_structure(lambda tensor: tf.gather(tensor, rows), nest)
+
+
+def assert_close(found, expected, tolerance=1e-5):
+    tf.nest.map_structure(
+        lambda x, y: np.testing.assert_allclose(
+            tf.cast(x, "float32"), tf.cast(y, "float32"), rtol=tolerance, atol=tolerance
+        ),
+        found,
+        expected,
+    )
+
+
+def random_parents(width):
+    """int (B, width, T): at every position each hypothesis continues any hypothesis, so some are dropped."""
+    return np.random.default_rng(11).integers(0, width, (B, width, T)).astype("int32")
+
+
+def histories(ids, parents):
+    """For every position, the ids that each hypothesis has read by then: T times int (B, W, t+1)."""
+    read = [[[] for _ in row] for row in ids]
+    found = []
+    for t in range(ids.shape[2]):
+        read = [[[*read[b][parents[b, w, t]], ids[b, w, t]] for w in range(ids.shape[1])] for b in range(ids.shape[0])]
+        found.append(np.array(read, "int32"))
+    return found
+
+
+def step_by_step(model, ids, parents, state):
+    """The states (B, W, T, D) of `step` over all positions of ids (B, W, T), and the last decoding state."""
+    steps = []
+    for t in range(ids.shape[2]):
+        states, state = model.step(tf.constant(ids[:, :, t]), tf.constant(parents[:, :, t]), tf.constant(t), state)
+        steps.append(states)
+    return tf.stack(steps, axis=2), state
+
+
+def decode_histories(model, memory, ids, parents):
+    """What `step_by_step` should give: `decode` of each hypothesis' own history, newest position only."""
+    positions = []
+    for read in histories(ids, parents):
+        newest = [model.decode(tf.constant(read[:, w]), memory)[:, -1] for w in range(read.shape[1])]
+        positions.append(tf.stack(newest, axis=1))
+    return tf.stack(positions, axis=2)
+
+
+def loop_over_steps(model, source_ids, ids, parents):
+    """`step_by_step` as a loop of the graph, with the shapes that a search declares."""
+
+    def invariant(tensor):
+        return tf.TensorShape([None, *(size or None for size in tensor.shape[1:])])
+
+    def body(t, state, written):
+        states, state = model.step(ids[:, :, t], parents[:, :, t], t, state)
+        return t + 1, state, written.write(t, states)
+
+    state = model.start(model.encode(source_ids), ids.shape[1])
+    length = tf.shape(ids)[2]
+    written = tf.TensorArray(model.compute_dtype, size=length)
+    shapes = (tf.TensorShape(()), tf.nest.map_structure(invariant, state), tf.TensorShape(None))
+    _, _, written = tf.while_loop(lambda t, *_: t < length, body, (0, state, written), shape_invariants=shapes)
+    return tf.transpose(written.stack(), (1, 2, 0, 3))  # (B, W, T, D)
+
+
+class ModelContract:
+    """Inherit as `class TestContract(ModelContract)`, and say which model.
+
+    make: gives a new model for the two vocabularies. It passes its arguments on, such as `name` and `dtype`.
+    source_size: number of source tokens.
+    target_size: number of target tokens.
+    """
+
+    source_size = 19
+    target_size = 19
+
+    def make(self, **kwargs):
+        raise NotImplementedError
+
+    def model(self, **kwargs):
+        """A model with random weights, none of them 0 or 1."""
+        return made(type(self), **kwargs)
+
+    def batch(self):
+        """Rows of different lengths, padded with 0. Every target starts with bos, as in training."""
+        rng = np.random.default_rng(5)
+        source_ids, target_ids = rng.integers(4, self.source_size, (B, S)), rng.integers(4, self.target_size, (B, T))
+        source_ids[0, 0], target_ids[0, 1] = self.source_size - 1, self.target_size - 1
+        target_ids[:, 0] = BOS
+        for row in range(B):
+            source_ids[row, S - row :] = PAD
+            target_ids[row, T - row :] = PAD
+        return {"source_ids": source_ids.astype("int32"), "target_ids": target_ids.astype("int32")}
+
+    def random_ids(self, width):
+        """int (B, width, T), the tokens of hypotheses that all start with bos."""
+        ids = np.random.default_rng(7).integers(3, self.target_size, (B, width, T)).astype("int32")
+        ids[:, :, 0] = BOS
+        return ids
+
+    # Configuration and weights
+
+    def test_config_holds_exactly_the_arguments(self):
+        config = self.model(dtype=HALF).get_config()
+        assert set(config) == {*arguments_of(type(self.model())), "dtype", "name"}
+        assert config["name"] == "some"
+        assert keras.dtype_policies.get(config["dtype"]).name == HALF
+
+    def test_config_makes_the_same_model_again(self):
+        model = self.model(dtype=HALF)
+        twin = type(model).from_config(json.loads(json.dumps(model.get_config())))
+        assert twin.get_config() == model.get_config()
+        paths = [weight.path for weight in model.weights]  # the keys of a checkpoint
+        assert [weight.path for weight in twin.weights] == paths and len(set(paths)) == len(paths)
+        twin.set_weights(model.get_weights())
+        np.testing.assert_array_equal(twin(self.batch()), model(self.batch()))
+
+    def test_saved_model_is_the_same_model_when_it_is_loaded(self, tmp_path):
+        model, inputs = self.model(), self.batch()
+        model.save(tmp_path / "model.keras")
+        loaded = load_model(tmp_path / "model.keras")
+        assert type(loaded) is type(model) and loaded.get_config() == model.get_config()
+        np.testing.assert_array_equal(loaded(inputs), model(inputs))
+        ids, parents = self.random_ids(W)[:, :, :2], random_parents(W)[:, :, :2]
+        steps = [step_by_step(m, ids, parents, m.start(m.encode(inputs["source_ids"]), W))[0] for m in (model, loaded)]
+        np.testing.assert_array_equal(*steps)
+
+    def test_saved_weights_load_into_a_model_that_was_never_called(self, tmp_path):
+        model = self.model()
+        model.save_weights(tmp_path / "model.weights.h5")
+        fresh = self.make(name="other")
+        fresh.load_weights(tmp_path / "model.weights.h5")
+        np.testing.assert_array_equal(fresh(self.batch()), model(self.batch()))
+
+    def test_every_weight_learns(self):
+        model = self.model()
+        with tf.GradientTape() as tape:
+            loss = -tf.reduce_mean(tf.nn.log_softmax(model(self.batch(), training=True))[..., 3])
+        gradients = tape.gradient(loss, [weight.value for weight in model.trainable_weights])
+        for weight, gradient in zip(model.trainable_weights, gradients, strict=True):
+            assert gradient is not None and np.any(tf.convert_to_tensor(gradient)), weight.path
+
+    def test_methods_change_no_variable(self):
+        model, inputs = self.model(), self.batch()
+        before = [np.asarray(variable) for variable in model.variables]
+        model(inputs)
+        memory = model.encode(inputs["source_ids"])
+        model.align(inputs["target_ids"], memory)
+        step_by_step(model, self.random_ids(1), random_parents(1), model.start(memory, 1))
+        for variable, value in zip(model.variables, before, strict=True):
+            np.testing.assert_array_equal(variable, value)
+
+    # All positions at once
+
+    def test_call_is_the_logits_of_decode_of_encode(self):
+        model, inputs = self.model(), self.batch()
+        logits = model(inputs)
+        assert logits.shape == (B, T, self.target_size) and logits.dtype == "float32"
+        states = model.decode(inputs["target_ids"], model.encode(inputs["source_ids"]))
+        assert_close(model.logits(states), logits, 1e-6)
+
+    def test_call_has_a_symbolic_shape(self):
+        output = self.model().output
+        assert output.shape == (None, None, self.target_size) and output.dtype == "float32"
+
+    @pytest.mark.parametrize("leading", [(B,), (B, T), (B, W, T)])
+    def test_logits_are_products_with_the_output_matrix(self, leading):
+        model = self.model()
+        matrix = np.asarray(model.output_matrix, "float64")  # (V, D)
+        assert matrix.shape[0] == self.target_size
+        assert any(weight is model.output_matrix for weight in model.weights)
+        states = np.random.default_rng(3).normal(size=(*leading, matrix.shape[1]))
+        logits = model.logits(tf.constant(states, "float32"))
+        assert logits.dtype == "float32"
+        np.testing.assert_allclose(logits, states @ matrix.T, rtol=1e-5, atol=1e-5)
+
+    @pytest.mark.parametrize("changed_from", range(1, T))
+    def test_future_tokens_do_not_change_past_outputs(self, changed_from):
+        model, inputs = self.model(), self.batch()
+        memory, target_ids = model.encode(inputs["source_ids"]), inputs["target_ids"]
+        changed = target_ids.copy()
+        changed[:, changed_from:] = 4 + (changed[:, changed_from:] + 1) % (self.target_size - 4)
+        before, after = model.align(target_ids, memory), model.align(changed, memory)
+        for one, other in zip(before, after, strict=True):
+            assert_close(other[:, :changed_from], one[:, :changed_from])
+        assert np.abs(after[0] - before[0])[:, changed_from].max(axis=-1).min() > 1e-3
+
+    @pytest.mark.parametrize("length", [1, T - 1])
+    def test_the_beginning_of_a_target_has_the_outputs_that_it_has_in_the_whole(self, length):
+        model, inputs = self.model(), self.batch()
+        memory, target_ids = model.encode(inputs["source_ids"]), inputs["target_ids"]
+        for one, other in zip(
+            model.align(target_ids[:, :length], memory), model.align(target_ids, memory), strict=True
+        ):
+            assert_close(one, other[:, :length])
+
+    def test_every_source_token_counts(self):
+        model, inputs = self.model(), self.batch()
+        before = model.decode(inputs["target_ids"], model.encode(inputs["source_ids"]))
+        for position in range(S):
+            changed = inputs["source_ids"].copy()
+            changed[:, position] = 4 + (changed[:, position] + 1) % (self.source_size - 4)
+            after = model.decode(inputs["target_ids"], model.encode(changed))
+            assert np.abs(after - before).max(axis=(1, 2)).min() > 1e-4, position
+
+    def test_no_row_depends_on_the_others(self):
+        model, inputs = self.model(), self.batch()
+        together = model(inputs)
+        for row in range(B):
+            assert_close(model({name: ids[row : row + 1] for name, ids in inputs.items()}), together[row : row + 1])
+
+    def test_appended_source_padding_changes_nothing(self):
+        model, inputs = self.model(), self.batch()
+        padded_ids = np.pad(inputs["source_ids"], ((0, 0), (0, S + 2)))
+        memory, padded = model.encode(inputs["source_ids"]), model.encode(padded_ids)
+        (states, alignment), (padded_states, padded_alignment) = (
+            model.align(inputs["target_ids"], each) for each in (memory, padded)
+        )
+        assert_close(padded_states, states)
+        assert_close(padded_alignment[..., :S], alignment)
+        assert_close(model.decode(inputs["target_ids"], padded), states)
+        ids, parents = self.random_ids(W), random_parents(W)
+        steps, padded_steps = (step_by_step(model, ids, parents, model.start(m, W))[0] for m in (memory, padded))
+        assert_close(padded_steps, steps)
+
+    def test_an_empty_source_gives_finite_numbers(self):
+        model, inputs = self.model(), self.batch()
+        inputs["source_ids"][0] = PAD
+        assert np.isfinite(model(inputs)).all()
+        assert np.isfinite(model.align(inputs["target_ids"], model.encode(inputs["source_ids"]))[1]).all()
+
+    # What a position looks at
+
+    def test_align_gives_the_states_of_decode(self):
+        model, inputs = self.model(), self.batch()
+        memory = model.encode(inputs["source_ids"])
+        assert_close(model.align(inputs["target_ids"], memory)[0], model.decode(inputs["target_ids"], memory), 1e-6)
+
+    @pytest.mark.parametrize("policy", ["float32", HALF])
+    def test_alignment_is_shared_out_among_the_tokens_of_the_source(self, policy):
+        model, inputs = self.model(dtype=policy), self.batch()
+        _, alignment = model.align(inputs["target_ids"], model.encode(inputs["source_ids"]))
+        assert alignment.shape == (B, T, S) and alignment.dtype == "float32"
+        np.testing.assert_allclose(np.sum(alignment, axis=-1), 1, atol=1e-5 if policy == "float32" else 0.01)
+        is_padding = np.broadcast_to(inputs["source_ids"][:, None] == PAD, alignment.shape)
+        assert np.all(np.asarray(alignment)[is_padding] == 0) and np.all(np.asarray(alignment) >= 0)
+
+    # Step by step
+
+    @WIDTHS
+    def test_steps_are_decode_of_the_history_of_each_hypothesis(self, width):
+        model, ids, parents = self.model(), self.random_ids(width), random_parents(width)
+        memory = model.encode(self.batch()["source_ids"])
+        states, _ = step_by_step(model, ids, parents, model.start(memory, width))
+        assert_close(states, decode_histories(model, memory, ids, parents))
+
+    def test_steps_are_decode_in_half_precision(self):
+        model, ids, parents = self.model(dtype=HALF), self.random_ids(W), random_parents(W)
+        memory = model.encode(self.batch()["source_ids"])
+        states, _ = step_by_step(model, ids, parents, model.start(memory, W))
+        assert_close(states, decode_histories(model, memory, ids, parents), 0.1)
+
+    @WIDTHS
+    def test_steps_in_a_loop_of_unknown_batch_and_length_are_the_eager_steps(self, width):
+        model, source_ids = self.model(), self.batch()["source_ids"]
+        hypotheses = tf.TensorSpec((None, width, None), "int32")
+        loop = tf.function(
+            functools.partial(loop_over_steps, model),
+            input_signature=[tf.TensorSpec((None, None), "int32"), hypotheses, hypotheses],
+        )
+        ids, parents = self.random_ids(width), random_parents(width)
+        expected, _ = step_by_step(model, ids, parents, model.start(model.encode(source_ids), width))
+        assert_close(loop(source_ids, ids, parents), expected)
+        assert_close(loop(source_ids[:2], ids[:2, :, :3], parents[:2, :, :3]), expected[:2, :, :3])
+
+    def test_memory_is_a_nest_of_rows(self):
+        model, inputs, rows = self.model(), self.batch(), [3, 0, 3]
+        memory = model.encode(inputs["source_ids"])
+        assert {tensor.shape[0] for tensor in tf.nest.flatten(memory)} == {B}
+        assert_close(select(memory, rows), model.encode(inputs["source_ids"][rows]))
+        states = model.decode(inputs["target_ids"], memory)
+        assert_close(model.decode(inputs["target_ids"][rows], select(memory, rows)), tf.gather(states, rows))
+
+    @WIDTHS
+    def test_the_decoding_state_is_a_nest_of_rows(self, width):
+        """A search leaves out the rows that are done, at the start and between two steps."""
+        model, ids, parents = self.model(), self.random_ids(width), random_parents(width)
+        start = model.start(model.encode(self.batch()["source_ids"]), width)
+        expected, _ = step_by_step(model, ids, parents, start)
+        rows, early = np.array([3, 0, 4]), 2
+        _, state = step_by_step(model, ids[:, :, :early], parents[:, :, :early], start)
+        assert {tensor.shape[0] for nest in (start, state) for tensor in tf.nest.flatten(nest)} == {B}
+
+        found, _ = step_by_step(model, ids[rows], parents[rows], select(start, rows))
+        assert_close(found, tf.gather(expected, rows))
+        state = select(state, rows)
+        for t in range(early, T):
+            states, state = model.step(ids[rows, :, t], parents[rows, :, t], tf.constant(t), state)
+            assert_close(states, tf.gather(expected, rows)[:, :, t])
+
+    # In a graph, in half precision, in a search
+
+    def test_graph_of_unknown_batch_and_length_is_eager(self):
+        model, inputs = self.model(), self.batch()
+
+        def everything(source_ids, target_ids):
+            memory = model.encode(source_ids)
+            logits = model({"source_ids": source_ids, "target_ids": target_ids})
+            return logits, model.decode(target_ids, memory), model.align(target_ids, memory)
+
+        spec = tf.TensorSpec((None, None), "int32")
+        graph = tf.function(everything, input_signature=[spec, spec])
+        assert_close(graph(**inputs), everything(**inputs))
+        shorter = {"source_ids": inputs["source_ids"][:2, : S - 2], "target_ids": inputs["target_ids"][:2, : T - 2]}
+        assert_close(graph(**shorter), everything(**shorter))
+
+    def test_mixed_precision_keeps_weights_and_logits_in_float32(self):
+        model, full, inputs = self.model(dtype=HALF), self.model(), self.batch()
+        logits = model(inputs)
+        assert model.dtype_policy.name == HALF
+        assert logits.dtype == model.output.dtype == "float32"
+        assert {weight.dtype for weight in model.weights} == {"float32"}
+        assert_close(logits, full(inputs), 0.2)
+
+    @WIDTHS
+    def test_beam_search_gives_the_scores_of_decode(self, width):
+        model, memory = self.model(), self.model().encode(self.batch()["source_ids"])
+        found = beam_search(step_of(model), model.start(memory, width), LIMITS, width=width, **self.endless())
+        rows = np.array(LIMITS) > 0  # a row without room for a token has one empty hypothesis only
+        np.testing.assert_array_equal(found.lengths[rows], np.repeat(np.array(LIMITS)[rows, None], width, axis=1))
+        for w in range(width):
+            expected = score_by_decode(model, memory, found, w)
+            np.testing.assert_allclose(found.scores.numpy()[rows, w], expected[rows], rtol=1e-5, atol=1e-4)
+
+    def test_greedy_search_takes_the_most_likely_token_of_decode(self):
+        model, memory = self.model(), self.model().encode(self.batch()["source_ids"])
+        found = greedy_search(step_of(model), model.start(memory, 1), LIMITS, **self.endless())
+        assert found.lengths[:, 0].numpy().tolist() == LIMITS
+        ids = found.ids[:, 0].numpy()
+        most_likely = np.argmax(model.logits(model.decode(shifted_right(ids), memory)), axis=-1)
+        is_read = np.arange(ids.shape[1]) < np.array(LIMITS)[:, None]
+        np.testing.assert_array_equal(ids[is_read], most_likely[is_read])
+
+    def endless(self):
+        """Arguments of a search in which no token ends a hypothesis, so that every row goes on to its limit."""
+        return {"bos_id": BOS, "eos_id": self.target_size, "pad_id": PAD, "length_penalty": 0.0}
+
+
+def step_of(model):
+    """The step function that a search asks for."""
+
+    def step(ids, parents, position, state):
+        states, state = model.step(ids, parents, position, state)
+        return model.logits(states), state
+
+    return step
+
+
+def shifted_right(ids):
+    return np.pad(ids, ((0, 0), (1, 0)), constant_values=BOS)[:, :-1]
+
+
+def score_by_decode(model, memory, hypotheses, slot):
+    """The log-probability (B,) of the hypothesis in one slot of every row, by teacher forcing."""
+    ids, lengths = hypotheses.ids[:, slot].numpy(), hypotheses.lengths[:, slot].numpy()
+    log_probs = tf.nn.log_softmax(model.logits(model.decode(shifted_right(ids), memory))).numpy()
+    chosen = np.take_along_axis(log_probs, ids[..., None], axis=2)[..., 0]
+    return np.where(np.arange(ids.shape[1]) < lengths[:, None], chosen, 0.0).sum(axis=1)
