@@ -6,7 +6,7 @@ from keras_transformer.cli.console import import_tensorflow, mistakes_as_lines
 from keras_transformer.cli.flags import add_search_arguments
 from keras_transformer.errors import UserError
 
-DESCRIPTION = """Write EXPORT_DIR/VERSION. It is read back and must translate as the run does before it appears there.
+DESCRIPTION = """Write EXPORT_DIR/VERSION. An export appears there after it was read back and has translated as the run does.
 
   python export.py --model_dir runs/mine --export_dir exports/mine
       a SavedModel that TensorFlow Serving runs as it is: tokenizer, beam search and detokenizer are inside
@@ -15,7 +15,7 @@ DESCRIPTION = """Write EXPORT_DIR/VERSION. It is read back and must translate as
   python export.py --model_dir runs/mine --export_dir exports/mine_ct2 --format ctranslate2 --quantization int8
       weights and tokenizer.model for the C++ engine CTranslate2, in a third of the size
 
-EXPORT_DIR/VERSION/export.json says what was exported, from which run, with which score, and how it was proven."""
+EXPORT_DIR/VERSION/export.json names the run, its score, the versions of libraries, and the comparison with the run."""
 
 
 def parse_arguments():
@@ -32,7 +32,7 @@ def parse_arguments():
     parser.add_argument(
         "--precision",
         choices=("float32", "bfloat16"),
-        help="of a SavedModel: its weights, and what it computes in; bfloat16 is half the size, and fast only where "
+        help="of a SavedModel: dtype of weights and computation; bfloat16 is half the size, and fast only where "
         "the hardware multiplies it (default: float32)",
     )
     parser.add_argument(
@@ -59,7 +59,7 @@ def check_format(arguments):
 
 
 def export_class(name):
-    """Of a format. Raises ExportError if its package is not installed."""
+    """The class of an export format. Raises ExportError if its package is not installed."""
     if name == "ctranslate2":
         from keras_transformer.export.ctranslate2 import CTranslate2Export
 

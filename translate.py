@@ -17,13 +17,13 @@ DESCRIPTION = """Translate line by line: every line of input gives one line of o
   python translate.py --saved_model exports/mine < new.en > new.de
       a filter between pipes, here with an exported model
   python translate.py --model_dir runs/mine --input new.en --output new.de
-      a file, with a progress bar; interrupted, the same command goes on (new.de.*.partial has what is done)
+      a file, with a progress bar; after an interruption the same command goes on (new.de.*.partial holds finished lines)
   python translate.py --model_dir runs/mine --input new.en --json --n_best 3
       a JSON object a line: text, translation, score, and 3 alternatives with theirs
   python translate.py --model_dir runs/mine --input new.en --json --explain
       the same with pieces, and what in the source each of them comes from
   python translate.py --model_dir runs/mine --prefix "Sehr geehrte" --no_repeat_ngram 3
-      translations that begin so and in which no three tokens come twice
+      translations with this beginning, in which no three tokens come twice
   python translate.py --model_dir runs/mine --sample --temperature 0.8 --top_p 0.9 --seed 7
       random translations, the same for the same seed"""
 
@@ -41,7 +41,7 @@ def parse_arguments():
 
 
 def converse(answer):
-    """Translates what is typed, line by line, until the end of input."""
+    """Translates typed text, line by line, until the end of input."""
     print("Type a sentence and press Enter; Ctrl-D ends.", file=sys.stderr)
     while True:
         try:
@@ -53,7 +53,7 @@ def converse(answer):
 
 
 def all_asked(arguments, request, translator):
-    """What the translation of a file depends on beside the file, for `translate_file`."""
+    """Everything that the translation of a file depends on besides the file, for `translate_file`."""
     model = translator.path / "saved_model.pb" if arguments.saved_model else Path(arguments.model_dir, "model.keras")
     search = [arguments.beam_size, arguments.length_penalty]
     return [file_state(model), search, dataclasses.asdict(request)]

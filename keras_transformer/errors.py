@@ -1,4 +1,4 @@
-"""The mistakes of users, as opposed to bugs: each error says in one line what was received and what to do."""
+"""The mistakes of users, as opposed to bugs: the message of each error is one line with the remedy."""
 
 
 class UserError(ValueError):

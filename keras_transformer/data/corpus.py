@@ -60,7 +60,7 @@ class Corpus:
         validation: iterable of `(source, target)` strings; its lines are not among those of `train`.
         test: iterable of `(source, target)` strings, or None where the corpus has no test split.
         fingerprint: str, the same only where all pairs of `train` and `validation` are the same.
-        notes: tuple of str, remarks that the user should read, such as what was held out for validation.
+        notes: tuple of str, remarks for the user, such as the number of pairs held out for validation.
     """
 
     name: str

@@ -177,7 +177,7 @@ def make_once(directory, ingredients, make):
     other ingredients, or a damaged one, is replaced; a line on the screen says so.
 
     Args:
-        directory: path; those above it are made too.
+        directory: path; its parents are made as well.
         ingredients: dict of str to str or int: everything that the files depend on, under names for people.
         make: function of a path, an empty directory, that writes files into it.
 

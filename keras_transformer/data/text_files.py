@@ -194,7 +194,7 @@ def _lines(path: Path) -> Iterator[str]:
 
 
 def _count_lines(path: Path, check_line: Callable[[bytes], None] | None = None) -> int:
-    """Reads the whole file, checking it as it goes; `check_line` raises ValueError with what is wrong with a line."""
+    """Reads and checks the whole file; `check_line` raises ValueError with the fault of a line."""
     count, has_text = 0, False
     for lines in _blocks(path):
         block = b"".join(lines)
@@ -295,7 +295,7 @@ def languages_in(directory: str | Path) -> list[str]:
 
 
 def describe_directory(directory: Path) -> str:
-    """Says what a directory holds, for the message of an error.
+    """Lists the files of a directory, for the message of an error.
 
     Args:
         directory: Path.

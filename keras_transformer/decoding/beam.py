@@ -59,7 +59,7 @@ def beam_search(step, state, limits, *, width, bos_id, eos_id, pad_id, length_pe
         step: function (ids int32 (B, W), parents int32 (B, W), position int32 scalar, state)
             -> (logits float (B, W, V), state). `ids` are the tokens at `position`. Each continues the hypothesis of the
             step before that `parents` names. Rows that are done may be left out, or passed with arbitrary tokens.
-        state: nest of tensors (B, ...), what the step function needs to know of a row. Axes may grow from step to step
+        state: nest of tensors (B, ...), the state of the model for each row. Axes may grow from step to step
             if they start out empty or of unknown size.
         limits: int32 (B,), most tokens that each row may produce, eos included; 0 gives an empty hypothesis.
         width: W.

@@ -90,8 +90,9 @@ def presented(hypotheses, pad_id):
 
 def last_repeated(hypotheses):
     """The hypotheses with the last one of every row repeated in the slots that hold none."""
-    found = tf.math.count_nonzero(hypotheses.scores > UNFILLED_SCORE, axis=1, keepdims=True, dtype=tf.int32)
-    return take(hypotheses, tf.minimum(tf.range(hypotheses.scores.shape[1]), found - 1))
+    # A negative length penalty can make the score of a real hypothesis lower than `UNFILLED_SCORE`.
+    found = tf.math.count_nonzero(hypotheses.scores != UNFILLED_SCORE, axis=1, keepdims=True, dtype=tf.int32)
+    return take(hypotheses, tf.minimum(tf.range(hypotheses.scores.shape[1]), tf.maximum(found - 1, 0)))
 
 
 def take(nest, indices):
@@ -124,7 +125,7 @@ def next_tokens(logits, hypotheses, options, count):
 
     Args:
         logits: float (B, W, V).
-        hypotheses: those that the logits continue, `Hypotheses` (B, W).
+        hypotheses: `Hypotheses` (B, W), which the logits continue.
         options: dict; {} for none, else with all of
 
             - "prefix": int32 (B, P), tokens that every hypothesis must start with, then 0;
@@ -241,7 +242,7 @@ def _marked(ids, which, size):
 def _end_repetitions(hypotheses, sizes):
     """Which tokens, if they came next, would end a sequence of `sizes` tokens that has occurred before.
 
-    They are those that follow an earlier occurrence of the last `sizes` - 1 tokens.
+    These tokens follow an earlier occurrence of the last `sizes` - 1 tokens.
 
     Args:
         hypotheses: `Hypotheses` (B, W).
@@ -274,7 +275,7 @@ def search(advance, state, results):
         state: a NamedTuple of nests of tensors (B, ...) and scalars, with `done`, bool (B,). An axis that grows from
             step to step (such as the positions of a cache) must start out empty, or of unknown size: the other axes
             keep their static size.
-        results: function from a state to what the search returns, a nest of tensors (B, ...).
+        results: function from a state to the result of the search, a nest of tensors (B, ...).
 
     Returns:
         the results of every row after the step in which it was done.

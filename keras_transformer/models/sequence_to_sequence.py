@@ -12,7 +12,7 @@ class SequenceToSequence(keras.Model):
     A subclass makes its layers in `__init__` and then calls `super().__init__`, which connects them by `encode`,
     `decode` and `logits`. It has one public attribute for each argument.
 
-    The six methods are pure: they change nothing, and no argument changes what they return. `memory` and `state` are
+    The six methods are pure: they change no state, and no argument is a flag. `memory` and `state` are
     nests of tensors whose first axis is B, so that rows can be selected. `step` over the positions 0 ... T-1 gives the
     states that `decode` gives at once.
 

@@ -27,7 +27,7 @@ class RunDirectory:
         checkpoints/best.npz     the weights that validated best
         checkpoints/epoch_N.npz  the weights after the last few epochs, to be averaged
         model.keras              the finished model: their average
-        results.yaml             what it scores on the test (or else the validation) set
+        results.yaml             its score on the test set, or else on the validation set
         logs/                    TensorBoard
         .lock                    held by the process that trains
 
@@ -204,7 +204,7 @@ def average_variables(paths, variables):
     """Assigns the mean of several files of `save_variables` to the variables, summed in float64.
 
     Returns:
-        The number of files, without those that could not be read.
+        The number of files that could be read.
 
     Raises:
         CheckpointError: as `load_each`.
