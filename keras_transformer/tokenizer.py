@@ -171,8 +171,8 @@ def with_eos(ids):
 
 def shift_right(labels):
     """The decoder's input for labels: int32 (B, T) = y1 ... yn eos -> target_ids int32 (B, T) = bos y1 ... yn."""
-    bos = tf.fill([tf.shape(labels)[0], 1], BOS_ID)
-    return tf.concat([bos, tf.where(labels == EOS_ID, PAD_ID, labels)[:, :-1]], axis=1)
+    without_eos = tf.where(labels == EOS_ID, PAD_ID, labels)
+    return tf.pad(without_eos, [[0, 0], [1, 0]], constant_values=BOS_ID)[:, :-1]
 
 
 def show_unprintable(text):

@@ -2,7 +2,7 @@
 
 Every input and output has the batch as its first dimension, so that a server may put requests together. No row's
 result depends on the others. No row makes a call raise: an option out of its range counts as the nearest possible
-value, and one that is no number as not given. `options.py` lists the inputs.
+value, and NaN or an infinity as not given. `options.py` lists the inputs.
 """
 
 import tensorflow as tf
@@ -126,10 +126,8 @@ class Signatures:
         options = self._in_range("translate_with_options", options)
         parts = self._split_source(text, _length(self.max_length))
         prefix = self._prefix_ids(options.pop("prefix"), parts)
-        limits, alpha = (
-            self._limits(parts.ids, prefix, options.pop("max_length"), parts.rows),
-            options["length_penalty"],
-        )
+        limits = self._limits(parts.ids, prefix, options.pop("max_length"), parts.rows)
+        alpha = options["length_penalty"]
         options = {"prefix": prefix, **{name: tf.gather(option, parts.rows) for name, option in options.items()}}
         found = self._translate_parts(parts.ids, limits, tf.constant(1), at_once(text), options)
         return _best(*self._joined(parts, found, alpha))
@@ -367,9 +365,9 @@ class Signatures:
                 options[option.name] = values
                 continue
             default = tf.cast(defaults.get(option.name, option.default), values.dtype)
-            is_given = tf.ones_like(values, tf.bool) if option.least < 0 else values > 0  # NaN is not above 0 either
+            is_given = tf.ones_like(values, tf.bool) if option.least < 0 else values > 0
             if values.dtype.is_floating:
-                is_given &= ~tf.math.is_nan(values) if option.least >= 0 else tf.math.is_finite(values)
+                is_given &= tf.math.is_finite(values)
             in_range = tf.clip_by_value(values, *(tf.cast(x, values.dtype) for x in (option.least, option.most)))
             options[option.name] = tf.where(is_given, in_range, default)
         if "beam_size" in options:
