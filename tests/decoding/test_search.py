@@ -94,6 +94,12 @@ def test_alternatives_that_were_not_found_are_the_last_that_was():
     assert found.scores.numpy().tolist() == [[-1.0, -2.0, -2.0, -2.0], [-1.0, -2.0, -3.0, -4.0]]
 
 
+def test_a_hypothesis_scored_below_an_unfilled_slot_is_still_a_hypothesis():
+    ids, scores = tf.reshape(tf.range(3), [1, 3, 1]), tf.constant([[-1.0, 3 * UNFILLED_SCORE, UNFILLED_SCORE]])
+    found = last_repeated(Hypotheses(ids, scores, tf.ones([1, 3], tf.int32)))
+    assert found.ids.numpy().ravel().tolist() == [0, 1, 1]
+
+
 def test_no_hypotheses_have_room_for_the_longest_row():
     found = no_hypotheses(tf.constant([2, 5]), 3, pad_id=9)
     assert found.ids.shape == (2, 3, 5) and (found.scores.numpy() == IMPOSSIBLE).all()
