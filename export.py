@@ -6,7 +6,7 @@ from keras_transformer.cli.console import import_tensorflow, mistakes_as_lines
 from keras_transformer.cli.flags import add_search_arguments
 from keras_transformer.errors import UserError
 
-DESCRIPTION = """Write EXPORT_DIR/VERSION. An export appears there after it was read back and has translated as the run does.
+DESCRIPTION = """Write EXPORT_DIR/VERSION, which appears after it was read back and has translated as the run does.
 
   python export.py --model_dir runs/mine --export_dir exports/mine
       a SavedModel that TensorFlow Serving runs as it is: tokenizer, beam search and detokenizer are inside

@@ -17,7 +17,7 @@ DESCRIPTION = """Translate line by line: every line of input gives one line of o
   python translate.py --saved_model exports/mine < new.en > new.de
       a filter between pipes, here with an exported model
   python translate.py --model_dir runs/mine --input new.en --output new.de
-      a file, with a progress bar; after an interruption the same command goes on (new.de.*.partial holds finished lines)
+      a file, with a progress bar; after an interruption the same command goes on (new.de.*.partial has the lines done)
   python translate.py --model_dir runs/mine --input new.en --json --n_best 3
       a JSON object a line: text, translation, score, and 3 alternatives with theirs
   python translate.py --model_dir runs/mine --input new.en --json --explain

@@ -1,4 +1,4 @@
-"""Runs a SavedModel by TensorFlow's C library alone, with XLA off, as stock TensorFlow Serving does. No Python TensorFlow.
+"""Runs a SavedModel by the C library of TensorFlow alone, with XLA off, as stock TensorFlow Serving does.
 
     python tests/load_in_cpp.py TENSORFLOW_DIR EXPORT_DIR INPUT OUTPUT OP_LIBRARY... < texts
 

@@ -1,4 +1,4 @@
-"""Runs the Transformer on the JAX backend of Keras: forward, step by step, and one `fit`. Needs jax, keras and pyyaml only.
+"""Runs the Transformer on the JAX backend of Keras: forward, step by step, and one `fit`. Needs jax, keras, pyyaml.
 
     KERAS_BACKEND=jax python -m tests.on_jax
 """

@@ -1,4 +1,4 @@
-"""A model that shares no layer with the Transformer trains, resumes, translates, and is exported, like the Transformer."""
+"""A model without a layer of the Transformer trains, resumes, translates, and is exported, like the Transformer."""
 
 import os
 import random

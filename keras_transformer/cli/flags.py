@@ -1,4 +1,4 @@
-"""Flags: those of `Config`, and those that several programs share.
+"""Flags: a flag for every setting of `Config`, and the flags that several programs share.
 
 Flags override the settings of a YAML file, and these override the defaults of the preset.
 """
