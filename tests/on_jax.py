@@ -1,6 +1,6 @@
 """Runs the Transformer on the JAX backend of Keras: forward, step by step, and one `fit`. Needs jax, keras, pyyaml.
 
-    KERAS_BACKEND=jax python -m tests.on_jax
+KERAS_BACKEND=jax python -m tests.on_jax
 """
 
 import keras
