@@ -225,7 +225,7 @@ def test_so_it_is_with_the_options_of_a_draw(option, same_as):
 def test_no_option_given_is_the_translation_of_the_model():
     plain, found = call("translate", LEARNED), call("translate_with_options", LEARNED)
     assert found["translation"] == plain["translation"]
-    np.testing.assert_allclose(found["score"], plain["score"], rtol=1e-5)
+    np.testing.assert_allclose(found["score"], plain["score"], rtol=1e-5, atol=1e-6)
 
 
 def test_a_text_in_parts_draws_other_numbers_for_each():
@@ -234,30 +234,33 @@ def test_a_text_in_parts_draws_other_numbers_for_each():
     assert not translation.startswith(translation[len(translation) // 2 + 1 :])
 
 
-def test_the_score_of_a_translation_is_the_one_it_came_with():
-    """Where its text is spelled as it was found, and falls into as many parts as the source."""
-    for width in (1, 3):
-        found = call("translate", LEARNED, width)
-        translations = [text.decode() for text in found["translation"]]
-        scored = call("score", LEARNED, width, translation=translations)
-        np.testing.assert_allclose(scored["score"], found["score"], rtol=1e-4, atol=1e-6)
-        for row, translation in enumerate(translations):
-            pieces = [piece.decode() for piece in scored["pieces"][row] if piece]
-            assert "".join(pieces).replace("</s>", "").replace("▁", " ").split() == translation.split()
-            lengthened = ((5 + len(pieces)) / 6) ** ALPHA
-            assert scored["score"][row] == pytest.approx(sum(scored["token_scores"][row]) / lengthened, rel=1e-4)
+@pytest.mark.parametrize("width", [1, 3])
+def test_the_score_of_a_translation_is_the_one_it_came_with(width):
+    """If the tokenizer divides the text into the pieces that were found: that is certain for greedy search here."""
+    found, explained = call("translate", LEARNED, width), call("explain", LEARNED, width)
+    scored = call("score", LEARNED, width, translation=[text.decode() for text in found["translation"]])
+    pieces, expected = (
+        [[piece.decode() for piece in row if piece] for row in x["pieces"]] for x in (scored, explained)
+    )
+    alike = [row for row in range(len(LEARNED)) if pieces[row] == expected[row]]
+    assert width > 1 or alike == list(range(len(LEARNED)))
+    for row in alike:
+        assert scored["score"][row] == pytest.approx(found["score"][row], rel=1e-4, abs=1e-6)
+        lengthened = ((5 + len(pieces[row])) / 6) ** ALPHA
+        assert scored["score"][row] == pytest.approx(sum(scored["token_scores"][row]) / lengthened, rel=1e-4)
+        spelled = "".join(pieces[row]).replace("</s>", "").replace("▁", " ").split()
+        assert spelled == found["translation"][row].decode().split()
 
 
 def test_a_worse_translation_has_a_lower_score():
-    best = call("translate", ["one two"])["translation"][0].decode()
-    found = call("score", ["one two"] * 3, translation=[best, "zehn zehn zehn", ""])["score"]
-    assert found[0] > found[1] and found[0] > found[2]
+    found = call("score", ["one two"] * 3, translation=["eins zwei", "zehn zehn zehn", ""])["score"]
+    assert found[0] > found[1] + 1 and found[0] > found[2] + 1
 
 
 def test_an_explanation_is_of_the_translation_with_its_scores():
     texts = [*LEARNED[:3], "one two three\n\none two three"]
-    found, explained = call("translate", texts), call("explain", texts)
-    scored = call("score", texts, translation=[text.decode() for text in found["translation"]])
+    found, explained = call("translate", texts, 1), call("explain", texts, 1)
+    scored = call("score", texts, 1, translation=[text.decode() for text in found["translation"]])
     assert explained["pieces"] == scored["pieces"]
     np.testing.assert_allclose(explained["token_scores"], scored["token_scores"], rtol=1e-4, atol=1e-5)
     alignment = np.array(explained["alignment"])

@@ -1,27 +1,40 @@
 import functools
+import threading
+import time
 
 import numpy as np
 import pytest
 import sentencepiece
 import tensorflow as tf
-from keras_transformer.segments import split
-from keras_transformer.translator import (
+
+from keras_transformer.config import BOS_ID, EOS_ID
+from keras_transformer.errors import UserError
+from keras_transformer.tokenizer import save_tokenizers
+from keras_transformer.translation import segments
+from keras_transformer.translation.options import options_of
+from keras_transformer.translation.segments import split
+from keras_transformer.translation.translator import (
     SavedModelTranslator,
     Translator,
     load_translator,
+    run_sorted,
 )
-
-from keras_transformer import segments
-from keras_transformer.tokenizer import BOS_ID, EOS_ID
 from tests import tiny
 
 TEXTS = ["one two", "seven", "ten nine eight four zero", "Größe 😀", "one one one one one one one"]
 ALPHA = 0.7
+SETTINGS = {"length_penalty": ALPHA, "max_length": 31}
+
+
+def random_transformer():
+    """Weights that are written down: it finds the same on every processor, and is not sure of anything."""
+    return tiny.transformer(seed=4)
 
 
 @functools.cache
-def translator(beam_size, model=tiny.trained_transformer, max_length=31):
-    return Translator(model(), tiny.tokenizer(), beam_size, ALPHA, max_length, batch_size=3)
+def translator(beam_size, model=tiny.trained_transformer, **settings):
+    settings = {**SETTINGS, **settings}
+    return Translator(model(), tiny.tokenizer(), beam_size=beam_size, batch_size=3, **settings)
 
 
 class FullPasses:
@@ -66,16 +79,21 @@ def test_translations_are_those_of_a_plain_search_over_full_passes(beam_size):
     texts, scores = translator(beam_size).translate_batch(TEXTS)
     expected = [FullPasses(tiny.trained_transformer(), text).search(beam_size) for text in TEXTS]
     assert texts == [text for text, _, _ in expected]
-    np.testing.assert_allclose(scores, [score for _, score, _ in expected], rtol=1e-4)
+    np.testing.assert_allclose(scores, [score for _, score, _ in expected], rtol=1e-4, atol=1e-6)
     lengths = {len(ids) for _, _, ids in expected}
     assert len(lengths) > 2 and min(lengths) < 30  # of their own, not the limit's
     assert any(texts)
 
 
-def test_a_beam_finds_what_greedy_search_does_not():
-    greedy, _ = translator(1).translate_batch(TEXTS)
-    beam, _ = translator(3).translate_batch(TEXTS)
-    assert greedy != beam
+def test_a_beam_finds_better_translations_than_greedy_search():
+    _, greedy = translator(1, random_transformer).translate_batch(TEXTS)
+    _, beam = translator(3, random_transformer).translate_batch(TEXTS)
+    assert np.sum(np.array(beam) > np.array(greedy) + 0.1) >= 2
+
+
+def test_what_was_learned_is_translated():
+    sources, targets = zip(*tiny.learned_pairs(), strict=True)
+    assert translator(1).translate(sources) == list(targets)
 
 
 def test_a_translation_has_at_most_50_tokens_more_than_its_source():
@@ -88,7 +106,7 @@ def test_a_translation_has_at_most_50_tokens_more_than_its_source():
     assert [len(ids) for _, _, ids in expected] == [length + 50 for length in lengths]
     found, scores = translator(3, tiny.endless).translate_batch(texts)
     assert found == [text for text, _, _ in expected]
-    np.testing.assert_allclose(scores, [score for _, score, _ in expected], rtol=1e-4)
+    np.testing.assert_allclose(scores, [score for _, score, _ in expected], rtol=1e-4, atol=1e-6)
 
 
 def test_sentences_are_translated_one_by_one_and_their_white_space_is_kept():
@@ -102,7 +120,7 @@ def test_sentences_are_translated_one_by_one_and_their_white_space_is_kept():
     assert scores[0] == pytest.approx(log_probs.sum() / ((5 + lengths.sum()) / 6) ** ALPHA, rel=1e-4)
 
 
-def test_what_is_longer_than_max_length_is_translated_in_parts():
+def test_text_longer_than_max_length_is_translated_in_parts():
     """Nothing is cut off: the parts of the source, read one after the other, are all of it."""
     text = " ".join(tiny.ENGLISH * 5)
     source = split(tf.constant([text]), tiny.tokenizer(), 17).ids.to_list()
@@ -116,9 +134,9 @@ def test_more_parts_than_are_translated_side_by_side_lose_nothing(monkeypatch):
     text = "\n".join(tiny.ENGLISH * 2)
     expected = translator(1).translate_batch([text])
     monkeypatch.setattr(segments, "FEWEST_AT_ONCE", 3)
-    some = Translator(tiny.trained_transformer(), tiny.tokenizer(), 1, ALPHA, 31)
+    some = Translator(tiny.trained_transformer(), tiny.tokenizer(), beam_size=1, **SETTINGS)
     (found,), scores = some.translate_batch([text])
-    assert found == expected[0][0] and scores == pytest.approx(expected[1], rel=1e-5)
+    assert found == expected[0][0] and scores == pytest.approx(expected[1], rel=1e-5, abs=1e-6)
     assert found == "\n".join(translator(1).translate_batch(tiny.ENGLISH)[0] * 2)
 
 
@@ -131,7 +149,7 @@ def test_a_result_does_not_depend_on_who_shares_the_batch(beam_size):
     for text, translation, score in zip(TEXTS, together_texts, together_scores, strict=False):
         alone_texts, alone_scores = translator(beam_size).translate_batch([text])
         assert alone_texts == [translation]
-        assert alone_scores == pytest.approx([score], rel=1e-5)
+        assert alone_scores == pytest.approx([score], rel=1e-5, abs=1e-6)
 
 
 def test_order_is_kept_across_batches_of_sorted_lengths():
@@ -166,7 +184,137 @@ def test_odd_texts_are_translated_too():
     assert len(texts) == len(odd) and np.isfinite(scores).all()
 
 
+# Options.
+
+
+def test_no_option_given_is_the_translators_own_search():
+    texts = [source for source, _ in tiny.learned_pairs()][:7] + [""]
+    plain = translator(3).translate_scored(texts)
+    not_given = {option.name: option.not_given for option in options_of("translate_with_options")}
+    for options in ({"no_repeat_ngram": 0}, not_given, {"beam_size": 3, "length_penalty": ALPHA}):
+        found = translator(3).translate_scored(texts, **options)
+        assert [text for text, _ in found] == [text for text, _ in plain]
+        np.testing.assert_allclose([score for _, score in found], [score for _, score in plain], rtol=1e-5, atol=1e-6)
+
+
+def test_an_option_may_be_of_every_text_its_own():
+    texts, beam_sizes, alphas = TEXTS[1:4], [3, 1, 2], [0.0, -1.0, 2.0]
+    found = translator(3).translate_scored(texts, beam_size=beam_sizes, length_penalty=alphas)
+    for text, beam_size, alpha, (translation, score) in zip(texts, beam_sizes, alphas, found, strict=True):
+        alone = translator(beam_size, length_penalty=alpha)
+        ((expected, expected_score),) = alone.translate_scored([text])
+        assert translation == expected
+        assert score == pytest.approx(expected_score, rel=1e-4, abs=1e-6)
+
+
+def test_alternatives_are_the_beam_best_first():
+    found = translator(3, random_transformer).alternatives([*TEXTS, ""])
+    best = translator(3, random_transformer).translate_scored([*TEXTS, ""])
+    for alternatives, first in zip(found, best, strict=True):
+        assert len(alternatives) == 3 and alternatives[0].text == first.text
+        assert alternatives[0].score == pytest.approx(first.score, rel=1e-5, abs=1e-6)
+        assert [score for _, score in alternatives] == sorted((score for _, score in alternatives), reverse=True)
+    assert all(len({text for text, _ in alternatives}) == 3 for alternatives in found[:-1])
+
+
+def test_samples_have_their_seed():
+    sampled = [translator(1).sample(TEXTS, seed=seed, temperature=3.0) for seed in (1, 1, 2)]
+    assert sampled[0] == sampled[1] != sampled[2]
+    (alone,) = translator(1).sample(TEXTS[2:3], seed=1, temperature=3.0)
+    assert alone.text == sampled[0][2].text
+
+
+def test_drawing_from_the_best_token_alone_is_greedy_search():
+    greedy = translator(1).translate(TEXTS)
+    assert [text for text, _ in translator(1).sample(TEXTS, top_k=1, temperature=5.0, seed=7)] == greedy
+
+
+@pytest.mark.parametrize(
+    ("signature", "inputs", "message"),
+    [
+        ("summarise", {"text": []}, "no signature `summarise`, only translate"),
+        ("sample", {"text": ["one"], "heat": 1.0}, "`sample` has no option `heat`, only temperature"),
+        ("translate", {"text": ["one"], "prefix": "A"}, "`translate` has no option `prefix`"),
+        ("translate", {}, "`translate` needs text"),
+        ("score", {"text": ["one"]}, "`score` needs translation"),
+        ("translate_with_options", {"text": ["one"], "prefix": ["a", "b"]}, "`prefix`.*Received: 2, of 1"),
+        ("translate_with_options", {"text": ["one"], "beam_size": -1}, "`beam_size` must be between 1 and .*: -1"),
+        ("translate_with_options", {"text": ["a", "b"], "length_penalty": [0.0, 11.0]}, "`length_penalty` .*: 11"),
+        ("sample", {"text": ["one"], "top_p": 1.5}, "`top_p` must be between 1e-06 and 1. Received: 1.5"),
+    ],
+)
+def test_wrong_inputs_are_named_before_any_work(signature, inputs, message, monkeypatch):
+    asked = []
+    monkeypatch.setattr(translator(1), "_call", lambda *request: asked.append(request))
+    with pytest.raises(UserError, match=message):
+        translator(1).ask(signature, **inputs)
+    assert asked == []
+
+
+def test_scores_and_explanations_are_without_padding():
+    texts = ["one two", "seven", "ten nine eight four zero", "", "one two three"]
+    scored, explained = translator(1).score(texts, translator(1).translate(texts)), translator(1).explain(texts)
+    lengths = set()
+    for text, score, explanation in zip(texts, scored, explained, strict=True):
+        assert score.pieces == explanation.pieces and all(explanation.source_pieces)
+        assert "".join(explanation.source_pieces).replace("▁", " ").strip() == text
+        assert score.token_scores.shape == (len(score.pieces),)
+        assert explanation.alignment.shape == (len(explanation.pieces), len(explanation.source_pieces))
+        np.testing.assert_allclose(explanation.alignment.sum(axis=1), 1, atol=1e-5)
+        lengths.add(explanation.alignment.shape)
+    assert len(lengths) > 3 and (0, 0) in lengths
+
+
+def test_texts_and_translations_that_do_not_pair_are_refused():
+    with pytest.raises(UserError, match="`translation`.*Received: 1, of 2"):
+        translator(1).score(["one", "two"], ["eins"])
+
+
 # Sorting.
+
+
+def test_batches_are_of_similar_length_longest_first_and_order_is_restored():
+    batches, progress = [], []
+
+    def shout(texts):
+        batches.append(texts)
+        return [text.upper() for text in texts]
+
+    texts = ["ccc", "a", "eeeee", "bb", "dddd", "a2", "fffffff"]
+    assert run_sorted(shout, texts, 3, progress.append) == [text.upper() for text in texts]
+    assert sorted(batches) == [["a"], ["ccc", "bb", "a2"], ["fffffff", "eeeee", "dddd"]]
+    assert progress == [3, 3, 1]
+
+
+def test_two_batches_are_under_way_at_a_time():
+    both = threading.Barrier(2, timeout=30)
+
+    def repeat(texts):
+        both.wait()  # alone, the first would wait for ever
+        return texts
+
+    assert run_sorted(repeat, TEXTS[:4], 1) == TEXTS[:4]
+
+
+def test_a_failure_is_raised_and_ends_the_work():
+    begun = []
+
+    def fail_once(texts):
+        begun.append(texts)
+        if len(begun) == 1:
+            raise RuntimeError("out of memory")
+        time.sleep(0.05)
+        return texts
+
+    with pytest.raises(RuntimeError, match="out of memory"):
+        run_sorted(fail_once, 100 * TEXTS, 1)
+    assert len(begun) < 20
+
+
+@pytest.mark.parametrize("batch_size", [0, -1])
+def test_no_batch_size_loses_texts(batch_size):
+    with pytest.raises(UserError, match=rf"batch_size.*{batch_size}"):
+        run_sorted(list, ["one"], batch_size)
 
 
 def shouting(some, monkeypatch):
@@ -227,7 +375,7 @@ def test_every_replica_gets_a_batch_of_the_whole_size(monkeypatch):
 def model_dir(tmp_path_factory):
     directory = tmp_path_factory.mktemp("run")
     tiny.config("nowhere", directory, beam_size=1, length_penalty=ALPHA).save(directory / "config.yaml")
-    (directory / "tokenizer.model").write_bytes(tiny.tokenizer_model())
+    save_tokenizers(directory, tiny.tokenizer(), tiny.tokenizer())
     tiny.trained_transformer().save(directory / "model.keras")
     return directory
 
@@ -235,7 +383,7 @@ def model_dir(tmp_path_factory):
 def test_a_run_directory_has_all_that_a_translator_needs(model_dir):
     loaded = load_translator(str(model_dir), None, None, None, batch_size=5)
     assert type(loaded) is Translator and loaded.batch_size == 5
-    assert loaded.options == {"beam_size": 1, "length_penalty": ALPHA, "max_length": 31}
+    assert loaded.settings == {"beam_size": 1, "length_penalty": ALPHA, "max_length": 31}
     assert loaded.translate_batch(TEXTS) == translator(1).translate_batch(TEXTS)
 
 
@@ -247,13 +395,13 @@ def test_it_can_be_loaded_for_several_devices(model_dir):
 
 def test_given_options_override_those_of_the_run(model_dir):
     loaded = load_translator(model_dir, None, beam_size=2, length_penalty=0.0, batch_size=32)
-    assert loaded.options == {"beam_size": 2, "length_penalty": 0.0, "max_length": 31}
+    assert loaded.settings == {"beam_size": 2, "length_penalty": 0.0, "max_length": 31}
 
 
 def test_a_missing_model_says_what_makes_one(tmp_path):
-    with pytest.raises(FileNotFoundError, match=rf"no model\.keras in {tmp_path}.*train\.py"):
+    with pytest.raises(UserError, match=rf"no model\.keras in {tmp_path}.*train\.py"):
         Translator.load(tmp_path)
-    with pytest.raises(FileNotFoundError, match=r"train\.py"):
+    with pytest.raises(UserError, match=r"train\.py"):
         load_translator(tmp_path / "nowhere", None, None, None, 32)
     assert not (tmp_path / "nowhere").exists()
 
@@ -262,7 +410,7 @@ def test_a_missing_model_says_what_makes_one(tmp_path):
 def test_a_missing_saved_model_says_what_makes_one(tmp_path, name):
     (tmp_path / "here").mkdir()
     for directory in ("here", "nowhere"):
-        with pytest.raises(FileNotFoundError, match=r"no SavedModel.*export\.py"):
+        with pytest.raises(UserError, match=r"no SavedModel.*export\.py"):
             SavedModelTranslator(tmp_path / directory / name)
 
 
@@ -270,13 +418,13 @@ def test_a_damaged_model_is_named(model_dir, tmp_path):
     for name in ("config.yaml", "tokenizer.model"):
         (tmp_path / name).write_bytes((model_dir / name).read_bytes())
     (tmp_path / "model.keras").write_bytes((model_dir / "model.keras").read_bytes()[:1000])
-    with pytest.raises(ValueError, match=r"cannot read a model from .*model\.keras"):
+    with pytest.raises(UserError, match=r"cannot read a model from .*model\.keras"):
         Translator.load(tmp_path)
 
 
 def test_search_options_beside_a_saved_model_are_refused(tmp_path):
     for options in ({"beam_size": 3, "length_penalty": None}, {"beam_size": None, "length_penalty": 0.0}):
-        with pytest.raises(ValueError, match=r"export\.py"):
+        with pytest.raises(UserError, match=r"export\.py"):
             load_translator(None, tmp_path, **options, batch_size=32)
 
 
@@ -285,7 +433,7 @@ def test_search_options_beside_a_saved_model_are_refused(tmp_path):
     [("beam_size", 0), ("beam_size", -1), ("max_length", 0), ("batch_size", 0), ("length_penalty", float("nan"))],
 )
 def test_impossible_options_are_refused_by_name(name, value):
-    with pytest.raises(ValueError, match=rf"{name}.*{value}"):
+    with pytest.raises(UserError, match=rf"{name}.*{value}"):
         Translator(tiny.trained_transformer(), tiny.tokenizer(), **{name: value})
 
 
