@@ -14,38 +14,22 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "keras_transformer"
 README = ROOT / "README.md"
 
-# From low to high: a part knows only itself and what is lower.
+# From low to high: a part knows only itself and the parts below it.
 ORDER = [
+    {"errors"},
     {"config"},
-    {"layers", "tokenizer"},
-    {"model", "data"},
-    {"training", "decoding"},
-    {"segments", "scoring", "batches"},
-    {"signatures"},
-    {"text_translator"},
-    {"translator"},
-    {"evaluation", "export", "line_files"},
-    {"command_line", "console"},
-    {"request"},
+    {"layers", "tokenizer", "decoding"},
+    {"models", "data"},
+    {"translation"},
+    {"training", "export", "evaluation"},
+    {"cli"},
     {"scripts"},
 ]
-KNOW_THEMSELVES_ONLY = {"config", "layers", "decoding", "console", "serving"}
-KNOW_KERAS_ONLY = {"layers", "model"}
-KNOW_TENSORFLOW = {
-    "tokenizer",
-    "data",
-    "training",
-    "decoding",
-    "segments",
-    "scoring",
-    "text_translator",
-    "signatures",
-    "translator",
-    "export",
-    "console",
-}
+KNOW_THEMSELVES_ONLY = {"errors", "decoding", "serving"}
+KNOW_KERAS_ONLY = {"layers", "models"}
+KNOW_TENSORFLOW = {"tokenizer", "data", "decoding", "translation", "training", "export", "cli"}
 
-MOST_LINES_OF_A_MODULE, MOST_LINES_OF_A_FUNCTION = 300, 60
+MOST_LINES_OF_A_MODULE, MOST_LINES_OF_A_FUNCTION = 400, 60
 
 
 def modules():
@@ -119,7 +103,7 @@ def test_no_part_imports_what_is_not_below_it():
     assert upwards == []
 
 
-def test_layers_take_numbers_decoding_a_step_function_and_serving_a_saved_model():
+def test_decoding_knows_a_step_function_and_serving_a_saved_model():
     known = [
         f"{path} imports {other}"
         for path, tree in MODULES.items()
@@ -129,7 +113,7 @@ def test_layers_take_numbers_decoding_a_step_function_and_serving_a_saved_model(
     assert known == []
 
 
-def test_layers_and_model_run_on_every_keras_backend():
+def test_layers_and_models_run_on_every_keras_backend():
     others = {
         f"{path} imports {name}"
         for path, tree in MODULES.items()

@@ -13,7 +13,7 @@ from keras_transformer.decoding.search import last_repeated, penalty
 from keras_transformer.decoding.single import greedy_search, sample
 from keras_transformer.layers.embedding import columns_of, logits_of
 from keras_transformer.tokenizer import shift_right
-from keras_transformer.translation.options import INPUTS, options_of
+from keras_transformer.translation.options import INPUTS, OPTIONS
 from keras_transformer.translation.segments import (
     BLANK,
     at_once,
@@ -123,7 +123,7 @@ class Signatures:
         Returns:
             As `translate`. The score is that of the log-probabilities that the options leave.
         """
-        options = self._in_range("translate_with_options", options)
+        options = self._in_range(options)
         parts = self._split_source(text, _length(self.max_length))
         prefix = self._prefix_ids(options.pop("prefix"), parts)
         limits = self._limits(parts.ids, prefix, options.pop("max_length"), parts.rows)
@@ -142,7 +142,7 @@ class Signatures:
         Returns:
             As `translate`; the score is the model's own, whatever was drawn from.
         """
-        options = self._in_range("sample", options)
+        options = self._in_range(options)
         parts = self._split_source(text, _length(self.max_length))
         options = {name: tf.gather(option, parts.rows) for name, option in options.items()}
         options["seed"] = options["seed"] * PARTS_APART + parts.places
@@ -355,11 +355,11 @@ class Signatures:
         ids = self.target_tokenizer.encode(text)[:, :MOST_FORCED].to_tensor(PAD_ID)
         return tf.where(parts.places[:, None] == 0, tf.gather(ids, parts.rows), PAD_ID)
 
-    def _in_range(self, signature, given):
-        """The options of a signature with each value in its range, or replaced by its default where none is given."""
+    def _in_range(self, given):
+        """The given options with each value in its range, or replaced by its default where none is given."""
         defaults = {"beam_size": self.beam_size, "length_penalty": self.length_penalty}
         options = {}
-        for option in options_of(signature):
+        for option in (option for option in OPTIONS if option.name in given):
             values = given[option.name]
             if option.dtype == "string":
                 options[option.name] = values

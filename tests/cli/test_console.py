@@ -4,9 +4,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from keras_transformer.console import mistakes_as_lines
 
-ROOT = Path(__file__).parents[1]
+from keras_transformer.cli.console import mistakes_as_lines
+from keras_transformer.errors import UserError
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(autouse=True)
@@ -14,12 +16,8 @@ def no_debug(monkeypatch):
     monkeypatch.delenv("KERAS_TRANSFORMER_DEBUG", raising=False)
 
 
-class OurError(ValueError):
-    pass
-
-
 @pytest.mark.parametrize(
-    "error", [ValueError("no such thing"), OurError("no such thing"), OSError("no such thing")], ids=repr
+    "error", [ValueError("no such thing"), UserError("no such thing"), OSError("no such thing")], ids=repr
 )
 def test_a_mistake_is_one_line_and_exit_status_2(capsys, error):
     with pytest.raises(SystemExit) as caught, mistakes_as_lines():
@@ -55,13 +53,13 @@ def test_without_a_mistake_nothing_happens(capsys):
 
 def test_debugging_shows_the_traceback_of_a_mistake(monkeypatch):
     monkeypatch.setenv("KERAS_TRANSFORMER_DEBUG", "1")
-    with pytest.raises(OurError), mistakes_as_lines():
-        raise OurError("no such thing")
+    with pytest.raises(UserError), mistakes_as_lines():
+        raise UserError("no such thing")
 
 
 IMPORTS = """
 import sys
-from keras_transformer.console import import_tensorflow
+from keras_transformer.cli.console import import_tensorflow
 import_tensorflow()
 import keras, tensorflow as tf
 tf.constant([2, 3]) + 5
@@ -80,7 +78,7 @@ def test_importing_tensorflow_prints_nothing_and_leaves_standard_error_open():
 
 SIGTERM = """
 import signal
-from keras_transformer.console import exit_on_sigterm, mistakes_as_lines
+from keras_transformer.cli.console import exit_on_sigterm, mistakes_as_lines
 exit_on_sigterm()
 with mistakes_as_lines():
     try:

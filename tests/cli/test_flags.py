@@ -5,21 +5,24 @@ import inspect
 import re
 
 import pytest
-from keras_transformer.command_line import (
-    RANGES,
+
+from keras_transformer import config as config_module
+from keras_transformer.cli.flags import (
     add_search_arguments,
     add_translator_arguments,
     check_ranges,
+    check_width,
     parse_config,
     parse_training,
+    sampling_options,
     search_options,
     translator_arguments,
 )
-from keras_transformer.translator import Translator, load_translator
-
-from keras_transformer import config as config_module
-from keras_transformer import signatures
-from keras_transformer.config import Config, ConfigError, preset
+from keras_transformer.cli.request import add_request_arguments
+from keras_transformer.config import Config
+from keras_transformer.errors import ConfigError, UserError
+from keras_transformer.translation.options import MOST, OPTIONS
+from keras_transformer.translation.translator import Translator, load_translator
 
 
 def parse(*arguments):
@@ -50,34 +53,36 @@ def refused(capsys, *arguments):
 
 
 def test_no_flags_give_the_default_preset():
-    assert parse() == preset(Config.preset)
+    assert parse() == Config(preset=Config.preset)
 
 
 @pytest.mark.parametrize("name", config_module.PRESETS)
 def test_a_preset_decides_all_other_settings(name):
-    assert parse("--preset", name) == parse(f"--preset={name}") == preset(name)
+    assert parse("--preset", name) == parse(f"--preset={name}") == Config(preset=name)
 
 
 def test_a_file_overrides_the_preset_and_flags_override_the_file(yaml_file):
     path = yaml_file(d_ff=53, warmup_steps=17)
     config = parse("--preset", "tiny", "--config", path, "--warmup_steps", "19", "--seed", "23")
-    assert config == dataclasses.replace(preset("tiny"), d_ff=53, warmup_steps=19, seed=23)
+    assert config == Config(preset="tiny", d_ff=53, warmup_steps=19, seed=23)
     assert config == parse("--seed=23", "--warmup_steps=19", f"--config={path}", "--preset=tiny")
 
 
 def test_a_preset_named_in_the_file_is_where_its_defaults_come_from(yaml_file):
-    assert parse("--config", yaml_file(preset="big", d_ff=53)) == dataclasses.replace(preset("big"), d_ff=53)
+    assert parse("--config", yaml_file(preset="big", d_ff=53)) == Config(preset="big", d_ff=53)
 
 
 def test_the_config_of_an_earlier_run_gives_that_run_again(tmp_path):
-    earlier = dataclasses.replace(preset("tiny"), d_ff=53, source_lang="no", target_lang="de", peak_learning_rate=1e-5)
+    earlier = dataclasses.replace(
+        Config(preset="tiny"), d_ff=53, source_lang="no", target_lang="de", peak_learning_rate=1e-5
+    )
     earlier.save(tmp_path / "config.yaml")
     assert parse("--config", str(tmp_path / "config.yaml")) == earlier
 
 
 def test_a_preset_beside_the_config_of_an_earlier_run_changes_nothing_but_the_name(tmp_path):
     # Such a file has all settings, and a file overrides a preset.
-    earlier = dataclasses.replace(preset("tiny"), d_ff=53)
+    earlier = Config(preset="tiny", d_ff=53)
     earlier.save(tmp_path / "config.yaml")
     config = parse("--preset", "base", "--config", str(tmp_path / "config.yaml"))
     assert config == dataclasses.replace(earlier, preset="base")
@@ -133,7 +138,7 @@ def test_help_describes_every_setting_and_ends_well(capsys, monkeypatch):
 def test_a_dry_run_is_asked_for_beside_the_settings():
     assert parse_training([], "text") == (parse(), False)
     assert parse_training(["--dry_run", "--seed", "23"], "text") == (parse("--seed", "23"), True)
-    assert parse_training(["--preset=tiny", "--dry_run"], "text") == (preset("tiny"), True)
+    assert parse_training(["--preset=tiny", "--dry_run"], "text") == (Config(preset="tiny"), True)
 
 
 def test_help_of_training_describes_the_dry_run_and_every_setting(capsys, monkeypatch):
@@ -261,20 +266,41 @@ def test_a_run_is_loaded_with_its_beam_and_told_the_rest_at_each_call(translator
     assert search_options(translator_parser.parse_args(flags[:2])) == {}
 
 
-@pytest.mark.parametrize("name", RANGES)
-def test_a_number_out_of_range_is_named_with_what_was_received(name):
-    least, most = RANGES[name]
+RANGES = {option.name: (option.least, option.most) for option in OPTIONS if option.range}
+
+
+@pytest.mark.parametrize(("name", "least", "most"), [(name, *ends) for name, ends in RANGES.items()])
+def test_an_option_out_of_its_range_is_named_with_what_was_received(name, least, most):
     check_ranges(argparse.Namespace(**{name: None}))
     for value in (least, most):
         check_ranges(argparse.Namespace(**{name: value}))
     for value in (least - 1, most + 1, float("nan")):
-        with pytest.raises(ValueError, match=f"--{name} must be between .* Received: {name}={value}"):
+        with pytest.raises(UserError, match=f"--{name} must be between .* Received: {name}={value}"):
             check_ranges(argparse.Namespace(**{name: value}))
 
 
-def test_ranges_are_those_beyond_which_signatures_would_take_other_numbers():
-    assert RANGES["length_penalty"] == signatures.ALPHAS
-    assert RANGES["temperature"] == RANGES["repetition_penalty"] == (signatures.MILDEST, signatures.STRICTEST)
+@pytest.mark.parametrize("name", ["batch_size", "n_best"])
+def test_a_size_of_a_program_is_positive(name):
+    for value in (1, MOST):
+        check_ranges(argparse.Namespace(**{name: value}))
+    for value in (0, -1, MOST + 1):
+        with pytest.raises(UserError, match=f"--{name} must be between 1 and 2147483647. Received: {name}={value}"):
+            check_ranges(argparse.Namespace(**{name: value}))
+
+
+def test_no_more_is_asked_of_a_search_than_it_keeps():
+    translator = argparse.Namespace(width=3)
+    check_width(translator, n_best=3, beam_size=None)
+    with pytest.raises(UserError, match="--n_best must be at most the model's beam size, 3. Received: 4"):
+        check_width(translator, beam_size=2, n_best=4)
+
+
+def test_options_of_a_draw_are_those_that_were_given(translator_parser):
+    add_request_arguments(translator_parser)
+    flags = ["--model_dir", "runs/a", "--sample", "--temperature", "0.7", "--seed", "-5", "--top_k", "0"]
+    arguments = translator_parser.parse_args(flags)
+    assert sampling_options(arguments) == {"temperature": 0.7, "seed": -5, "top_k": 0}
+    assert sampling_options(translator_parser.parse_args(flags[:3])) == {}
 
 
 @pytest.mark.parametrize("flags", [[], ["--model_dir", "runs/a", "--saved_model", "exports/a"]])
@@ -289,5 +315,14 @@ def test_every_shared_flag_is_described(translator_parser):
     parser = argparse.ArgumentParser()
     add_search_arguments(parser)
     flags = {action.dest: action.help for action in translator_parser._actions}
-    assert {action.dest for action in parser._actions} <= set(flags)
+    assert {action.dest for action in parser._actions} == {"help", "beam_size", "length_penalty"} < set(flags)
     assert all(flags.values())
+
+
+def test_a_program_can_take_something_else_instead_of_a_model(capsys):
+    parser = argparse.ArgumentParser()
+    add_translator_arguments(parser, hypotheses="file of translations")
+    assert parser.parse_args(["--hypotheses", "out.de"]).hypotheses == "out.de"
+    with pytest.raises(SystemExit):
+        parser.parse_args(["--hypotheses", "out.de", "--model_dir", "runs/a"])
+    assert "--hypotheses" in capsys.readouterr().err

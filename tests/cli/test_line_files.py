@@ -2,7 +2,9 @@ import io
 import os
 
 import pytest
-from keras_transformer.line_files import (
+
+from keras_transformer.cli import line_files
+from keras_transformer.cli.line_files import (
     CHUNK,
     are_regular,
     check_files,
@@ -11,8 +13,7 @@ from keras_transformer.line_files import (
     translate_file,
     translate_lines,
 )
-
-from keras_transformer import line_files
+from keras_transformer.errors import UserError
 
 
 def twice(texts, on_progress=None):
@@ -137,7 +138,7 @@ def test_another_text_or_request_never_goes_on_with_it(source, tmp_path):
 
 def test_a_file_is_written_by_one_process_at_a_time(source, tmp_path):
     def answer(texts, on_progress):
-        with pytest.raises(ValueError, match="another process writes .*partial"):
+        with pytest.raises(UserError, match="another process writes .*partial"):
             translate_file(twice, source, tmp_path / "out", [], 2)
         return twice(texts)
 
@@ -188,7 +189,7 @@ def test_files_that_cannot_be_read_or_written_are_named_at_once(source, tmp_path
     ):
         with pytest.raises(OSError, match=named):
             check_files(source_name, target_name)
-    with pytest.raises(ValueError, match="in for both"):
+    with pytest.raises(UserError, match="in for both"):
         check_files(source, tmp_path / "." / "in")
     check_files(None, None)
     check_files(source, tmp_path / "out")

@@ -4,11 +4,11 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from keras_transformer.command_line import add_translator_arguments
-from keras_transformer.request import Request, add_request_arguments
-from keras_transformer.text_translator import Translation
-from keras_transformer.translator import Translator
 
+from keras_transformer.cli.flags import add_translator_arguments
+from keras_transformer.cli.request import Request, add_request_arguments
+from keras_transformer.errors import UserError
+from keras_transformer.translation.translator import Translation, Translator
 from tests import tiny
 
 RUN, EXPORT = ("--model_dir", "runs/a"), ("--saved_model", "exports/a")
@@ -145,11 +145,13 @@ def test_an_explanation_has_pieces_scores_and_alignment_in_short_numbers():
         ((*EXPORT, "--n_best", 2, "--beam_size", 3), "--beam_size does not go with --n_best beside --saved_model"),
         ((*RUN, "--explain", "--json", "--no_repeat_ngram", 2), "--no_repeat_ngram does not go with --explain: "),
         ((*RUN, "--n_best", 0), "--n_best must be between 1 and .* n_best=0"),
+        ((*RUN, "--beam_size", 0), "--beam_size must be between 1 and .* beam_size=0"),
+        ((*RUN, "--sample", "--top_p", 0), "--top_p must be between 1e-06 and 1. Received: top_p=0"),
     ],
     ids=lambda value: " ".join(map(str, value)) if isinstance(value, tuple) else "",
 )
 def test_flags_that_make_no_sense_together_are_refused_by_name(flags, named):
-    with pytest.raises(ValueError, match=named):
+    with pytest.raises(UserError, match=named):
         parse(*flags)
 
 
@@ -161,7 +163,7 @@ def test_no_more_is_asked_for_than_the_search_keeps():
     for flags in (("--n_best", 3), ("--beam_size", 3)):
         parse(*EXPORT, *flags).check_width(Recorder())
     for name in ("--n_best", "--beam_size"):
-        with pytest.raises(ValueError, match=f"{name} must be at most .* 3. Received: 4"):
+        with pytest.raises(UserError, match=f"{name} must be at most .* 3. Received: 4"):
             parse(*EXPORT, name, 4).check_width(Recorder())
 
 

@@ -1,0 +1,66 @@
+"""A sentence travels downhill: how many files it enters on its way to the loss, and through each signature."""
+
+import sys
+import threading
+
+import pytest
+import tensorflow as tf
+
+from keras_transformer.data.encoded import encode_pairs
+from keras_transformer.data.pipeline import training_batches
+from keras_transformer.training.teacher_forcing import TeacherForcing
+from keras_transformer.translation.options import INPUTS
+from keras_transformer.translation.signatures import Signatures
+from tests import tiny
+
+PACKAGE = "keras_transformer."
+MOST_TO_THE_LOSS, MOST_THROUGH_A_SIGNATURE = 15, 10
+
+
+class Journey:
+    """A context that notes the modules of the package in which a function is called, in any thread.
+
+    The name of a module is taken from the globals of a function: the code of AutoGraph is in files of its own.
+    """
+
+    def __init__(self):
+        self.modules = set()
+
+    def _note(self, frame, event, argument):
+        name = frame.f_globals.get("__name__", "")
+        if event == "call" and name.startswith(PACKAGE) and not frame.f_code.co_name.startswith("<"):
+            self.modules.add(name.removeprefix(PACKAGE))
+
+    def __enter__(self):
+        threading.setprofile(self._note)
+        sys.setprofile(self._note)
+        return self.modules
+
+    def __exit__(self, *error):
+        sys.setprofile(None)
+        threading.setprofile(None)
+
+
+def test_from_pairs_to_the_loss_a_sentence_enters_few_files(tmp_path):
+    trainer = TeacherForcing(tiny.transformer())
+    trainer.compile("sgd")
+    with Journey() as modules:
+        encoded = encode_pairs(tiny.pairs(7), tiny.tokenizer(), tiny.tokenizer(), 31, tmp_path)
+        batch = next(iter(training_batches(encoded, 401, seed=1)))
+        tf.function(trainer.train_step, autograph=False).get_concrete_function(batch)
+    to_run_it = {"training.run", "training.preparation"}  # they call the functions above
+    print(len(modules | to_run_it), sorted(modules | to_run_it))
+    assert len(modules | to_run_it) <= MOST_TO_THE_LOSS, sorted(modules)
+    assert {"data.encoded", "models.transformer", "training.losses"} <= modules
+
+
+@pytest.mark.parametrize("name", INPUTS)
+def test_through_a_signature_a_sentence_enters_few_files(name):
+    signatures = Signatures(tiny.transformer(), tiny.tokenizer(), tiny.tokenizer(), 2, 0.6, 31)
+    functions = signatures.functions()
+    specs = {name: tf.TensorSpec([None], dtype, name) for name, dtype in INPUTS[name].items()}
+    with Journey() as modules:
+        functions[name].get_concrete_function(specs)
+    print(len(modules), sorted(modules))
+    assert len(modules) <= MOST_THROUGH_A_SIGNATURE, sorted(modules)
+    assert {"translation.signatures", "models.transformer", "layers.stacks"} <= modules
