@@ -1,14 +1,25 @@
-"""The programs as a user runs them; few runs, since each imports TensorFlow."""
+"""The programs as a user runs them: slow tests, because each process imports TensorFlow. Mistakes: in this process."""
 
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import ctranslate2
 import pytest
 
+import evaluate as evaluate_script
+import export as export_script
+import train as train_script
+import translate as translate_script
+from keras_transformer.cli.console import mistakes_as_lines
+from keras_transformer.cli.flags import parse_training
+from keras_transformer.tokenizer import save_tokenizers
+from keras_transformer.training.checkpoints import RunDirectory
+from keras_transformer.training.run import train as train_model
+from keras_transformer.translation import translator as translator_module
 from tests import tiny
 
 ROOT = Path(__file__).parent.parent
@@ -61,6 +72,7 @@ def exported(work, trained):
     return run("export.py", "--model_dir", work / "run", "--export_dir", work / "export")
 
 
+@pytest.mark.slow
 def test_training_ends_with_the_score_and_the_next_commands(trained, work):
     assert trained.returncode == 0, trained.stderr
     assert "7 sentences" in trained.stdout and "BLEU" in trained.stdout and "|tok:13a|" in trained.stdout
@@ -68,10 +80,12 @@ def test_training_ends_with_the_score_and_the_next_commands(trained, work):
         assert command in trained.stdout.splitlines()[-3 + ["tra", "ten", "exp"].index(command[:3])]
 
 
+@pytest.mark.slow
 def test_nothing_is_printed_to_standard_error_outside_of_a_terminal(trained, exported):
     assert (trained.stderr, exported.stderr) == ("", "")
 
 
+@pytest.mark.slow
 def test_an_export_says_where_it_is_and_that_it_is_proven(exported, work):
     assert exported.returncode == 0
     first, second, *_ = exported.stdout.splitlines()
@@ -79,6 +93,7 @@ def test_an_export_says_where_it_is_and_that_it_is_proven(exported, work):
     assert "19 of 19 sentences" in second  # 13 of the validation set, and the probes
 
 
+@pytest.mark.slow
 def test_the_manifest_of_an_export_has_the_score_that_training_ended_with(work, trained, exported):
     manifest = json.loads((work / "export" / "1" / "export.json").read_text(encoding="utf-8"))
     evaluation = manifest["run"]["evaluation"]
@@ -87,14 +102,34 @@ def test_the_manifest_of_an_export_has_the_score_that_training_ended_with(work, 
     assert (manifest["run"]["source_lang"], manifest["run"]["target_lang"]) == ("en", "de")
 
 
-def test_an_export_for_ctranslate2_opens_there(work, trained):
-    flags = ("--format", "ctranslate2", "--quantization", "int16", "--version", 5)
-    result = run("export.py", "--model_dir", work / "run", "--export_dir", work / "ctranslate2", *flags)
+@pytest.fixture(scope="module")
+def learned(work):
+    """A run directory of a model that has learned for certain."""
+    run = RunDirectory(work / "learned")
+    tiny.config(work / "corpus", run.path).save(run.config)
+    save_tokenizers(run.path, tiny.tokenizer(), tiny.tokenizer())
+    tiny.trained_transformer().save(run.model)
+    run.samples.write_text("\n".join(source for source, _ in tiny.learned_pairs()), encoding="utf-8")
+    return run
+
+
+@pytest.mark.slow
+def test_an_export_for_ctranslate2_opens_there(work, learned):
+    """In bfloat16: the engine's int8 depends on the processor, see tests/export/test_ctranslate2.py."""
+    flags = ("--format", "ctranslate2", "--quantization", "bfloat16", "--version", 5)
+    result = run("export.py", "--model_dir", learned.path, "--export_dir", work / "ctranslate2", *flags)
     assert (result.returncode, result.stderr) == (0, "")
-    assert str(work / "ctranslate2" / "5") in result.stdout
-    assert ctranslate2.Translator(str(work / "ctranslate2" / "5")).compute_type == "int16"
+    path = work / "ctranslate2" / "5"
+    assert str(path) in result.stdout
+    manifest = json.loads((path / "export.json").read_text(encoding="utf-8"))
+    assert (manifest["format"], manifest["weights"]) == ("ctranslate2", "bfloat16")
+    source = tiny.tokenizer().pieces(tiny.tokenizer().encode(["one two"])[0]).numpy()
+    engine = ctranslate2.Translator(str(path))
+    (result,) = engine.translate_batch([[piece.decode() for piece in source]], beam_size=1)
+    assert "".join(result.hypotheses[0]).replace("▁", " ").split() == ["eins", "zwei"]
 
 
+@pytest.mark.slow
 def test_the_filter_keeps_lines_and_is_the_same_from_run_and_export(work, exported):
     """From standard input to standard output, and backwards from file to file."""
     result = run("translate.py", "--model_dir", work / "run", stdin=b"\n".join(LINES))
@@ -110,6 +145,7 @@ def test_the_filter_keeps_lines_and_is_the_same_from_run_and_export(work, export
     assert (work / "out").read_text(encoding="utf-8").split("\n") == [*reversed(lines), ""]
 
 
+@pytest.mark.slow
 def test_an_export_gives_json_of_its_best_translations_and_takes_options(work, exported):
     (work / "plain").write_bytes(b"one two three\nzero\n\xff\n")
     model, files = ("--saved_model", work / "export"), ("--input", work / "plain", "--output", work / "objects")
@@ -125,6 +161,7 @@ def test_an_export_gives_json_of_its_best_translations_and_takes_options(work, e
     assert all(line.startswith("neun") for line in result.stdout.splitlines())
 
 
+@pytest.mark.slow
 def test_evaluation_of_run_and_export_is_the_one_that_training_ended_with(work, trained, exported):
     sides = ("--source", work / "corpus" / "test.en", "--reference", work / "corpus" / "test.de")
     for model in (("--model_dir", work / "run"), ("--saved_model", work / "export")):
@@ -136,51 +173,132 @@ def test_evaluation_of_run_and_export_is_the_one_that_training_ended_with(work, 
         assert len((work / "translations").read_text(encoding="utf-8").splitlines()) == 7
 
 
+# Mistakes. A process proves that a program prints a line for them; the mistakes themselves are made in this process.
+
+
 @pytest.mark.parametrize(
-    "command",
+    ("command", "expected"),
     [
-        ["train.py"],
-        ["translate.py", "--model_dir", "some"],
-        ["evaluate.py", "--model_dir", "some", "--source", "some", "--reference", "some"],
-        ["export.py", "--model_dir", "some", "--export_dir", "some"],
+        (["train.py", "--preset", "huge"], "unknown preset 'huge'"),
+        (["translate.py", "--model_dir", "some", "--explain"], "--explain needs --json"),
+        (
+            ["evaluate.py", "--model_dir", "some", "--source", "s", "--reference", "r", "--beam_size", "0"],
+            "--beam_size must be between 1 and",
+        ),
+        (
+            ["export.py", "--model_dir", "some", "--export_dir", "some", "--quantization", "int8"],
+            "--quantization is for --format ctranslate2",
+        ),
     ],
-    ids=lambda command: command[0],
+    ids=lambda value: value[0] if isinstance(value, list) else "",
 )
-def test_an_unknown_flag_is_named(command):
-    result = run(*command, "--no_such_flag", "1")
-    assert result.returncode == 2 and result.stdout == ""
-    assert "--no_such_flag" in result.stderr and "Traceback" not in result.stderr
+def test_a_program_prints_a_mistake_as_one_line(command, expected):
+    result = run(*command)
+    assert (result.returncode, result.stdout) == (2, "")
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("error: ") and expected in line
 
 
-def test_mistakes_are_one_line_each(work, exported):
+PROGRAMS = {
+    "train.py": (train_script, []),
+    "translate.py": (translate_script, ["--model_dir", "some"]),
+    "evaluate.py": (evaluate_script, ["--model_dir", "some", "--source", "some", "--reference", "some"]),
+    "export.py": (export_script, ["--model_dir", "some", "--export_dir", "some"]),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_an_unknown_flag_is_named(name, monkeypatch, capsys):
+    module, flags = PROGRAMS[name]
+    flags = [*flags, "--no_such_flag", "1"]
+    monkeypatch.setattr(sys, "argv", [name, *flags])
+    with pytest.raises(SystemExit) as caught:
+        module.parse_arguments() if name != "train.py" else parse_training(flags, train_script.DESCRIPTION)
+    assert caught.value.code == 2
+    out, err = capsys.readouterr()
+    assert out == "" and "--no_such_flag" in err
+
+
+@pytest.fixture
+def mistake(monkeypatch, capsys):
+    """A function that runs a program in this process, and gives the one line that it prints for a mistake."""
+
+    def run_here(module, *arguments):
+        monkeypatch.setattr(sys, "argv", ["program", *map(str, arguments)])
+        with pytest.raises(SystemExit) as caught, mistakes_as_lines():
+            found = module.parse_arguments()
+            module.main(*found) if isinstance(found, tuple) else module.main(found)
+        assert caught.value.code == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert line.startswith("error: ")
+        return line
+
+    return run_here
+
+
+@pytest.fixture
+def mistake_in_training(capsys):
+    """The same of train.py, but for what its `main` sets in the process for good: threads and seeds."""
+
+    def run_here(corpus, model_dir, **settings):
+        settings = {"source_lang": "en", "target_lang": "de", **SETTINGS, "strategy": "one_device", **settings}
+        flags = {"dataset": f"files:{corpus}", "model_dir": model_dir, **settings}
+        arguments = [str(part) for name, value in flags.items() for part in (f"--{name}", value)]
+        with pytest.raises(SystemExit) as caught, mistakes_as_lines():
+            config, _ = parse_training(arguments, train_script.DESCRIPTION)
+            train_model(config, evaluate=None)
+        assert caught.value.code == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert line.startswith("error: ")
+        return line
+
+    return run_here
+
+
+def test_a_corpus_that_is_not_there_is_one_line(work, mistake_in_training):
+    assert "no such directory" in mistake_in_training(work / "nowhere", work / "x")
+    assert "train.fr" in mistake_in_training(work / "corpus", work / "y", target_lang="fr")
+    assert not [*work.glob("[xy]/config.yaml")]
+
+
+def test_sides_of_different_lengths_are_one_line(work, mistake_in_training):
     (work / "uneven").mkdir()
     tiny.write_pairs(work / "uneven", "train", tiny.pairs(20))
     (work / "uneven" / "train.de").write_text("eins\n", encoding="utf-8")
+    assert "20 lines" in mistake_in_training(work / "uneven", work / "z")
+    assert not (work / "z" / "config.yaml").exists()
+
+
+def test_other_settings_in_the_directory_of_a_run_are_one_line(work, learned, mistake_in_training):
+    settings = {"label_smoothing": 0.2, "max_length": 31, "epochs": 3, "batch_tokens": 401, "validation_sentences": 5}
+    assert "label_smoothing was" in mistake_in_training(work / "corpus", learned.path, **settings)
+
+
+def test_a_model_that_is_not_there_is_one_line(work, mistake):
+    for flags, expected in (
+        (("--model_dir", work / "nowhere"), "no model.keras"),
+        (("--saved_model", work / "nowhere"), "no SavedModel"),
+    ):
+        assert expected in mistake(translate_script, *flags)
+        sides = ("--source", work / "corpus" / "test.en", "--reference", work / "corpus" / "test.de")
+        assert expected in mistake(evaluate_script, *flags, *sides)
+    assert "no model.keras" in mistake(export_script, "--model_dir", work / "nowhere", "--export_dir", work / "exports")
+    assert not (work / "nowhere").exists() and not (work / "exports").exists()
+
+
+def test_options_that_a_search_does_not_have_are_one_line(work, monkeypatch, mistake):
+    monkeypatch.setattr(translator_module, "load_translator", lambda **arguments: SimpleNamespace(width=4))
     sides = ("--source", work / "corpus" / "test.en", "--reference", work / "corpus" / "test.de")
-    results = {
-        "no such directory": train(work / "nowhere", work / "x"),
-        "train.fr": train(work / "corpus", work / "x", target_lang="fr"),
-        "20 lines": train(work / "uneven", work / "x"),
-        "label_smoothing was": train(work / "corpus", work / "run", label_smoothing=0.2),
-        "no model.keras": run("translate.py", "--model_dir", work / "nowhere", stdin=b"one\n"),
-        "beam_size=0": run("translate.py", "--model_dir", work / "run", "--beam_size", 0, stdin=b"one\n"),
-        "no SavedModel": run("translate.py", "--saved_model", work / "nowhere", stdin=b"one\n"),
-        "--n_best must be at most the model's beam size, 4": run(
-            "translate.py", "--saved_model", work / "export", "--n_best", 5, stdin=b"one\n"
-        ),
-        "--beam_size must be at most the model's beam size, 4": run(
-            "evaluate.py", "--saved_model", work / "export", "--beam_size", 5, *sides
-        ),
-        "--explain needs --json": run("translate.py", "--model_dir", work / "nowhere", "--explain"),
-        "never overwritten": run(
-            "export.py", "--model_dir", work / "run", "--export_dir", work / "export", "--version", 1
-        ),
-        "--quantization is for --format ctranslate2": run(
-            "export.py", "--model_dir", work / "run", "--export_dir", work / "x", "--quantization", "int8"
-        ),
-    }
-    for expected, result in results.items():
-        assert result.returncode == 2, (expected, result)
-        (line,) = result.stderr.splitlines()
-        assert line.startswith("error: ") and expected in line
-    assert not (work / "x" / "config.yaml").exists()
+    saved_model = ("--saved_model", work)
+    most = "must be at most the model's beam size, 4"
+    assert f"--n_best {most}" in mistake(translate_script, *saved_model, "--n_best", 5)
+    assert f"--beam_size {most}" in mistake(translate_script, *saved_model, "--beam_size", 5)
+    assert f"--beam_size {most}" in mistake(evaluate_script, *saved_model, "--beam_size", 5, *sides)
+    assert "beam_size=0" in mistake(translate_script, "--model_dir", work, "--beam_size", 0)
+
+
+def test_an_export_is_never_overwritten(work, learned, mistake):
+    (work / "taken" / "1").mkdir(parents=True)
+    flags = ("--model_dir", learned.path, "--export_dir", work / "taken", "--version", 1)
+    assert f"{work / 'taken' / '1'} exists" in mistake(export_script, *flags)
+    assert [*(work / "taken").iterdir()] == [work / "taken" / "1"]

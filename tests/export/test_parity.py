@@ -3,7 +3,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from keras_transformer.export.parity import PROBES, ExportError, prove
+from keras_transformer.errors import ExportError
+from keras_transformer.export.parity import PROBES, prove
 
 SENTENCES = ["one", "two", "three"]
 
@@ -13,7 +14,7 @@ class Reversing:
 
     def __init__(self, least_equal=1.0, score_tolerance=0.1, texts=(), added=0.0):
         self.least_equal, self.score_tolerance = least_equal, score_tolerance
-        self.reference = SimpleNamespace(translate_batch=self.reverse, options={"beam_size": 7})
+        self.reference = SimpleNamespace(translate_batch=self.reverse, settings={"beam_size": 7})
         self.texts, self.added = dict(texts), added
 
     def reverse(self, texts):

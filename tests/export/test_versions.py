@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from keras_transformer.export.parity import ExportError
+from keras_transformer.errors import ExportError
 from keras_transformer.export.versions import export_version, new_version, next_version
 from tests.export.test_parity import SENTENCES, Reversing
 

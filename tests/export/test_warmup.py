@@ -3,10 +3,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import tensorflow as tf
-from keras_transformer.signatures import INPUTS
 from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
 
-from keras_transformer.export.parity import ExportError
+from keras_transformer.errors import ExportError
 from keras_transformer.export.saved_model import SavedModelExport, open_like_serving
 from keras_transformer.export.versions import export_version
 from keras_transformer.export.warmup import (
@@ -17,6 +16,7 @@ from keras_transformer.export.warmup import (
     warm_up_requests,
     write_warm_up,
 )
+from keras_transformer.translation.options import INPUTS, options_of
 
 ALL_INPUTS = {"serving_default": INPUTS["translate"], **INPUTS}
 EVERY_REQUEST = [(name, size) for name in sorted(ALL_INPUTS) for size in sorted(BATCH_SIZES)]
@@ -58,11 +58,13 @@ def test_requests_have_all_inputs_with_their_dtypes():
         assert inputs == ALL_INPUTS[request.model_spec.signature_name]
 
 
-def test_options_are_given_so_that_nothing_is_left_out():
-    requests = {request.model_spec.signature_name: request for request in warm_up_requests()}
-    for name in ("translate_with_options", "sample"):
-        values = {key: tf.make_ndarray(value) for key, value in requests[name].inputs.items() if key != "text"}
-        assert all(value.all() for value in values.values()), values  # none is 0 or empty
+def test_every_option_is_given_its_example_so_that_no_operation_is_left_out():
+    for request in warm_up_requests():
+        for option in options_of(request.model_spec.signature_name):
+            values = tf.make_ndarray(request.inputs[option.name])
+            expected = np.array([option.example] * size(request))
+            assert values.astype(expected.dtype).tolist() == expected.tolist() or np.allclose(values, expected)
+            assert values.all()  # none is 0 or empty, which would be "not given"
 
 
 def test_the_file_is_where_tensorflow_serving_looks_for_it(tmp_path):
