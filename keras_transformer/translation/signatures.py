@@ -67,6 +67,7 @@ class Signatures:
         is_shared = target_tokenizer is source_tokenizer
         split_target = tf.function(lambda text, length: split(text, target_tokenizer, length))
         self._split_target = self._split_source if is_shared else split_target
+        self._search = tf.function(self.search, autograph=False)
         self._translate_parts = tf.function(self.translate_parts)
         self._find_labels = tf.function(self.find_labels)
         self._explain_labels = tf.function(self.explain_labels)
@@ -234,7 +235,7 @@ class Signatures:
             )
             some = slice(start, start + batch_size)
             memory = self._encode(ids[some].to_tensor(PAD_ID))
-            found = self.search(memory, limits[some], count, {name: option[some] for name, option in options.items()})
+            found = self._search(memory, limits[some], count, {name: option[some] for name, option in options.items()})
             found = [field[:, :count] for field in last_repeated(found)]
             decoded = self._decode(tf.reshape(found[0], [-1, tf.shape(found[0])[2]]))
             texts = tf.concat([texts, tf.reshape(decoded, tf.shape(found[1]))], axis=0)
@@ -251,13 +252,12 @@ class Signatures:
                 shape_invariants=[(flat, tf.TensorShape([None])), (counts, tf.TensorShape([None]))],
             )
             some = sources[start : start + batch_size]
-            found = self.search(self._encode(some.to_tensor(PAD_ID)), self._limits(some), tf.constant(1), {})
+            found = self._search(self._encode(some.to_tensor(PAD_ID)), self._limits(some), tf.constant(1), {})
             ids, lengths = found.ids[:, 0], found.lengths[:, 0]
             flat = tf.concat([flat, tf.boolean_mask(ids, tf.sequence_mask(lengths, tf.shape(ids)[1]))], axis=0)
             counts = tf.concat([counts, lengths], axis=0)
         return tf.RaggedTensor.from_row_lengths(flat, tf.cast(counts, tf.int64), validate=False)
 
-    @tf.autograph.experimental.do_not_convert
     def search(self, memory, limits, wanted, options):
         """Finds translations; here greedy search, beam search or sampling is chosen.
 
