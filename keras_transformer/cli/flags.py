@@ -4,6 +4,7 @@ Flags override the settings of a YAML file, and these override the defaults of t
 """
 
 import argparse
+import dataclasses
 from pathlib import Path
 from typing import Annotated
 
@@ -14,6 +15,7 @@ from keras_transformer.errors import UserError
 from keras_transformer.translation.options import MOST, OPTIONS, options_of
 
 RUN_OPTIONS = ("beam_size", "length_penalty")  # options of a search that are settings of a run
+SWITCHES = [f"--{field.name}" for field in dataclasses.fields(Config) if field.type is bool]
 CONFIG_HELP = "YAML file of settings, such as the config.yaml of an earlier run; flags override it."
 DRY_RUN_HELP = "Print all settings, figures of the corpus and an estimate of time and memory; train and keep nothing."
 
@@ -77,7 +79,17 @@ def _start(arguments):
 
 
 def _parse(command_line, arguments, description):
+    arguments = [_capitalised(flag, value) for flag, value in zip(["", *arguments], arguments, strict=False)]
     return tyro.cli(command_line, args=arguments, description=description, use_underscores=True, prog="train.py")
+
+
+def _capitalised(flag, value):
+    """A value of the command line, "true" and "false" as tyro reads them: `--pre_norm false`, `--pre_norm=false`."""
+    words = {"true": "True", "false": "False"}
+    name, _, after = value.partition("=")
+    if name in SWITCHES and after in words:
+        return f"{name}={words[after]}"
+    return words.get(value, value) if flag in SWITCHES else value
 
 
 def add_translator_arguments(parser, **instead):

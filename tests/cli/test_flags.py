@@ -157,6 +157,14 @@ def test_a_dry_run_is_no_setting(capsys, yaml_file):
         parse_training(["--config", yaml_file(dry_run=True)], "text")
 
 
+@pytest.mark.parametrize("value", ["false", "False"])
+def test_a_switch_is_written_as_in_yaml_or_as_in_python(value, yaml_file):
+    expected = Config(share_vocabulary=False, tie_embeddings=False)
+    assert parse("--share_vocabulary", value, f"--tie_embeddings={value}") == expected
+    assert parse("--config", yaml_file(share_vocabulary="false", tie_embeddings=False)) == expected
+    assert parse("--pre_norm", "true", "--source_lang", "false", "--target_lang=true").source_lang == "false"
+
+
 def test_none_can_be_asked_for(yaml_file):
     config = parse("--preset", "tiny", "--peak_learning_rate", "None", "--config", yaml_file(max_steps=7))
     assert (config.peak_learning_rate, config.max_steps) == (None, 7)
