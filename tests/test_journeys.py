@@ -54,7 +54,9 @@ def test_from_pairs_to_the_loss_a_sentence_enters_few_files(tmp_path):
     assert {"data.encoded", "models.transformer", "training.losses"} <= modules
 
 
-@pytest.mark.parametrize("name", INPUTS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[] if name == "explain" else pytest.mark.slow) for name in INPUTS]
+)
 def test_through_a_signature_a_sentence_enters_few_files(name):
     signatures = Signatures(tiny.transformer(), tiny.tokenizer(), tiny.tokenizer(), 2, 0.6, 31)
     functions = signatures.functions()

@@ -53,6 +53,7 @@ def run(tmp_path_factory):
     return directory
 
 
+@pytest.mark.slow
 def test_a_resumed_run_has_the_weights_of_an_uninterrupted_one(run):
     whole, resumed = (np.load(RunDirectory(run / name).last) for name in ("whole", "resumed"))
     assert whole.files == resumed.files
@@ -65,6 +66,7 @@ def translator(run):
     return Translator.load(run / "whole", beam_size=3)
 
 
+@pytest.mark.slow
 def test_it_has_learned_which_translation_belongs_to_which_text(translator):
     sources, references = map(list, zip(*tiny.pairs(211)[:60], strict=True))
     right = np.mean([score.score for score in translator.score(sources, references)])
@@ -72,6 +74,7 @@ def test_it_has_learned_which_translation_belongs_to_which_text(translator):
     assert right > wrong + 0.5
 
 
+@pytest.mark.slow
 def test_a_beam_of_one_follows_the_most_likely_token(translator):
     greedy = translator.with_model(translator.model, beam_size=1)
     ids = greedy.source_tokenizer.encode(tf.constant(["four five"])).to_tensor()
@@ -83,6 +86,7 @@ def test_a_beam_of_one_follows_the_most_likely_token(translator):
     assert greedy.translate(["four five"]) == [expected]
 
 
+@pytest.mark.slow
 def test_the_score_of_a_translation_is_the_one_that_the_beam_gave(translator):
     texts = TEXTS[:2]  # of one sentence each: their translations are scored as a whole
     found = translator.translate_scored(texts)
@@ -90,12 +94,14 @@ def test_the_score_of_a_translation_is_the_one_that_the_beam_gave(translator):
     np.testing.assert_allclose([s.score for s in scores], [t.score for t in found], rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_samples_depend_on_their_seed_alone(translator):
     alone = translator.sample(TEXTS[:1], seed=4)
     assert translator.sample(TEXTS, seed=4)[:1] == alone
     assert len({translator.sample(TEXTS[:1], seed=seed)[0].text for seed in range(8)}) > 1
 
 
+@pytest.mark.slow
 def test_explanations_look_at_the_source(translator):
     for explanation in translator.explain(TEXTS):
         assert explanation.alignment.shape == (len(explanation.pieces), len(explanation.source_pieces))
@@ -107,6 +113,7 @@ def exported(run, translator):
     return export_version(SavedModelExport(translator), run / "exports", sentences=TEXTS)
 
 
+@pytest.mark.slow
 def test_the_export_translates_as_python_does(translator, exported):
     loaded = SavedModelTranslator(exported)
     assert loaded.translate(TEXTS) == translator.translate(TEXTS)
