@@ -1,159 +1,261 @@
+import contextlib
+import graphlib
+import shutil
+
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow.core.protobuf.meta_graph_pb2 import MetaGraphDef
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
+from keras_transformer.export import saved_model
 from keras_transformer.export.compact import compact, compact_saved_model, renamed
-from keras_transformer.export.saved_model import open_like_serving, run
+from keras_transformer.export.saved_model import SavedModelExport, open_like_serving, run
+from keras_transformer.translation.options import INPUTS, OPTIONS
+from keras_transformer.translation.translator import Translator
 from tests import tiny
 
-TEXTS = ["one two three", "", "ten ten seven"]
-SIGNATURES = ("count", "draw")
+TEXTS = ["one two three", "", "ten ten seven. Five five!"]
 
 
-class Module(tf.Module):
-    """A tokenizer, a variable in a loop, much that is done twice or for nothing, and chance."""
-
-    def __init__(self):
-        super().__init__()
-        self.tokenizer = tiny.tokenizer()
-        self.weight = tf.Variable(1.5, name="the_weight")
-
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
-    def count(self, text):
-        tf.exp(self.weight, name="never_asked_for")
-        lengths = [tf.cast(self.tokenizer.encode(text).row_lengths(), tf.float32) for _ in range(2)]
-
-        def power(step, total):
-            return step + 1, total * self.weight
-
-        _, grown = tf.while_loop(lambda step, total: step < 5, power, (0, lengths[0] + lengths[1]))
-        return {"first": lengths[0], "second": lengths[1], "grown": grown}
-
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
-    def draw(self, text):
-        return {name: tf.random.uniform([tf.size(text)]) for name in ("first", "second")}
-
-
-@pytest.fixture(scope="module")
-def module():
-    return Module()
-
-
-@pytest.fixture(scope="module")
-def saved(module, tmp_path_factory):
-    """As it is after `tf.saved_model.save`, and the same made smaller."""
-    paths = [tmp_path_factory.mktemp(name) for name in ("large", "small")]
-    for path in paths:
-        tf.saved_model.save(module, str(path), signatures={name: getattr(module, name) for name in SIGNATURES})
-    compact_saved_model(paths[1])
-    return paths
-
-
-def run_like_serving(path, texts, signature):
-    """What a Session answers: output name -> NumPy array."""
-    with open_like_serving(path) as (session, signatures):
-        return run(session, signatures[signature], texts)
-
-
-def model_of(path):
+def meta_graph_of(path):
     return SavedModel.FromString((path / "saved_model.pb").read_bytes()).meta_graphs[0]
 
 
 def functions_of(path):
-    return model_of(path).graph_def.library.function
+    return meta_graph_of(path).graph_def.library.function
 
 
-def test_a_session_finds_the_same(saved):
-    large, small = (run_like_serving(path, TEXTS, "count") for path in saved)
-    assert large.keys() == small.keys() == {"first", "second", "grown"}
-    for name, expected in large.items():
-        np.testing.assert_array_equal(small[name], expected)
-    assert small["first"].any()
-    np.testing.assert_array_equal(small["grown"], 1.5**5 * 2 * small["first"])
+def write_plain_and_compacted(write, directory):
+    """Has `write(path)` write a SavedModel, and compacts a copy: both paths."""
+    paths = [directory / name for name in ("plain", "compacted")]
+    paths[0].mkdir()
+    write(paths[0])
+    shutil.copytree(*paths)
+    compact_saved_model(paths[1])
+    return paths
 
 
-def test_python_finds_the_same(saved, module):
-    text = tf.constant(TEXTS)
-    loaded = tf.saved_model.load(str(saved[1]))
-    for found in (loaded.signatures["count"](text=text), loaded.count(text)):
-        for name, expected in module.count(text).items():
-            np.testing.assert_array_equal(found[name], expected)
+@pytest.fixture(scope="module")
+def exports(tmp_path_factory):
+    """The export of a `Translator`, as TensorFlow writes it and compacted."""
+    translator = Translator(tiny.transformer(), tiny.tokenizer(), beam_size=3, length_penalty=0.6)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(saved_model, "compact_saved_model", lambda directory: None)
+        return write_plain_and_compacted(SavedModelExport(translator).write, tmp_path_factory.mktemp("exports"))
 
 
-def test_what_is_left_to_chance_is_left_to_it_twice(saved):
-    drawn = run_like_serving(saved[1], TEXTS, "draw")
-    assert not np.equal(drawn["first"], drawn["second"]).any()
+@pytest.fixture(scope="module")
+def call(exports):
+    """A function from the name of a signature and its inputs to the outputs of both exports, name -> array."""
+    with contextlib.ExitStack() as stack:
+        opened = [stack.enter_context(each) for each in map(open_apart, exports)]
+
+        def outputs(session, signature, inputs):
+            fetches = {key: tensor.name for key, tensor in signature.outputs.items()}
+            return session.run(fetches, {signature.inputs[key].name: value for key, value in inputs.items()})
+
+        yield lambda name, inputs: [outputs(session, signatures[name], inputs) for session, signatures in opened]
 
 
-def test_signatures_are_called_as_before(saved):
-    with open_like_serving(saved[0]) as (_, before), open_like_serving(saved[1]) as (_, after):
-        assert dict(after) == dict(before)
+@contextlib.contextmanager
+def open_apart(path):
+    """As `open_like_serving`, and the graph of the Session is not the current one of the tests that follow."""
+    session = tf.compat.v1.Session(graph=tf.Graph())
+    with session.graph.as_default():
+        signatures = tf.compat.v1.saved_model.loader.load(session, ["serve"], str(path)).signature_def
+    yield session, signatures
+    session.close()
 
 
-def test_no_function_does_the_same_twice(saved):
-    for function in functions_of(saved[1]):
-        if not any("_class" in node.attr for node in function.node_def):
-            constants = [node.attr["value"].SerializeToString() for node in function.node_def if node.op == "Const"]
-            assert len(constants) == len(set(constants))
-    transcode = [
-        sum(node.op == "UnicodeTranscode" for function in functions_of(path) for node in function.node_def)
-        for path in saved
-    ]
-    assert transcode == [2, 1]
+@pytest.mark.parametrize("name", list(INPUTS))
+def test_every_signature_answers_as_before(call, name):
+    inputs = {"text": np.array([text.encode() for text in TEXTS], object)}
+    inputs |= {
+        option.name: np.full(len(TEXTS), option.example, object if option.dtype == "string" else option.dtype)
+        for option in OPTIONS
+        if option.signature == name
+    }
+    if name == "score":
+        inputs["translation"] = np.array([b"eins zwei drei", b"", b"zehn"], object)
+    plain, compacted = call(name, inputs)
+    assert plain.keys() == compacted.keys()
+    for output, expected in plain.items():
+        if expected.dtype == object:
+            np.testing.assert_array_equal(compacted[output], expected)
+        else:
+            np.testing.assert_allclose(compacted[output], expected, atol=1e-5)
+    assert any(expected.any() for expected in plain.values())
 
 
-def control_edges(path):
-    """How many edges of functions only order two nodes."""
-    return sum(name[0] == "^" for f in functions_of(path) for node in f.node_def for name in node.input)
+def test_signatures_are_called_as_before(exports):
+    plain, compacted = (meta_graph_of(path).signature_def for path in exports)
+    assert dict(compacted) == dict(plain)
 
 
-def test_no_node_with_an_effect_loses_an_edge(saved):
-    def edges_of_effects(path):
-        pure = {op.name for op in model_of(path).meta_info_def.stripped_op_list.op if not op.is_stateful}
-        nodes = [node for function in functions_of(path) for node in function.node_def if node.op not in pure]
-        return sorted((node.name, len(node.input)) for node in nodes)
+def effects_before(path):
+    """(function, node or result) -> nodes with state that have run before it, directly or not.
 
-    assert edges_of_effects(saved[1]) == edges_of_effects(saved[0])
-    assert edges_of_effects(saved[0]) != [] and control_edges(saved[1]) > 0
+    The keys are all nodes with state, and all results that a caller waits for.
+    """
+    stateful = {op.name for op in meta_graph_of(path).meta_info_def.stripped_op_list.op if op.is_stateful}
+    found = {}
+    for function in functions_of(path):
+        op = {node.name: node.op for node in function.node_def}
+        awaited = {
+            node.name: [reference.removeprefix("^").partition(":")[0] for reference in node.input]
+            for node in function.node_def
+        }
+        before = {}
+        for name in graphlib.TopologicalSorter(awaited).static_order():
+            sources = awaited.get(name, ())
+            before[name] = {each for each in sources if op.get(each) in stateful}.union(*(before[x] for x in sources))
+            if op.get(name) in stateful:
+                found[function.signature.name, name] = before[name]
+        for result, name in function.control_ret.items():
+            found[function.signature.name, "^" + result] = before[name] | {name if op[name] in stateful else ""}
+    return found
 
 
-def test_an_unknown_operation_stays_as_it_is(saved):
-    meta_graph = model_of(saved[0])
-    function = meta_graph.graph_def.library.function.add()
-    function.signature.name = "of_the_unknown"
-    for name, inputs in (("first", ()), ("second", ()), ("third", ("first:out:0", "^second"))):
-        function.node_def.add(name=name, op="NoSuchOperation", input=inputs)
-    function.ret["result"] = "third:out:0"
-    before = function.SerializeToString(deterministic=True)
-    compact(meta_graph)
-    assert meta_graph.graph_def.library.function[-1].SerializeToString(deterministic=True) == before
+def test_every_effect_has_the_same_effects_before_it(exports):
+    plain, compacted = map(effects_before, exports)
+    assert compacted == plain
+    assert sum(map(bool, plain.values())) > 100
 
 
-def test_what_has_an_effect_takes_place(tmp_path):
-    class Counter(tf.Module):
-        def __init__(self):
-            super().__init__()
-            self.calls = tf.Variable(0)
+def test_no_function_does_the_same_twice(exports):
+    for function in functions_of(exports[1]):
+        constants = [
+            (*node.input, node.attr["value"].SerializeToString()) for node in function.node_def if node.op == "Const"
+        ]
+        assert len(constants) == len(set(constants))
 
-        @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
-        def count(self, text):
-            tf.debugging.Assert(tf.reduce_all(text != "raise"), ["a text"])
-            self.calls.assign_add(1)
-            return {"calls": self.calls + 0 * tf.size(text)}
 
-    module = Counter()
-    tf.saved_model.save(module, str(tmp_path), signatures={"count": module.count})
-    compact_saved_model(tmp_path)
-    with open_like_serving(tmp_path) as (session, signatures):
-        assert [int(run(session, signatures["count"], ["x"])["calls"]) for _ in range(3)] == [1, 2, 3]
+def test_the_graph_is_less_than_half_of_what_it_was(exports):
+    sizes = [(path / "saved_model.pb").stat().st_size - len(tiny.tokenizer_model()) for path in exports]
+    assert sizes[1] < 0.5 * sizes[0]
+
+
+class Module(tf.Module):
+    """Has an effect between two reads of one variable, an error, chance, and equal work."""
+
+    def __init__(self):
+        super().__init__()
+        self.calls = tf.Variable(0, name="calls")
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
+    def count(self, text):
+        tf.debugging.Assert(tf.reduce_all(text != "raise"), ["a text"])
+        before = self.calls.read_value()
+        self.calls.assign_add(tf.size(text))
+        between = self.calls.read_value()
+        self.calls.assign(self.calls * 2)
+        return {"before": before, "between": between, "after": self.calls.read_value()}
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
+    def draw(self, text):
+        lengths = [tf.strings.length(text) for _ in range(2)]
+        return {name: tf.random.uniform(tf.shape(lengths[i])) for i, name in enumerate(("first", "second"))}
+
+
+@pytest.fixture
+def modules(tmp_path):
+    def write(path):
+        module = Module()
+        tf.saved_model.save(module, str(path), signatures={"count": module.count, "draw": module.draw})
+
+    return write_plain_and_compacted(write, tmp_path)
+
+
+def test_effects_keep_their_order(modules):
+    with open_like_serving(modules[1]) as (session, signatures):
+        found = [run(session, signatures["count"], ["x", "y", "z"]) for _ in range(3)]
         with pytest.raises(tf.errors.InvalidArgumentError, match="a text"):
             run(session, signatures["count"], ["raise"])
+    assert found == [
+        {"before": 0, "between": 3, "after": 6},
+        {"before": 6, "between": 9, "after": 18},
+        {"before": 18, "between": 21, "after": 42},
+    ]
 
 
-def test_the_graph_is_smaller_than_it_was(saved):
-    sizes = [(path / "saved_model.pb").stat().st_size for path in saved]
-    assert sizes[1] < 0.95 * sizes[0]
+def test_chance_draws_twice(modules):
+    with open_like_serving(modules[1]) as (session, signatures):
+        drawn = run(session, signatures["draw"], TEXTS)
+    assert not np.equal(drawn["first"], drawn["second"]).any()
+    lengths = [
+        sum(node.op == "StringLength" for function in functions_of(path) for node in function.node_def)
+        for path in modules
+    ]
+    assert lengths == [2, 1]
+
+
+def test_python_loads_it(modules):
+    loaded = tf.saved_model.load(str(modules[1]))
+    assert int(loaded.count(tf.constant(["x"]))["after"]) == 2
+    assert int(loaded.signatures["count"](text=tf.constant(["x"]))["after"]) == 6
+
+
+def graph_of(nodes, stateless=("Known",), stateful=("Effect",), result="n5"):
+    """A MetaGraphDef with one function of nodes (name, op, *inputs), and a list of the operations that it knows."""
+    graph = MetaGraphDef()
+    for name in (*stateless, *stateful):
+        graph.meta_info_def.stripped_op_list.op.add(name=name, is_stateful=name in stateful)
+    function = graph.graph_def.library.function.add()
+    function.signature.name = "function"
+    for name, op, *inputs in nodes:
+        function.node_def.add(name=name, op=op, input=inputs)
+    function.ret["result"] = f"{result}:output:0"
+    return graph
+
+
+def nodes_of(graph):
+    (function,) = graph.graph_def.library.function
+    return [(node.name, node.op, *node.input) for node in function.node_def]
+
+
+@pytest.mark.parametrize("op", ["Unknown", "Effect"])
+def test_operations_that_are_unknown_or_have_effects_stay_as_they_are(op):
+    nodes = [("n1", op), ("n2", op), ("n3", op, "^n1"), ("n4", op, "^n1"), ("n5", op, "n3:output:0", "^n4", "^n2")]
+    graph = graph_of(nodes)
+    compact(graph)
+    assert nodes_of(graph) == nodes
+
+
+def test_pure_operations_are_merged_only_if_they_wait_for_the_same():
+    graph = graph_of(
+        [
+            ("n1", "Effect"),
+            ("n2", "Known", "^n1"),
+            ("n3", "Known", "^n1"),
+            ("n4", "Known"),
+            ("n5", "Effect", "n2:output:0", "n3:output:0", "n4:output:0", "^n3"),
+        ]
+    )
+    compact(graph)
+    assert nodes_of(graph) == [
+        ("n1", "Effect"),
+        ("a", "Known", "^n1"),
+        ("b", "Known"),
+        ("n5", "Effect", "a:output:0", "a:output:0", "b:output:0", "^a"),
+    ]
+
+
+def test_a_pure_operation_that_calls_a_function_stays_as_it_is():
+    nodes = [("n1", "Known"), ("n2", "Known"), ("n5", "Effect", "^n1", "^n2")]
+    graph = graph_of(nodes)
+    for node in graph.graph_def.library.function[0].node_def[:2]:
+        node.attr["f"].func.name = "another"
+    compact(graph)
+    assert nodes_of(graph) == nodes
+
+
+def test_a_function_whose_attributes_name_nodes_keeps_its_nodes():
+    nodes = [("n1", "Known"), ("n2", "Known"), ("n5", "Effect", "n1:output:0", "n2:output:0")]
+    graph = graph_of(nodes)
+    graph.graph_def.library.function[0].node_def[2].attr["_class"].list.s.append(b"loc:@n2")
+    compact(graph)
+    assert nodes_of(graph) == nodes
 
 
 @pytest.mark.parametrize(
