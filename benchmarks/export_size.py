@@ -21,6 +21,8 @@ from unittest import mock
 
 import numpy as np
 
+from keras_transformer.cli.console import import_tensorflow
+
 STEPS = ("drop_shapes", "merge_equal", "shorten_names")
 COLUMNS = ("load s", "load CPU s", "first sentence s", "first sentence CPU s", "MiB after loading", "MiB after both")
 
@@ -57,8 +59,8 @@ def write_copies(model_dir, directory):
 def measure(path, sentence):
     """Loads a SavedModel in this process and translates a sentence: the values of `COLUMNS`."""
     import psutil
-    import tensorflow_text  # noqa: F401  its ops
 
+    import_tensorflow()
     from keras_transformer.export.saved_model import open_like_serving, run
 
     process = psutil.Process()

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from keras_transformer.signatures import INPUTS
 from tensorflow.core.framework.tensor_pb2 import TensorProto
 from tensorflow_serving.apis import (
     classification_pb2,
@@ -22,6 +21,7 @@ from tensorflow_serving.apis import (
     regression_pb2,
 )
 
+from keras_transformer.translation.options import INPUTS
 from serving.errors import ServingError
 from serving.grpc_api import LARGE_REQUEST_BYTES, start_grpc_server
 from serving.metrics import Metrics
@@ -252,7 +252,8 @@ def test_metadata_tells_the_signatures(prediction):
         name: {key: tf.dtypes.as_dtype(tensor.dtype) for key, tensor in signature.inputs.items()}
         for name, signature in found.signature_def.items()
     }
-    assert inputs == {**INPUTS, "serving_default": {"text": tf.string}}
+    expected = {**INPUTS, "serving_default": {"text": "string"}}
+    assert inputs == {name: {key: tf.dtypes.as_dtype(x) for key, x in of.items()} for name, of in expected.items()}
 
 
 def test_metadata_of_something_else_is_refused(prediction):

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from keras_transformer.signatures import INPUTS
 
+from keras_transformer.translation.options import INPUTS
 from serving.errors import HTTP_STATUS, ServingError
 from serving.metrics import Metrics
 from serving.model_config import ModelConfig
@@ -85,7 +85,9 @@ def test_metadata_describes_every_signature(port):
     assert sample.keys() == {"inputs", "outputs", "method_name", "defaults"}
     assert sample["method_name"] == "tensorflow/serving/predict" and sample["defaults"] == {}
     types = {name: tensor["dtype"] for name, tensor in sample["inputs"].items()}
-    assert types == {name: f"DT_{dtype.name.upper()}".replace("32", "") if dtype.is_floating else f"DT_{dtype.name.upper()}" for name, dtype in INPUTS["sample"].items()}  # fmt: skip # noqa: E501
+    assert types == {
+        name: "DT_FLOAT" if dtype == "float32" else f"DT_{dtype.upper()}" for name, dtype in INPUTS["sample"].items()
+    }
     assert sample["inputs"]["text"]["tensor_shape"] == {"dim": [{"size": "-1", "name": ""}], "unknown_rank": False}
 
 
@@ -108,7 +110,7 @@ def test_rows_and_columns_get_the_same_translations(port):
 def test_every_signature_answers_with_all_its_inputs(port):
     values = {"text": "a b", "translation": "c", "prefix": "", "seed": 2**40}
     for name, inputs in INPUTS.items():
-        row = {key: values.get(key, 0.5 if dtype.is_floating else 2) for key, dtype in inputs.items()}
+        row = {key: values.get(key, 0.5 if dtype == "float32" else 2) for key, dtype in inputs.items()}
         status, _, reply = ask(port, "POST", PREDICT, {"signature_name": name, "instances": [row, row]})
         assert status == 200 and reply["predictions"][0] == reply["predictions"][1], name
         status, _, columns = ask(port, "POST", PREDICT, {"signature_name": name, "inputs": {k: [v] for k, v in row.items()}})  # fmt: skip # noqa: E501

@@ -3,8 +3,8 @@ import time
 import numpy as np
 import pytest
 from grpc import StatusCode
-from keras_transformer.signatures import INPUTS
 
+from keras_transformer.translation.options import INPUTS
 from serving.errors import ServingError
 from serving.servable import SOON_DONE, Servable
 from tests.serving import toy

@@ -10,8 +10,9 @@ import tempfile
 from pathlib import Path
 
 import tensorflow as tf
-from keras_transformer.signatures import INPUTS
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
+
+from keras_transformer.translation.options import INPUTS
 
 WIDTH = 3
 WEIGHT = -7.0  # the score of a text is its length in bytes times this
