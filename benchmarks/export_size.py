@@ -37,6 +37,7 @@ def parse_arguments():
 
 def write_copies(model_dir, directory):
     """Exports a run and copies the export with each choice of steps: name -> path."""
+    import_tensorflow()
     from keras_transformer.export import compact
     from keras_transformer.export.saved_model import SavedModelExport
     from keras_transformer.translation.translator import Translator

@@ -22,6 +22,8 @@ from tests import tiny
 from tests.elman import Elman
 from tests.models.contract import ModelContract
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[1]
 TEXTS = ["one two", "seven", "three three nine. Ten"]
 
@@ -53,7 +55,6 @@ def run(tmp_path_factory):
     return directory
 
 
-@pytest.mark.slow
 def test_a_resumed_run_has_the_weights_of_an_uninterrupted_one(run):
     whole, resumed = (np.load(RunDirectory(run / name).last) for name in ("whole", "resumed"))
     assert whole.files == resumed.files
@@ -66,7 +67,6 @@ def translator(run):
     return Translator.load(run / "whole", beam_size=3)
 
 
-@pytest.mark.slow
 def test_it_has_learned_which_translation_belongs_to_which_text(translator):
     sources, references = map(list, zip(*tiny.pairs(211)[:60], strict=True))
     right = np.mean([score.score for score in translator.score(sources, references)])
@@ -74,7 +74,6 @@ def test_it_has_learned_which_translation_belongs_to_which_text(translator):
     assert right > wrong + 0.5
 
 
-@pytest.mark.slow
 def test_a_beam_of_one_follows_the_most_likely_token(translator):
     greedy = translator.with_model(translator.model, beam_size=1)
     ids = greedy.source_tokenizer.encode(tf.constant(["four five"])).to_tensor()
@@ -86,7 +85,6 @@ def test_a_beam_of_one_follows_the_most_likely_token(translator):
     assert greedy.translate(["four five"]) == [expected]
 
 
-@pytest.mark.slow
 def test_the_score_of_a_translation_is_the_one_that_the_beam_gave(translator):
     texts = TEXTS[:2]  # of one sentence each: their translations are scored as a whole
     found = translator.translate_scored(texts)
@@ -94,14 +92,12 @@ def test_the_score_of_a_translation_is_the_one_that_the_beam_gave(translator):
     np.testing.assert_allclose([s.score for s in scores], [t.score for t in found], rtol=1e-4)
 
 
-@pytest.mark.slow
 def test_samples_depend_on_their_seed_alone(translator):
     alone = translator.sample(TEXTS[:1], seed=4)
     assert translator.sample(TEXTS, seed=4)[:1] == alone
     assert len({translator.sample(TEXTS[:1], seed=seed)[0].text for seed in range(8)}) > 1
 
 
-@pytest.mark.slow
 def test_explanations_look_at_the_source(translator):
     for explanation in translator.explain(TEXTS):
         assert explanation.alignment.shape == (len(explanation.pieces), len(explanation.source_pieces))
@@ -113,7 +109,6 @@ def exported(run, translator):
     return export_version(SavedModelExport(translator), run / "exports", sentences=TEXTS)
 
 
-@pytest.mark.slow
 def test_the_export_translates_as_python_does(translator, exported):
     loaded = SavedModelTranslator(exported)
     assert loaded.translate(TEXTS) == translator.translate(TEXTS)
@@ -122,7 +117,6 @@ def test_the_export_translates_as_python_does(translator, exported):
     assert loaded.sample(TEXTS, seed=7) == translator.sample(TEXTS, seed=7)
 
 
-@pytest.mark.slow
 def test_the_export_runs_in_c_without_python_and_without_xla(translator, exported):
     with open_like_serving(exported) as (_, signatures):
         signature = signatures["serving_default"]
