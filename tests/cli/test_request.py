@@ -167,6 +167,7 @@ def test_no_more_is_asked_for_than_the_search_keeps():
             parse(*EXPORT, name, 4).check_width(Recorder())
 
 
+@pytest.mark.slow
 def test_a_real_translator_answers_every_kind_of_request():
     translator = Translator(tiny.trained_transformer(), tiny.tokenizer(), beam_size=3, max_length=31, batch_size=2)
     texts = ["one two", "", "seven"]

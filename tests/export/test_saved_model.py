@@ -148,6 +148,7 @@ def half(greedy, tmp_path_factory):
     return export_version(SavedModelExport(greedy, "bfloat16"), tmp_path_factory.mktemp("half"), sentences=sources)
 
 
+@pytest.mark.slow
 def test_half_precision_is_half_the_size_and_translates_what_was_learned(half, exported):
     sources, targets = zip(*tiny.learned_pairs(), strict=True)
     found = run_like_serving(half, sources)["translation"]
@@ -156,6 +157,7 @@ def test_half_precision_is_half_the_size_and_translates_what_was_learned(half, e
     assert sizes[0] < 0.55 * sizes[1]
 
 
+@pytest.mark.slow
 def test_half_precision_translates_as_python_does_in_half_precision(half, greedy):
     texts, scores = in_precision(greedy, "bfloat16").translate_batch(TEXTS)
     found = run_like_serving(half, TEXTS)

@@ -598,6 +598,7 @@ def test_a_run_goes_on_exactly_where_it_was(corpus, tmp_path, settings):
     assert_same_state(RunDirectory(halves.model_dir), RunDirectory(whole.model_dir))
 
 
+@pytest.mark.slow
 def test_a_run_of_two_vocabularies_is_finished_and_scored_with_its_two_tokenizers(corpus, tmp_path):
     """By `train` itself, which translates with the tokenizers of the run directory."""
     settings = {"share_vocabulary": False, "tie_embeddings": False, "beam_size": 2, "max_steps": 2}
