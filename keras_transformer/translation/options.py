@@ -1,4 +1,4 @@
-"""The options of a search: one table, which everything else that names an option is made from.
+"""The options of a search, and the inputs and outputs of the signatures: the tables that other modules are made from.
 
 The inputs of the signatures, the arguments of `Translator`, the flags of translate.py and evaluate.py with their
 ranges, the requests that warm up an export, and the tables in the READMEs come from `OPTIONS`. A new option is one row
@@ -112,6 +112,22 @@ INPUTS = {
     "explain": {"text": "string"},
 }
 """The inputs of every signature: name -> dtype. Each has the batch as its only dimension."""
+
+_BEST = {"translation": ("string", "B"), "score": ("float32", "B")}
+OUTPUTS = {
+    "translate": _BEST,
+    "alternatives": {"translations": ("string", "BW"), "scores": ("float32", "BW")},
+    _BEAM: _BEST,
+    _SAMPLE: _BEST,
+    "score": {"score": ("float32", "B"), "token_scores": ("float32", "BT"), "pieces": ("string", "BT")},
+    "explain": {
+        "source_pieces": ("string", "BS"),
+        "pieces": ("string", "BT"),
+        "token_scores": ("float32", "BT"),
+        "alignment": ("float32", "BTS"),
+    },
+}
+"""The outputs of every signature: name -> (dtype, dimensions): B texts, W alternatives, T pieces, S source pieces."""
 
 
 def options_of(signature):

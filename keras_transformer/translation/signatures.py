@@ -2,7 +2,7 @@
 
 Every input and output has the batch as its first dimension, so that a server may put requests together. No row's
 result depends on the others. No row makes a call raise: an option out of its range counts as the nearest possible
-value, and NaN or an infinity as not given. `options.py` lists the inputs.
+value, and NaN or an infinity as not given. `options.py` lists inputs and outputs.
 """
 
 import tensorflow as tf
@@ -13,7 +13,7 @@ from keras_transformer.decoding.search import last_repeated, penalty
 from keras_transformer.decoding.single import greedy_search, sample
 from keras_transformer.layers.embedding import columns_of, logits_of
 from keras_transformer.tokenizer import shift_right
-from keras_transformer.translation.options import INPUTS, OPTIONS
+from keras_transformer.translation.options import INPUTS, OPTIONS, OUTPUTS
 from keras_transformer.translation.segments import (
     BLANK,
     at_once,
@@ -75,14 +75,23 @@ class Signatures:
         self._join_scores = tf.function(join_scores)
 
     def functions(self):
-        """Name -> tf.function of every signature; each takes a dict of the inputs that `INPUTS` names."""
+        """Name -> tf.function of every signature, from a dict of the `INPUTS` to a dict of the `OUTPUTS`."""
+        sizes = {"W": self.beam_size}
 
-        def as_function(name):
-            specs = {name: tf.TensorSpec([None], dtype, name) for name, dtype in INPUTS[name].items()}
-            method = getattr(self, name)
-            return tf.function(lambda inputs: method(**inputs), input_signature=[specs])
+        def as_function(signature):
+            specs = {name: tf.TensorSpec([None], dtype, name) for name, dtype in INPUTS[signature].items()}
+            method = getattr(self, signature)
 
-        return {name: as_function(name) for name in INPUTS}
+            def call(inputs):
+                found = method(**inputs)
+                return {
+                    name: tf.ensure_shape(found[name], [sizes.get(dimension) for dimension in dimensions])
+                    for name, (_, dimensions) in OUTPUTS[signature].items()
+                }
+
+            return tf.function(call, input_signature=[specs])
+
+        return {signature: as_function(signature) for signature in INPUTS}
 
     # The signatures
 
@@ -110,8 +119,7 @@ class Signatures:
             {"translations": string (B, W), "scores": float32 (B, W)}, best first.
         """
         translations, scores = self._translate_texts(text, count=self.beam_size)
-        width = [None, self.beam_size]
-        return {"translations": tf.ensure_shape(translations, width), "scores": tf.ensure_shape(scores, width)}
+        return {"translations": translations, "scores": scores}
 
     def translate_with_options(self, text, **options):
         """As `translate`, with options for each row.

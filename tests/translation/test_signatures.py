@@ -10,7 +10,7 @@ from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.tokenizer import Tokenizer, train_tokenizer
 from keras_transformer.translation import signatures as signatures_module
-from keras_transformer.translation.options import INPUTS, options_of
+from keras_transformer.translation.options import INPUTS, OUTPUTS, options_of
 from keras_transformer.translation.signatures import EXTRA_LENGTH, Signatures
 from tests import reference, tiny
 
@@ -90,6 +90,10 @@ def test_the_names_and_dtypes_of_the_signatures_are_these():
         "sample": one,
     }.items():
         assert {key: (x.dtype, x.shape.as_list()) for key, x in outputs[name].items()} == expected
+        listed = OUTPUTS[name].items()
+        assert {key: (dtype, [3 if d == "W" else None for d in dims]) for key, (dtype, dims) in listed} == {
+            key: (dtype.name, dims) for key, (dtype, dims) in expected.items()
+        }
 
 
 @pytest.mark.parametrize("signature", INPUTS)
