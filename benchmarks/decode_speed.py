@@ -38,7 +38,7 @@ import numpy as np
 from benchmarks.session import Session
 from keras_transformer.cli.console import import_tensorflow, mistakes_as_lines
 from keras_transformer.errors import check_positive
-from keras_transformer.translation.translator import BATCHES_AT_ONCE, run_sorted
+from keras_transformer.translation.batches import BATCHES_AT_ONCE, run_sorted
 
 BEAM_SIZES = (4, 1)
 ROUNDS = 3

@@ -1,6 +1,8 @@
 """All settings of a run: one flat, frozen `Config`, and the presets that give its defaults."""
 
+import contextlib
 import dataclasses
+import math
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +13,7 @@ import yaml
 from keras_transformer.errors import ConfigError
 
 PAD_ID, UNK_ID, BOS_ID, EOS_ID = 0, 1, 2, 3  # the control symbols of every vocabulary
+MOST_HYPOTHESES = 256  # of a beam: more only cost memory, as much as V numbers for each hypothesis of each sentence
 
 # Optimizers of Keras by their names, and their arguments; those of Adam are the paper's (5.3).
 OPTIMIZERS = {
@@ -206,6 +209,8 @@ class Config:
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
             _check(self, field.name, _is_a(value, field.type), f"must be {_describe(field.type)}")
+            if isinstance(value, float):
+                _check(self, field.name, math.isfinite(value), "must be finite")
             if field.type in (int, int | None) and field.name != "seed":
                 _check(self, field.name, value is None or value >= 1, "must be at least 1")
         for name in (*(name for name in vars(self) if name.endswith("dropout_rate")), "label_smoothing"):
@@ -219,6 +224,7 @@ class Config:
         _check(self, "profile", self.profile is None or _is_range(self.profile), "must be START,STOP with START < STOP")
         _check(self, "num_heads", self.d_model % self.num_heads == 0, f"must divide d_model, {self.d_model}")
         _check(self, "d_model", self.d_model % 2 == 0, "must be even")
+        _check(self, "beam_size", self.beam_size <= MOST_HYPOTHESES, f"must be at most {MOST_HYPOTHESES}")
 
     def profiled_updates(self):
         """START and STOP of `profile` as int; None without a profile."""
@@ -250,6 +256,10 @@ def read_settings(path):
     unknown = [str(name) for name in settings if name not in names]
     if unknown:
         raise ConfigError(f"{path} has unknown settings: {', '.join(unknown)}; there are {', '.join(names)}")
+    for field in dataclasses.fields(Config):
+        if isinstance(settings.get(field.name), str) and _is_a(0.0, field.type):
+            with contextlib.suppress(ValueError):  # YAML 1.1 reads 1e-3 as text, and 1.0e-3 as a number
+                settings[field.name] = float(settings[field.name])
     return settings
 
 

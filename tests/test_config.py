@@ -222,6 +222,8 @@ RATES = [
         *[("ema_decay", value) for value in (0.0, 1.0, float("nan"))],
         ("save_minutes", -1.0),
         ("num_heads", 3),  # of d_model 128
+        ("beam_size", 257),
+        *[("length_penalty", value) for value in (float("nan"), float("inf"), -float("inf"))],
         ("strategy", "tpu"),
         ("optimizer", "adamm"),
         ("precision", "float8"),
@@ -253,8 +255,8 @@ def test_an_odd_width_is_refused():
         ("d_model", '"128"'),
         ("d_model", "128.0"),
         ("num_heads", "[4]"),
-        ("dropout_rate", "'0.1'"),
-        ("peak_learning_rate", "1e-3"),  # text to YAML 1.1, which wants 1.0e-3
+        ("dropout_rate", "'a tenth'"),
+        ("peak_learning_rate", "1e-3 a step"),
         ("pre_norm", "maybe"),
         ("pre_norm", "1"),
         ("source_lang", "no"),
@@ -268,6 +270,12 @@ def test_a_value_of_the_wrong_type_in_a_file_is_named(tmp_path, name, value):
     (tmp_path / "config.yaml").write_text(f"{name}: {value}\n", encoding="utf-8")
     with pytest.raises(ConfigError, match=f"^`{name}` .* Received: {name}="):
         Config.load(tmp_path / "config.yaml")
+
+
+@pytest.mark.parametrize("text", ["1e-3", "1.0e-3", "0.001"])
+def test_a_number_may_be_written_with_an_exponent(tmp_path, text):
+    (tmp_path / "config.yaml").write_text(f"peak_learning_rate: {text}\n", encoding="utf-8")
+    assert Config.load(tmp_path / "config.yaml").peak_learning_rate == 0.001
 
 
 def test_whole_numbers_are_numbers(tmp_path):

@@ -117,7 +117,7 @@ def encode_pairs(pairs, source_tokenizer, target_tokenizer, max_length, director
         source_tokenizer: `Tokenizer`.
         target_tokenizer: `Tokenizer`, which may be the same.
         max_length: most tokens of either side, control symbols not counted.
-        directory: an empty one, for the files.
+        directory: for the files; those of an earlier call are replaced.
         name: of the pairs, for an error message.
 
     Returns:
@@ -157,6 +157,8 @@ class _SentencesWriter:
 
     def __init__(self, stem, dtype):
         self.stem, self.dtype, self.total = stem, dtype, 0
+        for name in ("ids", "starts"):
+            Path(f"{stem}_{name}").write_bytes(b"")  # The directory may hold the files of an earlier call.
         self._append("starts", np.zeros(1, np.int64))
 
     def append(self, sentences):

@@ -10,6 +10,7 @@ This module imports no TensorFlow: `--help` must be quick.
 import math
 from typing import NamedTuple
 
+from keras_transformer.config import MOST_HYPOTHESES
 from keras_transformer.errors import UserError
 
 MOST = 2**31 - 1  # of an int32
@@ -63,7 +64,7 @@ OPTIONS = (
         _BEAM,
         "int32",
         1,
-        MOST,
+        MOST_HYPOTHESES,
         0,
         None,
         2,
@@ -154,6 +155,34 @@ def check_options(signature, given):
             is_given = value != option.not_given and value == value
             if option.range and is_given and not option.least <= value <= option.most:
                 raise UserError(f"`{name}` must be between {option.range.replace(' to ', ' and ')}. Received: {value}")
+
+
+def complete_inputs(signature, inputs):
+    """Checks the inputs of a signature, and adds every missing option as "not given".
+
+    Args:
+        signature: its name.
+        inputs: name -> value, or list of a value for each text.
+
+    Returns:
+        dict, name -> value or list of values, all inputs of the signature.
+
+    Raises:
+        UserError: if there is no such signature or input, a value is out of range, or there is not a value for every
+            text.
+    """
+    if signature not in INPUTS:
+        raise UserError(f"there is no signature `{signature}`, only {', '.join(INPUTS)}")
+    options = {option.name: option.not_given for option in options_of(signature)}
+    texts = INPUTS[signature].keys() - options.keys()
+    check_options(signature, {name: value for name, value in inputs.items() if name not in texts})
+    if missing := texts - inputs.keys():
+        raise UserError(f"`{signature}` needs {', '.join(sorted(missing))}")
+    number = len(inputs["text"])
+    for name, values in inputs.items():
+        if isinstance(values, (list, tuple)) and len(values) != number:
+            raise UserError(f"`{name}` must have one value for every text. Received: {len(values)}, of {number} texts")
+    return {**options, **inputs}
 
 
 def markdown_table(signature):

@@ -1,9 +1,9 @@
 """Lists of strings in, lists of strings out: one interface over a trained run and over an exported SavedModel."""
 
 import contextlib
+import functools
 import math
 import os
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,10 +14,9 @@ from keras_transformer.config import Config
 from keras_transformer.errors import UserError, check_positive
 from keras_transformer.models.sequence_to_sequence import load_model
 from keras_transformer.tokenizer import load_tokenizers
-from keras_transformer.translation.options import INPUTS, check_options, options_of
+from keras_transformer.translation.batches import run_sorted
+from keras_transformer.translation.options import INPUTS, complete_inputs
 from keras_transformer.translation.signatures import Signatures
-
-BATCHES_AT_ONCE = 2  # on few cores two batches side by side are faster than two threads for one
 
 
 class Translation(NamedTuple):
@@ -62,8 +61,27 @@ class Explanation(NamedTuple):
     alignment: np.ndarray
 
 
+def _of_one_or_many(method):
+    """Has a method of a list of texts take one str as well, and return the result of that text alone."""
+
+    @functools.wraps(method)
+    def either(self, texts, *arguments, **keywords):
+        if isinstance(texts, (str, bytes)):
+            return method(self, [texts], *arguments, **keywords)[0]
+        texts = list(texts)
+        for i, text in enumerate(texts):
+            if not isinstance(text, (str, bytes)):
+                raise UserError(f"every text must be a str. Received: {text!r} as text {i + 1} of {len(texts)}")
+        return method(self, texts, *arguments, **keywords)
+
+    return either
+
+
 class TextTranslator:
     """The interface that `Translator` and `SavedModelTranslator` share; a subclass has `_call` and `width`.
+
+    Every method takes a list of texts, or anything that can be made a list: a tuple, a NumPy array, a pandas Series.
+    It returns a list. Of one str it returns the one result.
 
     Texts are sorted by length on the way, so that little is padded. `on_progress` is called with the number of texts
     done since its last call. An option is one value for all texts, or a list of a value for each.
@@ -77,6 +95,7 @@ class TextTranslator:
         check_positive(batch_size=batch_size)
         self.batch_size = batch_size
 
+    @_of_one_or_many
     def translate(self, texts, on_progress=None, **options):
         """Translates any number of texts.
 
@@ -86,18 +105,27 @@ class TextTranslator:
             options: those of the signature `translate_with_options`.
 
         Returns:
-            list of str, in the order of `texts`.
+            list of str, in the order of `texts`; str if `texts` is one.
 
         Raises:
-            UserError: for an option that does not exist or is out of range.
+            UserError: for an option that does not exist or is out of range, and for a text that is no str.
+
+        Example:
+
+        ```python
+        translator.translate("one two")  # "eins zwei"
+        translator.translate(["one", "two"], beam_size=2)  # ["eins", "zwei"]
+        ```
         """
         return [translation.text for translation in self.translate_scored(texts, on_progress, **options)]
 
+    @_of_one_or_many
     def translate_scored(self, texts, on_progress=None, **options):
         """As `translate`, with scores: list of `Translation`."""
         signature = "translate_with_options" if options else "translate"
         return [_translation(row) for row in self.ask(signature, on_progress, text=texts, **options)]
 
+    @_of_one_or_many
     def alternatives(self, texts, on_progress=None):
         """The best translations of every text, as many as the beam is wide: list of list of `Translation`."""
         rows = self.ask("alternatives", on_progress, text=texts)
@@ -106,6 +134,7 @@ class TextTranslator:
             for translations, scores in ((row["translations"], row["scores"]) for row in rows)
         ]
 
+    @_of_one_or_many
     def sample(self, texts, on_progress=None, **options):
         """Translations drawn at random: list of `Translation`.
 
@@ -119,6 +148,7 @@ class TextTranslator:
         """
         return [_translation(row) for row in self.ask("sample", on_progress, text=texts, **options)]
 
+    @_of_one_or_many
     def score(self, texts, translations, on_progress=None):
         """How likely given translations are; see `Signatures.score`.
 
@@ -133,12 +163,14 @@ class TextTranslator:
         Raises:
             UserError: if there is not one translation for each text.
         """
-        rows = self.ask("score", on_progress, text=texts, translation=list(translations))
+        translations = [translations] if isinstance(translations, str) else list(translations)
+        rows = self.ask("score", on_progress, text=texts, translation=translations)
         return [
             Score(float(row["score"]), pieces, row["token_scores"][: len(pieces)])
             for row, pieces in ((row, _unpadded(row["pieces"])) for row in rows)
         ]
 
+    @_of_one_or_many
     def explain(self, texts, on_progress=None):
         """The best translations and the source pieces they come from: list of `Explanation`."""
         explanations = []
@@ -337,55 +369,6 @@ def load_translator(model_dir, saved_model, beam_size, length_penalty, batch_siz
             "a SavedModel has its beam size and length penalty inside: give them to export.py, or to `translate`"
         )
     return SavedModelTranslator(saved_model, batch_size)
-
-
-def run_sorted(run_batch, rows, batch_size, on_progress=None, size=len):
-    """Runs a function over batches of rows sorted by size, largest first, and restores their order.
-
-    Args:
-        run_batch: function from a list of rows to a list of as many results; it is called from two threads.
-        rows: list.
-        batch_size: most rows of a batch.
-        on_progress: called with the number of rows done since its last call.
-        size: function from a row to its size.
-
-    Returns:
-        list of results, in the order of `rows`.
-
-    Raises:
-        UserError: for a batch size that is not positive.
-    """
-    check_positive(batch_size=batch_size)
-    order = sorted(range(len(rows)), key=lambda i: -size(rows[i]))
-    batches = [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
-    results = [None] * len(rows)
-    threads = ThreadPoolExecutor(BATCHES_AT_ONCE)
-    try:
-        of_batches = threads.map(lambda batch: run_batch([rows[i] for i in batch]), batches)
-        for batch, of_batch in zip(batches, of_batches, strict=True):
-            for i, result in zip(batch, of_batch, strict=True):
-                results[i] = result
-            if on_progress:
-                on_progress(len(batch))
-    finally:
-        threads.shutdown(cancel_futures=True)  # Ctrl-C waits for two batches, not for all
-    return results
-
-
-def complete_inputs(signature, inputs):
-    """The inputs of a signature, with every missing option "not given"; errors as `TextTranslator.ask`."""
-    if signature not in INPUTS:
-        raise UserError(f"there is no signature `{signature}`, only {', '.join(INPUTS)}")
-    options = {option.name: option.not_given for option in options_of(signature)}
-    texts = INPUTS[signature].keys() - options.keys()
-    check_options(signature, {name: value for name, value in inputs.items() if name not in texts})
-    if missing := texts - inputs.keys():
-        raise UserError(f"`{signature}` needs {', '.join(sorted(missing))}")
-    number = len(inputs["text"])
-    for name, values in inputs.items():
-        if isinstance(values, (list, tuple)) and len(values) != number:
-            raise UserError(f"`{name}` must have one value for every text. Received: {len(values)}, of {number} texts")
-    return {**options, **inputs}
 
 
 def _translation(row):

@@ -99,6 +99,14 @@ def test_pairs_are_tokenised_in_order_and_only_targets_end_with_eos(encode, proc
     assert sum(pairs.dropped.values()) == 0
 
 
+def test_encoding_again_into_a_directory_replaces_the_pairs(tokenizer, tmp_path):
+    first, second = (encode_pairs(PAIRS[:n], tokenizer, tokenizer, 101, tmp_path) for n in (7, 3))
+    again = EncodedPairs.open(tmp_path)
+    for side in ("source", "target"):
+        assert as_lists(getattr(again, side)) == as_lists(getattr(second, side))
+    assert len(again) == 3
+
+
 def test_pairs_blank_on_one_side_are_dropped_and_counted(encode, processor):
     blank = [("", "eins"), ("two", ""), ("  ", "drei"), ("four", "\t\n"), ("\u00a0", "\u3000")]
     pairs = encode([blank[0], *PAIRS[:3], *blank[1:], *PAIRS[3:]], 101)

@@ -1,6 +1,4 @@
 import functools
-import threading
-import time
 
 import numpy as np
 import pytest
@@ -17,7 +15,6 @@ from keras_transformer.translation.translator import (
     SavedModelTranslator,
     Translator,
     load_translator,
-    run_sorted,
 )
 from tests import tiny
 
@@ -178,6 +175,27 @@ def test_no_texts_give_no_translations():
     assert translator(3).translate([]) == []
 
 
+@pytest.mark.parametrize("method", ["translate", "translate_scored", "alternatives", "sample", "explain"])
+def test_one_str_gives_its_own_result(method):
+    ask = getattr(translator(3), method)
+    assert repr(ask("one two")) == repr(ask(["one two"])[0])
+
+
+def test_one_str_and_its_translation_have_one_score():
+    assert repr(translator(3).score("one two", "eins zwei")) == repr(translator(3).score(["one two"], ["eins zwei"])[0])
+
+
+@pytest.mark.parametrize("make", [tuple, iter, np.array, lambda texts: np.array(texts, object)])
+def test_texts_may_come_in_any_iterable(make):
+    assert translator(1).translate(make(TEXTS)) == translator(1).translate(TEXTS)
+
+
+@pytest.mark.parametrize("text", [None, 7, float("nan"), ["one"]])
+def test_a_text_that_is_no_str_is_named(text):
+    with pytest.raises(UserError, match=r"every text must be a str\. Received: .* as text 2 of 3"):
+        translator(1).translate(["one", text, "two"])
+
+
 def test_odd_texts_are_translated_too():
     odd = ["\ufffd", "\U0010ffff\ufffe", "</s><pad>", "a" * 3000, "مرحبا", "e\u0301\u0302" * 20]
     texts, scores = translator(1).translate_batch(odd)
@@ -270,51 +288,7 @@ def test_texts_and_translations_that_do_not_pair_are_refused():
         translator(1).score(["one", "two"], ["eins"])
 
 
-# Sorting.
-
-
-def test_batches_are_of_similar_length_longest_first_and_order_is_restored():
-    batches, progress = [], []
-
-    def shout(texts):
-        batches.append(texts)
-        return [text.upper() for text in texts]
-
-    texts = ["ccc", "a", "eeeee", "bb", "dddd", "a2", "fffffff"]
-    assert run_sorted(shout, texts, 3, progress.append) == [text.upper() for text in texts]
-    assert sorted(batches) == [["a"], ["ccc", "bb", "a2"], ["fffffff", "eeeee", "dddd"]]
-    assert progress == [3, 3, 1]
-
-
-def test_two_batches_are_under_way_at_a_time():
-    both = threading.Barrier(2, timeout=30)
-
-    def repeat(texts):
-        both.wait()  # alone, the first would wait for ever
-        return texts
-
-    assert run_sorted(repeat, TEXTS[:4], 1) == TEXTS[:4]
-
-
-def test_a_failure_is_raised_and_ends_the_work():
-    begun = []
-
-    def fail_once(texts):
-        begun.append(texts)
-        if len(begun) == 1:
-            raise RuntimeError("out of memory")
-        time.sleep(0.05)
-        return texts
-
-    with pytest.raises(RuntimeError, match="out of memory"):
-        run_sorted(fail_once, 100 * TEXTS, 1)
-    assert len(begun) < 20
-
-
-@pytest.mark.parametrize("batch_size", [0, -1])
-def test_no_batch_size_loses_texts(batch_size):
-    with pytest.raises(UserError, match=rf"batch_size.*{batch_size}"):
-        run_sorted(list, ["one"], batch_size)
+# Batches.
 
 
 def shouting(some, monkeypatch):
