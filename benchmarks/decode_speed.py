@@ -36,7 +36,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.session import Session
-from keras_transformer.cli.console import import_tensorflow, mistakes_as_lines
+from keras_transformer.cli.console import import_tensorflow, program
 from keras_transformer.errors import check_positive
 from keras_transformer.translation.batches import BATCHES_AT_ONCE, run_sorted
 
@@ -174,11 +174,11 @@ def load_translator(model_dir, beam_size):
     """Loads the run in Python."""
     import tensorflow as tf
 
-    from keras_transformer.translation.translator import Translator
+    from keras_transformer.runs import Run
 
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.threading.set_inter_op_parallelism_threads(BATCHES_AT_ONCE)
-    translator = Translator.load(model_dir, beam_size)
+    translator = Run(model_dir).translator(beam_size=beam_size)
     return lambda texts: translator.translate_batch(texts)[0]
 
 
@@ -225,11 +225,11 @@ def start_systems(model_dir, directory, source):
     """
     from keras_transformer.export.ctranslate2 import CTranslate2Export
     from keras_transformer.export.saved_model import SavedModelExport
-    from keras_transformer.translation.translator import Translator
+    from keras_transformer.runs import Run
 
     systems = []
     for beam_size in BEAM_SIZES:
-        translator = Translator.load(model_dir, beam_size)
+        translator = Run(model_dir).translator(beam_size=beam_size)
         for quantization in ("float32", "int8"):
             name = f"CTranslate2 {quantization}"
             path = export_to(directory, f"{name} beam {beam_size}", CTranslate2Export(translator, quantization))
@@ -264,12 +264,12 @@ def measure(systems, sources, references, tokenize, batch_size):
     """Measures all systems. Returns the signature of BLEU."""
     from tqdm import tqdm
 
-    from keras_transformer.evaluation import evaluate
+    from keras_transformer.evaluation import measure
 
     with tqdm(total=len(systems) * (1 + ROUNDS), unit=" passes", disable=None) as progress:
         for system in systems:
             system.translations, _ = system.ask(translate_all, sources, batch_size)
-            evaluation = evaluate(system.translations, references, tokenize)
+            evaluation = measure(system.translations, references, tokenize)
             system.bleu = evaluation.bleu
             progress.update()
         for _ in range(ROUNDS):
@@ -283,7 +283,7 @@ def measure(systems, sources, references, tokenize, batch_size):
 
 def agreement(systems, sources, references, arguments):
     """Describes how far the two engines agree: str of one line."""
-    from keras_transformer.evaluation import evaluate
+    from keras_transformer.evaluation import measure
 
     pairs = {
         beam_size: [next(s for s in systems if (s.name, s.beam_size) == (name, beam_size)) for name in ENGINES]
@@ -294,7 +294,7 @@ def agreement(systems, sources, references, arguments):
     found = []
     for system in pairs[4]:
         translations, _ = system.ask(translate_all, sources, arguments.batch_size, is_penalised=False)
-        found.append(f"{evaluate(translations, references, arguments.tokenize).bleu:.2f}")
+        found.append(f"{measure(translations, references, arguments.tokenize).bleu:.2f}")
     return (
         f"{' and '.join(ENGINES)}: the same text with a beam of 1 for {same:.1%} of the sentences; with a beam of 4 "
         f"and no length penalty, BLEU {' and '.join(found)}"
@@ -345,11 +345,11 @@ def describe_machine():
 
 def main(arguments):
     from keras_transformer.data.text_files import open_aligned_files
-    from keras_transformer.evaluation import evaluate
+    from keras_transformer.evaluation import measure
 
     check_positive(batch_size=arguments.batch_size)
     sources, references = map(list, zip(*open_aligned_files(arguments.source, arguments.reference), strict=True))
-    evaluate(references[:1], references[:1], arguments.tokenize)  # Detects a wrong --tokenize before the long work.
+    measure(references[:1], references[:1], arguments.tokenize)  # Detects a wrong --tokenize before the long work.
     with tempfile.TemporaryDirectory() as directory:
         systems = start_systems(arguments.model_dir, directory, sources[0])
     signature = measure(systems, sources, references, arguments.tokenize, arguments.batch_size)
@@ -364,7 +364,7 @@ def main(arguments):
 
 
 if __name__ == "__main__":
-    with mistakes_as_lines():
+    with program():
         arguments = parse_arguments()
         os.environ["CUDA_VISIBLE_DEVICES"] = ""  # Compares the systems on CPU.
         import_tensorflow()

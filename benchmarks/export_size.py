@@ -40,12 +40,12 @@ def write_copies(model_dir, directory):
     import_tensorflow()
     from keras_transformer.export import compact
     from keras_transformer.export.saved_model import SavedModelExport
-    from keras_transformer.translation.translator import Translator
+    from keras_transformer.runs import Run
 
     plain = Path(directory, "plain")
     plain.mkdir()
     with mock.patch("keras_transformer.export.saved_model.compact_saved_model"):
-        SavedModelExport(Translator.load(model_dir)).write(plain)
+        SavedModelExport(Run(model_dir).translator()).write(plain)
     copies = {"as TensorFlow writes it": plain}
     for name, left_out in {"all steps": None, **{f"without {step}": step for step in STEPS}}.items():
         copies[name] = Path(directory, name)

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.session import Session
-from keras_transformer.cli.console import import_tensorflow, mistakes_as_lines
+from keras_transformer.cli.console import import_tensorflow, program
 from keras_transformer.errors import check_positive
 
 ROWS = 32  # Rows of a batch.
@@ -101,7 +101,7 @@ def main(arguments):
 
 
 if __name__ == "__main__":
-    with mistakes_as_lines():
+    with program():
         arguments = parse_arguments()
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
         import_tensorflow()

@@ -27,7 +27,7 @@ from benchmarks import in_process
 from benchmarks.load_clients import Load, median_rate, same_scores
 from benchmarks.load_faults import disconnect, malformed_requests, oversized, slow_lorises, statuses_of
 from benchmarks.served_export import BROKEN, MODEL, Server, publish, score_otherwise
-from keras_transformer.cli.console import exit_on_sigterm, import_tensorflow, mistakes_as_lines
+from keras_transformer.cli.console import import_tensorflow, program
 from keras_transformer.errors import check_positive
 
 PROTOCOLS = ("REST", "gRPC")
@@ -239,9 +239,8 @@ def main(arguments):
 
 
 if __name__ == "__main__":
-    with mistakes_as_lines():
+    with program():
         arguments = parse_arguments()
-        exit_on_sigterm()  # Also ends the server.
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
         import_tensorflow()
         main(arguments)

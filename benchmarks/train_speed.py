@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 
-from keras_transformer.cli.console import import_tensorflow, mistakes_as_lines
+from keras_transformer.cli.console import import_tensorflow, program
 from keras_transformer.cli.flags import parse_config
 
 WARM_UP = 12  # Updates.
@@ -90,7 +90,7 @@ def main(config):
 
 
 if __name__ == "__main__":
-    with mistakes_as_lines():
+    with program():
         config = parse_config(sys.argv[1:], __doc__)
         import_tensorflow()
         main(config)

@@ -1,3 +1,45 @@
-"""The Transformer of "Attention Is All You Need" as a Keras 3 / TensorFlow translation toolkit."""
+"""A Keras 3 / TensorFlow translation toolkit: "Attention Is All You Need", from sentence pairs to a served model.
+
+    import keras_transformer as kt
+
+    run = kt.train(pairs, preset="tiny", model_dir="runs/mine")
+    run.translator().translate("one two")
+
+Each name is imported when it is first used: TensorFlow takes seconds.
+"""
+
+import importlib
 
 __version__ = "0.1.0"
+
+_HOMES = {
+    "Config": "config",
+    "Run": "runs",
+    "SavedModelTranslator": "translation.translator",
+    "SequenceToSequence": "models.sequence_to_sequence",
+    "Tokenizer": "tokenizer",
+    "Transformer": "models.transformer",
+    "Translator": "translation.translator",
+    "UserError": "errors",
+    "compare": "evaluation",
+    "evaluate": "evaluation",
+    "load": "runs",
+    "measure": "evaluation",
+    "open_corpus": "data.corpora",
+    "preset": "config",
+    "train": "runs",
+    "training": "training",
+}
+
+__all__ = sorted(_HOMES)
+
+
+def __getattr__(name):
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    home = importlib.import_module(f"{__name__}.{_HOMES[name]}")
+    return home if name == _HOMES[name] else getattr(home, name)
+
+
+def __dir__():
+    return [*globals(), *__all__]

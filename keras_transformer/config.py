@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import math
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -200,6 +201,7 @@ class Config:
             raise ConfigError(f"unknown settings: {', '.join(unknown)}; there are {', '.join(names)}")
         if not isinstance(preset, str) or preset not in PRESETS:
             raise ConfigError(f"unknown preset {preset!r}: it must be one of {', '.join(PRESETS)}")
+        settings = {name: os.fspath(x) if isinstance(x, os.PathLike) else x for name, x in settings.items()}
         given = {"model_dir": f"runs/{preset}", **PRESETS[preset], **settings, "preset": preset}
         for field in dataclasses.fields(self):
             object.__setattr__(self, field.name, given.get(field.name, field.default))
@@ -238,6 +240,22 @@ class Config:
     def load(cls, path):
         """Reads the file of `save`. Raises ConfigError."""
         return cls(**read_settings(path))
+
+
+def preset(name, **settings):
+    """The settings of a preset: `Config`.
+
+    Args:
+        name: "quickstart", "tiny", "small", "base" or "big".
+        settings: those that differ.
+
+    Example:
+
+    ```python
+    preset("tiny", epochs=20).d_ff  # 256
+    ```
+    """
+    return Config(preset=name, **settings)
 
 
 def read_settings(path):

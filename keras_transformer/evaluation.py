@@ -73,7 +73,7 @@ class Comparison:
     p_value: float
 
 
-def evaluate(hypotheses: Sequence[str], references: Sequence[str], tokenize: str = "13a") -> Evaluation:
+def measure(hypotheses: Sequence[str], references: Sequence[str], tokenize: str = "13a") -> Evaluation:
     """Scores translations against one reference each.
 
     Args:
@@ -100,6 +100,35 @@ def evaluate(hypotheses: Sequence[str], references: Sequence[str], tokenize: str
         exact=matches / len(hypotheses),
         sentences=len(hypotheses),
     )
+
+
+def evaluate(
+    translator, texts: Sequence[str], references: Sequence[str], tokenize: str = "13a", on_progress=None, **options
+) -> Evaluation:
+    """Translates texts and scores the translations.
+
+    Args:
+        translator: `TextTranslator`, of a run or of an export.
+        texts: sequence of str.
+        references: sequence of str, a translation of each text.
+        tokenize: str, as for `measure`.
+        on_progress: called with the number of texts done since its last call.
+        options: those of `TextTranslator.translate`.
+
+    Returns:
+        Evaluation.
+
+    Raises:
+        UserError: as `measure`, and for an option that is out of range.
+
+    Example:
+
+    ```python
+    evaluate(translator, ["one two"], ["eins zwei"]).bleu  # 100.0
+    ```
+    """
+    check_tokenization(tokenize)
+    return measure(translator.translate(texts, on_progress, **options), references, tokenize)
 
 
 def describe(evaluation: Evaluation) -> str:
@@ -136,14 +165,14 @@ def compare(
         system: sequence of str, the translations of one system.
         baseline: sequence of str, the translations of the other.
         references: sequence of str, as many.
-        tokenize: str, as for `evaluate`. For `zh` and `ja-mecab`, TER counts characters instead of words.
+        tokenize: str, as for `measure`. For `zh` and `ja-mecab`, TER counts characters instead of words.
         resamples: int, the number of test sets that are drawn.
 
     Returns:
         list of Comparison: BLEU, chrF and TER.
 
     Raises:
-        UserError: as `evaluate`, and if `resamples` is not positive.
+        UserError: as `measure`, and if `resamples` is not positive.
     """
     _check_counts(system=system, baseline=baseline, references=references)
     check_positive(resamples=resamples)

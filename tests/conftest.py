@@ -1,5 +1,6 @@
 """One deterministic TensorFlow for every test: two CPU devices, one thread, exact float32, seeds."""
 
+import logging
 import os
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # before TensorFlow is imported
@@ -29,6 +30,17 @@ tf.config.set_logical_device_configuration(
 )
 tf.config.threading.set_intra_op_parallelism_threads(1)
 tf.config.experimental.enable_tensor_float_32_execution(False)  # on a GPU: NumPy is the oracle, to 1e-5
+
+
+class _Printed(logging.Handler):
+    """Prints the log of the library, so that `capsys` has it."""
+
+    def emit(self, record):
+        print(self.format(record), flush=True)
+
+
+logging.getLogger("keras_transformer").addHandler(_Printed())
+logging.getLogger("keras_transformer").setLevel(logging.INFO)
 
 
 @pytest.fixture(autouse=True)

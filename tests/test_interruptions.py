@@ -37,12 +37,20 @@ SETTINGS = {
 ENDS = [(signal.SIGKILL, 10), (signal.SIGKILL, 0), (signal.SIGTERM, 10), (signal.SIGKILL, 0.001), (signal.SIGINT, 10)]
 
 
+TRAIN_WITH_A_LINE_AN_UPDATE = """
+from keras_transformer.cli import train
+from keras_transformer.training import progress
+progress.SECONDS_BETWEEN_LINES = 0
+train.program()
+"""
+
+
 def start(corpus, model_dir, environment=None, **settings):
     """A training process, whose lines can be read from `stdout`."""
     settings = {"dataset": f"files:{corpus}", "model_dir": model_dir, **SETTINGS, **settings}
     flags = [part for name, value in settings.items() for part in (f"--{name}", str(value))]
     return subprocess.Popen(
-        [sys.executable, "train.py", *flags],
+        [sys.executable, "-c", TRAIN_WITH_A_LINE_AN_UPDATE, *flags],
         cwd=ROOT,
         env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3"} | (environment or {}),
         stdout=subprocess.PIPE,
@@ -53,7 +61,7 @@ def start(corpus, model_dir, environment=None, **settings):
 
 
 def end(process, number, lines):
-    """Ends a process with a signal after so many lines of its progress bar. Returns the printed text."""
+    """Ends a process with a signal after so many lines of its progress. Returns the printed text."""
     printed = []
     for line in process.stdout:
         printed.append(line)
@@ -81,7 +89,8 @@ def runs(tmp_path_factory):
     process = start(corpus, directory / "interrupted")
     first_line = process.stdout.readline()
     with pytest.raises(CheckpointError, match="is in use by another training process"):
-        RunDirectory(directory / "interrupted").claim()
+        with RunDirectory(directory / "interrupted").claimed():
+            pass
     starts.append((first_line + end(process, None, -1), process.returncode))
     return RunDirectory(directory / "uninterrupted"), RunDirectory(directory / "interrupted"), starts
 

@@ -40,10 +40,11 @@ def one_device(corpus, model_dir):
     config = Config(**{**SETTINGS, "dataset": f"files:{corpus}", "model_dir": str(model_dir)})
     random.seed(config.seed)
     run = RunDirectory(model_dir)
-    run.claim()
     data = prepare(config, run)
     trainer = build_trainer(config, data)
-    finish(config, run, data, fit(config, run, data, trainer, list, lambda *_: SimpleNamespace(bleu=0.0)))
+    run.keep_architecture(trainer.network)
+    fit(config, run, data, trainer, list, lambda *_: SimpleNamespace(bleu=0.0))
+    finish(config, run, data)
     return run
 
 

@@ -1,25 +1,16 @@
-"""The programs as a user runs them: slow tests, because each process imports TensorFlow. Mistakes: in this process."""
+"""The programs as a user runs them: slow tests, because each process imports TensorFlow. Mistakes: in tests/cli."""
 
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import ctranslate2
 import pytest
 
-import evaluate as evaluate_script
-import export as export_script
-import train as train_script
-import translate as translate_script
-from keras_transformer.cli.console import mistakes_as_lines
-from keras_transformer.cli.flags import parse_training
 from keras_transformer.tokenizer import save_tokenizers
 from keras_transformer.training.checkpoints import RunDirectory
-from keras_transformer.training.run import train as train_model
-from keras_transformer.translation import translator as translator_module
 from tests import tiny
 
 ROOT = Path(__file__).parent.parent
@@ -173,7 +164,7 @@ def test_evaluation_of_run_and_export_is_the_one_that_training_ended_with(work, 
         assert len((work / "translations").read_text(encoding="utf-8").splitlines()) == 7
 
 
-# Mistakes. A process proves that a program prints a line for them; the mistakes themselves are made in this process.
+# Mistakes. A process proves that a program prints a line for them; tests/cli has the mistakes themselves.
 
 
 @pytest.mark.parametrize(
@@ -197,108 +188,3 @@ def test_a_program_prints_a_mistake_as_one_line(command, expected):
     assert (result.returncode, result.stdout) == (2, "")
     (line,) = result.stderr.splitlines()
     assert line.startswith("error: ") and expected in line
-
-
-PROGRAMS = {
-    "train.py": (train_script, []),
-    "translate.py": (translate_script, ["--model_dir", "some"]),
-    "evaluate.py": (evaluate_script, ["--model_dir", "some", "--source", "some", "--reference", "some"]),
-    "export.py": (export_script, ["--model_dir", "some", "--export_dir", "some"]),
-}
-
-
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_an_unknown_flag_is_named(name, monkeypatch, capsys):
-    module, flags = PROGRAMS[name]
-    flags = [*flags, "--no_such_flag", "1"]
-    monkeypatch.setattr(sys, "argv", [name, *flags])
-    with pytest.raises(SystemExit) as caught:
-        module.parse_arguments() if name != "train.py" else parse_training(flags, train_script.DESCRIPTION)
-    assert caught.value.code == 2
-    out, err = capsys.readouterr()
-    assert out == "" and "--no_such_flag" in err
-
-
-@pytest.fixture
-def mistake(monkeypatch, capsys):
-    """A function that runs a program in this process, and gives the one line that it prints for a mistake."""
-
-    def run_here(module, *arguments):
-        monkeypatch.setattr(sys, "argv", ["program", *map(str, arguments)])
-        with pytest.raises(SystemExit) as caught, mistakes_as_lines():
-            found = module.parse_arguments()
-            module.main(*found) if isinstance(found, tuple) else module.main(found)
-        assert caught.value.code == 2
-        (line,) = capsys.readouterr().err.splitlines()
-        assert line.startswith("error: ")
-        return line
-
-    return run_here
-
-
-@pytest.fixture
-def mistake_in_training(capsys):
-    """The same of train.py, but for what its `main` sets in the process for good: threads and seeds."""
-
-    def run_here(corpus, model_dir, **settings):
-        settings = {"source_lang": "en", "target_lang": "de", **SETTINGS, "strategy": "one_device", **settings}
-        flags = {"dataset": f"files:{corpus}", "model_dir": model_dir, **settings}
-        arguments = [str(part) for name, value in flags.items() for part in (f"--{name}", value)]
-        with pytest.raises(SystemExit) as caught, mistakes_as_lines():
-            config, _ = parse_training(arguments, train_script.DESCRIPTION)
-            train_model(config, evaluate=None)
-        assert caught.value.code == 2
-        (line,) = capsys.readouterr().err.splitlines()
-        assert line.startswith("error: ")
-        return line
-
-    return run_here
-
-
-def test_a_corpus_that_is_not_there_is_one_line(work, mistake_in_training):
-    assert "no such directory" in mistake_in_training(work / "nowhere", work / "x")
-    assert "train.fr" in mistake_in_training(work / "corpus", work / "y", target_lang="fr")
-    assert not [*work.glob("[xy]/config.yaml")]
-
-
-def test_sides_of_different_lengths_are_one_line(work, mistake_in_training):
-    (work / "uneven").mkdir()
-    tiny.write_pairs(work / "uneven", "train", tiny.pairs(20))
-    (work / "uneven" / "train.de").write_text("eins\n", encoding="utf-8")
-    assert "20 lines" in mistake_in_training(work / "uneven", work / "z")
-    assert not (work / "z" / "config.yaml").exists()
-
-
-def test_other_settings_in_the_directory_of_a_run_are_one_line(work, learned, mistake_in_training):
-    settings = {"label_smoothing": 0.2, "max_length": 31, "epochs": 3, "batch_tokens": 401, "validation_sentences": 5}
-    assert "label_smoothing was" in mistake_in_training(work / "corpus", learned.path, **settings)
-
-
-def test_a_model_that_is_not_there_is_one_line(work, mistake):
-    for flags, expected in (
-        (("--model_dir", work / "nowhere"), "no model.keras"),
-        (("--saved_model", work / "nowhere"), "no SavedModel"),
-    ):
-        assert expected in mistake(translate_script, *flags)
-        sides = ("--source", work / "corpus" / "test.en", "--reference", work / "corpus" / "test.de")
-        assert expected in mistake(evaluate_script, *flags, *sides)
-    assert "no model.keras" in mistake(export_script, "--model_dir", work / "nowhere", "--export_dir", work / "exports")
-    assert not (work / "nowhere").exists() and not (work / "exports").exists()
-
-
-def test_options_that_a_search_does_not_have_are_one_line(work, monkeypatch, mistake):
-    monkeypatch.setattr(translator_module, "load_translator", lambda **arguments: SimpleNamespace(width=4))
-    sides = ("--source", work / "corpus" / "test.en", "--reference", work / "corpus" / "test.de")
-    saved_model = ("--saved_model", work)
-    most = "must be at most the model's beam size, 4"
-    assert f"--n_best {most}" in mistake(translate_script, *saved_model, "--n_best", 5)
-    assert f"--beam_size {most}" in mistake(translate_script, *saved_model, "--beam_size", 5)
-    assert f"--beam_size {most}" in mistake(evaluate_script, *saved_model, "--beam_size", 5, *sides)
-    assert "beam_size=0" in mistake(translate_script, "--model_dir", work, "--beam_size", 0)
-
-
-def test_an_export_is_never_overwritten(work, learned, mistake):
-    (work / "taken" / "1").mkdir(parents=True)
-    flags = ("--model_dir", learned.path, "--export_dir", work / "taken", "--version", 1)
-    assert f"{work / 'taken' / '1'} exists" in mistake(export_script, *flags)
-    assert [*(work / "taken").iterdir()] == [work / "taken" / "1"]

@@ -5,6 +5,7 @@ Flags override the settings of a YAML file, and these override the defaults of t
 
 import argparse
 import dataclasses
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -80,7 +81,9 @@ def _start(arguments):
 
 def _parse(command_line, arguments, description):
     arguments = [_capitalised(flag, value) for flag, value in zip(["", *arguments], arguments, strict=False)]
-    return tyro.cli(command_line, args=arguments, description=description, use_underscores=True, prog="train.py")
+    return tyro.cli(
+        command_line, args=arguments, description=description, use_underscores=True, prog=Path(sys.argv[0]).name
+    )
 
 
 def _capitalised(flag, value):
@@ -104,6 +107,7 @@ def add_translator_arguments(parser, **instead):
     model.add_argument("--saved_model", help="EXPORT_DIR or EXPORT_DIR/VERSION that export.py wrote")
     for name, described in instead.items():
         model.add_argument(f"--{name}", help=described)
+    add_checkpoint_argument(parser)
     parser.add_argument("--batch_size", type=int, default=32, help="sentences translated at a time (default: 32)")
     add_option_arguments(parser, "translate_with_options")
 
@@ -128,10 +132,31 @@ def add_search_arguments(parser):
     add_option_arguments(parser, "translate_with_options", RUN_OPTIONS)
 
 
-def translator_arguments(arguments):
-    """The arguments of `load_translator`, a dict, from the flags of `add_translator_arguments`."""
-    names = ("model_dir", "saved_model", "batch_size", *RUN_OPTIONS)
-    return {name: getattr(arguments, name) for name in names} | dict.fromkeys(_told_at_each_call(arguments))
+def add_checkpoint_argument(parser):
+    """Adds the flag that chooses the weights of a run."""
+    parser.add_argument(
+        "--checkpoint",
+        default="average",
+        help="weights of a run, finished or not: average (of the last epochs, as training ends), best (the epoch "
+        "that validated best), last (the newest checkpoint) or N, the number of one of the last epochs "
+        "(default: average)",
+    )
+
+
+def load_translator(arguments):
+    """The translator that the flags of `add_translator_arguments` choose.
+
+    Raises:
+        UserError: if there is none, or for a flag that a SavedModel does not have.
+    """
+    from keras_transformer.runs import load
+
+    if arguments.saved_model:
+        if arguments.checkpoint != "average":
+            raise UserError("--checkpoint is of a run: a SavedModel has only the weights that export.py was told")
+        return load(arguments.saved_model, batch_size=arguments.batch_size)
+    search = {name: getattr(arguments, name) for name in RUN_OPTIONS}
+    return load(arguments.model_dir, arguments.checkpoint, batch_size=arguments.batch_size, **search)
 
 
 def search_options(arguments):

@@ -1,10 +1,12 @@
 """A corpus: sentence pairs in two languages, in streamed splits, whatever their source."""
 
-from collections.abc import Iterable, Iterator
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
 from keras_transformer.errors import CorpusError
+from keras_transformer.wording import counted
 
 Pair = tuple[str, str]
 
@@ -13,6 +15,7 @@ VALIDATION_NAMES = ("validation", "val", "valid", "dev")
 
 _LARGEST_HOLD_OUT = 1000
 _HOLD_OUT_DIVISOR = 20
+_FEW = 100  # different pairs: too few to keep any of them from the training
 
 
 @dataclass(frozen=True)
@@ -88,3 +91,63 @@ def held_out_size(pairs: int) -> int:
     if pairs < 2:
         raise CorpusError(f"no validation split, and {pairs} training pair(s) are too few to hold any out for one")
     return max(1, min(_LARGEST_HOLD_OUT, pairs // _HOLD_OUT_DIVISOR))
+
+
+def pairs_corpus(
+    pairs: Iterable[Pair],
+    validation: Iterable[Pair] | None = None,
+    test: Iterable[Pair] | None = None,
+    source_lang: str = "source",
+    target_lang: str = "target",
+) -> Corpus:
+    """Makes a corpus of pairs in memory.
+
+    Args:
+        pairs: iterable of `(source, target)` strings, a generator too.
+        validation: as `pairs`; by default some are held out of `pairs`, the same each time.
+        test: as `pairs`; None for no test split.
+        source_lang: str, the name of the source language.
+        target_lang: str, the name of the target language.
+
+    Returns:
+        Corpus.
+
+    Raises:
+        CorpusError: for an element that is no pair of strings, and if there are too few pairs.
+    """
+    train = _checked(pairs, "pairs")
+    test = None if test is None else _checked(test, "test")
+    notes: tuple[str, ...] = ()
+    if validation is None:
+        train, validation = _held_out(train)
+        notes = (f"no validation pairs: held out {counted(len(validation), 'pair')}",)
+    else:
+        validation = _checked(validation, "validation")
+    for name, split in (("pairs", train), ("validation", validation)):
+        if not split:
+            raise CorpusError(f"`{name}` has no pair: there is nothing to learn from")
+    content = hashlib.sha256(repr((train, validation)).encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    return Corpus("pairs", source_lang, target_lang, train, validation, test, content, notes)
+
+
+def _held_out(pairs: list[Pair]) -> tuple[list[Pair], list[Pair]]:
+    """Divides pairs into training and validation. No pair is in both, unless there are few different ones."""
+    different = list(dict.fromkeys(pairs))
+    few = len(different) < _FEW
+    among = pairs if few else different
+    step = len(among) // held_out_size(len(among))
+    held_out = among[step - 1 :: step][: held_out_size(len(among))]
+    if few:
+        return [pair for number, pair in enumerate(pairs) if number % step != step - 1], held_out
+    left_out = set(held_out)
+    return [pair for pair in pairs if pair not in left_out], held_out
+
+
+def _checked(pairs: Iterable[Pair], name: str) -> list[Pair]:
+    checked = []
+    for number, pair in enumerate(pairs):
+        is_pair = isinstance(pair, Sequence) and len(pair) == 2 and all(isinstance(text, str) for text in pair)
+        if not is_pair or isinstance(pair, str):
+            raise CorpusError(f"`{name}` must hold (source, target) strings. Received: {pair!r} at index {number}")
+        checked.append((pair[0], pair[1]))
+    return checked

@@ -7,6 +7,7 @@ array. The files are made once and kept (`make_once`).
 
 import itertools
 import json
+import logging
 import shutil
 import zlib
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from keras_transformer.errors import CorpusError
 from keras_transformer.tokenizer import with_eos
 
 CHUNK = 8192  # pairs tokenised at a time
+log = logging.getLogger(__name__)
 LAYOUT = 2  # of the files; a change of their content must raise it, so that older files are made again
 ABOUT = "about.json"  # beside the arrays: the dtype of the ids, and the numbers of dropped pairs
 INDEX = "index.json"  # written last: the ingredients, and the checksum of every other file
@@ -191,7 +193,7 @@ def make_once(directory, ingredients, make):
         flaw = _find_flaw(directory, ingredients)
         if flaw is None:
             return
-        print(f"            {directory} {flaw}: made anew", flush=True)
+        log.info("            %s %s: made anew", directory, flaw)
     unfinished = directory.with_name(f"{directory.name}.unfinished")
     shutil.rmtree(unfinished, ignore_errors=True)  # a killed start left it
     unfinished.mkdir(parents=True)

@@ -1,5 +1,6 @@
 """What happens during `fit` besides the updates: progress, signals, validation BLEU, checkpoints, recovery."""
 
+import logging
 import math
 import os
 import signal
@@ -15,8 +16,8 @@ from keras_transformer.errors import DivergenceError
 from keras_transformer.training.checkpoints import load_last, save_variables
 from keras_transformer.training.strategy import seed_states
 
-SAMPLES = 5  # translations shown in TensorBoard
-SHOWN = ("loss", "tokens/s")  # on the progress bar during an epoch
+log = logging.getLogger(__name__)
+SAMPLES, SAID = 5, 2  # translations shown in TensorBoard, and in the log
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 NOTICE = b"\nstopping after this update; once more to stop at once\n"
 MOST_SKIPPED = 5  # updates in a row whose gradient is not finite
@@ -60,6 +61,13 @@ class Plan:
     def has_lost_patience(self, progress):
         """Whether the best validation measure is older than `patience` epochs."""
         return self.patience is not None and self.epoch(progress.ended) - progress.best_epoch >= self.patience
+
+    def describe_end(self, progress):
+        """Why the run is over, for people."""
+        epochs = f"update {progress.ended:,} in epoch {self.epoch(progress.ended)}"
+        if progress.ended >= self.last_step:
+            return f"the run has reached its last update, {epochs}"
+        return f"the run has lost patience after {epochs}; the best one is {progress.best_epoch}"
 
     def is_over(self, progress):
         """Whether there is nothing left to train or to validate."""
@@ -151,6 +159,8 @@ class ValidationBleu(keras.callbacks.Callback):
         with self.model.averaged():
             translations = self.translate(self.sources)
         logs["val_bleu"] = self.score(translations, self.references)
+        for source, translation in zip(self.sources[:SAID], translations, strict=False):
+            log.info("%12s%s -> %s", "", source, translation)
         rows = zip(self.sources[:SAMPLES], self.references, translations, strict=False)
         table = [f"| {' | '.join(cell.replace('|', '/') for cell in row)} |" for row in rows]
         with self.writer.as_default(step=self.progress.step):
@@ -164,20 +174,25 @@ class KeepWeights(keras.callbacks.Callback):
         run: `RunDirectory`.
         progress: `Progress`.
         average_epochs: so many epochs' weights are kept.
+        patience: of the config. With patience, as many epochs around the best one are kept as well.
         best_by: "bleu" or "loss".
     """
 
-    def __init__(self, run, progress, average_epochs, best_by):
+    def __init__(self, run, progress, average_epochs, patience, best_by):
         super().__init__()
         self.run = run
         self.progress = progress
         self.average_epochs = average_epochs
+        self.patience = patience
         self.best_by = best_by
 
     def on_epoch_end(self, epoch, logs=None):
         with self.model.averaged():
             self._save(epoch + 1, logs["val_bleu"] if self.best_by == "bleu" else -logs["val_loss"])
-        for old in self.run.epochs()[: -self.average_epochs]:
+        kept = self.run.epochs_to_average(self.average_epochs)
+        if self.patience:
+            kept += self.run.epochs_to_average(self.average_epochs, self.progress.best_epoch)
+        for old in set(self.run.epochs()) - set(kept):
             old.unlink()
 
     def _save(self, epoch, value):
@@ -282,7 +297,7 @@ class Recover(keras.callbacks.Callback):
         loss, limit = self._loss_of_update(), EXPLODED * math.log(self.model.network.output_matrix.shape[0])
         skipped = int(keras.ops.convert_to_numpy(self.model.updates.skipped))
         if skipped:
-            print(f"\nskipped     update {self.progress.step:,}: its gradient is not finite", flush=True)
+            log.warning("skipped     update %s: its gradient is not finite", f"{self.progress.step:,}")
         if skipped >= MOST_SKIPPED:
             self._go_back(f"the gradients of {skipped} updates in a row are not finite")
         elif loss > limit:
@@ -300,7 +315,7 @@ class Recover(keras.callbacks.Callback):
         saved = load_last(self.run, self.model.resumable_variables)
         for seed, state in zip(seeds, drawn, strict=True):
             seed.assign(state)
-        print(f"\nwent back   to the weights of update {saved['step']:,}: {reason}", flush=True)
+        log.warning("went back   to the weights of update %s: %s", f"{saved['step']:,}", reason)
 
     def _loss_of_update(self):
         """The mean over the tokens of the last update; 0 if it was skipped."""
@@ -311,13 +326,3 @@ class Recover(keras.callbacks.Callback):
     def _sums(self):
         """The sums over the epoch so far: losses, and tokens."""
         return [float(value) for value in self._read()]
-
-
-class ProgressBar(keras.callbacks.ProgbarLogger):
-    """The progress bar of Keras, with few figures during an epoch and all of them at its end.
-
-    A terminal cannot rewrite a line that is longer than it is wide: Keras would print a new line at every update.
-    """
-
-    def on_train_batch_end(self, batch, logs=None):
-        super().on_train_batch_end(batch, {name: logs[name] for name in SHOWN if name in logs})

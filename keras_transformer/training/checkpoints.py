@@ -1,6 +1,8 @@
 """The files of a run directory. An interruption while one is written leaves the old file or the new one."""
 
+import contextlib
 import json
+import logging
 import os
 import re
 from pathlib import Path
@@ -9,9 +11,13 @@ import filelock
 import keras
 import numpy as np
 
+from keras_transformer.config import Config
 from keras_transformer.errors import CheckpointError, DamagedCheckpoint
-from keras_transformer.tokenizer import SHARED, SOURCE, TARGET
+from keras_transformer.models.sequence_to_sequence import load_model
+from keras_transformer.tokenizer import SHARED, SOURCE, TARGET, load_tokenizers
+from keras_transformer.translation.translator import Translator
 
+log = logging.getLogger(__name__)
 PROGRESS = "progress"  # key of the JSON text beside the variables
 
 
@@ -22,17 +28,19 @@ class RunDirectory:
         tokenizer.model          SentencePiece; or source_tokenizer.model and target_tokenizer.model
         tokens/                  the tokenised corpus; if it is removed, the next start makes it again
         samples.txt              validation sentences that export.py compares translations on
+        model.json               what the model is made of, without weights
         checkpoints/last.npz     everything that resuming needs: weights, optimizer, dropout seeds, progress
         checkpoints/previous.npz the checkpoint before last.npz
         checkpoints/best.npz     the weights that validated best
         checkpoints/epoch_N.npz  the weights after the last few epochs, to be averaged
-        model.keras              the finished model: their average
+        model.keras              the finished model: their average; removed when the run goes on
         results.yaml             its score on the test set, or else on the validation set
         logs/                    TensorBoard
+        run.log                  the lines of the console, with the time of each
         .lock                    held by the process that trains
 
     Args:
-        path: directory; made if it does not exist.
+        path: directory; made when something is written into it.
     """
 
     def __init__(self, path):
@@ -44,30 +52,40 @@ class RunDirectory:
         self.last = self.checkpoints / "last.npz"
         self.previous = self.checkpoints / "previous.npz"
         self.best = self.checkpoints / "best.npz"
+        self.architecture = self.path / "model.json"
         self.model = self.path / "model.keras"
         self.results = self.path / "results.yaml"
         self.logs = self.path / "logs"
-        self.checkpoints.mkdir(parents=True, exist_ok=True)
+        self.log = self.path / "run.log"
 
     def tokenizer_files(self, share_vocabulary):
         """The paths of the tokenizers: one if both sides share it, else those of source and target."""
         return [self.path / name for name in ([SHARED] if share_vocabulary else [SOURCE, TARGET])]
 
-    def claim(self):
-        """Reserves the directory for this process until it ends, and removes unfinished files of one that was killed.
+    @contextlib.contextmanager
+    def claimed(self):
+        """A context in which the directory is reserved for this process, and the log is kept in it.
+
+        It makes the directory, and removes unfinished files of a process that was killed.
 
         Raises:
             CheckpointError: if another process has reserved it.
         """
-        self._lock = filelock.FileLock(self.path / ".lock")
+        self.checkpoints.mkdir(parents=True, exist_ok=True)
+        lock = filelock.FileLock(self.path / ".lock")
         try:
-            self._lock.acquire(timeout=0)
+            lock.acquire(timeout=0)
         except filelock.Timeout:
             raise CheckpointError(
                 f"{self.path} is in use by another training process: wait for its end, or choose another --model_dir"
             ) from None
-        for unfinished in self.path.rglob(".*.partial.*"):
-            unfinished.unlink()
+        try:
+            for unfinished in self.path.rglob(".*.partial.*"):
+                unfinished.unlink()
+            with _log_kept_in(self.log):
+                yield
+        finally:
+            lock.release()
 
     def has_checkpoint(self):
         """Whether there is a run to resume."""
@@ -79,11 +97,135 @@ class RunDirectory:
 
     def epochs(self):
         """The weights after the last few epochs, oldest first."""
-        return sorted(self.checkpoints.glob("epoch_*.npz"))
+        return sorted(self.checkpoints.glob("epoch_*.npz"), key=epoch_number)
+
+    def epochs_to_average(self, count, best=None):
+        """The weights after the last `count` epochs, or after as many around epoch `best`, oldest first."""
+        paths = self.epochs()
+        last = epoch_number(paths[-1]) if paths else 0
+        stop = last if best is None else min(last, best + (count - 1) // 2)
+        return [self.epoch(number) for number in range(max(1, stop - count + 1), stop + 1)]
+
+    def keep_architecture(self, network):
+        """Writes model.json: the model, in float32, without its weights."""
+        description = keras.saving.serialize_keras_object(network)
+        description["config"]["dtype"] = "float32"
+        text = json.dumps(description, indent=1)
+        write_atomically(self.architecture, lambda path: path.write_text(text, encoding="utf-8"))
+
+    def load_network(self, checkpoint="average"):
+        """The model of the run, which may be under way or stopped, for inference in float32.
+
+        Args:
+            checkpoint: "average": that of the last epochs with which training ends, or would end if it ended now; the
+                newest checkpoint if no epoch has ended. "best": the epoch that validated best. "last": the newest
+                checkpoint. Or the number of one of the last epochs.
+
+        Returns:
+            `SequenceToSequence`, and a list of the paths that it was read from.
+
+        Raises:
+            CheckpointError: if there are no such weights, or they cannot be read.
+        """
+        if not self.config.exists():
+            raise CheckpointError(f"no run in {self.path}: there is no config.yaml, which train.py writes")
+        if checkpoint == "average" and self.model.exists():
+            return load_model(self.model), [self.model]
+        if not self.architecture.exists() or not self.has_checkpoint():
+            raise CheckpointError(f"no weights in {self.path} yet: train.py first saves some after --save_minutes")
+        network = keras.saving.deserialize_keras_object(json.loads(self.architecture.read_text(encoding="utf-8")))
+        config = Config.load(self.config)
+        if checkpoint == "average" and self.epochs():
+            return network, self.average(network, config)
+        if checkpoint == "average":
+            log.info("no epoch has ended yet: the weights are those of the newest checkpoint")
+        if checkpoint in ("average", "last"):
+            return network, [next(load_each([self.last, self.previous], network.variables))]
+        return network, [next(load_each([self._weights_after(checkpoint)], network.weights))]
+
+    def average(self, network, config):
+        """Assigns the weights with which training ends, or would end if it ended now.
+
+        They are the average of the last epochs; with `patience`, of the epochs around the best one; with `ema_decay`,
+        the exponential average at the end of the newest.
+
+        Args:
+            network: `SequenceToSequence`.
+            config: `Config` of the run.
+
+        Returns:
+            list of the paths that could be read.
+
+        Raises:
+            CheckpointError: if the weights of no epoch can be read.
+        """
+        if config.ema_decay is not None:
+            return [next(load_each(reversed(self.epochs()), network.weights))]
+        best = read_progress(self)["best_epoch"] if config.patience else None
+        return average_variables(self.epochs_to_average(config.average_epochs, best), network.weights)
+
+    def _weights_after(self, checkpoint):
+        path = self.best if checkpoint == "best" else self.epoch(int(checkpoint)) if checkpoint.isdecimal() else None
+        if path is None:
+            raise CheckpointError(f"--checkpoint must be average, best, last or a number. Received: {checkpoint!r}")
+        if not path.exists():
+            kept = ", ".join(str(epoch_number(path)) for path in self.epochs()) or "no epoch yet"
+            raise CheckpointError(f"no weights of --checkpoint {checkpoint} in {self.path}: there are those of {kept}")
+        return path
+
+    def load_translator(self, checkpoint="average", beam_size=None, length_penalty=None, batch_size=32, strategy=None):
+        """The `Translator` of the run.
+
+        Args:
+            checkpoint: see `load_network`.
+            beam_size, length_penalty: those of the run's config by default.
+            batch_size: see `Translator`.
+            strategy: the weights are made under it, if there is one.
+
+        Raises:
+            UserError: as `load_network`, and if the tokenizer is missing.
+        """
+        with strategy.scope() if strategy else contextlib.nullcontext():
+            network, files = self.load_network(str(checkpoint))
+        config = Config.load(self.config)
+        translator = Translator(
+            network,
+            *load_tokenizers(self.path),
+            beam_size=config.beam_size if beam_size is None else beam_size,
+            length_penalty=config.length_penalty if length_penalty is None else length_penalty,
+            max_length=config.max_length,
+            batch_size=batch_size,
+            strategy=strategy,
+        )
+        translator.files = files
+        return translator
+
+
+def epoch_number(path):
+    """The number of the epoch whose weights are in a file."""
+    return int(path.stem.removeprefix("epoch_"))
+
+
+@contextlib.contextmanager
+def _log_kept_in(path):
+    """A context in which the log of the library is written to a file, with the time of each line."""
+    logger = logging.getLogger("keras_transformer")
+    handler, level = logging.FileHandler(path, encoding="utf-8"), logger.level
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%Y-%m-%d %H:%M:%S"))
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+        handler.close()
 
 
 def write_atomically(path, write, previous=None):
     """Calls `write` with a temporary path beside `path`, of the same suffix, and renames the result into place.
+
+    The directory is made if it does not exist.
 
     Args:
         path: of the file.
@@ -96,6 +238,7 @@ def write_atomically(path, write, previous=None):
     path = Path(path)
     temporary = path.with_name(f".{path.stem}.{os.getpid()}.partial{path.suffix}")
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         write(temporary)
         _flush_to_disk(temporary)
         if previous and path.exists():
@@ -127,8 +270,24 @@ def save_variables(path, variables, progress=None, previous=None):
     write_atomically(path, lambda temporary: np.savez(temporary, **arrays), previous)
 
 
-def load_variables(path, variables):
+def read_progress(run):
+    """The `progress` of the newest checkpoint of a run that can be read, a dict. Raises CheckpointError."""
+    damages = []
+    for path in (run.last, run.previous):
+        try:
+            return load_variables(path, [], is_whole=False)
+        except DamagedCheckpoint as error:
+            damages.append(str(error))
+    raise CheckpointError("; ".join(damages))
+
+
+def load_variables(path, variables, is_whole=True):
     """Assigns the values in a file of `save_variables` to the variables of an equal model. Returns its `progress`.
+
+    Args:
+        path: of the file.
+        variables: list of Keras variables.
+        is_whole: whether the file has no more variables than these.
 
     Raises:
         DamagedCheckpoint: if the file cannot be read.
@@ -143,7 +302,7 @@ def load_variables(path, variables):
         raise CheckpointError(f"{path} was written by a different model: it has no {error}") from None
     except Exception as error:  # of zipfile or NumPy, depending on where the file is damaged
         raise DamagedCheckpoint(f"cannot read {path}: {error}") from error
-    if more:
+    if more and is_whole:
         raise CheckpointError(f"{path} was written by a different model: it has {more} variables more")
     for variable, value in zip(variables, values, strict=True):
         if tuple(variable.shape) != value.shape:
@@ -170,14 +329,14 @@ def load_last(run, variables):
             damages.append(str(error))
             continue
         if damages:
-            print(f"damaged     {damages[0]}; going back to {path.name}", flush=True)
+            log.warning("damaged     %s; going back to %s", damages[0], path.name)
             os.replace(path, run.last)
         return progress
     raise CheckpointError(f"{'; '.join(damages)}. Remove both to train from the start, or choose another --model_dir")
 
 
 def load_each(paths, variables):
-    """`load_variables` of one file after the other. A line on the screen names each file that cannot be read.
+    """`load_variables` of one file after the other. A line of the log names each file that cannot be read.
 
     Yields:
         The path of every file, after it has been loaded.
@@ -188,9 +347,9 @@ def load_each(paths, variables):
     is_any_left = False
     for path in paths:
         try:
-            load_variables(path, variables)
+            load_variables(path, variables, is_whole=False)
         except DamagedCheckpoint as error:
-            print(f"left out    {error}", flush=True)
+            log.warning("left out    %s", error)
             continue
         is_any_left = True
         yield path
@@ -204,19 +363,19 @@ def average_variables(paths, variables):
     """Assigns the mean of several files of `save_variables` to the variables, summed in float64.
 
     Returns:
-        The number of files that could be read.
+        list of the paths that could be read.
 
     Raises:
         CheckpointError: as `load_each`.
     """
-    sums, count = [np.zeros(variable.shape, np.float64) for variable in variables], 0
-    for _ in load_each(paths, variables):
-        count += 1
+    sums, read = [np.zeros(variable.shape, np.float64) for variable in variables], []
+    for path in load_each(paths, variables):
+        read.append(path)
         for total, variable in zip(sums, variables, strict=True):
             total += keras.ops.convert_to_numpy(variable)
     for total, variable in zip(sums, variables, strict=True):
-        variable.assign(total / count)
-    return count
+        variable.assign(total / len(read))
+    return read
 
 
 def _key(index, variable):

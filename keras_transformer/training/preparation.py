@@ -2,6 +2,7 @@
 
 import hashlib
 import itertools
+import logging
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from keras_transformer.errors import CheckpointError, ConfigError
 from keras_transformer.models.sequence_to_sequence import load_model
 from keras_transformer.tokenizer import SHARED, SOURCE, TARGET, Tokenizer, load_tokenizers, train_tokenizer
 from keras_transformer.training.checkpoints import write_atomically
+
+log = logging.getLogger(__name__)
 
 # Settings that may change when a run is resumed: how long it trains, where, and how it translates.
 MAY_CHANGE = ("epochs", "max_steps", "patience", "average_epochs", "save_minutes", "profile", "strategy", "model_dir")
@@ -38,8 +41,13 @@ class Data:
         return self.source_tokenizer, self.target_tokenizer
 
 
-def prepare(config, run):
+def prepare(config, run, corpus=None):
     """Opens the corpus, and trains the tokenizers and tokenises unless that is done. Reports kept and dropped pairs.
+
+    Args:
+        config: `Config`.
+        run: `RunDirectory`.
+        corpus: `Corpus`; by default the one that `config.dataset` names.
 
     Returns:
         `Data`.
@@ -51,17 +59,17 @@ def prepare(config, run):
     """
     check_resumable(config, run)
     origin = open_origin(config, run)
-    corpus = open_corpus(config.dataset, config.source_lang, config.target_lang, config.seed)
-    print(f"corpus      {corpus.name}: {corpus.source_lang} to {corpus.target_lang}")
+    corpus = corpus or open_corpus(config.dataset, config.source_lang, config.target_lang, config.seed)
+    log.info("corpus      %s: %s to %s", corpus.name, corpus.source_lang, corpus.target_lang)
     for note in corpus.notes:
-        print(f"            {note}")
+        log.info("            %s", note)
     write_atomically(run.config, config.save)
     make_tokenizers(config, run, corpus, origin)
     tokenizers = load_tokenizers(run.path)
     splits = {}
     for name in ("train", "validation"):
         splits[name] = encode_split(config, run, corpus, tokenizers, name)
-        print(f"{name:12}{splits[name].describe()}", flush=True)
+        log.info("%-12s%s", name, splits[name].describe())
     return Data(corpus, *tokenizers, **splits)
 
 
@@ -77,7 +85,8 @@ def make_tokenizers(config, run, corpus, origin):
         few = size < config.vocabulary_size and not config.init_from
         asked = f" ({config.vocabulary_size:,} asked for; the corpus is too small for more)" if few else ""
         origin_note = f", those of {config.init_from}" if config.init_from else asked
-        print(f"{'tokenizer' if config.share_vocabulary else path.name.split('_')[0]:12}{size:,} pieces{origin_note}")
+        name = "tokenizer" if config.share_vocabulary else path.name.split("_")[0]
+        log.info("%-12s%s pieces%s", name, f"{size:,}", origin_note)
 
 
 def encode_split(config, run, corpus, tokenizers, name):

@@ -1,7 +1,10 @@
 """A training run from config to finished model, in the order in which things happen: `train` names every stop."""
 
+import contextlib
 import hashlib
+import logging
 import math
+import random
 import sys
 from dataclasses import asdict
 
@@ -23,17 +26,18 @@ from keras_transformer.training.callbacks import (
     KeepWeights,
     Plan,
     Progress,
-    ProgressBar,
     Recover,
     SaveState,
     ValidationBleu,
 )
-from keras_transformer.training.checkpoints import average_variables, load_each, load_last, write_atomically
+from keras_transformer.training.checkpoints import epoch_number, load_last, write_atomically
 from keras_transformer.training.preparation import open_origin, validation_pairs
+from keras_transformer.training.progress import ShowProgress
 from keras_transformer.training.schedules import InverseSquareRoot, paper_peak_rate
 from keras_transformer.training.strategy import (
     POLICIES,
     decoding_strategy,
+    describe_devices,
     make_strategy,
     resolve_precision,
     strategy_of_gpus,
@@ -50,20 +54,22 @@ from keras_transformer.training.tensorboard import (
     write_hyper_parameters,
 )
 from keras_transformer.training.updates import make_optimizer
-from keras_transformer.training.workers import Workers, prepare_on_all
+from keras_transformer.training.workers import Workers, prepare_on_all, run_directory
 from keras_transformer.translation.translator import Translator
 
+log = logging.getLogger(__name__)
 SAMPLE_SENTENCES = 32
 PICTURES = 4  # of the alignment of validation pairs
 
 
-def train(config, evaluate, make_model=None):
+def train(config, evaluate, make_model=None, corpus=None):
     """Trains a model to the end, or from where an earlier run of the same command stopped, and scores it.
 
     Args:
         config: `Config`.
         evaluate: function (translations, references) -> `Evaluation`.
         make_model: function (config, data, dtype policy) -> new `SequenceToSequence`; `make_transformer` by default.
+        corpus: `Corpus`; by default the one that `config.dataset` names.
 
     Returns:
         (`RunDirectory`, name of the set that was scored, its `Evaluation`), or None on a worker that is not the first.
@@ -75,22 +81,37 @@ def train(config, evaluate, make_model=None):
     strategy = make_strategy(config.strategy)
     workers = Workers(strategy)
     with workers.ending_together():
-        run, data = prepare_on_all(config, workers)
-        with strategy.scope():
-            trainer = build_trainer(config, data, make_model)
-        greedy = Translator(
-            trainer.network,
-            *data.tokenizers,
-            beam_size=1,
-            max_length=config.max_length,
-            batch_size=64,
-            strategy=decoding_strategy(strategy),
-        )
-        last_epoch = fit(config, run, data, trainer, workers.share(greedy.translate), evaluate)
-    if not workers.is_chief:
-        return None
-    finish(config, run, data, last_epoch, make_model)
-    return run, *score_model(config, run, data, evaluate)
+        run = run_directory(config, workers)
+        with run.claimed():
+            log.info("devices     %s", describe_devices(strategy))
+            data = prepare_on_all(config, run, workers, corpus)
+            with strategy.scope(), initial_weights_of(config.seed):
+                trainer = build_trainer(config, data, make_model)
+            run.keep_architecture(trainer.network)
+            greedy = Translator(
+                trainer.network,
+                *data.tokenizers,
+                beam_size=1,
+                max_length=config.max_length,
+                batch_size=64,
+                strategy=decoding_strategy(strategy),
+            )
+            fit(config, run, data, trainer, workers.share(greedy.translate), evaluate)
+            if not workers.is_chief:
+                return None
+            finish(config, run, data)
+            return run, *score_model(config, run, data, evaluate)
+
+
+@contextlib.contextmanager
+def initial_weights_of(seed):
+    """A context in which Keras draws initial weights and the seeds of dropout from `seed`."""
+    state = random.getstate()
+    random.seed(seed)  # Keras draws them from it; keras.utils.set_random_seed would break tokenizers made before
+    try:
+        yield
+    finally:
+        random.setstate(state)
 
 
 def make_transformer(config, data, policy):
@@ -117,7 +138,7 @@ def build_trainer(config, data, make_model=make_transformer):
     )
     schedule = InverseSquareRoot(peak_rate(config), config.warmup_steps)
     trainer.compile(make_optimizer(config.optimizer, schedule))
-    print(f"model       {network.count_params():,} parameters, {config.preset}, {policy}", flush=True)
+    log.info("model       %s parameters, %s, %s", f"{network.count_params():,}", config.preset, policy)
     return trainer
 
 
@@ -139,9 +160,6 @@ def fit(config, run, data, trainer, translate, evaluate):
         translate: function from a list of str to their translations with the trainer's weights, for validation BLEU.
         evaluate: function (translations, references) -> `Evaluation`.
 
-    Returns:
-        int, the number of the last epoch, counted from 1.
-
     Raises:
         CheckpointError: if the checkpoints there cannot be used, or something cannot be written.
     """
@@ -151,7 +169,11 @@ def fit(config, run, data, trainer, translate, evaluate):
     workers.check_equal(facts(config, run, data, progress))
     vary_seeds(trainer.network.variables, workers.first_replica)
     if plan.is_over(progress):
-        return plan.epoch(progress.ended)
+        log.info("complete    %s; more --epochs would go on", plan.describe_end(progress))
+        return
+    write_samples(config, run, data)
+    for outdated in (run.model, run.results):  # of a run that was finished, and goes on
+        outdated.unlink(missing_ok=True)
     forget_after(run.logs / "train", progress.step)
     forget_after(run.logs / "validation", progress.ended)
     write_hyper_parameters(run.logs / "validation", resolved(config, data))
@@ -162,15 +184,16 @@ def fit(config, run, data, trainer, translate, evaluate):
     save = SaveState(run, progress, plan, config.save_minutes, signals, workers.anywhere)
     pictured = make_batch(data.validation, np.arange(min(PICTURES, len(data.validation))))
     bleu = lambda *texts: evaluate(*texts).bleu  # noqa: E731
+    shown = ShowProgress(progress, plan)
     callbacks = [
         CountSteps(progress, plan),
         Recover(run, progress),
         ValidationBleu(translate, bleu, validation_pairs(config, data), writers["validation"], progress),  # adds a log
         TensorBoardCurves(writers, progress, len(data.train.target.ids)),
-        KeepWeights(run, progress, config.average_epochs, config.best_by),
+        KeepWeights(run, progress, config.average_epochs, config.patience, config.best_by),
         AlignmentPictures(*pictured, data.tokenizers, writers["validation"], progress),
         *([Profile(run.logs / "train", progress, *config.profiled_updates())] if config.profile else []),
-        ProgressBar(),  # it shows the logs that others add
+        shown,  # it shows the logs that others add
         save,  # last, so that it saves the work of the others
     ]
     try:
@@ -178,15 +201,17 @@ def fit(config, run, data, trainer, translate, evaluate):
         for writer in writers.values():
             writer.close()
     except (KeyboardInterrupt, SystemExit, tf.errors.OpError):  # OpError: another worker is lost
-        print(
-            f"\nstopped: update {save.saved_step:,} of {plan.last_step:,} is saved; the same command goes on from there"
+        log.info(
+            "stopped     update %s of %s is saved; the same command goes on from there",
+            f"{save.saved_step:,}",
+            f"{plan.last_step:,}",
         )
         raise
     except OSError as error:
         raise CheckpointError(f"{error}. The same command goes on after update {save.saved_step:,}") from error
     finally:
+        shown.close()
         signals.restore()
-    return plan.epoch(progress.ended)
 
 
 def facts(config, run, data, progress):
@@ -232,9 +257,10 @@ def update_and_validate(config, data, trainer, callbacks, plan, progress):
             validation_steps=validation_steps,
             callbacks=callbacks,
             shuffle=False,  # the data shuffles itself
+            verbose=0,  # `ShowProgress` shows more
         )
     if plan.has_lost_patience(progress):
-        print(f"stopped     no better {config.best_by} since epoch {progress.best_epoch}")
+        log.info("stopped     no better validation %s since epoch %d", config.best_by, progress.best_epoch)
 
 
 def end_epoch(trainer, callbacks, epoch, validation, validation_steps):
@@ -242,7 +268,7 @@ def end_epoch(trainer, callbacks, epoch, validation, validation_steps):
     callbacks = keras.callbacks.CallbackList(callbacks, model=trainer)
     callbacks.on_epoch_begin(epoch)
     logs = trainer.get_metrics_result()
-    measures = trainer.evaluate(validation, steps=validation_steps, return_dict=True)
+    measures = trainer.evaluate(validation, steps=validation_steps, return_dict=True, verbose=0)
     callbacks.on_epoch_end(epoch, {**logs, **{f"val_{name}": value for name, value in measures.items()}})
 
 
@@ -268,36 +294,36 @@ def restore(config, run, trainer, plan):
     for later in run.epochs():  # if last.npz was damaged, there are later ones
         if later > run.epoch(plan.epoch(progress.step)):
             later.unlink()
-    print(f"resuming    after update {progress.step:,}", flush=True)
+    log.info("resuming    after update %s", f"{progress.step:,}")
     return progress
 
 
-def finish(config, run, data, last_epoch, make_model=make_transformer):
-    """Averages the weights of the last epochs into model.keras, in float32, free of all training state.
+def write_samples(config, run, data):
+    """Writes samples.txt, with which an export of the run is proven."""
+    samples = [source for source, _ in validation_pairs(config, data)[:SAMPLE_SENTENCES]]
+    write_atomically(run.samples, lambda path: path.write_text("\n".join(samples), encoding="utf-8"))
+
+
+def finish(config, run, data):
+    """Writes model.keras: the average of the last epochs, in float32, free of all training state.
 
     Args:
         config: `Config`.
         run: `RunDirectory`.
         data: `Data`.
-        last_epoch: int, its number as `fit` returns it.
-        make_model: see `train`.
 
     Raises:
         CheckpointError: if the weights of no epoch can be read, or something cannot be written.
     """
-    samples = [source for source, _ in validation_pairs(config, data)[:SAMPLE_SENTENCES]]
-    write_atomically(run.samples, lambda path: path.write_text("\n".join(samples), encoding="utf-8"))
-    network = make_model(config, data, "float32")
-    epochs = [run.epoch(number) for number in range(max(1, last_epoch - config.average_epochs + 1), last_epoch + 1)]
-    if config.ema_decay is None:
-        what = f"the average of {average_variables(epochs, network.weights)} epochs"
-    else:
-        newest = next(load_each(reversed(epochs), network.weights))
-        what = f"the exponential average at the end of {newest.stem.replace('_', ' ')}"
-    run.results.unlink(missing_ok=True)  # the results of an older model
+    write_samples(config, run, data)
+    for outdated in (run.model, run.results):  # an earlier start may have averaged other epochs
+        outdated.unlink(missing_ok=True)
+    network, paths = run.load_network()
+    what = "the exponential average at the end" if config.ema_decay else "the average"
+    numbers = ", ".join(str(epoch_number(path)) for path in paths)
     write_atomically(run.model, network.save)
     write_embedding(run.logs / "train", network.output_matrix, data.target_tokenizer)
-    print(f"finished    {run.model}, {what}")
+    log.info("finished    %s, %s of epoch%s %s", run.model, what, "s" if len(paths) > 1 else "", numbers)
 
 
 def score_model(config, run, data, evaluate):
@@ -309,7 +335,8 @@ def score_model(config, run, data, evaluate):
     name, pairs = ("test", data.corpus.test) if data.corpus.test else ("validation", data.corpus.validation)
     sources, references = zip(*pairs, strict=True)
     with tqdm(total=len(sources), desc=f"{name} set", disable=None) as progress:
-        translations = Translator.load(run.path, strategy=strategy_of_gpus()).translate(list(sources), progress.update)
+        translator = run.load_translator(strategy=strategy_of_gpus())
+        translations = translator.translate(sources, progress.update)
     evaluation = evaluate(translations, references)
     write_results(config, run, data, name, evaluation)
     return name, evaluation

@@ -1,12 +1,15 @@
 """The devices of a training: strategies, threads, the machines of a cluster, and the fastest precision."""
 
 import json
+import logging
 import os
 from pathlib import Path
 
 import tensorflow as tf
 
 from keras_transformer.errors import ConfigError
+
+log = logging.getLogger(__name__)
 
 EXAMPLE = '{"cluster": {"worker": ["host0:2222", "host1:2222"]}, "task": {"type": "worker", "index": 0}}'
 
@@ -76,7 +79,7 @@ def join_workers():
         ConfigError: if TF_CONFIG is missing or wrong, or the worker cannot be started at its address.
     """
     task_type, index, address, count = read_cluster(os.environ.get("TF_CONFIG"))
-    print(f"strategy    {task_type} {index} at {address} waits for all of {count}", flush=True)
+    log.info("strategy    %s %d at %s waits for all of %d", task_type, index, address, count)
     try:
         return tf.distribute.MultiWorkerMirroredStrategy()
     except (tf.errors.OpError, RuntimeError) as error:
@@ -111,6 +114,16 @@ def read_cluster(text):
 def _is_address(text):
     host, _, port = text.rpartition(":")
     return bool(host) and port.isdigit()
+
+
+def describe_devices(strategy):
+    """The devices of a strategy for people, such as "2 replicas on CPU:0, CPU:1; 1 thread each"."""
+    number = strategy.num_replicas_in_sync
+    if number == 1:
+        gpus = tf.config.list_logical_devices("GPU")
+        return f"one replica on {'GPU:0' if gpus else f'the CPU, {available_cores()} cores'}"
+    names = [":".join(name.split(":")[-2:]) for name in strategy.extended.worker_devices]
+    return f"{number} replicas, {len(names)} of them here on {', '.join(names)}"
 
 
 def decoding_strategy(strategy):

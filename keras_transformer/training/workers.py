@@ -113,37 +113,45 @@ class Workers:
             )
 
 
-def prepare_on_all(config, workers):
-    """`prepare` on the chief, in `--model_dir`, then on the others.
+def run_directory(config, workers):
+    """The `RunDirectory` of this worker: `--model_dir` for the first, a directory of its own for each of the others."""
+    return RunDirectory(config.model_dir if workers.is_chief else own_directory())
 
-    The others work in a directory of their own, which starts with copies of the chief's files and is removed when the
-    process ends.
+
+def prepare_on_all(config, run, workers, corpus=None):
+    """`prepare` on the chief, then on the others, who start with copies of the chief's files.
+
+    Args:
+        config: `Config`.
+        run: `RunDirectory` of `run_directory`, claimed.
+        workers: `Workers`.
+        corpus: see `prepare`.
 
     Returns:
-        (`RunDirectory`, claimed; `Data`).
+        `Data`.
 
     Raises:
         As `prepare`.
         CheckpointError: if this worker does not see the files of the chief.
     """
     if workers.is_chief:
-        run = RunDirectory(config.model_dir)
-        run.claim()
-        data = prepare(config, run)
+        data = prepare(config, run, corpus)
         workers.gather("prepared")
-        return run, data
+        return data
     workers.gather("waiting")
     if not Path(config.model_dir, "config.yaml").exists():
         raise CheckpointError(
             f"{workers.names[workers.index]} does not see {config.model_dir}/config.yaml, which {workers.names[0]} has "
             "written: --model_dir has to be on a file system that all workers share"
         )
-    shared, run = RunDirectory(config.model_dir), RunDirectory(own_directory())
+    shared = RunDirectory(config.model_dir)
     for path in (shared.config, *shared.tokenizer_files(config.share_vocabulary), shared.last, shared.previous):
         if path.exists():
-            shutil.copy(path, run.path / path.relative_to(shared.path))
+            own = run.path / path.relative_to(shared.path)
+            own.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(path, own)
     shutil.copytree(shared.tokens, run.tokens)
-    return run, prepare(config, run)
+    return prepare(config, run, corpus)
 
 
 def own_directory():

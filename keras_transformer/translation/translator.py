@@ -1,6 +1,5 @@
 """Lists of strings in, lists of strings out: one interface over a trained run and over an exported SavedModel."""
 
-import contextlib
 import functools
 import math
 import os
@@ -10,10 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer.config import Config
 from keras_transformer.errors import UserError, check_positive
-from keras_transformer.models.sequence_to_sequence import load_model
-from keras_transformer.tokenizer import load_tokenizers
 from keras_transformer.translation.batches import run_sorted
 from keras_transformer.translation.options import INPUTS, complete_inputs
 from keras_transformer.translation.signatures import Signatures
@@ -233,6 +229,9 @@ class Translator(TextTranslator):
         strategy: tf.distribute.Strategy under which the weights were made. Each of its replicas on this machine
             translates its part of every batch. None leaves all to the first.
 
+    Attributes:
+        files: list of the paths that the weights were read from; empty for a model that is given.
+
     Raises:
         UserError: for a size that is not positive, or a length penalty that is not finite.
     """
@@ -258,39 +257,11 @@ class Translator(TextTranslator):
         self.signatures = Signatures(model, self.source_tokenizer, self.target_tokenizer, **self.settings)
         self._functions = self.signatures.functions()
         self._strategy = strategy or tf.distribute.get_strategy()
+        self.files = []
         self._replicas = len(self._strategy.experimental_local_results(model.weights[0].value))
         specs = {"text": tf.TensorSpec([None], tf.string)}
         self._functions["translate"] = tf.function(self._share, input_signature=[specs])
         super().__init__(batch_size * self._replicas)
-
-    @classmethod
-    def load(cls, model_dir, beam_size=None, length_penalty=None, batch_size=32, strategy=None):
-        """The translator of a run directory.
-
-        Args:
-            model_dir: path.
-            beam_size, length_penalty: those of the run's config by default.
-            batch_size: see above.
-            strategy: the weights are made under it, if there is one.
-
-        Raises:
-            UserError: if train.py has not finished a model there.
-        """
-        model_dir = Path(model_dir)
-        if not (model_dir / "model.keras").exists():
-            raise UserError(f"no model.keras in {model_dir}: train.py writes it at the end of a run")
-        config = Config.load(model_dir / "config.yaml")
-        with strategy.scope() if strategy else contextlib.nullcontext():
-            model = load_model(model_dir / "model.keras")
-        return cls(
-            model,
-            *load_tokenizers(model_dir),
-            beam_size=config.beam_size if beam_size is None else beam_size,
-            length_penalty=config.length_penalty if length_penalty is None else length_penalty,
-            max_length=config.max_length,
-            batch_size=batch_size,
-            strategy=strategy,
-        )
 
     def with_model(self, model, **settings):
         """A translator with the same tokenizers and another model; `settings` replace those of this one."""
@@ -327,6 +298,9 @@ class SavedModelTranslator(TextTranslator):
         path: EXPORT_DIR/VERSION, or EXPORT_DIR for its latest version.
         batch_size: texts translated at a time.
 
+    Attributes:
+        files: as those of `Translator`.
+
     Raises:
         UserError: if there is no SavedModel.
     """
@@ -339,7 +313,7 @@ class SavedModelTranslator(TextTranslator):
             path = max(versions, key=lambda p: int(p.name))
         if not (path / "saved_model.pb").exists():
             raise UserError(f"no SavedModel at {path}: export.py writes one")
-        self.path = path
+        self.path, self.files = path, [path / "saved_model.pb"]
         self._loaded = tf.saved_model.load(os.fspath(path))
 
     @property
@@ -354,21 +328,6 @@ class SavedModelTranslator(TextTranslator):
         if name not in self._loaded.signatures:
             raise UserError(f"{self.path} has no signature `{name}`: export the run again with export.py")
         return self._loaded.signatures[name]
-
-
-def load_translator(model_dir, saved_model, beam_size, length_penalty, batch_size):
-    """The translator of a run directory or of a SavedModel, whichever path is not None.
-
-    Raises:
-        UserError: if there is none, or for search options beside a SavedModel, which has its own inside.
-    """
-    if saved_model is None:
-        return Translator.load(model_dir, beam_size, length_penalty, batch_size)
-    if beam_size is not None or length_penalty is not None:
-        raise UserError(
-            "a SavedModel has its beam size and length penalty inside: give them to export.py, or to `translate`"
-        )
-    return SavedModelTranslator(saved_model, batch_size)
 
 
 def _translation(row):

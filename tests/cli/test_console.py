@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from keras_transformer.cli.console import mistakes_as_lines
+from keras_transformer.cli import console
 from keras_transformer.errors import UserError
 
 ROOT = Path(__file__).parents[2]
@@ -20,40 +20,40 @@ def no_debug(monkeypatch):
     "error", [ValueError("no such thing"), UserError("no such thing"), OSError("no such thing")], ids=repr
 )
 def test_a_mistake_is_one_line_and_exit_status_2(capsys, error):
-    with pytest.raises(SystemExit) as caught, mistakes_as_lines():
+    with pytest.raises(SystemExit) as caught, console.program():
         raise error
     assert caught.value.code == 2
     assert capsys.readouterr() == ("", "error: no such thing\n")
 
 
 def test_a_missing_file_is_named(capsys, tmp_path):
-    with pytest.raises(SystemExit), mistakes_as_lines():
+    with pytest.raises(SystemExit), console.program():
         open(tmp_path / "missing.txt")
     assert capsys.readouterr().err == f"error: {tmp_path / 'missing.txt'}: No such file or directory\n"
 
 
-@pytest.mark.parametrize("error", [TypeError, KeyError, RuntimeError, KeyboardInterrupt, ZeroDivisionError])
+@pytest.mark.parametrize("error", [TypeError, KeyError, RuntimeError, ZeroDivisionError])
 def test_our_own_faults_keep_their_traceback(capsys, error):
-    with pytest.raises(error), mistakes_as_lines():
+    with pytest.raises(error), console.program():
         raise error("a fault")
     assert capsys.readouterr() == ("", "")
 
 
 def test_an_exit_status_is_kept():
-    with pytest.raises(SystemExit) as caught, mistakes_as_lines():
+    with pytest.raises(SystemExit) as caught, console.program():
         sys.exit(130)
     assert caught.value.code == 130
 
 
 def test_without_a_mistake_nothing_happens(capsys):
-    with mistakes_as_lines():
+    with console.program():
         print("done")
     assert capsys.readouterr() == ("done\n", "")
 
 
 def test_debugging_shows_the_traceback_of_a_mistake(monkeypatch):
     monkeypatch.setenv("KERAS_TRANSFORMER_DEBUG", "1")
-    with pytest.raises(UserError), mistakes_as_lines():
+    with pytest.raises(UserError), console.program():
         raise UserError("no such thing")
 
 
@@ -78,9 +78,8 @@ def test_importing_tensorflow_prints_nothing_and_leaves_standard_error_open():
 
 SIGTERM = """
 import signal
-from keras_transformer.cli.console import exit_on_sigterm, mistakes_as_lines
-exit_on_sigterm()
-with mistakes_as_lines():
+from keras_transformer.cli.console import program
+with program():
     try:
         signal.raise_signal(signal.SIGTERM)
     finally:

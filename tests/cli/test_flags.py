@@ -7,22 +7,22 @@ import re
 import pytest
 
 from keras_transformer import config as config_module
+from keras_transformer import runs
 from keras_transformer.cli.flags import (
     add_search_arguments,
     add_translator_arguments,
     check_ranges,
     check_width,
+    load_translator,
     parse_config,
     parse_training,
     sampling_options,
     search_options,
-    translator_arguments,
 )
 from keras_transformer.cli.request import add_request_arguments
 from keras_transformer.config import Config
 from keras_transformer.errors import ConfigError, UserError
 from keras_transformer.translation.options import MOST, OPTIONS
-from keras_transformer.translation.translator import Translator, load_translator
 
 
 def parse(*arguments):
@@ -236,35 +236,37 @@ def translator_parser():
     return parser
 
 
-def test_translator_flags_are_the_arguments_of_load_translator(translator_parser):
-    flags = ["--beam_size", "3", "--length_penalty", "0.7", "--batch_size", "11"]
-    arguments = translator_arguments(translator_parser.parse_args(["--model_dir", "runs/a", *flags]))
-    assert inspect.signature(load_translator).bind(**arguments).arguments == {
-        "model_dir": "runs/a",
-        "saved_model": None,
-        "beam_size": 3,
-        "length_penalty": 0.7,
-        "batch_size": 11,
-    }
+@pytest.fixture
+def loaded(monkeypatch):
+    """What `runs.load` is called with, a list."""
+    calls = []
+    monkeypatch.setattr(runs, "load", lambda *arguments, **settings: calls.append((arguments, settings)))
+    return calls
 
 
-def test_search_options_left_out_are_the_runs(translator_parser):
-    arguments = translator_arguments(translator_parser.parse_args(["--saved_model", "exports/a"]))
-    assert (arguments["beam_size"], arguments["length_penalty"]) == (None, None)
-    assert arguments["batch_size"] == inspect.signature(Translator.load).parameters["batch_size"].default
+def test_a_run_is_loaded_with_the_flags_of_its_search(translator_parser, loaded):
+    flags = ["--beam_size", "3", "--length_penalty", "0.7", "--batch_size", "11", "--checkpoint", "best"]
+    load_translator(translator_parser.parse_args(["--model_dir", "runs/a", *flags]))
+    assert loaded == [(("runs/a", "best"), {"beam_size": 3, "length_penalty": 0.7, "batch_size": 11})]
 
 
-def test_a_saved_model_is_told_its_beam_at_each_call(translator_parser):
+def test_search_options_left_out_are_the_runs(translator_parser, loaded):
+    load_translator(translator_parser.parse_args(["--model_dir", "runs/a"]))
+    assert loaded == [(("runs/a", "average"), {"beam_size": None, "length_penalty": None, "batch_size": 32})]
+
+
+def test_a_saved_model_is_told_its_beam_at_each_call(translator_parser, loaded):
     flags = ["--saved_model", "exports/a", "--beam_size", "3", "--length_penalty", "0", "--max_length", "7"]
     arguments = translator_parser.parse_args(flags)
-    assert translator_arguments(arguments) == {
-        "model_dir": None,
-        "saved_model": "exports/a",
-        "beam_size": None,
-        "length_penalty": None,
-        "batch_size": 32,
-    }
+    load_translator(arguments)
+    assert loaded == [(("exports/a",), {"batch_size": 32})]
     assert search_options(arguments) == {"beam_size": 3, "length_penalty": 0.0, "max_length": 7}
+
+
+def test_a_saved_model_has_no_checkpoints(translator_parser, loaded):
+    with pytest.raises(UserError, match="--checkpoint is of a run"):
+        load_translator(translator_parser.parse_args(["--saved_model", "exports/a", "--checkpoint", "3"]))
+    assert loaded == []
 
 
 def test_a_run_is_loaded_with_its_beam_and_told_the_rest_at_each_call(translator_parser):

@@ -15,6 +15,7 @@ PARITY, LOADING = Parity(beam_size=5, sentences=53, equal=47, largest_score_diff
 @pytest.fixture
 def run(tmp_path):
     run = RunDirectory(tmp_path / "run")
+    run.path.mkdir()
     Config(dataset="cldr:en-fr", d_model=34, num_heads=2).save(run.config)
     return run
 

@@ -1,6 +1,5 @@
 import contextlib
 import math
-import re
 import signal
 import threading
 import time
@@ -22,7 +21,6 @@ from keras_transformer.training.callbacks import (
     KeepWeights,
     Plan,
     Progress,
-    ProgressBar,
     Recover,
     SaveState,
     ValidationBleu,
@@ -266,8 +264,8 @@ def test_fewer_sentences_than_the_table_has_room_for_are_enough(tmp_path):
 # Weights.
 
 
-def keep_weights(path, average_epochs=3, best_by="bleu", progress=None):
-    return on(KeepWeights(RunDirectory(path), progress or Progress(), average_epochs, best_by), model())
+def keep_weights(path, average_epochs=3, best_by="bleu", progress=None, patience=None):
+    return on(KeepWeights(RunDirectory(path), progress or Progress(), average_epochs, patience, best_by), model())
 
 
 def train(keep, bleus, losses=None, first_epoch=0):
@@ -308,6 +306,17 @@ def test_the_best_weights_are_those_that_validated_best(tmp_path, best_by, bleus
     train(keep, bleus, losses)
     assert (keep.progress.best, keep.progress.best_epoch) == (best, epoch)
     assert weight_in(keep.run.best) == [epoch, epoch]
+
+
+def test_with_patience_the_epochs_around_the_best_are_kept_as_well(tmp_path):
+    keep = keep_weights(tmp_path, average_epochs=3, patience=5)
+    train(keep, [1.0, 2.0, 3.0, 9.0, 8.0, 7.0, 6.0, 5.0])
+    assert [weight_in(path)[0] for path in keep.run.epochs()] == [3, 4, 5, 6, 7, 8]
+    assert keep.run.epochs_to_average(3, best=4) == [keep.run.epoch(number) for number in (3, 4, 5)]
+    train(keep, [10.0], first_epoch=8)  # the best is the last: there are none after it
+    assert (
+        keep.run.epochs_to_average(3, best=9) == [keep.run.epoch(number) for number in (7, 8, 9)] == keep.run.epochs()
+    )
 
 
 def test_a_resumed_run_keeps_the_best_of_before(tmp_path):
@@ -517,7 +526,7 @@ def test_sound_updates_are_left_alone(tmp_path, capsys):
 
 def test_a_skipped_update_is_printed(tmp_path, capsys):
     assert update_of_five(recover(tmp_path), skipped=1) == LATER
-    assert capsys.readouterr().out == "\nskipped     update 18: its gradient is not finite\n"
+    assert capsys.readouterr().out == "skipped     update 18: its gradient is not finite\n"
 
 
 def test_after_several_skipped_in_a_row_the_saved_weights_come_back(tmp_path, capsys):
@@ -573,39 +582,3 @@ def test_the_fourth_time_it_gives_up(tmp_path):
     assert [update_of_five(callback, loss=100.0) for _ in range(3)] == [SAVED] * 3
     with pytest.raises(DivergenceError, match="update 21: the loss has exploded to 100.0, again. Try a lower --peak"):
         update_of_five(callback, loss=100.0)
-
-
-# The progress bar.
-
-LOGS = {"accuracy": 0.5, "loss": 3.25, "padding": 0.125, "perplexity": 7.0}
-
-
-def lines(monkeypatch, capsys):
-    """The lines that a bar prints during an epoch of 7 updates of 2 seconds, and at its end; without colours."""
-    now = [1000.0]
-    monkeypatch.setattr(time, "time", lambda: now[0])
-    bar = ProgressBar()
-    bar.set_params({"verbose": 1, "epochs": 3, "steps": 7})
-    bar.on_epoch_begin(1)
-    printed = []
-    for batch in range(7):
-        now[0] += 2
-        bar.on_train_batch_end(batch, {**LOGS, **({"tokens/s": 13000.0} if batch >= 3 else {})})
-        printed.append(capsys.readouterr().out)
-    bar.on_epoch_end(1, {**LOGS, "val_loss": 5.5, "val_bleu": 11.0})
-    printed.append(capsys.readouterr().out)
-    return [re.sub("\x1b\\[[0-9]*m|\x08|\r", "", line) for line in printed]
-
-
-def test_loss_speed_and_time_left_are_in_one_line_that_fits_a_terminal(monkeypatch, capsys):
-    first, *_, sixth, _, _ = lines(monkeypatch, capsys)
-    assert first.startswith("Epoch 2/3\n1/7") and "tokens/s" not in first
-    assert re.fullmatch(r"6/7 ━+ 2s 2s/step - loss: 3\.2500 - tokens/s: 13000\.0000 *", sixth)  # one update left
-    assert len(sixth.rstrip()) < 80
-
-
-def test_all_measures_are_shown_at_the_end_of_an_epoch(monkeypatch, capsys):
-    *_, end = lines(monkeypatch, capsys)
-    assert end.endswith("\n")
-    for measure in ("loss: 3.2500", "tokens/s: 13000", "accuracy: 0.5", "perplexity: 7.0", "val_bleu: 11.0"):
-        assert f" - {measure}" in end

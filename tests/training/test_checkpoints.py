@@ -1,7 +1,10 @@
 import errno
 import json
+import logging
 import math
 import os
+import re
+import shutil
 
 import keras
 import numpy as np
@@ -9,7 +12,8 @@ import pytest
 import tensorflow as tf
 
 from keras_transformer.data import pipeline
-from keras_transformer.errors import CheckpointError, DamagedCheckpoint
+from keras_transformer.errors import CheckpointError, DamagedCheckpoint, UserError
+from keras_transformer.tokenizer import save_tokenizers
 from keras_transformer.training.checkpoints import (
     RunDirectory,
     average_variables,
@@ -20,6 +24,7 @@ from keras_transformer.training.checkpoints import (
     write_atomically,
 )
 from keras_transformer.training.teacher_forcing import TeacherForcing
+from keras_transformer.translation.translator import Translator
 from tests import tiny
 
 SHAPES = {"embedding": (7, 5), "kernel": (5, 3), "bias": (3,), "seed": (2,)}
@@ -319,7 +324,7 @@ def test_a_file_that_cannot_be_read_is_named_and_left_out_of_the_average(tmp_pat
         save_variables(path, variables(seed)[:-1])
     damage(paths[1])
     averaged = variables(11)[:-1]
-    assert average_variables(paths, averaged) == 2
+    assert average_variables(paths, averaged) == [paths[0], paths[2]]
     for found, first, last in zip(averaged, variables(0), variables(2), strict=False):
         np.testing.assert_allclose(found.numpy(), (first.numpy() + last.numpy()) / 2, rtol=1e-6, atol=1e-7)
     (line,) = capsys.readouterr().out.splitlines()
@@ -344,10 +349,22 @@ def test_if_no_file_can_be_read_the_weights_stay_and_a_line_tells_the_remedy(tmp
 # The run directory.
 
 
-def test_run_directory_is_made_and_has_one_place_for_everything(tmp_path):
+def test_a_run_directory_has_one_place_for_everything(tmp_path):
     run = RunDirectory(tmp_path / "runs" / "some")
-    assert run.checkpoints.is_dir()
-    names = ("config", "tokens", "samples", "last", "previous", "best", "model", "results", "logs")
+    assert not run.path.exists()  # to look at a run makes nothing
+    names = (
+        "config",
+        "tokens",
+        "samples",
+        "last",
+        "previous",
+        "best",
+        "model",
+        "architecture",
+        "results",
+        "logs",
+        "log",
+    )
     places = {str(getattr(run, name).relative_to(run.path)) for name in names}
     assert places == {
         "config.yaml",
@@ -357,8 +374,10 @@ def test_run_directory_is_made_and_has_one_place_for_everything(tmp_path):
         "checkpoints/previous.npz",
         "checkpoints/best.npz",
         "model.keras",
+        "model.json",
         "results.yaml",
         "logs",
+        "run.log",
     }
     assert run.tokenizer_files(True) == [run.path / "tokenizer.model"]
     assert run.tokenizer_files(False) == [run.path / "source_tokenizer.model", run.path / "target_tokenizer.model"]
@@ -376,12 +395,14 @@ def test_epochs_are_listed_oldest_first_without_unfinished_files(tmp_path):
 
 def test_a_directory_is_claimed_by_one_process_at_a_time(tmp_path):
     first, second = RunDirectory(tmp_path), RunDirectory(tmp_path)
-    first.claim()
-    with pytest.raises(CheckpointError, match=f"^{tmp_path} is in use by another .*choose another --model_dir$"):
-        second.claim()
-    RunDirectory(tmp_path / "another").claim()
-    del first
-    second.claim()
+    with first.claimed():
+        with pytest.raises(CheckpointError, match=f"^{tmp_path} is in use by another .*choose another --model_dir$"):
+            with second.claimed():
+                pass
+        with RunDirectory(tmp_path / "another").claimed():
+            pass
+    with second.claimed():
+        pass
 
 
 def test_a_claim_removes_the_unfinished_files_of_a_killed_process(tmp_path):
@@ -398,7 +419,8 @@ def test_a_claim_removes_the_unfinished_files_of_a_killed_process(tmp_path):
     for path in half_written:
         path.write_text("half")
     before = run.last.read_bytes()
-    run.claim()
+    with run.claimed():
+        pass
     assert not any(path.exists() for path in half_written)
     assert run.last.read_bytes() == before and run.model.exists()
 
@@ -410,3 +432,150 @@ def test_checkpoints_are_plain_numpy_files(tmp_path):
         assert len(arrays.files) == len(saved) + 1
         assert json.loads(str(arrays["progress"])) == {"step": 3}
         np.testing.assert_array_equal(arrays["0001/kernel"], saved[1].numpy())
+
+
+# Its model, finished or not.
+
+ALPHA = 0.7
+TEXTS = ["one two", "seven", "ten nine eight four zero"]
+
+
+def make_run(path, **settings):
+    """A run directory in which a training has saved nothing yet."""
+    run = RunDirectory(path)
+    write_atomically(run.config, tiny.config("nowhere", path, length_penalty=ALPHA, **settings).save)
+    save_tokenizers(run.path, tiny.tokenizer(), tiny.tokenizer())
+    run.keep_architecture(tiny.transformer())
+    return run
+
+
+def save_weights(path, value, progress=None):
+    """Saves weights of a `Transformer` that are all `value`; with `progress`, as training saves all that it needs."""
+    network = tiny.transformer()
+    for weight in network.weights:
+        weight.assign(np.full(weight.shape, value))
+    state = [*network.variables, keras.Variable(3.0, name="moment")]
+    save_variables(path, network.weights if progress is None else state, progress)
+
+
+def value_of(network):
+    """The value of all weights."""
+    (value,) = {float(number) for weight in network.weights for number in np.unique(weight.numpy())}
+    return value
+
+
+@pytest.fixture
+def under_way(tmp_path):
+    """A run that stopped in epoch 5 and averages 3: the weights of epoch N are N, the best were those of epoch 3."""
+    run = make_run(tmp_path / "run", average_epochs=3)
+    for epoch in (1, 2, 3, 4):
+        save_weights(run.epoch(epoch), epoch)
+    save_weights(run.best, 3.0)
+    save_weights(run.last, 11.0, {"best_epoch": 3})
+    return run
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "value", "names"),
+    [
+        ("average", 3.0, ["epoch_0002", "epoch_0003", "epoch_0004"]),
+        ("best", 3.0, ["best"]),
+        ("last", 11.0, ["last"]),
+        ("4", 4.0, ["epoch_0004"]),
+    ],
+)
+def test_a_run_under_way_has_a_model(under_way, checkpoint, value, names):
+    network, paths = under_way.load_network(checkpoint)
+    assert value_of(network) == value and [path.stem for path in paths] == names
+    assert network.dtype_policy.name == "float32"
+
+
+def test_with_patience_the_average_is_around_the_best_epoch(under_way):
+    tiny.config("nowhere", under_way.path, average_epochs=3, patience=2, epochs=9).save(under_way.config)
+    save_weights(under_way.epoch(5), 50.0)
+    network, paths = under_way.load_network()
+    assert value_of(network) == 3.0 and [path.stem[-1] for path in paths] == ["2", "3", "4"]
+
+
+def test_of_an_exponential_average_the_newest_is_taken(under_way):
+    tiny.config("nowhere", under_way.path, ema_decay=0.9).save(under_way.config)
+    network, paths = under_way.load_network()
+    assert value_of(network) == 4.0 and paths == [under_way.epoch(4)]
+
+
+def test_before_the_first_epoch_has_ended_there_is_the_newest_checkpoint(tmp_path, capsys):
+    run = make_run(tmp_path / "run")
+    save_weights(run.last, 7.0, {"best_epoch": 0})
+    assert value_of(run.load_network()[0]) == 7.0
+    assert "no epoch has ended yet" in capsys.readouterr().out
+
+
+def test_if_the_newest_checkpoint_is_damaged_the_one_before_is_read_and_nothing_is_changed(under_way):
+    save_weights(under_way.previous, 10.0, {"best_epoch": 3})
+    overwrite_with_text(under_way.last)
+    before = under_way.last.read_bytes()
+    assert value_of(under_way.load_network("last")[0]) == 10.0
+    assert under_way.last.read_bytes() == before and under_way.previous.exists()
+
+
+def test_weights_that_are_not_there_are_named_with_those_that_are(under_way):
+    with pytest.raises(CheckpointError, match="no weights of --checkpoint 7 in .*: there are those of 1, 2, 3, 4"):
+        under_way.load_network("7")
+    with pytest.raises(CheckpointError, match="must be average, best, last or a number. Received: 'newest'"):
+        under_way.load_network("newest")
+
+
+def test_a_directory_without_weights_says_what_makes_them(tmp_path):
+    with pytest.raises(CheckpointError, match=rf"no run in {tmp_path}.*train\.py"):
+        RunDirectory(tmp_path).load_translator()
+    with pytest.raises(CheckpointError, match=r"no weights in .* yet.*--save_minutes"):
+        make_run(tmp_path / "run").load_translator()
+    RunDirectory(tmp_path / "nowhere")
+    assert not (tmp_path / "nowhere").exists()
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    run = make_run(tmp_path_factory.mktemp("run"), beam_size=1)
+    tiny.trained_transformer().save(run.model)
+    return run
+
+
+def test_a_finished_run_has_all_that_a_translator_needs(finished):
+    loaded = finished.load_translator(batch_size=5)
+    assert loaded.batch_size == 5 and loaded.files == [finished.model]
+    assert loaded.settings == {"beam_size": 1, "length_penalty": ALPHA, "max_length": 31}
+    expected = Translator(tiny.trained_transformer(), tiny.tokenizer(), beam_size=1, length_penalty=ALPHA)
+    assert loaded.translate_batch(TEXTS) == expected.translate_batch(TEXTS)
+
+
+@pytest.mark.slow
+def test_it_can_be_loaded_for_several_devices(finished):
+    loaded = finished.load_translator(batch_size=1, strategy=tiny.two_replicas())
+    assert loaded.batch_size == 2 and len(loaded.model.weights[0].value.values) == 2
+    assert loaded.translate_batch(TEXTS)[0] == finished.load_translator().translate_batch(TEXTS)[0]
+
+
+def test_given_options_override_those_of_the_run(finished):
+    loaded = finished.load_translator(beam_size=2, length_penalty=0.0)
+    assert loaded.settings == {"beam_size": 2, "length_penalty": 0.0, "max_length": 31}
+
+
+def test_a_damaged_model_is_named(finished, tmp_path):
+    shutil.copytree(finished.path, tmp_path / "run")
+    damaged = RunDirectory(tmp_path / "run")
+    damaged.model.write_bytes(finished.model.read_bytes()[:1000])
+    with pytest.raises(UserError, match=r"cannot read a model from .*model\.keras"):
+        damaged.load_translator()
+
+
+def test_the_log_is_kept_while_a_directory_is_claimed(tmp_path):
+    run, log = RunDirectory(tmp_path / "run"), logging.getLogger("keras_transformer.training")
+    log.info("before")
+    with run.claimed():
+        log.info("the first line")
+    log.info("after")
+    with run.claimed():
+        log.warning("the second line")
+    lines = run.log.read_text(encoding="utf-8").splitlines()
+    assert [re.sub("^[0-9-]{10} [0-9:]{8} ", "", line) for line in lines] == ["the first line", "the second line"]

@@ -71,6 +71,7 @@ def test_how_long_and_where_a_run_goes_on_may_change(prepared):
 @pytest.mark.parametrize("name", ["config.yaml", SHARED])
 def test_a_run_that_lacks_a_file_of_its_checkpoints_is_refused_and_left_alone(prepared, name):
     run, config = prepared
+    run.checkpoints.mkdir(parents=True)
     run.last.touch()
     (run.path / name).unlink()
     with pytest.raises(CheckpointError, match=f"without their {run.path / name}: put it back, or choose another"):
@@ -83,6 +84,7 @@ def test_a_run_of_two_tokenizers_needs_both(corpus, tmp_path, name):
     config = tiny.config(corpus, tmp_path / "run", share_vocabulary=False)
     run = RunDirectory(config.model_dir)
     prepare(config, run)
+    run.checkpoints.mkdir(parents=True)
     run.last.touch()
     (run.path / name).unlink()
     with pytest.raises(CheckpointError, match=f"without their {run.path / name}: put it back, or choose another"):
@@ -133,6 +135,7 @@ def test_blank_validation_pairs_are_not_translated(corpus, tmp_path):
 def test_a_tokenizer_that_is_there_is_used(corpus, tmp_path):
     config = tiny.config(corpus, tmp_path / "run")
     run = RunDirectory(config.model_dir)
+    run.path.mkdir()
     (run.path / SHARED).write_bytes(tiny.tokenizer_model())
     data = prepare(config, run)
     assert (run.path / SHARED).read_bytes() == tiny.tokenizer_model()
@@ -250,5 +253,6 @@ def test_a_run_takes_the_tokenizer_of_its_origin(finished, corpus, tmp_path):
 def test_a_resumed_run_needs_no_origin(finished, tmp_path):
     config, _ = finished
     run = RunDirectory(tmp_path)
+    run.checkpoints.mkdir(parents=True)
     run.last.touch()
     assert open_origin(started(config, init_from=str(tmp_path / "gone")), run) is None

@@ -19,7 +19,7 @@ import yaml
 
 from keras_transformer.data.pipeline import count_batches, training_batches
 from keras_transformer.errors import CheckpointError, ConfigError
-from keras_transformer.evaluation import Evaluation, evaluate
+from keras_transformer.evaluation import Evaluation, measure
 from keras_transformer.models.sequence_to_sequence import load_model
 from keras_transformer.tokenizer import SHARED, SOURCE, TARGET, Tokenizer
 from keras_transformer.training import run as module
@@ -56,18 +56,6 @@ def count_sentences(translations, references):
     return SimpleNamespace(bleu=float(len(translations)))
 
 
-MADE = {}
-
-
-def make_once(config, data, policy):
-    """`make_transformer`, whose model is made once for all runs of this shape: `finish` replaces all its weights."""
-    shape = (config.share_vocabulary, config.tie_embeddings, config.dropout_rate, policy)
-    assert (config.d_model, config.num_layers) == (tiny.SIZES["d_model"], tiny.SIZES["num_layers"])
-    if shape not in MADE:
-        MADE[shape] = module.make_transformer(config, data, policy)
-    return MADE[shape]
-
-
 def train(config, translate=echo, before_fit=lambda trainer: None):
     """Trains as `run.train` does, up to the test set. Returns the trainer, the data and the printed text."""
     printed = io.StringIO()
@@ -79,7 +67,9 @@ def train(config, translate=echo, before_fit=lambda trainer: None):
         with strategy.scope():
             trainer = build_trainer(config, data)
         before_fit(trainer)
-        finish(config, run, data, fit(config, run, data, trainer, translate, count_sentences), make_once)
+        run.keep_architecture(trainer.network)
+        fit(config, run, data, trainer, translate, count_sentences)
+        finish(config, run, data)
     return trainer, data, printed.getvalue()
 
 
@@ -258,9 +248,12 @@ def test_the_corpus_and_the_model_are_printed(uninterrupted):
     assert any(line.startswith("model") and "parameters" in line for line in lines)
 
 
-def test_loss_and_speed_are_in_the_progress_bar(uninterrupted):
+def test_every_epoch_has_a_line_and_translations_of_its_own(uninterrupted):
     _, _, _, printed = uninterrupted
-    assert re.search(r"/step\S* - loss: \S+ - tokens/s: ", printed)
+    epochs = [line for line in printed.splitlines() if line.startswith("epoch ")]
+    assert [line.split()[1] for line in epochs] == ["1/2", "2/2"]
+    assert all("loss" in line and "BLEU 5.0" in line for line in epochs)
+    assert len(re.findall(r"^ {12}\S.* -> \S", printed, re.MULTILINE)) == 4
 
 
 def test_training_learns(uninterrupted):
@@ -371,23 +364,22 @@ def test_fewer_epochs_may_be_averaged_afterwards(copy_of_finished):
 def test_results_name_the_scored_set_and_the_search_and_do_not_outlive_their_model(copy_of_finished):
     run, config = copy_of_finished
     data = prepare(config, run)
-    evaluation = evaluate(["one two"] * 7, ["one three"] * 7)
+    evaluation = measure(["one two"] * 7, ["one three"] * 7)
     write_results(config, run, data, "validation", evaluation)
     results = yaml.safe_load(run.results.read_text(encoding="utf-8"))
     assert [results.pop(name) for name in ("source_lang", "target_lang", "set")] == ["en", "de", "validation"]
     assert [results.pop(name) for name in ("beam_size", "length_penalty")] == [config.beam_size, config.length_penalty]
     assert Evaluation(**results) == evaluation
-    finish(config, run, data, config.epochs, make_once)
+    finish(config, run, data)
     assert not run.results.exists()
 
 
-@pytest.mark.parametrize(("lost", "left"), [(1, 2), (2, 1)])
-def test_a_lost_epoch_is_named_and_the_others_are_the_model(copy_of_finished, lost, left):
+def test_a_lost_epoch_is_named_and_the_others_are_the_model(copy_of_finished):
     run, config = copy_of_finished
-    run.epoch(lost).unlink()
+    run.epoch(1).unlink()
     _, _, printed = train(config)
-    assert f"left out    cannot read {run.epoch(lost)}: " in printed and "the average of 1 epochs" in printed
-    for weight, value in zip(load_model(run.model).weights, weights_in(run.epoch(left)), strict=True):
+    assert f"left out    cannot read {run.epoch(1)}: " in printed and "the average of epoch 2" in printed
+    for weight, value in zip(load_model(run.model).weights, weights_in(run.epoch(2)), strict=True):
         np.testing.assert_allclose(weight.numpy(), value, atol=1e-7)
 
 
@@ -432,7 +424,7 @@ def test_a_run_without_patience_for_more_epochs_ends_early_and_stays_ended(unint
     expected, config, _, _ = uninterrupted
     config = again(config, tmp_path, patience=1, epochs=5)
     _, _, printed = train(config)
-    assert "no better bleu since epoch 1" in printed
+    assert "no better validation bleu since epoch 1" in printed
     assert_same_state(RunDirectory(tmp_path), expected)  # which has 2 epochs
     train(config, before_fit=functools.partial(interrupt_after, 1))
     assert_same_state(RunDirectory(tmp_path), expected)
@@ -603,7 +595,7 @@ def test_a_run_of_two_vocabularies_is_finished_and_scored_with_its_two_tokenizer
     """By `train` itself, which translates with the tokenizers of the run directory."""
     settings = {"share_vocabulary": False, "tie_embeddings": False, "beam_size": 2, "max_steps": 2}
     config = tiny.config(corpus, tmp_path / "run", strategy="one_device", **settings)
-    run, split, evaluation = module.train(config, evaluate)
+    run, split, evaluation = module.train(config, measure)
     assert sorted(path.name for path in run.path.glob("*.model")) == [SOURCE, TARGET]
     source, target = (Tokenizer.load(run.path / name).vocabulary_size for name in (SOURCE, TARGET))
     model = load_model(run.model)

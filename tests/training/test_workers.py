@@ -7,7 +7,7 @@ from keras_transformer.errors import CheckpointError
 from keras_transformer.training import workers as module
 from keras_transformer.training.checkpoints import RunDirectory
 from keras_transformer.training.preparation import prepare
-from keras_transformer.training.workers import Workers, prepare_on_all
+from keras_transformer.training.workers import Workers, prepare_on_all, run_directory
 from tests import tiny
 
 ONE = tf.distribute.get_strategy()
@@ -130,12 +130,15 @@ def test_others_begin_with_the_files_of_the_chief_and_write_elsewhere(five, corp
     def meet(value):
         """When they meet, the chief is ready."""
         prepare(config, chief)
+        chief.checkpoints.mkdir()
         chief.last.write_bytes(b"state")
         before.update(contents(chief.path))
         return [value] * 5
 
     before = {}
-    run, data = prepare_on_all(config, five(others=meet))
+    workers = five(others=meet)
+    run = run_directory(config, workers)
+    data = prepare_on_all(config, run, workers)
     assert run.path == own and contents(chief.path) == before
     for path in (run.config, *run.tokenizer_files(shared), run.last):
         assert path.read_bytes() == before[chief.path / path.relative_to(own)]
@@ -145,14 +148,10 @@ def test_others_begin_with_the_files_of_the_chief_and_write_elsewhere(five, corp
 
 def test_the_chief_prepares_in_the_run_directory_before_it_meets_the_others(five, corpus, tmp_path):
     config, met = tiny.config(corpus, tmp_path / "run"), []
-    run, _ = prepare_on_all(config, five(task_id=0, others=lambda value: met.append(run_of(config).config.exists())))
+    workers = five(task_id=0, others=lambda value: met.append(run.config.exists()))
+    run = run_directory(config, workers)
+    prepare_on_all(config, run, workers)
     assert met == [True] and run.path == tmp_path / "run"
-    with pytest.raises(CheckpointError, match="in use by another training process"):
-        run_of(config).claim()
-
-
-def run_of(config):
-    return RunDirectory(config.model_dir)
 
 
 def test_a_run_directory_that_is_not_shared_is_reported_in_a_line_and_not_made(five, corpus, tmp_path):
@@ -160,7 +159,7 @@ def test_a_run_directory_that_is_not_shared_is_reported_in_a_line_and_not_made(f
     with pytest.raises(
         CheckpointError, match=f"worker 3 does not see {config.model_dir}/config.yaml, which worker 0 has"
     ):
-        prepare_on_all(config, five())
+        prepare_on_all(config, RunDirectory(tmp_path / "own"), five())
     assert not (tmp_path / "run").exists()
 
 

@@ -7,14 +7,12 @@ import tensorflow as tf
 
 from keras_transformer.config import BOS_ID, EOS_ID
 from keras_transformer.errors import UserError
-from keras_transformer.tokenizer import save_tokenizers
 from keras_transformer.translation import segments
 from keras_transformer.translation.options import options_of
 from keras_transformer.translation.segments import split
 from keras_transformer.translation.translator import (
     SavedModelTranslator,
     Translator,
-    load_translator,
 )
 from tests import tiny
 
@@ -345,61 +343,12 @@ def test_every_replica_gets_a_batch_of_the_whole_size(monkeypatch):
 # Loading.
 
 
-@pytest.fixture(scope="module")
-def model_dir(tmp_path_factory):
-    directory = tmp_path_factory.mktemp("run")
-    tiny.config("nowhere", directory, beam_size=1, length_penalty=ALPHA).save(directory / "config.yaml")
-    save_tokenizers(directory, tiny.tokenizer(), tiny.tokenizer())
-    tiny.trained_transformer().save(directory / "model.keras")
-    return directory
-
-
-def test_a_run_directory_has_all_that_a_translator_needs(model_dir):
-    loaded = load_translator(str(model_dir), None, None, None, batch_size=5)
-    assert type(loaded) is Translator and loaded.batch_size == 5
-    assert loaded.settings == {"beam_size": 1, "length_penalty": ALPHA, "max_length": 31}
-    assert loaded.translate_batch(TEXTS) == translator(1).translate_batch(TEXTS)
-
-
-def test_it_can_be_loaded_for_several_devices(model_dir):
-    loaded = Translator.load(model_dir, batch_size=1, strategy=tiny.two_replicas())
-    assert loaded.batch_size == 2 and len(loaded.model.weights[0].value.values) == 2
-    assert loaded.translate_batch(TEXTS)[0] == translator(1).translate_batch(TEXTS)[0]
-
-
-def test_given_options_override_those_of_the_run(model_dir):
-    loaded = load_translator(model_dir, None, beam_size=2, length_penalty=0.0, batch_size=32)
-    assert loaded.settings == {"beam_size": 2, "length_penalty": 0.0, "max_length": 31}
-
-
-def test_a_missing_model_says_what_makes_one(tmp_path):
-    with pytest.raises(UserError, match=rf"no model\.keras in {tmp_path}.*train\.py"):
-        Translator.load(tmp_path)
-    with pytest.raises(UserError, match=r"train\.py"):
-        load_translator(tmp_path / "nowhere", None, None, None, 32)
-    assert not (tmp_path / "nowhere").exists()
-
-
 @pytest.mark.parametrize("name", ["", "7"])
 def test_a_missing_saved_model_says_what_makes_one(tmp_path, name):
     (tmp_path / "here").mkdir()
     for directory in ("here", "nowhere"):
         with pytest.raises(UserError, match=r"no SavedModel.*export\.py"):
             SavedModelTranslator(tmp_path / directory / name)
-
-
-def test_a_damaged_model_is_named(model_dir, tmp_path):
-    for name in ("config.yaml", "tokenizer.model"):
-        (tmp_path / name).write_bytes((model_dir / name).read_bytes())
-    (tmp_path / "model.keras").write_bytes((model_dir / "model.keras").read_bytes()[:1000])
-    with pytest.raises(UserError, match=r"cannot read a model from .*model\.keras"):
-        Translator.load(tmp_path)
-
-
-def test_search_options_beside_a_saved_model_are_refused(tmp_path):
-    for options in ({"beam_size": 3, "length_penalty": None}, {"beam_size": None, "length_penalty": 0.0}):
-        with pytest.raises(UserError, match=r"export\.py"):
-            load_translator(None, tmp_path, **options, batch_size=32)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,29 @@
+"""The command `keras-transformer train|translate|evaluate|export ...`, also `python -m keras_transformer ...`."""
+
+import importlib
+import sys
+
+PROGRAMS = {
+    "train": "train a model on sentence pairs",
+    "translate": "translate text with a run or an export",
+    "evaluate": "score a run, an export or a file of translations",
+    "export": "make a SavedModel or a CTranslate2 model of a run",
+}
+
+
+def main():
+    """Starts the program that the first argument names, with the other arguments."""
+    name, arguments = (sys.argv[1] if len(sys.argv) > 1 else "--help"), sys.argv[2:]
+    if name in ("-h", "--help"):
+        print("usage: keras-transformer PROGRAM ..., with PROGRAM one of\n")
+        print("\n".join(f"  {program:10} {purpose}" for program, purpose in PROGRAMS.items()))
+        print("\n`keras-transformer PROGRAM --help` lists the flags of a program.")
+        return
+    if name not in PROGRAMS:
+        sys.exit(f"error: no program {name!r}: there are {', '.join(PROGRAMS)}")
+    sys.argv = [f"keras-transformer {name}", *arguments]
+    importlib.import_module(f"keras_transformer.cli.{name}").program()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,171 @@
+"""Scores a run, a SavedModel or a file of translations on a test set with sacreBLEU, alone or against a baseline."""
+
+import argparse
+import time
+from pathlib import Path
+
+from keras_transformer.cli import console
+from keras_transformer.cli.flags import (
+    add_translator_arguments,
+    check_ranges,
+    check_width,
+    load_translator,
+    search_options,
+)
+from keras_transformer.cli.line_files import check_files
+from keras_transformer.errors import UserError
+from keras_transformer.translation.options import options_of
+
+DESCRIPTION = """Translate a test set and score the translations with sacreBLEU.
+
+  python evaluate.py --model_dir runs/mine --source test.en --reference test.de
+      BLEU and chrF with their signatures, the share of exact translations, and the speed
+  python evaluate.py --saved_model exports/mine --source test.en --reference test.de --output mine.de
+      the same for an exported model; mine.de keeps the translations
+  python evaluate.py --model_dir runs/new --baseline runs/old --source test.en --reference test.de
+      is the new run better? BLEU, chrF and TER of both with 95 % confidence intervals and p-values
+  python evaluate.py --hypotheses new.de --reference test.de
+      the score of translations that any system wrote, one a line; no model is loaded
+  python evaluate.py --hypotheses new.de --baseline old.de --reference test.de
+      a comparison of two files; either side of a comparison can be a file or a model
+
+The p-value says how often chance alone makes so large a difference. Below 0.05, a difference is called significant."""
+
+MODEL_OR_FILE = ("model_dir", "saved_model", "hypotheses")
+
+
+def parse_arguments():
+    """The flags, checked."""
+    parser = argparse.ArgumentParser(description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add_translator_arguments(parser, hypotheses="file of translations to score instead of those of a model")
+    parser.add_argument(
+        "--baseline",
+        type=Path,
+        help="run directory, EXPORT_DIR, EXPORT_DIR/VERSION or file of translations to compare with; the search "
+        "options hold for both models",
+    )
+    parser.add_argument("--source", type=Path, help="file of sentences to translate, one a line; every model needs it")
+    parser.add_argument("--reference", type=Path, required=True, help="file of their translations, line by line")
+    parser.add_argument(
+        "--tokenize",
+        default="13a",
+        help="sacreBLEU's word splitting: 13a for raw text, none for text that is tokenised already, zh, ja-mecab, ... "
+        "(default: 13a)",
+    )
+    parser.add_argument("--output", help="file to keep the translations of the model in")
+    arguments = parser.parse_args()
+    check_ranges(arguments)
+    check_together(arguments)
+    return arguments
+
+
+def check_together(arguments):
+    """Raises UserError or OSError for flags that do not go together and for files that cannot be used."""
+    systems = systems_of(arguments)
+    if not all(system.hypotheses for system in systems):
+        if not arguments.source:
+            raise UserError("a model needs --source, the file of sentences to translate")
+    else:
+        for option in options_of("translate_with_options"):
+            if getattr(arguments, option.name) is not None:
+                raise UserError(f"--{option.name} is for a model, but there are only files: leave it out")
+    if arguments.output and arguments.hypotheses:
+        raise UserError("--output keeps the translations of a model: leave it out beside --hypotheses")
+    for path in (arguments.source, arguments.reference, *(system.hypotheses for system in systems)):
+        check_files(path, arguments.output)
+
+
+def systems_of(arguments):
+    """The flags of the system and, if there is one, of its baseline: list of 1 or 2 argparse namespaces.
+
+    Each has exactly one of MODEL_OR_FILE.
+    """
+    path = arguments.baseline
+    if path is None:
+        return [arguments]
+    if not path.exists():
+        raise UserError(f"--baseline {path}: there is no such file or directory")
+    is_run = (path / "config.yaml").exists()
+    kind = "model_dir" if is_run else "saved_model" if path.is_dir() else "hypotheses"
+    return [arguments, argparse.Namespace(**{**vars(arguments), **dict.fromkeys(MODEL_OR_FILE), kind: path})]
+
+
+def read_lines(systems):
+    """Reads the files.
+
+    Args:
+        systems: as `systems_of` gives.
+
+    Returns:
+        (for every system its translations or, of a model, the source; the references): lists of str.
+
+    Raises:
+        CorpusError: if a file cannot be read, or has not as many lines as the references.
+    """
+    from keras_transformer.data.text_files import open_aligned_files
+
+    files = [open_aligned_files(Path(system.hypotheses or system.source), system.reference) for system in systems]
+    return [[line for line, _ in pairs] for pairs in files], [reference for _, reference in files[0]]
+
+
+def load(system):
+    """The function from a list of texts to (their translations, texts per second) that a system is.
+
+    For a file of translations, the texts are the translations, and there is no speed.
+    """
+    if system.hypotheses:
+        return lambda translations: (translations, None)
+    console.import_tensorflow()
+    from tqdm import tqdm
+
+    translator = load_translator(system)
+    options = search_options(system)
+    check_width(translator, beam_size=options.get("beam_size"))
+
+    def translate(texts):
+        translator.translate(texts[:1], **options)  # the graph is built at the first call
+        started = time.perf_counter()
+        with tqdm(total=len(texts), unit=" sentences", disable=None) as progress:
+            translations = translator.translate(texts, progress.update, **options)
+        return translations, len(texts) / (time.perf_counter() - started)
+
+    return translate
+
+
+def keep(translations, path):
+    """Writes a line for every translation. Returns the OSError of a failure, because the scores come first."""
+    try:
+        with open(path, "w", encoding="utf-8", newline="\n") as file:
+            file.writelines(translation.replace("\n", " ") + "\n" for translation in translations)
+    except OSError as error:
+        return error
+
+
+def main(arguments):
+    """Translates and scores."""
+    from keras_transformer.evaluation import check_tokenization, compare, describe, describe_comparison, measure
+
+    systems = systems_of(arguments)
+    texts, references = read_lines(systems)
+    check_tokenization(arguments.tokenize)
+    translate, *translate_baseline = [load(system) for system in systems]  # a model that is missing is found early
+
+    translations, *speeds = translate(texts[0])
+    failure = keep(translations, arguments.output) if arguments.output else None
+    if translate_baseline:
+        baseline, speed = translate_baseline[0](texts[1])
+        speeds.append(speed)
+        print(describe_comparison(compare(translations, baseline, references, arguments.tokenize)))
+    else:
+        print(describe(measure(translations, references, arguments.tokenize)))
+    for of_whom, speed in zip(("", " (baseline)"), speeds, strict=False):
+        if speed:
+            print(f"{speed:.1f} sentences/s{of_whom}")
+    if failure:
+        raise UserError(f"cannot write {arguments.output}: {failure.strerror or failure}")
+
+
+def program():
+    """The program, from its command line to its exit status."""
+    with console.program():
+        main(parse_arguments())

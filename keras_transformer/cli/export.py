@@ -1,0 +1,86 @@
+"""Exports a trained run: a SavedModel for TensorFlow Serving, text in, text out, or a model for CTranslate2."""
+
+import argparse
+
+from keras_transformer.cli import console
+from keras_transformer.cli.flags import add_checkpoint_argument, add_search_arguments
+from keras_transformer.errors import UserError
+
+DESCRIPTION = """Write EXPORT_DIR/VERSION, which appears after it was read back and has translated as the run does.
+
+  python export.py --model_dir runs/mine --export_dir exports/mine
+      a SavedModel that TensorFlow Serving runs as it is: tokenizer, beam search and detokenizer are inside
+  python export.py --model_dir runs/mine --export_dir exports/mine_small --precision bfloat16
+      the same in half the size, a few translations differ
+  python export.py --model_dir runs/mine --export_dir exports/mine_ct2 --format ctranslate2 --quantization int8
+      weights and tokenizer.model for the C++ engine CTranslate2, in a third of the size
+
+EXPORT_DIR/VERSION/export.json names the run, its score, the versions of libraries, and the comparison with the run."""
+
+
+def parse_arguments():
+    """The flags, checked."""
+    parser = argparse.ArgumentParser(description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model_dir", required=True, help="run directory that train.py wrote")
+    parser.add_argument("--export_dir", required=True, help="directory of all versions of this model")
+    parser.add_argument("--version", type=int, help="positive integer; the next free one by default")
+    parser.add_argument(
+        "--format",
+        choices=("saved_model", "ctranslate2"),
+        default="saved_model",
+        help="ctranslate2 needs `pip install ctranslate2` (default: saved_model)",
+    )
+    parser.add_argument(
+        "--precision",
+        choices=("float32", "bfloat16"),
+        help="of a SavedModel: dtype of weights and computation; bfloat16 is half the size, and fast only where "
+        "the hardware multiplies it (default: float32)",
+    )
+    parser.add_argument(
+        "--quantization",
+        choices=("float32", "bfloat16", "int16", "int8"),
+        help="of a CTranslate2 model: its matrices (default: float32)",
+    )
+    add_checkpoint_argument(parser)
+    add_search_arguments(parser)
+    arguments = parser.parse_args()
+    check_format(arguments)
+    return arguments
+
+
+def check_format(arguments):
+    """Raises UserError for a flag that the other format has."""
+    for name, format_name, instead in (
+        ("quantization", "ctranslate2", "a SavedModel has --precision"),
+        ("precision", "saved_model", "CTranslate2 has --quantization"),
+        ("beam_size", "saved_model", "CTranslate2 is told when it translates"),
+        ("length_penalty", "saved_model", "CTranslate2 is told when it translates"),
+    ):
+        if getattr(arguments, name) is not None and arguments.format != format_name:
+            raise UserError(f"--{name} is for --format {format_name}: {instead}")
+
+
+def main(arguments):
+    """Exports."""
+    from keras_transformer.export.manifest import read_manifest, summarise
+    from keras_transformer.runs import Run
+
+    run = Run(arguments.model_dir)
+    path = run.export(
+        arguments.export_dir,
+        arguments.version,
+        arguments.format,
+        arguments.precision or arguments.quantization or "float32",
+        arguments.checkpoint,
+        beam_size=arguments.beam_size,
+        length_penalty=arguments.length_penalty,
+    )
+    print(f"exported    {path}\n{summarise(read_manifest(path))}")
+
+
+def program():
+    """The program, from its command line to its exit status."""
+    with console.program():
+        arguments = parse_arguments()
+        console.import_tensorflow()
+        main(arguments)

@@ -1,0 +1,90 @@
+"""Translates text with a trained run or an exported SavedModel: a file, a filter between pipes, or a dialogue."""
+
+import argparse
+import dataclasses
+import sys
+
+from keras_transformer.cli import console
+from keras_transformer.cli.flags import add_translator_arguments, load_translator
+from keras_transformer.cli.line_files import are_regular, check_files, file_state, translate_file, translate_lines
+from keras_transformer.cli.request import Request, add_request_arguments
+
+DESCRIPTION = """Translate line by line: every line of input gives one line of output, in order.
+
+  python translate.py --model_dir runs/mine
+      asks for one line after the other, at a terminal
+  python translate.py --saved_model exports/mine < new.en > new.de
+      a filter between pipes, here with an exported model
+  python translate.py --model_dir runs/mine --input new.en --output new.de
+      a file, with a progress bar; after an interruption the same command goes on (new.de.*.partial has the lines done)
+  python translate.py --model_dir runs/mine --input new.en --json --n_best 3
+      a JSON object a line: text, translation, score, and 3 alternatives with theirs
+  python translate.py --model_dir runs/mine --input new.en --json --explain
+      the same with pieces, and what in the source each of them comes from
+  python translate.py --model_dir runs/mine --prefix "Sehr geehrte" --no_repeat_ngram 3
+      translations with this beginning, in which no three tokens come twice
+  python translate.py --model_dir runs/mine --sample --temperature 0.8 --top_p 0.9 --seed 7
+      random translations, the same for the same seed"""
+
+
+def parse_arguments():
+    """The flags, and the `Request` that they make."""
+    parser = argparse.ArgumentParser(description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add_translator_arguments(parser)
+    add_request_arguments(parser)
+    parser.add_argument("--input", help="text file, UTF-8, one sentence a line (default: standard input)")
+    parser.add_argument("--output", help="file for the translations (default: standard output)")
+    arguments = parser.parse_args()
+    check_files(arguments.input, arguments.output)
+    return arguments, Request.of(arguments)
+
+
+def converse(answer):
+    """Translates typed text, line by line, until the end of input."""
+    print("Type a sentence and press Enter; Ctrl-D ends.", file=sys.stderr)
+    while True:
+        try:
+            line = input("> ")
+        except (EOFError, KeyboardInterrupt):
+            print(file=sys.stderr)
+            return
+        print(*answer([line])[0], sep="\n")
+
+
+def all_asked(arguments, request, translator):
+    """Everything that the translation of a file depends on besides the file, for `translate_file`."""
+    search = [arguments.beam_size, arguments.length_penalty]
+    return [[file_state(path) for path in translator.files], search, dataclasses.asdict(request)]
+
+
+def main(arguments, request):
+    """Translates."""
+    from tqdm import tqdm
+
+    translator = load_translator(arguments)
+    request.check_width(translator)
+
+    def answer(texts, on_progress=None):
+        return request.lines(translator, texts, on_progress)
+
+    if not arguments.input and sys.stdin.isatty():
+        return converse(answer)
+    if arguments.input and arguments.output and are_regular(arguments.input, arguments.output):
+        asked = all_asked(arguments, request, translator)
+        try:
+            return translate_file(answer, arguments.input, arguments.output, asked, request.lines_each)
+        except KeyboardInterrupt:
+            print("the same command goes on from here", file=sys.stderr)
+            raise
+    source = open(arguments.input, "rb") if arguments.input else sys.stdin.buffer
+    target = open(arguments.output, "wb") if arguments.output else sys.stdout.buffer
+    with tqdm(unit=" sentences", disable=None) as progress:
+        translate_lines(lambda texts: answer(texts, progress.update), source, target)
+
+
+def program():
+    """The program, from its command line to its exit status."""
+    with console.program(log_to=sys.stderr):
+        arguments, request = parse_arguments()
+        console.import_tensorflow()
+        main(arguments, request)

@@ -1,0 +1,164 @@
+"""From Python: train a run, open it or its export, translate with it and export it."""
+
+from functools import partial
+from pathlib import Path
+
+from keras_transformer.config import Config
+from keras_transformer.data.corpus import pairs_corpus
+from keras_transformer.errors import ExportError, UserError
+from keras_transformer.evaluation import Evaluation, check_tokenization, measure
+from keras_transformer.export.manifest import describe_run
+from keras_transformer.export.saved_model import SavedModelExport
+from keras_transformer.export.versions import export_version
+from keras_transformer.training import run as training
+from keras_transformer.training.checkpoints import RunDirectory
+from keras_transformer.training.strategy import share_cores
+from keras_transformer.translation.translator import SavedModelTranslator
+
+FORMATS = ("saved_model", "ctranslate2")
+
+
+class Run:
+    """A run directory: trained by `train`, or by train.py.
+
+    Args:
+        path: of the directory.
+        evaluated_set: "test" or "validation", the set that `evaluation` is of.
+        evaluation: `Evaluation` of the finished model; None where it is not known.
+    """
+
+    def __init__(self, path, evaluated_set=None, evaluation=None):
+        self.path = Path(path)
+        self.evaluated_set = evaluated_set
+        self.evaluation: Evaluation | None = evaluation
+
+    def __repr__(self):
+        return f"Run({str(self.path)!r})"
+
+    @property
+    def config(self):
+        """The `Config` of the run."""
+        return Config.load(self.path / "config.yaml")
+
+    def translator(self, checkpoint="average", **settings):
+        """The `Translator` of the run.
+
+        Args:
+            checkpoint: weights of a run, finished or not: "average", "best", "last" or the number of an epoch.
+            settings: beam_size, length_penalty, batch_size; those of the run by default.
+
+        Raises:
+            UserError: if there are no such weights.
+        """
+        return RunDirectory(self.path).load_translator(checkpoint, **settings)
+
+    def export(
+        self, export_dir, version=None, format="saved_model", precision="float32", checkpoint="average", **settings
+    ):
+        """Writes EXPORT_DIR/VERSION, and proves that it translates as the run does.
+
+        Args:
+            export_dir: path, the directory of all versions.
+            version: positive int; the next free one by default.
+            format: "saved_model" for TensorFlow Serving, or "ctranslate2", which needs the package of this name.
+            precision: "float32" or "bfloat16"; of a CTranslate2 model also "int16" or "int8".
+            checkpoint, settings: see `translator`.
+
+        Returns:
+            pathlib.Path of the version.
+
+        Raises:
+            UserError: if there are no such weights, the version exists, or the export translates differently.
+        """
+        make_export = _export_class(format)
+        directory = RunDirectory(self.path)
+        translator = directory.load_translator(checkpoint, **settings)
+        samples = directory.samples.read_text(encoding="utf-8").split("\n")
+        return export_version(make_export(translator, precision), export_dir, version, samples, describe_run(directory))
+
+
+def train(pairs=None, config=None, *, validation=None, test=None, **settings):
+    """Trains a model to the end, or from where an earlier call or command stopped, and scores it.
+
+    Args:
+        pairs: iterable of (source, target) str, a generator too; None for the corpus that `dataset` names.
+        config: `Config`, in place of `settings`.
+        validation, test: iterables of pairs. Without `validation`, some of `pairs` are held out. Without `test`, the
+            validation pairs are scored.
+        settings: those of `Config`, such as preset="tiny", epochs=3, model_dir="runs/mine".
+
+    Returns:
+        `Run`; None on a worker that is not the first.
+
+    Raises:
+        UserError: for everything that the caller can mend.
+
+    Example:
+
+    ```python
+    run = train([("one two", "eins zwei"), ("two three", "zwei drei")] * 200, epochs=3, model_dir="runs/numbers")
+    run.translator().translate("one two")
+    ```
+    """
+    if config is not None and settings:
+        raise UserError(f"`train` takes a config or settings, not both. Received: a config and {', '.join(settings)}")
+    if pairs is None and (validation is not None or test is not None):
+        raise UserError("`validation` and `test` belong to `pairs`: a dataset has its own")
+    if pairs is not None and "dataset" in settings:
+        raise UserError(f"`train` takes pairs or a dataset, not both. Received: pairs and {settings['dataset']}")
+    if pairs is not None:
+        settings["dataset"] = "pairs"
+    config = config or Config(**settings)
+    languages = {name: getattr(config, name) for name in ("source_lang", "target_lang") if getattr(config, name)}
+    corpus = None if pairs is None else pairs_corpus(pairs, validation, test, **languages)
+    check_tokenization(config.tokenize)  # a wrong one is found before the long work
+    share_cores(config.strategy, config.batch_tokens)
+    trained = training.train(config, partial(measure, tokenize=config.tokenize), corpus=corpus)
+    return trained and Run(trained[0].path, *trained[1:])
+
+
+def load(path, checkpoint="average", **settings):
+    """The translator of a run directory or of an export.
+
+    Args:
+        path: run directory, EXPORT_DIR or EXPORT_DIR/VERSION.
+        checkpoint: of a run, see `Run.translator`.
+        settings: batch_size; and of a run beam_size, length_penalty. An export has its own inside.
+
+    Returns:
+        `Translator` or `SavedModelTranslator`.
+
+    Raises:
+        UserError: if there is neither a run nor an export, or no such weights.
+
+    Example:
+
+    ```python
+    load("runs/numbers").translate(["one two", "two"], beam_size=2)
+    ```
+    """
+    path = Path(path)
+    if (path / "config.yaml").exists():
+        return Run(path).translator(checkpoint, **settings)
+    is_export = (path / "saved_model.pb").exists() or any(p.name.isdigit() for p in path.glob("*"))
+    if not is_export:
+        raise UserError(f"no run and no export in {path}: train.py and export.py write them")
+    search = [name for name in ("beam_size", "length_penalty") if settings.pop(name, None) is not None]
+    if search or checkpoint != "average":
+        name = search[0] if search else "checkpoint"
+        raise UserError(f"an export has its {name} inside: give it to export.py, or to `translate`")
+    return SavedModelTranslator(path, **settings)
+
+
+def _export_class(format):
+    if format not in FORMATS:
+        raise UserError(f"`format` must be one of {', '.join(FORMATS)}. Received: format={format!r}")
+    if format == "saved_model":
+        return SavedModelExport
+    try:
+        from keras_transformer.export.ctranslate2 import CTranslate2Export
+    except ModuleNotFoundError as error:
+        if error.name != "ctranslate2":
+            raise
+        raise ExportError("`format` ctranslate2 needs the package: pip install ctranslate2") from None
+    return CTranslate2Export

@@ -1,0 +1,201 @@
+import re
+import runpy
+import sys
+from pathlib import Path
+
+import pytest
+
+from keras_transformer import runs
+from keras_transformer.evaluation import compare, describe, describe_comparison, measure
+from tests import tiny
+
+ROOT = Path(__file__).parents[2]
+
+
+def write_lines(path, lines):
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+
+class Dictionary:
+    """Stands for a model: translates number words one by one, and leaves the last `left_out` words out."""
+
+    width = 4
+
+    def __init__(self, left_out=0):
+        self.left_out, self.calls = left_out, []
+
+    def translate(self, texts, on_progress=None, **options):
+        self.calls.append((len(texts), options))
+        german = dict(zip(tiny.ENGLISH, tiny.GERMAN, strict=True))
+        words = [text.split() for text in texts]
+        return [" ".join(german[word] for word in row[: len(row) - self.left_out]) for row in words]
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("evaluation")
+    pairs = [(source, target) for source, target in tiny.pairs(53) if len(source.split()) == 5]
+    tiny.write_pairs(directory, "test", pairs)
+    write_lines(directory / "good", [target for _, target in pairs])
+    write_lines(directory / "bad", [target.rsplit(" ", 1)[0] for _, target in pairs])
+    write_lines(directory / "shorter", [target for _, target in pairs[1:]])
+    (directory / "run").mkdir()
+    (directory / "run" / "config.yaml").touch()
+    (directory / "export").mkdir()
+    return directory
+
+
+@pytest.fixture
+def program(work, monkeypatch, capsys):
+    """Runs evaluate.py in `work`: function from flags to (exit status, lines of output, lines of errors)."""
+    monkeypatch.chdir(work)
+
+    def run(*flags):
+        monkeypatch.setattr(sys, "argv", ["evaluate.py", *map(str, flags)])
+        status = 0
+        try:
+            runpy.run_path(str(ROOT / "evaluate.py"), run_name="__main__")
+        except SystemExit as caught:
+            status = caught.code
+        printed = capsys.readouterr()
+        return status, printed.out.splitlines(), printed.err.splitlines()
+
+    return run
+
+
+@pytest.fixture
+def loaded(monkeypatch):
+    """Replaces `runs.load`; dict of path -> (`Dictionary`, settings). An export leaves out the last word."""
+    found = {}
+
+    def load(path, *checkpoint, **settings):
+        found[str(path)] = Dictionary(left_out=int("export" in str(path))), settings
+        return found[str(path)][0]
+
+    monkeypatch.setattr(runs, "load", load)
+    return found
+
+
+SIDES = ("--source", "test.en", "--reference", "test.de")
+FILES = ("--hypotheses", "good", "--reference", "test.de")
+
+
+def test_a_file_of_translations_is_scored_without_a_model(program, work):
+    status, lines, errors = program("--hypotheses", "bad", "--reference", "test.de")
+    hypotheses, references = ((work / name).read_text(encoding="utf-8").splitlines() for name in ("bad", "test.de"))
+    assert (status, lines, errors) == (0, describe(measure(hypotheses, references)).splitlines(), [])
+
+
+def test_two_files_are_compared_the_baseline_second(program, work):
+    status, lines, _ = program(*FILES, "--baseline", "bad", "--tokenize", "none")
+    texts = ((work / name).read_text(encoding="utf-8").splitlines() for name in ("good", "bad", "test.de"))
+    assert (status, lines) == (0, describe_comparison(compare(*texts, tokenize="none")).splitlines())
+    bleu = re.split(r"  +", lines[1])
+    assert bleu[1].startswith("100.0 ") and float(bleu[2].split()[0]) < 90 and bleu[3] == "0.001"
+
+
+def test_a_model_is_scored_with_its_speed_and_its_translations_are_kept(program, loaded, work):
+    status, lines, _ = program("--saved_model", "export", *SIDES, "--output", "kept", "--beam_size", 3)
+    assert status == 0 and lines[:3] == program("--hypotheses", "bad", "--reference", "test.de")[1]
+    assert len(lines) == 4 and re.fullmatch(r"[\d.]+ sentences/s", lines[3])
+    assert (work / "kept").read_bytes() == (work / "bad").read_bytes()
+    assert loaded["export"][0].calls[-1][1] == {"beam_size": 3}
+
+
+@pytest.mark.parametrize("baseline", ["run", "export"])
+def test_a_baseline_is_a_run_or_an_export_with_the_same_options(program, loaded, baseline):
+    options = ("--beam_size", 3, "--no_repeat_ngram", 2, "--batch_size", 5)
+    status, lines, _ = program("--model_dir", "other", "--baseline", baseline, *SIDES, *options)
+    same = {"run": "good", "export": "bad"}[baseline]
+    assert (status, lines[:9]) == (0, program(*FILES, "--baseline", same)[1])
+    assert [line.split()[1:] for line in lines[9:]] == [["sentences/s"], ["sentences/s", "(baseline)"]]
+    translator, settings = loaded[baseline]
+    if baseline == "export":
+        assert settings == {"batch_size": 5}
+        assert translator.calls[-1][1] == {"beam_size": 3, "no_repeat_ngram": 2}
+    else:
+        assert settings == {"batch_size": 5, "beam_size": 3, "length_penalty": None}
+        assert translator.calls[-1][1] == {"no_repeat_ngram": 2}
+
+
+def test_either_side_of_a_comparison_can_be_a_file(program, loaded):
+    expected = program(*FILES, "--baseline", "bad")[1]
+    assert program("--model_dir", "run", "--baseline", "bad", *SIDES)[1][:9] == expected
+    status, lines, _ = program("--hypotheses", "good", "--baseline", "export", *SIDES)
+    assert (status, lines[:9]) == (0, expected) and lines[9].endswith("(baseline)")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a file that cannot be written is needed")
+def test_scores_are_printed_even_if_the_translations_cannot_be_kept(program, loaded):
+    status, lines, errors = program("--model_dir", "run", *SIDES, "--output", "/dev/full")
+    assert status == 2 and lines[0].startswith("BLEU 100.0 ")
+    assert errors == ["error: cannot write /dev/full: No space left on device"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (("--hypotheses", "shorter", "--reference", "test.de"), "not line-aligned: shorter has"),
+        ((*FILES, "--baseline", "shorter"), "not line-aligned: shorter has"),
+        (("--model_dir", "run", "--source", "shorter", "--reference", "test.de"), "not line-aligned: shorter has"),
+        (("--hypotheses", "nowhere", "--reference", "test.de"), "nowhere: No such file"),
+        ((*FILES, "--baseline", "nowhere"), "--baseline nowhere: there is no such file or directory"),
+        ((*FILES, "--tokenize", "14a"), "`tokenize` must be one of"),
+        (("--model_dir", "run", *SIDES, "--tokenize", "14a"), "`tokenize` must be one of"),
+        ((*FILES, "--output", "kept"), "leave it out beside --hypotheses"),
+        ((*FILES, "--beam_size", 3), "--beam_size is for a model"),
+        ((*FILES, "--no_repeat_ngram", 3), "--no_repeat_ngram is for a model"),
+        ((*FILES, "--batch_size", 0), "--batch_size must be between"),
+        ((*FILES, "--baseline", "run"), "a model needs --source"),
+        (("--model_dir", "run", "--reference", "test.de"), "a model needs --source"),
+        (("--model_dir", "run", *SIDES, "--output", "nowhere/kept"), "nowhere: no such directory"),
+        (("--model_dir", "run", *SIDES, "--output", "run"), "run: Is a directory"),
+        (("--model_dir", "run", *SIDES, "--output", "test.de"), "test.de for both"),
+        (("--model_dir", "run", *SIDES, "--baseline", "bad", "--output", "bad"), "bad for both"),
+    ],
+)
+def test_a_mistake_is_one_line_before_anything_is_translated(program, loaded, flags, message):
+    status, lines, errors = program(*flags)
+    assert (status, lines, len(errors)) == (2, [], 1)
+    assert errors[0].startswith("error: ") and message in errors[0]
+    assert not loaded
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ("--reference", "test.de"),
+        (*FILES, "--model_dir", "run"),
+        ("--hypotheses", "good"),
+        (*FILES, "--no_such_flag", 1),
+    ],
+)
+def test_flags_that_argparse_refuses_end_with_status_2(program, flags):
+    status, lines, errors = program(*flags)
+    assert (status, lines) == (2, []) and errors[-1].startswith("evaluate.py: error: ")
+
+
+def test_a_baseline_that_is_no_model_is_found_before_the_translation(program, work):
+    (work / "unfinished").mkdir(exist_ok=True)
+    for made, message in ((False, "no run and no export in unfinished"), (True, "no weights in unfinished yet")):
+        if made:
+            (work / "unfinished" / "config.yaml").touch()
+        status, lines, errors = program(*FILES, "--source", "test.en", "--baseline", "unfinished")
+        assert (status, lines) == (2, []) and message in errors[-1]
+
+
+@pytest.mark.slow
+def test_a_run_does_not_differ_from_its_own_translations(program, work):
+    run = work / "trained"
+    run.mkdir()
+    tiny.config("nowhere", run, beam_size=2).save(run / "config.yaml")
+    (run / "tokenizer.model").write_bytes(tiny.tokenizer_model())
+    tiny.trained_transformer().save(run / "model.keras")
+    status, alone, errors = program("--model_dir", "trained", *SIDES, "--output", "kept")
+    assert (status, len(alone), errors) == (0, 4, [])
+    status, lines, errors = program("--hypotheses", "kept", "--baseline", "trained", *SIDES)
+    assert (status, errors) == (0, [])
+    for line in lines[1:4]:
+        _, of_system, of_baseline, p_value = re.split(r"  +", line)
+        assert of_system == of_baseline and p_value == "1.000"
+    assert lines[1].split()[1] == alone[0].split()[1]

@@ -1,0 +1,30 @@
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from keras_transformer import runs
+from keras_transformer.cli import translate
+
+
+def test_an_unknown_flag_is_named(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["translate.py", "--model_dir", "some", "--no_such_flag", "1"])
+    with pytest.raises(SystemExit) as caught:
+        translate.program()
+    assert caught.value.code == 2
+    out, err = capsys.readouterr()
+    assert out == "" and "--no_such_flag" in err
+
+
+def test_a_model_that_is_not_there_is_one_line(tmp_path, mistake):
+    assert "no run and no export in" in mistake(translate, "--model_dir", tmp_path / "nowhere")
+    assert "no run and no export in" in mistake(translate, "--saved_model", tmp_path / "nowhere")
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_options_that_a_search_does_not_have_are_one_line(tmp_path, monkeypatch, mistake):
+    monkeypatch.setattr(runs, "load", lambda *arguments, **settings: SimpleNamespace(width=4))
+    most = "must be at most the model's beam size, 4"
+    assert f"--n_best {most}" in mistake(translate, "--saved_model", tmp_path, "--n_best", 5)
+    assert f"--beam_size {most}" in mistake(translate, "--saved_model", tmp_path, "--beam_size", 5)
+    assert "beam_size=0" in mistake(translate, "--model_dir", tmp_path, "--beam_size", 0)

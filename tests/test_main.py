@@ -1,0 +1,28 @@
+import sys
+
+import pytest
+
+from keras_transformer import __main__ as command
+from keras_transformer.cli import translate
+
+
+def test_the_first_argument_names_the_program_and_the_others_are_its_own(monkeypatch):
+    asked = []
+    monkeypatch.setattr(translate, "program", lambda: asked.append(list(sys.argv)))
+    monkeypatch.setattr(sys, "argv", ["keras-transformer", "translate", "--model_dir", "some"])
+    command.main()
+    assert asked == [["keras-transformer translate", "--model_dir", "some"]]
+
+
+def test_without_a_program_all_are_listed(monkeypatch, capsys):
+    for arguments in ([], ["--help"]):
+        monkeypatch.setattr(sys, "argv", ["keras-transformer", *arguments])
+        command.main()
+        printed = capsys.readouterr().out
+        assert [name for name in command.PROGRAMS if f"\n  {name} " in printed] == list(command.PROGRAMS)
+
+
+def test_an_unknown_program_is_named(monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["keras-transformer", "tranlate"])
+    with pytest.raises(SystemExit, match="no program 'tranlate': there are train, translate, evaluate, export"):
+        command.main()

@@ -1,0 +1,153 @@
+"""The library as a notebook uses it."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import keras_transformer as kt
+from keras_transformer.errors import CheckpointError, CorpusError, UserError
+from keras_transformer.runs import Run
+from keras_transformer.training import run as training
+from tests import tiny
+
+ROOT = Path(__file__).parents[1]
+NAMES = ["Config", "Run", "SavedModelTranslator", "SequenceToSequence", "Tokenizer", "Transformer", "Translator"]
+NAMES += ["UserError", "compare", "evaluate", "load", "measure", "open_corpus", "preset", "train", "training"]
+QUICK = {"vocabulary_size": 300, **tiny.SIZES, "max_length": 31, "batch_tokens": 401, "strategy": "one_device"}
+
+
+def test_the_library_has_these_names_and_loads_tensorflow_when_it_is_needed():
+    assert kt.__all__ == NAMES
+    assert all(getattr(kt, name) is not None for name in NAMES) and set(NAMES) <= set(dir(kt))
+    check = "import sys, keras_transformer as kt; kt.preset('tiny'); kt.UserError; print('tensorflow' in sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", check], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert (loaded.stdout, loaded.stderr) == ("False\n", "")
+    with pytest.raises(AttributeError, match="has no attribute 'tarin'"):
+        kt.tarin  # noqa: B018
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    pairs = (pair for pair in tiny.pairs(211))  # a generator
+    return kt.train(
+        pairs,
+        validation=tiny.pairs(7, seed=5),
+        epochs=1,
+        model_dir=tmp_path_factory.mktemp("runs") / "numbers",
+        **QUICK,
+    )
+
+
+def test_a_run_knows_its_settings_and_its_score(run):
+    assert (run.config.dataset, run.config.epochs, run.config.d_model) == ("pairs", 1, tiny.SIZES["d_model"])
+    assert (run.evaluated_set, run.evaluation.sentences) == ("validation", 7)
+    assert repr(run) == f"Run({str(run.path)!r})"
+
+
+def test_run_load_and_checkpoints_give_the_same_translator(run):
+    texts = ["one two", "seven"]
+    translators = [run.translator(), kt.load(run.path), kt.load(str(run.path), checkpoint=1)]
+    assert len({tuple(translator.translate(texts)) for translator in translators}) == 1
+    assert kt.load(run.path, beam_size=2, batch_size=3).settings["beam_size"] == 2
+    assert isinstance(run.translator().translate("one two"), str)
+
+
+def test_a_second_training_leaves_earlier_translators_alone(run, tmp_path):
+    translator = run.translator(beam_size=1)
+    before = translator.translate(["one two"])
+    kt.train(tiny.pairs(53), epochs=1, max_steps=1, model_dir=tmp_path / "other", **QUICK)
+    assert translator.translate(["one two"]) == before
+
+
+def test_the_same_call_goes_on_and_more_epochs_are_more(run, tmp_path, capsys):
+    settings = {"model_dir": tmp_path / "run", **QUICK}
+    first = kt.train(tiny.pairs(53), epochs=1, **settings)
+    capsys.readouterr()
+    again = kt.train(tiny.pairs(53), epochs=1, **settings)
+    assert "complete    the run has reached its last update" in capsys.readouterr().out
+    assert again.evaluation == first.evaluation
+    kt.train(tiny.pairs(53), epochs=2, **settings)
+    assert "resuming" in capsys.readouterr().out
+
+
+def test_evaluation_is_that_of_the_translations():
+    class Echo:
+        def translate(self, texts, on_progress=None, **options):
+            return [f"{text} {options['beam_size']}" for text in texts]
+
+    assert kt.evaluate(Echo(), ["a b c d", "e"], ["a b c d 2", "f"], beam_size=2) == kt.measure(
+        ["a b c d 2", "e 2"], ["a b c d 2", "f"]
+    )
+
+
+def test_a_preset_can_be_changed():
+    assert kt.preset("big") == kt.Config(preset="big")
+    assert (kt.preset("tiny", epochs=3).epochs, kt.preset("tiny", epochs=3).d_ff) == (3, 256)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "settings", "message"),
+    [
+        ([[("one", "eins")]], {"dataset": "files:some"}, "takes pairs or a dataset, not both"),
+        ([None, kt.preset("tiny")], {"epochs": 3}, "takes a config or settings, not both"),
+        ([], {"test": []}, "`validation` and `test` belong to `pairs`"),
+        ([[("one", "eins"), ("two",)]], {}, r"Received: \('two',\) at index 1"),
+        ([[("one", "eins")]], {}, "too few to hold any out"),
+        ([[]], {"validation": [("one", "eins")]}, "`pairs` has no pair"),
+        ([], {"dataset": "pairs"}, "unknown corpus 'pairs'"),
+    ],
+)
+def test_a_mistake_in_a_call_is_named_and_nothing_is_made(tmp_path, arguments, settings, message):
+    settings = settings if len(arguments) > 1 else {**settings, "model_dir": tmp_path / "run", **QUICK}
+    with pytest.raises(UserError, match=message):
+        kt.train(*arguments, **settings)
+    assert not (tmp_path / "run" / "config.yaml").exists()
+
+
+def test_a_directory_that_is_neither_run_nor_export_is_named(tmp_path):
+    with pytest.raises(UserError, match=f"no run and no export in {tmp_path}"):
+        kt.load(tmp_path)
+    with pytest.raises(CheckpointError, match="no run in"):
+        Run(tmp_path).translator()
+
+
+def test_an_export_is_loaded_with_its_own_search(tmp_path):
+    (tmp_path / "3").mkdir()
+    for settings in ({"beam_size": 3}, {"length_penalty": 0.0}, {"checkpoint": "best"}):
+        with pytest.raises(UserError, match=f"has its {next(iter(settings))} inside"):
+            kt.load(tmp_path, **settings)
+
+
+def test_a_format_that_does_not_exist_is_named(run, tmp_path):
+    with pytest.raises(UserError, match="must be one of saved_model, ctranslate2. Received: format='onnx'"):
+        run.export(tmp_path / "exports", format="onnx")
+
+
+@pytest.mark.slow
+def test_what_a_run_exports_translates_as_the_run(run, tmp_path):
+    path = run.export(tmp_path / "exports", beam_size=2)
+    assert path == tmp_path / "exports" / "1"
+    texts = np.array(["one two", "three"])
+    expected = run.translator(beam_size=2).translate(texts)
+    assert kt.load(tmp_path / "exports").translate(texts) == kt.load(path).translate(texts) == expected
+
+
+def test_initial_weights_depend_on_the_seed_alone_and_leave_pythons_numbers_alone():
+    import random
+
+    drawn = []
+    for before in (3, 5):
+        random.seed(before)
+        state = random.getstate()
+        with training.initial_weights_of(7):
+            drawn.append(random.random())
+        assert random.getstate() == state
+    assert drawn[0] == drawn[1]
+
+
+def test_pairs_that_are_no_strings_are_refused():
+    with pytest.raises(CorpusError, match="at index 0"):
+        kt.train(["ab"], **QUICK)
