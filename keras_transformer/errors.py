@@ -5,6 +5,21 @@ class UserError(ValueError):
     """A mistake that the user can mend. The programs print its message as one line, without a traceback."""
 
 
+class FileError(UserError):
+    """A file that cannot be read or written."""
+
+    @classmethod
+    def of(cls, action, path, error):
+        """The error of an OSError: "cannot write out.txt: No space left on device".
+
+        Args:
+            action: "read" or "write".
+            path: of the file.
+            error: OSError.
+        """
+        return cls(f"cannot {action} {path}: {error.strerror or error}")
+
+
 class ConfigError(UserError):
     """A setting, or a combination of settings, that is not possible."""
 

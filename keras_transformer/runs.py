@@ -5,7 +5,7 @@ from pathlib import Path
 
 from keras_transformer.config import Config
 from keras_transformer.data.corpus import pairs_corpus
-from keras_transformer.errors import ExportError, UserError
+from keras_transformer.errors import UserError
 from keras_transformer.evaluation import Evaluation, check_tokenization, measure
 from keras_transformer.export.manifest import describe_run
 from keras_transformer.export.saved_model import SavedModelExport
@@ -155,10 +155,6 @@ def _export_class(format):
         raise UserError(f"`format` must be one of {', '.join(FORMATS)}. Received: format={format!r}")
     if format == "saved_model":
         return SavedModelExport
-    try:
-        from keras_transformer.export.ctranslate2 import CTranslate2Export
-    except ModuleNotFoundError as error:
-        if error.name != "ctranslate2":
-            raise
-        raise ExportError("`format` ctranslate2 needs the package: pip install ctranslate2") from None
+    from keras_transformer.export.ctranslate2 import CTranslate2Export  # raises if the engine is not installed
+
     return CTranslate2Export

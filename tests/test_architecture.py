@@ -287,3 +287,15 @@ def test_readme_flags_are_known_to_their_programs():
         if file_of(program) and flag not in re.findall(r"--[\w-]+", help_of(program))
     ]
     assert unknown == []
+
+
+def test_requirements_are_the_dependencies_of_the_package_and_of_its_extras_for_serving_and_tfds():
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")  # Python 3.10 has no parser of TOML
+
+    def declared(name):
+        return re.findall(r'"(.+?)"(?:,|\]|$)', re.search(rf"^{name} = \[(.*?\])$", project, re.M | re.S)[1], re.M)
+
+    lines = (ROOT / "requirements.txt").read_text(encoding="utf-8").splitlines()
+    required = [line.split("#")[0].strip() for line in lines if not line.startswith("#")]
+    expected = [name.replace("'", '"') for name in declared("dependencies") + declared("serving") + declared("tfds")]
+    assert sorted(required) == sorted(expected) and len(declared("tfds")) == 2

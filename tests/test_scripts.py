@@ -97,6 +97,7 @@ def test_the_manifest_of_an_export_has_the_score_that_training_ended_with(work, 
 def learned(work):
     """A run directory of a model that has learned for certain."""
     run = RunDirectory(work / "learned")
+    run.path.mkdir()
     tiny.config(work / "corpus", run.path).save(run.config)
     save_tokenizers(run.path, tiny.tokenizer(), tiny.tokenizer())
     tiny.trained_transformer().save(run.model)

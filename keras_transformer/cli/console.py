@@ -7,6 +7,16 @@ import signal
 import sys
 from pathlib import Path
 
+from keras_transformer.errors import UserError
+
+# Lines that TensorFlow prints at every start, whatever the log level.
+START_UP = (
+    b"All log messages before absl::InitializeLog()",
+    b"cudart_stub.cc",
+    b"cuda_platform.cc",
+    b"cuda_executor.cc",
+)
+
 
 def import_tensorflow():
     """Imports TensorFlow without the lines that its C++ side prints while it starts, whatever the log level.
@@ -15,7 +25,7 @@ def import_tensorflow():
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     os.environ.setdefault("KERAS_BACKEND", "tensorflow")  # stronger than ~/.keras/keras.json
-    with _said_meanwhile("loading TensorFlow ..."), _standard_error_closed():
+    with _said_meanwhile("loading TensorFlow ..."), _start_up_lines_left_out():
         import tensorflow as tf
         import tensorflow_text  # noqa: F401
 
@@ -38,17 +48,38 @@ def _said_meanwhile(text):
 
 
 @contextlib.contextmanager
-def _standard_error_closed():
-    """Discards output to file descriptor 2, to which C++ writes without `sys.stderr`."""
+def _start_up_lines_left_out():
+    """Filters what C++ writes to file descriptor 2, without `sys.stderr`: all but `START_UP` passes.
+
+    A child process filters. So the last words of a process that aborts are not lost.
+    """
     sys.stderr.flush()
-    saved, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 2)
+    read_end, write_end = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(write_end)
+        _pass_on(read_end)
+    os.close(read_end)
+    saved = os.dup(2)
+    os.dup2(write_end, 2)
+    os.close(write_end)
     try:
         yield
     finally:
         os.dup2(saved, 2)
         os.close(saved)
-        os.close(nowhere)
+        os.waitpid(child, 0)
+
+
+def _pass_on(descriptor):
+    """In the child: copies all lines but `START_UP` to standard error, until the other end is closed; never returns."""
+    for number in (signal.SIGINT, signal.SIGTERM):  # they are for the parent, which then closes its end
+        signal.signal(number, signal.SIG_IGN)
+    with open(descriptor, "rb") as lines:
+        for line in lines:
+            if not any(known in line for known in START_UP):
+                os.write(2, line)
+    os._exit(0)
 
 
 class _Lines(logging.Handler):
@@ -69,9 +100,9 @@ class _Lines(logging.Handler):
 def program(log_to=None):
     """A context for the work of a program.
 
-    The log of the library appears as lines. A user's mistake (any ValueError or OSError) ends the program with one line
-    and exit status 2, Ctrl-C with one line and status 130. SIGTERM ends it in good order, with status 143. With
-    KERAS_TRANSFORMER_DEBUG set, the traceback of a mistake is printed as well. A closed pipe (`... | head`) is none.
+    The log of the library appears as lines. A user's mistake ends the program with one line and exit status 2, Ctrl-C
+    with one line and status 130. SIGTERM ends it in good order, with status 143. With KERAS_TRANSFORMER_DEBUG set, the
+    traceback of a mistake is printed as well; that of a bug always is. A closed pipe (`... | head`) is no mistake.
 
     Args:
         log_to: stream for the log; standard output by default.
@@ -88,11 +119,10 @@ def program(log_to=None):
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         sys.exit(130)
-    except (ValueError, OSError) as error:
+    except UserError as error:
         if os.environ.get("KERAS_TRANSFORMER_DEBUG"):
             raise
-        is_plain = isinstance(error, OSError) and error.filename  # "[Errno 2] No such file or directory: 'x'"
-        print(f"error: {f'{error.filename}: {error.strerror}' if is_plain else error}", file=sys.stderr)
+        print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
     finally:
         log.removeHandler(handler)

@@ -13,7 +13,7 @@ from keras_transformer.cli.flags import (
     search_options,
 )
 from keras_transformer.cli.line_files import check_files
-from keras_transformer.errors import UserError
+from keras_transformer.errors import FileError, UserError
 from keras_transformer.translation.options import options_of
 
 DESCRIPTION = """Translate a test set and score the translations with sacreBLEU.
@@ -60,7 +60,7 @@ def parse_arguments():
 
 
 def check_together(arguments):
-    """Raises UserError or OSError for flags that do not go together and for files that cannot be used."""
+    """Raises UserError for flags that do not go together and for files that cannot be used."""
     systems = systems_of(arguments)
     if not all(system.hypotheses for system in systems):
         if not arguments.source:
@@ -162,7 +162,7 @@ def main(arguments):
         if speed:
             print(f"{speed:.1f} sentences/s{of_whom}")
     if failure:
-        raise UserError(f"cannot write {arguments.output}: {failure.strerror or failure}")
+        raise FileError.of("write", arguments.output, failure)
 
 
 def program():

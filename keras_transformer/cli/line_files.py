@@ -1,33 +1,94 @@
 """Line by line from one file or stream to another. An interrupted file is resumed after its last complete line."""
 
-import errno
 import fcntl
+import gzip
 import hashlib
 import itertools
 import json
+import logging
 import os
+import select
 from pathlib import Path
 
 from tqdm import tqdm
 
-from keras_transformer.errors import UserError
+from keras_transformer.errors import FileError, UserError
 
+log = logging.getLogger(__name__)
 CHUNK = 1024  # lines sorted by length and translated together, and kept together
+PAUSE = 0.1  # seconds without a new line after which the lines of a stream that have come are translated
+BLOCK_BYTES = 1 << 16
+BOM = b"\xef\xbb\xbf"
 
 
-def translate_lines(answer, source, target):
-    """Translates every line of a binary stream, a chunk at a time; invalid UTF-8 becomes U+FFFD.
+def translate_lines(answer, chunks, target):
+    """Translates every line, a chunk at a time; invalid UTF-8 becomes U+FFFD.
 
     Args:
         answer: function from list of str to as many lists of str, the output lines of each.
-        source: iterable of bytes, lines with their ends.
+        chunks: iterable of lists of bytes, lines without "\n".
         target: binary stream.
+
+    Raises:
+        FileError: if the target cannot be written, other than a closed pipe.
     """
-    texts = (line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8", "replace") for line in source)
-    while chunk := list(itertools.islice(texts, CHUNK)):
-        lines = itertools.chain.from_iterable(answer(chunk))
-        target.write(b"".join(line.encode("utf-8") + b"\n" for line in lines))
-        target.flush()
+    for chunk in chunks:
+        texts = [line.removesuffix(b"\r").decode("utf-8", "replace") for line in chunk]
+        lines = itertools.chain.from_iterable(answer(texts))
+        try:
+            target.write(b"".join(line.encode("utf-8") + b"\n" for line in lines))
+            target.flush()
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise FileError.of("write", target.name, error) from error
+
+
+def chunks_of(file, first=0):
+    """Yields the lines of a file, without "\n" and byte order mark, in lists of at most `CHUNK`.
+
+    Args:
+        file: binary file, at its start.
+        first: number of lines to leave out.
+    """
+    lines = (line.removeprefix(BOM) if number == 0 else line for number, line in enumerate(file))
+    lines = (line.removesuffix(b"\n") for line in itertools.islice(lines, first, None))
+    while chunk := list(itertools.islice(lines, CHUNK)):
+        yield chunk
+
+
+def chunks_of_stream(stream):
+    """As `chunks_of`, of a stream whose lines come when they come, such as `tail -f`.
+
+    If no more lines come for a moment, those that have come are a chunk.
+    """
+    descriptor, lines, rest = stream.fileno(), [], BOM[:0]
+    is_first = True
+    while True:
+        if lines and not select.select([descriptor], [], [], PAUSE)[0]:
+            yield lines
+            lines = []
+        block = os.read(descriptor, BLOCK_BYTES)
+        *complete, rest = (rest + block).split(b"\n")
+        if is_first and complete:
+            complete[0], is_first = complete[0].removeprefix(BOM), False
+        lines += complete
+        if not block:
+            break
+        while len(lines) >= CHUNK:
+            yield lines[:CHUNK]
+            lines = lines[CHUNK:]
+    lines += [rest] if rest else []
+    if lines:
+        yield lines
+
+
+def open_input(path):
+    """Opens a file for its bytes; a file `.gz` is unpacked. Raises FileError."""
+    try:
+        return gzip.open(path) if str(path).endswith(".gz") else open(path, "rb")
+    except OSError as error:
+        raise FileError.of("read", path, error) from error
 
 
 def translate_file(answer, source, target, asked, lines_each=1):
@@ -44,19 +105,26 @@ def translate_file(answer, source, target, asked, lines_each=1):
         lines_each: number of lines of `target` for each line of `source`.
 
     Raises:
+        FileError: if a file cannot be read or written.
         UserError: while another process translates the same file.
     """
     partial = partial_path(source, target, asked)
-    with open(source, "rb") as lines, open(partial, "a+b") as file:
+    with open_input(source) as lines, open(partial, "a+b") as file:
         _lock(file, partial)
-        total = sum(1 for _ in lines)
+        total = _count_lines(lines, source)
         lines.seek(0)
         if done := keep_complete(file, lines_each):
-            print(f"{target}: goes on after {done} of {total} lines", flush=True)
+            log.info("%s: goes on after %d of %d lines", target, done, total)
         with tqdm(total=total, initial=done, unit=" sentences", disable=None) as progress:
-            rest = itertools.islice(lines, done, None)
-            translate_lines(lambda texts: answer(texts, progress.update), rest, file)
+            translate_lines(lambda texts: answer(texts, progress.update), chunks_of(lines, done), file)
         os.replace(partial, os.path.realpath(target))
+
+
+def _count_lines(file, path):
+    try:
+        return sum(1 for _ in file)
+    except (OSError, EOFError) as error:  # what gzip says of a file that is damaged
+        raise FileError(f"cannot read {path}: {error}") from error
 
 
 def partial_path(source, target, asked):
@@ -107,16 +175,26 @@ def check_files(source, target):
     """Checks before the long work that both files can be used; None is standard input or output.
 
     Raises:
-        OSError: if `source` cannot be read, or `target` not be written.
-        UserError: if they are the same.
+        FileError: if `source` cannot be read, or `target` not be written.
+        UserError: if they are the same, or if the target is called a gzip file.
     """
-    if source and (os.path.isdir(source) or not os.access(source, os.R_OK)):
-        open(source, "rb")  # raises OSError with the reason
-    if target and os.path.isdir(target):
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), target)
-    if target and not os.path.isdir(directory := os.path.dirname(os.path.realpath(target))):
-        raise FileNotFoundError(errno.ENOENT, "no such directory", directory)
-    if source and target and os.path.exists(target) and os.path.samefile(source, target):
+    if source:
+        if os.path.isdir(source):
+            raise FileError(f"cannot read {source}: it is a directory")
+        if not os.access(source, os.R_OK):
+            open_input(source).close()  # raises the reason
+    if not target:
+        return
+    if str(target).endswith(".gz"):
+        raise UserError(f"the output is plain text: give it a name without .gz. Received: {target}")
+    place = target if os.path.exists(target) else os.path.dirname(os.path.realpath(target))
+    if os.path.isdir(target):
+        raise FileError(f"cannot write {target}: it is a directory")
+    if not os.path.exists(place):
+        raise FileError(f"cannot write {target}: there is no directory {place}")
+    if not os.access(place, os.W_OK):
+        raise FileError(f"cannot write {target}: you may not write to {place}")
+    if source and os.path.exists(target) and os.path.samefile(source, target):
         raise UserError(f"the translation would take the place of its source. Received: {source} for both")
 
 

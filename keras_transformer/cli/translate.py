@@ -6,7 +6,16 @@ import sys
 
 from keras_transformer.cli import console
 from keras_transformer.cli.flags import add_translator_arguments, load_translator
-from keras_transformer.cli.line_files import are_regular, check_files, file_state, translate_file, translate_lines
+from keras_transformer.cli.line_files import (
+    are_regular,
+    check_files,
+    chunks_of,
+    chunks_of_stream,
+    file_state,
+    open_input,
+    translate_file,
+    translate_lines,
+)
 from keras_transformer.cli.request import Request, add_request_arguments
 
 DESCRIPTION = """Translate line by line: every line of input gives one line of output, in order.
@@ -76,10 +85,10 @@ def main(arguments, request):
         except KeyboardInterrupt:
             print("the same command goes on from here", file=sys.stderr)
             raise
-    source = open(arguments.input, "rb") if arguments.input else sys.stdin.buffer
+    chunks = chunks_of(open_input(arguments.input)) if arguments.input else chunks_of_stream(sys.stdin.buffer)
     target = open(arguments.output, "wb") if arguments.output else sys.stdout.buffer
     with tqdm(unit=" sentences", disable=None) as progress:
-        translate_lines(lambda texts: answer(texts, progress.update), source, target)
+        translate_lines(lambda texts: answer(texts, progress.update), chunks, target)
 
 
 def program():

@@ -18,7 +18,7 @@ import tensorflow as tf
 from tqdm import tqdm
 
 from keras_transformer.config import PAD_ID
-from keras_transformer.errors import CorpusError
+from keras_transformer.errors import CorpusError, FileError
 from keras_transformer.tokenizer import with_eos
 
 CHUNK = 8192  # pairs tokenised at a time
@@ -186,7 +186,8 @@ def make_once(directory, ingredients, make):
         make: function of a path, an empty directory, that writes files into it.
 
     Raises:
-        The errors of `make`; then nothing is left behind.
+        FileError: if a file cannot be written.
+        The errors of `make`. Nothing is left behind.
     """
     directory = Path(directory)
     if directory.exists():
@@ -196,14 +197,16 @@ def make_once(directory, ingredients, make):
         log.info("            %s %s: made anew", directory, flaw)
     unfinished = directory.with_name(f"{directory.name}.unfinished")
     shutil.rmtree(unfinished, ignore_errors=True)  # a killed start left it
-    unfinished.mkdir(parents=True)
     try:
+        unfinished.mkdir(parents=True)
         make(unfinished)
         checksums = {path.name: _checksum(path) for path in sorted(unfinished.iterdir())}
         index = {"ingredients": ingredients, "checksums": checksums}
         (unfinished / INDEX).write_text(json.dumps(index, indent=1), encoding="utf-8")
         shutil.rmtree(directory, ignore_errors=True)
         unfinished.rename(directory)
+    except OSError as error:
+        raise FileError.of("write", directory, error) from error
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
 

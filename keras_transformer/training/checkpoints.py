@@ -12,7 +12,7 @@ import keras
 import numpy as np
 
 from keras_transformer.config import Config
-from keras_transformer.errors import CheckpointError, DamagedCheckpoint
+from keras_transformer.errors import CheckpointError, DamagedCheckpoint, FileError
 from keras_transformer.models.sequence_to_sequence import load_model
 from keras_transformer.tokenizer import SHARED, SOURCE, TARGET, load_tokenizers
 from keras_transformer.translation.translator import Translator
@@ -70,8 +70,12 @@ class RunDirectory:
 
         Raises:
             CheckpointError: if another process has reserved it.
+            FileError: if it cannot be made.
         """
-        self.checkpoints.mkdir(parents=True, exist_ok=True)
+        try:
+            self.checkpoints.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise FileError.of("write", self.path, error) from error
         lock = filelock.FileLock(self.path / ".lock")
         try:
             lock.acquire(timeout=0)
@@ -233,7 +237,7 @@ def write_atomically(path, write, previous=None):
         previous: path to which the old file is renamed; None removes the old file.
 
     Raises:
-        OSError: with the name of `path`, if it cannot be written; the old file is then as it was.
+        FileError: if it cannot be written; the old file is then as it was.
     """
     path = Path(path)
     temporary = path.with_name(f".{path.stem}.{os.getpid()}.partial{path.suffix}")
@@ -246,7 +250,7 @@ def write_atomically(path, write, previous=None):
         os.replace(temporary, path)
         _flush_to_disk(path.parent)
     except OSError as error:
-        raise OSError(f"cannot write {path}: {error.strerror or error}") from error
+        raise FileError.of("write", path, error) from error
     finally:
         temporary.unlink(missing_ok=True)
 

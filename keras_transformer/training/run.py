@@ -17,7 +17,7 @@ from tqdm import tqdm
 from keras_transformer.data.encoded import INDEX
 from keras_transformer.data.pipeline import count_batches, dealt, evaluation_batches, make_batch, training_batches
 from keras_transformer.data.subword_dropout import SubwordDropout
-from keras_transformer.errors import CheckpointError
+from keras_transformer.errors import CheckpointError, FileError
 from keras_transformer.layers.layer import arguments_of
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.training.callbacks import (
@@ -207,7 +207,7 @@ def fit(config, run, data, trainer, translate, evaluate):
             f"{plan.last_step:,}",
         )
         raise
-    except OSError as error:
+    except FileError as error:
         raise CheckpointError(f"{error}. The same command goes on after update {save.saved_step:,}") from error
     finally:
         shown.close()

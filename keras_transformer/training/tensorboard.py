@@ -15,6 +15,7 @@ from tensorboard.plugins import projector
 from tensorboard.plugins.hparams import api as hp
 
 from keras_transformer.config import PAD_ID
+from keras_transformer.errors import FileError
 from keras_transformer.tokenizer import shift_right
 from keras_transformer.training.callbacks import total
 from keras_transformer.training.checkpoints import write_atomically
@@ -30,7 +31,7 @@ class EventWriter:
     """A tf.summary writer of a directory. After a `with as_default` block, its summaries are on disk.
 
     Raises:
-        OSError: if they cannot be written, as on a full disk.
+        FileError: if they cannot be written, as on a full disk.
     """
 
     def __init__(self, directory):
@@ -40,23 +41,23 @@ class EventWriter:
     @contextlib.contextmanager
     def as_default(self, step):
         """tf.summary writes here, at this update."""
-        with _os_errors(self.directory), self._writer.as_default(step=step):
+        with _file_errors(self.directory), self._writer.as_default(step=step):
             yield
 
     def close(self):
         """Ends the file."""
-        with _os_errors(self.directory):
+        with _file_errors(self.directory):
             self._writer.close()
 
 
 @contextlib.contextmanager
-def _os_errors(path):
-    """Raises OSError for the errors of TensorFlow, to which a full disk is an exhausted resource."""
+def _file_errors(path):
+    """Raises FileError for the errors of TensorFlow, to which a full disk is an exhausted resource."""
     try:
         yield
     except tf.errors.OpError as error:
         reason = error.message.splitlines()[0].rpartition("; ")[2]
-        raise OSError(f"cannot write {path}: {reason}") from error
+        raise FileError(f"cannot write {path}: {reason}") from error
 
 
 def forget_after(directory, step):
@@ -89,7 +90,7 @@ def read_records(path):
 
 def write_records(path, records):
     """Writes records, a list of bytes, to an event file."""
-    with _os_errors(path), tf.io.TFRecordWriter(str(path)) as writer:
+    with _file_errors(path), tf.io.TFRecordWriter(str(path)) as writer:
         for record in records:
             writer.write(record)
 

@@ -1,3 +1,4 @@
+import logging
 import os
 import subprocess
 import sys
@@ -6,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from keras_transformer.cli import console
-from keras_transformer.errors import UserError
+from keras_transformer.errors import ConfigError, FileError, UserError
 
 ROOT = Path(__file__).parents[2]
 
@@ -16,23 +17,46 @@ def no_debug(monkeypatch):
     monkeypatch.delenv("KERAS_TRANSFORMER_DEBUG", raising=False)
 
 
-@pytest.mark.parametrize(
-    "error", [ValueError("no such thing"), UserError("no such thing"), OSError("no such thing")], ids=repr
-)
-def test_a_mistake_is_one_line_and_exit_status_2(capsys, error):
+@pytest.mark.parametrize("kind", [UserError, ConfigError, FileError])
+def test_a_mistake_is_one_line_and_exit_status_2(capsys, kind):
     with pytest.raises(SystemExit) as caught, console.program():
-        raise error
+        raise kind("no such thing")
     assert caught.value.code == 2
     assert capsys.readouterr() == ("", "error: no such thing\n")
 
 
-def test_a_missing_file_is_named(capsys, tmp_path):
-    with pytest.raises(SystemExit), console.program():
-        open(tmp_path / "missing.txt")
-    assert capsys.readouterr().err == f"error: {tmp_path / 'missing.txt'}: No such file or directory\n"
+def test_ctrl_c_is_one_line_and_exit_status_130(capsys):
+    with pytest.raises(SystemExit) as caught, console.program():
+        raise KeyboardInterrupt
+    assert caught.value.code == 130
+    assert capsys.readouterr() == ("", "interrupted\n")
 
 
-@pytest.mark.parametrize("error", [TypeError, KeyError, RuntimeError, ZeroDivisionError])
+def test_the_log_of_the_library_is_lines_where_a_program_wants_them(capsys):
+    log = logging.getLogger("keras_transformer.some.module")
+    handlers = logging.getLogger("keras_transformer").handlers[:]
+    for stream, name in ((None, "out"), (sys.stderr, "err")):
+        with console.program(log_to=stream):
+            logging.getLogger("keras_transformer").removeHandler(handlers[0])  # that of the tests
+            log.info("read %d lines", 7)
+        assert getattr(capsys.readouterr(), name) == "read 7 lines\n"
+    logging.getLogger("keras_transformer").addHandler(handlers[0])
+
+
+@pytest.mark.parametrize(
+    ("started_as", "command"),
+    [
+        ("train.py", "python export.py"),
+        ("/home/me/train.py", "python export.py"),
+        ("x/keras-transformer train", "keras-transformer export"),
+    ],
+)
+def test_other_programs_are_named_as_this_one_was_started(monkeypatch, started_as, command):
+    monkeypatch.setattr(sys, "argv", [started_as])
+    assert console.command("export") == command
+
+
+@pytest.mark.parametrize("error", [ValueError, OSError, TypeError, KeyError, RuntimeError])
 def test_our_own_faults_keep_their_traceback(capsys, error):
     with pytest.raises(error), console.program():
         raise error("a fault")
@@ -90,3 +114,17 @@ with program():
 def test_sigterm_closes_what_is_open_and_ends_with_status_143_without_a_traceback():
     run = subprocess.run([sys.executable, "-c", SIGTERM], cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert (run.returncode, run.stdout, run.stderr) == (143, "closed\n", "")
+
+
+ABORT = """
+import os
+from keras_transformer.cli.console import _start_up_lines_left_out
+with _start_up_lines_left_out():
+    os.write(2, b"I0000 1.2 3 cudart_stub.cc:31] Could not find cuda drivers\\nthis processor lacks AVX\\n")
+    os.abort()
+"""
+
+
+def test_the_last_words_of_a_process_that_aborts_while_it_starts_are_heard():
+    run = subprocess.run([sys.executable, "-c", ABORT], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert run.returncode < 0 and run.stderr == "this processor lacks AVX\n"

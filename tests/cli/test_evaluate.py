@@ -148,8 +148,11 @@ def test_scores_are_printed_even_if_the_translations_cannot_be_kept(program, loa
         ((*FILES, "--batch_size", 0), "--batch_size must be between"),
         ((*FILES, "--baseline", "run"), "a model needs --source"),
         (("--model_dir", "run", "--reference", "test.de"), "a model needs --source"),
-        (("--model_dir", "run", *SIDES, "--output", "nowhere/kept"), "nowhere: no such directory"),
-        (("--model_dir", "run", *SIDES, "--output", "run"), "run: Is a directory"),
+        (
+            ("--model_dir", "run", *SIDES, "--output", "nowhere/kept"),
+            "cannot write nowhere/kept: there is no directory",
+        ),
+        (("--model_dir", "run", *SIDES, "--output", "run"), "cannot write run: it is a directory"),
         (("--model_dir", "run", *SIDES, "--output", "test.de"), "test.de for both"),
         (("--model_dir", "run", *SIDES, "--baseline", "bad", "--output", "bad"), "bad for both"),
     ],

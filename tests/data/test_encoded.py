@@ -9,7 +9,7 @@ import tensorflow as tf
 from keras_transformer.config import EOS_ID
 from keras_transformer.data import encoded
 from keras_transformer.data.encoded import EncodedPairs, Sentences, encode_pairs, make_once
-from keras_transformer.errors import CorpusError
+from keras_transformer.errors import CorpusError, FileError
 from keras_transformer.tokenizer import Tokenizer, train_tokenizer
 
 PAIRS = [(f"a house for {n} cats", f"ein Haus für {n} Katzen und {n**5} Mäuse") for n in range(23)]
@@ -322,7 +322,7 @@ def full_disk():
 
 @pytest.mark.parametrize("stop", [interrupted, full_disk])
 def test_an_interruption_leaves_nothing_that_is_taken_for_whole(directory, stop):
-    with pytest.raises((KeyboardInterrupt, OSError)):
+    with pytest.raises((KeyboardInterrupt, FileError)):
         make_once(directory, INGREDIENTS, Maker(before_last=stop))
     assert list(directory.parent.iterdir()) == []
     assert calls(directory) == 1

@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 
 from keras_transformer.data import pipeline
-from keras_transformer.errors import CheckpointError, DamagedCheckpoint, UserError
+from keras_transformer.errors import CheckpointError, DamagedCheckpoint, FileError, UserError
 from keras_transformer.tokenizer import save_tokenizers
 from keras_transformer.training.checkpoints import (
     RunDirectory,
@@ -108,7 +108,7 @@ def test_an_interrupted_first_write_leaves_nothing(tmp_path):
         temporary.write_text("half")
         raise OSError("disk full")
 
-    with pytest.raises(OSError, match="disk full"):
+    with pytest.raises(FileError, match="disk full"):
         write_atomically(tmp_path / "some.txt", write)
     assert not list(tmp_path.iterdir())
 
@@ -122,7 +122,7 @@ def test_an_interrupted_save_leaves_the_checkpoint_before_it(tmp_path, monkeypat
         raise OSError("disk full")
 
     monkeypatch.setattr(np, "savez", savez)
-    with pytest.raises(OSError, match="disk full"):
+    with pytest.raises(FileError, match="disk full"):
         save_variables(path, variables(5), {"step": 5})
     assert [p.name for p in tmp_path.iterdir()] == ["last.npz"]
     loaded = variables(7)
@@ -160,7 +160,7 @@ def test_a_file_that_cannot_be_written_is_named(tmp_path):
     def write(temporary):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    with pytest.raises(OSError) as error:
+    with pytest.raises(FileError) as error:
         write_atomically(tmp_path / "last.npz", write)
     assert str(error.value) == f"cannot write {tmp_path / 'last.npz'}: No space left on device"
 

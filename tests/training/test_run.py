@@ -558,7 +558,7 @@ def test_exponential_averages_are_validated_kept_and_exported_and_never_trained_
             np.testing.assert_array_equal(x, other)
     losses = [[loss for _, loss in read_events(r.logs / "validation")["loss"]] for r in (found, run)]
     assert losses[0][-1] != losses[1][-1]
-    assert "the exponential average at the end of epoch 0002" in printed
+    assert "the exponential average at the end of epoch 2" in printed
 
     found.epoch(2).write_bytes(b"damaged")
     _, _, printed = train(with_averages)

@@ -21,6 +21,7 @@ from werkzeug.test import Client
 
 from keras_transformer.data.encoded import encode_pairs
 from keras_transformer.data.pipeline import make_batch
+from keras_transformer.errors import FileError
 from keras_transformer.tokenizer import shift_right
 from keras_transformer.training import tensorboard
 from keras_transformer.training.callbacks import Progress
@@ -141,11 +142,11 @@ def no_room():
 
 def test_a_full_disk_is_an_error_of_the_system_that_names_the_place(tmp_path):
     writer = EventWriter(tmp_path)
-    with no_room(), pytest.raises(OSError, match=f"^cannot write {tmp_path}: File too large$"):
+    with no_room(), pytest.raises(FileError, match=f"^cannot write {tmp_path}: File too large$"):
         for step in range(1, 11):
             with writer.as_default(step=step):
                 tf.summary.scalar("loss", 1 / step)
-    with no_room(), pytest.raises(OSError, match=f"^cannot write {tmp_path / 'some'}: File too large$"):
+    with no_room(), pytest.raises(FileError, match=f"^cannot write {tmp_path / 'some'}: File too large$"):
         write_records(tmp_path / "some", [b"record"] * 100)
 
 
