@@ -160,7 +160,10 @@ class Config:
     peak_learning_rate: float | None = None
     """Learning rate at the end of the warm-up. The default is that of equation (3), (d_model x warmup_steps)^-0.5."""
     warmup_steps: int = 4000
-    """Updates of linear warm-up, before the rate falls with the inverse square root of the update."""
+    """Updates of linear warm-up, before the rate falls."""
+    schedule: Literal["inverse_square_root", "linear", "cosine"] = "inverse_square_root"
+    """How the learning rate falls after the warm-up. inverse_square_root is the paper's and knows no end; linear and
+    cosine reach 0 at the end of the last epoch."""
     label_smoothing: float = 0.1
     """eps_ls."""
     patience: int | None = None

@@ -40,6 +40,7 @@ OTHER = {
     "clip_norm": 0.75,
     "peak_learning_rate": 1e-05,
     "warmup_steps": 17,
+    "schedule": "cosine",
     "label_smoothing": 0.0,
     "patience": 41,
     "average_epochs": 3,

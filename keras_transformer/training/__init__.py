@@ -1,6 +1,6 @@
 """How a model is trained (section 5): loss, schedule, updates, checkpoints, callbacks, and the run."""
 
-from keras_transformer.training.schedules import InverseSquareRoot
+from keras_transformer.training.schedules import CosineDecay, InverseSquareRoot, LinearDecay
 from keras_transformer.training.teacher_forcing import TeacherForcing
 
-__all__ = ["InverseSquareRoot", "TeacherForcing"]
+__all__ = ["CosineDecay", "InverseSquareRoot", "LinearDecay", "TeacherForcing"]

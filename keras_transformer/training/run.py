@@ -33,7 +33,7 @@ from keras_transformer.training.callbacks import (
 from keras_transformer.training.checkpoints import epoch_number, load_last, write_atomically
 from keras_transformer.training.preparation import open_origin, validation_pairs
 from keras_transformer.training.progress import ShowProgress
-from keras_transformer.training.schedules import InverseSquareRoot, paper_peak_rate
+from keras_transformer.training.schedules import make_schedule, paper_peak_rate
 from keras_transformer.training.strategy import (
     POLICIES,
     decoding_strategy,
@@ -136,7 +136,8 @@ def build_trainer(config, data, make_model=make_transformer):
     trainer = TeacherForcing(
         network, config.label_smoothing, config.accumulate_steps, config.clip_norm, config.ema_decay
     )
-    schedule = InverseSquareRoot(peak_rate(config), config.warmup_steps)
+    last_step = make_plan(config, data).last_step
+    schedule = make_schedule(config.schedule, peak_rate(config), config.warmup_steps, last_step)
     trainer.compile(make_optimizer(config.optimizer, schedule))
     log.info("model       %s parameters, %s, %s", f"{network.count_params():,}", config.preset, policy)
     return trainer

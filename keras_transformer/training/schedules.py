@@ -1,15 +1,13 @@
-"""The learning rate: linear warm-up, then the inverse square root of the step (section 5.3, equation 3)."""
+"""The learning rate: linear warm-up (section 5.3, equation 3), then one of three ways down."""
+
+import math
 
 import keras
 from keras import ops
 
 
-@keras.saving.register_keras_serializable(package="keras_transformer")
-class InverseSquareRoot(keras.optimizers.schedules.LearningRateSchedule):
-    """rate(n) = peak_rate * min(n / warmup_steps, sqrt(warmup_steps / n)), n counted from 1.
-
-    Equation (3), d_model^-0.5 * min(n^-0.5, n * warmup_steps^-1.5), is the same curve with the peak that
-    `paper_peak_rate` gives.
+class WarmUp(keras.optimizers.schedules.LearningRateSchedule):
+    """rate(n) = peak_rate * min(n / warmup_steps, fall(n)), n counted from 1; a subclass says how it falls.
 
     Args:
         peak_rate: the rate at n = warmup_steps.
@@ -22,10 +20,79 @@ class InverseSquareRoot(keras.optimizers.schedules.LearningRateSchedule):
 
     def __call__(self, step):
         n = ops.cast(step, "float32") + 1.0  # Keras counts from 0, where the rate would be 0
-        return self.peak_rate * ops.minimum(n / self.warmup_steps, ops.sqrt(self.warmup_steps / n))
+        return self.peak_rate * ops.minimum(n / self.warmup_steps, self.fall(n))
+
+    def fall(self, n):
+        """The share of the peak after the warm-up: 1 at n = warmup_steps, and at least 1 before."""
+        raise NotImplementedError
 
     def get_config(self):
         return {"peak_rate": self.peak_rate, "warmup_steps": self.warmup_steps}
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class InverseSquareRoot(WarmUp):
+    """rate(n) = peak_rate * min(n / warmup_steps, sqrt(warmup_steps / n)), n counted from 1.
+
+    Equation (3), d_model^-0.5 * min(n^-0.5, n * warmup_steps^-1.5), is the same curve with the peak that
+    `paper_peak_rate` gives.
+
+    Args:
+        peak_rate: the rate at n = warmup_steps.
+        warmup_steps: updates of linear increase.
+    """
+
+    def fall(self, n):
+        return ops.sqrt(self.warmup_steps / n)
+
+
+class ToTheEnd(WarmUp):
+    """A schedule that knows the last update, after which the rate is 0.
+
+    Args:
+        peak_rate, warmup_steps: those of `WarmUp`.
+        last_step: the last update; the rate falls with the share of the updates after the warm-up that are done.
+    """
+
+    def __init__(self, peak_rate, warmup_steps, last_step):
+        super().__init__(peak_rate, warmup_steps)
+        self.last_step = last_step
+
+    def done(self, n):
+        """The share (0 to 1) of the updates after the warm-up that are done before update n."""
+        return ops.clip((n - self.warmup_steps) / max(1.0, self.last_step + 1 - self.warmup_steps), 0.0, 1.0)
+
+    def get_config(self):
+        return {**super().get_config(), "last_step": self.last_step}
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class LinearDecay(ToTheEnd):
+    """After the warm-up, the rate falls on a straight line and would reach 0 one update after the last."""
+
+    def fall(self, n):
+        return 1.0 - self.done(n)
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class CosineDecay(ToTheEnd):
+    """After the warm-up, the rate falls along half a cosine (Loshchilov & Hutter 2017, without restarts)."""
+
+    def fall(self, n):
+        return 0.5 * (1.0 + ops.cos(math.pi * self.done(n)))
+
+
+def make_schedule(name, peak_rate, warmup_steps, last_step):
+    """The schedule of the setting `schedule`.
+
+    Args:
+        name: "inverse_square_root", "linear" or "cosine".
+        peak_rate, warmup_steps: those of `WarmUp`.
+        last_step: the last update of the run, at whose end "linear" and "cosine" reach 0.
+    """
+    if name == "inverse_square_root":
+        return InverseSquareRoot(peak_rate, warmup_steps)
+    return {"linear": LinearDecay, "cosine": CosineDecay}[name](peak_rate, warmup_steps, last_step)
 
 
 def paper_peak_rate(d_model, warmup_steps):

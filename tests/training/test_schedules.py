@@ -2,7 +2,13 @@ import keras
 import numpy as np
 import pytest
 
-from keras_transformer.training.schedules import InverseSquareRoot, paper_peak_rate
+from keras_transformer.training.schedules import (
+    CosineDecay,
+    InverseSquareRoot,
+    LinearDecay,
+    make_schedule,
+    paper_peak_rate,
+)
 
 D_MODEL, WARMUP = 514, 4001
 
@@ -55,3 +61,36 @@ def test_config_makes_the_same_schedule_again():
     assert type(twin) is InverseSquareRoot
     assert twin.get_config() == schedule.get_config() == {"peak_rate": 0.7, "warmup_steps": 13}
     assert float(twin(40)) == float(schedule(40))
+
+
+def numpy_rate(name, n, peak, warmup, last):
+    if n <= warmup:
+        return peak * n / warmup
+    done = (n - warmup) / (last + 1 - warmup)
+    return peak * (1 - done if name == "linear" else np.cos(np.pi * done / 2) ** 2)
+
+
+@pytest.mark.parametrize("name", ["linear", "cosine"])
+def test_linear_and_cosine_rise_to_the_peak_and_reach_0_after_the_last_update(name):
+    schedule = make_schedule(name, 0.7, 13, 60)
+    rates = [float(schedule(n - 1)) for n in range(1, 62)]
+    np.testing.assert_allclose(rates, [numpy_rate(name, n, 0.7, 13, 60) for n in range(1, 62)], atol=1e-7)
+    assert rates[12] == pytest.approx(0.7) and rates[59] > 0 and rates[60] == pytest.approx(0, abs=1e-7)
+    assert float(schedule(200)) == pytest.approx(0, abs=1e-7)  # a step that should not be never gets a negative rate
+
+
+@pytest.mark.parametrize("name", ["linear", "cosine"])
+def test_a_run_that_ends_in_the_warm_up_only_rises(name):
+    schedule = make_schedule(name, 0.5, 10, 4)
+    assert [float(schedule(n)) for n in range(4)] == pytest.approx([0.05, 0.1, 0.15, 0.2])
+
+
+@pytest.mark.parametrize("schedule", [LinearDecay(0.7, 13, 60), CosineDecay(0.7, 13, 60)])
+def test_config_makes_the_same_falling_schedule_again(schedule):
+    twin = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(schedule))
+    assert type(twin) is type(schedule)
+    assert twin.get_config() == schedule.get_config() == {"peak_rate": 0.7, "warmup_steps": 13, "last_step": 60}
+
+
+def test_the_paper_s_schedule_has_its_name():
+    assert type(make_schedule("inverse_square_root", 0.5, 10, 60)) is InverseSquareRoot
