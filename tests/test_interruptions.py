@@ -38,7 +38,8 @@ ENDS = [(signal.SIGKILL, 10), (signal.SIGKILL, 0), (signal.SIGTERM, 10), (signal
 
 
 TRAIN_WITH_A_LINE_AN_UPDATE = """
-from keras_transformer.cli import train
+from keras_transformer.cli import console, train
+console.import_tensorflow()
 from keras_transformer.training import progress
 progress.SECONDS_BETWEEN_LINES = 0
 train.program()
@@ -107,7 +108,9 @@ def test_a_run_killed_again_and_again_goes_on_to_its_end(runs):
 def test_a_signal_ends_a_run_with_a_line_that_says_how_to_go_on(runs):
     _, _, starts = runs
     for (printed, _), (number, _) in zip(starts, ENDS, strict=False):
-        ends = re.findall(r"stopped: update \d+ of \d+ is saved; the same command goes on from there$", printed, re.M)
+        ends = re.findall(
+            r"stopped     update \d+ of \d+ is saved; the same command goes on from there$", printed, re.M
+        )
         assert len(ends) == (number != signal.SIGKILL), printed
 
 

@@ -74,7 +74,7 @@ def runs(tmp_path_factory):
 
 def test_a_worker_that_is_killed_ends_the_other_within_a_minute_with_lines_that_say_how_to_go_on(runs):
     _, _, (printed, *_) = runs
-    assert re.search(r"^stopped: update \d+ of 10 is saved; the same command goes on from there$", printed, re.M)
+    assert re.search(r"^stopped     update \d+ of 10 is saved; the same command goes on from there$", printed, re.M)
     assert re.search(r"^error: worker 1 is gone \(\w+\): start all workers again with the same command$", printed, re.M)
     assert "Traceback" not in printed
 
@@ -101,6 +101,6 @@ def test_only_the_chief_writes(runs):
     def files(run):
         return {str(path.relative_to(run.path)) for path in run.path.rglob("*") if "tfevents" not in path.name}
 
-    assert files(found) == files(expected) | {"results.yaml"}  # which train.py writes, after all that is compared here
+    assert files(found) == files(expected) | {"results.yaml", "run.log"}  # which `train` writes
     assert len(list(found.logs.glob("train/*tfevents*"))) == 2  # one of each start
     assert "\nfinished " in chief and "finished" not in other

@@ -563,7 +563,7 @@ def test_exponential_averages_are_validated_kept_and_exported_and_never_trained_
     found.epoch(2).write_bytes(b"damaged")
     _, _, printed = train(with_averages)
     assert f"left out    cannot read {found.epoch(2)}: " in printed
-    assert "the exponential average at the end of epoch 0001" in printed
+    assert "the exponential average at the end of epoch 1" in printed
     for x, value in zip(seen[0], values_of(load_model(found.model).weights), strict=True):
         np.testing.assert_array_equal(x, value)
 
