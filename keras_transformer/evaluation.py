@@ -138,7 +138,7 @@ def describe(evaluation: Evaluation) -> str:
         evaluation: Evaluation.
 
     Returns:
-        str of three lines, such as `BLEU 38.5 (nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0)`.
+        str of three lines: BLEU and chrF, each with its signature in parentheses, and the share of exact translations.
     """
     return (
         f"BLEU {evaluation.bleu:.1f} ({evaluation.bleu_signature})\n"

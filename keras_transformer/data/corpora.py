@@ -8,7 +8,7 @@ from keras_transformer.errors import CorpusError
 _FORMS = "cldr:A-B, files:DIR or tfds:NAME[/CONFIG]"
 
 
-def open_corpus(spec: str, source_lang: str | None, target_lang: str | None, seed: int) -> Corpus:
+def open_corpus(spec: str, source_lang: str | None = None, target_lang: str | None = None, seed: int = 1) -> Corpus:
     """Opens the corpus that the user named.
 
     Args:

@@ -2,6 +2,7 @@
 
 import keras
 
+from keras_transformer.config import Config
 from keras_transformer.errors import UserError
 from keras_transformer.layers.layer import arguments_of
 
@@ -86,6 +87,31 @@ class SequenceToSequence(keras.Model):
     def get_config(self):
         arguments = {name: getattr(self, name) for name in arguments_of(type(self))}
         return {**arguments, "dtype": keras.dtype_policies.serialize(self.dtype_policy), "name": self.name}
+
+    @classmethod
+    def from_preset(cls, name, **arguments):
+        """A new model of the sizes of a preset.
+
+        Args:
+            name: "quickstart", "tiny", "small", "base" or "big".
+            arguments: those of the model that differ.
+
+        Raises:
+            ConfigError: if there is no such preset.
+
+        Example:
+
+        ```python
+        Transformer.from_preset("tiny", vocabulary_size=8000).num_layers  # 4
+        ```
+        """
+        return cls.from_settings(Config(preset=name), **arguments)
+
+    @classmethod
+    def from_settings(cls, config, **arguments):
+        """A new model of the settings of a `Config` that are arguments of it; `arguments` go before."""
+        settings = {name: getattr(config, name) for name in arguments_of(cls) if hasattr(config, name)}
+        return cls(**{**settings, **arguments})
 
     @classmethod
     def from_config(cls, config, custom_objects=None):

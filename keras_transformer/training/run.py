@@ -18,7 +18,6 @@ from keras_transformer.data.encoded import INDEX
 from keras_transformer.data.pipeline import count_batches, dealt, evaluation_batches, make_batch, training_batches
 from keras_transformer.data.subword_dropout import SubwordDropout
 from keras_transformer.errors import CheckpointError, FileError
-from keras_transformer.layers.layer import arguments_of
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.training.callbacks import (
     CountSteps,
@@ -115,18 +114,17 @@ def initial_weights_of(seed):
 
 
 def make_transformer(config, data, policy):
-    """The Transformer that the config describes, with new weights: every setting that is an argument of it.
+    """The Transformer that the config describes, with new weights.
 
     Args:
         config: `Config`.
         data: `Data`, whose tokenizers have the sizes of the vocabularies.
         policy: name of the dtype policy.
     """
-    settings = {name: getattr(config, name) for name in arguments_of(Transformer) if hasattr(config, name)}
-    settings["vocabulary_size"] = data.source_tokenizer.vocabulary_size
+    sizes = {"vocabulary_size": data.source_tokenizer.vocabulary_size}
     if not config.share_vocabulary:
-        settings["target_vocabulary_size"] = data.target_tokenizer.vocabulary_size
-    return Transformer(**settings, dtype=policy, name="transformer")
+        sizes["target_vocabulary_size"] = data.target_tokenizer.vocabulary_size
+    return Transformer.from_settings(config, **sizes, dtype=policy, name="transformer")
 
 
 def build_trainer(config, data, make_model=make_transformer):

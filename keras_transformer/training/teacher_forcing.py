@@ -21,7 +21,10 @@ class Perplexity(keras.metrics.Mean):
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class TeacherForcing(keras.Model):
-    """Trains a model on ({"source_ids", "target_ids"}, labels, weights) batches.
+    """Trains a model on ({"source_ids", "target_ids"}, labels, weights) batches, or on arrays of the same.
+
+    `labels` are the target ids, `target_ids` the same shifted to the right, and `weights` 1 for a real token and 0 for
+    padding. Without weights, the labels that are not 0 count.
 
     The loss is divided by the real target tokens of the global batch. So every token counts the same, however the batch
     is divided over replicas or over several smaller batches, and however much of it is padding. (Keras would weigh
@@ -37,7 +40,7 @@ class TeacherForcing(keras.Model):
     ```python
     trainer = TeacherForcing(network, label_smoothing=0.1)
     trainer.compile("adam")  # or any other Keras optimizer
-    trainer.fit(batches, steps_per_epoch=100)
+    trainer.fit({"source_ids": source_ids, "target_ids": shift_right(target_ids)}, target_ids)
     ```
     """
 
@@ -199,7 +202,7 @@ class TeacherForcing(keras.Model):
 
     def test_step(self, batch):
         """Measures a batch, by float32 logits."""
-        inputs, labels, weights = batch
+        inputs, labels, weights = unpack(batch)
         self._count_padding(inputs)
         self._measure(*self._token_losses(tf.cast(self.states(inputs, training=False), tf.float32), labels, weights))
 
@@ -208,7 +211,7 @@ class TeacherForcing(keras.Model):
 
     def _gradients(self, batch):
         """This replica's share of the gradient of the mean loss, and the number of tokens that the mean is over."""
-        inputs, labels, weights = batch
+        inputs, labels, weights = unpack(batch)
         real_tokens = count_real_tokens(weights)
         self._count_padding(inputs)
         with tf.GradientTape() as tape:
@@ -233,3 +236,9 @@ class TeacherForcing(keras.Model):
         self.loss_metric.update_state(smoothed, sample_weight=weights)
         self.accuracy_metric.update_state(is_right, sample_weight=weights)
         self.perplexity_metric.update_state(cross_entropy, sample_weight=weights)
+
+
+def unpack(batch):
+    """(inputs, labels, weights) of a batch with or without weights: without, labels that are not padding weigh 1."""
+    inputs, labels, weights = keras.utils.unpack_x_y_sample_weight(batch)
+    return inputs, labels, tf.cast(labels != PAD_ID, tf.float32) if weights is None else weights

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from keras_transformer.errors import ConfigError
 from keras_transformer.models.transformer import Transformer, follow
 from tests import reference
 from tests.models.contract import PAD, B, ModelContract, S, T, W, random_parents, step_by_step
@@ -278,3 +279,31 @@ def test_before_the_first_token_there_is_nothing_to_inherit():
 def test_impossible_arguments_are_refused_by_name(arguments, message):
     with pytest.raises(ValueError, match=message):
         Transformer(**{**SMALL, **arguments})
+
+
+# As a plain Keras model.
+
+
+def test_a_preset_gives_the_sizes_and_arguments_go_before():
+    model = Transformer.from_preset("tiny", vocabulary_size=V, num_layers=1)
+    found = (model.vocabulary_size, model.d_model, model.d_ff, model.num_heads, model.num_layers, model.pre_norm)
+    assert found == (V, 128, 256, 4, 1, True) and model.dropout_rate == 0.3
+    with pytest.raises(ConfigError, match="unknown preset 'tyni'"):
+        Transformer.from_preset("tyni")
+
+
+def test_keras_trains_saves_and_loads_it(tmp_path):
+    model = Transformer(**SHALLOW, pre_norm=True, dropout_rate=0.0)
+    rng = np.random.default_rng(1)
+    source_ids = rng.integers(4, V, (8, 3))
+    target_ids = np.pad(source_ids, ((0, 0), (0, 1)), constant_values=3)  # to be copied, with eos
+    x = {"source_ids": source_ids, "target_ids": np.pad(target_ids, ((0, 0), (1, 0)), constant_values=2)[:, :-1]}
+    model.compile(keras.optimizers.Adam(0.02), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    losses = model.fit(x, target_ids, epochs=60, verbose=0).history["loss"]
+    assert losses[-1] < 0.3 < losses[0]
+    model.save(tmp_path / "model.keras")
+    twin = keras.models.load_model(tmp_path / "model.keras")
+    logits = twin.predict(x, verbose=0)
+    np.testing.assert_array_equal(logits, model.predict(x, verbose=0))
+    picked = np.take_along_axis(logits - np.log(np.exp(logits).sum(-1, keepdims=True)), target_ids[..., None], axis=-1)
+    assert twin.evaluate(x, target_ids, verbose=0) == pytest.approx(-picked.mean(), rel=1e-4)

@@ -416,6 +416,22 @@ def test_a_trainer_that_is_saved_and_loaded_goes_on_as_the_one_that_was_not(tmp_
     assert max(np.abs(x - y.numpy()).max() for x, y in zip(start, model.network.weights, strict=True)) > 1e-3
 
 
+@pytest.mark.parametrize("optimizer", ["adam", keras.optimizers.Adam(0.01), keras.optimizers.AdamW(0.01)])
+def test_arrays_without_weights_train_as_batches_whose_padding_weighs_nothing(optimizer):
+    """As in a notebook: `compile(Adam())`, and `fit` over whatever Keras takes, to its end."""
+    inputs, labels, weights = make_batch(range(6))
+    assert (weights == 0).any()
+    losses, config = [], keras.optimizers.serialize(keras.optimizers.get(optimizer))
+    for data in [(inputs, labels, None), (inputs, labels, weights)]:
+        one = trainer(keras.optimizers.deserialize(config))
+        for variable in one.network.trainable_variables:
+            variable.assign(np.random.default_rng(3).normal(0, 0.3, variable.shape))
+        found = one.fit(*data[:2], sample_weight=data[2], batch_size=4, epochs=3, shuffle=False, verbose=0)
+        batches = tf.data.Dataset.from_tensor_slices(tuple(x for x in data if x is not None)).batch(4)
+        losses.append([*found.history["loss"], one.evaluate(batches, verbose=0, return_dict=True)["loss"]])
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5) and losses[0][3] < losses[0][0]
+
+
 def test_the_weights_are_their_averages_only_where_they_are_measured():
     model = trainer(Adam(0.1), ema_decay=0.9)
     fit(model, 3)

@@ -1,0 +1,44 @@
+"""How Sphinx builds the guide: `python -m sphinx -W docs BUILD_DIRECTORY`."""
+
+import re
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+project = "keras_transformer"
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+exclude_patterns = ["_build"]
+default_role = "code"  # `name` in a docstring is code
+autodoc_member_order = "bysource"
+autodoc_mock_imports = ["ctranslate2"]
+autodoc_default_options = {"members": True, "show-inheritance": True}
+napoleon_google_docstring = True
+html_theme = "alabaster"
+html_theme_options = {"description": "Translation with Keras 3 and TensorFlow", "page_width": "1100px"}
+
+
+COLON = "\0"  # a colon that napoleon does not see
+
+
+def hide_colons(app, what, name, obj, options, lines):
+    """Keeps napoleon from taking what stands before a colon for the type of an attribute."""
+    if what == "attribute":
+        lines[:] = [line.replace(":", COLON) for line in lines]
+
+
+def use_rst_blocks(app, what, name, obj, options, lines):
+    """Turns the Markdown code blocks of docstrings into those of reStructuredText."""
+    text = re.sub(
+        r"```python\n(.*?)\n```",
+        lambda block: "::\n\n" + "\n".join(f"    {line}" for line in block[1].splitlines()),
+        "\n".join(lines).replace(COLON, ":"),
+        flags=re.DOTALL,
+    )
+    lines[:] = text.split("\n")
+
+
+def setup(app):
+    """Called by Sphinx."""
+    app.connect("autodoc-process-docstring", hide_colons, priority=1)  # before napoleon
+    app.connect("autodoc-process-docstring", use_rst_blocks, priority=1000)  # after napoleon
