@@ -1,7 +1,7 @@
 """The options of a search, and the inputs and outputs of the signatures: the tables that other modules are made from.
 
 The inputs of the signatures, the arguments of `Translator`, the flags of translate.py and evaluate.py with their
-ranges, the requests that warm up an export, and the tables in the READMEs come from `OPTIONS`. A new option is one row
+ranges, the requests that warm up an export, and the tables in docs and serving come from `OPTIONS`. A new option is one row
 here, and its effect in `keras_transformer/decoding/search.py` (`next_tokens` or `drawn_tokens`).
 
 This module imports no TensorFlow: `--help` must be quick.
@@ -186,7 +186,7 @@ def complete_inputs(signature, inputs):
 
 
 def markdown_table(signature):
-    """The options of a signature as a Markdown table, which README and serving/README.md show."""
+    """The options of a signature as a Markdown table, which docs/translate.md and serving/README.md show."""
     rows = ["| input | dtype | range | not given | default | meaning |", "|---|---|---|---|---|---|"]
     for option in options_of(signature):
         not_given = '`""`' if option.not_given == "" else "NaN" if option.not_given != option.not_given else "0"

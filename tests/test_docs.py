@@ -1,0 +1,140 @@
+"""Every code block of the pages runs: on a tiny corpus, with trainings cut short and the ports that are free."""
+
+import os
+import re
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests import tiny
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).parents[1]
+PAGES = ["README.md", "serving/README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
+
+# What stands before the blocks. Programs that need an installation, a browser or hours do nothing; the server runs in
+# the background; a training without a corpus takes the tiny one.
+PRELUDE = """
+set -euo pipefail
+pip() { :; }
+docker() { :; }
+kubectl() { :; }
+tensorboard() { :; }
+xdg-open() { :; }
+curl() { command curl "${@//8501/$REST}"; }
+python() {
+  local words=("${@//8501/$REST}") corpus=()
+  words=("${words[@]//8500/$GRPC}")
+  case "$*" in
+    "-m pytest"* | "-m sphinx"* | "-m benchmarks"*) ;;
+    "-m serving.server"*)
+      command python "${words[@]}" --port $GRPC --rest_api_port $REST >server.txt 2>&1 &
+      trap "kill $!" EXIT
+      for _ in {1..120}; do
+        curl -s localhost:8501/v1/models/translator | grep -q AVAILABLE && return
+        sleep 1
+      done
+      cat server.txt
+      return 1 ;;
+    train.py*)
+      [[ "$*" = *--dataset* ]] || corpus=(--dataset files:data/mine --source_lang en --target_lang de)
+      TF_CONFIG="${TF_CONFIG//2222/$FIRST}"
+      TF_CONFIG="${TF_CONFIG//3333/$SECOND}" command python "$@" "${corpus[@]}" $SHORT ;;
+    *) command python "${words[@]}" ;;
+  esac
+}
+"""
+SHORT = {
+    "vocabulary_size": tiny.VOCABULARY,
+    **tiny.SIZES,
+    "epochs": 1,
+    "max_length": 31,
+    "batch_tokens": 401,
+    "warmup_steps": 11,
+    "average_epochs": 1,
+}
+
+
+def blocks(text, language):
+    """The code blocks of a page, a list of str."""
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+
+
+def script_of(text):
+    """One shell script of all blocks: those in Python come last, as one program."""
+    python = "\n".join(blocks(text, "python"))
+    return "\n".join([PRELUDE, *blocks(text, "bash"), *([f"python - <<'END'\n{python}\nEND"] if python else [])])
+
+
+def free_ports(count):
+    sockets = [socket.create_server(("localhost", 0)) for _ in range(count)]
+    ports = [free.getsockname()[1] for free in sockets]
+    for free in sockets:
+        free.close()
+    return map(str, ports)
+
+
+def run(script, directory):
+    """Runs a script; returns its status and what it printed."""
+    ports = dict(zip(("REST", "GRPC", "FIRST", "SECOND"), free_ports(4), strict=True))
+    for name in ("REST", "GRPC"):  # in Python, which the functions of the shell do not see
+        script = re.sub(r"(?<=localhost:)" + {"REST": "8501", "GRPC": "8500"}[name] + r'(?=")', ports[name], script)
+    flags = " ".join(f"--{name} {value}" for name, value in SHORT.items())
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    environment = {"TF_CONFIG": "", "PYTHONPATH": str(ROOT), "PATH": path, "SHORT": flags, **ports}
+    return subprocess.run(
+        ["bash", "-c", script],
+        cwd=directory,
+        env=os.environ | environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=500,
+    )
+
+
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory):
+    """A directory in which the pages may assume what they assume: the project, a corpus, a run and its exports."""
+    directory = tmp_path_factory.mktemp("desk")
+    for path in ROOT.iterdir():
+        if not path.name.startswith(".") and path.name not in ("runs", "exports", "data", "build"):
+            (directory / path.name).symlink_to(path)
+    (directory / "data").mkdir()
+    corpus = tiny.write_corpus(directory / "data/mine")
+    (directory / "DIR").symlink_to(corpus)
+    tiny.write_pairs(corpus, "test2016", tiny.pairs(5, seed=9))
+    (directory / "new.en").write_text("one two\n\nthree\n", encoding="utf-8")
+    done = run(
+        PRELUDE + "python train.py --dataset files:data/mine --source_lang en --target_lang de --preset tiny "
+        "--model_dir runs/mine\n"
+        "python export.py --model_dir runs/mine --export_dir exports/mine\ncp -r exports/mine exports/quickstart\n"
+        "cp -r runs/mine runs/multi30k; sed -i s,runs/mine,runs/multi30k, runs/multi30k/config.yaml\n",
+        directory,
+    )
+    assert done.returncode == 0, done.stdout
+    return directory
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if "```" in (ROOT / page).read_text(encoding="utf-8")])
+def test_every_block_of_a_page_runs(page, desk):
+    done = run(script_of((ROOT / page).read_text(encoding="utf-8")), desk)
+    assert done.returncode == 0 and "Traceback" not in done.stdout, done.stdout
+
+
+def test_a_block_that_fails_fails_its_page(desk):
+    """So that the test above means something."""
+    for block in ("```bash\npython translate.py --model_dir nowhere < new.en\ntrue\n```", "```python\n1 / 0\n```"):
+        assert run(script_of(block), desk).returncode != 0
+
+
+def test_every_block_is_of_a_kind_that_runs():
+    kinds = {
+        kind for page in PAGES for kind in re.findall(r"^```(\S+)$", (ROOT / page).read_text("utf-8"), re.MULTILINE)
+    }
+    assert kinds <= {"bash", "python", "{toctree}", "{eval-rst}", "{literalinclude} ../tests/elman.py"}
