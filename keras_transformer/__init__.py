@@ -26,6 +26,7 @@ _HOMES = {
     "load": "runs",
     "measure": "evaluation",
     "open_corpus": "data.corpora",
+    "perplexity": "evaluation",
     "preset": "config",
     "train": "runs",
     "training": "training",

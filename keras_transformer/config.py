@@ -155,6 +155,9 @@ class Config:
     """Batches for each update, as if they were one batch: for batches that do not fit in memory."""
     optimizer: Literal[tuple(OPTIMIZERS)] = "adam"
     """Optimizer of Keras; OPTIMIZERS in keras_transformer/config.py has their arguments. The default is the paper's."""
+    weight_decay: float | None = None
+    """Share of every weight that an update takes away, times the learning rate. By default that of the optimizer, which
+    is 0.01 for adamw and none for the others."""
     clip_norm: float | None = None
     """Largest norm of an update's gradient; a larger one is scaled down to it. By default none is."""
     peak_learning_rate: float | None = None
@@ -172,6 +175,9 @@ class Config:
     """The final model is the average of the weights after the last so many epochs."""
     ema_decay: float | None = None
     """Decay, such as 0.999, of an exponential average of the weights, which is then validated and exported."""
+    validate_every: int | None = None
+    """Updates between two validations; by default those of a pass over the corpus. Weights are then kept as after an
+    epoch: patience, average_epochs and the screen call so many updates an epoch."""
     best_by: Literal["bleu", "loss"] = "bleu"
     """Validation measure that decides which checkpoint is kept as the best one."""
     tokenize: str = "13a"
@@ -223,6 +229,8 @@ class Config:
         decay = self.ema_decay
         _check(self, "ema_decay", decay is None or 0 < decay < 1, "must be between 0 and 1")
         _check(self, "save_minutes", self.save_minutes >= 0, "must not be negative")
+        decay = self.weight_decay
+        _check(self, "weight_decay", decay is None or decay >= 0, "must not be negative")
         for name in ("peak_learning_rate", "clip_norm"):
             value = getattr(self, name)
             _check(self, name, value is None or value > 0, "must be positive")

@@ -1,6 +1,7 @@
 """How good translations are: BLEU, chrF and TER of sacreBLEU, each with the signature that makes it comparable."""
 
 import logging
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -73,12 +74,14 @@ class Comparison:
     p_value: float
 
 
-def measure(hypotheses: Sequence[str], references: Sequence[str], tokenize: str = "13a") -> Evaluation:
-    """Scores translations against one reference each.
+def measure(
+    hypotheses: Sequence[str], references: Sequence[str] | Sequence[Sequence[str]], tokenize: str = "13a"
+) -> Evaluation:
+    """Scores translations against one reference each, or several.
 
     Args:
         hypotheses: sequence of str, the translations.
-        references: sequence of str, as many.
+        references: sequence of str, as many; or of sequences of str, the same number of references for each.
         tokenize: str, sacreBLEU's name of how BLEU splits words: `13a` for most languages, `zh`, `ja-mecab`, ...
 
     Returns:
@@ -88,10 +91,11 @@ def measure(hypotheses: Sequence[str], references: Sequence[str], tokenize: str 
         UserError: if there are no hypotheses, or not as many as references, or if the tokenization cannot be used.
     """
     _check_counts(hypotheses=hypotheses, references=references)
+    sets = _reference_sets(references)
     bleu, chrf = _bleu_metric(tokenize), CHRF()
-    bleu_score = bleu.corpus_score(hypotheses, [references]).score
-    chrf_score = chrf.corpus_score(hypotheses, [references]).score
-    matches = sum(hypothesis == reference for hypothesis, reference in zip(hypotheses, references, strict=True))
+    bleu_score = bleu.corpus_score(hypotheses, sets).score
+    chrf_score = chrf.corpus_score(hypotheses, sets).score
+    matches = sum(hypothesis in row for hypothesis, row in zip(hypotheses, zip(*sets, strict=True), strict=True))
     return Evaluation(
         bleu=bleu_score,
         bleu_signature=str(bleu.get_signature()),
@@ -103,14 +107,14 @@ def measure(hypotheses: Sequence[str], references: Sequence[str], tokenize: str 
 
 
 def evaluate(
-    translator, texts: Sequence[str], references: Sequence[str], tokenize: str = "13a", on_progress=None, **options
+    translator, texts: Sequence[str], references: Sequence, tokenize: str = "13a", on_progress=None, **options
 ) -> Evaluation:
     """Translates texts and scores the translations.
 
     Args:
         translator: `TextTranslator`, of a run or of an export.
         texts: sequence of str.
-        references: sequence of str, a translation of each text.
+        references: as for `measure`.
         tokenize: str, as for `measure`.
         on_progress: called with the number of texts done since its last call.
         options: those of `TextTranslator.translate`.
@@ -131,6 +135,31 @@ def evaluate(
     return measure(translator.translate(texts, on_progress, **options), references, tokenize)
 
 
+def perplexity(translator, texts: Sequence[str], references: Sequence, on_progress=None) -> tuple[float, int]:
+    """How well a model predicts given translations: exp of the mean cross-entropy per piece.
+
+    Args:
+        translator: `TextTranslator`, of a run or of an export.
+        texts: sequence of str.
+        references: as for `measure`; all of them count.
+        on_progress: called with the number of texts done since its last call.
+
+    Returns:
+        (float, the perplexity; int, the pieces that it is the mean of, ends of sentences included). Never compare
+        perplexities of different tokenizers.
+
+    Raises:
+        UserError: if there is not one reference for each text, or nothing but blank lines.
+    """
+    _check_counts(texts=texts, references=references)
+    sets = _reference_sets(references)
+    found = translator.score(list(texts) * len(sets), sum(sets, []), on_progress)
+    log_probabilities = [value for row in found for value in row.token_scores]
+    if not log_probabilities:
+        raise UserError("there are only blank lines: nothing has a perplexity")
+    return math.exp(-math.fsum(map(float, log_probabilities)) / len(log_probabilities)), len(log_probabilities)
+
+
 def describe(evaluation: Evaluation) -> str:
     """Puts an evaluation into words.
 
@@ -147,10 +176,16 @@ def describe(evaluation: Evaluation) -> str:
     )
 
 
+def describe_perplexity(translator, texts: Sequence[str], references: Sequence) -> str:
+    """`perplexity` in words, with the loss that it is exp of: a line."""
+    value, pieces = perplexity(translator, texts, references)
+    return f"loss {math.log(value):.4f}, perplexity {value:.3f} of {pieces:,} pieces"
+
+
 def compare(
     system: Sequence[str],
     baseline: Sequence[str],
-    references: Sequence[str],
+    references: Sequence[str] | Sequence[Sequence[str]],
     tokenize: str = "13a",
     resamples: int = RESAMPLES,
 ) -> list[Comparison]:
@@ -164,7 +199,7 @@ def compare(
     Args:
         system: sequence of str, the translations of one system.
         baseline: sequence of str, the translations of the other.
-        references: sequence of str, as many.
+        references: as for `measure`.
         tokenize: str, as for `measure`. For `zh` and `ja-mecab`, TER counts characters instead of words.
         resamples: int, the number of test sets that are drawn.
 
@@ -180,7 +215,7 @@ def compare(
     ter = TER(normalized=is_unspaced, asian_support=is_unspaced)
     metrics = {"BLEU": _bleu_metric(tokenize), "chrF": CHRF(), "TER": ter}
     named = [("baseline", baseline), ("system", system)]
-    signatures, results = PairedTest(named, metrics, [references], test_type="bs", n_samples=resamples)()
+    signatures, results = PairedTest(named, metrics, _reference_sets(references), test_type="bs", n_samples=resamples)()
     return [
         _comparison(metric, str(signature), *results[name])
         for metric, (name, signature) in zip(metrics, signatures.items(), strict=True)  # sacreBLEU says chrF2
@@ -209,6 +244,14 @@ def describe_comparison(comparisons: Sequence[Comparison]) -> str:
 def check_tokenization(tokenize: str) -> None:
     """Raises UserError if sacreBLEU cannot split words by this name."""
     _bleu_metric(tokenize)
+
+
+def _reference_sets(references: Sequence) -> list[list[str]]:
+    """sacreBLEU's form of references: a list for each of the references that a sentence has."""
+    rows = [[reference] if isinstance(reference, str) else list(reference) for reference in references]
+    if len({len(row) for row in rows}) != 1 or not rows[0]:
+        raise UserError("every sentence must have the same number of references, one at least")
+    return [list(column) for column in zip(*rows, strict=True)]
 
 
 def _comparison(metric: str, signature: str, baseline: Result, system: Result) -> Comparison:

@@ -10,7 +10,8 @@ import pytest
 import sacrebleu
 
 from keras_transformer.errors import UserError
-from keras_transformer.evaluation import compare, describe, describe_comparison, measure
+from keras_transformer.evaluation import compare, describe, describe_comparison, measure, perplexity
+from keras_transformer.translation.translator import Score
 
 ROOT = Path(__file__).parent.parent
 REFERENCE = "the cat sat on the mat"
@@ -48,6 +49,29 @@ def test_bleu_by_hand(hypotheses, references, bleu):
 def test_chrf_by_hand():
     # 2 of 3 characters, 1 of 2 bigrams and 0 of 1 trigrams match, on either side; there are no longer ones.
     assert measure(["abc"], ["abd"]).chrf == pytest.approx(100 * (2 / 3 + 1 / 2 + 0) / 3)
+
+
+def test_a_sentence_may_have_several_references():
+    references = [[REFERENCE, "a b c d e"], ["one two three four", "v w x y z"]]
+    evaluation = measure([REFERENCE, "v w x y z"], references)
+    assert (evaluation.bleu, evaluation.exact) == (pytest.approx(100), 1) and "nrefs:2" in evaluation.bleu_signature
+    with pytest.raises(UserError, match="the same number of references"):
+        measure(["a", "b"], [["a"], ["b", "c"]])
+
+
+class Uniform:
+    """Finds every one of 17 pieces equally likely; a text has a piece for each letter, and its end."""
+
+    def score(self, texts, translations, on_progress=None):
+        assert len(texts) == len(translations)
+        return [Score(0.0, [], [-math.log(17)] * (len(translation) + 1)) for translation in translations]
+
+
+def test_a_uniform_model_has_the_perplexity_of_its_vocabulary():
+    assert perplexity(Uniform(), ["x", "y"], ["ab", "abc"]) == (pytest.approx(17), 7)
+    assert perplexity(Uniform(), ["x", "y"], [["ab", "a"], ["abc", "d"]]) == (pytest.approx(17), 11)
+    with pytest.raises(UserError, match="Received: 1 texts, 2 references"):
+        perplexity(Uniform(), ["x"], ["ab", "abc"])
 
 
 def test_exact_is_the_share_of_equal_sentences():

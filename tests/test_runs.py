@@ -15,7 +15,18 @@ from tests import tiny
 
 ROOT = Path(__file__).parents[1]
 NAMES = ["Config", "Run", "SavedModelTranslator", "SequenceToSequence", "Tokenizer", "Transformer", "Translator"]
-NAMES += ["UserError", "compare", "evaluate", "load", "measure", "open_corpus", "preset", "train", "training"]
+NAMES += [
+    "UserError",
+    "compare",
+    "evaluate",
+    "load",
+    "measure",
+    "open_corpus",
+    "perplexity",
+    "preset",
+    "train",
+    "training",
+]
 QUICK = {"vocabulary_size": 300, **tiny.SIZES, "max_length": 31, "batch_tokens": 401, "strategy": "one_device"}
 
 

@@ -24,6 +24,8 @@ DESCRIPTION = """Translate a test set and score the translations with sacreBLEU.
       the same for an exported model; mine.de keeps the translations
   python evaluate.py --model_dir runs/new --baseline runs/old --source test.en --reference test.de
       is the new run better? BLEU, chrF and TER of both with 95 % confidence intervals and p-values
+  python evaluate.py --model_dir runs/mine --source test.en --reference a.de b.de --perplexity
+      against two references; and how well the model predicts them, piece by piece
   python evaluate.py --hypotheses new.de --reference test.de
       the score of translations that any system wrote, one a line; no model is loaded
   python evaluate.py --hypotheses new.de --baseline old.de --reference test.de
@@ -45,7 +47,14 @@ def parse_arguments():
         "options hold for both models",
     )
     parser.add_argument("--source", type=Path, help="file of sentences to translate, one a line; every model needs it")
-    parser.add_argument("--reference", type=Path, required=True, help="file of their translations, line by line")
+    parser.add_argument(
+        "--reference", type=Path, required=True, nargs="+", help="file of their translations, line by line; or several"
+    )
+    parser.add_argument(
+        "--perplexity",
+        action="store_true",
+        help="print the loss (cross-entropy) and the perplexity of the references under the model, per piece",
+    )
     parser.add_argument(
         "--tokenize",
         default="13a",
@@ -69,9 +78,10 @@ def check_together(arguments):
         for option in options_of("translate_with_options"):
             if getattr(arguments, option.name) is not None:
                 raise UserError(f"--{option.name} is for a model, but there are only files: leave it out")
-    if arguments.output and arguments.hypotheses:
-        raise UserError("--output keeps the translations of a model: leave it out beside --hypotheses")
-    for path in (arguments.source, arguments.reference, *(system.hypotheses for system in systems)):
+    for name in ("output", "perplexity"):
+        if getattr(arguments, name) and arguments.hypotheses:
+            raise UserError(f"--{name} is for a model: leave it out beside --hypotheses")
+    for path in (arguments.source, *arguments.reference, *(system.hypotheses for system in systems)):
         check_files(path, arguments.output)
 
 
@@ -97,39 +107,45 @@ def read_lines(systems):
         systems: as `systems_of` gives.
 
     Returns:
-        (for every system its translations or, of a model, the source; the references): lists of str.
+        (for every system its translations or, of a model, the source; the references): lists of str. Several
+        references of a sentence are a tuple.
 
     Raises:
         CorpusError: if a file cannot be read, or has not as many lines as the references.
     """
     from keras_transformer.data.text_files import open_aligned_files
 
-    files = [open_aligned_files(Path(system.hypotheses or system.source), system.reference) for system in systems]
-    return [[line for line, _ in pairs] for pairs in files], [reference for _, reference in files[0]]
+    texts, references = [], []
+    for system in systems:
+        path = Path(system.hypotheses or system.source)
+        files = [open_aligned_files(path, reference) for reference in system.reference]
+        texts.append([line for line, _ in files[0]])
+        references = [[reference for _, reference in pairs] for pairs in files]
+    return texts, references[0] if len(references) == 1 else list(zip(*references, strict=True))
 
 
 def load(system):
-    """The function from a list of texts to (their translations, texts per second) that a system is.
-
-    For a file of translations, the texts are the translations, and there is no speed.
-    """
+    """The translator that a system is; None for a file of translations."""
     if system.hypotheses:
-        return lambda translations: (translations, None)
+        return None
     console.import_tensorflow()
+    translator = load_translator(system)
+    check_width(translator, beam_size=search_options(system).get("beam_size"))
+    return translator
+
+
+def translate(system, translator, texts):
+    """(translations, texts per second) of a model. A file's texts are its translations, and it has no speed."""
+    if translator is None:
+        return texts, None
     from tqdm import tqdm
 
-    translator = load_translator(system)
     options = search_options(system)
-    check_width(translator, beam_size=options.get("beam_size"))
-
-    def translate(texts):
-        translator.translate(texts[:1], **options)  # the graph is built at the first call
-        started = time.perf_counter()
-        with tqdm(total=len(texts), unit=" sentences", disable=None) as progress:
-            translations = translator.translate(texts, progress.update, **options)
-        return translations, len(texts) / (time.perf_counter() - started)
-
-    return translate
+    translator.translate(texts[:1], **options)  # the graph is built at the first call
+    started = time.perf_counter()
+    with tqdm(total=len(texts), unit=" sentences", disable=None) as progress:
+        translations = translator.translate(texts, progress.update, **options)
+    return translations, len(texts) / (time.perf_counter() - started)
 
 
 def keep(translations, path):
@@ -143,22 +159,31 @@ def keep(translations, path):
 
 def main(arguments):
     """Translates and scores."""
-    from keras_transformer.evaluation import check_tokenization, compare, describe, describe_comparison, measure
+    from keras_transformer.evaluation import (
+        check_tokenization,
+        compare,
+        describe,
+        describe_comparison,
+        describe_perplexity,
+        measure,
+    )
 
     systems = systems_of(arguments)
     texts, references = read_lines(systems)
     check_tokenization(arguments.tokenize)
-    translate, *translate_baseline = [load(system) for system in systems]  # a model that is missing is found early
+    translators = [load(system) for system in systems]  # a model that is missing is found early
 
-    translations, *speeds = translate(texts[0])
+    translations, *speeds = translate(systems[0], translators[0], texts[0])
     failure = keep(translations, arguments.output) if arguments.output else None
-    if translate_baseline:
-        baseline, speed = translate_baseline[0](texts[1])
+    if len(systems) > 1:
+        baseline, speed = translate(systems[1], translators[1], texts[1])
         speeds.append(speed)
         print(describe_comparison(compare(translations, baseline, references, arguments.tokenize)))
     else:
         print(describe(measure(translations, references, arguments.tokenize)))
-    for of_whom, speed in zip(("", " (baseline)"), speeds, strict=False):
+    for of_whom, translator, speed in zip(("", " (baseline)"), translators, speeds, strict=False):
+        if translator and arguments.perplexity:
+            print(f"{describe_perplexity(translator, texts[0], references)}{of_whom}")
         if speed:
             print(f"{speed:.1f} sentences/s{of_whom}")
     if failure:

@@ -28,6 +28,7 @@ class Request:
         n_best: int, how many of the best translations are wanted; None for the best alone, without a list.
         explain: bool, whether pieces, their scores and their alignment with the source are wanted as well.
         json: bool, whether a text gives a JSON object instead of plain translations.
+        score: bool, whether the scores of given translations are wanted; each text is then `text TAB translation`.
     """
 
     options: dict
@@ -35,6 +36,7 @@ class Request:
     n_best: int | None = None
     explain: bool = False
     json: bool = False
+    score: bool = False
 
     @classmethod
     def of(cls, arguments):
@@ -51,6 +53,7 @@ class Request:
             arguments.n_best,
             arguments.explain,
             arguments.json,
+            arguments.score,
         )
 
     @property
@@ -63,7 +66,7 @@ class Request:
         check_width(translator, n_best=self.n_best, beam_size=self.options.get("beam_size"))
 
     def lines(self, translator, texts, on_progress=None):
-        """Translates texts.
+        """Translates texts, or scores their translations.
 
         Args:
             translator: `TextTranslator`.
@@ -72,7 +75,12 @@ class Request:
 
         Returns:
             list of list of str: for every text, `lines_each` lines without their ends.
+
+        Raises:
+            UserError: if translations are to be scored, and a line has none.
         """
+        if self.score:
+            return self._scores(translator, texts, on_progress)
         if not self.explain:
             found = self._translate(translator, texts, on_progress)
             explanations = [None] * len(texts)
@@ -93,6 +101,27 @@ class Request:
         else:
             found = translator.translate_scored(texts, on_progress, **self.options)
         return [[translation] for translation in found]
+
+    def _scores(self, translator, lines, on_progress):
+        """list of list of one str: the score of each line's translation, or its JSON object."""
+        for line in lines:
+            if line.count("\t") != 1:
+                raise UserError(f"--score needs a text, a tab and its translation on every line. Received: {line!r}")
+        pairs = [line.split("\t") for line in lines]
+        found = translator.score([text for text, _ in pairs], [translation for _, translation in pairs], on_progress)
+        if not self.json:
+            return [[f"{score.score:.{SCORE_DIGITS}f}"] for score in found]
+        objects = [
+            {
+                "text": text,
+                "translation": translation,
+                "score": round(score.score, SCORE_DIGITS),
+                "pieces": list(score.pieces),
+                "token_scores": _rounded(score.token_scores, SCORE_DIGITS),
+            }
+            for (text, translation), score in zip(pairs, found, strict=True)
+        ]
+        return [[json.dumps(described, ensure_ascii=False)] for described in objects]
 
     def _object(self, text, translations, explanation):
         rows = [{"translation": row.text, "score": round(row.score, SCORE_DIGITS)} for row in translations]
@@ -118,6 +147,12 @@ def add_request_arguments(parser):
         "--json", action="store_true", help="a JSON object a line: text, translation, score; with --n_best alternatives"
     )
     parser.add_argument(
+        "--score",
+        action="store_true",
+        help="score given translations: every line is a text, a tab and its translation, and gives the log-probability "
+        "over the length penalty; with --json piece by piece",
+    )
+    parser.add_argument(
         "--explain",
         action="store_true",
         help="add to the object: source_pieces, pieces, token_scores, and alignment (a row of weights on the source's "
@@ -126,7 +161,7 @@ def add_request_arguments(parser):
 
 
 def _check_together(arguments):
-    modes = [name for name in ("sample", "n_best", "explain") if getattr(arguments, name)]
+    modes = [name for name in ("sample", "n_best", "explain", "score") if getattr(arguments, name)]
     if len(modes) > 1:
         raise UserError(f"--{modes[0]} and --{modes[1]} do not go together: leave one out")
     if arguments.explain and not arguments.json:

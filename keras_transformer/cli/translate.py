@@ -33,7 +33,9 @@ DESCRIPTION = """Translate line by line: every line of input gives one line of o
   python translate.py --model_dir runs/mine --prefix "Sehr geehrte" --no_repeat_ngram 3
       translations with this beginning, in which no three tokens come twice
   python translate.py --model_dir runs/mine --sample --temperature 0.8 --top_p 0.9 --seed 7
-      random translations, the same for the same seed"""
+      random translations, the same for the same seed
+  paste new.en new.de | python translate.py --model_dir runs/mine --score
+      how likely given translations are, to filter or to rank them"""
 
 
 def parse_arguments():

@@ -136,7 +136,7 @@ def build_trainer(config, data, make_model=make_transformer):
     )
     last_step = make_plan(config, data).last_step
     schedule = make_schedule(config.schedule, peak_rate(config), config.warmup_steps, last_step)
-    trainer.compile(make_optimizer(config.optimizer, schedule))
+    trainer.compile(make_optimizer(config.optimizer, schedule, config.weight_decay))
     log.info("model       %s parameters, %s, %s", f"{network.count_params():,}", config.preset, policy)
     return trainer
 
@@ -188,7 +188,7 @@ def fit(config, run, data, trainer, translate, evaluate):
         CountSteps(progress, plan),
         Recover(run, progress),
         ValidationBleu(translate, bleu, validation_pairs(config, data), writers["validation"], progress),  # adds a log
-        TensorBoardCurves(writers, progress, len(data.train.target.ids)),
+        TensorBoardCurves(writers, progress, tokens_per_epoch(data, config, plan), points_every(plan)),
         KeepWeights(run, progress, config.average_epochs, config.patience, config.best_by),
         AlignmentPictures(*pictured, data.tokenizers, writers["validation"], progress),
         *([Profile(run.logs / "train", progress, *config.profiled_updates())] if config.profile else []),
@@ -213,6 +213,17 @@ def fit(config, run, data, trainer, translate, evaluate):
         signals.restore()
 
 
+def tokens_per_epoch(data, config, plan):
+    """Real target tokens of an epoch, on average."""
+    batches = plan.steps_per_epoch * config.accumulate_steps
+    return len(data.train.target.ids) * batches / count_batches(data.train, config.batch_tokens)
+
+
+def points_every(plan):
+    """Updates between two points of the training curves: a short run has 20 points, too."""
+    return min(50, max(1, plan.last_step // 20))
+
+
 def facts(config, run, data, progress):
     """Everything that must be the same on all workers, a dict."""
     tokens = [(run.tokens / split / INDEX).read_text(encoding="utf-8") for split in ("train", "validation")]
@@ -224,14 +235,14 @@ def facts(config, run, data, progress):
 
 
 def make_plan(config, data):
-    """The `Plan` of a run, whose epochs are all of equal length.
+    """The `Plan` of a run, whose epochs are all of equal length: a pass over the corpus, or `validate_every` updates.
 
     If the batches of a pass over the corpus are no multiple of `accumulate_steps`, the last update of an epoch takes a
     few batches from the next pass.
     """
-    steps_per_epoch = math.ceil(count_batches(data.train, config.batch_tokens) / config.accumulate_steps)
-    last_step = min(config.epochs * steps_per_epoch, config.max_steps or sys.maxsize)
-    return Plan(steps_per_epoch, last_step, config.patience)
+    steps_per_pass = math.ceil(count_batches(data.train, config.batch_tokens) / config.accumulate_steps)
+    last_step = min(config.epochs * steps_per_pass, config.max_steps or sys.maxsize)
+    return Plan(config.validate_every or steps_per_pass, last_step, config.patience)
 
 
 def update_and_validate(config, data, trainer, callbacks, plan, progress):

@@ -104,7 +104,7 @@ class TensorBoardCurves(keras.callbacks.Callback):
     Args:
         writers: {"train": ..., "validation": ...}, `EventWriter`s.
         progress: `Progress`.
-        tokens_per_epoch: real target tokens of the corpus.
+        tokens_per_epoch: real target tokens of an epoch.
         every: updates between two points of the training curves.
     """
 

@@ -18,21 +18,23 @@ INSTEAD = {
 }
 
 
-def make_optimizer(name, learning_rate):
+def make_optimizer(name, learning_rate, weight_decay=None):
     """The optimizer that a config names, with the arguments of `OPTIMIZERS`.
 
     Args:
         name: str.
         learning_rate: float or schedule.
+        weight_decay: float, in place of that of `OPTIMIZERS`.
 
     Returns:
         keras.optimizers.Optimizer.
     """
+    arguments = {"learning_rate": learning_rate, "name": name, **OPTIMIZERS[name]}
+    if weight_decay is not None:
+        arguments["weight_decay"] = weight_decay
     if name == "adam":
-        return Adam(learning_rate, name=name, **OPTIMIZERS[name])
-    return keras.optimizers.get(
-        {"class_name": name, "config": {"learning_rate": learning_rate, "name": name, **OPTIMIZERS[name]}}
-    )
+        return Adam(**arguments)
+    return keras.optimizers.get({"class_name": name, "config": arguments})
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")

@@ -1,7 +1,7 @@
 """The options of a search, and the inputs and outputs of the signatures: the tables that other modules are made from.
 
 The inputs of the signatures, the arguments of `Translator`, the flags of translate.py and evaluate.py with their
-ranges, the requests that warm up an export, and the tables in docs and serving come from `OPTIONS`. A new option is one row
+ranges, the requests that warm up an export, and the tables of the guide come from `OPTIONS`. A new option is one row
 here, and its effect in `keras_transformer/decoding/search.py` (`next_tokens` or `drawn_tokens`).
 
 This module imports no TensorFlow: `--help` must be quick.

@@ -4,9 +4,11 @@ import sys
 from pathlib import Path
 
 import pytest
+import sacrebleu
 
 from keras_transformer import runs
 from keras_transformer.evaluation import compare, describe, describe_comparison, measure
+from keras_transformer.translation.translator import Score
 from tests import tiny
 
 ROOT = Path(__file__).parents[2]
@@ -102,6 +104,28 @@ def test_a_model_is_scored_with_its_speed_and_its_translations_are_kept(program,
     assert loaded["export"][0].calls[-1][1] == {"beam_size": 3}
 
 
+def test_two_references_are_as_good_as_sacrebleu_says(program, work):
+    hypotheses, references = ((work / name).read_text(encoding="utf-8").splitlines() for name in ("bad", "test.de"))
+    others = [line.rsplit(" ", 1)[0] for line in references]
+    write_lines(work / "others.de", others)
+    status, lines, errors = program("--hypotheses", "bad", "--reference", "test.de", "others.de")
+    bleu = sacrebleu.corpus_bleu(hypotheses, [references, others])
+    assert (status, errors) == (0, []) and lines[0].startswith(f"BLEU {bleu.score:.1f} (nrefs:2|")
+    assert bleu.score == pytest.approx(100) and lines[2].startswith("exact 100.0%")
+    table = program("--hypotheses", "bad", "--baseline", "good", "--reference", "test.de", "others.de")[1]
+    assert any("nrefs:2" in line for line in table)
+
+
+def test_the_perplexity_of_the_references_is_printed_with_its_loss(program, loaded, monkeypatch):
+    def score(self, texts, translations, on_progress=None):
+        return [Score(0.0, [], [-1.0, -2.0, -0.6]) for _ in texts]
+
+    monkeypatch.setattr(Dictionary, "score", score, raising=False)
+    status, lines, _ = program("--model_dir", "run", *SIDES, "--perplexity")
+    pieces = 3 * loaded["run"][0].calls[-1][0]
+    assert (status, lines[3]) == (0, f"loss 1.2000, perplexity 3.320 of {pieces:,} pieces")
+
+
 @pytest.mark.parametrize("baseline", ["run", "export"])
 def test_a_baseline_is_a_run_or_an_export_with_the_same_options(program, loaded, baseline):
     options = ("--beam_size", 3, "--no_repeat_ngram", 2, "--batch_size", 5)
@@ -143,6 +167,8 @@ def test_scores_are_printed_even_if_the_translations_cannot_be_kept(program, loa
         ((*FILES, "--tokenize", "14a"), "`tokenize` must be one of"),
         (("--model_dir", "run", *SIDES, "--tokenize", "14a"), "`tokenize` must be one of"),
         ((*FILES, "--output", "kept"), "leave it out beside --hypotheses"),
+        ((*FILES, "--perplexity"), "--perplexity is for a model: leave it out beside --hypotheses"),
+        (("--hypotheses", "good", "--reference", "test.de", "shorter"), "not line-aligned: good has"),
         ((*FILES, "--beam_size", 3), "--beam_size is for a model"),
         ((*FILES, "--no_repeat_ngram", 3), "--no_repeat_ngram is for a model"),
         ((*FILES, "--batch_size", 0), "--batch_size must be between"),

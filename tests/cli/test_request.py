@@ -1,5 +1,6 @@
 import argparse
 import json
+import re
 from types import SimpleNamespace
 
 import numpy as np
@@ -41,6 +42,13 @@ class Recorder:
     def alternatives(self, texts, on_progress=None):
         self.asked.append(("alternatives", {}, on_progress))
         return [[Translation(f"{text}{n}", -n / 4) for n in range(self.width)] for text in texts]
+
+    def score(self, texts, translations, on_progress=None):
+        self.asked.append(("score", {}, on_progress))
+        return [
+            SimpleNamespace(score=-len(text) / 3, pieces=[translation, "</s>"], token_scores=np.float32([-0.1, -0.2]))
+            for text, translation in zip(texts, translations, strict=True)
+        ]
 
     def explain(self, texts, on_progress=None):
         self.asked.append(("explain", {}, on_progress))
@@ -180,3 +188,30 @@ def test_a_real_translator_answers_every_kind_of_request():
     drawn = parse(*RUN, "--sample", "--seed", 5, "--json").lines(translator, texts)
     expected = [translation.text for translation in translator.sample(texts, seed=5)]
     assert [json.loads(row[0])["translation"] for row in drawn] == expected
+
+
+def test_given_translations_are_scored_line_by_line():
+    recorder = Recorder()
+    lines = parse(*RUN, "--score").lines(recorder, ["ab\tx", "\t", "abc\ty z"], progress)
+    assert lines == [["-0.666667"], ["-0.000000"], ["-1.000000"]]
+    assert recorder.asked == [("score", {}, progress)]
+    ((line,),) = parse(*RUN, "--score", "--json").lines(recorder, ["ab\tx"], progress)
+    assert json.loads(line) == {
+        "text": "ab",
+        "translation": "x",
+        "score": -0.666667,
+        "pieces": ["x", "</s>"],
+        "token_scores": [-0.1, -0.2],
+    }
+
+
+@pytest.mark.parametrize("line", ["", "one two", "one\tzwei\tdrei"])
+def test_a_line_without_exactly_one_translation_cannot_be_scored(line):
+    with pytest.raises(UserError, match=f"a tab and its translation on every line. Received: {re.escape(repr(line))}"):
+        parse(*RUN, "--score").lines(Recorder(), ["ab\tx", line])
+
+
+@pytest.mark.parametrize("flags", [("--sample",), ("--n_best", 2), ("--explain", "--json"), ("--beam_size", 3)])
+def test_scoring_searches_nothing(flags):
+    with pytest.raises(UserError, match="leave one out"):
+        parse(*EXPORT, "--score", *flags)

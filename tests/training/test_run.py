@@ -23,14 +23,16 @@ from keras_transformer.evaluation import Evaluation, measure
 from keras_transformer.models.sequence_to_sequence import load_model
 from keras_transformer.tokenizer import SHARED, SOURCE, TARGET, Tokenizer
 from keras_transformer.training import run as module
+from keras_transformer.training.callbacks import Plan
 from keras_transformer.training.checkpoints import RunDirectory, load_variables
 from keras_transformer.training.preparation import prepare
 from keras_transformer.training.run import build_trainer, finish, fit, write_results
-from keras_transformer.training.tensorboard import HPARAMS, TensorBoardCurves
+from keras_transformer.training.tensorboard import HPARAMS
 from keras_transformer.training.updates import Adam
 from tests import tiny
 from tests.training.curves import assert_same_curves, read_events
 
+POINTS_EVERY = module.points_every
 SETTINGS = {"epochs": 2, "dropout_rate": 0.3}  # dropout, so that its seeds matter
 
 
@@ -38,7 +40,7 @@ SETTINGS = {"epochs": 2, "dropout_rate": 0.3}  # dropout, so that its seeds matt
 def many_points():
     """The curves of runs as short as these."""
     with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setattr(module, "TensorBoardCurves", functools.partial(TensorBoardCurves, every=3))
+        monkeypatch.setattr(module, "points_every", lambda plan: 3)
         yield
 
 
@@ -607,3 +609,25 @@ def test_a_run_of_two_vocabularies_is_finished_and_scored_with_its_two_tokenizer
 
 def values_of(variables):
     return [variable.numpy() for variable in variables]
+
+
+# Epochs of a number of updates, and the points of curves.
+
+
+@pytest.mark.parametrize(("last_step", "every"), [(1, 1), (39, 1), (60, 3), (999, 49), (10**6, 50)])
+def test_a_short_run_has_curves_too(last_step, every):
+    assert POINTS_EVERY(Plan(7, last_step)) == every
+
+
+def test_validation_every_few_updates_trains_to_the_same_weights(corpus, tmp_path):
+    """What is validated changes, and never what is learned: the data goes on where it was."""
+    by_pass, _, _ = train(tiny.config(corpus, tmp_path / "pass", **SETTINGS))
+    often, data, printed = train(tiny.config(corpus, tmp_path / "often", **SETTINGS, validate_every=2))
+    last = 2 * count_batches(data.train, 401)
+    assert by_pass.updates.optimizer.iterations == often.updates.optimizer.iterations == last and last % 2 == 0
+    for one, other in zip(often.network.weights, by_pass.network.weights, strict=True):
+        np.testing.assert_array_equal(one.numpy(), other.numpy())
+    steps = [step for step, _ in read_events(tmp_path / "often/logs/validation")["loss"]]
+    assert steps == list(range(2, last + 1, 2))
+    seen = dict(read_events(tmp_path / "often/logs/train")["target_tokens_seen"])
+    assert seen[max(seen)] == pytest.approx(2 * len(data.train.target.ids) * max(seen) / last, rel=0.2)

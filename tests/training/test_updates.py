@@ -355,3 +355,12 @@ def test_updates_resumed_from_their_variables_go_on_exactly(strategy):
         update([tf.constant(g) for g in step])
     for one, other in zip([*resumed, *again.resumable_variables], [*whole, *expected.resumable_variables], strict=True):
         np.testing.assert_array_equal(copies(one), copies(other), err_msg=one.path)
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_weight_decay_takes_its_share_of_every_weight(name):
+    """With a gradient of 0, decay is all that an update does: w (1 - rate * decay)."""
+    weight = keras.Variable([3.0, -5.0])
+    optimizer = make_optimizer(name, 0.01, weight_decay=0.5)
+    optimizer.apply([tf.zeros(2)], [weight])
+    np.testing.assert_allclose(weight.numpy(), np.array([3.0, -5.0]) * (1 - 0.01 * 0.5), rtol=1e-5)
