@@ -215,7 +215,8 @@ def _find_flaw(directory, ingredients):
     """Why the directory cannot be used, after its name; None if it can."""
     try:
         index = json.loads((directory / INDEX).read_text(encoding="utf-8"))
-        other = [name for name in ingredients if index["ingredients"].get(name) != ingredients[name]]
+        before = index["ingredients"]
+        other = [name for name in {**before, **ingredients} if before.get(name) != ingredients.get(name)]
         if other:
             return f"was made from another {' and '.join(other)}"
         damaged = [name for name, checksum in index["checksums"].items() if _checksum(directory / name) != checksum]

@@ -17,6 +17,7 @@ file is read through once when it is opened, so that a faulty line is reported a
 """
 
 import gzip
+import hashlib
 import io
 import zlib
 from collections.abc import Callable, Iterable, Iterator
@@ -25,7 +26,7 @@ from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
-from keras_transformer.data.corpus import VALIDATION_NAMES, Corpus, Pair, held_out_size
+from keras_transformer.data.corpus import HASH_DIGITS, VALIDATION_NAMES, Corpus, Pair, held_out_size
 from keras_transformer.errors import CorpusError
 
 _LISTED_FILES = 12
@@ -41,16 +42,13 @@ class AlignedFiles:
         source: Path of the file with the first member of every pair.
         target: Path of the file with the second.
         size: int, the number of lines of each.
+        fingerprint: dict, as `Corpus.fingerprint`.
     """
 
     source: Path
     target: Path
     size: int
-
-    @property
-    def files(self) -> tuple[Path, ...]:
-        """The files of the pairs."""
-        return self.source, self.target
+    fingerprint: dict[str, str]
 
     def __len__(self) -> int:
         return self.size
@@ -69,17 +67,14 @@ class TsvFile:
         source_column: int, 0 or 1, the column with the first member of every pair.
         header_lines: int, the number of lines before the first pair.
         size: int, the number of pairs.
+        fingerprint: dict, as `Corpus.fingerprint`.
     """
 
     path: Path
     source_column: int
     header_lines: int
     size: int
-
-    @property
-    def files(self) -> tuple[Path, ...]:
-        """The files of the pairs."""
-        return (self.path,)
+    fingerprint: dict[str, str]
 
     def __len__(self) -> int:
         return self.size
@@ -118,13 +113,13 @@ def open_aligned_files(source: Path, target: Path) -> AlignedFiles:
     Raises:
         CorpusError: if a file cannot be read, holds no text or is not UTF-8, or if their numbers of lines differ.
     """
-    source_count, target_count = _count_lines(source), _count_lines(target)
+    (source_count, source_hash), (target_count, target_hash) = _read_through(source), _read_through(target)
     if source_count != target_count:
         raise CorpusError(
             f"not line-aligned: {source} has {source_count:,} lines, but {target} has {target_count:,}; "
             "every line must face its translation"
         )
-    return AlignedFiles(source, target, source_count)
+    return AlignedFiles(source, target, source_count, {_part(source): source_hash, _part(target): target_hash})
 
 
 def open_tsv_file(path: Path, source_lang: str, target_lang: str) -> TsvFile:
@@ -144,13 +139,13 @@ def open_tsv_file(path: Path, source_lang: str, target_lang: str) -> TsvFile:
     Raises:
         CorpusError: if the file cannot be read, holds no pair, is not UTF-8, or has a line without exactly two columns.
     """
-    count = _count_lines(path, _check_columns)
+    count, content = _read_through(path, _check_columns)
     first_line = next(_lines(path)).split("\t")
     is_header = sorted(first_line) == sorted((source_lang, target_lang))
     if is_header and count == 1:
         raise CorpusError(f"{path} has a header, but no pairs")
     source_column = first_line.index(source_lang) if is_header else 0
-    return TsvFile(path, source_column, int(is_header), count - int(is_header))
+    return TsvFile(path, source_column, int(is_header), count - int(is_header), {_part(path): content})
 
 
 def hold_out(pairs: AlignedFiles | TsvFile) -> tuple[_Without, tuple[Pair, ...]]:
@@ -173,19 +168,6 @@ def hold_out(pairs: AlignedFiles | TsvFile) -> tuple[_Without, tuple[Pair, ...]]
     return _Without(pairs, held_out), tuple(islice(pairs, held_out.start, held_out.stop, held_out.step))
 
 
-def fingerprint(files: Iterable[Path]) -> str:
-    """Says which text is in files without reading it: their paths, sizes and times of the last change.
-
-    Args:
-        files: iterable of Path.
-
-    Returns:
-        str, for `Corpus.fingerprint`.
-    """
-    stats = ((path.resolve(), path.stat()) for path in files)
-    return ", ".join(f"{path} ({stat.st_size} bytes, changed at {stat.st_mtime_ns} ns)" for path, stat in stats)
-
-
 def _lines(path: Path) -> Iterator[str]:
     opener = gzip.open if path.suffix == ".gz" else open
     with opener(path, "rt", encoding="utf-8-sig", newline="\n") as file:
@@ -193,9 +175,18 @@ def _lines(path: Path) -> Iterator[str]:
             yield line.removesuffix("\n").removesuffix("\r")
 
 
-def _count_lines(path: Path, check_line: Callable[[bytes], None] | None = None) -> int:
-    """Reads and checks the whole file; `check_line` raises ValueError with the fault of a line."""
-    count, has_text = 0, False
+def _part(path: Path) -> str:
+    """The name of a file in a fingerprint. A compressed file is the same part of a corpus."""
+    return path.name.removesuffix(".gz")
+
+
+def _read_through(path: Path, check_line: Callable[[bytes], None] | None = None) -> tuple[int, str]:
+    """Reads and checks the whole file. `check_line` raises ValueError with the fault of a line.
+
+    Returns:
+        The number of lines, and a hash of the text.
+    """
+    count, has_text, content = 0, False, hashlib.sha256()
     for lines in _blocks(path):
         block = b"".join(lines)
         has_text = has_text or bool(block.removeprefix(_BOM).strip())
@@ -205,9 +196,10 @@ def _count_lines(path: Path, check_line: Callable[[bytes], None] | None = None) 
         if check_line:
             _check_lines(path, lines, count + 1, check_line)
         count += len(lines)
+        content.update(block)
     if not has_text:
         raise CorpusError(f"{path} is empty" if count < 2 else f"{path} has nothing but blank lines")
-    return count
+    return count, content.hexdigest()[:HASH_DIGITS]
 
 
 def _blocks(path: Path) -> Iterator[list[bytes]]:
@@ -271,10 +263,10 @@ def text_files_corpus(directory: str | Path, source_lang: str, target_lang: str)
             f"no training text: {root} has neither train.{source_lang} and train.{target_lang} nor train.tsv; "
             + describe_directory(root)
         )
-    train, validation, files, validation_notes = _with_validation(root, train, source_lang, target_lang)
+    train, validation, fingerprint, validation_notes = _with_validation(root, train, source_lang, target_lang)
     test, test_notes = _open_test(root, source_lang, target_lang)
     notes = validation_notes + test_notes
-    return Corpus(f"files:{directory}", source_lang, target_lang, train, validation, test, fingerprint(files), notes)
+    return Corpus(f"files:{directory}", source_lang, target_lang, train, validation, test, fingerprint, notes)
 
 
 def languages_in(directory: str | Path) -> list[str]:
@@ -336,13 +328,13 @@ def _find(root: Path, name: str) -> Path | None:
 
 def _with_validation(
     root: Path, train: AlignedFiles | TsvFile, source_lang: str, target_lang: str
-) -> tuple[Iterable[Pair], Iterable[Pair], tuple[Path, ...], tuple[str, ...]]:
+) -> tuple[Iterable[Pair], Iterable[Pair], dict[str, str], tuple[str, ...]]:
     for stem in VALIDATION_NAMES:
         if validation := _open_split(root, stem, source_lang, target_lang):
-            return train, validation, train.files + validation.files, ()
+            return train, validation, train.fingerprint | validation.fingerprint, ()
     rest, held_out = hold_out(train)
     note = f"no validation split: {len(held_out):,} of the {train.size:,} training pairs were held out for it"
-    return rest, held_out, train.files, (note,)
+    return rest, held_out, train.fingerprint, (note,)
 
 
 def _open_test(root: Path, source_lang: str, target_lang: str) -> tuple[Iterable[Pair] | None, tuple[str, ...]]:

@@ -93,7 +93,7 @@ def encode_split(config, run, corpus, tokenizers, name):
     """The `EncodedPairs` of the split `name`: those in the run directory, if the corpus is still the same."""
     models = [path.read_bytes() for path in run.tokenizer_files(config.share_vocabulary)]
     ingredients = {
-        "corpus": f"{corpus.source_lang} to {corpus.target_lang}, {corpus.fingerprint}",
+        **corpus.identity,
         "tokenizer": hashlib.sha256(b"".join(models)).hexdigest(),
         "max_length": config.max_length,
         "layout": LAYOUT,

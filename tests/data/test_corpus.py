@@ -21,8 +21,8 @@ def test_too_few_pairs_to_hold_any_out_are_refused(pairs):
 
 
 def test_a_corpus_is_immutable_and_has_no_notes_unless_given():
-    corpus = Corpus("files:x", "en", "de", [("a", "b")], [("c", "d")], None, "of x")
-    assert corpus.notes == ()
+    corpus = Corpus("files:x", "en", "de", [("a", "b")], [("c", "d")], None, {"x": "23"})
+    assert corpus.notes == () and corpus.identity == {"languages": "en to de", "x": "23"}
     with pytest.raises(dataclasses.FrozenInstanceError):
         corpus.name = "other"
 

@@ -286,6 +286,11 @@ def test_other_ingredients_are_named_and_make_it_anew_once(made, capsys, changed
     assert line.strip() == f"{made} was {said}"
 
 
+def test_an_ingredient_that_is_gone_makes_it_anew_once(made, capsys):
+    assert [calls(made, {"max_length": 31}) for _ in range(2)] == [1, 0]
+    assert capsys.readouterr().out.strip() == f"{made} was made from another corpus: made anew"
+
+
 DAMAGE = {
     "a file cut short": lambda path: (path / "starts").write_bytes(bytes(16)),
     "one other bit": lambda path: (path / "ids").write_bytes(b"\x05\x07\x0a"),

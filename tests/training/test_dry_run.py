@@ -71,7 +71,7 @@ def test_several_machines_are_not_rehearsed(tmp_path):
 
 def test_figures_of_the_corpus_are_those_of_its_pairs():
     pairs = [("ab", "b" * 23), ("ab", "b" * 23), ("abb", "b" * 7), ("a" * 1009, "ä")]
-    corpus = Corpus("of this test", "en", "de", pairs, [], None, "")
+    corpus = Corpus("of this test", "en", "de", pairs, [], None, {})
     data = Data(corpus, None, None, tiny.encoded_pairs([2, 2, 3, 1500], [7, 7, 7, 500], 97), None)
     heading, *rows, repeated, lopsided, characters = describe_corpus(data)
     assert heading.split() == ["lengths", "median", "95", "%", "longest"]

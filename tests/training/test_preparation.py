@@ -112,7 +112,7 @@ def test_a_start_on_changed_text_tokenises_again_and_says_so(corpus, tmp_path, c
     capsys.readouterr()
     tiny.write_pairs(directory, "train", [("ten", "zehn"), ("one two", "eins zwei"), ("six", "")])
     data = prepare(config, run)
-    assert "tokens/train was made from another corpus: made anew" in capsys.readouterr().out
+    assert "tokens/train was made from another train.en and train.de: made anew" in capsys.readouterr().out
     expected = data.source_tokenizer.encode(tf.constant(["ten", "one two"]))
     np.testing.assert_array_equal(data.train.source.ids, expected.values)
     np.testing.assert_array_equal(data.train.source.starts, expected.row_splits)
