@@ -25,6 +25,7 @@ class RunDirectory:
     """The files of `--model_dir`.
 
         config.yaml              all settings, as resolved
+        corpus.json              the hash of each part of the corpus, which must stay the same
         tokenizer.model          SentencePiece; or source_tokenizer.model and target_tokenizer.model
         tokens/                  the tokenised corpus; if it is removed, the next start makes it again
         samples.txt              validation sentences that export.py compares translations on
@@ -46,6 +47,7 @@ class RunDirectory:
     def __init__(self, path):
         self.path = Path(path)
         self.config = self.path / "config.yaml"
+        self.corpus = self.path / "corpus.json"
         self.tokens = self.path / "tokens"
         self.samples = self.path / "samples.txt"
         self.checkpoints = self.path / "checkpoints"

@@ -22,7 +22,7 @@ from keras_transformer.data.statistics import (
 )
 from keras_transformer.errors import ConfigError
 from keras_transformer.training.checkpoints import RunDirectory
-from keras_transformer.training.preparation import check_resumable, prepare
+from keras_transformer.training.preparation import check_resumable, check_same_corpus, prepare
 from keras_transformer.training.run import build_trainer, make_plan, resolved
 from keras_transformer.training.strategy import make_strategy
 
@@ -36,7 +36,7 @@ def rehearse(config):
     It works in a temporary directory and keeps nothing.
 
     Raises:
-        ConfigError: as `prepare`, and if the run itself would be refused.
+        ConfigError, CheckpointError: as `prepare`, and if the run itself would be refused.
         CorpusError: as `prepare`.
     """
     if config.strategy == "multi_worker":
@@ -45,6 +45,7 @@ def rehearse(config):
         check_resumable(config, RunDirectory(config.model_dir))
     with tempfile.TemporaryDirectory() as directory:
         data = prepare(config, RunDirectory(directory))
+        check_same_corpus(RunDirectory(config.model_dir), data.corpus)
         with make_strategy(config.strategy).scope():
             trainer = build_trainer(config, data)
         print("settings")

@@ -2,6 +2,7 @@
 
 import hashlib
 import itertools
+import json
 import logging
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -54,7 +55,7 @@ def prepare(config, run, corpus=None):
 
     Raises:
         ConfigError: if the run directory holds a run with other settings, or the run to start from another model.
-        CheckpointError: if the run directory lacks a file that its checkpoints need.
+        CheckpointError: if the run directory lacks a file that its checkpoints need, or has those of another corpus.
         CorpusError: if the corpus cannot be used.
     """
     check_resumable(config, run)
@@ -63,7 +64,9 @@ def prepare(config, run, corpus=None):
     log.info("corpus      %s: %s to %s", corpus.name, corpus.source_lang, corpus.target_lang)
     for note in corpus.notes:
         log.info("            %s", note)
+    check_same_corpus(run, corpus)
     write_atomically(run.config, config.save)
+    keep_identity(config, run, corpus)
     make_tokenizers(config, run, corpus, origin)
     tokenizers = load_tokenizers(run.path)
     splits = {}
@@ -124,6 +127,36 @@ def check_resumable(config, run):
     if different:
         changes = ", ".join(f"{name} was {before[name]} and is {now[name]}" for name in different)
         raise ConfigError(f"{run.path} holds a run with other settings: {changes}. Choose another --model_dir")
+
+
+def check_same_corpus(run, corpus):
+    """Refuses to resume a run on another corpus: its tokenizer and its updates are of the first one.
+
+    Raises:
+        CheckpointError: that names the parts of the corpus that differ.
+    """
+    different = _different_parts(run, corpus)
+    if different and run.has_checkpoint():
+        raise CheckpointError(
+            f"{run.path} holds a run on another corpus: {', '.join(different)} changed. Put the old text back, or "
+            "choose another --model_dir"
+        )
+
+
+def keep_identity(config, run, corpus):
+    """Writes the identity of the corpus. Removes the tokenizers of another corpus, on which nothing was trained."""
+    if _different_parts(run, corpus):
+        for path in run.tokenizer_files(config.share_vocabulary):
+            path.unlink(missing_ok=True)
+    text = json.dumps(corpus.identity, indent=1)
+    write_atomically(run.corpus, lambda path: path.write_text(text, encoding="utf-8"))
+
+
+def _different_parts(run, corpus):
+    """The names of the parts of the corpus that are not as they were when the run began."""
+    now = corpus.identity
+    before = json.loads(run.corpus.read_text(encoding="utf-8")) if run.corpus.exists() else now
+    return [name for name in {**before, **now} if before.get(name) != now.get(name)]
 
 
 def validation_pairs(config, data):

@@ -1,10 +1,11 @@
 import random
+import shutil
 
 import pytest
 
 from keras_transformer.config import Config
 from keras_transformer.data.corpus import Corpus
-from keras_transformer.errors import ConfigError, CorpusError
+from keras_transformer.errors import CheckpointError, ConfigError, CorpusError
 from keras_transformer.training import dry_run
 from keras_transformer.training.checkpoints import RunDirectory
 from keras_transformer.training.dry_run import describe_corpus, describe_time, rehearse
@@ -56,6 +57,18 @@ def test_an_existing_run_stays_unchanged_and_refuses_other_settings(corpus, tmp_
     with pytest.raises(ConfigError, match="seed was 1 and is 7"):
         rehearse(Config(**{**vars(config), "seed": 7}))
     assert contents(tmp_path) == before
+
+
+def test_a_changed_corpus_of_an_existing_run_is_refused(corpus, tmp_path):
+    directory = shutil.copytree(corpus, tmp_path / "changing")
+    config = tiny.config(directory, tmp_path / "run", strategy="one_device")
+    run = RunDirectory(config.model_dir)
+    prepare(config, run)
+    run.checkpoints.mkdir()
+    run.last.touch()
+    tiny.write_pairs(directory, "val", [("ten", "zehn")])
+    with pytest.raises(CheckpointError, match="on another corpus: val.en, val.de changed"):
+        rehearse(config)
 
 
 def test_a_corpus_that_cannot_be_used_leaves_nothing(tmp_path):

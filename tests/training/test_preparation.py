@@ -103,19 +103,79 @@ def test_a_second_start_does_not_tokenise_again(prepared, monkeypatch):
     assert (len(data.train), len(data.validation)) == (211, 13)
 
 
-def test_a_start_on_changed_text_tokenises_again_and_says_so(corpus, tmp_path, capsys):
-    directory = tmp_path / "changing"
-    shutil.copytree(corpus, directory)
+@pytest.fixture
+def changing(corpus, tmp_path):
+    """(directory, run, config) of a run that has been prepared before, on a corpus that a test may change."""
+    directory = shutil.copytree(corpus, tmp_path / "changing")
     config = tiny.config(directory, tmp_path / "run")
     run = RunDirectory(config.model_dir)
     prepare(config, run)
+    return directory, run, config
+
+
+def contents(run):
+    return {path: path.read_bytes() for path in run.path.rglob("*") if path.is_file()}
+
+
+def test_a_start_on_changed_text_tokenises_again_and_says_so(changing, capsys):
+    directory, run, config = changing
     capsys.readouterr()
     tiny.write_pairs(directory, "train", [("ten", "zehn"), ("one two", "eins zwei"), ("six", "")])
     data = prepare(config, run)
-    assert "tokens/train was made from another train.en and train.de: made anew" in capsys.readouterr().out
+    assert "tokens/train was made from another train.en and train.de and tokenizer: made anew" in capsys.readouterr().out
     expected = data.source_tokenizer.encode(tf.constant(["ten", "one two"]))
     np.testing.assert_array_equal(data.train.source.ids, expected.values)
     np.testing.assert_array_equal(data.train.source.starts, expected.row_splits)
+
+
+def test_a_start_on_changed_text_has_the_tokenizer_of_a_first_start_on_it(changing, tmp_path):
+    directory, run, config = changing
+    before = (run.path / SHARED).read_bytes()
+    tiny.write_pairs(directory, "train", [(f"{source} of", f"{target} von") for source, target in tiny.pairs(211)])
+    prepare(config, run)
+    first = RunDirectory(tmp_path / "first")
+    prepare(config, first)
+    assert (run.path / SHARED).read_bytes() == (first.path / SHARED).read_bytes() != before
+
+
+def test_a_run_on_a_changed_corpus_is_refused_by_its_files_and_left_alone(changing):
+    directory, run, config = changing
+    run.checkpoints.mkdir()
+    run.last.touch()
+    shutil.rmtree(run.tokens)  # they could be made again
+    before = contents(run)
+    text = {path: path.read_bytes() for path in directory.iterdir()}
+    for name in ("train.de", "val.en"):
+        (directory / name).write_bytes(text[directory / name].replace(b"s", b"z"))
+    (directory / "test.en").write_bytes(text[directory / "test.en"].replace(b"o", b"0"))
+    expected = f"^{run.path} holds a run on another corpus: train.de, val.en changed. .*choose another --model_dir$"
+    with pytest.raises(CheckpointError, match=expected):
+        prepare(config, run)
+    assert contents(run) == before
+    for path, content in text.items():
+        path.write_bytes(content)
+    prepare(config, run)
+
+
+@pytest.mark.parametrize("name", ["val.en", "val.de"])
+def test_a_side_of_a_corpus_that_comes_or_goes_is_a_change(changing, name):
+    directory, run, config = changing
+    run.checkpoints.mkdir()
+    run.last.touch()
+    for language in ("en", "de"):
+        (directory / f"val.{language}").unlink()
+    with pytest.raises(CheckpointError, match="on another corpus: .*" + name):
+        prepare(config, run)
+
+
+def test_a_run_without_a_record_of_its_corpus_goes_on_and_gets_one(changing):
+    directory, run, config = changing
+    record = run.corpus.read_bytes()
+    run.checkpoints.mkdir()
+    run.last.touch()
+    run.corpus.unlink()
+    prepare(config, run)
+    assert run.corpus.read_bytes() == record
 
 
 # The corpus and its tokenizers.
