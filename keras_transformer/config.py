@@ -112,6 +112,9 @@ class Config:
     """Language to translate to; needed with files:."""
     vocabulary_size: int = 8000
     """V: most pieces of a tokenizer; fewer if the corpus is too small for so many."""
+    character_coverage: float = 0.9995
+    """Share of the characters of the text that become pieces; rarer characters are written as bytes. 1 gives every
+    character a piece, which fills a small vocabulary."""
     share_vocabulary: bool = True
     """One tokenizer for both languages, as in the paper; false trains one for each."""
     max_length: int = 256
@@ -229,6 +232,7 @@ class Config:
         _check(self, "profile", self.profile is None or _is_range(self.profile), "must be START,STOP with START < STOP")
         _check(self, "num_heads", self.d_model % self.num_heads == 0, f"must divide d_model, {self.d_model}")
         _check(self, "d_model", self.d_model % 2 == 0, "must be even")
+        _check(self, "character_coverage", 0.98 <= self.character_coverage <= 1, "must be between 0.98 and 1")
         _check(self, "beam_size", self.beam_size <= MOST_HYPOTHESES, f"must be at most {MOST_HYPOTHESES}")
 
     def profiled_updates(self):

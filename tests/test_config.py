@@ -19,6 +19,7 @@ OTHER = {
     "source_lang": "no",
     "target_lang": "null",
     "vocabulary_size": 503,
+    "character_coverage": 0.983,
     "share_vocabulary": False,
     "max_length": 61,
     "init_from": "runs/another",
@@ -222,6 +223,7 @@ RATES = [
         *[(name, value) for name in ("peak_learning_rate", "clip_norm") for value in (0.0, -0.1, float("nan"))],
         *[("ema_decay", value) for value in (0.0, 1.0, float("nan"))],
         ("save_minutes", -1.0),
+        *[("character_coverage", value) for value in (0.97, 1.1, float("nan"))],
         ("num_heads", 3),  # of d_model 128
         ("beam_size", 257),
         *[("length_penalty", value) for value in (float("nan"), float("inf"), -float("inf"))],

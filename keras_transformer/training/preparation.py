@@ -82,7 +82,10 @@ def make_tokenizers(config, run, corpus, origin):
     texts = [BothSides(corpus.train)] if config.share_vocabulary else [OneSide(corpus.train, i) for i in (0, 1)]
     for path, text in zip(files, texts, strict=True):
         if not path.exists():
-            model = (origin.path / path.name).read_bytes() if origin else train_tokenizer(text, config.vocabulary_size)
+            if origin:
+                model = (origin.path / path.name).read_bytes()
+            else:
+                model = train_tokenizer(text, config.vocabulary_size, config.character_coverage)
             write_atomically(path, lambda temporary, model=model: temporary.write_bytes(model))
         size = Tokenizer.load(path).vocabulary_size
         few = size < config.vocabulary_size and not config.init_from

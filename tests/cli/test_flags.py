@@ -91,7 +91,7 @@ def test_a_preset_beside_the_config_of_an_earlier_run_changes_nothing_but_the_na
 FLAGS = {
     str: ("other", "other"),
     int: ("22", 22),
-    float: ("0.37", 0.37),
+    float: ("0.98", 0.98),
     bool: ("True", True),
 }
 

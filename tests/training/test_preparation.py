@@ -40,6 +40,7 @@ def prepared(corpus, tmp_path):
     ("name", "value"),
     [
         ("vocabulary_size", 997),
+        ("character_coverage", 0.98),
         ("num_layers", 3),
         ("dropout_rate", 0.1),
         ("batch_tokens", 997),
@@ -122,7 +123,9 @@ def test_a_start_on_changed_text_tokenises_again_and_says_so(changing, capsys):
     capsys.readouterr()
     tiny.write_pairs(directory, "train", [("ten", "zehn"), ("one two", "eins zwei"), ("six", "")])
     data = prepare(config, run)
-    assert "tokens/train was made from another train.en and train.de and tokenizer: made anew" in capsys.readouterr().out
+    assert (
+        "tokens/train was made from another train.en and train.de and tokenizer: made anew" in capsys.readouterr().out
+    )
     expected = data.source_tokenizer.encode(tf.constant(["ten", "one two"]))
     np.testing.assert_array_equal(data.train.source.ids, expected.values)
     np.testing.assert_array_equal(data.train.source.starts, expected.row_splits)
@@ -221,6 +224,16 @@ def test_two_vocabularies_give_each_side_a_tokenizer_of_its_own_text(corpus, tmp
         assert [row.tolist() for row in found] == expected
     printed = capsys.readouterr().out
     assert "\nsource      331 pieces\n" in printed and "\ntarget      331 pieces\n" in printed
+
+
+def test_a_tokenizer_covers_the_characters_that_were_asked_for(corpus, tmp_path):
+    directory = shutil.copytree(corpus, tmp_path / "rare")
+    tiny.write_pairs(directory, "train", [*tiny.pairs(211), ("one ŝ", "eins ŝ")])
+    for coverage in (1.0, 0.98):
+        config = tiny.config(directory, tmp_path / f"{coverage}", character_coverage=coverage)
+        tokenizer = prepare(config, RunDirectory(config.model_dir)).source_tokenizer
+        pieces = tokenizer.visible_pieces(tf.range(tokenizer.vocabulary_size))
+        assert ("ŝ" in pieces) == (coverage == 1.0)
 
 
 def test_a_shared_tokenizer_is_one_object(prepared):
