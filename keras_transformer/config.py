@@ -117,6 +117,9 @@ class Config:
     character a piece, which fills a small vocabulary."""
     share_vocabulary: bool = True
     """One tokenizer for both languages, as in the paper; false trains one for each."""
+    tokenizer: str | None = None
+    """SentencePiece model, for both languages, to use instead of training one. The ids of its control symbols must be
+    pad 0, unk 1, bos 2 and eos 3."""
     max_length: int = 256
     """Most tokens of either side of a training pair; longer pairs are left out. Longer input is translated in parts."""
     init_from: str | None = None
@@ -229,6 +232,9 @@ class Config:
         for name in ("peak_learning_rate", "clip_norm"):
             value = getattr(self, name)
             _check(self, name, value is None or value > 0, "must be positive")
+        is_new = self.tokenizer is None
+        _check(self, "share_vocabulary", is_new or self.share_vocabulary, "must be true beside `tokenizer`")
+        _check(self, "init_from", is_new or self.init_from is None, "has its own tokenizer: leave out `tokenizer`")
         _check(self, "profile", self.profile is None or _is_range(self.profile), "must be START,STOP with START < STOP")
         _check(self, "num_heads", self.d_model % self.num_heads == 0, f"must divide d_model, {self.d_model}")
         _check(self, "d_model", self.d_model % 2 == 0, "must be even")
@@ -263,6 +269,22 @@ def preset(name, **settings):
     ```
     """
     return Config(preset=name, **settings)
+
+
+def check_effect(config, given):
+    """Refuses settings of a new tokenizer if no tokenizer is trained.
+
+    Args:
+        config: `Config`.
+        given: names of the settings that the user gave, as opposed to those of a preset or a file.
+
+    Raises:
+        ConfigError: that names the setting without effect.
+    """
+    for name in ("vocabulary_size", "character_coverage"):
+        for origin in ("tokenizer", "init_from"):
+            has_effect = name not in given or getattr(config, origin) is None
+            _check(config, name, has_effect, f"has no effect beside `{origin}`, whose tokenizer is used: leave it out")
 
 
 def read_settings(path):

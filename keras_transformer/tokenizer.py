@@ -11,7 +11,7 @@ import tensorflow_text
 from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
 from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID
-from keras_transformer.errors import TokenizerError
+from keras_transformer.errors import FileError, TokenizerError
 from keras_transformer.wording import counted
 
 MOST_TRAINING_SENTENCES = 2_000_000  # a sample of this size decides a vocabulary as well as a whole corpus
@@ -103,6 +103,36 @@ def _train_into(model, sentences, vocabulary_size, character_coverage, rules):
         num_threads=1,  # the same model on every machine
         minloglevel=2,
     )
+
+
+def read_model(path):
+    """Reads a SentencePiece model that another program trained.
+
+    Args:
+        path: of the file. A model without byte fallback cannot write characters that it has not seen.
+
+    Returns:
+        The model, bytes.
+
+    Raises:
+        FileError: if it cannot be read.
+        TokenizerError: if it is no SentencePiece model, or its control symbols have other ids than ours.
+    """
+    try:
+        model = Path(path).read_bytes()
+    except OSError as error:
+        raise FileError.of("read", path, error) from error
+    Tokenizer.load(path)
+    pieces = sentencepiece.SentencePieceProcessor(model_proto=model)
+    needed = {"pad": PAD_ID, "unk": UNK_ID, "bos": BOS_ID, "eos": EOS_ID}
+    found = {"pad": pieces.pad_id(), "unk": pieces.unk_id(), "bos": pieces.bos_id(), "eos": pieces.eos_id()}
+    if found != needed:
+        ids = ", ".join(f"no {name}" if id < 0 else f"{name} {id}" for name, id in found.items())
+        flags = " ".join(f"--{name}_id={id}" for name, id in needed.items())
+        raise TokenizerError(
+            f"the control symbols of {path} have other ids than ours. Received: {ids}. Train it with spm_train {flags}"
+        )
+    return model
 
 
 class Tokenizer(tf.Module):

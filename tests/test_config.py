@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from keras_transformer.cli.flags import parse_config
-from keras_transformer.config import OPTIMIZERS, PRESETS, Config, read_settings
+from keras_transformer.config import OPTIMIZERS, PRESETS, Config, check_effect, read_settings
 from keras_transformer.errors import ConfigError
 from keras_transformer.layers.layer import arguments_of
 from keras_transformer.models.transformer import Transformer
@@ -21,6 +21,7 @@ OTHER = {
     "vocabulary_size": 503,
     "character_coverage": 0.983,
     "share_vocabulary": False,
+    "tokenizer": None,  # there is none beside `init_from`
     "max_length": 61,
     "init_from": "runs/another",
     "d_model": 22,
@@ -61,7 +62,8 @@ OTHER = {
 
 def test_the_other_values_are_other():
     assert [field.name for field in dataclasses.fields(Config)] == list(OTHER)
-    assert not [field.name for field in dataclasses.fields(Config) if OTHER[field.name] == field.default]
+    same = [field.name for field in dataclasses.fields(Config) if OTHER[field.name] == field.default]
+    assert same == ["tokenizer"]
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -242,6 +244,30 @@ def test_an_impossible_value_is_refused_with_its_name_and_itself(name, value):
 def test_the_updates_to_profile_are_numbers():
     assert Config(profile="0,101").profiled_updates() == (0, 101)
     assert Config().profiled_updates() is None
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        ({"share_vocabulary": False}, "`share_vocabulary` must be true beside `tokenizer`. Received: "),
+        ({"init_from": "runs/a"}, "`init_from` has its own tokenizer: leave out `tokenizer`. Received: "),
+    ],
+)
+def test_a_given_tokenizer_is_that_of_both_languages_and_of_a_new_model(other, said, tmp_path):
+    with pytest.raises(ConfigError, match=f"^{said}"):
+        Config(tokenizer="spm.model", **other)
+    Config(tokenizer="spm.model").save(tmp_path / "config.yaml")
+    assert Config.load(tmp_path / "config.yaml").tokenizer == "spm.model"
+
+
+@pytest.mark.parametrize("origin", ["tokenizer", "init_from"])
+@pytest.mark.parametrize("name", ["vocabulary_size", "character_coverage"])
+def test_settings_of_a_new_tokenizer_are_refused_where_none_is_trained(origin, name):
+    config = Config(preset="tiny", **{origin: "runs/a"})
+    check_effect(config, ["preset", origin])
+    check_effect(Config(), [name])
+    with pytest.raises(ConfigError, match=f"^`{name}` has no effect beside `{origin}`, .* leave it out. Received: "):
+        check_effect(config, [name, origin])
 
 
 def test_an_odd_width_is_refused():

@@ -8,13 +8,14 @@ import tensorflow as tf
 from keras_transformer import tokenizer as tokenizer_module
 from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from keras_transformer.data.corpus import BothSides
-from keras_transformer.errors import TokenizerError
+from keras_transformer.errors import FileError, TokenizerError
 from keras_transformer.tokenizer import (
     SHARED,
     SOURCE,
     TARGET,
     Tokenizer,
     load_tokenizers,
+    read_model,
     save_tokenizers,
     shift_right,
     train_tokenizer,
@@ -273,6 +274,43 @@ def test_training_and_loading_print_nothing(tmp_path, capfd):
     path.write_bytes(train_tokenizer(corpus(83), VOCABULARY))  # a model loaded before would be taken from a cache
     Tokenizer.load(path).encode(tf.constant(["the year"]))
     assert capfd.readouterr() == ("", "")
+
+
+# Models of other programs.
+
+
+def spm_train(path, **settings):
+    """A model as SentencePiece's own program writes it."""
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(corpus(83)), model_prefix=str(path), vocab_size=101, minloglevel=2, **settings
+    )
+    return path.with_suffix(".model")
+
+
+def test_a_model_of_another_program_is_read_as_it_is(tmp_path):
+    path = spm_train(tmp_path / "unigram", pad_id=0, unk_id=1, bos_id=2, eos_id=3)
+    assert read_model(path) == path.read_bytes()
+    assert round_trip(Tokenizer(read_model(path)), "the year") == ["the year"]
+
+
+def test_other_control_symbols_are_refused_with_the_flags_that_give_ours(tmp_path):
+    path = spm_train(tmp_path / "default")
+    with pytest.raises(TokenizerError) as caught:
+        read_model(path)
+    assert str(caught.value) == (
+        f"the control symbols of {path} have other ids than ours. Received: no pad, unk 0, bos 1, eos 2. "
+        "Train it with spm_train --pad_id=0 --unk_id=1 --bos_id=2 --eos_id=3"
+    )
+
+
+def test_a_model_that_cannot_be_read_is_named(tmp_path):
+    with pytest.raises(FileError, match=f"^cannot read {tmp_path / 'nowhere.model'}: No such file"):
+        read_model(tmp_path / "nowhere.model")
+    with pytest.raises(FileError, match=f"^cannot read {tmp_path}: Is a directory"):
+        read_model(tmp_path)
+    (tmp_path / "text").write_text("one two", encoding="utf-8")
+    with pytest.raises(TokenizerError, match=f"^{tmp_path / 'text'} is not a SentencePiece model"):
+        read_model(tmp_path / "text")
 
 
 # Both tokenizers of a model.

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import tyro
 
-from keras_transformer.config import Config, read_settings
+from keras_transformer.config import Config, check_effect, read_settings
 from keras_transformer.errors import UserError
 from keras_transformer.translation.options import MOST, OPTIONS, options_of
 
@@ -46,7 +46,9 @@ def parse_config(arguments, description):
     def command_line(config: _Settings = start, config_file: _SettingsFile = None):
         return config
 
-    return _parse(command_line, arguments, description)
+    config = _parse(command_line, arguments, description)
+    check_effect(config, _names(arguments))
+    return config
 
 
 def parse_training(arguments, description):
@@ -66,7 +68,15 @@ def parse_training(arguments, description):
     def command_line(config: _Settings = start, config_file: _SettingsFile = None, dry_run: _DryRun = False):
         return config, dry_run
 
-    return _parse(command_line, arguments, description)
+    config, is_dry_run = _parse(command_line, arguments, description)
+    check_effect(config, _names(arguments))
+    return config, is_dry_run
+
+
+def _names(arguments):
+    """The names of the flags in a command line; `--a-b`, which is read as `--a_b`, is that as well."""
+    flags = (argument.partition("=")[0] for argument in arguments if argument.startswith("--"))
+    return {flag.removeprefix("--").replace("-", "_") for flag in flags}
 
 
 def _start(arguments):

@@ -13,8 +13,9 @@ from keras_transformer.data.corpus import BothSides, Corpus, OneSide
 from keras_transformer.data.encoded import LAYOUT, EncodedPairs, encode_pairs, make_once
 from keras_transformer.errors import CheckpointError, ConfigError
 from keras_transformer.models.sequence_to_sequence import load_model
-from keras_transformer.tokenizer import SHARED, SOURCE, TARGET, Tokenizer, load_tokenizers, train_tokenizer
+from keras_transformer.tokenizer import SHARED, SOURCE, TARGET, Tokenizer, load_tokenizers, read_model, train_tokenizer
 from keras_transformer.training.checkpoints import write_atomically
+from keras_transformer.wording import counted
 
 log = logging.getLogger(__name__)
 
@@ -57,6 +58,7 @@ def prepare(config, run, corpus=None):
         ConfigError: if the run directory holds a run with other settings, or the run to start from another model.
         CheckpointError: if the run directory lacks a file that its checkpoints need, or has those of another corpus.
         CorpusError: if the corpus cannot be used.
+        TokenizerError: if no tokenizer can be trained, or that of `config.tokenizer` cannot be used.
     """
     check_resumable(config, run)
     origin = open_origin(config, run)
@@ -65,9 +67,13 @@ def prepare(config, run, corpus=None):
     for note in corpus.notes:
         log.info("            %s", note)
     check_same_corpus(run, corpus)
+    models = make_tokenizers(config, run, corpus, origin)  # if this fails, other settings may be tried
     write_atomically(run.config, config.save)
-    keep_identity(config, run, corpus)
-    make_tokenizers(config, run, corpus, origin)
+    for path, model in models.items():
+        write_atomically(path, lambda temporary, model=model: temporary.write_bytes(model))
+    identity = json.dumps(corpus.identity, indent=1)
+    write_atomically(run.corpus, lambda path: path.write_text(identity, encoding="utf-8"))
+    describe_tokenizers(config, run)
     tokenizers = load_tokenizers(run.path)
     splits = {}
     for name in ("train", "validation"):
@@ -77,22 +83,40 @@ def prepare(config, run, corpus=None):
 
 
 def make_tokenizers(config, run, corpus, origin):
-    """Writes the tokenizers of the run that are not there yet: copies of the origin's, or new ones."""
+    """The tokenizers that the run lacks, and all of them if nothing was trained yet but on another corpus.
+
+    Returns:
+        dict, from the path of a tokenizer to its model, bytes.
+    """
     files = run.tokenizer_files(config.share_vocabulary)
     texts = [BothSides(corpus.train)] if config.share_vocabulary else [OneSide(corpus.train, i) for i in (0, 1)]
-    for path, text in zip(files, texts, strict=True):
-        if not path.exists():
-            if origin:
-                model = (origin.path / path.name).read_bytes()
-            else:
-                model = train_tokenizer(text, config.vocabulary_size, config.character_coverage)
-            write_atomically(path, lambda temporary, model=model: temporary.write_bytes(model))
+    is_other = bool(_different_parts(run, corpus))
+    return {
+        path: _make_model(config, path.name, text, origin)
+        for path, text in zip(files, texts, strict=True)
+        if is_other or not path.exists()
+    }
+
+
+def _make_model(config, name, text, origin):
+    if origin:
+        return (origin.path / name).read_bytes()
+    if config.tokenizer:
+        return read_model(config.tokenizer)
+    return train_tokenizer(text, config.vocabulary_size, config.character_coverage)
+
+
+def describe_tokenizers(config, run):
+    """Says how large the tokenizers of the run are, and where they come from."""
+    for path in run.tokenizer_files(config.share_vocabulary):
         size = Tokenizer.load(path).vocabulary_size
-        few = size < config.vocabulary_size and not config.init_from
-        asked = f" ({config.vocabulary_size:,} asked for; the corpus is too small for more)" if few else ""
-        origin_note = f", those of {config.init_from}" if config.init_from else asked
+        if given := config.init_from or config.tokenizer:
+            note = f", those of {given}"
+        else:
+            asked = f" ({config.vocabulary_size:,} asked for; the corpus is too small for more)"
+            note = asked if size < config.vocabulary_size else ""
         name = "tokenizer" if config.share_vocabulary else path.name.split("_")[0]
-        log.info("%-12s%s pieces%s", name, f"{size:,}", origin_note)
+        log.info("%-12s%s%s", name, counted(size, "piece"), note)
 
 
 def encode_split(config, run, corpus, tokenizers, name):
@@ -144,15 +168,6 @@ def check_same_corpus(run, corpus):
             f"{run.path} holds a run on another corpus: {', '.join(different)} changed. Put the old text back, or "
             "choose another --model_dir"
         )
-
-
-def keep_identity(config, run, corpus):
-    """Writes the identity of the corpus. Removes the tokenizers of another corpus, on which nothing was trained."""
-    if _different_parts(run, corpus):
-        for path in run.tokenizer_files(config.share_vocabulary):
-            path.unlink(missing_ok=True)
-    text = json.dumps(corpus.identity, indent=1)
-    write_atomically(run.corpus, lambda path: path.write_text(text, encoding="utf-8"))
 
 
 def _different_parts(run, corpus):

@@ -108,6 +108,16 @@ def test_every_setting_has_a_flag(field):
     assert type(getattr(config, field.name)) is type(value)
 
 
+@pytest.mark.parametrize("flags", [["--vocabulary_size", "503"], ["--vocabulary-size=503"]], ids=" ".join)
+@pytest.mark.parametrize("origin", ["tokenizer", "init_from"])
+def test_a_size_of_the_vocabulary_is_refused_where_no_tokenizer_is_trained(origin, flags, yaml_file):
+    for parse_any in (parse_config, parse_training):
+        for others in ([f"--{origin}", "a"], ["--config", yaml_file(**{origin: "a"})]):
+            with pytest.raises(ConfigError, match=f"`vocabulary_size` has no effect beside `{origin}`"):
+                parse_any([*flags, *others], "text")
+    assert getattr(parse("--config", yaml_file(vocabulary_size=503, **{origin: "a"})), origin) == "a"
+
+
 def documented_settings():
     """Field name -> the text below it in config.py, read from the source."""
     tree = ast.parse(inspect.getsource(config_module))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_transformer.errors import CheckpointError, ConfigError
+from keras_transformer.errors import CheckpointError, ConfigError, UserError
 from keras_transformer.tokenizer import SHARED, SOURCE, TARGET
 from keras_transformer.training import preparation
 from keras_transformer.training.checkpoints import RunDirectory
@@ -234,6 +234,26 @@ def test_a_tokenizer_covers_the_characters_that_were_asked_for(corpus, tmp_path)
         tokenizer = prepare(config, RunDirectory(config.model_dir)).source_tokenizer
         pieces = tokenizer.visible_pieces(tf.range(tokenizer.vocabulary_size))
         assert ("ŝ" in pieces) == (coverage == 1.0)
+
+
+def test_a_given_tokenizer_is_taken_and_named(corpus, tmp_path, capsys):
+    (tmp_path / "spm.model").write_bytes(tiny.tokenizer_model())
+    config = tiny.config(corpus, tmp_path / "run", tokenizer=str(tmp_path / "spm.model"), vocabulary_size=997)
+    run = RunDirectory(config.model_dir)
+    assert prepare(config, run).source_tokenizer.vocabulary_size == tiny.VOCABULARY
+    assert (run.path / SHARED).read_bytes() == tiny.tokenizer_model()
+    assert f"tokenizer   331 pieces, those of {tmp_path / 'spm.model'}\n" in capsys.readouterr().out
+    (tmp_path / "spm.model").unlink()
+    prepare(config, run)  # it has its copy
+
+
+@pytest.mark.parametrize("settings", [{"tokenizer": "nowhere.model"}, {"vocabulary_size": 13}], ids=str)
+def test_after_a_tokenizer_that_cannot_be_made_another_may_be_asked_for(corpus, tmp_path, settings):
+    run = RunDirectory(tmp_path / "run")
+    with pytest.raises(UserError):
+        prepare(tiny.config(corpus, run.path, **settings), run)
+    assert contents(run) == {}
+    assert prepare(tiny.config(corpus, run.path), run).source_tokenizer.vocabulary_size == tiny.VOCABULARY
 
 
 def test_a_shared_tokenizer_is_one_object(prepared):
