@@ -16,6 +16,9 @@ from keras_transformer.errors import ConfigError
 PAD_ID, UNK_ID, BOS_ID, EOS_ID = 0, 1, 2, 3  # the control symbols of every vocabulary
 MOST_HYPOTHESES = 256  # of a beam: more only cost memory, as much as V numbers for each hypothesis of each sentence
 
+# The types of settings in words.
+TYPES = {int: "a whole number", float: "a number", bool: "true or false", str: "text", type(None): "not given"}
+
 # Optimizers of Keras by their names, and their arguments; those of Adam are the paper's (5.3).
 OPTIMIZERS = {
     "adam": {"beta_1": 0.9, "beta_2": 0.98, "epsilon": 1e-9},
@@ -219,7 +222,7 @@ class Config:
     def _check_values(self):
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
-            _check(self, field.name, _is_a(value, field.type), f"must be {_describe(field.type)}")
+            _check(self, field.name, is_a(value, field.type), f"must be {describe_type(field.type)}")
             if isinstance(value, float):
                 _check(self, field.name, math.isfinite(value), "must be finite")
             if field.type in (int, int | None) and field.name != "seed":
@@ -298,13 +301,13 @@ def read_settings(path):
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise ConfigError(f"cannot read settings from {path}: {' '.join(str(error).split())}") from error
     if not isinstance(settings, dict):
-        raise ConfigError(f"{path} must hold `name: value` lines, not {type(settings).__name__}")
+        raise ConfigError(f"{path} must hold `name: value` lines, and has none")
     names = [field.name for field in dataclasses.fields(Config)]
     unknown = [str(name) for name in settings if name not in names]
     if unknown:
         raise ConfigError(f"{path} has unknown settings: {', '.join(unknown)}; there are {', '.join(names)}")
     for field in dataclasses.fields(Config):
-        if isinstance(settings.get(field.name), str) and _is_a(0.0, field.type):
+        if isinstance(settings.get(field.name), str) and is_a(0.0, field.type):
             with contextlib.suppress(ValueError):  # YAML 1.1 reads 1e-3 as text, and 1.0e-3 as a number
                 settings[field.name] = float(settings[field.name])
     return settings
@@ -319,16 +322,17 @@ def _is_range(text):
     return re.fullmatch("[0-9]+,[0-9]+", text) and int(text.split(",")[0]) < int(text.split(",")[1])
 
 
-def _is_a(value, kind):
+def is_a(value, kind):
     """Whether a value is of a field's type: a class, a Literal or a union. An int is a float, a bool is no int."""
     if get_origin(kind) is Literal:
         return isinstance(value, str) and value in get_args(kind)
     if get_args(kind):
-        return any(_is_a(value, choice) for choice in get_args(kind))
+        return any(is_a(value, choice) for choice in get_args(kind))
     return type(value) is kind or (kind is float and type(value) is int)
 
 
-def _describe(kind):
+def describe_type(kind):
+    """A field's type in words, such as "a number or not given"."""
     if get_origin(kind) is Literal:
         return f"one of {', '.join(get_args(kind))}"
-    return kind.__name__ if isinstance(kind, type) else str(kind)
+    return " or ".join(TYPES[choice] for choice in get_args(kind) or (kind,))

@@ -301,6 +301,33 @@ def test_a_value_of_the_wrong_type_in_a_file_is_named(tmp_path, name, value):
         Config.load(tmp_path / "config.yaml")
 
 
+@pytest.mark.parametrize(
+    ("name", "described"),
+    [
+        ("epochs", "a whole number"),
+        ("max_steps", "a whole number or not given"),
+        ("dropout_rate", "a number"),
+        ("clip_norm", "a number or not given"),
+        ("pre_norm", "true or false"),
+        ("model_dir", "text"),
+        ("source_lang", "text or not given"),
+        ("best_by", "one of bleu, loss"),
+    ],
+)
+def test_the_type_of_a_setting_is_told_in_words(name, described):
+    with pytest.raises(ConfigError, match=rf"^`{name}` must be {described}\. Received: {name}=\[\]$"):
+        Config(**{name: []})
+
+
+@pytest.mark.parametrize("content", ["", "- d_ff"])
+def test_a_file_without_settings_is_not_told_by_a_type_of_python(tmp_path, content):
+    path = tmp_path / "config.yaml"
+    path.write_text(content, encoding="utf-8")
+    with pytest.raises(ConfigError) as caught:
+        read_settings(path)
+    assert str(caught.value) == f"{path} must hold `name: value` lines, and has none"
+
+
 @pytest.mark.parametrize("text", ["1e-3", "1.0e-3", "0.001"])
 def test_a_number_may_be_written_with_an_exponent(tmp_path, text):
     (tmp_path / "config.yaml").write_text(f"peak_learning_rate: {text}\n", encoding="utf-8")

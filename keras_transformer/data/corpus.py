@@ -103,7 +103,8 @@ def held_out_size(pairs: int) -> int:
         CorpusError: if there are not two pairs to divide.
     """
     if pairs < 2:
-        raise CorpusError(f"no validation split, and {pairs} training pair(s) are too few to hold any out for one")
+        few = counted(pairs, "training pair is", "training pairs are")
+        raise CorpusError(f"no validation split, and {few} too few to hold any out for one")
     return max(1, min(_LARGEST_HOLD_OUT, pairs // _HOLD_OUT_DIVISOR))
 
 

@@ -28,6 +28,7 @@ from typing import BinaryIO
 
 from keras_transformer.data.corpus import HASH_DIGITS, VALIDATION_NAMES, Corpus, Pair, held_out_size
 from keras_transformer.errors import CorpusError
+from keras_transformer.wording import counted
 
 _LISTED_FILES = 12
 _BLOCK_BYTES = 1 << 20
@@ -118,7 +119,7 @@ def open_aligned_files(source: Path, target: Path) -> AlignedFiles:
     (source_count, source_hash), (target_count, target_hash) = _read_through(source), _read_through(target)
     if source_count != target_count:
         raise CorpusError(
-            f"not line-aligned: {source} has {source_count:,} lines, but {target} has {target_count:,}; "
+            f"not line-aligned: {source} has {counted(source_count, 'line')}, but {target} has {target_count:,}; "
             "every line must face its translation"
         )
     return AlignedFiles(source, target, source_count, {_part(source): source_hash, _part(target): target_hash})

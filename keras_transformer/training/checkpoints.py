@@ -16,6 +16,7 @@ from keras_transformer.errors import CheckpointError, DamagedCheckpoint, FileErr
 from keras_transformer.models.sequence_to_sequence import load_model
 from keras_transformer.tokenizer import SHARED, SOURCE, TARGET, load_tokenizers
 from keras_transformer.translation.translator import Translator
+from keras_transformer.wording import counted
 
 log = logging.getLogger(__name__)
 PROGRESS = "progress"  # key of the JSON text beside the variables
@@ -309,7 +310,7 @@ def load_variables(path, variables, is_whole=True):
     except Exception as error:  # of zipfile or NumPy, depending on where the file is damaged
         raise DamagedCheckpoint(f"cannot read {path}: {error}") from error
     if more and is_whole:
-        raise CheckpointError(f"{path} was written by a different model: it has {more} variables more")
+        raise CheckpointError(f"{path} was written by a different model: it has {counted(more, 'variable')} more")
     for variable, value in zip(variables, values, strict=True):
         if tuple(variable.shape) != value.shape:
             raise CheckpointError(

@@ -209,6 +209,22 @@ def test_a_flag_with_a_value_of_the_wrong_type_is_named_with_what_was_received(c
 
 
 @pytest.mark.parametrize(
+    ("name", "value", "described"),
+    [
+        ("epochs", "many", "a whole number"),
+        ("epochs", "None", "a whole number"),
+        ("dropout_rate", "1,5", "a number"),
+        ("clip_norm", "abc", "a number or not given"),
+        ("max_steps", "1.5", "a whole number or not given"),
+    ],
+)
+def test_a_flag_of_the_wrong_type_is_told_what_it_must_be_in_words(capsys, name, value, described):
+    message = refused(capsys, f"--{name}", value)
+    assert f"Error parsing --{name}: must be {described}. Received: {value}" in message
+    assert "NoneType" not in message and "class" not in message
+
+
+@pytest.mark.parametrize(
     ("name", "value", "rule"), [("epochs", 0, "must be at least 1"), ("num_heads", 7, "must divide d_model, 128")]
 )
 def test_a_flag_with_a_value_that_cannot_be_is_named_with_what_was_received(capsys, name, value, rule):

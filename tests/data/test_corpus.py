@@ -14,9 +14,9 @@ def test_five_percent_but_at_most_a_thousand_pairs_are_held_out(pairs, size):
     assert held_out_size(pairs) == size
 
 
-@pytest.mark.parametrize("pairs", [0, 1])
-def test_too_few_pairs_to_hold_any_out_are_refused(pairs):
-    with pytest.raises(CorpusError, match=f"{pairs} training pair"):
+@pytest.mark.parametrize(("pairs", "said"), [(0, "0 training pairs are"), (1, "1 training pair is")])
+def test_too_few_pairs_to_hold_any_out_are_refused(pairs, said):
+    with pytest.raises(CorpusError, match=f"{said} too few"):
         held_out_size(pairs)
 
 

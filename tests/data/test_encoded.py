@@ -206,6 +206,11 @@ def test_target_pieces_are_counted_without_eos(encode, processor):
     assert encode(PAIRS, 101).target_pieces.tolist() == [len(processor.encode(target)) for _, target in PAIRS]
 
 
+def test_one_of_anything_is_told_in_the_singular(tmp_path):
+    pairs = encode_pairs([("5", "")] + [("5", "7")], Pieces(97), Pieces(89), 101, tmp_path)
+    assert pairs.describe() == "1 pair (1 source and 1 target token); dropped 1 blank on one side"
+
+
 def test_every_chunk_is_on_disk_before_the_next_one_is_read(tmp_path, monkeypatch):
     monkeypatch.setattr(encoded, "CHUNK", 7)
     written = []

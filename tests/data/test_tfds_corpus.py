@@ -213,7 +213,7 @@ def test_bad_folders_are_told_apart(tmp_path):
     assert "no language 'fr', only de and en" in message(name, "fr", "en")
     assert "has en.test.txt, but no de.test.txt" in message(name)
     write_folder(tmp_path, de_test="vier\nfünf\n")
-    assert "en.test.txt has 1 lines, but" in message(name, "en", "de")
+    assert "en.test.txt has 1 line, but" in message(name, "en", "de")
 
 
 def test_splits_know_their_number_of_pairs(data_dir):

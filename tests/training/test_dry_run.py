@@ -94,8 +94,8 @@ def test_figures_of_the_corpus_are_those_of_its_pairs():
         ["source", "characters", "2", "1,009", "1,009"],
         ["target", "characters", "7", "23", "23"],
     ]
-    assert repeated.startswith("repeated    1 pairs ")
-    assert lopsided.startswith("lopsided    2 pairs ")
+    assert repeated == "repeated    1 pair has occurred before"
+    assert lopsided.startswith("lopsided    2 pairs have ")
     assert characters == "characters  3 different ones, 1 of them once: 'ä'"
 
 
