@@ -16,6 +16,9 @@ from keras_transformer.errors import ConfigError
 PAD_ID, UNK_ID, BOS_ID, EOS_ID = 0, 1, 2, 3  # the control symbols of every vocabulary
 MOST_HYPOTHESES = 256  # of a beam: more only cost memory, as much as V numbers for each hypothesis of each sentence
 
+# The types of settings in words.
+TYPES = {int: "a whole number", float: "a number", bool: "true or false", str: "text", type(None): "not given"}
+
 # Optimizers of Keras by their names, and their arguments; those of Adam are the paper's (5.3).
 OPTIMIZERS = {
     "adam": {"beta_1": 0.9, "beta_2": 0.98, "epsilon": 1e-9},
@@ -112,8 +115,14 @@ class Config:
     """Language to translate to; needed with files:."""
     vocabulary_size: int = 8000
     """V: most pieces of a tokenizer; fewer if the corpus is too small for so many."""
+    character_coverage: float = 0.9995
+    """Share of the characters of the text that become pieces; rarer characters are written as bytes. 1 gives every
+    character a piece, which fills a small vocabulary."""
     share_vocabulary: bool = True
     """One tokenizer for both languages, as in the paper; false trains one for each."""
+    tokenizer: str | None = None
+    """SentencePiece model, for both languages, to use instead of training one. The ids of its control symbols must be
+    pad 0, unk 1, bos 2 and eos 3."""
     max_length: int = 256
     """Most tokens of either side of a training pair; longer pairs are left out. Longer input is translated in parts."""
     init_from: str | None = None
@@ -219,7 +228,7 @@ class Config:
     def _check_values(self):
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
-            _check(self, field.name, _is_a(value, field.type), f"must be {_describe(field.type)}")
+            _check(self, field.name, is_a(value, field.type), f"must be {describe_type(field.type)}")
             if isinstance(value, float):
                 _check(self, field.name, math.isfinite(value), "must be finite")
             if field.type in (int, int | None) and field.name != "seed":
@@ -234,9 +243,13 @@ class Config:
         for name in ("peak_learning_rate", "clip_norm"):
             value = getattr(self, name)
             _check(self, name, value is None or value > 0, "must be positive")
+        is_new = self.tokenizer is None
+        _check(self, "share_vocabulary", is_new or self.share_vocabulary, "must be true beside `tokenizer`")
+        _check(self, "init_from", is_new or self.init_from is None, "has its own tokenizer: leave out `tokenizer`")
         _check(self, "profile", self.profile is None or _is_range(self.profile), "must be START,STOP with START < STOP")
         _check(self, "num_heads", self.d_model % self.num_heads == 0, f"must divide d_model, {self.d_model}")
         _check(self, "d_model", self.d_model % 2 == 0, "must be even")
+        _check(self, "character_coverage", 0.98 <= self.character_coverage <= 1, "must be between 0.98 and 1")
         _check(self, "beam_size", self.beam_size <= MOST_HYPOTHESES, f"must be at most {MOST_HYPOTHESES}")
 
     def profiled_updates(self):
@@ -269,6 +282,22 @@ def preset(name, **settings):
     return Config(preset=name, **settings)
 
 
+def check_effect(config, given):
+    """Refuses settings of a new tokenizer if no tokenizer is trained.
+
+    Args:
+        config: `Config`.
+        given: names of the settings that the user gave, as opposed to those of a preset or a file.
+
+    Raises:
+        ConfigError: that names the setting without effect.
+    """
+    for name in ("vocabulary_size", "character_coverage"):
+        for origin in ("tokenizer", "init_from"):
+            has_effect = name not in given or getattr(config, origin) is None
+            _check(config, name, has_effect, f"has no effect beside `{origin}`, whose tokenizer is used: leave it out")
+
+
 def read_settings(path):
     """Reads a YAML file of settings into a dict.
 
@@ -280,13 +309,13 @@ def read_settings(path):
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise ConfigError(f"cannot read settings from {path}: {' '.join(str(error).split())}") from error
     if not isinstance(settings, dict):
-        raise ConfigError(f"{path} must hold `name: value` lines, not {type(settings).__name__}")
+        raise ConfigError(f"{path} must hold `name: value` lines, and has none")
     names = [field.name for field in dataclasses.fields(Config)]
     unknown = [str(name) for name in settings if name not in names]
     if unknown:
         raise ConfigError(f"{path} has unknown settings: {', '.join(unknown)}; there are {', '.join(names)}")
     for field in dataclasses.fields(Config):
-        if isinstance(settings.get(field.name), str) and _is_a(0.0, field.type):
+        if isinstance(settings.get(field.name), str) and is_a(0.0, field.type):
             with contextlib.suppress(ValueError):  # YAML 1.1 reads 1e-3 as text, and 1.0e-3 as a number
                 settings[field.name] = float(settings[field.name])
     return settings
@@ -301,16 +330,17 @@ def _is_range(text):
     return re.fullmatch("[0-9]+,[0-9]+", text) and int(text.split(",")[0]) < int(text.split(",")[1])
 
 
-def _is_a(value, kind):
+def is_a(value, kind):
     """Whether a value is of a field's type: a class, a Literal or a union. An int is a float, a bool is no int."""
     if get_origin(kind) is Literal:
         return isinstance(value, str) and value in get_args(kind)
     if get_args(kind):
-        return any(_is_a(value, choice) for choice in get_args(kind))
+        return any(is_a(value, choice) for choice in get_args(kind))
     return type(value) is kind or (kind is float and type(value) is int)
 
 
-def _describe(kind):
+def describe_type(kind):
+    """A field's type in words, such as "a number or not given"."""
     if get_origin(kind) is Literal:
         return f"one of {', '.join(get_args(kind))}"
-    return kind.__name__ if isinstance(kind, type) else str(kind)
+    return " or ".join(TYPES[choice] for choice in get_args(kind) or (kind,))

@@ -9,6 +9,7 @@ from sacrebleu.metrics import BLEU, CHRF, TER
 from sacrebleu.significance import PairedTest, Result
 
 from keras_transformer.errors import UserError, check_positive
+from keras_transformer.wording import counted
 
 RESAMPLES = 1000  # test sets that `compare` draws
 _UNSPACED = ("zh", "ja-mecab")  # tokenizations of languages that put no spaces between words
@@ -172,7 +173,7 @@ def describe(evaluation: Evaluation) -> str:
     return (
         f"BLEU {evaluation.bleu:.1f} ({evaluation.bleu_signature})\n"
         f"chrF {evaluation.chrf:.1f} ({evaluation.chrf_signature})\n"
-        f"exact {evaluation.exact:.1%} of {evaluation.sentences:,} sentences"
+        f"exact {evaluation.exact:.1%} of {counted(evaluation.sentences, 'sentence')}"
     )
 
 

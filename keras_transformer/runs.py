@@ -3,7 +3,7 @@
 from functools import partial
 from pathlib import Path
 
-from keras_transformer.config import Config
+from keras_transformer.config import Config, check_effect
 from keras_transformer.data.corpus import pairs_corpus
 from keras_transformer.errors import UserError
 from keras_transformer.evaluation import Evaluation, check_tokenization, measure
@@ -109,6 +109,7 @@ def train(pairs=None, config=None, *, validation=None, test=None, **settings):
     if pairs is not None:
         settings["dataset"] = "pairs"
     config = config or Config(**settings)
+    check_effect(config, settings)
     languages = {name: getattr(config, name) for name in ("source_lang", "target_lang") if getattr(config, name)}
     corpus = None if pairs is None else pairs_corpus(pairs, validation, test, **languages)
     check_tokenization(config.tokenize)  # a wrong one is found before the long work

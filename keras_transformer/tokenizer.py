@@ -11,74 +11,129 @@ import tensorflow_text
 from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
 from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID
-from keras_transformer.errors import TokenizerError
+from keras_transformer.errors import FileError, TokenizerError
+from keras_transformer.wording import counted
 
 MOST_TRAINING_SENTENCES = 2_000_000  # a sample of this size decides a vocabulary as well as a whole corpus
+MOST_SENTENCE_BYTES = 1 << 16  # longer sentences are left out of the training of a tokenizer
 # The only rule replaces one code point that no text may contain; all other text stays as it is. Without any rule,
 # SentencePiece prints a line at every load, in training and in serving.
 NORMALIZATION = "FFFF\tFFFD\n"
 SHARED, SOURCE, TARGET = "tokenizer.model", "source_tokenizer.model", "target_tokenizer.model"  # files of a directory
 
 
-def train_tokenizer(sentences, vocabulary_size):
+def train_tokenizer(sentences, vocabulary_size, character_coverage=0.9995):
     """Trains a SentencePiece BPE model with byte fallback, so that every text can be written.
 
     Case, spaces and Unicode forms stay as they are: tokenised text comes back unchanged.
 
     Args:
-        sentences: iterable of str; sampled if there are more than `MOST_TRAINING_SENTENCES`. It is read a second time
-            if the corpus is too small for the vocabulary.
+        sentences: iterable of str, read once; sampled if there are more than `MOST_TRAINING_SENTENCES`.
         vocabulary_size: V, most pieces wanted, control symbols and the 256 bytes included.
+        character_coverage: share of the characters of the text whose pieces are whole; rarer ones are written as bytes.
 
     Returns:
         The model, bytes. A corpus too small for `vocabulary_size` gives a smaller vocabulary.
 
     Raises:
         TokenizerError: if no model can be trained, for example because there is no text.
+        The errors of `sentences`.
     """
+    errors = []
     try:
-        return _train(sentences, vocabulary_size)
+        return _train(_noting_errors(sentences, errors), vocabulary_size, character_coverage)
     except RuntimeError as error:
-        largest = re.search(r"value <= (\d+)", str(error))
-        if largest is None:
-            raise TokenizerError(
-                f"cannot train a tokenizer of {vocabulary_size} pieces on this text: {error}"
-            ) from error
-        return _train(sentences, int(largest.group(1)))
+        if errors:
+            raise errors[0] from None
+        raise TokenizerError(
+            f"cannot train a tokenizer of {counted(vocabulary_size, 'piece')} on this text: {_remedy(error)}"
+        ) from error
 
 
-def _train(sentences, vocabulary_size):
+def _noting_errors(sentences, errors):
+    """The sentences. SentencePiece hides an error that they raise, so it is added to a list."""
+    try:
+        yield from sentences
+    except Exception as error:
+        errors.append(error)
+        raise
+
+
+def _remedy(error):
+    """What a user can do about an error of SentencePiece, whose own text names flags of its own programs."""
+    needed = re.search(r"smaller than required_chars\. \d+ vs (\d+)", str(error))
+    if needed:
+        return (
+            f"its characters, the 256 bytes and the control symbols are {int(needed[1]):,} pieces. "
+            "Raise --vocabulary_size, or lower --character_coverage"
+        )
+    said = " ".join(str(error).split())
+    return f"it may be blank, or have no line of at most {MOST_SENTENCE_BYTES:,} bytes. SentencePiece says: {said}"
+
+
+def _train(sentences, vocabulary_size, character_coverage):
     model = io.BytesIO()
     with tempfile.NamedTemporaryFile("w", suffix=".tsv") as rules:
         rules.write(NORMALIZATION)
         rules.flush()
-        _train_into(model, sentences, vocabulary_size, rules.name)
+        _train_into(model, sentences, vocabulary_size, character_coverage, rules.name)
     description = ModelProto.FromString(model.getvalue())
     description.normalizer_spec.ClearField("normalization_rule_tsv")  # a temporary file's name, new every time
     return description.SerializeToString(deterministic=True)
 
 
-def _train_into(model, sentences, vocabulary_size, rules):
+def _train_into(model, sentences, vocabulary_size, character_coverage, rules):
     sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(sentences),
+        sentence_iterator=sentences,
         model_writer=model,
         vocab_size=vocabulary_size,
+        hard_vocab_limit=False,  # a small corpus gives fewer pieces
         model_type="bpe",
         byte_fallback=True,
         pad_id=PAD_ID,
         unk_id=UNK_ID,
         bos_id=BOS_ID,
         eos_id=EOS_ID,
-        character_coverage=0.9995,
+        character_coverage=character_coverage,
         split_digits=True,  # numbers are copied digit by digit
         normalization_rule_tsv=rules,
         remove_extra_whitespaces=False,
         input_sentence_size=MOST_TRAINING_SENTENCES,
         shuffle_input_sentence=True,
-        max_sentence_length=1 << 16,
+        max_sentence_length=MOST_SENTENCE_BYTES,
         num_threads=1,  # the same model on every machine
         minloglevel=2,
     )
+
+
+def read_model(path):
+    """Reads a SentencePiece model that another program trained.
+
+    Args:
+        path: of the file. A model without byte fallback cannot write characters that it has not seen.
+
+    Returns:
+        The model, bytes.
+
+    Raises:
+        FileError: if it cannot be read.
+        TokenizerError: if it is no SentencePiece model, or its control symbols have other ids than ours.
+    """
+    try:
+        model = Path(path).read_bytes()
+    except OSError as error:
+        raise FileError.of("read", path, error) from error
+    Tokenizer.load(path)
+    pieces = sentencepiece.SentencePieceProcessor(model_proto=model)
+    needed = {"pad": PAD_ID, "unk": UNK_ID, "bos": BOS_ID, "eos": EOS_ID}
+    found = {"pad": pieces.pad_id(), "unk": pieces.unk_id(), "bos": pieces.bos_id(), "eos": pieces.eos_id()}
+    if found != needed:
+        ids = ", ".join(f"no {name}" if id < 0 else f"{name} {id}" for name, id in found.items())
+        flags = " ".join(f"--{name}_id={id}" for name, id in needed.items())
+        raise TokenizerError(
+            f"the control symbols of {path} have other ids than ours. Received: {ids}. Train it with spm_train {flags}"
+        )
+    return model
 
 
 class Tokenizer(tf.Module):

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from keras_transformer.cli.flags import parse_config
-from keras_transformer.config import OPTIMIZERS, PRESETS, Config, read_settings
+from keras_transformer.config import OPTIMIZERS, PRESETS, Config, check_effect, read_settings
 from keras_transformer.errors import ConfigError
 from keras_transformer.layers.layer import arguments_of
 from keras_transformer.models.transformer import Transformer
@@ -19,7 +19,9 @@ OTHER = {
     "source_lang": "no",
     "target_lang": "null",
     "vocabulary_size": 503,
+    "character_coverage": 0.983,
     "share_vocabulary": False,
+    "tokenizer": None,  # there is none beside `init_from`
     "max_length": 61,
     "init_from": "runs/another",
     "d_model": 22,
@@ -62,7 +64,8 @@ OTHER = {
 
 def test_the_other_values_are_other():
     assert [field.name for field in dataclasses.fields(Config)] == list(OTHER)
-    assert not [field.name for field in dataclasses.fields(Config) if OTHER[field.name] == field.default]
+    same = [field.name for field in dataclasses.fields(Config) if OTHER[field.name] == field.default]
+    assert same == ["tokenizer"]
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -224,6 +227,7 @@ RATES = [
         *[(name, value) for name in ("peak_learning_rate", "clip_norm") for value in (0.0, -0.1, float("nan"))],
         *[("ema_decay", value) for value in (0.0, 1.0, float("nan"))],
         ("save_minutes", -1.0),
+        *[("character_coverage", value) for value in (0.97, 1.1, float("nan"))],
         ("num_heads", 3),  # of d_model 128
         ("beam_size", 257),
         *[("length_penalty", value) for value in (float("nan"), float("inf"), -float("inf"))],
@@ -242,6 +246,30 @@ def test_an_impossible_value_is_refused_with_its_name_and_itself(name, value):
 def test_the_updates_to_profile_are_numbers():
     assert Config(profile="0,101").profiled_updates() == (0, 101)
     assert Config().profiled_updates() is None
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        ({"share_vocabulary": False}, "`share_vocabulary` must be true beside `tokenizer`. Received: "),
+        ({"init_from": "runs/a"}, "`init_from` has its own tokenizer: leave out `tokenizer`. Received: "),
+    ],
+)
+def test_a_given_tokenizer_is_that_of_both_languages_and_of_a_new_model(other, said, tmp_path):
+    with pytest.raises(ConfigError, match=f"^{said}"):
+        Config(tokenizer="spm.model", **other)
+    Config(tokenizer="spm.model").save(tmp_path / "config.yaml")
+    assert Config.load(tmp_path / "config.yaml").tokenizer == "spm.model"
+
+
+@pytest.mark.parametrize("origin", ["tokenizer", "init_from"])
+@pytest.mark.parametrize("name", ["vocabulary_size", "character_coverage"])
+def test_settings_of_a_new_tokenizer_are_refused_where_none_is_trained(origin, name):
+    config = Config(preset="tiny", **{origin: "runs/a"})
+    check_effect(config, ["preset", origin])
+    check_effect(Config(), [name])
+    with pytest.raises(ConfigError, match=f"^`{name}` has no effect beside `{origin}`, .* leave it out. Received: "):
+        check_effect(config, [name, origin])
 
 
 def test_an_odd_width_is_refused():
@@ -273,6 +301,33 @@ def test_a_value_of_the_wrong_type_in_a_file_is_named(tmp_path, name, value):
     (tmp_path / "config.yaml").write_text(f"{name}: {value}\n", encoding="utf-8")
     with pytest.raises(ConfigError, match=f"^`{name}` .* Received: {name}="):
         Config.load(tmp_path / "config.yaml")
+
+
+@pytest.mark.parametrize(
+    ("name", "described"),
+    [
+        ("epochs", "a whole number"),
+        ("max_steps", "a whole number or not given"),
+        ("dropout_rate", "a number"),
+        ("clip_norm", "a number or not given"),
+        ("pre_norm", "true or false"),
+        ("model_dir", "text"),
+        ("source_lang", "text or not given"),
+        ("best_by", "one of bleu, loss"),
+    ],
+)
+def test_the_type_of_a_setting_is_told_in_words(name, described):
+    with pytest.raises(ConfigError, match=rf"^`{name}` must be {described}\. Received: {name}=\[\]$"):
+        Config(**{name: []})
+
+
+@pytest.mark.parametrize("content", ["", "- d_ff"])
+def test_a_file_without_settings_is_not_told_by_a_type_of_python(tmp_path, content):
+    path = tmp_path / "config.yaml"
+    path.write_text(content, encoding="utf-8")
+    with pytest.raises(ConfigError) as caught:
+        read_settings(path)
+    assert str(caught.value) == f"{path} must hold `name: value` lines, and has none"
 
 
 @pytest.mark.parametrize("text", ["1e-3", "1.0e-3", "0.001"])

@@ -108,6 +108,7 @@ def test_a_preset_can_be_changed():
         ([[("one", "eins"), ("two",)]], {}, r"Received: \('two',\) at index 1"),
         ([[("one", "eins")]], {}, "too few to hold any out"),
         ([[]], {"validation": [("one", "eins")]}, "`pairs` has no pair"),
+        ([], {"tokenizer": "spm.model", "vocabulary_size": 503}, "`vocabulary_size` has no effect beside `tokenizer`"),
         ([], {"dataset": "pairs"}, "unknown corpus 'pairs'"),
     ],
 )

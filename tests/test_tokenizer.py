@@ -1,3 +1,4 @@
+import io
 import random
 
 import pytest
@@ -7,13 +8,14 @@ import tensorflow as tf
 from keras_transformer import tokenizer as tokenizer_module
 from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from keras_transformer.data.corpus import BothSides
-from keras_transformer.errors import TokenizerError
+from keras_transformer.errors import FileError, TokenizerError
 from keras_transformer.tokenizer import (
     SHARED,
     SOURCE,
     TARGET,
     Tokenizer,
     load_tokenizers,
+    read_model,
     save_tokenizers,
     shift_right,
     train_tokenizer,
@@ -178,8 +180,13 @@ def test_a_small_corpus_gives_a_smaller_vocabulary():
 
 @pytest.mark.parametrize(
     ("sentences", "vocabulary_size", "said"),
-    [([], 503, "503 pieces"), (["", ""], 503, "503 pieces"), (corpus(), 13, "13 pieces .* 13 vs 2")],
-    ids=["no sentences", "blank sentences", "no room for the bytes"],
+    [
+        ([], 503, "503 pieces .* it may be blank"),
+        (["", ""], 503, "503 pieces .* it may be blank"),
+        (["ü" * ((1 << 15) + 1)], 503, "503 pieces .* have no line of at most 65,536 bytes"),
+        (["abc"], 13, r"13 pieces .* are 264 pieces\. Raise --vocabulary_size, or lower --character_coverage$"),
+    ],
+    ids=["no sentences", "blank sentences", "only too long ones", "no room for the bytes"],
 )
 def test_an_impossible_training_is_refused_in_one_line(sentences, vocabulary_size, said):
     with pytest.raises(TokenizerError, match=said) as caught:
@@ -189,6 +196,38 @@ def test_an_impossible_training_is_refused_in_one_line(sentences, vocabulary_siz
 
 def test_the_same_corpus_gives_the_same_bytes(model):
     assert train_tokenizer(corpus(), VOCABULARY) == model
+
+
+def test_a_small_corpus_that_can_be_read_only_once_gives_the_pieces_of_one_read_for_their_number():
+    tokenizer = Tokenizer(train_tokenizer((text for text in corpus()), 8009))
+    exact = io.BytesIO()  # SentencePiece is asked for the very number of pieces
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(corpus()), model_writer=exact, vocab_size=tokenizer.vocabulary_size, model_type="bpe",
+        byte_fallback=True, pad_id=0, unk_id=1, bos_id=2, eos_id=3, split_digits=True, minloglevel=2,
+        normalization_rule_name="identity", remove_extra_whitespaces=False,
+    )  # fmt: skip
+    processor = sentencepiece.SentencePieceProcessor(model_proto=exact.getvalue())
+    assert tokenizer.vocabulary_size < 8009
+    assert tokenizer.visible_pieces(tf.range(tokenizer.vocabulary_size)) == [
+        processor.id_to_piece(number) for number in range(processor.get_piece_size())
+    ]
+
+
+def test_an_error_of_the_sentences_is_raised_as_it_is():
+    def sentences():
+        yield "the year"
+        raise KeyError("of this test")
+
+    with pytest.raises(KeyError, match="of this test") as caught:
+        train_tokenizer(sentences(), VOCABULARY)
+    assert caught.traceback[-1].name == "sentences"
+
+
+def test_rare_characters_are_pieces_as_far_as_they_are_to_be_covered():
+    text = ["the year"] * 97 + ["ŝ"]
+    for coverage, pieces in ((1.0, ["▁ŝ"]), (0.98, ["▁", "<0xC5>", "<0x9D>"])):
+        tokenizer = Tokenizer(train_tokenizer(text, VOCABULARY, coverage))
+        assert tokenizer.visible_pieces(tokenizer.encode(tf.constant(["ŝ"])).values) == pieces
 
 
 @pytest.mark.parametrize("size", [VOCABULARY, 8009], ids=["enough text", "too little text"])
@@ -235,6 +274,43 @@ def test_training_and_loading_print_nothing(tmp_path, capfd):
     path.write_bytes(train_tokenizer(corpus(83), VOCABULARY))  # a model loaded before would be taken from a cache
     Tokenizer.load(path).encode(tf.constant(["the year"]))
     assert capfd.readouterr() == ("", "")
+
+
+# Models of other programs.
+
+
+def spm_train(path, **settings):
+    """A model as SentencePiece's own program writes it."""
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(corpus(83)), model_prefix=str(path), vocab_size=101, minloglevel=2, **settings
+    )
+    return path.with_suffix(".model")
+
+
+def test_a_model_of_another_program_is_read_as_it_is(tmp_path):
+    path = spm_train(tmp_path / "unigram", pad_id=0, unk_id=1, bos_id=2, eos_id=3)
+    assert read_model(path) == path.read_bytes()
+    assert round_trip(Tokenizer(read_model(path)), "the year") == ["the year"]
+
+
+def test_other_control_symbols_are_refused_with_the_flags_that_give_ours(tmp_path):
+    path = spm_train(tmp_path / "default")
+    with pytest.raises(TokenizerError) as caught:
+        read_model(path)
+    assert str(caught.value) == (
+        f"the control symbols of {path} have other ids than ours. Received: no pad, unk 0, bos 1, eos 2. "
+        "Train it with spm_train --pad_id=0 --unk_id=1 --bos_id=2 --eos_id=3"
+    )
+
+
+def test_a_model_that_cannot_be_read_is_named(tmp_path):
+    with pytest.raises(FileError, match=f"^cannot read {tmp_path / 'nowhere.model'}: No such file"):
+        read_model(tmp_path / "nowhere.model")
+    with pytest.raises(FileError, match=f"^cannot read {tmp_path}: Is a directory"):
+        read_model(tmp_path)
+    (tmp_path / "text").write_text("one two", encoding="utf-8")
+    with pytest.raises(TokenizerError, match=f"^{tmp_path / 'text'} is not a SentencePiece model"):
+        read_model(tmp_path / "text")
 
 
 # Both tokenizers of a model.

@@ -7,11 +7,11 @@ import argparse
 import dataclasses
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, get_args
 
 import tyro
 
-from keras_transformer.config import Config, read_settings
+from keras_transformer.config import Config, check_effect, describe_type, is_a, read_settings
 from keras_transformer.errors import UserError
 from keras_transformer.translation.options import MOST, OPTIONS, options_of
 
@@ -22,7 +22,30 @@ DRY_RUN_HELP = "Print all settings, figures of the corpus and an estimate of tim
 
 _Settings = tyro.conf.OmitArgPrefixes[tyro.conf.FlagConversionOff[Config]]
 _SettingsFile = Annotated[Path | None, tyro.conf.arg(name="config", help=CONFIG_HELP)]
+_TYPES = tyro.constructors.ConstructorRegistry()
 _DryRun = Annotated[tyro.conf.FlagCreatePairsOff[bool], tyro.conf.arg(help=DRY_RUN_HELP)]
+
+
+@_TYPES.primitive_rule
+def _value_rule(info):
+    """Reads a number, or a value that may be None. tyro's own errors show a user the types and errors of Python."""
+    kind, *others = get_args(info.type) or (info.type,)
+    if not (kind in (int, float) and not others or kind in (int, float, str) and others == [type(None)]):
+        return None
+
+    def read(texts):
+        try:
+            return None if others and texts[0] == "None" else kind(texts[0])
+        except ValueError:
+            raise ValueError(f"must be {describe_type(info.type)}. Received: {texts[0]}") from None
+
+    return tyro.constructors.PrimitiveConstructorSpec(
+        nargs=1,
+        metavar=("{None}|" if others else "") + kind.__name__.upper(),
+        instance_from_str=read,
+        is_instance=lambda value: is_a(value, info.type),
+        str_from_instance=lambda value: [str(value)],
+    )
 
 
 def parse_config(arguments, description):
@@ -46,7 +69,9 @@ def parse_config(arguments, description):
     def command_line(config: _Settings = start, config_file: _SettingsFile = None):
         return config
 
-    return _parse(command_line, arguments, description)
+    config = _parse(command_line, arguments, description)
+    check_effect(config, _names(arguments))
+    return config
 
 
 def parse_training(arguments, description):
@@ -66,7 +91,15 @@ def parse_training(arguments, description):
     def command_line(config: _Settings = start, config_file: _SettingsFile = None, dry_run: _DryRun = False):
         return config, dry_run
 
-    return _parse(command_line, arguments, description)
+    config, is_dry_run = _parse(command_line, arguments, description)
+    check_effect(config, _names(arguments))
+    return config, is_dry_run
+
+
+def _names(arguments):
+    """The names of the flags in a command line; `--a-b`, which is read as `--a_b`, is that as well."""
+    flags = (argument.partition("=")[0] for argument in arguments if argument.startswith("--"))
+    return {flag.removeprefix("--").replace("-", "_") for flag in flags}
 
 
 def _start(arguments):
@@ -82,7 +115,12 @@ def _start(arguments):
 def _parse(command_line, arguments, description):
     arguments = [_capitalised(flag, value) for flag, value in zip(["", *arguments], arguments, strict=False)]
     return tyro.cli(
-        command_line, args=arguments, description=description, use_underscores=True, prog=Path(sys.argv[0]).name
+        command_line,
+        args=arguments,
+        description=description,
+        use_underscores=True,
+        prog=Path(sys.argv[0]).name,
+        registry=_TYPES,
     )
 
 

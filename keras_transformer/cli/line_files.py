@@ -13,6 +13,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from keras_transformer.errors import FileError, UserError
+from keras_transformer.wording import counted
 
 log = logging.getLogger(__name__)
 CHUNK = 1024  # lines sorted by length and translated together, and kept together
@@ -114,7 +115,7 @@ def translate_file(answer, source, target, asked, lines_each=1):
         total = _count_lines(lines, source)
         lines.seek(0)
         if done := keep_complete(file, lines_each):
-            log.info("%s: goes on after %d of %d lines", target, done, total)
+            log.info("%s: goes on after %d of %s", target, done, counted(total, "line"))
         with tqdm(total=total, initial=done, unit=" sentences", disable=None) as progress:
             translate_lines(lambda texts: answer(texts, progress.update), chunks_of(lines, done), file)
         os.replace(partial, os.path.realpath(target))

@@ -4,7 +4,6 @@ Babel writes the same value in both locales, so every source phrase has exactly 
 every word of the validation and test phrases occurs in the training split as well, with other values.
 """
 
-import hashlib
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
@@ -16,7 +15,7 @@ from babel import Locale, UnknownLocaleError
 
 from keras_transformer.data import cldr_calendar, cldr_phrases
 from keras_transformer.data.cldr_phrases import Form, isolated_locale, unambiguous
-from keras_transformer.data.corpus import Corpus, Pair
+from keras_transformer.data.corpus import Corpus, Pair, hash_pairs
 from keras_transformer.errors import CorpusError
 
 # The share of each family in every 32 phrases. A family with many names has a larger share, to repeat each name.
@@ -94,7 +93,7 @@ def cldr_corpus(
         train=train,
         validation=validation,
         test=test,
-        fingerprint=hashlib.sha256(repr((train, validation)).encode()).hexdigest(),
+        fingerprint={"train": hash_pairs(train), "validation": hash_pairs(validation)},
     )
 
 

@@ -13,6 +13,9 @@ Pair = tuple[str, str]
 VALIDATION_NAMES = ("validation", "val", "valid", "dev")
 """Names of validation splits; the first that exists is taken."""
 
+HASH_DIGITS = 16
+"""Length of the hashes in a fingerprint."""
+
 _LARGEST_HOLD_OUT = 1000
 _HOLD_OUT_DIVISOR = 20
 _FEW = 100  # different pairs: too few to keep any of them from the training
@@ -62,7 +65,8 @@ class Corpus:
         train: iterable of `(source, target)` strings.
         validation: iterable of `(source, target)` strings; its lines are not among those of `train`.
         test: iterable of `(source, target)` strings, or None where the corpus has no test split.
-        fingerprint: str, the same only where all pairs of `train` and `validation` are the same.
+        fingerprint: dict, from the name of each part of the text, such as `train.en`, to a hash of its content. It is
+            the same only if all pairs of `train` and `validation` are the same, up to their direction.
         notes: tuple of str, remarks for the user, such as the number of pairs held out for validation.
     """
 
@@ -72,8 +76,18 @@ class Corpus:
     train: Iterable[Pair]
     validation: Iterable[Pair]
     test: Iterable[Pair] | None
-    fingerprint: str
+    fingerprint: dict[str, str]
     notes: tuple[str, ...] = ()
+
+    @property
+    def identity(self) -> dict[str, str]:
+        """The direction and the fingerprint: two corpora of equal identity have the same pairs."""
+        return {"languages": f"{self.source_lang} to {self.target_lang}", **self.fingerprint}
+
+
+def hash_pairs(pairs: list[Pair]) -> str:
+    """Makes the hash of pairs in memory for `Corpus.fingerprint`."""
+    return hashlib.sha256(repr(pairs).encode("utf-8", "surrogatepass")).hexdigest()[:HASH_DIGITS]
 
 
 def held_out_size(pairs: int) -> int:
@@ -89,7 +103,8 @@ def held_out_size(pairs: int) -> int:
         CorpusError: if there are not two pairs to divide.
     """
     if pairs < 2:
-        raise CorpusError(f"no validation split, and {pairs} training pair(s) are too few to hold any out for one")
+        few = counted(pairs, "training pair is", "training pairs are")
+        raise CorpusError(f"no validation split, and {few} too few to hold any out for one")
     return max(1, min(_LARGEST_HOLD_OUT, pairs // _HOLD_OUT_DIVISOR))
 
 
@@ -126,8 +141,8 @@ def pairs_corpus(
     for name, split in (("pairs", train), ("validation", validation)):
         if not split:
             raise CorpusError(f"`{name}` has no pair: there is nothing to learn from")
-    content = hashlib.sha256(repr((train, validation)).encode("utf-8", "surrogatepass")).hexdigest()[:16]
-    return Corpus("pairs", source_lang, target_lang, train, validation, test, content, notes)
+    fingerprint = {"train": hash_pairs(train), "validation": hash_pairs(validation)}
+    return Corpus("pairs", source_lang, target_lang, train, validation, test, fingerprint, notes)
 
 
 def _held_out(pairs: list[Pair]) -> tuple[list[Pair], list[Pair]]:

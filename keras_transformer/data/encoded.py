@@ -20,6 +20,7 @@ from tqdm import tqdm
 from keras_transformer.config import PAD_ID
 from keras_transformer.errors import CorpusError, FileError
 from keras_transformer.tokenizer import with_eos
+from keras_transformer.wording import counted
 
 CHUNK = 8192  # pairs tokenised at a time
 log = logging.getLogger(__name__)
@@ -104,8 +105,8 @@ class EncodedPairs:
     def describe(self):
         """One line for the console: the numbers of pairs kept and dropped, with the reasons."""
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in self.dropped.items() if count)
-        tokens = f"{len(self.source.ids):,} source and {self.target_pieces.sum():,} target tokens"
-        return f"{len(self):,} pairs ({tokens})" + (f"; dropped {reasons}" if reasons else "; none dropped")
+        tokens = f"{len(self.source.ids):,} source and {counted(self.target_pieces.sum(), 'target token')}"
+        return f"{counted(len(self), 'pair')} ({tokens})" + (f"; dropped {reasons}" if reasons else "; none dropped")
 
 
 def encode_pairs(pairs, source_tokenizer, target_tokenizer, max_length, directory, name="corpus"):
@@ -215,7 +216,8 @@ def _find_flaw(directory, ingredients):
     """Why the directory cannot be used, after its name; None if it can."""
     try:
         index = json.loads((directory / INDEX).read_text(encoding="utf-8"))
-        other = [name for name in ingredients if index["ingredients"].get(name) != ingredients[name]]
+        before = index["ingredients"]
+        other = [name for name in {**before, **ingredients} if before.get(name) != ingredients.get(name)]
         if other:
             return f"was made from another {' and '.join(other)}"
         damaged = [name for name, checksum in index["checksums"].items() if _checksum(directory / name) != checksum]

@@ -4,7 +4,7 @@ For each of `train`, `val` and `test` the directory holds either
 
 * two line-aligned files, such as `train.en` and `train.de`, or
 * one file of two tab-separated columns, such as `train.tsv`: source TAB target, or in the order of a first line that
-  has the two language codes (`de TAB en`),
+  has the two language codes (`de TAB en`); a third column, such as the attribution in Tatoeba's files, is ignored,
 
 plain or gzipped (`train.en.gz`, `train.tsv.gz`). Only `train` is required:
 
@@ -17,6 +17,7 @@ file is read through once when it is opened, so that a faulty line is reported a
 """
 
 import gzip
+import hashlib
 import io
 import zlib
 from collections.abc import Callable, Iterable, Iterator
@@ -25,8 +26,9 @@ from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
-from keras_transformer.data.corpus import VALIDATION_NAMES, Corpus, Pair, held_out_size
+from keras_transformer.data.corpus import HASH_DIGITS, VALIDATION_NAMES, Corpus, Pair, held_out_size
 from keras_transformer.errors import CorpusError
+from keras_transformer.wording import counted
 
 _LISTED_FILES = 12
 _BLOCK_BYTES = 1 << 20
@@ -41,16 +43,13 @@ class AlignedFiles:
         source: Path of the file with the first member of every pair.
         target: Path of the file with the second.
         size: int, the number of lines of each.
+        fingerprint: dict, as `Corpus.fingerprint`.
     """
 
     source: Path
     target: Path
     size: int
-
-    @property
-    def files(self) -> tuple[Path, ...]:
-        """The files of the pairs."""
-        return self.source, self.target
+    fingerprint: dict[str, str]
 
     def __len__(self) -> int:
         return self.size
@@ -62,24 +61,23 @@ class AlignedFiles:
 
 @dataclass(frozen=True)
 class TsvFile:
-    """The pairs of a file of two tab-separated columns; made by `open_tsv_file`.
+    """The pairs of a file of two or three tab-separated columns; made by `open_tsv_file`.
 
     Attributes:
         path: Path of the file.
         source_column: int, 0 or 1, the column with the first member of every pair.
         header_lines: int, the number of lines before the first pair.
         size: int, the number of pairs.
+        columns: int, 2 or 3; the third is ignored.
+        fingerprint: dict, as `Corpus.fingerprint`.
     """
 
     path: Path
     source_column: int
     header_lines: int
     size: int
-
-    @property
-    def files(self) -> tuple[Path, ...]:
-        """The files of the pairs."""
-        return (self.path,)
+    columns: int
+    fingerprint: dict[str, str]
 
     def __len__(self) -> int:
         return self.size
@@ -118,20 +116,21 @@ def open_aligned_files(source: Path, target: Path) -> AlignedFiles:
     Raises:
         CorpusError: if a file cannot be read, holds no text or is not UTF-8, or if their numbers of lines differ.
     """
-    source_count, target_count = _count_lines(source), _count_lines(target)
+    (source_count, source_hash), (target_count, target_hash) = _read_through(source), _read_through(target)
     if source_count != target_count:
         raise CorpusError(
-            f"not line-aligned: {source} has {source_count:,} lines, but {target} has {target_count:,}; "
+            f"not line-aligned: {source} has {counted(source_count, 'line')}, but {target} has {target_count:,}; "
             "every line must face its translation"
         )
-    return AlignedFiles(source, target, source_count)
+    return AlignedFiles(source, target, source_count, {_part(source): source_hash, _part(target): target_hash})
 
 
 def open_tsv_file(path: Path, source_lang: str, target_lang: str) -> TsvFile:
     """Opens a file of lines `source TAB target`.
 
     A first line that is nothing but the two language codes, such as `de TAB en`, is a header: it is no pair, and says
-    which column is which. Without one the first column is the source. There is no quoting.
+    which column is which. Without one the first column is the source. There is no quoting. A third column is ignored,
+    if every line has one.
 
     Args:
         path: Path of the file.
@@ -142,15 +141,17 @@ def open_tsv_file(path: Path, source_lang: str, target_lang: str) -> TsvFile:
         TsvFile.
 
     Raises:
-        CorpusError: if the file cannot be read, holds no pair, is not UTF-8, or has a line without exactly two columns.
+        CorpusError: if the file cannot be read, holds no pair, is not UTF-8, or a line has a wrong number of columns.
     """
-    count = _count_lines(path, _check_columns)
-    first_line = next(_lines(path)).split("\t")
+    columns = _Columns()
+    count, content = _read_through(path, columns.check)
+    first_line = next(_lines(path)).split("\t")[:2]
     is_header = sorted(first_line) == sorted((source_lang, target_lang))
     if is_header and count == 1:
         raise CorpusError(f"{path} has a header, but no pairs")
     source_column = first_line.index(source_lang) if is_header else 0
-    return TsvFile(path, source_column, int(is_header), count - int(is_header))
+    size = count - int(is_header)
+    return TsvFile(path, source_column, int(is_header), size, columns.number, {_part(path): content})
 
 
 def hold_out(pairs: AlignedFiles | TsvFile) -> tuple[_Without, tuple[Pair, ...]]:
@@ -173,19 +174,6 @@ def hold_out(pairs: AlignedFiles | TsvFile) -> tuple[_Without, tuple[Pair, ...]]
     return _Without(pairs, held_out), tuple(islice(pairs, held_out.start, held_out.stop, held_out.step))
 
 
-def fingerprint(files: Iterable[Path]) -> str:
-    """Says which text is in files without reading it: their paths, sizes and times of the last change.
-
-    Args:
-        files: iterable of Path.
-
-    Returns:
-        str, for `Corpus.fingerprint`.
-    """
-    stats = ((path.resolve(), path.stat()) for path in files)
-    return ", ".join(f"{path} ({stat.st_size} bytes, changed at {stat.st_mtime_ns} ns)" for path, stat in stats)
-
-
 def _lines(path: Path) -> Iterator[str]:
     opener = gzip.open if path.suffix == ".gz" else open
     with opener(path, "rt", encoding="utf-8-sig", newline="\n") as file:
@@ -193,9 +181,18 @@ def _lines(path: Path) -> Iterator[str]:
             yield line.removesuffix("\n").removesuffix("\r")
 
 
-def _count_lines(path: Path, check_line: Callable[[bytes], None] | None = None) -> int:
-    """Reads and checks the whole file; `check_line` raises ValueError with the fault of a line."""
-    count, has_text = 0, False
+def _part(path: Path) -> str:
+    """The name of a file in a fingerprint. A compressed file is the same part of a corpus."""
+    return path.name.removesuffix(".gz")
+
+
+def _read_through(path: Path, check_line: Callable[[bytes], None] | None = None) -> tuple[int, str]:
+    """Reads and checks the whole file. `check_line` raises ValueError with the fault of a line.
+
+    Returns:
+        The number of lines, and a hash of the text.
+    """
+    count, has_text, content = 0, False, hashlib.sha256()
     for lines in _blocks(path):
         block = b"".join(lines)
         has_text = has_text or bool(block.removeprefix(_BOM).strip())
@@ -205,9 +202,10 @@ def _count_lines(path: Path, check_line: Callable[[bytes], None] | None = None) 
         if check_line:
             _check_lines(path, lines, count + 1, check_line)
         count += len(lines)
+        content.update(block)
     if not has_text:
         raise CorpusError(f"{path} is empty" if count < 2 else f"{path} has nothing but blank lines")
-    return count
+    return count, content.hexdigest()[:HASH_DIGITS]
 
 
 def _blocks(path: Path) -> Iterator[list[bytes]]:
@@ -243,10 +241,17 @@ def _check_lines(path: Path, lines: list[bytes], first_number: int, check_line: 
             raise CorpusError(f"{path}, line {number:,}: {error}") from error
 
 
-def _check_columns(line: bytes) -> None:
-    columns = line.count(b"\t") + 1
-    if columns != 2:
-        raise ValueError(f"needs exactly two columns, source TAB target; it has {columns}")
+class _Columns:
+    """Checks that all lines have as many columns as the first: two, or three."""
+
+    number = 0
+
+    def check(self, line: bytes) -> None:
+        found = line.count(b"\t") + 1
+        self.number = self.number or (3 if found == 3 else 2)
+        if found != self.number:
+            needed = "two columns, source TAB target" if self.number == 2 else "three columns, as the first line"
+            raise ValueError(f"needs exactly {needed}; it has {found}")
 
 
 def text_files_corpus(directory: str | Path, source_lang: str, target_lang: str) -> Corpus:
@@ -261,20 +266,21 @@ def text_files_corpus(directory: str | Path, source_lang: str, target_lang: str)
         Corpus. Where validation lines were held out of the training text, or a test set was chosen, `notes` says so.
 
     Raises:
-        CorpusError: if the directory or a side of a split is missing, or a file is empty, not UTF-8, not of the same
-            number of lines as its other side, not a whole gzip file, or has a TSV line without exactly two columns.
+        CorpusError: if the directory or a side of a split is missing or a split is there twice; or if a file is empty,
+            not UTF-8, not of the same number of lines as its other side, not a whole gzip file, or has a TSV line with
+            a wrong number of columns.
     """
     root = Path(directory).expanduser()
-    train = _open_split(root, "train", source_lang, target_lang)
-    if train is None:
+    train_files = _open_split(root, "train", source_lang, target_lang)
+    if train_files is None:
         raise CorpusError(
             f"no training text: {root} has neither train.{source_lang} and train.{target_lang} nor train.tsv; "
             + describe_directory(root)
         )
-    train, validation, files, validation_notes = _with_validation(root, train, source_lang, target_lang)
+    train, validation, fingerprint, validation_notes = _with_validation(root, train_files, source_lang, target_lang)
     test, test_notes = _open_test(root, source_lang, target_lang)
-    notes = validation_notes + test_notes
-    return Corpus(f"files:{directory}", source_lang, target_lang, train, validation, test, fingerprint(files), notes)
+    notes = validation_notes + test_notes + _column_notes(train_files, validation, test)
+    return Corpus(f"files:{directory}", source_lang, target_lang, train, validation, test, fingerprint, notes)
 
 
 def languages_in(directory: str | Path) -> list[str]:
@@ -319,10 +325,13 @@ def _file_names(root: Path) -> list[str]:
 
 def _open_split(root: Path, stem: str, source_lang: str, target_lang: str) -> AlignedFiles | TsvFile | None:
     source, target = _find(root, f"{stem}.{source_lang}"), _find(root, f"{stem}.{target_lang}")
+    tsv = _find(root, f"{stem}.tsv")
+    if tsv and (source or target):
+        raise CorpusError(f"{root} has both {tsv.name} and {(source or target).name}: remove or rename one of them")
+    if tsv:
+        return open_tsv_file(tsv, source_lang, target_lang)
     if source and target:
         return open_aligned_files(source, target)
-    if tsv := _find(root, f"{stem}.tsv"):
-        return open_tsv_file(tsv, source_lang, target_lang)
     if source or target:
         missing = f"{stem}.{target_lang if source else source_lang}"
         raise CorpusError(f"{root} has {(source or target).name}, but no {missing}; {describe_directory(root)}")
@@ -336,13 +345,18 @@ def _find(root: Path, name: str) -> Path | None:
 
 def _with_validation(
     root: Path, train: AlignedFiles | TsvFile, source_lang: str, target_lang: str
-) -> tuple[Iterable[Pair], Iterable[Pair], tuple[Path, ...], tuple[str, ...]]:
+) -> tuple[Iterable[Pair], Iterable[Pair], dict[str, str], tuple[str, ...]]:
     for stem in VALIDATION_NAMES:
         if validation := _open_split(root, stem, source_lang, target_lang):
-            return train, validation, train.files + validation.files, ()
+            return train, validation, train.fingerprint | validation.fingerprint, ()
     rest, held_out = hold_out(train)
     note = f"no validation split: {len(held_out):,} of the {train.size:,} training pairs were held out for it"
-    return rest, held_out, train.files, (note,)
+    return rest, held_out, train.fingerprint, (note,)
+
+
+def _column_notes(*splits: Iterable[Pair] | None) -> tuple[str, ...]:
+    names = [split.path.name for split in splits if isinstance(split, TsvFile) and split.columns == 3]
+    return (f"the third column of {', '.join(names)} is ignored",) if names else ()
 
 
 def _open_test(root: Path, source_lang: str, target_lang: str) -> tuple[Iterable[Pair] | None, tuple[str, ...]]:

@@ -19,7 +19,6 @@ from keras_transformer.data.corpus import VALIDATION_NAMES, Corpus, Pair, held_o
 from keras_transformer.data.text_files import (
     AlignedFiles,
     describe_directory,
-    fingerprint,
     hold_out,
     open_aligned_files,
 )
@@ -189,8 +188,14 @@ def _builder_corpus(name: str, builder: Any, source_lang: str, target_lang: str)
         split and TfdsSplit(builder, split, source_lang, target_lang)
         for split in (train, validation, "test" if "test" in sizes else None)
     )
-    prepared = f"{builder.info.full_name} in {builder.data_dir}: {train}, {validation}; {source_lang}, {target_lang}"
-    return Corpus(f"tfds:{name}", source_lang, target_lang, *splits, prepared, notes)
+    fingerprint = {split: _describe_split(builder.info, split) for split in (train, validation)}
+    return Corpus(f"tfds:{name}", source_lang, target_lang, *splits, fingerprint, notes)
+
+
+def _describe_split(info: Any, split: str) -> str:
+    """Says which examples are in a split. TFDS gives changed examples a new version, so nothing need be read."""
+    whole = info.splits[split.partition("[")[0]]
+    return f"{info.full_name}, {whole.num_examples} examples in {whole.num_bytes} bytes"
 
 
 def _folder_corpus(name: str, root: Path, source_lang: str | None, target_lang: str | None) -> Corpus:
@@ -204,16 +209,16 @@ def _folder_corpus(name: str, root: Path, source_lang: str | None, target_lang: 
         )
     source_lang, target_lang = _choose_languages(name, languages, None, source_lang, target_lang)
     splits = _open_folder_splits(root, files, source_lang, target_lang)
-    train, notes, files = splits["train"], (), splits["train"].files
+    train, notes, fingerprint = splits["train"], (), splits["train"].fingerprint
     validation = next((splits[split] for split in VALIDATION_NAMES if split in splits), None)
     if validation is not None:
-        files += validation.files
+        fingerprint = fingerprint | validation.fingerprint
     else:
         size = train.size
         train, validation = hold_out(train)
         notes = (f"no validation split: {len(validation):,} of the {size:,} training pairs were held out for it",)
     test = splits.get("test")
-    return Corpus(f"tfds:{name}", source_lang, target_lang, train, validation, test, fingerprint(files), notes)
+    return Corpus(f"tfds:{name}", source_lang, target_lang, train, validation, test, fingerprint, notes)
 
 
 def _open_folder_splits(

@@ -10,6 +10,7 @@ from pathlib import Path
 import yaml
 
 from keras_transformer.config import Config
+from keras_transformer.wording import counted
 
 NAME = "export.json"
 LIBRARIES = ("tensorflow", "tensorflow-text", "keras", "sentencepiece", "ctranslate2")
@@ -72,7 +73,7 @@ def summarise(manifest):
     warm_up = " with its warm-up" if "warm_up" in manifest else ""
     size = sum(file["bytes"] for file in manifest["files"].values())
     return (
-        f"translates  {equal} of {sentences} sentences as the run does, with a beam of {beam_size}\n"
+        f"translates  {equal} of {counted(sentences, 'sentence')} as the run does, with a beam of {beam_size}\n"
         f"size        {size / 1e6:.1f} MB on disk\n"
         f"loads       in {loading['seconds']:.1f} s{warm_up}; {memory} of memory after translating"
     )

@@ -7,6 +7,7 @@ import numpy as np
 import psutil
 
 from keras_transformer.errors import ExportError
+from keras_transformer.wording import counted
 
 PROBES = (
     "A man is riding a bike.",
@@ -89,7 +90,7 @@ def check_parity(export, sentences, expected, found):
         sentence, text, other = differing[0]
         raise ExportError(
             f"the export translates {sentence!r} to {other!r}, the run directory to {text!r}; they agree on {equal} of "
-            f"{len(rows)} sentences ({export.least_equal:.1%} would do)"
+            f"{counted(len(rows), 'sentence')} ({export.least_equal:.1%} would do)"
         )
     differences = [abs(score - other) for _, text, score, other_text, other in rows if text == other_text]
     largest = float(np.max(differences, initial=0))  # NaN if one difference is NaN.

@@ -16,6 +16,7 @@ from keras_transformer.errors import CheckpointError, DamagedCheckpoint, FileErr
 from keras_transformer.models.sequence_to_sequence import load_model
 from keras_transformer.tokenizer import SHARED, SOURCE, TARGET, load_tokenizers
 from keras_transformer.translation.translator import Translator
+from keras_transformer.wording import counted
 
 log = logging.getLogger(__name__)
 PROGRESS = "progress"  # key of the JSON text beside the variables
@@ -25,6 +26,7 @@ class RunDirectory:
     """The files of `--model_dir`.
 
         config.yaml              all settings, as resolved
+        corpus.json              the hash of each part of the corpus, which must stay the same
         tokenizer.model          SentencePiece; or source_tokenizer.model and target_tokenizer.model
         tokens/                  the tokenised corpus; if it is removed, the next start makes it again
         samples.txt              validation sentences that export.py compares translations on
@@ -46,6 +48,7 @@ class RunDirectory:
     def __init__(self, path):
         self.path = Path(path)
         self.config = self.path / "config.yaml"
+        self.corpus = self.path / "corpus.json"
         self.tokens = self.path / "tokens"
         self.samples = self.path / "samples.txt"
         self.checkpoints = self.path / "checkpoints"
@@ -307,7 +310,7 @@ def load_variables(path, variables, is_whole=True):
     except Exception as error:  # of zipfile or NumPy, depending on where the file is damaged
         raise DamagedCheckpoint(f"cannot read {path}: {error}") from error
     if more and is_whole:
-        raise CheckpointError(f"{path} was written by a different model: it has {more} variables more")
+        raise CheckpointError(f"{path} was written by a different model: it has {counted(more, 'variable')} more")
     for variable, value in zip(variables, values, strict=True):
         if tuple(variable.shape) != value.shape:
             raise CheckpointError(

@@ -22,9 +22,10 @@ from keras_transformer.data.statistics import (
 )
 from keras_transformer.errors import ConfigError
 from keras_transformer.training.checkpoints import RunDirectory
-from keras_transformer.training.preparation import check_resumable, prepare
+from keras_transformer.training.preparation import check_resumable, check_same_corpus, prepare
 from keras_transformer.training.run import build_trainer, make_plan, resolved
 from keras_transformer.training.strategy import make_strategy
+from keras_transformer.wording import counted
 
 WARM_UP, MEASURED = 3, 10  # updates before the clock starts, and then
 SHOWN_CHARACTERS = 40
@@ -36,7 +37,7 @@ def rehearse(config):
     It works in a temporary directory and keeps nothing.
 
     Raises:
-        ConfigError: as `prepare`, and if the run itself would be refused.
+        ConfigError, CheckpointError: as `prepare`, and if the run itself would be refused.
         CorpusError: as `prepare`.
     """
     if config.strategy == "multi_worker":
@@ -45,6 +46,7 @@ def rehearse(config):
         check_resumable(config, RunDirectory(config.model_dir))
     with tempfile.TemporaryDirectory() as directory:
         data = prepare(config, RunDirectory(directory))
+        check_same_corpus(RunDirectory(config.model_dir), data.corpus)
         with make_strategy(config.strategy).scope():
             trainer = build_trainer(config, data)
         print("settings")
@@ -54,7 +56,10 @@ def rehearse(config):
             print(line, flush=True)
         plan = make_plan(config, data)
         batches = count_batches(data.train, config.batch_tokens)
-        print(f"epoch       {batches:,} batches; {plan.last_step:,} updates in all", flush=True)
+        print(
+            f"epoch       {counted(batches, 'batch', 'batches')}; {counted(plan.last_step, 'update')} in all",
+            flush=True,
+        )
         seconds = seconds_per_update(config, data, trainer)
     whole = describe_time(seconds * plan.last_step)
     print(f"time        about {whole}, {seconds:.2g} s an update; validation comes on top")
@@ -74,9 +79,9 @@ def describe_corpus(data):
     for name, values in lengths.items():
         median, percentile_95, longest = spread(values)
         yield f"            {name:18}{median:8,}{percentile_95:8,}{longest:9,}"
-    yield f"repeated    {count_repeated(pairs):,} pairs have occurred before"
-    lopsided = count_lopsided(encoded.source.lengths, encoded.target_pieces)
-    yield f"lopsided    {lopsided:,} pairs have more than {LOPSIDED} times as many pieces on one side"
+    yield f"repeated    {counted(count_repeated(pairs), 'pair has', 'pairs have')} occurred before"
+    lopsided = counted(count_lopsided(encoded.source.lengths, encoded.target_pieces), "pair has", "pairs have")
+    yield f"lopsided    {lopsided} more than {LOPSIDED} times as many pieces on one side"
     characters = count_characters(BothSides(pairs))
     once = sorted(character for character, count in characters.items() if count == 1)
     shown = f": {' '.join(map(repr, once[:SHOWN_CHARACTERS]))}" if once else ""

@@ -2,6 +2,7 @@
 
 import hashlib
 import itertools
+import json
 import logging
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -12,8 +13,9 @@ from keras_transformer.data.corpus import BothSides, Corpus, OneSide
 from keras_transformer.data.encoded import LAYOUT, EncodedPairs, encode_pairs, make_once
 from keras_transformer.errors import CheckpointError, ConfigError
 from keras_transformer.models.sequence_to_sequence import load_model
-from keras_transformer.tokenizer import SHARED, SOURCE, TARGET, Tokenizer, load_tokenizers, train_tokenizer
+from keras_transformer.tokenizer import SHARED, SOURCE, TARGET, Tokenizer, load_tokenizers, read_model, train_tokenizer
 from keras_transformer.training.checkpoints import write_atomically
+from keras_transformer.wording import counted
 
 log = logging.getLogger(__name__)
 
@@ -54,8 +56,9 @@ def prepare(config, run, corpus=None):
 
     Raises:
         ConfigError: if the run directory holds a run with other settings, or the run to start from another model.
-        CheckpointError: if the run directory lacks a file that its checkpoints need.
+        CheckpointError: if the run directory lacks a file that its checkpoints need, or has those of another corpus.
         CorpusError: if the corpus cannot be used.
+        TokenizerError: if no tokenizer can be trained, or that of `config.tokenizer` cannot be used.
     """
     check_resumable(config, run)
     origin = open_origin(config, run)
@@ -63,8 +66,14 @@ def prepare(config, run, corpus=None):
     log.info("corpus      %s: %s to %s", corpus.name, corpus.source_lang, corpus.target_lang)
     for note in corpus.notes:
         log.info("            %s", note)
+    check_same_corpus(run, corpus)
+    models = make_tokenizers(config, run, corpus, origin)  # if this fails, other settings may be tried
     write_atomically(run.config, config.save)
-    make_tokenizers(config, run, corpus, origin)
+    for path, model in models.items():
+        write_atomically(path, lambda temporary, model=model: temporary.write_bytes(model))
+    identity = json.dumps(corpus.identity, indent=1)
+    write_atomically(run.corpus, lambda path: path.write_text(identity, encoding="utf-8"))
+    describe_tokenizers(config, run)
     tokenizers = load_tokenizers(run.path)
     splits = {}
     for name in ("train", "validation"):
@@ -74,26 +83,47 @@ def prepare(config, run, corpus=None):
 
 
 def make_tokenizers(config, run, corpus, origin):
-    """Writes the tokenizers of the run that are not there yet: copies of the origin's, or new ones."""
+    """The tokenizers that the run lacks, and all of them if nothing was trained yet but on another corpus.
+
+    Returns:
+        dict, from the path of a tokenizer to its model, bytes.
+    """
     files = run.tokenizer_files(config.share_vocabulary)
     texts = [BothSides(corpus.train)] if config.share_vocabulary else [OneSide(corpus.train, i) for i in (0, 1)]
-    for path, text in zip(files, texts, strict=True):
-        if not path.exists():
-            model = (origin.path / path.name).read_bytes() if origin else train_tokenizer(text, config.vocabulary_size)
-            write_atomically(path, lambda temporary, model=model: temporary.write_bytes(model))
+    is_other = bool(_different_parts(run, corpus))
+    return {
+        path: _make_model(config, path.name, text, origin)
+        for path, text in zip(files, texts, strict=True)
+        if is_other or not path.exists()
+    }
+
+
+def _make_model(config, name, text, origin):
+    if origin:
+        return (origin.path / name).read_bytes()
+    if config.tokenizer:
+        return read_model(config.tokenizer)
+    return train_tokenizer(text, config.vocabulary_size, config.character_coverage)
+
+
+def describe_tokenizers(config, run):
+    """Says how large the tokenizers of the run are, and where they come from."""
+    for path in run.tokenizer_files(config.share_vocabulary):
         size = Tokenizer.load(path).vocabulary_size
-        few = size < config.vocabulary_size and not config.init_from
-        asked = f" ({config.vocabulary_size:,} asked for; the corpus is too small for more)" if few else ""
-        origin_note = f", those of {config.init_from}" if config.init_from else asked
+        if given := config.init_from or config.tokenizer:
+            note = f", those of {given}"
+        else:
+            asked = f" ({config.vocabulary_size:,} asked for; the corpus is too small for more)"
+            note = asked if size < config.vocabulary_size else ""
         name = "tokenizer" if config.share_vocabulary else path.name.split("_")[0]
-        log.info("%-12s%s pieces%s", name, f"{size:,}", origin_note)
+        log.info("%-12s%s%s", name, counted(size, "piece"), note)
 
 
 def encode_split(config, run, corpus, tokenizers, name):
     """The `EncodedPairs` of the split `name`: those in the run directory, if the corpus is still the same."""
     models = [path.read_bytes() for path in run.tokenizer_files(config.share_vocabulary)]
     ingredients = {
-        "corpus": f"{corpus.source_lang} to {corpus.target_lang}, {corpus.fingerprint}",
+        **corpus.identity,
         "tokenizer": hashlib.sha256(b"".join(models)).hexdigest(),
         "max_length": config.max_length,
         "layout": LAYOUT,
@@ -124,6 +154,27 @@ def check_resumable(config, run):
     if different:
         changes = ", ".join(f"{name} was {before[name]} and is {now[name]}" for name in different)
         raise ConfigError(f"{run.path} holds a run with other settings: {changes}. Choose another --model_dir")
+
+
+def check_same_corpus(run, corpus):
+    """Refuses to resume a run on another corpus: its tokenizer and its updates are of the first one.
+
+    Raises:
+        CheckpointError: that names the parts of the corpus that differ.
+    """
+    different = _different_parts(run, corpus)
+    if different and run.has_checkpoint():
+        raise CheckpointError(
+            f"{run.path} holds a run on another corpus: {', '.join(different)} changed. Put the old text back, or "
+            "choose another --model_dir"
+        )
+
+
+def _different_parts(run, corpus):
+    """The names of the parts of the corpus that are not as they were when the run began."""
+    now = corpus.identity
+    before = json.loads(run.corpus.read_text(encoding="utf-8")) if run.corpus.exists() else now
+    return [name for name in {**before, **now} if before.get(name) != now.get(name)]
 
 
 def validation_pairs(config, data):

@@ -229,7 +229,8 @@ def facts(config, run, data, progress):
     tokens = [(run.tokens / split / INDEX).read_text(encoding="utf-8") for split in ("train", "validation")]
     return {
         **resolved(config, data),
-        "corpus": hashlib.sha256("".join(tokens).encode()).hexdigest()[:12],
+        **data.corpus.identity,
+        "tokens": hashlib.sha256("".join(tokens).encode()).hexdigest()[:12],
         "update": progress.step,
     }
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import tensorflow as tf
 
 from keras_transformer.errors import ConfigError
+from keras_transformer.wording import counted
 
 log = logging.getLogger(__name__)
 
@@ -121,7 +122,7 @@ def describe_devices(strategy):
     number = strategy.num_replicas_in_sync
     if number == 1:
         gpus = tf.config.list_logical_devices("GPU")
-        return f"one replica on {'GPU:0' if gpus else f'the CPU, {available_cores()} cores'}"
+        return f"one replica on {'GPU:0' if gpus else 'the CPU, ' + counted(available_cores(), 'core')}"
     names = [":".join(name.split(":")[-2:]) for name in strategy.extended.worker_devices]
     return f"{number} replicas, {len(names)} of them here on {', '.join(names)}"
 

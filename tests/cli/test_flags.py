@@ -91,7 +91,7 @@ def test_a_preset_beside_the_config_of_an_earlier_run_changes_nothing_but_the_na
 FLAGS = {
     str: ("other", "other"),
     int: ("22", 22),
-    float: ("0.37", 0.37),
+    float: ("0.98", 0.98),
     bool: ("True", True),
 }
 
@@ -106,6 +106,16 @@ def test_every_setting_has_a_flag(field):
     config = parse(*arguments, f"--{field.name}", text)
     assert getattr(config, field.name) == value
     assert type(getattr(config, field.name)) is type(value)
+
+
+@pytest.mark.parametrize("flags", [["--vocabulary_size", "503"], ["--vocabulary-size=503"]], ids=" ".join)
+@pytest.mark.parametrize("origin", ["tokenizer", "init_from"])
+def test_a_size_of_the_vocabulary_is_refused_where_no_tokenizer_is_trained(origin, flags, yaml_file):
+    for parse_any in (parse_config, parse_training):
+        for others in ([f"--{origin}", "a"], ["--config", yaml_file(**{origin: "a"})]):
+            with pytest.raises(ConfigError, match=f"`vocabulary_size` has no effect beside `{origin}`"):
+                parse_any([*flags, *others], "text")
+    assert getattr(parse("--config", yaml_file(vocabulary_size=503, **{origin: "a"})), origin) == "a"
 
 
 def documented_settings():
@@ -196,6 +206,22 @@ def test_a_flag_is_not_guessed_from_its_beginning(capsys):
 def test_a_flag_with_a_value_of_the_wrong_type_is_named_with_what_was_received(capsys, arguments):
     message = refused(capsys, *arguments)
     assert [text for text in arguments if text not in message] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "described"),
+    [
+        ("epochs", "many", "a whole number"),
+        ("epochs", "None", "a whole number"),
+        ("dropout_rate", "1,5", "a number"),
+        ("clip_norm", "abc", "a number or not given"),
+        ("max_steps", "1.5", "a whole number or not given"),
+    ],
+)
+def test_a_flag_of_the_wrong_type_is_told_what_it_must_be_in_words(capsys, name, value, described):
+    message = refused(capsys, f"--{name}", value)
+    assert f"Error parsing --{name}: must be {described}. Received: {value}" in message
+    assert "NoneType" not in message and "class" not in message
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from keras_transformer.errors import CorpusError
 def cldr(monkeypatch):
     """Replaces the locale data by a corpus that names the arguments."""
     module = types.ModuleType("keras_transformer.data.cldr")
-    module.cldr_corpus = lambda source, target, seed: Corpus(f"seed {seed}", source, target, [], [], [], "")
+    module.cldr_corpus = lambda source, target, seed: Corpus(f"seed {seed}", source, target, [], [], [], {})
     monkeypatch.setitem(sys.modules, module.__name__, module)
 
 

@@ -14,15 +14,15 @@ def test_five_percent_but_at_most_a_thousand_pairs_are_held_out(pairs, size):
     assert held_out_size(pairs) == size
 
 
-@pytest.mark.parametrize("pairs", [0, 1])
-def test_too_few_pairs_to_hold_any_out_are_refused(pairs):
-    with pytest.raises(CorpusError, match=f"{pairs} training pair"):
+@pytest.mark.parametrize(("pairs", "said"), [(0, "0 training pairs are"), (1, "1 training pair is")])
+def test_too_few_pairs_to_hold_any_out_are_refused(pairs, said):
+    with pytest.raises(CorpusError, match=f"{said} too few"):
         held_out_size(pairs)
 
 
 def test_a_corpus_is_immutable_and_has_no_notes_unless_given():
-    corpus = Corpus("files:x", "en", "de", [("a", "b")], [("c", "d")], None, "of x")
-    assert corpus.notes == ()
+    corpus = Corpus("files:x", "en", "de", [("a", "b")], [("c", "d")], None, {"x": "23"})
+    assert corpus.notes == () and corpus.identity == {"languages": "en to de", "x": "23"}
     with pytest.raises(dataclasses.FrozenInstanceError):
         corpus.name = "other"
 

@@ -206,6 +206,11 @@ def test_target_pieces_are_counted_without_eos(encode, processor):
     assert encode(PAIRS, 101).target_pieces.tolist() == [len(processor.encode(target)) for _, target in PAIRS]
 
 
+def test_one_of_anything_is_told_in_the_singular(tmp_path):
+    pairs = encode_pairs([("5", "")] + [("5", "7")], Pieces(97), Pieces(89), 101, tmp_path)
+    assert pairs.describe() == "1 pair (1 source and 1 target token); dropped 1 blank on one side"
+
+
 def test_every_chunk_is_on_disk_before_the_next_one_is_read(tmp_path, monkeypatch):
     monkeypatch.setattr(encoded, "CHUNK", 7)
     written = []
@@ -284,6 +289,11 @@ def test_other_ingredients_are_named_and_make_it_anew_once(made, capsys, changed
     assert [calls(made, INGREDIENTS | changed) for _ in range(2)] == [1, 0]
     (line,) = capsys.readouterr().out.splitlines()
     assert line.strip() == f"{made} was {said}"
+
+
+def test_an_ingredient_that_is_gone_makes_it_anew_once(made, capsys):
+    assert [calls(made, {"max_length": 31}) for _ in range(2)] == [1, 0]
+    assert capsys.readouterr().out.strip() == f"{made} was made from another corpus: made anew"
 
 
 DAMAGE = {

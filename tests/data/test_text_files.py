@@ -145,6 +145,38 @@ def test_a_tsv_line_without_two_columns_is_named(tmp_path, line, columns):
         open_tsv_file(path, "en", "de")
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("one\n", "line 1: needs exactly two columns.* has 1"),
+        ("one\teins\tun\tuno\n", "line 1: needs exactly two columns.* has 4"),
+        ("one\teins\tun\ntwo\tzwei\n", "line 2: needs exactly three columns, as the first line; it has 2"),
+    ],
+)
+def test_a_tsv_file_has_two_columns_or_three_in_every_line(tmp_path, text, said):
+    with pytest.raises(CorpusError, match=rf"a\.tsv, {said}"):
+        open_tsv_file(write(tmp_path / "a.tsv", text), "en", "de")
+
+
+@pytest.mark.parametrize("header", ["", "en\tde\tattribution\n"])
+def test_a_third_column_is_ignored_and_noted_in_one_line(tmp_path, header):
+    text = f"{header}one\teins\tCC-BY 2.0 (France)\ntwo\tzwei\t\n"
+    fill(tmp_path, {"train.tsv": text, "val.tsv.gz": "three\tdrei\t0.7\n", "test.tsv": "four\tvier\n"})
+    corpus = text_files_corpus(tmp_path, "en", "de")
+    assert list(corpus.train) == [("one", "eins"), ("two", "zwei")]
+    assert (list(corpus.validation), list(corpus.test)) == ([("three", "drei")], [("four", "vier")])
+    assert corpus.notes == ("the third column of train.tsv, val.tsv.gz is ignored",)
+
+
+@pytest.mark.parametrize("stem", ["train", "val", "test"])
+@pytest.mark.parametrize("names", [("{}.en", "{}.de.gz"), ("{}.de",)], ids=str)
+def test_a_split_that_is_there_twice_is_refused(tmp_path, stem, names):
+    fill(tmp_path, TRAIN if stem != "train" else {}, {f"{stem}.tsv": "one\teins\n"})
+    fill(tmp_path, {name.format(stem): "x\n" for name in names})
+    one = names[0].format(stem)
+    assert message(tmp_path) == f"{tmp_path} has both {stem}.tsv and {one}: remove or rename one of them"
+
+
 def test_a_tsv_file_of_a_header_alone_is_refused(tmp_path):
     with pytest.raises(CorpusError, match=r"a\.tsv has a header, but no pairs"):
         open_tsv_file(write(tmp_path / "a.tsv", "en\tde\n"), "en", "de")
@@ -307,14 +339,25 @@ def test_the_fingerprint_is_that_of_the_files_that_are_read(tmp_path):
     before = text_files_corpus(tmp_path, "en", "de").fingerprint
     fill(tmp_path, {"test.en": "five\n", "train.fr": "un deux\n", "notes.txt": "x"})
     assert text_files_corpus(tmp_path, "en", "de").fingerprint == before
-    found = {before, text_files_corpus(tmp_path, "de", "en").fingerprint}
-    for name in (*TRAIN, *VALIDATION):
-        fill(tmp_path, {name: (tmp_path / name).read_text().replace("e", "eé")})
-        found.add(text_files_corpus(tmp_path, "en", "de").fingerprint)
-    stat = (tmp_path / "train.en").stat()
-    os.utime(tmp_path / "train.en", ns=(stat.st_atime_ns, stat.st_mtime_ns + 1))  # as many bytes, written later
-    found.add(text_files_corpus(tmp_path, "en", "de").fingerprint)
-    assert len(found) == 7
+    assert list(before) == [*TRAIN, *VALIDATION]
+    for name, text in (TRAIN | VALIDATION).items():
+        stat = (tmp_path / name).stat()
+        fill(tmp_path, {name: text.replace("e", "a")})
+        os.utime(tmp_path / name, ns=(stat.st_atime_ns, stat.st_mtime_ns))  # as many bytes at the same time
+        found = text_files_corpus(tmp_path, "en", "de").fingerprint
+        assert [part for part in before if found[part] != before[part]] == [name]
+        before = found
+
+
+def test_copies_of_the_text_have_the_same_fingerprint(tmp_path):
+    found = []
+    for number, ending in enumerate(["", "", ".gz"]):
+        directory = tmp_path / str(number)
+        directory.mkdir()
+        fill(directory, {f"{name}{ending}": text for name, text in (TRAIN | VALIDATION).items()})
+        os.utime(directory / f"train.en{ending}", (number, number))
+        found.append(text_files_corpus(directory, "en", "de").fingerprint)
+    assert found[0] == found[1] == found[2]
 
 
 def test_the_fingerprint_of_held_out_lines_is_that_of_the_training_text(tmp_path):
@@ -322,4 +365,4 @@ def test_the_fingerprint_of_held_out_lines_is_that_of_the_training_text(tmp_path
     assert before == text_files_corpus(tmp_path, "en", "de").fingerprint
     with_validation = text_files_corpus(fill(tmp_path, VALIDATION), "en", "de").fingerprint
     fill(tmp_path, {"train.en": "one\nthree\n"})
-    assert len({before, with_validation, text_files_corpus(tmp_path, "en", "de").fingerprint}) == 3
+    assert before != with_validation != text_files_corpus(tmp_path, "en", "de").fingerprint

@@ -1,4 +1,5 @@
 import logging
+import shutil
 import sys
 
 import pytest
@@ -212,7 +213,7 @@ def test_bad_folders_are_told_apart(tmp_path):
     assert "no language 'fr', only de and en" in message(name, "fr", "en")
     assert "has en.test.txt, but no de.test.txt" in message(name)
     write_folder(tmp_path, de_test="vier\nfünf\n")
-    assert "en.test.txt has 1 lines, but" in message(name, "en", "de")
+    assert "en.test.txt has 1 line, but" in message(name, "en", "de")
 
 
 def test_splits_know_their_number_of_pairs(data_dir):
@@ -222,9 +223,15 @@ def test_splits_know_their_number_of_pairs(data_dir):
     assert (len(corpus.train), len(corpus.validation)) == (39, 2)
 
 
-def test_the_fingerprint_tells_corpora_and_directions_apart(data_dir):
+def test_the_identity_tells_corpora_and_directions_apart():
     corpora = [("tiny_translate/full",), ("tiny_translate/no_validation",), ("tiny_translate/full", "en", "pt")]
-    fingerprints = [tfds_corpus(*arguments).fingerprint for arguments in corpora]
-    assert len(set(fingerprints)) == 3
-    assert "tiny_translate/full/1.0.0" in fingerprints[0]
-    assert tfds_corpus("tiny_translate/full").fingerprint == fingerprints[0]
+    identities = [tfds_corpus(*arguments).identity for arguments in corpora]
+    assert identities[0] != identities[1] != identities[2] != identities[0]
+    assert list(identities[1]) == ["languages", "train[:39]", "train[39:]"]
+    assert identities[0]["train"].startswith("tiny_translate/full/1.0.0, 13 examples in ")
+
+
+def test_a_copy_of_a_prepared_corpus_has_the_same_fingerprint(data_dir, tmp_path):
+    prepared = tfds_corpus("tiny_translate/full").fingerprint
+    copy = shutil.copytree(data_dir / "tiny_translate" / "full" / "1.0.0", tmp_path / "1.0.0")
+    assert tfds_corpus(str(copy)).fingerprint == prepared

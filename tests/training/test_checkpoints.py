@@ -354,6 +354,7 @@ def test_a_run_directory_has_one_place_for_everything(tmp_path):
     assert not run.path.exists()  # to look at a run makes nothing
     names = (
         "config",
+        "corpus",
         "tokens",
         "samples",
         "last",
@@ -368,6 +369,7 @@ def test_a_run_directory_has_one_place_for_everything(tmp_path):
     places = {str(getattr(run, name).relative_to(run.path)) for name in names}
     assert places == {
         "config.yaml",
+        "corpus.json",
         "tokens",
         "samples.txt",
         "checkpoints/last.npz",

@@ -1,10 +1,11 @@
 import random
+import shutil
 
 import pytest
 
 from keras_transformer.config import Config
 from keras_transformer.data.corpus import Corpus
-from keras_transformer.errors import ConfigError, CorpusError
+from keras_transformer.errors import CheckpointError, ConfigError, CorpusError
 from keras_transformer.training import dry_run
 from keras_transformer.training.checkpoints import RunDirectory
 from keras_transformer.training.dry_run import describe_corpus, describe_time, rehearse
@@ -58,6 +59,18 @@ def test_an_existing_run_stays_unchanged_and_refuses_other_settings(corpus, tmp_
     assert contents(tmp_path) == before
 
 
+def test_a_changed_corpus_of_an_existing_run_is_refused(corpus, tmp_path):
+    directory = shutil.copytree(corpus, tmp_path / "changing")
+    config = tiny.config(directory, tmp_path / "run", strategy="one_device")
+    run = RunDirectory(config.model_dir)
+    prepare(config, run)
+    run.checkpoints.mkdir()
+    run.last.touch()
+    tiny.write_pairs(directory, "val", [("ten", "zehn")])
+    with pytest.raises(CheckpointError, match="on another corpus: val.en, val.de changed"):
+        rehearse(config)
+
+
 def test_a_corpus_that_cannot_be_used_leaves_nothing(tmp_path):
     with pytest.raises(CorpusError, match="no such directory"):
         rehearse(tiny.config(tmp_path / "nowhere", tmp_path / "run"))
@@ -71,7 +84,7 @@ def test_several_machines_are_not_rehearsed(tmp_path):
 
 def test_figures_of_the_corpus_are_those_of_its_pairs():
     pairs = [("ab", "b" * 23), ("ab", "b" * 23), ("abb", "b" * 7), ("a" * 1009, "ä")]
-    corpus = Corpus("of this test", "en", "de", pairs, [], None, "")
+    corpus = Corpus("of this test", "en", "de", pairs, [], None, {})
     data = Data(corpus, None, None, tiny.encoded_pairs([2, 2, 3, 1500], [7, 7, 7, 500], 97), None)
     heading, *rows, repeated, lopsided, characters = describe_corpus(data)
     assert heading.split() == ["lengths", "median", "95", "%", "longest"]
@@ -81,8 +94,8 @@ def test_figures_of_the_corpus_are_those_of_its_pairs():
         ["source", "characters", "2", "1,009", "1,009"],
         ["target", "characters", "7", "23", "23"],
     ]
-    assert repeated.startswith("repeated    1 pairs ")
-    assert lopsided.startswith("lopsided    2 pairs ")
+    assert repeated == "repeated    1 pair has occurred before"
+    assert lopsided.startswith("lopsided    2 pairs have ")
     assert characters == "characters  3 different ones, 1 of them once: 'ä'"
 
 

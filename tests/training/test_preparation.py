@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_transformer.errors import CheckpointError, ConfigError
+from keras_transformer.errors import CheckpointError, ConfigError, UserError
 from keras_transformer.tokenizer import SHARED, SOURCE, TARGET
 from keras_transformer.training import preparation
 from keras_transformer.training.checkpoints import RunDirectory
@@ -40,6 +40,7 @@ def prepared(corpus, tmp_path):
     ("name", "value"),
     [
         ("vocabulary_size", 997),
+        ("character_coverage", 0.98),
         ("num_layers", 3),
         ("dropout_rate", 0.1),
         ("batch_tokens", 997),
@@ -103,19 +104,81 @@ def test_a_second_start_does_not_tokenise_again(prepared, monkeypatch):
     assert (len(data.train), len(data.validation)) == (211, 13)
 
 
-def test_a_start_on_changed_text_tokenises_again_and_says_so(corpus, tmp_path, capsys):
-    directory = tmp_path / "changing"
-    shutil.copytree(corpus, directory)
+@pytest.fixture
+def changing(corpus, tmp_path):
+    """(directory, run, config) of a run that has been prepared before, on a corpus that a test may change."""
+    directory = shutil.copytree(corpus, tmp_path / "changing")
     config = tiny.config(directory, tmp_path / "run")
     run = RunDirectory(config.model_dir)
     prepare(config, run)
+    return directory, run, config
+
+
+def contents(run):
+    return {path: path.read_bytes() for path in run.path.rglob("*") if path.is_file()}
+
+
+def test_a_start_on_changed_text_tokenises_again_and_says_so(changing, capsys):
+    directory, run, config = changing
     capsys.readouterr()
     tiny.write_pairs(directory, "train", [("ten", "zehn"), ("one two", "eins zwei"), ("six", "")])
     data = prepare(config, run)
-    assert "tokens/train was made from another corpus: made anew" in capsys.readouterr().out
+    assert (
+        "tokens/train was made from another train.en and train.de and tokenizer: made anew" in capsys.readouterr().out
+    )
     expected = data.source_tokenizer.encode(tf.constant(["ten", "one two"]))
     np.testing.assert_array_equal(data.train.source.ids, expected.values)
     np.testing.assert_array_equal(data.train.source.starts, expected.row_splits)
+
+
+def test_a_start_on_changed_text_has_the_tokenizer_of_a_first_start_on_it(changing, tmp_path):
+    directory, run, config = changing
+    before = (run.path / SHARED).read_bytes()
+    tiny.write_pairs(directory, "train", [(f"{source} of", f"{target} von") for source, target in tiny.pairs(211)])
+    prepare(config, run)
+    first = RunDirectory(tmp_path / "first")
+    prepare(config, first)
+    assert (run.path / SHARED).read_bytes() == (first.path / SHARED).read_bytes() != before
+
+
+def test_a_run_on_a_changed_corpus_is_refused_by_its_files_and_left_alone(changing):
+    directory, run, config = changing
+    run.checkpoints.mkdir()
+    run.last.touch()
+    shutil.rmtree(run.tokens)  # they could be made again
+    before = contents(run)
+    text = {path: path.read_bytes() for path in directory.iterdir()}
+    for name in ("train.de", "val.en"):
+        (directory / name).write_bytes(text[directory / name].replace(b"s", b"z"))
+    (directory / "test.en").write_bytes(text[directory / "test.en"].replace(b"o", b"0"))
+    expected = f"^{run.path} holds a run on another corpus: train.de, val.en changed. .*choose another --model_dir$"
+    with pytest.raises(CheckpointError, match=expected):
+        prepare(config, run)
+    assert contents(run) == before
+    for path, content in text.items():
+        path.write_bytes(content)
+    prepare(config, run)
+
+
+@pytest.mark.parametrize("name", ["val.en", "val.de"])
+def test_a_side_of_a_corpus_that_comes_or_goes_is_a_change(changing, name):
+    directory, run, config = changing
+    run.checkpoints.mkdir()
+    run.last.touch()
+    for language in ("en", "de"):
+        (directory / f"val.{language}").unlink()
+    with pytest.raises(CheckpointError, match="on another corpus: .*" + name):
+        prepare(config, run)
+
+
+def test_a_run_without_a_record_of_its_corpus_goes_on_and_gets_one(changing):
+    directory, run, config = changing
+    record = run.corpus.read_bytes()
+    run.checkpoints.mkdir()
+    run.last.touch()
+    run.corpus.unlink()
+    prepare(config, run)
+    assert run.corpus.read_bytes() == record
 
 
 # The corpus and its tokenizers.
@@ -161,6 +224,36 @@ def test_two_vocabularies_give_each_side_a_tokenizer_of_its_own_text(corpus, tmp
         assert [row.tolist() for row in found] == expected
     printed = capsys.readouterr().out
     assert "\nsource      331 pieces\n" in printed and "\ntarget      331 pieces\n" in printed
+
+
+def test_a_tokenizer_covers_the_characters_that_were_asked_for(corpus, tmp_path):
+    directory = shutil.copytree(corpus, tmp_path / "rare")
+    tiny.write_pairs(directory, "train", [*tiny.pairs(211), ("one ŝ", "eins ŝ")])
+    for coverage in (1.0, 0.98):
+        config = tiny.config(directory, tmp_path / f"{coverage}", character_coverage=coverage)
+        tokenizer = prepare(config, RunDirectory(config.model_dir)).source_tokenizer
+        pieces = tokenizer.visible_pieces(tf.range(tokenizer.vocabulary_size))
+        assert ("ŝ" in pieces) == (coverage == 1.0)
+
+
+def test_a_given_tokenizer_is_taken_and_named(corpus, tmp_path, capsys):
+    (tmp_path / "spm.model").write_bytes(tiny.tokenizer_model())
+    config = tiny.config(corpus, tmp_path / "run", tokenizer=str(tmp_path / "spm.model"), vocabulary_size=997)
+    run = RunDirectory(config.model_dir)
+    assert prepare(config, run).source_tokenizer.vocabulary_size == tiny.VOCABULARY
+    assert (run.path / SHARED).read_bytes() == tiny.tokenizer_model()
+    assert f"tokenizer   331 pieces, those of {tmp_path / 'spm.model'}\n" in capsys.readouterr().out
+    (tmp_path / "spm.model").unlink()
+    prepare(config, run)  # it has its copy
+
+
+@pytest.mark.parametrize("settings", [{"tokenizer": "nowhere.model"}, {"vocabulary_size": 13}], ids=str)
+def test_after_a_tokenizer_that_cannot_be_made_another_may_be_asked_for(corpus, tmp_path, settings):
+    run = RunDirectory(tmp_path / "run")
+    with pytest.raises(UserError):
+        prepare(tiny.config(corpus, run.path, **settings), run)
+    assert contents(run) == {}
+    assert prepare(tiny.config(corpus, run.path), run).source_tokenizer.vocabulary_size == tiny.VOCABULARY
 
 
 def test_a_shared_tokenizer_is_one_object(prepared):

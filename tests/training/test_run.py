@@ -469,6 +469,19 @@ def sizes(source, target=None):
     return SimpleNamespace(**{f"{name}_tokenizer": tokenizer for name, tokenizer in tokenizers.items()})
 
 
+def test_workers_compare_texts_wherever_these_are_and_tell_which_one_differs(corpus, tmp_path):
+    copy, other = (shutil.copytree(corpus, tmp_path / name) for name in ("copy", "other"))
+    (other / "train.de").write_bytes((corpus / "train.de").read_bytes().replace(b"s", b"z"))
+    found = []
+    for number, directory in enumerate((corpus, copy, other)):
+        config = tiny.config(directory, tmp_path / str(number))
+        run = RunDirectory(config.model_dir)
+        found.append(module.facts(config, run, prepare(config, run), SimpleNamespace(step=0)))
+    places = {"model_dir", "dataset"}
+    assert {name for name in found[0] if found[0][name] != found[1][name]} == places
+    assert {name for name in found[0] if found[0][name] != found[2][name]} == places | {"train.de", "tokens"}
+
+
 def test_the_trainer_has_the_settings_of_the_config(corpus, tmp_path):
     config = tiny.config(corpus, tmp_path, label_smoothing=0.13, accumulate_steps=3, clip_norm=0.7, ema_decay=0.9)
     trainer = build_trainer(config, sizes(503))
