@@ -114,7 +114,8 @@ def desk(tmp_path_factory):
         PRELUDE + "python train.py --dataset files:data/mine --source_lang en --target_lang de --preset tiny "
         "--model_dir runs/mine\n"
         "python export.py --model_dir runs/mine --export_dir exports/mine\ncp -r exports/mine exports/quickstart\n"
-        "cp -r runs/mine runs/multi30k; sed -i s,runs/mine,runs/multi30k, runs/multi30k/config.yaml\n",
+        "cp -r runs/mine runs/multi30k; sed -i s,runs/mine,runs/multi30k, runs/multi30k/config.yaml\n"
+        "sed -i s,files:data/mine,files:DIR, runs/multi30k/config.yaml\n",
         directory,
     )
     assert done.returncode == 0, done.stdout

@@ -241,4 +241,5 @@ class TeacherForcing(keras.Model):
 def unpack(batch):
     """(inputs, labels, weights) of a batch with or without weights: without, labels that are not padding weigh 1."""
     inputs, labels, weights = keras.utils.unpack_x_y_sample_weight(batch)
-    return inputs, labels, tf.cast(labels != PAD_ID, tf.float32) if weights is None else weights
+    weights = tf.cast(labels != PAD_ID, tf.float32) if weights is None else weights
+    return inputs, tf.cast(labels, tf.int32), weights  # NumPy's integers are int64

@@ -466,7 +466,8 @@ def sizes(source, target=None):
         name: SimpleNamespace(vocabulary_size=size)
         for name, size in {"source": source, "target": target or source}.items()
     }
-    return SimpleNamespace(**{f"{name}_tokenizer": tokenizer for name, tokenizer in tokenizers.items()})
+    named = {f"{name}_tokenizer": tokenizer for name, tokenizer in tokenizers.items()}
+    return SimpleNamespace(**named, train=tiny.encoded_pairs([3], [2], 7))
 
 
 def test_workers_compare_texts_wherever_these_are_and_tell_which_one_differs(corpus, tmp_path):

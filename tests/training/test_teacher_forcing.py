@@ -426,7 +426,9 @@ def test_arrays_without_weights_train_as_batches_whose_padding_weighs_nothing(op
         one = trainer(keras.optimizers.deserialize(config))
         for variable in one.network.trainable_variables:
             variable.assign(np.random.default_rng(3).normal(0, 0.3, variable.shape))
-        found = one.fit(*data[:2], sample_weight=data[2], batch_size=4, epochs=3, shuffle=False, verbose=0)
+        found = one.fit(
+            data[0], data[1].astype("int64"), sample_weight=data[2], batch_size=4, epochs=3, shuffle=False, verbose=0
+        )
         batches = tf.data.Dataset.from_tensor_slices(tuple(x for x in data if x is not None)).batch(4)
         losses.append([*found.history["loss"], one.evaluate(batches, verbose=0, return_dict=True)["loss"]])
     assert losses[0] == pytest.approx(losses[1], rel=1e-5) and losses[0][3] < losses[0][0]
