@@ -166,7 +166,7 @@ def fit(config, run, data, trainer, translate, evaluate):
     progress = restore(config, run, trainer, plan)
     workers = Workers(trainer.distribute_strategy)
     workers.check_equal(facts(config, run, data, progress))
-    vary_seeds(trainer.network.variables, workers.first_replica)
+    vary_seeds(trainer.seeds, workers.first_replica)
     if plan.is_over(progress):
         log.info("complete    %s; more --epochs would go on", plan.describe_end(progress))
         return

@@ -142,27 +142,26 @@ def strategy_of_gpus():
     return tf.distribute.MirroredStrategy([gpu.name for gpu in gpus]) if len(gpus) > 1 else None
 
 
-def vary_seeds(variables, first_replica=0):
+def vary_seeds(seeds, first_replica=0):
     """Gives the dropout of every replica its own seeds. With equal seeds, all replicas would drop the same positions.
 
     The seeds of the first replica stay as they are: a checkpoint holds them. To be called again after a checkpoint is
     loaded.
 
     Args:
-        variables: Keras variables; the states of seed generators among them are changed.
+        seeds: Keras variables, `TeacherForcing.seeds`.
         first_replica: number, among all replicas, of the first one here. It is above 0 on a worker that has loaded the
             checkpoint of the first worker.
     """
-    for states in seed_states(variables):
+    for states in seed_states(seeds):
         first = tf.identity(states[0])
         for replica, state in enumerate(states, start=first_replica):
             state.assign(first + tf.constant([replica, 0], state.dtype))  # (seed, draws so far)
 
 
-def seed_states(variables):
-    """The states of seed generators among Keras variables: for each a list of tf.Variable (2,), one per replica."""
-    states = (variable.value for variable in variables if variable.path.endswith("seed_generator_state"))
-    return [list(getattr(state, "values", [state])) for state in states]
+def seed_states(seeds):
+    """The states of seed generators on the replicas: for each Keras variable a list of tf.Variable (2,)."""
+    return [list(getattr(seed.value, "values", [seed.value])) for seed in seeds]
 
 
 def resolve_precision(name):
