@@ -30,6 +30,7 @@ from keras_transformer.training.callbacks import (
     ValidationBleu,
 )
 from keras_transformer.training.checkpoints import epoch_number, load_last, write_atomically
+from keras_transformer.training.memory import check_fits, estimate
 from keras_transformer.training.preparation import open_origin, validation_pairs
 from keras_transformer.training.progress import ShowProgress
 from keras_transformer.training.schedules import make_schedule, paper_peak_rate
@@ -84,8 +85,11 @@ def train(config, evaluate, make_model=None, corpus=None):
         with run.claimed():
             log.info("devices     %s", describe_devices(strategy))
             data = prepare_on_all(config, run, workers, corpus)
+            if make_model is make_transformer:
+                check_fits(estimate(config, data, strategy))
             with strategy.scope(), initial_weights_of(config.seed):
                 trainer = build_trainer(config, data, make_model)
+            log.info("model       %s parameters, %s, %s", *describe_model(config, trainer.network.count_params()))
             run.keep_architecture(trainer.network)
             greedy = Translator(
                 trainer.network,
@@ -137,8 +141,12 @@ def build_trainer(config, data, make_model=make_transformer):
     last_step = make_plan(config, data).last_step
     schedule = make_schedule(config.schedule, peak_rate(config), config.warmup_steps, last_step)
     trainer.compile(make_optimizer(config.optimizer, schedule, config.weight_decay))
-    log.info("model       %s parameters, %s, %s", f"{network.count_params():,}", config.preset, policy)
     return trainer
+
+
+def describe_model(config, parameters):
+    """The number of parameters, the preset and the dtype policy, three str."""
+    return f"{parameters:,}", config.preset, POLICIES[resolve_precision(config.precision)]
 
 
 def peak_rate(config):
