@@ -57,7 +57,9 @@ def export_version(export, export_dir, version=None, sentences=(), origin=None):
             `least_equal`, the share of translations that must be equal;
             `score_tolerance`, the largest difference of two scores of the same translation;
             `write(directory)`;
-            `opened(directory)`, a context manager that gives a function like `Translator.translate_batch`;
+            `expected(sentences)`, which returns the translations of the run, or their pieces, and their scores;
+            `opened(directory)`, a context manager that gives the function of the export that does the same;
+            `advice`, a str for the error if the two differ;
             `describe(directory)`, which returns a dict about the format for the manifest.
         export_dir: see `new_version`.
         version: see `new_version`.
