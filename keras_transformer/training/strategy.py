@@ -1,8 +1,11 @@
 """The devices of a training: strategies, threads, the machines of a cluster, and the fastest precision."""
 
+import contextlib
 import json
 import logging
 import os
+import signal
+import threading
 from pathlib import Path
 
 import tensorflow as tf
@@ -71,7 +74,7 @@ def make_strategy(name):
 
 
 def join_workers():
-    """The strategy of this worker; waits for all the others.
+    """The strategy of this worker; waits for all the others. Ctrl-C ends the process meanwhile.
 
     Returns:
         tf.distribute.MultiWorkerMirroredStrategy.
@@ -79,12 +82,32 @@ def join_workers():
     Raises:
         ConfigError: if TF_CONFIG is missing or wrong, or the worker cannot be started at its address.
     """
-    task_type, index, address, count = read_cluster(os.environ.get("TF_CONFIG"))
-    log.info("strategy    %s %d at %s waits for all of %d", task_type, index, address, count)
+    task_type, index, address, others = read_cluster(os.environ.get("TF_CONFIG"))
+    log.info("strategy    %s %d at %s, waiting for the other workers: %s", task_type, index, address, ", ".join(others))
     try:
-        return tf.distribute.MultiWorkerMirroredStrategy()
+        with default_signals():
+            return tf.distribute.MultiWorkerMirroredStrategy()
     except (tf.errors.OpError, RuntimeError) as error:
         raise ConfigError(f"{task_type} {index} cannot start at {address}: {' '.join(str(error).split())}") from error
+
+
+@contextlib.contextmanager
+def default_signals():
+    """A context in which Ctrl-C and SIGTERM end the process at once.
+
+    Python runs the handler of a signal only between two of its own steps, and TensorFlow waits in a single one.
+    (While it waits, it takes SIGTERM for itself and does nothing; Ctrl-C ends the process.) An ignored signal stays
+    ignored. Outside the main thread, which alone may set handlers, nothing changes.
+    """
+    numbers = (signal.SIGINT, signal.SIGTERM) if threading.current_thread() is threading.main_thread() else ()
+    heeded = {n: handler for n in numbers if (handler := signal.getsignal(n)) not in (signal.SIG_IGN, None)}
+    for number in heeded:
+        signal.signal(number, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        for number, handler in heeded.items():
+            signal.signal(number, handler)
 
 
 def read_cluster(text):
@@ -94,7 +117,7 @@ def read_cluster(text):
         text: its value, or None.
 
     Returns:
-        type of this task, its index, its address, and the number of all tasks.
+        type of this task, its index, its address, and a list of the addresses of the others.
 
     Raises:
         ConfigError: if it is missing or wrong.
@@ -109,7 +132,9 @@ def read_cluster(text):
         is_good = False
     if not is_good:
         raise ConfigError(f"`strategy` multi_worker needs TF_CONFIG, such as {EXAMPLE}. Received: TF_CONFIG={text}")
-    return task_type, index, address, sum(map(len, cluster.values()))
+    addresses = [*cluster["chief"], *cluster["worker"]]
+    addresses.remove(address)
+    return task_type, index, address, addresses
 
 
 def _is_address(text):
