@@ -212,6 +212,9 @@ class Config:
     """W: hypotheses kept by beam search."""
     length_penalty: float = 0.6
     """alpha of ((5 + n) / 6)^alpha (GNMT): larger values prefer longer translations."""
+    split_sentences: bool = True
+    """Translate the sentences of a text one by one. False translates each line at once: for a corpus whose lines hold
+    several sentences."""
 
     def __init__(self, preset="quickstart", **settings):
         names = [field.name for field in dataclasses.fields(self)]

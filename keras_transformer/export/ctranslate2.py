@@ -73,7 +73,8 @@ class CTranslate2Export:
         """A context with the function of the export that must do as `expected`, on one thread."""
         run = self.reference
         tokenizers = (run.source_tokenizer, run.target_tokenizer)
-        yield CTranslate2Greedy(directory, *tokenizers, run.settings["max_length"]).translate_batch
+        divide = run.signatures.divide
+        yield CTranslate2Greedy(directory, *tokenizers, run.settings["max_length"], divide).translate_batch
 
     def expected(self, sentences):
         """The pieces and the scores of the run: see `pieces_of_translations`."""
@@ -172,12 +173,14 @@ class CTranslate2Greedy:
         source_tokenizer: `Tokenizer` of the run, which divides texts.
         target_tokenizer: `Tokenizer` of the run, which writes translations.
         max_length: most source tokens of a part.
+        divide: see `segments.split`.
     """
 
-    def __init__(self, directory, source_tokenizer, target_tokenizer, max_length):
+    def __init__(self, directory, source_tokenizer, target_tokenizer, max_length, divide):
         self.source_tokenizer = source_tokenizer
         self.target_tokenizer = target_tokenizer
         self.max_length = max_length
+        self.divide = divide
         names = (SHARED, SHARED) if Path(directory, SHARED).exists() else (SOURCE, TARGET)
         self._source_pieces, self._pieces = (
             sentencepiece.SentencePieceProcessor(model_file=str(Path(directory, name))) for name in names
@@ -186,7 +189,8 @@ class CTranslate2Greedy:
 
     def translate_batch(self, texts):
         """As `pieces_of_translations`. It logs the translations that the two detokenizers write differently."""
-        segments = split(tf.constant(texts, tf.string, shape=[len(texts)]), self.source_tokenizer, self.max_length)
+        text = tf.constant(texts, tf.string, shape=[len(texts)])
+        segments = split(text, self.source_tokenizer, self.max_length, self.divide)
         parts, scores = self._translate_parts([self._source_pieces.id_to_piece(ids) for ids in segments.ids.to_list()])
         self._compare_detokenizers(parts)
         rows = segments.rows.numpy()
@@ -240,7 +244,8 @@ def pieces_of_translations(translator, texts):
     """
     _, scores = translator.translate_batch(texts)
     tokenizer, max_length = translator.source_tokenizer, translator.settings["max_length"]
-    segments = split(tf.constant(texts, tf.string, shape=[len(texts)]), tokenizer, max_length)
+    text = tf.constant(texts, tf.string, shape=[len(texts)])
+    segments = split(text, tokenizer, max_length, translator.signatures.divide)
     labels = translator.signatures.find_labels(segments.ids, at_once(segments.places))
     found = labels.with_values(translator.target_tokenizer.pieces(labels.values)).to_list()
     end = translator.target_tokenizer.pieces(tf.constant([EOS_ID])).numpy()[0]

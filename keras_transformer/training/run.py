@@ -98,6 +98,7 @@ def train(config, evaluate, make_model=None, corpus=None):
                 max_length=config.max_length,
                 batch_size=64,
                 strategy=decoding_strategy(strategy),
+                split_sentences=config.split_sentences,
             )
             fit(config, run, data, trainer, workers.share(greedy.translate), evaluate)
             if not workers.is_chief:
