@@ -253,6 +253,7 @@ class Config:
         _check(self, "num_heads", self.d_model % self.num_heads == 0, f"must divide d_model, {self.d_model}")
         _check(self, "d_model", self.d_model % 2 == 0, "must be even")
         _check(self, "character_coverage", 0.98 <= self.character_coverage <= 1, "must be between 0.98 and 1")
+        _check(self, "model_dir", bool(self.model_dir), "must name a directory; leave it out for runs/PRESET")
         _check(self, "beam_size", self.beam_size <= MOST_HYPOTHESES, f"must be at most {MOST_HYPOTHESES}")
 
     def profiled_updates(self):

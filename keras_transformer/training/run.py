@@ -17,7 +17,7 @@ from tqdm import tqdm
 from keras_transformer.data.encoded import INDEX
 from keras_transformer.data.pipeline import count_batches, dealt, evaluation_batches, make_batch, training_batches
 from keras_transformer.data.subword_dropout import SubwordDropout
-from keras_transformer.errors import CheckpointError, FileError
+from keras_transformer.errors import CheckpointError, ConfigError, FileError
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.training.callbacks import (
     CountSteps,
@@ -89,7 +89,6 @@ def train(config, evaluate, make_model=None, corpus=None):
                 check_fits(estimate(config, data, strategy))
             with strategy.scope(), initial_weights_of(config.seed):
                 trainer = build_trainer(config, data, make_model)
-            log.info("model       %s parameters, %s, %s", *describe_model(config, trainer.network.count_params()))
             run.keep_architecture(trainer.network)
             greedy = Translator(
                 trainer.network,
@@ -172,6 +171,7 @@ def fit(config, run, data, trainer, translate, evaluate):
         CheckpointError: if the checkpoints there cannot be used, or something cannot be written.
     """
     plan = make_plan(config, data)
+    log.info("model       %s parameters, %s, %s", *describe_model(config, trainer.network.count_params()))
     progress = restore(config, run, trainer, plan)
     workers = Workers(trainer.distribute_strategy)
     workers.check_equal(facts(config, run, data, progress))
@@ -249,9 +249,14 @@ def make_plan(config, data):
 
     If the batches of a pass over the corpus are no multiple of `accumulate_steps`, the last update of an epoch takes a
     few batches from the next pass.
+
+    Raises:
+        ConfigError: if the run ends before the profiler would start.
     """
     steps_per_pass = math.ceil(count_batches(data.train, config.batch_tokens) / config.accumulate_steps)
     last_step = min(config.epochs * steps_per_pass, config.max_steps or sys.maxsize)
+    if config.profile and config.profiled_updates()[0] >= last_step:
+        raise ConfigError(f"--profile must start before the last update, {last_step:,}. Received: {config.profile}")
     return Plan(config.validate_every or steps_per_pass, last_step, config.patience)
 
 
