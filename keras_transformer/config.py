@@ -212,6 +212,9 @@ class Config:
     """W: hypotheses kept by beam search."""
     length_penalty: float = 0.6
     """alpha of ((5 + n) / 6)^alpha (GNMT): larger values prefer longer translations."""
+    split_sentences: bool = True
+    """Translate the sentences of a text one by one. False translates each line at once: for a corpus whose lines hold
+    several sentences."""
 
     def __init__(self, preset="quickstart", **settings):
         names = [field.name for field in dataclasses.fields(self)]
@@ -250,6 +253,7 @@ class Config:
         _check(self, "num_heads", self.d_model % self.num_heads == 0, f"must divide d_model, {self.d_model}")
         _check(self, "d_model", self.d_model % 2 == 0, "must be even")
         _check(self, "character_coverage", 0.98 <= self.character_coverage <= 1, "must be between 0.98 and 1")
+        _check(self, "model_dir", bool(self.model_dir), "must name a directory; leave it out for runs/PRESET")
         _check(self, "beam_size", self.beam_size <= MOST_HYPOTHESES, f"must be at most {MOST_HYPOTHESES}")
 
     def profiled_updates(self):

@@ -45,7 +45,7 @@ class Run:
 
         Args:
             checkpoint: weights of a run, finished or not: "average", "best", "last" or the number of an epoch.
-            settings: beam_size, length_penalty, batch_size; those of the run by default.
+            settings: beam_size, length_penalty, split_sentences, batch_size; those of the run by default.
 
         Raises:
             UserError: if there are no such weights.
@@ -124,7 +124,7 @@ def load(path, checkpoint="average", **settings):
     Args:
         path: run directory, EXPORT_DIR or EXPORT_DIR/VERSION.
         checkpoint: of a run, see `Run.translator`.
-        settings: batch_size; and of a run beam_size, length_penalty. An export has its own inside.
+        settings: batch_size; and of a run beam_size, length_penalty, split_sentences. An export has its own inside.
 
     Returns:
         `Translator` or `SavedModelTranslator`.
@@ -144,7 +144,9 @@ def load(path, checkpoint="average", **settings):
     is_export = (path / "saved_model.pb").exists() or any(p.name.isdigit() for p in path.glob("*"))
     if not is_export:
         raise UserError(f"no run and no export in {path}: train.py and export.py write them")
-    search = [name for name in ("beam_size", "length_penalty") if settings.pop(name, None) is not None]
+    search = [
+        name for name in ("beam_size", "length_penalty", "split_sentences") if settings.pop(name, None) is not None
+    ]
     if search or checkpoint != "average":
         name = search[0] if search else "checkpoint"
         raise UserError(f"an export has its {name} inside: give it to export.py, or to `translate`")

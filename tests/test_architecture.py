@@ -16,7 +16,7 @@ README = ROOT / "README.md"
 
 # From low to high: a part knows only itself and the parts below it.
 ORDER = [
-    {"errors", "wording"},
+    {"errors", "wording", "private_api"},
     {"config"},
     {"layers", "tokenizer", "decoding"},
     {"models", "data"},

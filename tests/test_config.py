@@ -59,6 +59,7 @@ OTHER = {
     "profile": "11,13",
     "beam_size": 13,
     "length_penalty": 1.3,
+    "split_sentences": False,
 }
 
 
@@ -228,6 +229,7 @@ RATES = [
         *[("ema_decay", value) for value in (0.0, 1.0, float("nan"))],
         ("save_minutes", -1.0),
         *[("character_coverage", value) for value in (0.97, 1.1, float("nan"))],
+        ("model_dir", ""),
         ("num_heads", 3),  # of d_model 128
         ("beam_size", 257),
         *[("length_penalty", value) for value in (float("nan"), float("inf"), -float("inf"))],

@@ -43,6 +43,12 @@ def parse_arguments():
     )
     add_checkpoint_argument(parser)
     add_search_arguments(parser)
+    parser.add_argument(
+        "--split_sentences",
+        choices=("true", "false"),
+        help="of a SavedModel: translate the sentences of a text one by one; false translates each line at once "
+        "(default: that of the run)",
+    )
     arguments = parser.parse_args()
     check_format(arguments)
     return arguments
@@ -55,6 +61,7 @@ def check_format(arguments):
         ("precision", "saved_model", "CTranslate2 has --quantization"),
         ("beam_size", "saved_model", "CTranslate2 is told when it translates"),
         ("length_penalty", "saved_model", "CTranslate2 is told when it translates"),
+        ("split_sentences", "saved_model", "CTranslate2 translates each text that it is given at once"),
     ):
         if getattr(arguments, name) is not None and arguments.format != format_name:
             raise UserError(f"--{name} is for --format {format_name}: {instead}")
@@ -74,6 +81,7 @@ def main(arguments):
         arguments.checkpoint,
         beam_size=arguments.beam_size,
         length_penalty=arguments.length_penalty,
+        split_sentences=arguments.split_sentences and arguments.split_sentences == "true",
     )
     print(f"exported    {path}\n{summarise(read_manifest(path))}")
 

@@ -17,6 +17,8 @@ from typing import Any
 
 from babel import Locale, dates, lists, localedata, numbers
 
+from keras_transformer.private_api import unit_patterns
+
 # CLDR's codes of the territories, languages, currencies and units in the phrases, separated by spaces.
 TERRITORIES = """
     AD AE AF AG AL AM AO AR AT AU AZ BA BB BD BE BF BG BH BI BJ BN BO BR BS BT BW BY BZ CA CD CF CG CH CI CL CM CN CO CR
@@ -211,8 +213,8 @@ def _draw_amount(rng: Random) -> Decimal:
 
 def _write_unit(amount: Decimal, locale: Locale, unit: str, length: str) -> str:
     # `format_unit` writes "1 Yards" in German: Babel 2.18 omits CLDR's fallbacks from a plural to "other" and from the
-    # long length to the short length. Babel has no public access to the patterns.
-    patterns = locale._data["unit_patterns"][unit]
+    # long length to the short length.
+    patterns = unit_patterns(locale, unit)
     for said in (patterns.get(length, {}), patterns["short"]):
         for plural in (locale.plural_form(amount), "other"):
             if plural in said:

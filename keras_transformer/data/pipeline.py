@@ -146,9 +146,10 @@ def count_batches(pairs, batch_tokens):
     return len(plan_batches(*_lengths(pairs), batch_tokens))
 
 
-def widest_batch(pairs, batch_tokens):
-    """The `teacher_forced` batch of the longest pairs, which takes the most memory."""
-    return teacher_forced(*make_batch(pairs, plan_batches(*_lengths(pairs), batch_tokens)[-1]))
+def batch_shapes(pairs, batch_tokens):
+    """(B, S, T) of every batch of an epoch, a list."""
+    sides = _lengths(pairs)
+    return [(len(rows), *(int(side[rows].max()) for side in sides)) for rows in plan_batches(*sides, batch_tokens)]
 
 
 def _varied(pairs, rows, vary, rng):

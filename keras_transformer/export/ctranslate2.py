@@ -11,13 +11,13 @@ import tensorflow as tf
 from keras import ops
 from ml_dtypes import bfloat16
 
-from keras_transformer.config import BOS_ID, EOS_ID, UNK_ID
+from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from keras_transformer.errors import ExportError
 from keras_transformer.layers.embedding import sinusoids
 from keras_transformer.layers.kernels import EPSILON
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.tokenizer import SHARED, SOURCE, TARGET, save_tokenizers
-from keras_transformer.translation.segments import join, split
+from keras_transformer.translation.segments import at_once, split
 from keras_transformer.translation.signatures import EXTRA_LENGTH
 
 try:
@@ -26,13 +26,15 @@ except ImportError as error:
     raise ExportError("--format ctranslate2 needs a package that is not installed: pip install ctranslate2") from error
 
 ctranslate2.set_log_level(logging.ERROR)  # it warns that bfloat16 is computed as float32 on CPU
+log = logging.getLogger(__name__)
 MOST_INPUT = 1024  # source tokens; by default, CTranslate2 cuts off the rest
 
 
 class CTranslate2Export:
     """An export for CTranslate2: weights and vocabularies, and beside them the tokenizers for SentencePiece.
 
-    The proof compares greedy search, because CTranslate2 ranks hypotheses by another length penalty, n^alpha.
+    The proof compares pieces, because SentencePiece for Python and tensorflow-text write some of them differently. It
+    compares greedy search, because CTranslate2 ranks hypotheses by another length penalty, n^alpha.
 
     Args:
         translator: `Translator` of the run.
@@ -51,6 +53,7 @@ class CTranslate2Export:
         self.reference = translator.with_model(translator.model, beam_size=1, length_penalty=0.0)
         self.quantization = quantization
         self.least_equal, self.score_tolerance = (0.995, 1e-2) if quantization == "float32" else (0.8, np.inf)
+        self.advice = "export a SavedModel" if quantization == "float32" else "choose --quantization float32"
 
     def write(self, directory):
         """Writes the model and its tokenizers into an empty directory."""
@@ -67,9 +70,15 @@ class CTranslate2Export:
 
     @contextlib.contextmanager
     def opened(self, directory):
-        """A context with the `translate_batch` of the export, on one thread."""
-        tokenizer, max_length = self.reference.source_tokenizer, self.reference.settings["max_length"]
-        yield CTranslate2Greedy(directory, tokenizer, max_length).translate_batch
+        """A context with the function of the export that must do as `expected`, on one thread."""
+        run = self.reference
+        tokenizers = (run.source_tokenizer, run.target_tokenizer)
+        divide = run.signatures.divide
+        yield CTranslate2Greedy(directory, *tokenizers, run.settings["max_length"], divide).translate_batch
+
+    def expected(self, sentences):
+        """The pieces and the scores of the run: see `pieces_of_translations`."""
+        return pieces_of_translations(self.reference, sentences)
 
     def describe(self, directory):
         """The entries of the manifest for this format, a dict."""
@@ -155,19 +164,23 @@ def to_bfloat16(spec):
 
 
 class CTranslate2Greedy:
-    """Greedy search by CTranslate2, with the interface of `Translator`. A right export translates as the run does.
+    """Greedy search by CTranslate2. A right export finds the pieces that the run finds.
 
-    Texts are divided and joined by the ops of the graph. Pieces and search are those of SentencePiece and CTranslate2.
+    The ops of the graph divide texts. SentencePiece and CTranslate2 do the rest.
 
     Args:
         directory: of the export.
-        tokenizer: source `Tokenizer` of the run, which divides texts.
+        source_tokenizer: `Tokenizer` of the run, which divides texts.
+        target_tokenizer: `Tokenizer` of the run, which writes translations.
         max_length: most source tokens of a part.
+        divide: see `segments.split`.
     """
 
-    def __init__(self, directory, tokenizer, max_length):
-        self.tokenizer = tokenizer
+    def __init__(self, directory, source_tokenizer, target_tokenizer, max_length, divide):
+        self.source_tokenizer = source_tokenizer
+        self.target_tokenizer = target_tokenizer
         self.max_length = max_length
+        self.divide = divide
         names = (SHARED, SHARED) if Path(directory, SHARED).exists() else (SOURCE, TARGET)
         self._source_pieces, self._pieces = (
             sentencepiece.SentencePieceProcessor(model_file=str(Path(directory, name))) for name in names
@@ -175,18 +188,18 @@ class CTranslate2Greedy:
         self._engine = ctranslate2.Translator(str(directory), inter_threads=1, intra_threads=1)
 
     def translate_batch(self, texts):
-        """As `Translator.translate_batch`; the scores are summed log-probabilities."""
-        segments = split(tf.constant(texts, tf.string, shape=[len(texts)]), self.tokenizer, self.max_length)
-        translations, scores = self._translate_parts(
-            [self._source_pieces.id_to_piece(ids) for ids in segments.ids.to_list()]
-        )
-        scores = tf.math.unsorted_segment_sum(tf.constant(scores, tf.float32), segments.rows, len(texts))
-        joined = join(segments, tf.constant(translations, tf.string, shape=[len(translations), 1]))
-        return [text.decode("utf-8") for (text,) in joined.numpy()], scores.numpy().tolist()
+        """As `pieces_of_translations`. It logs the translations that the two detokenizers write differently."""
+        text = tf.constant(texts, tf.string, shape=[len(texts)])
+        segments = split(text, self.source_tokenizer, self.max_length, self.divide)
+        parts, scores = self._translate_parts([self._source_pieces.id_to_piece(ids) for ids in segments.ids.to_list()])
+        self._compare_detokenizers(parts)
+        rows = segments.rows.numpy()
+        scores = np.bincount(rows, scores, minlength=len(texts)).tolist()
+        return joined_parts(parts, rows, len(texts)), scores
 
     def _translate_parts(self, sources):
         """Translates parts of equal length together: the engine takes one limit for all parts of a call."""
-        translations, scores = [""] * len(sources), [0.0] * len(sources)
+        translations, scores = [()] * len(sources), [0.0] * len(sources)
         by_length = sorted(range(len(sources)), key=lambda row: len(sources[row]))
         for length, rows in itertools.groupby(by_length, key=lambda row: len(sources[row])):
             rows = list(rows)
@@ -200,5 +213,49 @@ class CTranslate2Greedy:
                 return_scores=True,
             )
             for row, result in zip(rows, results, strict=True):
-                translations[row], scores[row] = self._pieces.decode(result.hypotheses[0]), result.scores[0]
+                translations[row], scores[row] = result.hypotheses[0], result.scores[0]
         return translations, scores
+
+    def _compare_detokenizers(self, parts):
+        """SentencePiece for Python and tensorflow-text write a few pieces differently, such as a lone "▁"."""
+        ids = [self._pieces.piece_to_id(list(pieces)) for pieces in parts]
+        written = self.target_tokenizer.decode(tf.ragged.constant(ids, tf.int32, ragged_rank=1).to_tensor(PAD_ID))
+        pairs = [(self._pieces.decode(x), text.decode("utf-8")) for x, text in zip(ids, written.numpy(), strict=True)]
+        different = [pair for pair in pairs if pair[0] != pair[1]]
+        if different:
+            log.info(
+                "detokenizer SentencePiece for Python writes %d of %d translations differently, such as %r for %r: "
+                "the pieces are the same",
+                len(different),
+                len(pairs),
+                *different[0],
+            )
+
+
+def pieces_of_translations(translator, texts):
+    """The pieces that a run finds, which do not depend on how a detokenizer writes them.
+
+    Args:
+        translator: `Translator`.
+        texts: list of str.
+
+    Returns:
+        list of str, the pieces of each translation, separated by spaces; list of float scores.
+    """
+    _, scores = translator.translate_batch(texts)
+    tokenizer, max_length = translator.source_tokenizer, translator.settings["max_length"]
+    text = tf.constant(texts, tf.string, shape=[len(texts)])
+    segments = split(text, tokenizer, max_length, translator.signatures.divide)
+    labels = translator.signatures.find_labels(segments.ids, at_once(segments.places))
+    found = labels.with_values(translator.target_tokenizer.pieces(labels.values)).to_list()
+    end = translator.target_tokenizer.pieces(tf.constant([EOS_ID])).numpy()[0]
+    parts = [[piece.decode("utf-8") for piece in pieces if piece != end] for pieces in found]
+    return joined_parts(parts, segments.rows.numpy(), len(texts)), scores
+
+
+def joined_parts(parts, rows, number):
+    """Joins the pieces of the parts of each of `number` texts; `rows` are the texts of the parts. A list of str."""
+    texts = [[] for _ in range(number)]
+    for row, pieces in zip(rows, parts, strict=True):
+        texts[row] += pieces
+    return [" ".join(pieces) for pieces in texts]

@@ -70,12 +70,17 @@ def prove(export, directory, sentences):
         seconds = time.perf_counter() - started
         found = translate(sentences)
         loading = Loading(seconds, max(0, resident().rss - before))
-    expected = export.reference.translate_batch(sentences)
+    expected = export.expected(sentences)
     return check_parity(export, sentences, expected, found), loading
 
 
 def check_parity(export, sentences, expected, found):
-    """Compares two results of `Translator.translate_batch`: `expected` from the run and `found` from the export.
+    """Compares two results: `expected` from the run and `found` from the export.
+
+    Args:
+        export: see `export_version`.
+        sentences: list of str.
+        expected, found: list of str, the translations or their pieces; list of float scores.
 
     Returns:
         `Parity`.
@@ -90,13 +95,13 @@ def check_parity(export, sentences, expected, found):
         sentence, text, other = differing[0]
         raise ExportError(
             f"the export translates {sentence!r} to {other!r}, the run directory to {text!r}; they agree on {equal} of "
-            f"{counted(len(rows), 'sentence')} ({export.least_equal:.1%} would do)"
+            f"{counted(len(rows), 'sentence')} ({export.least_equal:.1%} would do): {export.advice}"
         )
     differences = [abs(score - other) for _, text, score, other_text, other in rows if text == other_text]
     largest = float(np.max(differences, initial=0))  # NaN if one difference is NaN.
     if not largest <= export.score_tolerance:
         raise ExportError(
             f"the export scores a translation otherwise than the run directory: the scores differ by {largest:.2g}, "
-            f"more than {export.score_tolerance:.2g}"
+            f"more than {export.score_tolerance:.2g}: {export.advice}"
         )
     return Parity(export.reference.settings["beam_size"], len(rows), equal, largest)

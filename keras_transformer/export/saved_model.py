@@ -42,6 +42,7 @@ class SavedModelExport:
         self.reference = translator
         self.precision = precision
         self.least_equal, self.score_tolerance = (1.0, 1e-4) if precision == "float32" else (0.8, np.inf)
+        self.advice = "report it, as no setting helps" if precision == "float32" else "choose --precision float32"
 
     def write(self, directory):
         """Writes the SavedModel, and the requests that warm it up, into an empty directory."""
@@ -65,6 +66,10 @@ class SavedModelExport:
         with open_like_serving(directory) as (session, signatures):
             replay(session, signatures, requests)
             yield translate_batch
+
+    def expected(self, sentences):
+        """The translations and the scores of the run."""
+        return self.reference.translate_batch(sentences)
 
     def describe(self, directory):
         """The entries of the manifest for this format, a dict."""

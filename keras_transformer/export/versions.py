@@ -1,12 +1,18 @@
 """The versions EXPORT_DIR/1, EXPORT_DIR/2, ...: a version has its name only when the files are complete and proven."""
 
 import contextlib
+import errno
+import os
 import shutil
 from pathlib import Path
 
-from keras_transformer.errors import ExportError
+import tensorflow as tf
+
+from keras_transformer.errors import ExportError, FileError
 from keras_transformer.export.manifest import write_manifest
 from keras_transformer.export.parity import prove
+
+FORBIDDEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR)
 
 
 def next_version(export_dir):
@@ -31,6 +37,7 @@ def new_version(export_dir, version=None):
 
     Raises:
         ExportError: if the version exists or is not positive.
+        FileError: if the disk is full, or something else forbids to write.
     """
     export_dir = Path(export_dir)
     version = next_version(export_dir) if version is None else version
@@ -44,8 +51,21 @@ def new_version(export_dir, version=None):
         temporary.mkdir(parents=True)
         yield temporary, final
         temporary.rename(final)
+    except (OSError, tf.errors.ResourceExhaustedError) as error:
+        if not _forbids_to_write(error):
+            raise
+        file = Path(getattr(error, "filename", None) or temporary).name
+        reason = getattr(error, "strerror", None) or os.strerror(errno.ENOSPC)
+        raise FileError(f"cannot write {file} in {export_dir}: {reason}") from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _forbids_to_write(error):
+    """Whether the disk, and no mistake of the program, is the cause of an OSError or of an error of TensorFlow."""
+    if isinstance(error, OSError):
+        return error.errno in FORBIDDEN
+    return os.strerror(errno.ENOSPC) in error.message
 
 
 def export_version(export, export_dir, version=None, sentences=(), origin=None):
@@ -57,7 +77,9 @@ def export_version(export, export_dir, version=None, sentences=(), origin=None):
             `least_equal`, the share of translations that must be equal;
             `score_tolerance`, the largest difference of two scores of the same translation;
             `write(directory)`;
-            `opened(directory)`, a context manager that gives a function like `Translator.translate_batch`;
+            `expected(sentences)`, which returns the translations of the run, or their pieces, and their scores;
+            `opened(directory)`, a context manager that gives the function of the export that does the same;
+            `advice`, a str for the error if the two differ;
             `describe(directory)`, which returns a dict about the format for the manifest.
         export_dir: see `new_version`.
         version: see `new_version`.

@@ -1,5 +1,9 @@
 """The contract of a model: all that training, decoding, translation and export know about it."""
 
+import re
+import zipfile
+from pathlib import Path
+
 import keras
 
 from keras_transformer.config import Config
@@ -127,10 +131,25 @@ def load_model(path):
     Raises:
         UserError: if the file cannot be read, or holds another model.
     """
+    if not Path(path).exists():
+        raise UserError(f"cannot read a model from {path}: there is no such file")
     try:
         model = keras.saving.load_model(path, compile=False)
     except Exception as error:  # of zipfile, JSON, HDF5 or Keras, depending on where the file is damaged
-        raise UserError(f"cannot read a model from {path}: {error}") from error
+        raise UserError(f"cannot read a model from {path}: {_reason(path, error)}") from error
     if not isinstance(model, SequenceToSequence):
         raise UserError(f"{path} holds a {type(model).__name__}, not a SequenceToSequence")
     return model
+
+
+def _reason(path, error):
+    """The cause of an error of Keras, and what to do. Its own advice may be to load a file that it calls unsafe."""
+    if "unsafe" in str(error):
+        return "it holds Python code, which is never run; use a model that this package has saved"
+    unknown = re.search("Could not locate class '(.+?)'", str(error))
+    if unknown and zipfile.is_zipfile(path):
+        return f"the class {unknown[1]} is not known; import its module first"
+    return (
+        f"the file is damaged ({type(error).__name__}). Put a copy in its place, or remove it and train again with the "
+        "same command, which makes it from the checkpoints"
+    )

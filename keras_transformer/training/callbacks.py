@@ -310,7 +310,7 @@ class Recover(keras.callbacks.Callback):
         if self._returns == MOST_RETURNS:
             raise DivergenceError(f"update {self.progress.step:,}: {reason}, again. {advice}")
         self._returns += 1
-        seeds = sum(seed_states(self.model.network.variables), [])
+        seeds = sum(seed_states(self.model.seeds), [])
         drawn = [seed.numpy() for seed in seeds]
         saved = load_last(self.run, self.model.resumable_variables)
         for seed, state in zip(seeds, drawn, strict=True):

@@ -180,12 +180,20 @@ class RunDirectory:
             raise CheckpointError(f"no weights of --checkpoint {checkpoint} in {self.path}: there are those of {kept}")
         return path
 
-    def load_translator(self, checkpoint="average", beam_size=None, length_penalty=None, batch_size=32, strategy=None):
+    def load_translator(
+        self,
+        checkpoint="average",
+        beam_size=None,
+        length_penalty=None,
+        batch_size=32,
+        strategy=None,
+        split_sentences=None,
+    ):
         """The `Translator` of the run.
 
         Args:
             checkpoint: see `load_network`.
-            beam_size, length_penalty: those of the run's config by default.
+            beam_size, length_penalty, split_sentences: those of the run's config by default.
             batch_size: see `Translator`.
             strategy: the weights are made under it, if there is one.
 
@@ -203,6 +211,7 @@ class RunDirectory:
             max_length=config.max_length,
             batch_size=batch_size,
             strategy=strategy,
+            split_sentences=config.split_sentences if split_sentences is None else split_sentences,
         )
         translator.files = files
         return translator

@@ -1,17 +1,15 @@
-"""`train.py --dry_run`: the settings of a run, its corpus, and its time and memory, estimated from a few updates."""
+"""`train.py --dry_run`: the settings of a run, its corpus, and its memory and time, estimated."""
 
-import resource
 import statistics
-import sys
 import tempfile
 import time
-from pathlib import Path
 
 import keras
 import tensorflow as tf
 
+from keras_transformer.config import Config
 from keras_transformer.data.corpus import BothSides
-from keras_transformer.data.pipeline import count_batches, dealt, training_batches, widest_batch
+from keras_transformer.data.pipeline import count_batches, dealt, training_batches
 from keras_transformer.data.statistics import (
     LOPSIDED,
     character_lengths,
@@ -20,35 +18,33 @@ from keras_transformer.data.statistics import (
     count_repeated,
     spread,
 )
-from keras_transformer.errors import ConfigError
+from keras_transformer.errors import ConfigError, UserError
 from keras_transformer.training.checkpoints import RunDirectory
+from keras_transformer.training.memory import check_fits, count_parameters, estimate
 from keras_transformer.training.preparation import check_resumable, check_same_corpus, prepare
-from keras_transformer.training.run import build_trainer, make_plan, resolved
-from keras_transformer.training.strategy import make_strategy
+from keras_transformer.training.run import build_trainer, describe_model, make_plan, resolved
+from keras_transformer.training.strategy import TOKENS_PER_REPLICA, make_strategy
 from keras_transformer.wording import counted
 
 WARM_UP, MEASURED = 3, 10  # updates before the clock starts, and then
+LITTLE = 2**30  # bytes that a rehearsal may take
 SHOWN_CHARACTERS = 40
 
 
 def rehearse(config):
-    """Prints all settings, figures of the corpus, the model's size, and an estimate of time and memory.
+    """Prints all settings, figures of the corpus, the model's size, and an estimate of memory and time.
 
-    It works in a temporary directory and keeps nothing.
+    It works in a temporary directory and keeps nothing. It needs little memory, whatever the run would need.
 
     Raises:
-        ConfigError, CheckpointError: as `prepare`, and if the run itself would be refused.
+        ConfigError: as `prepare`, and if the run would need more memory than there is.
         CorpusError: as `prepare`.
     """
     if config.strategy == "multi_worker":
         raise ConfigError("--dry_run measures one machine: give it another --strategy than multi_worker, such as auto")
-    if Path(config.model_dir).exists():
-        check_resumable(config, RunDirectory(config.model_dir))
     with tempfile.TemporaryDirectory() as directory:
         data = prepare(config, RunDirectory(directory))
-        check_same_corpus(RunDirectory(config.model_dir), data.corpus)
-        with make_strategy(config.strategy).scope():
-            trainer = build_trainer(config, data)
+        strategy = make_strategy(config.strategy)
         print("settings")
         for name, value in resolved(config, data).items():
             print(f"            {name}: {value}")
@@ -56,14 +52,49 @@ def rehearse(config):
             print(line, flush=True)
         plan = make_plan(config, data)
         batches = count_batches(data.train, config.batch_tokens)
-        print(
-            f"epoch       {counted(batches, 'batch', 'batches')}; {counted(plan.last_step, 'update')} in all",
-            flush=True,
-        )
-        seconds = seconds_per_update(config, data, trainer)
+        print(f"epoch       {counted(batches, 'batch', 'batches')}; {counted(plan.last_step, 'update')} in all")
+        print("model       {} parameters, {}, {}".format(*describe_model(config, parameters(config, data))))
+        memory = estimate(config, data, strategy)
+        print(f"memory      {memory.describe()}", flush=True)
+        if refused := refusal(config, data.corpus):
+            print(f"refused     the training itself: {refused}", flush=True)
+        check_fits(memory)
+        small = shrunk(config, data, strategy)
+        seconds = seconds_per_update(small, data, strategy) * work(config, data) / work(small, data)
     whole = describe_time(seconds * plan.last_step)
-    print(f"time        about {whole}, {seconds:.2g} s an update; validation comes on top")
-    print(f"memory      about {describe_memory()}")
+    from_less = "" if small == config else ", estimated from fewer layers or positions"
+    print(f"time        about {whole}, {seconds:.2g} s an update{from_less}; validation comes on top")
+
+
+def refusal(config, corpus):
+    """Why the run in `config.model_dir` cannot be resumed by this config, str; None if it can, or there is none."""
+    run = RunDirectory(config.model_dir)
+    try:
+        check_resumable(config, run)
+        check_same_corpus(run, corpus)
+    except UserError as error:
+        return str(error)
+    return None
+
+
+def parameters(config, data):
+    """The number of weights."""
+    return count_parameters(config, *(tokenizer.vocabulary_size for tokenizer in data.tokenizers))
+
+
+def work(config, data):
+    """The measure of the work of an update: every position of a batch is multiplied with every weight."""
+    return config.batch_tokens * parameters(config, data)
+
+
+def shrunk(config, data, strategy):
+    """The config with so few positions and layers that a CPU trains it in `LITTLE` memory; on a GPU as it is."""
+    if tf.config.list_physical_devices("GPU"):
+        return config
+    for name, least in (("batch_tokens", TOKENS_PER_REPLICA), ("num_layers", 1), ("batch_tokens", 1)):
+        while estimate(config, data, strategy).total > LITTLE and getattr(config, name) > least:
+            config = Config(**{**vars(config), name: max(least, getattr(config, name) // 2)})
+    return config
 
 
 def describe_corpus(data):
@@ -101,14 +132,13 @@ class _Clock(keras.callbacks.Callback):
         self.marks.append(time.perf_counter())
 
 
-def seconds_per_update(config, data, trainer):
-    """Trains on the widest batch, which needs the most memory, and some others. Returns their median seconds."""
-    widest = tf.data.Dataset.from_tensors(widest_batch(data.train, config.batch_tokens))
-    batches = widest.concatenate(training_batches(data.train, config.batch_tokens, config.seed))
+def seconds_per_update(config, data, strategy):
+    """Trains for a few updates. Returns their median seconds."""
+    with strategy.scope():
+        trainer = build_trainer(config, data)
     clock = _Clock()
-    updates = 1 + WARM_UP + MEASURED
-    batches = dealt(batches, trainer.distribute_strategy)
-    trainer.fit(batches, steps_per_epoch=updates, shuffle=False, verbose=0, callbacks=[clock])
+    batches = dealt(training_batches(data.train, config.batch_tokens, config.seed), strategy)
+    trainer.fit(batches, steps_per_epoch=1 + WARM_UP + MEASURED, shuffle=False, verbose=0, callbacks=[clock])
     marks = clock.marks[WARM_UP:]
     return statistics.median(end - start for start, end in zip(marks, marks[1:], strict=False))
 
@@ -119,12 +149,3 @@ def describe_time(seconds):
     if minutes < 1:
         return f"{seconds:.0f} s"
     return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
-
-
-def describe_memory():
-    """The most that this process and every GPU have held so far."""
-    unit = 1 if sys.platform == "darwin" else 1024  # bytes that `ru_maxrss` counts in
-    mebibytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**20
-    gpus = [device.name for device in tf.config.list_logical_devices("GPU")]
-    peaks = [tf.config.experimental.get_memory_info(gpu)["peak"] / 2**20 for gpu in gpus]
-    return ", ".join([f"{mebibytes:,.0f} MiB"] + [f"{peak:,.0f} MiB on GPU {i}" for i, peak in enumerate(peaks)])

@@ -17,7 +17,7 @@ from tqdm import tqdm
 from keras_transformer.data.encoded import INDEX
 from keras_transformer.data.pipeline import count_batches, dealt, evaluation_batches, make_batch, training_batches
 from keras_transformer.data.subword_dropout import SubwordDropout
-from keras_transformer.errors import CheckpointError, FileError
+from keras_transformer.errors import CheckpointError, ConfigError, FileError
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.training.callbacks import (
     CountSteps,
@@ -30,6 +30,7 @@ from keras_transformer.training.callbacks import (
     ValidationBleu,
 )
 from keras_transformer.training.checkpoints import epoch_number, load_last, write_atomically
+from keras_transformer.training.memory import check_fits, estimate
 from keras_transformer.training.preparation import open_origin, validation_pairs
 from keras_transformer.training.progress import ShowProgress
 from keras_transformer.training.schedules import make_schedule, paper_peak_rate
@@ -84,6 +85,8 @@ def train(config, evaluate, make_model=None, corpus=None):
         with run.claimed():
             log.info("devices     %s", describe_devices(strategy))
             data = prepare_on_all(config, run, workers, corpus)
+            if make_model is make_transformer:
+                check_fits(estimate(config, data, strategy))
             with strategy.scope(), initial_weights_of(config.seed):
                 trainer = build_trainer(config, data, make_model)
             run.keep_architecture(trainer.network)
@@ -94,6 +97,7 @@ def train(config, evaluate, make_model=None, corpus=None):
                 max_length=config.max_length,
                 batch_size=64,
                 strategy=decoding_strategy(strategy),
+                split_sentences=config.split_sentences,
             )
             fit(config, run, data, trainer, workers.share(greedy.translate), evaluate)
             if not workers.is_chief:
@@ -137,8 +141,12 @@ def build_trainer(config, data, make_model=make_transformer):
     last_step = make_plan(config, data).last_step
     schedule = make_schedule(config.schedule, peak_rate(config), config.warmup_steps, last_step)
     trainer.compile(make_optimizer(config.optimizer, schedule, config.weight_decay))
-    log.info("model       %s parameters, %s, %s", f"{network.count_params():,}", config.preset, policy)
     return trainer
+
+
+def describe_model(config, parameters):
+    """The number of parameters, the preset and the dtype policy, three str."""
+    return f"{parameters:,}", config.preset, POLICIES[resolve_precision(config.precision)]
 
 
 def peak_rate(config):
@@ -163,10 +171,11 @@ def fit(config, run, data, trainer, translate, evaluate):
         CheckpointError: if the checkpoints there cannot be used, or something cannot be written.
     """
     plan = make_plan(config, data)
+    log.info("model       %s parameters, %s, %s", *describe_model(config, trainer.network.count_params()))
     progress = restore(config, run, trainer, plan)
     workers = Workers(trainer.distribute_strategy)
     workers.check_equal(facts(config, run, data, progress))
-    vary_seeds(trainer.network.variables, workers.first_replica)
+    vary_seeds(trainer.seeds, workers.first_replica)
     if plan.is_over(progress):
         log.info("complete    %s; more --epochs would go on", plan.describe_end(progress))
         return
@@ -240,9 +249,14 @@ def make_plan(config, data):
 
     If the batches of a pass over the corpus are no multiple of `accumulate_steps`, the last update of an epoch takes a
     few batches from the next pass.
+
+    Raises:
+        ConfigError: if the run ends before the profiler would start.
     """
     steps_per_pass = math.ceil(count_batches(data.train, config.batch_tokens) / config.accumulate_steps)
     last_step = min(config.epochs * steps_per_pass, config.max_steps or sys.maxsize)
+    if config.profile and config.profiled_updates()[0] >= last_step:
+        raise ConfigError(f"--profile must start before the last update, {last_step:,}. Received: {config.profile}")
     return Plan(config.validate_every or steps_per_pass, last_step, config.patience)
 
 

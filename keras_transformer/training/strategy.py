@@ -1,8 +1,11 @@
 """The devices of a training: strategies, threads, the machines of a cluster, and the fastest precision."""
 
+import contextlib
 import json
 import logging
 import os
+import signal
+import threading
 from pathlib import Path
 
 import tensorflow as tf
@@ -71,7 +74,7 @@ def make_strategy(name):
 
 
 def join_workers():
-    """The strategy of this worker; waits for all the others.
+    """The strategy of this worker; waits for all the others. Ctrl-C ends the process meanwhile.
 
     Returns:
         tf.distribute.MultiWorkerMirroredStrategy.
@@ -79,12 +82,32 @@ def join_workers():
     Raises:
         ConfigError: if TF_CONFIG is missing or wrong, or the worker cannot be started at its address.
     """
-    task_type, index, address, count = read_cluster(os.environ.get("TF_CONFIG"))
-    log.info("strategy    %s %d at %s waits for all of %d", task_type, index, address, count)
+    task_type, index, address, others = read_cluster(os.environ.get("TF_CONFIG"))
+    log.info("strategy    %s %d at %s, waiting for the other workers: %s", task_type, index, address, ", ".join(others))
     try:
-        return tf.distribute.MultiWorkerMirroredStrategy()
+        with default_signals():
+            return tf.distribute.MultiWorkerMirroredStrategy()
     except (tf.errors.OpError, RuntimeError) as error:
         raise ConfigError(f"{task_type} {index} cannot start at {address}: {' '.join(str(error).split())}") from error
+
+
+@contextlib.contextmanager
+def default_signals():
+    """A context in which Ctrl-C and SIGTERM end the process at once.
+
+    Python runs the handler of a signal only between two of its own steps, and TensorFlow waits in a single one.
+    (While it waits, it takes SIGTERM for itself and does nothing; Ctrl-C ends the process.) An ignored signal stays
+    ignored. Outside the main thread, which alone may set handlers, nothing changes.
+    """
+    numbers = (signal.SIGINT, signal.SIGTERM) if threading.current_thread() is threading.main_thread() else ()
+    heeded = {n: handler for n in numbers if (handler := signal.getsignal(n)) not in (signal.SIG_IGN, None)}
+    for number in heeded:
+        signal.signal(number, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        for number, handler in heeded.items():
+            signal.signal(number, handler)
 
 
 def read_cluster(text):
@@ -94,7 +117,7 @@ def read_cluster(text):
         text: its value, or None.
 
     Returns:
-        type of this task, its index, its address, and the number of all tasks.
+        type of this task, its index, its address, and a list of the addresses of the others.
 
     Raises:
         ConfigError: if it is missing or wrong.
@@ -109,7 +132,9 @@ def read_cluster(text):
         is_good = False
     if not is_good:
         raise ConfigError(f"`strategy` multi_worker needs TF_CONFIG, such as {EXAMPLE}. Received: TF_CONFIG={text}")
-    return task_type, index, address, sum(map(len, cluster.values()))
+    addresses = [*cluster["chief"], *cluster["worker"]]
+    addresses.remove(address)
+    return task_type, index, address, addresses
 
 
 def _is_address(text):
@@ -142,27 +167,26 @@ def strategy_of_gpus():
     return tf.distribute.MirroredStrategy([gpu.name for gpu in gpus]) if len(gpus) > 1 else None
 
 
-def vary_seeds(variables, first_replica=0):
+def vary_seeds(seeds, first_replica=0):
     """Gives the dropout of every replica its own seeds. With equal seeds, all replicas would drop the same positions.
 
     The seeds of the first replica stay as they are: a checkpoint holds them. To be called again after a checkpoint is
     loaded.
 
     Args:
-        variables: Keras variables; the states of seed generators among them are changed.
+        seeds: Keras variables, `TeacherForcing.seeds`.
         first_replica: number, among all replicas, of the first one here. It is above 0 on a worker that has loaded the
             checkpoint of the first worker.
     """
-    for states in seed_states(variables):
+    for states in seed_states(seeds):
         first = tf.identity(states[0])
         for replica, state in enumerate(states, start=first_replica):
             state.assign(first + tf.constant([replica, 0], state.dtype))  # (seed, draws so far)
 
 
-def seed_states(variables):
-    """The states of seed generators among Keras variables: for each a list of tf.Variable (2,), one per replica."""
-    states = (variable.value for variable in variables if variable.path.endswith("seed_generator_state"))
-    return [list(getattr(state, "values", [state])) for state in states]
+def seed_states(seeds):
+    """The states of seed generators on the replicas: for each Keras variable a list of tf.Variable (2,)."""
+    return [list(getattr(seed.value, "values", [seed.value])) for seed in seeds]
 
 
 def resolve_precision(name):

@@ -7,6 +7,7 @@ import tensorflow as tf
 from keras import ops
 
 from keras_transformer.config import PAD_ID
+from keras_transformer.private_api import AlwaysBuilt
 from keras_transformer.training.losses import count_real_tokens, token_losses
 from keras_transformer.training.updates import Updates
 
@@ -20,7 +21,7 @@ class Perplexity(keras.metrics.Mean):
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class TeacherForcing(keras.Model):
+class TeacherForcing(AlwaysBuilt):
     """Trains a model on ({"source_ids", "target_ids"}, labels, weights) batches, or on arrays of the same.
 
     `labels` are the target ids, `target_ids` the same shifted to the right, and `weights` 1 for a real token and 0 for
@@ -119,14 +120,16 @@ class TeacherForcing(keras.Model):
 
     def save_own_variables(self, store):
         """Saves the seeds of dropout, which Keras saves with no layer."""
-        for number, seed in enumerate(self._seeds()):
+        for number, seed in enumerate(self.seeds):
             store[f"seed_{number}"] = ops.convert_to_numpy(seed)
 
     def load_own_variables(self, store):
-        for number, seed in enumerate(self._seeds()):
+        for number, seed in enumerate(self.seeds):
             seed.assign(store[f"seed_{number}"])
 
-    def _seeds(self):
+    @property
+    def seeds(self):
+        """The states of the seed generators of dropout, Keras variables: what the network has besides its weights."""
         weights = {id(weight) for weight in self.network.weights}
         return [variable for variable in self.network.variables if id(variable) not in weights]
 
@@ -205,9 +208,6 @@ class TeacherForcing(keras.Model):
         inputs, labels, weights = unpack(batch)
         self._count_padding(inputs)
         self._measure(*self._token_losses(tf.cast(self.states(inputs, training=False), tf.float32), labels, weights))
-
-    def _maybe_symbolic_build(self, iterator=None, data_batch=None):
-        """Skips a step of Keras: everything is built, and the replicas' batches may differ in their number of rows."""
 
     def _gradients(self, batch):
         """This replica's share of the gradient of the mean loss, and the number of tokens that the mean is over."""

@@ -4,6 +4,7 @@ import keras
 import tensorflow as tf
 
 from keras_transformer.config import OPTIMIZERS
+from keras_transformer.private_api import adam_moments, decays, own_update
 
 FIRST_LOSS_SCALE = 2.0**15
 GROWTH_STEPS = 2000  # sound updates in a row that double the loss scale
@@ -48,12 +49,12 @@ class Adam(keras.optimizers.Adam):
     def update_step(self, gradient, variable, learning_rate):
         if self.amsgrad:
             return super().update_step(gradient, variable, learning_rate)
-        index = self._get_variable_index(variable)
+        m, v = adam_moments(self, variable)
         step = tf.cast(self.iterations, tf.float32) + 1
         tf.raw_ops.ResourceApplyAdam(
             var=_tf_variable(variable).handle,
-            m=_tf_variable(self._momentums[index]).handle,
-            v=_tf_variable(self._velocities[index]).handle,
+            m=_tf_variable(m).handle,
+            v=_tf_variable(v).handle,
             beta1_power=self.beta_1**step,
             beta2_power=self.beta_2**step,
             lr=learning_rate,
@@ -98,9 +99,8 @@ class Updates(keras.layers.Layer):
             if getattr(optimizer, name, None):
                 value = getattr(optimizer, name)
                 raise ValueError(f"`{name}` of the optimizer is not supported: use {instead}. Received: {name}={value}")
-        for name in ("apply", "_apply_weight_decay", "_backend_update_step"):
-            if getattr(type(optimizer), name) is not getattr(keras.optimizers.Optimizer, name):
-                raise ValueError(f"the optimizer {type(optimizer).__name__} is not supported: it has its own `{name}`")
+        if name := own_update(type(optimizer)):
+            raise ValueError(f"the optimizer {type(optimizer).__name__} is not supported: it has its own `{name}`")
         self.optimizer = optimizer
         self.accumulate_steps = accumulate_steps
         self.clip_norm = clip_norm
@@ -199,7 +199,7 @@ class Updates(keras.layers.Layer):
 
     def _update(self, strategy, variable, gradient, average, rate, decay):
         """Updates one variable, and its average, on every replica."""
-        decays_weight = self.optimizer.weight_decay and self.optimizer._use_weight_decay(variable)
+        decays_weight = decays(self.optimizer, variable)
 
         def update(tf_variable, gradient, rate, decay):
             if decays_weight:

@@ -41,8 +41,9 @@ FEWEST_AT_ONCE = 32  # parts that are translated side by side, unless there are 
 BORDER = "\uffff"  # between white space and a sentence
 NO_SPACE = "\ufffe"  # in place of the white space between two sentences that have none
 ENDED = "\ufdd0"  # behind an end, until the text after it is known
+LINE_BREAKS = ((rf"(\A{BLANK}+|{BLANK}*{LINE_BREAK}{BLANK}*|{BLANK}+\z)", rf"{BORDER}\1{BORDER}"),)
 BREAKS = (
-    (rf"(\A{BLANK}+|{BLANK}*{LINE_BREAK}{BLANK}*|{BLANK}+\z)", rf"{BORDER}\1{BORDER}"),
+    *LINE_BREAKS,
     (rf"({END})({BLANK})", rf"\1{ENDED}\2"),
     (rf"\b((?:{ABBREVIATIONS})\.){ENDED}", r"\1"),
     (rf"{ENDED}({BLANK}+)({BEGINNING})", rf"{BORDER}\1{BORDER}\2"),
@@ -80,18 +81,38 @@ class Segments(NamedTuple):
         return tf.ragged.range(tf.reduce_sum(self.fragments.with_values(self.counts), axis=1)).values
 
 
-def split(text, tokenizer, max_length):
+def split_sentences(text):
+    """text string (B,) -> its white space and sentences in their order, RaggedTensor string (B, None)."""
+    return _split_at(BREAKS, text)
+
+
+def split_lines(text):
+    """As `split_sentences`, but every line is one sentence."""
+    return _split_at(LINE_BREAKS, text)
+
+
+def _split_at(breaks, text):
+    text = tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", errors="replace")
+    text = tf.where(tf.strings.regex_full_match(text, f"{BLANK}*"), "", text)
+    text = tf.strings.regex_replace(text, f"[{BORDER}{NO_SPACE}{ENDED}]", "\ufffd")
+    for pattern, rewrite in breaks:
+        text = tf.strings.regex_replace(text, pattern, rewrite)
+    return tf.strings.split(text, BORDER)
+
+
+def split(text, tokenizer, max_length, divide=split_sentences):
     """Divides a batch of texts into parts.
 
     Args:
         text: string (B,). Invalid UTF-8 becomes U+FFFD; blank text has no parts.
         tokenizer: `Tokenizer`.
         max_length: int, or int64 scalar: most pieces of a part. A character of up to 4 pieces is never divided.
+        divide: `split_sentences` or `split_lines`.
 
     Returns:
         `Segments`.
     """
-    fragments = split_sentences(text)
+    fragments = divide(text)
     is_space = tf.strings.regex_full_match(fragments.values, f"{BLANK}*|{NO_SPACE}")
     sentences = tokenizer.encode(tf.where(is_space, "", fragments.values))
     pieces = tokenizer.pieces(sentences.values)  # (T,)
@@ -104,16 +125,6 @@ def split(text, tokenizer, max_length):
     first = tf.squeeze(tf.where(begins), axis=1)  # (P,)
     gaps = tf.where(tf.gather(starts_word & ~is_first, first), " ", "")
     return Segments(fragments, counts, tf.RaggedTensor.from_row_starts(sentences.values, first, validate=False), gaps)
-
-
-def split_sentences(text):
-    """text string (B,) -> its white space and sentences in their order, RaggedTensor string (B, None)."""
-    text = tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", errors="replace")
-    text = tf.where(tf.strings.regex_full_match(text, f"{BLANK}*"), "", text)
-    text = tf.strings.regex_replace(text, f"[{BORDER}{NO_SPACE}{ENDED}]", "\ufffd")
-    for pattern, rewrite in BREAKS:
-        text = tf.strings.regex_replace(text, pattern, rewrite)
-    return tf.strings.split(text, BORDER)
 
 
 def divisions(ids, starts_word, starts_character, max_length):

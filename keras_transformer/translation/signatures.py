@@ -13,6 +13,7 @@ from keras_transformer.decoding.search import last_repeated, penalty
 from keras_transformer.decoding.single import greedy_search, sample
 from keras_transformer.layers.embedding import columns_of, logits_of
 from keras_transformer.tokenizer import shift_right
+from keras_transformer.translation import segments
 from keras_transformer.translation.options import INPUTS, OPTIONS, OUTPUTS
 from keras_transformer.translation.segments import (
     BLANK,
@@ -37,7 +38,7 @@ CONTROL_IDS = {"bos_id": BOS_ID, "eos_id": EOS_ID, "pad_id": PAD_ID}
 class Signatures:
     """One method for each signature, from tensors (B,) to a dict of tensors (B, ...).
 
-    Text of several sentences, or of more than `max_length` pieces, is translated in parts. White space around
+    Text of several lines or sentences, or of more than `max_length` pieces, is translated in parts. White space around
     sentences, such as line breaks, is kept. Blank text gives blank text and score 0.
 
     The score of a translation is its log-probability over its length penalty. For a text in parts, it is the sum of
@@ -50,22 +51,26 @@ class Signatures:
         beam_size: W; 1 is greedy search. It is also the number of alternatives.
         length_penalty: alpha.
         max_length: most source pieces that are translated as one sequence.
+        split_sentences: whether the sentences of a text are translated one by one, or each line at once.
     """
 
-    def __init__(self, model, source_tokenizer, target_tokenizer, beam_size, length_penalty, max_length):
+    def __init__(
+        self, model, source_tokenizer, target_tokenizer, beam_size, length_penalty, max_length, split_sentences=True
+    ):
         self.model = model
         self.source_tokenizer = source_tokenizer
         self.target_tokenizer = target_tokenizer
         self.beam_size = beam_size
         self.length_penalty = length_penalty
         self.max_length = max_length
+        self.divide = divide = segments.split_sentences if split_sentences else segments.split_lines
         # Each is a tf.function, so that a SavedModel holds it once however many signatures call it.
         self._encode = tf.function(model.encode)
         self._step = tf.function(model.step)
         self._decode = tf.function(target_tokenizer.decode)
-        self._split_source = tf.function(lambda text, length: split(text, source_tokenizer, length))
+        self._split_source = tf.function(lambda text, length: split(text, source_tokenizer, length, divide))
         is_shared = target_tokenizer is source_tokenizer
-        split_target = tf.function(lambda text, length: split(text, target_tokenizer, length))
+        split_target = tf.function(lambda text, length: split(text, target_tokenizer, length, divide))
         self._split_target = self._split_source if is_shared else split_target
         self._search = tf.function(self.search, autograph=False)
         self._translate_parts = tf.function(self.translate_parts)

@@ -228,6 +228,7 @@ class Translator(TextTranslator):
         batch_size: texts translated at a time, on every device.
         strategy: tf.distribute.Strategy under which the weights were made. Each of its replicas on this machine
             translates its part of every batch. None leaves all to the first.
+        split_sentences: whether the sentences of a text are translated one by one, or each line at once.
 
     Attributes:
         files: list of the paths that the weights were read from; empty for a model that is given.
@@ -246,6 +247,7 @@ class Translator(TextTranslator):
         max_length=256,
         batch_size=32,
         strategy=None,
+        split_sentences=True,
     ):
         check_positive(beam_size=beam_size, max_length=max_length)
         if not math.isfinite(length_penalty):
@@ -253,7 +255,12 @@ class Translator(TextTranslator):
         self.model = model
         self.source_tokenizer = source_tokenizer
         self.target_tokenizer = target_tokenizer or source_tokenizer
-        self.settings = {"beam_size": beam_size, "length_penalty": length_penalty, "max_length": max_length}
+        self.settings = {
+            "beam_size": beam_size,
+            "length_penalty": length_penalty,
+            "max_length": max_length,
+            "split_sentences": split_sentences,
+        }
         self.signatures = Signatures(model, self.source_tokenizer, self.target_tokenizer, **self.settings)
         self._functions = self.signatures.functions()
         self._strategy = strategy or tf.distribute.get_strategy()

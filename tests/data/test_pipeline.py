@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from keras_transformer.data.encoded import EncodedPairs, Sentences
 from keras_transformer.data.pipeline import (
+    batch_shapes,
     count_batches,
     dealt,
     evaluation_batches,
@@ -14,7 +15,6 @@ from keras_transformer.data.pipeline import (
     plan_batches,
     teacher_forced,
     training_batches,
-    widest_batch,
 )
 
 PAD, BOS, EOS = 0, 2, 3
@@ -176,10 +176,11 @@ def test_pairs_are_sorted_by_width_then_source_length_in_fours(pairs, scale):
     assert np.concatenate(plan_batches(sources, targets, BUDGET * scale)).tolist() == expected
 
 
-def test_the_widest_batch_has_the_longest_pair_and_as_many_as_fit(pairs):
-    widest, largest = plain(widest_batch(pairs, BUDGET)), max(max(len(s), len(t) + 1) for s, t in CORPUS)
-    assert max(widest[0].shape[1], widest[1].shape[1]) == largest
-    assert equal([widest], read(evaluation_batches(pairs, BUDGET))[-1:])
+def test_the_shapes_of_batches_are_known_before_they_are_made(pairs):
+    shapes = [
+        (*source_ids.shape, labels.shape[1]) for source_ids, labels, *_ in read(evaluation_batches(pairs, BUDGET))
+    ]
+    assert batch_shapes(pairs, BUDGET) == shapes and len(shapes) > 2
 
 
 def test_the_order_depends_on_seed_and_epoch_alone(pairs):

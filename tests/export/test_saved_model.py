@@ -48,6 +48,18 @@ def test_a_session_finds_what_the_translator_finds(exported, translator):
     assert any(texts[: len(TEXTS)])  # something was translated at all
 
 
+def test_sentences_of_a_line_are_translated_at_once_where_the_run_says_so(tmp_path):
+    model, text = tiny.transformer(seed=3), "Five five zero. Nine nine."
+    whole, divided = (Translator(model, tiny.tokenizer(), beam_size=1, split_sentences=x) for x in (False, True))
+    path = export_version(SavedModelExport(whole), tmp_path, sentences=[text])
+    assert read_manifest(path)["search"]["split_sentences"] is False
+    found = run_like_serving(path, [text, f"{text}\n{text}"])
+    ids = whole.signatures.find_labels(tiny.tokenizer().encode(tf.constant([text])), tf.constant(1, tf.int64))
+    expected = tiny.tokenizer().decode(ids.to_tensor()).numpy()[0].decode()
+    assert [x.decode() for x in found["translation"]] == [expected, f"{expected}\n{expected}"]
+    assert whole.translate_batch([text]) != divided.translate_batch([text])
+
+
 def test_signatures_have_the_inputs_of_the_table_of_options(definition):
     signatures = {name: s for name, s in definition.signature_def.items() if not name.startswith("__")}
     inputs = {

@@ -1,8 +1,11 @@
+import errno
 import json
+import os
 
 import pytest
+import tensorflow as tf
 
-from keras_transformer.errors import ExportError
+from keras_transformer.errors import ExportError, FileError
 from keras_transformer.export.versions import export_version, new_version, next_version
 from tests.export.test_parity import SENTENCES, Reversing
 
@@ -28,6 +31,33 @@ def test_next_version_is_above_all_others(tmp_path, present, expected):
     for name in present:
         (tmp_path / name).mkdir()
     assert next_version(tmp_path) == expected
+
+
+NO_SPACE = os.strerror(errno.ENOSPC)
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (OSError(errno.ENOSPC, NO_SPACE, "exports/.1.partial/weights"), "weights in"),
+        (OSError(errno.ENOSPC, NO_SPACE), ".1.partial in"),
+        (tf.errors.ResourceExhaustedError(None, None, f"weights; {NO_SPACE}"), ".1.partial in"),
+    ],
+)
+def test_a_full_disk_is_one_line_with_file_and_directory(tmp_path, error, said):
+    with pytest.raises(FileError) as caught, new_version(tmp_path):
+        raise error
+    assert str(caught.value) == f"cannot write {said} {tmp_path}: {NO_SPACE}"
+    assert names(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    "error", [FileNotFoundError(errno.ENOENT, "no"), tf.errors.ResourceExhaustedError(None, None, "out of memory")]
+)
+def test_a_mistake_of_the_program_keeps_its_traceback(tmp_path, error):
+    with pytest.raises(type(error)) as caught, new_version(tmp_path):
+        raise error
+    assert caught.value is error
 
 
 def test_an_existing_version_is_never_overwritten(tmp_path):

@@ -82,10 +82,39 @@ def test_another_keras_model_is_refused_by_its_name(tmp_path):
         load_model(path)
 
 
-@pytest.mark.parametrize("content", [None, b"", b"no archive", b"PK\x03\x04 cut short"])
-def test_a_file_that_cannot_be_read_is_named(tmp_path, content):
+@pytest.mark.parametrize("content", [b"", b"no archive", b"PK\x03\x04 cut short"])
+def test_a_damaged_file_is_named(tmp_path, content):
     path = tmp_path / "broken.keras"
-    if content is not None:
-        path.write_bytes(content)
-    with pytest.raises(UserError, match=r"^cannot read a model from .*broken\.keras: ."):
+    path.write_bytes(content)
+    with pytest.raises(UserError, match=r"^cannot read a model from .*broken\.keras: the file is damaged \("):
+        load_model(path)
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(UserError, match=r"^cannot read a model from .*absent\.keras: there is no such file$"):
+        load_model(tmp_path / "absent.keras")
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.99])
+def test_a_file_that_is_cut_off_is_damaged(tmp_path, share):
+    path = tmp_path / "model.keras"
+    tiny.transformer().save(path)
+    path.write_bytes(path.read_bytes()[: int(share * path.stat().st_size)])
+    with pytest.raises(UserError, match="the file is damaged .* train again with the same command") as caught:
+        load_model(path)
+    assert "trust" not in str(caught.value)
+
+
+def test_code_in_a_file_is_never_offered_to_be_run(tmp_path):
+    path = tmp_path / "lambda.keras"
+    keras.Sequential([keras.Input((3,)), keras.layers.Lambda(lambda x: x + 1)]).save(path)
+    with pytest.raises(UserError, match="it holds Python code, which is never run") as caught:
+        load_model(path)
+    assert "trust" not in str(caught.value)
+
+
+def test_a_class_that_is_not_imported_is_named(tmp_path):
+    path = tmp_path / "unknown.keras"
+    keras.Sequential([keras.Input((3,)), type("Unknown", (keras.layers.Layer,), {})()]).save(path)
+    with pytest.raises(UserError, match="the class Unknown is not known; import its module first"):
         load_model(path)

@@ -50,6 +50,7 @@ def model(value=0.0):
     loss_metric = keras.metrics.Mean(name="loss")
     return SimpleNamespace(
         network=SimpleNamespace(weights=[weight], variables=[weight, seed], output_matrix=np.zeros((V, 5))),
+        seeds=[],
         updates=SimpleNamespace(skipped=keras.Variable(0, dtype="int32")),
         resumable_variables=[weight, seed, moment],
         loss_metric=loss_metric,
@@ -563,7 +564,7 @@ def test_the_seeds_of_every_replica_go_on_from_where_they_are(tmp_path):
     callback = recover(tmp_path, is_saved=False)
     with tiny.two_replicas().scope():
         (seeds,) = Dropout(0.5, seed=3).variables
-    callback.model.network.variables.append(seeds)
+    callback.model.seeds.append(seeds)
     callback.model.resumable_variables.append(seeds)
     save_variables(callback.run.last, callback.model.resumable_variables, asdict(Progress(step=13)))
     for state, value in zip(seeds.value.values, ([7, 17], [8, 19]), strict=True):

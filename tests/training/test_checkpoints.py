@@ -536,6 +536,9 @@ def test_a_directory_without_weights_says_what_makes_them(tmp_path):
     assert not (tmp_path / "nowhere").exists()
 
 
+BY_SENTENCE = {"max_length": 31, "split_sentences": True}
+
+
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
     run = make_run(tmp_path_factory.mktemp("run"), beam_size=1)
@@ -546,7 +549,7 @@ def finished(tmp_path_factory):
 def test_a_finished_run_has_all_that_a_translator_needs(finished):
     loaded = finished.load_translator(batch_size=5)
     assert loaded.batch_size == 5 and loaded.files == [finished.model]
-    assert loaded.settings == {"beam_size": 1, "length_penalty": ALPHA, "max_length": 31}
+    assert loaded.settings == {"beam_size": 1, "length_penalty": ALPHA, **BY_SENTENCE}
     expected = Translator(tiny.trained_transformer(), tiny.tokenizer(), beam_size=1, length_penalty=ALPHA)
     assert loaded.translate_batch(TEXTS) == expected.translate_batch(TEXTS)
 
@@ -560,7 +563,14 @@ def test_it_can_be_loaded_for_several_devices(finished):
 
 def test_given_options_override_those_of_the_run(finished):
     loaded = finished.load_translator(beam_size=2, length_penalty=0.0)
-    assert loaded.settings == {"beam_size": 2, "length_penalty": 0.0, "max_length": 31}
+    assert loaded.settings == {"beam_size": 2, "length_penalty": 0.0, **BY_SENTENCE}
+
+
+def test_a_run_of_whole_lines_is_translated_so(tmp_path):
+    run = make_run(tmp_path, split_sentences=False)
+    tiny.trained_transformer().save(run.model)
+    assert run.load_translator().settings["split_sentences"] is False
+    assert run.load_translator(split_sentences=True).settings["split_sentences"] is True
 
 
 def test_a_damaged_model_is_named(finished, tmp_path):

@@ -1,15 +1,17 @@
 import random
+import re
 import shutil
 
 import pytest
 
 from keras_transformer.config import Config
 from keras_transformer.data.corpus import Corpus
-from keras_transformer.errors import CheckpointError, ConfigError, CorpusError
-from keras_transformer.training import dry_run
+from keras_transformer.errors import ConfigError, CorpusError
+from keras_transformer.training import dry_run, memory
 from keras_transformer.training.checkpoints import RunDirectory
 from keras_transformer.training.dry_run import describe_corpus, describe_time, rehearse
 from keras_transformer.training.preparation import Data, prepare
+from keras_transformer.training.run import build_trainer
 from tests import tiny
 
 
@@ -43,23 +45,23 @@ def test_every_figure_is_printed_and_no_file_is_left(corpus, tmp_path, capsys):
     batches = int(epoch.split()[1])
     assert batches >= 4 and epoch.endswith(f"{batches} batches; {7 * batches} updates in all")
     assert "\ntime        about " in printed and "s an update" in printed
-    assert "\nmemory      about " in printed and "MiB" in printed
+    assert "\nmemory      about " in printed and "MiB, an estimate (weights 0, optimizer 0, " in printed
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_existing_run_stays_unchanged_and_refuses_other_settings(corpus, tmp_path, capsys):
+def test_an_existing_run_of_other_settings_stays_unchanged(corpus, tmp_path, capsys):
     config = tiny.config(corpus, tmp_path / "run", strategy="one_device", max_steps=3)
     prepare(config, RunDirectory(config.model_dir))
     before = contents(tmp_path)
     rehearse(config)
     assert "; 3 updates in all" in capsys.readouterr().out
     assert contents(tmp_path) == before
-    with pytest.raises(ConfigError, match="seed was 1 and is 7"):
-        rehearse(Config(**{**vars(config), "seed": 7}))
+    rehearse(Config(**{**vars(config), "seed": 7}))
+    assert re.search("^refused .*seed was 1 and is 7", capsys.readouterr().out, re.M)
     assert contents(tmp_path) == before
 
 
-def test_a_changed_corpus_of_an_existing_run_is_refused(corpus, tmp_path):
+def test_a_changed_corpus_of_an_existing_run_is_said(corpus, tmp_path, capsys):
     directory = shutil.copytree(corpus, tmp_path / "changing")
     config = tiny.config(directory, tmp_path / "run", strategy="one_device")
     run = RunDirectory(config.model_dir)
@@ -67,8 +69,28 @@ def test_a_changed_corpus_of_an_existing_run_is_refused(corpus, tmp_path):
     run.checkpoints.mkdir()
     run.last.touch()
     tiny.write_pairs(directory, "val", [("ten", "zehn")])
-    with pytest.raises(CheckpointError, match="on another corpus: val.en, val.de changed"):
-        rehearse(config)
+    rehearse(config)
+    assert re.search("^refused .*: .* on another corpus: val.en, val.de changed", capsys.readouterr().out, re.M)
+
+
+def test_a_rehearsal_that_would_need_much_memory_trains_less_of_the_model(corpus, tmp_path, capsys, monkeypatch):
+    trained = []
+    monkeypatch.setattr(
+        dry_run, "build_trainer", lambda config, data: trained.append(config) or build_trainer(config, data)
+    )
+    monkeypatch.setattr(dry_run, "LITTLE", 0)
+    config = tiny.config(corpus, tmp_path / "run", strategy="one_device", num_layers=5)
+    rehearse(config)
+    assert [(c.num_layers, c.batch_tokens, c.d_model) for c in trained] == [(1, 1, config.d_model)]
+    assert "an update, estimated from fewer layers or positions; " in capsys.readouterr().out
+
+
+def test_a_run_that_does_not_fit_is_described_and_refused(corpus, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(memory, "available_memory", lambda: (3 * 2**20, "free memory"))
+    with pytest.raises(ConfigError, match="the training needs about .* There are 3 MiB of free memory"):
+        rehearse(tiny.config(corpus, tmp_path / "run", strategy="one_device"))
+    printed = capsys.readouterr().out
+    assert "\nmemory      about " in printed and "\ntime " not in printed
 
 
 def test_a_corpus_that_cannot_be_used_leaves_nothing(tmp_path):

@@ -6,11 +6,18 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_transformer.errors import CheckpointError, ConfigError, UserError
+from keras_transformer.errors import CheckpointError, ConfigError, CorpusError, UserError
 from keras_transformer.tokenizer import SHARED, SOURCE, TARGET
 from keras_transformer.training import preparation
 from keras_transformer.training.checkpoints import RunDirectory
-from keras_transformer.training.preparation import Origin, check_resumable, open_origin, prepare, validation_pairs
+from keras_transformer.training.preparation import (
+    Origin,
+    check_effect,
+    check_resumable,
+    open_origin,
+    prepare,
+    validation_pairs,
+)
 from tests import tiny
 
 
@@ -61,6 +68,24 @@ def test_a_run_under_other_settings_is_refused_by_name_and_left_alone(prepared, 
     assert f"{name} was {getattr(config, name)} and is {value}" in str(refused.value)
     assert str(run.path) in str(refused.value) and "\n" not in str(refused.value)
     assert (run.config.read_bytes(), (run.path / SHARED).read_bytes()) == before
+
+
+@pytest.mark.parametrize("dataset", ["foo:bar", "files:nowhere"])
+def test_a_wrong_corpus_is_the_mistake_that_is_named_not_that_it_has_changed(prepared, dataset):
+    run, config = prepared
+    with pytest.raises(CorpusError) as refused:
+        prepare(changed(config, dataset=dataset), run)
+    assert dataset.removeprefix("files:") in str(refused.value) and "other settings" not in str(refused.value)
+
+
+def test_epochs_to_average_beside_an_exponential_average_are_refused(corpus, tmp_path):
+    run = RunDirectory(tmp_path / "run")
+    config = tiny.config(corpus, run.path, ema_decay=0.9, average_epochs=7)
+    with pytest.raises(ConfigError, match="no effect: .* Received: ema_decay=0.9, average_epochs=7$"):
+        prepare(config, run)
+    assert not run.config.exists()
+    for settings in ({"average_epochs": 7}, {"ema_decay": 0.9}, {"ema_decay": 0.9, "preset": "tiny"}):
+        check_effect(tiny.config(corpus, run.path, **settings))
 
 
 def test_how_long_and_where_a_run_goes_on_may_change(prepared):

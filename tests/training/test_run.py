@@ -26,7 +26,7 @@ from keras_transformer.training import run as module
 from keras_transformer.training.callbacks import Plan
 from keras_transformer.training.checkpoints import RunDirectory, load_variables
 from keras_transformer.training.preparation import prepare
-from keras_transformer.training.run import build_trainer, finish, fit, write_results
+from keras_transformer.training.run import build_trainer, finish, fit, make_plan, write_results
 from keras_transformer.training.tensorboard import HPARAMS
 from keras_transformer.training.updates import Adam
 from tests import tiny
@@ -239,6 +239,14 @@ def test_the_curves_are_in_a_younger_file_than_the_hyper_parameters(uninterrupte
     run, _, _, _ = uninterrupted
     first, *others = sorted(path.name for path in (run.logs / "validation").iterdir())
     assert first.endswith(HPARAMS) and others
+
+
+def test_a_profile_after_the_end_of_the_training_is_refused(corpus, tmp_path):
+    config = tiny.config(corpus, tmp_path / "run", max_steps=7, profile="7,11")
+    data = prepare(config, RunDirectory(config.model_dir))
+    with pytest.raises(ConfigError, match="--profile must start before the last update, 7. Received: 7,11"):
+        make_plan(config, data)
+    assert make_plan(again(config, config.model_dir, profile="6,11"), data).last_step == 7
 
 
 def test_the_corpus_and_the_model_are_printed(uninterrupted):

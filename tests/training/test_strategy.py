@@ -1,5 +1,9 @@
 import itertools
 import json
+import os
+import signal
+import subprocess
+import sys
 from types import SimpleNamespace
 from typing import get_args, get_type_hints
 
@@ -15,6 +19,7 @@ from keras_transformer.training.strategy import (
     POLICIES,
     available_cores,
     decoding_strategy,
+    default_signals,
     join_workers,
     make_strategy,
     read_cluster,
@@ -98,9 +103,9 @@ def tf_config(cluster, task_type, index):
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        (tf_config({"worker": WORKERS}, "worker", 2), ("worker", 2, "c:5555", 3)),
-        (tf_config({"chief": ["d:7777"], "worker": WORKERS}, "chief", 0), ("chief", 0, "d:7777", 4)),
-        (tf_config({"worker": ["[::1]:2222"]}, "worker", "0"), ("worker", 0, "[::1]:2222", 1)),
+        (tf_config({"worker": WORKERS}, "worker", 2), ("worker", 2, "c:5555", ["a:2222", "b:3333"])),
+        (tf_config({"chief": ["d:7777"], "worker": WORKERS}, "chief", 0), ("chief", 0, "d:7777", WORKERS)),
+        (tf_config({"worker": ["[::1]:2222"]}, "worker", "0"), ("worker", 0, "[::1]:2222", [])),
     ],
 )
 def test_tf_config_gives_the_workers_and_this_one_s_place(text, expected):
@@ -143,7 +148,45 @@ def test_a_worker_that_cannot_start_gives_the_reason_in_a_line(monkeypatch, caps
     monkeypatch.setenv("TF_CONFIG", tf_config({"worker": WORKERS}, "worker", 1))
     with pytest.raises(ConfigError, match="worker 1 cannot start at b:3333: Could not start gRPC server"):
         join_workers()
-    assert capsys.readouterr().out == "strategy    worker 1 at b:3333 waits for all of 3\n"
+    assert capsys.readouterr().out == (
+        "strategy    worker 1 at b:3333, waiting for the other workers: a:2222, c:5555\n"
+    )
+
+
+WAITING = """
+import os, signal, sys, time
+from keras_transformer.training.strategy import default_signals
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGTERM, lambda *_: print("python"))
+number = getattr(signal, sys.argv[1])
+with default_signals():
+    if sys.argv[2] == "inside":
+        os.kill(os.getpid(), number)
+        time.sleep(60)
+os.kill(os.getpid(), number)
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "when", "status", "printed"),
+    [
+        ("SIGTERM", "inside", -signal.SIGTERM, ""),
+        ("SIGINT", "inside", -signal.SIGINT, ""),
+        ("SIGTERM", "after", 0, "python\n"),
+    ],
+)
+def test_signals_end_a_worker_that_waits_for_the_others_and_no_later_one(name, when, status, printed):
+    ended = subprocess.run([sys.executable, "-c", WAITING, name, when], stdout=subprocess.PIPE, text=True, timeout=120)
+    assert (ended.returncode, ended.stdout) == (status, printed)
+
+
+def test_an_ignored_signal_stays_ignored():
+    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    try:
+        with default_signals():
+            os.kill(os.getpid(), signal.SIGTERM)  # as under nohup
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 # Seeds.

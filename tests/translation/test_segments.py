@@ -25,6 +25,7 @@ from keras_transformer.translation.segments import (
     pieces_of,
     regrouped,
     split,
+    split_lines,
     split_sentences,
 )
 from tests import tiny
@@ -172,6 +173,19 @@ def test_nothing_is_lost_between_fragments(texts):
     noncharacters = str.maketrans("\ufdd0\ufffe\uffff", "\ufffd\ufffd\ufffd")
     expected = ["" if all(map(is_blank, text)) else text.translate(noncharacters) for text in texts]
     assert [b"".join(row).decode().replace("\ufffe", "") for row in found] == expected
+
+
+@pytest.mark.parametrize("parts", DIVIDED.values(), ids=DIVIDED)
+def test_without_sentences_only_lines_divide(parts):
+    line = " ".join(parts)
+    found = split_lines(tf.constant([line, f" {line}\r\n{line}\n", "今天。明天！", " \t", ""])).to_list()
+    assert [[part.decode() for part in row if part] for row in found] == [
+        [line],
+        [" ", line, "\r\n", line, "\n"],
+        ["今天。明天！"],
+        [],
+        [],
+    ]
 
 
 def test_invalid_utf8_becomes_the_replacement_character():

@@ -1,0 +1,66 @@
+"""The private names of other packages that the package uses, because these packages have no public ones for the work.
+
+Each function names the versions that it is known to work with. A test of each fails when a new version differs.
+"""
+
+import keras
+
+
+class AlwaysBuilt(keras.Model):
+    """A model of which everything is built before `fit`, which then looks at no batch to build it.
+
+    Keras would reduce a batch over the replicas, and fail: their shares may differ in the number of rows. Known to work
+    with Keras 3.12 to 3.15, on TensorFlow.
+    """
+
+    def _maybe_symbolic_build(self, iterator=None, data_batch=None):
+        """Skips this step of Keras."""
+
+
+def adam_moments(optimizer, variable):
+    """The two moments of a variable.
+
+    Known to work with Keras 3.12 to 3.15.
+
+    Args:
+        optimizer: built `keras.optimizers.Adam`.
+        variable: one of its variables, or the tf.Variable of it on one replica.
+
+    Returns:
+        (m, v), Keras variables.
+    """
+    index = optimizer._get_variable_index(variable)
+    return optimizer._momentums[index], optimizer._velocities[index]
+
+
+def decays(optimizer, variable):
+    """Whether the weight decay of an optimizer is for a variable: `exclude_from_weight_decay` may name it.
+
+    Known to work with Keras 3.12 to 3.15.
+    """
+    return bool(optimizer.weight_decay) and optimizer._use_weight_decay(variable)
+
+
+def own_update(optimizer_class):
+    """The name of a method with which an optimizer does more than update one variable after the other; else None.
+
+    Known to work with Keras 3.12 to 3.15.
+    """
+    names = ("apply", "_apply_weight_decay", "_backend_update_step")
+    base = keras.optimizers.Optimizer
+    return next((name for name in names if getattr(optimizer_class, name) is not getattr(base, name)), None)
+
+
+def unit_patterns(locale, unit):
+    """The patterns of a unit of measure, as CLDR has them.
+
+    Known to work with Babel 2.17 and 2.18.
+
+    Args:
+        locale: `babel.Locale`.
+        unit: str, such as "length-meter".
+
+    Returns:
+        dict from "long", "short" and others to a dict from plural to pattern, such as {"one": "{0} meter"}.
+    """
+    return locale._data["unit_patterns"][unit]

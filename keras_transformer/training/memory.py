@@ -1,0 +1,143 @@
+"""The memory that a training needs, by arithmetic: nothing of the training is made for it.
+
+The counts of weights, gradients and the optimizer's slots are exact. The activations are an estimate, fitted to the
+memory of whole processes on CPUs (tests/training/test_memory.py measures one). TensorFlow keeps more than the gradient
+needs, and the allocator wastes some, so the factors are larger than the equations say.
+"""
+
+from typing import NamedTuple
+
+import psutil
+import tensorflow as tf
+
+from keras_transformer.data.pipeline import batch_shapes
+from keras_transformer.errors import ConfigError
+from keras_transformer.training.strategy import resolve_precision
+
+MIB = 2**20
+FLOAT32 = 4  # bytes
+SLOTS = {"adam": 2, "adamw": 2, "lion": 1, "adafactor": 1}  # variables of an optimizer for each weight
+# Arrays of D numbers that each layer keeps for each position, until the gradient has passed.
+KEPT_BY_SOURCE, KEPT_BY_TARGET = 19, 22
+GRAPH = 64 * MIB  # of the traced functions
+
+
+class Memory(NamedTuple):
+    """The bytes that a training needs on one device, or on all devices of a CPU, which share its memory.
+
+    Args:
+        weights: the weights and, with `ema_decay`, their averages.
+        optimizer: the slots of the optimizer.
+        gradients: the gradients and, with `accumulate_steps`, their sums.
+        activations: the largest batch, forth and back.
+    """
+
+    weights: int
+    optimizer: int
+    gradients: int
+    activations: int
+
+    @property
+    def total(self):
+        """All of it, with the graph."""
+        return sum(self) + GRAPH
+
+    def describe(self):
+        """A line for people: the total, and its parts."""
+        parts = ", ".join(f"{name} {size / MIB:,.0f}" for name, size in self._asdict().items())
+        return f"about {self.total / MIB:,.0f} MiB, an estimate ({parts}); the process and the corpus come on top"
+
+
+def count_parameters(config, source_size, target_size):
+    """The number of weights of the `Transformer` of a config.
+
+    Args:
+        config: `Config`.
+        source_size: pieces of the source vocabulary.
+        target_size: pieces of the target vocabulary; ignored if both share one.
+    """
+    target_size = source_size if config.share_vocabulary else target_size
+    matrices = target_size if config.tie_embeddings else 2 * target_size
+    if not (config.share_vocabulary and config.tie_embeddings):
+        matrices += source_size
+    d, f = config.d_model, config.d_ff
+    attention, feed_forward, norm = 4 * d * d, 2 * d * f + f + d, 2 * d
+    layer = attention + feed_forward + 2 * norm + attention + norm + attention + feed_forward + 2 * norm
+    return matrices * d + config.num_layers * layer + 2 * norm * config.pre_norm
+
+
+def estimate(config, data, strategy):
+    """The `Memory` that the training of a `Transformer` needs on this machine.
+
+    Args:
+        config: `Config`.
+        data: `Data`.
+        strategy: tf.distribute.Strategy.
+    """
+    on_gpu, replicas = bool(tf.config.list_physical_devices("GPU")), strategy.num_replicas_in_sync
+    sharing = 1 if on_gpu or replicas == 1 else len(strategy.extended.worker_devices)  # replicas in one memory
+    parameters = count_parameters(config, *(tokenizer.vocabulary_size for tokenizer in data.tokenizers))
+    copies = FLOAT32 * parameters * sharing
+    size = 2 if on_gpu and resolve_precision(config.precision) != "float32" else FLOAT32  # CPUs compute in float32
+    vocabulary = data.target_tokenizer.vocabulary_size
+    activations = max(
+        -(-rows // replicas) * sharing * count_activations(config, source, target, vocabulary)
+        for rows, source, target in batch_shapes(data.train, config.batch_tokens)
+    )
+    return Memory(
+        weights=copies * (1 if config.ema_decay is None else 2),
+        optimizer=copies * SLOTS[config.optimizer],
+        gradients=copies * (1 if config.accumulate_steps == 1 else 2),
+        activations=size * activations,
+    )
+
+
+def count_activations(config, source, target, vocabulary):
+    """The numbers that one row of a batch keeps: of every layer, and the probabilities of the target tokens.
+
+    Args:
+        config: `Config`.
+        source: S.
+        target: T.
+        vocabulary: V of the target.
+    """
+    d, f, heads = config.d_model, config.d_ff, config.num_heads
+    encoder = source * (KEPT_BY_SOURCE * d + f + heads * source)
+    decoder = target * (KEPT_BY_TARGET * d + f + heads * (target + source))
+    return config.num_layers * (encoder + decoder) + target * vocabulary
+
+
+def available_memory():
+    """The bytes that there are for a training: of each GPU if TensorFlow has a limit for it, else of this machine.
+
+    Returns:
+        (int or None where TensorFlow does not know, what it is for people).
+    """
+    gpus = tf.config.list_physical_devices("GPU")
+    if not gpus:
+        return psutil.virtual_memory().available, "free memory"
+    devices = tf.config.get_logical_device_configuration(gpus[0]) or []
+    limits = [device.memory_limit for device in devices if device.memory_limit]
+    return (min(limits) * MIB if limits else None), "memory of a GPU"
+
+
+def check_fits(memory):
+    """Refuses a training that needs more memory than there is, before it starts.
+
+    Args:
+        memory: `Memory`.
+
+    Raises:
+        ConfigError: with both numbers, and the settings that make it smaller.
+    """
+    available, kind = available_memory()
+    if available is None or memory.total <= available:
+        return
+    largest = "batch" if memory.activations >= sum(memory) / 2 else "model"
+    advice = {
+        "batch": "Lower --batch_tokens, with more --accumulate_steps for the same update, or --max_length",
+        "model": "Choose a smaller --preset, --d_model or --num_layers",
+    }
+    raise ConfigError(
+        f"the training needs {memory.describe()}. There are {available / MIB:,.0f} MiB of {kind}. {advice[largest]}"
+    )

@@ -1,0 +1,107 @@
+"""Every private name of another package still does its work; no module but `private_api` uses one."""
+
+import ast
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from babel import Locale
+
+from keras_transformer.private_api import AlwaysBuilt, adam_moments, decays, own_update, unit_patterns
+from tests import tiny
+from tests.test_architecture import MODULES
+
+
+class CountsRows(AlwaysBuilt):
+    """Its training step says how many rows a replica has got."""
+
+    def __init__(self):
+        super().__init__()
+        self.built = True
+
+    def train_step(self, batch):
+        return {"rows": tf.cast(tf.shape(batch)[0], tf.float32)}
+
+
+def test_fit_takes_replicas_whose_shares_have_different_numbers_of_rows():
+    def shares(context):
+        return tf.data.Dataset.from_generator(
+            lambda: iter([np.zeros((2, 3)), np.zeros((1, 3))]), output_signature=tf.TensorSpec((None, 3))
+        )
+
+    strategy = tiny.two_replicas()
+    with strategy.scope():
+        model = CountsRows()
+        model.compile("sgd", jit_compile=False)
+    batches = strategy.distribute_datasets_from_function(shares)
+    history = model.fit(batches, steps_per_epoch=1, shuffle=False, verbose=0).history
+    assert history["rows"] == [1.5]  # the mean of the replicas
+
+
+def test_moments_of_adam_are_those_of_the_paper():
+    """Kingma and Ba 2015: after one step m = (1 - beta_1) g and v = (1 - beta_2) g^2."""
+    variables = [keras.Variable(np.zeros(3)), keras.Variable(np.zeros(5))]
+    optimizer = keras.optimizers.Adam(0.1, beta_1=0.7, beta_2=0.9)
+    optimizer.apply([tf.fill([3], 2.0), tf.fill([5], 4.0)], variables)
+    for variable in (variables[1], variables[1].value):
+        m, v = adam_moments(optimizer, variable)
+        np.testing.assert_allclose(m, np.full(5, 0.3 * 4), rtol=1e-6)
+        np.testing.assert_allclose(v, np.full(5, 0.1 * 16), rtol=1e-6)
+
+
+def test_moments_of_the_variable_of_one_replica_are_found():
+    strategy = tiny.two_replicas()
+    with strategy.scope():
+        variable = keras.Variable(np.zeros(3))
+        optimizer = keras.optimizers.Adam()
+        optimizer.build([variable])
+    for replica in strategy.experimental_local_results(variable.value):
+        assert [tuple(moment.shape) for moment in adam_moments(optimizer, replica)] == [(3,), (3,)]
+
+
+def test_weight_decay_is_for_all_variables_but_the_excluded_ones():
+    matrix, bias = keras.Variable(np.zeros((2, 3)), name="matrix"), keras.Variable(np.zeros(3), name="bias")
+    optimizer = keras.optimizers.AdamW(weight_decay=0.1)
+    optimizer.exclude_from_weight_decay(var_names=["bias"])
+    assert decays(optimizer, matrix) and not decays(optimizer, bias)
+    assert not decays(keras.optimizers.Adam(), matrix)
+
+
+@pytest.mark.parametrize(
+    ("name", "method"),
+    [("SGD", None), ("Adam", None), ("LossScaleOptimizer", "apply"), ("Nadam", "_backend_update_step")],
+)
+def test_an_optimizer_with_updates_of_its_own_is_recognised(name, method):
+    assert own_update(getattr(keras.optimizers, name)) == method
+
+
+def test_patterns_of_units_are_those_of_cldr():
+    patterns = unit_patterns(Locale("de"), "length-kilometer")
+    assert patterns["short"]["other"] == "{0} km"
+    assert patterns["long"]["one"] == "{0} Kilometer"
+
+
+def private_names(tree):
+    """The private attributes that a module takes from anything but itself: `x._name`, x not `self` or `cls`."""
+    return {
+        node.attr
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute)
+        and node.attr.startswith("_")
+        and not node.attr.startswith("__")
+        and not (isinstance(node.value, ast.Name) and node.value.id in ("self", "cls"))
+    }
+
+
+PUBLIC = {"_replace", "_asdict", "_exit"}  # of named tuples and of `os`, documented despite the underscore
+
+
+def test_no_other_module_uses_a_private_name():
+    found = {
+        str(path): sorted(names)
+        for path, tree in MODULES.items()
+        if path.name != "private_api.py" and (names := private_names(tree) - PUBLIC)
+    }
+    assert found == {}
+    assert private_names(ast.parse("a.b._c + self._d + f()._e + x._replace()")) == {"_c", "_e", "_replace"}
