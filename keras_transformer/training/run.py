@@ -276,7 +276,7 @@ def update_and_validate(config, data, trainer, callbacks, plan, progress):
         trainer.fit(
             dealt(batches, strategy),
             initial_epoch=epoch,
-            epochs=epoch + 1 if done else config.epochs,
+            epochs=epoch + 1 if done else plan.epoch(plan.last_step),
             steps_per_epoch=plan.steps_per_epoch - done,
             validation_data=validation,
             validation_steps=validation_steps,

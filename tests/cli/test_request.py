@@ -193,7 +193,7 @@ def test_a_real_translator_answers_every_kind_of_request():
 def test_given_translations_are_scored_line_by_line():
     recorder = Recorder()
     lines = parse(*RUN, "--score").lines(recorder, ["ab\tx", "\t", "abc\ty z"], progress)
-    assert lines == [["-0.666667"], ["-0.000000"], ["-1.000000"]]
+    assert lines == [["-0.666667"], ["0.000000"], ["-1.000000"]]
     assert recorder.asked == [("score", {}, progress)]
     ((line,),) = parse(*RUN, "--score", "--json").lines(recorder, ["ab\tx"], progress)
     assert json.loads(line) == {
