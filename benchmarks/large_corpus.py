@@ -70,8 +70,9 @@ def train(flags):
     from keras_transformer.training.checkpoints import RunDirectory
     from keras_transformer.training.preparation import prepare
     from keras_transformer.training.run import build_trainer
-    from keras_transformer.training.strategy import make_strategy, share_cores
+    from keras_transformer.training.strategy import keep_freed_memory, make_strategy, share_cores
 
+    keep_freed_memory()
     share_cores(config.strategy, config.batch_tokens)
     data = prepare(config, RunDirectory(config.model_dir))
     print(MARK, "prepared", time.time(), time.process_time(), flush=True)

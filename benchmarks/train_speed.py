@@ -50,8 +50,14 @@ def main(config):
     from keras_transformer.training.checkpoints import RunDirectory
     from keras_transformer.training.preparation import prepare
     from keras_transformer.training.run import build_trainer
-    from keras_transformer.training.strategy import make_strategy, resolve_precision, share_cores
+    from keras_transformer.training.strategy import (
+        keep_freed_memory,
+        make_strategy,
+        resolve_precision,
+        share_cores,
+    )
 
+    keep_freed_memory()
     share_cores(config.strategy, config.batch_tokens)
     keras.utils.set_random_seed(config.seed)
 

@@ -12,7 +12,7 @@ from keras_transformer.export.saved_model import SavedModelExport
 from keras_transformer.export.versions import export_version
 from keras_transformer.training import run as training
 from keras_transformer.training.checkpoints import RunDirectory
-from keras_transformer.training.strategy import share_cores
+from keras_transformer.training.strategy import keep_freed_memory, share_cores
 from keras_transformer.translation.translator import SavedModelTranslator
 
 FORMATS = ("saved_model", "ctranslate2")
@@ -113,6 +113,7 @@ def train(pairs=None, config=None, *, validation=None, test=None, **settings):
     languages = {name: getattr(config, name) for name in ("source_lang", "target_lang") if getattr(config, name)}
     corpus = None if pairs is None else pairs_corpus(pairs, validation, test, **languages)
     check_tokenization(config.tokenize)  # a wrong one is found before the long work
+    keep_freed_memory()
     share_cores(config.strategy, config.batch_tokens)
     trained = training.train(config, partial(measure, tokenize=config.tokenize), corpus=corpus)
     return trained and Run(trained[0].path, *trained[1:])
