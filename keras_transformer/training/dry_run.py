@@ -24,7 +24,7 @@ from keras_transformer.training.memory import check_fits, count_parameters, esti
 from keras_transformer.training.preparation import check_resumable, check_same_corpus, prepare
 from keras_transformer.training.run import build_trainer, describe_model, make_plan, resolved
 from keras_transformer.training.strategy import TOKENS_PER_REPLICA, make_strategy
-from keras_transformer.wording import counted
+from keras_transformer.wording import counted, duration
 
 WARM_UP, MEASURED = 3, 10  # updates before the clock starts, and then
 LITTLE = 2**30  # bytes that a rehearsal may take
@@ -61,7 +61,7 @@ def rehearse(config):
         check_fits(memory)
         small = shrunk(config, data, strategy)
         seconds = seconds_per_update(small, data, strategy) * work(config, data) / work(small, data)
-    whole = describe_time(seconds * plan.last_step)
+    whole = duration(seconds * plan.last_step)
     from_less = "" if small == config else ", estimated from fewer layers or positions"
     print(f"time        about {whole}, {seconds:.2g} s an update{from_less}; validation comes on top")
 
@@ -141,11 +141,3 @@ def seconds_per_update(config, data, strategy):
     trainer.fit(batches, steps_per_epoch=1 + WARM_UP + MEASURED, shuffle=False, verbose=0, callbacks=[clock])
     marks = clock.marks[WARM_UP:]
     return statistics.median(end - start for start, end in zip(marks, marks[1:], strict=False))
-
-
-def describe_time(seconds):
-    """Seconds in the two largest units that matter, such as "3 h 20 min"."""
-    minutes = round(seconds / 60)
-    if minutes < 1:
-        return f"{seconds:.0f} s"
-    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"

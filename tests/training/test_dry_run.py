@@ -9,7 +9,7 @@ from keras_transformer.data.corpus import Corpus
 from keras_transformer.errors import ConfigError, CorpusError
 from keras_transformer.training import dry_run, memory
 from keras_transformer.training.checkpoints import RunDirectory
-from keras_transformer.training.dry_run import describe_corpus, describe_time, rehearse
+from keras_transformer.training.dry_run import describe_corpus, rehearse
 from keras_transformer.training.preparation import Data, prepare
 from keras_transformer.training.run import build_trainer
 from tests import tiny
@@ -119,11 +119,3 @@ def test_figures_of_the_corpus_are_those_of_its_pairs():
     assert repeated == "repeated    1 pair has occurred before"
     assert lopsided.startswith("lopsided    2 pairs have ")
     assert characters == "characters  3 different ones, 1 of them once: 'ä'"
-
-
-@pytest.mark.parametrize(
-    ("seconds", "said"),
-    [(17.2, "17 s"), (29.9, "30 s"), (31, "1 min"), (59.6 * 60, "1 h 0 min"), (7 * 3600 + 23 * 60 + 29, "7 h 23 min")],
-)
-def test_time_is_printed_in_the_units_that_matter(seconds, said):
-    assert describe_time(seconds) == said
