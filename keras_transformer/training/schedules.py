@@ -7,7 +7,7 @@ from keras import ops
 
 
 class WarmUp(keras.optimizers.schedules.LearningRateSchedule):
-    """rate(n) = peak_rate * min(n / warmup_steps, fall(n)), n counted from 1; a subclass says how it falls.
+    """rate(n) = peak_rate * min(n / warmup_steps, fall(n)), n counted from 1. Here it stays at its peak.
 
     Args:
         peak_rate: the rate at n = warmup_steps.
@@ -23,8 +23,8 @@ class WarmUp(keras.optimizers.schedules.LearningRateSchedule):
         return self.peak_rate * ops.minimum(n / self.warmup_steps, self.fall(n))
 
     def fall(self, n):
-        """The share of the peak after the warm-up: 1 at n = warmup_steps, and at least 1 before."""
-        raise NotImplementedError
+        """The share of the peak after the warm-up; a subclass lets it fall from 1 at n = warmup_steps."""
+        return ops.ones_like(n)
 
     def get_config(self):
         return {"peak_rate": self.peak_rate, "warmup_steps": self.warmup_steps}
