@@ -47,6 +47,7 @@ def main(settings):
     http = _http_server(settings, predictor, models, metrics)
     bind(settings.host, settings.port).close()  # Reports a port in use before loading the models.
 
+    logger.info("loading the models and warming them up; the ports open when all are available")
     models.start()
     try:
         models.wait_until_available()
@@ -147,6 +148,7 @@ if __name__ == "__main__":
     status = 0
     try:
         settings = parse_settings(sys.argv[1:])
+        logger.info("loading TensorFlow")
         import_tensorflow()
         main(settings)
     except (ValueError, OSError) as error:

@@ -33,7 +33,7 @@ def refusal(*flags):
     _, errors = process.communicate(timeout=120)
     assert process.returncode == 2, errors
     *before, last = errors.splitlines()
-    assert [line for line in before if not re.match(r"\d{4}-\d\d-\d\d .* (WARNING|ERROR) ", line)] == []
+    assert [line for line in before if not re.match(r"\d{4}-\d\d-\d\d .* (INFO|WARNING|ERROR) ", line)] == []
     return last
 
 
@@ -94,6 +94,8 @@ def server(tmp_path_factory):
 def test_the_port_opens_only_when_the_model_is_available(server):
     status, _, reply = server.first_status
     assert status == 200 and [version["state"] for version in reply["model_version_status"]] == ["AVAILABLE"]
+    first, second = (line.split(" INFO ")[1] for line in server.lines[:2])  # said before the long work
+    assert first.startswith("loading TensorFlow") and second.startswith("loading the models")
     loaded = next(line for line in server.lines if "loaded version 3" in line)
     assert float(re.search(r"in ([\d.]+) s", loaded)[1]) >= 1, "the warm-up takes a second, before which nothing opens"
 
