@@ -285,6 +285,7 @@ def test_the_same_command_on_a_finished_run_trains_nothing_more(copy_of_finished
         np.testing.assert_array_equal(weight.numpy(), value)
 
 
+@pytest.mark.slow
 def test_max_steps_in_the_middle_of_an_epoch_and_then_the_rest_is_an_uninterrupted_run(uninterrupted, tmp_path):
     expected, config, steps, _ = uninterrupted
     config = again(config, tmp_path / "run")
@@ -641,6 +642,7 @@ def test_a_short_run_has_curves_too(last_step, every):
     assert POINTS_EVERY(Plan(7, last_step)) == every
 
 
+@pytest.mark.slow
 def test_validation_every_few_updates_trains_to_the_same_weights(corpus, tmp_path):
     """What is validated changes, and never what is learned: the data goes on where it was."""
     by_pass, _, _ = train(tiny.config(corpus, tmp_path / "pass", **SETTINGS))

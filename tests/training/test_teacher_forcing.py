@@ -308,7 +308,8 @@ def updates(strategy, plan, accumulate_steps, monkeypatch):
     return after_every_update.steps
 
 
-@pytest.mark.parametrize("replicas", [pytest.param(1, marks=pytest.mark.slow), 2])
+@pytest.mark.slow
+@pytest.mark.parametrize("replicas", [1, 2])
 def test_batches_accumulated_update_as_one_large_batch(replicas, monkeypatch):
     strategy = tf.distribute.get_strategy() if replicas == 1 else tiny.two_replicas()
     parts = [[9, 7, 0, 12], [11], [3, 5], [1, 8, 2], [4, 10], [6]]

@@ -312,6 +312,7 @@ def test_translators_use_their_batch_size(monkeypatch):
 # Replicas.
 
 
+@pytest.mark.slow
 def test_every_replica_translates_its_rows_of_a_batch_with_its_own_weights():
     """Once they are made to differ, which in training they never do, one can see whose they were."""
     with tiny.two_replicas().scope():
