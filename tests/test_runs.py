@@ -40,6 +40,24 @@ def test_the_library_has_these_names_and_loads_tensorflow_when_it_is_needed():
         kt.tarin  # noqa: B018
 
 
+WITHOUT_EXTRAS = """
+import importlib, pkgutil, sys
+for name in ("fastapi", "uvicorn", "grpc_health", "prometheus_client", "ctranslate2", "tensorflow_datasets"):
+    sys.modules[name] = None  # an import of it fails
+import keras_transformer as kt
+for name in kt.__all__:
+    getattr(kt, name)
+for module in pkgutil.walk_packages(kt.__path__, "keras_transformer."):
+    if module.name not in ("keras_transformer.__main__", "keras_transformer.export.ctranslate2"):
+        importlib.import_module(module.name)
+"""
+
+
+def test_the_library_needs_no_package_of_its_extras():
+    done = subprocess.run([sys.executable, "-c", WITHOUT_EXTRAS], cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     pairs = (pair for pair in tiny.pairs(211))  # a generator
