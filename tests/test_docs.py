@@ -17,7 +17,8 @@ ROOT = Path(__file__).parents[1]
 PAGES = ["README.md", "serving/README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
 
 # What stands before the blocks. Programs that need an installation, a browser or hours do nothing; the server runs in
-# the background; a training without a corpus takes the tiny one.
+# the background; a training without a corpus takes the tiny one. A command that has trained, exported or evaluated for
+# an earlier page is not run again.
 PRELUDE = """
 set -euo pipefail
 pip() { :; }
@@ -29,6 +30,7 @@ curl() { command curl "${@//8501/$REST}"; }
 python() {
   local words=("${@//8501/$REST}") corpus=()
   words=("${words[@]//8500/$GRPC}")
+  grep -qxF -- "$*" "$RAN" && return
   case "$*" in
     "-m pytest"* | "-m sphinx"* | "-m benchmarks"*) ;;
     "-m serving.server"*)
@@ -43,7 +45,9 @@ python() {
     train.py*)
       [[ "$*" = *--dataset* ]] || corpus=(--dataset files:data/mine --source_lang en --target_lang de)
       TF_CONFIG="${TF_CONFIG//2222/$FIRST}"
-      TF_CONFIG="${TF_CONFIG//3333/$SECOND}" command python "$@" "${corpus[@]}" $SHORT ;;
+      TF_CONFIG="${TF_CONFIG//3333/$SECOND}" command python "$@" "${corpus[@]}" $SHORT && echo "$*" >>"$RAN" ;;
+    export.py* | evaluate.py*)
+      command python "$@" && echo "$*" >>"$RAN" ;;
     *) command python "${words[@]}" ;;
   esac
 }
@@ -85,7 +89,9 @@ def run(script, directory):
         script = re.sub(r"(?<=localhost:)" + {"REST": "8501", "GRPC": "8500"}[name] + r'(?=")', ports[name], script)
     flags = " ".join(f"--{name} {value}" for name, value in SHORT.items())
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    environment = {"TF_CONFIG": "", "PYTHONPATH": str(ROOT), "PATH": path, "SHORT": flags, **ports}
+    ran = directory / "ran.txt"
+    ran.touch()
+    environment = {"TF_CONFIG": "", "PYTHONPATH": str(ROOT), "PATH": path, "SHORT": flags, "RAN": str(ran), **ports}
     return subprocess.run(
         ["bash", "-c", script],
         cwd=directory,
