@@ -1,5 +1,6 @@
 """Every code block of the pages runs: on a tiny corpus, with trainings cut short and the ports that are free."""
 
+import functools
 import os
 import re
 import socket
@@ -14,7 +15,7 @@ from tests import tiny
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[1]
-PAGES = ["README.md", "serving/README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
+PAGES = [*sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")), "serving/README.md", "README.md"]
 
 # What stands before the blocks. Programs that need an installation, a browser or hours do nothing; the server runs in
 # the background; a training without a corpus takes the tiny one. A command that has trained, exported or evaluated for
@@ -66,6 +67,13 @@ SHORT = {
 def blocks(text, language):
     """The code blocks of a page, a list of str."""
     return re.findall(rf"^```{language}\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+
+
+def new_in(page):
+    """The text of a page, without the blocks that stand in a page before it as well."""
+    texts = [(ROOT / name).read_text(encoding="utf-8") for name in PAGES[: PAGES.index(page) + 1]]
+    known = {block for text in texts[:-1] for language in ("bash", "python") for block in blocks(text, language)}
+    return functools.reduce(lambda text, block: text.replace(block, ""), known, texts[-1])
 
 
 def script_of(text):
@@ -130,7 +138,7 @@ def desk(tmp_path_factory):
 
 @pytest.mark.parametrize("page", [page for page in PAGES if "```" in (ROOT / page).read_text(encoding="utf-8")])
 def test_every_block_of_a_page_runs(page, desk):
-    done = run(script_of((ROOT / page).read_text(encoding="utf-8")), desk)
+    done = run(script_of(new_in(page)), desk)
     assert done.returncode == 0 and "Traceback" not in done.stdout, done.stdout
 
 

@@ -8,7 +8,7 @@ from keras_transformer.cli.flags import parse_training
 DESCRIPTION = """Train a Transformer to translate. The same command goes on where an earlier run stopped.
 
   python train.py
-      learns dates, numbers, prices and names from Unicode locale data; no download, 4 minutes on 2 cores
+      learns dates, numbers, prices and names from Unicode locale data; no download, 8 minutes on 2 cores
   python train.py --dataset files:DIR --source_lang en --target_lang de --preset tiny --model_dir runs/mine
       learns from DIR/train.en and DIR/train.de, line by line, with DIR/val.* to validate and DIR/test.* to test
   python train.py --dataset tfds:ted_hrlr_translate/pt_to_en --preset small --model_dir runs/ted
