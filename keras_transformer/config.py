@@ -288,15 +288,20 @@ def preset(name, **settings):
 
 
 def check_effect(config, given):
-    """Refuses settings of a new tokenizer if no tokenizer is trained.
+    """Refuses a setting that another setting makes useless.
 
     Args:
         config: `Config`.
         given: names of the settings that the user gave, as opposed to those of a preset or a file.
 
     Raises:
-        ConfigError: that names the setting without effect.
+        ConfigError: that names both settings.
     """
+    if config.ema_decay is not None and "average_epochs" in given:
+        raise ConfigError(
+            "with `ema_decay`, the final model is the exponential average, so `average_epochs` has no effect: give one "
+            f"of the two. Received: ema_decay={config.ema_decay}, average_epochs={config.average_epochs}"
+        )
     for name in ("vocabulary_size", "character_coverage"):
         for origin in ("tokenizer", "init_from"):
             has_effect = name not in given or getattr(config, origin) is None

@@ -210,7 +210,7 @@ def test_unknown_settings_are_named(tmp_path):
 
 AT_LEAST_ONE = ["vocabulary_size", "max_length", "d_model", "d_ff", "num_heads", "num_layers", "epochs", "max_steps"]
 AT_LEAST_ONE += ["batch_tokens", "accumulate_steps", "warmup_steps", "patience", "average_epochs"]
-AT_LEAST_ONE += ["validation_sentences", "beam_size"]
+AT_LEAST_ONE += ["validation_sentences", "validate_every", "beam_size"]
 RATES = [
     "dropout_rate",
     "attention_dropout_rate",
@@ -228,6 +228,7 @@ RATES = [
         *[(name, value) for name in ("peak_learning_rate", "clip_norm") for value in (0.0, -0.1, float("nan"))],
         *[("ema_decay", value) for value in (0.0, 1.0, float("nan"))],
         ("save_minutes", -1.0),
+        *[("weight_decay", value) for value in (-0.1, float("nan"))],
         *[("character_coverage", value) for value in (0.97, 1.1, float("nan"))],
         ("model_dir", ""),
         ("num_heads", 3),  # of d_model 128
@@ -272,6 +273,14 @@ def test_settings_of_a_new_tokenizer_are_refused_where_none_is_trained(origin, n
     check_effect(Config(), [name])
     with pytest.raises(ConfigError, match=f"^`{name}` has no effect beside `{origin}`, .* leave it out. Received: "):
         check_effect(config, [name, origin])
+
+
+def test_epochs_to_average_beside_an_exponential_average_are_refused():
+    config = Config(ema_decay=0.9, average_epochs=7)
+    check_effect(config, ["ema_decay"])
+    check_effect(Config(average_epochs=7), ["average_epochs"])
+    with pytest.raises(ConfigError, match="no effect: .* Received: ema_decay=0.9, average_epochs=7$"):
+        check_effect(config, ["average_epochs"])
 
 
 def test_an_odd_width_is_refused():

@@ -7,7 +7,7 @@ import logging
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from keras_transformer.config import PRESETS, Config
+from keras_transformer.config import Config
 from keras_transformer.data.corpora import open_corpus
 from keras_transformer.data.corpus import BothSides, Corpus, OneSide
 from keras_transformer.data.encoded import LAYOUT, EncodedPairs, encode_pairs, make_once
@@ -55,13 +55,11 @@ def prepare(config, run, corpus=None):
         `Data`.
 
     Raises:
-        ConfigError: if the run directory holds a run with other settings, or the run to start from another model, or a
-            setting has no effect.
+        ConfigError: if the run directory holds a run with other settings, or the run to start from another model.
         CheckpointError: if the run directory lacks a file that its checkpoints need, or has those of another corpus.
         CorpusError: if the corpus cannot be used.
         TokenizerError: if no tokenizer can be trained, or that of `config.tokenizer` cannot be used.
     """
-    check_effect(config)
     # Before the settings are compared with those of a run: a wrong corpus is the mistake that matters more.
     corpus = corpus or open_corpus(config.dataset, config.source_lang, config.target_lang, config.seed)
     check_resumable(config, run)
@@ -138,20 +136,6 @@ def encode_split(config, run, corpus, tokenizers, name):
         lambda directory: encode_pairs(pairs, *tokenizers, config.max_length, directory, called),
     )
     return EncodedPairs.open(run.tokens / name)
-
-
-def check_effect(config):
-    """Refuses an `average_epochs` that differs from the preset's, beside `ema_decay`, with which it has no effect.
-
-    Raises:
-        ConfigError: that names both.
-    """
-    usual = PRESETS[config.preset].get("average_epochs", Config.average_epochs)
-    if config.ema_decay is not None and config.average_epochs != usual:
-        raise ConfigError(
-            "with --ema_decay, the final model is the exponential average, so --average_epochs has no effect: give one "
-            f"of the two. Received: ema_decay={config.ema_decay}, average_epochs={config.average_epochs}"
-        )
 
 
 def check_resumable(config, run):

@@ -1,12 +1,11 @@
 """The devices of a training: strategies, threads, the machines of a cluster, and the fastest precision."""
 
-import contextlib
 import ctypes
 import json
 import logging
 import os
-import signal
-import threading
+import socket
+import time
 from pathlib import Path
 
 import tensorflow as tf
@@ -22,6 +21,8 @@ POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16", "float16": "mixe
 
 # Of mallopt(3): no block of its own for a large array (M_MMAP_MAX), and nothing given back (M_TRIM_THRESHOLD).
 MALLOC_OPTIONS = {-4: 0, -1: 2**31 - 1}
+
+SECONDS_BETWEEN_LINES = 30
 
 TOKENS_PER_REPLICA = 2048  # fewer, and a CPU thread spends its time on starting operations
 
@@ -93,7 +94,7 @@ def make_strategy(name):
 
 
 def join_workers():
-    """The strategy of this worker; waits for all the others. Ctrl-C ends the process meanwhile.
+    """The strategy of this worker; waits for all the others.
 
     Returns:
         tf.distribute.MultiWorkerMirroredStrategy.
@@ -104,29 +105,43 @@ def join_workers():
     task_type, index, address, others = read_cluster(os.environ.get("TF_CONFIG"))
     log.info("strategy    %s %d at %s, waiting for the other workers: %s", task_type, index, address, ", ".join(others))
     try:
-        with default_signals():
-            return tf.distribute.MultiWorkerMirroredStrategy()
-    except (tf.errors.OpError, RuntimeError) as error:
+        wait_for_workers(address, others)
+        return tf.distribute.MultiWorkerMirroredStrategy()
+    except (tf.errors.OpError, RuntimeError, OSError) as error:
         raise ConfigError(f"{task_type} {index} cannot start at {address}: {' '.join(str(error).split())}") from error
 
 
-@contextlib.contextmanager
-def default_signals():
-    """A context in which Ctrl-C and SIGTERM end the process at once.
+def wait_for_workers(address, others):
+    """Listens at this worker's address until all others listen at theirs; says every half minute who is missing.
 
-    Python runs the handler of a signal only between two of its own steps, and TensorFlow waits in a single one.
-    (While it waits, it takes SIGTERM for itself and does nothing; Ctrl-C ends the process.) An ignored signal stays
-    ignored. Outside the main thread, which alone may set handlers, nothing changes.
+    TensorFlow would wait too, but without a word, and Ctrl-C and SIGTERM would have no effect.
+
+    Args:
+        address: str, "host:port".
+        others: list of str, the addresses of the other workers.
+
+    Raises:
+        OSError: if something else listens at this worker's port.
     """
-    numbers = (signal.SIGINT, signal.SIGTERM) if threading.current_thread() is threading.main_thread() else ()
-    heeded = {n: handler for n in numbers if (handler := signal.getsignal(n)) not in (signal.SIG_IGN, None)}
-    for number in heeded:
-        signal.signal(number, signal.SIG_DFL)
+    family = socket.AF_INET6 if socket.has_dualstack_ipv6() else socket.AF_INET
+    port = int(address.rpartition(":")[2])
+    with socket.create_server(("", port), family=family, dualstack_ipv6=family == socket.AF_INET6):
+        missing, said = others, time.monotonic()
+        while missing := [other for other in missing if not is_listening(other)]:
+            if time.monotonic() - said > SECONDS_BETWEEN_LINES:
+                log.info("            still waiting for %s", ", ".join(missing))
+                said = time.monotonic()
+            time.sleep(0.2)
+
+
+def is_listening(address):
+    """Whether a program takes connections at an address, "host:port", now."""
+    host, _, port = address.rpartition(":")
     try:
-        yield
-    finally:
-        for number, handler in heeded.items():
-            signal.signal(number, handler)
+        socket.create_connection((host.strip("[]"), int(port)), timeout=2).close()
+    except OSError:  # the machine, its name or its program is not there yet
+        return False
+    return True
 
 
 def read_cluster(text):

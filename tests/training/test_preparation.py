@@ -12,7 +12,6 @@ from keras_transformer.training import preparation
 from keras_transformer.training.checkpoints import RunDirectory
 from keras_transformer.training.preparation import (
     Origin,
-    check_effect,
     check_resumable,
     open_origin,
     prepare,
@@ -76,16 +75,6 @@ def test_a_wrong_corpus_is_the_mistake_that_is_named_not_that_it_has_changed(pre
     with pytest.raises(CorpusError) as refused:
         prepare(changed(config, dataset=dataset), run)
     assert dataset.removeprefix("files:") in str(refused.value) and "other settings" not in str(refused.value)
-
-
-def test_epochs_to_average_beside_an_exponential_average_are_refused(corpus, tmp_path):
-    run = RunDirectory(tmp_path / "run")
-    config = tiny.config(corpus, run.path, ema_decay=0.9, average_epochs=7)
-    with pytest.raises(ConfigError, match="no effect: .* Received: ema_decay=0.9, average_epochs=7$"):
-        prepare(config, run)
-    assert not run.config.exists()
-    for settings in ({"average_epochs": 7}, {"ema_decay": 0.9}, {"ema_decay": 0.9, "preset": "tiny"}):
-        check_effect(tiny.config(corpus, run.path, **settings))
 
 
 def test_how_long_and_where_a_run_goes_on_may_change(prepared):

@@ -1,10 +1,12 @@
+import concurrent.futures
+import contextlib
 import itertools
 import json
-import os
 import platform
-import signal
+import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import get_args, get_type_hints
@@ -21,7 +23,7 @@ from keras_transformer.training.strategy import (
     POLICIES,
     available_cores,
     decoding_strategy,
-    default_signals,
+    is_listening,
     join_workers,
     make_strategy,
     read_cluster,
@@ -29,6 +31,7 @@ from keras_transformer.training.strategy import (
     share_cores,
     strategy_of_gpus,
     vary_seeds,
+    wait_for_workers,
 )
 from tests import tiny
 
@@ -144,53 +147,32 @@ def test_a_wrong_tf_config_is_refused_with_an_example_of_a_right_one(text):
     )
 
 
-def test_a_worker_that_cannot_start_gives_the_reason_in_a_line(monkeypatch, capsys):
-    def fail():
-        raise tf.errors.UnknownError(None, None, "Could not start\ngRPC server")
-
-    monkeypatch.setattr(tf.distribute, "MultiWorkerMirroredStrategy", fail)
-    monkeypatch.setenv("TF_CONFIG", tf_config({"worker": WORKERS}, "worker", 1))
-    with pytest.raises(ConfigError, match="worker 1 cannot start at b:3333: Could not start gRPC server"):
-        join_workers()
-    assert capsys.readouterr().out == (
-        "strategy    worker 1 at b:3333, waiting for the other workers: a:2222, c:5555\n"
-    )
+def free_addresses(number):
+    with contextlib.ExitStack() as sockets:
+        free = [sockets.enter_context(socket.create_server(("", 0))) for _ in range(number)]
+        return [f"localhost:{one.getsockname()[1]}" for one in free]
 
 
-WAITING = """
-import os, signal, sys, time
-from keras_transformer.training.strategy import default_signals
-signal.signal(signal.SIGINT, signal.default_int_handler)
-signal.signal(signal.SIGTERM, lambda *_: print("python"))
-number = getattr(signal, sys.argv[1])
-with default_signals():
-    if sys.argv[2] == "inside":
-        os.kill(os.getpid(), number)
-        time.sleep(60)
-os.kill(os.getpid(), number)
-"""
+def test_a_worker_that_cannot_start_gives_the_reason_in_a_line(monkeypatch):
+    with socket.create_server(("", 0)) as taken:
+        address = f"localhost:{taken.getsockname()[1]}"
+        monkeypatch.setenv("TF_CONFIG", tf_config({"worker": [address]}, "worker", 0))
+        with pytest.raises(ConfigError, match=f"^worker 0 cannot start at {address}: .* in use"):
+            join_workers()
 
 
-@pytest.mark.parametrize(
-    ("name", "when", "status", "printed"),
-    [
-        ("SIGTERM", "inside", -signal.SIGTERM, ""),
-        ("SIGINT", "inside", -signal.SIGINT, ""),
-        ("SIGTERM", "after", 0, "python\n"),
-    ],
-)
-def test_signals_end_a_worker_that_waits_for_the_others_and_no_later_one(name, when, status, printed):
-    ended = subprocess.run([sys.executable, "-c", WAITING, name, when], stdout=subprocess.PIPE, text=True, timeout=120)
-    assert (ended.returncode, ended.stdout) == (status, printed)
-
-
-def test_an_ignored_signal_stays_ignored():
-    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    try:
-        with default_signals():
-            os.kill(os.getpid(), signal.SIGTERM)  # as under nohup
-    finally:
-        signal.signal(signal.SIGTERM, before)
+def test_workers_wait_until_all_of_them_listen_and_name_those_that_are_missing(monkeypatch, capsys):
+    monkeypatch.setattr(strategy, "SECONDS_BETWEEN_LINES", 0.1)
+    first, second, third = addresses = free_addresses(3)
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        waiting = [pool.submit(wait_for_workers, own, [a for a in addresses if a != own]) for own in (first, second)]
+        time.sleep(2)
+        said, done = capsys.readouterr().out, [worker.done() for worker in waiting]
+        with socket.create_server(("", int(third.rpartition(":")[2]))):
+            for worker in waiting:
+                worker.result(timeout=10)
+    assert (said.splitlines()[-1].strip(), done) == (f"still waiting for {third}", [False, False])
+    assert not any(map(is_listening, addresses))  # TensorFlow takes the ports over
 
 
 # Seeds.
