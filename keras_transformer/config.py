@@ -27,6 +27,19 @@ OPTIMIZERS = {
     "adafactor": {},
 }
 
+# Settings that have an effect with some values of other settings only.
+_TRANSFORMER = {"architecture": ("transformer",)}
+_RECURRENT = {"architecture": ("rnn", "lstm", "gru")}
+_ATTENTION = {**_RECURRENT, "attention": ("additive", "dot", "general", "concat")}
+EFFECTS = {
+    **dict.fromkeys(("d_ff", "num_heads", "attention_dropout_rate", "feed_forward_dropout_rate"), _TRANSFORMER),
+    "pre_norm": _TRANSFORMER,
+    **dict.fromkeys(("bidirectional", "attention", "input_feeding"), _RECURRENT),
+    "context": {**_RECURRENT, "attention": ("none",)},
+    **dict.fromkeys(("attention_span", "hard_attention"), _ATTENTION),
+    "attention_window": {**_ATTENTION, "attention_span": ("local_m", "local_p")},
+}
+
 # Table 3 of the paper: base and big. The others are for less data and less time.
 PRESETS = {
     "quickstart": {
@@ -52,6 +65,22 @@ PRESETS = {
         "average_epochs": 16,
         "validation_sentences": 500,
         "length_penalty": 1.8,
+    },
+    **{
+        architecture: {
+            "architecture": architecture,
+            "d_model": 320,
+            "num_layers": 1,
+            "dropout_rate": 0.3,
+            "epochs": 30,
+            "clip_norm": 1.0,
+            "peak_learning_rate": 0.002,
+            "warmup_steps": 400,
+            "schedule": "linear",
+            "average_epochs": 5,
+            "validation_sentences": 500,
+        }
+        for architecture in ("rnn", "lstm", "gru")
     },
     "small": {
         "vocabulary_size": 16000,
@@ -153,6 +182,24 @@ class Config:
     """One matrix for the embeddings and the logits, as in the paper (3.4); with two vocabularies, for the target and
     the logits. False gives source, target and logits a matrix each."""
 
+    # The recurrent networks before it
+    architecture: Literal["transformer", "rnn", "lstm", "gru"] = "transformer"
+    """The Transformer, or a recurrent network with simple, LSTM or GRU cells."""
+    bidirectional: bool = True
+    """The recurrent encoder reads in both directions, with half the width for each."""
+    attention: Literal["additive", "dot", "general", "concat", "none"] = "additive"
+    """Score of the recurrent decoder's attention (Bahdanau; Luong); none gives it a fixed context."""
+    attention_span: Literal["global", "local_m", "local_p"] = "global"
+    """Source positions that attention sees: all, those around the target position, or around a predicted one."""
+    attention_window: int = 10
+    """Source positions on each side of the centre of a local span."""
+    hard_attention: bool = False
+    """Attend to one source position: drawn at random in training, the most likely one in use."""
+    context: Literal["last", "mean"] = "last"
+    """Without attention, the decoder sees the encoder's last state, or the mean of all its states."""
+    input_feeding: bool = False
+    """The recurrent decoder reads its last output (Luong), so that it knows where it has looked."""
+
     # Training (section 5)
     epochs: int = 10
     """Passes over the corpus."""
@@ -179,6 +226,8 @@ class Config:
     cosine reach 0 at the end of the last epoch."""
     label_smoothing: float = 0.1
     """eps_ls."""
+    scheduled_sampling_rate: float = 0.0
+    """Share of the target tokens that the model reads in training as it predicts them, not as they are (Bengio)."""
     patience: int | None = None
     """Epochs without a better validation measure after which training stops early; by default it never does."""
     average_epochs: int = 5
@@ -237,7 +286,8 @@ class Config:
                 _check(self, field.name, math.isfinite(value), "must be finite")
             if field.type in (int, int | None) and field.name != "seed":
                 _check(self, field.name, value is None or value >= 1, "must be at least 1")
-        for name in (*(name for name in vars(self) if name.endswith("dropout_rate")), "label_smoothing"):
+        rates = [name for name in vars(self) if name.endswith("dropout_rate")]
+        for name in (*rates, "label_smoothing", "scheduled_sampling_rate"):
             _check(self, name, 0 <= getattr(self, name) < 1, "must be in [0, 1)")
         decay = self.ema_decay
         _check(self, "ema_decay", decay is None or 0 < decay < 1, "must be between 0 and 1")
@@ -251,8 +301,11 @@ class Config:
         _check(self, "share_vocabulary", is_new or self.share_vocabulary, "must be true beside `tokenizer`")
         _check(self, "init_from", is_new or self.init_from is None, "has its own tokenizer: leave out `tokenizer`")
         _check(self, "profile", self.profile is None or _is_range(self.profile), "must be START,STOP with START < STOP")
-        _check(self, "num_heads", self.d_model % self.num_heads == 0, f"must divide d_model, {self.d_model}")
-        _check(self, "d_model", self.d_model % 2 == 0, "must be even")
+        is_recurrent = self.architecture != "transformer"
+        divides = is_recurrent or self.d_model % self.num_heads == 0
+        _check(self, "num_heads", divides, f"must divide d_model, {self.d_model}")
+        is_whole = is_recurrent and not self.bidirectional
+        _check(self, "d_model", is_whole or self.d_model % 2 == 0, "must be even")
         _check(self, "character_coverage", 0.98 <= self.character_coverage <= 1, "must be between 0.98 and 1")
         _check(self, "model_dir", bool(self.model_dir), "must name a directory; leave it out for runs/PRESET")
         _check(self, "beam_size", self.beam_size <= MOST_HYPOTHESES, f"must be at most {MOST_HYPOTHESES}")
@@ -302,6 +355,11 @@ def check_effect(config, given):
             "with `ema_decay`, the final model is the exponential average, so `average_epochs` has no effect: give one "
             f"of the two. Received: ema_decay={config.ema_decay}, average_epochs={config.average_epochs}"
         )
+    for name, need in EFFECTS.items():
+        for setting, values in need.items():
+            has_effect = name not in given or getattr(config, setting) in values
+            rule = f"has no effect with {setting}={getattr(config, setting)}, only with {' or '.join(values)}"
+            _check(config, name, has_effect, f"{rule}: leave it out")
     for name in ("vocabulary_size", "character_coverage"):
         for origin in ("tokenizer", "init_from"):
             has_effect = name not in given or getattr(config, origin) is None

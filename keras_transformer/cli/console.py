@@ -15,6 +15,7 @@ START_UP = (
     b"cudart_stub.cc",
     b"cuda_platform.cc",
     b"cuda_executor.cc",
+    b"oneDNN custom operations are on",
 )
 
 

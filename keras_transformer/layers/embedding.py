@@ -102,6 +102,30 @@ class OutputMatrix(VocabularyMatrix):
     """The matrix of `Logits` where no embedding shares its own. Arguments: see `VocabularyMatrix`."""
 
 
+def make_embeddings(vocabulary_size, target_vocabulary_size, tie_embeddings, d_model, dtype):
+    """The layers of a model that know its vocabularies.
+
+    Args:
+        vocabulary_size: number of source tokens, and of target tokens unless `target_vocabulary_size` is given.
+        target_vocabulary_size: V, number of target tokens; None if both sides share one vocabulary.
+        tie_embeddings: use one matrix for all embeddings that have the same vocabulary, and for the logits (3.4). False
+            gives source, target and logits a matrix each.
+        d_model: D.
+        dtype: dtype policy.
+
+    Returns:
+        `TokenEmbedding` of the source, `TokenEmbedding` of the target, which may be the same object, and `Logits`.
+    """
+    target_size = target_vocabulary_size or vocabulary_size
+    if tie_embeddings and target_vocabulary_size is None:
+        source = target = TokenEmbedding(vocabulary_size, d_model, name="embedding", dtype=dtype)
+    else:
+        source = TokenEmbedding(vocabulary_size, d_model, name="source_embedding", dtype=dtype)
+        target = TokenEmbedding(target_size, d_model, name="target_embedding", dtype=dtype)
+    matrix = target if tie_embeddings else OutputMatrix(target_size, d_model, name="output_matrix", dtype=dtype)
+    return source, target, Logits(matrix, name="logits", dtype=dtype)
+
+
 def sinusoids(positions, d_model):
     """PE(pos, 2i) = sin(pos / 10000^(2i/d_model)), PE(pos, 2i+1) = cos(the same): sines and cosines interleaved.
 

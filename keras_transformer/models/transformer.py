@@ -4,7 +4,7 @@ import keras
 from keras import ops
 
 from keras_transformer.layers.attention import padding_mask
-from keras_transformer.layers.embedding import Logits, OutputMatrix, PositionalEncoding, TokenEmbedding
+from keras_transformer.layers.embedding import PositionalEncoding, make_embeddings
 from keras_transformer.layers.stacks import Decoder, Encoder
 from keras_transformer.models.sequence_to_sequence import SequenceToSequence
 
@@ -72,19 +72,11 @@ class Transformer(SequenceToSequence):
             "feed_forward_dropout_rate": feed_forward_dropout_rate,
             "pre_norm": pre_norm,
         }
-        target_size = target_vocabulary_size or vocabulary_size
-        if tie_embeddings and target_vocabulary_size is None:
-            self.source_embedding = TokenEmbedding(vocabulary_size, d_model, name="embedding", dtype=policy)
-            self.target_embedding = self.source_embedding
-        else:
-            self.source_embedding = TokenEmbedding(vocabulary_size, d_model, name="source_embedding", dtype=policy)
-            self.target_embedding = TokenEmbedding(target_size, d_model, name="target_embedding", dtype=policy)
+        layers = make_embeddings(vocabulary_size, target_vocabulary_size, tie_embeddings, d_model, policy)
+        self.source_embedding, self.target_embedding, self.logits_layer = layers
         self.positions = PositionalEncoding(d_model, dropout_rate, name="positions", dtype=policy)
         self.encoder = Encoder(**stack, name="encoder", dtype=policy)
         self.decoder = Decoder(**stack, name="decoder", dtype=policy)
-        shared = self.target_embedding if tie_embeddings else None
-        matrix = shared or OutputMatrix(target_size, d_model, name="output_matrix", dtype=policy)
-        self.logits_layer = Logits(matrix, name="logits", dtype=policy)
         super().__init__(policy=policy, **kwargs)
         self.vocabulary_size = vocabulary_size
         self.target_vocabulary_size = target_vocabulary_size

@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from keras_transformer.data.pipeline import batch_shapes
 from keras_transformer.errors import ConfigError
+from keras_transformer.recurrent.cells import CELLS
 from keras_transformer.training.strategy import resolve_precision
 
 MIB = 2**20
@@ -19,6 +20,8 @@ FLOAT32 = 4  # bytes
 SLOTS = {"adam": 2, "adamw": 2, "lion": 1, "adafactor": 1}  # variables of an optimizer for each weight
 # Arrays of D numbers that each layer keeps for each position, until the gradient has passed.
 KEPT_BY_SOURCE, KEPT_BY_TARGET = 19, 22
+KEPT_BY_CELL = 8  # arrays of D numbers for each gate and position
+KEPT_BY_SCORE = 3  # arrays of D numbers, for additive attention, for each pair of positions
 GRAPH = 64 * MIB  # of the traced functions
 
 
@@ -49,7 +52,7 @@ class Memory(NamedTuple):
 
 
 def count_parameters(config, source_size, target_size):
-    """The number of weights of the `Transformer` of a config.
+    """The number of weights of the model of a config.
 
     Args:
         config: `Config`.
@@ -60,14 +63,34 @@ def count_parameters(config, source_size, target_size):
     matrices = target_size if config.tie_embeddings else 2 * target_size
     if not (config.share_vocabulary and config.tie_embeddings):
         matrices += source_size
+    is_recurrent = config.architecture != "transformer"
+    return matrices * config.d_model + (_count_recurrent(config) if is_recurrent else _count_transformer(config))
+
+
+def _count_transformer(config):
+    """The weights of the layers of a `Transformer`."""
     d, f = config.d_model, config.d_ff
     attention, feed_forward, norm = 4 * d * d, 2 * d * f + f + d, 2 * d
     layer = attention + feed_forward + 2 * norm + attention + norm + attention + feed_forward + 2 * norm
-    return matrices * d + config.num_layers * layer + 2 * norm * config.pre_norm
+    return config.num_layers * layer + 2 * norm * config.pre_norm
+
+
+def _count_recurrent(config):
+    """The weights of the layers of a `RecurrentNetwork`."""
+    d, above = config.d_model, config.num_layers - 1
+
+    def cell(width, units):
+        return CELLS[config.architecture].gates * units * (width + units + 1)
+
+    encoder = config.num_layers * (2 * cell(d, d // 2) if config.bidirectional else cell(d, d))
+    decoder = cell(2 * d if config.input_feeding else d, d) + above * cell(d, d)
+    score = {"none": 0, "dot": 0, "general": d * d, "additive": 2 * d * d + d, "concat": 2 * d * d + d}
+    has_centre = config.attention != "none" and config.attention_span == "local_p"
+    return encoder + decoder + score[config.attention] + has_centre * (d * d + d) + 2 * d * d
 
 
 def estimate(config, data, strategy):
-    """The `Memory` that the training of a `Transformer` needs on this machine.
+    """The `Memory` that the training of a model of ours needs on this machine.
 
     Args:
         config: `Config`.
@@ -102,6 +125,10 @@ def count_activations(config, source, target, vocabulary):
         vocabulary: V of the target.
     """
     d, f, heads = config.d_model, config.d_ff, config.num_heads
+    if config.architecture != "transformer":
+        by_position = KEPT_BY_CELL * CELLS[config.architecture].gates * d * (source + target) * config.num_layers
+        by_score = KEPT_BY_SCORE * source * target * (d if config.attention in ("additive", "concat") else 1)
+        return by_position + by_score + target * vocabulary
     encoder = source * (KEPT_BY_SOURCE * d + f + heads * source)
     decoder = target * (KEPT_BY_TARGET * d + f + heads * (target + source))
     return config.num_layers * (encoder + decoder) + target * vocabulary

@@ -18,6 +18,7 @@ from keras_transformer.data.encoded import INDEX
 from keras_transformer.data.pipeline import count_batches, dealt, evaluation_batches, make_batch, training_batches
 from keras_transformer.data.subword_dropout import SubwordDropout
 from keras_transformer.errors import CheckpointError, ConfigError, FileError
+from keras_transformer.models.recurrent import RecurrentNetwork
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.training.callbacks import (
     CountSteps,
@@ -68,7 +69,7 @@ def train(config, evaluate, make_model=None, corpus=None):
     Args:
         config: `Config`.
         evaluate: function (translations, references) -> `Evaluation`.
-        make_model: function (config, data, dtype policy) -> new `SequenceToSequence`; `make_transformer` by default.
+        make_model: function (config, data, dtype policy) -> new `SequenceToSequence`; `make_network` by default.
         corpus: `Corpus`; by default the one that `config.dataset` names.
 
     Returns:
@@ -77,7 +78,7 @@ def train(config, evaluate, make_model=None, corpus=None):
     Raises:
         UserError: for everything that the user can mend.
     """
-    make_model = make_model or make_transformer
+    make_model = make_model or make_network
     strategy = make_strategy(config.strategy)
     workers = Workers(strategy)
     with workers.ending_together():
@@ -85,7 +86,7 @@ def train(config, evaluate, make_model=None, corpus=None):
         with run.claimed():
             log.info("devices     %s", describe_devices(strategy))
             data = prepare_on_all(config, run, workers, corpus)
-            if make_model is make_transformer:
+            if make_model is make_network:
                 check_fits(estimate(config, data, strategy))
             with strategy.scope(), initial_weights_of(config.seed):
                 trainer = build_trainer(config, data, make_model)
@@ -117,8 +118,8 @@ def initial_weights_of(seed):
         random.setstate(state)
 
 
-def make_transformer(config, data, policy):
-    """The Transformer that the config describes, with new weights.
+def make_network(config, data, policy):
+    """The model that the config describes, with new weights.
 
     Args:
         config: `Config`.
@@ -128,15 +129,21 @@ def make_transformer(config, data, policy):
     sizes = {"vocabulary_size": data.source_tokenizer.vocabulary_size}
     if not config.share_vocabulary:
         sizes["target_vocabulary_size"] = data.target_tokenizer.vocabulary_size
-    return Transformer.from_settings(config, **sizes, dtype=policy, name="transformer")
+    model_class = Transformer if config.architecture == "transformer" else RecurrentNetwork
+    return model_class.from_settings(config, **sizes, dtype=policy, name=config.architecture)
 
 
-def build_trainer(config, data, make_model=make_transformer):
+def build_trainer(config, data, make_model=make_network):
     """The model with its loss and optimizer (sections 5.3 and 5.4), compiled; arguments as for `train`."""
     policy = POLICIES[resolve_precision(config.precision)]
     network = make_model(config, data, policy)
     trainer = TeacherForcing(
-        network, config.label_smoothing, config.accumulate_steps, config.clip_norm, config.ema_decay
+        network,
+        config.label_smoothing,
+        config.accumulate_steps,
+        config.clip_norm,
+        config.ema_decay,
+        config.scheduled_sampling_rate,
     )
     last_step = make_plan(config, data).last_step
     schedule = make_schedule(config.schedule, peak_rate(config), config.warmup_steps, last_step)

@@ -35,6 +35,7 @@ class TeacherForcing(AlwaysBuilt):
         network: the `SequenceToSequence`.
         label_smoothing: eps_ls (5.4).
         accumulate_steps, clip_norm, ema_decay: see `Updates`.
+        scheduled_sampling_rate: share of the target tokens that the model reads as it predicts them; see `mix_targets`.
 
     Example:
 
@@ -45,7 +46,16 @@ class TeacherForcing(AlwaysBuilt):
     ```
     """
 
-    def __init__(self, network, label_smoothing=0.1, accumulate_steps=1, clip_norm=None, ema_decay=None, **kwargs):
+    def __init__(
+        self,
+        network,
+        label_smoothing=0.1,
+        accumulate_steps=1,
+        clip_norm=None,
+        ema_decay=None,
+        scheduled_sampling_rate=0.0,
+        **kwargs,
+    ):
         super().__init__(**{"dtype": network.dtype_policy, **kwargs})
         self.network = network
         source_ids, target_ids = network.input["source_ids"], network.input["target_ids"]
@@ -55,6 +65,8 @@ class TeacherForcing(AlwaysBuilt):
         self.accumulate_steps = accumulate_steps
         self.clip_norm = clip_norm
         self.ema_decay = ema_decay
+        self.scheduled_sampling_rate = scheduled_sampling_rate
+        self.coins = keras.random.SeedGenerator(name="coins") if scheduled_sampling_rate else None
         self.loss_metric = keras.metrics.Mean(name="loss")
         self.accuracy_metric = keras.metrics.Mean(name="accuracy")
         self.perplexity_metric = Perplexity(name="perplexity")
@@ -107,7 +119,7 @@ class TeacherForcing(AlwaysBuilt):
         self.compile(keras.optimizers.deserialize(config["optimizer"]))
 
     def get_config(self):
-        names = ("label_smoothing", "accumulate_steps", "clip_norm", "ema_decay")
+        names = ("label_smoothing", "accumulate_steps", "clip_norm", "ema_decay", "scheduled_sampling_rate")
         return {
             "network": keras.saving.serialize_keras_object(self.network),
             **{name: getattr(self, name) for name in names},
@@ -129,14 +141,16 @@ class TeacherForcing(AlwaysBuilt):
 
     @property
     def seeds(self):
-        """The states of the seed generators of dropout, Keras variables: what the network has besides its weights."""
+        """The states of all seed generators, Keras variables: of dropout in the network, and of scheduled sampling."""
         weights = {id(weight) for weight in self.network.weights}
-        return [variable for variable in self.network.variables if id(variable) not in weights]
+        coins = [self.coins.state] if self.coins else []
+        return [*(variable for variable in self.network.variables if id(variable) not in weights), *coins]
 
     @property
     def resumable_variables(self):
         """All variables that a run resumes from: weights, dropout seeds, and those of the updates."""
-        return [*self.network.variables, *self.updates.resumable_variables]
+        coins = [self.coins.state] if self.coins else []
+        return [*self.network.variables, *coins, *self.updates.resumable_variables]
 
     def call(self, inputs, training=False):
         return self.network(inputs, training=training)
@@ -214,6 +228,8 @@ class TeacherForcing(AlwaysBuilt):
         inputs, labels, weights = unpack(batch)
         real_tokens = count_real_tokens(weights)
         self._count_padding(inputs)
+        if self.scheduled_sampling_rate:
+            inputs = self.mix_targets(inputs)
         with tf.GradientTape() as tape:
             losses, *others, weights = self._token_losses(self.states(inputs, training=True), labels, weights)
             loss = tf.reduce_sum(losses * weights) / real_tokens
@@ -222,6 +238,27 @@ class TeacherForcing(AlwaysBuilt):
         tf.cond(tf.math.is_finite(loss), lambda: self._measure(losses, *others, weights), lambda: None)
         gradients = tape.gradient(scaled_loss, self.network.trainable_variables)
         return [tf.convert_to_tensor(gradient) for gradient in gradients], real_tokens  # an embedding's are slices
+
+    def mix_targets(self, inputs):
+        """Scheduled sampling (Bengio et al. 2015): some of the target tokens become the model's own predictions.
+
+        In use, a model reads its own tokens, which may be wrong; with teacher forcing alone it has never read a wrong
+        one. *Relative to the paper*: the predictions are made from the true tokens, all at once (Mihaylova & Martins
+        2019), so that training needs one more pass and not one for each position. The rate is constant.
+
+        Args:
+            inputs: {"source_ids", "target_ids"}.
+
+        Returns:
+            the same, with a share of `scheduled_sampling_rate` of the target tokens after bos replaced by the most
+            likely token of their position.
+        """
+        target_ids = inputs["target_ids"]
+        drawn = keras.random.uniform(tf.shape(target_ids), seed=self.coins) < self.scheduled_sampling_rate
+        chosen = tf.where((drawn & (target_ids != PAD_ID))[:, 1:])  # (N, 2): row, and the position before the token
+        states = tf.gather_nd(self.states(inputs, training=False), chosen)
+        predicted = tf.argmax(self.network.logits(states), axis=-1, output_type=target_ids.dtype)
+        return {**inputs, "target_ids": tf.tensor_scatter_nd_update(target_ids, chosen + [0, 1], predicted)}
 
     def _count_padding(self, inputs):
         for ids in inputs.values():

@@ -22,7 +22,7 @@ from keras_transformer.training.memory import (
     count_parameters,
     estimate,
 )
-from keras_transformer.training.run import build_trainer, make_transformer, train
+from keras_transformer.training.run import build_trainer, make_network, train
 from keras_transformer.training.updates import make_optimizer
 from tests import tiny
 
@@ -46,7 +46,7 @@ def data_of(source_size, target_size=None, rows=7, length=5):
 def test_weights_are_counted_without_making_them(share, tie, pre_norm):
     settings = {"share_vocabulary": share, "tie_embeddings": tie, "pre_norm": pre_norm, **SIZES}
     config, data = tiny.config("none", "none", **settings), data_of(97, None if share else 89)
-    made = make_transformer(config, data, "float32").count_params()
+    made = make_network(config, data, "float32").count_params()
     assert count_parameters(config, 97, data.target_tokenizer.vocabulary_size) == made
 
 

@@ -546,7 +546,7 @@ def test_a_model_of_one_s_own_is_trained_and_finished(corpus, tmp_path):
 
     def make_model(config, data, policy):
         made.append(policy)
-        return module.make_transformer(again(config, tmp_path, d_ff=19), data, policy)
+        return module.make_network(again(config, tmp_path, d_ff=19), data, policy)
 
     trainer = build_trainer(config, sizes(503), make_model)
     assert trainer.network.d_ff == 19 and made == ["float32"]

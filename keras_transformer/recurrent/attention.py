@@ -1,0 +1,260 @@
+"""Attention before the Transformer (Bahdanau et al. 2015; Luong et al. 2015; Xu et al. 2015).
+
+A score says how well a decoder state (query) and a source state (key) match. A span says which source positions may be
+looked at. Soft attention mixes these positions, hard attention chooses one of them.
+
+Shapes: B rows, T queries, S source positions, D width.
+"""
+
+import keras
+from keras import ops
+
+from keras_transformer.layers.kernels import Linear, hide
+from keras_transformer.layers.layer import Layer
+
+
+class Score(Layer):
+    """How well each query matches each key; what the four scores share.
+
+    Args:
+        d_model: D.
+
+    Call arguments:
+        queries: (B, T, D).
+        keys: (B, S, D), from `project`.
+
+    Returns:
+        (B, T, S), any real numbers.
+    """
+
+    def __init__(self, d_model, **kwargs):
+        super().__init__(**kwargs)
+        self.d_model = d_model
+
+    def project(self, memory):
+        """What of the score depends on the source states (B, S, D) alone, computed once: (B, S, D)."""
+        return memory
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class DotScore(Score):
+    """q . k (Luong et al. 2015, equation 8). Arguments: see `Score`."""
+
+    def call(self, queries, keys):
+        return ops.matmul(queries, ops.swapaxes(keys, 1, 2))
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class GeneralScore(DotScore):
+    """q W k (Luong et al. 2015, equation 8). Arguments: see `Score`."""
+
+    def __init__(self, d_model, **kwargs):
+        super().__init__(d_model, **kwargs)
+        self.key = Linear(d_model, use_bias=False, name="key", dtype=self.dtype_policy)
+
+    def build(self, queries_shape, keys_shape=None):
+        self.key.build((None, None, self.d_model))
+
+    def project(self, memory):
+        return self.key(memory)
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class AdditiveScore(Score):
+    """v tanh(W q + U k) (Bahdanau et al. 2015, appendix A.1.2). Arguments: see `Score`."""
+
+    def __init__(self, d_model, **kwargs):
+        super().__init__(d_model, **kwargs)
+        linear = {"use_bias": False, "dtype": self.dtype_policy}
+        self.query = Linear(d_model, name="query", **linear)
+        self.key = Linear(d_model, name="key", **linear)
+        self.energy = Linear(1, name="energy", **linear)
+
+    def build(self, queries_shape, keys_shape=None):
+        for linear in (self.query, self.key, self.energy):
+            linear.build((None, None, self.d_model))
+
+    def project(self, memory):
+        return self.key(memory)
+
+    def call(self, queries, keys):
+        inner = ops.tanh(self.query(queries)[:, :, None] + keys[:, None])  # (B, T, S, D)
+        return ops.squeeze(self.energy(inner), -1)  # (B, T, S)
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class ConcatScore(AdditiveScore):
+    """v tanh(W [q; k]) (Luong et al. 2015, equation 8): one matrix W (2D, D) of query and key, one above the other.
+
+    W [q; k] is the sum of a product with the upper half of W and a product with its lower half. So the function is that
+    of `AdditiveScore`, and only the matrix that it starts from differs. Arguments: see `Score`.
+    """
+
+    def __init__(self, d_model, **kwargs):
+        super().__init__(d_model, **kwargs)
+        # Glorot's limit, sqrt(6 / (2D + D)), of one matrix (2D, D); of each half alone it would be sqrt(6 / (D + D)).
+        limit = (2 / d_model) ** 0.5
+        for linear in (self.query, self.key):
+            linear.kernel_initializer = keras.initializers.RandomUniform(-limit, limit)
+
+
+SCORES = {"dot": DotScore, "general": GeneralScore, "additive": AdditiveScore, "concat": ConcatScore}
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class PredictedCentre(Layer):
+    """p = S sigmoid(v tanh(W q)), the source position that a query asks for (Luong et al. 2015, equation 9).
+
+    Args:
+        d_model: D.
+
+    Call arguments:
+        queries: (B, T, D).
+        lengths: float32 (B,), S of every row, its real tokens.
+
+    Returns:
+        float32 (B, T), in [0, S].
+    """
+
+    def __init__(self, d_model, **kwargs):
+        super().__init__(**kwargs)
+        self.d_model = d_model
+        self.inner = Linear(d_model, activation="tanh", use_bias=False, name="inner", dtype=self.dtype_policy)
+        self.outer = Linear(1, use_bias=False, name="outer", dtype=self.dtype_policy)
+
+    def build(self, queries_shape, lengths_shape=None):
+        for linear in (self.inner, self.outer):
+            linear.build((None, None, self.d_model))
+
+    def call(self, queries, lengths):
+        share = ops.sigmoid(ops.cast(ops.squeeze(self.outer(self.inner(queries)), -1), "float32"))  # (B, T)
+        return ops.cast(lengths, "float32")[:, None] * share
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class Attention(Layer):
+    """c = sum_s a_s m_s, with a = softmax(score(q, m_s)) over the source positions s of the span.
+
+    The spans of Luong et al. 2015, section 3:
+
+    - "global": all positions;
+    - "local_m": the positions t - window ... t + window at target position t (monotonic);
+    - "local_p": the positions p - window ... p + window around a predicted p, and a Gaussian of standard deviation
+      window / 2 around p (equation 10).
+
+    *Relative to the paper*: the weights of "local_p" are normalised after the Gaussian, so that they sum to 1. At target
+    positions beyond the source, "local_m" stays at its last token.
+
+    Hard attention (Xu et al. 2015) takes one position: in training one drawn with the probabilities a, in use the most
+    likely one. Its gradient is that of soft attention (straight through; Bengio et al. 2013), not that of REINFORCE.
+
+    Args:
+        d_model: D.
+        score: "additive", "dot", "general" or "concat".
+        span: "global", "local_m" or "local_p".
+        window: positions on each side of the centre; without effect on "global".
+        is_hard: one source position instead of a mixture.
+
+    Call arguments:
+        queries: (B, T, D), decoder states.
+        positions: int (T,), their target positions.
+        keys: (B, S, D), from `project`.
+        memory: that of `RecurrentEncoder`.
+
+    Returns:
+        contexts (B, T, D) and the weights float32 (B, T, S), which are 0 on padding.
+    """
+
+    def __init__(self, d_model, score="additive", span="global", window=10, is_hard=False, **kwargs):
+        super().__init__(**kwargs)
+        self.d_model = d_model
+        self.score = score
+        self.span = span
+        self.window = window
+        self.is_hard = is_hard
+        self.matching = SCORES[score](d_model, name="score", dtype=self.dtype_policy)
+        if span == "local_p":
+            self.centre = PredictedCentre(d_model, name="centre", dtype=self.dtype_policy)
+        if is_hard:
+            self.seed_generator = keras.random.SeedGenerator(name="seed_generator")
+
+    def build(self, queries_shape, *other_shapes):
+        self.matching.build(queries_shape)
+        if self.span == "local_p":
+            self.centre.build(queries_shape)
+
+    def project(self, memory):
+        """The keys of the source states, computed once for all queries: (B, S, D)."""
+        return self.matching.project(memory["states"])
+
+    def call(self, queries, positions, keys, memory, training=False):
+        scores = ops.cast(self.matching(queries, keys), "float32")  # (B, T, S)
+        distances, window = self.locate(queries, positions, memory["mask"])
+        if self.span == "local_p":
+            scores = scores - 2 * ops.square(distances / self.window)  # the logarithm of the Gaussian
+        weights = ops.softmax(hide(scores, window))
+        if self.is_hard:
+            weights = self.choose(weights, training)
+        return mix(weights, memory["states"]), weights
+
+    def locate(self, queries, positions, mask):
+        """The distance of every source position from the centre of the span, and which positions are in the span.
+
+        Returns:
+            float32, broadcastable to (B, T, S), and bool of the same shape.
+        """
+        source = ops.arange(ops.shape(mask)[1], dtype="float32")
+        if self.span == "global":
+            return source, mask[:, None]
+        lengths = ops.sum(ops.cast(mask, "float32"), axis=1)  # (B,)
+        if self.span == "local_m":
+            centres = ops.minimum(ops.cast(positions, "float32")[None], lengths[:, None] - 1)  # (B, T)
+        else:
+            centres = self.centre(queries, lengths)
+        distances = source - centres[..., None]  # (B, T, S)
+        return distances, ops.logical_and(mask[:, None], ops.abs(distances) <= self.window)
+
+    def choose(self, weights, training):
+        """One position of each row of weights (B, T, S), as weights of 0 and 1 with the gradient of the soft ones."""
+        logits = ops.log(weights + 1e-30)
+        if training:  # the largest of logits with Gumbel noise is a draw with the probabilities `weights`
+            uniform = keras.random.uniform(ops.shape(weights), 1e-7, 1.0, dtype="float32", seed=self.seed_generator)
+            logits = logits - ops.log(-ops.log(uniform))
+        chosen = ops.one_hot(ops.argmax(logits, axis=-1), ops.shape(weights)[-1], dtype="float32")
+        return weights + ops.stop_gradient(chosen - weights)
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class FixedContext(Layer):
+    """The same context at every target position: what a decoder has without attention.
+
+    "last" is the last state of the encoder (Cho et al. 2014; Sutskever et al. 2014); its weight is all on the last
+    token. "mean" is the mean of all states. Call arguments and result: see `Attention`.
+
+    Args:
+        kind: "last" or "mean".
+    """
+
+    def __init__(self, kind="last", **kwargs):
+        super().__init__(**kwargs)
+        self.kind = kind
+
+    def project(self, memory):
+        """There are no keys: ()."""
+        return ()
+
+    def call(self, queries, positions, keys, memory, training=False):
+        mask, (*_, top) = memory["mask"], memory["last"]
+        tokens = ops.cast(mask, "float32")
+        lengths = ops.sum(tokens, axis=1, keepdims=True)  # (B, 1)
+        is_last = ops.equal(ops.arange(ops.shape(mask)[1], dtype="float32"), lengths - 1)  # (B, S)
+        weights = tokens / ops.maximum(lengths, 1.0) if self.kind == "mean" else ops.cast(is_last, "float32")
+        weights = ops.repeat(weights[:, None], ops.shape(queries)[1], axis=1)  # (B, T, S)
+        if self.kind == "mean":
+            return mix(weights, memory["states"]), weights
+        return ops.repeat(top[0][:, None], ops.shape(queries)[1], axis=1), weights
+
+
+def mix(weights, states):
+    """Contexts, sums of states (B, S, D) by weights (B, T, S): (B, T, D)."""
+    return ops.matmul(ops.cast(weights, states.dtype), states)

@@ -1,0 +1,231 @@
+"""The recurrent encoder and decoder: cells on top of each other, and attention between the two."""
+
+import keras
+from keras import ops
+
+from keras_transformer.layers.kernels import Dropout, Linear
+from keras_transformer.layers.layer import Layer
+from keras_transformer.recurrent.attention import Attention, FixedContext
+from keras_transformer.recurrent.cells import CELLS, run, scan
+
+
+def reverse_tokens(x, lengths):
+    """The tokens of every row in the reverse order; padding stays at the end.
+
+    Args:
+        x: (B, S, D).
+        lengths: int (B,), tokens of every row.
+
+    Returns:
+        (B, S, D).
+    """
+    positions = ops.arange(ops.shape(x)[1], dtype="int32")[None]
+    lengths = lengths[:, None]
+    source = ops.where(positions < lengths, lengths - 1 - positions, positions)  # (B, S)
+    return ops.take_along_axis(x, source[..., None], axis=1)
+
+
+def state_at(states, lengths):
+    """The state after the last token of every row: tuple of (B, S, U) and lengths int (B,) -> tuple of (B, U)."""
+    last = ops.maximum(lengths - 1, 0)[:, None, None]
+    return tuple(ops.squeeze(ops.take_along_axis(tensor, last, axis=1), 1) for tensor in states)
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class RecurrentEncoder(Layer):
+    """`num_layers` recurrent layers, each in one direction or in both (Schuster & Paliwal 1997).
+
+    A layer of both directions has a cell of width D / 2 for each. One reads the source from its first token to its last,
+    the other from its last to its first. Their states are put side by side.
+
+    Args:
+        cell: "rnn", "lstm" or "gru".
+        d_model: D, even if `bidirectional`.
+        num_layers: depth.
+        bidirectional: read in both directions.
+        dropout_rate: dropout of the input of each layer, and of the states.
+
+    Call arguments:
+        x: (B, S, D), embedded source.
+        mask: bool (B, S), True = a token; tokens come before padding.
+
+    Returns:
+        memory, a dict: "states" (B, S, D) of the last layer, the "mask", and "last", for each layer its state after the
+        last token, tuple of (B, D).
+
+    Raises:
+        ValueError: for an odd `d_model` of two directions.
+    """
+
+    def __init__(self, cell, d_model, num_layers=1, bidirectional=True, dropout_rate=0.0, **kwargs):
+        super().__init__(**kwargs)
+        if bidirectional and d_model % 2:
+            raise ValueError(f"`d_model` must be even: each direction has half of it. Received: d_model={d_model}")
+        self.cell = cell
+        self.d_model = d_model
+        self.num_layers = num_layers
+        self.bidirectional = bidirectional
+        self.dropout_rate = dropout_rate
+        units = d_model // 2 if bidirectional else d_model
+        arguments = {"units": units, "dtype": self.dtype_policy}
+        self.forward_cells = [CELLS[cell](**arguments, name=f"forward_{i}") for i in range(num_layers)]
+        self.backward_cells = [
+            CELLS[cell](**arguments, name=f"backward_{i}") for i in range(num_layers if bidirectional else 0)
+        ]
+        self.dropout = Dropout(dropout_rate, name="dropout", dtype=self.dtype_policy)
+
+    def build(self, x_shape, mask_shape=None):
+        for cell in (*self.forward_cells, *self.backward_cells):
+            cell.build((None, None, self.d_model))
+
+    def call(self, x, mask, training=False):
+        lengths, last = ops.sum(ops.cast(mask, "int32"), axis=1), []
+        for i in range(self.num_layers):
+            x = self.dropout(x, training=training)
+            x, state = self.read(i, x, lengths)
+            last.append(state)
+        return {"states": self.dropout(x, training=training), "mask": mask, "last": tuple(last)}
+
+    def read(self, i, x, lengths):
+        """Layer i: x (B, S, D) -> the states h (B, S, D), and the state after the last token, tuple of (B, D)."""
+        batch = ops.shape(x)[0]
+        cell = self.forward_cells[i]
+        states = run(cell, x, cell.zero_state(batch))
+        h, last = states[0], state_at(states, lengths)
+        if not self.bidirectional:
+            return h, last
+        cell = self.backward_cells[i]
+        states = run(cell, reverse_tokens(x, lengths), cell.zero_state(batch))
+        h = ops.concatenate([h, reverse_tokens(states[0], lengths)], axis=-1)
+        return h, tuple(ops.concatenate(pair, axis=-1) for pair in zip(last, state_at(states, lengths), strict=True))
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class RecurrentDecoder(Layer):
+    """`num_layers` recurrent layers, which start from the encoder's last states, and a context at every position.
+
+        h_t = cell(x_t, h_{t-1}),   c_t = attention(h_t, memory),   h~_t = tanh(W [c_t; h_t])
+
+    (Luong et al. 2015, equation 5). With `input_feeding`, the cell reads [x_t; h~_{t-1}] (their section 3.3). Without it,
+    the contexts of all positions are computed at once.
+
+    *Relative to Bahdanau et al.*: attention is asked with h_t, the state after reading x_t, not with h_{t-1}.
+
+    Args:
+        cell: "rnn", "lstm" or "gru".
+        d_model: D.
+        num_layers: depth.
+        attention: "additive", "dot", "general", "concat", or "none" for a `FixedContext`.
+        attention_span: "global", "local_m" or "local_p"; see `Attention`.
+        attention_window: source positions on each side of the centre of a local span.
+        hard_attention: attend to one source position at a time.
+        context: "last" or "mean", the context without attention.
+        input_feeding: let the cell read the last h~.
+        dropout_rate: dropout of the input of each layer, and of h~.
+
+    Call arguments:
+        x: (B, T, D), embedded target.
+        memory: that of `RecurrentEncoder`.
+
+    Returns:
+        h~ (B, T, D).
+    """
+
+    def __init__(
+        self,
+        cell,
+        d_model,
+        num_layers=1,
+        attention="additive",
+        attention_span="global",
+        attention_window=10,
+        hard_attention=False,
+        context="last",
+        input_feeding=False,
+        dropout_rate=0.0,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self.cell = cell
+        self.d_model = d_model
+        self.num_layers = num_layers
+        self.attention = attention
+        self.attention_span = attention_span
+        self.attention_window = attention_window
+        self.hard_attention = hard_attention
+        self.context = context
+        self.input_feeding = input_feeding
+        self.dropout_rate = dropout_rate
+        policy = {"dtype": self.dtype_policy}
+        self.cells = [CELLS[cell](d_model, name=f"cell_{i}", **policy) for i in range(num_layers)]
+        if attention == "none":
+            self.looking = FixedContext(context, name="context", **policy)
+        else:
+            span = (attention_span, attention_window, hard_attention)
+            self.looking = Attention(d_model, attention, *span, name="attention", **policy)
+        self.combination = Linear(d_model, activation="tanh", use_bias=False, name="combination", **policy)
+        self.dropout = Dropout(dropout_rate, name="dropout", **policy)
+
+    def build(self, x_shape, memory_shape=None):
+        width = (None, None, self.d_model)
+        for i, cell in enumerate(self.cells):
+            cell.build((None, None, 2 * self.d_model) if i == 0 and self.input_feeding else width)
+        self.looking.build(width)
+        self.combination.build((None, None, 2 * self.d_model))
+
+    def call(self, x, memory, training=False):
+        return self.align(x, memory, training)[0]
+
+    def align(self, x, memory, training=False):
+        """The result of `call`, and the weights of its attention to memory, float32 (B, T, S)."""
+        x = self.dropout(x, training=training)
+        keys = self.looking.project(memory)
+        if self.input_feeding:
+            h = self.run_fed(x, keys, memory, training)
+        else:
+            h = self.run_cells(x, memory, training)
+        h, weights = self.look(h, ops.arange(ops.shape(x)[1]), keys, memory, training)
+        return self.dropout(h, training=training), weights
+
+    def run_cells(self, h, memory, training):
+        """The states of the last layer at all positions without input feeding: (B, T, D) -> (B, T, D)."""
+        for i, (cell, state) in enumerate(zip(self.cells, memory["last"], strict=True)):
+            h = self.dropout(h, training=training) if i else h
+            h = run(cell, h, state)[0]
+        return h
+
+    def run_fed(self, x, keys, memory, training):
+        """The states of the last layer at all positions with input feeding: (B, T, D) -> (B, T, D)."""
+
+        def advance(carried, x):
+            state, position = carried
+            _, state = self.step(x[:, None], position, state, keys, memory, training)
+            return state, position + 1
+
+        states, _ = scan(advance, (self.start(memory, 1), ops.zeros((), "int32")), x)
+        return ops.squeeze(states["layers"][-1][0], 2)  # of W = 1
+
+    def look(self, h, positions, keys, memory, training=False):
+        """The contexts of h (B, T, D), combined with it: h~ (B, T, D), and the weights float32 (B, T, S)."""
+        contexts, weights = self.looking(h, positions, keys, memory, training=training)
+        return self.combination(ops.concatenate([contexts, h], axis=-1)), weights
+
+    def start(self, memory, width):
+        """The state before the first token of W = `width` hypotheses per row.
+
+        Returns:
+            dict: "layers", for each layer a tuple of (B, W, D), and "fed", the last h~ (B, W, D) if the cell reads it,
+            else ().
+        """
+        layers = keras.tree.map_structure(lambda x: ops.repeat(x[:, None], width, axis=1), memory["last"])
+        return {"layers": layers, "fed": ops.zeros_like(layers[0][0]) if self.input_feeding else ()}
+
+    def step(self, x, position, state, keys, memory, training=False):
+        """One position: x (B, W, D), an int scalar, and a state of `start` -> h~ (B, W, D), and the state after it."""
+        h, layers = ops.concatenate([x, state["fed"]], axis=-1) if self.input_feeding else x, []
+        for cell, cell_state in zip(self.cells, state["layers"], strict=True):
+            cell_state = cell(cell.project(h), cell_state)
+            layers.append(cell_state)
+            h = cell_state[0]
+        h, _ = self.look(h, ops.reshape(position, (1,)), keys, memory, training)
+        return h, {"layers": tuple(layers), "fed": h if self.input_feeding else ()}
