@@ -13,8 +13,8 @@ from keras_transformer.recurrent.stacks import RecurrentDecoder, RecurrentEncode
 class RecurrentNetwork(SequenceToSequence):
     """A recurrent encoder and decoder (Sutskever et al. 2014), with or without attention (Bahdanau et al. 2015).
 
-    Methods, call arguments and result: see `SequenceToSequence`. Its `memory` is that of `RecurrentEncoder`. Its decoding
-    state is {"decoder": that of `RecurrentDecoder.start`, "keys": of attention, "memory": memory}.
+    Methods, call arguments and result: see `SequenceToSequence`. Its `memory` is that of `RecurrentEncoder`. Its
+    decoding state is {"decoder": that of `RecurrentDecoder.start`, "keys": of attention, "memory": memory}.
 
     Args:
         vocabulary_size: number of source tokens, and of target tokens unless `target_vocabulary_size` is given.
@@ -122,5 +122,5 @@ class RecurrentNetwork(SequenceToSequence):
 
 
 def select(state, parents):
-    """The states of the hypotheses that are continued: a nest of (B, W, D), parents int (B, W) -> a nest of the same."""
+    """The states of the hypotheses that are continued: a nest of (B, W, D) and parents, int (B, W) -> a nest."""
     return keras.tree.map_structure(lambda x: ops.take_along_axis(x, parents[..., None], axis=1), state)

@@ -142,8 +142,8 @@ class Attention(Layer):
     - "local_p": the positions p - window ... p + window around a predicted p, and a Gaussian of standard deviation
       window / 2 around p (equation 10).
 
-    *Relative to the paper*: the weights of "local_p" are normalised after the Gaussian, so that they sum to 1. At target
-    positions beyond the source, "local_m" stays at its last token.
+    *Relative to the paper*: the weights of "local_p" are normalised after the Gaussian, so that they sum to 1. At
+    target positions beyond the source, "local_m" stays at its last token.
 
     Hard attention (Xu et al. 2015) takes one position: in training one drawn with the probabilities a, in use the most
     likely one. Its gradient is that of soft attention (straight through; Bengio et al. 2013), not that of REINFORCE.

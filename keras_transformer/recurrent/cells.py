@@ -69,8 +69,8 @@ class LSTMCell(Cell):
         c~ = tanh(W x + U h + b)                              candidate
         c' = f * c + i * c~,   h' = o * tanh(c')
 
-    The state is (h, c). The matrices hold i, f, c~ and o in this order. The bias of f starts at 1, so that a new network
-    remembers (Jozefowicz et al. 2015). Arguments: see `Cell`.
+    The state is (h, c). The matrices hold i, f, c~ and o in this order. The bias of f starts at 1, so that a new
+    network remembers (Jozefowicz et al. 2015). Arguments: see `Cell`.
     """
 
     gates = 4

@@ -35,8 +35,8 @@ def state_at(states, lengths):
 class RecurrentEncoder(Layer):
     """`num_layers` recurrent layers, each in one direction or in both (Schuster & Paliwal 1997).
 
-    A layer of both directions has a cell of width D / 2 for each. One reads the source from its first token to its last,
-    the other from its last to its first. Their states are put side by side.
+    A layer of both directions has a cell of width D / 2 for each. One reads the source from its first token to its
+    last, the other from its last to its first. Their states are put side by side.
 
     Args:
         cell: "rnn", "lstm" or "gru".
@@ -106,8 +106,8 @@ class RecurrentDecoder(Layer):
 
         h_t = cell(x_t, h_{t-1}),   c_t = attention(h_t, memory),   h~_t = tanh(W [c_t; h_t])
 
-    (Luong et al. 2015, equation 5). With `input_feeding`, the cell reads [x_t; h~_{t-1}] (their section 3.3). Without it,
-    the contexts of all positions are computed at once.
+    (Luong et al. 2015, equation 5). With `input_feeding`, the cell reads [x_t; h~_{t-1}] (their section 3.3). Without
+    it, the contexts of all positions are computed at once.
 
     *Relative to Bahdanau et al.*: attention is asked with h_t, the state after reading x_t, not with h_{t-1}.
 
