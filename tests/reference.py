@@ -215,3 +215,89 @@ def alignment(weights, source_ids, target_ids, num_heads, residual):
     memory = encoder(part(weights, "encoder"), embed(source, source_ids), num_heads, residual, source_mask)
     x = embed(target, target_ids)
     return decoder_alignment(part(weights, "decoder"), x, memory, num_heads, residual, source_mask)
+
+
+# The recurrent networks, from Elman 1990, Hochreiter & Schmidhuber 1997, Cho et al. 2014 and Luong et al. 2015.
+
+
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+def recurrent_cell(kind, weights, x, state):
+    """One position of one row. x (D,), state a tuple of (U,) -> the state after it."""
+    w, b = weights["input_map/kernel"], weights["input_map/bias"]
+    h, u = state[0], weights["recurrent_kernel"]
+    if kind == "rnn":
+        return (np.tanh(x @ w + h @ u + b),)
+    columns = np.split(np.arange(w.shape[1]), {"lstm": 4, "gru": 3}[kind])  # of each gate
+    if kind == "lstm":
+        i, f, candidate, o = (x @ w[:, part] + h @ u[:, part] + b[part] for part in columns)
+        c = sigmoid(f) * state[1] + sigmoid(i) * np.tanh(candidate)
+        return sigmoid(o) * np.tanh(c), c
+    z, r = (sigmoid(x @ w[:, part] + h @ u[:, part] + b[part]) for part in columns[:2])
+    candidate = np.tanh(x @ w[:, columns[2]] + (r * h) @ weights["candidate_kernel"] + b[columns[2]])
+    return ((1 - z) * h + z * candidate,)
+
+
+def recurrence(kind, weights, x, state):
+    """All positions of one row. x (T, D) -> h (T, U), and the last state."""
+    outputs = []
+    for vector in x:
+        state = recurrent_cell(kind, weights, vector, state)
+        outputs.append(state[0])
+    return np.array(outputs), state
+
+
+def recurrent_encoder(kind, weights, x, num_layers, tensors):
+    """One row without padding, in both directions. x (S, D) -> states (S, D), and the last state of each layer."""
+    last, zeros = [], (np.zeros(x.shape[1] // 2),) * tensors
+    for i in range(num_layers):
+        forward, end = recurrence(kind, part(weights, f"forward_{i}"), x, zeros)
+        backward, start = recurrence(kind, part(weights, f"backward_{i}"), x[::-1], zeros)
+        x = np.concatenate([forward, backward[::-1]], axis=1)
+        last.append(tuple(np.concatenate(pair) for pair in zip(end, start, strict=True)))
+    return x, last
+
+
+def recurrent_score(kind, weights, query, key):
+    """How well a decoder state matches an encoder state, both (D,)."""
+    if kind == "dot":
+        return query @ key
+    if kind == "general":
+        return query @ (key @ weights["key/kernel"])
+    both = np.concatenate([weights["query/kernel"], weights["key/kernel"]])  # of concat; that of additive is the same
+    return np.tanh(np.concatenate([query, key]) @ both) @ weights["energy/kernel"][:, 0]
+
+
+def recurrent_attention(weights, query, position, states, score, span, window):
+    """The weights (S,) of one decoder state (D,) on the states (S, D) of one row without padding."""
+    length = len(states)
+    scores = [recurrent_score(score, part(weights, "score"), query, state) for state in states]
+    gaussian = np.ones(length)
+    if span == "global":
+        visible = np.full(length, True)
+    else:
+        centre = min(position, length - 1)
+        if span == "local_p":
+            inner = np.tanh(query @ weights["centre/inner/kernel"])
+            centre = length * sigmoid(inner @ weights["centre/outer/kernel"])[0]
+            gaussian = np.exp(-((np.arange(length) - centre) ** 2) / (2 * (window / 2) ** 2))
+        visible = np.abs(np.arange(length) - centre) <= window
+    found = softmax(np.where(visible, scores, -np.inf)) * gaussian
+    return found / found.sum()
+
+
+def recurrent_decoder(kind, weights, x, states, last, score, span, window, input_feeding):
+    """One row. x (T, D), states (S, D) and `last` of the encoder -> h~ (T, D), and the weights of attention (T, S)."""
+    layers, fed, outputs, alignment = list(last), np.zeros(x.shape[1]), [], []
+    for t, h in enumerate(x):
+        h = np.concatenate([h, fed]) if input_feeding else h
+        for i, state in enumerate(layers):
+            layers[i] = recurrent_cell(kind, part(weights, f"cell_{i}"), h, state)
+            h = layers[i][0]
+        a = recurrent_attention(part(weights, "attention"), h, t, states, score, span, window)
+        fed = np.tanh(np.concatenate([a @ states, h]) @ weights["combination/kernel"])
+        outputs.append(fed)
+        alignment.append(a)
+    return np.array(outputs), np.array(alignment)

@@ -6,10 +6,12 @@ import pytest
 import yaml
 
 from keras_transformer.cli.flags import parse_config
-from keras_transformer.config import OPTIMIZERS, PRESETS, Config, check_effect, read_settings
+from keras_transformer.config import EFFECTS, OPTIMIZERS, Config, check_effect, read_settings
 from keras_transformer.errors import ConfigError
 from keras_transformer.layers.layer import arguments_of
+from keras_transformer.models.recurrent import RecurrentNetwork
 from keras_transformer.models.transformer import Transformer
+from keras_transformer.presets import PRESETS
 
 # Every field, none with its default. `no` is Norwegian; in YAML, a bare `no` is false.
 OTHER = {
@@ -34,6 +36,14 @@ OTHER = {
     "subword_dropout_rate": 0.47,
     "pre_norm": True,
     "tie_embeddings": False,
+    "architecture": "lstm",
+    "bidirectional": False,
+    "attention": "general",
+    "attention_span": "local_p",
+    "attention_window": 3,
+    "hard_attention": True,
+    "context": "mean",
+    "input_feeding": True,
     "epochs": 7,
     "max_steps": 1009,
     "batch_tokens": 2003,
@@ -45,6 +55,7 @@ OTHER = {
     "warmup_steps": 17,
     "schedule": "cosine",
     "label_smoothing": 0.0,
+    "scheduled_sampling_rate": 0.125,
     "patience": 41,
     "average_epochs": 3,
     "ema_decay": 0.5,
@@ -92,7 +103,7 @@ def test_presets_and_optimizers_are_those_that_the_flags_offer():
 
 @pytest.mark.parametrize("name", ["nonsense", "", None, ["tiny"]])
 def test_an_unknown_preset_is_an_error_that_lists_those_there_are(name):
-    with pytest.raises(ConfigError, match="unknown preset .*: it must be one of quickstart, tiny, small, base, big"):
+    with pytest.raises(ConfigError, match="unknown preset .*: it must be one of quickstart, tiny, rnn, "):
         Config(preset=name)
 
 
@@ -150,9 +161,56 @@ def test_the_optimizer_of_the_paper_has_its_arguments():
     assert OPTIMIZERS["adam"] == {"beta_1": 0.9, "beta_2": 0.98, "epsilon": 1e-9}  # 5.3
 
 
-def test_every_argument_of_the_transformer_but_the_sizes_of_vocabularies_is_a_setting():
-    arguments = {name for name in arguments_of(Transformer) if not name.endswith("vocabulary_size")}
+def arguments_beside_vocabularies(model_class):
+    return {name for name in arguments_of(model_class) if not name.endswith("vocabulary_size")}
+
+
+def test_every_argument_of_a_model_but_the_sizes_of_vocabularies_is_a_setting():
+    arguments = arguments_beside_vocabularies(Transformer)
     assert {"d_model", "num_layers", "pre_norm", "tie_embeddings"} <= arguments <= OTHER.keys()
+    assert arguments_beside_vocabularies(RecurrentNetwork) - {"cell"} <= OTHER.keys()
+
+
+def test_a_setting_of_one_model_only_is_said_to_have_no_effect_on_the_other():
+    transformer, recurrent = map(arguments_beside_vocabularies, (Transformer, RecurrentNetwork))
+    of = {name: need["architecture"] for name, need in EFFECTS.items() if "architecture" in need}
+    assert {name for name, models in of.items() if models == ("transformer",)} == transformer - recurrent
+    assert {name for name, models in of.items() if models == ("rnn", "lstm", "gru")} == recurrent - transformer - {
+        "cell"
+    }
+
+
+@pytest.mark.parametrize(
+    ("given", "rule"),
+    [
+        ({"architecture": "gru", "num_heads": 2}, "`num_heads` .* architecture=gru, only with transformer:"),
+        ({"attention": "dot"}, "`attention` .* architecture=transformer, only with rnn or lstm or gru:"),
+        (
+            {"preset": "rnn", "attention": "none", "hard_attention": True},
+            "`hard_attention` .* attention=none, only",
+        ),
+        ({"preset": "lstm", "context": "mean"}, "`context` .* attention=additive, only with none:"),
+        (
+            {"preset": "gru", "attention_window": 3},
+            "`attention_window` .* attention_span=global, only with local_m",
+        ),
+    ],
+)
+def test_a_setting_that_another_one_makes_useless_is_refused(given, rule):
+    with pytest.raises(ConfigError, match=f"^{rule}.* leave it out. Received: "):
+        check_effect(Config(**given), given)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"architecture": "gru", "attention": "none", "context": "mean"},
+        {"preset": "lstm", "attention": "general", "attention_span": "local_p", "attention_window": 3},
+        {"preset": "rnn", "hard_attention": True, "input_feeding": True, "bidirectional": False},
+    ],
+)
+def test_settings_that_go_together_are_taken(given):
+    check_effect(Config(**given), given)
 
 
 def test_the_config_cannot_be_changed():
@@ -210,13 +268,14 @@ def test_unknown_settings_are_named(tmp_path):
 
 AT_LEAST_ONE = ["vocabulary_size", "max_length", "d_model", "d_ff", "num_heads", "num_layers", "epochs", "max_steps"]
 AT_LEAST_ONE += ["batch_tokens", "accumulate_steps", "warmup_steps", "patience", "average_epochs"]
-AT_LEAST_ONE += ["validation_sentences", "validate_every", "beam_size"]
+AT_LEAST_ONE += ["attention_window", "validation_sentences", "validate_every", "beam_size"]
 RATES = [
     "dropout_rate",
     "attention_dropout_rate",
     "feed_forward_dropout_rate",
     "subword_dropout_rate",
     "label_smoothing",
+    "scheduled_sampling_rate",
 ]
 
 
@@ -281,6 +340,12 @@ def test_epochs_to_average_beside_an_exponential_average_are_refused():
     check_effect(Config(average_epochs=7), ["average_epochs"])
     with pytest.raises(ConfigError, match="no effect: .* Received: ema_decay=0.9, average_epochs=7$"):
         check_effect(config, ["average_epochs"])
+
+
+def test_a_recurrent_network_of_one_direction_may_have_any_width():
+    assert Config(architecture="gru", bidirectional=False, d_model=33).d_model == 33
+    with pytest.raises(ConfigError, match="`d_model` must be even. Received: d_model=33"):
+        Config(architecture="gru", d_model=33)
 
 
 def test_an_odd_width_is_refused():

@@ -1,4 +1,4 @@
-"""A model without a layer of the Transformer trains, resumes, translates, and is exported, like the Transformer."""
+"""A recurrent network trains, resumes, translates, and is exported, like the Transformer."""
 
 import os
 import subprocess
@@ -18,8 +18,6 @@ from keras_transformer.training.checkpoints import RunDirectory
 from keras_transformer.training.run import train
 from keras_transformer.translation.translator import SavedModelTranslator
 from tests import tiny
-from tests.elman import Elman
-from tests.models.contract import ModelContract
 
 pytestmark = pytest.mark.slow
 
@@ -27,29 +25,19 @@ ROOT = Path(__file__).parents[1]
 TEXTS = ["one two", "seven", "three three nine. Ten"]
 
 
-class TestContract(ModelContract):
-    def make(self, **kwargs):
-        return Elman(**{"vocabulary_size": self.source_size, "d_model": 11, **kwargs})
-
-
-def make_elman(config, data, policy):
-    return Elman(data.source_tokenizer.vocabulary_size, d_model=config.d_model, dtype=policy, name="elman")
-
-
-def train_elman(config):
-    return train(config, partial(measure, tokenize="13a"), make_elman)
-
-
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     """A directory of two runs: `whole`, and `resumed`, which stopped after 5 of its 12 epochs and went on."""
-    directory = tmp_path_factory.mktemp("elman")
+    directory = tmp_path_factory.mktemp("recurrent")
     corpus = tiny.write_corpus(directory / "corpus")
-    settings = {"d_model": 48, "peak_learning_rate": 0.02, "batch_tokens": 201, "strategy": "one_device"}
+    settings = {"architecture": "gru", "d_model": 48, "num_layers": 1, "input_feeding": True, "hard_attention": True}
+    settings |= {"peak_learning_rate": 0.02, "batch_tokens": 201, "strategy": "one_device"}
+    settings |= {"scheduled_sampling_rate": 0.1}  # coins, dropout and hard attention draw random numbers
     whole = tiny.config(corpus, directory / "whole", epochs=12, **settings)
-    train_elman(whole)
-    train_elman(tiny.config(corpus, directory / "resumed", epochs=5, **settings))
-    train_elman(tiny.config(corpus, directory / "resumed", epochs=12, **settings))
+    train_run = partial(train, evaluate=partial(measure, tokenize="13a"))
+    train_run(whole)
+    train_run(tiny.config(corpus, directory / "resumed", epochs=5, **settings))
+    train_run(tiny.config(corpus, directory / "resumed", epochs=12, **settings))
     return directory
 
 

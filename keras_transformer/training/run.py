@@ -63,13 +63,12 @@ SAMPLE_SENTENCES = 32
 PICTURES = 4  # of the alignment of validation pairs
 
 
-def train(config, evaluate, make_model=None, corpus=None):
+def train(config, evaluate, corpus=None):
     """Trains a model to the end, or from where an earlier run of the same command stopped, and scores it.
 
     Args:
         config: `Config`.
         evaluate: function (translations, references) -> `Evaluation`.
-        make_model: function (config, data, dtype policy) -> new `SequenceToSequence`; `make_network` by default.
         corpus: `Corpus`; by default the one that `config.dataset` names.
 
     Returns:
@@ -78,7 +77,6 @@ def train(config, evaluate, make_model=None, corpus=None):
     Raises:
         UserError: for everything that the user can mend.
     """
-    make_model = make_model or make_network
     strategy = make_strategy(config.strategy)
     workers = Workers(strategy)
     with workers.ending_together():
@@ -86,10 +84,9 @@ def train(config, evaluate, make_model=None, corpus=None):
         with run.claimed():
             log.info("devices     %s", describe_devices(strategy))
             data = prepare_on_all(config, run, workers, corpus)
-            if make_model is make_network:
-                check_fits(estimate(config, data, strategy))
+            check_fits(estimate(config, data, strategy))
             with strategy.scope(), initial_weights_of(config.seed):
-                trainer = build_trainer(config, data, make_model)
+                trainer = build_trainer(config, data)
             run.keep_architecture(trainer.network)
             greedy = Translator(
                 trainer.network,
@@ -133,10 +130,10 @@ def make_network(config, data, policy):
     return model_class.from_settings(config, **sizes, dtype=policy, name=config.architecture)
 
 
-def build_trainer(config, data, make_model=make_network):
-    """The model with its loss and optimizer (sections 5.3 and 5.4), compiled; arguments as for `train`."""
+def build_trainer(config, data):
+    """The model with its loss and optimizer (sections 5.3 and 5.4), compiled, from `Config` and `Data`."""
     policy = POLICIES[resolve_precision(config.precision)]
-    network = make_model(config, data, policy)
+    network = make_network(config, data, policy)
     trainer = TeacherForcing(
         network,
         config.label_smoothing,

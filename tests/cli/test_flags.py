@@ -22,6 +22,7 @@ from keras_transformer.cli.flags import (
 from keras_transformer.cli.request import add_request_arguments
 from keras_transformer.config import Config
 from keras_transformer.errors import ConfigError, UserError
+from keras_transformer.presets import PRESETS
 from keras_transformer.translation.options import MOST, OPTIONS
 
 
@@ -56,7 +57,7 @@ def test_no_flags_give_the_default_preset():
     assert parse() == Config(preset=Config.preset)
 
 
-@pytest.mark.parametrize("name", config_module.PRESETS)
+@pytest.mark.parametrize("name", PRESETS)
 def test_a_preset_decides_all_other_settings(name):
     assert parse("--preset", name) == parse(f"--preset={name}") == Config(preset=name)
 
@@ -103,6 +104,8 @@ def test_every_setting_has_a_flag(field):
     text, value = ("3,7", "3,7") if field.name == "profile" else (text, value)
     arguments = ["--num_heads", "11"] if field.name == "d_model" else []
     arguments += ["--d_model", "22"] if field.name == "num_heads" else []
+    for name, values in config_module.EFFECTS.get(field.name, {}).items():
+        arguments += [f"--{name}", values[0]]
     config = parse(*arguments, f"--{field.name}", text)
     assert getattr(config, field.name) == value
     assert type(getattr(config, field.name)) is type(value)

@@ -16,11 +16,11 @@ from keras_transformer.export import ctranslate2 as export_module
 from keras_transformer.export.ctranslate2 import MOST_INPUT, CTranslate2Export, vocabulary
 from keras_transformer.export.manifest import read_manifest
 from keras_transformer.export.versions import export_version
+from keras_transformer.models.recurrent import RecurrentNetwork
 from keras_transformer.tokenizer import Tokenizer, train_tokenizer
 from keras_transformer.translation.signatures import EXTRA_LENGTH
 from keras_transformer.translation.translator import Translator
 from tests import tiny
-from tests.elman import Elman
 
 LEARNED = [source for source, _ in tiny.learned_pairs()]
 TEXTS = [*LEARNED[-23:], "", " \t\n", "\ufeff", "</s> <pad>", "seven " * 50]
@@ -106,8 +106,8 @@ def test_pieces_that_two_detokenizers_write_differently_are_the_same_translation
 
 
 def test_another_kind_of_model_is_refused_by_name():
-    with pytest.raises(ExportError, match="Transformers only. Received: a model of type Elman; export a SavedModel"):
-        CTranslate2Export(translator(Elman(tiny.VOCABULARY)))
+    with pytest.raises(ExportError, match="Transformers only. Received: .* RecurrentNetwork; export a SavedModel"):
+        CTranslate2Export(translator(RecurrentNetwork(tiny.VOCABULARY, d_model=22)))
 
 
 def test_the_search_is_greedy_whatever_the_beam_of_the_run(trained):

@@ -541,17 +541,6 @@ def test_a_checkpoint_is_refused_if_the_model_is_another(uninterrupted, tmp_path
         load_variables(run.last, other.resumable_variables)
 
 
-def test_a_model_of_one_s_own_is_trained_and_finished(corpus, tmp_path):
-    config, made = tiny.config(corpus, tmp_path), []
-
-    def make_model(config, data, policy):
-        made.append(policy)
-        return module.make_network(again(config, tmp_path, d_ff=19), data, policy)
-
-    trainer = build_trainer(config, sizes(503), make_model)
-    assert trainer.network.d_ff == 19 and made == ["float32"]
-
-
 # Averages, other optimizers, other vocabularies.
 
 

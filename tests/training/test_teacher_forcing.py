@@ -450,6 +450,41 @@ def test_the_weights_are_their_averages_only_where_they_are_measured():
     assert measures["loss"] == pytest.approx(expected, rel=1e-5)
 
 
+# Scheduled sampling.
+
+
+def sampling_trainer(rate):
+    trainer = TeacherForcing(tiny.transformer(vocabulary_size=V, dropout_rate=0.0), scheduled_sampling_rate=rate)
+    trainer.compile(keras.optimizers.SGD(1.0))
+    return trainer
+
+
+def test_scheduled_sampling_replaces_target_tokens_by_the_predictions_of_the_position_before():
+    trainer, (inputs, _, _) = sampling_trainer(0.5), make_batch(range(13))
+    before, logits = inputs["target_ids"], trainer.network(inputs).numpy()
+    after = trainer.mix_targets(tf.nest.map_structure(tf.constant, inputs))["target_ids"].numpy()
+    changed = before != after
+    assert not np.any(changed[:, 0]) and not np.any(changed[before == 0])  # bos and padding stay
+    np.testing.assert_array_equal(after[:, 1:][changed[:, 1:]], logits.argmax(axis=-1)[:, :-1][changed[:, 1:]])
+
+
+def test_scheduled_sampling_draws_its_share_anew_every_time():
+    trainer, (inputs, _, _) = sampling_trainer(0.25), make_batch(range(13))
+    inputs = tf.nest.map_structure(tf.constant, inputs)
+    trainer.network.output_matrix.assign(
+        trainer.network.output_matrix * 0.0
+    )  # the prediction is token 0, never a true one
+    is_real = inputs["target_ids"][:, 1:].numpy() != 0
+    draws = np.array([trainer.mix_targets(inputs)["target_ids"].numpy()[:, 1:][is_real] == 0 for _ in range(200)])
+    assert abs(draws.mean() - 0.25) < 5 * (0.25 * 0.75 / draws.size) ** 0.5
+    assert not np.array_equal(draws[0], draws[1])
+
+
+def test_without_scheduled_sampling_the_true_tokens_are_read_and_nothing_is_drawn():
+    trainer = sampling_trainer(0.0)
+    assert trainer.coins is None and len(sampling_trainer(0.5).seeds) == len(trainer.seeds) + 1
+
+
 # Perplexity.
 
 

@@ -1,0 +1,140 @@
+import itertools
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_transformer.recurrent.attention import SCORES, Attention, FixedContext
+from tests import reference
+from tests.layers.contract import B, D, S, T, some
+from tests.reference import part, randomise, weights_of
+
+SPANS = ("global", "local_m", "local_p")
+WINDOW = 2
+LENGTHS = [11, 7, 5, 3, 1]  # of B rows
+
+
+def attention(**arguments):
+    layer = Attention(**{"d_model": D, "window": WINDOW, **arguments})
+    layer.build((None, None, D))
+    return randomise(layer, seed=5)
+
+
+def memory_of(lengths=LENGTHS):
+    states = some("states", "BSD")
+    mask = tf.sequence_mask(lengths, S)
+    last = tf.gather(states, tf.maximum(tf.constant(lengths) - 1, 0), batch_dims=1)
+    return {"states": states, "mask": mask, "last": ((last,),)}
+
+
+def attend(layer, queries, memory, **kwargs):
+    return layer(queries, tf.range(queries.shape[1]), layer.project(memory), memory, **kwargs)
+
+
+@pytest.mark.parametrize(("score", "span"), itertools.product(SCORES, SPANS))
+def test_weights_are_the_equations_of_the_papers_and_contexts_are_sums_by_them(score, span):
+    layer, queries, memory = attention(score=score, span=span), some("queries", "BTD"), memory_of()
+    contexts, weights = attend(layer, queries, memory)
+    assert weights.dtype == "float32"
+    for row, length in enumerate(LENGTHS):
+        states = memory["states"].numpy()[row, :length]
+        for t in range(T):
+            arguments = (queries.numpy()[row, t], t, states, score, span, WINDOW)
+            expected = reference.recurrent_attention(weights_of(layer), *arguments)
+            np.testing.assert_allclose(weights[row, t, :length], expected, atol=1e-5)
+            np.testing.assert_allclose(contexts[row, t], expected @ states, atol=1e-5)
+    assert not np.any(weights.numpy()[~np.repeat(memory["mask"][:, None], T, axis=1)])
+
+
+def test_concat_starts_as_one_matrix_of_query_and_key():
+    layer = SCORES["concat"](101)
+    layer.build((None, None, 101))
+    both = np.concatenate([layer.query.kernel, layer.key.kernel])
+    limit = (6 / (202 + 101)) ** 0.5  # of Glorot & Bengio 2010, for a matrix (202, 101)
+    assert 0.99 * limit < np.abs(both).max() <= limit
+
+
+@pytest.mark.parametrize("span", ["local_m", "local_p"])
+def test_a_wide_window_of_a_flat_gaussian_is_global(span):
+    queries, memory = some("queries", "BTD"), memory_of()
+    local, globally = attention(span=span, window=10**4), attention()
+    local.matching.set_weights(globally.matching.get_weights())
+    np.testing.assert_allclose(attend(local, queries, memory)[1], attend(globally, queries, memory)[1], atol=1e-4)
+
+
+# Hard attention
+
+
+def test_hard_attention_in_use_takes_the_most_likely_position():
+    hard, soft = attention(is_hard=True), attention()
+    queries, memory = some("queries", "BTD"), memory_of()
+    (contexts, weights), (_, likely) = attend(hard, queries, memory), attend(soft, queries, memory)
+    np.testing.assert_allclose(weights, np.eye(S)[np.argmax(likely, axis=-1)], atol=1e-6)
+    chosen = np.take_along_axis(memory["states"].numpy(), np.argmax(likely, axis=-1)[..., None], axis=1)
+    np.testing.assert_allclose(contexts, chosen, atol=1e-5)
+
+
+def test_hard_attention_in_training_draws_with_the_probabilities_of_soft_attention():
+    hard, soft = attention(is_hard=True), attention()
+    queries, memory = some("queries", "BTD")[:, :2], memory_of()
+    _, likely = attend(soft, queries, memory)
+    draw = tf.function(lambda: attend(hard, queries, memory, training=True)[1])
+    draws = np.array([draw() for _ in range(2000)])
+    np.testing.assert_allclose(draws.max(axis=-1), 1, atol=1e-5)
+    np.testing.assert_allclose(draws.mean(axis=0), likely, atol=5 * 0.5 / 2000**0.5)  # five standard errors
+
+
+def test_the_gradient_of_hard_attention_is_that_of_soft_attention_at_its_context():
+    hard, soft = attention(is_hard=True), attention()
+    queries, memory = some("queries", "BTD"), memory_of()
+    upstream = tf.constant(np.random.default_rng(2).normal(size=(B, T, D)), "float32")
+    gradients = []
+    for layer in (hard, soft):
+        with tf.GradientTape() as tape:
+            tape.watch(queries)
+            loss = tf.reduce_sum(attend(layer, queries, memory)[0] * upstream)  # linear in the weights
+        gradients.append(tape.gradient(loss, queries))
+    np.testing.assert_allclose(*gradients, atol=1e-4)
+
+
+# Without attention
+
+
+def test_a_fixed_context_is_the_last_state_or_the_mean_of_all():
+    queries, memory = some("queries", "BTD"), memory_of()
+    for kind in ("last", "mean"):
+        contexts, weights = attend(FixedContext(kind), queries, memory)
+        for row, length in enumerate(LENGTHS):
+            states = memory["states"].numpy()[row, :length]
+            expected = states[-1] if kind == "last" else states.mean(axis=0)
+            np.testing.assert_allclose(contexts[row], np.repeat(expected[None], T, axis=0), atol=1e-5)
+            shares = np.eye(S)[length - 1] if kind == "last" else (np.arange(S) < length) / length
+            np.testing.assert_allclose(weights[row], np.repeat(shares[None], T, axis=0), atol=1e-6)
+
+
+# Configuration
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        *(Attention(D, score, span, 3, True) for score, span in itertools.product(SCORES, SPANS)),
+        FixedContext("mean"),
+    ],
+)
+def test_the_config_makes_the_same_layer_again(layer):
+    twin = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(layer))
+    assert type(twin) is type(layer) and twin.get_config() == layer.get_config()
+    for each in (layer, twin):
+        each.build((None, None, D))
+        randomise(each)
+    arguments = some("queries", "BTD"), memory_of()
+    np.testing.assert_array_equal(attend(twin, *arguments)[1], attend(layer, *arguments)[1])
+
+
+def test_number_of_weights():
+    counts = {score: attention(score=score).count_params() for score in SCORES}
+    assert counts == {"dot": 0, "general": D * D, "additive": 2 * D * D + D, "concat": 2 * D * D + D}
+    assert attention(score="dot", span="local_p").count_params() == D * D + D
+    assert set(part(weights_of(attention(span="local_p")), "centre")) == {"inner/kernel", "outer/kernel"}

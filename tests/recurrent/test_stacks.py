@@ -1,0 +1,109 @@
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_transformer.recurrent.stacks import RecurrentDecoder, RecurrentEncoder, reverse_tokens
+from tests import reference
+from tests.layers.contract import D, S, T, some
+from tests.reference import randomise, weights_of
+
+LENGTHS = [11, 7, 5, 3, 1]
+LAYERS, WINDOW = 2, 2
+TENSORS = {"rnn": 1, "lstm": 2, "gru": 1}
+KINDS = pytest.mark.parametrize("kind", TENSORS)
+
+
+def encoder(kind, **arguments):
+    layer = RecurrentEncoder(kind, D, **{"num_layers": LAYERS, "dropout_rate": 0.3, **arguments})
+    layer.build((None, None, D))
+    return randomise(layer)
+
+
+def decoder(kind, **arguments):
+    layer = RecurrentDecoder(
+        kind, D, **{"num_layers": LAYERS, "attention_window": WINDOW, "dropout_rate": 0.3}, **arguments
+    )
+    layer.build((None, None, D))
+    return randomise(layer)
+
+
+def test_tokens_are_reversed_and_padding_stays():
+    x = tf.constant([[[3.0], [5.0], [7.0], [0.0]], [[11.0], [0.0], [0.0], [0.0]]])
+    assert reverse_tokens(x, tf.constant([3, 1]))[..., 0].numpy().tolist() == [[7, 5, 3, 0], [11, 0, 0, 0]]
+
+
+@KINDS
+def test_the_encoder_is_two_recurrences_for_each_layer(kind):
+    layer, x = encoder(kind), some("x", "BSD")
+    memory = layer(x, tf.sequence_mask(LENGTHS, S))
+    for row, length in enumerate(LENGTHS):
+        states, last = reference.recurrent_encoder(
+            kind, weights_of(layer), x.numpy()[row, :length], LAYERS, TENSORS[kind]
+        )
+        np.testing.assert_allclose(memory["states"][row, :length], states, atol=1e-5)
+        for found, expected in zip(memory["last"], last, strict=True):
+            np.testing.assert_allclose([tensor[row] for tensor in found], expected, atol=1e-5)
+
+
+def test_one_direction_is_one_recurrence_of_the_whole_width():
+    layer, x = encoder("gru", num_layers=1, bidirectional=False), some("x", "BSD")
+    memory = layer(x, tf.sequence_mask(LENGTHS, S))
+    for row, length in enumerate(LENGTHS):
+        weights = reference.part(weights_of(layer), "forward_0")
+        states, (last,) = reference.recurrence("gru", weights, x.numpy()[row, :length], (np.zeros(D),))
+        np.testing.assert_allclose(memory["states"][row, :length], states, atol=1e-5)
+        np.testing.assert_allclose(memory["last"][0][0][row], last, atol=1e-5)
+
+
+@pytest.mark.parametrize("input_feeding", [True, False])
+@KINDS
+def test_the_decoder_reads_attends_and_combines(kind, input_feeding):
+    arguments = {"attention": "general", "attention_span": "local_p", "input_feeding": input_feeding}
+    reader, layer = encoder(kind), decoder(kind, **arguments)
+    memory, x = reader(some("x", "BSD"), tf.sequence_mask(LENGTHS, S)), some("y", "BTD")
+    found, alignment = layer.align(x, memory)
+    np.testing.assert_allclose(layer(x, memory), found, atol=1e-6)
+    for row, length in enumerate(LENGTHS):
+        last = [tuple(tensor.numpy()[row] for tensor in state) for state in memory["last"]]
+        states = memory["states"].numpy()[row, :length]
+        outputs, weights = reference.recurrent_decoder(
+            kind, weights_of(layer), x.numpy()[row], states, last, "general", "local_p", WINDOW, input_feeding
+        )
+        np.testing.assert_allclose(found[row], outputs, atol=1e-5)
+        np.testing.assert_allclose(alignment[row, :, :length], weights, atol=1e-5)
+
+
+def test_dropout_acts_in_training_only():
+    reader, layer = encoder("gru"), decoder("gru")
+    x, mask = some("x", "BSD"), tf.sequence_mask(LENGTHS, S)
+    memory = reader(x, mask)
+    dropped = reader(x, mask, training=True)["states"].numpy()
+    assert 0.15 < np.mean(dropped == 0) < 0.45 and np.all(reader(x, mask)["states"] == memory["states"])
+    assert 0.15 < np.mean(layer(some("y", "BTD"), memory, training=True) == 0) < 0.45
+
+
+def test_two_directions_need_an_even_width():
+    with pytest.raises(ValueError, match="`d_model` must be even: .* Received: d_model=7"):
+        RecurrentEncoder("gru", 7)
+    RecurrentEncoder("gru", 7, bidirectional=False)
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        RecurrentEncoder("lstm", D, 3, bidirectional=False, dropout_rate=0.3, name="some", dtype="mixed_bfloat16"),
+        RecurrentDecoder("rnn", D, 3, "dot", "local_m", 5, True, "mean", True, 0.3, name="some"),
+    ],
+)
+def test_the_config_makes_the_same_layer_again(layer):
+    twin = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(layer))
+    assert type(twin) is type(layer) and twin.get_config() == layer.get_config()
+    for each in (layer, twin):
+        each.build((None, None, D))
+    assert [(w.path, w.shape) for w in twin.weights] == [(w.path, w.shape) for w in layer.weights]
+
+
+def test_it_is_as_wide_at_every_length_of_the_target():
+    memory = encoder("gru")(some("x", "BSD"), tf.sequence_mask(LENGTHS, S))
+    assert decoder("gru")(some("y", "BTD"), memory).shape == (5, T, D)
