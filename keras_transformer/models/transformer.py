@@ -115,8 +115,7 @@ class Transformer(SequenceToSequence):
         self.vocabulary_size = vocabulary_size
         self.target_vocabulary_size = target_vocabulary_size
         self.tie_embeddings = tie_embeddings
-        self.num_layers = num_layers
-        self.num_decoder_layers = num_decoder_layers
+        self.num_layers, self.num_decoder_layers = num_layers, num_decoder_layers
         self.num_positions = num_positions
         for name, value in stack.items():
             setattr(self, name, value)
