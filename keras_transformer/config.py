@@ -28,13 +28,16 @@ OPTIMIZERS = {
     "adafactor": {},
 }
 
+POSITIONS = ("sinusoidal", "learned", "relative", "rotary", "none")
+
 # Settings that have an effect with some values of other settings only.
 _TRANSFORMER = {"architecture": ("transformer",)}
 _RECURRENT = {"architecture": ("rnn", "lstm", "gru")}
 _ATTENTION = {**_RECURRENT, "attention": ("additive", "dot", "general", "concat")}
 EFFECTS = {
-    **dict.fromkeys(("d_ff", "num_heads", "attention_dropout_rate", "feed_forward_dropout_rate"), _TRANSFORMER),
-    "pre_norm": _TRANSFORMER,
+    **dict.fromkeys(("d_ff", "num_heads", "d_key", "num_key_value_heads", "num_decoder_layers"), _TRANSFORMER),
+    **dict.fromkeys(("attention_dropout_rate", "feed_forward_dropout_rate", "pre_norm", "positions"), _TRANSFORMER),
+    "relative_clip": {**_TRANSFORMER, "positions": ("relative",)},
     **dict.fromkeys(("bidirectional", "attention", "input_feeding"), _RECURRENT),
     "context": {**_RECURRENT, "attention": ("none",)},
     **dict.fromkeys(("attention_span", "hard_attention"), _ATTENTION),
@@ -94,9 +97,21 @@ class Config:
     d_ff: int = 512
     """F: inner width of the feed-forward networks."""
     num_heads: int = 4
-    """H: heads of every attention; must divide d_model."""
+    """H: heads of every attention; must divide d_model, unless d_key is given."""
     num_layers: int = 2
-    """N: layers of the encoder and of the decoder."""
+    """N: layers of the encoder, and of the decoder unless num_decoder_layers is given."""
+    num_decoder_layers: int | None = None
+    """Layers of the decoder; by default num_layers. A decoder with fewer translates faster."""
+    d_key: int | None = None
+    """K: width of a head; by default d_model / num_heads."""
+    num_key_value_heads: int | None = None
+    """Heads of keys and values in every attention, each for several heads of queries; by default num_heads, which it
+    must divide. Fewer make the cache of a search smaller."""
+    positions: Literal[POSITIONS] = "sinusoidal"
+    """How the model knows the order of the tokens: sinusoidal (the paper's) and learned are added to the embeddings;
+    relative (Shaw et al. 2018) and rotary (Su et al. 2021) act in self-attention."""
+    relative_clip: int = 16
+    """k: the largest distance that relative positions tell apart from larger ones."""
     dropout_rate: float = 0.1
     """P_drop: dropout of embeddings and residual connections."""
     attention_dropout_rate: float = 0.0
@@ -231,18 +246,32 @@ class Config:
         _check(self, "share_vocabulary", is_new or self.share_vocabulary, "must be true beside `tokenizer`")
         _check(self, "init_from", is_new or self.init_from is None, "has its own tokenizer: leave out `tokenizer`")
         _check(self, "profile", self.profile is None or _is_range(self.profile), "must be START,STOP with START < STOP")
-        is_recurrent = self.architecture != "transformer"
-        divides = is_recurrent or self.d_model % self.num_heads == 0
-        _check(self, "num_heads", divides, f"must divide d_model, {self.d_model}")
-        is_whole = is_recurrent and not self.bidirectional
-        _check(self, "d_model", is_whole or self.d_model % 2 == 0, "must be even")
+        self._check_shape()
         _check(self, "character_coverage", 0.98 <= self.character_coverage <= 1, "must be between 0.98 and 1")
         _check(self, "model_dir", bool(self.model_dir), "must name a directory; leave it out for runs/PRESET")
         _check(self, "beam_size", self.beam_size <= MOST_HYPOTHESES, f"must be at most {MOST_HYPOTHESES}")
 
+    def _check_shape(self):
+        if self.architecture != "transformer":
+            _check(self, "d_model", self.d_model % 2 == 0 or not self.bidirectional, "must be even")
+            return
+        divides = self.d_key is not None or self.d_model % self.num_heads == 0
+        _check(self, "num_heads", divides, f"must divide d_model, {self.d_model}")
+        groups = self.num_key_value_heads or self.num_heads
+        _check(self, "num_key_value_heads", self.num_heads % groups == 0, f"must divide num_heads, {self.num_heads}")
+        is_even = self.d_model % 2 == 0 or self.positions != "sinusoidal"
+        _check(self, "d_model", is_even, "must be even")
+        is_even = (self.d_key or self.d_model // self.num_heads) % 2 == 0 or self.positions != "rotary"
+        _check(self, "d_key", is_even, "must be even with rotary positions; by default, it is d_model / num_heads")
+
     def profiled_updates(self):
         """START and STOP of `profile` as int; None without a profile."""
         return self.profile and tuple(map(int, self.profile.split(",")))
+
+    @property
+    def num_positions(self):
+        """The positions of the longest text in training: `max_length` tokens after bos, or before eos."""
+        return self.max_length + 1
 
     def save(self, path):
         """Writes all settings as YAML."""

@@ -13,7 +13,6 @@ from ml_dtypes import bfloat16
 
 from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from keras_transformer.errors import ExportError
-from keras_transformer.layers.embedding import sinusoids
 from keras_transformer.layers.kernels import EPSILON
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.tokenizer import SHARED, SOURCE, TARGET, save_tokenizers
@@ -102,11 +101,19 @@ def transformer_spec(model, source_pieces, pieces, longest):
     Returns:
         `ctranslate2.specs.TransformerSpec`.
     """
-    spec = ctranslate2.specs.TransformerSpec.from_config(
-        model.num_layers,
-        model.num_heads,
-        pre_norm=model.pre_norm,
-        alignment_heads=0,  # the mean over all heads of the last layer, as in `Transformer.align`
+    stacks = ctranslate2.specs.transformer_spec
+    shape = {
+        "num_heads": model.num_heads,
+        "pre_norm": model.pre_norm,
+        "head_dim": model.d_key,
+        "num_heads_kv": model.num_key_value_heads,
+        "relative_position": model.positions == "relative",
+        "rotary_dim": 0 if model.positions == "rotary" else None,  # 0: all of a head
+    }
+    spec = ctranslate2.specs.TransformerSpec(
+        stacks.TransformerEncoderSpec(len(model.encoder.layers), **shape),
+        # alignment_heads=0: the mean over all heads of the last layer, as in `Transformer.align`
+        stacks.TransformerDecoderSpec(len(model.decoder.layers), alignment_heads=0, **shape),
     )
     spec.config.layer_norm_epsilon = EPSILON
     spec.config.unk_token, spec.config.bos_token, spec.config.eos_token = (pieces[i] for i in (UNK_ID, BOS_ID, EOS_ID))
@@ -114,11 +121,12 @@ def transformer_spec(model, source_pieces, pieces, longest):
     spec.register_source_vocabulary(source_pieces)
     spec.register_target_vocabulary(pieces)
 
-    positions = ops.convert_to_numpy(sinusoids(np.arange(longest), model.d_model))
     spec.encoder.embeddings[0].weight = ops.convert_to_numpy(model.source_embedding.matrix)
     spec.decoder.embeddings.weight = ops.convert_to_numpy(model.target_embedding.matrix)
     spec.decoder.projection.weight = ops.convert_to_numpy(model.output_matrix)
-    spec.encoder.position_encodings.encodings = spec.decoder.position_encodings.encodings = positions
+    if model.positions not in ("relative", "rotary"):
+        positions = added_positions(model, longest)
+        spec.encoder.position_encodings.encodings = spec.decoder.position_encodings.encodings = positions
     for stack_spec, layers in ((spec.encoder, model.encoder), (spec.decoder, model.decoder)):
         for layer_spec, layer in zip(stack_spec.layer, layers.layers, strict=True):
             fill_layer(layer_spec, layer)
@@ -127,12 +135,21 @@ def transformer_spec(model, source_pieces, pieces, longest):
     return spec
 
 
+def added_positions(model, length):
+    """What a model adds to the embeddings of the positions 0 ... length-1, (length, D)."""
+    embeddings = np.zeros((1, length, model.d_model), "float32")
+    return ops.convert_to_numpy(model.position_layer(embeddings))[0].astype("float32")
+
+
 def fill_layer(spec, layer):
     """Fills in the weights of an encoder layer or a decoder layer."""
     attention = layer.self_attention
     fill_linear(spec.self_attention.linear[0], attention.query, attention.key, attention.value)
     fill_linear(spec.self_attention.linear[1], attention.output_projection)
     fill_norm(spec.self_attention.layer_norm, layer.self_attention_residual.norm)
+    if layer.positions == "relative":
+        spec.self_attention.relative_position_keys = ops.convert_to_numpy(attention.distance_keys)
+        spec.self_attention.relative_position_values = ops.convert_to_numpy(attention.distance_values)
     if hasattr(layer, "cross_attention"):
         attention = layer.cross_attention
         fill_linear(spec.attention.linear[0], attention.query)

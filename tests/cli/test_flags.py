@@ -106,6 +106,7 @@ def test_every_setting_has_a_flag(field):
     arguments += ["--d_model", "22"] if field.name == "num_heads" else []
     for name, values in config_module.EFFECTS.get(field.name, {}).items():
         arguments += [f"--{name}", values[0]]
+    arguments += ["--num_heads", "22", "--d_model", "44"] if field.name == "num_key_value_heads" else []
     config = parse(*arguments, f"--{field.name}", text)
     assert getattr(config, field.name) == value
     assert type(getattr(config, field.name)) is type(value)

@@ -66,6 +66,27 @@ def test_the_engine_translates_and_scores_as_the_model_does(tmp_path, pre_norm):
     np.testing.assert_allclose(found_scores, scores, rtol=1e-4)
 
 
+@pytest.mark.parametrize(
+    "variant",
+    [
+        {"positions": "learned", "num_positions": 7},
+        {"positions": "relative", "relative_clip": 3, "num_heads": 6, "d_key": 5, "num_key_value_heads": 2},
+        {"positions": "rotary", "num_heads": 6, "d_key": 6, "num_key_value_heads": 2},
+        {"positions": "none", "d_key": 7},
+        {"num_decoder_layers": 1, "num_key_value_heads": 1},
+    ],
+    ids=str,
+)
+def test_the_engine_runs_every_variant_of_the_transformer(tmp_path, variant):
+    export = CTranslate2Export(translator(tiny.transformer(num_layers=2, **variant)))
+    export.write(tmp_path)
+    texts, scores = export.expected(TEXTS)
+    assert len(set(texts)) > 5
+    found, found_scores = translated(export, tmp_path)
+    assert found == texts
+    np.testing.assert_allclose(found_scores, scores, rtol=1e-4)
+
+
 def test_a_model_with_two_vocabularies_and_a_matrix_for_each_use_is_translated_as_well(tmp_path):
     german = Tokenizer(train_tokenizer([target for _, target in tiny.pairs(211)], 311))
     assert german.vocabulary_size != tiny.VOCABULARY

@@ -48,6 +48,27 @@ def test_a_session_finds_what_the_translator_finds(exported, translator):
     assert any(texts[: len(TEXTS)])  # something was translated at all
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "variant",
+    [
+        {"positions": "learned", "num_positions": 7, "num_decoder_layers": 2},
+        {"positions": "relative", "relative_clip": 3, "num_heads": 6, "d_key": 5, "num_key_value_heads": 2},
+        {"positions": "rotary", "d_key": 10, "pre_norm": True},
+        {"positions": "none", "num_key_value_heads": 1},
+    ],
+    ids=str,
+)
+def test_an_export_of_every_variant_finds_what_the_translator_finds(variant, tmp_path):
+    model = tiny.transformer(seed=3, **variant)
+    translator = Translator(model, tiny.tokenizer(), beam_size=3, length_penalty=0.6, max_length=31)
+    path = export_version(SavedModelExport(translator), tmp_path, sentences=TEXTS)
+    outputs = run_like_serving(path, TEXTS + ODD)
+    texts, scores = translator.translate_batch(TEXTS + ODD)
+    assert [text.decode("utf-8") for text in outputs["translation"]] == texts
+    np.testing.assert_allclose(outputs["score"], scores, atol=1e-4)
+
+
 def test_sentences_of_a_line_are_translated_at_once_where_the_run_says_so(tmp_path):
     model, text = tiny.transformer(seed=3), "Five five zero. Nine nine."
     whole, divided = (Translator(model, tiny.tokenizer(), beam_size=1, split_sentences=x) for x in (False, True))
