@@ -144,9 +144,8 @@ def count_activations(config, source, target, vocabulary):
     """
     if config.architecture != "transformer":
         by_position = KEPT_BY_CELL * CELLS[config.architecture].gates * config.d_model * (source + target)
-        by_score = (
-            KEPT_BY_SCORE * source * target * (config.d_model if config.attention in ("additive", "concat") else 1)
-        )
+        has_width = config.attention in ("additive", "concat")  # their scores are made of vectors
+        by_score = KEPT_BY_SCORE * source * target * (config.d_model if has_width else 1)
         return config.num_layers * by_position + by_score + target * vocabulary
     d, f = config.d_model, config.d_ff
     queries, keys = (KEPT_OF_QUERIES * widths(config)[0], KEPT_OF_KEYS * widths(config)[1])
