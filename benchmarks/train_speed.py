@@ -21,10 +21,14 @@ WINDOWS, WINDOW = 5, 20  # Number of timed windows, and updates per window.
 
 def operations_per_target_token(config, vocabulary_size, source_per_target):
     """Counts the multiplications and additions of one update per target token: once forward, twice backward."""
-    d, f, n = config.d_model, config.d_ff, config.num_layers
-    encoder = n * (8 * d * d + 4 * d * f)  # Per source token.
-    memory = n * 4 * d * d  # Keys and values of the memory, per source token.
-    decoder = n * (12 * d * d + 4 * d * f)
+    from keras_transformer.training.memory import depths, widths
+
+    d, f = config.d_model, config.d_ff
+    (queries, keys), (encoders, decoders) = widths(config), depths(config)
+    attention = 4 * d * (queries + keys)
+    encoder = encoders * (attention + 4 * d * f)  # Per source token.
+    memory = decoders * 4 * d * keys  # Keys and values of the memory, per source token.
+    decoder = decoders * (attention + 4 * d * queries + 4 * d * f)
     logits = 2 * d * vocabulary_size
     return 3 * (source_per_target * (encoder + memory) + decoder + logits)
 

@@ -27,6 +27,8 @@ OPTIMIZERS = {
     "adafactor": {},
 }
 
+POSITIONS = ("sinusoidal", "learned", "relative", "rotary", "none")
+
 # Table 3 of the paper: base and big. The others are for less data and less time.
 PRESETS = {
     "quickstart": {
@@ -135,9 +137,21 @@ class Config:
     d_ff: int = 512
     """F: inner width of the feed-forward networks."""
     num_heads: int = 4
-    """H: heads of every attention; must divide d_model."""
+    """H: heads of every attention; must divide d_model, unless d_key is given."""
     num_layers: int = 2
-    """N: layers of the encoder and of the decoder."""
+    """N: layers of the encoder, and of the decoder unless num_decoder_layers is given."""
+    num_decoder_layers: int | None = None
+    """Layers of the decoder; by default num_layers. A decoder with fewer translates faster."""
+    d_key: int | None = None
+    """K: width of a head; by default d_model / num_heads."""
+    num_key_value_heads: int | None = None
+    """Heads of keys and values in every attention, each for several heads of queries; by default num_heads, which it
+    must divide. Fewer make the cache of a search smaller."""
+    positions: Literal[POSITIONS] = "sinusoidal"
+    """How the model knows the order of the tokens: sinusoidal (the paper's) and learned are added to the embeddings;
+    relative (Shaw et al. 2018) and rotary (Su et al. 2021) act in self-attention."""
+    relative_clip: int = 16
+    """k: the largest distance that relative positions tell apart from larger ones."""
     dropout_rate: float = 0.1
     """P_drop: dropout of embeddings and residual connections."""
     attention_dropout_rate: float = 0.0
@@ -251,15 +265,29 @@ class Config:
         _check(self, "share_vocabulary", is_new or self.share_vocabulary, "must be true beside `tokenizer`")
         _check(self, "init_from", is_new or self.init_from is None, "has its own tokenizer: leave out `tokenizer`")
         _check(self, "profile", self.profile is None or _is_range(self.profile), "must be START,STOP with START < STOP")
-        _check(self, "num_heads", self.d_model % self.num_heads == 0, f"must divide d_model, {self.d_model}")
-        _check(self, "d_model", self.d_model % 2 == 0, "must be even")
+        self._check_shape()
         _check(self, "character_coverage", 0.98 <= self.character_coverage <= 1, "must be between 0.98 and 1")
         _check(self, "model_dir", bool(self.model_dir), "must name a directory; leave it out for runs/PRESET")
         _check(self, "beam_size", self.beam_size <= MOST_HYPOTHESES, f"must be at most {MOST_HYPOTHESES}")
 
+    def _check_shape(self):
+        divides = self.d_key is not None or self.d_model % self.num_heads == 0
+        _check(self, "num_heads", divides, f"must divide d_model, {self.d_model}")
+        groups = self.num_key_value_heads or self.num_heads
+        _check(self, "num_key_value_heads", self.num_heads % groups == 0, f"must divide num_heads, {self.num_heads}")
+        is_even = self.d_model % 2 == 0 or self.positions != "sinusoidal"
+        _check(self, "d_model", is_even, "must be even")
+        is_even = (self.d_key or self.d_model // self.num_heads) % 2 == 0 or self.positions != "rotary"
+        _check(self, "d_key", is_even, "must be even with rotary positions; by default, it is d_model / num_heads")
+
     def profiled_updates(self):
         """START and STOP of `profile` as int; None without a profile."""
         return self.profile and tuple(map(int, self.profile.split(",")))
+
+    @property
+    def num_positions(self):
+        """The positions of the longest text in training: `max_length` tokens after bos, or before eos."""
+        return self.max_length + 1
 
     def save(self, path):
         """Writes all settings as YAML."""
@@ -302,6 +330,8 @@ def check_effect(config, given):
             "with `ema_decay`, the final model is the exponential average, so `average_epochs` has no effect: give one "
             f"of the two. Received: ema_decay={config.ema_decay}, average_epochs={config.average_epochs}"
         )
+    has_effect = "relative_clip" not in given or config.positions == "relative"
+    _check(config, "relative_clip", has_effect, f"has no effect with {config.positions} positions: leave it out")
     for name in ("vocabulary_size", "character_coverage"):
         for origin in ("tokenizer", "init_from"):
             has_effect = name not in given or getattr(config, origin) is None

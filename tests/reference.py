@@ -1,4 +1,4 @@
-"""The Transformer in plain NumPy, written from "Attention Is All You Need" and sharing no code with the package.
+"""The Transformer in plain NumPy, written from the papers and sharing no code with the package.
 
 float64, one sentence and one head at a time, loops where the paper has an index. Weights are a dict from path
 ("encoder/layer_0/self_attention/query/kernel") to array. Masks are boolean, True = may attend.
@@ -70,21 +70,50 @@ def mean_attention_weights(weights, x, memory, num_heads, mask=True):
     return mean
 
 
-def multi_head_attention(weights, x, memory, num_heads, mask=True):
-    """3.2.2. x (B, T, D), memory (B, S, D) -> (B, T, D)."""
-    d_k = x.shape[2] // num_heads
+def multi_head_attention(weights, x, memory, num_heads, mask=True, rotary=False):
+    """3.2.2. x (B, T, D), memory (B, S, D) -> (B, T, D).
+
+    Fewer columns of keys and values than of queries mean that heads in a row share them (Ainslie et al. 2023). Tables
+    of distances mean relative positions.
+    """
+    d_k = weights["query/kernel"].shape[1] // num_heads
+    heads_per_group = weights["query/kernel"].shape[1] // weights["key/kernel"].shape[1]
     mask = np.broadcast_to(mask, (x.shape[0], num_heads, x.shape[1], memory.shape[1]))
     output = np.zeros(x.shape)
     for b in range(x.shape[0]):
         heads = []
         for h in range(num_heads):
-            columns = slice(h * d_k, (h + 1) * d_k)
-            q = x[b] @ weights["query/kernel"][:, columns]
-            k = memory[b] @ weights["key/kernel"][:, columns]
-            v = memory[b] @ weights["value/kernel"][:, columns]
-            heads.append(attention(q, k, v, mask[b, h]))
+            g = h // heads_per_group
+            q = x[b] @ weights["query/kernel"][:, h * d_k : (h + 1) * d_k]
+            k = memory[b] @ weights["key/kernel"][:, g * d_k : (g + 1) * d_k]
+            v = memory[b] @ weights["value/kernel"][:, g * d_k : (g + 1) * d_k]
+            if "distance_keys" in weights:
+                tables = weights["distance_keys"], weights["distance_values"]
+                heads.append(relative_attention(q, k, v, mask[b, h], *tables))
+            else:
+                q, k = (turned(q), turned(k)) if rotary else (q, k)
+                heads.append(attention(q, k, v, mask[b, h]))
         output[b] = np.concatenate(heads, axis=1) @ weights["output/kernel"]
     return output
+
+
+def relative_attention(q, k, v, mask, key_table, value_table):
+    """Shaw et al. 2018, equations (3) and (4). Tables (2 clip + 1, K), the middle row for distance 0."""
+    clip = len(key_table) // 2
+    z = np.zeros(q.shape)
+    for i in range(len(q)):
+        rows = [clip + max(-clip, min(clip, j - i)) for j in range(len(k))]
+        e = np.array([q[i] @ (k[j] + key_table[rows[j]]) for j in range(len(k))]) / math.sqrt(q.shape[1])
+        alpha = softmax(np.where(mask[i], e, -np.inf))
+        z[i] = sum(alpha[j] * (v[j] + value_table[rows[j]]) for j in range(len(k)))
+    return z
+
+
+def turned(x):
+    """Su et al. 2021, section 3.2: pair i of position m, a complex number, times exp(m theta_i sqrt(-1)). (T, K)."""
+    theta = 10000.0 ** (-np.arange(0, x.shape[1], 2) / x.shape[1])
+    numbers = (x[:, 0::2] + 1j * x[:, 1::2]) * np.exp(1j * np.arange(len(x))[:, None] * theta)
+    return np.stack([numbers.real, numbers.imag], axis=-1).reshape(x.shape)
 
 
 def feed_forward(weights, x):
@@ -110,21 +139,21 @@ def pre_norm(weights, x, sublayer):
     return x + sublayer(layer_norm(part(weights, "norm"), x))
 
 
-def encoder_layer(weights, x, num_heads, residual, mask=True):
+def encoder_layer(weights, x, num_heads, residual, mask=True, rotary=False):
     """3.1. residual: `post_norm` or `pre_norm`."""
 
     def self_attention(h):
-        return multi_head_attention(part(weights, "self_attention"), h, h, num_heads, mask)
+        return multi_head_attention(part(weights, "self_attention"), h, h, num_heads, mask, rotary)
 
     x = residual(part(weights, "self_attention_residual"), x, self_attention)
     return residual(part(weights, "feed_forward_residual"), x, lambda h: feed_forward(part(weights, "feed_forward"), h))
 
 
-def decoder_layer(weights, x, memory, num_heads, residual, mask=True, source_mask=True):
+def decoder_layer(weights, x, memory, num_heads, residual, mask=True, source_mask=True, rotary=False):
     """3.1. residual: `post_norm` or `pre_norm`."""
 
     def self_attention(h):
-        return multi_head_attention(part(weights, "self_attention"), h, h, num_heads, mask)
+        return multi_head_attention(part(weights, "self_attention"), h, h, num_heads, mask, rotary)
 
     def cross_attention(h):
         return multi_head_attention(part(weights, "cross_attention"), h, memory, num_heads, source_mask)
@@ -143,16 +172,17 @@ def stack(weights, x, residual, layer):
     return layer_norm(part(weights, "norm"), x) if residual is pre_norm else x
 
 
-def encoder(weights, x, num_heads, residual, mask=True):
+def encoder(weights, x, num_heads, residual, mask=True, rotary=False):
     """N encoder layers. x (B, S, D) -> memory (B, S, D)."""
-    return stack(weights, x, residual, lambda w, h: encoder_layer(w, h, num_heads, residual, mask))
+    return stack(weights, x, residual, lambda w, h: encoder_layer(w, h, num_heads, residual, mask, rotary))
 
 
-def decoder(weights, x, memory, num_heads, residual, source_mask=True):
+def decoder(weights, x, memory, num_heads, residual, source_mask=True, rotary=False):
     """N decoder layers; position t sees 0 ... t. x (B, T, D), memory (B, S, D) -> (B, T, D)."""
     causal = np.array([[s <= t for s in range(x.shape[1])] for t in range(x.shape[1])])
+    masks = causal, source_mask
     return stack(
-        weights, x, residual, lambda w, h: decoder_layer(w, h, memory, num_heads, residual, causal, source_mask)
+        weights, x, residual, lambda w, h: decoder_layer(w, h, memory, num_heads, residual, *masks, rotary=rotary)
     )
 
 
@@ -186,10 +216,15 @@ def sinusoids(length, d_model):
     return table
 
 
-def embed(matrix, ids):
-    """3.4 and 3.5: vectors times sqrt(d_model), plus positions. ids (B, T) -> (B, T, D)."""
-    d_model = matrix.shape[1]
-    return matrix[ids] * math.sqrt(d_model) + sinusoids(ids.shape[1], d_model)
+def embed(matrix, ids, positions="sinusoidal", table=None):
+    """3.4 and 3.5: vectors times sqrt(d_model), plus positions. ids (B, T) -> (B, T, D). table: learned positions."""
+    d_model, length = matrix.shape[1], ids.shape[1]
+    x = matrix[ids] * math.sqrt(d_model)
+    if positions == "sinusoidal":
+        return x + sinusoids(length, d_model)
+    if positions == "learned":
+        return x + math.sqrt(d_model) * np.array([table[min(pos, len(table) - 1)] for pos in range(length)])
+    return x
 
 
 def matrices(weights):
@@ -199,13 +234,13 @@ def matrices(weights):
     return weights.get("source_embedding/matrix", shared), target, weights.get("logits/output_matrix/matrix", target)
 
 
-def transformer(weights, source_ids, target_ids, num_heads, residual):
+def transformer(weights, source_ids, target_ids, num_heads, residual, positions="sinusoidal"):
     """Figure 1 up to the softmax: logits (B, T, V). 0 is padding; residual: `post_norm` or `pre_norm`."""
     source, target, output = matrices(weights)
-    source_mask = (source_ids != 0)[:, None, None, :]
-    memory = encoder(part(weights, "encoder"), embed(source, source_ids), num_heads, residual, source_mask)
-    x = decoder(part(weights, "decoder"), embed(target, target_ids), memory, num_heads, residual, source_mask)
-    return x @ output.T
+    embedded = positions, weights.get("positions/table")
+    rest = num_heads, residual, (source_ids != 0)[:, None, None, :], positions == "rotary"
+    memory = encoder(part(weights, "encoder"), embed(source, source_ids, *embedded), *rest)
+    return decoder(part(weights, "decoder"), embed(target, target_ids, *embedded), memory, *rest) @ output.T
 
 
 def alignment(weights, source_ids, target_ids, num_heads, residual):

@@ -28,6 +28,11 @@ OTHER = {
     "d_ff": 53,
     "num_heads": 11,
     "num_layers": 5,
+    "num_decoder_layers": 3,
+    "d_key": 7,
+    "num_key_value_heads": 1,
+    "positions": "relative",
+    "relative_clip": 37,
     "dropout_rate": 0.37,
     "attention_dropout_rate": 0.41,
     "feed_forward_dropout_rate": 0.43,
@@ -150,8 +155,9 @@ def test_the_optimizer_of_the_paper_has_its_arguments():
     assert OPTIMIZERS["adam"] == {"beta_1": 0.9, "beta_2": 0.98, "epsilon": 1e-9}  # 5.3
 
 
-def test_every_argument_of_the_transformer_but_the_sizes_of_vocabularies_is_a_setting():
-    arguments = {name for name in arguments_of(Transformer) if not name.endswith("vocabulary_size")}
+def test_every_argument_of_the_transformer_is_a_setting_but_the_sizes_of_its_tables():
+    tables = {"vocabulary_size", "target_vocabulary_size", "num_positions"}
+    arguments = set(arguments_of(Transformer)) - tables
     assert {"d_model", "num_layers", "pre_norm", "tie_embeddings"} <= arguments <= OTHER.keys()
 
 
@@ -209,6 +215,7 @@ def test_unknown_settings_are_named(tmp_path):
 
 
 AT_LEAST_ONE = ["vocabulary_size", "max_length", "d_model", "d_ff", "num_heads", "num_layers", "epochs", "max_steps"]
+AT_LEAST_ONE += ["num_decoder_layers", "d_key", "num_key_value_heads", "relative_clip"]
 AT_LEAST_ONE += ["batch_tokens", "accumulate_steps", "warmup_steps", "patience", "average_epochs"]
 AT_LEAST_ONE += ["validation_sentences", "validate_every", "beam_size"]
 RATES = [
@@ -232,6 +239,8 @@ RATES = [
         *[("character_coverage", value) for value in (0.97, 1.1, float("nan"))],
         ("model_dir", ""),
         ("num_heads", 3),  # of d_model 128
+        ("num_key_value_heads", 3),  # of 4 heads
+        ("positions", "alibi"),
         ("beam_size", 257),
         *[("length_penalty", value) for value in (float("nan"), float("inf"), -float("inf"))],
         ("strategy", "tpu"),
@@ -283,9 +292,25 @@ def test_epochs_to_average_beside_an_exponential_average_are_refused():
         check_effect(config, ["average_epochs"])
 
 
-def test_an_odd_width_is_refused():
+def test_a_clip_is_refused_where_positions_are_not_relative():
+    check_effect(Config(positions="relative", relative_clip=5), ["positions", "relative_clip"])
+    check_effect(Config(relative_clip=5), ["positions"])
+    with pytest.raises(ConfigError, match="^`relative_clip` has no effect with rotary positions: .* relative_clip=5$"):
+        check_effect(Config(positions="rotary", relative_clip=5), ["relative_clip"])
+
+
+def test_an_odd_width_is_refused_where_sines_and_cosines_come_in_pairs():
     with pytest.raises(ConfigError, match="`d_model` must be even. Received: d_model=33"):
         Config(d_model=33, num_heads=11)
+    assert Config(d_model=33, num_heads=11, positions="learned").d_model == 33
+    for d_key in (None, 7):
+        with pytest.raises(ConfigError, match=f"`d_key` must be even with rotary .* Received: d_key={d_key}$"):
+            Config(d_model=22, num_heads=2, d_key=d_key, positions="rotary")
+    assert Config(d_model=33, num_heads=5, d_key=14, positions="rotary").d_key == 14
+
+
+def test_heads_of_a_given_width_need_not_divide_the_model():
+    assert Config(d_model=22, num_heads=7, d_key=3).d_key == 3
 
 
 @pytest.mark.parametrize(

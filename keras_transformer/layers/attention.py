@@ -1,12 +1,14 @@
 """Scaled dot-product attention (3.2.1), multi-head attention (3.2.2), and the masks of both (3.2.3).
 
-Masks are boolean and explicit: True = may attend.
+Masks are boolean and explicit: True = may attend. `RelativeAttention` and `RotaryAttention` are self-attention that
+knows where its queries and keys stand.
 """
 
 import keras
 from keras import ops
 
 from keras_transformer.config import PAD_ID
+from keras_transformer.layers.embedding import angles
 from keras_transformer.layers.kernels import Dropout, Linear, hide, inner_shape
 from keras_transformer.layers.layer import Layer
 
@@ -37,24 +39,41 @@ def causal_mask(length):
     return ops.greater_equal(positions[:, None], positions[None, :])[None, None]
 
 
-def attention_weights(queries, keys, mask=None):
+def attention_weights(queries, keys, mask=None, terms=None):
     """softmax(Q K^T / sqrt(d_k)), the weights of equation (1).
 
     The queries are scaled rather than the products: that is fewer multiplications, and float16 does not overflow.
 
     Args:
         queries: (B, H, T, K).
-        keys: (B, H, S, K).
+        keys: (B, G, S, K); G divides H (see `matmul_groups`).
         mask: bool, broadcastable to (B, H, T, S); True = may attend.
+        terms: (T, S, K), added to the key that each query sees (see `RelativeAttention`).
 
     Returns:
         (B, H, T, S) in the dtype of the queries; the softmax itself is float32.
     """
     queries = queries * (queries.shape[-1] ** -0.5)
-    scores = ops.cast(ops.matmul(queries, ops.swapaxes(keys, -1, -2)), "float32")  # (B, H, T, S)
+    scores = matmul_groups(queries, ops.swapaxes(keys, -1, -2))  # (B, H, T, S)
+    if terms is not None:
+        scores = scores + ops.einsum("bhtk,tsk->bhts", queries, terms)
+    scores = ops.cast(scores, "float32")
     if mask is not None:
         scores = hide(scores, mask)
     return ops.cast(ops.softmax(scores), queries.dtype)
+
+
+def matmul_groups(x, matrices):
+    """The product of every head with the matrix of its group: x (B, H, T, K), matrices (B, G, K, S) -> (B, H, T, S).
+
+    G divides H, and H / G heads in a row are a group. They become one matrix with more rows, so no matrix is copied.
+    """
+    heads, groups = x.shape[1], matrices.shape[1]
+    if heads == groups:
+        return ops.matmul(x, matrices)
+    length, width = ops.shape(x)[2:]
+    products = ops.matmul(ops.reshape(x, (-1, groups, heads // groups * length, width)), matrices)
+    return ops.reshape(products, (-1, heads, length, ops.shape(matrices)[3]))
 
 
 def split_heads(x, num_heads):
@@ -76,12 +95,19 @@ class MultiHeadAttention(Layer):
     `call` runs `project` and then `attend`. Cached decoding calls the two separately, because later queries attend to
     the same projected keys and values.
 
-    *Relative to the paper*: dropout of the attention weights (`dropout_rate`), as in the authors' own code.
+    *Relative to the paper*: dropout of the attention weights (`dropout_rate`), as in the authors' own code. Several
+    heads may share their keys and values (`num_key_value_heads`; Ainslie et al. 2023), so that a cache is smaller.
+
+    In self-attention over a cache, `width` (W) hypotheses stand side by side at every position: key j is at position
+    j // W, and the queries are at that of the last W keys. This class knows no positions. `RelativeAttention` and
+    `RotaryAttention` do, and override `project`, `weigh` and `collect`.
 
     Args:
         d_model: D, width in and out.
-        num_heads: H; must divide `d_model`. The width per head is K = D / H.
+        num_heads: H; must divide `d_model` unless `d_key` is given.
         dropout_rate: share of the attention weights dropped in training.
+        d_key: K, the width of a head. None: D / H.
+        num_key_value_heads: G, heads of keys and values; must divide H. None: H.
 
     Call arguments:
         x: (B, T, D), from which the queries are made.
@@ -92,41 +118,157 @@ class MultiHeadAttention(Layer):
         (B, T, D).
 
     Raises:
-        ValueError: if `num_heads` does not divide `d_model`.
+        ValueError: if `num_heads` does not divide `d_model`, or `num_key_value_heads` not `num_heads`.
     """
 
-    def __init__(self, d_model, num_heads, dropout_rate=0.0, **kwargs):
+    def __init__(self, d_model, num_heads, dropout_rate=0.0, d_key=None, num_key_value_heads=None, **kwargs):
         super().__init__(**kwargs)
-        if d_model % num_heads:
+        if d_key is None and d_model % num_heads:
             raise ValueError(f"`num_heads` must divide `d_model`. Received: num_heads={num_heads}, d_model={d_model}")
         self.d_model = d_model
         self.num_heads = num_heads
         self.dropout_rate = dropout_rate
+        self.d_key = d_key or d_model // num_heads
+        self.num_key_value_heads = num_key_value_heads or num_heads
+        if num_heads % self.num_key_value_heads:
+            raise ValueError(
+                "`num_key_value_heads` must divide `num_heads`. "
+                f"Received: num_key_value_heads={num_key_value_heads}, num_heads={num_heads}"
+            )
         linear = {"use_bias": False, "dtype": self.dtype_policy}
-        self.query = Linear(d_model, name="query", **linear)
-        self.key = Linear(d_model, name="key", **linear)
-        self.value = Linear(d_model, name="value", **linear)
+        self.query = Linear(self.num_heads * self.d_key, name="query", **linear)
+        self.key = Linear(self.num_key_value_heads * self.d_key, name="key", **linear)
+        self.value = Linear(self.num_key_value_heads * self.d_key, name="value", **linear)
         self.output_projection = Linear(d_model, name="output", **linear)
         self.dropout = Dropout(dropout_rate, name="dropout", dtype=self.dtype_policy)
 
     def build(self, x_shape, memory_shape=None):
-        width = (None, None, self.d_model)
-        for linear in (self.query, self.key, self.value, self.output_projection):
-            linear.build(width)
+        for linear in (self.query, self.key, self.value):
+            linear.build((None, None, self.d_model))
+        self.output_projection.build((None, None, self.num_heads * self.d_key))
 
-    def project(self, memory):
-        """Makes the keys and values of memory (B, S, D): two of (B, H, S, K)."""
-        return split_heads(self.key(memory), self.num_heads), split_heads(self.value(memory), self.num_heads)
+    def project(self, memory, start=0, width=1):
+        """Makes the keys and values of memory (B, S, D): two of (B, G, S, K). `start` keys of a cache are before."""
+        return tuple(split_heads(linear(memory), self.num_key_value_heads) for linear in (self.key, self.value))
 
-    def weigh(self, x, keys, attention_mask=None):
-        """How much x (B, T, D) attends to each of the projected keys (B, H, S, K): (B, H, T, S)."""
+    def weigh(self, x, keys, attention_mask=None, width=1):
+        """How much x (B, T, D) attends to each of the projected keys (B, G, S, K): (B, H, T, S)."""
         return attention_weights(split_heads(self.query(x), self.num_heads), keys, attention_mask)
 
-    def attend(self, x, keys, values, attention_mask=None, training=False):
-        """Attends from x (B, T, D) to projected keys and values (B, H, S, K): (B, T, D)."""
-        weights = self.dropout(self.weigh(x, keys, attention_mask), training=training)  # (B, H, T, S)
-        return self.output_projection(merge_heads(ops.matmul(weights, values)))
+    def collect(self, weights, values, width=1):
+        """The mean of the values (B, G, S, K) under the weights (B, H, T, S): (B, H, T, K)."""
+        return matmul_groups(weights, values)
+
+    def attend(self, x, keys, values, attention_mask=None, width=1, training=False):
+        """Attends from x (B, T, D) to projected keys and values (B, G, S, K): (B, T, D)."""
+        weights = self.dropout(self.weigh(x, keys, attention_mask, width), training=training)  # (B, H, T, S)
+        return self.output_projection(merge_heads(self.collect(weights, values, width)))
 
     def call(self, x, memory, attention_mask=None, training=False):
         keys, values = self.project(memory)
         return self.attend(x, keys, values, attention_mask, training=training)
+
+    def empty_cache(self, batch):
+        """The keys and values before the first position, two of (B, G, 0, K)."""
+        shape = (batch, self.num_key_value_heads, 0, self.d_key)
+        return ops.zeros(shape, self.compute_dtype), ops.zeros(shape, self.compute_dtype)
+
+    def step(self, x, cache, history=None):
+        """Self-attention of the newest position of W hypotheses to the positions before it.
+
+        Args:
+            x: (B, W, D).
+            cache: keys and values of the positions before, two of (B, G, t*W, K).
+            history: bool, broadcastable to (B, H, W, (t+1)*W): the keys that belong to each hypothesis.
+
+        Returns:
+            (B, W, D), and the cache with this position appended, two of (B, G, (t+1)*W, K).
+        """
+        width = x.shape[1]
+        newest = self.project(x, ops.shape(cache[0])[2], width)
+        cache = tuple(ops.concatenate([old, new], axis=2) for old, new in zip(cache, newest, strict=True))
+        return self.attend(x, *cache, history, width), cache
+
+
+def places(length, start=0, width=1):
+    """The positions of `length` vectors of which W stand side by side, after `start` others: int (length,)."""
+    return (start + ops.arange(length)) // width
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class RelativeAttention(MultiHeadAttention):
+    """Self-attention that knows the distance of a key from its query (Shaw et al. 2018).
+
+    With a^K and a^V the learned vectors of the distance j - i, which is clipped to -k ... k,
+
+        e_ij = q_i (k_j + a^K_ij) / sqrt(d_k),   z_i = sum_j softmax(e_i)_j (v_j + a^V_ij)
+
+    All heads of a layer share its two tables.
+
+    Args:
+        clip: k, the largest distance that has a vector of its own.
+        **kwargs: those of `MultiHeadAttention`, which has the call arguments as well; memory is x.
+    """
+
+    def __init__(self, clip=16, **kwargs):
+        super().__init__(**kwargs)
+        self.clip = clip
+
+    def build(self, x_shape, memory_shape=None):
+        super().build(x_shape)
+        shape = (2 * self.clip + 1, self.d_key)
+        self.distance_keys = self.add_weight(name="distance_keys", shape=shape, initializer="glorot_uniform")
+        self.distance_values = self.add_weight(name="distance_values", shape=shape, initializer="glorot_uniform")
+
+    def look_up(self, table, queries, keys, width):
+        """The vectors of a table (2k+1, K) for the last `queries` of so many `keys` and for these: (T, S, K)."""
+        positions = places(keys, 0, width)
+        distances = positions[None, :] - positions[keys - queries :, None]  # (T, S)
+        rows = ops.clip(distances, -self.clip, self.clip) + self.clip
+        return ops.cast(ops.take(table, rows, axis=0), self.compute_dtype)
+
+    def weigh(self, x, keys, attention_mask=None, width=1):
+        terms = self.look_up(self.distance_keys, ops.shape(x)[1], ops.shape(keys)[2], width)
+        return attention_weights(split_heads(self.query(x), self.num_heads), keys, attention_mask, terms)
+
+    def collect(self, weights, values, width=1):
+        terms = self.look_up(self.distance_values, *ops.shape(weights)[2:], width)
+        return super().collect(weights, values) + ops.einsum("bhts,tsk->bhtk", weights, terms)
+
+
+def rotate(heads, positions):
+    """Turns the pair (2i, 2i+1) of every vector by the angle pos / 10000^(2i/K): (B, H, T, K), int (T,) -> the same.
+
+    The product of two vectors turned like this depends on the distance of their positions only (Su et al. 2021). The
+    angles are float32, because bfloat16 cannot count past 256.
+    """
+    turn = angles(positions, heads.shape[-1])  # (T, K/2)
+    cosine, sine = ops.cast(ops.cos(turn), heads.dtype), ops.cast(ops.sin(turn), heads.dtype)
+    even, odd = heads[..., 0::2], heads[..., 1::2]  # (B, H, T, K/2)
+    turned = ops.stack([even * cosine - odd * sine, even * sine + odd * cosine], axis=-1)
+    return ops.reshape(turned, (-1, *inner_shape(heads), heads.shape[-1]))
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class RotaryAttention(MultiHeadAttention):
+    """Self-attention whose queries and keys are turned by their positions (Su et al. 2021; see `rotate`).
+
+    A cache keeps the keys as they were turned. Arguments and call arguments: see `MultiHeadAttention`; memory is x.
+
+    Raises:
+        ValueError: if `d_key` is odd.
+    """
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        if self.d_key % 2:
+            raise ValueError(f"`d_key` must be even: rotary positions turn pairs. Received: d_key={self.d_key}")
+
+    def project(self, memory, start=0, width=1):
+        keys, values = super().project(memory)
+        return rotate(keys, places(ops.shape(memory)[1], start, width)), values
+
+    def weigh(self, x, keys, attention_mask=None, width=1):
+        queries, length = split_heads(self.query(x), self.num_heads), ops.shape(x)[1]
+        positions = places(length, ops.shape(keys)[2] - length, width)
+        return attention_weights(rotate(queries, positions), keys, attention_mask)

@@ -102,10 +102,17 @@ class OutputMatrix(VocabularyMatrix):
     """The matrix of `Logits` where no embedding shares its own. Arguments: see `VocabularyMatrix`."""
 
 
-def sinusoids(positions, d_model):
-    """PE(pos, 2i) = sin(pos / 10000^(2i/d_model)), PE(pos, 2i+1) = cos(the same): sines and cosines interleaved.
+def angles(positions, width):
+    """pos / 10000^(2i/width) for i = 0 ... width/2 - 1: positions int (T,) -> float32 (T, width/2).
 
     Computed in float32, because bfloat16 cannot count past 256.
+    """
+    exponents = ops.arange(0, width, 2, dtype="float32") / width
+    return ops.cast(positions, "float32")[:, None] / ops.power(10000.0, exponents)[None, :]
+
+
+def sinusoids(positions, d_model):
+    """PE(pos, 2i) = sin(pos / 10000^(2i/d_model)), PE(pos, 2i+1) = cos(the same): sines and cosines interleaved.
 
     Args:
         positions: int (T,).
@@ -114,18 +121,19 @@ def sinusoids(positions, d_model):
     Returns:
         float32 (T, D).
     """
-    exponents = ops.arange(0, d_model, 2, dtype="float32") / d_model
-    angles = ops.cast(positions, "float32")[:, None] / ops.power(10000.0, exponents)[None, :]  # (T, D/2)
-    pairs = ops.stack([ops.sin(angles), ops.cos(angles)], axis=-1)  # (T, D/2, 2)
+    turn = angles(positions, d_model)  # (T, D/2)
+    pairs = ops.stack([ops.sin(turn), ops.cos(turn)], axis=-1)  # (T, D/2, 2)
     return ops.reshape(pairs, (-1, d_model))
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class PositionalEncoding(Layer):
-    """Adds the sinusoids of the positions to the embeddings (3.5), then drops out (5.4).
+class NoPositions(Layer):
+    """Drops out the embeddings (5.4) and adds nothing; what all kinds of positions at the input share.
+
+    The self-attention may know positions: see `RelativeAttention` and `RotaryAttention`. If it does not, the causal
+    mask of the decoder is all that tells an order.
 
     Args:
-        d_model: D, even.
         dropout_rate: P_drop.
 
     Call arguments:
@@ -133,16 +141,10 @@ class PositionalEncoding(Layer):
 
     Returns:
         (B, T, D).
-
-    Raises:
-        ValueError: for an odd `d_model`.
     """
 
-    def __init__(self, d_model, dropout_rate=0.0, **kwargs):
+    def __init__(self, dropout_rate=0.0, **kwargs):
         super().__init__(**kwargs)
-        if d_model % 2:
-            raise ValueError(f"`d_model` must be even: sines and cosines come in pairs. Received: d_model={d_model}")
-        self.d_model = d_model
         self.dropout_rate = dropout_rate
         self.dropout = Dropout(dropout_rate, name="dropout", dtype=self.dtype_policy)
 
@@ -150,9 +152,81 @@ class PositionalEncoding(Layer):
         self.dropout.build(input_shape)
 
     def call(self, x, training=False):
-        encoding = sinusoids(ops.arange(ops.shape(x)[1]), self.d_model)  # (T, D)
+        return self.dropout(x, training=training)
+
+    def at(self, x, position):
+        """What `call` does to `position` (int scalar), to every vector of x (B, W, D), without dropout."""
+        return x
+
+
+class AddedPositions(NoPositions):
+    """Adds a vector for each position; what `PositionalEncoding` and `LearnedPositions` share.
+
+    A subclass has the method `encode`: positions int (T,) -> their vectors (T, D).
+
+    Args:
+        d_model: D.
+        **kwargs: those of `NoPositions`.
+    """
+
+    def __init__(self, d_model, **kwargs):
+        super().__init__(**kwargs)
+        self.d_model = d_model
+
+    def call(self, x, training=False):
+        encoding = self.encode(ops.arange(ops.shape(x)[1]))  # (T, D)
         return self.dropout(x + ops.cast(encoding, x.dtype), training=training)
 
     def at(self, x, position):
-        """Adds the sinusoid of one `position` (int scalar) to every vector of x (B, W, D)."""
-        return x + ops.cast(sinusoids(ops.reshape(position, (1,)), self.d_model), x.dtype)
+        return x + ops.cast(self.encode(ops.reshape(position, (1,))), x.dtype)
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class PositionalEncoding(AddedPositions):
+    """Adds the sinusoids of the positions to the embeddings (3.5), then drops out (5.4).
+
+    Args:
+        **kwargs: those of `AddedPositions`; `d_model` must be even. Call arguments: see `NoPositions`.
+
+    Raises:
+        ValueError: for an odd `d_model`.
+    """
+
+    def __init__(self, d_model, **kwargs):
+        super().__init__(d_model, **kwargs)
+        if d_model % 2:
+            raise ValueError(f"`d_model` must be even: sines and cosines come in pairs. Received: d_model={d_model}")
+
+    def encode(self, positions):
+        """See `sinusoids`."""
+        return sinusoids(positions, self.d_model)
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class LearnedPositions(AddedPositions):
+    """Adds a learned vector for each position to the embeddings (3.5; row E of Table 3), then drops out (5.4).
+
+    The table starts as that of the tokens does: rows of N(0, d_model^-1/2), times sqrt(d_model). One table serves
+    source and target. Positions past the end of the table take its last row.
+
+    Args:
+        num_positions: rows of the table, the positions of the longest text in training.
+        **kwargs: those of `AddedPositions`. Call arguments: see `NoPositions`.
+    """
+
+    def __init__(self, num_positions=257, **kwargs):
+        super().__init__(**kwargs)
+        self.num_positions = num_positions
+
+    def build(self, input_shape):
+        super().build(input_shape)
+        self.table = self.add_weight(
+            name="table",
+            shape=(self.num_positions, self.d_model),
+            initializer=keras.initializers.RandomNormal(stddev=self.d_model**-0.5),
+        )
+
+    def encode(self, positions):
+        """The rows of the positions, the last row for all that the table does not have."""
+        rows = ops.take(self.table, ops.minimum(positions, self.num_positions - 1), axis=0)
+        return rows * math.sqrt(self.d_model)

@@ -7,7 +7,7 @@ differ in where they normalise.
 import keras
 from keras import ops
 
-from keras_transformer.layers.attention import MultiHeadAttention, causal_mask
+from keras_transformer.layers.attention import MultiHeadAttention, RelativeAttention, RotaryAttention, causal_mask
 from keras_transformer.layers.kernels import Dropout, LayerNormalization, Linear
 from keras_transformer.layers.layer import Layer, arguments_of
 
@@ -111,6 +111,11 @@ class EncoderLayer(Layer):
         attention_dropout_rate: dropout of the attention weights.
         feed_forward_dropout_rate: dropout inside the feed-forward network.
         pre_norm: normalise before each sub-layer; the paper normalises after it.
+        d_key: K, the width of a head. None: D / H.
+        num_key_value_heads: heads of keys and values; must divide H. None: H.
+        positions: "relative" and "rotary" make the self-attention know positions (see `RelativeAttention` and
+            `RotaryAttention`); it does not for the kinds that are added to the embeddings, nor for "none".
+        relative_clip: the largest distance that relative positions tell apart from larger ones.
 
     Call arguments:
         x: (B, S, D).
@@ -129,6 +134,10 @@ class EncoderLayer(Layer):
         attention_dropout_rate=0.0,
         feed_forward_dropout_rate=0.0,
         pre_norm=False,
+        d_key=None,
+        num_key_value_heads=None,
+        positions="sinusoidal",
+        relative_clip=16,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -139,17 +148,35 @@ class EncoderLayer(Layer):
         self.attention_dropout_rate = attention_dropout_rate
         self.feed_forward_dropout_rate = feed_forward_dropout_rate
         self.pre_norm = pre_norm
-        self.self_attention = self.make_attention("self_attention")
+        self.d_key = d_key
+        self.num_key_value_heads = num_key_value_heads
+        self.positions = positions
+        self.relative_clip = relative_clip
+        self.self_attention = self.make_self_attention("self_attention")
         self.self_attention_residual = self.make_residual("self_attention_residual")
         self.feed_forward = FeedForward(
             d_model, d_ff, feed_forward_dropout_rate, name="feed_forward", dtype=self.dtype_policy
         )
         self.feed_forward_residual = self.make_residual("feed_forward_residual")
 
-    def make_attention(self, name):
-        """A new `MultiHeadAttention` of this layer's width."""
-        arguments = (self.d_model, self.num_heads, self.attention_dropout_rate)
-        return MultiHeadAttention(*arguments, name=name, dtype=self.dtype_policy)
+    def make_attention(self, name, attention_class=MultiHeadAttention, **arguments):
+        """A new attention of this layer's width, which knows no positions unless its class does."""
+        return attention_class(
+            d_model=self.d_model,
+            num_heads=self.num_heads,
+            dropout_rate=self.attention_dropout_rate,
+            d_key=self.d_key,
+            num_key_value_heads=self.num_key_value_heads,
+            name=name,
+            dtype=self.dtype_policy,
+            **arguments,
+        )
+
+    def make_self_attention(self, name):
+        """A new attention of this layer's width and kind of positions."""
+        if self.positions == "relative":
+            return self.make_attention(name, RelativeAttention, clip=self.relative_clip)
+        return self.make_attention(name, RotaryAttention if self.positions == "rotary" else MultiHeadAttention)
 
     def make_residual(self, name):
         """A new residual connection of this layer's kind."""
@@ -231,17 +258,15 @@ class DecoderLayer(EncoderLayer):
         Args:
             x: (B, W, D), the newest position of every hypothesis.
             history: bool (B, 1, W, (t+1)*W); of all positions read so far, those of the hypothesis itself.
-            cache: keys and values of the positions before, two of (B, H, t*W, K).
-            projected_memory: two of (B, H, S, K), from `cross_attention.project`.
+            cache: keys and values of the positions before, two of (B, G, t*W, K).
+            projected_memory: two of (B, G, S, K), from `cross_attention.project`.
             source_mask: bool (B, 1, 1, S).
 
         Returns:
-            (B, W, D), and the cache with these positions appended, two of (B, H, (t+1)*W, K).
+            (B, W, D), and the cache with these positions appended, two of (B, G, (t+1)*W, K).
         """
         h = self.self_attention_residual.enter(x)
-        newest = self.self_attention.project(h)  # two of (B, H, W, K)
-        cache = tuple(ops.concatenate([old, new], axis=2) for old, new in zip(cache, newest, strict=True))
-        h = self.self_attention.attend(h, *cache, attention_mask=history)
+        h, cache = self.self_attention.step(h, cache, history)
         x = self.self_attention_residual(x, h)
         x = self.attend_to_memory(x, projected_memory, source_mask)
         return self.feed_position(x), cache
@@ -341,14 +366,12 @@ class Decoder(Stack):
         return self.norm(x), ops.mean(ops.cast(weights, "float32"), axis=1)
 
     def project(self, memory):
-        """Every layer's keys and values of memory (B, S, D): N times two of (B, H, S, K)."""
+        """Every layer's keys and values of memory (B, S, D): N times two of (B, G, S, K)."""
         return tuple(layer.cross_attention.project(memory) for layer in self.layers)
 
     def empty_cache(self, batch):
-        """Every layer's keys and values before the first position: N times two of (B, H, 0, K)."""
-        first = self.layers[0]
-        shape = (batch, first.num_heads, 0, first.d_model // first.num_heads)
-        return tuple((ops.zeros(shape, self.compute_dtype), ops.zeros(shape, self.compute_dtype)) for _ in self.layers)
+        """Every layer's keys and values before the first position: N times two of (B, G, 0, K)."""
+        return tuple(layer.self_attention.empty_cache(batch) for layer in self.layers)
 
     def step(self, x, history, cache, projected_memory, source_mask=None):
         """One position of W hypotheses per row; see `DecoderLayer.step`, whose caches come once per layer.

@@ -3,8 +3,16 @@
 import keras
 from keras import ops
 
+from keras_transformer.config import POSITIONS
 from keras_transformer.layers.attention import padding_mask
-from keras_transformer.layers.embedding import Logits, OutputMatrix, PositionalEncoding, TokenEmbedding
+from keras_transformer.layers.embedding import (
+    LearnedPositions,
+    Logits,
+    NoPositions,
+    OutputMatrix,
+    PositionalEncoding,
+    TokenEmbedding,
+)
 from keras_transformer.layers.stacks import Decoder, Encoder
 from keras_transformer.models.sequence_to_sequence import SequenceToSequence
 
@@ -16,10 +24,10 @@ class Transformer(SequenceToSequence):
     Its `memory` is {"states": (B, S, D), "mask": bool (B, 1, 1, S)}. Its decoding state is
     {"history": bool (B, W, t*W), "target": ..., "memory": ..., "mask": bool (B, 1, 1, S)}:
 
-    - "target" has every layer's keys and values of the target so far, N times two of (B, H, t*W, K). They grow by W
+    - "target" has every layer's keys and values of the target so far, N times two of (B, G, t*W, K). They grow by W
       positions a step, one of each hypothesis, and are never moved.
     - "history" says which of them belong to which hypothesis. It is () for a single hypothesis, to which all belong.
-    - "memory" has every layer's keys and values of memory, N times two of (B, H, S, K), shared by all hypotheses.
+    - "memory" has every layer's keys and values of memory, N times two of (B, G, S, K), shared by all hypotheses.
 
     Args:
         vocabulary_size: number of source tokens, and of target tokens unless `target_vocabulary_size` is given.
@@ -29,11 +37,18 @@ class Transformer(SequenceToSequence):
         d_model: D.
         num_heads: H.
         d_ff: F.
-        num_layers: N, of the encoder and of the decoder.
+        num_layers: N, of the encoder, and of the decoder unless `num_decoder_layers` is given.
         dropout_rate: P_drop of embeddings and residual connections (5.4).
         attention_dropout_rate: dropout of the attention weights.
         feed_forward_dropout_rate: dropout inside the feed-forward network.
         pre_norm: normalise before each sub-layer; the paper normalises after it.
+        num_decoder_layers: layers of the decoder. None: as many as the encoder has.
+        d_key: K, the width of a head. None: D / H.
+        num_key_value_heads: G, heads of keys and values in every attention; must divide H. None: H.
+        positions: "sinusoidal" (3.5) or "learned" vectors are added to the embeddings. "relative" (Shaw et al. 2018)
+            and "rotary" (Su et al. 2021) positions act in self-attention. "none": only the causal mask tells an order.
+        relative_clip: k, the largest distance that relative positions tell apart from larger ones.
+        num_positions: rows of the table of learned positions; all positions past its end take its last row.
         dtype: name of a dtype policy, such as "mixed_bfloat16".
 
     Example:
@@ -57,13 +72,18 @@ class Transformer(SequenceToSequence):
         attention_dropout_rate=0.0,
         feed_forward_dropout_rate=0.0,
         pre_norm=False,
+        num_decoder_layers=None,
+        d_key=None,
+        num_key_value_heads=None,
+        positions="sinusoidal",
+        relative_clip=16,
+        num_positions=257,
         *,
         dtype=None,
         **kwargs,
     ):
         policy = keras.dtype_policies.get(dtype or keras.config.dtype_policy())
         stack = {
-            "num_layers": num_layers,
             "d_model": d_model,
             "num_heads": num_heads,
             "d_ff": d_ff,
@@ -71,6 +91,10 @@ class Transformer(SequenceToSequence):
             "attention_dropout_rate": attention_dropout_rate,
             "feed_forward_dropout_rate": feed_forward_dropout_rate,
             "pre_norm": pre_norm,
+            "d_key": d_key,
+            "num_key_value_heads": num_key_value_heads,
+            "positions": positions,
+            "relative_clip": relative_clip,
         }
         target_size = target_vocabulary_size or vocabulary_size
         if tie_embeddings and target_vocabulary_size is None:
@@ -79,9 +103,11 @@ class Transformer(SequenceToSequence):
         else:
             self.source_embedding = TokenEmbedding(vocabulary_size, d_model, name="source_embedding", dtype=policy)
             self.target_embedding = TokenEmbedding(target_size, d_model, name="target_embedding", dtype=policy)
-        self.positions = PositionalEncoding(d_model, dropout_rate, name="positions", dtype=policy)
-        self.encoder = Encoder(**stack, name="encoder", dtype=policy)
-        self.decoder = Decoder(**stack, name="decoder", dtype=policy)
+        self.position_layer = make_positions(
+            positions, d_model, num_positions, dropout_rate=dropout_rate, name="positions", dtype=policy
+        )
+        self.encoder = Encoder(num_layers, **stack, name="encoder", dtype=policy)
+        self.decoder = Decoder(num_decoder_layers or num_layers, **stack, name="decoder", dtype=policy)
         shared = self.target_embedding if tie_embeddings else None
         matrix = shared or OutputMatrix(target_size, d_model, name="output_matrix", dtype=policy)
         self.logits_layer = Logits(matrix, name="logits", dtype=policy)
@@ -89,21 +115,24 @@ class Transformer(SequenceToSequence):
         self.vocabulary_size = vocabulary_size
         self.target_vocabulary_size = target_vocabulary_size
         self.tie_embeddings = tie_embeddings
+        self.num_layers = num_layers
+        self.num_decoder_layers = num_decoder_layers
+        self.num_positions = num_positions
         for name, value in stack.items():
             setattr(self, name, value)
 
     def encode(self, source_ids):
         source_mask = padding_mask(source_ids)
-        x = self.positions(self.source_embedding(source_ids))
+        x = self.position_layer(self.source_embedding(source_ids))
         return {"states": self.encoder(x, attention_mask=source_mask), "mask": source_mask}
 
     def decode(self, target_ids, memory):
-        x = self.positions(self.target_embedding(target_ids))
+        x = self.position_layer(self.target_embedding(target_ids))
         return self.decoder(x, memory["states"], source_mask=memory["mask"])
 
     def align(self, target_ids, memory):
         """As in the contract: the weights of the last decoder layer's attention to memory, averaged over its heads."""
-        x = self.positions(self.target_embedding(target_ids))
+        x = self.position_layer(self.target_embedding(target_ids))
         return self.decoder.align(x, memory["states"], memory["mask"])
 
     def start(self, memory, width):
@@ -117,7 +146,7 @@ class Transformer(SequenceToSequence):
 
     def step(self, ids, parents, position, state):
         history = follow(state["history"], parents) if ids.shape[1] > 1 else ()
-        x = self.positions.at(self.target_embedding(ids), position)  # (B, W, D)
+        x = self.position_layer.at(self.target_embedding(ids), position)  # (B, W, D)
         x, target = self.decoder.step(x, history, state["target"], state["memory"], state["mask"])
         return x, {**state, "history": history, "target": target}
 
@@ -127,6 +156,23 @@ class Transformer(SequenceToSequence):
     @property
     def output_matrix(self):
         return self.logits_layer.source.matrix
+
+
+def make_positions(kind, d_model, num_positions, **kwargs):
+    """A new layer that adds the positions of a kind to the embeddings, or nothing if the kind acts elsewhere.
+
+    Args:
+        kind, d_model, num_positions: `positions`, `d_model`, `num_positions` of the `Transformer`.
+        **kwargs: those of `NoPositions`.
+
+    Raises:
+        ValueError: if there is no such kind.
+    """
+    if kind not in POSITIONS:
+        raise ValueError(f"`positions` must be one of {', '.join(POSITIONS)}. Received: positions={kind!r}")
+    if kind == "sinusoidal":
+        return PositionalEncoding(d_model, **kwargs)
+    return LearnedPositions(num_positions, d_model=d_model, **kwargs) if kind == "learned" else NoPositions(**kwargs)
 
 
 def follow(history, parents):

@@ -91,7 +91,8 @@ def shrunk(config, data, strategy):
     """The config with so few positions and layers that a CPU trains it in `LITTLE` memory; on a GPU as it is."""
     if tf.config.list_physical_devices("GPU"):
         return config
-    for name, least in (("batch_tokens", TOKENS_PER_REPLICA), ("num_layers", 1), ("batch_tokens", 1)):
+    layers = [(name, 1) for name in ("num_layers", "num_decoder_layers") if getattr(config, name)]
+    for name, least in (("batch_tokens", TOKENS_PER_REPLICA), *layers, ("batch_tokens", 1)):
         while estimate(config, data, strategy).total > LITTLE and getattr(config, name) > least:
             config = Config(**{**vars(config), name: max(least, getattr(config, name) // 2)})
     return config

@@ -17,8 +17,10 @@ from keras_transformer.training.strategy import resolve_precision
 MIB = 2**20
 FLOAT32 = 4  # bytes
 SLOTS = {"adam": 2, "adamw": 2, "lion": 1, "adafactor": 1}  # variables of an optimizer for each weight
-# Arrays of D numbers that each layer keeps for each position, until the gradient has passed.
-KEPT_BY_SOURCE, KEPT_BY_TARGET = 19, 22
+# Arrays that a layer keeps for each position, until the gradient has passed: outside of its attentions, of D numbers;
+# of queries and means in an attention, of H*K; of keys and values in an attention, of G*K.
+KEPT_BY_ENCODER, KEPT_BY_DECODER, KEPT_OF_QUERIES, KEPT_OF_KEYS = 7, 10, 4, 4
+KEPT_OF_DISTANCES = 3  # relative positions: weights and scores, and these times the terms of the distances
 GRAPH = 64 * MIB  # of the traced functions
 
 
@@ -61,9 +63,25 @@ def count_parameters(config, source_size, target_size):
     if not (config.share_vocabulary and config.tie_embeddings):
         matrices += source_size
     d, f = config.d_model, config.d_ff
-    attention, feed_forward, norm = 4 * d * d, 2 * d * f + f + d, 2 * d
-    layer = attention + feed_forward + 2 * norm + attention + norm + attention + feed_forward + 2 * norm
-    return matrices * d + config.num_layers * layer + 2 * norm * config.pre_norm
+    queries, keys = widths(config)
+    attention, feed_forward, norm = 2 * d * (queries + keys), 2 * d * f + f + d, 2 * d
+    tables = 2 * (2 * config.relative_clip + 1) * queries // config.num_heads * (config.positions == "relative")
+    encoder = attention + tables + norm + feed_forward + norm
+    decoder = encoder + attention + norm
+    learned = config.num_positions * d * (config.positions == "learned")
+    encoders, decoders = depths(config)
+    return matrices * d + learned + encoders * encoder + decoders * decoder + 2 * norm * config.pre_norm
+
+
+def widths(config):
+    """The numbers of all heads of one position: of queries, H*K, and of keys, G*K."""
+    d_key = config.d_key or config.d_model // config.num_heads
+    return config.num_heads * d_key, (config.num_key_value_heads or config.num_heads) * d_key
+
+
+def depths(config):
+    """The numbers of layers of the encoder and of the decoder."""
+    return config.num_layers, config.num_decoder_layers or config.num_layers
 
 
 def estimate(config, data, strategy):
@@ -101,10 +119,14 @@ def count_activations(config, source, target, vocabulary):
         target: T.
         vocabulary: V of the target.
     """
-    d, f, heads = config.d_model, config.d_ff, config.num_heads
-    encoder = source * (KEPT_BY_SOURCE * d + f + heads * source)
-    decoder = target * (KEPT_BY_TARGET * d + f + heads * (target + source))
-    return config.num_layers * (encoder + decoder) + target * vocabulary
+    d, f = config.d_model, config.d_ff
+    queries, keys = (KEPT_OF_QUERIES * widths(config)[0], KEPT_OF_KEYS * widths(config)[1])
+    to_self = config.num_heads * (KEPT_OF_DISTANCES if config.positions == "relative" else 1)
+    encoder = source * (KEPT_BY_ENCODER * d + queries + keys + f + to_self * source)
+    decoder = target * (KEPT_BY_DECODER * d + 2 * queries + keys + f + to_self * target)
+    decoder += source * (keys + config.num_heads * target)  # of memory
+    encoders, decoders = depths(config)
+    return encoders * encoder + decoders * decoder + target * vocabulary
 
 
 def available_memory():

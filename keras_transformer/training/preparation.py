@@ -201,6 +201,8 @@ class Origin:
         self._check_has(*([SHARED] if before.share_vocabulary else [SOURCE, TARGET]))
         self.model = load_model(self.path / "model.keras")
         shape = [name for name in self.model.get_config() if not name.endswith(("dropout_rate", "vocabulary_size"))]
+        if "learned" not in (before.positions, config.positions):
+            shape.remove("num_positions")  # a size of learned positions only
         different = [
             f"{name} is {getattr(before, name)}, not {getattr(config, name)}"
             for name in ("share_vocabulary", *shape)

@@ -103,6 +103,8 @@ def test_every_setting_has_a_flag(field):
     text, value = ("3,7", "3,7") if field.name == "profile" else (text, value)
     arguments = ["--num_heads", "11"] if field.name == "d_model" else []
     arguments += ["--d_model", "22"] if field.name == "num_heads" else []
+    arguments += ["--num_heads", "22", "--d_model", "44"] if field.name == "num_key_value_heads" else []
+    arguments += ["--positions", "relative"] if field.name == "relative_clip" else []
     config = parse(*arguments, f"--{field.name}", text)
     assert getattr(config, field.name) == value
     assert type(getattr(config, field.name)) is type(value)

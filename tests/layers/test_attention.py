@@ -4,26 +4,51 @@ import tensorflow as tf
 
 from keras_transformer.layers.attention import (
     MultiHeadAttention,
+    RelativeAttention,
+    RotaryAttention,
     attention_weights,
     causal_mask,
+    matmul_groups,
     merge_heads,
     padding_mask,
+    rotate,
     split_heads,
 )
 from tests import reference
-from tests.layers.contract import ATTENTION_WEIGHTS, B, D, H, K, LayerContract, S, T, some
+from tests.layers.contract import ATTENTION_WEIGHTS, B, D, H, K, LayerContract, S, T, W, some
+
+CLIP, EVEN = 3, 2 * 7  # a distance that T exceeds, and a width of heads that is not D / H
 
 
 class TestContract(LayerContract):
     layer_class = MultiHeadAttention
-    arguments = {"d_model": D, "num_heads": H, "dropout_rate": 0.3}
+    arguments = {"d_model": D, "num_heads": H, "dropout_rate": 0.3, "d_key": K, "num_key_value_heads": H}
     inputs = {"x": "BTD", "memory": "BSD", "attention_mask": "B1TS"}
     output = "BTD"
     weight_count = ATTENTION_WEIGHTS
 
 
-def attention(**kwargs):
-    layer = MultiHeadAttention(D, H, **kwargs)
+class TestGroupedContract(TestContract):
+    arguments = {"d_model": D, "num_heads": 2 * 5, "dropout_rate": 0.3, "d_key": 3, "num_key_value_heads": 5}
+    weight_count = D * 3 * (10 + 5 + 5 + 10)
+
+
+class TestRelativeContract(TestContract):
+    layer_class = RelativeAttention
+    arguments = {"d_model": D, "num_heads": H, "dropout_rate": 0.3, "d_key": K, "num_key_value_heads": 1, "clip": CLIP}
+    inputs = {"x": "BTD", "memory": "BTD", "attention_mask": "B1TT"}
+    weight_count = 3 * D * D + 2 * (2 * CLIP + 1) * K
+
+
+class TestRotaryContract(TestContract):
+    layer_class = RotaryAttention
+    arguments = {"d_model": D, "num_heads": H, "dropout_rate": 0.3, "d_key": EVEN, "num_key_value_heads": H}
+    inputs = TestRelativeContract.inputs
+    weight_count = 4 * D * H * EVEN
+
+
+def attention(layer_class=MultiHeadAttention, **kwargs):
+    layer = layer_class(**{"d_model": D, "num_heads": H, **kwargs})
     layer.build((None, None, D))
     return reference.randomise(layer)
 
@@ -167,3 +192,120 @@ def test_heads_that_do_not_divide_the_width_are_refused(num_heads):
     message = rf"`num_heads` must divide `d_model`\. Received: num_heads={num_heads}, d_model={D}$"
     with pytest.raises(ValueError, match=message):
         MultiHeadAttention(D, num_heads)
+
+
+# Heads of another width, and heads that share keys and values
+
+
+@pytest.mark.parametrize(("heads", "groups"), [(6, 2), (6, 3), (6, 1), (6, 6)])
+def test_heads_in_a_row_share_the_matrix_of_their_group(heads, groups):
+    rng = np.random.default_rng(3)
+    x, matrices = rng.normal(size=(B, heads, T, K)), rng.normal(size=(B, groups, K, S))
+    expected = [x[:, h] @ matrices[:, h * groups // heads] for h in range(heads)]
+    np.testing.assert_allclose(matmul_groups(x, matrices), np.stack(expected, axis=1), rtol=1e-10)
+
+
+@pytest.mark.parametrize(("num_heads", "groups", "d_key"), [(6, 2, 5), (6, 1, 3), (6, 6, 7), (1, 1, 3)])
+def test_attention_of_any_number_and_width_of_heads(num_heads, groups, d_key):
+    layer = attention(num_heads=num_heads, num_key_value_heads=groups, d_key=d_key)
+    x, memory, mask = some("x", "BTD"), some("memory", "BSD"), some("attention_mask", "B1TS")
+    wide = np.asarray(x, "float64"), np.asarray(memory, "float64")
+    expected = reference.multi_head_attention(reference.weights_of(layer), *wide, num_heads, np.asarray(mask))
+    np.testing.assert_allclose(layer(x, memory, mask), expected, rtol=1e-5, atol=1e-5)
+    assert {t.shape for t in layer.project(memory)} == {(B, groups, S, d_key)}
+    assert {t.shape for t in layer.empty_cache(B)} == {(B, groups, 0, d_key)}
+
+
+@pytest.mark.parametrize("groups", [4, 5, 12])
+def test_key_value_heads_that_do_not_divide_the_heads_are_refused(groups):
+    message = rf"`num_key_value_heads` must divide `num_heads`\. Received: num_key_value_heads={groups}, num_heads=6$"
+    with pytest.raises(ValueError, match=message):
+        MultiHeadAttention(D, 6, d_key=5, num_key_value_heads=groups)
+
+
+# Self-attention that knows positions
+
+PLACED = pytest.mark.parametrize(
+    ("layer_class", "arguments"),
+    [
+        (MultiHeadAttention, {}),
+        (RelativeAttention, {"clip": CLIP}),
+        (RelativeAttention, {"clip": CLIP, "num_heads": 6, "num_key_value_heads": 2, "d_key": 5}),
+        (RotaryAttention, {"d_key": EVEN}),
+        (RotaryAttention, {"num_heads": 6, "num_key_value_heads": 2, "d_key": EVEN}),
+    ],
+    ids=["no positions", "relative", "relative, grouped", "rotary", "rotary, grouped"],
+)
+
+
+@PLACED
+@pytest.mark.parametrize("axes", ["B1TT", "11TT", "B11T"])
+def test_self_attention_of_the_papers(layer_class, arguments, axes):
+    layer, x, mask = attention(layer_class, **arguments), some("x", "BTD"), some("mask", axes)
+    wide, num_heads = np.asarray(x, "float64"), arguments.get("num_heads", H)
+    rotary = layer_class is RotaryAttention
+    expected = reference.multi_head_attention(
+        reference.weights_of(layer), wide, wide, num_heads, np.asarray(mask), rotary
+    )
+    np.testing.assert_allclose(layer(x, x, attention_mask=mask), expected, rtol=1e-5, atol=1e-5)
+
+
+@PLACED
+def test_steps_are_the_full_pass_of_each_hypothesis(layer_class, arguments):
+    """W sequences of each row are read side by side: key j is at position j // W, of hypothesis j % W."""
+    layer, x = attention(layer_class, **arguments), np.random.default_rng(3).normal(size=(B, W, T, D)).astype("float32")
+    cache, steps = layer.empty_cache(B), []
+    for t in range(T):
+        history = np.tile(np.eye(W, dtype=bool), t + 1)[None, None]
+        output, cache = layer.step(tf.constant(x[:, :, t]), cache, history)
+        steps.append(output)
+    for w in range(W):
+        full = layer(x[:, w], x[:, w], causal_mask(T))
+        np.testing.assert_allclose(tf.stack(steps, axis=2)[:, w], full, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("layer_class", [RelativeAttention, RotaryAttention])
+def test_only_distances_count(layer_class):
+    """Of a longer text, whose first positions are hidden, the rest has the outputs that it has alone."""
+    layer, x = attention(layer_class, d_key=EVEN), some("x", "BTD")
+    longer = tf.concat([some("before", "BSD"), x], axis=1)
+    mask = (np.arange(S + T) >= S)[None, None, None]
+    np.testing.assert_allclose(layer(longer, longer, mask)[:, S:], layer(x, x), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("layer_class", [RelativeAttention, RotaryAttention])
+def test_the_order_of_the_keys_counts(layer_class):
+    layer, x = attention(layer_class, d_key=EVEN), np.asarray(some("x", "BTD"))
+    reversed_outputs = np.asarray(layer(x[:, ::-1], x[:, ::-1]))[:, ::-1]
+    assert np.abs(reversed_outputs - layer(x, x)).max(axis=-1).min() > 1e-3
+
+
+def test_distances_past_the_clip_are_alike():
+    """Swapping two keys that both are further than k before the last query does not change its output."""
+    layer, x = attention(RelativeAttention, clip=CLIP), np.asarray(some("x", "BTD"))
+    swapped = x[:, [1, 0, *range(2, T)]]
+    assert T - 1 - 1 > CLIP
+    before, after = np.asarray(layer(x, x)), np.asarray(layer(swapped, swapped))
+    np.testing.assert_allclose(after[:, -1], before[:, -1], rtol=1e-5, atol=1e-5)
+    assert np.abs(after[:, 2] - before[:, 2]).max() > 1e-3
+
+
+def test_turned_pairs_are_complex_numbers_times_a_power_of_their_position():
+    heads = np.random.default_rng(3).normal(size=(B, H, T, EVEN)).astype("float32")
+    found = rotate(heads, tf.range(T))
+    for b in range(B):
+        for h in range(H):
+            np.testing.assert_allclose(found[b, h], reference.turned(heads[b, h]), rtol=1e-5, atol=1e-5)
+
+
+def test_a_turn_keeps_far_positions_apart_in_half_precision():
+    heads = tf.ones((1, 1, 2, EVEN), "bfloat16")
+    near, far = np.asarray(tf.cast(rotate(heads, tf.constant([1030, 1031])), "float32"))[0, 0]
+    expected = reference.turned(np.ones((1032, EVEN)))
+    np.testing.assert_allclose(near, expected[1030], atol=0.02)
+    np.testing.assert_allclose(far, expected[1031], atol=0.02)
+
+
+def test_an_odd_width_of_heads_cannot_be_turned():
+    with pytest.raises(ValueError, match=r"`d_key` must be even: .* Received: d_key=13$"):
+        RotaryAttention(d_model=D, num_heads=H)

@@ -4,7 +4,9 @@ import pytest
 import tensorflow as tf
 
 from keras_transformer.layers.embedding import (
+    LearnedPositions,
     Logits,
+    NoPositions,
     OutputMatrix,
     PositionalEncoding,
     TokenEmbedding,
@@ -13,7 +15,7 @@ from keras_transformer.layers.embedding import (
     sinusoids,
 )
 from tests import reference
-from tests.layers.contract import B, D, LayerContract, T, V, W, some
+from tests.layers.contract import B, D, LayerContract, S, T, V, W, some
 
 LONG = 1031  # positions; bfloat16 cannot count past 256
 
@@ -32,6 +34,17 @@ class TestPositionalEncodingContract(LayerContract):
     inputs = {"x": "BTD"}
     output = "BTD"
     weight_count = 0
+
+
+class TestLearnedPositionsContract(TestPositionalEncodingContract):
+    layer_class = LearnedPositions
+    arguments = {"num_positions": S, "d_model": D, "dropout_rate": 0.3}
+    weight_count = S * D
+
+
+class TestNoPositionsContract(TestPositionalEncodingContract):
+    layer_class = NoPositions
+    arguments = {"dropout_rate": 0.3}
 
 
 class TestSharedLogitsContract(LayerContract):
@@ -140,9 +153,37 @@ def test_half_precision_knows_positions_past_256(policy):
     np.testing.assert_array_equal(at, encoding[-1])
 
 
+def learned_positions(num_positions, **kwargs):
+    layer = LearnedPositions(num_positions, d_model=D, **kwargs)
+    layer.build((None, None, D))
+    return reference.randomise(layer)
+
+
+def test_learned_positions_are_added_and_past_their_end_the_last_row_is():
+    layer, x = learned_positions(5), some("x", "BTD")
+    rows = D**0.5 * layer.table.numpy()[[0, 1, 2, 3, 4, 4, 4]]
+    np.testing.assert_allclose(layer(x), np.asarray(x) + rows, rtol=1e-5, atol=1e-6)
+    at = layer.at(tf.zeros((B, W, D)), LONG)
+    np.testing.assert_allclose(at, np.broadcast_to(rows[-1], (B, W, D)), rtol=1e-6)
+
+
+def test_learned_positions_start_with_variance_one():
+    layer = LearnedPositions(1009, d_model=D)
+    layer.build((None, None, D))
+    rows = layer.encode(tf.range(1009)).numpy()
+    assert abs(rows.std() - 1) < 5 / (2 * rows.size) ** 0.5 and abs(rows.mean()) < 5 / rows.size**0.5
+
+
+def test_no_positions_add_nothing():
+    x = some("x", "BTD")
+    np.testing.assert_array_equal(NoPositions()(x), x)
+
+
 @pytest.mark.parametrize("compiled", [False, True], ids=["eager", "graph"])
-def test_one_position_at_a_time_is_all_positions_at_once(compiled):
-    layer, x = PositionalEncoding(D), some("x", "BTD")
+@pytest.mark.parametrize("kind", ["sinusoidal", "learned", "none"])
+def test_one_position_at_a_time_is_all_positions_at_once(kind, compiled):
+    kinds = {"sinusoidal": lambda: PositionalEncoding(D), "learned": lambda: learned_positions(5), "none": NoPositions}
+    layer, x = kinds[kind](), some("x", "BTD")
     at = tf.function(layer.at) if compiled else layer.at
     steps = [at(x[:, t : t + 1], tf.constant(t)) for t in range(T)]
     np.testing.assert_allclose(tf.concat(steps, axis=1), layer(x), rtol=1e-6, atol=1e-6)

@@ -25,6 +25,12 @@ from tests.layers.contract import (
 N = 2
 SHAPE = {"d_model": D, "num_heads": H, "d_ff": F}
 RATES = {"dropout_rate": 0.3, "attention_dropout_rate": 0.2, "feed_forward_dropout_rate": 0.1}
+VARIANT = {"d_key": 7, "num_key_value_heads": 1, "positions": "relative", "relative_clip": 5}
+VARIANT_ATTENTION_WEIGHTS = D * 7 * (H + 1 + 1 + H)
+VARIANT_ENCODER_LAYER_WEIGHTS = (
+    VARIANT_ATTENTION_WEIGHTS + 2 * 7 * (2 * 5 + 1) + FEED_FORWARD_WEIGHTS + 2 * NORM_WEIGHTS
+)
+VARIANT_DECODER_LAYER_WEIGHTS = VARIANT_ENCODER_LAYER_WEIGHTS + VARIANT_ATTENTION_WEIGHTS + NORM_WEIGHTS
 ENCODER_LAYER_WEIGHTS = ATTENTION_WEIGHTS + FEED_FORWARD_WEIGHTS + 2 * NORM_WEIGHTS
 DECODER_LAYER_WEIGHTS = 2 * ATTENTION_WEIGHTS + FEED_FORWARD_WEIGHTS + 3 * NORM_WEIGHTS
 RESIDUALS = pytest.mark.parametrize("residual", [reference.post_norm, reference.pre_norm])
@@ -143,16 +149,16 @@ def test_dropout_falls_on_the_inner_activations():
 
 class TestEncoderLayerContract(LayerContract):
     layer_class = EncoderLayer
-    arguments = {**SHAPE, **RATES, "pre_norm": True}
+    arguments = {**SHAPE, **RATES, **VARIANT, "pre_norm": True}
     inputs = {"x": "BSD", "attention_mask": "B11S"}
     output = "BSD"
-    weight_count = ENCODER_LAYER_WEIGHTS
+    weight_count = VARIANT_ENCODER_LAYER_WEIGHTS
 
 
 class TestEncoderContract(TestEncoderLayerContract):
     layer_class = Encoder
-    arguments = {**SHAPE, **RATES, "pre_norm": True, "num_layers": N}
-    weight_count = N * ENCODER_LAYER_WEIGHTS + NORM_WEIGHTS
+    arguments = {**SHAPE, **RATES, **VARIANT, "pre_norm": True, "num_layers": N}
+    weight_count = N * VARIANT_ENCODER_LAYER_WEIGHTS + NORM_WEIGHTS
 
 
 @functools.cache  # no test changes its weights
@@ -219,18 +225,18 @@ def test_heads_that_do_not_divide_the_width_are_refused():
 
 class TestDecoderLayerContract(LayerContract):
     layer_class = DecoderLayer
-    arguments = {**SHAPE, **RATES, "pre_norm": True}
+    arguments = {**SHAPE, **RATES, **VARIANT, "pre_norm": True}
     inputs = {"x": "BTD", "memory": "BSD", "attention_mask": "11TT", "source_mask": "B11S"}
     output = "BTD"
-    weight_count = DECODER_LAYER_WEIGHTS
+    weight_count = VARIANT_DECODER_LAYER_WEIGHTS
 
 
 class TestDecoderContract(LayerContract):
     layer_class = Decoder
-    arguments = {**SHAPE, **RATES, "pre_norm": True, "num_layers": N}
+    arguments = {**SHAPE, **RATES, **VARIANT, "pre_norm": True, "num_layers": N}
     inputs = {"x": "BTD", "memory": "BSD", "source_mask": "B11S"}
     output = "BTD"
-    weight_count = N * DECODER_LAYER_WEIGHTS + NORM_WEIGHTS
+    weight_count = N * VARIANT_DECODER_LAYER_WEIGHTS + NORM_WEIGHTS
 
 
 def decoder(residual=reference.post_norm, num_layers=N, **kwargs):

@@ -25,6 +25,12 @@ OTHER_THAN_DEFAULT = {
     "attention_dropout_rate": 0.2,
     "feed_forward_dropout_rate": 0.15,
     "pre_norm": True,
+    "num_decoder_layers": 3,
+    "d_key": 7,
+    "num_key_value_heads": 1,
+    "positions": "relative",
+    "relative_clip": 5,
+    "num_positions": 29,
 }
 VOCABULARIES = pytest.mark.parametrize(
     "vocabularies",
@@ -54,6 +60,22 @@ class TestTwoVocabulariesContract(TestPostNormContract):
     target_size = OTHER_V
 
 
+class TestLearnedPositionsContract(TestPostNormContract):
+    arguments = {**SHALLOW, "positions": "learned", "num_positions": 5, "num_decoder_layers": 2}
+
+
+class TestRelativePositionsContract(TestPostNormContract):
+    arguments = {**SHALLOW, "positions": "relative", "relative_clip": 3, "num_key_value_heads": 1}
+
+
+class TestRotaryPositionsContract(TestPostNormContract):
+    arguments = {**SHALLOW, "positions": "rotary", "d_key": 2 * 5, "pre_norm": True}
+
+
+class TestNoPositionsContract(TestPostNormContract):
+    arguments = {**SHALLOW, "positions": "none", "num_key_value_heads": 1, "d_key": 7, "pre_norm": True}
+
+
 @functools.cache  # no test changes its weights
 def transformer(residual=POST, **kwargs):
     return reference.randomise(Transformer(**{**SMALL, **kwargs}, pre_norm=residual is PRE))
@@ -74,6 +96,31 @@ def batch():
 def test_transformer_of_the_paper(residual):
     model, inputs = transformer(residual), batch()
     expected = reference.transformer(reference.weights_of(model), **inputs, num_heads=H, residual=residual)
+    np.testing.assert_allclose(model(inputs), expected, rtol=1e-5, atol=1e-5)
+
+
+VARIANTS = pytest.mark.parametrize(
+    "variant",
+    [
+        {"positions": "learned", "num_positions": 5},
+        {"positions": "relative", "relative_clip": 3},
+        {"positions": "rotary", "d_key": 2 * 5},
+        {"positions": "none"},
+        {"num_decoder_layers": 1},
+        {"num_layers": 1, "num_decoder_layers": 3, "positions": "rotary", "d_key": 2, "num_key_value_heads": 1},
+        {"num_key_value_heads": 1, "positions": "relative", "relative_clip": 1},
+        {"d_key": 7},
+    ],
+    ids=lambda variant: ", ".join(f"{name} {value}" for name, value in variant.items()),
+)
+
+
+@RESIDUALS
+@VARIANTS
+def test_variants_of_the_transformer_are_those_of_their_papers(variant, residual):
+    model, inputs = transformer(residual, **variant), batch()
+    arguments = {"num_heads": H, "residual": residual, "positions": variant.get("positions", "sinusoidal")}
+    expected = reference.transformer(reference.weights_of(model), **inputs, **arguments)
     np.testing.assert_allclose(model(inputs), expected, rtol=1e-5, atol=1e-5)
 
 
@@ -144,6 +191,16 @@ def test_weight_paths_are_the_keys_of_checkpoints(vocabularies):
             expected |= {f"{stack}/layer_0/{sublayer}_residual/norm/{name}" for name in ("gamma", "beta")}
         expected |= {f"{stack}/norm/{name}" for name in ("gamma", "beta")}
     assert set(reference.weights_of(shallow(vocabularies))) == expected
+
+
+def test_positions_add_weights_where_they_act_and_nowhere_else():
+    plain = set(reference.weights_of(transformer(num_layers=1)))
+    attentions = [f"{stack}/layer_0/self_attention" for stack in ("encoder", "decoder")]
+    tables = {f"{attention}/distance_{what}" for attention in attentions for what in ("keys", "values")}
+    expected = {"learned": {"positions/table"}, "relative": tables, "none": set(), "rotary": set()}
+    for positions, added in expected.items():
+        model = transformer(num_layers=1, positions=positions, d_key=2)
+        assert set(reference.weights_of(model)) == plain | added
 
 
 def test_every_argument_can_be_other_than_its_default():
@@ -239,6 +296,13 @@ def test_memory_is_not_copied_for_each_hypothesis_and_the_cache_grows_by_one_pos
     assert state["mask"] == (B, 1, 1, S)
 
 
+def test_fewer_heads_of_keys_and_values_make_cache_and_memory_smaller():
+    model = transformer(num_heads=6, d_key=5, num_key_value_heads=2)
+    ids, start = np.ones((B, W, 3), "int32"), model.start(model.encode(batch()["source_ids"]), W)
+    state = shapes(step_by_step(model, ids, random_parents(W), start)[1])
+    assert state["memory"] == (((B, 2, S, 5),) * 2,) * N and state["target"] == (((B, 2, 3 * W, 5),) * 2,) * N
+
+
 @pytest.mark.parametrize("positions", [0, 1, 3])
 def test_a_single_hypothesis_needs_no_history(positions):
     assert state_after(positions, 1)["history"] == ()
@@ -271,6 +335,9 @@ def test_before_the_first_token_there_is_nothing_to_inherit():
     [
         ({"num_heads": 3}, rf"`num_heads` must divide `d_model`\. Received: num_heads=3, d_model={D}$"),
         ({"d_model": 13, "num_heads": 13}, r"`d_model` must be even.* Received: d_model=13$"),
+        ({"positions": "alibi"}, r"must be one of sinusoidal, learned, .*none\. Received: positions='alibi'$"),
+        ({"positions": "rotary"}, r"`d_key` must be even: .* Received: d_key=13$"),
+        ({"num_key_value_heads": 3}, r"`num_key_value_heads` must divide `num_heads`\. Received: .*=3, num_heads=2$"),
         ({"dropout_rate": 1.0}, r"must be in \[0, 1\)\. Received: rate=1\.0$"),
         ({"attention_dropout_rate": -0.1}, r"must be in \[0, 1\)\. Received: rate=-0\.1$"),
         ({"feed_forward_dropout_rate": 2}, r"must be in \[0, 1\)\. Received: rate=2$"),

@@ -19,6 +19,7 @@ from keras_transformer.training.memory import (
     Memory,
     available_memory,
     check_fits,
+    count_activations,
     count_parameters,
     estimate,
 )
@@ -48,6 +49,35 @@ def test_weights_are_counted_without_making_them(share, tie, pre_norm):
     config, data = tiny.config("none", "none", **settings), data_of(97, None if share else 89)
     made = make_transformer(config, data, "float32").count_params()
     assert count_parameters(config, 97, data.target_tokenizer.vocabulary_size) == made
+
+
+VARIANTS = [
+    {"positions": "learned", "max_length": 41},
+    {"positions": "relative", "relative_clip": 7},
+    {"positions": "relative", "relative_clip": 5, "d_key": 13, "num_key_value_heads": 1},
+    {"positions": "rotary", "num_heads": 6, "d_key": 10, "num_key_value_heads": 3},
+    {"positions": "none", "num_decoder_layers": 1},
+    {"num_decoder_layers": 5, "d_key": 7, "num_key_value_heads": 1, "pre_norm": True},
+]
+
+
+@pytest.mark.parametrize("variant", VARIANTS, ids=str)
+def test_weights_of_every_variant_are_counted(variant):
+    config = tiny.config("none", "none", **{**SIZES, **variant})
+    made = make_transformer(config, data_of(97), "float32").count_params()
+    assert count_parameters(config, 97, 97) == made
+
+
+@pytest.mark.parametrize(
+    "smaller",
+    [{"num_decoder_layers": 1}, {"num_layers": 1, "num_decoder_layers": 3}, {"num_key_value_heads": 1}, {"d_key": 11}],
+    ids=str,
+)
+def test_less_depth_and_narrower_or_fewer_heads_need_fewer_activations(smaller):
+    whole, less = (tiny.config("none", "none", **{**SIZES, **settings}) for settings in ({}, smaller))
+    assert count_activations(less, 5, 7, 97) < count_activations(whole, 5, 7, 97)
+    same = tiny.config("none", "none", **SIZES, num_decoder_layers=3, num_key_value_heads=2, d_key=53)
+    assert count_activations(same, 5, 7, 97) == count_activations(whole, 5, 7, 97)
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)

@@ -1,6 +1,7 @@
 import dataclasses
 import random
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -284,7 +285,12 @@ def test_a_shared_tokenizer_is_one_object(prepared):
 def finished(tmp_path_factory):
     """(config, model) of a finished run; tests do not change it."""
     path = tmp_path_factory.mktemp("finished")
-    config, model = tiny.config("corpus", path), tiny.transformer(seed=3)
+    return finish(tiny.config("corpus", path), tiny.transformer(seed=3))
+
+
+def finish(config, model):
+    """Writes what a finished run has; returns its config and its model."""
+    path = Path(config.model_dir)
     config.save(path / "config.yaml")
     (path / SHARED).write_bytes(tiny.tokenizer_model())
     model.save(path / "model.keras")
@@ -317,6 +323,15 @@ def test_another_model_is_refused_by_all_settings_that_differ(finished):
         Origin(started(config, num_heads=13, pre_norm=True, dropout_rate=0.3))
     line = f"{config.model_dir} holds another model: num_heads is 2, not 13, pre_norm is False, not True"
     assert str(refused.value) == line
+
+
+def test_a_run_of_longer_texts_may_start_from_another_unless_its_positions_are_learned(finished, tmp_path):
+    config, _ = finished
+    Origin(started(config, max_length=37))
+    learned = changed(config, positions="learned", model_dir=str(tmp_path))
+    finish(learned, tiny.transformer(positions="learned", num_positions=learned.num_positions))
+    with pytest.raises(ConfigError, match="holds another model: num_positions is 32, not 38$"):
+        Origin(started(learned, max_length=37))
 
 
 @pytest.mark.parametrize("name", ["share_vocabulary", "tie_embeddings"])
