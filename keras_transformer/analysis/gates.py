@@ -45,7 +45,8 @@ def attentions_of(model):
         model: `Transformer`.
 
     Returns:
-        list of `Attention`. N heads in this order are the N heads of everything in this package.
+        list of `Attention`, without those whose heads are all pruned. N heads in this order are the N heads of
+        everything in this package.
 
     Raises:
         UserError: for another model.
@@ -53,11 +54,12 @@ def attentions_of(model):
     if not isinstance(model, Transformer):
         raise UserError(f"only a Transformer has heads. Received: a model of type {type(model).__name__}")
     encoder, decoder = model.encoder.layers, model.decoder.layers
-    return [
+    attentions = [
         *(Attention("encoder", i, layer.self_attention) for i, layer in enumerate(encoder)),
         *(Attention("decoder", i, layer.self_attention) for i, layer in enumerate(decoder)),
         *(Attention("cross", i, layer.cross_attention) for i, layer in enumerate(decoder)),
     ]
+    return [attention for attention in attentions if attention.num_heads]
 
 
 def count_heads(model):
@@ -106,8 +108,8 @@ def silenced(model, heads):
     before = [ops.convert_to_numpy(kernel) for kernel in kernels]
     try:
         for kernel, values, silent in zip(kernels, before, split(model, heads), strict=True):
-            width = len(values) // len(silent) if len(silent) else 0  # K rows for each head
-            kernel.assign(np.where(np.repeat(silent, width)[:, None], 0, values))
+            rows = np.repeat(silent, len(values) // len(silent))  # K rows for each head
+            kernel.assign(np.where(rows[:, None], 0, values))
         yield
     finally:
         for kernel, values in zip(kernels, before, strict=True):

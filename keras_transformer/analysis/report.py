@@ -80,7 +80,8 @@ def positions(model):
         dict of sizes, values as bytes in base64, and the mean dot product of two positions at each distance. None for
         a model that adds nothing.
     """
-    encodings = ops.convert_to_numpy(model.positions(ops.zeros((1, POSITIONS, model.d_model))))[0].astype(np.float64)
+    encodings = ops.convert_to_numpy(model.position_layer(ops.zeros((1, POSITIONS, model.d_model))))
+    encodings = encodings[0].astype(np.float64)
     largest = np.abs(encodings).max()
     if largest == 0:
         return None

@@ -238,11 +238,12 @@ def _measuring(model, attentions):
             losses = is_real * tf.nn.sparse_softmax_cross_entropy_with_logits(labels, model.logits(states))
             means = tf.reduce_sum(losses, axis=1) / tf.reduce_sum(is_real, axis=1)  # (B,)
         gradients = tape.gradient(means, gates)  # of their sum, but a gate is in the loss of its pair alone
-        by_kind = {
-            kind: tf.concat([w for w, a in zip(weights, attentions, strict=True) if a.kind == kind], axis=1)
-            for kind in KINDS
-        }
-        return by_kind, tf.concat(gradients, axis=1)
+        rows, length, width = tf.shape(labels)[0], tf.shape(labels)[1], tf.shape(source_ids)[1]
+        sizes = {"encoder": (width, width), "decoder": (length, length), "cross": (length, width)}
+        by_kind = {kind: [tf.zeros([rows, 0, *sizes[kind]])] for kind in KINDS}  # a kind may have lost all its heads
+        for attention, of_attention in zip(attentions, weights, strict=True):
+            by_kind[attention.kind].append(of_attention)
+        return {kind: tf.concat(of_kind, axis=1) for kind, of_kind in by_kind.items()}, tf.concat(gradients, axis=1)
 
     return measure
 

@@ -18,11 +18,15 @@ DESCRIPTION = """Analyse the heads of a run: what they attend to, which roles th
       also the BLEU that is lost without each head, and without more and more of the least important ones
   python analyze.py --model_dir runs/mine --source val.en --reference val.de --output report --conllu val.conllu
       also which heads follow the relations of dependency parses of val.en
+  python analyze.py --model_dir runs/mine --source val.en --reference val.de --output report --prune 0.3 \
+    --pruned_dir runs/small
+      runs/small, a run without 30 % of the heads, and BLEU and speed on the way there;
+      `train.py --config runs/small/config.yaml` trains it on
 
 The page needs no network and no server: open it with a browser."""
 
 KEPT = 50  # pairs whose attention is in the page
-STEPS = 10  # of the curve of silent heads
+STEPS, PRUNED_STEPS = 10, 4  # of the curves of silent and of pruned heads
 
 
 def parse_arguments():
@@ -47,6 +51,8 @@ def parse_arguments():
         help="measure the BLEU lost without each head alone: as many translations of --sentences as there are heads "
         "(default: false)",
     )
+    parser.add_argument("--prune", type=float, help="share of the heads to remove, the least important first")
+    parser.add_argument("--pruned_dir", type=Path, help="new run directory for the model that --prune leaves")
     parser.add_argument(
         "--sentences", type=int, default=200, help="how many sentences are translated for every BLEU (default: 200)"
     )
@@ -56,6 +62,10 @@ def parse_arguments():
     check_ranges(arguments)
     if arguments.sentences < 1:
         raise UserError(f"--sentences must be at least 1. Received: {arguments.sentences}")
+    if (arguments.prune is None) != (arguments.pruned_dir is None):
+        raise UserError("--prune and --pruned_dir need each other: give both or none")
+    if arguments.prune is not None and not 0 < arguments.prune < 1:
+        raise UserError(f"--prune must be between 0 and 1. Received: {arguments.prune}")
     for path in (arguments.source, arguments.reference, arguments.alignments, arguments.conllu):
         check_files(path, None)
     return arguments
@@ -81,8 +91,16 @@ def read(arguments):
     return texts, references, alignments, arguments.conllu and read_conllu(arguments.conllu, texts)
 
 
+def describe_score(references):
+    """How BLEU is measured: str with the number of sentences and sacreBLEU's signature."""
+    from keras_transformer.evaluation import measure
+
+    signature = measure(references, references).bleu_signature
+    return f"BLEU of the first {counted(len(references), 'sentence')} ({signature})"
+
+
 def silence(arguments, translator, found, texts, references):
-    """What is lost without each head, the curves of the report, and what is said about them."""
+    """What is lost without each head, and the curves of the report."""
     from tqdm import tqdm
 
     from keras_transformer.analysis.silencing import curve, losses
@@ -95,12 +113,37 @@ def silence(arguments, translator, found, texts, references):
 
     counts = sorted({round(len(found) * step / STEPS) for step in range(STEPS + 1)})
     with tqdm(total=1 + len(found) + len(counts), unit=" translations", disable=None) as progress:
-        full, lost = losses(translator, *corpus, bleu, progress.update)
+        _, lost = losses(translator, *corpus, bleu, progress.update)
         scores = curve(translator, *corpus, bleu, found.importance, counts, progress.update)
     points = [(count / len(found), score) for count, score in zip(counts, scores, strict=True)]
-    signature = measure(corpus[1], corpus[1]).bleu_signature
-    said = f"BLEU {full:.1f} with all heads, on the first {counted(len(corpus[0]), 'sentence')} ({signature})"
-    return lost, [("BLEU against the share of silent heads", points)], said
+    return lost, [("BLEU against the share of silent heads", points)]
+
+
+def prune(arguments, translator, found, texts, references):
+    """Prunes in steps and keeps the last model. Returns the curves of the report, and lines about them."""
+    from tqdm import tqdm
+
+    from keras_transformer.analysis.pruning import pruned_curve
+    from keras_transformer.evaluation import measure
+    from keras_transformer.runs import Run, keep_pruned
+
+    corpus = texts[: arguments.sentences], references[: arguments.sentences]
+    most = round(len(found) * arguments.prune)
+    counts = sorted({round(most * step / PRUNED_STEPS) for step in range(PRUNED_STEPS + 1)})
+    with tqdm(total=len(counts), unit=" models", disable=None) as progress:
+        rows = pruned_curve(
+            translator, *corpus, lambda *sides: measure(*sides).bleu, found.importance, counts, progress.update
+        )
+    keep_pruned(Run(arguments.model_dir), rows[-1][3], arguments.pruned_dir)
+    lines = [
+        f"{counted(count, 'head')} less: BLEU {bleu:.1f}, {speed:.1f} sentences/s, {model.count_params():,} parameters"
+        for count, bleu, speed, model in rows
+    ]
+    lines.append(f"pruned         {arguments.pruned_dir}")
+    lines.append(f"train it on    {console.command('train')} --config {arguments.pruned_dir}/config.yaml")
+    bleus = [(count / len(found), bleu) for count, bleu, *_ in rows]
+    speeds = [(count / len(found), speed) for count, _, speed, _ in rows]
+    return [("BLEU against the share of pruned heads", bleus), ("Sentences per second", speeds)], lines
 
 
 def summarise(found):
@@ -117,22 +160,30 @@ def main(arguments):
     from keras_transformer.analysis.gates import attentions_of
     from keras_transformer.analysis.report import write_report
     from keras_transformer.analysis.survey import heads
-    from keras_transformer.runs import Run
+    from keras_transformer.runs import Run, check_new_directory
 
     texts, references, alignments, trees = read(arguments)
     search = {name: getattr(arguments, name) for name in ("beam_size", "length_penalty", "batch_size")}
     translator = Run(arguments.model_dir).translator(arguments.checkpoint, **search)
     attentions_of(translator.model)  # another model than a Transformer is found early
+    if arguments.pruned_dir:
+        check_new_directory(arguments.pruned_dir)
     make_directory(arguments.output)
     with tqdm(total=len(texts), unit=" sentences", disable=None) as progress:
         found = heads(translator, texts, references, alignments, trees, KEPT, progress.update)
     report = {"title": f"The heads of {arguments.model_dir}", "texts": texts, "references": references}
+    report["score"] = describe_score(references[: arguments.sentences])
+    path = write_report(arguments.output, translator, found, **report)  # it stays if the rest is interrupted
+    lines = [summarise(found)]
     if arguments.silence == "true":
-        write_report(arguments.output, translator, found, **report)  # something is there if the rest is interrupted
-        lost, curves, said = silence(arguments, translator, found, texts, references)
-        report |= {"lost": lost, "curves": curves, "score": said}
-    path = write_report(arguments.output, translator, found, **report)
-    print(f"{summarise(found)}\nreport         {path}")
+        report["lost"], report["curves"] = silence(arguments, translator, found, texts, references)
+        write_report(arguments.output, translator, found, **report)
+    if arguments.prune:
+        curves, of_models = prune(arguments, translator, found, texts, references)
+        report["curves"] = [*report.get("curves", []), *curves]
+        lines += of_models
+        write_report(arguments.output, translator, found, **report)
+    print("\n".join([*lines, f"report         {path}"]))
 
 
 def program():

@@ -122,7 +122,7 @@ def test_the_positions_are_the_sinusoids_of_the_paper(translator):
 
 
 def test_a_model_that_adds_nothing_has_no_picture_of_positions(translator, monkeypatch):
-    monkeypatch.setattr(translator.model, "positions", lambda x: x)
+    monkeypatch.setattr(translator.model, "position_layer", lambda x: x)
     assert positions(translator.model) is None
 
 

@@ -36,6 +36,7 @@ def analyse(monkeypatch, *arguments):
 @pytest.mark.slow
 def test_a_run_has_a_report_of_its_heads_with_the_bleu_lost_without_each(learned, sides, tmp_path, monkeypatch, capsys):
     flags = ["--conllu", tmp_path / "val.conllu", "--alignments", tmp_path / "val.links", "--beam_size", 1]
+    flags += ["--prune", 0.5, "--pruned_dir", tmp_path / "small"]
     output = tmp_path / "deep" / "report"
     analyse(monkeypatch, "--model_dir", learned.path, *sides, *flags, "--output", output, "--silence", "true")
     printed = capsys.readouterr()
@@ -45,11 +46,17 @@ def test_a_run_has_a_report_of_its_heads_with_the_bleu_lost_without_each(learned
     data = json.loads(re.search(r'id="data">(.*?)</script>', page)[1])
     assert len(data["heads"]) == 6 and len(data["sentences"]) == 2 and data["relations"][0]["relation"] == "nummod"
     assert all(head["aligned"] is not None for head in data["heads"] if head["kind"] == "cross")
-    assert data["score"].startswith("BLEU 100.0 with all heads, on the first 2 sentences (nrefs:1|")
-    ((_, *others, last),) = [curve["points"] for curve in data["curves"]]
-    assert last[0] == 1 and last[1] < 50 and len(others) == 5
+    assert data["score"].startswith("BLEU of the first 2 sentences (nrefs:1|")
+    silent, pruned, _ = [curve["points"] for curve in data["curves"]]
+    assert silent[0] == pytest.approx([0, 100]) and silent[-1][0] == 1 and silent[-1][1] < 50 and len(silent) == 7
+    assert pruned[0] == pytest.approx([0, 100]) and pruned[-1][0] == 0.5 and len(pruned) == 4
+    assert pruned[1:] == [point for point in silent if point[0] in {share for share, _ in pruned[1:]}]
+    assert "train it on    keras-transformer train --config" in printed.out.replace(
+        "python train.py", "keras-transformer train"
+    )
+    analyse(monkeypatch, "--model_dir", tmp_path / "small", *sides, "--output", output)  # a pruned run has fewer heads
+    assert len((output / "heads.tsv").read_text(encoding="utf-8").splitlines()) == 1 + 3
     assert all(head["lost"] >= 0 for head in data["heads"])
-    assert len((output / "heads.tsv").read_text(encoding="utf-8").splitlines()) == 7
 
 
 @pytest.fixture
@@ -76,6 +83,9 @@ def refused(mistake, learned, sides, tmp_path):
         (["--output", "short"], "cannot write short: File exists"),
         (["--output", "short/report"], "cannot write short/report: Not a directory"),
         (["--sentences", 0], "--sentences must be at least 1. Received: 0"),
+        (["--prune", 0.5], "--prune and --pruned_dir need each other"),
+        (["--prune", 1.5, "--pruned_dir", "new"], "--prune must be between 0 and 1. Received: 1.5"),
+        (["--prune", 0.5, "--pruned_dir", "short"], "cannot write short: it exists already"),
         (["--batch_size", 0], "--batch_size must be between"),
     ],
 )
