@@ -22,6 +22,7 @@ _HOMES = {
     "Transformer": "models.transformer",
     "Translator": "translation.translator",
     "UserError": "errors",
+    "analysis": "analysis",
     "compare": "evaluation",
     "evaluate": "evaluation",
     "load": "runs",

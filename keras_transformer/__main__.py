@@ -1,4 +1,4 @@
-"""The command `keras-transformer train|translate|evaluate|export ...`, also `python -m keras_transformer ...`."""
+"""The command `keras-transformer PROGRAM ...`, also `python -m keras_transformer PROGRAM ...`."""
 
 import importlib
 import sys
@@ -8,6 +8,7 @@ PROGRAMS = {
     "translate": "translate text with a run or an export",
     "evaluate": "score a run, an export or a file of translations",
     "export": "make a SavedModel or a CTranslate2 model of a run",
+    "analyze": "show what the heads of a Transformer do",
 }
 
 

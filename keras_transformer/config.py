@@ -37,6 +37,7 @@ _ATTENTION = {**_RECURRENT, "attention": ("additive", "dot", "general", "concat"
 EFFECTS = {
     **dict.fromkeys(("d_ff", "num_heads", "d_key", "num_key_value_heads", "num_decoder_layers"), _TRANSFORMER),
     **dict.fromkeys(("attention_dropout_rate", "feed_forward_dropout_rate", "pre_norm", "positions"), _TRANSFORMER),
+    "heads": _TRANSFORMER,
     "relative_clip": {**_TRANSFORMER, "positions": ("relative",)},
     **dict.fromkeys(("bidirectional", "attention", "input_feeding"), _RECURRENT),
     "context": {**_RECURRENT, "attention": ("none",)},
@@ -107,6 +108,8 @@ class Config:
     num_key_value_heads: int | None = None
     """Heads of keys and values in every attention, each for several heads of queries; by default num_heads, which it
     must divide. Fewer make the cache of a search smaller."""
+    heads: str | None = None
+    """Heads of each attention of a pruned model, such as 4,3/4,4/0,2: encoder / decoder / decoder to memory."""
     positions: Literal[POSITIONS] = "sinusoidal"
     """How the model knows the order of the tokens: sinusoidal (the paper's) and learned are added to the embeddings;
     relative (Shaw et al. 2018) and rotary (Su et al. 2021) act in self-attention."""
@@ -259,6 +262,12 @@ class Config:
         _check(self, "num_heads", divides, f"must divide d_model, {self.d_model}")
         groups = self.num_key_value_heads or self.num_heads
         _check(self, "num_key_value_heads", self.num_heads % groups == 0, f"must divide num_heads, {self.num_heads}")
+        if self.heads is not None:
+            counts, depth = split_heads_setting(self.heads), self.num_decoder_layers or self.num_layers
+            fits = [*map(len, counts)] == [self.num_layers, depth, depth] and counts[2][-1] > 0
+            _check(self, "heads", fits, f"must have {self.num_layers}/{depth}/{depth} numbers, the last one not 0")
+            goes = self.d_key is not None and self.num_key_value_heads is None
+            _check(self, "heads", goes, "needs d_key, and does not go with num_key_value_heads")
         is_even = self.d_model % 2 == 0 or self.positions != "sinusoidal"
         _check(self, "d_model", is_even, "must be even")
         is_even = (self.d_key or self.d_model // self.num_heads) % 2 == 0 or self.positions != "rotary"
@@ -281,6 +290,12 @@ class Config:
     def load(cls, path):
         """Reads the file of `save`. Raises ConfigError."""
         return cls(**read_settings(path))
+
+
+def split_heads_setting(heads):
+    """The numbers in the setting `heads`: "4,3/4,4/0,2" -> [[4, 3], [4, 4], [0, 2]]; [] for other text."""
+    is_right = re.fullmatch(r"\d+(,\d+)*(/\d+(,\d+)*){2}", heads)
+    return [[int(number) for number in part.split(",")] for part in heads.split("/")] if is_right else []
 
 
 def preset(name, **settings):

@@ -1,11 +1,14 @@
 """From Python: train a run, open it or its export, translate with it and export it."""
 
+import dataclasses
+import os
+import shutil
 from functools import partial
 from pathlib import Path
 
 from keras_transformer.config import Config, check_effect
 from keras_transformer.data.corpus import pairs_corpus
-from keras_transformer.errors import UserError
+from keras_transformer.errors import FileError, UserError
 from keras_transformer.evaluation import Evaluation, check_tokenization, measure
 from keras_transformer.export.manifest import describe_run
 from keras_transformer.export.saved_model import SavedModelExport
@@ -75,6 +78,50 @@ class Run:
         translator = directory.load_translator(checkpoint, **settings)
         samples = directory.samples.read_text(encoding="utf-8").split("\n")
         return export_version(make_export(translator, precision), export_dir, version, samples, describe_run(directory))
+
+
+def keep_pruned(run, model, path):
+    """Writes the directory of a run with a pruned model in place of its own.
+
+    It can be used like a finished run. Its config.yaml is that of a training that goes on: `train.py --config
+    PATH/config.yaml` starts from the pruned model, and writes PATH_trained.
+
+    Args:
+        run: `Run`.
+        model: `Transformer`, made by `analysis.prune` of the model of the run.
+        path: of the directory, which must not exist or be empty.
+
+    Returns:
+        `Run`.
+
+    Raises:
+        UserError: if the directory exists or cannot be written.
+    """
+    source, target = RunDirectory(run.path), RunDirectory(path)
+    check_new_directory(target.path)
+    settings = {"heads": model.heads, "d_key": model.d_key, "num_key_value_heads": None, "tokenizer": None}
+    settings |= {"init_from": str(target.path), "model_dir": f"{target.path}_trained"}
+    config = Config(**{**dataclasses.asdict(run.config), **settings})
+    try:
+        target.path.mkdir(parents=True, exist_ok=True)
+        for file in (*source.tokenizer_files(config.share_vocabulary), source.samples):
+            shutil.copyfile(file, target.path / file.name)
+        target.keep_architecture(model)
+        model.save(target.model)
+        config.save(target.config)  # the last: a directory without it is no run
+    except OSError as error:
+        raise FileError.of("write", path, error) from error
+    return Run(path)
+
+
+def check_new_directory(path):
+    """Raises FileError if a directory has something in it, or if it cannot be made."""
+    path = Path(path)
+    place = next(parent for parent in (path, *path.absolute().parents) if parent.exists())
+    if path.exists() and not (path.is_dir() and not any(path.iterdir())):
+        raise FileError(f"cannot write {path}: it exists already")
+    if not place.is_dir() or not os.access(place, os.W_OK):
+        raise FileError(f"cannot write {path}: you may not write to {place}")
 
 
 def train(pairs=None, config=None, *, validation=None, test=None, **settings):

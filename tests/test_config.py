@@ -33,6 +33,7 @@ OTHER = {
     "num_decoder_layers": 3,
     "d_key": 7,
     "num_key_value_heads": 1,
+    "heads": None,  # nor beside `num_key_value_heads`
     "positions": "relative",
     "relative_clip": 37,
     "dropout_rate": 0.37,
@@ -82,7 +83,7 @@ OTHER = {
 def test_the_other_values_are_other():
     assert [field.name for field in dataclasses.fields(Config)] == list(OTHER)
     same = [field.name for field in dataclasses.fields(Config) if OTHER[field.name] == field.default]
-    assert same == ["tokenizer"]
+    assert same == ["tokenizer", "heads"]
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -441,3 +442,19 @@ def test_whole_numbers_are_numbers(tmp_path):
     (tmp_path / "config.yaml").write_text("dropout_rate: 0\npeak_learning_rate: 1\n", encoding="utf-8")
     config = Config.load(tmp_path / "config.yaml")
     assert (config.dropout_rate, config.peak_learning_rate) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"heads": "1,2"}, "`heads` must have 2/2/2 numbers, the last one not 0"),
+        ({"heads": "1,2/1,2/1,0"}, "the last one not 0"),
+        ({"heads": "1,2/1,2/1,2", "num_decoder_layers": 3}, "must have 2/3/3 numbers"),
+        ({"heads": "1,2/1,2/1,2", "d_key": None}, "`heads` needs d_key"),
+        ({"heads": "1,2/1,2/1,2", "num_key_value_heads": 1}, "does not go with num_key_value_heads"),
+    ],
+)
+def test_the_heads_of_a_pruned_model_fit_its_layers(settings, message):
+    assert Config(heads="4,3/4,4/0,2", d_key=7).heads == "4,3/4,4/0,2"
+    with pytest.raises(ConfigError, match=message):
+        Config(**{"d_key": 7, **settings})

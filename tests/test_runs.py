@@ -8,15 +8,20 @@ import numpy as np
 import pytest
 
 import keras_transformer as kt
-from keras_transformer.errors import CheckpointError, CorpusError, UserError
-from keras_transformer.runs import Run
+from keras_transformer.analysis.pruning import prune
+from keras_transformer.config import Config
+from keras_transformer.errors import CheckpointError, CorpusError, FileError, UserError
+from keras_transformer.runs import Run, check_new_directory, keep_pruned
 from keras_transformer.training import run as training
+from keras_transformer.training.checkpoints import RunDirectory
+from keras_transformer.training.preparation import Origin
 from tests import tiny
 
 ROOT = Path(__file__).parents[1]
 NAMES = ["Config", "Run", "SavedModelTranslator", "SequenceToSequence", "Tokenizer", "Transformer", "Translator"]
 NAMES += [
     "UserError",
+    "analysis",
     "compare",
     "evaluate",
     "load",
@@ -181,3 +186,34 @@ def test_initial_weights_depend_on_the_seed_alone_and_leave_pythons_numbers_alon
 def test_pairs_that_are_no_strings_are_refused():
     with pytest.raises(CorpusError, match="at index 0"):
         kt.train(["ab"], **QUICK)
+
+
+def test_a_pruned_run_translates_and_is_the_origin_of_the_next(tmp_path):
+    run = RunDirectory(tmp_path / "run")
+    run.path.mkdir()
+    tiny.config("nowhere", run.path).save(run.config)
+    (run.path / "tokenizer.model").write_bytes(tiny.tokenizer_model())
+    run.samples.write_text("one two", encoding="utf-8")
+    model = prune(tiny.transformer(), np.array([True, False, True, True, False, False]))
+    pruned = keep_pruned(Run(run.path), model, tmp_path / "pruned")
+    config = Config.load(tmp_path / "pruned" / "config.yaml")
+    assert (config.heads, config.d_key, config.model_dir) == ("1/0/2", 13, str(tmp_path / "pruned_trained"))
+    loaded, (file,) = RunDirectory(pruned.path).load_network()
+    assert file == tmp_path / "pruned" / "model.keras"
+    ids = {"source_ids": np.array([[5, 7, 11]]), "target_ids": np.array([[2, 13]])}
+    np.testing.assert_array_equal(loaded(ids), model(ids))
+    trained_on = tiny.transformer(heads=config.heads, d_key=config.d_key)
+    Origin(config).load(trained_on, [tmp_path / "pruned" / "tokenizer.model"])
+    np.testing.assert_array_equal(trained_on(ids), model(ids))
+    with pytest.raises(FileError, match="cannot write .*pruned: it exists already"):
+        keep_pruned(Run(run.path), model, tmp_path / "pruned")
+
+
+def test_a_new_directory_must_be_possible(tmp_path):
+    (tmp_path / "file").touch()
+    (tmp_path / "empty").mkdir()
+    check_new_directory(tmp_path / "empty")
+    check_new_directory(tmp_path / "some" / "where")
+    for name in ("", "file", "file/below"):
+        with pytest.raises(FileError, match="cannot write"):
+            check_new_directory(tmp_path / name)

@@ -49,6 +49,8 @@ class CTranslate2Export:
             raise ExportError(
                 f"CTranslate2 runs Transformers only. Received: a model of type {name}; export a SavedModel"
             )
+        if translator.model.heads:
+            raise ExportError("CTranslate2 needs equally many heads in all attentions: export a SavedModel")
         self.reference = translator.with_model(translator.model, beam_size=1, length_penalty=0.0)
         self.quantization = quantization
         self.least_equal, self.score_tolerance = (0.995, 1e-2) if quantization == "float32" else (0.8, np.inf)

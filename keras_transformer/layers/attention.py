@@ -123,7 +123,7 @@ class MultiHeadAttention(Layer):
 
     def __init__(self, d_model, num_heads, dropout_rate=0.0, d_key=None, num_key_value_heads=None, **kwargs):
         super().__init__(**kwargs)
-        if d_key is None and d_model % num_heads:
+        if d_key is None and (num_heads < 1 or d_model % num_heads):
             raise ValueError(f"`num_heads` must divide `d_model`. Received: num_heads={num_heads}, d_model={d_model}")
         self.d_model = d_model
         self.num_heads = num_heads
@@ -188,6 +188,46 @@ class MultiHeadAttention(Layer):
         newest = self.project(x, ops.shape(cache[0])[2], width)
         cache = tuple(ops.concatenate([old, new], axis=2) for old, new in zip(cache, newest, strict=True))
         return self.attend(x, *cache, history, width), cache
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class NoAttention(Layer):
+    """What is left of an attention whose heads are all pruned: zeros, and nothing to project or to cache.
+
+    It has the methods of `MultiHeadAttention` that a layer of the encoder or decoder calls, with their arguments.
+
+    Call arguments:
+        x: (B, T, D).
+        memory: (B, S, D).
+        attention_mask: ignored.
+
+    Returns:
+        zeros (B, T, D).
+    """
+
+    num_heads = 0
+
+    def build(self, x_shape, memory_shape=None):
+        """There are no weights."""
+
+    def project(self, memory, start=0, width=1):
+        """No keys and no values: ()."""
+        return ()
+
+    def attend(self, x, attention_mask=None, width=1, training=False):
+        """Zeros in the shape of x (B, T, D). As a product, they give layers before them a gradient of 0, not None."""
+        return x * 0
+
+    def call(self, x, memory, attention_mask=None, training=False):
+        return self.attend(x)
+
+    def empty_cache(self, batch):
+        """Nothing to keep: ()."""
+        return ()
+
+    def step(self, x, cache, history=None):
+        """Zeros in the shape of x (B, W, D), and the cache as it is."""
+        return self.attend(x), cache
 
 
 def places(length, start=0, width=1):

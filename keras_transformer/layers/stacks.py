@@ -7,7 +7,13 @@ differ in where they normalise.
 import keras
 from keras import ops
 
-from keras_transformer.layers.attention import MultiHeadAttention, RelativeAttention, RotaryAttention, causal_mask
+from keras_transformer.layers.attention import (
+    MultiHeadAttention,
+    NoAttention,
+    RelativeAttention,
+    RotaryAttention,
+    causal_mask,
+)
 from keras_transformer.layers.kernels import Dropout, LayerNormalization, Linear
 from keras_transformer.layers.layer import Layer, arguments_of
 
@@ -105,7 +111,7 @@ class EncoderLayer(Layer):
 
     Args:
         d_model: D.
-        num_heads: H.
+        num_heads: H; 0 leaves out the self-attention (see `NoAttention`), and needs `d_key`.
         d_ff: F.
         dropout_rate: P_drop of the residual connections.
         attention_dropout_rate: dropout of the attention weights.
@@ -159,24 +165,25 @@ class EncoderLayer(Layer):
         )
         self.feed_forward_residual = self.make_residual("feed_forward_residual")
 
-    def make_attention(self, name, attention_class=MultiHeadAttention, **arguments):
+    def make_attention(self, name, num_heads, attention_class=MultiHeadAttention, **arguments):
         """A new attention of this layer's width, which knows no positions unless its class does."""
+        if num_heads == 0 and self.d_key is not None:
+            return NoAttention(name=name, dtype=self.dtype_policy)
         return attention_class(
             d_model=self.d_model,
-            num_heads=self.num_heads,
+            num_heads=num_heads,
             dropout_rate=self.attention_dropout_rate,
             d_key=self.d_key,
             num_key_value_heads=self.num_key_value_heads,
-            name=name,
-            dtype=self.dtype_policy,
-            **arguments,
+            **{"name": name, "dtype": self.dtype_policy, **arguments},
         )
 
     def make_self_attention(self, name):
         """A new attention of this layer's width and kind of positions."""
         if self.positions == "relative":
-            return self.make_attention(name, RelativeAttention, clip=self.relative_clip)
-        return self.make_attention(name, RotaryAttention if self.positions == "rotary" else MultiHeadAttention)
+            return self.make_attention(name, self.num_heads, RelativeAttention, clip=self.relative_clip)
+        attention_class = RotaryAttention if self.positions == "rotary" else MultiHeadAttention
+        return self.make_attention(name, self.num_heads, attention_class)
 
     def make_residual(self, name):
         """A new residual connection of this layer's kind."""
@@ -209,7 +216,8 @@ class EncoderLayer(Layer):
 class DecoderLayer(EncoderLayer):
     """An encoder layer with a third sub-layer in between: attention to the encoder's output (section 3.1).
 
-    Arguments: see `EncoderLayer`.
+    Args: those of `EncoderLayer`, and
+        num_cross_heads: heads of the attention to memory; 0 leaves it out. None: H.
 
     Call arguments:
         x: (B, T, D).
@@ -221,9 +229,10 @@ class DecoderLayer(EncoderLayer):
         (B, T, D).
     """
 
-    def __init__(self, *args, **kwargs):
-        super().__init__(*args, **kwargs)
-        self.cross_attention = self.make_attention("cross_attention")
+    def __init__(self, num_cross_heads=None, **kwargs):
+        super().__init__(**kwargs)
+        self.num_cross_heads = self.num_heads if num_cross_heads is None else num_cross_heads
+        self.cross_attention = self.make_attention("cross_attention", self.num_cross_heads)
         self.cross_attention_residual = self.make_residual("cross_attention_residual")
 
     def build(self, x_shape, memory_shape=None):
@@ -280,17 +289,21 @@ class Stack(keras.layers.Layer):
 
     Args:
         num_layers: N.
+        heads: for each layer the list of the numbers of heads of its attentions. None: the same in all layers.
         **kwargs: the arguments of the layers (see `EncoderLayer`), and those of any Keras layer.
     """
 
-    layer_class = EncoderLayer
+    layer_class, attentions = EncoderLayer, ("num_heads",)
 
-    def __init__(self, num_layers, **kwargs):
+    def __init__(self, num_layers, heads=None, **kwargs):
         arguments = {name: kwargs.pop(name) for name in arguments_of(self.layer_class) if name in kwargs}
         super().__init__(**kwargs)
         self.num_layers = num_layers
+        self.heads = heads
+        of_layers = [dict(zip(self.attentions, counts, strict=True)) for counts in heads or ()] or [{}] * num_layers
         self.layers = [
-            self.layer_class(**arguments, name=f"layer_{i}", dtype=self.dtype_policy) for i in range(num_layers)
+            self.layer_class(**{**arguments, **own}, name=f"layer_{i}", dtype=self.dtype_policy)
+            for i, own in enumerate(of_layers)
         ]
         norm = LayerNormalization if self.layers[0].pre_norm else keras.layers.Identity
         self.norm = norm(name="norm", dtype=self.dtype_policy)
@@ -303,7 +316,7 @@ class Stack(keras.layers.Layer):
     def get_config(self):
         first = self.layers[0]
         arguments = {name: getattr(first, name) for name in arguments_of(self.layer_class)}
-        return {**super().get_config(), "num_layers": self.num_layers, **arguments}
+        return {**super().get_config(), "num_layers": self.num_layers, "heads": self.heads, **arguments}
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -337,7 +350,7 @@ class Decoder(Stack):
         (B, T, D).
     """
 
-    layer_class = DecoderLayer
+    layer_class, attentions = DecoderLayer, ("num_heads", "num_cross_heads")
 
     def build(self, x_shape, memory_shape=None):
         super().build(x_shape)

@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from keras_transformer.config import POSITIONS
+from keras_transformer.config import POSITIONS, split_heads_setting
 from keras_transformer.layers.attention import padding_mask
 from keras_transformer.layers.embedding import LearnedPositions, NoPositions, PositionalEncoding, make_embeddings
 from keras_transformer.layers.stacks import Decoder, Encoder
@@ -41,6 +41,8 @@ class Transformer(SequenceToSequence):
         positions: "sinusoidal" (3.5) or "learned" vectors are added to the embeddings. "relative" (Shaw et al. 2018)
             and "rotary" (Su et al. 2021) positions act in self-attention. "none": only the causal mask tells an order.
         relative_clip: k, the largest distance that relative positions tell apart from larger ones.
+        heads: heads of each attention, layer by layer, of the encoder / of the decoder / of the decoder to memory, such
+            as "4,3/4,4/0,2"; it needs `d_key`. None: H. An attention with 0 heads gives zeros.
         num_positions: rows of the table of learned positions; all positions past its end take its last row.
         dtype: name of a dtype policy, such as "mixed_bfloat16".
 
@@ -71,6 +73,7 @@ class Transformer(SequenceToSequence):
         positions="sinusoidal",
         relative_clip=16,
         num_positions=257,
+        heads=None,
         *,
         dtype=None,
         **kwargs,
@@ -94,14 +97,13 @@ class Transformer(SequenceToSequence):
         self.position_layer = make_positions(
             positions, d_model, num_positions, dropout_rate=dropout_rate, name="positions", dtype=policy
         )
-        self.encoder = Encoder(num_layers, **stack, name="encoder", dtype=policy)
-        self.decoder = Decoder(num_decoder_layers or num_layers, **stack, name="decoder", dtype=policy)
+        of_encoder, of_decoder = heads_of_layers(heads, num_layers, num_decoder_layers or num_layers)
+        self.encoder = Encoder(num_layers, of_encoder, **stack, name="encoder", dtype=policy)
+        self.decoder = Decoder(num_decoder_layers or num_layers, of_decoder, **stack, name="decoder", dtype=policy)
         super().__init__(policy=policy, **kwargs)
-        self.vocabulary_size = vocabulary_size
-        self.target_vocabulary_size = target_vocabulary_size
-        self.tie_embeddings = tie_embeddings
+        self.vocabulary_size, self.target_vocabulary_size = vocabulary_size, target_vocabulary_size
         self.num_layers, self.num_decoder_layers = num_layers, num_decoder_layers
-        self.num_positions = num_positions
+        self.tie_embeddings, self.num_positions, self.heads = tie_embeddings, num_positions, heads
         for name, value in stack.items():
             setattr(self, name, value)
 
@@ -140,6 +142,29 @@ class Transformer(SequenceToSequence):
     @property
     def output_matrix(self):
         return self.logits_layer.source.matrix
+
+
+def heads_of_layers(heads, num_layers, num_decoder_layers):
+    """The argument `heads` of a `Transformer` as its stacks take it.
+
+    Args:
+        heads, num_layers, num_decoder_layers: those of the `Transformer`.
+
+    Returns:
+        For the encoder a list of [heads of its self-attention], for the decoder a list of [heads of its self-attention,
+        heads of its attention to memory]; (None, None) if all attentions have H heads.
+
+    Raises:
+        ValueError: if there is not a number for each attention.
+    """
+    if heads is None:
+        return None, None
+    counts, depths = split_heads_setting(heads), [num_layers, num_decoder_layers, num_decoder_layers]
+    if [*map(len, counts)] != depths:
+        needed = "/".join(map(str, depths))
+        raise ValueError(f"`heads` must have {needed} numbers. Received: heads={heads!r}")
+    of_encoder, to_target, to_memory = counts
+    return [[count] for count in of_encoder], [list(pair) for pair in zip(to_target, to_memory, strict=True)]
 
 
 def make_positions(kind, d_model, num_positions, **kwargs):

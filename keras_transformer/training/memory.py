@@ -10,6 +10,7 @@ from typing import NamedTuple
 import psutil
 import tensorflow as tf
 
+from keras_transformer.config import split_heads_setting
 from keras_transformer.data.pipeline import batch_shapes
 from keras_transformer.errors import ConfigError
 from keras_transformer.recurrent.cells import CELLS
@@ -79,6 +80,10 @@ def _count_transformer(config):
     decoder = encoder + attention + norm
     learned = config.num_positions * d * (config.positions == "learned")
     encoders, decoders = depths(config)
+    if config.heads:
+        to_self, to_target, to_memory = split_heads_setting(config.heads)
+        missing = config.num_heads * (encoders + 2 * decoders) - sum(to_self + to_target + to_memory)
+        learned -= missing * 4 * d * config.d_key + (to_self + to_target).count(0) * tables
     return learned + encoders * encoder + decoders * decoder + 2 * norm * config.pre_norm
 
 

@@ -4,6 +4,7 @@ import tensorflow as tf
 
 from keras_transformer.layers.attention import (
     MultiHeadAttention,
+    NoAttention,
     RelativeAttention,
     RotaryAttention,
     attention_weights,
@@ -309,3 +310,12 @@ def test_a_turn_keeps_far_positions_apart_in_half_precision():
 def test_an_odd_width_of_heads_cannot_be_turned():
     with pytest.raises(ValueError, match=r"`d_key` must be even: .* Received: d_key=13$"):
         RotaryAttention(d_model=D, num_heads=H)
+
+
+def test_no_attention_gives_zeros_and_a_gradient_of_0():
+    layer, x = NoAttention(), tf.Variable(some("x", "BTD"))
+    with tf.GradientTape() as tape:
+        outputs = [layer(x, some("memory", "BSD")), layer.attend(x, *layer.project(x)), layer.step(x, ())[0]]
+        total = sum(map(tf.reduce_sum, outputs))
+    assert all(output.shape == x.shape and not np.any(output) for output in outputs)
+    assert not np.any(tape.gradient(total, x)) and layer.empty_cache(B) == layer.step(x, ())[1] == ()

@@ -157,7 +157,7 @@ class TestEncoderLayerContract(LayerContract):
 
 class TestEncoderContract(TestEncoderLayerContract):
     layer_class = Encoder
-    arguments = {**SHAPE, **RATES, **VARIANT, "pre_norm": True, "num_layers": N}
+    arguments = {**SHAPE, **RATES, **VARIANT, "pre_norm": True, "num_layers": N, "heads": [[H]] * N}
     weight_count = N * VARIANT_ENCODER_LAYER_WEIGHTS + NORM_WEIGHTS
 
 
@@ -225,7 +225,7 @@ def test_heads_that_do_not_divide_the_width_are_refused():
 
 class TestDecoderLayerContract(LayerContract):
     layer_class = DecoderLayer
-    arguments = {**SHAPE, **RATES, **VARIANT, "pre_norm": True}
+    arguments = {**SHAPE, **RATES, **VARIANT, "pre_norm": True, "num_cross_heads": H}
     inputs = {"x": "BTD", "memory": "BSD", "attention_mask": "11TT", "source_mask": "B11S"}
     output = "BTD"
     weight_count = VARIANT_DECODER_LAYER_WEIGHTS
@@ -234,6 +234,7 @@ class TestDecoderLayerContract(LayerContract):
 class TestDecoderContract(LayerContract):
     layer_class = Decoder
     arguments = {**SHAPE, **RATES, **VARIANT, "pre_norm": True, "num_layers": N}
+    arguments |= {"heads": [[H, H]] * N, "num_cross_heads": H}
     inputs = {"x": "BTD", "memory": "BSD", "source_mask": "B11S"}
     output = "BTD"
     weight_count = N * VARIANT_DECODER_LAYER_WEIGHTS + NORM_WEIGHTS

@@ -31,6 +31,7 @@ OTHER_THAN_DEFAULT = {
     "positions": "relative",
     "relative_clip": 5,
     "num_positions": 29,
+    "heads": "1/1,2,1/0,1,2",
 }
 VOCABULARIES = pytest.mark.parametrize(
     "vocabularies",
@@ -74,6 +75,10 @@ class TestRotaryPositionsContract(TestPostNormContract):
 
 class TestNoPositionsContract(TestPostNormContract):
     arguments = {**SHALLOW, "positions": "none", "num_key_value_heads": 1, "d_key": 7, "pre_norm": True}
+
+
+class TestPrunedContract(TestPostNormContract):
+    arguments = {**SMALL, "heads": "2,0/0,1/0,3", "d_key": K}
 
 
 @functools.cache  # no test changes its weights
@@ -374,3 +379,9 @@ def test_keras_trains_saves_and_loads_it(tmp_path):
     np.testing.assert_array_equal(logits, model.predict(x, verbose=0))
     picked = np.take_along_axis(logits - np.log(np.exp(logits).sum(-1, keepdims=True)), target_ids[..., None], axis=-1)
     assert twin.evaluate(x, target_ids, verbose=0) == pytest.approx(-picked.mean(), rel=1e-4)
+
+
+def test_numbers_of_heads_that_do_not_fit_the_layers_are_refused():
+    for heads in ("1/1,1/1,1", "1,1/1,1", "1,1/1,1/1,-1", "nonsense"):
+        with pytest.raises(ValueError, match=rf"`heads` must have {N}/{N}/{N} numbers. Received: heads='{heads}'"):
+            Transformer(**SMALL, heads=heads, d_key=K)

@@ -58,6 +58,7 @@ VARIANTS = [
     {"positions": "rotary", "num_heads": 6, "d_key": 10, "num_key_value_heads": 3},
     {"positions": "none", "num_decoder_layers": 1},
     {"num_decoder_layers": 5, "d_key": 7, "num_key_value_heads": 1, "pre_norm": True},
+    {"heads": "2,0,1/0,1/3,2", "d_key": 11, "num_layers": 3, "num_decoder_layers": 2, "positions": "relative"},
 ]
 
 

@@ -1,0 +1,100 @@
+"""A smaller Transformer without some of its heads: fewer rows and columns in the matrices of its attentions."""
+
+import time
+
+import numpy as np
+from keras import ops
+
+from keras_transformer.analysis.gates import KINDS, attentions_of, split
+from keras_transformer.analysis.silencing import least_important
+from keras_transformer.errors import UserError
+
+
+def prune(model, heads):
+    """A model without some heads. It computes what `model` computes while these heads are `silenced`.
+
+    Of the matrices of an attention, the columns of W^Q, W^K and W^V and the rows of W^O that belong to the heads are
+    left out. The residual connection of an attention that loses all heads adds zeros.
+
+    Args:
+        model: `Transformer`.
+        heads: bool (N,), True for a head that is left out; see `attentions_of`.
+
+    Returns:
+        `Transformer`, whose argument `heads` has the numbers that are left.
+
+    Raises:
+        UserError: if heads share their keys and values, or the last attention to memory would lose all heads:
+            `Transformer.align` shows it.
+    """
+    attentions, of_attentions = attentions_of(model), split(model, heads)
+    if any(a.sublayer.num_key_value_heads != a.num_heads for a in attentions):
+        raise UserError("heads that share their keys and values (num_key_value_heads) cannot be pruned")
+    if np.all(of_attentions[-1]):
+        raise UserError(f"the last attention to memory needs a head. Received: {np.sum(heads)} heads to prune")
+    kept = {(a.kind, a.layer): ~gone for a, gone in zip(attentions, of_attentions, strict=True)}
+    depths = {"encoder": len(model.encoder.layers), "decoder": len(model.decoder.layers)}
+    depths["cross"] = depths["decoder"]
+    counts = [[np.sum(kept.get((kind, layer), [])) for layer in range(depths[kind])] for kind in KINDS]
+    arguments = {
+        **model.get_config(),
+        "heads": "/".join(",".join(f"{count:.0f}" for count in of_kind) for of_kind in counts),
+        "d_key": attentions[0].sublayer.d_key,
+        "num_key_value_heads": None,
+    }
+    smaller = type(model).from_config(arguments)
+    values = {weight.path: ops.convert_to_numpy(weight) for weight in model.weights}
+    for attention in attentions:
+        sublayer, columns = attention.sublayer, np.repeat(kept[attention[:2]], attention.sublayer.d_key)
+        for linear in (sublayer.query, sublayer.key, sublayer.value):
+            values[linear.kernel.path] = values[linear.kernel.path][:, columns]
+        path = sublayer.output_projection.kernel.path
+        values[path] = values[path][columns]
+    for weight in smaller.weights:
+        weight.assign(values[weight.path])
+    return smaller
+
+
+def to_prune(model, importance, count):
+    """The `count` least important heads, but never all heads of the last attention to memory.
+
+    Args:
+        model: `Transformer`.
+        importance: (N,), that of `Heads`.
+        count: int, below N.
+
+    Returns:
+        bool (N,).
+    """
+    importance = np.array(importance, np.float64)
+    last = attentions_of(model)[-1].num_heads
+    importance[len(importance) - last + np.argmax(importance[-last:])] = np.inf
+    return least_important(importance, count)
+
+
+def pruned_curve(translator, texts, references, score, importance, counts, on_progress=None):
+    """Prunes more and more heads, and translates with each model.
+
+    Args:
+        translator: `Translator`, whose model is a `Transformer`.
+        texts: list of str.
+        references: list of str, their translations.
+        score: function (translations, references) -> float, such as BLEU.
+        importance: (N,), that of `Heads`.
+        counts: list of int, the numbers of heads to prune.
+        on_progress: called with 1 after each model.
+
+    Returns:
+        list of (number of pruned heads, score, sentences per second, `Transformer`).
+    """
+    rows = []
+    for count in counts:
+        model = prune(translator.model, to_prune(translator.model, importance, count))
+        smaller = translator.with_model(model, batch_size=translator.batch_size)
+        smaller.translate(texts[:1])  # makes the graph
+        started = time.perf_counter()
+        translations = smaller.translate(texts)
+        rows.append((count, score(translations, references), len(texts) / (time.perf_counter() - started), model))
+        if on_progress:
+            on_progress(1)
+    return rows
