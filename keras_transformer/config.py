@@ -144,6 +144,8 @@ class Config:
     """Layers of the decoder; by default num_layers. A decoder with fewer translates faster."""
     d_key: int | None = None
     """K: width of a head; by default d_model / num_heads."""
+    d_value: int | None = None
+    """Width of the values of a head; by default K."""
     num_key_value_heads: int | None = None
     """Heads of keys and values in every attention, each for several heads of queries; by default num_heads, which it
     must divide. Fewer make the cache of a search smaller."""

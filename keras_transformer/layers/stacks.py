@@ -113,6 +113,7 @@ class EncoderLayer(Layer):
         pre_norm: normalise before each sub-layer; the paper normalises after it.
         d_key: K, the width of a head. None: D / H.
         num_key_value_heads: heads of keys and values; must divide H. None: H.
+        d_value: width of a head's values. None: K.
         positions: "relative" and "rotary" make the self-attention know positions (see `RelativeAttention` and
             `RotaryAttention`); it does not for the kinds that are added to the embeddings, nor for "none".
         relative_clip: the largest distance that relative positions tell apart from larger ones.
@@ -136,6 +137,7 @@ class EncoderLayer(Layer):
         pre_norm=False,
         d_key=None,
         num_key_value_heads=None,
+        d_value=None,
         positions="sinusoidal",
         relative_clip=16,
         **kwargs,
@@ -150,6 +152,7 @@ class EncoderLayer(Layer):
         self.pre_norm = pre_norm
         self.d_key = d_key
         self.num_key_value_heads = num_key_value_heads
+        self.d_value = d_value
         self.positions = positions
         self.relative_clip = relative_clip
         self.self_attention = self.make_self_attention("self_attention")
@@ -167,6 +170,7 @@ class EncoderLayer(Layer):
             dropout_rate=self.attention_dropout_rate,
             d_key=self.d_key,
             num_key_value_heads=self.num_key_value_heads,
+            d_value=self.d_value,
             name=name,
             dtype=self.dtype_policy,
             **arguments,
