@@ -24,11 +24,11 @@ def operations_per_target_token(config, vocabulary_size, source_per_target):
     from keras_transformer.training.memory import depths, widths
 
     d, f = config.d_model, config.d_ff
-    (queries, keys), (encoders, decoders) = widths(config), depths(config)
-    attention = 4 * d * (queries + keys)
+    (asking, asked), (encoders, decoders) = widths(config), depths(config)
+    attention = 2 * d * (asking + asked)
     encoder = encoders * (attention + 4 * d * f)  # Per source token.
-    memory = decoders * 4 * d * keys  # Keys and values of the memory, per source token.
-    decoder = decoders * (attention + 4 * d * queries + 4 * d * f)
+    memory = decoders * 2 * d * asked  # Keys and values of the memory, per source token.
+    decoder = decoders * (attention + 2 * d * asking + 4 * d * f)
     logits = 2 * d * vocabulary_size
     return 3 * (source_per_target * (encoder + memory) + decoder + logits)
 

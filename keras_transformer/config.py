@@ -37,7 +37,7 @@ _ATTENTION = {**_RECURRENT, "attention": ("additive", "dot", "general", "concat"
 EFFECTS = {
     **dict.fromkeys(("d_ff", "num_heads", "d_key", "num_key_value_heads", "num_decoder_layers"), _TRANSFORMER),
     **dict.fromkeys(("attention_dropout_rate", "feed_forward_dropout_rate", "pre_norm", "positions"), _TRANSFORMER),
-    "heads": _TRANSFORMER,
+    **dict.fromkeys(("heads", "d_value"), _TRANSFORMER),
     "relative_clip": {**_TRANSFORMER, "positions": ("relative",)},
     **dict.fromkeys(("bidirectional", "attention", "input_feeding"), _RECURRENT),
     "context": {**_RECURRENT, "attention": ("none",)},
@@ -105,6 +105,8 @@ class Config:
     """Layers of the decoder; by default num_layers. A decoder with fewer translates faster."""
     d_key: int | None = None
     """K: width of a head; by default d_model / num_heads."""
+    d_value: int | None = None
+    """Width of the values of a head; by default K."""
     num_key_value_heads: int | None = None
     """Heads of keys and values in every attention, each for several heads of queries; by default num_heads, which it
     must divide. Fewer make the cache of a search smaller."""

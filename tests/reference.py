@@ -77,6 +77,7 @@ def multi_head_attention(weights, x, memory, num_heads, mask=True, rotary=False)
     of distances mean relative positions.
     """
     d_k = weights["query/kernel"].shape[1] // num_heads
+    d_v = len(weights["output/kernel"]) // num_heads
     heads_per_group = weights["query/kernel"].shape[1] // weights["key/kernel"].shape[1]
     mask = np.broadcast_to(mask, (x.shape[0], num_heads, x.shape[1], memory.shape[1]))
     output = np.zeros(x.shape)
@@ -86,7 +87,7 @@ def multi_head_attention(weights, x, memory, num_heads, mask=True, rotary=False)
             g = h // heads_per_group
             q = x[b] @ weights["query/kernel"][:, h * d_k : (h + 1) * d_k]
             k = memory[b] @ weights["key/kernel"][:, g * d_k : (g + 1) * d_k]
-            v = memory[b] @ weights["value/kernel"][:, g * d_k : (g + 1) * d_k]
+            v = memory[b] @ weights["value/kernel"][:, g * d_v : (g + 1) * d_v]
             if "distance_keys" in weights:
                 tables = weights["distance_keys"], weights["distance_values"]
                 heads.append(relative_attention(q, k, v, mask[b, h], *tables))
@@ -100,7 +101,7 @@ def multi_head_attention(weights, x, memory, num_heads, mask=True, rotary=False)
 def relative_attention(q, k, v, mask, key_table, value_table):
     """Shaw et al. 2018, equations (3) and (4). Tables (2 clip + 1, K), the middle row for distance 0."""
     clip = len(key_table) // 2
-    z = np.zeros(q.shape)
+    z = np.zeros((len(q), v.shape[1]))
     for i in range(len(q)):
         rows = [clip + max(-clip, min(clip, j - i)) for j in range(len(k))]
         e = np.array([q[i] @ (k[j] + key_table[rows[j]]) for j in range(len(k))]) / math.sqrt(q.shape[1])

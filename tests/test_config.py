@@ -32,6 +32,7 @@ OTHER = {
     "num_layers": 5,
     "num_decoder_layers": 3,
     "d_key": 7,
+    "d_value": 3,
     "num_key_value_heads": 1,
     "heads": None,  # nor beside `num_key_value_heads`
     "positions": "relative",
@@ -274,7 +275,7 @@ def test_unknown_settings_are_named(tmp_path):
 
 
 AT_LEAST_ONE = ["vocabulary_size", "max_length", "d_model", "d_ff", "num_heads", "num_layers", "epochs", "max_steps"]
-AT_LEAST_ONE += ["num_decoder_layers", "d_key", "num_key_value_heads", "relative_clip"]
+AT_LEAST_ONE += ["num_decoder_layers", "d_key", "d_value", "num_key_value_heads", "relative_clip"]
 AT_LEAST_ONE += ["batch_tokens", "accumulate_steps", "warmup_steps", "patience", "average_epochs"]
 AT_LEAST_ONE += ["attention_window", "validation_sentences", "validate_every", "beam_size"]
 RATES = [

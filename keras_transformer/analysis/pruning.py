@@ -45,11 +45,12 @@ def prune(model, heads):
     smaller = type(model).from_config(arguments)
     values = {weight.path: ops.convert_to_numpy(weight) for weight in model.weights}
     for attention in attentions:
-        sublayer, columns = attention.sublayer, np.repeat(kept[attention[:2]], attention.sublayer.d_key)
-        for linear in (sublayer.query, sublayer.key, sublayer.value):
-            values[linear.kernel.path] = values[linear.kernel.path][:, columns]
+        sublayer, stays = attention.sublayer, kept[attention[:2]]
+        widths = {sublayer.query: sublayer.d_key, sublayer.key: sublayer.d_key, sublayer.value: sublayer.d_value}
+        for linear, width in widths.items():
+            values[linear.kernel.path] = values[linear.kernel.path][:, np.repeat(stays, width)]
         path = sublayer.output_projection.kernel.path
-        values[path] = values[path][columns]
+        values[path] = values[path][np.repeat(stays, sublayer.d_value)]
     for weight in smaller.weights:
         weight.assign(values[weight.path])
     return smaller

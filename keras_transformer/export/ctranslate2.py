@@ -40,7 +40,7 @@ class CTranslate2Export:
         quantization: dtype of the matrices: "float32", "bfloat16", "int16" or "int8".
 
     Raises:
-        ExportError: if the model is no Transformer, the only one of ours that the engine runs.
+        ExportError: if the engine cannot run the model: it is no Transformer, or its values have a width of their own.
     """
 
     def __init__(self, translator, quantization="float32"):
@@ -51,6 +51,10 @@ class CTranslate2Export:
             )
         if translator.model.heads:
             raise ExportError("CTranslate2 needs equally many heads in all attentions: export a SavedModel")
+        attention = translator.model.decoder.layers[0].self_attention
+        if attention.d_value != attention.d_key:
+            widths = f"d_key={attention.d_key}, d_value={attention.d_value}"
+            raise ExportError(f"CTranslate2 has one width for keys and values. Received: {widths}; export a SavedModel")
         self.reference = translator.with_model(translator.model, beam_size=1, length_penalty=0.0)
         self.quantization = quantization
         self.least_equal, self.score_tolerance = (0.995, 1e-2) if quantization == "float32" else (0.8, np.inf)

@@ -108,6 +108,7 @@ class MultiHeadAttention(Layer):
         dropout_rate: share of the attention weights dropped in training.
         d_key: K, the width of a head. None: D / H.
         num_key_value_heads: G, heads of keys and values; must divide H. None: H.
+        d_value: width of a head's values. None: K, which the shapes below assume.
 
     Call arguments:
         x: (B, T, D), from which the queries are made.
@@ -121,7 +122,9 @@ class MultiHeadAttention(Layer):
         ValueError: if `num_heads` does not divide `d_model`, or `num_key_value_heads` not `num_heads`.
     """
 
-    def __init__(self, d_model, num_heads, dropout_rate=0.0, d_key=None, num_key_value_heads=None, **kwargs):
+    def __init__(
+        self, d_model, num_heads, dropout_rate=0.0, d_key=None, num_key_value_heads=None, d_value=None, **kwargs
+    ):
         super().__init__(**kwargs)
         if d_key is None and (num_heads < 1 or d_model % num_heads):
             raise ValueError(f"`num_heads` must divide `d_model`. Received: num_heads={num_heads}, d_model={d_model}")
@@ -129,6 +132,7 @@ class MultiHeadAttention(Layer):
         self.num_heads = num_heads
         self.dropout_rate = dropout_rate
         self.d_key = d_key or d_model // num_heads
+        self.d_value = d_value or self.d_key
         self.num_key_value_heads = num_key_value_heads or num_heads
         if num_heads % self.num_key_value_heads:
             raise ValueError(
@@ -138,14 +142,14 @@ class MultiHeadAttention(Layer):
         linear = {"use_bias": False, "dtype": self.dtype_policy}
         self.query = Linear(self.num_heads * self.d_key, name="query", **linear)
         self.key = Linear(self.num_key_value_heads * self.d_key, name="key", **linear)
-        self.value = Linear(self.num_key_value_heads * self.d_key, name="value", **linear)
+        self.value = Linear(self.num_key_value_heads * self.d_value, name="value", **linear)
         self.output_projection = Linear(d_model, name="output", **linear)
         self.dropout = Dropout(dropout_rate, name="dropout", dtype=self.dtype_policy)
 
     def build(self, x_shape, memory_shape=None):
         for linear in (self.query, self.key, self.value):
             linear.build((None, None, self.d_model))
-        self.output_projection.build((None, None, self.num_heads * self.d_key))
+        self.output_projection.build((None, None, self.num_heads * self.d_value))
 
     def project(self, memory, start=0, width=1):
         """Makes the keys and values of memory (B, S, D): two of (B, G, S, K). `start` keys of a cache are before."""
@@ -170,8 +174,8 @@ class MultiHeadAttention(Layer):
 
     def empty_cache(self, batch):
         """The keys and values before the first position, two of (B, G, 0, K)."""
-        shape = (batch, self.num_key_value_heads, 0, self.d_key)
-        return ops.zeros(shape, self.compute_dtype), ops.zeros(shape, self.compute_dtype)
+        shapes = ((batch, self.num_key_value_heads, 0, width) for width in (self.d_key, self.d_value))
+        return tuple(ops.zeros(shape, self.compute_dtype) for shape in shapes)
 
     def step(self, x, cache, history=None):
         """Self-attention of the newest position of W hypotheses to the positions before it.
@@ -256,9 +260,9 @@ class RelativeAttention(MultiHeadAttention):
 
     def build(self, x_shape, memory_shape=None):
         super().build(x_shape)
-        shape = (2 * self.clip + 1, self.d_key)
-        self.distance_keys = self.add_weight(name="distance_keys", shape=shape, initializer="glorot_uniform")
-        self.distance_values = self.add_weight(name="distance_values", shape=shape, initializer="glorot_uniform")
+        rows, start = 2 * self.clip + 1, "glorot_uniform"
+        self.distance_keys = self.add_weight(name="distance_keys", shape=(rows, self.d_key), initializer=start)
+        self.distance_values = self.add_weight(name="distance_values", shape=(rows, self.d_value), initializer=start)
 
     def look_up(self, table, queries, keys, width):
         """The vectors of a table (2k+1, K) for the last `queries` of so many `keys` and for these: (T, S, K)."""

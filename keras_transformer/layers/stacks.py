@@ -119,6 +119,7 @@ class EncoderLayer(Layer):
         pre_norm: normalise before each sub-layer; the paper normalises after it.
         d_key: K, the width of a head. None: D / H.
         num_key_value_heads: heads of keys and values; must divide H. None: H.
+        d_value: width of a head's values. None: K.
         positions: "relative" and "rotary" make the self-attention know positions (see `RelativeAttention` and
             `RotaryAttention`); it does not for the kinds that are added to the embeddings, nor for "none".
         relative_clip: the largest distance that relative positions tell apart from larger ones.
@@ -142,6 +143,7 @@ class EncoderLayer(Layer):
         pre_norm=False,
         d_key=None,
         num_key_value_heads=None,
+        d_value=None,
         positions="sinusoidal",
         relative_clip=16,
         **kwargs,
@@ -154,10 +156,8 @@ class EncoderLayer(Layer):
         self.attention_dropout_rate = attention_dropout_rate
         self.feed_forward_dropout_rate = feed_forward_dropout_rate
         self.pre_norm = pre_norm
-        self.d_key = d_key
-        self.num_key_value_heads = num_key_value_heads
-        self.positions = positions
-        self.relative_clip = relative_clip
+        self.d_key, self.d_value, self.num_key_value_heads = d_key, d_value, num_key_value_heads
+        self.positions, self.relative_clip = positions, relative_clip
         self.self_attention = self.make_self_attention("self_attention")
         self.self_attention_residual = self.make_residual("self_attention_residual")
         self.feed_forward = FeedForward(
@@ -175,6 +175,7 @@ class EncoderLayer(Layer):
             dropout_rate=self.attention_dropout_rate,
             d_key=self.d_key,
             num_key_value_heads=self.num_key_value_heads,
+            d_value=self.d_value,
             **{"name": name, "dtype": self.dtype_policy, **arguments},
         )
 

@@ -38,6 +38,7 @@ class Transformer(SequenceToSequence):
         num_decoder_layers: layers of the decoder. None: as many as the encoder has.
         d_key: K, the width of a head. None: D / H.
         num_key_value_heads: G, heads of keys and values in every attention; must divide H. None: H.
+        d_value: width of a head's values. None: K.
         positions: "sinusoidal" (3.5) or "learned" vectors are added to the embeddings. "relative" (Shaw et al. 2018)
             and "rotary" (Su et al. 2021) positions act in self-attention. "none": only the causal mask tells an order.
         relative_clip: k, the largest distance that relative positions tell apart from larger ones.
@@ -70,6 +71,7 @@ class Transformer(SequenceToSequence):
         num_decoder_layers=None,
         d_key=None,
         num_key_value_heads=None,
+        d_value=None,
         positions="sinusoidal",
         relative_clip=16,
         num_positions=257,
@@ -89,6 +91,7 @@ class Transformer(SequenceToSequence):
             "pre_norm": pre_norm,
             "d_key": d_key,
             "num_key_value_heads": num_key_value_heads,
+            "d_value": d_value,
             "positions": positions,
             "relative_clip": relative_clip,
         }

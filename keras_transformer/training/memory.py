@@ -19,9 +19,9 @@ from keras_transformer.training.strategy import resolve_precision
 MIB = 2**20
 FLOAT32 = 4  # bytes
 SLOTS = {"adam": 2, "adamw": 2, "lion": 1, "adafactor": 1}  # variables of an optimizer for each weight
-# Arrays that a layer keeps for each position, until the gradient has passed: outside of its attentions, of D numbers;
-# of queries and means in an attention, of H*K; of keys and values in an attention, of G*K.
-KEPT_BY_ENCODER, KEPT_BY_DECODER, KEPT_OF_QUERIES, KEPT_OF_KEYS = 7, 10, 4, 4
+# Arrays that a layer keeps for each position, until the gradient has passed: of D numbers, outside of its attentions;
+# and of the widths of all heads, in each attention.
+KEPT_BY_ENCODER, KEPT_BY_DECODER, KEPT_OF_HEADS = 7, 10, 2
 KEPT_OF_DISTANCES = 3  # relative positions: weights and scores, and these times the terms of the distances
 KEPT_BY_CELL = 8  # arrays of D numbers for each gate and position
 KEPT_BY_SCORE = 3  # arrays of D numbers, for additive attention, for each pair of positions
@@ -73,9 +73,9 @@ def count_parameters(config, source_size, target_size):
 def _count_transformer(config):
     """The weights of the layers of a `Transformer`."""
     d, f = config.d_model, config.d_ff
-    queries, keys = widths(config)
-    attention, feed_forward, norm = 2 * d * (queries + keys), 2 * d * f + f + d, 2 * d
-    tables = 2 * (2 * config.relative_clip + 1) * queries // config.num_heads * (config.positions == "relative")
+    asking, asked = widths(config)
+    attention, feed_forward, norm = d * (asking + asked), 2 * d * f + f + d, 2 * d
+    tables = (2 * config.relative_clip + 1) * asking // config.num_heads * (config.positions == "relative")
     encoder = attention + tables + norm + feed_forward + norm
     decoder = encoder + attention + norm
     learned = config.num_positions * d * (config.positions == "learned")
@@ -83,7 +83,7 @@ def _count_transformer(config):
     if config.heads:
         to_self, to_target, to_memory = split_heads_setting(config.heads)
         missing = config.num_heads * (encoders + 2 * decoders) - sum(to_self + to_target + to_memory)
-        learned -= missing * 4 * d * config.d_key + (to_self + to_target).count(0) * tables
+        learned -= missing * 2 * d * (asking // config.num_heads) + (to_self + to_target).count(0) * tables
     return learned + encoders * encoder + decoders * decoder + 2 * norm * config.pre_norm
 
 
@@ -102,9 +102,10 @@ def _count_recurrent(config):
 
 
 def widths(config):
-    """The numbers of all heads of one position: of queries, H*K, and of keys, G*K."""
+    """The numbers of all heads of one position: of the queries and the means of values, and of the keys and values."""
     d_key = config.d_key or config.d_model // config.num_heads
-    return config.num_heads * d_key, (config.num_key_value_heads or config.num_heads) * d_key
+    both = d_key + (config.d_value or d_key)
+    return config.num_heads * both, (config.num_key_value_heads or config.num_heads) * both
 
 
 def depths(config):
@@ -153,11 +154,11 @@ def count_activations(config, source, target, vocabulary):
         by_score = KEPT_BY_SCORE * source * target * (config.d_model if has_width else 1)
         return config.num_layers * by_position + by_score + target * vocabulary
     d, f = config.d_model, config.d_ff
-    queries, keys = (KEPT_OF_QUERIES * widths(config)[0], KEPT_OF_KEYS * widths(config)[1])
+    asking, asked = (KEPT_OF_HEADS * width for width in widths(config))
     to_self = config.num_heads * (KEPT_OF_DISTANCES if config.positions == "relative" else 1)
-    encoder = source * (KEPT_BY_ENCODER * d + queries + keys + f + to_self * source)
-    decoder = target * (KEPT_BY_DECODER * d + 2 * queries + keys + f + to_self * target)
-    decoder += source * (keys + config.num_heads * target)  # of memory
+    encoder = source * (KEPT_BY_ENCODER * d + asking + asked + f + to_self * source)
+    decoder = target * (KEPT_BY_DECODER * d + 2 * asking + asked + f + to_self * target)
+    decoder += source * (asked + config.num_heads * target)  # of memory
     encoders, decoders = depths(config)
     return encoders * encoder + decoders * decoder + target * vocabulary
 

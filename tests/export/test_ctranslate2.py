@@ -131,6 +131,11 @@ def test_another_kind_of_model_is_refused_by_name():
         CTranslate2Export(translator(RecurrentNetwork(tiny.VOCABULARY, d_model=22)))
 
 
+def test_values_of_another_width_than_keys_are_refused():
+    with pytest.raises(ExportError, match="one width for keys and values. Received: d_key=13, d_value=7; export a Sav"):
+        CTranslate2Export(translator(tiny.transformer(d_value=7)))
+
+
 def test_the_search_is_greedy_whatever_the_beam_of_the_run(trained):
     assert trained.settings["beam_size"] == 4
     assert CTranslate2Export(trained).reference.settings == {**trained.settings, "beam_size": 1, "length_penalty": 0}

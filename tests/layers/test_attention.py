@@ -23,29 +23,53 @@ CLIP, EVEN = 3, 2 * 7  # a distance that T exceeds, and a width of heads that is
 
 class TestContract(LayerContract):
     layer_class = MultiHeadAttention
-    arguments = {"d_model": D, "num_heads": H, "dropout_rate": 0.3, "d_key": K, "num_key_value_heads": H}
+    arguments = {
+        "d_model": D, "num_heads": H, "dropout_rate": 0.3, "d_key": K, "num_key_value_heads": H, "d_value": K
+    }  # fmt: skip
     inputs = {"x": "BTD", "memory": "BSD", "attention_mask": "B1TS"}
     output = "BTD"
     weight_count = ATTENTION_WEIGHTS
 
 
 class TestGroupedContract(TestContract):
-    arguments = {"d_model": D, "num_heads": 2 * 5, "dropout_rate": 0.3, "d_key": 3, "num_key_value_heads": 5}
-    weight_count = D * 3 * (10 + 5 + 5 + 10)
+    arguments = {
+        "d_model": D,
+        "num_heads": 2 * 5,
+        "dropout_rate": 0.3,
+        "d_key": 3,
+        "num_key_value_heads": 5,
+        "d_value": 7,
+    }
+    weight_count = D * 3 * (10 + 5) + D * 7 * (5 + 10)
 
 
 class TestRelativeContract(TestContract):
     layer_class = RelativeAttention
-    arguments = {"d_model": D, "num_heads": H, "dropout_rate": 0.3, "d_key": K, "num_key_value_heads": 1, "clip": CLIP}
+    arguments = {
+        "d_model": D,
+        "num_heads": H,
+        "dropout_rate": 0.3,
+        "d_key": K,
+        "num_key_value_heads": 1,
+        "d_value": 7,
+        "clip": CLIP,
+    }
     inputs = {"x": "BTD", "memory": "BTD", "attention_mask": "B1TT"}
-    weight_count = 3 * D * D + 2 * (2 * CLIP + 1) * K
+    weight_count = D * (K * (H + 1) + 7 * (1 + H)) + (2 * CLIP + 1) * (K + 7)
 
 
 class TestRotaryContract(TestContract):
     layer_class = RotaryAttention
-    arguments = {"d_model": D, "num_heads": H, "dropout_rate": 0.3, "d_key": EVEN, "num_key_value_heads": H}
+    arguments = {
+        "d_model": D,
+        "num_heads": H,
+        "dropout_rate": 0.3,
+        "d_key": EVEN,
+        "num_key_value_heads": H,
+        "d_value": 7,
+    }
     inputs = TestRelativeContract.inputs
-    weight_count = 4 * D * H * EVEN
+    weight_count = 2 * D * H * (EVEN + 7)
 
 
 def attention(layer_class=MultiHeadAttention, **kwargs):
@@ -206,15 +230,17 @@ def test_heads_in_a_row_share_the_matrix_of_their_group(heads, groups):
     np.testing.assert_allclose(matmul_groups(x, matrices), np.stack(expected, axis=1), rtol=1e-10)
 
 
+@pytest.mark.parametrize("d_value", [None, 17])
 @pytest.mark.parametrize(("num_heads", "groups", "d_key"), [(6, 2, 5), (6, 1, 3), (6, 6, 7), (1, 1, 3)])
-def test_attention_of_any_number_and_width_of_heads(num_heads, groups, d_key):
-    layer = attention(num_heads=num_heads, num_key_value_heads=groups, d_key=d_key)
+def test_attention_of_any_number_and_width_of_heads(num_heads, groups, d_key, d_value):
+    layer = attention(num_heads=num_heads, num_key_value_heads=groups, d_key=d_key, d_value=d_value)
     x, memory, mask = some("x", "BTD"), some("memory", "BSD"), some("attention_mask", "B1TS")
     wide = np.asarray(x, "float64"), np.asarray(memory, "float64")
     expected = reference.multi_head_attention(reference.weights_of(layer), *wide, num_heads, np.asarray(mask))
     np.testing.assert_allclose(layer(x, memory, mask), expected, rtol=1e-5, atol=1e-5)
-    assert {t.shape for t in layer.project(memory)} == {(B, groups, S, d_key)}
-    assert {t.shape for t in layer.empty_cache(B)} == {(B, groups, 0, d_key)}
+    widths = d_key, d_value or d_key
+    assert [t.shape for t in layer.project(memory)] == [(B, groups, S, width) for width in widths]
+    assert [t.shape for t in layer.empty_cache(B)] == [(B, groups, 0, width) for width in widths]
 
 
 @pytest.mark.parametrize("groups", [4, 5, 12])
@@ -231,7 +257,7 @@ PLACED = pytest.mark.parametrize(
     [
         (MultiHeadAttention, {}),
         (RelativeAttention, {"clip": CLIP}),
-        (RelativeAttention, {"clip": CLIP, "num_heads": 6, "num_key_value_heads": 2, "d_key": 5}),
+        (RelativeAttention, {"clip": CLIP, "num_heads": 6, "num_key_value_heads": 2, "d_key": 5, "d_value": 7}),
         (RotaryAttention, {"d_key": EVEN}),
         (RotaryAttention, {"num_heads": 6, "num_key_value_heads": 2, "d_key": EVEN}),
     ],

@@ -25,10 +25,10 @@ from tests.layers.contract import (
 N = 2
 SHAPE = {"d_model": D, "num_heads": H, "d_ff": F}
 RATES = {"dropout_rate": 0.3, "attention_dropout_rate": 0.2, "feed_forward_dropout_rate": 0.1}
-VARIANT = {"d_key": 7, "num_key_value_heads": 1, "positions": "relative", "relative_clip": 5}
-VARIANT_ATTENTION_WEIGHTS = D * 7 * (H + 1 + 1 + H)
+VARIANT = {"d_key": 7, "num_key_value_heads": 1, "d_value": 11, "positions": "relative", "relative_clip": 5}
+VARIANT_ATTENTION_WEIGHTS = D * (7 + 11) * (H + 1)
 VARIANT_ENCODER_LAYER_WEIGHTS = (
-    VARIANT_ATTENTION_WEIGHTS + 2 * 7 * (2 * 5 + 1) + FEED_FORWARD_WEIGHTS + 2 * NORM_WEIGHTS
+    VARIANT_ATTENTION_WEIGHTS + (7 + 11) * (2 * 5 + 1) + FEED_FORWARD_WEIGHTS + 2 * NORM_WEIGHTS
 )
 VARIANT_DECODER_LAYER_WEIGHTS = VARIANT_ENCODER_LAYER_WEIGHTS + VARIANT_ATTENTION_WEIGHTS + NORM_WEIGHTS
 ENCODER_LAYER_WEIGHTS = ATTENTION_WEIGHTS + FEED_FORWARD_WEIGHTS + 2 * NORM_WEIGHTS

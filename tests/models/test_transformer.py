@@ -28,6 +28,7 @@ OTHER_THAN_DEFAULT = {
     "num_decoder_layers": 3,
     "d_key": 7,
     "num_key_value_heads": 1,
+    "d_value": 11,
     "positions": "relative",
     "relative_clip": 5,
     "num_positions": 29,
@@ -74,7 +75,7 @@ class TestRotaryPositionsContract(TestPostNormContract):
 
 
 class TestNoPositionsContract(TestPostNormContract):
-    arguments = {**SHALLOW, "positions": "none", "num_key_value_heads": 1, "d_key": 7, "pre_norm": True}
+    arguments = {**SHALLOW, "positions": "none", "num_key_value_heads": 1, "d_key": 7, "d_value": 3, "pre_norm": True}
 
 
 class TestPrunedContract(TestPostNormContract):
@@ -114,7 +115,7 @@ VARIANTS = pytest.mark.parametrize(
         {"num_decoder_layers": 1},
         {"num_layers": 1, "num_decoder_layers": 3, "positions": "rotary", "d_key": 2, "num_key_value_heads": 1},
         {"num_key_value_heads": 1, "positions": "relative", "relative_clip": 1},
-        {"d_key": 7},
+        {"d_key": 7, "d_value": 11},
     ],
     ids=lambda variant: ", ".join(f"{name} {value}" for name, value in variant.items()),
 )

@@ -54,7 +54,7 @@ def test_weights_are_counted_without_making_them(share, tie, pre_norm):
 VARIANTS = [
     {"positions": "learned", "max_length": 41},
     {"positions": "relative", "relative_clip": 7},
-    {"positions": "relative", "relative_clip": 5, "d_key": 13, "num_key_value_heads": 1},
+    {"positions": "relative", "relative_clip": 5, "d_key": 13, "d_value": 7, "num_key_value_heads": 1},
     {"positions": "rotary", "num_heads": 6, "d_key": 10, "num_key_value_heads": 3},
     {"positions": "none", "num_decoder_layers": 1},
     {"num_decoder_layers": 5, "d_key": 7, "num_key_value_heads": 1, "pre_norm": True},
@@ -71,7 +71,13 @@ def test_weights_of_every_variant_are_counted(variant):
 
 @pytest.mark.parametrize(
     "smaller",
-    [{"num_decoder_layers": 1}, {"num_layers": 1, "num_decoder_layers": 3}, {"num_key_value_heads": 1}, {"d_key": 11}],
+    [
+        {"num_decoder_layers": 1},
+        {"num_layers": 1, "num_decoder_layers": 3},
+        {"num_key_value_heads": 1},
+        {"d_key": 11},
+        {"d_value": 11},
+    ],
     ids=str,
 )
 def test_less_depth_and_narrower_or_fewer_heads_need_fewer_activations(smaller):
