@@ -84,7 +84,7 @@ class Heads:
         rare, rare_by_chance: (N,), see `roles.rare`.
         diagonal: (N,), see `roles.diagonal`; NaN for self-attention.
         aligned: (N,), see `roles.aligned`; NaN for self-attention, and without alignments.
-        importance: (N,), the mean over all pairs of |d loss / d gate| (Michel et al. 2019).
+        importance: (N,), the mean over all pairs of `|d loss / d gate|` (Michel et al. 2019).
         relations: dict of relation -> `roles.Relation`, whose arrays are of the heads of the encoder, the first of the
             N; empty without parses.
         sentences: list of `Attended`, the first few pairs.
@@ -140,7 +140,7 @@ class Heads:
 def heads(translator, texts, references, alignments=None, trees=None, keep=0, on_progress=None):
     """Measures what every head does when the model reads pairs of sentences, each line at once.
 
-    The importance of a head is the mean over the pairs of |d loss / d gate|, with the gate of the head at 1 and the
+    The importance of a head is the mean over the pairs of `|d loss / d gate|`, with the gate of the head at 1 and the
     loss of a pair the mean cross-entropy of its tokens. *Relative to* Michel et al. 2019: not divided by the norm of
     its layer.
 

@@ -4,8 +4,8 @@ import tensorflow as tf
 
 from keras_transformer.analysis.gates import attentions_of, count_heads, gated, silenced, split
 from keras_transformer.errors import UserError
+from keras_transformer.models.recurrent import RecurrentNetwork
 from tests import reference, tiny
-from tests.elman import Elman
 
 B, S, T, H, N = 3, 7, 5, 2, 2
 ATTENTIONS, HEADS = 3 * N, 3 * N * H
@@ -42,8 +42,8 @@ def test_the_attentions_are_those_of_the_encoder_then_self_attention_then_attent
 
 
 def test_a_model_without_heads_is_refused():
-    with pytest.raises(UserError, match="only a Transformer has heads. Received: a model of type Elman"):
-        attentions_of(Elman(vocabulary_size=11, d_model=6))
+    with pytest.raises(UserError, match="only a Transformer has heads. Received: a model of type RecurrentNetwork"):
+        attentions_of(RecurrentNetwork(vocabulary_size=11, d_model=6))
 
 
 def test_gates_of_1_change_nothing_and_note_the_weights_of_the_paper(model):

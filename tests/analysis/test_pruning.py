@@ -22,8 +22,8 @@ def inputs():
 
 
 def pair(**arguments):
-    """A model, and the same without `GONE`. Rotary positions need an even width per head."""
-    model = tiny.transformer(num_layers=N, d_key=14, **arguments)
+    """A model, and the same without `GONE`. Rotary positions need an even width of keys."""
+    model = tiny.transformer(num_layers=N, d_key=14, d_value=11, **arguments)
     return model, prune(model, GONE)
 
 
@@ -39,10 +39,10 @@ def test_a_pruned_model_computes_what_the_model_with_silent_heads_computes(posit
 
 def test_its_matrices_are_smaller():
     model, smaller = pair()
-    of_a_head = 4 * model.d_model * 14
+    of_a_head = 2 * model.d_model * (14 + 11)
     assert model.count_params() - smaller.count_params() == GONE.sum() * of_a_head
     kernels = [a.sublayer.output_projection.kernel.shape for a in attentions_of(smaller)]
-    assert kernels == [(14 * heads, model.d_model) for heads in (1, 2, 2, 1)]
+    assert kernels == [(11 * heads, model.d_model) for heads in (1, 2, 2, 1)]
 
 
 def test_a_pruned_model_can_be_saved_and_loaded(tmp_path):

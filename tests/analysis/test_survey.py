@@ -9,10 +9,10 @@ from keras_transformer.analysis.annotations import Tree, spans_of
 from keras_transformer.analysis.gates import attentions_of
 from keras_transformer.analysis.survey import Heads, heads, prepare
 from keras_transformer.errors import CorpusError, UserError
+from keras_transformer.models.recurrent import RecurrentNetwork
 from keras_transformer.tokenizer import Tokenizer, shift_right, with_eos
 from keras_transformer.translation.translator import Translator
 from tests import reference, tiny
-from tests.elman import Elman
 
 PAIRS = [("one two three", "eins zwei drei"), ("seven", "sieben"), ("nine ten zero four", "neun zehn"), ("two", "zwei")]
 TEXTS, REFERENCES = map(list, zip(*PAIRS, strict=True))
@@ -125,7 +125,7 @@ def test_batches_blank_pairs_and_long_ones_change_nothing_and_what_is_not_asked_
 
 def test_mistakes_are_named(translator):
     with pytest.raises(UserError, match="only a Transformer has heads"):
-        heads(translator.with_model(Elman(vocabulary_size=tiny.VOCABULARY, d_model=6)), TEXTS, REFERENCES)
+        heads(translator.with_model(RecurrentNetwork(vocabulary_size=tiny.VOCABULARY, d_model=6)), TEXTS, REFERENCES)
     with pytest.raises(UserError, match="equally many of each. Received: 4 texts, 3 references"):
         heads(translator, TEXTS, REFERENCES[1:])
     with pytest.raises(UserError, match="4 texts, 4 references, 1 trees"):

@@ -4,9 +4,9 @@ import re
 import pytest
 
 from keras_transformer.cli import analyze
+from keras_transformer.models.recurrent import RecurrentNetwork
 from keras_transformer.training.checkpoints import RunDirectory
 from tests import tiny
-from tests.elman import Elman
 
 PAIR = ("ten nine eight four zero", "zehn neun acht vier null")  # which `learned` knows
 PARSE = """\
@@ -95,9 +95,11 @@ def test_a_mistake_is_one_line_before_the_long_work(refused, tmp_path, monkeypat
 
 
 def test_a_model_without_heads_is_refused(refused, tmp_path):
-    run = RunDirectory(tmp_path / "elman")
+    run = RunDirectory(tmp_path / "recurrent")
     run.path.mkdir()
     tiny.config("nowhere", run.path).save(run.config)
     (run.path / "tokenizer.model").write_bytes(tiny.tokenizer_model())
-    Elman(vocabulary_size=tiny.VOCABULARY, d_model=6).save(run.model)
-    assert refused("--model_dir", run.path).endswith("only a Transformer has heads. Received: a model of type Elman")
+    RecurrentNetwork(vocabulary_size=tiny.VOCABULARY, d_model=6).save(run.model)
+    assert refused("--model_dir", run.path).endswith(
+        "only a Transformer has heads. Received: a model of type RecurrentNetwork"
+    )

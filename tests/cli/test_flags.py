@@ -101,11 +101,13 @@ FLAGS = {
 def test_every_setting_has_a_flag(field):
     choices = getattr(field.type, "__args__", (field.type,))
     text, value = FLAGS.get(choices[0], (choices[-1], choices[-1]))
-    text, value = ("3,7", "3,7") if field.name == "profile" else (text, value)
+    shaped = {"profile": "3,7", "heads": "3,1/2,4/0,2"}
+    text, value = (shaped[field.name],) * 2 if field.name in shaped else (text, value)
     arguments = ["--num_heads", "11"] if field.name == "d_model" else []
     arguments += ["--d_model", "22"] if field.name == "num_heads" else []
     for name, values in config_module.EFFECTS.get(field.name, {}).items():
         arguments += [f"--{name}", values[0]]
+    arguments += ["--d_key", "32"] if field.name == "heads" else []
     arguments += ["--num_heads", "22", "--d_model", "44"] if field.name == "num_key_value_heads" else []
     config = parse(*arguments, f"--{field.name}", text)
     assert getattr(config, field.name) == value
