@@ -45,6 +45,7 @@ python() {
       return 1 ;;
     train.py*)
       [[ "$*" = *--dataset* ]] || corpus=(--dataset files:data/mine --source_lang en --target_lang de)
+      [[ "$*" = *"--preset gru"* ]] || corpus+=($OF_TRANSFORMER)
       TF_CONFIG="${TF_CONFIG//2222/$FIRST}"
       TF_CONFIG="${TF_CONFIG//3333/$SECOND}" command python "$@" "${corpus[@]}" $SHORT && echo "$*" >>"$RAN" ;;
     export.py* | evaluate.py*)
@@ -62,6 +63,7 @@ SHORT = {
     "warmup_steps": 11,
     "average_epochs": 1,
 }
+OF_TRANSFORMER = {"num_heads", "d_ff"}
 
 
 def blocks(text, language):
@@ -95,11 +97,16 @@ def run(script, directory):
     ports = dict(zip(("REST", "GRPC", "FIRST", "SECOND"), free_ports(4), strict=True))
     for name in ("REST", "GRPC"):  # in Python, which the functions of the shell do not see
         script = re.sub(r"(?<=localhost:)" + {"REST": "8501", "GRPC": "8500"}[name] + r'(?=")', ports[name], script)
-    flags = " ".join(f"--{name} {value}" for name, value in SHORT.items())
+    flags = {
+        variable: " ".join(
+            f"--{name} {value}" for name, value in SHORT.items() if (name in OF_TRANSFORMER) == is_theirs
+        )
+        for variable, is_theirs in (("SHORT", False), ("OF_TRANSFORMER", True))
+    }
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     ran = directory / "ran.txt"
     ran.touch()
-    environment = {"TF_CONFIG": "", "PYTHONPATH": str(ROOT), "PATH": path, "SHORT": flags, "RAN": str(ran), **ports}
+    environment = {"TF_CONFIG": "", "PYTHONPATH": str(ROOT), "PATH": path, "RAN": str(ran), **flags, **ports}
     return subprocess.run(
         ["bash", "-c", script],
         cwd=directory,
