@@ -63,7 +63,7 @@ SHORT = {
     "warmup_steps": 11,
     "average_epochs": 1,
 }
-OF_TRANSFORMER = {"num_heads", "d_ff"}
+OF_TRANSFORMER = ("num_heads", "d_ff")
 
 
 def blocks(text, language):
@@ -97,12 +97,9 @@ def run(script, directory):
     ports = dict(zip(("REST", "GRPC", "FIRST", "SECOND"), free_ports(4), strict=True))
     for name in ("REST", "GRPC"):  # in Python, which the functions of the shell do not see
         script = re.sub(r"(?<=localhost:)" + {"REST": "8501", "GRPC": "8500"}[name] + r'(?=")', ports[name], script)
-    flags = {
-        variable: " ".join(
-            f"--{name} {value}" for name, value in SHORT.items() if (name in OF_TRANSFORMER) == is_theirs
-        )
-        for variable, is_theirs in (("SHORT", False), ("OF_TRANSFORMER", True))
-    }
+    flags = {name: f"--{name} {value}" for name, value in SHORT.items()}
+    of_transformer = " ".join(flags.pop(name) for name in OF_TRANSFORMER)
+    flags = {"SHORT": " ".join(flags.values()), "OF_TRANSFORMER": of_transformer}
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     ran = directory / "ran.txt"
     ran.touch()
