@@ -1,4 +1,4 @@
-"""Runs the Transformer and its variants on the JAX backend of Keras: forward, step by step, and a `fit` of each.
+"""Runs the models on the JAX backend of Keras: forward, step by step, and a `fit` of each.
 
 Needs jax, keras, pyyaml.
 
@@ -8,6 +8,7 @@ KERAS_BACKEND=jax python -m tests.on_jax
 import keras
 import numpy as np
 
+from keras_transformer.models.recurrent import RecurrentNetwork
 from keras_transformer.models.transformer import Transformer
 
 SOURCE_IDS = np.array([[5, 7, 11, 0], [13, 5, 0, 0]], "int32")
@@ -20,19 +21,29 @@ VARIANTS = [
     {"positions": "rotary", "d_key": 10},
     {"positions": "none", "num_heads": 6, "d_key": 5, "num_key_value_heads": 3},
 ]
+RECURRENT = [
+    {"dropout_rate": 0.0},
+    {"cell": "lstm", "num_layers": 2, "attention": "general", "attention_span": "local_p", "attention_window": 2},
+    {"cell": "rnn", "attention": "none", "context": "mean", "bidirectional": False},
+    {"input_feeding": True, "attention": "concat", "attention_span": "local_m"},
+    {"hard_attention": True, "attention": "dot"},
+]
 
 
 def main():
     if keras.backend.backend() != "jax":
         raise SystemExit("set KERAS_BACKEND=jax")
     for variant in VARIANTS:
-        print(f"on JAX, {variant or 'the Transformer of the paper'}: {check(variant)}")
+        arguments = {"d_model": 26, "num_heads": 2, "d_ff": 19, "num_layers": 2, **variant}
+        print(f"on JAX, {variant or 'the Transformer of the paper'}: {check(Transformer, arguments)}")
+    for variant in RECURRENT:
+        print(f"on JAX, recurrent, {variant}: {check(RecurrentNetwork, {'d_model': 26, **variant})}")
 
 
-def check(variant):
+def check(model_class, arguments):
     """Compares the steps with the full pass, and trains; returns the losses in words."""
     keras.utils.set_random_seed(1)
-    model = Transformer(17, **{"d_model": 26, "num_heads": 2, "d_ff": 19, "num_layers": 2, **variant})
+    model = model_class(17, **arguments)
     memory = model.encode(SOURCE_IDS)
     states = np.asarray(model.decode(TARGET_IDS, memory))
     outputs = model({"source_ids": SOURCE_IDS, "target_ids": TARGET_IDS})
