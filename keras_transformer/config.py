@@ -304,7 +304,7 @@ def preset(name, **settings):
     """The settings of a preset: `Config`.
 
     Args:
-        name: "quickstart", "tiny", "small", "base" or "big".
+        name: a preset, such as "quickstart", "tiny", "gru", "base".
         settings: those that differ.
 
     Example:

@@ -15,7 +15,8 @@ from tests import tiny
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[1]
-PAGES = [*sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")), "serving/README.md", "README.md"]
+GUIDE = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md"))
+PAGES = [*GUIDE, "serving/README.md", "README.md"]
 
 # What stands before the blocks. Programs that need an installation, a browser or hours do nothing; the server runs in
 # the background; a training without a corpus takes the tiny one. A command that has trained, exported or evaluated for

@@ -18,7 +18,16 @@ from keras_transformer.training.preparation import Origin
 from tests import tiny
 
 ROOT = Path(__file__).parents[1]
-NAMES = ["Config", "Run", "SavedModelTranslator", "SequenceToSequence", "Tokenizer", "Transformer", "Translator"]
+NAMES = [
+    "Config",
+    "RecurrentNetwork",
+    "Run",
+    "SavedModelTranslator",
+    "SequenceToSequence",
+    "Tokenizer",
+    "Transformer",
+    "Translator",
+]
 NAMES += [
     "UserError",
     "analysis",
@@ -96,6 +105,7 @@ def test_a_second_training_leaves_earlier_translators_alone(run, tmp_path):
     assert translator.translate(["one two"]) == before
 
 
+@pytest.mark.slow
 def test_the_same_call_goes_on_and_more_epochs_are_more(run, tmp_path, capsys):
     settings = {"model_dir": tmp_path / "run", **QUICK}
     first = kt.train(tiny.pairs(53), epochs=1, **settings)

@@ -97,7 +97,7 @@ class SequenceToSequence(keras.Model):
         """A new model of the sizes of a preset.
 
         Args:
-            name: "quickstart", "tiny", "small", "base" or "big".
+            name: a preset, such as "quickstart", "tiny", "gru", "base".
             arguments: those of the model that differ.
 
         Raises:

@@ -69,6 +69,7 @@ def test_an_export_of_every_variant_finds_what_the_translator_finds(variant, tmp
     np.testing.assert_allclose(outputs["score"], scores, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_sentences_of_a_line_are_translated_at_once_where_the_run_says_so(tmp_path):
     model, text = tiny.transformer(seed=3), "Five five zero. Nine nine."
     whole, divided = (Translator(model, tiny.tokenizer(), beam_size=1, split_sentences=x) for x in (False, True))

@@ -156,6 +156,7 @@ def high_water():
     return 1024 * int(lines["VmHWM"].split()[0])
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the peak is read from /proc")
 def test_the_estimate_is_near_the_growth_of_a_process_that_trains():
     code = "from tests.training.test_memory import measured_peak; print(measured_peak())"
