@@ -134,9 +134,9 @@ def test_longer_sentences_and_larger_batches_need_more():
     assert needs[2].activations > 2 * needs[1].activations  # attention grows with the square
 
 
-def measured_peak():
+def measured_peak(architecture):
     """Trains for two updates. Returns the bytes by which the process has grown at most."""
-    config, data, strategy = measured_training()
+    config, data, strategy = measured_training(architecture)
     tf.matmul(tf.ones((7, 7)), tf.ones((7, 7)))
     before = high_water()
     trainer = build_trainer(config, data)
@@ -145,8 +145,10 @@ def measured_peak():
     return high_water() - before
 
 
-def measured_training():
-    config = tiny.config("none", "none", **MEASURED, batch_tokens=4096, strategy="one_device")
+def measured_training(architecture):
+    config = tiny.config(
+        "none", "none", **MEASURED, architecture=architecture, batch_tokens=4096, strategy="one_device"
+    )
     return config, data_of(2003, rows=128, length=32), tf.distribute.get_strategy()
 
 
@@ -158,11 +160,12 @@ def high_water():
 
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the peak is read from /proc")
-def test_the_estimate_is_near_the_growth_of_a_process_that_trains():
-    code = "from tests.training.test_memory import measured_peak; print(measured_peak())"
+@pytest.mark.parametrize("architecture", ["transformer", "gru"])
+def test_the_estimate_is_near_the_growth_of_a_process_that_trains(architecture):
+    code = f"from tests.training.test_memory import measured_peak; print(measured_peak('{architecture}'))"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
     peak = json.loads(found.stdout.splitlines()[-1])
-    need = estimate(*measured_training())
+    need = estimate(*measured_training(architecture))
     assert need.activations > 0.6 * need.total  # they are the part that is estimated
     assert 0.67 < need.total / peak < 1.5, (need.describe(), peak / MIB)
 
