@@ -24,6 +24,16 @@ def arguments_of(layer_class):
     return names
 
 
+def check_choice(name, value, choices):
+    """Refuses an argument that is none of the choices.
+
+    Raises:
+        ValueError: that names the argument, the choices and the value.
+    """
+    if value not in choices:
+        raise ValueError(f"`{name}` must be one of {', '.join(choices)}. Received: {name}={value!r}")
+
+
 class Layer(keras.layers.Layer):
     """A Keras layer that has one public attribute for each argument; `get_config` returns exactly those."""
 

@@ -34,6 +34,9 @@ class RecurrentNetwork(SequenceToSequence):
         dropout_rate: dropout of the input of each layer, and of the states of encoder and decoder.
         dtype: name of a dtype policy, such as "mixed_bfloat16".
 
+    Raises:
+        ValueError: for an unknown cell, attention, span or context.
+
     Example:
 
     ```python

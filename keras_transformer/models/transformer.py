@@ -6,6 +6,7 @@ from keras import ops
 from keras_transformer.config import POSITIONS, split_heads_setting
 from keras_transformer.layers.attention import padding_mask
 from keras_transformer.layers.embedding import LearnedPositions, NoPositions, PositionalEncoding, make_embeddings
+from keras_transformer.layers.layer import check_choice
 from keras_transformer.layers.stacks import Decoder, Encoder
 from keras_transformer.models.sequence_to_sequence import SequenceToSequence
 
@@ -180,8 +181,7 @@ def make_positions(kind, d_model, num_positions, **kwargs):
     Raises:
         ValueError: if there is no such kind.
     """
-    if kind not in POSITIONS:
-        raise ValueError(f"`positions` must be one of {', '.join(POSITIONS)}. Received: positions={kind!r}")
+    check_choice("positions", kind, POSITIONS)
     if kind == "sinusoidal":
         return PositionalEncoding(d_model, **kwargs)
     return LearnedPositions(num_positions, d_model=d_model, **kwargs) if kind == "learned" else NoPositions(**kwargs)

@@ -10,7 +10,7 @@ import keras
 from keras import ops
 
 from keras_transformer.layers.kernels import Linear, hide
-from keras_transformer.layers.layer import Layer
+from keras_transformer.layers.layer import Layer, check_choice
 
 
 class Score(Layer):
@@ -99,6 +99,8 @@ class ConcatScore(AdditiveScore):
 
 
 SCORES = {"dot": DotScore, "general": GeneralScore, "additive": AdditiveScore, "concat": ConcatScore}
+SPANS = ("global", "local_m", "local_p")
+CONTEXTS = ("last", "mean")
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -163,10 +165,15 @@ class Attention(Layer):
 
     Returns:
         contexts (B, T, D) and the weights float32 (B, T, S), which are 0 on padding.
+
+    Raises:
+        ValueError: for an unknown `score` or `span`.
     """
 
     def __init__(self, d_model, score="additive", span="global", window=10, is_hard=False, **kwargs):
         super().__init__(**kwargs)
+        check_choice("score", score, SCORES)
+        check_choice("span", span, SPANS)
         self.d_model = d_model
         self.score = score
         self.span = span
@@ -233,10 +240,14 @@ class FixedContext(Layer):
 
     Args:
         kind: "last" or "mean".
+
+    Raises:
+        ValueError: for another kind.
     """
 
     def __init__(self, kind="last", **kwargs):
         super().__init__(**kwargs)
+        check_choice("kind", kind, CONTEXTS)
         self.kind = kind
 
     def project(self, memory):

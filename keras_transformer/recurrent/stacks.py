@@ -4,8 +4,8 @@ import keras
 from keras import ops
 
 from keras_transformer.layers.kernels import Dropout, Linear
-from keras_transformer.layers.layer import Layer
-from keras_transformer.recurrent.attention import Attention, FixedContext
+from keras_transformer.layers.layer import Layer, check_choice
+from keras_transformer.recurrent.attention import SCORES, Attention, FixedContext
 from keras_transformer.recurrent.cells import CELLS, run, scan
 
 
@@ -54,11 +54,12 @@ class RecurrentEncoder(Layer):
         last token, tuple of (B, D).
 
     Raises:
-        ValueError: for an odd `d_model` of two directions.
+        ValueError: for an odd `d_model` of two directions, and an unknown `cell`.
     """
 
     def __init__(self, cell, d_model, num_layers=1, bidirectional=True, dropout_rate=0.0, **kwargs):
         super().__init__(**kwargs)
+        check_choice("cell", cell, CELLS)
         if bidirectional and d_model % 2:
             raise ValueError(f"`d_model` must be even: each direction has half of it. Received: d_model={d_model}")
         self.cell = cell
@@ -129,6 +130,9 @@ class RecurrentDecoder(Layer):
 
     Returns:
         h~ (B, T, D).
+
+    Raises:
+        ValueError: for an unknown `cell`, `attention`, `attention_span` or `context`.
     """
 
     def __init__(
@@ -146,6 +150,8 @@ class RecurrentDecoder(Layer):
         **kwargs,
     ):
         super().__init__(**kwargs)
+        check_choice("cell", cell, CELLS)
+        check_choice("attention", attention, (*SCORES, "none"))
         self.cell = cell
         self.d_model = d_model
         self.num_layers = num_layers

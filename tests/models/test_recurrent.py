@@ -62,6 +62,20 @@ def test_a_preset_gives_its_cell():
     assert (model.cell, model.d_model, model.dropout_rate) == ("lstm", 22, 0.3)
 
 
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"cell": "rnm"}, "`cell` must be one of rnn, lstm, gru. Received: cell='rnm'"),
+        ({"attention": "mul"}, "`attention` must be one of dot, general, additive, concat, none. Received: .*'mul'"),
+        ({"attention_span": "local"}, "`span` must be one of global, local_m, local_p. Received: span='local'"),
+        ({"attention": "none", "context": "first"}, "`kind` must be one of last, mean. Received: kind='first'"),
+    ],
+)
+def test_an_argument_that_is_none_of_the_choices_is_refused(wrong, said):
+    with pytest.raises(ValueError, match=said):
+        RecurrentNetwork(vocabulary_size=19, d_model=22, **wrong)
+
+
 def test_hypotheses_are_gathered_by_their_parents():
     h, parents = np.arange(2 * 3 * 5).reshape(2, 3, 5), np.array([[2, 2, 0], [1, 0, 1]])
     ((found,),) = select(((h,),), parents)
