@@ -162,6 +162,7 @@ def test_the_recipe_of_wmt_14_is_rehearsed(row, averaged, steps, tmp_path, monke
     assert f"\npython train.py {command}\n" in page
     monkeypatch.chdir(DOCS.parent)
     narrow = "--dataset tfds:news_translate/de-en --d_model 64 --d_ff 128 --batch_tokens 401 --epochs 100000 --dry_run"
+    narrow += " --strategy one_device"  # a second strategy of two replicas in one process would disturb the first
     config, is_dry_run = parse_training(f"{command} {narrow}".split(), "trains")
     assert is_dry_run and (config.source_lang, config.target_lang) == ("en", "de")
     assert (config.average_epochs, config.beam_size, config.length_penalty) == (averaged, 4, 0.6)
