@@ -17,9 +17,8 @@ README = ROOT / "README.md"
 # From low to high: a part knows only itself and the parts below it.
 ORDER = [
     {"errors", "presets", "wording", "private_api"},
-    {"config"},
-    {"layers", "tokenizer", "decoding"},
-    {"recurrent"},
+    {"config", "layer"},
+    {"layers", "recurrent", "tokenizer", "decoding"},
     {"models", "data"},
     {"translation"},
     {"training", "export", "evaluation", "analysis"},
@@ -28,7 +27,7 @@ ORDER = [
     {"scripts", "__main__"},
 ]
 KNOW_THEMSELVES_ONLY = {"errors", "decoding", "serving"}
-KNOW_KERAS_ONLY = {"layers", "recurrent", "models"}
+KNOW_KERAS_ONLY = {"layer", "layers", "recurrent", "models"}
 KNOW_TENSORFLOW = {"tokenizer", "data", "decoding", "translation", "training", "export", "analysis", "cli"}
 
 MOST_LINES_OF_A_MODULE, MOST_LINES_OF_A_FUNCTION = 400, 60

@@ -8,7 +8,7 @@ import yaml
 from keras_transformer.cli.flags import parse_config
 from keras_transformer.config import EFFECTS, OPTIMIZERS, Config, check_effect, read_settings
 from keras_transformer.errors import ConfigError
-from keras_transformer.layers.layer import arguments_of
+from keras_transformer.layer import arguments_of
 from keras_transformer.models.recurrent import RecurrentNetwork
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.presets import PRESETS

@@ -8,9 +8,9 @@ import keras
 from keras import ops
 
 from keras_transformer.config import PAD_ID
+from keras_transformer.layer import Layer
 from keras_transformer.layers.embedding import angles
 from keras_transformer.layers.kernels import Dropout, Linear, hide, inner_shape
-from keras_transformer.layers.layer import Layer
 
 
 def padding_mask(ids, pad_id=PAD_ID):

@@ -4,9 +4,9 @@ import keras
 from keras import ops
 
 from keras_transformer.config import POSITIONS, split_heads_setting
+from keras_transformer.layer import check_choice
 from keras_transformer.layers.attention import padding_mask
 from keras_transformer.layers.embedding import LearnedPositions, NoPositions, PositionalEncoding, make_embeddings
-from keras_transformer.layers.layer import check_choice
 from keras_transformer.layers.stacks import Decoder, Encoder
 from keras_transformer.models.sequence_to_sequence import SequenceToSequence
 

@@ -9,8 +9,7 @@ Shapes: B rows, T queries, S source positions, D width.
 import keras
 from keras import ops
 
-from keras_transformer.layers.kernels import Linear, hide
-from keras_transformer.layers.layer import Layer, check_choice
+from keras_transformer.layer import Layer, check_choice
 
 
 class Score(Layer):
@@ -50,7 +49,7 @@ class GeneralScore(DotScore):
 
     def __init__(self, d_model, **kwargs):
         super().__init__(d_model, **kwargs)
-        self.key = Linear(d_model, use_bias=False, name="key", dtype=self.dtype_policy)
+        self.key = keras.layers.Dense(d_model, use_bias=False, name="key", dtype=self.dtype_policy)
 
     def build(self, queries_shape, keys_shape=None):
         self.key.build((None, None, self.d_model))
@@ -66,9 +65,9 @@ class AdditiveScore(Score):
     def __init__(self, d_model, **kwargs):
         super().__init__(d_model, **kwargs)
         linear = {"use_bias": False, "dtype": self.dtype_policy}
-        self.query = Linear(d_model, name="query", **linear)
-        self.key = Linear(d_model, name="key", **linear)
-        self.energy = Linear(1, name="energy", **linear)
+        self.query = keras.layers.Dense(d_model, name="query", **linear)
+        self.key = keras.layers.Dense(d_model, name="key", **linear)
+        self.energy = keras.layers.Dense(1, name="energy", **linear)
 
     def build(self, queries_shape, keys_shape=None):
         for linear in (self.query, self.key, self.energy):
@@ -101,6 +100,7 @@ class ConcatScore(AdditiveScore):
 SCORES = {"dot": DotScore, "general": GeneralScore, "additive": AdditiveScore, "concat": ConcatScore}
 SPANS = ("global", "local_m", "local_p")
 CONTEXTS = ("last", "mean")
+HIDDEN = -1e9  # score of a position outside of the span; finite, so that a row of padding alone gives no NaN
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -121,8 +121,9 @@ class PredictedCentre(Layer):
     def __init__(self, d_model, **kwargs):
         super().__init__(**kwargs)
         self.d_model = d_model
-        self.inner = Linear(d_model, activation="tanh", use_bias=False, name="inner", dtype=self.dtype_policy)
-        self.outer = Linear(1, use_bias=False, name="outer", dtype=self.dtype_policy)
+        linear = {"use_bias": False, "dtype": self.dtype_policy}
+        self.inner = keras.layers.Dense(d_model, activation="tanh", name="inner", **linear)
+        self.outer = keras.layers.Dense(1, name="outer", **linear)
 
     def build(self, queries_shape, lengths_shape=None):
         for linear in (self.inner, self.outer):
@@ -199,7 +200,7 @@ class Attention(Layer):
         distances, window = self.locate(queries, positions, memory["mask"])
         if self.span == "local_p":
             scores = scores - 2 * ops.square(distances / self.window)  # the logarithm of the Gaussian
-        weights = ops.softmax(hide(scores, window))
+        weights = ops.softmax(ops.where(window, scores, HIDDEN))
         if self.is_hard:
             weights = self.choose(weights, training)
         return mix(weights, memory["states"]), weights

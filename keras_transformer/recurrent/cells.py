@@ -6,8 +6,7 @@ x is the input at a position, h the state before it, h' the state after it; * mu
 import keras
 from keras import ops
 
-from keras_transformer.layers.kernels import Linear, matmul_positions
-from keras_transformer.layers.layer import Layer
+from keras_transformer.layer import Layer
 
 
 class Cell(Layer):
@@ -33,7 +32,7 @@ class Cell(Layer):
     def __init__(self, units, **kwargs):
         super().__init__(**kwargs)
         self.units = units
-        self.input_map = Linear(self.gates * units, name="input_map", dtype=self.dtype_policy)
+        self.input_map = keras.layers.Dense(self.gates * units, name="input_map", dtype=self.dtype_policy)
 
     def build(self, x_shape, state_shape=None):
         self.input_map.build(x_shape)
@@ -58,7 +57,7 @@ class SimpleCell(Cell):
 
     def call(self, projected, state):
         (h,) = state
-        return (ops.tanh(projected + matmul_positions(h, self.recurrent_kernel)),)
+        return (ops.tanh(projected + ops.matmul(h, self.recurrent_kernel)),)
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -83,7 +82,7 @@ class LSTMCell(Cell):
 
     def call(self, projected, state):
         h, c = state
-        i, f, candidate, o = ops.split(projected + matmul_positions(h, self.recurrent_kernel), 4, axis=-1)
+        i, f, candidate, o = ops.split(projected + ops.matmul(h, self.recurrent_kernel), 4, axis=-1)
         c = ops.sigmoid(f) * c + ops.sigmoid(i) * ops.tanh(candidate)
         return ops.sigmoid(o) * ops.tanh(c), c
 
@@ -109,9 +108,9 @@ class GRUCell(Cell):
     def call(self, projected, state):
         (h,) = state
         of_z, of_r, of_candidate = ops.split(projected, 3, axis=-1)
-        u_z, u_r = ops.split(matmul_positions(h, self.recurrent_kernel), 2, axis=-1)
+        u_z, u_r = ops.split(ops.matmul(h, self.recurrent_kernel), 2, axis=-1)
         z, r = ops.sigmoid(of_z + u_z), ops.sigmoid(of_r + u_r)
-        candidate = ops.tanh(of_candidate + matmul_positions(r * h, self.candidate_kernel))
+        candidate = ops.tanh(of_candidate + ops.matmul(r * h, self.candidate_kernel))
         return (h + z * (candidate - h),)
 
 

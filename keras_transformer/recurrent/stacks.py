@@ -3,8 +3,7 @@
 import keras
 from keras import ops
 
-from keras_transformer.layers.kernels import Dropout, Linear
-from keras_transformer.layers.layer import Layer, check_choice
+from keras_transformer.layer import Layer, check_choice
 from keras_transformer.recurrent.attention import SCORES, Attention, FixedContext
 from keras_transformer.recurrent.cells import CELLS, run, scan
 
@@ -73,7 +72,7 @@ class RecurrentEncoder(Layer):
         self.backward_cells = [
             CELLS[cell](**arguments, name=f"backward_{i}") for i in range(num_layers if bidirectional else 0)
         ]
-        self.dropout = Dropout(dropout_rate, name="dropout", dtype=self.dtype_policy)
+        self.dropout = keras.layers.Dropout(dropout_rate, name="dropout", dtype=self.dtype_policy)
 
     def build(self, x_shape, mask_shape=None):
         for cell in (*self.forward_cells, *self.backward_cells):
@@ -169,8 +168,8 @@ class RecurrentDecoder(Layer):
         else:
             span = (attention_span, attention_window, hard_attention)
             self.looking = Attention(d_model, attention, *span, name="attention", **policy)
-        self.combination = Linear(d_model, activation="tanh", use_bias=False, name="combination", **policy)
-        self.dropout = Dropout(dropout_rate, name="dropout", **policy)
+        self.combination = keras.layers.Dense(d_model, activation="tanh", use_bias=False, name="combination", **policy)
+        self.dropout = keras.layers.Dropout(dropout_rate, name="dropout", **policy)
 
     def build(self, x_shape, memory_shape=None):
         width = (None, None, self.d_model)

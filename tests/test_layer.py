@@ -1,7 +1,7 @@
 import keras
 import pytest
 
-from keras_transformer.layers.layer import Layer, arguments_of
+from keras_transformer.layer import Layer, arguments_of
 
 
 class Parent(Layer):
