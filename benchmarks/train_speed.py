@@ -3,8 +3,8 @@
     python -m benchmarks.train_speed --dataset files:DIR --source_lang en --target_lang de --preset tiny
 
 Takes every flag of train.py. After a warm-up, the script times windows of updates inside `fit` and prints the median.
-It also prints the share of padding and the floating-point operations per target token, counted from the shapes. The
-operations per second are compared with the measured rate of matrix products on this machine.
+It also prints the share of padding. For a Transformer, it counts the floating-point operations per target token from
+the shapes, and compares the operations per second with the measured rate of matrix products on this machine.
 """
 
 import statistics
@@ -89,12 +89,14 @@ def main(config):
     rate = statistics.median(rates)
     weights = [batch[2] for batch in batches.take(steps)]
     padding = 1 - sum(float(w.numpy().sum()) for w in weights) / sum(w.numpy().size for w in weights)
+    print(f"{rate:,.0f} real target tokens/s (median of {WINDOWS} windows: {min(rates):,.0f} to {max(rates):,.0f})")
+    print(f"{padding:.1%} of the target positions are padding")
+    if config.architecture != "transformer":
+        return
     source_per_target = len(data.train.source.ids) / (len(data.train.target.ids) + len(data.train))
     operations = operations_per_target_token(config, data.target_tokenizer.vocabulary_size, source_per_target)
     # Each replica has its own threads.
     machine = matrix_rate(resolve_precision(config.precision)) * strategy.num_replicas_in_sync
-    print(f"{rate:,.0f} real target tokens/s (median of {WINDOWS} windows: {min(rates):,.0f} to {max(rates):,.0f})")
-    print(f"{padding:.1%} of the target positions are padding")
     print(f"{operations / 1e6:.1f} MFLOP per target token; {rate * operations / 1e9:.0f} GFLOP/s")
     print(f"{rate * operations / machine:.1%} of the measured matrix-product rate, {machine / 1e9:.0f} GFLOP/s")
 
