@@ -272,9 +272,9 @@ class LatentAttention(Layer):
 
         l = softmax_j(u e_j)          latent weights: how much the meaning hangs on token j, such as a preposition
         A_ij = softmax_i(v_j e_i)     how much token i counts if it hangs on the token at position j
-        w = A l,   o = sum_i (w_i / |w|) e_i
+        w = A l,   o = sum_i w_i e_i / length(w)
 
-    w are the active weights. They are divided by their length |w|, not by their sum.
+    w are the active weights; length(w) is the square root of the sum of their squares.
 
     *Relative to the paper*: padding has no weight. Positions past the last v_j take the last one.
 
