@@ -253,7 +253,8 @@ def alignment(weights, source_ids, target_ids, num_heads, residual):
     return decoder_alignment(part(weights, "decoder"), x, memory, num_heads, residual, source_mask)
 
 
-# The recurrent networks, from Elman 1990, Hochreiter & Schmidhuber 1997, Cho et al. 2014 and Luong et al. 2015.
+# The recurrent networks, from Elman 1990, Hochreiter & Schmidhuber 1997, Cho et al. 2014, Luong et al. 2015 and Liu
+# et al. 2016.
 
 
 def sigmoid(x):
@@ -337,3 +338,13 @@ def recurrent_decoder(kind, weights, x, states, last, score, span, window, input
         outputs.append(fed)
         alignment.append(a)
     return np.array(outputs), np.array(alignment)
+
+
+def latent_attention(weights, x):
+    """Liu et al. 2016, section 3. One row without padding, x (S, D) -> latent and active weights (S,), and o (D,)."""
+    latent = softmax(np.array([weights["latent/kernel"][:, 0] @ token for token in x]))
+    active = np.zeros(len(x))
+    for j in range(len(x)):
+        v = weights["active"][min(j, len(weights["active"]) - 1)]
+        active += latent[j] * softmax(np.array([v @ token for token in x]))
+    return latent, active, active @ x / math.sqrt(active @ active)

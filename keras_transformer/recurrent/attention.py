@@ -1,4 +1,4 @@
-"""Attention before the Transformer (Bahdanau et al. 2015; Luong et al. 2015; Xu et al. 2015).
+"""Attention before the Transformer (Bahdanau et al. 2015; Luong et al. 2015; Xu et al. 2015; Liu et al. 2016).
 
 A score says how well a decoder state (query) and a source state (key) match. A span says which source positions may be
 looked at. Soft attention mixes these positions, hard attention chooses one of them.
@@ -265,6 +265,57 @@ class FixedContext(Layer):
         if self.kind == "mean":
             return mix(weights, memory["states"]), weights
         return ops.repeat(top[0][:, None], ops.shape(queries)[1], axis=1), weights
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class LatentAttention(Layer):
+    """Weights of tokens in two stages (Liu et al. 2016, section 3): one token says which other tokens count.
+
+        l = softmax_j(u e_j)          latent weights: how much the meaning hangs on token j, such as a preposition
+        A_ij = softmax_i(v_j e_i)     how much token i counts if it hangs on the token at position j
+        w = A l,   o = sum_i w_i e_i / length(w)
+
+    w are the active weights; length(w) is the square root of the sum of their squares.
+
+    *Relative to the paper*: padding has no weight. Positions past the last v_j take the last one.
+
+    Args:
+        d_model: D.
+        num_positions: number of vectors v_j, the tokens of the longest text in training.
+
+    Call arguments:
+        x: (B, S, D), the embedded tokens e, such as the states of a `RecurrentEncoder`.
+        mask: bool (B, S), True = a token.
+
+    Returns:
+        o, (B, D).
+    """
+
+    def __init__(self, d_model, num_positions=32, **kwargs):
+        super().__init__(**kwargs)
+        self.d_model = d_model
+        self.num_positions = num_positions
+        self.latent = Linear(1, use_bias=False, name="latent", dtype=self.dtype_policy)
+
+    def build(self, x_shape, mask_shape=None):
+        self.latent.build(x_shape)
+        shape = (self.num_positions, self.d_model)
+        self.active = self.add_weight(name="active", shape=shape, initializer="glorot_uniform")
+
+    def call(self, x, mask):
+        _, active = self.weigh(x, mask)
+        lengths = ops.sqrt(ops.sum(ops.square(active), axis=1, keepdims=True))
+        return ops.squeeze(mix((active / lengths)[:, None], x), 1)
+
+    def weigh(self, x, mask):
+        """The latent and the active weights of the tokens, both float32 (B, S); each sum to 1."""
+        latent = hide(ops.cast(ops.squeeze(self.latent(x), -1), "float32"), mask)
+        latent = ops.softmax(latent)[:, None]  # (B, 1, S)
+        positions = ops.minimum(ops.arange(ops.shape(x)[1]), self.num_positions - 1)
+        vectors = ops.take(ops.cast(self.active, x.dtype), positions, axis=0)  # (S, D), one for each position
+        scores = ops.matmul(vectors, ops.swapaxes(x, 1, 2))  # (B, S of the latent token j, S of the token i)
+        given = ops.softmax(hide(ops.cast(scores, "float32"), mask[:, None]))
+        return latent[:, 0], ops.squeeze(ops.matmul(latent, given), 1)
 
 
 def mix(weights, states):

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_transformer.recurrent.attention import SCORES, Attention, FixedContext
+from keras_transformer.recurrent.attention import SCORES, Attention, FixedContext, LatentAttention
 from tests import reference
-from tests.layers.contract import B, D, S, T, some
+from tests.layers.contract import B, D, LayerContract, S, T, some
 from tests.reference import part, randomise, weights_of
 
 SPANS = ("global", "local_m", "local_p")
@@ -138,3 +138,40 @@ def test_number_of_weights():
     assert counts == {"dot": 0, "general": D * D, "additive": 2 * D * D + D, "concat": 2 * D * D + D}
     assert attention(score="dot", span="local_p").count_params() == D * D + D
     assert set(part(weights_of(attention(span="local_p")), "centre")) == {"inner/kernel", "outer/kernel"}
+
+
+# Latent attention
+
+
+class TestLatentAttentionContract(LayerContract):
+    layer_class = LatentAttention
+    arguments = {"d_model": D, "num_positions": T}
+    inputs = {"x": "BSD", "mask": "BS"}
+    output = "BD"
+    weight_count = D + T * D
+
+
+@pytest.mark.parametrize("num_positions", [T, S, S + 1])  # fewer than tokens, as many, more
+def test_latent_attention_is_the_equations_of_the_paper(num_positions):
+    layer = LatentAttention(D, num_positions)
+    layer.build((None, None, D))
+    randomise(layer, seed=5)
+    x, mask = some("x", "BSD"), tf.sequence_mask(LENGTHS, S)
+    (latent, active), output = layer.weigh(x, mask), layer(x, mask)
+    assert latent.dtype == active.dtype == "float32"
+    for row, length in enumerate(LENGTHS):
+        found = latent[row, :length], active[row, :length], output[row]
+        expected = reference.latent_attention(weights_of(layer), x.numpy()[row, :length])
+        for one, other in zip(found, expected, strict=True):
+            np.testing.assert_allclose(one, other, atol=1e-5)
+        assert not np.any(latent[row, length:]) and not np.any(active[row, length:])
+
+
+def test_latent_and_active_weights_sum_to_1_in_half_precision_too():
+    x, mask = some("x", "BSD"), tf.sequence_mask(LENGTHS, S)
+    layer = LatentAttention(D, S, dtype="mixed_bfloat16")
+    layer.build((None, None, D))
+    latent, active = randomise(layer).weigh(tf.cast(x, "bfloat16"), mask)
+    assert latent.dtype == active.dtype == "float32"
+    np.testing.assert_allclose(tf.reduce_sum(latent, axis=1), 1, rtol=1e-5)
+    np.testing.assert_allclose(tf.reduce_sum(active, axis=1), 1, rtol=1e-5)
