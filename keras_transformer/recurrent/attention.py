@@ -100,7 +100,7 @@ class ConcatScore(AdditiveScore):
 SCORES = {"dot": DotScore, "general": GeneralScore, "additive": AdditiveScore, "concat": ConcatScore}
 SPANS = ("global", "local_m", "local_p")
 CONTEXTS = ("last", "mean")
-HIDDEN = -1e9  # score of a position outside of the span; finite, so that a row of padding alone gives no NaN
+HIDDEN = -1e9  # score of a position that is not looked at; finite, so that a row of padding alone gives no NaN
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -295,7 +295,7 @@ class LatentAttention(Layer):
         super().__init__(**kwargs)
         self.d_model = d_model
         self.num_positions = num_positions
-        self.latent = Linear(1, use_bias=False, name="latent", dtype=self.dtype_policy)
+        self.latent = keras.layers.Dense(1, use_bias=False, name="latent", dtype=self.dtype_policy)
 
     def build(self, x_shape, mask_shape=None):
         self.latent.build(x_shape)
@@ -309,12 +309,12 @@ class LatentAttention(Layer):
 
     def weigh(self, x, mask):
         """The latent and the active weights of the tokens, both float32 (B, S); each sum to 1."""
-        latent = hide(ops.cast(ops.squeeze(self.latent(x), -1), "float32"), mask)
-        latent = ops.softmax(latent)[:, None]  # (B, 1, S)
+        latent = ops.cast(ops.squeeze(self.latent(x), -1), "float32")
+        latent = ops.softmax(ops.where(mask, latent, HIDDEN))[:, None]  # (B, 1, S)
         positions = ops.minimum(ops.arange(ops.shape(x)[1]), self.num_positions - 1)
         vectors = ops.take(ops.cast(self.active, x.dtype), positions, axis=0)  # (S, D), one for each position
         scores = ops.matmul(vectors, ops.swapaxes(x, 1, 2))  # (B, S of the latent token j, S of the token i)
-        given = ops.softmax(hide(ops.cast(scores, "float32"), mask[:, None]))
+        given = ops.softmax(ops.where(mask[:, None], ops.cast(scores, "float32"), HIDDEN))
         return latent[:, 0], ops.squeeze(ops.matmul(latent, given), 1)
 
 
