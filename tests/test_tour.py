@@ -1,14 +1,27 @@
 """The tasks and the measurements of benchmarks/tour, against answers that are known without them."""
 
 import itertools
+from pathlib import Path
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from benchmarks.tour import recipes, stories
+from benchmarks.tour.__main__ import DRAWN
 from benchmarks.tour.readers import accuracy, gradient_norms, recipe_reader, story_reader
 from keras_transformer.recurrent.cells import CELLS, run
+
+TOUR = Path(__file__).parents[1] / "docs/tour"
+
+
+def test_every_page_of_the_tour_shows_the_picture_that_the_command_draws_for_it():
+    assert {path.stem for path in TOUR.glob("*.md")} == {path.stem for path in TOUR.glob("*.png")} == set(DRAWN)
+    for page in DRAWN:
+        assert f"]({page}.png)" in (TOUR / f"{page}.md").read_text(encoding="utf-8")
+    index = (TOUR.parent / "index.md").read_text(encoding="utf-8")
+    assert "\n".join(f"tour/{page}" for page in DRAWN) in index  # in the order of the story
+
 
 # Stories
 
