@@ -64,6 +64,7 @@ class LiteRTTranslator:
         versions = [path for path in directory.glob("[0-9]*") if path.name.isdigit()]
         self.path = max(versions, key=lambda path: int(path.name)) if versions else directory
         self.files = [self.path / MODEL]
+        self._model = self.files[0].read_bytes()  # kept, because a thread makes its interpreter when it is first needed
         self._rules = Rules(**json.loads((self.path / SETTINGS).read_text(encoding="utf-8")))
         names = (SHARED, SHARED) if (self.path / SHARED).exists() else (SOURCE, TARGET)
         self._source, self._target = (
@@ -127,7 +128,7 @@ class LiteRTTranslator:
     def _search(self, ids):
         """The best translation of the ids of a part: its ids, with the end where it was reached, and its score."""
         if not hasattr(self._of_thread, "search"):
-            self._of_thread.interpreter = Interpreter(str(self.path / MODEL), num_threads=1)
+            self._of_thread.interpreter = Interpreter(model_content=self._model, num_threads=1)
             self._of_thread.search = self._of_thread.interpreter.get_signature_runner()
         found = self._of_thread.search(ids=np.array([ids], np.int32))
         return found["ids"].tolist(), float(found["score"])
