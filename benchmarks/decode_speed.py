@@ -1,4 +1,4 @@
-"""The translation speed of a trained run: as a SavedModel, in Python, and in CTranslate2 with the same weights.
+"""The translation speed of a trained run: as a SavedModel, in LiteRT, in Python, and in CTranslate2, same weights.
 
     python -m benchmarks.decode_speed --model_dir runs/mine --source test.en --reference test.de
 
@@ -203,6 +203,13 @@ def load_ctranslate2(directory, beam_size):
     return translate
 
 
+def load_litert(directory):
+    """Loads a LiteRT export, which translates as many sentences at a time as the other systems translate batches."""
+    from keras_transformer.export.translate_litert import LiteRTTranslator
+
+    return LiteRTTranslator(directory, BATCHES_AT_ONCE).translate
+
+
 # Functions in the main process.
 
 
@@ -224,6 +231,7 @@ def start_systems(model_dir, directory, source):
         source: str, the first sentence to translate.
     """
     from keras_transformer.export.ctranslate2 import CTranslate2Export
+    from keras_transformer.export.litert import LiteRTExport
     from keras_transformer.export.saved_model import SavedModelExport
     from keras_transformer.runs import Run
 
@@ -235,6 +243,11 @@ def start_systems(model_dir, directory, source):
             path = export_to(directory, f"{name} beam {beam_size}", CTranslate2Export(translator, quantization))
             threads = f"{BATCHES_AT_ONCE} workers of 1"
             systems.append(System.start(name, beam_size, threads, load_ctranslate2, path, beam_size))
+        for quantization in ("float32", "int8"):
+            name = f"LiteRT {quantization}"
+            path = export_to(directory, f"{name} beam {beam_size}", LiteRTExport(translator, quantization))
+            threads = f"{BATCHES_AT_ONCE} interpreters of 1"
+            systems.append(System.start(name, beam_size, threads, load_litert, path))
         for precision in ("float32", "bfloat16"):
             name = f"SavedModel {precision}"
             path = export_to(directory, f"{name} beam {beam_size}", SavedModelExport(translator, precision))

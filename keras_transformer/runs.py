@@ -18,7 +18,7 @@ from keras_transformer.training.checkpoints import RunDirectory
 from keras_transformer.training.strategy import keep_freed_memory, share_cores
 from keras_transformer.translation.translator import SavedModelTranslator
 
-FORMATS = ("saved_model", "ctranslate2")
+FORMATS = ("saved_model", "ctranslate2", "litert")
 
 
 class Run:
@@ -63,8 +63,10 @@ class Run:
         Args:
             export_dir: path, the directory of all versions.
             version: positive int; the next free one by default.
-            format: "saved_model" for TensorFlow Serving, or "ctranslate2", which needs the package of this name.
-            precision: "float32" or "bfloat16"; of a CTranslate2 model also "int16" or "int8".
+            format: "saved_model" for TensorFlow Serving; "ctranslate2", which needs the package of this name; or
+                "litert" for small computers, which needs the package ai-edge-litert.
+            precision: "float32"; or "bfloat16" of a SavedModel, "int8" of a LiteRT model, and of a CTranslate2 model
+                "bfloat16", "int16" or "int8".
             checkpoint, settings: see `translator`.
 
         Returns:
@@ -206,6 +208,10 @@ def _export_class(format):
         raise UserError(f"`format` must be one of {', '.join(FORMATS)}. Received: format={format!r}")
     if format == "saved_model":
         return SavedModelExport
+    if format == "litert":
+        from keras_transformer.export.litert import LiteRTExport  # raises if the engine is not installed
+
+        return LiteRTExport
     from keras_transformer.export.ctranslate2 import CTranslate2Export  # raises if the engine is not installed
 
     return CTranslate2Export

@@ -56,13 +56,15 @@ def test_the_library_has_these_names_and_loads_tensorflow_when_it_is_needed():
 
 WITHOUT_EXTRAS = """
 import importlib, pkgutil, sys
-for name in ("fastapi", "uvicorn", "grpc_health", "prometheus_client", "ctranslate2", "tensorflow_datasets"):
+serving = ["fastapi", "uvicorn", "grpc_health", "prometheus_client"]
+for name in (*serving, "ctranslate2", "ai_edge_litert", "tensorflow_datasets"):
     sys.modules[name] = None  # an import of it fails
 import keras_transformer as kt
 for name in kt.__all__:
     getattr(kt, name)
+engines = ["keras_transformer.export." + name for name in ("ctranslate2", "litert", "translate_litert")]
 for module in pkgutil.walk_packages(kt.__path__, "keras_transformer."):
-    if module.name not in ("keras_transformer.__main__", "keras_transformer.export.ctranslate2"):
+    if module.name not in ("keras_transformer.__main__", *engines):
         importlib.import_module(module.name)
 """
 
@@ -167,7 +169,7 @@ def test_an_export_is_loaded_with_its_own_search(tmp_path):
 
 
 def test_a_format_that_does_not_exist_is_named(run, tmp_path):
-    with pytest.raises(UserError, match="must be one of saved_model, ctranslate2. Received: format='onnx'"):
+    with pytest.raises(UserError, match="must be one of saved_model, ctranslate2, litert. Received: format='onnx'"):
         run.export(tmp_path / "exports", format="onnx")
 
 

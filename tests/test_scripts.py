@@ -122,6 +122,21 @@ def test_an_export_for_ctranslate2_opens_there(work, learned):
 
 
 @pytest.mark.slow
+def test_an_export_for_litert_translates_as_the_run_does(work, learned):
+    result = run("export.py", "--model_dir", learned.path, "--export_dir", work / "litert", "--format", "litert")
+    assert (result.returncode, result.stderr) == (0, "")
+    texts = b"\n".join(LINES)
+    found, expected = (
+        run("translate.py", *flags, "--json", stdin=texts)
+        for flags in (("--litert", work / "litert"), ("--model_dir", learned.path))
+    )
+    assert (found.returncode, found.stderr) == (0, "")
+    rows, expected = ([json.loads(line) for line in x.stdout.splitlines()] for x in (found, expected))
+    assert [row["translation"] for row in rows] == [row["translation"] for row in expected] and len(rows) == len(LINES)
+    assert [row["score"] for row in rows] == pytest.approx([row["score"] for row in expected], abs=1e-4)
+
+
+@pytest.mark.slow
 def test_the_filter_keeps_lines_and_is_the_same_from_run_and_export(work, exported):
     """From standard input to standard output, and backwards from file to file."""
     result = run("translate.py", "--model_dir", work / "run", stdin=b"\n".join(LINES))

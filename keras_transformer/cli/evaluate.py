@@ -1,4 +1,4 @@
-"""Scores a run, a SavedModel or a file of translations on a test set with sacreBLEU, alone or against a baseline."""
+"""Scores a run, an export or a file of translations on a test set with sacreBLEU, alone or against a baseline."""
 
 import argparse
 import time
@@ -7,6 +7,7 @@ from pathlib import Path
 from keras_transformer.cli import console
 from keras_transformer.cli.flags import (
     add_translator_arguments,
+    check_litert,
     check_ranges,
     check_width,
     load_translator,
@@ -33,7 +34,7 @@ DESCRIPTION = """Translate a test set and score the translations with sacreBLEU.
 
 The p-value says how often chance alone makes so large a difference. Below 0.05, a difference is called significant."""
 
-MODEL_OR_FILE = ("model_dir", "saved_model", "hypotheses")
+MODEL_OR_FILE = ("model_dir", "saved_model", "litert", "hypotheses")
 
 
 def parse_arguments():
@@ -71,6 +72,8 @@ def parse_arguments():
 def check_together(arguments):
     """Raises UserError for flags that do not go together and for files that cannot be used."""
     systems = systems_of(arguments)
+    for system in systems:
+        check_litert(system, "perplexity")
     if not all(system.hypotheses for system in systems):
         if not arguments.source:
             raise UserError("a model needs --source, the file of sentences to translate")
@@ -95,8 +98,12 @@ def systems_of(arguments):
         return [arguments]
     if not path.exists():
         raise UserError(f"--baseline {path}: there is no such file or directory")
-    is_run = (path / "config.yaml").exists()
-    kind = "model_dir" if is_run else "saved_model" if path.is_dir() else "hypotheses"
+    if not path.is_dir():
+        kind = "hypotheses"
+    elif (path / "config.yaml").exists():
+        kind = "model_dir"
+    else:
+        kind = "litert" if any(path.glob("**/model.tflite")) else "saved_model"
     return [arguments, argparse.Namespace(**{**vars(arguments), **dict.fromkeys(MODEL_OR_FILE), kind: path})]
 
 
@@ -128,7 +135,8 @@ def load(system):
     """The translator that a system is; None for a file of translations."""
     if system.hypotheses:
         return None
-    console.import_tensorflow()
+    if not system.litert:
+        console.import_tensorflow()
     translator = load_translator(system)
     check_width(translator, beam_size=search_options(system).get("beam_size"))
     return translator

@@ -1,4 +1,4 @@
-"""Exports a trained run: a SavedModel for TensorFlow Serving, text in, text out, or a model for CTranslate2."""
+"""Exports a trained run: a SavedModel for TensorFlow Serving, or a model for CTranslate2 or LiteRT."""
 
 import argparse
 
@@ -14,6 +14,8 @@ DESCRIPTION = """Write EXPORT_DIR/VERSION, which appears after it was read back 
       the same in half the size, a few translations differ
   python export.py --model_dir runs/mine --export_dir exports/mine_ct2 --format ctranslate2 --quantization int8
       weights and tokenizer.model for the C++ engine CTranslate2, in a third of the size
+  python export.py --model_dir runs/mine --export_dir exports/mine_litert --format litert --quantization int8
+      model.tflite with encoder and search, tokenizer.model and translate_litert.py, for phones and small computers
 
 EXPORT_DIR/VERSION/export.json names the run, its score, the versions of libraries, and the comparison with the run."""
 
@@ -26,9 +28,10 @@ def parse_arguments():
     parser.add_argument("--version", type=int, help="positive integer; the next free one by default")
     parser.add_argument(
         "--format",
-        choices=("saved_model", "ctranslate2"),
+        choices=("saved_model", "ctranslate2", "litert"),
         default="saved_model",
-        help="ctranslate2 needs `pip install ctranslate2` (default: saved_model)",
+        help="ctranslate2 needs `pip install ctranslate2`, litert needs `pip install ai-edge-litert` "
+        "(default: saved_model)",
     )
     parser.add_argument(
         "--precision",
@@ -39,15 +42,15 @@ def parse_arguments():
     parser.add_argument(
         "--quantization",
         choices=("float32", "bfloat16", "int16", "int8"),
-        help="of a CTranslate2 model: its matrices (default: float32)",
+        help="of a CTranslate2 model: its matrices; a LiteRT model has float32 or int8 (default: float32)",
     )
     add_checkpoint_argument(parser)
     add_search_arguments(parser)
     parser.add_argument(
         "--split_sentences",
         choices=("true", "false"),
-        help="of a SavedModel: translate the sentences of a text one by one; false translates each line at once "
-        "(default: that of the run)",
+        help="of a SavedModel or a LiteRT model: translate the sentences of a text one by one; false translates each "
+        "line at once (default: that of the run)",
     )
     arguments = parser.parse_args()
     check_format(arguments)
@@ -55,16 +58,17 @@ def parse_arguments():
 
 
 def check_format(arguments):
-    """Raises UserError for a flag that the other format has."""
-    for name, format_name, instead in (
-        ("quantization", "ctranslate2", "a SavedModel has --precision"),
-        ("precision", "saved_model", "CTranslate2 has --quantization"),
-        ("beam_size", "saved_model", "CTranslate2 is told when it translates"),
-        ("length_penalty", "saved_model", "CTranslate2 is told when it translates"),
-        ("split_sentences", "saved_model", "CTranslate2 translates each text that it is given at once"),
+    """Raises UserError for a flag that the format does not have."""
+    searching = ("saved_model", "litert")
+    for name, formats, instead in (
+        ("quantization", ("ctranslate2", "litert"), "a SavedModel has --precision"),
+        ("precision", ("saved_model",), "CTranslate2 and LiteRT have --quantization"),
+        ("beam_size", searching, "CTranslate2 is told when it translates"),
+        ("length_penalty", searching, "CTranslate2 is told when it translates"),
+        ("split_sentences", searching, "CTranslate2 translates each text that it is given at once"),
     ):
-        if getattr(arguments, name) is not None and arguments.format != format_name:
-            raise UserError(f"--{name} is for --format {format_name}: {instead}")
+        if getattr(arguments, name) is not None and arguments.format not in formats:
+            raise UserError(f"--{name} is for --format {' or '.join(formats)}: {instead}")
 
 
 def main(arguments):

@@ -143,10 +143,18 @@ def add_translator_arguments(parser, **instead):
     model = parser.add_mutually_exclusive_group(required=True)
     model.add_argument("--model_dir", help="run directory that train.py wrote")
     model.add_argument("--saved_model", help="EXPORT_DIR or EXPORT_DIR/VERSION that export.py wrote")
+    model.add_argument(
+        "--litert", help="EXPORT_DIR or EXPORT_DIR/VERSION that export.py --format litert wrote; needs no TensorFlow"
+    )
     for name, described in instead.items():
         model.add_argument(f"--{name}", help=described)
     add_checkpoint_argument(parser)
-    parser.add_argument("--batch_size", type=int, default=32, help="sentences translated at a time (default: 32)")
+    parser.add_argument(
+        "--batch_size",
+        type=int,
+        default=32,
+        help="sentences translated at a time; --litert translates one on each core (default: 32)",
+    )
     add_option_arguments(parser, "translate_with_options")
 
 
@@ -187,6 +195,8 @@ def load_translator(arguments):
     Raises:
         UserError: if there is none, or for a flag that a SavedModel does not have.
     """
+    if arguments.litert:
+        return _load_litert(arguments.litert)
     from keras_transformer.runs import load
 
     if arguments.saved_model:
@@ -195,6 +205,34 @@ def load_translator(arguments):
         return load(arguments.saved_model, batch_size=arguments.batch_size)
     search = {name: getattr(arguments, name) for name in RUN_OPTIONS}
     return load(arguments.model_dir, arguments.checkpoint, batch_size=arguments.batch_size, **search)
+
+
+def _load_litert(path):
+    try:
+        from keras_transformer.export.translate_litert import LiteRTTranslator
+    except ImportError as error:
+        raise UserError("--litert needs a package that is not installed: pip install ai-edge-litert") from error
+    try:
+        return LiteRTTranslator(path)
+    except (OSError, ValueError, RuntimeError) as error:
+        raise UserError(f"no LiteRT export at {path}, or it is damaged: {error}") from error
+
+
+def check_litert(arguments, *others):
+    """Raises UserError for a flag that does not go with `--litert`.
+
+    Args:
+        arguments: parsed flags.
+        others: names of flags of the program that need more than the best translation and its score.
+    """
+    given = [option.name for option in OPTIONS if getattr(arguments, option.name, None) is not None]
+    given += [name for name in others if getattr(arguments, name)]
+    given += ["checkpoint"] if arguments.checkpoint != "average" else []
+    if arguments.litert and given:
+        raise UserError(
+            f"--{given[0]} does not go with --litert: the export gives the best translation of the search that "
+            "export.py was told; leave one out"
+        )
 
 
 def search_options(arguments):

@@ -8,6 +8,7 @@ import numpy as np
 from keras_transformer.cli.flags import (
     RUN_OPTIONS,
     add_option_arguments,
+    check_litert,
     check_ranges,
     check_width,
     sampling_options,
@@ -46,6 +47,7 @@ class Request:
             UserError: for a value out of range, and for flags that do not go together.
         """
         check_ranges(arguments)
+        check_litert(arguments, "sample", "n_best", "explain", "score")
         _check_together(arguments)
         return cls(
             search_options(arguments),

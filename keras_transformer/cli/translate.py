@@ -1,4 +1,4 @@
-"""Translates text with a trained run or an exported SavedModel: a file, a filter between pipes, or a dialogue."""
+"""Translates text with a trained run or an export: a file, a filter between pipes, or a dialogue."""
 
 import argparse
 import dataclasses
@@ -24,6 +24,8 @@ DESCRIPTION = """Translate line by line: every line of input gives one line of o
       asks for one line after the other, at a terminal
   python translate.py --saved_model exports/mine < new.en > new.de
       a filter between pipes, here with an exported model
+  python translate.py --litert exports/mine_litert < new.en > new.de
+      the same with an export for LiteRT, which starts without TensorFlow
   python translate.py --model_dir runs/mine --input new.en --output new.de
       a file, with a progress bar; after an interruption the same command goes on (new.de.*.partial has the lines done)
   python translate.py --model_dir runs/mine --input new.en --json --n_best 3
@@ -97,5 +99,6 @@ def program():
     """The program, from its command line to its exit status."""
     with console.program(log_to=sys.stderr):
         arguments, request = parse_arguments()
-        console.import_tensorflow()
+        if not arguments.litert:
+            console.import_tensorflow()
         main(arguments, request)

@@ -290,7 +290,7 @@ def search(advance, state, results):
         left = tf.where(~state.done)[:, 0]
         return tf.gather(rows, left), take_rows(state, left), found
 
-    start = (unfinished, take_rows(state, unfinished), results(state))
+    start = (unfinished, _free_to_grow(take_rows(state, unfinished)), results(state))
     return _loop(lambda rows, *_: tf.size(rows) > 0, go_on, start)[-1]
 
 
@@ -299,13 +299,27 @@ def take_rows(state, rows):
     return tf.nest.map_structure(lambda x: tf.gather(x, rows) if x.shape.rank else x, state)
 
 
+def _free_to_grow(state):
+    """The same state, in which no empty axis of a tensor (B, ...) has a static size.
+
+    TensorFlow's loop goes by the declared shapes. The converter of LiteRT goes by the shapes of the tensors that a loop
+    starts with, so an axis of static size 0 would never grow.
+    """
+    zero = tf.minimum(tf.size(state.done), 0)  # no compiler knows its value
+
+    def without_empty_axes(x):
+        axes = [slice(zero) if size == 0 else slice(None) for size in x.shape]
+        return x[tuple(axes)] if 0 in x.shape else x
+
+    return tf.nest.map_structure(without_empty_axes, state)
+
+
 def _most_are_under_way(state):
     return 2 * tf.math.count_nonzero(state.done, dtype=tf.int32) < tf.size(state.done)
 
 
 def _loop(cond, body, start):
     def invariant(tensor):
-        sizes = [None, *(size or None for size in tensor.shape[1:])]
-        return tf.TensorShape(sizes[: tensor.shape.rank])
+        return tf.TensorShape([None, *tensor.shape[1:]][: tensor.shape.rank])
 
     return tf.while_loop(cond, body, start, shape_invariants=tf.nest.map_structure(invariant, start))

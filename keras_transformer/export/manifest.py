@@ -13,7 +13,7 @@ from keras_transformer.config import Config
 from keras_transformer.wording import counted
 
 NAME = "export.json"
-LIBRARIES = ("tensorflow", "tensorflow-text", "keras", "sentencepiece", "ctranslate2")
+LIBRARIES = ("tensorflow", "tensorflow-text", "keras", "sentencepiece", "ctranslate2", "ai-edge-litert")
 
 
 def describe_run(run):

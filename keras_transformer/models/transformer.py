@@ -198,7 +198,7 @@ def follow(history, parents):
         bool (B, W, (t+1)*W): the history of the parent, and of the W newest tokens the hypothesis' own.
     """
     width = parents.shape[1]
-    chosen = ops.one_hot(parents, width, dtype="float32")  # (B, W, W)
-    inherited = ops.greater(ops.matmul(chosen, ops.cast(history, "float32")), 0.5)
-    own = ops.greater(ops.zeros_like(chosen) + ops.eye(width), 0.5)  # (B, W, W)
+    chosen = ops.one_hot(parents, width, dtype="bool")  # (B, W, W)
+    inherited = ops.any(ops.logical_and(chosen[..., None], history[:, None]), axis=2)
+    own = ops.logical_or(ops.zeros_like(chosen), ops.eye(width, dtype="bool"))  # (B, W, W)
     return ops.concatenate([inherited, own], axis=2)

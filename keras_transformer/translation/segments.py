@@ -41,6 +41,7 @@ FEWEST_AT_ONCE = 32  # parts that are translated side by side, unless there are 
 BORDER = "\uffff"  # between white space and a sentence
 NO_SPACE = "\ufffe"  # in place of the white space between two sentences that have none
 ENDED = "\ufdd0"  # behind an end, until the text after it is known
+RESERVED = (f"[{BORDER}{NO_SPACE}{ENDED}]", "\ufffd")
 LINE_BREAKS = ((rf"(\A{BLANK}+|{BLANK}*{LINE_BREAK}{BLANK}*|{BLANK}+\z)", rf"{BORDER}\1{BORDER}"),)
 BREAKS = (
     *LINE_BREAKS,
@@ -50,6 +51,7 @@ BREAKS = (
     (ENDED, ""),
     (rf"({WIDE_STOP})([^\pP\pZ\pC{BORDER}]|[\p{{Ps}}\p{{Pi}}])", rf"\1{BORDER}{NO_SPACE}{BORDER}\2"),
 )
+JOINTS = ((rf"({WIDE_STOP}{CLOSING}*){NO_SPACE}", r"\1"), (NO_SPACE, " "))
 
 LONGEST_CHARACTER = 4  # bytes, each of which may be a piece
 LONGEST_SCORED = 1024  # tokens of a text that is scored as a whole; the rest is cut off
@@ -94,8 +96,7 @@ def split_lines(text):
 def _split_at(breaks, text):
     text = tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", errors="replace")
     text = tf.where(tf.strings.regex_full_match(text, f"{BLANK}*"), "", text)
-    text = tf.strings.regex_replace(text, f"[{BORDER}{NO_SPACE}{ENDED}]", "\ufffd")
-    for pattern, rewrite in breaks:
+    for pattern, rewrite in (RESERVED, *breaks):
         text = tf.strings.regex_replace(text, pattern, rewrite)
     return tf.strings.split(text, BORDER)
 
@@ -179,8 +180,9 @@ def join(segments, translations):
     sentences = tf.strings.unsorted_segment_join(segments.gaps[:, None] + translations, owners, number)  # (N, C)
     sentences = tf.where(counts[:, None] > 0, sentences, fragments.values[:, None])
     text = tf.strings.unsorted_segment_join(sentences, fragments.value_rowids(), fragments.nrows())
-    text = tf.strings.regex_replace(text, f"({WIDE_STOP}{CLOSING}*){NO_SPACE}", r"\1")
-    return tf.strings.regex_replace(text, NO_SPACE, " ")
+    for pattern, rewrite in JOINTS:
+        text = tf.strings.regex_replace(text, pattern, rewrite)
+    return text
 
 
 def join_scores(segments, scores, lengths, length_penalty):

@@ -2,6 +2,7 @@ import re
 import runpy
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import sacrebleu
@@ -142,6 +143,23 @@ def test_a_baseline_is_a_run_or_an_export_with_the_same_options(program, loaded,
         assert translator.calls[-1][1] == {"no_repeat_ngram": 2}
 
 
+@pytest.fixture
+def litert(work, monkeypatch):
+    """A directory in `work` with an export for LiteRT, which leaves out the last word."""
+    (work / "litert" / "1").mkdir(parents=True, exist_ok=True)
+    (work / "litert" / "1" / "model.tflite").touch()
+    reader = SimpleNamespace(LiteRTTranslator=lambda path: Dictionary(left_out=1))
+    monkeypatch.setitem(sys.modules, "keras_transformer.export.translate_litert", reader)
+    return "litert"
+
+
+def test_an_export_for_litert_is_scored_and_can_be_a_baseline(program, loaded, litert):
+    status, lines, _ = program("--litert", litert, *SIDES)
+    assert status == 0 and lines[:3] == program("--hypotheses", "bad", "--reference", "test.de")[1]
+    expected = program(*FILES, "--baseline", "bad")[1]
+    assert program("--model_dir", "run", "--baseline", litert, *SIDES)[1][:9] == expected
+
+
 def test_either_side_of_a_comparison_can_be_a_file(program, loaded):
     expected = program(*FILES, "--baseline", "bad")[1]
     assert program("--model_dir", "run", "--baseline", "bad", *SIDES)[1][:9] == expected
@@ -169,6 +187,8 @@ def test_scores_are_printed_even_if_the_translations_cannot_be_kept(program, loa
         ((*FILES, "--output", "kept"), "leave it out beside --hypotheses"),
         ((*FILES, "--perplexity"), "--perplexity is for a model: leave it out beside --hypotheses"),
         (("--hypotheses", "good", "--reference", "test.de", "shorter"), "not line-aligned: good has"),
+        (("--litert", "run", *SIDES, "--perplexity"), "--perplexity does not go with --litert"),
+        (("--litert", "run", *SIDES, "--beam_size", 3), "--beam_size does not go with --litert"),
         ((*FILES, "--beam_size", 3), "--beam_size is for a model"),
         ((*FILES, "--no_repeat_ngram", 3), "--no_repeat_ngram is for a model"),
         ((*FILES, "--batch_size", 0), "--batch_size must be between"),

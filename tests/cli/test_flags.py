@@ -3,6 +3,8 @@ import ast
 import dataclasses
 import inspect
 import re
+import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -11,6 +13,7 @@ from keras_transformer import runs
 from keras_transformer.cli.flags import (
     add_search_arguments,
     add_translator_arguments,
+    check_litert,
     check_ranges,
     check_width,
     load_translator,
@@ -299,6 +302,38 @@ def test_a_saved_model_has_no_checkpoints(translator_parser, loaded):
     with pytest.raises(UserError, match="--checkpoint is of a run"):
         load_translator(translator_parser.parse_args(["--saved_model", "exports/a", "--checkpoint", "3"]))
     assert loaded == []
+
+
+def test_an_export_for_litert_is_read_without_tensorflow(translator_parser, loaded, monkeypatch):
+    reader = SimpleNamespace(LiteRTTranslator=lambda path: f"reader of {path}")
+    monkeypatch.setitem(sys.modules, "keras_transformer.export.translate_litert", reader)
+    assert load_translator(translator_parser.parse_args(["--litert", "exports/a"])) == "reader of exports/a"
+    assert loaded == []
+
+
+@pytest.mark.parametrize("error", [OSError("no such file"), ValueError("no JSON"), RuntimeError("no model")])
+def test_an_export_for_litert_that_cannot_be_read_is_a_mistake(translator_parser, monkeypatch, error):
+    def fail(path):
+        raise error
+
+    reader = SimpleNamespace(LiteRTTranslator=fail)
+    monkeypatch.setitem(sys.modules, "keras_transformer.export.translate_litert", reader)
+    with pytest.raises(UserError, match=f"no LiteRT export at exports/a, or it is damaged: {error}"):
+        load_translator(translator_parser.parse_args(["--litert", "exports/a"]))
+
+
+def test_litert_without_its_package_says_which_one(translator_parser, monkeypatch):
+    monkeypatch.setitem(sys.modules, "keras_transformer.export.translate_litert", None)
+    with pytest.raises(UserError, match="pip install ai-edge-litert"):
+        load_translator(translator_parser.parse_args(["--litert", "exports/a"]))
+
+
+@pytest.mark.parametrize("flag", [("--beam_size", "1"), ("--max_length", "7"), ("--checkpoint", "best")])
+def test_an_export_for_litert_has_one_search(translator_parser, flag):
+    check_litert(translator_parser.parse_args(["--litert", "exports/a"]))
+    check_litert(translator_parser.parse_args(["--model_dir", "runs/a", *flag]))
+    with pytest.raises(UserError, match=f"{flag[0]} does not go with --litert"):
+        check_litert(translator_parser.parse_args(["--litert", "exports/a", *flag]))
 
 
 def test_a_run_is_loaded_with_its_beam_and_told_the_rest_at_each_call(translator_parser):

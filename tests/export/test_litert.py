@@ -1,0 +1,177 @@
+import importlib
+import re
+import shutil
+import sys
+import unicodedata
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_transformer.errors import ExportError
+from keras_transformer.export.litert import LiteRTExport, as_python
+from keras_transformer.export.manifest import read_manifest
+from keras_transformer.export.versions import export_version
+from keras_transformer.models.recurrent import RecurrentNetwork
+from keras_transformer.tokenizer import Tokenizer, train_tokenizer
+from keras_transformer.translation import segments
+from keras_transformer.translation.translator import Translator
+from tests import reference, tiny
+
+LEARNED = [source for source, _ in tiny.learned_pairs()]
+TEXTS = [
+    *LEARNED[-11:],
+    "",
+    " \t\n",
+    "\ufeff",
+    "</s> <pad>",
+    "seven " * 50,
+    "One two. Three four!\n five  six",
+    "一二。三四",
+]
+
+
+def translated(export, path, texts=TEXTS):
+    with export.opened(path) as translate_batch:
+        return translate_batch(texts)
+
+
+def check(export, path):
+    """The export translates and scores as its run does, and the run does not say the same of everything."""
+    texts, scores = export.expected(TEXTS)
+    assert len(set(texts)) > 5
+    found, found_scores = translated(export, path)
+    assert found == texts
+    np.testing.assert_allclose(found_scores, scores, rtol=1e-4, atol=1e-5)
+
+
+def test_the_engine_translates_and_scores_as_the_run_does(known, litert_version):
+    assert known.settings["beam_size"] == 4
+    check(LiteRTExport(known), litert_version)
+
+
+def test_the_version_has_all_that_a_user_needs_and_says_what_it_is(known, litert_version):
+    names = {"model.tflite", "litert.json", "tokenizer.model", "translate_litert.py", "export.json"}
+    assert {path.name for path in litert_version.iterdir()} == names
+    assert (litert_version / "tokenizer.model").read_bytes() == tiny.tokenizer_model()
+    manifest = read_manifest(litert_version)
+    assert (manifest["format"], manifest["weights"], manifest["search"]) == ("litert", "float32", known.settings)
+    assert manifest["parity"]["equal"] == manifest["parity"]["sentences"] > len(LEARNED)
+
+
+def test_every_weight_is_stored_once(known, litert_version):
+    numbers = sum(np.prod(variable.shape) for variable in known.model.trainable_variables)
+    graph = 130_000  # bytes, whatever the size of the model
+    assert 4 * numbers < (litert_version / "model.tflite").stat().st_size < 4 * numbers + graph
+
+
+def test_an_export_that_translates_otherwise_is_refused_and_removed(known, litert_version, tmp_path):
+    class Wrong(LiteRTExport):
+        def write(self, directory):
+            shutil.copytree(litert_version, directory, dirs_exist_ok=True)
+
+        def expected(self, sentences):
+            return super().expected(sentences[::-1])
+
+    with pytest.raises(ExportError, match="translates .* to .*: export a SavedModel"):
+        export_version(Wrong(known), tmp_path, sentences=LEARNED)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_quantization_that_litert_does_not_have_is_refused_by_name(known):
+    with pytest.raises(ExportError, match="must be float32 or int8. Received: int16"):
+        LiteRTExport(known, "int16")
+
+
+def test_without_the_package_it_is_one_line(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ai_edge_litert.interpreter", None)
+    for name in ("litert", "translate_litert"):
+        monkeypatch.delitem(sys.modules, f"keras_transformer.export.{name}")
+        monkeypatch.delattr(f"keras_transformer.export.{name}")
+    with pytest.raises(ExportError, match="pip install ai-edge-litert"):
+        importlib.import_module("keras_transformer.export.litert")
+
+
+PATTERNS = [
+    segments.BLANK,
+    segments.LINE_BREAK,
+    segments.CLOSING,
+    rf"[^\pP\pZ{segments.BORDER}]",
+    r"\p{Nd}",
+    r"[\p{Lu}\p{Lo}]",
+]
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_a_pattern_matches_the_same_characters_in_python_as_in_the_graph(pattern):
+    """Of characters that are as old as Unicode 3.2, because the two may know different versions of Unicode."""
+    old = unicodedata.ucd_3_2_0.category
+    points = [*range(1, 0x3000), *range(0x3000, 0x110000, 37)]
+    known = [x for x in map(chr, points) if old(x) == unicodedata.category(x) not in ("Cn", "Cs")]
+    expected = tf.strings.regex_full_match(tf.constant(known), pattern).numpy()
+    compiled = re.compile(as_python(pattern))
+    assert [compiled.fullmatch(x) is not None for x in known] == expected.tolist()
+    assert 0 < expected.sum() < len(known)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "variant",
+    [
+        {"pre_norm": True, "num_layers": 2},
+        {"positions": "learned", "num_positions": 7},
+        {"positions": "relative", "relative_clip": 3, "num_heads": 6, "d_key": 5, "num_key_value_heads": 2},
+        {"positions": "rotary", "num_heads": 6, "d_key": 6, "num_key_value_heads": 2},
+        {"positions": "none", "d_key": 7, "d_value": 5},
+        {"d_key": 13, "heads": "0/2/1"},
+    ],
+    ids=str,
+)
+def test_the_engine_runs_every_variant_of_the_transformer(tmp_path, variant):
+    export = LiteRTExport(Translator(tiny.transformer(**variant), tiny.tokenizer(), max_length=31))
+    export.write(tmp_path)
+    check(export, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("cell", ["rnn", "lstm", "gru"])
+def test_the_engine_runs_recurrent_networks(tmp_path, cell):
+    model = reference.randomise(RecurrentNetwork(tiny.VOCABULARY, cell=cell, d_model=22), 0)
+    export = LiteRTExport(Translator(model, tiny.tokenizer(), max_length=31))
+    export.write(tmp_path)
+    check(export, tmp_path)
+
+
+@pytest.mark.slow
+def test_greedy_search_over_two_vocabularies_with_a_matrix_for_each_use(tmp_path):
+    german = Tokenizer(train_tokenizer([target for _, target in tiny.pairs(211)], 311))
+    assert german.vocabulary_size != tiny.VOCABULARY
+    model = tiny.transformer(target_vocabulary_size=german.vocabulary_size, tie_embeddings=False)
+    export = LiteRTExport(
+        Translator(model, tiny.tokenizer(), german, max_length=31, beam_size=1, split_sentences=False)
+    )
+    export.write(tmp_path)
+    check(export, tmp_path)
+    for name, tokenizer in (("source", tiny.tokenizer()), ("target", german)):
+        assert (tmp_path / f"{name}_tokenizer.model").read_bytes() == tokenizer.model
+
+
+@pytest.mark.slow
+def test_a_quantised_model_is_smaller_and_translates_what_was_learned(known, litert_version, tmp_path):
+    greedy = known.with_model(known.model, beam_size=1)
+    path = export_version(LiteRTExport(greedy, "int8"), tmp_path, sentences=LEARNED)
+    assert (path / "model.tflite").stat().st_size < (litert_version / "model.tflite").stat().st_size
+    assert read_manifest(path)["weights"] == "int8"
+    found, _ = translated(LiteRTExport(greedy, "int8"), path, LEARNED)
+    assert np.mean([text == target for text, (_, target) in zip(found, tiny.learned_pairs(), strict=True)]) > 0.9
+
+
+@pytest.mark.slow
+def test_a_model_that_litert_cannot_run_is_refused_by_the_operation(tmp_path):
+    model = RecurrentNetwork(
+        tiny.VOCABULARY, d_model=22, attention="dot", hard_attention=True, attention_span="local_p"
+    )
+    export = LiteRTExport(Translator(model, tiny.tokenizer(), max_length=31))
+    with pytest.raises(ExportError, match="LiteRT has no tf.*, which this RecurrentNetwork needs: export a SavedModel"):
+        export_version(export, tmp_path)
+    assert not list(tmp_path.iterdir())
