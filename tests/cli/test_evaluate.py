@@ -138,7 +138,7 @@ def test_a_baseline_is_a_run_or_an_export_with_the_same_options(program, loaded,
         assert settings == {"batch_size": 5}
         assert translator.calls[-1][1] == {"beam_size": 3, "no_repeat_ngram": 2}
     else:
-        assert settings == {"batch_size": 5, "beam_size": 3, "length_penalty": None}
+        assert settings == {"batch_size": 5, "beam_size": 3, "length_penalty": None, "shortlist": None}
         assert translator.calls[-1][1] == {"no_repeat_ngram": 2}
 
 
