@@ -170,6 +170,7 @@ def test_scores_are_printed_even_if_the_translations_cannot_be_kept(program, loa
         ((*FILES, "--perplexity"), "--perplexity is for a model: leave it out beside --hypotheses"),
         (("--hypotheses", "good", "--reference", "test.de", "shorter"), "not line-aligned: good has"),
         ((*FILES, "--beam_size", 3), "--beam_size is for a model"),
+        ((*FILES, "--shortlist", 64), "--shortlist is for a model"),
         ((*FILES, "--no_repeat_ngram", 3), "--no_repeat_ngram is for a model"),
         ((*FILES, "--batch_size", 0), "--batch_size must be between"),
         ((*FILES, "--baseline", "run"), "a model needs --source"),
