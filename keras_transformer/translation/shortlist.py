@@ -17,7 +17,7 @@ from keras_transformer.data.lexicon import likeliest, most_frequent
 from keras_transformer.decoding.search import IMPOSSIBLE, marked
 from keras_transformer.errors import check_positive
 
-FREQUENT = 256  # target pieces that are on every list
+FREQUENT = 1000  # target pieces that are on every list
 
 
 class Candidates(NamedTuple):
