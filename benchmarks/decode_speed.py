@@ -7,6 +7,8 @@ Exports the run to a temporary directory. Every system translates the source on 
 - sentences/s: batches sorted by length, two batches at a time with one thread each;
 - latency: every 10th sentence of the source alone, one after the other.
 
+`--shortlist N` adds a SavedModel with a lexical shortlist, in float32.
+
 All systems take text and return text. Each system has its own process, and only one system works at a time. A first
 pass without timing warms up the systems and gives the translations for BLEU. Each timed round includes all systems in
 turn, so a busy minute affects all of them. The script prints the median over the rounds, and each figure's ratio to
@@ -108,6 +110,7 @@ def parse_arguments():
     parser.add_argument("--source", type=Path, required=True, help="file of sentences to translate, one a line")
     parser.add_argument("--reference", type=Path, required=True, help="file of their translations, line by line")
     parser.add_argument("--tokenize", default="13a", help="sacreBLEU's word splitting (default: 13a)")
+    parser.add_argument("--shortlist", type=int, help="measure SavedModels with a shortlist of this size as well")
     parser.add_argument("--batch_size", type=int, default=32, help="sentences translated at a time (default: 32)")
     return parser.parse_args()
 
@@ -222,13 +225,14 @@ def export_to(directory, name, export):
     return path
 
 
-def start_systems(model_dir, directory, source):
+def start_systems(model_dir, directory, source, shortlist):
     """Exports a run in all formats, and loads every export: list of `System`, in the order of the beams.
 
     Args:
         model_dir: path of the run.
         directory: path of a directory for the exports.
         source: str, the first sentence to translate.
+        shortlist: int, the size of the shortlist of one more SavedModel; None for none.
     """
     from keras_transformer.export.ctranslate2 import CTranslate2Export
     from keras_transformer.export.litert import LiteRTExport
@@ -248,9 +252,12 @@ def start_systems(model_dir, directory, source):
             path = export_to(directory, f"{name} beam {beam_size}", LiteRTExport(translator, quantization))
             threads = f"{BATCHES_AT_ONCE} interpreters of 1"
             systems.append(System.start(name, beam_size, threads, load_litert, path))
-        for precision in ("float32", "bfloat16"):
-            name = f"SavedModel {precision}"
-            path = export_to(directory, f"{name} beam {beam_size}", SavedModelExport(translator, precision))
+        exports = {f"SavedModel {x}": (translator, x) for x in ("float32", "bfloat16")}
+        if shortlist is not None:
+            short = Run(model_dir).translator(beam_size=beam_size, shortlist=shortlist)
+            exports[f"SavedModel list {shortlist}"] = (short, "float32")
+        for name, (exported, precision) in exports.items():
+            path = export_to(directory, f"{name} beam {beam_size}", SavedModelExport(exported, precision))
             systems.append(System.start(name, beam_size, "the caller's", load_saved_model, path))
             print(footprint(systems[-1], path, translator, precision, source), flush=True)
         threads = f"1 intra-op, {BATCHES_AT_ONCE} inter-op"
@@ -360,11 +367,11 @@ def main(arguments):
     from keras_transformer.data.text_files import open_aligned_files
     from keras_transformer.evaluation import measure
 
-    check_positive(batch_size=arguments.batch_size)
+    check_positive(batch_size=arguments.batch_size, shortlist=1 if arguments.shortlist is None else arguments.shortlist)
     sources, references = map(list, zip(*open_aligned_files(arguments.source, arguments.reference), strict=True))
     measure(references[:1], references[:1], arguments.tokenize)  # Detects a wrong --tokenize before the long work.
     with tempfile.TemporaryDirectory() as directory:
-        systems = start_systems(arguments.model_dir, directory, sources[0])
+        systems = start_systems(arguments.model_dir, directory, sources[0], arguments.shortlist)
     signature = measure(systems, sources, references, arguments.tokenize, arguments.batch_size)
     print(describe_machine())
     print(

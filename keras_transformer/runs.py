@@ -8,14 +8,17 @@ from pathlib import Path
 
 from keras_transformer.config import Config, check_effect
 from keras_transformer.data.corpus import pairs_corpus
-from keras_transformer.errors import FileError, UserError
+from keras_transformer.errors import FileError, UserError, check_positive
 from keras_transformer.evaluation import Evaluation, check_tokenization, measure
 from keras_transformer.export.manifest import describe_run
 from keras_transformer.export.saved_model import SavedModelExport
 from keras_transformer.export.versions import export_version
+from keras_transformer.tokenizer import load_tokenizers
 from keras_transformer.training import run as training
 from keras_transformer.training.checkpoints import RunDirectory
+from keras_transformer.training.preparation import open_split
 from keras_transformer.training.strategy import keep_freed_memory, share_cores
+from keras_transformer.translation.shortlist import Shortlist
 from keras_transformer.translation.translator import SavedModelTranslator
 
 FORMATS = ("saved_model", "ctranslate2", "litert")
@@ -43,20 +46,32 @@ class Run:
         """The `Config` of the run."""
         return Config.load(self.path / "config.yaml")
 
-    def translator(self, checkpoint="average", **settings):
+    def translator(self, checkpoint="average", shortlist=None, **settings):
         """The `Translator` of the run.
 
         Args:
             checkpoint: weights of a run, finished or not: "average", "best", "last" or the number of an epoch.
+            shortlist: N; a search then chooses only among the N likeliest target pieces of each source piece, counted
+                from the training corpus, and the most frequent ones. None: among all pieces.
             settings: beam_size, length_penalty, split_sentences, batch_size; those of the run by default.
 
         Raises:
-            UserError: if there are no such weights.
+            UserError: if there are no such weights, or no tokenised corpus to count from.
         """
-        return RunDirectory(self.path).load_translator(checkpoint, **settings)
+        directory = RunDirectory(self.path)
+        if shortlist is not None:
+            settings["shortlist"] = count_shortlist(directory, shortlist)
+        return directory.load_translator(checkpoint, **settings)
 
     def export(
-        self, export_dir, version=None, format="saved_model", precision="float32", checkpoint="average", **settings
+        self,
+        export_dir,
+        version=None,
+        format="saved_model",
+        precision="float32",
+        checkpoint="average",
+        shortlist=None,
+        **settings,
     ):
         """Writes EXPORT_DIR/VERSION, and proves that it translates as the run does.
 
@@ -67,19 +82,67 @@ class Run:
                 "litert" for small computers, which needs the package ai-edge-litert.
             precision: "float32"; or "bfloat16" of a SavedModel, "int8" of a LiteRT model, and of a CTranslate2 model
                 "bfloat16", "int16" or "int8".
-            checkpoint, settings: see `translator`.
+            checkpoint, shortlist, settings: see `translator`. export.json says what a shortlist changes: how many
+                translations of the validation set are the same, and its BLEU with and without.
 
         Returns:
             pathlib.Path of the version.
 
         Raises:
-            UserError: if there are no such weights, the version exists, or the export translates differently.
+            UserError: as `translator`, if the version exists, or if the export translates differently.
         """
         make_export = _export_class(format)
+        if shortlist is not None and format != "saved_model":
+            raise UserError(f"`shortlist` is of a SavedModel. Received: shortlist={shortlist}, format={format!r}")
         directory = RunDirectory(self.path)
-        translator = directory.load_translator(checkpoint, **settings)
+        translator = self.translator(checkpoint, shortlist, **settings)
         samples = directory.samples.read_text(encoding="utf-8").split("\n")
-        return export_version(make_export(translator, precision), export_dir, version, samples, describe_run(directory))
+        facts = {}
+        if shortlist is not None:
+            facts["shortlist"] = {"size": shortlist, **compare_with_all_pieces(translator, directory)}
+        export = make_export(translator, precision, **facts)
+        return export_version(export, export_dir, version, samples, describe_run(directory))
+
+
+def count_shortlist(run, size):
+    """The `Shortlist` of a run, counted from its tokenised training corpus.
+
+    Args:
+        run: `RunDirectory`.
+        size: N, number of the likeliest target pieces of each source piece.
+
+    Raises:
+        UserError: for a size that is not positive, and if there is no tokenised corpus, or another than the run's.
+    """
+    check_positive(shortlist=size)
+    return Shortlist.count(open_split(run, "train"), *load_tokenizers(run.path), size)
+
+
+def compare_with_all_pieces(translator, run):
+    """What a shortlist changes in the translations of the validation set.
+
+    Args:
+        translator: `Translator` with a shortlist.
+        run: `RunDirectory` of the same model.
+
+    Returns:
+        dict: the number of sentences, how many have the same translation as without the shortlist, and BLEU with and
+        without, with its signature.
+    """
+    pairs = open_split(run, "validation")
+    sources = pairs.source.texts(translator.source_tokenizer)
+    references = pairs.target.texts(translator.target_tokenizer)
+    every = translator.with_model(translator.model, shortlist=None)
+    translations = [each.translate(sources) for each in (translator, every)]
+    tokenize = Config.load(run.config).tokenize
+    bleu, bleu_of_all = (measure(found, references, tokenize) for found in translations)
+    return {
+        "sentences": len(sources),
+        "equal": sum(one == other for one, other in zip(*translations, strict=True)),
+        "bleu": bleu.bleu,
+        "bleu_of_all_pieces": bleu_of_all.bleu,
+        "bleu_signature": bleu.bleu_signature,
+    }
 
 
 def keep_pruned(run, model, path):
@@ -174,7 +237,8 @@ def load(path, checkpoint="average", **settings):
     Args:
         path: run directory, EXPORT_DIR or EXPORT_DIR/VERSION.
         checkpoint: of a run, see `Run.translator`.
-        settings: batch_size; and of a run beam_size, length_penalty, split_sentences. An export has its own inside.
+        settings: batch_size; and of a run beam_size, length_penalty, split_sentences, shortlist. An export has its own
+            inside.
 
     Returns:
         `Translator` or `SavedModelTranslator`.
@@ -194,12 +258,12 @@ def load(path, checkpoint="average", **settings):
     is_export = (path / "saved_model.pb").exists() or any(p.name.isdigit() for p in path.glob("*"))
     if not is_export:
         raise UserError(f"no run and no export in {path}: train.py and export.py write them")
-    search = [
-        name for name in ("beam_size", "length_penalty", "split_sentences") if settings.pop(name, None) is not None
-    ]
+    names = ("beam_size", "length_penalty", "split_sentences", "shortlist")
+    search = [name for name in names if settings.pop(name, None) is not None]
     if search or checkpoint != "average":
         name = search[0] if search else "checkpoint"
-        raise UserError(f"an export has its {name} inside: give it to export.py, or to `translate`")
+        also = ", or to `translate`" if name in ("beam_size", "length_penalty") else ""
+        raise UserError(f"an export has its {name} inside: give it to export.py{also}")
     return SavedModelTranslator(path, **settings)
 
 

@@ -11,7 +11,8 @@ import keras_transformer as kt
 from keras_transformer.analysis.pruning import prune
 from keras_transformer.config import Config
 from keras_transformer.errors import CheckpointError, CorpusError, FileError, UserError
-from keras_transformer.runs import Run, check_new_directory, keep_pruned
+from keras_transformer.export.manifest import read_manifest, summarise
+from keras_transformer.runs import Run, check_new_directory, compare_with_all_pieces, keep_pruned
 from keras_transformer.training import run as training
 from keras_transformer.training.checkpoints import RunDirectory
 from keras_transformer.training.preparation import Origin
@@ -163,7 +164,7 @@ def test_a_directory_that_is_neither_run_nor_export_is_named(tmp_path):
 
 def test_an_export_is_loaded_with_its_own_search(tmp_path):
     (tmp_path / "3").mkdir()
-    for settings in ({"beam_size": 3}, {"length_penalty": 0.0}, {"checkpoint": "best"}):
+    for settings in ({"beam_size": 3}, {"length_penalty": 0.0}, {"checkpoint": "best"}, {"shortlist": 3}):
         with pytest.raises(UserError, match=f"has its {next(iter(settings))} inside"):
             kt.load(tmp_path, **settings)
 
@@ -171,6 +172,42 @@ def test_an_export_is_loaded_with_its_own_search(tmp_path):
 def test_a_format_that_does_not_exist_is_named(run, tmp_path):
     with pytest.raises(UserError, match="must be one of saved_model, ctranslate2, litert. Received: format='onnx'"):
         run.export(tmp_path / "exports", format="onnx")
+
+
+def test_a_shortlist_is_counted_from_the_corpus_of_the_run(run):
+    short = run.translator(shortlist=3, beam_size=2, batch_size=5)
+    assert short.shortlist.table.shape == (run.config.vocabulary_size, 3 + 1) and short.batch_size == 5
+    assert len(short.translate(["one two", "seven"])) == 2
+    assert run.translator().shortlist is None
+    with pytest.raises(UserError, match="`shortlist` must be at least 1"):
+        run.translator(shortlist=0)
+
+
+def test_a_shortlist_of_all_pieces_leaves_all_translations_of_the_validation_set(run):
+    every = run.translator(beam_size=1, shortlist=1000)
+    found = compare_with_all_pieces(every, RunDirectory(run.path))
+    assert (found["sentences"], found["equal"]) == (7, 7) and found["bleu"] == found["bleu_of_all_pieces"]
+    assert "tok:13a" in found["bleu_signature"]
+
+
+def test_ctranslate2_has_no_shortlist(run, tmp_path):
+    with pytest.raises(UserError, match="`shortlist` is of a SavedModel. Received: shortlist=3, format='ctranslate2'"):
+        run.export(tmp_path / "exports", format="ctranslate2", shortlist=3)
+    assert not (tmp_path / "exports").exists()
+
+
+@pytest.mark.slow
+def test_an_export_with_a_shortlist_translates_as_the_run_and_says_what_the_shortlist_changes(run, tmp_path):
+    path = run.export(tmp_path / "exports", beam_size=2, shortlist=3)
+    texts = ["one two", "three", "", "Größe 😀. Seven"]
+    assert kt.load(path).translate(texts) == run.translator(beam_size=2, shortlist=3).translate(texts)
+    assert kt.load(path).translate(texts, prefix="😀") == run.translator(beam_size=2, shortlist=3).translate(
+        texts, prefix="😀"
+    )
+    manifest = read_manifest(path)
+    facts = compare_with_all_pieces(run.translator(beam_size=2, shortlist=3), RunDirectory(run.path))
+    assert manifest["shortlist"] == {"size": 3, **facts}
+    assert f"shortlist   of 3 leaves {facts['equal']} of 7 translations" in summarise(manifest)
 
 
 @pytest.mark.slow

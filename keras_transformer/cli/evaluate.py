@@ -78,9 +78,9 @@ def check_together(arguments):
         if not arguments.source:
             raise UserError("a model needs --source, the file of sentences to translate")
     else:
-        for option in options_of("translate_with_options"):
-            if getattr(arguments, option.name) is not None:
-                raise UserError(f"--{option.name} is for a model, but there are only files: leave it out")
+        for name in (*(option.name for option in options_of("translate_with_options")), "shortlist"):
+            if getattr(arguments, name) is not None:
+                raise UserError(f"--{name} is for a model, but there are only files: leave it out")
     for name in ("output", "perplexity"):
         if getattr(arguments, name) and arguments.hypotheses:
             raise UserError(f"--{name} is for a model: leave it out beside --hypotheses")

@@ -3,7 +3,12 @@
 import argparse
 
 from keras_transformer.cli import console
-from keras_transformer.cli.flags import add_checkpoint_argument, add_search_arguments
+from keras_transformer.cli.flags import (
+    add_checkpoint_argument,
+    add_search_arguments,
+    add_shortlist_argument,
+    check_ranges,
+)
 from keras_transformer.errors import UserError
 
 DESCRIPTION = """Write EXPORT_DIR/VERSION, which appears after it was read back and has translated as the run does.
@@ -52,7 +57,9 @@ def parse_arguments():
         help="of a SavedModel or a LiteRT model: translate the sentences of a text one by one; false translates each "
         "line at once (default: that of the run)",
     )
+    add_shortlist_argument(parser, prefix="of a SavedModel: ")
     arguments = parser.parse_args()
+    check_ranges(arguments)
     check_format(arguments)
     return arguments
 
@@ -66,6 +73,7 @@ def check_format(arguments):
         ("beam_size", searching, "CTranslate2 is told when it translates"),
         ("length_penalty", searching, "CTranslate2 is told when it translates"),
         ("split_sentences", searching, "CTranslate2 translates each text that it is given at once"),
+        ("shortlist", ("saved_model",), "CTranslate2 and LiteRT choose among all pieces"),
     ):
         if getattr(arguments, name) is not None and arguments.format not in formats:
             raise UserError(f"--{name} is for --format {' or '.join(formats)}: {instead}")
@@ -83,6 +91,7 @@ def main(arguments):
         arguments.format,
         arguments.precision or arguments.quantization or "float32",
         arguments.checkpoint,
+        arguments.shortlist,
         beam_size=arguments.beam_size,
         length_penalty=arguments.length_penalty,
         split_sentences=arguments.split_sentences and arguments.split_sentences == "true",

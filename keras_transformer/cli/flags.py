@@ -156,6 +156,7 @@ def add_translator_arguments(parser, **instead):
         help="sentences translated at a time; --litert translates one on each core (default: 32)",
     )
     add_option_arguments(parser, "translate_with_options")
+    add_shortlist_argument(parser, prefix="of a run: ")
 
 
 def add_option_arguments(parser, signature, names=None, prefix=""):
@@ -189,6 +190,16 @@ def add_checkpoint_argument(parser):
     )
 
 
+def add_shortlist_argument(parser, prefix):
+    """Adds the flag of the lexical shortlist, with text before its help."""
+    parser.add_argument(
+        "--shortlist",
+        type=int,
+        help=f"{prefix}a search chooses only among the N likeliest target pieces of each source piece, counted from "
+        "the training corpus, and the most frequent ones; faster, and a few translations differ (default: among all)",
+    )
+
+
 def load_translator(arguments):
     """The translator that the flags of `add_translator_arguments` choose.
 
@@ -202,8 +213,10 @@ def load_translator(arguments):
     if arguments.saved_model:
         if arguments.checkpoint != "average":
             raise UserError("--checkpoint is of a run: a SavedModel has only the weights that export.py was told")
+        if arguments.shortlist is not None:
+            raise UserError("--shortlist is of a run: a SavedModel has the one that export.py was told, or none")
         return load(arguments.saved_model, batch_size=arguments.batch_size)
-    search = {name: getattr(arguments, name) for name in RUN_OPTIONS}
+    search = {name: getattr(arguments, name) for name in (*RUN_OPTIONS, "shortlist")}
     return load(arguments.model_dir, arguments.checkpoint, batch_size=arguments.batch_size, **search)
 
 
@@ -225,7 +238,8 @@ def check_litert(arguments, *others):
         arguments: parsed flags.
         others: names of flags of the program that need more than the best translation and its score.
     """
-    given = [option.name for option in OPTIONS if getattr(arguments, option.name, None) is not None]
+    names = (*(option.name for option in OPTIONS), "shortlist")
+    given = [name for name in names if getattr(arguments, name, None) is not None]
     given += [name for name in others if getattr(arguments, name)]
     given += ["checkpoint"] if arguments.checkpoint != "average" else []
     if arguments.litert and given:
@@ -259,7 +273,7 @@ def _told_at_each_call(arguments):
 def check_ranges(arguments):
     """Raises UserError, with its name, for a number out of range."""
     ranges = {option.name: (option.least, option.most) for option in OPTIONS if option.range}
-    for name, (least, most) in {"batch_size": (1, MOST), "n_best": (1, MOST), **ranges}.items():
+    for name, (least, most) in {"batch_size": (1, MOST), "n_best": (1, MOST), "shortlist": (1, MOST), **ranges}.items():
         value = getattr(arguments, name, None)
         if value is not None and not least <= value <= most:
             raise UserError(f"--{name} must be between {least:.15g} and {most:.15g}. Received: {name}={value}")

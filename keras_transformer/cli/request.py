@@ -168,6 +168,8 @@ def _check_together(arguments):
         raise UserError(f"--{modes[0]} and --{modes[1]} do not go together: leave one out")
     if arguments.explain and not arguments.json:
         raise UserError("--explain needs --json: pieces and alignment do not fit into a line of text")
+    if arguments.shortlist is not None and modes and modes != ["n_best"]:
+        raise UserError(f"--{modes[0]} chooses among all pieces: leave --shortlist out")
     given = list(sampling_options(arguments))
     if given and not arguments.sample:
         raise UserError(f"--{given[0]} is of random translations: give --sample, too, or leave it out")

@@ -66,7 +66,7 @@ def converse(answer):
 
 def all_asked(arguments, request, translator):
     """Everything that the translation of a file depends on besides the file, for `translate_file`."""
-    search = [arguments.beam_size, arguments.length_penalty]
+    search = [arguments.beam_size, arguments.length_penalty, arguments.shortlist]
     return [[file_state(path) for path in translator.files], search, dataclasses.asdict(request)]
 
 

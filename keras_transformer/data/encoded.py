@@ -63,6 +63,11 @@ class Sentences:
         starts = np.concatenate([[0], np.cumsum(lengths)])
         return Sentences(self.ids[np.repeat(self.starts[rows] - starts[:-1], lengths) + np.arange(starts[-1])], starts)
 
+    def texts(self, tokenizer):
+        """The sentences as their `Tokenizer` writes them, a list of str."""
+        ids = tf.RaggedTensor.from_row_splits(self.ids.astype(np.int32), self.starts)
+        return [text.decode("utf-8") for text in tokenizer.decode(ids).numpy()]
+
     def padded(self, rows):
         """The sentences `rows` (B,) as int32 (B, T), with T the length of the longest."""
         lengths = self.lengths_of(rows)
@@ -192,7 +197,7 @@ def make_once(directory, ingredients, make):
     """
     directory = Path(directory)
     if directory.exists():
-        flaw = _find_flaw(directory, ingredients)
+        flaw = find_flaw(directory, ingredients)
         if flaw is None:
             return
         log.info("            %s %s: made anew", directory, flaw)
@@ -212,8 +217,8 @@ def make_once(directory, ingredients, make):
         shutil.rmtree(unfinished, ignore_errors=True)
 
 
-def _find_flaw(directory, ingredients):
-    """Why the directory cannot be used, after its name; None if it can."""
+def find_flaw(directory, ingredients):
+    """Why a directory of `make_once` cannot be used, after its name; None if it can."""
     try:
         index = json.loads((directory / INDEX).read_text(encoding="utf-8"))
         before = index["ingredients"]

@@ -135,18 +135,18 @@ def next_tokens(logits, hypotheses, options, count):
         count: number of tokens.
 
     Returns:
-        log-probabilities float32 (B, W, count), best first, and their tokens, int32 (B, W, count); V of them if V is
-        less than `count`.
+        log-probabilities float32 (B, W, count), best first, and their tokens, int32 (B, W, count). If V is less than
+        `count`, the last ones are `IMPOSSIBLE`.
     """
     if not options:
         return _most_likely(logits, count)
     log_probs = tf.nn.log_softmax(tf.cast(logits, tf.float32))
     log_probs = tf.where(tf.math.is_nan(log_probs), IMPOSSIBLE, log_probs)
-    size = log_probs.shape[-1]
+    size = _size_of_last_axis(log_probs)
 
-    is_used = _marked(hypotheses.ids, _are_read(hypotheses), size)
+    is_used = marked(hypotheses.ids, _are_read(hypotheses), size)
     free = tf.where(is_used, log_probs * options["repetition_penalty"][..., None], log_probs)
-    would_repeat = _marked(hypotheses.ids, _end_repetitions(hypotheses, options["no_repeat_ngram"]), size)
+    would_repeat = marked(hypotheses.ids, _end_repetitions(hypotheses, options["no_repeat_ngram"]), size)
     free = tf.where(would_repeat, IMPOSSIBLE, free)
 
     prefix = tf.pad(options["prefix"], [[0, 0], [0, 1]])  # never without a column
@@ -208,21 +208,28 @@ def largest(x, count):
     """The result of `tf.math.top_k`, with equal values in another order, by way of the maxima of blocks.
 
     Args:
-        x: float32 (B, W, V); W and V are static.
-        count: number of values, or V if that is less.
+        x: float32 (B, W, V); W is static.
+        count: number of values. If V is less, the last values are `IMPOSSIBLE`.
 
     Returns:
         values float32 (B, W, count), largest first, and their indices, int32.
     """
-    width, size = x.shape[1:]
-    if size % BLOCK:
-        x = tf.pad(x, [[0, 0], [0, 0], [0, -size % BLOCK]], constant_values=IMPOSSIBLE)
-    blocks = tf.reshape(x, [-1, width, x.shape[2] // BLOCK, BLOCK])
-    _, first = tf.math.top_k(tf.reduce_max(blocks, axis=-1), min(count, blocks.shape[2]))  # (B, W, C)
-    few = tf.reshape(tf.gather(blocks, first, batch_dims=2), [-1, width, first.shape[2] * BLOCK])
-    values, index = tf.math.top_k(few, min(count, size))
+    width, size = x.shape[1], _size_of_last_axis(x)
+    fewest = -(-count // BLOCK)
+    number = tf.maximum(-(-size // BLOCK), fewest) if tf.is_tensor(size) else max(-(-size // BLOCK), fewest)
+    if tf.is_tensor(size) or size != number * BLOCK:
+        x = tf.pad(x, [[0, 0], [0, 0], [0, number * BLOCK - size]], constant_values=IMPOSSIBLE)
+    blocks = tf.reshape(x, [-1, width, number, BLOCK])
+    _, first = tf.math.top_k(tf.reduce_max(blocks, axis=-1), tf.minimum(count, number))  # (B, W, C)
+    few = tf.reshape(tf.gather(blocks, first, batch_dims=2), [-1, width, tf.minimum(count, number) * BLOCK])
+    values, index = tf.math.top_k(few, count)
     index = tf.gather(first, index // BLOCK, batch_dims=2) * BLOCK + index % BLOCK
     return values, tf.minimum(index, size - 1)  # padding is chosen where nothing else is left
+
+
+def _size_of_last_axis(x):
+    """An int where the graph knows it, else an int32 scalar: a search among some pieces has V of its own."""
+    return tf.shape(x)[-1] if x.shape[-1] is None else x.shape[-1]
 
 
 def _are_read(hypotheses):
@@ -230,7 +237,7 @@ def _are_read(hypotheses):
     return tf.range(tf.shape(hypotheses.ids)[-1]) < hypotheses.lengths[..., None]
 
 
-def _marked(ids, which, size):
+def marked(ids, which, size):
     """Whether each of `size` tokens is among those of ids, int32 (B, W, L), that `which`, bool, marks: (B, W, V)."""
     shape = [tf.shape(ids)[0], ids.shape[1], size]
     hypothesis = tf.reshape(tf.range(shape[0] * shape[1]), [-1, shape[1], 1])

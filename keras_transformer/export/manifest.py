@@ -66,7 +66,7 @@ def read_manifest(directory):
 
 
 def summarise(manifest):
-    """Summarises a manifest for people: str of three lines."""
+    """Summarises a manifest for people: str of three lines, and one more for a shortlist."""
     parity, loading = manifest["parity"], manifest["loading"]
     memory = f"{loading['memory_bytes'] / 1e6:.0f} MB"
     beam_size, equal, sentences = parity["beam_size"], parity["equal"], parity["sentences"]
@@ -76,6 +76,14 @@ def summarise(manifest):
         f"translates  {equal} of {counted(sentences, 'sentence')} as the run does, with a beam of {beam_size}\n"
         f"size        {size / 1e6:.1f} MB on disk\n"
         f"loads       in {loading['seconds']:.1f} s{warm_up}; {memory} of memory after translating"
+        f"{_summarise_shortlist(manifest['shortlist']) if 'shortlist' in manifest else ''}"
+    )
+
+
+def _summarise_shortlist(found):
+    return (
+        f"\nshortlist   of {found['size']} leaves {found['equal']} of {counted(found['sentences'], 'translation')} of "
+        f"the validation set as they are; BLEU {found['bleu']:.2f}, of all pieces {found['bleu_of_all_pieces']:.2f}"
     )
 
 

@@ -12,7 +12,7 @@ from keras_transformer.export.warmup import describe_warm_up, read_warm_up, repl
 
 
 class ServingModule(tf.Module):
-    """The weights and the tokenizers of a SavedModel, each once.
+    """The weights, the tokenizers and the shortlist of a SavedModel, each once.
 
     The Keras model itself is not an attribute: Keras would save copies of its variables, and TensorFlow Serving would
     restore those instead of the variables that the functions read. The functions close over the model, and its
@@ -27,6 +27,7 @@ class ServingModule(tf.Module):
         self.variables_ = [variable.value for variable in translator.model.weights]
         self.source_tokenizer = translator.source_tokenizer
         self.target_tokenizer = translator.target_tokenizer
+        self.shortlist = translator.shortlist
 
 
 class SavedModelExport:
@@ -36,10 +37,12 @@ class SavedModelExport:
         translator: `Translator` of the run.
         precision: "float32" or "bfloat16", of the weights and of the computation. bfloat16 halves the size, and
             changes a few translations; it is fast only where the hardware multiplies it.
+        shortlist: dict for the manifest: what the shortlist of the translator changes. None if it has none.
     """
 
-    def __init__(self, translator, precision="float32"):
+    def __init__(self, translator, precision="float32", shortlist=None):
         self.reference = translator
+        self.shortlist = shortlist
         self.precision = precision
         self.least_equal, self.score_tolerance = (1.0, 1e-4) if precision == "float32" else (0.8, np.inf)
         self.advice = "report it, as no setting helps" if precision == "float32" else "choose --precision float32"
@@ -78,6 +81,7 @@ class SavedModelExport:
             "format": "saved_model",
             "weights": self.precision,
             "search": self.reference.settings,
+            **({"shortlist": self.shortlist} if self.shortlist else {}),
             "signatures": describe_signatures(model.meta_graphs[0].signature_def),
             "warm_up": describe_warm_up(directory),
         }

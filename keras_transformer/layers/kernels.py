@@ -43,7 +43,7 @@ def matmul_positions(x, matrix):
     more than all others of a decoding step together.
     """
     flat = ops.matmul(ops.reshape(x, (-1, x.shape[-1])), matrix)
-    return ops.reshape(flat, (-1, *inner_shape(x), matrix.shape[1]))
+    return ops.reshape(flat, (-1, *inner_shape(x), ops.shape(matrix)[1]))
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")

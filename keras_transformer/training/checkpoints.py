@@ -180,22 +180,14 @@ class RunDirectory:
             raise CheckpointError(f"no weights of --checkpoint {checkpoint} in {self.path}: there are those of {kept}")
         return path
 
-    def load_translator(
-        self,
-        checkpoint="average",
-        beam_size=None,
-        length_penalty=None,
-        batch_size=32,
-        strategy=None,
-        split_sentences=None,
-    ):
+    def load_translator(self, checkpoint="average", strategy=None, **settings):
         """The `Translator` of the run.
 
         Args:
             checkpoint: see `load_network`.
-            beam_size, length_penalty, split_sentences: those of the run's config by default.
-            batch_size: see `Translator`.
             strategy: the weights are made under it, if there is one.
+            settings: those of `Translator`. Beam size, length penalty and division into sentences are those of the
+                run's config by default.
 
         Raises:
             UserError: as `load_network`, and if the tokenizer is missing.
@@ -203,16 +195,10 @@ class RunDirectory:
         with strategy.scope() if strategy else contextlib.nullcontext():
             network, files = self.load_network(str(checkpoint))
         config = Config.load(self.config)
-        translator = Translator(
-            network,
-            *load_tokenizers(self.path),
-            beam_size=config.beam_size if beam_size is None else beam_size,
-            length_penalty=config.length_penalty if length_penalty is None else length_penalty,
-            max_length=config.max_length,
-            batch_size=batch_size,
-            strategy=strategy,
-            split_sentences=config.split_sentences if split_sentences is None else split_sentences,
-        )
+        names = ("beam_size", "length_penalty", "split_sentences")
+        settings |= {name: getattr(config, name) for name in names if settings.get(name) is None}
+        tokenizers = load_tokenizers(self.path)
+        translator = Translator(network, *tokenizers, max_length=config.max_length, strategy=strategy, **settings)
         translator.files = files
         return translator
 

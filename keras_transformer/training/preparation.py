@@ -10,7 +10,7 @@ from pathlib import Path
 from keras_transformer.config import Config
 from keras_transformer.data.corpora import open_corpus
 from keras_transformer.data.corpus import BothSides, Corpus, OneSide
-from keras_transformer.data.encoded import LAYOUT, EncodedPairs, encode_pairs, make_once
+from keras_transformer.data.encoded import LAYOUT, EncodedPairs, encode_pairs, find_flaw, make_once
 from keras_transformer.errors import CheckpointError, ConfigError
 from keras_transformer.models.sequence_to_sequence import load_model
 from keras_transformer.tokenizer import SHARED, SOURCE, TARGET, Tokenizer, load_tokenizers, read_model, train_tokenizer
@@ -122,13 +122,7 @@ def describe_tokenizers(config, run):
 
 def encode_split(config, run, corpus, tokenizers, name):
     """The `EncodedPairs` of the split `name`: those in the run directory, if the corpus is still the same."""
-    models = [path.read_bytes() for path in run.tokenizer_files(config.share_vocabulary)]
-    ingredients = {
-        **corpus.identity,
-        "tokenizer": hashlib.sha256(b"".join(models)).hexdigest(),
-        "max_length": config.max_length,
-        "layout": LAYOUT,
-    }
+    ingredients = _ingredients(config, run, corpus.identity)
     pairs, called = getattr(corpus, name), f"{corpus.name}, {name}"
     make_once(
         run.tokens / name,
@@ -136,6 +130,33 @@ def encode_split(config, run, corpus, tokenizers, name):
         lambda directory: encode_pairs(pairs, *tokenizers, config.max_length, directory, called),
     )
     return EncodedPairs.open(run.tokens / name)
+
+
+def open_split(run, name):
+    """The `EncodedPairs` of the split `name` on which a run was trained, from its directory alone.
+
+    Args:
+        run: `RunDirectory`.
+        name: "train" or "validation".
+
+    Raises:
+        CheckpointError: if they are not whole, or of another corpus, tokenizer or length than the run's.
+    """
+    config = Config.load(run.config)
+    identity = json.loads(run.corpus.read_text(encoding="utf-8")) if run.corpus.exists() else {}
+    flaw = find_flaw(run.tokens / name, _ingredients(config, run, identity))
+    if flaw:
+        raise CheckpointError(
+            f"the tokenised corpus {run.tokens / name} {flaw}: train.py with the settings of the run makes it again"
+        )
+    return EncodedPairs.open(run.tokens / name)
+
+
+def _ingredients(config, run, identity):
+    """Everything that the tokenised corpus of a run depends on, for `make_once`; `identity` is that of the corpus."""
+    models = [path.read_bytes() for path in run.tokenizer_files(config.share_vocabulary)]
+    tokenizer = hashlib.sha256(b"".join(models)).hexdigest()
+    return {**identity, "tokenizer": tokenizer, "max_length": config.max_length, "layout": LAYOUT}
 
 
 def check_resumable(config, run):

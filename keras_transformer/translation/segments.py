@@ -276,7 +276,7 @@ def blocks(alignment, labels, sources, owners, offsets, number):
     """The alignments of texts, from those of their parts: each part is a block, with zeros beside it.
 
     Args:
-        alignment: float32 (M,), flat, from `Signatures.explain_labels`.
+        alignment: float32 (M,), flat, from `explain_labels`.
         labels: RaggedTensor int32 (P, None), of the parts.
         sources: RaggedTensor int32 (P, None), of the parts.
         owners: int64 (P,), the text of each part, sorted.

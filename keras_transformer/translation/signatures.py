@@ -12,9 +12,9 @@ from keras_transformer.decoding.beam import beam_search
 from keras_transformer.decoding.search import last_repeated, penalty
 from keras_transformer.decoding.single import greedy_search, sample
 from keras_transformer.layers.embedding import columns_of, logits_of
-from keras_transformer.tokenizer import shift_right
 from keras_transformer.translation import segments
 from keras_transformer.translation.options import INPUTS, OPTIONS, OUTPUTS
+from keras_transformer.translation.scoring import explain_labels
 from keras_transformer.translation.segments import (
     BLANK,
     at_once,
@@ -31,7 +31,6 @@ from keras_transformer.translation.segments import (
 EXTRA_LENGTH = 50  # a translation may have so many tokens more than its source (6.1)
 MOST_FORCED = 1024  # tokens of a prefix; the rest is not forced
 PARTS_APART = 1_000_003  # between the seeds of two texts, so that each part of a text has its own
-LOGITS_AT_A_TIME = 1024  # tokens: the (B, T, V) of a large batch would be gigabytes
 CONTROL_IDS = {"bos_id": BOS_ID, "eos_id": EOS_ID, "pad_id": PAD_ID}
 
 
@@ -52,10 +51,20 @@ class Signatures:
         length_penalty: alpha.
         max_length: most source pieces that are translated as one sequence.
         split_sentences: whether the sentences of a text are translated one by one, or each line at once.
+        shortlist: `Shortlist` of the translations; None: a search chooses among all pieces. The results of `sample`,
+            `score` and `explain` are those of all pieces.
     """
 
     def __init__(
-        self, model, source_tokenizer, target_tokenizer, beam_size, length_penalty, max_length, split_sentences=True
+        self,
+        model,
+        source_tokenizer,
+        target_tokenizer,
+        beam_size,
+        length_penalty,
+        max_length,
+        split_sentences=True,
+        shortlist=None,
     ):
         self.model = model
         self.source_tokenizer = source_tokenizer
@@ -63,6 +72,7 @@ class Signatures:
         self.beam_size = beam_size
         self.length_penalty = length_penalty
         self.max_length = max_length
+        self.shortlist = shortlist
         self.divide = divide = segments.split_sentences if split_sentences else segments.split_lines
         # Each is a tf.function, so that a SavedModel holds it once however many signatures call it.
         self._encode = tf.function(model.encode)
@@ -75,7 +85,7 @@ class Signatures:
         self._search = tf.function(self.search, autograph=False)
         self._translate_parts = tf.function(self.translate_parts)
         self._find_labels = tf.function(self.find_labels)
-        self._explain_labels = tf.function(self.explain_labels)
+        self._explain_labels = tf.function(lambda *pairs: explain_labels(model, self._encode, *pairs))
         self._join = tf.function(join)
         self._join_scores = tf.function(join_scores)
 
@@ -247,8 +257,11 @@ class Signatures:
                 parallel_iterations=1, shape_invariants=[(texts, wide), (scores, wide), (lengths, wide)]
             )
             some = slice(start, start + batch_size)
-            memory = self._encode(ids[some].to_tensor(PAD_ID))
-            found = self._search(memory, limits[some], count, {name: option[some] for name, option in options.items()})
+            source_ids = ids[some].to_tensor(PAD_ID)
+            given = {name: option[some] for name, option in options.items()}
+            found = self._search(
+                self._encode(source_ids), limits[some], count, given, self._candidates(source_ids, given)
+            )
             found = [field[:, :count] for field in last_repeated(found)]
             decoded = self._decode(tf.reshape(found[0], [-1, tf.shape(found[0])[2]]))
             texts = tf.concat([texts, tf.reshape(decoded, tf.shape(found[1]))], axis=0)
@@ -271,7 +284,7 @@ class Signatures:
             counts = tf.concat([counts, lengths], axis=0)
         return tf.RaggedTensor.from_row_lengths(flat, tf.cast(counts, tf.int64), validate=False)
 
-    def search(self, memory, limits, wanted, options):
+    def search(self, memory, limits, wanted, options, candidates=()):
         """Finds translations; here greedy search, beam search or sampling is chosen.
 
         Args:
@@ -279,65 +292,44 @@ class Signatures:
             limits: int32 (P,), most tokens of each translation.
             wanted: int32 scalar, how many of the best hypotheses matter.
             options: name -> tensor (P, ...): those of `sample`, of `translate_with_options`, or none.
+            candidates: `Candidates` of the P parts; () for all pieces.
 
         Returns:
             `Hypotheses`.
         """
-        columns = columns_of(self.model.output_matrix, self.model.compute_dtype)
+        matrix = self.model.output_matrix
+        columns = columns_of(tf.gather(matrix, candidates.pieces) if candidates else matrix, self.model.compute_dtype)
+
+        def start(width):
+            return self.model.start(memory, width)
 
         def step(ids, parents, position, state):
             states, state = self._step(ids, parents, position, state)
             return logits_of(states, columns), state
 
+        if not candidates:
+            return self._find(start, step, limits, wanted, options)
+        start, step, options = candidates.start(start), candidates.step(step), candidates.options(options)
+        return candidates.hypotheses(self._find(start, step, limits, wanted, options))
+
+    def _find(self, start, step, limits, wanted, options):
+        """`search` with a step function; `start` takes W and returns its first state."""
         how = {"length_penalty": self.length_penalty, **CONTROL_IDS}
         if "temperature" in options:
-            return sample(step, self.model.start(memory, 1), limits, options, **how)
+            return sample(step, start(1), limits, options, **how)
         if self.beam_size == 1 and not options:
-            return greedy_search(step, self.model.start(memory, 1), limits, **how)
+            return greedy_search(step, start(1), limits, **how)
         options = dict(options)
         how["length_penalty"] = options.pop("length_penalty", self.length_penalty)
-        state = self.model.start(memory, self.beam_size)
+        state = start(self.beam_size)
         return beam_search(step, state, limits, width=self.beam_size, wanted=wanted, options=options, **how)
 
-    def explain_labels(self, sources, labels, batch_size):
-        """log P(y_t | y_1 ... y_t-1, source) of every label, and how much it looks at each token of its source.
-
-        Args:
-            sources: RaggedTensor int32 (P, None).
-            labels: RaggedTensor int32 (P, None), N in all.
-            batch_size: int64 scalar, most pairs at a time.
-
-        Returns:
-            float32 (N,), and the alignments of all labels, flat: float32 (M,). Each label has as many as its source has
-            tokens, and they sum to 1.
-        """
-        log_probs, alignments = tf.zeros([0]), tf.zeros([0])
-        flat = tf.TensorShape([None])
-        for start in tf.range(0, sources.nrows(), batch_size):
-            tf.autograph.experimental.set_loop_options(
-                parallel_iterations=1, shape_invariants=[(log_probs, flat), (alignments, flat)]
-            )
-            some_sources, some_labels = (x[start : start + batch_size] for x in (sources, labels))
-            memory = self._encode(some_sources.to_tensor(PAD_ID))
-            states, alignment = self.model.align(shift_right(some_labels.to_tensor(PAD_ID)), memory)
-            is_label, is_source = (tf.sequence_mask(x.row_lengths()) for x in (some_labels, some_sources))
-            more = self.label_log_probs(tf.boolean_mask(states, is_label), some_labels.values)
-            log_probs = tf.concat([log_probs, more], axis=0)
-            alignment = tf.boolean_mask(alignment, is_label[:, :, None] & is_source[:, None, :])
-            alignments = tf.concat([alignments, alignment], axis=0)
-        return log_probs, alignments
-
-    def label_log_probs(self, states, labels):
-        """The log-probabilities of labels int32 (N,), given the states (N, D) that predict them: float32 (N,)."""
-        log_probs = tf.zeros([0])
-        for start in tf.range(0, tf.size(labels), LOGITS_AT_A_TIME):
-            tf.autograph.experimental.set_loop_options(
-                parallel_iterations=1, shape_invariants=[(log_probs, tf.TensorShape([None]))]
-            )
-            some = slice(start, start + LOGITS_AT_A_TIME)
-            losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels[some], self.model.logits(states[some]))
-            log_probs = tf.concat([log_probs, -losses], axis=0)
-        return log_probs
+    def _candidates(self, source_ids, options):
+        """What `search` chooses from, for source_ids int32 (P, S) and its options."""
+        if self.shortlist is None or "temperature" in options:
+            return ()
+        nothing = tf.zeros([tf.shape(source_ids)[0], 0], tf.int32)
+        return self.shortlist.candidates(source_ids, options.get("prefix", nothing))
 
     def _joined(self, parts, found, length_penalty=None):
         """The results of `translate_parts` as those of texts: string (B, count) and float32 (B, count)."""

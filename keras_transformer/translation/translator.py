@@ -229,6 +229,7 @@ class Translator(TextTranslator):
         strategy: tf.distribute.Strategy under which the weights were made. Each of its replicas on this machine
             translates its part of every batch. None leaves all to the first.
         split_sentences: whether the sentences of a text are translated one by one, or each line at once.
+        shortlist: `Shortlist` of the translations; None: a search chooses among all pieces.
 
     Attributes:
         files: list of the paths that the weights were read from; empty for a model that is given.
@@ -248,6 +249,7 @@ class Translator(TextTranslator):
         batch_size=32,
         strategy=None,
         split_sentences=True,
+        shortlist=None,
     ):
         check_positive(beam_size=beam_size, max_length=max_length)
         if not math.isfinite(length_penalty):
@@ -261,7 +263,9 @@ class Translator(TextTranslator):
             "max_length": max_length,
             "split_sentences": split_sentences,
         }
-        self.signatures = Signatures(model, self.source_tokenizer, self.target_tokenizer, **self.settings)
+        self.shortlist = shortlist
+        tokenizers = (self.source_tokenizer, self.target_tokenizer)
+        self.signatures = Signatures(model, *tokenizers, **self.settings, shortlist=shortlist)
         self._functions = self.signatures.functions()
         self._strategy = strategy or tf.distribute.get_strategy()
         self.files = []
@@ -272,7 +276,8 @@ class Translator(TextTranslator):
 
     def with_model(self, model, **settings):
         """A translator with the same tokenizers and another model; `settings` replace those of this one."""
-        return Translator(model, self.source_tokenizer, self.target_tokenizer, **{**self.settings, **settings})
+        settings = {**self.settings, "shortlist": self.shortlist, **settings}
+        return Translator(model, self.source_tokenizer, self.target_tokenizer, **settings)
 
     @property
     def width(self):

@@ -139,7 +139,7 @@ def test_a_baseline_is_a_run_or_an_export_with_the_same_options(program, loaded,
         assert settings == {"batch_size": 5}
         assert translator.calls[-1][1] == {"beam_size": 3, "no_repeat_ngram": 2}
     else:
-        assert settings == {"batch_size": 5, "beam_size": 3, "length_penalty": None}
+        assert settings == {"batch_size": 5, "beam_size": 3, "length_penalty": None, "shortlist": None}
         assert translator.calls[-1][1] == {"no_repeat_ngram": 2}
 
 
@@ -190,6 +190,7 @@ def test_scores_are_printed_even_if_the_translations_cannot_be_kept(program, loa
         (("--litert", "run", *SIDES, "--perplexity"), "--perplexity does not go with --litert"),
         (("--litert", "run", *SIDES, "--beam_size", 3), "--beam_size does not go with --litert"),
         ((*FILES, "--beam_size", 3), "--beam_size is for a model"),
+        ((*FILES, "--shortlist", 64), "--shortlist is for a model"),
         ((*FILES, "--no_repeat_ngram", 3), "--no_repeat_ngram is for a model"),
         ((*FILES, "--batch_size", 0), "--batch_size must be between"),
         ((*FILES, "--baseline", "run"), "a model needs --source"),

@@ -281,13 +281,15 @@ def loaded(monkeypatch):
 
 def test_a_run_is_loaded_with_the_flags_of_its_search(translator_parser, loaded):
     flags = ["--beam_size", "3", "--length_penalty", "0.7", "--batch_size", "11", "--checkpoint", "best"]
-    load_translator(translator_parser.parse_args(["--model_dir", "runs/a", *flags]))
-    assert loaded == [(("runs/a", "best"), {"beam_size": 3, "length_penalty": 0.7, "batch_size": 11})]
+    load_translator(translator_parser.parse_args(["--model_dir", "runs/a", *flags, "--shortlist", "64"]))
+    search = {"beam_size": 3, "length_penalty": 0.7, "shortlist": 64}
+    assert loaded == [(("runs/a", "best"), {**search, "batch_size": 11})]
 
 
 def test_search_options_left_out_are_the_runs(translator_parser, loaded):
     load_translator(translator_parser.parse_args(["--model_dir", "runs/a"]))
-    assert loaded == [(("runs/a", "average"), {"beam_size": None, "length_penalty": None, "batch_size": 32})]
+    search = {"beam_size": None, "length_penalty": None, "shortlist": None}
+    assert loaded == [(("runs/a", "average"), {**search, "batch_size": 32})]
 
 
 def test_a_saved_model_is_told_its_beam_at_each_call(translator_parser, loaded):
@@ -298,9 +300,10 @@ def test_a_saved_model_is_told_its_beam_at_each_call(translator_parser, loaded):
     assert search_options(arguments) == {"beam_size": 3, "length_penalty": 0.0, "max_length": 7}
 
 
-def test_a_saved_model_has_no_checkpoints(translator_parser, loaded):
-    with pytest.raises(UserError, match="--checkpoint is of a run"):
-        load_translator(translator_parser.parse_args(["--saved_model", "exports/a", "--checkpoint", "3"]))
+@pytest.mark.parametrize("flag", ["--checkpoint", "--shortlist"])
+def test_a_saved_model_has_neither_checkpoints_nor_another_shortlist(translator_parser, loaded, flag):
+    with pytest.raises(UserError, match=f"{flag} is of a run"):
+        load_translator(translator_parser.parse_args(["--saved_model", "exports/a", flag, "3"]))
     assert loaded == []
 
 

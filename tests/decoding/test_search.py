@@ -123,8 +123,9 @@ def test_most_likely_are_the_best_log_probabilities():
 
 def test_most_likely_of_a_small_vocabulary_are_all_of_it():
     log_probs, tokens = next_tokens(tf.zeros([2, 3, 5]), None, {}, 7)
-    np.testing.assert_array_equal(tokens, np.broadcast_to(range(5), [2, 3, 5]))
-    np.testing.assert_allclose(log_probs, np.full([2, 3, 5], -np.log(5)), rtol=1e-6)
+    np.testing.assert_array_equal(tokens[..., :5], np.broadcast_to(range(5), [2, 3, 5]))
+    expected = np.broadcast_to([-np.log(5)] * 5 + [IMPOSSIBLE] * 2, [2, 3, 7])
+    np.testing.assert_allclose(log_probs, expected, rtol=1e-6)
 
 
 def test_most_likely_takes_half_precision():
@@ -151,11 +152,15 @@ def test_a_forbidden_token_comes_last():
 
 @pytest.mark.parametrize("size", [1, 63, 64, 65, 128, 331])
 @pytest.mark.parametrize("count", [1, 5, 400])
-def test_the_largest_are_those_of_a_full_sort(size, count):
+@pytest.mark.parametrize("is_known", [True, False])
+def test_the_largest_are_those_of_a_full_sort(size, count, is_known):
     x = np.random.default_rng(size).permutation(2 * 3 * size).reshape(2, 3, size).astype("float32")
-    values, indices = largest(tf.constant(x), count)
-    np.testing.assert_array_equal(indices, np.argsort(-x, axis=-1)[..., :count])
-    np.testing.assert_array_equal(values, -np.sort(-x, axis=-1)[..., :count])
+    specs = [tf.TensorSpec(x.shape if is_known else [None, 3, None])]
+    values, indices = tf.function(lambda x: largest(x, count), input_signature=specs)(x)
+    assert values.shape == indices.shape == (2, 3, count)
+    np.testing.assert_array_equal(indices[..., :size], np.argsort(-x, axis=-1)[..., :count])
+    np.testing.assert_array_equal(values[..., :size], -np.sort(-x, axis=-1)[..., :count])
+    assert (values.numpy()[..., size:] == IMPOSSIBLE).all()
 
 
 def test_the_largest_of_nothing_possible_are_still_tokens():

@@ -8,13 +8,14 @@ import pytest
 import tensorflow as tf
 
 from keras_transformer.errors import CheckpointError, ConfigError, CorpusError, UserError
-from keras_transformer.tokenizer import SHARED, SOURCE, TARGET
+from keras_transformer.tokenizer import SHARED, SOURCE, TARGET, load_tokenizers
 from keras_transformer.training import preparation
 from keras_transformer.training.checkpoints import RunDirectory
 from keras_transformer.training.preparation import (
     Origin,
     check_resumable,
     open_origin,
+    open_split,
     prepare,
     validation_pairs,
 )
@@ -117,6 +118,30 @@ def test_a_second_start_does_not_tokenise_again(prepared, monkeypatch):
     data = prepare(config, run)
     assert len(before) == 2 * 7 and {path: path.stat().st_mtime_ns for path in run.tokens.rglob("*")} == before
     assert (len(data.train), len(data.validation)) == (211, 13)
+
+
+def test_a_tokenised_corpus_is_opened_without_its_text(prepared):
+    run, config = prepared
+    sources, targets = map(list, zip(*validation_pairs(config, prepare(config, run)), strict=True))
+    pairs = open_split(run, "validation")
+    assert pairs.source.texts(load_tokenizers(run.path)[0])[: len(sources)] == sources
+    assert pairs.target.texts(load_tokenizers(run.path)[1])[: len(targets)] == targets
+
+
+@pytest.mark.parametrize(
+    ("change", "flaw"),
+    [
+        (lambda run: shutil.rmtree(run.tokens / "train"), "is not whole"),
+        (lambda run: (run.tokens / "train" / "source_ids").write_bytes(b"x"), "is damaged"),
+        (lambda run: run.corpus.write_text('{"train.en": "another"}'), "was made from another"),
+        (lambda run: (run.path / SHARED).write_bytes(b"x"), "was made from another tokenizer"),
+    ],
+)
+def test_a_tokenised_corpus_that_is_not_the_runs_is_refused(prepared, change, flaw):
+    run, _ = prepared
+    change(run)
+    with pytest.raises(CheckpointError, match=f"tokens/train {flaw}.*: train.py with the settings of the run"):
+        open_split(run, "train")
 
 
 @pytest.fixture

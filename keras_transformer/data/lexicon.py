@@ -1,0 +1,84 @@
+"""A lexicon, counted from a corpus: the target pieces that each source piece may become.
+
+IBM model 1 (Brown et al. 1993): every target token f comes from one token e of its source sentence, from each equally
+often, and with probability t(f | e). The expectation-maximisation algorithm finds t. It alternates two steps:
+
+    how much f comes from e:  t(f | e) / sum of t(f | e') over the tokens e' of the source
+    t(f | e):                 the sum of these shares over the corpus, divided by the sum for e
+"""
+
+import numpy as np
+
+from keras_transformer.config import PAD_ID
+
+ITERATIONS = 5
+MOST_LINKS = 1 << 25  # pairs of a source token and a target token; they take 40 bytes each while t is computed
+
+
+def links(pairs, rows):
+    """Every target token of some sentences with every token of its source: L links.
+
+    Args:
+        pairs: `EncodedPairs`.
+        rows: int (R,), the sentences.
+
+    Returns:
+        int (L,) three times: the source piece, the target piece, and the number of the target token.
+    """
+    source, target = pairs.source.of(rows), pairs.target.of(rows)
+    widths = np.repeat(source.lengths, target.lengths)  # of each target token, the links
+    begins = np.repeat(source.starts[:-1], target.lengths) - (np.cumsum(widths) - widths)
+    tokens = np.repeat(np.arange(len(target.ids)), widths)
+    return source.ids[begins[tokens] + np.arange(len(tokens))], target.ids[tokens], tokens
+
+
+def translation_probabilities(pairs, iterations=ITERATIONS):
+    """t(f | e) of IBM model 1, for all pieces that occur in the same pair of sentences.
+
+    Of a large corpus, evenly spaced pairs are counted, so many that they have at most `MOST_LINKS` links.
+
+    Args:
+        pairs: `EncodedPairs`.
+        iterations: of the EM algorithm, which starts from equal probabilities.
+
+    Returns:
+        int (N,), the source pieces e, sorted; int (N,), the target pieces f; float (N,), t.
+    """
+    total = int(np.dot(pairs.source.lengths, pairs.target.lengths))
+    sources, targets, tokens = links(pairs, np.arange(0, len(pairs), -(-total // MOST_LINKS)))
+    size = int(targets.max()) + 1
+    different, kinds = np.unique(sources.astype(np.int64) * size + targets, return_inverse=True)
+    sources, targets = different // size, different % size
+    t = np.ones(len(different))
+    for _ in range(iterations):
+        shares = t[kinds]
+        shares /= np.bincount(tokens, shares)[tokens]
+        t = np.bincount(kinds, shares)
+        t /= np.bincount(sources, t)[sources]
+    return sources, targets, t
+
+
+def likeliest(pairs, source_size, count):
+    """The likeliest target pieces of every source piece.
+
+    Args:
+        pairs: `EncodedPairs`.
+        source_size: number of source pieces.
+        count: number of target pieces for each.
+
+    Returns:
+        int (source_size, count), the likeliest first; padding behind them, where a source piece has fewer.
+    """
+    sources, targets, t = translation_probabilities(pairs)
+    order = np.lexsort((-t, sources))
+    ranks = np.arange(len(order)) - np.searchsorted(sources, sources)
+    order, ranks = order[ranks < count], ranks[ranks < count]
+    table = np.full((source_size, count), PAD_ID)
+    table[sources[order], ranks] = targets[order]
+    return table
+
+
+def most_frequent(pairs, count):
+    """The most frequent target pieces of a corpus, int (count,) or fewer: all that occur."""
+    frequencies = np.bincount(pairs.target.ids)
+    return np.argsort(-frequencies, kind="stable")[: min(count, np.count_nonzero(frequencies))]
