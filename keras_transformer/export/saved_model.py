@@ -55,6 +55,7 @@ class SavedModelExport:
         options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)  # an export is not trained
         tf.saved_model.save(ServingModule(translator), str(directory), signatures, options)
         compact_saved_model(directory)
+        share_default(directory)
         write_warm_up(directory)
 
     @contextlib.contextmanager
@@ -85,6 +86,18 @@ class SavedModelExport:
             "signatures": describe_signatures(model.meta_graphs[0].signature_def),
             "warm_up": describe_warm_up(directory),
         }
+
+
+def share_default(directory):
+    """Makes `serving_default` another name of `translate`.
+
+    TensorFlow writes a graph for each signature, and a server prepares each graph at its first request.
+    """
+    path = Path(directory, "saved_model.pb")
+    model = SavedModel.FromString(path.read_bytes())
+    (graph,) = model.meta_graphs
+    graph.signature_def["serving_default"].CopyFrom(graph.signature_def["translate"])
+    path.write_bytes(model.SerializeToString(deterministic=True))
 
 
 def in_precision(translator, precision):

@@ -22,10 +22,13 @@ BATCH_SIZES = (1, 16)  # A single request, and `max_batch_size` of serving/confi
 
 
 def warm_up_requests():
-    """Returns one PredictRequest per signature and batch size: list. The requests name no model."""
+    """Returns one PredictRequest per signature and batch size: list. The requests name no model.
+
+    There is none for `serving_default`, which is another name of `translate`.
+    """
     return [
         warm_up_request(signature, inputs, batch_size)
-        for signature, inputs in {"serving_default": INPUTS["translate"], **INPUTS}.items()
+        for signature, inputs in INPUTS.items()
         for batch_size in BATCH_SIZES
     ]
 

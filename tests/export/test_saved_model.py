@@ -96,6 +96,10 @@ def test_signatures_have_the_inputs_of_the_table_of_options(definition):
     } == {(-1,)}
 
 
+def test_a_server_prepares_one_graph_for_the_default_signature_and_translate(definition):
+    assert definition.signature_def["serving_default"] == definition.signature_def["translate"]
+
+
 def test_translations_have_a_score(definition):
     for name in ("serving_default", "translate", "translate_with_options", "sample"):
         described = {
@@ -219,5 +223,5 @@ def test_the_manifest_has_signatures_search_and_precision(exported, translator):
 
 def test_it_comes_with_the_requests_that_warm_it_up(exported):
     manifest = read_manifest(exported)
-    assert manifest["warm_up"]["signatures"] == sorted(manifest["signatures"])
+    assert manifest["warm_up"]["signatures"] == sorted(manifest["signatures"].keys() - {"serving_default"})
     assert manifest["warm_up"]["file"] in manifest["files"]

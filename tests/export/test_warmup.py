@@ -18,8 +18,7 @@ from keras_transformer.export.warmup import (
 )
 from keras_transformer.translation.options import INPUTS, options_of
 
-ALL_INPUTS = {"serving_default": INPUTS["translate"], **INPUTS}
-EVERY_REQUEST = [(name, size) for name in sorted(ALL_INPUTS) for size in sorted(BATCH_SIZES)]
+EVERY_REQUEST = [(name, size) for name in sorted(INPUTS) for size in sorted(BATCH_SIZES)]
 
 
 def echo(**inputs):
@@ -34,7 +33,7 @@ def save(directory, **changed):
         function = changed.get(name, echo)
         return tf.function(lambda **inputs: function(**inputs)).get_concrete_function(**specs)
 
-    signatures = {name: signature(name, inputs) for name, inputs in ALL_INPUTS.items()}
+    signatures = {name: signature(name, inputs) for name, inputs in INPUTS.items()}
     tf.saved_model.save(tf.Module(), str(directory), signatures=signatures)
 
 
@@ -55,7 +54,7 @@ def test_every_signature_has_a_request_of_every_batch_size():
 def test_requests_have_all_inputs_with_their_dtypes():
     for request in warm_up_requests():
         inputs = {name: tf.dtypes.as_dtype(tensor.dtype) for name, tensor in request.inputs.items()}
-        assert inputs == ALL_INPUTS[request.model_spec.signature_name]
+        assert inputs == INPUTS[request.model_spec.signature_name]
 
 
 def test_every_option_is_given_its_example_so_that_no_operation_is_left_out():
@@ -81,7 +80,7 @@ def test_the_manifest_says_what_is_replayed(tmp_path):
     assert describe_warm_up(tmp_path) == {
         "file": "assets.extra/tf_serving_warmup_requests",
         "requests": len(EVERY_REQUEST),
-        "signatures": sorted(ALL_INPUTS),
+        "signatures": sorted(INPUTS),
         "batch_sizes": sorted(BATCH_SIZES),
     }
 
