@@ -43,6 +43,11 @@ class ServingError(Exception):
         return HTTP_STATUS[self.code]
 
 
+def invalid(message):
+    """Returns the `ServingError` of an invalid request."""
+    return ServingError(StatusCode.INVALID_ARGUMENT, message)
+
+
 def from_tensorflow(error):
     """Converts a `tf.errors.OpError` to a `ServingError`, without the op's place in the graph."""
     raw = error.__context__ if isinstance(error.__context__, type(error)) else error
