@@ -5,9 +5,7 @@ import functools
 import logging
 import threading
 import time
-import traceback
 from dataclasses import dataclass
-from pathlib import Path
 
 import grpc
 from google.protobuf.message import DecodeError
@@ -17,7 +15,7 @@ from grpc_health.v1.health import aio as health
 from uvicorn.loops.auto import auto_loop_factory
 
 from serving import messages
-from serving.errors import ServingError, invalid
+from serving.errors import ServingError, invalid, place_of
 from serving.model_config import model_configs
 from serving.predictor import ModelSpec
 from serving.tensor_protos import to_array, to_proto
@@ -116,7 +114,8 @@ async def _start(prediction, model, addresses, options):
             raise OSError(f"the gRPC port must be free. Received: {address}") from None
     await server.start()
     for service in (messages.PREDICTION_SERVICE, messages.MODEL_SERVICE):
-        await health_servicer.set(service, health_pb2.HealthCheckResponse.SERVING)
+        for name in (service, service.rpartition(".")[2]):  # TensorFlow Serving has the names without their package.
+            await health_servicer.set(name, health_pb2.HealthCheckResponse.SERVING)
     return ports[0], server, health_servicer
 
 
@@ -271,9 +270,8 @@ def _method(message, answer):
         except grpc.aio.AbortError:
             raise
         except Exception as error:
-            place = traceback.extract_tb(error.__traceback__)[-1]
-            logger.error("%s in %s:%d", type(error).__name__, Path(place.filename).name, place.lineno)
-            code, text = StatusCode.INTERNAL, "Internal error."  # The exception may quote a user's text.
+            logger.error(place_of(error))
+            code, text = StatusCode.INTERNAL, "Internal error."
         await context.abort(code, text if len(text) <= LONGEST_MESSAGE else text[:LONGEST_MESSAGE] + TRUNCATED)
 
     return grpc.unary_unary_rpc_method_handler(

@@ -86,12 +86,7 @@ class Models:
             self.release(servable)
 
     def acquire(self, name, version=None, label=None):
-        """Borrows a `Servable`. The server does not unload it before `release`.
-
-        Args:
-            name: str, the name of the model.
-            version: int; None means the newest version in service.
-            label: str; excludes `version`.
+        """Borrows a `Servable`, which the server does not unload before `release`. None means the newest version.
 
         Raises:
             ServingError: NOT_FOUND, or INVALID_ARGUMENT if the label is unknown.
@@ -117,14 +112,7 @@ class Models:
                     self._wake.set()
 
     def status(self, name, version=None):
-        """Returns the status of a model's versions.
-
-        Returns:
-            list of `VersionStatus`, newest first; one status if a version is given.
-
-        Raises:
-            ServingError: NOT_FOUND.
-        """
+        """Returns a list of `VersionStatus`, newest first, or of one version. Raises ServingError: NOT_FOUND."""
         with self._changed:
             statuses = self._versions[name].statuses() if name in self._versions else []
         statuses = [status for status in statuses if version in (None, status.version)]

@@ -26,7 +26,7 @@ from starlette.responses import Response
 from starlette.staticfiles import StaticFiles
 from tensorflow_serving.apis import get_model_metadata_pb2
 
-from serving.errors import HTTP_STATUS, ServingError, invalid
+from serving.errors import HTTP_STATUS, ServingError, invalid, place_of
 from serving.json_reader import free, parse
 from serving.json_tensors import check_document, read_tensors, write_tensors
 from serving.predictor import ModelSpec
@@ -90,8 +90,7 @@ class RestApi:
         except ClientDisconnect:
             status, code, body = 499, StatusCode.CANCELLED, b""  # The client has gone.
         except Exception as error:
-            where = _place(error)
-            logger.error("%s in %s", type(error).__name__, where)  # The exception's message may contain a user's text.
+            logger.error(place_of(error))
             status, code, body = 500, StatusCode.INTERNAL, error_body("Internal error.")
         if model and model.name in self._models:  # Other names come from clients and must not become labels.
             seconds = time.monotonic() - start
@@ -358,15 +357,9 @@ def _without_collector(work, *arguments):
             _callers.remove(work)
             if not _callers:
                 gc.enable()
+                gc.collect(0)  # What other requests have left meanwhile keeps pages of memory in use.
                 with contextlib.suppress(OSError, AttributeError):  # Only glibc has the function.
                     ctypes.CDLL(None).malloc_trim(0)  # Gives the memory of a long body back to the system.
-
-
-def _place(error):
-    place = error.__traceback__
-    while place.tb_next:
-        place = place.tb_next
-    return f"{Path(place.tb_frame.f_code.co_filename).name}:{place.tb_lineno}"
 
 
 async def _refusal(request, error):

@@ -127,7 +127,7 @@ def test_what_is_not_served_is_unimplemented(server):
 
 def test_health_says_that_it_serves(server):
     stub = health_pb2_grpc.HealthStub(server.channel)
-    for service in ("", "tensorflow.serving.PredictionService", "tensorflow.serving.ModelService"):
+    for service in ("", "tensorflow.serving.PredictionService", "PredictionService", "ModelService"):
         response = stub.Check(health_pb2.HealthCheckRequest(service=service), timeout=SECONDS)
         assert response.status == response.SERVING
     assert failure(stub.Check, health_pb2.HealthCheckRequest(service="x"))[0] == "NOT_FOUND"

@@ -51,7 +51,8 @@ def server(tmp_path_factory):
     lines = []
     threading.Thread(target=lambda: lines.extend(process.stderr), daemon=True).start()
     poll(lambda: accepts(port) or process.poll() is not None)
-    ask(port, "POST", PREDICT, BOMBS["rows of nothing"][: 4 * 2**20])  # The server's memory is that after a long body.
+    ask(port, "POST", PREDICT, BOMBS["rows of nothing"][: 4 * 2**20])
+    assert all(is_fine(port) for _ in range(1000))  # The memory of a young server grows.
     yield port, grpc_port, process, lines
     process.kill()
     process.wait()
