@@ -32,13 +32,14 @@ STRING_ERRORS = {
 }
 
 
-def parse(body, deadline=math.inf, giants=None):
+def parse(body, deadline=math.inf, giants=None, wanted=None):
     """Parses a body. Ignores all text after the document. Of members with equal names, the first counts.
 
     Args:
         body: bytes. NaN, Inf and Infinity are numbers. Bytes that are not UTF-8 become surrogates.
         deadline: `time.monotonic()` at which the client gives up.
         giants: list that receives all giant lists and objects of the document, for `free`.
+        wanted: names of members; what is in other members of a long document may be dropped. None keeps all.
 
     Returns:
         dict, list, str, int, float, bool or None.
@@ -58,7 +59,7 @@ def parse(body, deadline=math.inf, giants=None):
             return DECODER.raw_decode(text, start)[0]
         except (ValueError, RecursionError):
             pass
-    return read_stepwise(text, start, deadline, [] if giants is None else giants)
+    return read_stepwise(text, start, deadline, [] if giants is None else giants, wanted)
 
 
 def free(giants):
@@ -80,7 +81,7 @@ def first_of_each(pairs):
 DECODER = json.JSONDecoder(object_pairs_hook=first_of_each)
 
 
-def read_stepwise(text, start, deadline, giants):
+def read_stepwise(text, start, deadline, giants, wanted=None):
     """Reads the document at `start` of a text; see `parse`. Does not recurse. Lets other threads run."""
     text += "\0"  # No position is beyond the end.
     if text[start] in "\0,:]}":
@@ -89,8 +90,9 @@ def read_stepwise(text, start, deadline, giants):
     for step in itertools.count():
         if step % STEPS == 0 and time.monotonic() > deadline:
             raise ServingError(StatusCode.DEADLINE_EXCEEDED, "Timed out reading the JSON document.")
+        drops = bool(wanted is not None and names and names[0] not in wanted)
         if open_ones and isinstance(open_ones[-1], list):
-            place = _simple_items(text, place, open_ones[-1], giants)
+            place = _simple_items(text, place, None if drops else open_ones[-1], giants)
         value, place = _begin(text, place)
         if value is None:  # A list or an object begins.
             is_list = text[place] == "["
@@ -106,10 +108,13 @@ def read_stepwise(text, start, deadline, giants):
         while open_ones:  # `value` is complete, and the next character says how its list or object goes on.
             holder, place = open_ones[-1], _skip(text, place)
             is_list = isinstance(holder, list)
-            if is_list:
+            name = None if is_list else names.pop()
+            if drops and len(open_ones) > 1:
+                pass
+            elif is_list:
                 holder.append(value)
             else:
-                holder.setdefault(names.pop(), value)
+                holder.setdefault(name, value)
             if len(holder) == GIANT:
                 giants.append(holder)
             if text[place] == ",":
@@ -133,10 +138,13 @@ def _simple_items(text, place, items, giants):
     """Reads many items of a list at once with Python's parser, where possible. Returns the place of the next item."""
     while (match := ITEMS.match(text, place, place + WINDOW)) and not UNUSUAL.search(match[0]):
         try:
-            items += DECODER.decode(f"[{match[0][:-1]}]")
+            found = DECODER.decode(f"[{match[0][:-1]}]")
         except ValueError:
             break
         place = _skip(text, match.end())
+        if items is None:
+            continue
+        items += found
         if len(items) >= GIANT and not (giants and giants[-1] is items):
             giants.append(items)
     return place

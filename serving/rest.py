@@ -45,6 +45,7 @@ CORS_HEADERS = {
 }
 
 API = "/v1/"
+MEMBERS = {"signature_name", "instances", "inputs"}  # All other members of a request are ignored.
 WHICH = r"(?:/versions/(\d+)|/labels/([^/:]+))?"
 PATHS = {
     "POST": re.compile(rf"/v1/models/([^/:]+){WHICH}:(classify|regress|predict)", re.ASCII | re.IGNORECASE),
@@ -152,7 +153,7 @@ class RestApi:
     def _read(self, body, model, deadline):
         giants = []
         try:
-            document = parse(body, deadline, giants)
+            document = parse(body, deadline, giants, MEMBERS)
             check_document(document)
             name = document.get("signature_name", "")
             with self._models.use(*model) as servable:

@@ -132,3 +132,11 @@ def test_giant_lists_are_found_even_in_a_broken_document_and_emptied(end):
     assert sorted(map(type, giants), key=str) == [dict, list]
     free(giants)
     assert giants == [[], {}]
+
+
+def test_what_nobody_wants_is_read_and_dropped():
+    body = b'{"z": {"y": [[1, [2]], ' + SHORT * b" " + b'3]}, "a": [[4], {"b": [5]}], "x": [' + 9 * b"[]," + b"6]}"
+    assert parse(body, wanted={"a"}) == {"z": {}, "a": [[4], {"b": [5]}], "x": []}
+    assert parse(body)["z"] == {"y": [[1, [2]], 3]}
+    with pytest.raises(ServingError, match="Invalid value"):
+        parse(body.replace(b"6", b"nul"), wanted={"a"})
