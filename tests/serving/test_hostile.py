@@ -35,8 +35,6 @@ GRPC = ("tensorflow.serving.PredictionService/Predict", "tensorflow.serving.Mode
 GRPC += ("tensorflow.serving.PredictionService/GetModelMetadata", "grpc.health.v1.Health/Check", "no.Such/Method")
 BOMBS = {
     "lists": b'{"z":[' + 10**7 * b"[]," + b"[]]}",
-    "rows of nothing": b'{"instances":[' + 3 * 10**6 * b"[]," + b"[]]}",
-    "numbers": b'{"instances":[' + 5 * 10**6 * b"1," + b"1]}",
     "depth": b'{"instances":' + 10**7 * b"[",
 }
 
@@ -51,7 +49,7 @@ def server(tmp_path_factory):
     lines = []
     threading.Thread(target=lambda: lines.extend(process.stderr), daemon=True).start()
     poll(lambda: accepts(port) or process.poll() is not None)
-    ask(port, "POST", PREDICT, BOMBS["rows of nothing"][: 4 * 2**20])
+    ask(port, "POST", PREDICT, BOMBS["lists"][: 4 * 2**20])
     assert all(is_fine(port) for _ in range(1000))  # The memory of a young server grows.
     yield port, grpc_port, process, lines
     process.kill()
