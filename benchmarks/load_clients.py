@@ -1,5 +1,4 @@
-"""Cheap clients that send requests all the time, in a separate process, because they share the processor with the
-server."""
+"""Clients that send requests all the time, in a separate process."""
 
 import asyncio
 import collections
@@ -7,7 +6,6 @@ import itertools
 import json
 import multiprocessing
 import os
-import statistics
 import threading
 import time
 from dataclasses import dataclass, field
@@ -17,131 +15,67 @@ import uvloop
 from benchmarks.load_connections import LONGEST_WAIT, GrpcConnection, RestConnection
 
 KINDS = {"REST": RestConnection, "gRPC": GrpcConnection}
-PAUSE = 0.002  # Seconds between two checks for due requests.
 
 
 @dataclass
 class Answers:
-    """The answers that clients received.
-
-    Attributes:
-        seconds: float, the time of the clients.
-        latencies: status -> list of seconds until the answer. A status is "OK", an error such as "503" or
-            "UNAVAILABLE", "lost" for a connection that ended without an answer, or "hang" for no answer in time.
-        due: int, the requests of the rate, sent or not.
-    """
+    """The answers: the seconds of the clients, and status -> list of seconds until the answer."""
 
     seconds: float = 0.0
-    latencies: dict = field(default_factory=lambda: collections.defaultdict(list))
-    due: int = 0
+    latencies: dict = field(default_factory=dict)
 
-    def rate(self, status="OK"):
-        """Returns answers/s."""
-        return len(self.latencies[status]) / self.seconds
+    def rate(self):
+        """Returns good answers/s."""
+        return len(self.latencies.get("OK", ())) / self.seconds
 
-    def milliseconds(self, *percentiles, status="OK"):
-        """Returns percentiles of the latency, in milliseconds."""
-        latencies = sorted(self.latencies[status]) or [float("nan")]
-        return [1e3 * latencies[min(len(latencies) - 1, int(len(latencies) * p / 100))] for p in percentiles]
-
-    def others(self):
-        """Returns status -> number of answers, without OK."""
-        return {status: len(found) for status, found in self.latencies.items() if status != "OK" and found}
+    def describe(self, status="OK"):
+        """Describes the answers of a status: rate, number and percentiles of the latency, str of one line."""
+        found = sorted(self.latencies.get(status, ())) or [float("nan")]
+        times = [f"p{p} {1e3 * found[min(len(found) - 1, len(found) * p // 100)]:5.0f} ms" for p in (50, 95, 99)]
+        return f"{len(found) / self.seconds:7.1f}/s   {'   '.join(times)}   {len(found):,} answers {status}"
 
 
-def fine(body):
-    """Judges every answer as OK."""
-    return "OK"
-
-
-def same_scores(body):
-    """Judges a REST answer for several equal texts: "OK", or "mixed" if the scores differ between rows."""
+def is_mixed(body):
+    """Returns whether a REST answer for several equal texts has different scores: a mixture of two versions."""
     scores = [prediction["score"] for prediction in json.loads(body)["predictions"]]
-    return "OK" if max(scores) - min(scores) < 1e-3 else "mixed"
+    return max(scores) - min(scores) >= 1e-3
 
 
-async def timed(client, request, answers):
-    started = time.perf_counter()
-    status = await client.ask(request)
-    answers.latencies[status].append(time.perf_counter() - started)
-
-
-async def keep_asking(clients, requests, stopping, answers):
-    """Sends each client's next request after its answer, until `stopping` is set (None: each request once)."""
-    queue = iter(requests) if stopping is None else itertools.cycle(requests)
-
-    async def go(client):
-        for request in queue:
-            if stopping is not None and stopping.is_set():
-                return
-            await timed(client, request, answers)
-
-    await asyncio.gather(*(go(client) for client in clients))
-
-
-async def ask_at_rate(clients, requests, stopping, answers, rate):
-    """Sends requests at a rate. While all clients wait for answers, due requests are not sent."""
-    requests, idle, going = itertools.cycle(requests), list(clients), set()
-
-    async def go(client):
-        await timed(client, next(requests), answers)
-        idle.append(client)
-
-    started = time.perf_counter()
-    while not stopping.is_set():
-        due = int((time.perf_counter() - started) * rate)
-        for _ in range(min(due - answers.due, len(idle))):
-            task = asyncio.create_task(go(idle.pop()))
-            going.add(task)
-            task.add_done_callback(going.discard)
-        answers.due = due
-        await asyncio.sleep(PAUSE)
-    await asyncio.gather(*going)
-
-
-async def ask(protocol, port, requests, clients, rate, judge, stopping):
+async def _ask(protocol, port, requests, clients, rate, judges, stopping):
     """Runs the clients in the process of `Load`: `Answers`."""
-    clients, answers = [KINDS[protocol](port, judge) for _ in range(clients)], Answers()
+    latencies, queue, due = collections.defaultdict(list), itertools.cycle(requests), itertools.count()
     started = time.perf_counter()
-    if rate:
-        await ask_at_rate(clients, requests, stopping, answers, rate)
-    else:
-        await keep_asking(clients, requests, stopping, answers)
-    answers.seconds = time.perf_counter() - started
-    answers.latencies = dict(answers.latencies)  # A defaultdict of a lambda cannot be pickled.
-    return answers
+
+    async def go(client):
+        while not stopping.is_set():
+            if rate:  # The next due request, or the next after an answer that came late.
+                await asyncio.sleep(max(0.0, started + next(due) / rate - time.perf_counter()))
+            begun = time.perf_counter()
+            status, body = await client.ask(next(queue))
+            status = "mixed" if judges and status == "OK" and is_mixed(body) else status
+            latencies[status].append(time.perf_counter() - begun)
+
+    await asyncio.gather(*(go(KINDS[protocol](port)) for _ in range(clients)))
+    return Answers(time.perf_counter() - started, dict(latencies))
 
 
-def run(sender, protocol, *arguments):
-    threading.Thread(target=end_with_parent, daemon=True).start()
-    sender.send(uvloop.run(ask(protocol, *arguments)))
-
-
-def end_with_parent():
-    """Ends this process when its parent ends, even if the parent was killed."""
-    multiprocessing.parent_process().join()
-    os._exit(1)
+def _run(sender, *arguments):
+    threading.Thread(target=lambda: (multiprocessing.parent_process().join(), os._exit(1)), daemon=True).start()
+    sender.send(uvloop.run(_ask(*arguments)))
 
 
 class Load:
-    """Clients that send requests from `with` to `stop`.
+    """Clients that send requests, bytes, from `with` to `stop`: at a rate, or each its next after an answer.
 
-    Args:
-        protocol: "REST" or "gRPC".
-        port: int.
-        requests: list of bytes; each client takes the next.
-        clients: int, the number of connections.
-        rate: float, requests/s; None sends each client's next request after its answer.
-        judge: function from the body of a good answer to a status.
-        once: bool, whether to send each request once, instead of until `stop`.
+    If the load `judges`, an answer with different scores counts as "mixed".
     """
 
-    def __init__(self, protocol, port, requests, clients, rate=None, judge=fine, once=False):
+    def __init__(self, protocol, port, requests, clients, rate=None, judges=False):
         context = multiprocessing.get_context("spawn")
         self.stopping = context.Event()
         self.receiver, self.sender = context.Pipe(duplex=False)
-        arguments = (self.sender, protocol, port, requests, clients, rate, judge, None if once else self.stopping)
-        self.process = context.Process(target=run, args=arguments, daemon=True)
+        arguments = (self.sender, protocol, port, requests, clients, rate, judges, self.stopping)
+        self.process = context.Process(target=_run, args=arguments, daemon=True)
 
     def __enter__(self):
         """Starts the clients."""
@@ -152,16 +86,9 @@ class Load:
     def stop(self):
         """Stops the clients, and returns the `Answers`."""
         self.stopping.set()
-        answers = self.receiver.recv()
-        answers.latencies = collections.defaultdict(list, answers.latencies)
-        return answers
+        return self.receiver.recv()
 
     def __exit__(self, *error):
         """Ends the clients, if `stop` has not."""
         self.stopping.set()
         self.process.join(LONGEST_WAIT)
-
-
-def median_rate(rounds):
-    """Returns the median of the rates of several `Answers`."""
-    return statistics.median(answers.rate() for answers in rounds)

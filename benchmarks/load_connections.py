@@ -1,8 +1,4 @@
-"""Cheap connections of clients, because clients share the processor with the server.
-
-A grpcio client takes 0.2 ms of processor time per call, as much as the server. This module takes 0.05 ms, because it
-sends the same bytes again and again, with the smallest possible part of both protocols.
-"""
+"""Cheap connections, because clients share the processor with the server: 0.05 ms a call, where grpcio takes 0.2 ms."""
 
 import asyncio
 import re
@@ -14,52 +10,37 @@ LONGEST_WAIT = 60  # Seconds for an answer. If a client waits longer, the server
 
 
 class Connection(asyncio.Protocol):
-    """A persistent connection with one request at a time. Reconnects if the server has closed the connection.
+    """A persistent connection to a port with one request at a time. Reconnects if the server has closed it."""
 
-    Args:
-        port: int.
-        judge: function from the body of a good answer to a status.
-    """
-
-    def __init__(self, port, judge):
-        self.port, self.judge = port, judge
+    def __init__(self, port):
+        self.port = port
         self.transport = self.answer = None
         self.received = bytearray()
 
     def connection_made(self, transport):
-        """Stores the transport."""
         self.transport = transport
         self.received.clear()
 
-    def send(self, request):
-        """Sends a request."""
-        raise NotImplementedError
-
     async def ask(self, request):
-        """Sends a request, bytes. Returns "OK", the server's status, "lost" without an answer, or "hang"."""
+        """Sends a request, bytes: (status, body). The status is "OK", the server's, "lost" or "hang"."""
         loop = asyncio.get_running_loop()
         try:
             if self.transport is None or self.transport.is_closing():
                 await loop.create_connection(lambda: self, "127.0.0.1", self.port)
-                if self.transport is None:  # The server has already closed the connection.
-                    return "lost"
             self.answer = loop.create_future()
             self.send(request)
-            status, body = await asyncio.wait_for(self.answer, LONGEST_WAIT)
-        except TimeoutError:
+            return await asyncio.wait_for(self.answer, LONGEST_WAIT)
+        except asyncio.TimeoutError:
             self.transport.abort()
-            return "hang"
-        except OSError:
-            return "lost"
-        return self.judge(body) if status == "OK" else status
+            return "hang", b""
+        except (OSError, AttributeError):  # The server has already closed the connection.
+            return "lost", b""
 
     def end(self, status, body):
-        """Ends the current request."""
         if not self.answer.done():
             self.answer.set_result((status, body))
 
     def connection_lost(self, error):
-        """Ends the current request, which receives no answer."""
         self.transport = None
         if self.answer and not self.answer.done():
             self.answer.set_exception(ConnectionResetError())
@@ -71,11 +52,9 @@ class RestConnection(Connection):
     LENGTH = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
 
     def send(self, request):
-        """Sends the request unchanged."""
         self.transport.write(request)
 
     def data_received(self, data):
-        """Reads bytes, and ends the request when the answer is complete."""
         self.received += data
         end = self.received.find(b"\r\n\r\n") + 4
         length = self.LENGTH.search(self.received, 0, end) if end > 3 else None
@@ -86,56 +65,37 @@ class RestConnection(Connection):
 
 
 class GrpcConnection(Connection):
-    """HTTP/2 (RFC 9113) as gRPC uses it. A request is the bytes of a PredictRequest.
-
-    The settings forbid a header table, so headers are plain text (RFC 7541), and allow the server any amount of data.
-    The server's own limit is ignored, so a request of more than 65,535 bytes may be "lost".
-    """
+    """HTTP/2 (RFC 9113) as gRPC uses it, with plain headers (RFC 7541). A request has at most 16 kB."""
 
     DATA, HEADERS, RESET, SETTINGS, PING, WINDOW_UPDATE = 0, 1, 3, 4, 6, 8
     END_STREAM, END_HEADERS, ACK = 1, 4, 1
-    HEADER_TABLE_SIZE, INITIAL_WINDOW_SIZE = 1, 4
-    LONGEST_FRAME = 16_384  # Bytes.
     WINDOW, FIRST_WINDOW = 2**31 - 1, 65_535  # Bytes: the largest window, and the window of a new connection.
-    PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
     STATUS = re.compile(rb"grpc-status.(\d+)", re.DOTALL)
     NAMES = {str(code.value[0]).encode(): code.name for code in grpc.StatusCode}
 
-    def __init__(self, port, judge):
-        super().__init__(port, judge)
-        self.head = b"".join(
-            [
-                b"\x83\x86",  # :method POST, :scheme http
-                b"\x04" + _string("/tensorflow.serving.PredictionService/Predict"),  # :path
-                b"\x01" + _string(f"127.0.0.1:{port}"),  # :authority
-                b"\x0f\x10" + _string("application/grpc"),  # content-type
-                b"\x00" + _string("te") + _string("trailers"),
-                b"\x00" + _string("grpc-timeout") + _string(f"{LONGEST_WAIT}S"),
-            ]
-        )
+    def __init__(self, port):
+        super().__init__(port)
+        path, host = _string("/tensorflow.serving.PredictionService/Predict"), _string(f"127.0.0.1:{port}")
+        timeout = b"\x00" + _string("grpc-timeout") + _string(f"{LONGEST_WAIT}S")
+        kind = b"\x0f\x10" + _string("application/grpc") + b"\x00" + _string("te") + _string("trailers")
+        self.head = b"\x83\x86\x04" + path + b"\x01" + host + kind + timeout  # POST, http, path, authority, ...
 
     def connection_made(self, transport):
-        """Sends settings: no header table, and windows that never close."""
         super().connection_made(transport)
-        settings = struct.pack(">HIHI", self.HEADER_TABLE_SIZE, 0, self.INITIAL_WINDOW_SIZE, self.WINDOW)
+        settings = struct.pack(">HIHI", 1, 0, 4, self.WINDOW)  # No header table, windows that never close.
         more = struct.pack(">I", self.WINDOW - self.FIRST_WINDOW)
-        transport.write(self.PREFACE + _frame(self.SETTINGS, 0, 0, settings) + _frame(self.WINDOW_UPDATE, 0, 0, more))
+        preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+        transport.write(preface + _frame(self.SETTINGS, 0, 0, settings) + _frame(self.WINDOW_UPDATE, 0, 0, more))
         self.stream = -1
 
     def send(self, request):
-        """Sends a request as a new stream."""
         self.stream += 2
         self.body = b""
-        frames = _frame(self.HEADERS, self.END_HEADERS, self.stream, self.head)
         message = struct.pack(">BI", 0, len(request)) + request
-        for start in range(0, len(message), self.LONGEST_FRAME):
-            end = start + self.LONGEST_FRAME
-            flags = self.END_STREAM if end >= len(message) else 0
-            frames += _frame(self.DATA, flags, self.stream, message[start:end])
-        self.transport.write(frames)
+        head = _frame(self.HEADERS, self.END_HEADERS, self.stream, self.head)
+        self.transport.write(head + _frame(self.DATA, self.END_STREAM, self.stream, message))
 
     def data_received(self, data):
-        """Reads the complete frames."""
         self.received += data
         while len(self.received) >= 9:
             high, low, kind, flags, stream = struct.unpack_from(">HBBBI", self.received)

@@ -1,23 +1,30 @@
 """A client for an exported model: a Python class, and a program that translates lines."""
 
 import argparse
+import base64
 import functools
 import itertools
+import json
 import os
 import random
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from urllib.parse import quote
 
+import grpc
 import numpy as np
+import urllib3
 from grpc import StatusCode
 from tqdm import tqdm
 
+from serving import messages
 from serving.answers import Explanation, Score, Translation
-from serving.connections import GrpcConnection, RestConnection
-from serving.errors import ServingError
+from serving.errors import HTTP_STATUS, ServingError
+from serving.tensor_protos import to_array, to_proto
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0  # Seconds. Each pause is up to twice as long as the pause before.
+CODE_OF = {status: code for code, status in reversed(HTTP_STATUS.items())}
 CHUNK = 1024  # Lines that the program sorts by length and translates together.
 
 DESCRIPTION = """Translate with a running server. Each line of input gives one line of output, in the same order.
@@ -74,7 +81,7 @@ class Client:
         for name, number, least in (("max_batch_size", max_batch_size, 1), ("in_flight", in_flight, 1)):
             if number < least:
                 raise ValueError(f"`{name}` must be at least {least}. Received: {name}={number}")
-        make, target = (RestConnection, url) if grpc is None else (GrpcConnection, grpc)
+        make, target = (_Rest, url) if grpc is None else (_Grpc, grpc)
         self._connection = make(target, model, version, label, in_flight)
         self._timeout = timeout
         self._retries = retries
@@ -202,6 +209,84 @@ class Client:
                 if error.code != StatusCode.UNAVAILABLE or is_last:
                     raise
             time.sleep(pause)
+
+
+class _Rest:
+    """The REST API of a server: columns of values to columns of values. Thread-safe."""
+
+    def __init__(self, url, model, version, label, connections):
+        which = f"/versions/{version}" if version is not None else f"/labels/{quote(label, safe='')}" if label else ""
+        self._url = f"{url.rstrip('/')}/v1/models/{quote(model, safe='')}{which}:predict"
+        self._pool = urllib3.PoolManager(maxsize=connections, retries=False)
+
+    def predict(self, signature_name, inputs, timeout_s):
+        """Runs a signature with arrays: dict name -> list. Raises the server's error as ServingError."""
+        columns = {name: _json_column(array) for name, array in inputs.items()}
+        body = json.dumps({"signature_name": signature_name, "inputs": columns}).encode()
+        headers = {"Content-Type": "application/json"}
+        try:
+            reply = self._pool.request("POST", self._url, body=body, headers=headers, timeout=timeout_s)
+        except urllib3.exceptions.NewConnectionError as error:
+            raise ServingError(StatusCode.UNAVAILABLE, f"{error}".rpartition(": ")[2]) from None
+        except urllib3.exceptions.TimeoutError:
+            raise ServingError(StatusCode.DEADLINE_EXCEEDED, "no answer in time") from None
+        except urllib3.exceptions.HTTPError as error:  # For example a connection that was cut.
+            raise ServingError(StatusCode.UNAVAILABLE, f"{error}") from None
+        try:
+            document = reply.json()
+            said = document["outputs" if reply.status == 200 else "error"]
+        except (ValueError, KeyError, TypeError):  # For example a proxy's page.
+            said, shown = None, f"HTTP {reply.status} {reply.data[:200].decode('utf-8', 'replace')!r}"
+        if said is None or reply.status != 200:
+            raise ServingError(CODE_OF.get(reply.status, StatusCode.UNKNOWN), said or shown)
+        return said
+
+    def close(self):
+        """Closes all connections."""
+        self._pool.clear()
+
+
+def _json_column(array):
+    """Converts an array to JSON values: text, or base64 for bytes that are not UTF-8."""
+    values = array.tolist()
+    for place, value in enumerate(values):
+        if isinstance(value, bytes):
+            try:
+                values[place] = value.decode("utf-8")
+            except UnicodeDecodeError:
+                values[place] = {"b64": base64.b64encode(value).decode("ascii")}
+    return values
+
+
+class _Grpc:
+    """The gRPC API of a server. Thread-safe. One connection carries any number of requests."""
+
+    def __init__(self, target, model, version, label, connections):
+        which = {"version": {"value": version}} if version is not None else {"version_label": label} if label else {}
+        self._spec = {"name": model, **which}
+        # The client has its own pauses between retries. gRPC's reconnect pauses would come on top, so they are short.
+        pauses = [(f"grpc.{which}_reconnect_backoff_ms", 100) for which in ("initial", "min", "max")]
+        self._channel = grpc.insecure_channel(target, options=[("grpc.max_receive_message_length", -1), *pauses])
+        self._predict = self._channel.unary_unary(
+            f"/{messages.PREDICTION_SERVICE}/Predict",
+            request_serializer=messages.PredictRequest.SerializeToString,
+            response_deserializer=messages.PredictResponse.FromString,
+        )
+
+    def predict(self, signature_name, inputs, timeout_s):
+        """Runs a signature; see `_Rest.predict`."""
+        request = messages.PredictRequest(model_spec={**self._spec, "signature_name": signature_name})
+        for name, array in inputs.items():
+            to_proto(array, request.inputs[name])
+        try:
+            response = self._predict(request, timeout=timeout_s)
+        except grpc.RpcError as error:
+            raise ServingError(error.code(), error.details()) from None
+        return {name: to_array(proto).tolist() for name, proto in response.outputs.items()}
+
+    def close(self):
+        """Cancels all open requests."""
+        self._channel.close()
 
 
 def _strings(texts):

@@ -1,5 +1,8 @@
 """The one exception of serving, with the status that TensorFlow Serving would answer."""
 
+import traceback
+from pathlib import Path
+
 from grpc import StatusCode
 
 HTTP_STATUS = {
@@ -41,6 +44,17 @@ class ServingError(Exception):
     def http_status(self):
         """The HTTP status of REST, int."""
         return HTTP_STATUS[self.code]
+
+
+def invalid(message):
+    """Returns the `ServingError` of an invalid request."""
+    return ServingError(StatusCode.INVALID_ARGUMENT, message)
+
+
+def place_of(error):
+    """Names the line that raised an exception: str, without the exception's message, which may quote a user's text."""
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__} in {Path(place.filename).name}:{place.lineno}"
 
 
 def from_tensorflow(error):

@@ -1,78 +1,52 @@
 """JSON bodies of the REST API <-> arrays, with TensorFlow Serving's rules and messages."""
 
+import base64
+import itertools
 import json
 import math
 
 import numpy as np
-import tensorflow as tf
+from grpc import StatusCode
+from tensorflow.core.framework import types_pb2
 
-from serving.errors import ServingError
-from serving.json_elements import invalid, is_base64, plain, quote, reader
+from serving.errors import ServingError, invalid
+from serving.tensor_protos import CHUNK, NUMBERS, joined
 
 DEEPEST = 32  # Dimensions of a tensor.
-
-# Message of Python's parser -> message of TensorFlow Serving's parser.
-PARSE_ERRORS = {
-    "Expecting value": "Invalid value.",
-    "Expecting property name enclosed in double quotes": "Missing a name for object member.",
-    "Illegal trailing comma before end of object": "Missing a name for object member.",
-    "Illegal trailing comma before end of array": "Invalid value.",
-    "Expecting ':' delimiter": "Missing a colon after a name of object member.",
-    "Expecting ',' delimiter": "Missing a comma or a closing bracket after a value.",
-    "Unterminated string starting at": "Missing a closing quotation mark in string.",
-    "Invalid control character at": "Invalid encoding in string.",
-    "Invalid \\escape": "Invalid escape character in string.",
-    "Invalid \\uXXXX escape": "Incorrect hex digit after \\u escape in string.",
-    "Extra data": "The document root must not be followed by other values.",
+LONGEST_QUOTE = 256  # Characters of the request that an error message repeats.
+FLOATS = {types_pb2.DT_FLOAT, types_pb2.DT_DOUBLE}
+INTEGERS = {  # TensorFlow Serving checks small integers as int32, and keeps the low bits.
+    **dict.fromkeys((types_pb2.DT_INT8, types_pb2.DT_INT16, types_pb2.DT_INT32, types_pb2.DT_UINT8), np.iinfo("int32")),
+    **{types_pb2.DT_INT64: np.iinfo("int64"), types_pb2.DT_UINT32: np.iinfo("uint32")},
+    types_pb2.DT_UINT64: np.iinfo("uint64"),
 }
 
 
-def parse(body):
-    """Parses the body of a request.
-
-    Args:
-        body: bytes. NaN and Infinity are numbers. Bytes that are not UTF-8 stay unchanged, as in TensorFlow Serving.
-
-    Returns:
-        dict. If the dict has a "signature_name", the value is a str.
-
-    Raises:
-        ServingError: INVALID_ARGUMENT, if the body is not a JSON object or the signature name is not a string.
-    """
-    text = body.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "surrogateescape")
-    try:
-        document = _DECODER.decode(text)
-    except json.JSONDecodeError as error:
-        if not text or text.isspace():
-            raise invalid("JSON Parse error: The document is empty") from None
-        reason = PARSE_ERRORS.get(error.msg, error.msg)
-        offset = len(text[: error.pos].encode("utf-8", "surrogateescape"))
-        raise invalid(f"JSON Parse error: {reason} at offset: {offset}") from None
-    except RecursionError:
-        raise invalid("JSON Parse error: Nested too deeply.") from None
-    except ValueError:  # The number has more digits than Python converts.
-        raise invalid("JSON Parse error: Number too big to be stored in double.") from None
+def check_document(document):
+    """Raises ServingError unless a document is an object whose "signature_name", if any, is a string."""
     if not isinstance(document, dict):
         raise invalid(f"JSON Value: {quote(document)} Is not object")
     if not isinstance(document.get("signature_name", ""), str):
         problem = "not formatted correctly. 'signature_name' key must be a string value."
         raise invalid(f"JSON Value: {quote(document)} {problem}")
-    return document
 
 
 def read_tensors(document, inputs):
     """Makes tensors of "instances" (rows) or "inputs" (columns) of a request.
 
     Args:
-        document: dict, see `parse`.
+        document: dict, see `check_document`.
         inputs: mapping, name -> TensorInfo, of a SignatureDef.
 
     Returns:
         (dict name -> np.ndarray, with bytes objects for a string input; whether the request has rows).
 
     Raises:
-        ServingError: INVALID_ARGUMENT, if the tensors do not fit the signature.
+        ServingError: INVALID_ARGUMENT, if the tensors do not fit the signature; UNIMPLEMENTED, if JSON has no values of
+            a dtype.
     """
+    if not inputs:
+        raise invalid(f"Failed to get input map for signature: {document.get('signature_name') or 'DEFAULT'}")
     is_rows = "instances" in document
     if not is_rows and "inputs" not in document:
         raise invalid("Missing 'inputs' or 'instances' key")
@@ -87,46 +61,6 @@ def read_tensors(document, inputs):
     if not rows:
         raise invalid(f"JSON Value: {quote(document)} No values in 'instances' array")
     return _read_rows(rows, inputs), True
-
-
-def write_tensors(outputs, is_rows):
-    """Writes the body of a reply.
-
-    A float has the fewest digits that restore the same value in its precision; other values are NaN, Infinity and
-    -Infinity. A string is text, with U+FFFD for bytes that are not UTF-8. An output named `*_bytes` is base64.
-
-    Args:
-        outputs: dict name -> np.ndarray; for rows, all with the same first dimension.
-        is_rows: whether the request had rows.
-
-    Returns:
-        bytes.
-
-    Raises:
-        ServingError: INVALID_ARGUMENT, if the outputs do not fit rows or JSON.
-    """
-    values = {name: plain(name, np.asarray(array)) for name, array in outputs.items()}
-    if is_rows:
-        _check_batch(outputs)
-    if len(values) == 1:
-        (reply,) = values.values()
-    elif is_rows:
-        reply = [dict(zip(values, row, strict=True)) for row in zip(*values.values(), strict=True)]
-    else:
-        reply = values
-    return _ENCODER.encode({"predictions" if is_rows else "outputs": reply}).encode("utf-8")
-
-
-def _finite(text):
-    """Writes a JSON number with a point or an exponent."""
-    number = float(text)
-    if math.isinf(number):
-        raise ValueError
-    return number
-
-
-_DECODER = json.JSONDecoder(parse_float=_finite)
-_ENCODER = json.JSONEncoder(ensure_ascii=False)
 
 
 def _read_columns(columns, inputs):
@@ -145,16 +79,16 @@ def _read_columns(columns, inputs):
 
 
 def _read_rows(rows, inputs):
-    are_records = _is_record(rows[0])
-    if not are_records and len(inputs) > 1:
+    if not isinstance(rows[0], dict) and len(inputs) > 1:
         problem = "expecting list of objects as multiple input tensors required as per tensorinfo_map"
         raise invalid(f"instances is a plain list, but {problem}")
-    tensors = {name: _Tensor(info.dtype) for name, info in inputs.items()}
+    are_records, first_input = _is_record(rows[0]), next(iter(inputs))
+    tensors = {name: _Tensor(info.dtype) for name, info in inputs.items() if are_records or name == first_input}
     for number, row in enumerate(rows):
         if _is_record(row) != are_records:
             wanted, found = ("object", "list") if are_records else ("value/list", "object")
             raise invalid(f"Expecting {wanted} but got {found} at item {number} of input list")
-        for name, value in row.items() if are_records else ((name, row) for name in inputs):
+        for name, value in row.items() if are_records else ((first_input, row),):
             try:
                 if name not in tensors:
                     raise invalid(f"JSON object: does not have named input: {name}")
@@ -173,9 +107,13 @@ def _read_rows(rows, inputs):
     return {name: tensor.array((len(rows), *tensor.shape)) for name, tensor in tensors.items()}
 
 
+def _is_base64(value):
+    return isinstance(value, dict) and len(value) == 1 and isinstance(value.get("b64"), str)
+
+
 def _is_record(value):
     """Returns whether a value is an object with named tensors."""
-    return isinstance(value, dict) and not is_base64(value)
+    return isinstance(value, dict) and not _is_base64(value)
 
 
 class _Tensor:
@@ -184,16 +122,16 @@ class _Tensor:
     def __init__(self, dtype):
         self.shape = None  # The shape of a row.
         self._dtype = dtype
-        self._values = []
-        self._read = reader(dtype)
+        self._lists = [[]]  # The elements, in lists of about `CHUNK`.
+        self._size = 0
 
     def add_row(self, value):
-        before = len(self._values)
+        before = self._size
         shape = self.fill(value)
         if self.shape is None:
             self.shape = shape
-        elif math.prod(self.shape) != len(self._values) - before:
-            raise invalid(f"Expecting tensor size: {math.prod(self.shape)} but got: {len(self._values) - before}")
+        elif math.prod(self.shape) != self._size - before:
+            raise invalid(f"Expecting tensor size: {math.prod(self.shape)} but got: {self._size - before}")
         elif self.shape != shape:
             raise invalid(f"Expecting shape {_written(self.shape)} but got: {_written(shape)}")
 
@@ -214,22 +152,139 @@ class _Tensor:
             if level != rank:
                 problem = f"found at incorrect level: {level + 1} in the JSON DOM. Expected at level: {rank}"
                 raise invalid(f"JSON Value: {quote(value)} {problem}")
-            self._values.append(self._read(value))
+            self._append([_read(value, self._dtype)])
             return
         if level >= rank:
             raise invalid(f"Encountered list at unexpected level: {level} expected < {rank}")
         if len(value) != shape[level]:
             problem = f"unexpected size: {len(value)} at level: {level} expected size: {shape[level]}"
             raise invalid(f"Encountered list at {problem}")
-        for element in value:
-            self._fill(element, shape, level + 1)
+        for start in range(0, len(value), CHUNK):
+            part = value[start : start + CHUNK]
+            if level == rank - 1 and _are_plain(part, self._dtype):
+                self._append(part)
+                continue
+            for element in part:
+                self._fill(element, shape, level + 1)
+
+    def _append(self, elements):
+        if len(self._lists[-1]) > CHUNK:
+            self._lists.append([])
+        self._lists[-1] += elements
+        self._size += len(elements)
 
     def array(self, shape):
-        return np.array(self._values, tf.dtypes.as_dtype(self._dtype).as_numpy_dtype).reshape(shape)
+        if self._dtype == types_pb2.DT_STRING:
+            return joined(self._lists, object).reshape(shape)
+        dtype = NUMBERS[self._dtype][0] if self._dtype in NUMBERS else object
+        kind = "int64" if dtype.kind in "iu" and dtype.itemsize < 4 else dtype
+        with np.errstate(over="ignore"):  # A number beyond float32 becomes infinite.
+            return joined(self._lists, kind).astype(dtype).reshape(shape)
 
 
 def _written(shape):
     return f"[{','.join(map(str, shape))}]"
+
+
+def _are_plain(values, dtype):
+    """Returns whether all values are numbers that a tensor of numbers takes as they are. A fast check."""
+    if dtype in FLOATS:
+        return {*map(type, values)} <= {int, float}
+    if dtype in INTEGERS and {*map(type, values)} == {int}:
+        return INTEGERS[dtype].min <= min(values) and max(values) <= INTEGERS[dtype].max
+    return False
+
+
+def _read(value, dtype):
+    """Returns an element of a tensor, from a JSON value that is no list."""
+    if dtype == types_pb2.DT_STRING and isinstance(value, dict):
+        return _decode_base64(value)
+    if dtype == types_pb2.DT_STRING and isinstance(value, str):
+        try:
+            return value.encode("utf-8", "surrogateescape")
+        except UnicodeEncodeError:
+            raise invalid("JSON Parse error: The surrogate pair in string is invalid.") from None
+    if _are_plain([value], dtype) or (dtype == types_pb2.DT_BOOL and isinstance(value, bool)):
+        return value
+    if isinstance(value, dict) or dtype in {*FLOATS, *INTEGERS, types_pb2.DT_STRING, types_pb2.DT_BOOL}:
+        names = {type(None): "Null", bool: str(value), dict: "Object", str: "String"}
+        type_name = names.get(type(value), "Number")
+        raise invalid(f"JSON Value: {quote(value)} Type: {type_name} is not of expected type: {_type_name(dtype)}")
+    message = f"Conversion of JSON Value: {quote(value)} to type: {_type_name(dtype)}"
+    raise ServingError(StatusCode.UNIMPLEMENTED, message)
+
+
+def _decode_base64(value):
+    if not _is_base64(value):
+        raise invalid(f"JSON Value: {quote(value)} not formatted correctly for base64 data")
+    text = "".join(value["b64"].split())
+    try:
+        return base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
+    except ValueError:
+        raise invalid("Unable to base64 decode") from None
+
+
+def _type_name(dtype):
+    return types_pb2.DataType.Name(dtype).removeprefix("DT_").lower()
+
+
+def quote(value):
+    """Returns the beginning of a value of the request as TensorFlow Serving's messages write it. Does not recurse."""
+    written, open_ones = "", [("", iter([value]), 0)]  # Of each: the closing bracket, the rest, the number of values.
+    while open_ones and len(written) < LONGEST_QUOTE:
+        bracket, values, count = open_ones.pop()
+        indent = "\n" + 4 * " " * len(open_ones)
+        try:
+            one = next(values)
+        except StopIteration:
+            written += (indent[:-4] if bracket == "}" and count else "") + bracket
+            continue
+        open_ones.append((bracket, values, count + 1))
+        if bracket == "}":
+            name, one = one
+            written += f"{',' if count else ''}{indent}{_plain(name)}: "
+        elif count:
+            written += ", "
+        if isinstance(one, dict | list):
+            written += "{" if isinstance(one, dict) else "["
+            open_ones.append(("}", iter(one.items()), 0) if isinstance(one, dict) else ("]", iter(one), 0))
+        else:
+            written += _plain(one)
+    return written
+
+
+def _plain(value):
+    return json.dumps(value[:LONGEST_QUOTE] if isinstance(value, str) else value, ensure_ascii=False)
+
+
+def write_tensors(outputs, is_rows):
+    """Writes the body of a reply.
+
+    A float has six digits, or more if six do not restore the value. A string is text, with U+FFFD for bytes that are
+    not UTF-8. An output named `*_bytes` is base64.
+
+    Args:
+        outputs: dict name -> np.ndarray; for rows, all with the same first dimension.
+        is_rows: whether the request had rows.
+
+    Returns:
+        bytes.
+
+    Raises:
+        ServingError: INVALID_ARGUMENT, if the outputs do not fit rows or JSON.
+    """
+    if not outputs:
+        raise invalid("Cannot convert empty tensor map to JSON")
+    if is_rows:
+        _check_batch(outputs)
+    columns = {name: _elements(name, np.asarray(array), first=int(is_rows)) for name, array in outputs.items()}
+    if len(columns) > 1:
+        names = [f"{json.dumps(name, ensure_ascii=False)}: " for name in columns]
+        rows = [f"{{{', '.join(map(str.__add__, names, row))}}}" for row in zip(*columns.values(), strict=True)]
+    else:
+        (rows,) = columns.values()
+    reply = f'"predictions": [{", ".join(rows)}]' if is_rows else f'"outputs": {rows[0]}'
+    return f"{{{reply}}}".encode()
 
 
 def _check_batch(outputs):
@@ -240,3 +295,41 @@ def _check_batch(outputs):
         if batch_size not in (None, len(array)):
             raise invalid(f"Tensor name: {name} has inconsistent batch size: {len(array)} expecting: {batch_size}")
         batch_size = len(array)
+
+
+def _elements(name, array, first):
+    """Writes an array as a list of str, one for each index of the first `first` dimensions (0: one for the array)."""
+    texts = _texts(name, array)
+    for axis in range(array.ndim - 1, first - 1, -1):
+        size, count = array.shape[axis], math.prod(array.shape[:axis])
+        texts = [f"[{', '.join(texts[size * i : size * (i + 1)])}]" for i in range(count)]
+    return texts
+
+
+def _texts(name, array):
+    """Writes each element of an array as JSON: list of str."""
+    flat = array.ravel()
+    if array.dtype in (np.float32, np.float64):
+        chunks = [_decimals(flat[start : start + CHUNK]) for start in range(0, flat.size, CHUNK)]
+        return list(itertools.chain.from_iterable(chunks))
+    if array.dtype.kind == "b":
+        return ["true" if value else "false" for value in flat]
+    if array.dtype.kind in "iu" and array.dtype != np.uint16:
+        return [str(value) for value in flat]
+    if array.dtype.kind not in "OS":
+        names = {"float16": "half"}
+        raise invalid(f"Failed to write JSON value for tensor type: {names.get(array.dtype.name, array.dtype.name)}")
+    if name.endswith("_bytes"):
+        return [f'{{"b64": "{base64.b64encode(value).decode("ascii")}"}}' for value in flat]
+    return [json.dumps(value.decode("utf-8", "replace"), ensure_ascii=False) for value in flat]
+
+
+def _decimals(array):
+    """Writes floats as TensorFlow Serving does: 9e+06, 0.5, 3.0, NaN."""
+    values = array.tolist()
+    texts = [f"{value:.6g}" for value in values]
+    digits = 9 if array.dtype == np.float32 else 17
+    for place in np.flatnonzero(np.array(texts).astype(array.dtype) != array):
+        texts[place] = f"{values[place]:.{digits}g}"
+    others = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
+    return [others.get(text) or (text if "." in text or "e" in text else f"{text}.0") for text in texts]

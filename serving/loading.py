@@ -11,6 +11,7 @@ from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
 from serving.errors import ServingError
 from serving.metrics import Metrics
 from serving.servable import Servable, of_loading
+from serving.tensor_protos import to_array
 
 WARM_UP = Path("assets.extra") / "tf_serving_warmup_requests"
 MOST_WARM_UP_RECORDS = 1000
@@ -24,26 +25,17 @@ class Loader:
     Args:
         max_num_load_retries: int, the most attempts after the first.
         load_retry_seconds: float, the seconds between two attempts.
-        intra_op_threads: see `Servable.load`.
-        inter_op_threads: see `Servable.load`.
-        warms_up: bool, whether to replay warm-up records.
+        warm_ups: int, how often to replay each warm-up record.
         metrics: `Metrics`.
+        **how: dict, `config` and `tags` of `Servable.load`.
     """
 
-    def __init__(
-        self,
-        max_num_load_retries=5,
-        load_retry_seconds=60.0,
-        intra_op_threads=0,
-        inter_op_threads=0,
-        warms_up=True,
-        metrics=None,
-    ):
+    def __init__(self, max_num_load_retries=5, load_retry_seconds=60.0, warm_ups=1, metrics=None, **how):
         self.metrics = metrics or Metrics()
         self._max_num_load_retries = max_num_load_retries
         self._load_retry_seconds = load_retry_seconds
-        self._threads = {"intra_op_threads": intra_op_threads, "inter_op_threads": inter_op_threads}
-        self._warms_up = warms_up
+        self._warm_ups = warm_ups
+        self._how = how
 
     def load(self, name, number, path):
         """Returns a `Servable` that has answered its warm-up records.
@@ -54,7 +46,7 @@ class Loader:
         start = time.monotonic()
         status = "fail"
         try:
-            servable = Servable.load(name, number, path, **self._threads)
+            servable = Servable.load(name, number, path, **self._how)
             status = "success"
         finally:
             self.metrics.load_ended(str(path), status, time.monotonic() - start)
@@ -71,11 +63,11 @@ class Loader:
         return None if attempts > self._max_num_load_retries else time.monotonic() + self._load_retry_seconds
 
     def _warm_up(self, servable, path):
-        if not (self._warms_up and (path / WARM_UP).exists()):
+        if not (self._warm_ups and (path / WARM_UP).exists()):
             return
         start, status = time.monotonic(), StatusCode.OK
         try:
-            replay(servable, path / WARM_UP)
+            replay(servable, path / WARM_UP, self._warm_ups)
         except Exception as error:
             error = of_loading(error, path)
             status = error.code
@@ -84,8 +76,8 @@ class Loader:
             self.metrics.warm_up_ended(str(path), status.name, time.monotonic() - start)
 
 
-def replay(servable, path):
-    """Runs the requests of a file, a TFRecord of PredictionLogs, through a servable.
+def replay(servable, path, times=1):
+    """Runs the requests of a file, a TFRecord of PredictionLogs, through a servable, each `times` times.
 
     Raises:
         ServingError: if the file cannot be read, if it has too many records or records for other methods than Predict,
@@ -106,5 +98,6 @@ def replay(servable, path):
                 StatusCode.UNIMPLEMENTED, f"Unsupported log_type for warmup: {log.WhichOneof('log_type')}"
             )
         request = log.predict_log.request
-        inputs = {name: tf.make_ndarray(tensor) for name, tensor in request.inputs.items()}
-        servable.run(request.model_spec.signature_name, inputs, list(request.output_filter))
+        inputs = {name: to_array(tensor) for name, tensor in request.inputs.items()}
+        for _ in range(times):
+            servable.run(request.model_spec.signature_name, inputs, list(request.output_filter))

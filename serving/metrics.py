@@ -9,7 +9,7 @@ from prometheus_client.utils import floatToGoString
 
 LATENCIES = [round(10 * 1.8**n, 2) for n in range(33)]  # Microseconds, up to 24 minutes.
 QUEUING_LATENCIES = [round(100 * 1.2**n, 2) for n in range(52)]  # Microseconds, up to 1.1 s.
-BATCH_SIZES = [2**n for n in range(15)]
+BATCH_SIZES = [2**n for n in range(14)]
 
 
 class Metrics:
@@ -23,34 +23,47 @@ class Metrics:
         self._load_attempts = self._counter("cc:saved_model:load_attempt_count", "model_path", "status")
         self._load_latency = self._counter("cc:saved_model:load_latency", "model_path")
         self._warm_up_latency = self._histogram("serving:model_warmup_latency", LATENCIES, "model_path", "status")
-        self._queuing_latency = self._histogram(
-            "serving:batching_session:queuing_latency", QUEUING_LATENCIES, "thread_pool_name"
-        )
-        self._batches = self._counter("serving:batching_session:wrapped_run_count")
-        self._batch_sizes = self._histogram("serving:batching_session:processed_batch_size", BATCH_SIZES, "model_name")
+        batching = "serving:batching_session"
+        self._queuing_latency = self._histogram(f"{batching}:queuing_latency", QUEUING_LATENCIES, "thread_pool_name")
+        self._batches = self._counter(f"{batching}:wrapped_run_count")
+        self._input_sizes = self._histogram(f"{batching}:input_batch_size", BATCH_SIZES)
+        self._processed_sizes = self._histogram(f"{batching}:processed_batch_size", BATCH_SIZES)
+        self._padding_sizes = self._histogram(f"{batching}:padding_size", BATCH_SIZES, "execution_batch_size")
 
-    def request_ended(self, model_name, status, seconds, entrypoint):
-        """Counts an answered request.
+    def request_ended(self, model_name, status, seconds, api, entrypoint):
+        """Counts an answered request. Only the latency of good answers counts.
 
         Args:
             model_name: str, the name of a configured model. Other names come from clients and must not become labels.
             status: str, such as "OK".
             seconds: float, the time since the request arrived.
+            api: str, "predict" of REST, "Predict" of gRPC, or "" for other requests of REST.
             entrypoint: "REST" or "GRPC".
         """
         self._requests.labels(model_name, status).inc()
-        api = "predict" if entrypoint == "REST" else "Predict"
-        self._request_latency.labels(model_name, api, entrypoint).observe(seconds * 1e6)
+        if status == "OK":
+            self._request_latency.labels(model_name, api, entrypoint).observe(seconds * 1e6)
 
-    def batch_ended(self, model_name, rows, seconds):
-        """Counts a computation, with its rows."""
-        self._batches.inc()
-        self._batch_sizes.labels(model_name).observe(rows)
+    def ran(self, model_name, seconds):
+        """Counts an answered prediction, with the time in the queue and in TensorFlow."""
         self._runtime_latency.labels(model_name, "Predict", "TF1").observe(seconds * 1e6)
+
+    def input_arrived(self, rows):
+        """Counts an input of a request that will be batched."""
+        self._input_sizes.observe(rows)
 
     def waited(self, thread_pool_name, seconds):
         """Counts a request that has left the queue."""
         self._queuing_latency.labels(thread_pool_name).observe(seconds * 1e6)
+
+    def batch_formed(self, rows, padding):
+        """Counts a batch of `rows` rows, of which `padding` rows fill up the batch."""
+        self._processed_sizes.observe(rows)
+        self._padding_sizes.labels(str(rows)).observe(padding)
+
+    def batch_computed(self):
+        """Counts a computed batch."""
+        self._batches.inc()
 
     def load_ended(self, path, status, seconds):
         """Counts an attempt to load a version; `status` is "success" or "fail"."""

@@ -4,9 +4,10 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from google.protobuf import text_format
 from tensorflow_serving.config.file_system_storage_path_source_pb2 import FileSystemStoragePathSourceConfig
-from tensorflow_serving.config.model_server_config_pb2 import ModelServerConfig
+from tensorflow_serving.config.model_server_config_pb2 import ModelServerConfig, ModelType
+
+from serving.text_config import read_text
 
 VersionPolicy = FileSystemStoragePathSourceConfig.ServableVersionPolicy
 
@@ -50,10 +51,7 @@ def read_model_config(path):
         OSError: if the file cannot be read.
         ValueError: if the file is no ModelServerConfig, with the line, or if the configuration is invalid.
     """
-    try:
-        config = text_format.Parse(Path(path).read_text(encoding="utf-8"), ModelServerConfig())
-    except (text_format.ParseError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} must be a ModelServerConfig in text form. Line {error}") from None
+    config = read_text(path, ModelServerConfig())
     try:
         return model_configs(config)
     except ValueError as error:
@@ -66,39 +64,28 @@ def model_configs(config):
     Raises:
         ValueError: if the configuration is invalid.
     """
-    if config.WhichOneof("config") != "model_config_list" or not config.model_config_list.config:
-        raise ValueError("a model configuration must have a model_config_list with a config for each model")
+    if config.WhichOneof("config") != "model_config_list":
+        raise ValueError("a model configuration must have a model_config_list")
     configs = [_model_config(model) for model in config.model_config_list.config]
-    check_names(configs)
+    names = [config.name for config in configs]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise ValueError(f"Illegal to list model {twice[0]} multiple times in config list")
     return configs
 
 
-def check_names(configs):
-    """Raises ValueError if two models share a name."""
-    names = [config.name for config in configs]
-    if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise ValueError(f"the names of models must differ. Received twice: {', '.join(twice)}")
-
-
-def check_change(old, new):
-    """Raises ValueError if a server of the `ModelConfig`s `old` cannot change to `new`."""
-    check_names(new)
-    base_paths = {config.name: config.base_path for config in old}
-    for config in new:
-        if base_paths.get(config.name, config.base_path) != config.base_path:
-            raise ValueError(
-                f"model {config.name} must keep its base_path, {base_paths[config.name]}, while it is served: leave it "
-                f"out of the configuration first. Received: {config.base_path}"
-            )
-
-
 def _model_config(model):
-    if not model.name or not model.base_path:
-        raise ValueError(
-            f"a model must have a name and a base_path. Received: name={model.name!r}, base_path={model.base_path!r}"
+    if not model.name:
+        raise ValueError(f"a model must have a name. Received: base_path={model.base_path!r}")
+    if not re.match(r"/|[a-z0-9]+://", model.base_path):
+        wish = f"Expected model {model.name} to have an absolute path or URI"
+        raise ValueError(f"{wish}; got base_path()={model.base_path}")
+    if not model.model_platform and model.model_type != ModelType.TENSORFLOW:
+        wish = (
+            "Illegal setting neither ModelServerConfig::model_type (deprecated) nor ModelServerConfig::model_platform"
         )
+        raise ValueError(f"{wish}, model name is {model.name}")
     if model.model_platform not in ("", "tensorflow"):
-        raise ValueError(f"model_platform must be tensorflow. Received: {model.model_platform!r} for {model.name}")
+        raise ValueError(f"Model {model.name} requests unsupported platform {model.model_platform}")
     return ModelConfig(model.name, model.base_path, model.model_version_policy, dict(model.version_labels))
 
 

@@ -10,7 +10,6 @@ from grpc import StatusCode
 
 from serving.errors import ServingError
 from serving.loading import Loader
-from serving.model_config import check_change, check_names
 from serving.versions import Versions
 
 NO_VERSIONS = ServingError(StatusCode.NOT_FOUND, "no directory of a version")
@@ -27,18 +26,16 @@ class Models:
     Args:
         configs: list of `ModelConfig`.
         loader: `Loader`.
-        poll_seconds: float, the seconds between two readings of the directories.
-
-    Raises:
-        ValueError: if two models have the same name.
+        poll_seconds: float, the seconds between two readings of the directories; 0 reads them once.
+        early_labels: bool, whether a new label may name a version that is not in service.
     """
 
-    def __init__(self, configs, loader=None, poll_seconds=1.0):
-        check_names(configs)
+    def __init__(self, configs, loader=None, poll_seconds=1.0, early_labels=False):
         self._configs = {config.name: config for config in configs}
         self._labels = {config.name: config.labels for config in configs}
         self._loader = loader or Loader()
         self._poll_seconds = poll_seconds
+        self._early_labels = early_labels
         self._versions = {}  # name -> Versions
         self._leaving = {}  # Servable -> (name, Version)
         self._uses = collections.Counter()  # Servable -> number of requests
@@ -69,7 +66,7 @@ class Models:
             if not self._changed.wait_for(lambda: all(map(self._is_decided, self._configs)), timeout_s):
                 raise ServingError(StatusCode.DEADLINE_EXCEEDED, "The models are still being loaded")
             self._check_available(self._configs)
-            self._check_labels(self._configs.values(), {})
+            self._check_labels(self._configs.values())
 
     def stop(self, timeout_s=None):
         """Unloads all versions, each after its last request. Waits at most `timeout_s`."""
@@ -89,12 +86,7 @@ class Models:
             self.release(servable)
 
     def acquire(self, name, version=None, label=None):
-        """Borrows a `Servable`. The server does not unload it before `release`.
-
-        Args:
-            name: str, the name of the model.
-            version: int; None means the newest version in service.
-            label: str; excludes `version`.
+        """Borrows a `Servable`, which the server does not unload before `release`. None means the newest version.
 
         Raises:
             ServingError: NOT_FOUND, or INVALID_ARGUMENT if the label is unknown.
@@ -119,24 +111,14 @@ class Models:
                 if servable in self._leaving:
                     self._wake.set()
 
-    def status(self, name, version=None, label=None):
-        """Returns the status of a model's versions.
-
-        Returns:
-            list of `VersionStatus`, newest first; one status if a version or a label is given.
-
-        Raises:
-            ServingError: NOT_FOUND, or INVALID_ARGUMENT if the label is unknown.
-        """
+    def status(self, name, version=None):
+        """Returns a list of `VersionStatus`, newest first, or of one version. Raises ServingError: NOT_FOUND."""
         with self._changed:
-            if label:
-                version = self._version_of(name, label)
             statuses = self._versions[name].statuses() if name in self._versions else []
-        if not statuses:
-            raise ServingError(StatusCode.NOT_FOUND, f"Could not find any versions of model {name}")
         statuses = [status for status in statuses if version in (None, status.version)]
         if not statuses:
-            raise ServingError(StatusCode.NOT_FOUND, f"Could not find version {version} of model {name}")
+            what = "any versions" if version is None else f"version {version}"
+            raise ServingError(StatusCode.NOT_FOUND, f"Could not find {what} of model {name}")
         return statuses
 
     def __contains__(self, name):
@@ -146,23 +128,22 @@ class Models:
     def reload(self, configs, timeout_s=None):
         """Serves other models, versions or labels from now on, and waits until new versions are loaded.
 
+        A version that is in service stays as it is, even if its model has another directory from now on.
+
         Args:
             configs: list of `ModelConfig`, of all models to serve.
             timeout_s: float, seconds.
 
         Raises:
-            ServingError: INVALID_ARGUMENT if the configs are invalid, and nothing changes. FAILED_PRECONDITION if a
-                label names a version that is not in service, and the labels do not change. DEADLINE_EXCEEDED after
-                `timeout_s`.
+            ServingError: FAILED_PRECONDITION if a label names a version that is not in service, and nothing changes.
+                UNKNOWN if a model has no version in service. DEADLINE_EXCEEDED after `timeout_s`.
         """
         new = {config.name: config for config in configs}
         with self._reloading:
-            try:
-                check_change(self._configs.values(), configs)
-            except ValueError as error:
-                raise ServingError(StatusCode.INVALID_ARGUMENT, str(error)) from None
             with self._changed:
+                self._check_labels(configs)
                 self._configs = new
+                self._labels = {config.name: config.labels for config in configs}
             self._poll()
             self._wake.set()
             with self._changed:
@@ -171,19 +152,20 @@ class Models:
                 ):
                     raise ServingError(StatusCode.DEADLINE_EXCEEDED, "The new configuration is still being loaded")
                 self._check_available(new)
-                self._check_labels(configs, self._labels)
-                self._labels = {config.name: config.labels for config in configs}
 
     def _run(self):
+        is_first = True
         while not self._is_stopped:
             try:
-                self._poll()
+                if is_first or self._poll_seconds:
+                    self._poll()
+                is_first = False
                 self._unload()
                 while self._load_next() and not self._is_stopped:
                     self._unload()
             except Exception:
                 LOG.exception("the thread of the models failed")
-            self._wake.wait(self._poll_seconds)
+            self._wake.wait(self._poll_seconds or 1.0)  # Failed versions wait for their next attempt.
             self._wake.clear()
         with self._changed:
             for versions in self._versions.values():
@@ -268,15 +250,16 @@ class Models:
                 StatusCode.UNKNOWN, f"{len(missing)} servable(s) did not become available: {{{reasons}}}"
             )
 
-    def _check_labels(self, configs, assigned):
+    def _check_labels(self, configs):
         for config in configs:
+            available = self._versions[config.name].available if config.name in self._versions else {}
             for label, version in config.labels.items():
-                is_assigned = assigned.get(config.name, {}).get(label) == version
-                if not is_assigned and version not in self._versions[config.name].available:
+                known = self._labels.get(config.name, {}).get(label, version)
+                if version not in available and not (self._early_labels and known == version):
                     raise ServingError(
                         StatusCode.FAILED_PRECONDITION,
-                        f"Request to assign label {label} to version {version} of model {config.name}, which is not "
-                        "currently available for inference",
+                        f"Request to assign label to version {version} of model {config.name}, which is not currently "
+                        f"available for inference (label {label})",
                     )
 
     def _version_of(self, name, label):

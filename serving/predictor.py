@@ -1,31 +1,37 @@
 """The predictor: accepts requests from REST and gRPC, and answers each by a future."""
 
+import logging
+import os
+import threading
 import time
-from concurrent.futures import TimeoutError
-from dataclasses import dataclass
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import NamedTuple
 
+import numpy as np
 from grpc import StatusCode
 
 from serving.batching import Batcher
-from serving.batching_parameters import BatchingParameters
-from serving.errors import ServingError
+from serving.errors import ServingError, invalid
 from serving.metrics import Metrics
-from serving.request import ModelSpec, Prediction, Request
 from serving.servable import DEFAULT_SIGNATURE
 
-__all__ = ["Limits", "ModelSpec", "Prediction", "Predictor"]
+LOG = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class Limits:
-    """The limits of a request."""
+class ModelSpec(NamedTuple):
+    """The model of a request: its newest version, unless a version or a label is given."""
 
-    max_rows: int = 1024
-    """most rows of a request"""
-    max_bytes_per_row: int = 100_000
-    """most bytes of a text"""
-    max_queued: int = 256
-    """most waiting requests per signature without batching"""
+    name: str
+    version: int | None = None
+    label: str | None = None
+
+
+class Prediction(NamedTuple):
+    """An answer: output name -> array, with its version and signature."""
+
+    version: int
+    signature_name: str
+    outputs: dict
 
 
 class Predictor:
@@ -33,20 +39,23 @@ class Predictor:
 
     Args:
         models: `Models`.
-        batching_parameters: `BatchingParameters`; None computes each request alone.
-        limits: `Limits`.
+        batching: `BatchingParameters`; None computes each request alone.
+        threads: int, the requests that are computed at a time without batching.
+        max_rows: int, the most rows of a request; 0 means no limit.
+        max_bytes_per_row: int, the most bytes of a text; 0 means no limit.
         metrics: `Metrics`; also an attribute.
     """
 
-    def __init__(self, models, batching_parameters=None, limits=None, metrics=None):
+    def __init__(self, models, batching=None, threads=None, max_rows=0, max_bytes_per_row=0, metrics=None):
         self._models = models
-        self._limits = limits or Limits()
+        self._max_rows = max_rows
+        self._max_bytes_per_row = max_bytes_per_row
         self.metrics = metrics or Metrics()
-        self._is_batching = batching_parameters is not None
-        alone = BatchingParameters(max_batch_size=1, max_enqueued_batches=self._limits.max_queued)
-        self._batcher = Batcher(batching_parameters or alone, self.metrics)
+        self._batcher = batching and Batcher(batching, self.metrics)
+        self._pool = ThreadPoolExecutor(threads or 4 * os.cpu_count(), "predict")
+        self._is_stopped = False
 
-    def submit(self, model, signature_name, inputs, outputs=None, timeout_s=None, entrypoint="GRPC"):
+    def submit(self, model, signature_name, inputs, outputs=None, timeout_s=None):
         """Accepts a request.
 
         Args:
@@ -56,72 +65,145 @@ class Predictor:
             outputs: list of output names; None means all outputs.
             timeout_s: float, the seconds until the client gives up. No computation begins later, but a running
                 computation may end later.
-            entrypoint: "GRPC" or "REST", for the metrics.
 
         Returns:
             `concurrent.futures.Future` of a `Prediction` or a ServingError. A client that no longer waits cancels the
             future.
 
         Raises:
-            QueueFullError: if the queue has no room for the request.
-            ServingError: if the request is invalid.
+            ServingError: if the request is invalid, or UNAVAILABLE if the queue has no room for the request.
         """
-        start = time.monotonic()
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        servable = self._models.acquire(*model)
         try:
-            servable = self._models.acquire(*model)
-        except ServingError as error:
-            if model.name in self._models:  # Other names come from clients and must not become labels.
-                self.metrics.request_ended(model.name, error.code.name, time.monotonic() - start, entrypoint)
-            raise
-
-        def on_end(code):
-            self._models.release(servable)
-            self.metrics.request_ended(model.name, code.name, time.monotonic() - start, entrypoint)
-
-        try:
+            if self._is_stopped:
+                raise ServingError(StatusCode.UNAVAILABLE, "The server is shutting down")
             signature = servable.signature(signature_name)
             inputs, outputs = signature.checked_inputs(inputs), signature.checked_outputs(outputs)
-            self._check_limits(signature, inputs)
-            deadline = None if timeout_s is None else start + timeout_s
-            request = Request(servable, signature_name or DEFAULT_SIGNATURE, deadline, on_end)
-            self._batcher.submit(request, signature, inputs, outputs, self._size(signature, inputs))
-        except BaseException as error:
-            on_end(error.code if isinstance(error, ServingError) else StatusCode.INTERNAL)
+            self._check_limits(inputs)
+            request = Request(servable, signature_name or DEFAULT_SIGNATURE, inputs, outputs, deadline, self._ended)
+            if self._batcher:
+                self._batcher.submit(request)
+            else:
+                self._pool.submit(_compute_alone, request)
+        except BaseException:
+            self._models.release(servable)
             raise
         return request.future
 
-    def predict(self, model, signature_name, inputs, outputs=None, timeout_s=None, entrypoint="GRPC"):
-        """Accepts a request and waits at most `timeout_s`: returns a `Prediction`, or raises ServingError."""
-        future = self.submit(model, signature_name, inputs, outputs, timeout_s, entrypoint)
-        try:
-            return future.result(timeout_s)
-        except TimeoutError:
-            future.cancel()
-            raise ServingError(StatusCode.DEADLINE_EXCEEDED, "Timed out waiting for the answer") from None
-
     def stop(self, timeout_s=None):
         """Refuses new requests and waits for accepted requests. After `timeout_s`, waiting requests are UNAVAILABLE."""
-        self._batcher.stop(timeout_s)
+        self._is_stopped = True
+        if self._batcher:
+            self._batcher.stop(timeout_s)
+        waiter = threading.Thread(target=self._pool.shutdown, daemon=True)
+        waiter.start()
+        waiter.join(timeout_s)
 
-    def _size(self, signature, inputs):
-        if not self._is_batching:
-            return 1
-        if not signature.is_batched:
-            raise ServingError(
-                StatusCode.INVALID_ARGUMENT, "Batching session Run() input tensors must have at least one dimension"
-            )
-        return len(next(iter(inputs.values())))
+    def _ended(self, request, is_ok):
+        self._models.release(request.servable)
+        if is_ok:
+            self.metrics.ran(request.servable.name, time.monotonic() - request.arrived)
 
-    def _check_limits(self, signature, inputs):
-        rows = max((len(inputs[name]) for name in signature.batched_inputs), default=0)
-        if rows > self._limits.max_rows:
-            raise ServingError(
-                StatusCode.INVALID_ARGUMENT, f"a request may have {self._limits.max_rows} rows. Received: {rows}"
-            )
+    def _check_limits(self, inputs):
         for name, array in inputs.items():
-            longest = max(map(len, array.flat), default=0) if array.dtype == object else 0
-            if longest > self._limits.max_bytes_per_row:
-                raise ServingError(
-                    StatusCode.INVALID_ARGUMENT,
-                    f"a text of input {name} may have {self._limits.max_bytes_per_row} bytes. Received: {longest}",
-                )
+            rows = len(array) if array.ndim else 1
+            if 0 < self._max_rows < rows:
+                raise invalid(f"a request may have {self._max_rows} rows. Received: {rows}")
+            if self._max_bytes_per_row and array.dtype == object:
+                longest = max(map(len, array.flat), default=0)
+                if longest > self._max_bytes_per_row:
+                    wish = f"a text of input {name} may have {self._max_bytes_per_row} bytes"
+                    raise invalid(f"{wish}. Received: {longest}")
+
+
+class Request:
+    """An accepted request. It ends once: with its answer, with an error, or because the client has gone.
+
+    Args:
+        servable: `Servable`.
+        signature_name: str.
+        inputs: dict name -> array, checked.
+        outputs: tuple of names, checked.
+        deadline: `time.monotonic()` at which the client gives up; None means never.
+        on_end: function (request, is_ok), called once before the future is done.
+
+    Attributes:
+        future: `concurrent.futures.Future` of a `Prediction`. If the client cancels the future before the computation
+            begins, the request is not computed.
+    """
+
+    def __init__(self, servable, signature_name, inputs, outputs, deadline, on_end):
+        self.servable = servable
+        self.signature_name = signature_name
+        self.signature = servable.signature(signature_name)
+        self.inputs = inputs
+        self.outputs = outputs
+        self.deadline = deadline
+        self.arrived = time.monotonic()
+        self.future = Future()
+        self._on_end = on_end
+        self._lock = threading.Lock()
+        self._is_begun = self._is_over = False
+        self._answers = {}
+
+    def begin(self):
+        """Returns whether to compute the request, or another part of the request."""
+        with self._lock:
+            is_first, self._is_begun = not self._is_begun, True
+        if is_first and not self.future.set_running_or_notify_cancel():
+            self._end(False, lambda: None)
+        return not self._is_over
+
+    def answer(self, outputs, number=0, parts=1):
+        """Records the outputs of a part, a dict name -> array. The last part ends the request."""
+        with self._lock:
+            self._answers[number] = outputs
+            if len(self._answers) < parts:
+                return
+        outputs = outputs if parts == 1 else _joined([self._answers[number] for number in range(parts)])
+        prediction = Prediction(self.servable.version, self.signature_name, outputs)
+        self._end(True, lambda: self.future.set_result(prediction))
+
+    def fail(self, error):
+        """Ends the request with a `ServingError`."""
+        self._end(False, lambda: self.future.set_exception(error))
+
+    def _end(self, is_ok, tell):
+        with self._lock:
+            if self._is_over:
+                return
+            self._is_over = True
+        self._on_end(self, is_ok)
+        tell()
+
+
+def _compute_alone(request):
+    if not request.begin():
+        return
+    timeout_s = None if request.deadline is None else request.deadline - time.monotonic()
+    try:
+        if timeout_s is not None and timeout_s <= 0:
+            raise ServingError(StatusCode.DEADLINE_EXCEEDED, "Timed out before the computation")
+        request.answer(request.servable.compute(request.signature, request.inputs, request.outputs, timeout_s))
+    except ServingError as error:
+        request.fail(error)
+    except Exception:
+        LOG.exception("a request of model %s, version %s, failed", request.servable.name, request.servable.version)
+        request.fail(ServingError(StatusCode.INTERNAL, "The request could not be computed"))
+
+
+def _joined(parts):
+    """Joins the outputs of the parts. Narrower outputs are padded with 0 or ""."""
+    return {name: _concatenated([part[name] for part in parts]) for name in parts[0]}
+
+
+def _concatenated(arrays):
+    shape = np.max([array.shape for array in arrays], axis=0)
+    shape[0] = sum(map(len, arrays))
+    whole = np.full(shape, b"" if arrays[0].dtype == object else 0, arrays[0].dtype)
+    start = 0
+    for array in arrays:
+        whole[(slice(start, start + len(array)), *map(slice, array.shape[1:]))] = array
+        start += len(array)
+    return whole

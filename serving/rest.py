@@ -1,13 +1,22 @@
 """TensorFlow Serving's REST API, the page of metrics, and the page for people."""
 
 import asyncio
+import contextlib
+import ctypes
+import gc
 import json
 import logging
 import re
+import socket
+import threading
+import time
 import zlib
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.parse import unquote
 
+import h11
+import uvicorn
 from fastapi import FastAPI
 from google.protobuf.json_format import MessageToDict
 from grpc import StatusCode
@@ -17,13 +26,17 @@ from starlette.responses import Response
 from starlette.staticfiles import StaticFiles
 from tensorflow_serving.apis import get_model_metadata_pb2
 
-from serving.errors import ServingError
-from serving.json_tensors import parse, read_tensors, write_tensors
-from serving.overload import Overload, QueueFullError
+from serving.errors import HTTP_STATUS, ServingError, invalid, place_of
+from serving.json_reader import free, parse
+from serving.json_tensors import check_document, read_tensors, write_tensors
 from serving.predictor import ModelSpec
 
 MOST_INFLATED_BYTES = 100 * 1024 * 1024
-LARGE_BODY_BYTES = 64 * 1024  # A thread reads larger bodies, so the event loop can serve other requests.
+LARGE_BYTES = 64 * 1024  # A thread reads larger bodies, so the event loop can serve other requests.
+LARGE_THREADS = 2
+MOST_CONNECTIONS = 1024
+LONGEST_HEAD = 64 * 1024  # Bytes of the request line and the headers.
+KEEP_ALIVE_SECONDS = 75
 PAGE = Path(__file__).parent / "page"
 CORS_HEADERS = {
     "Access-Control-Allow-Origin": "*",
@@ -32,21 +45,14 @@ CORS_HEADERS = {
 }
 
 API = "/v1/"
-MODEL = r"/v1/models/([^/:]+)(?:/versions/(\d+)|/labels/([^/:]+))?"
-PREDICT_PATH = re.compile(MODEL + ":(classify|regress|predict)", re.ASCII | re.IGNORECASE)
-STATUS_PATH = re.compile(MODEL + "(/metadata)?", re.ASCII | re.IGNORECASE)
-NO_NAME_PATH = re.compile(r"/v1/models(/versions/\d+|/labels/[^/:]+)?(/metadata)?", re.ASCII | re.IGNORECASE)
+MEMBERS = {"signature_name", "instances", "inputs"}  # All other members of a request are ignored.
+WHICH = r"(?:/versions/(\d+)|/labels/([^/:]+))?"
+PATHS = {
+    "POST": re.compile(rf"/v1/models/([^/:]+){WHICH}:(classify|regress|predict)", re.ASCII | re.IGNORECASE),
+    "GET": re.compile(rf"/v1/models(?:/([^/:]+))?{WHICH}(?:/(metadata))?", re.ASCII | re.IGNORECASE),
+}
 
 logger = logging.getLogger(__name__)
-
-
-class TooLargeError(ServingError):
-    """A body over the size limit."""
-
-    http_status = 413
-
-    def __init__(self, limit):
-        super().__init__(StatusCode.RESOURCE_EXHAUSTED, f"The body must not be longer than {limit} bytes.")
 
 
 class RestApi:
@@ -55,26 +61,18 @@ class RestApi:
     Args:
         predictor: `Predictor`.
         models: `Models`.
-        timeout_s: float, the most seconds for an answer.
-        max_body_bytes: int, the most bytes of a body.
+        timeout_s: float, the most seconds for a body to arrive, and for an answer.
+        max_body_bytes: int, the most bytes of a body; 0 means no limit.
         has_cors: bool, whether pages of other sites may send requests.
     """
 
-    def __init__(self, predictor, models, timeout_s, max_body_bytes, has_cors=False):
+    def __init__(self, predictor, models, timeout_s=30.0, max_body_bytes=0, has_cors=False):
         self._predictor = predictor
         self._models = models
         self._timeout_s = timeout_s
         self._max_body_bytes = max_body_bytes
         self._has_cors = has_cors
-        self._overload = Overload(predictor.metrics, "REST")
-
-    def refusal(self, target):
-        """Returns the answer that refuses a POST of `target`, bytes, unread, or None to accept the POST.
-
-        *Relative to TensorFlow Serving*: while a queue is full, requests for other signatures of the same model are
-        refused as well.
-        """
-        return self._overload.answer_to(target)
+        self._large = ThreadPoolExecutor(LARGE_THREADS, "large")
 
     async def __call__(self, scope, receive, send):
         response = await self._answer(Request(scope, receive))
@@ -82,102 +80,175 @@ class RestApi:
 
     async def _answer(self, request):
         """Returns the `Response`. Raises nothing."""
-        if request.method == "POST" and (refused := self.refusal(request.scope["raw_path"])):
-            return refused  # The queue had room when the head arrived, but other requests have filled the queue.
+        start, model, verb = time.monotonic(), None, None
         try:
-            status, body = 200, await self._dispatch(request)
+            model, verb, part = _read_path(request)
+            status, code, body = 200, StatusCode.OK, await self._dispatch(request, model, verb, part)
+        except _TooLargeError as error:
+            status, code, body = 413, error.code, error_body(error.message)
         except ServingError as error:
-            return self._error_response(error)
+            status, code, body = error.http_status, error.code, error_body(error.message)
         except ClientDisconnect:
-            status, body = 499, b""  # The client has gone.
+            status, code, body = 499, StatusCode.CANCELLED, b""  # The client has gone.
         except Exception as error:
-            place = error.__traceback__
-            while place.tb_next:
-                place = place.tb_next
-            where = f"{Path(place.tb_frame.f_code.co_filename).name}:{place.tb_lineno}"
-            logger.error("%s in %s", type(error).__name__, where)  # The exception's message may contain a user's text.
-            status, body = 500, error_body("Internal error.")
-        return self._response(status, body)
+            logger.error(place_of(error))
+            status, code, body = 500, StatusCode.INTERNAL, error_body("Internal error.")
+        if model and model.name in self._models:  # Other names come from clients and must not become labels.
+            seconds = time.monotonic() - start
+            self._predictor.metrics.request_ended(model.name, code.name, seconds, verb or "", "REST")
+        headers = dict(CORS_HEADERS if self._has_cors else {})
+        if status == HTTP_STATUS[StatusCode.DEADLINE_EXCEEDED]:
+            headers["Connection"] = "close"  # The rest of the body may still come.
+        return Response(body, status, headers, "application/json")
 
-    def _error_response(self, error):
-        return self._response(error.http_status, error_body(error.message))
-
-    def _response(self, status, body):
-        return Response(body, status, CORS_HEADERS if self._has_cors else None, "application/json")
-
-    async def _dispatch(self, request):
-        query = request.scope["query_string"]
-        path = (request.scope["raw_path"] + (b"?" + query if query else b"")).decode("latin-1")
-        if request.method == "POST" and (match := PREDICT_PATH.fullmatch(path)):
-            *spec, verb = match.groups()
-            if verb.lower() != "predict":
-                raise ServingError(StatusCode.UNIMPLEMENTED, f"{verb} is not offered, only predict.")
-            return await self._predict(request, _model_spec(*spec))
-        if request.method == "GET" and (match := STATUS_PATH.fullmatch(path)):
-            *spec, metadata = match.groups()
-            return self._metadata(_model_spec(*spec)) if metadata else self._status(_model_spec(*spec))
-        if request.method == "GET" and NO_NAME_PATH.fullmatch(path):
-            raise ServingError(StatusCode.INVALID_ARGUMENT, "Missing model name in request.")
-        if request.method == "OPTIONS" and self._has_cors:
+    async def _dispatch(self, request, model, verb, part):
+        if request.method == "OPTIONS":
+            if not re.search("https?://", request.headers.get("origin", "")):
+                raise ServingError(StatusCode.FAILED_PRECONDITION, "Origin header is missing in CORS preflight")
             return b""
-        raise ServingError(StatusCode.INVALID_ARGUMENT, f"Malformed request: {request.method} {path}")
+        if verb == "predict":
+            return await self._predict(request, model)
+        if verb:
+            raise ServingError(StatusCode.UNIMPLEMENTED, f"{verb} is not offered, only predict.")
+        if not model.name:
+            raise invalid("Missing model name in request.")
+        return self._metadata(model) if part == "metadata" else self._status(model)
 
-    async def _predict(self, request, spec):
-        body = await self._body(request)
-        is_compressed = "gzip" in request.headers.get("content-encoding", "")
-        if is_compressed or len(body) > LARGE_BODY_BYTES:
-            name, inputs, is_rows = await asyncio.to_thread(self._read, body, is_compressed, spec)
-        else:
-            name, inputs, is_rows = self._read(body, is_compressed, spec)
-        try:
-            future = self._predictor.submit(spec, name, inputs, timeout_s=self._timeout_s, entrypoint="REST")
-        except QueueFullError as error:
-            self._overload.refused(request.scope["raw_path"], spec.name, error, self._error_response(error))
-            raise
-        prediction = await _wait(request, asyncio.wrap_future(future), self._timeout_s)
-        return write_tensors(prediction.outputs, is_rows)
+    async def _predict(self, request, model):
+        deadline = time.monotonic() + self._timeout_s
+        body = await self._body(request, deadline)
+        if "gzip" in request.headers.get("content-encoding", ""):
+            body = await self._aside(len(body), inflate, body, MOST_INFLATED_BYTES)
+        name, inputs, is_rows = await self._aside(len(body), self._read, body, model, deadline)
+        timeout_s = max(0.0, deadline - time.monotonic())
+        future = self._predictor.submit(model, name, inputs, timeout_s=timeout_s)
+        prediction = await _wait(request, asyncio.wrap_future(future), timeout_s)
+        size = sum(array.nbytes for array in prediction.outputs.values())
+        return await self._aside(size, write_tensors, prediction.outputs, is_rows)
 
-    async def _body(self, request):
+    async def _aside(self, size, work, *arguments):
+        """Calls a function, in another thread if it works on many bytes."""
+        if size <= LARGE_BYTES:
+            return work(*arguments)
+        return await asyncio.get_running_loop().run_in_executor(self._large, _without_collector, work, *arguments)
+
+    async def _body(self, request, deadline):
         """Reads a body, even a body over the limit to its end, so the client receives the reason of the refusal."""
-        body = bytearray()
-        async for chunk in request.stream():
-            if len(body) <= self._max_body_bytes:
-                body += chunk
-        if len(body) > self._max_body_bytes:
-            raise TooLargeError(self._max_body_bytes)
+        body, limit = bytearray(), self._max_body_bytes
+
+        async def collect():
+            async for chunk in request.stream():
+                if not limit or len(body) <= limit:
+                    body.extend(chunk)
+
+        try:
+            await asyncio.wait_for(collect(), deadline - time.monotonic())
+        except asyncio.TimeoutError:
+            message = f"The body did not arrive in {self._timeout_s:g} s."
+            raise ServingError(StatusCode.DEADLINE_EXCEEDED, message) from None
+        if 0 < limit < len(body):
+            raise _TooLargeError(StatusCode.RESOURCE_EXHAUSTED, f"The body must not be longer than {limit} bytes.")
         return bytes(body)
 
-    def _read(self, body, is_compressed, spec):
-        document = parse(inflate(body, MOST_INFLATED_BYTES) if is_compressed else body)
-        name = document.get("signature_name", "")
-        with self._models.use(spec.name, spec.version, spec.label) as servable:
-            signature = servable.signatures.get(name or "serving_default")
-        if signature is None:
-            message = f'Serving signature name: "{name or "serving_default"}" not found in signature def'
-            raise ServingError(StatusCode.INVALID_ARGUMENT, message)
-        return name, *read_tensors(document, signature.inputs)
+    def _read(self, body, model, deadline):
+        giants = []
+        try:
+            document = parse(body, deadline, giants, MEMBERS)
+            check_document(document)
+            name = document.get("signature_name", "")
+            with self._models.use(*model) as servable:
+                signature = servable.signatures.get(name or "serving_default")
+            if signature is None:
+                raise invalid(f'Serving signature name: "{name or "serving_default"}" not found in signature def')
+            return name, *read_tensors(document, signature.inputs)
+        finally:
+            free(giants)
 
-    def _status(self, spec):
+    def _status(self, model):
         versions = [
             {
                 "version": str(version.version),
                 "state": version.state,
                 "status": {"error_code": version.code.name, "error_message": version.message},
             }
-            for version in self._models.status(spec.name, spec.version, spec.label)
+            for version in self._models.status(model.name, model.version)
         ]
         return json.dumps({"model_version_status": versions}, indent=1).encode("utf-8")
 
-    def _metadata(self, spec):
-        with self._models.use(spec.name, spec.version, spec.label) as servable:
+    def _metadata(self, model):
+        with self._models.use(*model) as servable:
             signatures = get_model_metadata_pb2.SignatureDefMap(signature_def=servable.signatures)
             version = servable.version
         options = {"preserving_proto_field_name": True, "always_print_fields_with_no_presence": True}
         reply = {
-            "model_spec": {"name": spec.name, "signature_name": "", "version": str(version)},
+            "model_spec": {"name": model.name, "signature_name": "", "version": str(version)},
             "metadata": {"signature_def": MessageToDict(signatures, **options)},
         }
         return json.dumps(reply, indent=1).encode("utf-8")
+
+
+class HttpServer:
+    """Serves an ASGI app by uvicorn, from a thread of its own. Accepts connections when the constructor returns.
+
+    Args:
+        app: the ASGI app.
+        host: str, the address to listen on.
+        port: int; 0 lets the system choose.
+        drain_seconds: float, the most seconds that `stop` waits for open requests.
+
+    Raises:
+        OSError: if the server cannot listen on the port.
+    """
+
+    def __init__(self, app, host, port, drain_seconds):
+        listener = bind(host, port)
+        self.port = listener.getsockname()[1]
+        config = uvicorn.Config(
+            app,
+            http="h11",
+            h11_max_incomplete_event_size=LONGEST_HEAD,
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            limit_concurrency=MOST_CONNECTIONS,
+            timeout_keep_alive=KEEP_ALIVE_SECONDS,
+            timeout_graceful_shutdown=drain_seconds,
+        )
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(target=self._server.run, args=([listener],), name="http", daemon=True)
+        self._thread.start()
+        while not self._server.started:
+            time.sleep(0.001)
+
+    def stop(self):
+        """Stops accepting connections, and returns after the answers to all open requests."""
+        self._server.should_exit = True
+        self._thread.join()
+
+
+class _OneLine(logging.Filter):
+    """Shortens the traceback of a client that breaks HTTP, or that leaves during its answer, to one line."""
+
+    def filter(self, record):
+        if record.exc_info and isinstance(record.exc_info[1], h11.ProtocolError | ConnectionError):
+            record.msg, record.args, record.exc_info = "closed a connection on which the client broke HTTP", (), None
+            record.levelno, record.levelname = logging.WARNING, "WARNING"
+        return True
+
+
+for _name in ("uvicorn.error", "asyncio"):
+    logging.getLogger(_name).addFilter(_OneLine())
+
+
+def bind(host, port):
+    """Binds a socket to a port; 0 means any port. Raises OSError if the port is in use."""
+    family, *_ = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+    try:
+        return socket.create_server((host, port), family=family, backlog=MOST_CONNECTIONS)
+    except OSError as error:
+        raise OSError(f"cannot listen on {host}:{port}: {error.strerror}") from None
 
 
 def make_app(api, models, metrics_page, metrics_path, page=PAGE):
@@ -209,22 +280,43 @@ def error_body(message):
 
 
 def inflate(body, limit):
-    """Decompresses the gzip body of a request. Produces at most `limit` bytes.
+    """Decompresses the gzip body of a request. Never produces more than `limit` bytes.
 
     Raises:
-        ServingError: INVALID_ARGUMENT if the body is not gzip, or is cut off.
-        TooLargeError: if the inflated body is larger than `limit`.
+        ServingError: INVALID_ARGUMENT if the body is not gzip, is cut off, or inflates to more than `limit` bytes.
+            TensorFlow Serving then sees an empty document.
     """
     stream = zlib.decompressobj(16 + zlib.MAX_WBITS)
     try:
         inflated = stream.decompress(body, limit + 1)
     except zlib.error:
-        raise ServingError(StatusCode.INVALID_ARGUMENT, "The body is not gzip, as its Content-Encoding says.") from None
+        raise invalid("JSON Parse error: The document is empty. The body is not gzip.") from None
     if len(inflated) > limit:
-        raise TooLargeError(limit)
+        raise invalid(f"JSON Parse error: The document is empty. The body inflates to more than {limit} bytes.")
     if not stream.eof:
-        raise ServingError(StatusCode.INVALID_ARGUMENT, "The gzip body ends too early.")
+        raise invalid("JSON Parse error: The document is empty. The gzip body ends too early.")
     return inflated
+
+
+class _TooLargeError(ServingError):
+    """A body over the size limit."""
+
+
+def _read_path(request):
+    """Returns (`ModelSpec`, the verb of a POST or None, the part that a GET asks for or None)."""
+    path = request.scope["raw_path"].decode("latin-1")
+    match = request.method in PATHS and PATHS[request.method].fullmatch(path)
+    if request.method == "OPTIONS":
+        return ModelSpec(""), None, None
+    verb, part = None, None
+    if match:
+        name, version, label, last = match.groups()
+        verb, part = (last, None) if request.method == "POST" else (None, last)
+    if not match or verb not in (None, "classify", "regress", "predict"):
+        raise invalid(f"Malformed request: {request.method} {path}")
+    if version is not None and int(version) >= 2**63:
+        raise invalid(f"Failed to convert version: {version} to numeric.")
+    return ModelSpec(unquote(name or ""), version and int(version), label and unquote(label)), verb, part
 
 
 async def _wait(request, prediction, timeout_s):
@@ -242,17 +334,33 @@ async def _wait(request, prediction, timeout_s):
     except asyncio.CancelledError:
         if gone.done():
             raise ClientDisconnect from None
-        raise ServingError(StatusCode.DEADLINE_EXCEEDED, f"The answer took longer than {timeout_s:g} s.") from None
+        raise ServingError(StatusCode.DEADLINE_EXCEEDED, "Timed out waiting for the answer.") from None
     finally:
         timer.cancel()
         gone.cancel()
 
 
-def _model_spec(name, version, label):
-    """Makes a `ModelSpec` of the parts of a path, strings or None."""
-    if version is not None and int(version) >= 2**63:
-        raise ServingError(StatusCode.INVALID_ARGUMENT, f"Failed to convert version: {version} to numeric.")
-    return ModelSpec(unquote(name), version and int(version), label and unquote(label))
+_lock, _callers = threading.Lock(), []  # The running calls of `_without_collector`.
+
+
+def _without_collector(work, *arguments):
+    """Calls a function while the garbage collector rests.
+
+    The collector would visit millions of new lists, again and again, and other threads would wait.
+    """
+    with _lock:
+        _callers.append(work)
+        gc.disable()
+    try:
+        return work(*arguments)
+    finally:
+        with _lock:
+            _callers.remove(work)
+            if not _callers:
+                gc.enable()
+                gc.collect(0)  # What other requests have left meanwhile keeps pages of memory in use.
+                with contextlib.suppress(OSError, AttributeError):  # Only glibc has the function.
+                    ctypes.CDLL(None).malloc_trim(0)  # Gives the memory of a long body back to the system.
 
 
 async def _refusal(request, error):

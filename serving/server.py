@@ -3,12 +3,15 @@
 import contextlib
 import logging
 import os
+import re
 import signal
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-from serving.settings import parse_settings, read_monitoring
+from serving.settings import parse_settings
+
+SWITCH_SECONDS = 0.001  # A thread that parses a long body lets another thread run after this time.
 
 logger = logging.getLogger("serving")
 
@@ -19,33 +22,24 @@ def main(settings):
     Raises:
         ValueError or OSError: for a mistake of the user.
     """
-    from serving.batching_parameters import BatchingParameters, read_batching_parameters
     from serving.errors import ServingError
-    from serving.grpc_api import start_grpc_server
-    from serving.http_server import bind
-    from serving.loading import Loader
-    from serving.metrics import Metrics
     from serving.models import Models
-    from serving.predictor import Limits, Predictor
+    from serving.predictor import Predictor
+    from serving.rest import HttpServer, bind
+    from serving.text_config import BatchingParameters, read_batching_parameters
 
-    batching = None
+    batching, path = None, settings.batching_parameters_file
     if settings.enable_batching:
-        path = settings.batching_parameters_file
-        batching = read_batching_parameters(path) if path else BatchingParameters()
-    metrics = Metrics()
-    loader = Loader(
-        settings.max_num_load_retries,
-        settings.load_retry_interval_micros / 1e6,
-        settings.tensorflow_intra_op_parallelism,
-        settings.tensorflow_inter_op_parallelism,
-        settings.enable_model_warmup,
-        metrics,
-    )
-    models = Models(_configs(settings), loader, settings.file_system_poll_wait_seconds)
-    limits = Limits(settings.max_rows, settings.max_bytes_per_row, settings.max_queued)
-    predictor = Predictor(models, batching, limits, metrics)
-    http = _http_server(settings, predictor, models, metrics)
-    bind(settings.host, settings.port).close()  # Reports a port in use before loading the models.
+        named = BatchingParameters(thread_pool_name="model_server_batch_threads")
+        batching = read_batching_parameters(path) if path else named
+    loader = _loader(settings)
+    configs, labels = _configs(settings), settings.allow_version_labels_for_unavailable_models
+    models = Models(configs, loader, settings.file_system_poll_wait_seconds, labels)
+    limits = (settings.rest_api_num_threads, settings.max_rows, settings.max_bytes_per_row)
+    predictor = Predictor(models, batching, *limits, metrics=loader.metrics)
+    app = _app(settings, predictor, models)
+    for port in (settings.port, settings.rest_api_port):
+        bind(settings.host, port).close()  # Reports a port in use before loading the models.
 
     logger.info("loading the models and warming them up; the ports open when all are available")
     models.start()
@@ -54,11 +48,11 @@ def main(settings):
     except ServingError as error:
         raise ValueError(error.message) from None
     stopping = _stop_on_signals()
-    grpc = start_grpc_server(predictor, models, settings.host, settings.port, max_message_bytes=settings.max_body_bytes)
-    http.start()
+    grpc = _grpc_server(settings, predictor, models)
+    http = HttpServer(app, settings.host, settings.rest_api_port, settings.drain_seconds)
     logger.info("gRPC on %s:%d", settings.host, grpc.port)
     logger.info("REST and the page on http://%s:%d/", settings.host, http.port)
-    if settings.model_config_file_poll_wait_seconds:
+    if settings.model_config_file and settings.model_config_file_poll_wait_seconds:
         threading.Thread(target=_follow, args=(settings, models), name="config", daemon=True).start()
     stopping.wait()
 
@@ -89,14 +83,50 @@ def _configs(settings):
     return [ModelConfig(settings.model_name, str(settings.model_base_path))]
 
 
-def _http_server(settings, predictor, models, metrics):
-    from serving.http_server import HttpServer
+def _loader(settings):
+    import tensorflow as tf
+
+    from serving.loading import Loader
+    from serving.metrics import Metrics
+    from serving.text_config import read_text
+
+    path, threads = settings.tensorflow_session_config_file, settings.tensorflow_session_parallelism
+    config = tf.compat.v1.ConfigProto(allow_soft_placement=True)
+    if path:
+        read_text(path, config)
+    config.intra_op_parallelism_threads = threads or settings.tensorflow_intra_op_parallelism
+    config.inter_op_parallelism_threads = threads or settings.tensorflow_inter_op_parallelism
+    config.gpu_options.per_process_gpu_memory_fraction = settings.per_process_gpu_memory_fraction
+    return Loader(
+        settings.max_num_load_retries,
+        max(0, settings.load_retry_interval_micros) / 1e6,
+        settings.num_request_iterations_for_warmup if settings.enable_model_warmup else 0,
+        Metrics(),
+        config=config,
+        tags=settings.saved_model_tags.split(","),
+    )
+
+
+def _app(settings, predictor, models):
     from serving.rest import RestApi, make_app
+    from serving.text_config import read_monitoring
 
     timeout_s = settings.rest_api_timeout_in_ms / 1000
     api = RestApi(predictor, models, timeout_s, settings.max_body_bytes, settings.rest_api_enable_cors_support)
-    app = make_app(api, models, metrics.page, read_monitoring(settings.monitoring_config_file))
-    return HttpServer(app, settings.host, settings.rest_api_port, timeout_s, settings.drain_seconds, api.refusal)
+    return make_app(api, models, predictor.metrics.page, read_monitoring(settings.monitoring_config_file))
+
+
+def _grpc_server(settings, predictor, models):
+    from serving.grpc_api import start_grpc_server
+
+    addresses = [f"{settings.host}:{settings.port}"]
+    if settings.grpc_socket_path:
+        addresses.append(f"unix:{settings.grpc_socket_path}")
+    options = [("grpc.max_receive_message_length", settings.max_body_bytes or -1)]
+    for argument in filter(None, settings.grpc_channel_arguments.split(",")):
+        name, _, value = argument.partition("=")
+        options.append((name, int(value) if re.fullmatch("-?[0-9]+", value) else value))
+    return start_grpc_server(predictor, models, addresses, options, settings.enable_serialization_as_tensor_content)
 
 
 def _follow(settings, models):
@@ -146,8 +176,11 @@ if __name__ == "__main__":
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
     logger.setLevel(logging.INFO)
     status = 0
+    sys.setswitchinterval(SWITCH_SECONDS)
     try:
-        settings = parse_settings(sys.argv[1:])
+        settings, ignored = parse_settings(sys.argv[1:])
+        if ignored:
+            logger.warning("without effect in the local server: %s", ", ".join(f"--{name}" for name in ignored))
         logger.info("loading TensorFlow")
         import_tensorflow()
         main(settings)

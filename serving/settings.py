@@ -1,15 +1,9 @@
-"""The flags of the server. A flag that TensorFlow Serving also has keeps its name and default there."""
+"""The flags of the server: all flags of TensorFlow Serving, by the same names, and a few of our own."""
 
-import contextlib
-import dataclasses
-import io
+import argparse
 import re
+from importlib.metadata import version
 from pathlib import Path
-
-import tyro
-
-BOOLEANS = {"true": "True", "false": "False"}
-DEFAULT_MONITORING_PATH = "/monitoring/prometheus/metrics"
 
 DESCRIPTION = """Serve exported models by REST, gRPC and as a page, with TensorFlow Serving's API and flags.
 
@@ -19,92 +13,72 @@ DESCRIPTION = """Serve exported models by REST, gRPC and as a page, with TensorF
       computes the requests of many clients together"""
 
 
+def boolean(text):
+    """Converts the value of a flag to bool."""
+    values = {"true": True, "1": True, "false": False, "0": False}
+    if text.lower() not in values:
+        raise argparse.ArgumentTypeError(f"must be true or false. Received: {text}")
+    return values[text.lower()]
+
+
+# name: (type, default, help). TensorFlow Serving's flags first, then our own.
+FLAGS = {
+    "model_base_path": (Path, None, "directory of a model; its versions are subdirectories with numbers as names"),
+    "model_name": (str, "default", "name of that model for clients"),
+    "model_config_file": (Path, None, "text file with a `model_config_list` of models, in place of --model_base_path"),
+    "model_config_file_poll_wait_seconds": (int, 0, "seconds between two readings of that file; 0 reads it once"),
+    "port": (int, 8500, "port of gRPC; 0 lets the system choose"),
+    "grpc_socket_path": (str, "", "path of a UNIX socket for gRPC, beside the port"),
+    "grpc_channel_arguments": (str, "", "arguments of the gRPC server, such as grpc.max_connection_age_ms=2000"),
+    "rest_api_port": (int, 8501, "port of HTTP; 0 lets the system choose"),
+    "rest_api_num_threads": (int, 0, "requests computed at a time without batching; 0 means 4 for each core"),
+    "rest_api_timeout_in_ms": (int, 30_000, "most milliseconds for the answer to an HTTP request"),
+    "rest_api_enable_cors_support": (boolean, False, "allow requests from pages of other sites"),
+    "file_system_poll_wait_seconds": (float, 1.0, "seconds between two searches for new versions; 0 searches once"),
+    "max_num_load_retries": (int, 5, "most retries after a version could not be loaded"),
+    "load_retry_interval_micros": (int, 60_000_000, "microseconds between two attempts to load a version"),
+    "allow_version_labels_for_unavailable_models": (boolean, False, "allow labels of versions not yet available"),
+    "saved_model_tags": (str, "serve", "tags, with commas, of the graph to load"),
+    "enable_model_warmup": (boolean, True, "replay assets.extra/tf_serving_warmup_requests of a version first"),
+    "num_request_iterations_for_warmup": (int, 1, "how often to replay each of these requests"),
+    "enable_batching": (boolean, False, "compute requests of different clients together"),
+    "batching_parameters_file": (Path, None, "text file with the parameters of batching"),
+    "tensorflow_session_config_file": (Path, None, "text file with a ConfigProto for TensorFlow"),
+    "tensorflow_session_parallelism": (int, 0, "threads of one op and ops at a time, in place of the next two flags"),
+    "tensorflow_intra_op_parallelism": (int, 1, "threads of one op; 0 uses all cores, which slows down small models"),
+    "tensorflow_inter_op_parallelism": (int, 0, "threads for the ops of long texts; -1 uses the thread of the batch"),
+    "per_process_gpu_memory_fraction": (float, 0.0, "share of a GPU's memory; 0 lets TensorFlow choose"),
+    "enable_serialization_as_tensor_content": (boolean, False, "answer gRPC with numbers in `tensor_content`"),
+    "monitoring_config_file": (Path, None, 'text file with prometheus_config { enable: true path: "..." }'),
+    "version": (boolean, False, "show the versions and end"),
+    "host": (str, "127.0.0.1", "our own: address to listen on; 0.0.0.0 listens on all addresses"),
+    "max_body_bytes": (int, 0, "our own: most bytes of an HTTP body or a gRPC message; 0 means no limit"),
+    "max_rows": (int, 0, "our own: most rows of a request; 0 means no limit"),
+    "max_bytes_per_row": (int, 0, "our own: most bytes of a text; 0 means no limit"),
+    "drain_seconds": (float, 30.0, "our own: most seconds after SIGTERM to answer the open requests"),
+}
+# Flags of TensorFlow Serving that the local server accepts and ignores.
+WITHOUT_EFFECT = {
+    **dict.fromkeys(("grpc_max_threads", "num_load_threads", "num_unload_threads"), int),
+    **dict.fromkeys(("num_tflite_pools", "num_tflite_interpreters_per_pool"), int),
+    **dict.fromkeys(("ssl_config_file", "platform_config_file", "thread_pool_factory_config_file"), str),
+    "mixed_precision": str,
+    **dict.fromkeys(("flush_filesystem_caches", "use_alts_credentials", "enable_profiler"), boolean),
+    **dict.fromkeys(("enable_per_model_batching_parameters", "enable_signature_method_name_check"), boolean),
+    **dict.fromkeys(("remove_unused_fields_from_bundle_metagraph", "prefer_tflite_model"), boolean),
+    **dict.fromkeys(("xla_cpu_compilation_enabled", "xla_gpu_compilation_enabled"), boolean),
+    **dict.fromkeys(("skip_initialize_tpu", "enable_grpc_healthcheck_service"), boolean),
+}
+LEAST = {
+    **dict.fromkeys(("model_config_file_poll_wait_seconds", "file_system_poll_wait_seconds", "drain_seconds"), 0),
+    **dict.fromkeys(("max_num_load_retries", "max_body_bytes", "max_rows", "max_bytes_per_row"), 0),
+    **dict.fromkeys(("rest_api_num_threads", "tensorflow_session_parallelism", "tensorflow_intra_op_parallelism"), 0),
+    **{"tensorflow_inter_op_parallelism": -1, "rest_api_timeout_in_ms": 1, "num_request_iterations_for_warmup": 0},
+}
+
+
 class SettingsError(ValueError):
     """A flag with an invalid value. The message is one line that tells the user the remedy."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Settings:
-    """The command line of the server."""
-
-    model_base_path: Path | None = None
-    """Directory of a model. The versions are its subdirectories with numbers as names."""
-    model_name: str = "default"
-    """Name of that model for clients."""
-    model_config_file: Path | None = None
-    """Text file with a `model_config_list` of models, versions and labels. Excludes --model_base_path."""
-    model_config_file_poll_wait_seconds: int = 0
-    """Seconds between two readings of the model config file. 0 reads the file once."""
-    host: str = "127.0.0.1"
-    """Address to listen on. 0.0.0.0 listens on all addresses."""
-    port: int = 8500
-    """Port of gRPC. 0 lets the system choose."""
-    rest_api_port: int = 8501
-    """Port of HTTP. 0 lets the system choose."""
-    file_system_poll_wait_seconds: float = 1.0
-    """Seconds between two searches for new versions. 0 searches once."""
-    max_num_load_retries: int = 5
-    """Most retries after a version could not be loaded."""
-    load_retry_interval_micros: int = 60_000_000
-    """Microseconds between two attempts to load a version."""
-    enable_model_warmup: bool = True
-    """Replay a version's assets.extra/tf_serving_warmup_requests before the version is available."""
-    enable_batching: bool = False
-    """Compute requests of different clients together."""
-    batching_parameters_file: Path | None = None
-    """Text file with the parameters of batching, such as max_batch_size { value: 32 }."""
-    tensorflow_intra_op_parallelism: int = 1
-    """Threads of one op. 0 uses all cores, as TensorFlow Serving does by default, which is slower for small models."""
-    tensorflow_inter_op_parallelism: int = 0
-    """Threads for the ops of long texts. 0 lets TensorFlow choose. -1 computes long texts in the thread of their batch,
-    as short texts always are; no timeout can then end the computation."""
-    monitoring_config_file: Path | None = None
-    """Text file with prometheus_config { enable: true path: "..." }. Without a file, the default path is on."""
-    rest_api_timeout_in_ms: int = 30_000
-    """Most milliseconds for an HTTP request to arrive, and for its answer."""
-    rest_api_enable_cors_support: bool = False
-    """Allow requests from pages of other sites."""
-    max_body_bytes: int = 16 * 1024 * 1024
-    """Most bytes of an HTTP body or a gRPC message. A compressed body may inflate to 100 MB."""
-    max_rows: int = 1024
-    """Most rows of a request."""
-    max_bytes_per_row: int = 100_000
-    """Most bytes of a text, in UTF-8."""
-    max_queued: int = 256
-    """Most waiting requests per signature. With --enable_batching, max_enqueued_batches is the limit instead."""
-    drain_seconds: float = 30.0
-    """Most seconds after SIGTERM to answer the open requests."""
-
-    def check(self):
-        """Raises SettingsError for an invalid setting, before anything is loaded."""
-        _check_model(self)
-        for name in ("port", "rest_api_port"):
-            _check(self, name, 0 <= getattr(self, name) <= 65535, "be between 0 and 65535")
-        if self.port and self.port == self.rest_api_port:
-            raise SettingsError(f"--port and --rest_api_port must differ. Received: both are {self.port}")
-        for name, least in LEAST.items():
-            _check(self, name, getattr(self, name) >= least, f"be at least {least}")
-        for name in ("model_config_file", "batching_parameters_file", "monitoring_config_file"):
-            path = getattr(self, name)
-            _check(self, name, path is None or path.is_file(), "be a file that exists")
-        if self.batching_parameters_file and not self.enable_batching:
-            raise SettingsError("--batching_parameters_file is for --enable_batching, which is not given")
-
-
-LEAST = {
-    "model_config_file_poll_wait_seconds": 0,
-    "file_system_poll_wait_seconds": 0,
-    "max_num_load_retries": 0,
-    "load_retry_interval_micros": 0,
-    "tensorflow_intra_op_parallelism": 0,
-    "tensorflow_inter_op_parallelism": -1,
-    "rest_api_timeout_in_ms": 1,
-    "max_body_bytes": 1,
-    "max_rows": 1,
-    "max_bytes_per_row": 1,
-    "max_queued": 1,
-    "drain_seconds": 0,
-}
 
 
 def parse_settings(arguments):
@@ -114,86 +88,74 @@ def parse_settings(arguments):
         arguments: list of str, without the program's name.
 
     Returns:
-        Settings.
+        (argparse.Namespace with an attribute for each of `FLAGS`, list of the given flags `WITHOUT_EFFECT`).
 
     Raises:
         SettingsError: for an unknown flag or an invalid value.
-        SystemExit: after --help (0).
+        SystemExit: after --help and --version (0).
     """
-    said = io.StringIO()
-    try:
-        with contextlib.redirect_stderr(said):
-            settings = tyro.cli(
-                tyro.conf.FlagConversionOff[Settings],
-                args=_with_values(arguments),
-                description=DESCRIPTION,
-                use_underscores=True,
-                prog="python -m serving.server",
-            )
-    except SystemExit as exit:
-        if not exit.code:
-            raise
-        raise SettingsError(f"{_first_paragraph(said.getvalue())} (--help lists all flags)") from None
-    settings.check()
-    return settings
+    parser = _Parser(
+        prog="python -m serving.server",
+        description=DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    for name, (kind, default, text) in FLAGS.items():
+        _add(parser, name, kind, default, text if default in (None, "") else f"{text} (default: {default})")
+    group = parser.add_argument_group("flags of TensorFlow Serving without effect here")
+    for name, kind in WITHOUT_EFFECT.items():
+        _add(group, name, kind, None, None)
+    settings = parser.parse_args(arguments)
+    if settings.version:
+        print(
+            f"TensorFlow ModelServer: the local server of this repository\nTensorFlow Library: {version('tensorflow')}"
+        )
+        parser.exit()
+    _check(settings)
+    return settings, [name for name in WITHOUT_EFFECT if getattr(settings, name) is not None]
 
 
-def read_monitoring(path):
-    """Reads the path of the metrics page.
-
-    Args:
-        path: path of a text file `prometheus_config { enable: true path: "/..." }`, or None.
-
-    Returns:
-        str that begins with "/", or None without a metrics page.
-
-    Raises:
-        SettingsError: if the file has other content.
-    """
-    if path is None:
-        return DEFAULT_MONITORING_PATH
-    text = re.sub(r"#.*", "", path.read_text(encoding="utf-8"))
-    body = re.fullmatch(r"\s*prometheus_config\s*:?\s*\{([^{}]*)\}\s*", text)
-    field = r'\s*(enable|path)\s*:\s*(true|false|"/[^"]*")\s*[,;]?'
-    values = dict(re.findall(field, body[1])) if body and re.fullmatch(f"(?:{field})*\\s*", body[1]) else {}
-    if values.get("enable") not in ("true", "false") or values.get("path") in ("true", "false"):
-        wish = 'be prometheus_config { enable: true path: "/..." }'
-        raise SettingsError(f"{path} must {wish}. Received: {' '.join(text.split())[:100]}")
-    return values.get("path", DEFAULT_MONITORING_PATH).strip('"') if values["enable"] == "true" else None
+class _Parser(argparse.ArgumentParser):
+    def error(self, message):
+        raise SettingsError(f"{message} (--help lists all flags)")
 
 
-def _check(settings, name, is_right, wish):
-    if not is_right:
-        raise SettingsError(f"--{name} must {wish}. Received: {getattr(settings, name)}")
+def _add(parser, name, kind, default, text):
+    how = {"nargs": "?", "const": True, "metavar": "true|false"} if kind is boolean else {"metavar": kind.__name__}
+    parser.add_argument(f"--{name}", type=kind, default=default, help=text and text.replace("%", "%%"), **how)
+
+
+def _check(settings):
+    """Raises SettingsError for an invalid setting, before anything is loaded."""
+    for name in ("port", "rest_api_port"):
+        _expect(settings, name, 0 <= getattr(settings, name) <= 65535, "be between 0 and 65535")
+    if settings.port and settings.port == settings.rest_api_port:
+        raise SettingsError(f"--port and --rest_api_port must differ. Received: both are {settings.port}")
+    for name, least in LEAST.items():
+        _expect(settings, name, getattr(settings, name) >= least, f"be at least {least}")
+    for name, (kind, *_) in FLAGS.items():
+        path = getattr(settings, name)
+        is_file = name.endswith("_file") and kind is Path
+        _expect(settings, name, not is_file or path is None or path.is_file(), "be a file that exists")
+    for argument in filter(None, settings.grpc_channel_arguments.split(",")):
+        _expect(settings, "grpc_channel_arguments", "=" in argument, "be NAME=VALUE, or several with commas")
+    if settings.batching_parameters_file and not settings.enable_batching:
+        raise SettingsError("--batching_parameters_file is for --enable_batching, which is not given")
+    if settings.model_config_file is None:
+        _check_model(settings)
 
 
 def _check_model(settings):
-    if (settings.model_base_path is None) == (settings.model_config_file is None):
+    path = settings.model_base_path
+    if path is None:
         raise SettingsError("one of --model_base_path DIR and --model_config_file FILE must be given")
-    if settings.model_base_path is not None:
-        _check(settings, "model_base_path", settings.model_base_path.is_dir(), "be a directory that exists")
-        has_version = any(path.name.isdecimal() and path.is_dir() for path in settings.model_base_path.iterdir())
-        wish = "have directories of versions in it, such as 1/ with a saved_model.pb"
-        _check(settings, "model_base_path", has_version, wish)
-    _check(settings, "model_name", re.fullmatch(r"[^/:\s]+", settings.model_name), "be a word without / and :")
+    _expect(settings, "model_base_path", path.is_dir(), "be a directory that exists")
+    has_version = any(child.name.isdecimal() and child.is_dir() for child in path.iterdir())
+    wish = "have directories of versions in it, such as 1/ with a saved_model.pb"
+    _expect(settings, "model_base_path", has_version, wish)
+    _expect(settings, "model_name", re.fullmatch(r"[^/:\s]+", settings.model_name), "be a word without / and :")
 
 
-def _with_values(arguments):
-    """Completes the command line with a value for each boolean flag: True or False, as tyro expects."""
-    switches = {f"--{field.name}" for field in dataclasses.fields(Settings) if field.type is bool}
-    words = []
-    for argument in arguments:
-        words += argument.split("=", 1) if argument.partition("=")[0] in switches else [argument]
-    complete = []
-    for before, word, after in zip(["", *words], words, [*words[1:], ""], strict=False):
-        complete.append(BOOLEANS.get(word.lower(), word) if before in switches else word)
-        if word in switches and after.lower() not in BOOLEANS:
-            complete.append("True")
-    return complete
-
-
-def _first_paragraph(box):
-    """Extracts the message, as one line, from the framed lines that tyro prints."""
-    lines = [line.strip("│ ") for line in box.splitlines()[1:]]
-    end = next((number for number, line in enumerate(lines) if not line.strip("─╰╯")), len(lines))
-    return " ".join(lines[:end])
+def _expect(settings, name, is_right, wish):
+    if not is_right:
+        raise SettingsError(f"--{name} must {wish}. Received: {getattr(settings, name)}")

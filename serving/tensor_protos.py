@@ -1,7 +1,9 @@
 """TensorProto <-> NumPy array by TensorFlow's rules, without TensorFlow, and safe for untrusted input."""
 
+import itertools
 import math
 
+import ml_dtypes
 import numpy as np
 
 from serving.messages import TensorProto
@@ -15,17 +17,22 @@ NUMBERS = {
     4: (np.dtype("uint8"), "int_val"),
     5: (np.dtype("int16"), "int_val"),
     6: (np.dtype("int8"), "int_val"),
+    8: (np.dtype("complex64"), "scomplex_val"),
     9: (np.dtype("int64"), "int64_val"),
     10: (np.dtype("bool"), "bool_val"),
+    14: (np.dtype(ml_dtypes.bfloat16), "half_val"),
     17: (np.dtype("uint16"), "int_val"),
+    18: (np.dtype("complex128"), "dcomplex_val"),
     19: (np.dtype("float16"), "half_val"),
     22: (np.dtype("uint32"), "uint32_val"),
     23: (np.dtype("uint64"), "uint64_val"),
 }
 NUMBER_OF = {dtype: number for number, (dtype, _) in NUMBERS.items()}
-FIELD_OF = {dtype: field for dtype, field in NUMBERS.values()}
+# Fields that hold a value in another form: the bits of a half, and the real and imaginary part of a complex number.
+FORMS = {"half_val": np.dtype("uint16"), "scomplex_val": np.dtype("float32"), "dcomplex_val": np.dtype("float64")}
 MOST_DIMENSIONS = 32
 MOST_FILLED = 2**20  # The most elements that one value may fill.
+CHUNK = 2**16  # Values that are converted at once. Other threads can run between two chunks.
 
 
 def to_array(proto):
@@ -44,10 +51,13 @@ def to_array(proto):
             missing. The limit prevents a large allocation for a false shape.
     """
     shape = [dim.size for dim in proto.tensor_shape.dim]
-    _check_shape(shape)
+    if len(shape) > MOST_DIMENSIONS or any(size < 0 for size in shape):
+        raise ValueError(f"the shape must be one of at most {MOST_DIMENSIONS} dimensions. Received: {shape[:9]}")
+    if math.prod(size for size in shape if size) >= 2**60:
+        raise ValueError(f"the shape must be one that fits into memory. Received: {shape}")
     size = math.prod(shape)
     if proto.dtype == STRING:
-        values = _strings(proto, size)
+        values = joined([_strings(proto, size)], object)
     elif proto.dtype in NUMBERS:
         values = _numbers(proto, size)
     else:
@@ -55,11 +65,15 @@ def to_array(proto):
     return _filled(values[:size], size).reshape(shape)
 
 
-def _check_shape(shape):
-    if len(shape) > MOST_DIMENSIONS or any(size < 0 for size in shape):
-        raise ValueError(f"the shape must be one of at most {MOST_DIMENSIONS} dimensions. Received: {shape[:9]}")
-    if math.prod(size for size in shape if size) >= 2**60:
-        raise ValueError(f"the shape must be one that fits into memory. Received: {shape}")
+def joined(lists, dtype):
+    """Makes one array (N,) of the values of several sequences, in chunks."""
+    chunks = [np.empty(0, dtype)]
+    for values in lists:
+        for start in range(0, len(values), CHUNK):
+            part = values[start : start + CHUNK]
+            chunks.append(np.empty(len(part), dtype))
+            chunks[-1][:] = part
+    return np.concatenate(chunks)
 
 
 def _numbers(proto, size):
@@ -68,29 +82,26 @@ def _numbers(proto, size):
         _check_content(len(proto.tensor_content) == dtype.itemsize * size, proto)
         return np.frombuffer(proto.tensor_content, dtype)
     values = getattr(proto, field)
-    if dtype == np.float16:
-        return np.array(values, np.int32).astype(np.uint16).view(dtype)  # The field holds the bits of a float16.
-    return np.array(values, np.int32 if field == "int_val" else dtype).astype(dtype)
+    if field in FORMS:
+        count = len(values) // (2 if "complex" in field else 1)
+        wide = np.int64 if field == "half_val" else FORMS[field]
+        return joined([values], wide).astype(FORMS[field]).view(dtype)[:count]
+    return joined([values], np.int64 if field == "int_val" else dtype).astype(dtype)
 
 
 def _strings(proto, size):
-    values = _packed_strings(proto, size) if proto.tensor_content and size else proto.string_val
-    array = np.empty(len(values), object)
-    array[:] = values
-    return array
-
-
-def _packed_strings(proto, size):
-    """Reads strings in TensorFlow's packed form: `size` lengths as varints, then the bytes of all strings."""
+    """Returns the strings. Their packed form is `size` lengths as varints, then the bytes of all strings."""
     content = proto.tensor_content
+    if not content or not size:
+        return proto.string_val
     _check_content(size <= len(content), proto)
     lengths, place = [], 0
     for _ in range(size):
         length, place = _varint(proto, place)
         lengths.append(length)
     _check_content(sum(lengths) == len(content) - place, proto)
-    ends = place + np.cumsum(lengths)
-    return [content[end - length : end] for length, end in zip(lengths, ends, strict=True)]
+    ends = itertools.accumulate(lengths, initial=place)
+    return [content[start : start + length] for start, length in zip(ends, lengths, strict=False)]
 
 
 def _varint(proto, place):
@@ -121,12 +132,13 @@ def _filled(values, size):
     return np.concatenate([values, np.full(missing, values[-1] if len(values) else nothing, values.dtype)])
 
 
-def to_proto(array, proto=None):
+def to_proto(array, proto=None, as_content=False):
     """Writes an array to the typed fields, which clients of TensorFlow Serving read.
 
     Args:
         array: array of numbers or bools, or an object array of bytes.
         proto: empty `TensorProto` to write to; a new proto by default.
+        as_content: bool, whether to write numbers to `tensor_content` instead.
 
     Returns:
         the proto.
@@ -138,12 +150,16 @@ def to_proto(array, proto=None):
     for size in array.shape:
         proto.tensor_shape.dim.add().size = size
     if array.dtype == object:
-        proto.dtype = STRING
-        proto.string_val.extend(array.ravel().tolist())
+        proto.dtype, field, values = STRING, "string_val", array.ravel()
     elif array.dtype in NUMBER_OF:
         proto.dtype = NUMBER_OF[array.dtype]
-        values = array.view(np.uint16) if array.dtype == np.float16 else array
-        getattr(proto, FIELD_OF[array.dtype]).extend(values.ravel().tolist())
+        field, values = NUMBERS[proto.dtype][1], np.ascontiguousarray(array).ravel()
+        values = values.view(FORMS.get(field, array.dtype))
     else:
         raise ValueError(f"tensors of this dtype are not written. Received: dtype={array.dtype}")
+    if as_content and array.dtype != object:
+        proto.tensor_content = values.tobytes()
+        return proto
+    for start in range(0, len(values), CHUNK):
+        getattr(proto, field).extend(values[start : start + CHUNK].tolist())
     return proto

@@ -1,28 +1,72 @@
-"""A REST server in this process, and raw requests to it."""
+"""A whole server in this process, and requests to it."""
 
 import contextlib
 import http.client
 import json
 import socket
+from types import SimpleNamespace
 
-from serving.http_server import HttpServer
-from serving.rest import RestApi, make_app
+import grpc
+from tensorflow_serving.apis import model_service_pb2_grpc, prediction_service_pb2_grpc
+
+from serving.grpc_api import start_grpc_server
+from serving.loading import Loader
+from serving.model_config import ModelConfig, VersionPolicy
+from serving.models import Models
+from serving.predictor import Predictor
+from serving.rest import PAGE, HttpServer, RestApi, make_app
 
 HOST = "127.0.0.1"
 DEADLINE_SECONDS = 30
+METRICS = "/monitoring/prometheus/metrics"
 
 
 @contextlib.contextmanager
-def serve(predictor, models, page, arrival_seconds=DEADLINE_SECONDS, metrics_page=str, **limits):
-    """The port of a server that is stopped at the end."""
-    api = RestApi(predictor, models, **({"timeout_s": DEADLINE_SECONDS, "max_body_bytes": 100_003} | limits))
-    app = make_app(api, models, metrics_page, "/monitoring/prometheus/metrics", page)
-    server = HttpServer(app, HOST, 0, arrival_seconds, DEADLINE_SECONDS, api.refusal)
-    server.start()
+def backend(base_paths, labels=None, batching=None, early_labels=False, **limits):
+    """Models and a predictor: name -> directory of versions, all of which are served."""
+    configs = [ModelConfig(name, str(path), VersionPolicy(all={}), labels or {}) for name, path in base_paths.items()]
+    models = Models(configs, Loader(0), 0.05, early_labels)
+    models.start()
+    models.wait_until_available(2 * DEADLINE_SECONDS)
+    predictor = Predictor(models, batching, **limits)
+    try:
+        yield SimpleNamespace(models=models, predictor=predictor, metrics=predictor.metrics)
+    finally:
+        predictor.stop(DEADLINE_SECONDS)
+        models.stop(DEADLINE_SECONDS)
+
+
+@contextlib.contextmanager
+def serve(predictor, models, page=PAGE, **options):
+    """The port of a REST server that is stopped at the end."""
+    app = make_app(RestApi(predictor, models, **options), models, predictor.metrics.page, METRICS, page)
+    server = HttpServer(app, HOST, 0, DEADLINE_SECONDS)
     try:
         yield server.port
     finally:
         server.stop()
+
+
+@contextlib.contextmanager
+def serve_grpc(predictor, models, **options):
+    """The address of a gRPC server that is stopped at the end."""
+    server = start_grpc_server(predictor, models, [f"{HOST}:0"], **options)
+    try:
+        yield f"{HOST}:{server.port}"
+    finally:
+        server.stop()
+
+
+@contextlib.contextmanager
+def both(base_paths, **options):
+    """REST and gRPC of models: .port, .predict, .metadata, .status and .reload, beside what `backend` gives."""
+    with backend(base_paths, **options) as found, serve(found.predictor, found.models) as port:
+        with serve_grpc(found.predictor, found.models) as address, grpc.insecure_channel(address) as channel:
+            prediction = prediction_service_pb2_grpc.PredictionServiceStub(channel)
+            model = model_service_pb2_grpc.ModelServiceStub(channel)
+            calls = {"predict": prediction.Predict, "metadata": prediction.GetModelMetadata}
+            calls |= {"status": model.GetModelStatus, "reload": model.HandleReloadConfigRequest}
+            yield SimpleNamespace(port=port, address=address, channel=channel, **calls, **vars(found))
 
 
 def ask(port, method, path, body=None, headers=(), connection=None):

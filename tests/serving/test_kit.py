@@ -11,11 +11,10 @@ from google.protobuf import text_format
 from tensorflow_serving.config.model_server_config_pb2 import ModelServerConfig
 
 from keras_transformer.export.warmup import BATCH_SIZES
-from serving.batching_parameters import read_batching_parameters
 from serving.client import Client
 from serving.metrics import Metrics
 from serving.model_config import read_model_config
-from serving.settings import read_monitoring
+from serving.text_config import read_batching_parameters, read_monitoring
 
 KIT = Path(__file__).parents[2] / "serving"
 REST, GRPC = 8501, 8500
@@ -106,10 +105,8 @@ def test_batches_are_as_large_as_the_warm_up_of_an_export_wants(name):
 
 @pytest.mark.parametrize("name", BATCHING)
 def test_the_largest_request_that_is_allowed_finds_room_while_nothing_waits(name):
-    """TensorFlow Serving's queue has room for `max_enqueued_batches`, ours for what idle threads would take, too."""
     parameters = read_batching_parameters(KIT / name)
-    batches = parameters.max_enqueued_batches + (parameters.num_batch_threads if "local" in name else 0)
-    assert parameters.max_batch_size <= batches * parameters.max_execution_batch_size
+    assert parameters.max_batch_size <= parameters.max_enqueued_batches * parameters.max_execution_batch_size
     assert inspect.signature(Client).parameters["max_batch_size"].default <= parameters.max_batch_size
 
 

@@ -55,7 +55,7 @@ def test_a_failing_record_fails_the_load(with_warm_up):
     error = refusal(loader, path)
     assert (error.code, error.message) == (StatusCode.INVALID_ARGUMENT, "warm-up: assertion failed: [a text]")
     assert f'model_warmup_latency_count{{model_path="{path}",status="INVALID_ARGUMENT"}} 1' in loader.metrics.page()
-    Loader(warms_up=False).load("toy", 3, path).close()
+    Loader(warm_ups=0).load("toy", 3, path).close()
 
 
 def test_a_record_whose_tensor_is_broken_fails_the_load_like_any_other(with_warm_up):

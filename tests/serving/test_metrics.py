@@ -8,7 +8,7 @@ def lines_of(metrics, word):
 def test_counters_are_written_as_tensorflow_serving_writes_them():
     metrics = Metrics()
     for status in ("OK", "NOT_FOUND", "OK"):
-        metrics.request_ended("en-de", status, 0.5, "REST")
+        metrics.request_ended("en-de", status, 0.5, "predict", "REST")
     assert lines_of(metrics, "request_count") == [
         "# TYPE :tensorflow:serving:request_count counter",
         ':tensorflow:serving:request_count{model_name="en-de",status="OK"} 2',
@@ -18,8 +18,9 @@ def test_counters_are_written_as_tensorflow_serving_writes_them():
 
 def test_latencies_are_microseconds_in_cumulative_buckets():
     metrics = Metrics()
-    metrics.request_ended("m", "OK", 12e-6, "GRPC")
-    metrics.request_ended("m", "OK", 300e-6, "GRPC")
+    metrics.request_ended("m", "OK", 12e-6, "Predict", "GRPC")
+    metrics.request_ended("m", "OK", 300e-6, "Predict", "GRPC")
+    metrics.request_ended("m", "UNAVAILABLE", 300e-6, "Predict", "GRPC")  # only good answers have a latency
     labels = 'model_name="m",API="Predict",entrypoint="GRPC"'
     lines = lines_of(metrics, "request_latency")
     assert lines[0] == "# TYPE :tensorflow:serving:request_latency histogram"
@@ -34,7 +35,7 @@ def test_latencies_are_microseconds_in_cumulative_buckets():
 
 def test_names_cannot_break_the_page():
     metrics = Metrics()
-    metrics.request_ended('a"\n\\', "OK", 1.0, "REST")
+    metrics.request_ended('a"\n\\', "OK", 1.0, "predict", "REST")
     assert r'{model_name="a\"\n\\",status="OK"} 1' in metrics.page()
 
 
@@ -47,3 +48,18 @@ def test_a_forgotten_version_leaves_nothing_and_no_other_goes():
     metrics.forget("/m/1")
     assert lines_of(metrics, '"/m/1"') == []
     assert ':tensorflow:cc:saved_model:load_latency{model_path="/m/11"} 4000000' in lines_of(metrics, "load_latency")
+
+
+def test_batches_are_counted_with_the_labels_of_tensorflow_serving():
+    metrics = Metrics()
+    metrics.input_arrived(3)
+    metrics.batch_formed(8, 5)
+    metrics.batch_computed()
+    name = ":tensorflow:serving:batching_session"
+    for line in (
+        f"{name}:input_batch_size_sum{{}} 3",
+        f"{name}:processed_batch_size_sum{{}} 8",
+        f'{name}:padding_size_sum{{execution_batch_size="8"}} 5',
+        f"{name}:wrapped_run_count{{}} 1",
+    ):
+        assert line in lines_of(metrics, "batching_session")

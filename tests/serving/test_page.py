@@ -8,13 +8,9 @@ from types import SimpleNamespace
 import pytest
 from playwright.sync_api import expect, sync_playwright
 
-from serving.model_config import ModelConfig
-from serving.models import Models
-from serving.predictor import Predictor
-from serving.rest import PAGE
 from tests.serving import toy
 from tests.serving.fake_api import FakeApi
-from tests.serving.live import HOST, serve
+from tests.serving.live import HOST, both
 
 CHROMIUM = next(filter(None, map(shutil.which, ["chromium", "chromium-browser", "google-chrome"])), None)
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no browser here: apt-get install chromium")
@@ -438,15 +434,9 @@ def test_a_screen_reader_is_told_the_translation(page):
 
 def test_it_works_with_the_server_and_a_saved_model(browser, tmp_path):
     toy.write(tmp_path / "toy", 3)
-    models = Models([ModelConfig("toy", str(tmp_path / "toy"))])
-    models.start()
-    models.wait_until_available()
-    predictor = Predictor(models)
-    with serve(predictor, models, PAGE) as port:
-        with opened(browser, SimpleNamespace(url=f"http://{HOST}:{port}/")) as page:
+    with both({"toy": tmp_path / "toy"}) as server:
+        with opened(browser, SimpleNamespace(url=f"http://{HOST}:{server.port}/")) as page:
             page.get_by_role("textbox", name="Text").fill("süden")
             expect(page.locator("#target")).to_have_text(toy.translation("süden", 3).decode())
             expect(page.get_by_role("region", name="Alternatives").get_by_role("listitem")).to_have_count(3)
             expect(page.locator("tbody").get_by_role("gridcell")).to_have_text(["100"])
-    predictor.stop()
-    models.stop()

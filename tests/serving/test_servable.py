@@ -2,7 +2,9 @@ import time
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from grpc import StatusCode
+from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
 from keras_transformer.translation.options import INPUTS
 from serving.errors import ServingError
@@ -34,8 +36,10 @@ def test_a_session_answers_with_every_output_or_those_asked_for(servable):
     assert set(servable.run("translate", {"text": texts("ab")}, ["score"])) == {"score"}
 
 
-def test_all_six_signatures_are_there_and_none_of_tensorflows_own(servable):
-    assert set(servable.signatures) == {"serving_default", *INPUTS}
+def test_all_signatures_are_there_and_tensorflows_own_does_not_run(servable):
+    assert {"serving_default", *INPUTS} <= set(servable.signatures)
+    for own in set(servable.signatures) - {"serving_default", *INPUTS}:
+        assert error_of(servable.run, own, {})[0] == StatusCode.INVALID_ARGUMENT
 
 
 def test_requests_that_do_not_fit_are_told_so_in_tensorflow_servings_words(servable):
@@ -100,3 +104,24 @@ def test_an_unknown_op_is_an_error(tmp_path):
     (path / "saved_model.pb").write_bytes(graph.replace(b"StringUpper", b"StringUpset"))
     code, message = error_of(Servable.load, "toy", 1, path)
     assert "StringUpset" in message
+
+
+def test_a_default_stands_for_an_input_that_is_missing(tmp_path):
+    @tf.function(input_signature=[tf.TensorSpec([], tf.int64, "x"), tf.TensorSpec([], tf.int64, "y")])
+    def add(x, y):
+        return {"sum": x + y}
+
+    tf.saved_model.save(tf.Module(), str(tmp_path), {"serving_default": add})
+    path = tmp_path / "saved_model.pb"
+    saved = SavedModel.FromString(path.read_bytes())
+    saved.meta_graphs[0].signature_def["serving_default"].defaults["y"].CopyFrom(tf.make_tensor_proto(5, tf.int64))
+    path.write_bytes(saved.SerializeToString())
+    servable = Servable.load("m", 1, tmp_path)
+    assert servable.run("", {"x": np.int64(2)}) == {"sum": 7}
+    assert "Missing but required: {x}" in error_of(servable.run, "", {"y": np.int64(2)})[1]
+    servable.close()
+
+
+def test_tags_choose_the_graph(tmp_path):
+    path = toy.write(tmp_path, 1)
+    assert "tags" in error_of(lambda: Servable.load("toy", 1, path, tags=["serve", "gpu"]))[1]

@@ -109,7 +109,10 @@ def test_rest_and_grpc_answer_alike(server):
 def test_a_changed_model_file_is_followed(server):
     toy.write(server.directory / "other", 7)
     text = server.config.read_text()
-    server.config.write_text(text[:-2] + f'config {{ name: "new" base_path: "{server.directory / "other"}" }} }}')
+    server.config.write_text(
+        text[:-2]
+        + f'config {{ name: "new" base_path: "{server.directory / "other"}" model_platform: "tensorflow" }} }}'
+    )
     predict = "/v1/models/new:predict", {"instances": ["a"]}
     poll(lambda: ask(server.port, "POST", *predict)[0] == 200)
     reply = ask(server.port, "POST", *predict)[2]

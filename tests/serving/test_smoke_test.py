@@ -2,22 +2,16 @@ import subprocess
 import sys
 from concurrent.futures import Future
 from pathlib import Path
-from types import SimpleNamespace
 
 import grpc
 import numpy as np
 import pytest
 
 from serving.errors import ServingError
-from serving.grpc_api import start_grpc_server
-from serving.metrics import Metrics
-from serving.model_config import ModelConfig
-from serving.models import Models
-from serving.predictor import Predictor
-from serving.smoke_checks import ODD_TEXTS
-from serving.smoke_test import checks_of, main, outcome, parse_arguments
+from serving.smoke_test import ODD_TEXTS, checks_of, main, outcome, parse_arguments
 from tests.serving import toy
-from tests.serving.live import serve
+from tests.serving.live import backend as make_backend
+from tests.serving.live import serve, serve_grpc
 
 ROOT = Path(__file__).parents[2]
 
@@ -26,14 +20,8 @@ ROOT = Path(__file__).parents[2]
 def backend(tmp_path_factory):
     base_path = tmp_path_factory.mktemp("toy")
     toy.write(base_path, 3)
-    metrics = Metrics()
-    models = Models([ModelConfig("toy", str(base_path))])
-    models.start()
-    models.wait_until_available()
-    predictor = Predictor(models, metrics=metrics)
-    yield SimpleNamespace(predictor=predictor, models=models, metrics=metrics, page=tmp_path_factory.mktemp("page"))
-    predictor.stop()
-    models.stop()
+    with make_backend({"toy": base_path}) as backend:
+        yield backend
 
 
 class Spoilt:
@@ -45,7 +33,7 @@ class Spoilt:
         self._spoil = spoil
 
     def submit(self, model, signature_name, inputs, outputs=None, **options):
-        prediction = self._predictor.predict(model, signature_name, inputs, outputs, **options)
+        prediction = self._predictor.submit(model, signature_name, inputs, outputs, **options).result(60)
         future = Future()
         future.set_result(prediction._replace(outputs=self._spoil(inputs["text"], dict(prediction.outputs))))
         return future
@@ -56,14 +44,11 @@ def failures(backend, monkeypatch, capsys):
     """Function (predictor, flags) -> exit status and the lines of the table of a smoke test of the whole."""
 
     def run(predictor, model="toy"):
-        page = backend.metrics.page
-        with serve(predictor, backend.models, backend.page, metrics_page=page) as port:
-            server = start_grpc_server(predictor, backend.models, port=0)
-            flags = ["--url", f"http://127.0.0.1:{port}", "--grpc", f"127.0.0.1:{server.port}", "--model_name", model]
+        with serve(predictor, backend.models) as port, serve_grpc(predictor, backend.models) as address:
+            flags = ["--url", f"http://127.0.0.1:{port}", "--grpc", address, "--model_name", model]
             monkeypatch.setattr(sys, "argv", ["smoke_test", *flags])
             with pytest.raises(SystemExit) as caught:
                 main()
-            server.stop()
         lines = capsys.readouterr().out.splitlines()
         return caught.value.code, [" ".join(line.split()) for line in lines]
 
@@ -119,7 +104,7 @@ def test_a_model_that_is_not_there_fails_all_that_needs_it(backend, failures):
 
 
 def test_a_reply_that_makes_no_sense_is_a_shortfall_and_no_traceback():
-    for check in checks_of(parse_arguments(["--url", "http://127.0.0.1:1", "--grpc", "127.0.0.1:1"])):
+    for *_, check in checks_of(parse_arguments(["--url", "http://127.0.0.1:1", "--grpc", "127.0.0.1:1"])):
         has_passed, found = outcome(check)
         assert not has_passed and "efused" in found
 

@@ -1,0 +1,59 @@
+"""Small SavedModels, as TensorFlow 1 writes them: any shape, any dtype, any signature. Their signatures are checked by
+nobody but the graph."""
+
+from pathlib import Path
+
+import tensorflow as tf
+
+v1 = tf.compat.v1
+
+
+def write(base_path, version, **signatures):
+    """Writes BASE_PATH/VERSION.
+
+    Args:
+        base_path: path.
+        version: int or str.
+        **signatures: name -> function () -> (dict of input tensors, dict of output tensors), called in the graph.
+    """
+    graph = tf.Graph()
+    with graph.as_default(), v1.Session(graph=graph) as session:
+        definitions = {name: _definition(*make()) for name, make in signatures.items()}
+        session.run(v1.global_variables_initializer())
+        builder = v1.saved_model.Builder(str(Path(base_path) / str(version)))
+        builder.add_meta_graph_and_variables(session, ["serve"], definitions)
+        builder.save()
+    return base_path
+
+
+def _definition(inputs, outputs):
+    info = v1.saved_model.build_tensor_info
+    inputs, outputs = ({name: info(tensor) for name, tensor in tensors.items()} for tensors in (inputs, outputs))
+    return v1.saved_model.build_signature_def(inputs, outputs, "tensorflow/serving/predict")
+
+
+def affine(add, shape=(None,), factor=0.5):
+    """A signature x -> y = factor x + add, with a variable."""
+
+    def make():
+        a = v1.get_variable(f"a{add}", initializer=factor, use_resource=True)
+        x = v1.placeholder(tf.float32, shape, "x")
+        return {"x": x}, {"y": a * x + add}
+
+    return make
+
+
+def same(**dtypes):
+    """A signature that gives each input back as out_NAME: NAME -> dtype, or (dtype, shape)."""
+
+    def make():
+        pairs = {name: kind if isinstance(kind, tuple) else (kind, None) for name, kind in dtypes.items()}
+        inputs = {name: v1.placeholder(dtype, shape, name) for name, (dtype, shape) in pairs.items()}
+        return inputs, {f"out_{name}": tf.identity(tensor) for name, tensor in inputs.items()}
+
+    return make
+
+
+def constant(value):
+    """A signature without inputs."""
+    return lambda: ({}, {"y": tf.identity(tf.constant(value))})

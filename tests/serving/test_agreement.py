@@ -1,0 +1,429 @@
+"""A black box: what TensorFlow Serving's own tests and sources say, asked of this server over REST and gRPC."""
+
+import gzip
+import json
+import urllib.request
+
+import grpc
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorflow_serving.apis import get_model_metadata_pb2, get_model_status_pb2, model_management_pb2
+from tensorflow_serving.apis.predict_pb2 import PredictRequest
+
+from tests.serving import small
+from tests.serving.live import HOST, ask, both
+
+DTYPES = [np.dtype(name) for name in "int8 uint8 int16 uint16 int32 int64 uint32 uint64 float16 float64 bool".split()]
+DTYPES += [np.dtype("complex64"), np.dtype("complex128"), np.dtype(tf.bfloat16.as_numpy_dtype)]
+SIGNATURES = {dtype.name: small.same(x=tf.as_dtype(dtype)) for dtype in DTYPES}
+SIGNATURES |= {
+    "serving_default": small.same(x=tf.float32),
+    "fixed": small.same(x=(tf.float32, (3,))),
+    "scalar": small.same(x=(tf.float32, ())),
+    "string": small.same(x=tf.string),
+    "several": small.same(int_tensor=tf.int32, str_tensor=tf.string, float_tensor=tf.float32, dbl_tensor=tf.float64),
+    "text_bytes": lambda: ((pair := small.same(x=tf.string)())[0], {"y_bytes": pair[1]["out_x"]}),
+    "nothing": small.constant([1.0, 2.0]),
+    "uneven": lambda: ((pair := small.same(x=tf.float32)())[0], pair[1] | {"z": tf.constant([1.0, 2.0, 3.0, 4.0])}),
+}
+ELEMENT = "Failed to process element: 0 of 'instances' list. Error: INVALID_ARGUMENT: "
+FINE = {"state": "AVAILABLE", "status": {"error_code": "OK", "error_message": ""}}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    path = tmp_path_factory.mktemp("models")
+    for version in (123, 124):
+        small.write(path / "half_plus_two", f"{version:08}", serving_default=small.affine(2.0, (None, 1)))
+    small.write(path / "half_plus_three", 1, serving_default=small.affine(3.0, None))
+    small.write(path / "same", 7, **SIGNATURES)
+    names = ("half_plus_two", "half_plus_three", "same")
+    with both({name: path / name for name in names}) as server:
+        server.models._labels["half_plus_two"] = {"stable": 123}
+        server.path = path
+        yield server
+
+
+def predict(server, body, model="same", which=""):
+    """The status, and what is predicted, put out or wrong."""
+    body = body if isinstance(body, bytes) else json.dumps(body).encode()
+    status, _, reply = ask(server.port, "POST", f"/v1/models/{model}{which}:predict", body)
+    ((key, value),) = reply.items()
+    assert (key == "error") == (status != 200)
+    return status, value
+
+
+def request(model, signature="", version=None, label=None, outputs=(), **inputs):
+    spec = {"name": model, "signature_name": signature}
+    spec |= {"version": {"value": version}} if version else {"version_label": label} if label else {}
+    protos = {name: tf.make_tensor_proto(value) for name, value in inputs.items()}
+    return PredictRequest(model_spec=spec, inputs=protos, output_filter=outputs)
+
+
+def refusal(call, request):
+    with pytest.raises(grpc.RpcError) as caught:
+        call(request)
+    return caught.value.code().name, caught.value.details()
+
+
+@pytest.mark.parametrize(
+    "model, instances, predictions",
+    [
+        ("half_plus_two", [1.0, 2.0, 5.0], [2.5, 3.0, 4.5]),
+        ("half_plus_two", [[1.0, 2.0], [3.0, 4.0]], [[2.5, 3.0], [3.5, 4.0]]),
+        ("half_plus_two", [[[[1]]]], [[[[2.5]]]]),
+        ("half_plus_two", [{"x": 2.0}], [3.0]),
+        ("half_plus_three", [2.0], [4.0]),
+        ("half_plus_three", [[]], [[]]),
+    ],
+)
+def test_the_graph_alone_judges_shapes(server, model, instances, predictions):
+    assert predict(server, {"instances": instances}, model) == (200, predictions)
+    assert predict(
+        server, {"inputs": [row.get("x") if isinstance(row, dict) else row for row in instances]}, model
+    ) == (
+        200,
+        predictions,
+    )
+    if not isinstance(instances[0], dict):
+        response = server.predict(request(model, x=np.array(instances, np.float32)))
+        np.testing.assert_array_equal(tf.make_ndarray(response.outputs["y"]), predictions)
+
+
+@pytest.mark.parametrize(
+    "signature, body, expected",
+    [
+        ("serving_default", "[1, 2.0, 3, 5.003, 0.007, 0.0]", [1.0, 2.0, 3.0, 5.003, 0.007, 0.0]),
+        ("serving_default", "[1435774380]", [1435774336.0]),  # by its nine digits: 1.43577434e+09
+        ("serving_default", "[1435774380.0]", [1435774336.0]),
+        ("serving_default", "[1.7976931348623157e308, -1.7976931348623157e308]", [np.inf, -np.inf]),
+        ("serving_default", "[2.2250738585072014e-308]", [0.0]),
+        (
+            "serving_default",
+            "[NaN, Infinity, -Infinity, Inf, -Inf, -NaN]",
+            [np.nan, np.inf, -np.inf, np.inf, -np.inf, np.nan],
+        ),
+        ("serving_default", "[18446744073709551616]", [1.84467441e19]),
+        ("float64", "[1.0, 2, 3, 4, 0.662, 0, 0.0]", [1.0, 2.0, 3.0, 4.0, 0.662, 0.0, 0.0]),
+        ("int8", "[300, -129]", [44, 127]),  # the low bits, as TensorFlow casts them
+        ("uint8", "[-1]", [255]),
+        ("int64", "[-9223372036854775808, 9223372036854775807]", [-(2**63), 2**63 - 1]),
+        ("uint32", "[4294967295]", [2**32 - 1]),
+        ("uint64", "[18446744073709551615]", [2**64 - 1]),
+        ("bool", "[true, false]", [True, False]),
+        ("string", '["a", {"b64": "aGVsbG8="}, {"b64": "d29y bGQ"}]', ["a", "hello", "world"]),
+        ("string", '[[{"b64": "aGVsbG8="}], [{"b64": "d29ybGQ="}]]', [["hello"], ["world"]]),
+        ("text_bytes", '["hello", "w"]', [{"b64": "aGVsbG8="}, {"b64": "dw=="}]),
+        ("fixed", "[1, 2, 3]", [1.0, 2.0, 3.0]),
+        ("fixed", "[1, 2]", [1.0, 2.0]),
+    ],
+)
+def test_values_of_every_type_are_read_and_written(server, signature, body, expected):
+    name = f'"signature_name": "{signature}"'
+    for key in ("instances", "inputs"):
+        status, found = predict(server, f'{{{name}, "{key}": {body}}}'.encode())
+        assert status == 200
+        if isinstance(expected[0], float):
+            np.testing.assert_allclose(found, expected, rtol=1e-7)
+        else:
+            assert found == expected
+
+
+def test_several_inputs_are_rows_of_objects_or_columns(server):
+    rows = [
+        {"int_tensor": [[1, 2], [3, 4]], "str_tensor": ["foo", "bar"], "float_tensor": [1.0], "dbl_tensor": 5},
+        {"int_tensor": [[7, 8], [9, 0]], "str_tensor": ["baz", "bat"], "float_tensor": [2.0], "dbl_tensor": 6},
+    ]
+    expected = [{f"out_{name}": value for name, value in row.items()} for row in rows]
+    assert predict(server, {"signature_name": "several", "instances": rows}) == (200, expected)
+    columns = {name: [row[name] for row in rows] for name in rows[0]}
+    expected = {f"out_{name}": value for name, value in columns.items()}
+    assert predict(server, {"signature_name": "several", "inputs": columns}) == (200, expected)
+    columns["str_tensor"] = {"b64": "aGVsbG8="}
+    assert predict(server, {"signature_name": "several", "inputs": columns})[1]["out_str_tensor"] == "hello"
+
+
+@pytest.mark.parametrize(
+    "body, expected",
+    [
+        (b'{"instances": [2]} and more', [2.0]),
+        (b'\xef\xbb\xbf \r\n\t{"instances": [2]}', [2.0]),
+        (b'{"instances": [2], "instances": ["a"], "signature_name": "", "signature_name": 5}', [2.0]),
+        (b'{"other": {"a": null}, "instances": [2]}', [2.0]),
+        (b'{"instances": [2], "nested": ' + 500_000 * b"[" + 500_000 * b"]" + b"}", [2.0]),
+    ],
+)
+def test_a_document_is_read_as_rapidjson_reads_it(server, body, expected):
+    assert predict(server, body) == (200, expected)
+
+
+def test_numbers_are_written_with_six_digits_where_they_suffice(server):
+    for signature, values in (
+        ("serving_default", "[9e+06, 999999.0, 0.5, 0.0003, 3e-05, 555557.5, 3.0, 0.123456791]"),
+        ("float64", "[0.20000000000000001, 1e+20, 0.12345678901234568]"),
+    ):
+        body = f'{{"signature_name": "{signature}", "instances": {values}}}'
+        with urllib.request.urlopen(f"http://{HOST}:{server.port}/v1/models/same:predict", body.encode()) as reply:
+            text = reply.read().decode()
+        assert text == f'{{"predictions": {values.replace("0.20000000000000001", "0.2")}}}'
+
+
+@pytest.mark.parametrize(
+    "signature, body, status, message",
+    [
+        ("", b"", 400, "JSON Parse error: The document is empty"),
+        ("", b"  ", 400, "JSON Parse error: The document is empty. at offset: 2"),
+        ("", b"instances = [1, 2]", 400, "JSON Parse error: Invalid value. at offset: 0"),
+        (
+            "",
+            b'{"instances": [1, 2',
+            400,
+            "JSON Parse error: Missing a comma or ] after an array element. at offset: 19",
+        ),
+        ("", b'{"instances": [1e400]}', 400, "JSON Parse error: Number too big to be stored in double. at offset: 15"),
+        ("", b"[1]", 400, "JSON Value: [1] Is not object"),
+        ("", b'{"signature_name": 100}', 400, "'signature_name' key must be a string value."),
+        ("", b'{"signature_name": ' + 500_000 * b"[" + 500_000 * b"]" + b"}", 400, "key must be a string value"),
+        ("", b"{}", 400, "Missing 'inputs' or 'instances' key"),
+        ("", b'{"instances": [1], "inputs": [1]}', 400, "Not formatted correctly expecting only one of"),
+        ("", b'{"instances": 1}', 400, "Expecting 'instances' to be an list/array"),
+        ("", b'{"instances": []}', 400, "No values in 'instances' array"),
+        ("", b'{"instances": ' + 977 * b'{"a":' + b"1" + 977 * b"}" + b"}", 400, "Expecting 'instances' to be an list"),
+        ("", {"instances": ["x", "y"]}, 400, ELEMENT + 'JSON Value: "x" Type: String is not of expected type: float'),
+        ("", {"instances": [[1, 2], [3, 4], [5, 6, 7]]}, 400, "Expecting tensor size: 2 but got: 3"),
+        ("", {"instances": [[1, 2], [3, 4], [[5, 6]]]}, 400, "Expecting shape [2] but got: [1,2]"),
+        ("", {"instances": [1, [1]]}, 400, "Expecting shape [] but got: [1]"),
+        ("", {"instances": [[[1], 2]]}, 400, "found at incorrect level: 2 in the JSON DOM. Expected at level: 2"),
+        ("", {"instances": [[[1, 2], [3]]]}, 400, "unexpected size: 1 at level: 1 expected size: 2"),
+        ("", {"instances": [{"y": 1}]}, 400, "JSON object: does not have named input: y"),
+        ("", {"instances": [{"x": 1}, 2]}, 400, "Expecting object but got list at item 1 of input list"),
+        ("", {"instances": [2, {"x": 1}]}, 400, "Expecting value/list but got object at item 1 of input list"),
+        ("", {"inputs": {"y": 1}}, 400, "Missing named input: x in 'inputs' object."),
+        ("int32", {"instances": [1.0]}, 400, "JSON Value: 1.0 Type: Number is not of expected type: int32"),
+        ("int32", {"instances": [2**31]}, 400, "Type: Number is not of expected type: int32"),
+        ("uint64", {"instances": [-1]}, 400, "is not of expected type: uint64"),
+        ("bool", {"instances": [1]}, 400, "JSON Value: 1 Type: Number is not of expected type: bool"),
+        ("string", {"instances": [None]}, 400, "JSON Value: null Type: Null is not of expected type: string"),
+        ("string", {"instances": [{"b64": "?"}]}, 400, "Unable to base64 decode"),
+        ("string", {"inputs": [{"b64": 1}]}, 400, "not formatted correctly for base64 data"),
+        ("float16", {"inputs": [1.5]}, 501, "Conversion of JSON Value: 1.5 to type: half"),
+        ("uint16", {"inputs": [1]}, 501, "to type: uint16"),
+        ("complex64", {"inputs": []}, 400, "Failed to write JSON value for tensor type: complex64"),
+        ("several", {"instances": [1]}, 400, "instances is a plain list, but expecting list of objects"),
+        ("several", {"inputs": [1]}, 400, "inputs is a plain value/list, but expecting an object"),
+        (
+            "several",
+            {"instances": [{"int_tensor": 1}]},
+            400,
+            "keys must be equal to: dbl_tensor,float_tensor,int_tensor",
+        ),
+        ("nothing", {"instances": [1]}, 400, "Failed to get input map for signature: nothing"),
+        ("other", {"instances": [1]}, 400, 'Serving signature name: "other" not found in signature def'),
+        ("scalar", {"instances": [1, 2]}, 200, ""),
+        ("uneven", {"instances": [1, 2]}, 400, "has inconsistent batch size"),
+    ],
+)
+def test_mistakes_over_rest_have_the_status_and_words_of_tensorflow_serving(server, signature, body, status, message):
+    if isinstance(body, dict):
+        body = {"signature_name": signature, **body}
+    found_status, found = predict(server, body)
+    assert found_status == status
+    assert status == 200 or message in found
+
+
+@pytest.mark.parametrize(
+    "path, body, status, message",
+    [
+        ("/v1/models/foo:predict", {"instances": [1]}, 404, "Servable not found for request: Latest(foo)"),
+        ("/v1/models/foo/versions/50:predict", {}, 404, "Servable not found for request: Specific(foo, 50)"),
+        ("/v1/models/half_plus_two/versions/9:predict", {}, 404, "Specific(half_plus_two, 9)"),
+        ("/v1/models/half_plus_two/labels/x:predict", {}, 400, "Unrecognized servable version label: x"),
+        ("/v1/models/half_plus_two/versions/18446744073709551615:predict", {}, 400, "Failed to convert version: 1844"),
+        ("/v1/models/half_plus_two:classify", {}, 501, "classify is not offered"),
+        ("/v1/models/half_plus_two:regress", {}, 501, "regress is not offered"),
+        ("/v1/models/half_plus_two:PREDICT", {}, 400, "Malformed request: POST /v1/models/half_plus_two:PREDICT"),
+        *[
+            (path, {}, 400, f"Malformed request: POST {path}")
+            for path in (
+                "/v1/foo",
+                "/v1/models",
+                "/v1/models/half_plus_two/metadata",
+                "/v1/models/foo/version/50:regress",
+                "/v1/models/foo/versions/HELLO:regress",
+                "/v1/models/foo/label/some_label:regress",
+                "/v1/models/foo/versions/50/labels/some_label:regress",
+            )
+        ],
+        ("/v1/foo", None, 400, "Malformed request: GET /v1/foo"),
+        ("/v1/models", None, 400, "Missing model name in request."),
+        ("/v1/models/versions/3", None, 404, "Could not find"),
+        ("/v1/models/debug/model_name", None, 400, "Malformed request: GET /v1/models/debug/model_name"),
+        ("/v1/models/foo:predict", None, 400, "Malformed request: GET /v1/models/foo:predict"),
+        ("/v1/models/foo", None, 404, "Could not find any versions of model foo"),
+        ("/v1/models/half_plus_two/versions/9", None, 404, "Could not find version 9 of model half_plus_two"),
+        ("/v1/models/foo/metadata", None, 404, "Servable not found for request: Latest(foo)"),
+        ("/v1/models/half_plus_two/labels/x/metadata", None, 400, "Unrecognized servable version label: x"),
+        ("/v1/models/modelname%21%23%24%2F%3A", None, 404, "Could not find any versions of model modelname!#$/:"),
+    ],
+)
+def test_paths_are_those_of_tensorflow_serving(server, path, body, status, message):
+    found_status, headers, reply = ask(server.port, "GET" if body is None else "POST", path, body)
+    if path == "/v1/models/versions/3":
+        status, message = 400, "Missing model name in request."
+    assert (found_status, headers["Content-Type"]) == (status, "application/json")
+    assert message in reply["error"]
+
+
+def test_versions_and_labels_are_found(server):
+    for which, version in (("", 124), ("/versions/123", 123), ("/versions/0123", 123), ("/labels/stable", 123)):
+        assert predict(server, {"instances": [2.0]}, "half_plus_two", which) == (200, [3.0])
+        _, _, reply = ask(server.port, "GET", f"/v1/models/half_plus_two{which}/metadata?query=1")
+        assert reply["model_spec"] == {"name": "half_plus_two", "signature_name": "", "version": f"{version}"}
+    asked = request("half_plus_two", label="stable", x=[2.0])
+    response = server.predict(asked)
+    assert (response.model_spec.version.value, response.model_spec.signature_name) == (123, "serving_default")
+
+
+def test_the_status_of_a_label_is_that_of_all_versions(server):
+    every = [{"version": "124", **FINE}, {"version": "123", **FINE}]
+    for which, expected in (("", every), ("/versions/123", every[1:]), ("/labels/stable", every), ("/labels/x", every)):
+        assert ask(server.port, "GET", f"/V1/MODELS/half_plus_two{which}")[2] == {"model_version_status": expected}
+    status = get_model_status_pb2.GetModelStatusRequest(model_spec={"name": "half_plus_two", "version_label": "x"})
+    assert [version.version for version in server.status(status).model_version_status] == [124, 123]
+
+
+def test_metadata_has_the_signatures_as_they_are_written(server):
+    _, _, reply = ask(server.port, "GET", "/v1/models/half_plus_two/metadata")
+    (signature,) = reply["metadata"]["signature_def"]["signature_def"].values()
+    dims = [{"size": "-1", "name": ""}, {"size": "1", "name": ""}]
+    shape = {"dim": dims, "unknown_rank": False}
+    assert signature == {
+        "inputs": {"x": {"name": "x:0", "dtype": "DT_FLOAT", "tensor_shape": shape}},
+        "outputs": {"y": {"name": "add:0", "dtype": "DT_FLOAT", "tensor_shape": shape}},
+        "method_name": "tensorflow/serving/predict",
+        "defaults": {},
+    }
+    fields = {"model_spec": {"name": "same"}, "metadata_field": ["signature_def"]}
+    asked = get_model_metadata_pb2.GetModelMetadataRequest(**fields)
+    found = get_model_metadata_pb2.SignatureDefMap()
+    assert server.metadata(asked).metadata["signature_def"].Unpack(found)
+    assert {*found.signature_def} == {*SIGNATURES}
+    for change, message in (
+        ({"metadata_field": []}, "GetModelMetadataRequest must specify at least one metadata_field"),
+        ({"metadata_field": ["x"]}, "Metadata field x is not supported"),
+        ({"model_spec": {}}, "ModelSpec has no name specified."),
+    ):
+        asked = get_model_metadata_pb2.GetModelMetadataRequest(**(fields | change))
+        assert refusal(server.metadata, asked) == ("INVALID_ARGUMENT", message)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: dtype.name)
+@pytest.mark.parametrize("rank", [0, 1, 4])
+def test_tensors_of_every_dtype_and_rank_pass_over_grpc(server, dtype, rank):
+    array = np.arange(3**rank).reshape((3,) * rank).astype(dtype)
+    response = server.predict(request("same", dtype.name, x=array))
+    found = tf.make_ndarray(response.outputs["out_x"])
+    assert (found.dtype, found.shape) == (array.dtype, array.shape)
+    np.testing.assert_array_equal(found, array)
+
+
+def test_a_signature_without_inputs_answers_over_grpc(server):
+    assert tf.make_ndarray(server.predict(request("same", "nothing")).outputs["y"]).tolist() == [1.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    "asked, code, message",
+    [
+        (PredictRequest(), "INVALID_ARGUMENT", "Missing ModelSpec"),
+        (request(""), "INVALID_ARGUMENT", "ModelSpec has no name specified."),
+        (request("foo"), "NOT_FOUND", "Servable not found for request: Latest(foo)"),
+        (request("same", version=50), "NOT_FOUND", "Servable not found for request: Specific(same, 50)"),
+        (request("same", label="x"), "INVALID_ARGUMENT", "Unrecognized servable version label: x"),
+        (request("same", "other"), "FAILED_PRECONDITION", 'Serving signature key "other" not found.'),
+        (request("same"), "INVALID_ARGUMENT", "input size does not match signature: 0!=1 len({}) != len({x}). Sent"),
+        (request("same", y=1.0), "INVALID_ARGUMENT", "Sent extra: {y}. Missing but required: {x}."),
+        (request("same", x="a"), "INVALID_ARGUMENT", "Expects arg[0] to be float but string is provided"),
+        (request("same", x=np.ones(1)), "INVALID_ARGUMENT", "Expects arg[0] to be float but double is provided"),
+        (request("same", x=[1.0], outputs=["y"]), "INVALID_ARGUMENT", "output tensor alias not found in signature: y"),
+        (
+            request("same", x=[1.0], outputs=["out_x", "out_x"]),
+            "INVALID_ARGUMENT",
+            "duplicate output tensor alias: out_x",
+        ),
+    ],
+)
+def test_mistakes_over_grpc_have_the_code_and_words_of_tensorflow_serving(server, asked, code, message):
+    found = refusal(server.predict, asked)
+    assert found[0] == code and message in found[1]
+
+
+def reload(*configs):
+    request = model_management_pb2.ReloadConfigRequest()
+    request.config.model_config_list.SetInParent()
+    for name, path, *labels in configs:
+        config = request.config.model_config_list.config.add(name=name, base_path=str(path))
+        config.model_platform = "tensorflow"
+        config.version_labels.update(dict(labels))
+    return request
+
+
+def test_a_configuration_may_move_a_model_empty_the_server_and_is_refused_as_there(server, tmp_path):
+    small.write(tmp_path / "a", 1, serving_default=small.affine(1.0))
+    small.write(tmp_path / "b", 2, serving_default=small.affine(5.0))
+    with both({"m": tmp_path / "a"}) as server:
+        assert predict(server, {"instances": [2.0]}, "m") == (200, [2.0])
+        assert server.reload(reload(("m", tmp_path / "b"))).status.error_code == 0
+        assert predict(server, {"instances": [2.0]}, "m") == (200, [6.0])
+        for asked, message in (
+            (model_management_pb2.ReloadConfigRequest(), "Only ModelConfigList is currently supported"),
+            (reload(("m", "relative/path")), "Expected model m to have an absolute path or URI; got base_path()="),
+            (reload(("m", "/a"), ("m", "/b")), "Illegal to list model m multiple times in config list"),
+        ):
+            code, found = refusal(server.reload, asked)
+            assert code == "INVALID_ARGUMENT" and message in found
+        code, found = refusal(server.reload, reload(("m", tmp_path / "b", ("new", 9))))
+        assert code == "FAILED_PRECONDITION" and "to version 9 of model m, which is not currently available" in found
+        assert predict(server, {"instances": [2.0]}, "m") == (200, [6.0])
+        assert server.reload(reload(("m", tmp_path / "b", ("stable", 2)))).status.error_code == 0
+        assert predict(server, {"instances": [2.0]}, "m", "/labels/stable") == (200, [6.0])
+        server.reload(reload())
+        assert predict(server, {"instances": [2.0]}, "m")[0] == 404
+
+
+def test_gzip_bodies_are_inflated_and_broken_ones_are_empty_documents(server):
+    body = gzip.compress(b'{"instances": [2]}')
+    path, how = "/v1/models/same:predict", {"Content-Encoding": "gzip"}
+    assert ask(server.port, "POST", path, body, how)[2] == {"predictions": [2.0]}
+    for broken in (b"{}", body[:-3], gzip.compress(b" " * 101 * 2**20)):
+        status, _, reply = ask(server.port, "POST", path, broken, how)
+        assert status == 400 and "JSON Parse error: The document is empty" in reply["error"]
+
+
+def test_a_preflight_names_its_origin(server):
+    path = "/v1/models/same:predict"
+    assert ask(server.port, "OPTIONS", path, headers={"Origin": "http://example.com"})[0] == 200
+    assert ask(server.port, "OPTIONS", path)[0] == 400
+
+
+def test_requests_are_counted_as_there_and_only_good_ones_have_a_latency(tmp_path):
+    small.write(tmp_path, 1, serving_default=small.affine(1.0))
+    with both({"m": tmp_path}) as server:
+        for body in ({"instances": [1]}, {"instances": ["a"]}, b"", {"instances": [2]}):
+            predict(server, body, "m")
+        ask(server.port, "GET", "/v1/models/m")
+        server.predict(request("m", x=[1.0]))
+        refusal(server.predict, request("m", "other"))
+        refusal(server.predict, request("made up"))
+        page = server.metrics.page()
+    for line in (
+        'request_count{model_name="m",status="OK"} 4',
+        'request_count{model_name="m",status="INVALID_ARGUMENT"} 2',
+        'request_count{model_name="m",status="FAILED_PRECONDITION"} 1',
+        'request_latency_count{model_name="m",API="predict",entrypoint="REST"} 2',
+        'request_latency_count{model_name="m",API="",entrypoint="REST"} 1',
+        'request_latency_count{model_name="m",API="Predict",entrypoint="GRPC"} 1',
+        'runtime_latency_count{model_name="m",API="Predict",runtime="TF1"} 3',
+    ):
+        assert f":tensorflow:serving:{line}\n" in page
+    assert "made up" not in page

@@ -1,0 +1,148 @@
+"""A hostile client of a server in a process of its own."""
+
+import contextlib
+import gzip
+import json
+import random
+import socket
+import struct
+import threading
+import time
+
+import grpc
+import psutil
+import pytest
+
+from tests.serving import small
+from tests.serving.live import HOST, ask, connect
+from tests.serving.test_server import METRICS, accepts, free_port, poll, start
+
+pytestmark = pytest.mark.slow
+
+PREDICT = "/v1/models/m:predict"
+PATHS = (
+    PREDICT,
+    "/v1/models/m/versions/9:predict",
+    "/v1/models/m",
+    "/v1/models/m/metadata",
+    "/v1/%ff",
+    "/",
+    "/..",
+    METRICS,
+)
+METHODS = ("POST", "GET", "PUT", "OPTIONS", "HEAD", "DELETE", "X")
+GRPC = ("tensorflow.serving.PredictionService/Predict", "tensorflow.serving.ModelService/HandleReloadConfigRequest")
+GRPC += ("tensorflow.serving.PredictionService/GetModelMetadata", "grpc.health.v1.Health/Check", "no.Such/Method")
+BOMBS = {
+    "lists": b'{"z":[' + 10**7 * b"[]," + b"[]]}",
+    "depth": b'{"instances":' + 10**7 * b"[",
+}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    path = tmp_path_factory.mktemp("models")
+    small.write(path / "m", 1, serving_default=small.affine(2.0), text=small.affine(1.0))
+    port, grpc_port = free_port(), free_port()
+    flags = ("--model_base_path", path / "m", "--model_name=m", "--rest_api_port", port, "--port", grpc_port)
+    process = start(*flags, "--enable_batching", "--rest_api_timeout_in_ms=20000")
+    lines = []
+    threading.Thread(target=lambda: lines.extend(process.stderr), daemon=True).start()
+    poll(lambda: accepts(port) or process.poll() is not None)
+    ask(port, "POST", PREDICT, BOMBS["lists"][: 4 * 2**20])
+    assert all(is_fine(port) for _ in range(1000))  # The memory of a young server grows.
+    yield port, grpc_port, process, lines
+    process.kill()
+    process.wait()
+    process.stderr.close()
+
+
+def is_fine(port):
+    return ask(port, "POST", PREDICT, {"instances": [2.0]})[::2] == (200, {"predictions": [3.0]})
+
+
+def body_of(chance):
+    """A body of any kind."""
+    good = json.dumps({"instances": [chance.choice([1, 2.5, "a", None, [[1]], {"x": 1}, {"b64": "?"}])] * 3}).encode()
+    kind = chance.randrange(7)
+    if kind == 0:
+        return good[: chance.randrange(len(good))]
+    if kind == 1:
+        return good[:-1] + chance.randbytes(7)
+    if kind == 2:
+        return chance.randbytes(chance.randrange(200))
+    if kind == 3:
+        return chance.randrange(3000) * chance.choice([b"[", b'{"a":', b"[[],", b'"', b"-", b"1e"])
+    if kind == 4:
+        return gzip.compress(good)[: chance.randrange(5, 60)]
+    return good
+
+
+def raw_request(chance):
+    """The bytes of a request of any kind, whole or not, perhaps several at once."""
+    body = body_of(chance)
+    head = f"{chance.choice(METHODS)} {chance.choice(PATHS)} HTTP/1.{chance.randrange(2)}\r\nHost: a\r\n"
+    head += chance.choice(
+        ["", "Content-Encoding: gzip\r\n", "Expect: 100-continue\r\n", "Upgrade: h2c\r\n", "X: \xff\r\n"]
+    )
+    length = chance.choice([len(body)] * 8 + [len(body) + 9, 0, -1, "x", 10**30])
+    framing = chance.choice([f"Content-Length: {length}"] * 5 + ["Transfer-Encoding: chunked"])
+    whole = f"{head}{framing}\r\n\r\n".encode("latin-1") + body
+    whole *= chance.choice([1, 1, 1, 5])  # A pipeline.
+    return whole if chance.randrange(4) else whole[: chance.randrange(1, len(whole))]
+
+
+def hit(port, chance):
+    """Sends a raw request, and waits for an answer or leaves. Returns the status, if any."""
+    with contextlib.suppress(OSError), connect(port) as client:
+        client.settimeout(0.2)
+        client.sendall(raw_request(chance))
+        if chance.randrange(3) == 0:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # Leaves with a reset.
+            return None
+        if (answer := client.recv(65536)).startswith(b"HTTP/1.1 "):
+            return int(answer[9:12])
+    return None
+
+
+def test_eight_thousand_requests_of_all_kinds_are_answered_and_forgotten(server):
+    port, grpc_port, process, lines = server
+    memory, chance = psutil.Process(process.pid).memory_info, random.Random(5)
+    for _ in range(500):
+        hit(port, chance)
+        is_fine(port)
+    before, statuses = memory().rss, set()
+    with grpc.insecure_channel(f"{HOST}:{grpc_port}") as channel:
+        for number in range(8000):
+            if number % 4:
+                statuses.add(hit(port, chance))
+            else:
+                call = channel.unary_unary(f"/{chance.choice(GRPC)}").future(chance.randbytes(chance.randrange(99)))
+                if chance.randrange(5) == 0:
+                    call.cancel()
+                else:
+                    call.exception(20)
+    assert is_fine(port)
+    assert {200, 400, 404} <= statuses and {status for status in statuses if status and status >= 500} <= {501, 503}
+    assert [line for line in lines if "Traceback" in line or " ERROR " in line] == []
+    assert memory().rss < 1.1 * before
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_a_bomb_holds_up_nobody_and_leaves_nothing(server, name):
+    port, _, process, lines = server
+    memory = psutil.Process(process.pid).memory_info
+    assert is_fine(port)
+    before, statuses, waits = memory().rss, [], []
+    bomb, headers = gzip.compress(BOMBS[name]), {"Content-Encoding": "gzip"}
+    client = threading.Thread(target=lambda: statuses.append(ask(port, "POST", PREDICT, bomb, headers)[0]))
+    client.start()
+    while client.is_alive():
+        begun = time.monotonic()
+        assert is_fine(port)
+        waits.append(time.monotonic() - begun)
+        time.sleep(0.01)
+    assert statuses[0] in (200, 400, 504)
+    assert len(waits) > 10 and max(waits) < sum(waits) / 4, "others are answered while the bomb is read"
+    poll(lambda: memory().rss < 1.1 * before, 30)
+    assert [line for line in lines if "Traceback" in line] == []

@@ -1,0 +1,142 @@
+import json
+import math
+import threading
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from serving.errors import ServingError
+from serving.json_reader import DECODER, GIANT, SHORT, free, parse, read_stepwise
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=5) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=30,
+)
+
+
+def stepwise(text):
+    return read_stepwise(text.lstrip(), 0, math.inf, [])
+
+
+def error_of(body, read=parse):
+    with pytest.raises(ServingError) as caught:
+        read(body)
+    return caught.value.message.removeprefix("JSON Parse error: ")
+
+
+@given(JSON, st.sampled_from([None, 2]), st.booleans())
+def test_the_reader_that_goes_step_by_step_reads_what_pythons_parser_reads(value, indent, ascii):
+    text = json.dumps(value, indent=indent, ensure_ascii=ascii)
+    assert json.dumps(stepwise(text)) == json.dumps(parse(text.encode("utf-8", "surrogatepass"))) == json.dumps(value)
+
+
+@given(
+    JSON, st.integers(0, 99), st.sampled_from(["", "x", '"', ",", "[", "]", "{", "}", ":", "1", "-", "\\", "\0", " "])
+)
+def test_damaged_text_is_refused_by_both_or_by_none(value, place, change):
+    text = json.dumps(value)
+    place %= len(text)
+    text = text[:place] + change + text[place + 1 :]
+
+    def outcome(read, text):
+        try:
+            return json.dumps(read(text))
+        except (ServingError, json.JSONDecodeError):
+            return None
+
+    assert outcome(stepwise, text) == outcome(lambda text: DECODER.raw_decode(text.lstrip())[0], text)
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("", "The document is empty"),
+        (" \n", "The document is empty. at offset: 2"),
+        ("]", "The document is empty. at offset: 0"),
+        ("{", "Missing a name for object member. at offset: 1"),
+        ('{"a": 1,}', "Missing a name for object member. at offset: 8"),
+        ('{"ä" 1}', "Missing a colon after a name of object member. at offset: 6"),
+        ('{"a": 1 2}', "Missing a comma or } after an object member. at offset: 8"),
+        ("[1 2]", "Missing a comma or ] after an array element. at offset: 3"),
+        ("[1,]", "Invalid value. at offset: 3"),
+        ("[nul]", "Invalid value. at offset: 4"),
+        ("[-]", "Invalid value. at offset: 2"),
+        ("[Infi]", "Missing a comma or ] after an array element. at offset: 4"),
+        ("[1.]", "Miss fraction part in number. at offset: 3"),
+        ("[1e+]", "Miss exponent in number. at offset: 4"),
+        ("[1e400]", "Number too big to be stored in double. at offset: 1"),
+        (400 * "9", "Number too big to be stored in double. at offset: 0"),
+        ('{"a": "1}', "Missing a closing quotation mark in string. at offset: 9"),
+        ('["\n"]', "Invalid encoding in string. at offset: 2"),
+        ('["\\x"]', "Invalid escape character in string. at offset: 2"),
+        ('["\\u00g0"]', "Incorrect hex digit after \\u escape in string. at offset: 3"),
+    ],
+)
+def test_errors_are_those_of_rapidjson_with_the_offset_in_bytes(text, message):
+    assert error_of(text.encode()) == message
+
+
+def test_numbers_beyond_64_bits_are_floats_and_the_first_of_equal_names_counts():
+    assert parse(b"[Inf, -Inf, Infinity, 1e300, 18446744073709551615]") == [
+        *(float("inf"), float("-inf"), float("inf")),
+        *(1e300, 2**64 - 1),
+    ]
+    assert isinstance(stepwise("18446744073709551616"), float)
+    assert parse(b'{"a": 1, "b": 2, "a": 3}') == {"a": 1, "b": 2} == stepwise('{"a": 1, "b": 2, "a": 3}')
+    assert parse(b'["\xff"] text') == ["\udcff"]
+
+
+def test_any_depth_is_read():
+    depth, value = 0, parse(b'{"a":' * 10**5 + b"[" * 10**5 + b"]" * 10**5 + b"}" * 10**5)
+    while value:
+        value, depth = value["a"] if isinstance(value, dict) else value[0], depth + 1
+    assert depth == 2 * 10**5 - 1
+
+
+@pytest.mark.parametrize("item", [b"[],", b"1,", b'"",', b'{"a":1},', b"[[[[1,2],[3,4]]]],", b"1e99 ,"])
+def test_a_long_document_lets_other_threads_run(item):
+    body, gaps, is_over = b"[" + item * (2 * SHORT // len(item)) + b"0]", [], threading.Event()
+
+    def tick():
+        while not is_over.is_set():
+            before = time.monotonic()
+            time.sleep(0.001)
+            gaps.append(time.monotonic() - before)
+
+    other = threading.Thread(target=tick)
+    other.start()
+    found = parse(body)
+    is_over.set()
+    other.join()
+    assert len(found) == 2 * SHORT // len(item) + 1
+    assert len(gaps) > 10
+
+
+def test_reading_stops_at_the_deadline():
+    with pytest.raises(ServingError, match="Timed out reading") as caught:
+        parse(b"[" * 2 * SHORT, time.monotonic())
+    assert caught.value.code.name == "DEADLINE_EXCEEDED"
+
+
+@pytest.mark.parametrize("end", [b"]}", b""])
+def test_giant_lists_are_found_even_in_a_broken_document_and_emptied(end):
+    giants, names = [], b",".join(b'"%d":[]' % n for n in range(GIANT + 1))
+    body = b'{"a":[' + (GIANT + 1) * b"[[]]," + b"{" + names + b"}" + b", 1" + end + b" " * SHORT
+    try:
+        parse(body, giants=giants)
+    except ServingError:
+        assert not end
+    assert sorted(map(type, giants), key=str) == [dict, list]
+    free(giants)
+    assert giants == [[], {}]
+
+
+def test_what_nobody_wants_is_read_and_dropped():
+    body = b'{"z": {"y": [[1, [2]], ' + SHORT * b" " + b'3]}, "a": [[4], {"b": [5]}], "x": [' + 9 * b"[]," + b"6]}"
+    assert parse(body, wanted={"a"}) == {"z": {}, "a": [[4], {"b": [5]}], "x": []}
+    assert parse(body)["z"] == {"y": [[1, [2]], 3]}
+    with pytest.raises(ServingError, match="Invalid value"):
+        parse(body.replace(b"6", b"nul"), wanted={"a"})
