@@ -84,7 +84,7 @@ class Shortlist(tf.Module):
 
         Args:
             pairs: `EncodedPairs`.
-            source_tokenizer, target_tokenizer: the `Tokenizer`s of the pairs, which may be the same.
+            source_tokenizer, target_tokenizer: `Tokenizer` of each side of the pairs; they may be the same.
             size: N, number of the likeliest target pieces of a source piece.
 
         Raises:
