@@ -1,6 +1,7 @@
 """Shows what the heads of a Transformer attend to and do, and which of them are needed."""
 
 import argparse
+import functools
 import os
 from pathlib import Path
 
@@ -91,11 +92,17 @@ def read(arguments):
     return texts, references, alignments, arguments.conllu and read_conllu(arguments.conllu, texts)
 
 
-def describe_score(references):
-    """How BLEU is measured: str with the number of sentences and sacreBLEU's signature."""
+def measuring(arguments):
+    """The function (translations, references) -> `Evaluation` that divides words as the run does for its own BLEU."""
     from keras_transformer.evaluation import measure
+    from keras_transformer.runs import Run
 
-    signature = measure(references, references).bleu_signature
+    return functools.partial(measure, tokenize=Run(arguments.model_dir).config.tokenize)
+
+
+def describe_score(arguments, references):
+    """How BLEU is measured: str with the number of sentences and sacreBLEU's signature."""
+    signature = measuring(arguments)(references, references).bleu_signature
     return f"BLEU of the first {counted(len(references), 'sentence')} ({signature})"
 
 
@@ -104,12 +111,11 @@ def silence(arguments, translator, found, texts, references):
     from tqdm import tqdm
 
     from keras_transformer.analysis.silencing import curve, losses
-    from keras_transformer.evaluation import measure
 
-    corpus = texts[: arguments.sentences], references[: arguments.sentences]
+    corpus, evaluate = (texts[: arguments.sentences], references[: arguments.sentences]), measuring(arguments)
 
     def bleu(translations, references):
-        return measure(translations, references).bleu
+        return evaluate(translations, references).bleu
 
     counts = sorted({round(len(found) * step / STEPS) for step in range(STEPS + 1)})
     with tqdm(total=1 + len(found) + len(counts), unit=" translations", disable=None) as progress:
@@ -124,15 +130,14 @@ def prune(arguments, translator, found, texts, references):
     from tqdm import tqdm
 
     from keras_transformer.analysis.pruning import pruned_curve
-    from keras_transformer.evaluation import measure
     from keras_transformer.runs import Run, keep_pruned
 
-    corpus = texts[: arguments.sentences], references[: arguments.sentences]
+    corpus, evaluate = (texts[: arguments.sentences], references[: arguments.sentences]), measuring(arguments)
     most = round(len(found) * arguments.prune)
     counts = sorted({round(most * step / PRUNED_STEPS) for step in range(PRUNED_STEPS + 1)})
     with tqdm(total=len(counts), unit=" models", disable=None) as progress:
         rows = pruned_curve(
-            translator, *corpus, lambda *sides: measure(*sides).bleu, found.importance, counts, progress.update
+            translator, *corpus, lambda *sides: evaluate(*sides).bleu, found.importance, counts, progress.update
         )
     keep_pruned(Run(arguments.model_dir), rows[-1][3], arguments.pruned_dir)
     lines = [
@@ -172,7 +177,7 @@ def main(arguments):
     with tqdm(total=len(texts), unit=" sentences", disable=None) as progress:
         found = heads(translator, texts, references, alignments, trees, KEPT, progress.update)
     report = {"title": f"The heads of {arguments.model_dir}", "texts": texts, "references": references}
-    report["score"] = describe_score(references[: arguments.sentences])
+    report["score"] = describe_score(arguments, references[: arguments.sentences])
     path = write_report(arguments.output, translator, found, **report)  # it stays if the rest is interrupted
     lines = [summarise(found)]
     if arguments.silence == "true":

@@ -1,3 +1,4 @@
+import argparse
 import json
 import re
 
@@ -92,6 +93,11 @@ def test_a_mistake_is_one_line_before_the_long_work(refused, tmp_path, monkeypat
     (tmp_path / "short").write_text("eins\n", encoding="utf-8")
     (tmp_path / "other").write_text(PARSE.replace("zero", "three") * 2, encoding="utf-8")
     assert message in refused(*flags)
+
+
+def test_bleu_divides_words_as_the_run_does(tmp_path):
+    tiny.config("nowhere", tmp_path, tokenize="none").save(tmp_path / "config.yaml")
+    assert "tok:none" in analyze.describe_score(argparse.Namespace(model_dir=tmp_path), ["eins zwei ."])
 
 
 def test_a_model_without_heads_is_refused(refused, tmp_path):
