@@ -7,9 +7,9 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_text  # noqa: F401  its ops have to be known before a graph with them is loaded
 from grpc import StatusCode
-from tensorflow.python.client import pywrap_tf_session
 
 from serving.errors import ServingError, from_tensorflow, invalid
+from serving.private_api import run_unchecked, unchecked
 
 DEFAULT_SIGNATURE = "serving_default"
 SOON_DONE = 16_000  # Bytes of input that take at most about two seconds to compute.
@@ -183,30 +183,9 @@ class Signature:
 def graph_tensor(session, info):
     """Returns the tensor of a TensorInfo in the form that `run_unchecked` takes."""
     try:
-        return session.graph.get_tensor_by_name(info.name)._as_tf_output()
+        return unchecked(session.graph.get_tensor_by_name(info.name))
     except (KeyError, ValueError):
         raise invalid(f"Tensor {info.name} of the signature was not found in the Graph") from None
-
-
-def run_unchecked(session, options, feeds, fetches):
-    """Runs a Session without Python's checks of shapes, which TensorFlow Serving does not make.
-
-    `Session.run` takes ten times as long for a small graph. Known to work with TensorFlow 2.20 and 2.21.
-
-    Args:
-        session: Session whose graph is complete.
-        options: RunOptions.
-        feeds: dict, a tensor of `graph_tensor` -> array.
-        fetches: list of tensors of `graph_tensor`.
-
-    Returns:
-        list of arrays, scalars or bytes.
-    """
-    buffer = pywrap_tf_session.TF_NewBufferFromString(options.SerializeToString())
-    try:
-        return session._call_tf_sessionrun(buffer, feeds, fetches, [], None)
-    finally:
-        pywrap_tf_session.TF_DeleteBuffer(buffer)
 
 
 def of_loading(error, directory):

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 IMPOSSIBLE = float("-inf")
+LOGITS_AT_A_TIME = 1024  # tokens: the (B, T, V) of a large batch would be gigabytes
 UNFILLED_SCORE = -1e9  # finite, because infinity is not JSON
 BLOCK = 64  # tokens compared together in the search for the most likely ones
 
@@ -270,6 +271,28 @@ def _end_repetitions(hypotheses, sizes):
 
 
 # The loop
+
+
+def log_probs_of(logits, states, labels):
+    """The log-probabilities of given tokens.
+
+    Args:
+        logits: function from states (n, D) to (n, V).
+        states: (N, D), those that predict the tokens.
+        labels: int32 (N,), the tokens.
+
+    Returns:
+        float32 (N,).
+    """
+    log_probs = tf.zeros([0])
+    for start in tf.range(0, tf.size(labels), LOGITS_AT_A_TIME):
+        tf.autograph.experimental.set_loop_options(
+            parallel_iterations=1, shape_invariants=[(log_probs, tf.TensorShape([None]))]
+        )
+        some = slice(start, start + LOGITS_AT_A_TIME)
+        losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels[some], logits(states[some]))
+        log_probs = tf.concat([log_probs, -losses], axis=0)
+    return log_probs
 
 
 def search(advance, state, results):

@@ -16,8 +16,7 @@ from keras_transformer.errors import ExportError
 from keras_transformer.layers.kernels import EPSILON
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.tokenizer import SHARED, SOURCE, TARGET, save_tokenizers
-from keras_transformer.translation.segments import at_once, split
-from keras_transformer.translation.signatures import EXTRA_LENGTH
+from keras_transformer.translation.segments import EXTRA_LENGTH, at_once, split
 
 try:
     import ctranslate2

@@ -18,7 +18,7 @@ from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from keras_transformer.errors import ExportError
 from keras_transformer.tokenizer import save_tokenizers
 from keras_transformer.translation import segments
-from keras_transformer.translation.signatures import EXTRA_LENGTH
+from keras_transformer.translation.segments import EXTRA_LENGTH
 
 try:
     from keras_transformer.export import translate_litert as reader

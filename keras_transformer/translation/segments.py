@@ -54,6 +54,8 @@ BREAKS = (
 JOINTS = ((rf"({WIDE_STOP}{CLOSING}*){NO_SPACE}", r"\1"), (NO_SPACE, " "))
 
 LONGEST_CHARACTER = 4  # bytes, each of which may be a piece
+EXTRA_LENGTH = 50  # a translation may have so many tokens more than its source (6.1)
+MOST_FORCED = 1024  # tokens of a prefix; the rest is not forced
 LONGEST_SCORED = 1024  # tokens of a text that is scored as a whole; the rest is cut off
 
 
@@ -166,6 +168,39 @@ def places(ids):
 def latest(values, flags):
     """`values` (T,) of the latest place at which `flags`, bool (T,), is true; the first flag must be true."""
     return tf.gather(tf.boolean_mask(values, flags), tf.cumsum(tf.cast(flags, tf.int32)) - 1)
+
+
+def limits_of(ids, prefix=None, max_length=None, rows=None):
+    """Most tokens of the translation of each part, int32 (P,).
+
+    Args:
+        ids: RaggedTensor int32 (P, None), the pieces of each part.
+        prefix: int32 (P, L), tokens that are forced, then padding; None for none.
+        max_length: int32 (B,), asked for each text; 0 for no wish.
+        rows: int64 (P,), the text of each part.
+    """
+    limits = tf.cast(ids.row_lengths(), tf.int32) + EXTRA_LENGTH
+    if prefix is None:
+        return limits
+    asked = tf.gather(max_length, rows)
+    forced = tf.math.count_nonzero(prefix != PAD_ID, axis=1, dtype=tf.int32)
+    return tf.maximum(tf.where(asked > 0, tf.minimum(limits, asked), limits), forced)
+
+
+def prefix_ids(tokenizer, prefix, segments):
+    """The tokens that each part must begin with: those of its text for the first part, none for the others.
+
+    Args:
+        tokenizer: `Tokenizer` of the translations.
+        prefix: string (B,).
+        segments: `Segments`.
+
+    Returns:
+        int32 (P, L), padded.
+    """
+    text = tf.strings.regex_replace(prefix, f"^{BLANK}+", "")
+    ids = tokenizer.encode(text)[:, :MOST_FORCED].to_tensor(PAD_ID)
+    return tf.where(segments.places[:, None] == 0, tf.gather(ids, segments.rows), PAD_ID)
 
 
 def at_once(text):

@@ -9,27 +9,27 @@ import tensorflow as tf
 
 from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID
 from keras_transformer.decoding.beam import beam_search
-from keras_transformer.decoding.search import last_repeated, penalty
+from keras_transformer.decoding.search import last_repeated, log_probs_of, penalty
 from keras_transformer.decoding.single import greedy_search, sample
 from keras_transformer.layers.embedding import columns_of, logits_of
+from keras_transformer.tokenizer import shift_right
 from keras_transformer.translation import segments
 from keras_transformer.translation.options import INPUTS, OPTIONS, OUTPUTS
-from keras_transformer.translation.scoring import explain_labels
 from keras_transformer.translation.segments import (
-    BLANK,
+    EXTRA_LENGTH,
     at_once,
     beginnings,
     blocks,
     join,
     join_scores,
+    limits_of,
     pairs,
     pieces_of,
+    prefix_ids,
     regrouped,
     split,
 )
 
-EXTRA_LENGTH = 50  # a translation may have so many tokens more than its source (6.1)
-MOST_FORCED = 1024  # tokens of a prefix; the rest is not forced
 PARTS_APART = 1_000_003  # between the seeds of two texts, so that each part of a text has its own
 CONTROL_IDS = {"bos_id": BOS_ID, "eos_id": EOS_ID, "pad_id": PAD_ID}
 
@@ -85,7 +85,7 @@ class Signatures:
         self._search = tf.function(self.search, autograph=False)
         self._translate_parts = tf.function(self.translate_parts)
         self._find_labels = tf.function(self.find_labels)
-        self._explain_labels = tf.function(lambda *pairs: explain_labels(model, self._encode, *pairs))
+        self._explain_labels = tf.function(self.explain_labels)
         self._join = tf.function(join)
         self._join_scores = tf.function(join_scores)
 
@@ -149,8 +149,8 @@ class Signatures:
         """
         options = self._in_range(options)
         parts = self._split_source(text, _length(self.max_length))
-        prefix = self._prefix_ids(options.pop("prefix"), parts)
-        limits = self._limits(parts.ids, prefix, options.pop("max_length"), parts.rows)
+        prefix = prefix_ids(self.target_tokenizer, options.pop("prefix"), parts)
+        limits = limits_of(parts.ids, prefix, options.pop("max_length"), parts.rows)
         alpha = options["length_penalty"]
         options = {"prefix": prefix, **{name: tf.gather(option, parts.rows) for name, option in options.items()}}
         found = self._translate_parts(parts.ids, limits, tf.constant(1), at_once(text), options)
@@ -170,7 +170,7 @@ class Signatures:
         parts = self._split_source(text, _length(self.max_length))
         options = {name: tf.gather(option, parts.rows) for name, option in options.items()}
         options["seed"] = options["seed"] * PARTS_APART + parts.places
-        found = self._translate_parts(parts.ids, self._limits(parts.ids), tf.constant(1), at_once(text), options)
+        found = self._translate_parts(parts.ids, limits_of(parts.ids), tf.constant(1), at_once(text), options)
         return _best(*self._joined(parts, found))
 
     def score(self, text, translation):
@@ -233,7 +233,7 @@ class Signatures:
     def _translate_texts(self, text, count):
         """text string (B,) -> translations string (B, count) and scores float32 (B, count), best first."""
         parts = self._split_source(text, _length(self.max_length))
-        found = self._translate_parts(parts.ids, self._limits(parts.ids), tf.constant(count), at_once(text), {})
+        found = self._translate_parts(parts.ids, limits_of(parts.ids), tf.constant(count), at_once(text), {})
         return self._joined(parts, found)
 
     def translate_parts(self, ids, limits, count, batch_size, options):
@@ -278,7 +278,7 @@ class Signatures:
                 shape_invariants=[(flat, tf.TensorShape([None])), (counts, tf.TensorShape([None]))],
             )
             some = sources[start : start + batch_size]
-            found = self._search(self._encode(some.to_tensor(PAD_ID)), self._limits(some), tf.constant(1), {})
+            found = self._search(self._encode(some.to_tensor(PAD_ID)), limits_of(some), tf.constant(1), {})
             ids, lengths = found.ids[:, 0], found.lengths[:, 0]
             flat = tf.concat([flat, tf.boolean_mask(ids, tf.sequence_mask(lengths, tf.shape(ids)[1]))], axis=0)
             counts = tf.concat([counts, lengths], axis=0)
@@ -331,34 +331,40 @@ class Signatures:
         nothing = tf.zeros([tf.shape(source_ids)[0], 0], tf.int32)
         return self.shortlist.candidates(source_ids, options.get("prefix", nothing))
 
+    def explain_labels(self, sources, labels, batch_size):
+        """log P(y_t | y_1 ... y_t-1, source) of every label, and how much it looks at each token of its source.
+
+        Args:
+            sources: RaggedTensor int32 (P, None).
+            labels: RaggedTensor int32 (P, None), N in all.
+            batch_size: int64 scalar, most pairs at a time.
+
+        Returns:
+            float32 (N,), and the alignments of all labels, flat: float32 (M,). Each label has as many as its source has
+            tokens, and they sum to 1.
+        """
+        log_probs, alignments = tf.zeros([0]), tf.zeros([0])
+        flat = tf.TensorShape([None])
+        for start in tf.range(0, sources.nrows(), batch_size):
+            tf.autograph.experimental.set_loop_options(
+                parallel_iterations=1, shape_invariants=[(log_probs, flat), (alignments, flat)]
+            )
+            some_sources, some_labels = (x[start : start + batch_size] for x in (sources, labels))
+            memory = self._encode(some_sources.to_tensor(PAD_ID))
+            states, alignment = self.model.align(shift_right(some_labels.to_tensor(PAD_ID)), memory)
+            is_label, is_source = (tf.sequence_mask(x.row_lengths()) for x in (some_labels, some_sources))
+            more = log_probs_of(self.model.logits, tf.boolean_mask(states, is_label), some_labels.values)
+            log_probs = tf.concat([log_probs, more], axis=0)
+            alignment = tf.boolean_mask(alignment, is_label[:, :, None] & is_source[:, None, :])
+            alignments = tf.concat([alignments, alignment], axis=0)
+        return log_probs, alignments
+
     def _joined(self, parts, found, length_penalty=None):
         """The results of `translate_parts` as those of texts: string (B, count) and float32 (B, count)."""
         translations, scores, lengths = found
         number = parts.fragments.nrows()
         alpha = tf.fill([number], self.length_penalty) if length_penalty is None else length_penalty
         return self._join(parts, translations), self._join_scores(parts, scores, lengths, alpha)
-
-    def _limits(self, ids, prefix=None, max_length=None, rows=None):
-        """Most tokens of the translation of each part, int32 (P,).
-
-        Args:
-            ids: RaggedTensor int32 (P, None).
-            prefix: int32 (P, L), tokens that are forced, then padding; None for none.
-            max_length: int32 (B,), asked for each text; 0 for no wish.
-            rows: int64 (P,), the text of each part.
-        """
-        limits = tf.cast(ids.row_lengths(), tf.int32) + EXTRA_LENGTH
-        if prefix is None:
-            return limits
-        asked = tf.gather(max_length, rows)
-        forced = tf.math.count_nonzero(prefix != PAD_ID, axis=1, dtype=tf.int32)
-        return tf.maximum(tf.where(asked > 0, tf.minimum(limits, asked), limits), forced)
-
-    def _prefix_ids(self, prefix, parts):
-        """prefix string (B,) -> int32 (P, L), padded: that of its text for the first part, nothing for the others."""
-        text = tf.strings.regex_replace(prefix, f"^{BLANK}+", "")
-        ids = self.target_tokenizer.encode(text)[:, :MOST_FORCED].to_tensor(PAD_ID)
-        return tf.where(parts.places[:, None] == 0, tf.gather(ids, parts.rows), PAD_ID)
 
     def _in_range(self, given):
         """The given options with each value in its range, or replaced by its default where none is given."""

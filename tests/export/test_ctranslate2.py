@@ -18,7 +18,7 @@ from keras_transformer.export.manifest import read_manifest
 from keras_transformer.export.versions import export_version
 from keras_transformer.models.recurrent import RecurrentNetwork
 from keras_transformer.tokenizer import Tokenizer, train_tokenizer
-from keras_transformer.translation.signatures import EXTRA_LENGTH
+from keras_transformer.translation.segments import EXTRA_LENGTH
 from keras_transformer.translation.translator import Translator
 from tests import tiny
 

@@ -1,0 +1,32 @@
+"""What serving uses of TensorFlow that has no public name. No other module of serving uses a private name.
+
+Known to work with TensorFlow 2.20 and 2.21.
+"""
+
+from tensorflow.python.client import pywrap_tf_session
+
+
+def unchecked(tensor):
+    """Returns a tensor of a graph in the form that `run_unchecked` takes."""
+    return tensor._as_tf_output()
+
+
+def run_unchecked(session, options, feeds, fetches):
+    """Runs a Session without Python's checks of shapes, which TensorFlow Serving does not make.
+
+    `Session.run` takes ten times as long for a small graph.
+
+    Args:
+        session: Session whose graph is complete.
+        options: RunOptions.
+        feeds: dict, a tensor of `unchecked` -> array.
+        fetches: list of tensors of `unchecked`.
+
+    Returns:
+        list of arrays, scalars or bytes.
+    """
+    buffer = pywrap_tf_session.TF_NewBufferFromString(options.SerializeToString())
+    try:
+        return session._call_tf_sessionrun(buffer, feeds, fetches, [], None)
+    finally:
+        pywrap_tf_session.TF_DeleteBuffer(buffer)
