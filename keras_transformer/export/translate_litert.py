@@ -18,9 +18,14 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
-import sentencepiece
-from ai_edge_litert.interpreter import Interpreter
+try:
+    import numpy as np
+    import sentencepiece
+    from ai_edge_litert.interpreter import Interpreter
+except ImportError as error:
+    if __name__ == "__main__":
+        sys.exit(f"error: {error}: pip install ai-edge-litert sentencepiece")
+    raise
 
 MODEL, SETTINGS, READER = "model.tflite", "litert.json", "translate_litert.py"
 SHARED, SOURCE, TARGET = "tokenizer.model", "source_tokenizer.model", "target_tokenizer.model"
@@ -237,7 +242,11 @@ def number_of_cores():
 
 def main():
     """Translates standard input line by line."""
-    translator = LiteRTTranslator(Path(__file__).parent)
+    directory = Path(__file__).parent
+    try:
+        translator = LiteRTTranslator(directory)
+    except (OSError, ValueError, RuntimeError) as error:
+        sys.exit(f"error: no LiteRT export at {directory}, or it is damaged: {error}")
     sys.stdin.reconfigure(encoding="utf-8", errors="replace", newline="\n")
     sys.stdout.reconfigure(encoding="utf-8")
     while lines := list(islice(sys.stdin, 1 if sys.stdin.isatty() else CHUNK)):
@@ -246,4 +255,9 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except KeyboardInterrupt:
+        os._exit(130)  # An orderly exit would translate the lines that wait for a thread.
+    except BrokenPipeError:
+        os._exit(1)

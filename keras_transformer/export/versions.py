@@ -49,6 +49,9 @@ def new_version(export_dir, version=None):
     shutil.rmtree(temporary, ignore_errors=True)
     try:
         temporary.mkdir(parents=True)
+    except OSError as error:
+        raise FileError.of("write", export_dir, error) from error
+    try:
         yield temporary, final
         temporary.rename(final)
     except (OSError, tf.errors.ResourceExhaustedError) as error:

@@ -1,5 +1,7 @@
 import ast
 import random
+import runpy
+import shutil
 import subprocess
 import sys
 
@@ -137,3 +139,9 @@ def test_a_process_without_tensorflow_translates_line_by_line(litert_version, re
     )
     assert (result.returncode, result.stderr) == (0, b"")
     assert result.stdout.decode().split("\n") == [*reader.translate([text.strip("\r") for text in texts]), ""]
+
+
+def test_the_program_says_in_one_line_that_its_model_is_missing(tmp_path):
+    program = shutil.copy(translate_litert.__file__, tmp_path)
+    with pytest.raises(SystemExit, match=r"^error: no LiteRT export at .*model\.tflite'$"):
+        runpy.run_path(program, run_name="__main__")

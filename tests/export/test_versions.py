@@ -33,6 +33,12 @@ def test_next_version_is_above_all_others(tmp_path, present, expected):
     assert next_version(tmp_path) == expected
 
 
+def test_a_directory_that_cannot_be_made_is_a_mistake(tmp_path):
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(FileError, match="^cannot write .*link: File exists$"), new_version(tmp_path / "link"):
+        pass
+
+
 NO_SPACE = os.strerror(errno.ENOSPC)
 
 
