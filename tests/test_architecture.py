@@ -16,7 +16,7 @@ README = ROOT / "README.md"
 
 # From low to high: a part knows only itself and the parts below it.
 ORDER = [
-    {"errors", "presets", "wording", "private_api"},
+    {"errors", "presets", "wording", "private_api", "value_types"},
     {"config", "layer"},
     {"layers", "recurrent", "tokenizer", "decoding"},
     {"models", "data"},
