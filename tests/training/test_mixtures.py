@@ -1,5 +1,7 @@
 """Whole runs on more than one corpus, and runs that go on with new text."""
 
+import contextlib
+import io
 import shutil
 from collections import Counter
 
@@ -38,6 +40,16 @@ def corpora(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
+def prepared(corpora, tmp_path_factory):
+    """(config, data, printed text) of a run on both corpora that has not been trained."""
+    config = mixed_config(corpora, tmp_path_factory.mktemp("mixed"))
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        data = prepare(config, RunDirectory(config.model_dir))
+    return config, data, printed.getvalue()
+
+
+@pytest.fixture(scope="module")
 def mixture(corpora, tmp_path_factory):
     """The config of a run on both corpora, which is trained to its end; tests do not change it."""
     config = mixed_config(corpora, tmp_path_factory.mktemp("mixed"), strategy="one_device", dropout_rate=0.3)
@@ -60,19 +72,20 @@ def taken(data, epochs):
 # More than one corpus.
 
 
-def test_ten_epochs_take_the_first_corpus_ten_times_and_the_second_three_times(mixture):
-    _, data, _ = mixture
+def test_ten_epochs_take_the_first_corpus_ten_times_and_the_second_three_times(prepared):
+    _, data, _ = prepared
     assert [share.size for share in data.train.shares] == [211, 47]
     assert taken(data, 10).tolist() == [10] * 211 + [3] * 47
 
 
-def test_a_mixture_says_how_many_pairs_an_epoch_takes(mixture, corpora):
-    _, _, printed = mixture
+def test_a_mixture_says_how_many_pairs_an_epoch_takes(prepared, corpora):
+    _, _, printed = prepared
     assert f"corpus      files:{corpora[1]}: en to de\n" in printed
     assert f"            an epoch takes 211 of 211 pairs of files:{corpora[0]}\n" in printed
     assert f"            an epoch takes 14 or 15 of 47 pairs of files:{corpora[1]}\n" in printed
 
 
+@pytest.mark.slow
 def test_every_corpus_is_validated_on_the_screen_and_in_the_curves(mixture, corpora):
     config, data, printed = mixture
     other = f"files:{corpora[1]}"
@@ -84,6 +97,7 @@ def test_every_corpus_is_validated_on_the_screen_and_in_the_curves(mixture, corp
         assert [step for step, _ in curves[f"{measure}/{other}"]] == [step for step, _ in curves[measure]]
 
 
+@pytest.mark.slow
 def test_the_loss_of_every_corpus_is_that_of_its_own_validation_pairs(mixture, corpora):
     config, data, _ = mixture
     run = RunDirectory(config.model_dir)
@@ -104,19 +118,18 @@ def test_the_loss_of_every_corpus_is_that_of_its_own_validation_pairs(mixture, c
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("updates", [1, 7])
-def test_a_mixture_that_was_interrupted_is_an_uninterrupted_one_to_the_bit(mixture, tmp_path, updates):
+def test_a_mixture_that_was_interrupted_is_an_uninterrupted_one_to_the_bit(mixture, tmp_path):
     config, *_ = mixture
     found = again(config, tmp_path / "run")
     with pytest.raises(KeyboardInterrupt):
-        train(found, before_fit=lambda trainer: interrupt_after(updates, trainer))
+        train(found, before_fit=lambda trainer: interrupt_after(7, trainer))
     train(found)
     assert_same_state(RunDirectory(found.model_dir), RunDirectory(config.model_dir))
     assert_same_curves(RunDirectory(found.model_dir), RunDirectory(config.model_dir))
 
 
-def test_a_weight_belongs_to_the_settings_of_a_run_and_a_change_is_refused(mixture, corpora):
-    config, *_ = mixture
+def test_a_weight_belongs_to_the_settings_of_a_run_and_a_change_is_refused(prepared, corpora):
+    config, *_ = prepared
     other = again(config, config.model_dir, dataset=(f"files:{corpora[0]}", f"files:{corpora[1]}:0.4"))
     with pytest.raises(ConfigError, match="dataset was .*:0.3.* and is .*:0.4"):
         prepare(other, RunDirectory(config.model_dir))
@@ -154,11 +167,10 @@ def going_on(config, corpora, model_dir, **settings):
     return Config(**{**vars(config), **changes})
 
 
-@pytest.mark.parametrize("replay", [0.2, 0.5])
-def test_the_asked_for_share_of_every_epoch_is_replayed(finished, corpora, tmp_path, capsys, replay):
-    config = going_on(finished, corpora, tmp_path / "run", replay=replay)
+def test_the_asked_for_share_of_every_epoch_is_replayed(finished, corpora, tmp_path, capsys):
+    config = going_on(finished, corpora, tmp_path / "run", replay=0.2)
     data = prepare(config, RunDirectory(config.model_dir))
-    expected = round(47 * replay / (1 - replay))
+    expected = 12  # of 59 pairs, a fifth
     assert f"an epoch takes {expected} of 211 pairs of files:{corpora[0]}, replayed\n" in capsys.readouterr().out
     assert [other.name for other in data.corpus.others] == [f"files:{corpora[0]}"] == list(data.others)
     for epoch in range(7):
@@ -198,7 +210,7 @@ def rows_of(network):
     return {weight.path: keras.ops.convert_to_numpy(weight) for weight in network.weights if "matrix" in weight.path}
 
 
-@pytest.mark.parametrize("share", [True, False])
+@pytest.mark.parametrize("share", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_a_vocabulary_grows_and_new_rows_are_the_mean_of_those_that_spell_them(corpora, tmp_path, capsys, share):
     old = finish(tiny.config(corpora[0], tmp_path / "old", share_vocabulary=share, tie_embeddings=share))
     config = going_on(old, corpora, tmp_path / "run", extend_vocabulary=7)
