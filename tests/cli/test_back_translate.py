@@ -102,17 +102,13 @@ def test_the_pairs_are_a_corpus_whose_source_the_model_has_written(back):
 
 def test_a_noised_translation_is_that_of_the_beam_with_noise_behind_the_tag(back):
     directory = back("--tag", "[synth]", "--seed", "7", "--method", "noised")
-    noisy = [
-        f"[synth] {add_noise(f'übersetzt: {line} .', 7)}" if line else "" for line in lines(directory / "train.en")
-    ]
-    assert lines(directory / "train.de") == noisy
+    clean = [f"übersetzt: {line} ." if line else "" for line in lines(directory / "train.en")]
+    assert lines(directory / "train.de") == [f"[synth] {add_noise(line, 7)}" if line else "" for line in clean]
 
 
 def test_every_text_is_drawn_with_a_seed_of_its_own(back):
-    drawn = {
-        seed: lines(back("--method", "sample", "--seed", seed, output=f"bt{seed}") / "train.de") for seed in (1, 2)
-    }
-    numbers = [line.split()[-2] for found in drawn.values() for line in found if line]
+    drawn = [lines(back("--method", "sample", "--seed", seed, output=f"bt{seed}") / "train.de") for seed in (1, 2)]
+    numbers = [line.split()[-2] for found in drawn for line in found if line]
     assert len(set(numbers)) == len(numbers) == 2 * len(LINES)
 
 
