@@ -25,9 +25,11 @@ def mix(corpora: Sequence[Corpus]) -> Corpus:
     if not others:
         return first
     names = [corpus.name for corpus in corpora]
-    for name in names:
-        if names.count(name) > 1:
-            raise CorpusError(f"{name} is named twice: name it once, with a weight, such as {name}:2")
+    for number, corpus in enumerate(corpora):
+        if corpus.name in names[:number]:
+            if corpus.is_replayed:
+                raise CorpusError(f"{corpus.name} is in --dataset already, and would be replayed: leave out --replay")
+            raise CorpusError(f"{corpus.name} is named twice: name it once, with a weight, such as {corpus.name}:2")
     for corpus in others:
         directions = [f"{each.source_lang} to {each.target_lang}" for each in (first, corpus)]
         if directions[0] != directions[1]:
