@@ -372,6 +372,13 @@ def test_fewer_epochs_may_be_averaged_afterwards(copy_of_finished):
         np.testing.assert_allclose(weight.numpy(), value, atol=1e-7)
 
 
+def test_results_do_not_outlive_their_model(copy_of_finished):
+    run, config = copy_of_finished
+    run.results.write_text("set: test\n")
+    finish(config, run, prepare(config, run))
+    assert not run.results.exists()
+
+
 def test_a_lost_epoch_is_named_and_the_others_are_the_model(copy_of_finished):
     run, config = copy_of_finished
     run.epoch(1).unlink()
