@@ -51,6 +51,7 @@ class Client:
     Args:
         url: str, http://HOST:PORT of the REST API. Give either `url` or `grpc`.
         grpc: str, HOST:PORT of the gRPC API.
+        connection: object with `predict` and `close`, in place of `url` and `grpc`; see `serving.in_process`.
         model: str, the model's name.
         version: int, or None for the newest version.
         label: str, a version label such as "stable"; excludes `version`.
@@ -66,6 +67,7 @@ class Client:
         self,
         url=None,
         grpc=None,
+        connection=None,
         model="translator",
         version=None,
         label=None,
@@ -74,7 +76,7 @@ class Client:
         max_batch_size=32,
         in_flight=4,
     ):
-        if (url is None) == (grpc is None):
+        if [url, grpc, connection].count(None) != 2:
             raise ValueError(f"either `url` or `grpc` must be given. Received: url={url}, grpc={grpc}")
         if version is not None and label is not None:
             raise ValueError(f"`version` excludes `label`. Received: version={version}, label={label}")
@@ -82,7 +84,7 @@ class Client:
             if number < least:
                 raise ValueError(f"`{name}` must be at least {least}. Received: {name}={number}")
         make, target = (_Rest, url) if grpc is None else (_Grpc, grpc)
-        self._connection = make(target, model, version, label, in_flight)
+        self._connection = connection or make(target, model, version, label, in_flight)
         self._timeout = timeout
         self._retries = retries
         self._max_batch_size = max_batch_size
