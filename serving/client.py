@@ -268,7 +268,9 @@ class _Grpc:
         self._spec = {"name": model, **which}
         # The client has its own pauses between retries. gRPC's reconnect pauses would come on top, so they are short.
         pauses = [(f"grpc.{which}_reconnect_backoff_ms", 100) for which in ("initial", "min", "max")]
-        self._channel = grpc.insecure_channel(target, options=[("grpc.max_receive_message_length", -1), *pauses])
+        # With a name of several addresses, such as a headless Service of Kubernetes, each server gets its share.
+        options = [("grpc.max_receive_message_length", -1), ("grpc.lb_policy_name", "round_robin"), *pauses]
+        self._channel = grpc.insecure_channel(target, options=options)
         self._predict = self._channel.unary_unary(
             f"/{messages.PREDICTION_SERVICE}/Predict",
             request_serializer=messages.PredictRequest.SerializeToString,
