@@ -122,7 +122,7 @@ class RestApi:
         timeout_s = max(0.0, deadline - time.monotonic())
         future = self._predictor.submit(model, name, inputs, timeout_s=timeout_s)
         prediction = await _wait(request, asyncio.wrap_future(future), timeout_s)
-        size = sum(array.nbytes for array in prediction.outputs.values())
+        size = sum(array.nbytes + 8 * len(array) if array.ndim else 8 for array in prediction.outputs.values())
         return await self._aside(size, write_tensors, prediction.outputs, is_rows)
 
     async def _aside(self, size, work, *arguments):
@@ -321,6 +321,6 @@ def _without_collector(work, *arguments):
             _callers.remove(work)
             if not _callers:
                 gc.enable()
-                gc.collect(0)  # What other requests have left meanwhile keeps pages of memory in use.
+                gc.collect()  # What other requests have left meanwhile keeps pages of memory in use.
                 with contextlib.suppress(OSError, AttributeError):  # Only glibc has the function.
                     ctypes.CDLL(None).malloc_trim(0)  # Gives the memory of a long body back to the system.
