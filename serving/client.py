@@ -83,7 +83,7 @@ class Client:
         for name, number, least in (("max_batch_size", max_batch_size, 1), ("in_flight", in_flight, 1)):
             if number < least:
                 raise ValueError(f"`{name}` must be at least {least}. Received: {name}={number}")
-        make, target = (_Rest, url) if grpc is None else (_Grpc, grpc)
+        make, target = (RestConnection, url) if grpc is None else (GrpcConnection, grpc)
         self._connection = connection or make(target, model, version, label, in_flight)
         self._timeout = timeout
         self._retries = retries
@@ -213,7 +213,7 @@ class Client:
             time.sleep(pause)
 
 
-class _Rest:
+class RestConnection:
     """The REST API of a server: columns of values to columns of values. Thread-safe."""
 
     def __init__(self, url, model, version, label, connections):
@@ -260,7 +260,7 @@ def _json_column(array):
     return values
 
 
-class _Grpc:
+class GrpcConnection:
     """The gRPC API of a server. Thread-safe. One connection carries any number of requests."""
 
     def __init__(self, target, model, version, label, connections):
@@ -278,7 +278,7 @@ class _Grpc:
         )
 
     def predict(self, signature_name, inputs, timeout_s):
-        """Runs a signature; see `_Rest.predict`."""
+        """Runs a signature; see `RestConnection.predict`."""
         request = messages.PredictRequest(model_spec={**self._spec, "signature_name": signature_name})
         for name, array in inputs.items():
             to_proto(array, request.inputs[name])
