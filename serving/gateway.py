@@ -13,7 +13,7 @@ from starlette.middleware.cors import CORSMiddleware
 
 from serving.client import Client
 from serving.languages import Languages, newest_languages, normalized
-from serving.libretranslate import CORS, EXCEPTION_HANDLERS, LibreTranslate
+from serving.libretranslate import CORS, EXCEPTION_HANDLERS, THREADS, LibreTranslate
 
 BACKENDS = {"grpc://": "grpc", "http://": "url", "https://": "url"}
 MOST_CONNECTIONS = 1024
@@ -44,8 +44,6 @@ def parse_arguments(arguments=None):
     parser.add_argument("--host", default="127.0.0.1", help=host)
     parser.add_argument("--port", type=int, default=5000, help="port, LibreTranslate's by default (default: 5000)")
     parser.add_argument("--timeout", type=float, default=30.0, help="most seconds for a request (default: 30)")
-    parser.add_argument("--max_batch_size", type=int, default=32, help="most texts per request (default: 32)")
-    parser.add_argument("--in_flight", type=int, default=32, help="most requests at a time (default: 32)")
     found = parser.parse_args(arguments)
     if not found.backend.startswith(tuple(BACKENDS)):
         parser.error(f"--backend must be grpc://HOST:PORT or http://HOST:PORT. Received: {found.backend}")
@@ -69,8 +67,8 @@ def connected(arguments):
         languages = Languages(normalized(arguments.source_lang), normalized(arguments.target_lang))
     scheme, kind = next(pair for pair in BACKENDS.items() if arguments.backend.startswith(pair[0]))
     target = arguments.backend.removeprefix(scheme) if kind == "grpc" else arguments.backend
-    how = {name: getattr(arguments, name) for name in ("label", "timeout", "max_batch_size", "in_flight")}
-    return {languages: Client(**{kind: target}, model=arguments.model_name, **how)}
+    how = {"model": arguments.model_name, "label": arguments.label, "timeout": arguments.timeout, "in_flight": THREADS}
+    return {languages: Client(**{kind: target}, **how)}
 
 
 def make_app(clients):

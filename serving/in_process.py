@@ -6,9 +6,8 @@ from grpc import StatusCode
 
 from serving.client import Client
 from serving.errors import ServingError
+from serving.libretranslate import THREADS
 from serving.predictor import ModelSpec
-
-IN_FLIGHT = 32  # Requests to a model at a time.
 
 
 class InProcessClients:
@@ -42,7 +41,7 @@ class InProcessClients:
     def _client(self, name):
         if name not in self._clients:
             connection = InProcess(self._predictor, name)
-            self._clients[name] = Client(connection=connection, in_flight=IN_FLIGHT)
+            self._clients[name] = Client(connection=connection, in_flight=THREADS)
         return self._clients[name]
 
 

@@ -1,10 +1,11 @@
 """LibreTranslate's API, which many programs speak: browsers' extensions, editors, chat servers, subtitle tools."""
 
+import asyncio
 import json
+from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import parse_qs
 
 from fastapi import APIRouter
-from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
@@ -16,6 +17,7 @@ from serving.languages import name_of, normalized
 MOST_BYTES = 2**20  # Of a body. The event loop parses a body of this size in a twentieth of a second.
 MOST_FIELDS = 100  # Of a form.
 BODY_SECONDS = 30.0
+THREADS = 32  # Requests that are translated at a time.
 TEXTS_AT_ONCE = 64  # A long list leaves room in the model's queue for other requests.
 AUTO = "auto"
 CORS = {"allow_origins": ["*"], "allow_methods": ["GET", "POST"], "allow_headers": ["Authorization", "Content-Type"]}
@@ -39,6 +41,7 @@ class LibreTranslate:
 
     def __init__(self, clients):
         self._clients = clients
+        self._pool = ThreadPoolExecutor(THREADS, "translate")  # Starlette's own threads stay free for other paths.
 
     def router(self):
         """Returns the `fastapi.APIRouter` of the API's paths."""
@@ -72,16 +75,16 @@ class LibreTranslate:
         """Translates a text or a list of texts, with `alternatives` if the client wishes some."""
         asked = await _parameters(request)
         q, source, target = (_text_of(asked, name) for name in ("q", "source", "target"))
-        count = _count(asked.get("alternatives") or 0)
-        pair, client = _chosen(self._clients(), normalized(source), normalized(target))
+        source, target, count = normalized(source), normalized(target), _count(asked.get("alternatives") or 0)
+        pair, client = _chosen(self._clients(), source, target)
         if (asked.get("format") or "text") != "text":
             raise invalid(f"{asked['format']} format is not supported")
-        texts, translations = q if isinstance(q, list) else [q], []
+        texts, translations, loop = q if isinstance(q, list) else [q], [], asyncio.get_running_loop()
         for start in range(0, len(texts), TEXTS_AT_ONCE):
             if await request.is_disconnected():
                 raise ClientDisconnect
             part = texts[start : start + TEXTS_AT_ONCE]
-            translations += await run_in_threadpool(_translated, client, part, count)
+            translations += await loop.run_in_executor(self._pool, _translated, client, part, count)
         answer = {"translatedText": [best for best, *_ in translations]}
         if source == AUTO:
             answer["detectedLanguage"] = _detected([pair]) * len(texts)

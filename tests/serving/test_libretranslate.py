@@ -12,6 +12,7 @@ from libretranslatepy import LibreTranslateAPI
 from serving import gateway
 from serving.answers import Translation
 from serving.languages import Languages
+from serving.libretranslate import THREADS
 from serving.rest import HttpServer
 from tests.serving import toy
 from tests.serving.live import DEADLINE_SECONDS, HOST, ask, both, connect
@@ -94,7 +95,7 @@ def test_a_form_is_read_in_each_way(port):
 
 def test_auto_is_answered_with_the_language_of_the_model(port):
     detected = {"confidence": 100.0, "language": "en"}
-    asked = {"q": "a", "source": "auto", "target": "de"}
+    asked = {"q": "a", "source": "Auto", "target": "de"}
     assert post(port, "/translate", asked)[1] == {"translatedText": upper("a"), "detectedLanguage": detected}
     assert post(port, "/translate", {**asked, "q": ["a", "b"]})[1]["detectedLanguage"] == [detected, detected]
 
@@ -223,3 +224,25 @@ def test_the_work_for_a_client_that_has_gone_ends():
         poll(lambda: asked)
     server.stop()  # After all open requests.
     assert {len(texts) for texts in asked} == {64} and len(asked) < 30
+
+
+def test_many_translations_that_wait_do_not_hold_up_other_paths():
+    class Stuck:
+        def translate(self, texts):
+            begun.append(texts)
+            go_on.wait(DEADLINE_SECONDS)
+            return [Translation(text, 0.0) for text in texts]
+
+    begun, replies, go_on = [], [], threading.Event()
+    server = HttpServer(gateway.make_app({Languages("en", "de"): Stuck()}), HOST, 0, DEADLINE_SECONDS)
+    asked = (server.port, "/translate", {"q": "a", **EN_DE})
+    clients = [threading.Thread(target=lambda: replies.append(post(*asked))) for _ in range(50)]
+    for client in clients:
+        client.start()
+    poll(lambda: len(begun) == THREADS)
+    assert ask(server.port, "GET", "/health")[0] == 200 and replies == []
+    go_on.set()
+    for client in clients:
+        client.join()
+    server.stop()
+    assert replies == [(200, {"translatedText": "a"})] * 50
