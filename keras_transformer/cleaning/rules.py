@@ -1,5 +1,6 @@
 """The rules that need no more than one pair: each says whether the pair is to be dropped."""
 
+import functools
 import re
 from collections import Counter
 from collections.abc import Callable
@@ -100,18 +101,22 @@ def _script_rule(least: float, of_source: str, of_target: str) -> Rule:
     return rule
 
 
-def _language_rule(odds: float, source_lang: str, target_lang: str) -> Rule:
+@functools.cache  # its model takes a second to load
+def _identifier():
     try:
         from py3langid.langid import MODEL_FILE, LanguageIdentifier
     except ImportError as error:
         raise UserError(
             "language identification needs a package that is not installed: pip install py3langid, or --language_odds 0"
         ) from error
-    identifier = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
-    sides = [_known_to(identifier, language) for language in (source_lang, target_lang)]
+    return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+
+
+def _language_rule(odds: float, source_lang: str, target_lang: str) -> Rule:
+    identifier = _identifier()
+    of_source, of_target = (_known_to(identifier, language) for language in (source_lang, target_lang))
 
     def rule(source, target):
-        of_source, of_target = sides
         found = _another_language(identifier, source, of_source, odds)
         return found or _another_language(identifier, target, of_target, odds)
 

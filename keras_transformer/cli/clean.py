@@ -57,6 +57,8 @@ def parse_arguments(words=None):
         raise UserError("--workers is of the engine local: Beam's runners have flags of their own")
     if arguments.workers is not None and arguments.workers < 1:
         raise UserError(f"--workers must be at least 1. Received: {arguments.workers}")
+    if arguments.without and not arguments.near_held_out:
+        raise UserError("--without does nothing with --near_held_out 0: leave one out")
     for path in arguments.without:
         check_files(path, None)
     check_new_directory(arguments.output)
@@ -123,8 +125,10 @@ def main(arguments, runner_flags):
 def engine(arguments, runner_flags, pairs, examiner):
     """The function that decides about all pairs, in a directory for its work."""
     if arguments.engine == "beam":
-        from keras_transformer.beam.cleaning import clean_on_beam
-
+        try:
+            from keras_transformer.beam.cleaning import clean_on_beam
+        except ImportError as error:
+            raise UserError("--engine beam needs a package that is not installed: pip install apache-beam") from error
         return lambda scratch: clean_on_beam(pairs, examiner, scratch, runner_flags)
     from keras_transformer.cleaning.processes import clean_in_processes
 
