@@ -20,6 +20,7 @@ from keras_transformer.cleaning.examination import Examined, Examiner, digest
 from keras_transformer.cleaning.minhash import similarity
 from keras_transformer.cleaning.processes import in_chunks
 from keras_transformer.data.corpus import Pair
+from keras_transformer.errors import UserError
 
 FILES_AT_ONCE = 10  # chunks in a file of input
 
@@ -35,12 +36,16 @@ def clean_on_beam(pairs: Iterable[Pair], examiner: Examiner, scratch: Path, flag
 
     Yields:
         `Examined` of every pair, in the order of their keys.
+
+    Raises:
+        UserError: for a flag that Beam does not know, and a runner that is not there.
     """
+    pipeline = _pipeline(flags)
     inputs, shards = scratch / "input", scratch / "decided"
     inputs.mkdir()
     shards.mkdir()
     names = _hand_out(pairs, inputs)
-    with beam.Pipeline(options=_options(flags)) as pipeline:
+    with pipeline:
         examined = pipeline | beam.Create(names) | beam.Reshuffle() | beam.ParDo(Examine(examiner.arguments))
         decided = examined | Decide(examiner.settings.duplicates, examiner.settings.near_duplicates)
         _ = decided | beam.GroupByKey() | beam.Map(write_shard, str(shards))
@@ -49,12 +54,19 @@ def clean_on_beam(pairs: Iterable[Pair], examiner: Examiner, scratch: Path, flag
             yield from map(Examined.from_line, lines)
 
 
-def _options(flags: list[str]) -> PipelineOptions:
+def _pipeline(flags: list[str]) -> beam.Pipeline:
+    unknown: list[str] = []
     options = PipelineOptions(flags)
+    options.get_all_options(add_extra_args_fn=lambda parser: unknown.extend(parser.parse_known_args(flags)[1]))
     standard = options.view_as(StandardOptions)
     if standard.runner in (None, "DirectRunner"):
+        if unknown:  # a remote runner may have flags that Beam does not know
+            raise UserError(f"neither this program nor Apache Beam has a flag {unknown[0]}: see --help")
         standard.runner = "FnApiRunner"  # the runner inside Beam: DirectRunner first tries to download another one
-    return options
+    try:
+        return beam.Pipeline(options=options)
+    except (ValueError, ImportError) as error:  # an unknown runner, or one without its package
+        raise UserError(f"--engine beam: {' '.join(str(error).split())}") from error
 
 
 def _hand_out(pairs: Iterable[Pair], directory: Path) -> list[str]:
