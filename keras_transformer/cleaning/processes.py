@@ -27,7 +27,7 @@ from keras_transformer.errors import UserError
 
 CHUNK = 2000  # pairs
 AHEAD = 4  # chunks for each process that are read before they are needed
-CACHED = 1 << 16  # pairs whose shingles are kept while duplicates are found
+CACHED = 1 << 12  # pairs whose shingles are kept while duplicates are found
 _HASH = np.dtype(">u8")  # two of them sort as the 16 bytes do
 
 

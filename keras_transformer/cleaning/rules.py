@@ -2,11 +2,10 @@
 
 import functools
 import re
-from collections import Counter
 from collections.abc import Callable
 
-from keras_transformer.cleaning.settings import ADDED_TO_LENGTHS, FEWEST_LETTERS, FEWEST_WORDS, CleaningSettings
-from keras_transformer.cleaning.text import letter_share, script_of, script_share, skeleton, width, words
+from keras_transformer.cleaning.settings import ADDED_TO_LENGTHS, FEWEST_LETTERS, FEWEST_WORDS, SURE, CleaningSettings
+from keras_transformer.cleaning.text import letter_share, letters, script_of, script_share, skeleton, width, words
 from keras_transformer.errors import UserError
 
 Rule = Callable[[str, str], str | bool]
@@ -14,6 +13,7 @@ Rule = Callable[[str, str], str | bool]
 _NUMBER = re.compile(r"\d+")
 _GROUPS = re.compile(r"(?<=\d)[.,'’\u00a0\u202f ](?=\d{3}(?!\d))")  # 1,000 and 1.000 and 1 000
 _URL = re.compile(r"(?:https?://|www\.)[^\s<>\"]+|[\w.+-]+@[\w-]+\.[\w.-]+", re.IGNORECASE)
+_SIGNS_OF_URLS = ("@", "://", "www.", "WWW.", "Www.")
 _AFTER_URL = ".,;:!?)]}'\"”“»"
 _BRACKET = re.compile(r"[()\[\]{}（）［］｛｝]")
 _HALF_WIDTH = dict(zip("（）［］｛｝", "()[]{}", strict=True))
@@ -22,13 +22,15 @@ _MOST_DIGITS = 100  # of a number; Python reads no integer of many thousands
 
 def numbers(text: str) -> list[int]:
     """Sorts the integers of a text, in the digits of any script. Separators of thousands are no part of them."""
+    if not _NUMBER.search(text):
+        return []
     found = _NUMBER.findall(_GROUPS.sub("", text))
     return sorted(int(number) for number in found if len(number) <= _MOST_DIGITS)
 
 
 def urls(text: str) -> list[str]:
     """Sorts the URLs and e-mail addresses of a text, without punctuation after them."""
-    if "@" not in text and "." not in text:
+    if not any(sign in text for sign in _SIGNS_OF_URLS):
         return []
     return sorted(url.rstrip(_AFTER_URL).casefold() for url in _URL.findall(text))
 
@@ -45,11 +47,14 @@ def length_ratio(source: str, target: str) -> float:
 
 
 def overlap(source: str, target: str) -> float:
-    """Computes the share of the words of the longer side that stand on both sides; 0 for less than `FEWEST_WORDS`."""
-    ones, others = words(source), words(target)
+    """Computes the share of the different words that stand on both sides, for the side that has more of them.
+
+    It is 0 if a side has less than `FEWEST_WORDS`.
+    """
+    ones, others = set(words(source)), set(words(target))
     if min(len(ones), len(others)) < FEWEST_WORDS:
         return 0.0
-    return (Counter(ones) & Counter(others)).total() / max(len(ones), len(others))
+    return len(ones & others) / max(len(ones), len(others))
 
 
 def rules_of(settings: CleaningSettings, source_lang: str, target_lang: str) -> dict[str, Rule]:
@@ -134,9 +139,10 @@ def _known_to(identifier, language: str) -> str:
 
 def _another_language(identifier, text: str, expected: str, odds: float) -> str:
     """The name of the likeliest language if it is another one and likelier by these odds, else ""."""
-    if sum(map(str.isalpha, text)) < FEWEST_LETTERS:
+    if letters(text) < FEWEST_LETTERS:
         return ""
-    found, probability = identifier.classify(text)
-    if found == expected or probability < odds * dict(identifier.rank(text))[expected]:
+    start = text[:SURE]
+    found, probability = identifier.classify(start)
+    if found == expected or probability < odds * dict(identifier.rank(start))[expected]:
         return ""
     return found

@@ -6,6 +6,7 @@ from keras_transformer.errors import UserError
 
 ADDED_TO_LENGTHS = 10  # characters, before the ratio: short sentences may differ more
 FEWEST_LETTERS = 10  # of a text whose language is identified
+SURE = 60  # characters: the beginning of a text by which its language is identified
 FEWEST_WORDS = 3  # of a text that can be called untranslated
 
 HELP = {
@@ -16,13 +17,13 @@ HELP = {
     "max_ratio": f"drop pairs with a side so many times longer than the other, after adding {ADDED_TO_LENGTHS} to both",
     "min_letters": "drop pairs with a side whose share of letters is smaller",
     "min_script": "drop pairs with a side whose share of letters in the script of its language is smaller",
-    "max_overlap": f"drop untranslated pairs: a greater share of the words of the longer side, {FEWEST_WORDS} words at "
-    "least, stands on both sides",
+    "max_overlap": f"drop untranslated pairs: of the words of the side with more of them, {FEWEST_WORDS} at least, a "
+    "greater share stands on both sides",
     "numbers": "drop pairs with numbers on both sides that differ",
     "urls": "drop pairs with different URLs or e-mail addresses",
     "brackets": "drop pairs with different numbers of a bracket",
-    "language_odds": f"drop pairs with a side of {FEWEST_LETTERS} letters or more that is so many times likelier in "
-    "another language (needs `pip install py3langid`)",
+    "language_odds": f"drop pairs with a side of {FEWEST_LETTERS} letters or more whose first {SURE} characters are so "
+    "many times likelier in another language (needs `pip install py3langid`)",
     "near_held_out": "drop pairs with a side that is so similar to a line of --without (Jaccard similarity of runs of "
     "four characters)",
     "duplicates": "drop pairs that repeat another one",

@@ -17,7 +17,7 @@ _CONTROL = re.compile("[\u0000-\u0008\u000e-\u001b\u007f-\u0084\u0086-\u009f]")
 _SPACE = re.compile(r"\s+")  # with U+0085, U+2028 and U+2029, which end a line in other programs
 _WORD = re.compile(r"\w+")
 _WIDE = re.compile("[\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\U00020000-\U0003fffd]")
-_LETTER = regex.compile(r"[\p{L}\p{M}]")
+_MARK = regex.compile(r"\p{M}")
 _WIDTH = 3  # of a Chinese, Japanese or Korean character: it says as much as three letters
 _PARTS_OF_SCRIPTS = {
     "Jpan": ("Hira", "Kana", "Hani"),
@@ -54,14 +54,19 @@ def width(text: str) -> int:
     return len(text) if text.isascii() else len(text) + (_WIDTH - 1) * len(_WIDE.findall(text))
 
 
+def letters(text: str) -> int:
+    """Counts the letters of a text, with their marks."""
+    return sum(map(str.isalpha, text)) + (0 if text.isascii() else len(_MARK.findall(text)))
+
+
 def letter_share(text: str) -> float:
-    """Computes the share of letters, with their marks, among the characters that are no white space; 0 if none is."""
-    visible = "".join(text.split())
-    return len(_LETTER.findall(visible)) / len(visible) if visible else 0.0
+    """Computes the share of `letters` among the characters that are no white space; 0 if there is none."""
+    visible = sum(map(len, text.split()))
+    return letters(text) / visible if visible else 0.0
 
 
 def script_share(text: str, script: str) -> float:
-    """Computes the share of the letters that belong to a script.
+    """Computes the share of the `letters` that belong to a script.
 
     Args:
         text: str.
@@ -70,17 +75,15 @@ def script_share(text: str, script: str) -> float:
     Returns:
         float, 1 for a text without letters.
     """
-    if script == "Latn" and text.isascii():
-        return 1.0
-    letters, of_script = _letters_of(script)
-    number = len(letters.findall(text))
-    return len(of_script.findall(text)) / number if number else 1.0
+    others = 0 if script == "Latn" and text.isascii() else sum(map(len, _letters_outside(script).findall(text)))
+    return 1 - others / letters(text) if others else 1.0
 
 
 @functools.cache
-def _letters_of(script: str) -> tuple[regex.Pattern, regex.Pattern]:
-    scripts = "".join(rf"\p{{Script={part}}}" for part in _PARTS_OF_SCRIPTS.get(script, (script,)))
-    return regex.compile(r"\p{L}"), regex.compile(rf"[\p{{L}}&&[{scripts}]]", regex.VERSION1)
+def _letters_outside(script: str) -> regex.Pattern:
+    """The letters of other scripts. A mark belongs to the script of its letter."""
+    parts = "".join(rf"\p{{Script={part}}}" for part in _PARTS_OF_SCRIPTS.get(script, (script,)))
+    return regex.compile(rf"[\p{{L}}--[{parts}]]\p{{M}}*", regex.VERSION1)
 
 
 def script_of(language: str) -> str:
