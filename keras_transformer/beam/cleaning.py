@@ -7,6 +7,7 @@ byte.
 """
 
 import json
+import uuid
 from collections.abc import Iterable, Iterator
 from operator import attrgetter
 from pathlib import Path
@@ -199,6 +200,6 @@ def write_shard(of_shard, directory):
     shard, lines = of_shard
     in_order = sorted(lines, key=lambda line: (Examined.from_line(line).key, line))
     path = Path(directory, f"{shard:03}")
-    unfinished = path.parent.with_name(f"{path.name}.unfinished")
+    unfinished = path.parent.with_name(f"{path.name}.{uuid.uuid4().hex}")  # a runner may try a shard twice at a time
     unfinished.write_bytes(b"".join(in_order))
     unfinished.rename(path)
