@@ -20,14 +20,14 @@ ORDER = [
     {"config", "layer"},
     {"layers", "recurrent", "tokenizer", "decoding"},
     {"models", "data"},
-    {"translation"},
-    {"training", "export", "evaluation", "analysis"},
+    {"translation", "cleaning"},
+    {"training", "export", "evaluation", "analysis", "beam"},
     {"runs"},
     {"cli"},
     {"scripts", "__main__"},
 ]
-# Programs that start by their names in the package, such as `python -m keras_transformer.data.back_translate`.
-PROGRAMS = {Path("keras_transformer/data/back_translate.py")}
+# Programs that start by their names in the package, such as `python -m keras_transformer.data.clean`.
+PROGRAMS = {Path("keras_transformer/data", name) for name in ("back_translate.py", "clean.py")}
 KNOW_THEMSELVES_ONLY = {"errors", "decoding", "serving"}
 KNOW_KERAS_ONLY = {"layer", "layers", "recurrent", "models"}
 KNOW_TENSORFLOW = {"tokenizer", "data", "decoding", "translation", "training", "export", "analysis", "cli"}

@@ -87,6 +87,7 @@ class Corpus:
             `validation` and `test` are those of the first.
         weight: Fraction, how often an epoch takes each pair on average.
         is_replayed: bool, whether it is of an earlier run. Its weight then counts beside other replayed corpora only.
+        held_out: bool, whether `validation` was taken from the training text.
     """
 
     name: str
@@ -100,6 +101,7 @@ class Corpus:
     others: tuple["Corpus", ...] = ()
     weight: Fraction = Fraction(1)
     is_replayed: bool = False
+    held_out: bool = False
 
     @property
     def identity(self) -> dict[str, str]:
@@ -164,7 +166,7 @@ def pairs_corpus(
         if not split:
             raise CorpusError(f"`{name}` has no pair: there is nothing to learn from")
     fingerprint = {"train": hash_pairs(train), "validation": hash_pairs(validation)}
-    return Corpus("pairs", source_lang, target_lang, train, validation, test, fingerprint, notes)
+    return Corpus("pairs", source_lang, target_lang, train, validation, test, fingerprint, notes, bool(notes))
 
 
 def _held_out(pairs: list[Pair]) -> tuple[list[Pair], list[Pair]]:
