@@ -7,18 +7,16 @@ import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, get_args, get_origin
+from typing import Literal
 
 import yaml
 
 from keras_transformer.errors import ConfigError
 from keras_transformer.presets import PRESETS
+from keras_transformer.value_types import describe_type, is_a
 
 PAD_ID, UNK_ID, BOS_ID, EOS_ID = 0, 1, 2, 3  # the control symbols of every vocabulary
 MOST_HYPOTHESES = 256  # of a beam: more only cost memory, as much as V numbers for each hypothesis of each sentence
-
-# The types of settings in words.
-TYPES = {int: "a whole number", float: "a number", bool: "true or false", str: "text", type(None): "not given"}
 
 # Optimizers of Keras by their names, and their arguments; those of Adam are the paper's (5.3).
 OPTIMIZERS = {
@@ -70,9 +68,10 @@ class Config:
     default is runs/PRESET."""
 
     # The corpus
-    dataset: str = "cldr:en-de"
+    dataset: str | tuple[str, ...] = "cldr:en-de"
     """cldr:A-B (made from Unicode locale data, no download), files:DIR (train.LANG, val.LANG, ...) or
-    tfds:NAME[/CONFIG]."""
+    tfds:NAME[/CONFIG]. Several mix corpora; the first decides which weights are best. With :WEIGHT behind it, an epoch
+    takes a corpus WEIGHT times: of :0.3 other 3 of 10 pairs each time, of :3 every pair three times."""
     source_lang: str | None = None
     """Language to translate from; needed with files:."""
     target_lang: str | None = None
@@ -91,6 +90,11 @@ class Config:
     """Most tokens of either side of a training pair; longer pairs are left out. Longer input is translated in parts."""
     init_from: str | None = None
     """Directory of a finished run, to start from its weights and tokenizer; the model must have the same shape."""
+    replay: float = 0.0
+    """Share of the pairs of an epoch that comes from the corpora of the run of init_from, against forgetting."""
+    extend_vocabulary: int | None = None
+    """Most new pieces, learnt from the new text, that the tokenizer of init_from gets. Their vectors start as the mean
+    of those of the old pieces that spell them."""
 
     # The model (sections 3 and 5.4 of the paper)
     d_model: int = 128
@@ -223,6 +227,8 @@ class Config:
         if not isinstance(preset, str) or preset not in PRESETS:
             raise ConfigError(f"unknown preset {preset!r}: it must be one of {', '.join(PRESETS)}")
         settings = {name: os.fspath(x) if isinstance(x, os.PathLike) else x for name, x in settings.items()}
+        if isinstance(names := settings.get("dataset"), list | tuple):
+            settings["dataset"] = names[0] if len(names) == 1 else tuple(names)
         given = {"model_dir": f"runs/{preset}", **PRESETS[preset], **settings, "preset": preset}
         for field in dataclasses.fields(self):
             object.__setattr__(self, field.name, given.get(field.name, field.default))
@@ -237,19 +243,19 @@ class Config:
             if field.type in (int, int | None) and field.name != "seed":
                 _check(self, field.name, value is None or value >= 1, "must be at least 1")
         rates = [name for name in vars(self) if name.endswith("dropout_rate")]
-        for name in (*rates, "label_smoothing", "scheduled_sampling_rate"):
+        for name in (*rates, "label_smoothing", "scheduled_sampling_rate", "replay"):
             _check(self, name, 0 <= getattr(self, name) < 1, "must be in [0, 1)")
         decay = self.ema_decay
         _check(self, "ema_decay", decay is None or 0 < decay < 1, "must be between 0 and 1")
-        _check(self, "save_minutes", self.save_minutes >= 0, "must not be negative")
-        decay = self.weight_decay
-        _check(self, "weight_decay", decay is None or decay >= 0, "must not be negative")
+        for name in ("save_minutes", "weight_decay"):
+            _check(self, name, (getattr(self, name) or 0) >= 0, "must not be negative")
         for name in ("peak_learning_rate", "clip_norm"):
-            value = getattr(self, name)
-            _check(self, name, value is None or value > 0, "must be positive")
+            _check(self, name, getattr(self, name) is None or getattr(self, name) > 0, "must be positive")
         is_new = self.tokenizer is None
         _check(self, "share_vocabulary", is_new or self.share_vocabulary, "must be true beside `tokenizer`")
         _check(self, "init_from", is_new or self.init_from is None, "has its own tokenizer: leave out `tokenizer`")
+        for name in ("replay", "extend_vocabulary"):
+            _check(self, name, self.init_from is not None or not getattr(self, name), "needs `init_from`")
         _check(self, "profile", self.profile is None or _is_range(self.profile), "must be START,STOP with START < STOP")
         self._check_shape()
         _check(self, "character_coverage", 0.98 <= self.character_coverage <= 1, "must be between 0.98 and 1")
@@ -275,13 +281,18 @@ class Config:
         is_even = (self.d_key or self.d_model // self.num_heads) % 2 == 0 or self.positions != "rotary"
         _check(self, "d_key", is_even, "must be even with rotary positions; by default, it is d_model / num_heads")
 
+    @property
+    def corpora(self):
+        """The corpora that `dataset` names, a tuple of str."""
+        return (self.dataset,) if isinstance(self.dataset, str) else self.dataset
+
     def profiled_updates(self):
         """START and STOP of `profile` as int; None without a profile."""
         return self.profile and tuple(map(int, self.profile.split(",")))
 
     @property
     def num_positions(self):
-        """The positions of the longest text in training: `max_length` tokens after bos, or before eos."""
+        """Positions of the longest text in training: `max_length` tokens after bos, or before eos."""
         return self.max_length + 1
 
     def save(self, path):
@@ -372,19 +383,3 @@ def _check(config, name, holds, rule):
 
 def _is_range(text):
     return re.fullmatch("[0-9]+,[0-9]+", text) and int(text.split(",")[0]) < int(text.split(",")[1])
-
-
-def is_a(value, kind):
-    """Whether a value is of a field's type: a class, a Literal or a union. An int is a float, a bool is no int."""
-    if get_origin(kind) is Literal:
-        return isinstance(value, str) and value in get_args(kind)
-    if get_args(kind):
-        return any(is_a(value, choice) for choice in get_args(kind))
-    return type(value) is kind or (kind is float and type(value) is int)
-
-
-def describe_type(kind):
-    """A field's type in words, such as "a number or not given"."""
-    if get_origin(kind) is Literal:
-        return f"one of {', '.join(get_args(kind))}"
-    return " or ".join(TYPES[choice] for choice in get_args(kind) or (kind,))

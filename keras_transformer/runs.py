@@ -164,7 +164,12 @@ def keep_pruned(run, model, path):
     source, target = RunDirectory(run.path), RunDirectory(path)
     check_new_directory(target.path)
     settings = {"heads": model.heads, "d_key": model.d_key, "num_key_value_heads": None, "tokenizer": None}
-    settings |= {"init_from": str(target.path), "model_dir": f"{target.path}_trained"}
+    settings |= {
+        "replay": 0.0,
+        "extend_vocabulary": None,
+        "init_from": str(target.path),
+        "model_dir": f"{target.path}_trained",
+    }
     config = Config(**{**dataclasses.asdict(run.config), **settings})
     try:
         target.path.mkdir(parents=True, exist_ok=True)

@@ -16,7 +16,7 @@ README = ROOT / "README.md"
 
 # From low to high: a part knows only itself and the parts below it.
 ORDER = [
-    {"errors", "presets", "wording", "private_api"},
+    {"errors", "presets", "wording", "private_api", "value_types"},
     {"config", "layer"},
     {"layers", "recurrent", "tokenizer", "decoding"},
     {"models", "data"},
@@ -27,7 +27,7 @@ ORDER = [
     {"scripts", "__main__"},
 ]
 # Programs that start by their names in the package, such as `python -m keras_transformer.data.clean`.
-PROGRAMS = {Path("keras_transformer/data/clean.py")}
+PROGRAMS = {Path("keras_transformer/data", name) for name in ("back_translate.py", "clean.py")}
 KNOW_THEMSELVES_ONLY = {"errors", "decoding", "serving"}
 KNOW_KERAS_ONLY = {"layer", "layers", "recurrent", "models"}
 KNOW_TENSORFLOW = {"tokenizer", "data", "decoding", "translation", "training", "export", "analysis", "cli"}

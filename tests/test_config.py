@@ -26,6 +26,8 @@ OTHER = {
     "tokenizer": None,  # there is none beside `init_from`
     "max_length": 61,
     "init_from": "runs/another",
+    "replay": 0.25,
+    "extend_vocabulary": 47,
     "d_model": 22,
     "d_ff": 53,
     "num_heads": 11,
@@ -238,6 +240,32 @@ def test_a_saved_config_has_every_setting_in_order(tmp_path):
     Config().save(tmp_path / "config.yaml")
     lines = (tmp_path / "config.yaml").read_text(encoding="utf-8").splitlines()
     assert [line.split(":")[0] for line in lines] == list(OTHER)
+
+
+def test_several_corpora_are_saved_and_loaded_in_their_order_and_one_remains_a_text(tmp_path):
+    for given, expected in (
+        ("files:a", "files:a"),
+        (["files:a"], "files:a"),
+        (["files:b:0.3", "files:a"], ("files:b:0.3", "files:a")),
+    ):
+        config = Config(dataset=given)
+        config.save(tmp_path / "config.yaml")
+        loaded = Config.load(tmp_path / "config.yaml")
+        assert config.dataset == loaded.dataset == expected and config == loaded
+        assert loaded.corpora == (expected if isinstance(expected, tuple) else (expected,))
+
+
+@pytest.mark.parametrize("dataset", [[], (), ["files:a", 3], 3, None])
+def test_corpora_that_are_no_texts_are_refused(dataset):
+    with pytest.raises(ConfigError, match="`dataset` must be text or several texts"):
+        Config(dataset=dataset)
+
+
+@pytest.mark.parametrize("setting", [{"replay": 0.2}, {"extend_vocabulary": 7}], ids=str)
+def test_what_is_of_another_run_needs_that_run(setting):
+    with pytest.raises(ConfigError, match="needs `init_from`"):
+        Config(**setting)
+    Config(**setting, init_from="runs/a")
 
 
 def test_settings_left_out_of_a_file_have_their_defaults(tmp_path):

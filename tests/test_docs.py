@@ -52,10 +52,12 @@ python() {
       done
       return 1 ;;
     train.py*)
+      local short=$SHORT
+      [[ "$*" = *--init_from* ]] && short="${SHORT#--vocabulary_size * }"
       [[ "$*" = *--dataset* ]] || corpus=(--dataset files:data/mine --source_lang en --target_lang de)
       [[ "$*" = *"--preset gru"* ]] || corpus+=($OF_TRANSFORMER)
       TF_CONFIG="${TF_CONFIG//2222/$FIRST}"
-      TF_CONFIG="${TF_CONFIG//3333/$SECOND}" command python "$@" "${corpus[@]}" $SHORT && echo "$*" >>"$RAN" ;;
+      TF_CONFIG="${TF_CONFIG//3333/$SECOND}" command python "$@" "${corpus[@]}" $short && echo "$*" >>"$RAN" ;;
     export.py* | evaluate.py*)
       command python "$@" && echo "$*" >>"$RAN" ;;
     *) command python "${words[@]}" ;;
@@ -134,6 +136,8 @@ def desk(tmp_path_factory):
     (directory / "data").mkdir()
     corpus = tiny.write_corpus(directory / "data/mine")
     (directory / "DIR").symlink_to(corpus)
+    tiny.write_corpus(directory / "data/talks", train=53)
+    (directory / "data/news.en").write_text("one two\n\nthree\n" * 5, encoding="utf-8")
     tiny.write_pairs(corpus, "test2016", tiny.pairs(5, seed=9))
     (directory / "new.en").write_text("one two\n\nthree\n", encoding="utf-8")
     done = run(

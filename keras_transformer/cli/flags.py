@@ -11,9 +11,10 @@ from typing import Annotated, get_args
 
 import tyro
 
-from keras_transformer.config import Config, check_effect, describe_type, is_a, read_settings
+from keras_transformer.config import Config, check_effect, read_settings
 from keras_transformer.errors import UserError
 from keras_transformer.translation.options import MOST, OPTIONS, options_of
+from keras_transformer.value_types import describe_type, is_a
 
 RUN_OPTIONS = ("beam_size", "length_penalty")  # options of a search that are settings of a run
 SWITCHES = [f"--{field.name}" for field in dataclasses.fields(Config) if field.type is bool]
@@ -24,6 +25,20 @@ _Settings = tyro.conf.OmitArgPrefixes[tyro.conf.FlagConversionOff[Config]]
 _SettingsFile = Annotated[Path | None, tyro.conf.arg(name="config", help=CONFIG_HELP)]
 _TYPES = tyro.constructors.ConstructorRegistry()
 _DryRun = Annotated[tyro.conf.FlagCreatePairsOff[bool], tyro.conf.arg(help=DRY_RUN_HELP)]
+
+
+@_TYPES.primitive_rule
+def _corpora_rule(info):
+    """Reads the corpora of `--dataset`: a str, or a tuple of several."""
+    if info.type != str | tuple[str, ...]:
+        return None
+    return tyro.constructors.PrimitiveConstructorSpec(
+        nargs="*",
+        metavar="CORPUS[:WEIGHT] [--dataset ...]",
+        instance_from_str=lambda texts: texts[0] if len(texts) == 1 else tuple(texts),
+        is_instance=lambda value: is_a(value, info.type),
+        str_from_instance=lambda value: [value] if isinstance(value, str) else list(value),
+    )
 
 
 @_TYPES.primitive_rule
@@ -114,6 +129,7 @@ def _start(arguments):
 
 def _parse(command_line, arguments, description):
     arguments = [_capitalised(flag, value) for flag, value in zip(["", *arguments], arguments, strict=False)]
+    arguments = _gathered("--dataset", arguments)
     return tyro.cli(
         command_line,
         args=arguments,
@@ -122,6 +138,21 @@ def _parse(command_line, arguments, description):
         prog=Path(sys.argv[0]).name,
         registry=_TYPES,
     )
+
+
+def _gathered(flag, arguments):
+    """The arguments with all values of a flag that is given several times behind it, where it comes first."""
+    rest, values = [], []
+    for argument in arguments:
+        name, is_given, value = argument.partition("=")
+        if name == flag and is_given:
+            values.append(value)
+        elif rest[-1:] == [flag] and not argument.startswith("--"):
+            values.append(argument)
+            rest.pop()
+        else:
+            rest.append(argument)
+    return [*rest, flag, *values] if values else rest
 
 
 def _capitalised(flag, value):

@@ -13,6 +13,10 @@ DESCRIPTION = """Train a Transformer to translate. The same command goes on wher
       learns from DIR/train.en and DIR/train.de, line by line, with DIR/val.* to validate and DIR/test.* to test
   python train.py --dataset tfds:ted_hrlr_translate/pt_to_en --preset small --model_dir runs/ted
       learns from a corpus of TensorFlow Datasets, downloaded once
+  python train.py --dataset files:DIR --dataset tfds:NAME:0.3 ...
+      learns from both: every epoch takes all of the first, and other three of ten pairs of the second each time
+  python train.py --dataset files:NEW --init_from runs/mine --replay 0.2 --extend_vocabulary 500 ...
+      goes on with new text and up to 500 new pieces; a fifth of the pairs are of the old text, against forgetting
   python train.py ... --dry_run
       prints settings, figures of the corpus, and about how long and in how much memory it would train"""
 

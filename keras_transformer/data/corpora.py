@@ -1,4 +1,10 @@
-"""Opens the corpus that a user names: `cldr:A-B`, `files:DIR` or `tfds:NAME[/CONFIG]`."""
+"""Opens the corpora that a user names: `cldr:A-B`, `files:DIR` or `tfds:NAME[/CONFIG]`, with a weight or without."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
 
 from keras_transformer.data.corpus import Corpus
 from keras_transformer.data.text_files import languages_in, text_files_corpus
@@ -6,6 +12,56 @@ from keras_transformer.data.tfds_corpus import tfds_corpus
 from keras_transformer.errors import CorpusError
 
 _FORMS = "cldr:A-B, files:DIR or tfds:NAME[/CONFIG]"
+_LARGEST_WEIGHT, _DECIMALS = 1000, 4
+
+
+def open_corpora(
+    specs: Iterable[str], source_lang: str | None = None, target_lang: str | None = None, seed: int = 1
+) -> list[Corpus]:
+    """Opens each of the corpora that the user named.
+
+    Args:
+        specs: iterable of str, see `open_corpus`, each followed by `:WEIGHT` or not.
+        source_lang, target_lang, seed: see `open_corpus`.
+
+    Returns:
+        list of Corpus.
+
+    Raises:
+        CorpusError: as `open_corpus`, and for a weight that is not possible.
+    """
+    opened = []
+    for spec in specs:
+        name, weight = split_weight(spec)
+        opened.append(replace(open_corpus(name, source_lang, target_lang, seed), weight=weight))
+    return opened
+
+
+def split_weight(spec: str) -> tuple[str, Fraction]:
+    """Divides `files:DIR:0.3` into the name of the corpus and its weight.
+
+    What follows the last colon is a weight if it is a number, unless a directory has the whole name.
+
+    Args:
+        spec: str.
+
+    Returns:
+        (str, Fraction); the weight is 1 if there is none.
+
+    Raises:
+        CorpusError: for a weight that is 0, larger than 1,000 or has more than four decimals.
+    """
+    name, _, text = spec.rpartition(":")
+    path = Path(spec.partition(":")[2]).expanduser()
+    if ":" not in name or not re.fullmatch(r"[0-9]+(\.[0-9]*)?|\.[0-9]+", text) or path.is_dir():
+        return spec, Fraction(1)
+    weight = Fraction(text)
+    if not 0 < weight <= _LARGEST_WEIGHT or len(text.partition(".")[2]) > _DECIMALS:
+        raise CorpusError(
+            f"the weight of a corpus must be above 0, at most {_LARGEST_WEIGHT:,}, and have at most {_DECIMALS} "
+            f"decimals. Received: {spec}"
+        )
+    return name, weight
 
 
 def open_corpus(spec: str, source_lang: str | None = None, target_lang: str | None = None, seed: int = 1) -> Corpus:

@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from itertools import chain
 
 from keras_transformer.errors import CorpusError
@@ -52,6 +53,20 @@ class OneSide:
 
 
 @dataclass(frozen=True)
+class InTurn:
+    """The pairs of several corpora, one corpus after the other; like a split, it can be iterated again.
+
+    Attributes:
+        splits: dict, from the name of each corpus to an iterable of its `(source, target)` strings.
+    """
+
+    splits: dict[str, Iterable[Pair]]
+
+    def __iter__(self) -> Iterator[Pair]:
+        return chain.from_iterable(self.splits.values())
+
+
+@dataclass(frozen=True)
 class Corpus:
     """A parallel corpus.
 
@@ -68,6 +83,10 @@ class Corpus:
         fingerprint: dict, from the name of each part of the text, such as `train.en`, to a hash of its content. It is
             the same only if all pairs of `train` and `validation` are the same, up to their direction.
         notes: tuple of str, remarks for the user, such as the number of pairs held out for validation.
+        others: tuple of Corpus, those that are mixed with the first one. `train` then has the pairs of all in turn;
+            `validation` and `test` are those of the first.
+        weight: Fraction, how often an epoch takes each pair on average.
+        is_replayed: bool, whether it is of an earlier run. Its weight then counts beside other replayed corpora only.
         held_out: bool, whether `validation` was taken from the training text.
     """
 
@@ -79,6 +98,9 @@ class Corpus:
     test: Iterable[Pair] | None
     fingerprint: dict[str, str]
     notes: tuple[str, ...] = ()
+    others: tuple["Corpus", ...] = ()
+    weight: Fraction = Fraction(1)
+    is_replayed: bool = False
     held_out: bool = False
 
     @property

@@ -10,7 +10,7 @@ import json
 import logging
 import shutil
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +18,8 @@ import tensorflow as tf
 from tqdm import tqdm
 
 from keras_transformer.config import PAD_ID
+from keras_transformer.data.corpus import InTurn
+from keras_transformer.data.shares import Share
 from keras_transformer.errors import CorpusError, FileError
 from keras_transformer.tokenizer import with_eos
 from keras_transformer.wording import counted
@@ -86,18 +88,20 @@ class EncodedPairs:
         source: `Sentences`.
         target: `Sentences`, aligned with the source, each with eos at its end: the labels.
         dropped: reason -> number of pairs left out.
+        shares: tuple of `Share`, of the corpora whose pairs stand one after the other; () for one corpus of weight 1.
     """
 
     source: Sentences
     target: Sentences
     dropped: dict
+    shares: tuple = ()
 
     @classmethod
     def open(cls, directory):
         """Maps the files of `encode_pairs` into memory."""
         about = json.loads(Path(directory, ABOUT).read_text(encoding="utf-8"))
         source, target = (Sentences.open(Path(directory, side), about["dtype"]) for side in ("source", "target"))
-        return cls(source, target, about["dropped"])
+        return cls(source, target, about["dropped"], tuple(map(Share, about.get("sizes", ()))))
 
     def __len__(self):
         return len(self.source.starts) - 1
@@ -106,6 +110,20 @@ class EncodedPairs:
     def target_pieces(self):
         """int64 (N,): tokens of every target sentence without its eos, counted anew."""
         return self.target.lengths - 1
+
+    def weighted(self, weights):
+        """The same pairs, with a `Fraction` for each corpus: how often an epoch takes it."""
+        shares = [Share(share.size, weight) for share, weight in zip(self.shares, weights, strict=True)]
+        return replace(self, shares=tuple(shares))
+
+    @property
+    def tokens_per_epoch(self):
+        """Target tokens that an epoch takes on average, eos counted; float."""
+        if not self.shares:
+            return float(len(self.target.ids))
+        stops = np.cumsum([share.size for share in self.shares])
+        tokens = np.diff(self.target.starts[[0, *stops]])
+        return float(sum(share.weight * count for share, count in zip(self.shares, tokens.tolist(), strict=True)))
 
     def describe(self):
         """One line for the console: the numbers of pairs kept and dropped, with the reasons."""
@@ -121,7 +139,7 @@ def encode_pairs(pairs, source_tokenizer, target_tokenizer, max_length, director
     after three seconds.
 
     Args:
-        pairs: iterable of (source, target) strings.
+        pairs: iterable of (source, target) strings; `InTurn` for several corpora, each of which becomes a `Share`.
         source_tokenizer: `Tokenizer`.
         target_tokenizer: `Tokenizer`, which may be the same.
         max_length: most tokens of either side, control symbols not counted.
@@ -132,32 +150,42 @@ def encode_pairs(pairs, source_tokenizer, target_tokenizer, max_length, director
         `EncodedPairs`, mapped from the files.
 
     Raises:
-        CorpusError: if no pair is left.
+        CorpusError: if no pair of a corpus is left.
     """
     tokenizers = (source_tokenizer, target_tokenizer)
     dtype = np.min_scalar_type(max(tokenizer.vocabulary_size for tokenizer in tokenizers) - 1)
     writers = [_SentencesWriter(Path(directory, side), dtype) for side in ("source", "target")]
-    blank, too_long = 0, 0
-    rest = iter(tqdm(pairs, "tokenising", unit=" pairs", unit_scale=True, delay=3, leave=False, disable=None))
-    while chunk := list(itertools.islice(rest, CHUNK)):
-        filled = [(source, target) for source, target in chunk if source.strip() and target.strip()]
-        blank += len(chunk) - len(filled)
-        if not filled:
-            continue
-        texts = zip(*filled, strict=True)
-        sides = [tokenizer.encode(tf.constant(side)) for tokenizer, side in zip(tokenizers, texts, strict=True)]
-        fits = tf.reduce_all([side.row_lengths() <= max_length for side in sides], axis=0)
-        too_long += len(filled) - int(tf.math.count_nonzero(fits))
-        source, target = (tf.ragged.boolean_mask(side, fits) for side in sides)
-        writers[0].append(source)
-        writers[1].append(with_eos(target))
-    dropped = {"blank on one side": blank, f"longer than {max_length} tokens": too_long}
-    if not writers[0].total:
-        reasons = ", ".join(f"{count:,} {reason}" for reason, count in dropped.items())
-        raise CorpusError(f"{name}: no pair is left to use ({reasons}); check the files or raise --max_length")
-    about = {"dtype": dtype.str, "dropped": dropped}
+    reasons = ("blank on one side", f"longer than {max_length} tokens")
+    sizes, dropped = [], dict.fromkeys(reasons, 0)
+    for corpus, split in (pairs.splits if isinstance(pairs, InTurn) else {name: pairs}).items():
+        rest = iter(tqdm(split, "tokenising", unit=" pairs", unit_scale=True, delay=3, leave=False, disable=None))
+        counts = np.zeros(3, int)
+        while chunk := list(itertools.islice(rest, CHUNK)):
+            counts += _encode_chunk(chunk, tokenizers, max_length, writers)
+        left_out = dict(zip(reasons, counts.tolist(), strict=False))
+        if not counts[2]:
+            listed = ", ".join(f"{count:,} {reason}" for reason, count in left_out.items())
+            raise CorpusError(f"{corpus}: no pair is left to use ({listed}); check the files or raise --max_length")
+        sizes.append(int(counts[2]))
+        dropped = {reason: dropped[reason] + left_out[reason] for reason in reasons}
+    about = {"dtype": dtype.str, "dropped": dropped, "sizes": sizes}
     Path(directory, ABOUT).write_text(json.dumps(about), encoding="utf-8")
     return EncodedPairs.open(directory)
+
+
+def _encode_chunk(chunk, tokenizers, max_length, writers):
+    """Tokenises a list of pairs. Returns the numbers of those that are blank, too long, and written."""
+    filled = [(source, target) for source, target in chunk if source.strip() and target.strip()]
+    if not filled:
+        return len(chunk), 0, 0
+    texts = zip(*filled, strict=True)
+    sides = [tokenizer.encode(tf.constant(side)) for tokenizer, side in zip(tokenizers, texts, strict=True)]
+    fits = tf.reduce_all([side.row_lengths() <= max_length for side in sides], axis=0)
+    source, target = (tf.ragged.boolean_mask(side, fits) for side in sides)
+    writers[0].append(source)
+    writers[1].append(with_eos(target))
+    written = int(tf.math.count_nonzero(fits))
+    return len(chunk) - len(filled), len(filled) - written, written
 
 
 class _SentencesWriter:

@@ -8,32 +8,26 @@ import tensorflow as tf
 
 from keras_transformer.config import PAD_ID
 from keras_transformer.data.encoded import EncodedPairs
+from keras_transformer.data.shares import Share, rows_of_epoch, sort_by_length, widest_rows
+from keras_transformer.errors import CorpusError
 from keras_transformer.tokenizer import shift_right
 
-SOURCE_STEP = 4  # source lengths this close may share a batch
 
-
-def plan_batches(source_lengths, target_lengths, batch_tokens, shuffle_seed=None):
+def plan_batches(source_lengths, target_lengths, batch_tokens):
     """Decides which pairs form which batch: pairs of about the same length, so that little is padded.
 
-    A batch holds as many rows as fit `batch_tokens` at the length of its longest side, so that the number of batches
-    does not depend on the shuffling.
+    A batch holds as many rows as fit `batch_tokens` at the length of its longest side.
 
     Args:
         source_lengths: int (N,).
         target_lengths: int (N,), eos counted.
         batch_tokens: most positions of either side of a batch, padding included.
-        shuffle_seed: orders pairs of the same length, and the batches; None keeps both sorted by length.
 
     Returns:
-        A list of int (B,) arrays of row numbers; every row is in exactly one.
+        A list of int (B,) arrays of row numbers, sorted by length; every row is in exactly one.
     """
-    rng = np.random.default_rng(shuffle_seed)
-    widths = np.maximum(source_lengths, target_lengths)
-    ties = np.arange(len(widths)) if shuffle_seed is None else rng.permutation(len(widths))
-    narrow = np.min_scalar_type(widths.max())  # NumPy sorts 16 bits by radix: 2.5 times as fast for millions of pairs
-    order = np.lexsort((ties, (source_lengths // SOURCE_STEP).astype(narrow), widths.astype(narrow)))
-    sorted_widths = widths[order]
+    order = sort_by_length(source_lengths, target_lengths, np.arange(len(source_lengths)))
+    sorted_widths = np.maximum(source_lengths, target_lengths)[order]
     batches, start = [], 0
     while start < len(order):
         stop = start + max(1, batch_tokens // int(sorted_widths[start]))
@@ -41,9 +35,61 @@ def plan_batches(source_lengths, target_lengths, batch_tokens, shuffle_seed=None
             stop = min(stop - 1, len(order))
         batches.append(order[start:stop])
         start = stop
-    if shuffle_seed is not None:
-        rng.shuffle(batches)
     return batches
+
+
+def plan_epoch(pairs, sizes, seed, epoch):
+    """Decides which pairs form which batch in an epoch.
+
+    Args:
+        pairs: `EncodedPairs`.
+        sizes: list of int, from `batch_sizes`.
+        seed: int. It orders pairs of the same length, and the batches.
+        epoch: int.
+
+    Returns:
+        A list of int (B,) arrays of row numbers, as many as `sizes`. A row is in them as often as the epoch takes it.
+    """
+    rows = rows_of_epoch(_shares(pairs), *_lengths(pairs), seed, epoch)
+    rng = np.random.default_rng((seed, epoch))
+    rows = rows[sort_by_length(*(side[rows] for side in _lengths(pairs)), rng.permutation(len(rows)))]
+    # The sizes are those of the widest epoch. This one may lack a few pairs: then its first batches are smaller.
+    missing = sum(sizes) - len(rows)
+    cuts = np.maximum(np.cumsum([0, *sizes]) - missing, np.arange(len(sizes) + 1))
+    batches = [rows[start:stop] for start, stop in itertools.pairwise(cuts)]
+    rng.shuffle(batches)
+    return batches
+
+
+def batch_sizes(pairs, batch_tokens):
+    """The number of pairs in every batch of an epoch, in the order of their lengths: a list.
+
+    They are the same for every epoch, so that every epoch has as many batches.
+
+    Args:
+        pairs: `EncodedPairs`.
+        batch_tokens: most positions of either side of a batch, padding included.
+
+    Raises:
+        CorpusError: if an epoch may have fewer pairs than batches.
+    """
+    plan, fewest = _widest_plan(pairs, batch_tokens), sum(share.fewest for share in _shares(pairs))
+    if fewest < len(plan):
+        raise CorpusError(
+            f"with these weights, an epoch may have only {fewest:,} pairs for {len(plan):,} batches: raise the weight "
+            "behind the last colon of --dataset, or --batch_tokens"
+        )
+    return [len(rows) for rows in plan]
+
+
+def _widest_plan(pairs, batch_tokens):
+    """The batches of an epoch that no epoch exceeds."""
+    widest = widest_rows(_shares(pairs), *_lengths(pairs))
+    return [widest[batch] for batch in plan_batches(*(side[widest] for side in _lengths(pairs)), batch_tokens)]
+
+
+def _shares(pairs):
+    return pairs.shares or (Share(len(pairs)),)
 
 
 def make_batch(pairs, rows):
@@ -87,6 +133,8 @@ def _lengths(pairs):
 def training_batches(pairs, batch_tokens, seed, first_epoch=0, first_batch=0, vary=None):
     """Batches without end, every epoch in an order of its own that depends on (seed, epoch) alone.
 
+    Every epoch takes as much of each corpus as its weight says, see `shares`.
+
     Args:
         pairs: `EncodedPairs`.
         batch_tokens: most positions of either side of a batch.
@@ -100,10 +148,12 @@ def training_batches(pairs, batch_tokens, seed, first_epoch=0, first_batch=0, va
         tf.data.Dataset of `teacher_forced` batches.
     """
 
+    sizes = batch_sizes(pairs, batch_tokens)
+
     def generate():
         skip = first_batch
         for epoch in itertools.count(first_epoch):
-            plan = plan_batches(*_lengths(pairs), batch_tokens, shuffle_seed=(seed, epoch))
+            plan = plan_epoch(pairs, sizes, seed, epoch)
             for number in range(skip, len(plan)):
                 rows, rng = plan[number], np.random.default_rng((seed, epoch, number))
                 yield make_batch(pairs, rows) if vary is None else _varied(pairs, rows, vary, rng)
@@ -143,13 +193,13 @@ def dealt(batches, strategy):
 
 def count_batches(pairs, batch_tokens):
     """The number of batches in an epoch, the same in every one."""
-    return len(plan_batches(*_lengths(pairs), batch_tokens))
+    return len(batch_sizes(pairs, batch_tokens))
 
 
 def batch_shapes(pairs, batch_tokens):
-    """(B, S, T) of every batch of an epoch, a list."""
+    """(B, S, T) of every batch of an epoch, a list; of a corpus with a weight, those of the widest epoch."""
     sides = _lengths(pairs)
-    return [(len(rows), *(int(side[rows].max()) for side in sides)) for rows in plan_batches(*sides, batch_tokens)]
+    return [(len(rows), *(int(side[rows].max()) for side in sides)) for rows in _widest_plan(pairs, batch_tokens)]
 
 
 def _varied(pairs, rows, vary, rng):

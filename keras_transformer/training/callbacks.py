@@ -167,6 +167,37 @@ class ValidationBleu(keras.callbacks.Callback):
             tf.summary.text("samples", "\n".join(["| source | reference | translation |", "|---|---|---|", *table]))
 
 
+class MeasureOthers(keras.callbacks.Callback):
+    """Measures the other corpora of a mixture after every epoch, as the first one is: loss, accuracy, perplexity, BLEU.
+
+    It adds the logs `val_loss/NAME`, ..., and writes curves of these names.
+
+    Args:
+        others: list of (name, dataset of validation batches, number of batches, list of (source, reference)).
+        translate, score, writer, progress: see `ValidationBleu`.
+    """
+
+    def __init__(self, others, translate, score, writer, progress):
+        super().__init__()
+        self.others = others
+        self.translate = translate
+        self.score = score
+        self.writer = writer
+        self.progress = progress
+
+    def on_epoch_end(self, epoch, logs=None):
+        for name, batches, steps, pairs in self.others:
+            measures = self.model.evaluate(batches, steps=steps, return_dict=True, verbose=0)
+            sources, references = map(list, zip(*pairs, strict=True))
+            with self.model.averaged():
+                measures["bleu"] = self.score(self.translate(sources), references)
+            del measures["padding"]
+            logs.update({f"val_{measure}/{name}": value for measure, value in measures.items()})
+            with self.writer.as_default(step=self.progress.step):
+                for measure, value in measures.items():
+                    tf.summary.scalar(f"{measure}/{name}", value)
+
+
 class KeepWeights(keras.callbacks.Callback):
     """Keeps the weights of the last few epochs, to average later, and of the epoch that validated best.
 

@@ -4,14 +4,19 @@ import hashlib
 import itertools
 import json
 import logging
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
+import numpy as np
+from keras import ops
+
 from keras_transformer.config import Config
-from keras_transformer.data.corpora import open_corpus
-from keras_transformer.data.corpus import BothSides, Corpus, OneSide
+from keras_transformer.data.corpora import open_corpora
+from keras_transformer.data.corpus import BothSides, Corpus, InTurn, OneSide
 from keras_transformer.data.encoded import LAYOUT, EncodedPairs, encode_pairs, find_flaw, make_once
-from keras_transformer.errors import CheckpointError, ConfigError
+from keras_transformer.data.mixture import epoch_weights, mix
+from keras_transformer.data.new_pieces import append_pieces, learn_pieces, mean_rows, new_in
+from keras_transformer.errors import CheckpointError, ConfigError, CorpusError
 from keras_transformer.models.sequence_to_sequence import load_model
 from keras_transformer.tokenizer import SHARED, SOURCE, TARGET, Tokenizer, load_tokenizers, read_model, train_tokenizer
 from keras_transformer.training.checkpoints import write_atomically
@@ -28,7 +33,8 @@ MAY_CHANGE += ("beam_size", "length_penalty", "split_sentences")
 class Data:
     """A corpus, its tokenizers, and its training and validation pairs as token ids.
 
-    The two tokenizers are the same object if both sides share one.
+    The two tokenizers are the same object if both sides share one. `others` has the validation pairs of the other
+    corpora of a mixture, by their names.
     """
 
     corpus: Corpus
@@ -36,6 +42,7 @@ class Data:
     target_tokenizer: Tokenizer
     train: EncodedPairs
     validation: EncodedPairs
+    others: dict[str, EncodedPairs] = field(default_factory=dict)
 
     @property
     def tokenizers(self):
@@ -61,10 +68,11 @@ def prepare(config, run, corpus=None):
         TokenizerError: if no tokenizer can be trained, or that of `config.tokenizer` cannot be used.
     """
     # Before the settings are compared with those of a run: a wrong corpus is the mistake that matters more.
-    corpus = corpus or open_corpus(config.dataset, config.source_lang, config.target_lang, config.seed)
+    corpus = mix([*([corpus] if corpus else _open_named(config)), *open_replayed(config)])
     check_resumable(config, run)
     origin = open_origin(config, run)
-    log.info("corpus      %s: %s to %s", corpus.name, corpus.source_lang, corpus.target_lang)
+    for each in (corpus, *corpus.others):
+        log.info("corpus      %s: %s to %s", each.name, each.source_lang, each.target_lang)
     for note in corpus.notes:
         log.info("            %s", note)
     check_same_corpus(run, corpus)
@@ -76,11 +84,66 @@ def prepare(config, run, corpus=None):
     write_atomically(run.corpus, lambda path: path.write_text(identity, encoding="utf-8"))
     describe_tokenizers(config, run)
     tokenizers = load_tokenizers(run.path)
-    splits = {}
-    for name in ("train", "validation"):
-        splits[name] = encode_split(config, run, corpus, tokenizers, name)
-        log.info("%-12s%s", name, splits[name].describe())
-    return Data(corpus, *tokenizers, **splits)
+    train = encode_split(config, run, corpus, tokenizers, "train")
+    log.info("train       %s", train.describe())
+    validation = encode_split(config, run, corpus, tokenizers, "validation")
+    log.info("validation  %s", validation.describe())
+    others = {}
+    for number, other in enumerate(corpus.others, start=2):
+        pairs = encode_split(config, run, other, tokenizers, "validation", f"validation_{number}")
+        log.info("            %s of %s", pairs.describe(), other.name)
+        others[other.name] = pairs
+    return Data(corpus, *tokenizers, weigh(config, corpus, train), validation, others)
+
+
+def _open_named(config):
+    return open_corpora(config.corpora, config.source_lang, config.target_lang, config.seed)
+
+
+def open_replayed(config):
+    """The corpora of the run of `init_from` whose pairs are replayed: a list of `Corpus`, empty without `replay`.
+
+    Raises:
+        ConfigError: if there is no such run.
+        CorpusError: if its corpora are not there any more.
+    """
+    if not config.replay:
+        return []
+    path = Path(config.init_from, "config.yaml")
+    if not path.exists():
+        raise ConfigError(f"`replay` reads the names of the old corpora in {path}, and there is no such file")
+    before = Config.load(path)
+    try:
+        return [replace(corpus, is_replayed=True) for corpus in _open_named(before)]
+    except CorpusError as error:
+        raise CorpusError(
+            f"--replay takes pairs from the corpora of {config.init_from}, {', '.join(before.corpora)}: {error}. Put "
+            "them back, or leave out --replay"
+        ) from error
+
+
+def weigh(config, corpus, train):
+    """The training pairs with the weights of their corpora, of which it says how many pairs an epoch takes.
+
+    Args:
+        config: `Config`.
+        corpus: `Corpus`.
+        train: `EncodedPairs` of it.
+
+    Returns:
+        `EncodedPairs`.
+    """
+    corpora = (corpus, *corpus.others)
+    if not corpus.others and corpus.weight == 1:
+        return train
+    weighted = train.weighted(epoch_weights(corpora, [share.size for share in train.shares], config.replay))
+    for each, share in zip(corpora, weighted.shares, strict=True):
+        counts = " or ".join(f"{count:,}" for count in sorted({share.fewest, share.most}))
+        replayed = ", replayed" if each.is_replayed else ""
+        log.info(
+            "            an epoch takes %s of %s of %s%s", counts, counted(share.size, "pair"), each.name, replayed
+        )
+    return weighted
 
 
 def make_tokenizers(config, run, corpus, origin):
@@ -90,7 +153,8 @@ def make_tokenizers(config, run, corpus, origin):
         dict, from the path of a tokenizer to its model, bytes.
     """
     files = run.tokenizer_files(config.share_vocabulary)
-    texts = [BothSides(corpus.train)] if config.share_vocabulary else [OneSide(corpus.train, i) for i in (0, 1)]
+    new = InTurn({each.name: pairs for each, pairs in _training_pairs(corpus) if not each.is_replayed})
+    texts = [BothSides(new)] if config.share_vocabulary else [OneSide(new, i) for i in (0, 1)]
     is_other = bool(_different_parts(run, corpus))
     return {
         path: _make_model(config, path.name, text, origin)
@@ -99,9 +163,16 @@ def make_tokenizers(config, run, corpus, origin):
     }
 
 
+def _training_pairs(corpus):
+    """Every corpus of a mixture, with its own training pairs."""
+    splits = corpus.train.splits.values() if corpus.others else [corpus.train]
+    return zip((corpus, *corpus.others), splits, strict=True)
+
+
 def _make_model(config, name, text, origin):
     if origin:
-        return (origin.path / name).read_bytes()
+        model, most = (origin.path / name).read_bytes(), config.extend_vocabulary
+        return append_pieces(model, learn_pieces(model, text, most)) if most else model
     if config.tokenizer:
         return read_model(config.tokenizer)
     return train_tokenizer(text, config.vocabulary_size, config.character_coverage)
@@ -111,7 +182,10 @@ def describe_tokenizers(config, run):
     """Says how large the tokenizers of the run are, and where they come from."""
     for path in run.tokenizer_files(config.share_vocabulary):
         size = Tokenizer.load(path).vocabulary_size
-        if given := config.init_from or config.tokenizer:
+        before = Path(config.init_from or "", path.name)
+        if config.extend_vocabulary and before.exists():  # a run that is resumed does not need it any more
+            note = f", those of {config.init_from} and {size - Tokenizer.load(before).vocabulary_size:,} new ones"
+        elif given := config.init_from or config.tokenizer:
             note = f", those of {given}"
         else:
             asked = f" ({config.vocabulary_size:,} asked for; the corpus is too small for more)"
@@ -120,16 +194,17 @@ def describe_tokenizers(config, run):
         log.info("%-12s%s%s", name, counted(size, "piece"), note)
 
 
-def encode_split(config, run, corpus, tokenizers, name):
+def encode_split(config, run, corpus, tokenizers, name, kept_as=None):
     """The `EncodedPairs` of the split `name`: those in the run directory, if the corpus is still the same."""
     ingredients = _ingredients(config, run, corpus.identity)
     pairs, called = getattr(corpus, name), f"{corpus.name}, {name}"
+    directory = run.tokens / (kept_as or name)
     make_once(
-        run.tokens / name,
+        directory,
         ingredients,
-        lambda directory: encode_pairs(pairs, *tokenizers, config.max_length, directory, called),
+        lambda unfinished: encode_pairs(pairs, *tokenizers, config.max_length, unfinished, called),
     )
-    return EncodedPairs.open(run.tokens / name)
+    return EncodedPairs.open(directory)
 
 
 def open_split(run, name):
@@ -199,9 +274,9 @@ def _different_parts(run, corpus):
     return [name for name in {**before, **now} if before.get(name) != now.get(name)]
 
 
-def validation_pairs(config, data):
-    """The first `validation_sentences` pairs of the validation split that are not blank, a list."""
-    filled = (pair for pair in data.corpus.validation if pair[0].strip() and pair[1].strip())
+def validation_pairs(config, corpus):
+    """The first `validation_sentences` pairs of a corpus' validation split that are not blank, a list."""
+    filled = (pair for pair in corpus.validation if pair[0].strip() and pair[1].strip())
     return list(itertools.islice(filled, config.validation_sentences))
 
 
@@ -238,20 +313,26 @@ class Origin:
                 raise ConfigError(f"`init_from` must hold a finished run. Received: {self.path}, without {name}")
 
     def load(self, network, tokenizer_files):
-        """Assigns the weights of the finished model.
+        """Assigns the weights of the finished model. Rows of new pieces are means, see `mean_rows`.
 
         Args:
             network: `SequenceToSequence` of the same shape.
-            tokenizer_files: paths of the tokenizers of the new run.
+            tokenizer_files: paths of the tokenizers of the new run, of both sides or of source and target.
 
         Raises:
-            ConfigError: if they are not those of the origin.
+            ConfigError: if they are not those of the origin, with new pieces behind them or without.
         """
-        for path in tokenizer_files:
-            if path.read_bytes() != (self.path / path.name).read_bytes():
+        models = [(self.path / path.name).read_bytes() for path in tokenizer_files]
+        added = [new_in(path.read_bytes(), model) for path, model in zip(tokenizer_files, models, strict=True)]
+        for path, pieces in zip(tokenizer_files, added, strict=True):
+            if pieces is None:
                 raise ConfigError(f"{path} is not {self.path / path.name}, with which the first weights were trained")
         for weight, start in zip(network.weights, self.model.weights, strict=True):
-            weight.assign(start)
+            rows = ops.convert_to_numpy(start)
+            if weight.shape != start.shape:
+                side = 0 if "source_embedding" in weight.path else -1
+                rows = np.concatenate([rows, mean_rows(rows, models[side], added[side])])
+            weight.assign(rows)
 
 
 def open_origin(config, run):

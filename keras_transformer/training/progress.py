@@ -66,6 +66,8 @@ class ShowProgress(keras.callbacks.Callback):
         trained, validated = self._updated - self._started, time.monotonic() - self._updated
         train, validation = _measures(logs, ""), _measures(logs, "val_")
         log.info("%-12s%s; validation: %s; %.0f s and %.0f s", self._name, train, validation, trained, validated)
+        for other in [name.partition("/")[2] for name in logs if name.startswith("val_loss/")]:
+            log.info("            %s: %s", other, _measures(logs, "val_", f"/{other}"))
 
     def close(self):
         """Removes the bar."""
@@ -79,5 +81,6 @@ def _now(logs):
     return f"loss {logs['loss']:.3f}{speed}"
 
 
-def _measures(logs, prefix):
-    return ", ".join(text.format(logs[prefix + name]) for name, text in MEASURES.items() if prefix + name in logs)
+def _measures(logs, prefix, suffix=""):
+    found = {name: logs.get(f"{prefix}{name}{suffix}") for name in MEASURES}
+    return ", ".join(text.format(found[name]) for name, text in MEASURES.items() if found[name] is not None)

@@ -11,8 +11,6 @@ from dataclasses import asdict
 import keras
 import numpy as np
 import tensorflow as tf
-import yaml
-from tqdm import tqdm
 
 from keras_transformer.data.encoded import INDEX
 from keras_transformer.data.pipeline import count_batches, dealt, evaluation_batches, make_batch, training_batches
@@ -24,6 +22,7 @@ from keras_transformer.training.callbacks import (
     CountSteps,
     HeldSignals,
     KeepWeights,
+    MeasureOthers,
     Plan,
     Progress,
     Recover,
@@ -34,6 +33,7 @@ from keras_transformer.training.checkpoints import epoch_number, load_last, writ
 from keras_transformer.training.memory import check_fits, estimate
 from keras_transformer.training.preparation import open_origin, validation_pairs
 from keras_transformer.training.progress import ShowProgress
+from keras_transformer.training.results import score_model
 from keras_transformer.training.schedules import make_schedule, paper_peak_rate
 from keras_transformer.training.strategy import (
     POLICIES,
@@ -41,7 +41,6 @@ from keras_transformer.training.strategy import (
     describe_devices,
     make_strategy,
     resolve_precision,
-    strategy_of_gpus,
     vary_seeds,
 )
 from keras_transformer.training.teacher_forcing import TeacherForcing
@@ -196,11 +195,14 @@ def fit(config, run, data, trainer, translate, evaluate):
     save = SaveState(run, progress, plan, config.save_minutes, signals, workers.anywhere)
     pictured = make_batch(data.validation, np.arange(min(PICTURES, len(data.validation))))
     bleu = lambda *texts: evaluate(*texts).bleu  # noqa: E731
+    pairs = validation_pairs(config, data.corpus)
+    others = validation_of_others(config, data, trainer.distribute_strategy)
     shown = ShowProgress(progress, plan)
     callbacks = [
         CountSteps(progress, plan),
         Recover(run, progress),
-        ValidationBleu(translate, bleu, validation_pairs(config, data), writers["validation"], progress),  # adds a log
+        ValidationBleu(translate, bleu, pairs, writers["validation"], progress),  # adds a log
+        *([MeasureOthers(others, translate, bleu, writers["validation"], progress)] if others else []),  # adds more
         TensorBoardCurves(writers, progress, tokens_per_epoch(data, config, plan), points_every(plan)),
         KeepWeights(run, progress, config.average_epochs, config.patience, config.best_by),
         AlignmentPictures(*pictured, data.tokenizers, writers["validation"], progress),
@@ -229,7 +231,7 @@ def fit(config, run, data, trainer, translate, evaluate):
 def tokens_per_epoch(data, config, plan):
     """Real target tokens of an epoch, on average."""
     batches = plan.steps_per_epoch * config.accumulate_steps
-    return len(data.train.target.ids) * batches / count_batches(data.train, config.batch_tokens)
+    return data.train.tokens_per_epoch * batches / count_batches(data.train, config.batch_tokens)
 
 
 def points_every(plan):
@@ -267,10 +269,7 @@ def make_plan(config, data):
 def update_and_validate(config, data, trainer, callbacks, plan, progress):
     """Updates and validates until the plan is over: first the rest of an interrupted epoch, then whole epochs."""
     strategy = trainer.distribute_strategy
-    # From the cache: Keras drops the iterator after every validation, and an iterator of two replicas that still reads
-    # from a generator has been seen to take 40 s to end.
-    validation = dealt(evaluation_batches(data.validation, config.batch_tokens).cache(), strategy)
-    validation_steps = count_batches(data.validation, config.batch_tokens)
+    validation, validation_steps = validation_batches(config, data.validation, strategy)
     if plan.ends_epoch(progress.step) and progress.ended < progress.step:
         end_epoch(trainer, callbacks, plan.epoch(progress.step) - 1, validation, validation_steps)
     rate = config.subword_dropout_rate
@@ -294,6 +293,26 @@ def update_and_validate(config, data, trainer, callbacks, plan, progress):
         log.info("stopped     no better validation %s since epoch %d", config.best_by, progress.best_epoch)
 
 
+def validation_batches(config, pairs, strategy):
+    """Validation pairs for `evaluate`: a distributed dataset, and the number of its batches."""
+    # From the cache: Keras drops the iterator after every validation, and an iterator of two replicas that still reads
+    # from a generator has been seen to take 40 s to end.
+    batches = dealt(evaluation_batches(pairs, config.batch_tokens).cache(), strategy)
+    return batches, count_batches(pairs, config.batch_tokens)
+
+
+def validation_of_others(config, data, strategy):
+    """What `MeasureOthers` measures: a list of (name, batches, number of batches, list of pairs)."""
+    return [
+        (
+            corpus.name,
+            *validation_batches(config, data.others[corpus.name], strategy),
+            validation_pairs(config, corpus),
+        )
+        for corpus in data.corpus.others
+    ]
+
+
 def end_epoch(trainer, callbacks, epoch, validation, validation_steps):
     """Ends `epoch`, counted from 0, as Keras' `fit` does: for a run that was stopped just after its last update."""
     callbacks = keras.callbacks.CallbackList(callbacks, model=trainer)
@@ -307,6 +326,7 @@ def resolved(config, data):
     """All settings, with the values found for "auto" and None, a dict."""
     return {
         **asdict(config),
+        "dataset": ", ".join(config.corpora),
         "source_lang": data.corpus.source_lang,
         "target_lang": data.corpus.target_lang,
         "vocabulary_size": data.source_tokenizer.vocabulary_size,
@@ -331,7 +351,7 @@ def restore(config, run, trainer, plan):
 
 def write_samples(config, run, data):
     """Writes samples.txt, with which an export of the run is proven."""
-    samples = [source for source, _ in validation_pairs(config, data)[:SAMPLE_SENTENCES]]
+    samples = [source for source, _ in validation_pairs(config, data.corpus)[:SAMPLE_SENTENCES]]
     write_atomically(run.samples, lambda path: path.write_text("\n".join(samples), encoding="utf-8"))
 
 
@@ -355,41 +375,3 @@ def finish(config, run, data):
     write_atomically(run.model, network.save)
     write_embedding(run.logs / "train", network.output_matrix, data.target_tokenizer)
     log.info("finished    %s, %s of epoch%s %s", run.model, what, "s" if len(paths) > 1 else "", numbers)
-
-
-def score_model(config, run, data, evaluate):
-    """Translates the test set, or else the validation set, with the finished model, and writes results.yaml.
-
-    Returns:
-        ("test" or "validation", `Evaluation`).
-    """
-    name, pairs = ("test", data.corpus.test) if data.corpus.test else ("validation", data.corpus.validation)
-    sources, references = zip(*pairs, strict=True)
-    with tqdm(total=len(sources), desc=f"{name} set", disable=None) as progress:
-        translator = run.load_translator(strategy=strategy_of_gpus())
-        translations = translator.translate(sources, progress.update)
-    evaluation = evaluate(translations, references)
-    write_results(config, run, data, name, evaluation)
-    return name, evaluation
-
-
-def write_results(config, run, data, split, evaluation):
-    """Writes the scores of the finished model, and how they were computed, to results.yaml.
-
-    Args:
-        config: `Config`.
-        run: `RunDirectory`.
-        data: `Data`.
-        split: "test" or "validation".
-        evaluation: `Evaluation` of it, with the config's beam size and length penalty.
-    """
-    results = {
-        "source_lang": data.corpus.source_lang,
-        "target_lang": data.corpus.target_lang,
-        "set": split,
-        "beam_size": config.beam_size,
-        "length_penalty": config.length_penalty,
-        **asdict(evaluation),
-    }
-    text = yaml.safe_dump(results, sort_keys=False)
-    write_atomically(run.results, lambda path: path.write_text(text, encoding="utf-8"))

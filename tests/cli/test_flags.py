@@ -56,6 +56,35 @@ def refused(capsys, *arguments):
     return " ".join(re.sub(r"[╭╮╰╯│─]", " ", err).split())
 
 
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ["--dataset", "files:b", "--dataset", "cldr:en-de:0.3", "--seed", "23"],
+        ["--dataset=files:b", "--seed", "23", "--dataset", "cldr:en-de:0.3"],
+        ["--seed", "23", "--dataset=files:b", "--dataset=cldr:en-de:0.3"],
+    ],
+    ids=" ".join,
+)
+def test_a_dataset_may_be_given_several_times(flags, yaml_file):
+    expected = ("files:b", "cldr:en-de:0.3")
+    assert parse(*flags) == Config(dataset=expected, seed=23)
+    assert parse("--config", yaml_file(dataset='["files:b", "cldr:en-de:0.3"]')).dataset == expected
+    assert parse("--config", yaml_file(dataset="files:a"), *flags).dataset == expected
+    assert parse("--dataset", "files:b", "--seed", "23") == Config(dataset="files:b", seed=23)
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--dataset", "files:b", "files:c"], "files:c"),
+        (["--dataset", "--seed", "23"], "`dataset` must be text or several texts"),
+    ],
+    ids=str,
+)
+def test_every_corpus_has_its_flag(capsys, flags, message):
+    assert message in refused(capsys, *flags)
+
+
 def test_no_flags_give_the_default_preset():
     assert parse() == Config(preset=Config.preset)
 
@@ -111,6 +140,7 @@ def test_every_setting_has_a_flag(field):
     for name, values in config_module.EFFECTS.get(field.name, {}).items():
         arguments += [f"--{name}", values[0]]
     arguments += ["--d_key", "32"] if field.name == "heads" else []
+    arguments += ["--init_from", "runs/a"] if field.name in ("replay", "extend_vocabulary") else []
     arguments += ["--num_heads", "22", "--d_model", "44"] if field.name == "num_key_value_heads" else []
     config = parse(*arguments, f"--{field.name}", text)
     assert getattr(config, field.name) == value

@@ -1,9 +1,10 @@
 import sys
 import types
+from fractions import Fraction
 
 import pytest
 
-from keras_transformer.data.corpora import open_corpus
+from keras_transformer.data.corpora import open_corpora, open_corpus, split_weight
 from keras_transformer.data.corpus import Corpus
 from keras_transformer.errors import CorpusError
 
@@ -90,3 +91,44 @@ def test_tfds_takes_the_text_after_the_colon(tmp_path):
     for name, text in {"en.train.txt": "one\ntwo\n", "de.train.txt": "eins\nzwei\n"}.items():
         (tmp_path / name).write_text(text)
     assert list(open_corpus(f"tfds:{tmp_path}", "en", "de", seed=7).train) == [("one", "eins")]
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ("files:data/a", ("files:data/a", 1)),
+        ("files:data/a:0.3", ("files:data/a", Fraction(3, 10))),
+        ("files:data/a:3", ("files:data/a", 3)),
+        ("files:data/a:.5", ("files:data/a", Fraction(1, 2))),
+        ("files:C:\\data\\a", ("files:C:\\data\\a", 1)),
+        ("files:C:\\data\\a:2", ("files:C:\\data\\a", 2)),
+        ("files:a:b", ("files:a:b", 1)),
+        ("files:3", ("files:3", 1)),
+        ("files:a:-1", ("files:a:-1", 1)),
+        ("files:a:nan", ("files:a:nan", 1)),
+        ("tfds:ted/pt_to_en:1.0.0", ("tfds:ted/pt_to_en:1.0.0", 1)),
+        ("cldr:en-de:0.25", ("cldr:en-de", Fraction(1, 4))),
+    ],
+)
+def test_what_follows_the_last_colon_is_a_weight_if_it_is_a_number(spec, expected):
+    assert split_weight(spec) == expected
+
+
+def test_a_directory_whose_name_ends_like_a_weight_is_a_directory(tmp_path):
+    (tmp_path / "a:2").mkdir()
+    assert split_weight(f"files:{tmp_path}/a:2") == (f"files:{tmp_path}/a:2", 1)
+    assert split_weight(f"files:{tmp_path}/a:2:3") == (f"files:{tmp_path}/a:2", 3)
+
+
+@pytest.mark.parametrize("weight", ["0", "0.0", "1001", "0.12345"])
+def test_a_weight_that_is_not_possible_is_refused(weight):
+    with pytest.raises(
+        CorpusError, match=f"above 0, at most 1,000, and have at most 4 decimals. Received: files:a:{weight}$"
+    ):
+        split_weight(f"files:a:{weight}")
+
+
+def test_corpora_of_all_kinds_are_opened_with_their_weights(cldr, tmp_path):
+    (tmp_path / "train.tsv").write_text("one\teins\ntwo\tzwei\n")
+    opened = open_corpora(["cldr:en-de:0.3", f"files:{tmp_path}:2"], "en", "de", seed=7)
+    assert [(each.name, each.weight) for each in opened] == [("seed 7", Fraction(3, 10)), (f"files:{tmp_path}", 2)]

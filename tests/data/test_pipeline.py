@@ -1,5 +1,6 @@
 import itertools
 from collections import Counter
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -8,14 +9,18 @@ import tensorflow as tf
 from keras_transformer.data.encoded import EncodedPairs, Sentences
 from keras_transformer.data.pipeline import (
     batch_shapes,
+    batch_sizes,
     count_batches,
     dealt,
     evaluation_batches,
     make_batch,
     plan_batches,
+    plan_epoch,
     teacher_forced,
     training_batches,
 )
+from keras_transformer.data.shares import Share
+from keras_transformer.errors import CorpusError
 
 PAD, BOS, EOS = 0, 2, 3
 BUDGET = 113
@@ -138,7 +143,8 @@ def test_padding_is_no_wider_than_the_longest_sentence():
 @pytest.mark.parametrize("seed", [None, *SEEDS])
 def test_no_side_of_a_batch_has_more_positions_than_the_budget(pairs, budget, seed):
     sources, targets = pairs.source.lengths, pairs.target.lengths
-    for rows in plan_batches(sources, targets, budget, seed):
+    plan = plan_batches(sources, targets, budget)
+    for rows in plan if seed is None else plan_epoch(pairs, batch_sizes(pairs, budget), seed, epoch=3):
         assert len(rows) * max(sources[rows].max(), targets[rows].max()) <= budget
 
 
@@ -151,17 +157,10 @@ def test_a_pair_longer_than_the_budget_is_a_batch_of_its_own():
     assert Counter(pairs_in(batches)) == Counter(corpus)
 
 
-@pytest.mark.parametrize("budget", [37, 113, 1009])
-def test_the_number_of_batches_does_not_depend_on_the_seed(pairs, budget):
-    sources, targets = pairs.source.lengths, pairs.target.lengths
-    counts = {len(plan_batches(sources, targets, budget, (seed, epoch))) for seed in range(13) for epoch in range(7)}
-    assert counts == {count_batches(pairs, budget)}
-
-
 def test_little_is_padded_and_batches_are_full():
     corpus = encode(random_corpus(4001, longest=101))
     sources, targets = corpus.source.lengths, corpus.target.lengths
-    plan = plan_batches(sources, targets, 2003, shuffle_seed=1)
+    plan = plan_batches(sources, targets, 2003)
     positions = [(len(rows) * sources[rows].max(), len(rows) * targets[rows].max()) for rows in plan]
     padding = 1 - (sources.sum() + targets.sum()) / np.sum(positions)
     assert padding < 0.15
@@ -263,3 +262,75 @@ def test_a_resumed_run_sees_the_batches_of_an_uninterrupted_one(pairs, epoch, le
     whole = read(training_batches(pairs, BUDGET, seed=3, vary=vary), 3 * count)
     resumed = read(training_batches(pairs, BUDGET, 3, epoch, batch, vary), 3 * count - (epoch * count + batch))
     assert equal(resumed, whole[epoch * count + batch :])
+
+
+# Corpora with weights.
+
+
+@pytest.fixture(scope="module")
+def mixed():
+    """Three corpora in turn: whole, three tenths of it, and twice."""
+    whole = encode(CORPUS)
+    return EncodedPairs(whole.source, whole.target, {}, (Share(90), Share(71, Fraction("0.3")), Share(41, Fraction(2))))
+
+
+def test_ten_epochs_take_every_pair_of_each_corpus_as_its_weight_says(mixed):
+    count = count_batches(mixed, BUDGET)
+    batches = read(training_batches(mixed, BUDGET, seed=3), 10 * count)
+    expected = Counter({pair: 0 for pair in CORPUS})
+    for pair, times in zip(CORPUS, [10] * 90 + [3] * 71 + [20] * 41, strict=True):
+        expected[pair] += times
+    assert Counter(pairs_in(batches)) == expected
+    taken = [len(pairs_in(batches[start : start + count])) for start in range(0, 10 * count, count)]
+    assert set(taken) == {90 + 21 + 82, 90 + 22 + 82} and sum(taken) == 900 + 213 + 820
+
+
+@pytest.mark.parametrize("budget", [37, 113, 1009])
+def test_every_epoch_of_a_mixture_has_as_many_batches_and_none_above_the_budget(mixed, budget):
+    sides = mixed.source.lengths, mixed.target.lengths
+    sizes = batch_sizes(mixed, budget)
+    for epoch in range(31):
+        plan = plan_epoch(mixed, sizes, 5, epoch)
+        assert len(plan) == count_batches(mixed, budget) and min(map(len, plan)) > 0
+        widths = [max(side[rows].max() for side in sides) for rows in plan]
+        assert all(len(rows) * width <= max(budget, width) for rows, width in zip(plan, widths, strict=True))
+
+
+@pytest.mark.parametrize(("epoch", "left"), [(0, 2), (9, 1), (10, 0)])
+def test_a_resumed_mixture_sees_the_batches_of_an_uninterrupted_one(mixed, epoch, left):
+    count = count_batches(mixed, BUDGET)
+    batch = count - left if left else 0
+    whole = read(training_batches(mixed, BUDGET, 3), 11 * count)
+    resumed = read(training_batches(mixed, BUDGET, 3, epoch, batch), 11 * count - (epoch * count + batch))
+    assert equal(resumed, whole[epoch * count + batch :])
+
+
+def test_corpora_share_batches(mixed):
+    plan = plan_epoch(mixed, batch_sizes(mixed, BUDGET), 5, 0)
+    assert any(len(np.unique(np.searchsorted([90, 161], rows, side="right"))) == 3 for rows in plan)
+
+
+def test_the_widest_epoch_of_a_mixture_is_known_before_batches_are_made(mixed):
+    bound = batch_shapes(mixed, BUDGET)
+    for epoch in range(10):
+        found = [
+            max(mixed.source.lengths[rows].max(), mixed.target.lengths[rows].max())
+            for rows in plan_epoch(mixed, batch_sizes(mixed, BUDGET), 5, epoch)
+        ]
+        assert all(
+            one <= other for one, other in zip(sorted(found), sorted(max(s, t) for _, s, t in bound), strict=True)
+        )
+
+
+def test_the_tokens_of_an_epoch_are_those_of_its_pairs_on_average(mixed):
+    count = count_batches(mixed, BUDGET)
+    weights = [weights.sum() for *_, weights in read(training_batches(mixed, BUDGET, seed=3), 10 * count)]
+    assert mixed.tokens_per_epoch == pytest.approx(sum(weights) / 10)
+    assert encode(CORPUS).tokens_per_epoch == sum(len(target) + 1 for _, target in CORPUS)
+
+
+def test_a_weight_that_leaves_too_few_pairs_for_the_batches_is_refused():
+    whole = encode(CORPUS[:2])
+    few = EncodedPairs(whole.source, whole.target, {}, (Share(2, Fraction("0.2")),))
+    with pytest.raises(CorpusError, match="only 0 pairs for 1 batches: raise the weight .* or --batch_tokens"):
+        count_batches(few, BUDGET)

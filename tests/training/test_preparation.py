@@ -122,7 +122,7 @@ def test_a_second_start_does_not_tokenise_again(prepared, monkeypatch):
 
 def test_a_tokenised_corpus_is_opened_without_its_text(prepared):
     run, config = prepared
-    sources, targets = map(list, zip(*validation_pairs(config, prepare(config, run)), strict=True))
+    sources, targets = map(list, zip(*validation_pairs(config, prepare(config, run).corpus), strict=True))
     pairs = open_split(run, "validation")
     assert pairs.source.texts(load_tokenizers(run.path)[0])[: len(sources)] == sources
     assert pairs.target.texts(load_tokenizers(run.path)[1])[: len(targets)] == targets
@@ -232,7 +232,7 @@ def test_blank_validation_pairs_are_not_translated(corpus, tmp_path):
     )
     config = tiny.config(directory, tmp_path / "run", validation_sentences=2)
     data = prepare(config, RunDirectory(config.model_dir))
-    assert validation_pairs(config, data) == [("one", "eins"), ("four", "vier")]
+    assert validation_pairs(config, data.corpus) == [("one", "eins"), ("four", "vier")]
 
 
 def test_a_tokenizer_that_is_there_is_used(corpus, tmp_path):

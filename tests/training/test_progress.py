@@ -69,3 +69,17 @@ def test_a_file_gets_neither_colours_nor_carriage_returns(monkeypatch, capsys):
     show(monkeypatch, Plan(steps_per_epoch=50, last_step=100), step=0, seconds=2)
     out, err = capsys.readouterr()
     assert err == "" and not re.search("[\\r\\x08\\x1b]", out)
+
+
+def test_every_other_corpus_of_a_mixture_is_a_line_of_its_own(monkeypatch, capsys):
+    others = {
+        "val_loss/files:a/b": 6.5,
+        "val_accuracy/files:a/b": 0.125,
+        "val_bleu/files:a/b": 3.0,
+        "val_loss/cldr:x-y": 1.0,
+    }
+    monkeypatch.setitem(globals(), "VALIDATED", {**VALIDATED, **others})
+    show(monkeypatch, Plan(steps_per_epoch=7, last_step=21), step=7, epoch=1)
+    first, *rest = capsys.readouterr().out.splitlines()
+    assert first.startswith("epoch 2/3 ") and "6.500" not in first
+    assert rest == ["            files:a/b: loss 6.500, accuracy 12.5%, BLEU 3.0", "            cldr:x-y: loss 1.000"]

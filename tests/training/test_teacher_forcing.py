@@ -222,7 +222,8 @@ class AddBleu(keras.callbacks.Callback):
 def history(strategy, log_dir, monkeypatch):
     """The figures after every one of BATCHES, the logs of the epoch, and the training curves of `fit`."""
     plan = [np.array(rows) for rows in BATCHES.values()]
-    monkeypatch.setattr(pipeline, "plan_batches", lambda *_, **__: plan)
+    for name in ("plan_batches", "plan_epoch"):
+        monkeypatch.setattr(pipeline, name, lambda *_, **__: plan)
     with strategy.scope():
         model = trainer(keras.optimizers.SGD(0.05, momentum=0.9))
     after_every_batch, count = AfterEveryBatch(), CountSteps(Progress(), Plan(len(plan), len(plan)))
@@ -294,7 +295,8 @@ def test_two_replicas_measure_their_speed(histories):
 
 def updates(strategy, plan, accumulate_steps, monkeypatch):
     """The figures after every update of `fit` on the batches of `plan`, lists of rows."""
-    monkeypatch.setattr(pipeline, "plan_batches", lambda *_, **__: [np.array(rows) for rows in plan])
+    for name in ("plan_batches", "plan_epoch"):
+        monkeypatch.setattr(pipeline, name, lambda *_, **__: [np.array(rows) for rows in plan])
     with strategy.scope():
         model = trainer(keras.optimizers.SGD(0.05, momentum=0.9), accumulate_steps)
     after_every_update = AfterEveryBatch()

@@ -1,0 +1,274 @@
+"""Whole runs on more than one corpus, and runs that go on with new text."""
+
+import contextlib
+import io
+import shutil
+from collections import Counter
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+import yaml
+
+from keras_transformer import runs
+from keras_transformer.config import Config
+from keras_transformer.data.pipeline import batch_sizes, plan_epoch
+from keras_transformer.data.subword_dropout import find_halves
+from keras_transformer.errors import ConfigError, CorpusError
+from keras_transformer.models.sequence_to_sequence import load_model
+from keras_transformer.tokenizer import SHARED, Tokenizer, load_tokenizers, train_tokenizer
+from keras_transformer.training.checkpoints import RunDirectory
+from keras_transformer.training.preparation import Origin, prepare
+from keras_transformer.training.run import build_trainer, make_network
+from tests import tiny
+from tests.training.curves import assert_same_curves, read_events
+from tests.training.test_run import again, assert_same_state, interrupt_after, train
+
+NEW = [(f"{source} Katze", f"{target} кот") for source, target in tiny.pairs(59, seed=7)]
+
+
+@pytest.fixture(scope="module")
+def corpora(tmp_path_factory):
+    """(directory of the old corpus, of a smaller one with other words)."""
+    directory = tmp_path_factory.mktemp("corpora")
+    new = directory / "new"
+    new.mkdir()
+    for stem, pairs in {"train": NEW[:47], "val": NEW[47:54], "test": NEW[54:]}.items():
+        tiny.write_pairs(new, stem, pairs)
+    return tiny.write_corpus(directory / "old"), new
+
+
+@pytest.fixture(scope="module")
+def prepared(corpora, tmp_path_factory):
+    """(config, data, printed text) of a run on both corpora that has not been trained."""
+    config = mixed_config(corpora, tmp_path_factory.mktemp("mixed"))
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        data = prepare(config, RunDirectory(config.model_dir))
+    return config, data, printed.getvalue()
+
+
+@pytest.fixture(scope="module")
+def mixture(corpora, tmp_path_factory):
+    """The config of a run on both corpora, which is trained to its end; tests do not change it."""
+    config = mixed_config(corpora, tmp_path_factory.mktemp("mixed"), strategy="one_device", dropout_rate=0.3)
+    _, data, printed = train(config)
+    return config, data, printed
+
+
+def mixed_config(corpora, model_dir, **settings):
+    names = f"files:{corpora[0]}", f"files:{corpora[1]}:0.3"
+    return again(tiny.config("", model_dir), model_dir, **{"epochs": 2, "dataset": names, **settings})
+
+
+def taken(data, epochs):
+    """How often some epochs take each training pair, int (N,)."""
+    plans = [plan_epoch(data.train, batch_sizes(data.train, 401), 1, epoch) for epoch in range(epochs)]
+    rows = np.concatenate([rows for plan in plans for rows in plan])
+    return np.bincount(rows, minlength=len(data.train))
+
+
+# More than one corpus.
+
+
+def test_ten_epochs_take_the_first_corpus_ten_times_and_the_second_three_times(prepared):
+    _, data, _ = prepared
+    assert [share.size for share in data.train.shares] == [211, 47]
+    assert taken(data, 10).tolist() == [10] * 211 + [3] * 47
+
+
+def test_a_mixture_says_how_many_pairs_an_epoch_takes(prepared, corpora):
+    _, _, printed = prepared
+    assert f"corpus      files:{corpora[1]}: en to de\n" in printed
+    assert f"            an epoch takes 211 of 211 pairs of files:{corpora[0]}\n" in printed
+    assert f"            an epoch takes 14 or 15 of 47 pairs of files:{corpora[1]}\n" in printed
+
+
+@pytest.mark.slow
+def test_every_corpus_is_validated_on_the_screen_and_in_the_curves(mixture, corpora):
+    config, data, printed = mixture
+    other = f"files:{corpora[1]}"
+    lines = [line for line in printed.splitlines() if line.startswith(f"            {other}: loss ")]
+    assert len(lines) == 2 and all("perplexity" in line and line.endswith("BLEU 5.0") for line in lines)
+    curves = read_events(RunDirectory(config.model_dir).logs / "validation")
+    for measure in ("loss", "accuracy", "perplexity", "bleu"):
+        assert len(curves[measure]) == len(curves[f"{measure}/{other}"]) == 2
+        assert [step for step, _ in curves[f"{measure}/{other}"]] == [step for step, _ in curves[measure]]
+
+
+@pytest.mark.slow
+def test_the_loss_of_every_corpus_is_that_of_its_own_validation_pairs(mixture, corpora):
+    config, data, _ = mixture
+    run = RunDirectory(config.model_dir)
+    trainer = build_trainer(config, data)
+    epoch, last = run.epochs()[-1], read_events(run.logs / "validation")
+    with np.load(epoch) as file:
+        arrays = [file[name] for name in file.files if name != "progress"]
+    trainer.network.set_weights(arrays)
+    for name, pairs in {
+        "loss": data.validation,
+        f"loss/files:{corpora[1]}": data.others[f"files:{corpora[1]}"],
+    }.items():
+        rows = np.arange(len(pairs))
+        source, labels = pairs.source.padded(rows), pairs.target.padded(rows)
+        target = np.concatenate([np.full((len(rows), 1), 2), np.where(labels == 3, 0, labels)[:, :-1]], axis=1)
+        found = trainer.evaluate({"source_ids": source, "target_ids": target}, labels, verbose=0, return_dict=True)
+        assert last[name][-1][1] == pytest.approx(found["loss"], rel=1e-4)
+
+
+@pytest.mark.slow
+def test_a_mixture_that_was_interrupted_is_an_uninterrupted_one_to_the_bit(mixture, tmp_path):
+    config, *_ = mixture
+    found = again(config, tmp_path / "run")
+    with pytest.raises(KeyboardInterrupt):
+        train(found, before_fit=lambda trainer: interrupt_after(7, trainer))
+    train(found)
+    assert_same_state(RunDirectory(found.model_dir), RunDirectory(config.model_dir))
+    assert_same_curves(RunDirectory(found.model_dir), RunDirectory(config.model_dir))
+
+
+def test_a_weight_belongs_to_the_settings_of_a_run_and_a_change_is_refused(prepared, corpora):
+    config, *_ = prepared
+    other = again(config, config.model_dir, dataset=(f"files:{corpora[0]}", f"files:{corpora[1]}:0.4"))
+    with pytest.raises(ConfigError, match="dataset was .*:0.3.* and is .*:0.4"):
+        prepare(other, RunDirectory(config.model_dir))
+
+
+def test_one_corpus_may_have_a_weight(corpora, tmp_path):
+    config = tiny.config(f"{corpora[0]}:0.1", tmp_path / "run")
+    data = prepare(config, RunDirectory(config.model_dir))
+    assert taken(data, 10).tolist() == [1] * 211
+
+
+# Going on with new text.
+
+
+@pytest.fixture(scope="module")
+def finished(corpora, tmp_path_factory):
+    """The config of a finished run on the old corpus, with random weights; tests do not change it."""
+    return finish(tiny.config(corpora[0], tmp_path_factory.mktemp("finished") / "run"))
+
+
+def finish(config):
+    """Writes what a finished run has."""
+    run = RunDirectory(config.model_dir)
+    data = prepare(config, run)
+    network = make_network(config, data, "float32")
+    generator = np.random.default_rng(3)
+    network.set_weights([generator.normal(0, 0.1, weight.shape) for weight in network.get_weights()])
+    network.save(run.model)
+    return config
+
+
+def going_on(config, corpora, model_dir, **settings):
+    """The settings of a run that goes on from a finished one with the new corpus."""
+    changes = {"init_from": config.model_dir, "model_dir": str(model_dir), "dataset": f"files:{corpora[1]}", **settings}
+    return Config(**{**vars(config), **changes})
+
+
+def test_the_asked_for_share_of_every_epoch_is_replayed(finished, corpora, tmp_path, capsys):
+    config = going_on(finished, corpora, tmp_path / "run", replay=0.2)
+    data = prepare(config, RunDirectory(config.model_dir))
+    expected = 12  # of 59 pairs, a fifth
+    assert f"an epoch takes {expected} of 211 pairs of files:{corpora[0]}, replayed\n" in capsys.readouterr().out
+    assert [other.name for other in data.corpus.others] == [f"files:{corpora[0]}"] == list(data.others)
+    for epoch in range(7):
+        plan = plan_epoch(data.train, batch_sizes(data.train, 401), 1, epoch)
+        rows = np.concatenate(plan)
+        assert Counter((rows >= 47).tolist()) == {False: 47, True: expected}
+    assert set(taken(data, 211)[47:].tolist()) == {expected}
+
+
+def test_replay_of_a_corpus_that_is_gone_says_what_is_missing(corpora, tmp_path):
+    directory = shutil.copytree(corpora[0], tmp_path / "gone")
+    old = tiny.config(directory, tmp_path / "old")
+    (tmp_path / "old").mkdir()
+    old.save(tmp_path / "old" / "config.yaml")
+    shutil.rmtree(directory)
+    config = going_on(old, corpora, tmp_path / "run", replay=0.2)
+    expected = (
+        f"--replay takes pairs from the corpora of {tmp_path}/old, files:{directory}: no such directory: {directory}"
+    )
+    with pytest.raises(CorpusError, match=f"^{expected}. Put them back, or leave out --replay$"):
+        prepare(config, RunDirectory(config.model_dir))
+    assert not (tmp_path / "run").exists()
+
+
+def test_replay_of_a_run_that_is_gone_or_learnt_from_python_says_so(finished, corpora, tmp_path):
+    config = going_on(finished, corpora, tmp_path / "run", replay=0.2, init_from=str(tmp_path / "nowhere"))
+    with pytest.raises(ConfigError, match="reads the names of the old corpora in .*/nowhere/config.yaml"):
+        prepare(config, RunDirectory(config.model_dir))
+    Config(**{**vars(finished), "dataset": "pairs"}).save(tmp_path / "config.yaml")
+    config = going_on(finished, corpora, tmp_path / "run", replay=0.2, init_from=str(tmp_path))
+    with pytest.raises(CorpusError, match="--replay takes pairs from the corpora of .*, pairs: unknown corpus 'pairs'"):
+        prepare(config, RunDirectory(config.model_dir))
+
+
+def rows_of(network):
+    """Name of a matrix -> float (V, D)."""
+    return {weight.path: keras.ops.convert_to_numpy(weight) for weight in network.weights if "matrix" in weight.path}
+
+
+@pytest.mark.parametrize("share", [True, pytest.param(False, marks=pytest.mark.slow)])
+def test_a_vocabulary_grows_and_new_rows_are_the_mean_of_those_that_spell_them(corpora, tmp_path, capsys, share):
+    old = finish(tiny.config(corpora[0], tmp_path / "old", share_vocabulary=share, tie_embeddings=share))
+    config = going_on(old, corpora, tmp_path / "run", extend_vocabulary=7)
+    run = RunDirectory(config.model_dir)
+    capsys.readouterr()
+    data = prepare(config, run)
+    assert capsys.readouterr().out.count(f"those of {old.model_dir} and 7 new ones\n") == (1 if share else 2)
+    network = make_network(config, data, "float32")
+    Origin(config).load(network, run.tokenizer_files(share))
+    before = rows_of(load_model(RunDirectory(old.model_dir).model))
+    of_source, of_target = zip(load_tokenizers(old.model_dir), data.tokenizers, strict=True)
+    found = rows_of(network)
+    assert len(found) == (1 if share else 3)
+    for (path, matrix), first in zip(found.items(), before.values(), strict=True):
+        shorter, longer = of_source if "source" in path else of_target
+        assert len(matrix) == longer.vocabulary_size == len(first) + 7
+        np.testing.assert_array_equal(matrix[: len(first)], first)
+        for number in range(len(first), len(matrix)):
+            piece = longer.pieces(tf.constant(number)).numpy().decode()
+            ids = spelling_of(piece, shorter)
+            np.testing.assert_allclose(matrix[number], np.mean(first[ids], axis=0), rtol=1e-5)
+
+
+def spelling_of(piece, tokenizer):
+    """The ids by which a tokenizer writes a piece inside a text: what follows a word that comes before it."""
+    whole = tokenizer.encode(["0" + piece.replace("▁", " ")])[0].numpy().tolist()
+    return whole[len(tokenizer.encode(["0"])[0]) :]
+
+
+def test_a_run_that_is_resumed_needs_its_longer_tokenizer_and_not_the_other_run(finished, corpora, tmp_path, capsys):
+    origin = shutil.copytree(finished.model_dir, tmp_path / "origin")
+    config = going_on(finished, corpora, tmp_path / "run", extend_vocabulary=17, init_from=str(origin))
+    run = RunDirectory(config.model_dir)
+    prepare(config, run)
+    model = (run.path / SHARED).read_bytes()
+    run.checkpoints.mkdir()
+    run.last.touch()
+    shutil.rmtree(origin)
+    data = prepare(config, run)
+    assert data.source_tokenizer.model == model == (run.path / SHARED).read_bytes()
+    assert data.source_tokenizer.vocabulary_size == 331 + 17
+    assert find_halves(model).shape == (331 + 17, 2)
+
+
+def test_a_tokenizer_of_other_pieces_is_no_longer_vocabulary(finished, corpora, tmp_path):
+    config = going_on(finished, corpora, tmp_path)
+    (tmp_path / SHARED).write_bytes(train_tokenizer([text for pair in NEW for text in pair], 347))
+    network = tiny.transformer()
+    with pytest.raises(ConfigError, match="with which the first weights were trained"):
+        Origin(config).load(network, [tmp_path / SHARED])
+
+
+@pytest.mark.slow
+def test_a_run_that_goes_on_is_scored_on_the_old_text_as_well_and_translates_by_itself(finished, corpora, tmp_path):
+    settings = {"replay": 0.2, "extend_vocabulary": 17, "max_steps": 1, "strategy": "one_device", "beam_size": 1}
+    finished_run = runs.train(config=going_on(finished, corpora, tmp_path / "run", **settings))
+    run = RunDirectory(finished_run.path)
+    results = yaml.safe_load(run.results.read_text(encoding="utf-8"))
+    assert (results["corpus"], results["sentences"]) == (f"files:{corpora[1]}", 5)
+    assert [(each["corpus"], each["sentences"]) for each in results["other_corpora"]] == [(f"files:{corpora[0]}", 7)]
+    assert load_model(run.model).vocabulary_size == Tokenizer.load(run.path / SHARED).vocabulary_size == 331 + 17
