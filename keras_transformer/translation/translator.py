@@ -324,7 +324,7 @@ class SavedModelTranslator(TextTranslator):
         if versions:
             path = max(versions, key=lambda p: int(p.name))
         if not (path / "saved_model.pb").exists():
-            raise UserError(f"no SavedModel at {path}: export.py writes one")
+            raise UserError(f"no SavedModel at {path}: `export.py --format saved_model` writes one")
         self.path, self.files = path, [path / "saved_model.pb"]
         self._loaded = tf.saved_model.load(os.fspath(path))
 
