@@ -8,6 +8,7 @@ PROGRAMS = {
     "translate": "translate text with a run or an export",
     "evaluate": "score a run, an export or a file of translations",
     "export": "make a SavedModel or a CTranslate2 model of a run",
+    "clean": "prepare a corpus: mend its text, drop dirty pairs",
     "analyze": "show what the heads of a Transformer do",
 }
 

@@ -1,5 +1,8 @@
 """The mistakes of users, as opposed to bugs: the message of each error is one line with the remedy."""
 
+import os
+from pathlib import Path
+
 
 class UserError(ValueError):
     """A mistake that the user can mend. The programs print its message as one line, without a traceback."""
@@ -53,3 +56,13 @@ def check_positive(**sizes):
     for name, value in sizes.items():
         if value < 1:
             raise UserError(f"`{name}` must be at least 1. Received: {name}={value}")
+
+
+def check_new_directory(path):
+    """Raises FileError if a directory has something in it, or if it cannot be made."""
+    path = Path(path)
+    place = next(parent for parent in (path, *path.absolute().parents) if parent.exists())
+    if path.exists() and not (path.is_dir() and not any(path.iterdir())):
+        raise FileError(f"cannot write {path}: it exists already")
+    if not place.is_dir() or not os.access(place, os.W_OK):
+        raise FileError(f"cannot write {path}: you may not write to {place}")

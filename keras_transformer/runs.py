@@ -1,14 +1,13 @@
 """From Python: train a run, open it or its export, translate with it and export it."""
 
 import dataclasses
-import os
 import shutil
 from functools import partial
 from pathlib import Path
 
 from keras_transformer.config import Config, check_effect
 from keras_transformer.data.corpus import pairs_corpus
-from keras_transformer.errors import FileError, UserError, check_positive
+from keras_transformer.errors import FileError, UserError, check_new_directory, check_positive
 from keras_transformer.evaluation import Evaluation, check_tokenization, measure
 from keras_transformer.export.manifest import describe_run
 from keras_transformer.export.saved_model import SavedModelExport
@@ -177,16 +176,6 @@ def keep_pruned(run, model, path):
     except OSError as error:
         raise FileError.of("write", path, error) from error
     return Run(path)
-
-
-def check_new_directory(path):
-    """Raises FileError if a directory has something in it, or if it cannot be made."""
-    path = Path(path)
-    place = next(parent for parent in (path, *path.absolute().parents) if parent.exists())
-    if path.exists() and not (path.is_dir() and not any(path.iterdir())):
-        raise FileError(f"cannot write {path}: it exists already")
-    if not place.is_dir() or not os.access(place, os.W_OK):
-        raise FileError(f"cannot write {path}: you may not write to {place}")
 
 
 def train(pairs=None, config=None, *, validation=None, test=None, **settings):

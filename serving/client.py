@@ -51,6 +51,7 @@ class Client:
     Args:
         url: str, http://HOST:PORT of the REST API. Give either `url` or `grpc`.
         grpc: str, HOST:PORT of the gRPC API.
+        connection: object with `predict` and `close`, in place of `url` and `grpc`; see `serving.in_process`.
         model: str, the model's name.
         version: int, or None for the newest version.
         label: str, a version label such as "stable"; excludes `version`.
@@ -66,6 +67,7 @@ class Client:
         self,
         url=None,
         grpc=None,
+        connection=None,
         model="translator",
         version=None,
         label=None,
@@ -74,15 +76,15 @@ class Client:
         max_batch_size=32,
         in_flight=4,
     ):
-        if (url is None) == (grpc is None):
+        if [url, grpc, connection].count(None) != 2:
             raise ValueError(f"either `url` or `grpc` must be given. Received: url={url}, grpc={grpc}")
         if version is not None and label is not None:
             raise ValueError(f"`version` excludes `label`. Received: version={version}, label={label}")
         for name, number, least in (("max_batch_size", max_batch_size, 1), ("in_flight", in_flight, 1)):
             if number < least:
                 raise ValueError(f"`{name}` must be at least {least}. Received: {name}={number}")
-        make, target = (_Rest, url) if grpc is None else (_Grpc, grpc)
-        self._connection = make(target, model, version, label, in_flight)
+        make, target = (RestConnection, url) if grpc is None else (GrpcConnection, grpc)
+        self._connection = connection or make(target, model, version, label, in_flight)
         self._timeout = timeout
         self._retries = retries
         self._max_batch_size = max_batch_size
@@ -211,7 +213,7 @@ class Client:
             time.sleep(pause)
 
 
-class _Rest:
+class RestConnection:
     """The REST API of a server: columns of values to columns of values. Thread-safe."""
 
     def __init__(self, url, model, version, label, connections):
@@ -258,7 +260,7 @@ def _json_column(array):
     return values
 
 
-class _Grpc:
+class GrpcConnection:
     """The gRPC API of a server. Thread-safe. One connection carries any number of requests."""
 
     def __init__(self, target, model, version, label, connections):
@@ -266,7 +268,9 @@ class _Grpc:
         self._spec = {"name": model, **which}
         # The client has its own pauses between retries. gRPC's reconnect pauses would come on top, so they are short.
         pauses = [(f"grpc.{which}_reconnect_backoff_ms", 100) for which in ("initial", "min", "max")]
-        self._channel = grpc.insecure_channel(target, options=[("grpc.max_receive_message_length", -1), *pauses])
+        # With a name of several addresses, such as a headless Service of Kubernetes, each server gets its share.
+        options = [("grpc.max_receive_message_length", -1), ("grpc.lb_policy_name", "round_robin"), *pauses]
+        self._channel = grpc.insecure_channel(target, options=options)
         self._predict = self._channel.unary_unary(
             f"/{messages.PREDICTION_SERVICE}/Predict",
             request_serializer=messages.PredictRequest.SerializeToString,
@@ -274,7 +278,7 @@ class _Grpc:
         )
 
     def predict(self, signature_name, inputs, timeout_s):
-        """Runs a signature; see `_Rest.predict`."""
+        """Runs a signature; see `RestConnection.predict`."""
         request = messages.PredictRequest(model_spec={**self._spec, "signature_name": signature_name})
         for name, array in inputs.items():
             to_proto(array, request.inputs[name])

@@ -22,6 +22,8 @@ FLAT = r'[^][{}"]*(?:"[^"\\]*"[^][{}"]*)*'  # The inside of a list or an object 
 ITEMS = re.compile(rf'(?:\s*(?:\[{FLAT}\]|\{{{FLAT}\}}|"[^"\\]*"|[^][{{}}",\s]+)\s*,)+')
 WINDOW = 2**16  # Characters of items that Python's parser reads at once.
 GIANT = 2**16  # Items of a list that is emptied bit by bit, because Python frees a whole list while other threads wait.
+DEEPEST = 2**9  # Levels of lists and objects that are kept. A tensor has 32 at most, a message quotes 256 at most.
+DROPPED = [], {}  # What stands for the lists and objects that are not kept. They stay empty.
 STEPS = 2**12  # Steps between two looks at the clock.
 UNUSUAL = re.compile(r"[eE]\+?[0-9]{3}|[0-9]{300}")  # A number that may be too large, or that Python reads slowly.
 CONSTANTS = {"n": ("null", None), "t": ("true", True), "f": ("false", False)}
@@ -82,7 +84,10 @@ DECODER = json.JSONDecoder(object_pairs_hook=first_of_each)
 
 
 def read_stepwise(text, start, deadline, giants, wanted=None):
-    """Reads the document at `start` of a text; see `parse`. Does not recurse. Lets other threads run."""
+    """Reads the document at `start` of a text; see `parse`. Does not recurse. Lets other threads run.
+
+    The document is checked as a whole, but lists and objects below `DEEPEST` levels are empty.
+    """
     text += "\0"  # No position is beyond the end.
     if text[start] in "\0,:]}":
         raise _error("The document is empty.", text, start)
@@ -90,13 +95,14 @@ def read_stepwise(text, start, deadline, giants, wanted=None):
     for step in itertools.count():
         if step % STEPS == 0 and time.monotonic() > deadline:
             raise ServingError(StatusCode.DEADLINE_EXCEEDED, "Timed out reading the JSON document.")
-        drops = bool(wanted is not None and names and names[0] not in wanted)
+        drops = bool(wanted is not None and names and isinstance(open_ones[0], dict) and names[0] not in wanted)
         if open_ones and isinstance(open_ones[-1], list):
-            place = _simple_items(text, place, None if drops else open_ones[-1], giants)
+            place = _simple_items(text, place, None if _is_dropped(open_ones[-1]) else open_ones[-1], giants)
         value, place = _begin(text, place)
         if value is None:  # A list or an object begins.
             is_list = text[place] == "["
-            open_ones.append([] if is_list else {})
+            is_kept = len(open_ones) < DEEPEST and not drops
+            open_ones.append(([] if is_list else {}) if is_kept else DROPPED[not is_list])
             place = _skip(text, place + 1)
             if text[place] != "]}"[not is_list]:
                 if not is_list:
@@ -109,7 +115,7 @@ def read_stepwise(text, start, deadline, giants, wanted=None):
             holder, place = open_ones[-1], _skip(text, place)
             is_list = isinstance(holder, list)
             name = None if is_list else names.pop()
-            if drops and len(open_ones) > 1:
+            if _is_dropped(holder):
                 pass
             elif is_list:
                 holder.append(value)
@@ -128,6 +134,10 @@ def read_stepwise(text, start, deadline, giants, wanted=None):
             value, place = open_ones.pop(), place + 1
         else:
             return value
+
+
+def _is_dropped(holder):
+    return holder is DROPPED[0] or holder is DROPPED[1]
 
 
 def _skip(text, place):

@@ -1,7 +1,6 @@
 """JSON bodies of the REST API <-> arrays, with TensorFlow Serving's rules and messages."""
 
 import base64
-import itertools
 import json
 import math
 
@@ -83,6 +82,8 @@ def _read_rows(rows, inputs):
         problem = "expecting list of objects as multiple input tensors required as per tensorinfo_map"
         raise invalid(f"instances is a plain list, but {problem}")
     are_records, first_input = _is_record(rows[0]), next(iter(inputs))
+    if not are_records and (plain := _Tensor(inputs[first_input].dtype)).take_plain(rows):
+        return {first_input: plain.array((len(rows),))}
     tensors = {name: _Tensor(info.dtype) for name, info in inputs.items() if are_records or name == first_input}
     for number, row in enumerate(rows):
         if _is_record(row) != are_records:
@@ -134,6 +135,11 @@ class _Tensor:
             raise invalid(f"Expecting tensor size: {math.prod(self.shape)} but got: {self._size - before}")
         elif self.shape != shape:
             raise invalid(f"Expecting shape {_written(self.shape)} but got: {_written(shape)}")
+
+    def take_plain(self, rows):
+        """Takes a list of rows if all are numbers that need no check of their own. Returns whether all are."""
+        self._lists = [rows[start : start + CHUNK] for start in range(0, len(rows), CHUNK)]
+        return all(_are_plain(part, self._dtype) for part in self._lists)
 
     def fill(self, value):
         """Appends the elements of nested lists, and returns the shape of the first lists."""
@@ -277,14 +283,48 @@ def write_tensors(outputs, is_rows):
         raise invalid("Cannot convert empty tensor map to JSON")
     if is_rows:
         _check_batch(outputs)
-    columns = {name: _elements(name, np.asarray(array), first=int(is_rows)) for name, array in outputs.items()}
-    if len(columns) > 1:
-        names = [f"{json.dumps(name, ensure_ascii=False)}: " for name in columns]
-        rows = [f"{{{', '.join(map(str.__add__, names, row))}}}" for row in zip(*columns.values(), strict=True)]
-    else:
-        (rows,) = columns.values()
-    reply = f'"predictions": [{", ".join(rows)}]' if is_rows else f'"outputs": {rows[0]}'
-    return f"{{{reply}}}".encode()
+    outputs = {name: np.asarray(array) for name, array in outputs.items()}
+    reply = bytearray(b'{"predictions": [' if is_rows else b'{"outputs": ')
+    for text in _rows(outputs) if is_rows else _record(outputs):
+        reply += text.encode()
+    return bytes(reply) + (b"]}" if is_rows else b"}")
+
+
+def _rows(arrays):
+    """Writes the rows of arrays, with commas. Yields str of about `CHUNK` elements; other threads can run between."""
+    count = len(next(iter(arrays.values())))
+    step = max(1, CHUNK * count // (count + sum(array.size for array in arrays.values()) or 1))
+    for start in range(0, count, step):
+        part = {name: array[start : start + step] for name, array in arrays.items()}
+        if start:
+            yield ", "
+        if step == 1:
+            yield from _record({name: array.reshape(array.shape[1:]) for name, array in part.items()})
+        else:
+            yield ", ".join(_short_rows(part))
+
+
+def _record(arrays):
+    """Writes an object of named arrays, or a single array without its name. Yields str, see `_rows`."""
+    for place, (name, array) in enumerate(arrays.items()):
+        if len(arrays) > 1:
+            yield f"{', ' if place else '{'}{json.dumps(name, ensure_ascii=False)}: "
+        if array.ndim and array.size + len(array) > CHUNK:
+            yield "["
+            yield from _rows({name: array})
+            yield "]"
+        else:
+            yield _elements(name, array, first=0)[0]
+    if len(arrays) > 1:
+        yield "}"
+
+
+def _short_rows(arrays):
+    columns = {name: _elements(name, array, first=1) for name, array in arrays.items()}
+    if len(columns) == 1:
+        return columns.popitem()[1]
+    names = [f"{json.dumps(name, ensure_ascii=False)}: " for name in columns]
+    return [f"{{{', '.join(map(str.__add__, names, row))}}}" for row in zip(*columns.values(), strict=True)]
 
 
 def _check_batch(outputs):
@@ -310,8 +350,7 @@ def _texts(name, array):
     """Writes each element of an array as JSON: list of str."""
     flat = array.ravel()
     if array.dtype in (np.float32, np.float64):
-        chunks = [_decimals(flat[start : start + CHUNK]) for start in range(0, flat.size, CHUNK)]
-        return list(itertools.chain.from_iterable(chunks))
+        return _decimals(flat)
     if array.dtype.kind == "b":
         return ["true" if value else "false" for value in flat]
     if array.dtype.kind in "iu" and array.dtype != np.uint16:

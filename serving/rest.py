@@ -10,7 +10,6 @@ import re
 import socket
 import threading
 import time
-import zlib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.parse import unquote
@@ -20,15 +19,17 @@ import uvicorn
 from fastapi import FastAPI
 from google.protobuf.json_format import MessageToDict
 from grpc import StatusCode
-from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.staticfiles import StaticFiles
 from tensorflow_serving.apis import get_model_metadata_pb2
 
+from serving.bodies import inflate, read_body
 from serving.errors import HTTP_STATUS, ServingError, invalid, place_of
 from serving.json_reader import free, parse
 from serving.json_tensors import check_document, read_tensors, write_tensors
+from serving.libretranslate import CORS, EXCEPTION_HANDLERS
 from serving.predictor import ModelSpec
 
 MOST_INFLATED_BYTES = 100 * 1024 * 1024
@@ -84,8 +85,6 @@ class RestApi:
         try:
             model, verb, part = _read_path(request)
             status, code, body = 200, StatusCode.OK, await self._dispatch(request, model, verb, part)
-        except _TooLargeError as error:
-            status, code, body = 413, error.code, error_body(error.message)
         except ServingError as error:
             status, code, body = error.http_status, error.code, error_body(error.message)
         except ClientDisconnect:
@@ -116,14 +115,14 @@ class RestApi:
 
     async def _predict(self, request, model):
         deadline = time.monotonic() + self._timeout_s
-        body = await self._body(request, deadline)
+        body = await read_body(request, self._max_body_bytes, self._timeout_s)
         if "gzip" in request.headers.get("content-encoding", ""):
             body = await self._aside(len(body), inflate, body, MOST_INFLATED_BYTES)
         name, inputs, is_rows = await self._aside(len(body), self._read, body, model, deadline)
         timeout_s = max(0.0, deadline - time.monotonic())
         future = self._predictor.submit(model, name, inputs, timeout_s=timeout_s)
         prediction = await _wait(request, asyncio.wrap_future(future), timeout_s)
-        size = sum(array.nbytes for array in prediction.outputs.values())
+        size = sum(array.nbytes + 8 * len(array) if array.ndim else 8 for array in prediction.outputs.values())
         return await self._aside(size, write_tensors, prediction.outputs, is_rows)
 
     async def _aside(self, size, work, *arguments):
@@ -131,24 +130,6 @@ class RestApi:
         if size <= LARGE_BYTES:
             return work(*arguments)
         return await asyncio.get_running_loop().run_in_executor(self._large, _without_collector, work, *arguments)
-
-    async def _body(self, request, deadline):
-        """Reads a body, even a body over the limit to its end, so the client receives the reason of the refusal."""
-        body, limit = bytearray(), self._max_body_bytes
-
-        async def collect():
-            async for chunk in request.stream():
-                if not limit or len(body) <= limit:
-                    body.extend(chunk)
-
-        try:
-            await asyncio.wait_for(collect(), deadline - time.monotonic())
-        except asyncio.TimeoutError:
-            message = f"The body did not arrive in {self._timeout_s:g} s."
-            raise ServingError(StatusCode.DEADLINE_EXCEEDED, message) from None
-        if 0 < limit < len(body):
-            raise _TooLargeError(StatusCode.RESOURCE_EXHAUSTED, f"The body must not be longer than {limit} bytes.")
-        return bytes(body)
 
     def _read(self, body, model, deadline):
         giants = []
@@ -251,17 +232,22 @@ def bind(host, port):
         raise OSError(f"cannot listen on {host}:{port}: {error.strerror}") from None
 
 
-def make_app(api, models, metrics_page, metrics_path, page=PAGE):
-    """Makes the whole ASGI app: the API under /v1/, the page of metrics, and the page for people under /.
+def make_app(api, router, models, metrics_page, metrics_path, page=PAGE, has_cors=False):
+    """Makes the whole ASGI app: the APIs, the page of metrics, and the page for people under /.
 
     Args:
         api: `RestApi`. The app calls `api` before FastAPI's router, which is case-sensitive.
+        router: `fastapi.APIRouter` of LibreTranslate's API.
         models: `Models`.
         metrics_page: function () -> str.
         metrics_path: str that begins with "/", or None for no page of metrics.
         page: path of the directory with index.html.
+        has_cors: bool, whether pages of other sites may send requests.
     """
-    app = FastAPI(openapi_url=None, exception_handlers={HTTPException: _refusal})
+    app = FastAPI(openapi_url=None, exception_handlers=EXCEPTION_HANDLERS)
+    if has_cors:
+        app.add_middleware(CORSMiddleware, **CORS)
+    app.include_router(router)
     app.add_api_route("/page/models", lambda: {"models": models.names()})
     if metrics_path:
         app.add_api_route(metrics_path, lambda: Response(metrics_page(), media_type="text/plain"))
@@ -277,29 +263,6 @@ def make_app(api, models, metrics_page, metrics_path, page=PAGE):
 def error_body(message):
     """Writes the body of an error, bytes."""
     return json.dumps({"error": message}).encode("utf-8")
-
-
-def inflate(body, limit):
-    """Decompresses the gzip body of a request. Never produces more than `limit` bytes.
-
-    Raises:
-        ServingError: INVALID_ARGUMENT if the body is not gzip, is cut off, or inflates to more than `limit` bytes.
-            TensorFlow Serving then sees an empty document.
-    """
-    stream = zlib.decompressobj(16 + zlib.MAX_WBITS)
-    try:
-        inflated = stream.decompress(body, limit + 1)
-    except zlib.error:
-        raise invalid("JSON Parse error: The document is empty. The body is not gzip.") from None
-    if len(inflated) > limit:
-        raise invalid(f"JSON Parse error: The document is empty. The body inflates to more than {limit} bytes.")
-    if not stream.eof:
-        raise invalid("JSON Parse error: The document is empty. The gzip body ends too early.")
-    return inflated
-
-
-class _TooLargeError(ServingError):
-    """A body over the size limit."""
 
 
 def _read_path(request):
@@ -358,10 +321,6 @@ def _without_collector(work, *arguments):
             _callers.remove(work)
             if not _callers:
                 gc.enable()
-                gc.collect(0)  # What other requests have left meanwhile keeps pages of memory in use.
+                gc.collect()  # What other requests have left meanwhile keeps pages of memory in use.
                 with contextlib.suppress(OSError, AttributeError):  # Only glibc has the function.
                     ctypes.CDLL(None).malloc_trim(0)  # Gives the memory of a long body back to the system.
-
-
-async def _refusal(request, error):
-    return Response(error_body(error.detail), error.status_code, error.headers, "application/json")

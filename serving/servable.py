@@ -9,6 +9,7 @@ import tensorflow_text  # noqa: F401  its ops have to be known before a graph wi
 from grpc import StatusCode
 
 from serving.errors import ServingError, from_tensorflow, invalid
+from serving.languages import languages_of
 from serving.private_api import run_unchecked, unchecked
 
 DEFAULT_SIGNATURE = "serving_default"
@@ -22,12 +23,14 @@ class Servable:
         name: str, the name of the model.
         version: int.
         signatures: dict name -> SignatureDef.
+        languages: `Languages`, or None if the version has no export.json that names them.
     """
 
-    def __init__(self, name, version, session, signatures):
+    def __init__(self, name, version, session, signatures, languages=None):
         self.name = name
         self.version = version
         self.signatures = signatures
+        self.languages = languages
         self._session = session
         self._prepared = {}
 
@@ -48,7 +51,7 @@ class Servable:
         session = tf.compat.v1.Session(graph=tf.Graph(), config=config)
         try:
             loaded = tf.compat.v1.saved_model.loader.load(session, list(tags), str(directory))
-            return cls(name, version, session, dict(loaded.signature_def))
+            return cls(name, version, session, dict(loaded.signature_def), languages_of(directory))
         except Exception as error:
             session.close()
             raise of_loading(error, directory) from error

@@ -1,6 +1,7 @@
 """The local server: python -m serving.server --model_base_path EXPORT_DIR --model_name translator"""
 
 import contextlib
+import gc
 import logging
 import os
 import re
@@ -47,6 +48,8 @@ def main(settings):
         models.wait_until_available()
     except ServingError as error:
         raise ValueError(error.message) from None
+    gc.collect()
+    gc.freeze()  # No collection visits the objects of TensorFlow again, which takes half a second.
     stopping = _stop_on_signals()
     grpc = _grpc_server(settings, predictor, models)
     http = HttpServer(app, settings.host, settings.rest_api_port, settings.drain_seconds)
@@ -108,12 +111,18 @@ def _loader(settings):
 
 
 def _app(settings, predictor, models):
+    from serving.in_process import InProcessClients
+    from serving.languages import Languages, normalized
+    from serving.libretranslate import LibreTranslate
     from serving.rest import RestApi, make_app
     from serving.text_config import read_monitoring
 
-    timeout_s = settings.rest_api_timeout_in_ms / 1000
-    api = RestApi(predictor, models, timeout_s, settings.max_body_bytes, settings.rest_api_enable_cors_support)
-    return make_app(api, models, predictor.metrics.page, read_monitoring(settings.monitoring_config_file))
+    timeout_s, has_cors = settings.rest_api_timeout_in_ms / 1000, settings.rest_api_enable_cors_support
+    api = RestApi(predictor, models, timeout_s, settings.max_body_bytes, has_cors)
+    languages = Languages(*map(normalized, (settings.source_lang, settings.target_lang)))
+    clients = InProcessClients(predictor, models, languages if all(languages) else None)
+    router, metrics_path = LibreTranslate(clients).router(), read_monitoring(settings.monitoring_config_file)
+    return make_app(api, router, models, predictor.metrics.page, metrics_path, has_cors=has_cors)
 
 
 def _grpc_server(settings, predictor, models):

@@ -55,6 +55,8 @@ FLAGS = {
     "max_body_bytes": (int, 0, "our own: most bytes of an HTTP body or a gRPC message; 0 means no limit"),
     "max_rows": (int, 0, "our own: most rows of a request; 0 means no limit"),
     "max_bytes_per_row": (int, 0, "our own: most bytes of a text; 0 means no limit"),
+    "source_lang": (str, "", "our own: language of the texts, such as en, if a model's export.json names none"),
+    "target_lang": (str, "", "our own: language of the translations, such as de, if export.json names none"),
     "drain_seconds": (float, 30.0, "our own: most seconds after SIGTERM to answer the open requests"),
 }
 # Flags of TensorFlow Serving that the local server accepts and ignores.
@@ -141,6 +143,8 @@ def _check(settings):
         _expect(settings, "grpc_channel_arguments", "=" in argument, "be NAME=VALUE, or several with commas")
     if settings.batching_parameters_file and not settings.enable_batching:
         raise SettingsError("--batching_parameters_file is for --enable_batching, which is not given")
+    if bool(settings.source_lang) != bool(settings.target_lang):
+        raise SettingsError("--source_lang and --target_lang belong together. Received: only one of them")
     if settings.model_config_file is None:
         _check_model(settings)
 

@@ -19,8 +19,8 @@ WARM_START = ROOT / "tests/warm_start.py"
 GUIDE = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md"))
 PAGES = [*GUIDE, "serving/README.md", "README.md"]
 
-# What stands before the blocks. Programs that need an installation, a browser or hours do nothing; the server runs in
-# the background; a training without a corpus takes the tiny one. A command that has trained, exported or evaluated for
+# What stands before the blocks. Programs that need an installation, a browser or hours do nothing; servers run in the
+# background; a training without a corpus takes the tiny one. A command that has trained, exported or evaluated for
 # an earlier page is not run again. Programs run as forks of a process that has imported TensorFlow: see warm_start.py.
 PRELUDE = """
 set -euo pipefail
@@ -39,12 +39,19 @@ python() {
     "-m pytest"* | "-m sphinx"* | "-m benchmarks"*) ;;
     "-m serving.server"*)
       command python "${words[@]}" --port $GRPC --rest_api_port $REST >server.txt 2>&1 &
-      trap "kill $!" EXIT
+      trap 'kill $(jobs -p)' EXIT
       for _ in {1..120}; do
         curl -s localhost:8501/v1/models/translator | grep -q AVAILABLE && return
         sleep 1
       done
       cat server.txt
+      return 1 ;;
+    "-m serving.gateway"*)
+      command python "${words[@]}" --port 0 2>gateway.txt &
+      for _ in {1..60}; do
+        grep -q http gateway.txt && return
+        sleep 1
+      done
       return 1 ;;
     train.py*)
       [[ "$*" = *--dataset* ]] || corpus=(--dataset files:data/mine --source_lang en --target_lang de)

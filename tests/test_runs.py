@@ -12,7 +12,7 @@ from keras_transformer.analysis.pruning import prune
 from keras_transformer.config import Config
 from keras_transformer.errors import CheckpointError, CorpusError, FileError, UserError
 from keras_transformer.export.manifest import read_manifest, summarise
-from keras_transformer.runs import Run, check_new_directory, compare_with_all_pieces, keep_pruned
+from keras_transformer.runs import Run, compare_with_all_pieces, keep_pruned
 from keras_transformer.training import run as training
 from keras_transformer.training.checkpoints import RunDirectory
 from keras_transformer.training.preparation import Origin
@@ -263,13 +263,3 @@ def test_a_pruned_run_translates_and_is_the_origin_of_the_next(tmp_path):
     np.testing.assert_array_equal(trained_on(ids), model(ids))
     with pytest.raises(FileError, match="cannot write .*pruned: it exists already"):
         keep_pruned(Run(run.path), model, tmp_path / "pruned")
-
-
-def test_a_new_directory_must_be_possible(tmp_path):
-    (tmp_path / "file").touch()
-    (tmp_path / "empty").mkdir()
-    check_new_directory(tmp_path / "empty")
-    check_new_directory(tmp_path / "some" / "where")
-    for name in ("", "file", "file/below"):
-        with pytest.raises(FileError, match="cannot write"):
-            check_new_directory(tmp_path / name)

@@ -8,7 +8,7 @@ from pathlib import Path
 from keras_transformer.cli import console
 from keras_transformer.cli.flags import add_checkpoint_argument, add_search_arguments, check_ranges
 from keras_transformer.cli.line_files import check_files
-from keras_transformer.errors import FileError, UserError
+from keras_transformer.errors import FileError, UserError, check_new_directory
 from keras_transformer.wording import counted
 
 DESCRIPTION = """Analyse the heads of a run: what they attend to, which roles they have, and which of them are needed.
@@ -165,7 +165,7 @@ def main(arguments):
     from keras_transformer.analysis.gates import attentions_of
     from keras_transformer.analysis.report import write_report
     from keras_transformer.analysis.survey import heads
-    from keras_transformer.runs import Run, check_new_directory
+    from keras_transformer.runs import Run
 
     texts, references, alignments, trees = read(arguments)
     search = {name: getattr(arguments, name) for name in ("beam_size", "length_penalty", "batch_size")}

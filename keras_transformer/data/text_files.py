@@ -174,6 +174,22 @@ def hold_out(pairs: AlignedFiles | TsvFile) -> tuple[_Without, tuple[Pair, ...]]
     return _Without(pairs, held_out), tuple(islice(pairs, held_out.start, held_out.stop, held_out.step))
 
 
+def lines_of(path: Path) -> Iterator[str]:
+    """Checks a file, and reads its lines.
+
+    Args:
+        path: Path, plain or gzipped.
+
+    Returns:
+        Iterator of str.
+
+    Raises:
+        CorpusError: if the file cannot be read, holds no text or is not UTF-8.
+    """
+    _read_through(path)
+    return _lines(path)
+
+
 def _lines(path: Path) -> Iterator[str]:
     opener = gzip.open if path.suffix == ".gz" else open
     with opener(path, "rt", encoding="utf-8-sig", newline="\n") as file:
@@ -280,7 +296,8 @@ def text_files_corpus(directory: str | Path, source_lang: str, target_lang: str)
     train, validation, fingerprint, validation_notes = _with_validation(root, train_files, source_lang, target_lang)
     test, test_notes = _open_test(root, source_lang, target_lang)
     notes = validation_notes + test_notes + _column_notes(train_files, validation, test)
-    return Corpus(f"files:{directory}", source_lang, target_lang, train, validation, test, fingerprint, notes)
+    held_out = bool(validation_notes)
+    return Corpus(f"files:{directory}", source_lang, target_lang, train, validation, test, fingerprint, notes, held_out)
 
 
 def languages_in(directory: str | Path) -> list[str]:

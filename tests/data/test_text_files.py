@@ -6,6 +6,7 @@ import pytest
 from keras_transformer.data.text_files import (
     hold_out,
     languages_in,
+    lines_of,
     open_aligned_files,
     open_tsv_file,
     text_files_corpus,
@@ -237,10 +238,18 @@ def test_either_language_may_be_the_source(tmp_path):
     assert corpus.test is None
 
 
+def test_lines_of_a_checked_file_are_read_packed_or_not(tmp_path):
+    for name in ("plain", "packed.gz"):
+        assert list(lines_of(write(tmp_path / name, "\ufeffone\r\ntwo\u2028three\n"))) == ["one", "two\u2028three"]
+    with pytest.raises(CorpusError, match="bad, line 1: not valid UTF-8"):
+        lines_of(write(tmp_path / "bad", b"\xff\n"))
+
+
 @pytest.mark.parametrize("stem", ["val", "valid", "validation", "dev"])
 def test_validation_goes_by_several_names(tmp_path, stem):
     fill(tmp_path, TRAIN, {f"{stem}.en": "three\n", f"{stem}.de": "drei\n"})
-    assert list(text_files_corpus(tmp_path, "en", "de").validation) == [("three", "drei")]
+    corpus = text_files_corpus(tmp_path, "en", "de")
+    assert list(corpus.validation) == [("three", "drei")] and not corpus.held_out
 
 
 def test_without_validation_lines_of_train_are_held_out_and_noted(tmp_path):
@@ -249,7 +258,7 @@ def test_without_validation_lines_of_train_are_held_out_and_noted(tmp_path):
     train, validation = set(corpus.train), set(corpus.validation)
     assert not train & validation
     assert train | validation == {(str(number), str(number)) for number in range(101)}
-    assert len(validation) == 5
+    assert len(validation) == 5 and corpus.held_out
     assert corpus.notes == ("no validation split: 5 of the 101 training pairs were held out for it",)
     assert set(text_files_corpus(tmp_path, "en", "de").validation) == validation
 

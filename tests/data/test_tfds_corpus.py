@@ -111,7 +111,7 @@ def test_languages_turn_the_direction_around(languages):
 def test_without_validation_the_tail_of_train_is_held_out_and_noted():
     corpus = tfds_corpus("tiny_translate/no_validation")
     train, validation = list(corpus.train), list(corpus.validation)
-    assert (len(train), len(validation)) == (39, 2)
+    assert (len(train), len(validation)) == (39, 2) and corpus.held_out
     assert set(train) | set(validation) == pairs("train", range(41))
     assert corpus.test is None
     assert corpus.notes == ("no validation split: the last 2 of the 41 training pairs serve as one",)
@@ -203,7 +203,7 @@ def test_translate_folder_reads_as_tfds_does(tmp_path):
 def test_translate_folder_without_validation_holds_out_and_notes_it(tmp_path):
     corpus = tfds_corpus(write_folder(tmp_path, en_train="one\ntwo\n", de_train="eins\nzwei\n"), "en", "de")
     assert (list(corpus.train), list(corpus.validation)) == ([("one", "eins")], [("two", "zwei")])
-    assert corpus.test is None and len(corpus.notes) == 1
+    assert corpus.test is None and len(corpus.notes) == 1 and corpus.held_out
 
 
 def test_bad_folders_are_told_apart(tmp_path):

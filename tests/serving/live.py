@@ -10,6 +10,8 @@ import grpc
 from tensorflow_serving.apis import model_service_pb2_grpc, prediction_service_pb2_grpc
 
 from serving.grpc_api import start_grpc_server
+from serving.in_process import InProcessClients
+from serving.libretranslate import LibreTranslate
 from serving.loading import Loader
 from serving.model_config import ModelConfig, VersionPolicy
 from serving.models import Models
@@ -39,7 +41,8 @@ def backend(base_paths, labels=None, batching=None, early_labels=False, **limits
 @contextlib.contextmanager
 def serve(predictor, models, page=PAGE, **options):
     """The port of a REST server that is stopped at the end."""
-    app = make_app(RestApi(predictor, models, **options), models, predictor.metrics.page, METRICS, page)
+    router = LibreTranslate(InProcessClients(predictor, models)).router()
+    app = make_app(RestApi(predictor, models, **options), router, models, predictor.metrics.page, METRICS, page)
     server = HttpServer(app, HOST, 0, DEADLINE_SECONDS)
     try:
         yield server.port

@@ -26,6 +26,9 @@ PATHS = (
     "/v1/models/m",
     "/v1/models/m/metadata",
     "/v1/%ff",
+    "/translate",
+    "/detect?q=a",
+    "/languages",
     "/",
     "/..",
     METRICS,
@@ -36,6 +39,8 @@ GRPC += ("tensorflow.serving.PredictionService/GetModelMetadata", "grpc.health.v
 BOMBS = {
     "lists": b'{"z":[' + 10**7 * b"[]," + b"[]]}",
     "depth": b'{"instances":' + 10**7 * b"[",
+    "rows": b'{"instances":[' + 3 * 10**6 * b"[]," + b"[]]}",
+    "numbers": b'{"instances":[[' + 5 * 10**6 * b"1.5," + b"1]]}",
 }
 
 

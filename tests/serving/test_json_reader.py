@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from serving.errors import ServingError
-from serving.json_reader import DECODER, GIANT, SHORT, free, parse, read_stepwise
+from serving.json_reader import DECODER, DEEPEST, GIANT, SHORT, free, parse, read_stepwise
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False) | st.text(max_size=5),
@@ -93,7 +93,9 @@ def test_any_depth_is_read():
     depth, value = 0, parse(b'{"a":' * 10**5 + b"[" * 10**5 + b"]" * 10**5 + b"}" * 10**5)
     while value:
         value, depth = value["a"] if isinstance(value, dict) else value[0], depth + 1
-    assert depth == 2 * 10**5 - 1
+    assert depth == DEEPEST  # Deeper levels are only checked.
+    with pytest.raises(ServingError, match="Missing a comma or ] after an array element. at offset: 100001"):
+        parse(b"[" * 10**5 + b"1}")
 
 
 @pytest.mark.parametrize("item", [b"[],", b"1,", b'"",', b'{"a":1},', b"[[[[1,2],[3,4]]]],", b"1e99 ,"])

@@ -67,6 +67,11 @@ def test_tensors_of_many_chunks_keep_their_order():
         read({"inputs": [*numbers, True]}, {"x": tf.int64})
     values = np.arange(2 * CHUNK + 3, dtype=np.float32)
     assert reply({"x": values}) == {"predictions": values.tolist()}
+    assert reply({"x": values[None]}) == {"predictions": [values.tolist()]}
+    assert reply({"x": values}, False) == {"outputs": values.tolist()}
+    row = {"empty": [], "x": values.tolist()}
+    assert reply({"x": values[None], "empty": values[:0][None]}) == {"predictions": [row]}
+    assert reply({"x": np.empty((2 * CHUNK, 0), np.float32)}) == {"predictions": 2 * CHUNK * [[]]}
 
 
 @pytest.mark.parametrize(

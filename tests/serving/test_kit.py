@@ -3,6 +3,9 @@
 import inspect
 import json
 import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path, PurePosixPath
 
 import pytest
@@ -12,12 +15,13 @@ from tensorflow_serving.config.model_server_config_pb2 import ModelServerConfig
 
 from keras_transformer.export.warmup import BATCH_SIZES
 from serving.client import Client
+from serving.gateway import parse_arguments
 from serving.metrics import Metrics
 from serving.model_config import read_model_config
 from serving.text_config import read_batching_parameters, read_monitoring
 
 KIT = Path(__file__).parents[2] / "serving"
-REST, GRPC = 8501, 8500
+REST, GRPC, GATEWAY = 8501, 8500, 5000
 METRICS_PATH = "/monitoring/prometheus/metrics"
 BATCHING = ("config/batching.config", "config/batching.gpu.config", "config/batching.local.config")
 PARTS = ("_bucket", "_sum", "_count")  # of a histogram
@@ -25,6 +29,10 @@ PARTS = ("_bucket", "_sum", "_count")  # of a histogram
 
 def read(name):
     return (KIT / name).read_text(encoding="utf-8")
+
+
+def manifests(name):
+    return list(yaml.safe_load_all(read(name)))
 
 
 def models():
@@ -39,9 +47,9 @@ def compose():
 @pytest.fixture(scope="module")
 def kubernetes():
     """Kind -> manifest."""
-    manifests = list(yaml.safe_load_all(read("kubernetes/translator.yaml")))
-    assert len({manifest["kind"] for manifest in manifests}) == len(manifests)
-    return {manifest["kind"]: manifest for manifest in manifests}
+    found = manifests("kubernetes/translator.yaml")
+    assert len({manifest["kind"] for manifest in found}) == len(found)
+    return {manifest["kind"]: manifest for manifest in found}
 
 
 @pytest.fixture(scope="module")
@@ -71,12 +79,21 @@ def flags(arguments):
 
 
 def kit_files():
-    return [path for path in sorted(KIT.rglob("*")) if path.suffix in (".yml", ".yaml", ".config", ".conf")]
+    kinds = (".yml", ".yaml", ".config", ".conf")
+    return [path for path in sorted(KIT.rglob("*")) if path.suffix in kinds or path.name == "Dockerfile"]
 
 
 @pytest.mark.parametrize("path", kit_files(), ids=lambda path: str(path.relative_to(KIT)))
 def test_each_file_says_what_to_change(path):
     assert "What to change" in path.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("path", [*kit_files(), KIT / "prove.sh"], ids=lambda path: str(path.relative_to(KIT)))
+def test_every_file_that_a_comment_names_exists(path):
+    comments = " ".join(re.findall("#(.*)", path.read_text(encoding="utf-8")))
+    named = re.findall(r"(?<![\w/.:$}])[\w.][\w./-]*\.(?:ya?ml|config|conf|sh|py|md|txt)\b", comments)
+    places = (path.parent, KIT, KIT / "config", KIT.parent)
+    assert [name for name in named if not any((place / name).is_file() for place in places)] == []
 
 
 # Configuration of TensorFlow Serving
@@ -167,7 +184,32 @@ def test_ports_are_open_to_this_machine_only(compose):
     ports = [port for service in compose["services"].values() for port in service["ports"]]
     assert [port for port in ports if not port.startswith("127.0.0.1:")] == []
     published = [int(port.split(":")[1]) for port in ports]
-    assert {REST, GRPC, 8080, 9090, 3000} == set(published) and len(published) == 5
+    assert {REST, GRPC, GATEWAY, 8080, 9090, 3000} == set(published) and len(published) == 6
+
+
+def test_no_container_is_root_or_has_a_capability(compose):
+    for name, service in compose["services"].items():
+        assert int(service["user"].split(":")[0]) > 0, name
+        assert service["cap_drop"] == ["ALL"] and service["security_opt"] == ["no-new-privileges:true"], name
+
+
+def test_every_image_is_pinned_to_a_release():
+    """The tags were seen in public repositories, with these very names."""
+    images = {image for path in kit_files() for image in re.findall(r"(?:image:|FROM) (\S+)", path.read_text("utf-8"))}
+    assert {re.sub(r"\$\{TF_SERVING_TAG:-(.*?)\}", r"\1", image) for image in images} == {
+        "tensorflow/serving:2.20.0",
+        "tensorflow/serving:2.20.0-gpu",
+        "nginxinc/nginx-unprivileged:1.28.0-alpine",
+        "prom/prometheus:v3.5.0",
+        "grafana/grafana:12.0.0",
+        "python:3.12-slim",
+        "translation-gateway:1",  # built by the user
+    }
+
+
+def test_sigterm_reaches_the_server_behind_the_shell_of_its_image(compose, pod):
+    assert compose["services"]["tensorflow-serving"]["init"] is True
+    assert pod["shareProcessNamespace"] is True
 
 
 def test_the_gpu_variant_changes_what_there_is(compose):
@@ -182,8 +224,7 @@ def test_the_gpu_variant_changes_what_there_is(compose):
 
 def test_health_is_that_of_the_version_in_use(compose, container):
     (model,) = models()
-    path = f"/v1/models/{model.name}/labels/stable/metadata"
-    assert "stable" in model.version_labels
+    path = f"/v1/models/{model.name}/metadata"  # also without labels, as models.config allows
     assert f"GET {path} HTTP" in compose["services"]["tensorflow-serving"]["healthcheck"]["test"][-1]
     for probe in ("startupProbe", "readinessProbe"):
         assert container[probe]["httpGet"]["path"] == path
@@ -192,15 +233,39 @@ def test_health_is_that_of_the_version_in_use(compose, container):
 
 def test_the_page_has_one_origin_with_the_api(compose):
     configuration = read("config/nginx.conf")
-    host, port = re.search(r"set \$tensorflow_serving (\S+):(\d+);", configuration).groups()
-    assert host in compose["services"] and int(port) == REST
+    upstreams = re.findall(r"set \$\w+ (\S+):(\d+);", configuration)
+    assert upstreams == [("tensorflow-serving", str(REST)), ("gateway", str(GATEWAY))]
+    assert {host for host, _ in upstreams} <= set(compose["services"])
     root = re.search(r"root (\S+);", configuration)[1]
     targets = dict(map(reversed, mounts(compose["services"]["page"])))
-    assert targets[f"{root}/page"] == "./page"
+    assert targets[root] == "./page"
     assert f"listen {compose['services']['page']['ports'][0].split(':')[-1]};" in configuration
     answer = re.search(r"location = /page/models \{.*?return 200 '(.*?)';", configuration, re.DOTALL)[1]
     assert json.loads(answer) == {"models": [model.name for model in models()]}
     assert configuration.count("{") == configuration.count("}")
+
+
+def test_the_gateways_ask_the_servers_that_there_are(compose):
+    service, (deployment, *services) = compose["services"]["gateway"], manifests("kubernetes/gateway.yaml")
+    (pod,) = deployment["spec"]["template"]["spec"]["containers"]
+    (model,) = models()
+    names = {found["metadata"]["name"] for found in services}
+    for arguments, hosts in ((service["command"], compose["services"]), (pod["args"], names)):
+        flags = parse_arguments(arguments)
+        scheme, _, address = flags.backend.partition("://")
+        assert (scheme, address.split(":")[1]) == ("grpc", str(GRPC)) and address.split(":")[0] in hosts
+        assert (flags.model_name, flags.port, str(flags.model_base_path)) == (model.name, GATEWAY, model.base_path)
+    assert str(model.base_path) in dict(map(reversed, mounts(service)))
+    assert pod["ports"] == [{"name": "http", "containerPort": GATEWAY}]
+    assert pod["readinessProbe"]["httpGet"] == {"path": "/health", "port": "http"}
+
+
+def test_the_script_that_proves_the_kit_is_sound():
+    shellcheck = Path(sys.executable).with_name("shellcheck")
+    done = subprocess.run([shellcheck, KIT / "prove.sh"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+    for path in re.findall(r"http://localhost:(\d+)", read("prove.sh")):
+        assert f"127.0.0.1:{path}:" in read("docker-compose.yml")
 
 
 # Kubernetes
@@ -285,6 +350,23 @@ def test_kustomizations_lead_to_files_and_to_directories_beside_them(name):
         assert path.is_file() or ((path / "kustomization.yaml").is_file() and path not in (KIT / name).parents)
 
 
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="no kubectl here")
+@pytest.mark.parametrize("name", ["kubernetes", "kubernetes_gpu"])
+def test_kubectl_builds_the_kustomizations(name):
+    done = subprocess.run(["kubectl", "kustomize", KIT / name], capture_output=True, text=True, check=True)
+    found = {(each["kind"], each["metadata"]["name"]): each for each in yaml.safe_load_all(done.stdout)}
+    data = found["ConfigMap", "translator-config"]["data"]
+    assert data == {file: read(f"config/{file}") for file in config_map()["files"]}
+    assert {("Deployment", "translation-gateway"), ("Service", "translator-pods")} <= set(found)
+    spec, is_gpu = found["Deployment", "translator"]["spec"], name == "kubernetes_gpu"
+    (container,) = spec["template"]["spec"]["containers"]
+    environment = {variable["name"]: variable["value"] for variable in container["env"]}
+    assert environment["BATCHING"] == ("batching.gpu.config" if is_gpu else "batching.config")
+    assert ("nvidia.com/gpu" in container["resources"]["limits"]) == ("replicas" in spec) == is_gpu
+    assert (("HorizontalPodAutoscaler", "translator") in found) != is_gpu
+
+
 def test_kubernetes_and_compose_start_the_same_server(compose, container):
     environment = {variable["name"]: variable["value"] for variable in container["env"]}
     assert arguments_of(container, environment) == compose["services"]["tensorflow-serving"]["command"]
@@ -314,6 +396,20 @@ def test_every_series_of_the_dashboard_is_one_that_the_server_shows():
     }
     assert len(names) >= 6
     assert names - exposed() == set()
+
+
+def test_health_checks_are_not_shown_as_predictions():
+    """`request_count` counts them as OK, `request_latency` with an API of its own."""
+    matchers = [
+        (name, braces)
+        for expression in expressions()
+        for name, braces in re.findall(r":tensorflow:serving:(request_count|request_latency)\w*\{(.*?)\}", expression)
+    ]
+    assert {name for name, _ in matchers} == {"request_count", "request_latency"}
+    for name, braces in matchers:
+        (status,) = re.findall(r'status(.*?)"(.*?)"', braces) or [("!=", "OK")] * (name == "request_latency")
+        assert status == ("!=", "OK") or (status[0] == "=~" and "OK" not in status[1]), braces
+        assert ('API=~"[Pp]redict"' in braces) == (name == "request_latency")
 
 
 def test_expressions_are_balanced():

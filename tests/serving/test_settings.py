@@ -38,7 +38,9 @@ def test_every_flag_of_tensorflow_serving_is_accepted_and_what_is_ignored_is_tol
     if name == "version":
         return
     value = VALUES.get(kind, __file__) if name != "model_base_path" else model[1]
-    more = ["--enable_batching"] if name == "batching_parameters_file" else []
+    beside = {"batching_parameters_file": "--enable_batching", "source_lang": "--target_lang=b"}
+    beside["target_lang"] = "--source_lang=b"
+    more = [beside[name]] if name in beside else []
     assert parse_settings([*model, *more, f"--{name}={value}"])[1] == [name] * (name in WITHOUT_EFFECT)
 
 

@@ -1,0 +1,1 @@
+"""Bulk preparation and translation on Apache Beam."""

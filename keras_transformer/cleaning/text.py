@@ -1,0 +1,107 @@
+"""The text of one side: how it is mended, its skeleton for comparisons, and the scripts of its letters."""
+
+import functools
+import re
+import unicodedata
+
+import regex
+from babel import Locale, UnknownLocaleError
+from babel.core import get_global
+
+from keras_transformer.errors import UserError
+
+# Characters that nobody sees: soft hyphen, zero-width space and word joiner, byte order mark, marks of direction. The
+# zero-width joiner and non-joiner stay, because Persian, Indian languages and emoji need them.
+_INVISIBLE = re.compile("[\u00ad\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]")
+_CONTROL = re.compile("[\u0000-\u0008\u000e-\u001b\u007f-\u0084\u0086-\u009f]")
+_SPACE = re.compile(r"\s+")  # with U+0085, U+2028 and U+2029, which end a line in other programs
+_WORD = re.compile(r"\w+")
+_WIDE = re.compile("[\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\U00020000-\U0003fffd]")
+_MARK = regex.compile(r"\p{M}")
+_WIDTH = 3  # of a Chinese, Japanese or Korean character: it says as much as three letters
+_PARTS_OF_SCRIPTS = {
+    "Jpan": ("Hira", "Kana", "Hani"),
+    "Kore": ("Hang", "Hani"),
+    "Hans": ("Hani",),
+    "Hant": ("Hani",),
+}
+
+
+def mend(text: str) -> str:
+    """Writes a text in Unicode's composed form (NFC), without control and invisible characters.
+
+    A run of white space becomes one space. White space at both ends goes.
+    """
+    if text.isascii() and text.isprintable() and "  " not in text:
+        return text.strip()
+    text = _INVISIBLE.sub("", _CONTROL.sub("", text))
+    return _SPACE.sub(" ", unicodedata.normalize("NFC", text)).strip()
+
+
+@functools.lru_cache(16)  # several rules ask for those of the same pair
+def words(text: str) -> tuple[str, ...]:
+    """Lists the words of a text without regard to case, punctuation and compatibility forms (NFKC)."""
+    return tuple(_WORD.findall(unicodedata.normalize("NFKC", text).casefold()))
+
+
+def skeleton(text: str) -> str:
+    """Gives the `words` of a text, with a space between them: what two copies of a sentence have in common."""
+    return " ".join(words(text))
+
+
+def width(text: str) -> int:
+    """Counts the characters of a text. A Chinese, Japanese or Korean one counts as three."""
+    return len(text) if text.isascii() else len(text) + (_WIDTH - 1) * len(_WIDE.findall(text))
+
+
+def letters(text: str) -> int:
+    """Counts the letters of a text, with their marks."""
+    return sum(map(str.isalpha, text)) + (0 if text.isascii() else len(_MARK.findall(text)))
+
+
+def letter_share(text: str) -> float:
+    """Computes the share of `letters` among the characters that are no white space; 0 if there is none."""
+    visible = sum(map(len, text.split()))
+    return letters(text) / visible if visible else 0.0
+
+
+def script_share(text: str, script: str) -> float:
+    """Computes the share of the `letters` that belong to a script.
+
+    Args:
+        text: str.
+        script: str, a code of ISO 15924, such as "Latn" or "Jpan".
+
+    Returns:
+        float, 1 for a text without letters.
+    """
+    others = 0 if script == "Latn" and text.isascii() else sum(map(len, _letters_outside(script).findall(text)))
+    return 1 - others / letters(text) if others else 1.0
+
+
+@functools.cache
+def _letters_outside(script: str) -> regex.Pattern:
+    """The letters of other scripts. A mark belongs to the script of its letter."""
+    parts = "".join(rf"\p{{Script={part}}}" for part in _PARTS_OF_SCRIPTS.get(script, (script,)))
+    return regex.compile(rf"[\p{{L}}--[{parts}]]\p{{M}}*", regex.VERSION1)
+
+
+def script_of(language: str) -> str:
+    """Finds the script in which a language is usually written, by Unicode's table of likely subtags.
+
+    Args:
+        language: str, such as "en", "sr_Latn" or "zh-TW".
+
+    Returns:
+        str, a code of ISO 15924, such as "Latn".
+
+    Raises:
+        UserError: if Unicode does not know the language.
+    """
+    code = language.replace("-", "_")
+    try:
+        locale = Locale.parse(code)
+    except (UnknownLocaleError, ValueError):
+        raise UserError(f"no language is called {language!r}: use a code such as en, or --min_script 0") from None
+    likely = get_global("likely_subtags")
+    return locale.script or likely.get(code, likely[locale.language]).split("_")[1]

@@ -1,0 +1,111 @@
+"""LibreTranslate's API before any server of TensorFlow Serving's API. Needs no TensorFlow."""
+
+import argparse
+import os
+import signal
+import socket
+import sys
+from pathlib import Path
+
+import uvicorn
+from fastapi import FastAPI
+from starlette.middleware.cors import CORSMiddleware
+
+from serving.client import Client
+from serving.languages import Languages, newest_languages, normalized
+from serving.libretranslate import CORS, EXCEPTION_HANDLERS, THREADS, LibreTranslate
+
+BACKENDS = {"grpc://": "grpc", "http://": "url", "https://": "url"}
+MOST_CONNECTIONS = 1024
+DRAIN_SECONDS = 30
+
+DESCRIPTION = """Offer LibreTranslate's API, and translate with a server of TensorFlow Serving's API, stock or local.
+
+  python -m serving.gateway --backend grpc://localhost:8500 --source_lang en --target_lang de
+      http://127.0.0.1:5000/translate, /languages, /detect, /frontend/settings and /health
+  python -m serving.gateway --backend grpc://localhost:8500 --model_base_path exports/mine
+      reads the languages from the export.json of the newest version
+
+Ask it: curl -s localhost:5000/translate -d q='5 kilometers' -d source=en -d target=de"""
+
+
+def parse_arguments(arguments=None):
+    """Parses the flags."""
+    how = {"description": DESCRIPTION, "formatter_class": argparse.RawDescriptionHelpFormatter}
+    parser = argparse.ArgumentParser(prog="python -m serving.gateway", allow_abbrev=False, **how)
+    parser.add_argument("--backend", required=True, help="server to ask: grpc://HOST:PORT or http://HOST:PORT")
+    parser.add_argument("--model_name", default="translator", help="model to ask (default: %(default)s)")
+    parser.add_argument("--label", help="label of the version to ask, such as stable (default: the newest version)")
+    parser.add_argument("--source_lang", help="language of the texts, such as en")
+    parser.add_argument("--target_lang", help="language of the translations, such as de")
+    where = "directory of the exported versions, in place of the two flags above"
+    parser.add_argument("--model_base_path", type=Path, help=where)
+    host = "address to listen on; 0.0.0.0 listens on all addresses (default: %(default)s)"
+    parser.add_argument("--host", default="127.0.0.1", help=host)
+    parser.add_argument("--port", type=int, default=5000, help="port, LibreTranslate's by default (default: 5000)")
+    parser.add_argument("--timeout", type=float, default=30.0, help="most seconds for a request (default: 30)")
+    found = parser.parse_args(arguments)
+    if not found.backend.startswith(tuple(BACKENDS)):
+        parser.error(f"--backend must be grpc://HOST:PORT or http://HOST:PORT. Received: {found.backend}")
+    if not 0 <= found.port <= 65535:
+        parser.error(f"--port must be between 0 and 65535. Received: {found.port}")
+    given = [found.source_lang, found.target_lang, found.model_base_path]
+    if [value is None for value in given] not in ([False, False, True], [True, True, False]):
+        parser.error("give either both --source_lang and --target_lang, or --model_base_path")
+    return found
+
+
+def connected(arguments):
+    """Returns dict `Languages` -> `Client` of the flags.
+
+    Raises:
+        ValueError or OSError: if no export names the languages, or if a flag has no meaning.
+    """
+    if arguments.model_base_path:
+        languages = newest_languages(arguments.model_base_path)
+    else:
+        languages = Languages(normalized(arguments.source_lang), normalized(arguments.target_lang))
+    scheme, kind = next(pair for pair in BACKENDS.items() if arguments.backend.startswith(pair[0]))
+    target = arguments.backend.removeprefix(scheme) if kind == "grpc" else arguments.backend
+    how = {"model": arguments.model_name, "label": arguments.label, "timeout": arguments.timeout, "in_flight": THREADS}
+    return {languages: Client(**{kind: target}, **how)}
+
+
+def make_app(clients):
+    """Makes the ASGI app. `clients` is a dict `Languages` -> `Client`."""
+    app = FastAPI(openapi_url=None, exception_handlers=EXCEPTION_HANDLERS)
+    app.add_middleware(CORSMiddleware, **CORS)
+    app.include_router(LibreTranslate(lambda: clients).router())
+    return app
+
+
+def main():
+    """Serves until SIGTERM or Ctrl-C, and then answers the open requests. A mistake ends the program with one line."""
+    arguments = parse_arguments()
+    try:
+        clients = connected(arguments)
+        listener = socket.create_server((arguments.host, arguments.port), backlog=MOST_CONNECTIONS)
+    except (ValueError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
+    (languages,) = clients
+    host, port = listener.getsockname()[:2]
+    print(f"{languages.source} to {languages.target} on http://{host}:{port}/translate", file=sys.stderr, flush=True)
+    config = uvicorn.Config(
+        make_app(clients),
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        ws="none",
+        limit_concurrency=MOST_CONNECTIONS,
+        timeout_graceful_shutdown=DRAIN_SECONDS,
+    )
+    server = uvicorn.Server(config)
+    try:
+        server.run(sockets=[listener])
+    except KeyboardInterrupt:
+        os._exit(128 + signal.SIGINT)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,197 @@
+"""LibreTranslate's API, which many programs speak: browsers' extensions, editors, chat servers, subtitle tools."""
+
+import asyncio
+import json
+from concurrent.futures import ThreadPoolExecutor
+from urllib.parse import parse_qs
+
+from fastapi import APIRouter
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+
+from serving.bodies import read_body
+from serving.errors import ServingError, invalid
+from serving.languages import name_of, normalized
+
+MOST_BYTES = 2**20  # Of a body. The event loop parses a body of this size in a twentieth of a second.
+MOST_FIELDS = 100  # Of a form.
+BODY_SECONDS = 30.0
+THREADS = 32  # Requests that are translated at a time.
+TEXTS_AT_ONCE = 64  # A long list leaves room in the model's queue for other requests.
+AUTO = "auto"
+CORS = {"allow_origins": ["*"], "allow_methods": ["GET", "POST"], "allow_headers": ["Authorization", "Content-Type"]}
+SETTINGS = {
+    "charLimit": -1,
+    "frontendTimeout": 500,
+    "apiKeys": False,
+    "keyRequired": False,
+    "suggestions": False,
+    "filesTranslation": False,
+    "supportedFilesFormat": [],
+}
+
+
+class LibreTranslate:
+    """The answers of the API.
+
+    Args:
+        clients: function () -> dict, the `Languages` of each available model -> its `Client`.
+    """
+
+    def __init__(self, clients):
+        self._clients = clients
+        self._pool = ThreadPoolExecutor(THREADS, "translate")  # Starlette's own threads stay free for other paths.
+
+    def router(self):
+        """Returns the `fastapi.APIRouter` of the API's paths."""
+        router = APIRouter()
+        router.add_api_route("/health", lambda: {"status": "ok"})
+        router.add_api_route("/languages", self.languages)
+        router.add_api_route("/frontend/settings", self.settings)
+        router.add_api_route("/detect", self.detect, methods=["POST"])
+        router.add_api_route("/translate", self.translate, methods=["POST"])
+        return router
+
+    def languages(self):
+        """Lists the languages, each with its targets."""
+        pairs = list(self._clients())
+        codes = dict.fromkeys(code for pair in pairs for code in pair)
+        targets = {code: sorted({pair.target for pair in pairs if pair.source == code}) for code in codes}
+        return [{**_language(code), "targets": targets[code]} for code in codes]
+
+    def settings(self):
+        """Returns the settings of LibreTranslate's own page: no limits, no keys, no files."""
+        pair = next(iter(self._clients()), None)
+        language = {"source": _language(AUTO), "target": _language(pair.target)} if pair else None
+        return {**SETTINGS, "language": language}
+
+    async def detect(self, request: Request):
+        """Returns the source languages of the models, whatever the text is: nothing is detected."""
+        _text_of(await _parameters(request), "q")
+        return _detected(self._clients())
+
+    async def translate(self, request: Request):
+        """Translates a text or a list of texts, with `alternatives` if the client wishes some."""
+        asked = await _parameters(request)
+        q, source, target = (_text_of(asked, name) for name in ("q", "source", "target"))
+        source, target, count = normalized(source), normalized(target), _count(asked.get("alternatives") or 0)
+        pair, client = _chosen(self._clients(), source, target)
+        if (asked.get("format") or "text") != "text":
+            raise invalid(f"{asked['format']} format is not supported")
+        texts, translations, loop = q if isinstance(q, list) else [q], [], asyncio.get_running_loop()
+        for start in range(0, len(texts), TEXTS_AT_ONCE):
+            if await request.is_disconnected():
+                raise ClientDisconnect
+            part = texts[start : start + TEXTS_AT_ONCE]
+            translations += await loop.run_in_executor(self._pool, _translated, client, part, count)
+        answer = {"translatedText": [best for best, *_ in translations]}
+        if source == AUTO:
+            answer["detectedLanguage"] = _detected([pair]) * len(texts)
+        if count:
+            answer["alternatives"] = [others for _, *others in translations]
+        return JSONResponse(answer if texts is q else {name: values[0] for name, values in answer.items()})
+
+
+async def refuse(request, error):
+    """Answers an `HTTPException` or a `ServingError`: a body with the key "error", as LibreTranslate does."""
+    if isinstance(error, HTTPException):
+        return JSONResponse({"error": error.detail}, error.status_code, error.headers)
+    headers = {"Connection": "close"} if error.http_status == 504 else None  # The rest of the body may still come.
+    return JSONResponse({"error": error.message}, error.http_status, headers)
+
+
+async def leave(request, error):
+    """Ends a request whose client has gone."""
+    return Response(status_code=499)
+
+
+EXCEPTION_HANDLERS = {HTTPException: refuse, ServingError: refuse, ClientDisconnect: leave}
+
+
+async def _parameters(request):
+    """Reads the parameters of a request, from its URL and from a body in JSON or of a form: dict."""
+    body = await read_body(request, MOST_BYTES, BODY_SECONDS)
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind == "application/json" or kind.endswith("+json"):
+        try:
+            found = json.loads(body)
+        except (ValueError, RecursionError):
+            found = None
+        if not isinstance(found, dict):
+            raise invalid("Invalid JSON format")
+        return found
+    form = await _form(request, kind, body)
+    form = {**form, **request.query_params}
+    return {**form, "q": "\n".join(form["q"].splitlines())} if isinstance(form.get("q"), str) else form
+
+
+async def _form(request, kind, body):
+    if kind == "multipart/form-data":
+
+        async def replay():
+            return {"type": "http.request", "body": body}
+
+        return dict(await Request(request.scope, replay).form(max_files=0, max_fields=MOST_FIELDS))
+    try:
+        fields = parse_qs(body.decode("utf-8", "replace"), max_num_fields=MOST_FIELDS)
+    except ValueError:
+        raise invalid(f"Invalid request: a form may have {MOST_FIELDS} fields") from None
+    return {name: values[0] for name, values in fields.items()}
+
+
+def _text_of(parameters, name):
+    """Returns the text, or for "q" the text or the list of texts, of a parameter."""
+    value = parameters.get(name)
+    if not value:
+        raise invalid(f"Invalid request: missing {name} parameter")
+    texts = value if isinstance(value, list) and name == "q" else [value]
+    if not all(isinstance(text, str) and _is_unicode(text) for text in texts):
+        raise invalid(f"Invalid request: {name} parameter is not text")
+    return value
+
+
+def _is_unicode(text):
+    """Returns whether a text has no half of a surrogate pair, which JSON can write and UTF-8 cannot."""
+    return text.encode("utf-8", "ignore").decode("utf-8") == text
+
+
+def _count(value):
+    try:
+        return max(0, int(value))
+    except (TypeError, ValueError, OverflowError):
+        raise invalid("Invalid request: alternatives parameter is not a number") from None
+
+
+def _chosen(clients, source, target):
+    """Returns a pair of languages and its `Client`. For "auto", the first pair with the target is chosen."""
+    codes = {code for pair in clients for code in pair}
+    for code in (source, target):
+        if code not in codes and not (code is source and code == AUTO):
+            raise invalid(f"{code} is not supported")
+    for pair, client in clients.items():
+        if pair.target == target and source in (AUTO, pair.source):
+            return pair, client
+    source = next(iter(clients)).source if source == AUTO else source
+    of_target, of_source = (f"{name_of(code)} ({code})" for code in (target, source))
+    raise invalid(f"{of_target} is not available as a target language from {of_source}")
+
+
+def _translated(client, texts, count):
+    """Translates texts: for each a list of str, the translation and at most `count` others."""
+    if not count:
+        return [[found.text] for found in client.translate(texts)]
+    hypotheses = [[found.text for found in several] for several in client.alternatives(texts)]
+    return [[best, *_distinct(best, others)[:count]] for best, *others in hypotheses]
+
+
+def _distinct(best, others):
+    return list(dict.fromkeys(text for text in others if text not in ("", best)))
+
+
+def _detected(pairs):
+    return [{"confidence": 100.0, "language": code} for code in dict.fromkeys(pair.source for pair in pairs)]
+
+
+def _language(code):
+    return {"code": code, "name": "Auto Detect" if code == AUTO else name_of(code)}

@@ -1,0 +1,75 @@
+import json
+import sys
+
+import pytest
+
+from keras_transformer.cli import clean
+from tests import tiny
+
+QUICK = ["--language_odds", 0, "--max_ratio", 0, "--workers", 1]
+
+
+@pytest.fixture
+def raw(tmp_path):
+    """A directory with a dirty corpus."""
+    directory = tiny.write_corpus(tmp_path / "raw")
+    with open(directory / "train.en", "a", encoding="utf-8") as file:
+        file.write("a line that is all alone\n")
+    with open(directory / "train.de", "a", encoding="utf-8") as file:
+        file.write("\n")
+    return directory
+
+
+def run(monkeypatch, *arguments):
+    monkeypatch.setattr(sys, "argv", ["clean.py", *map(str, arguments)])
+    clean.program()
+
+
+def test_the_program_writes_a_corpus_and_says_what_it_dropped(raw, tmp_path, monkeypatch, capsys):
+    output = tmp_path / "deep" / "clean"
+    held_out = ["--without", raw / "test.en", raw / "test.de"]
+    run(monkeypatch, "--input", f"files:{raw}", "--output", output, *held_out, "--numbers", "false", *QUICK)
+    printed = capsys.readouterr()
+    about = json.loads((output / "clean.json").read_text("utf-8"))
+    assert (about["source_lang"], about["target_lang"]) == ("de", "en")  # found in the directory
+    assert about["settings"]["numbers"] is False and about["dropped"]["blank"] == 1
+    assert about["pairs"]["read"] == 212 and about["without"] == [str(raw / "test.en"), str(raw / "test.de")]
+    lines = printed.out.splitlines()
+    assert lines[-2].split() == ["kept", str(about["pairs"]["kept"]), "of", "212", "pairs"]
+    assert lines[-1] == f"report           {output / 'report.html'}"
+    assert (output / "val.en").read_bytes() == (raw / "val.en").read_bytes()
+    held = set((raw / "test.en").read_text("utf-8").splitlines())
+    assert not held & set((output / "train.en").read_text("utf-8").splitlines())
+
+
+def test_mistakes_are_one_line_before_any_work(raw, tmp_path, mistake):
+    output = tmp_path / "clean"
+    asked = ["--input", f"files:{raw}", "--output", output]
+    assert "--workers must be at least 1" in mistake(clean, *asked, "--workers", 0)
+    assert "--workers is of the engine local" in mistake(clean, *asked, "--workers", 2, "--engine", "beam")
+    assert "cannot read nowhere" in mistake(clean, *asked, "--without", "nowhere")
+    assert "leave one out" in mistake(clean, *asked, "--without", raw / "val.en", "--near_held_out", 0)
+    assert "--max_ratio must be at least 1, or 0" in mistake(clean, *asked, "--max_ratio", 0.5)
+    assert "it exists already" in mistake(clean, "--input", f"files:{raw}", "--output", raw)
+    assert "unknown corpus 'raw'" in mistake(clean, "--input", "raw", "--output", output)
+    assert "no such directory" in mistake(clean, "--input", "files:nowhere", "--output", output)
+    assert "no pair of files:" in mistake(clean, *asked, *QUICK, "--max_characters", 1)
+    assert not output.exists() and not (tmp_path / "clean.unfinished").exists()
+
+
+def test_without_beam_the_flag_says_so(raw, tmp_path, mistake, monkeypatch):
+    monkeypatch.setitem(sys.modules, "keras_transformer.beam.cleaning", None)
+    asked = ["--input", f"files:{raw}", "--output", tmp_path / "clean", "--engine", "beam", "--language_odds", 0]
+    assert mistake(clean, *asked).endswith("pip install apache-beam")
+
+
+def test_a_flag_that_nobody_knows_is_refused(raw, tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        clean.parse_arguments(
+            ["--input", f"files:{raw}", "--output", str(tmp_path / "clean"), "--runner", "DirectRunner"]
+        )
+    assert "unrecognized arguments: --runner DirectRunner" in capsys.readouterr().err
+    _, rest = clean.parse_arguments(
+        ["--input", "files:raw", "--output", str(tmp_path / "clean"), "--engine", "beam", "--runner", "DirectRunner"]
+    )
+    assert rest == ["--runner", "DirectRunner"]

@@ -1,0 +1,248 @@
+"""LibreTranslate's API, of the local server and of the gateway before it. The expected bodies are LibreTranslate's."""
+
+import contextlib
+import json
+import threading
+import urllib.error
+from urllib.parse import urlencode
+
+import pytest
+from libretranslatepy import LibreTranslateAPI
+
+from serving import gateway
+from serving.answers import Translation
+from serving.languages import Languages
+from serving.libretranslate import THREADS
+from serving.rest import HttpServer
+from tests.serving import toy
+from tests.serving.live import DEADLINE_SECONDS, HOST, ask, both, connect
+from tests.serving.test_server import poll
+
+EN_DE = {"source": "en", "target": "de"}
+JSON = {"Content-Type": "application/json"}
+FORM = {"Content-Type": "application/x-www-form-urlencoded"}
+
+
+@contextlib.contextmanager
+def gateway_before(address, *flags):
+    """The port of a gateway to a server of gRPC."""
+    clients = gateway.connected(gateway.parse_arguments(["--backend", f"grpc://{address}", *flags]))
+    server = HttpServer(gateway.make_app(clients), HOST, 0, DEADLINE_SECONDS)
+    try:
+        yield server.port
+    finally:
+        server.stop()
+        for client in clients.values():
+            client.close()
+
+
+@pytest.fixture(scope="module")
+def ports(tmp_path_factory):
+    """Kind of server -> port."""
+    path = tmp_path_factory.mktemp("models")
+    for name, source, target in (("forth", "en", "de"), ("back", "de", "en"), ("other", "fr", "de")):
+        (toy.write(path / name, 3) / "export.json").write_text(
+            json.dumps({"run": {"source_lang": source, "target_lang": target}})
+        )
+    toy.write(path / "unnamed", 3)
+    names = {name: path / name for name in ("forth", "back", "other", "unnamed")}
+    flags = ("--model_name=forth", "--model_base_path", str(path / "forth"))
+    with both(names) as server, gateway_before(server.address, *flags) as port:
+        yield {"server": server.port, "gateway": port}
+
+
+@pytest.fixture(params=["server", "gateway"])
+def port(ports, request):
+    return ports[request.param]
+
+
+def post(port, path, body, headers=JSON):
+    body = json.dumps(body).encode() if headers is JSON else urlencode(body).encode()
+    status, _, reply = ask(port, "POST", path, body, headers)
+    return status, reply
+
+
+def upper(text):
+    return toy.translation(text, 3).decode()
+
+
+def test_an_existing_client_translates(port):
+    client = LibreTranslateAPI(f"http://{HOST}:{port}")
+    assert client.translate("süß & süßer", "en", "de") == upper("süß & süßer")
+    assert client.translate("auto", "auto", "de") == upper("auto")
+    assert {"code": "en", "name": "English", "targets": ["de"]} in client.languages()
+    assert client.detect("one two")[0]["language"] in ("en", "de")
+    with pytest.raises(urllib.error.HTTPError, match="400"):
+        client.translate("a", "en", "zz")
+
+
+def test_a_text_gives_a_text_and_a_list_a_list(port):
+    assert post(port, "/translate", {"q": "a", **EN_DE}) == (200, {"translatedText": upper("a")})
+    texts = [f"text {number}" * (number % 7) for number in range(201)]
+    status, reply = post(port, "/translate", {"q": texts, **EN_DE, "format": "text", "api_key": ""})
+    assert (status, reply) == (200, {"translatedText": [upper(text) for text in texts]})
+
+
+def test_a_form_is_read_in_each_way(port):
+    asked = {"q": "one\r\ntwo", **EN_DE}
+    expected = (200, {"translatedText": upper("one\ntwo")})
+    assert post(port, "/translate", asked, FORM) == expected
+    assert post(port, f"/translate?{urlencode(asked)}", {}, FORM) == expected
+    parts = "".join(f'--x\r\nContent-Disposition: form-data; name="{k}"\r\n\r\n{v}\r\n' for k, v in asked.items())
+    headers = {"Content-Type": "multipart/form-data; boundary=x"}
+    assert ask(port, "POST", "/translate", f"{parts}--x--\r\n".encode(), headers)[::2] == expected
+
+
+def test_auto_is_answered_with_the_language_of_the_model(port):
+    detected = {"confidence": 100.0, "language": "en"}
+    asked = {"q": "a", "source": "Auto", "target": "de"}
+    assert post(port, "/translate", asked)[1] == {"translatedText": upper("a"), "detectedLanguage": detected}
+    assert post(port, "/translate", {**asked, "q": ["a", "b"]})[1]["detectedLanguage"] == [detected, detected]
+
+
+def test_alternatives_are_other_translations_best_first(port):
+    asked = {"q": "a", **EN_DE, "alternatives": 1}
+    assert post(port, "/translate", asked)[1] == {"translatedText": upper("a"), "alternatives": [upper("a") + "!"]}
+    reply = post(port, "/translate", {**asked, "q": ["a", "b"], "alternatives": 9})[1]
+    assert reply["alternatives"] == [[upper(text) + "!", upper(text) + "?"] for text in "ab"]
+    assert "alternatives" not in post(port, "/translate", {**asked, "alternatives": -1})[1]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"q": None}, "Invalid request: missing q parameter"),
+        ({"q": []}, "Invalid request: missing q parameter"),
+        ({"source": ""}, "Invalid request: missing source parameter"),
+        ({"target": None}, "Invalid request: missing target parameter"),
+        ({"source": "zz"}, "zz is not supported"),
+        ({"target": "ZZ"}, "zz is not supported"),
+        ({"target": "auto"}, "auto is not supported"),
+        ({"format": "html"}, "html format is not supported"),
+        ({"target": "en"}, "English (en) is not available as a target language from English (en)"),
+        ({"alternatives": "x"}, "Invalid request: alternatives parameter is not a number"),
+        ({"q": 5}, "Invalid request: q parameter is not text"),
+        ({"q": ["a", None]}, "Invalid request: q parameter is not text"),
+        ({"q": "\ud800"}, "Invalid request: q parameter is not text"),
+        ({"source": ["en"]}, "Invalid request: source parameter is not text"),
+    ],
+)
+def test_a_mistake_is_answered_in_one_line(port, change, message):
+    assert post(port, "/translate", {"q": "a", **EN_DE, **change}) == (400, {"error": message})
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[1]", b"[" * 100_000, b"\xff"])
+def test_a_body_that_is_no_object_is_refused(port, body):
+    assert ask(port, "POST", "/translate", body, JSON)[::2] == (400, {"error": "Invalid JSON format"})
+
+
+def test_a_form_with_too_much_or_broken_parts_is_refused(port):
+    many = "&".join(f"a{number}=b" for number in range(101)).encode()
+    assert ask(port, "POST", "/translate", many, FORM)[0] == 400
+    status, _, reply = ask(port, "POST", "/detect", b"--x\r\n?", {"Content-Type": "multipart/form-data; boundary=x"})
+    assert status == 400 and reply["error"]
+
+
+def test_a_long_body_is_refused_whole(port):
+    status, reply = post(port, "/translate", {"q": "a" * 2**20, **EN_DE})
+    assert (status, reply) == (413, {"error": "The body must not be longer than 1048576 bytes."})
+
+
+@pytest.mark.parametrize(("method", "path"), [("GET", "/translate"), ("POST", "/languages"), ("PUT", "/detect")])
+def test_other_methods_are_refused(ports, method, path):
+    assert ask(ports["gateway"], method, path)[::2] == (405, {"error": "Method Not Allowed"})
+
+
+def test_detect_answers_the_source_of_the_models(ports):
+    def languages(port, headers):
+        status, reply = post(port, "/detect", {"q": "Hallo"}, headers)
+        assert status == 200 and {found["confidence"] for found in reply} == {100.0}
+        return [found["language"] for found in reply]
+
+    assert languages(ports["gateway"], JSON) == ["en"]
+    assert sorted(languages(ports["server"], FORM)) == ["de", "en", "fr"]
+    assert post(ports["server"], "/detect", {}) == (400, {"error": "Invalid request: missing q parameter"})
+
+
+def test_languages_are_those_of_the_exports(ports):
+    german = {"code": "de", "name": "German"}
+    assert ask(ports["gateway"], "GET", "/languages")[2] == [
+        {"code": "en", "name": "English", "targets": ["de"]},
+        {**german, "targets": []},
+    ]
+    found = {language["code"]: language["targets"] for language in ask(ports["server"], "GET", "/languages")[2]}
+    assert found == {"de": ["en"], "en": ["de"], "fr": ["de"]}
+    reply = post(ports["server"], "/translate", {"q": "a", "source": "fr", "target": "en"})
+    assert reply == (400, {"error": "English (en) is not available as a target language from French (fr)"})
+
+
+def test_settings_name_the_languages_and_promise_no_files(ports):
+    settings = ask(ports["gateway"], "GET", "/frontend/settings")[2]
+    assert settings["language"] == {
+        "source": {"code": "auto", "name": "Auto Detect"},
+        "target": {"code": "de", "name": "German"},
+    }
+    assert (settings["charLimit"], settings["keyRequired"], settings["filesTranslation"]) == (-1, False, False)
+
+
+def test_health_is_ok(port):
+    assert ask(port, "GET", "/health")[::2] == (200, {"status": "ok"})
+
+
+def test_pages_of_other_sites_may_ask_the_gateway(ports):
+    preflight = {"Origin": "https://a.example", "Access-Control-Request-Method": "POST"}
+    status, headers, _ = ask(ports["gateway"], "OPTIONS", "/translate", headers=preflight)
+    assert status == 200 and headers["Access-Control-Allow-Origin"] == "*"
+    assert "Access-Control-Allow-Origin" not in ask(ports["server"], "GET", "/languages", headers=preflight)[1]
+
+
+def test_an_error_of_the_model_has_its_status_and_body(port):
+    status, reply = post(port, "/translate", {"q": "raise", **EN_DE})
+    assert status >= 400 and "a text" in reply["error"]
+
+
+def test_a_backend_that_is_gone_is_unavailable(tmp_path):
+    flags = ("--source_lang=EN", "--target_lang=pt_BR", "--timeout=1")
+    with gateway_before(f"{HOST}:1", *flags) as port:
+        status, reply = post(port, "/translate", {"q": "a", "source": "en", "target": "pt-BR"})
+        assert status in (503, 504) and reply["error"]
+        assert ask(port, "GET", "/languages")[2][1]["name"] == "Brazilian Portuguese"
+
+
+def test_the_work_for_a_client_that_has_gone_ends():
+    class Slow:
+        def translate(self, texts):
+            asked.append(texts)
+            threading.Event().wait(0.1)
+            return [Translation(text, 0.0) for text in texts]
+
+    asked, body = [], json.dumps({"q": ["a"] * 64 * 30, **EN_DE}).encode()
+    head = f"POST /translate HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n"
+    server = HttpServer(gateway.make_app({Languages("en", "de"): Slow()}), HOST, 0, DEADLINE_SECONDS)
+    with connect(server.port) as client:
+        client.sendall(f"{head}\r\n".encode() + body)
+        poll(lambda: asked)
+    server.stop()  # After all open requests.
+    assert {len(texts) for texts in asked} == {64} and len(asked) < 30
+
+
+def test_many_translations_that_wait_do_not_hold_up_other_paths():
+    class Stuck:
+        def translate(self, texts):
+            begun.append(texts)
+            go_on.wait(DEADLINE_SECONDS)
+            return [Translation(text, 0.0) for text in texts]
+
+    begun, replies, go_on = [], [], threading.Event()
+    server = HttpServer(gateway.make_app({Languages("en", "de"): Stuck()}), HOST, 0, DEADLINE_SECONDS)
+    asked = (server.port, "/translate", {"q": "a", **EN_DE})
+    clients = [threading.Thread(target=lambda: replies.append(post(*asked))) for _ in range(50)]
+    for client in clients:
+        client.start()
+    poll(lambda: len(begun) == THREADS)
+    assert ask(server.port, "GET", "/health")[0] == 200 and replies == []
+    go_on.set()
+    for client in clients:
+        client.join()
+    server.stop()
+    assert replies == [(200, {"translatedText": "a"})] * 50

@@ -1,0 +1,137 @@
+"""The page and the APIs behind real nginx with the kit's own nginx.conf, in a real browser."""
+
+import re
+import shutil
+import socket
+import subprocess
+import threading
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from libretranslatepy import LibreTranslateAPI
+from playwright.sync_api import expect
+
+from serving.rest import PAGE
+from tests.serving import toy
+from tests.serving.live import HOST, ask, both
+from tests.serving.test_libretranslate import gateway_before
+from tests.serving.test_page import CHROMIUM, browser, opened  # noqa: F401  a fixture
+from tests.serving.test_server import accepts, free_port, poll
+
+NGINX = shutil.which("nginx")
+CONFIGURATION = Path(__file__).parents[2] / "serving" / "config" / "nginx.conf"
+MAIN = """
+daemon off;
+pid {directory}/nginx.pid;
+error_log {directory}/error.log;
+events {{}}
+http {{
+  include /etc/nginx/mime.types;
+  access_log off;
+  {temporary}
+{server}}}
+"""
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(NGINX is None, reason="no nginx here: apt-get install nginx-light"),
+    pytest.mark.skipif(CHROMIUM is None, reason="no browser here: apt-get install chromium"),
+]
+
+
+@contextmanager
+def names():
+    """The port of a server of DNS that finds each name at 127.0.0.1, as Docker's finds the services."""
+
+    def serve():
+        while True:
+            query, client = listener.recvfrom(512)
+            if query == b"stop":
+                return
+            end = query.index(b"\0", 12) + 5
+            is_ipv4 = query[end - 4 : end - 2] == b"\0\1"
+            head = query[:2] + b"\x81\x80\0\1" + (b"\0\1" if is_ipv4 else b"\0\0") + bytes(4)
+            record = b"\xc0\x0c\0\1\0\1" + bytes(4) + b"\0\4" + socket.inet_aton(HOST)
+            listener.sendto(head + query[12:end] + record * is_ipv4, client)
+
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as listener:
+        listener.bind((HOST, 0))
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield listener.getsockname()[1]
+        listener.sendto(b"stop", listener.getsockname())
+        thread.join()
+
+
+def configured(directory, changes):
+    """The kit's nginx.conf with other addresses, inside the frame that the image has around it."""
+    server = CONFIGURATION.read_text(encoding="utf-8")
+    for old, new in changes.items():
+        assert server.count(old) == 1, old
+        server = server.replace(old, new)
+    kinds = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    temporary = "\n  ".join(f"{kind}_temp_path {directory}/{kind};" for kind in kinds)
+    path = directory / "nginx.conf"
+    path.write_text(MAIN.format(directory=directory, temporary=temporary, server=server))
+    return path
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """The port of nginx before the local server and the gateway."""
+    directory = tmp_path_factory.mktemp("nginx")
+    toy.write(directory / "toy", 3)
+    (directory / "srv").mkdir(mode=0o755)
+    directory.chmod(0o755)
+    port, flags = free_port(), ("--source_lang=en", "--target_lang=de")
+    with both({"translator": directory / "toy"}) as server, names() as dns:
+        with gateway_before(server.address, *flags) as gateway:
+            changes = {
+                "listen 8080": f"listen {HOST}:{port}",
+                "127.0.0.11 ": f"{HOST}:{dns} ",
+                "/srv/page": str(PAGE),
+                "tensorflow-serving:8501": f"tensorflow-serving:{server.port}",
+                "gateway:5000": f"gateway:{gateway}",
+            }
+            configuration = configured(directory, changes)
+            process = subprocess.Popen([NGINX, "-c", configuration, "-g", "user root;"], stderr=subprocess.PIPE)
+            poll(lambda: accepts(port) or process.poll() is not None)
+            yield port
+            process.terminate()
+            process.communicate(timeout=30)
+
+
+def test_the_page_has_all_its_files_with_their_types(site):
+    files = {"page.css": "text/css", "page.js": "application/javascript", "icon.svg": "image/svg+xml", "": "text/html"}
+    for name, kind in files.items():
+        status, headers, _ = ask(site, "GET", f"/{name}")
+        assert (status, headers["Content-Type"], headers["Cache-Control"]) == (200, kind, "no-cache"), name
+    page = ask(site, "GET", "/")[2].decode()
+    assert [
+        name for name in re.findall(r'(?:href|src)="([^":]+)"', page) if ask(site, "GET", f"/{name}")[0] != 200
+    ] == []
+
+
+def test_a_person_translates_and_sees_why(site, browser):  # noqa: F811
+    with opened(browser, SimpleNamespace(url=f"http://{HOST}:{site}/")) as page:
+        page.get_by_role("textbox", name="Text").fill("süden")
+        expect(page.locator("#target")).to_have_text(toy.translation("süden", 3).decode())
+        expect(page.get_by_role("region", name="Alternatives").get_by_role("listitem")).to_have_count(3)
+        expect(page.locator("tbody").get_by_role("gridcell")).to_have_text(["100"])
+        assert page.evaluate("getComputedStyle(document.querySelector('.card')).borderRadius") != "0px"
+
+
+def test_a_program_translates(site):
+    client = LibreTranslateAPI(f"http://{HOST}:{site}")
+    assert client.translate("süß", "en", "de") == toy.translation("süß", 3).decode()
+    assert [language["code"] for language in client.languages()] == ["en", "de"]
+    assert client.detect("a") == [{"confidence": 100.0, "language": "en"}]
+    for path in ("/health", "/frontend/settings", "/v1/models/translator", "/page/models"):
+        assert ask(site, "GET", path)[0] == 200
+
+
+def test_what_is_too_long_or_elsewhere_is_refused(site):
+    assert ask(site, "POST", "/translate", bytes(2**20 + 1))[0] == 413
+    assert ask(site, "GET", "/config/nginx.conf")[0] == 404 == ask(site, "GET", "/translate/x")[0]
