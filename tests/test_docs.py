@@ -15,12 +15,13 @@ from tests import tiny
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[1]
+WARM_START = ROOT / "tests/warm_start.py"
 GUIDE = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md"))
 PAGES = [*GUIDE, "serving/README.md", "README.md"]
 
 # What stands before the blocks. Programs that need an installation, a browser or hours do nothing; servers run in the
 # background; a training without a corpus takes the tiny one. A command that has trained, exported or evaluated for
-# an earlier page is not run again.
+# an earlier page is not run again. Programs run as forks of a process that has imported TensorFlow: see warm_start.py.
 PRELUDE = """
 set -euo pipefail
 pip() { :; }
@@ -29,6 +30,7 @@ kubectl() { :; }
 tensorboard() { :; }
 xdg-open() { :; }
 curl() { command curl "${@//8501/$REST}"; }
+warm() { command python -S "$WARM_START" run "$WARM" "$@"; }
 python() {
   local words=("${@//8501/$REST}") corpus=()
   words=("${words[@]//8500/$GRPC}")
@@ -57,10 +59,11 @@ python() {
       [[ "$*" = *--dataset* ]] || corpus=(--dataset files:data/mine --source_lang en --target_lang de)
       [[ "$*" = *"--preset gru"* ]] || corpus+=($OF_TRANSFORMER)
       TF_CONFIG="${TF_CONFIG//2222/$FIRST}"
-      TF_CONFIG="${TF_CONFIG//3333/$SECOND}" command python "$@" "${corpus[@]}" $short && echo "$*" >>"$RAN" ;;
+      TF_CONFIG="${TF_CONFIG//3333/$SECOND}" warm "$@" "${corpus[@]}" $short && echo "$*" >>"$RAN" ;;
     export.py* | evaluate.py*)
-      command python "$@" && echo "$*" >>"$RAN" ;;
-    *) command python "${words[@]}" ;;
+      warm "$@" && echo "$*" >>"$RAN" ;;
+    "-m"*) command python "${words[@]}" ;;
+    *) warm "${words[@]}" ;;
   esac
 }
 """
@@ -102,8 +105,8 @@ def free_ports(count):
     return map(str, ports)
 
 
-def run(script, directory):
-    """Runs a script; returns its status and what it printed."""
+def run(script, directory, warm):
+    """Runs a script; returns its status and what it printed. `warm` is the socket of warm_start.py."""
     ports = dict(zip(("REST", "GRPC", "FIRST", "SECOND"), free_ports(4), strict=True))
     for name in ("REST", "GRPC"):  # in Python, which the functions of the shell do not see
         script = re.sub(r"(?<=localhost:)" + {"REST": "8501", "GRPC": "8500"}[name] + r'(?=")', ports[name], script)
@@ -114,6 +117,7 @@ def run(script, directory):
     ran = directory / "ran.txt"
     ran.touch()
     environment = {"TF_CONFIG": "", "PYTHONPATH": str(ROOT), "PATH": path, "RAN": str(ran), **flags, **ports}
+    environment |= {"WARM_START": str(WARM_START), "WARM": str(warm)}
     return subprocess.run(
         ["bash", "-c", script],
         cwd=directory,
@@ -127,7 +131,19 @@ def run(script, directory):
 
 
 @pytest.fixture(scope="module")
-def desk(tmp_path_factory):
+def warm(tmp_path_factory):
+    """The socket of a process that has imported TensorFlow."""
+    path = tmp_path_factory.mktemp("warm") / "socket"
+    command = [sys.executable, str(WARM_START), "serve", str(path)]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, env=environment, **pipes) as process:
+        assert process.stdout.readline() == "ready\n"
+        yield path
+
+
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory, warm):
     """A directory in which the pages may assume what they assume: the project, a corpus, a run and its exports."""
     directory = tmp_path_factory.mktemp("desk")
     for path in ROOT.iterdir():
@@ -147,21 +163,22 @@ def desk(tmp_path_factory):
         "cp -r runs/mine runs/multi30k; sed -i s,runs/mine,runs/multi30k, runs/multi30k/config.yaml\n"
         "sed -i s,files:data/mine,files:DIR, runs/multi30k/config.yaml\n",
         directory,
+        warm,
     )
     assert done.returncode == 0, done.stdout
     return directory
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if "```" in (ROOT / page).read_text(encoding="utf-8")])
-def test_every_block_of_a_page_runs(page, desk):
-    done = run(script_of(new_in(page)), desk)
+def test_every_block_of_a_page_runs(page, desk, warm):
+    done = run(script_of(new_in(page)), desk, warm)
     assert done.returncode == 0 and "Traceback" not in done.stdout, done.stdout
 
 
-def test_a_block_that_fails_fails_its_page(desk):
+def test_a_block_that_fails_fails_its_page(desk, warm):
     """So that the test above means something."""
     for block in ("```bash\npython translate.py --model_dir nowhere < new.en\ntrue\n```", "```python\n1 / 0\n```"):
-        assert run(script_of(block), desk).returncode != 0
+        assert run(script_of(block), desk, warm).returncode != 0
 
 
 def test_every_block_is_of_a_kind_that_runs():

@@ -34,7 +34,7 @@ SETTINGS = {
     "strategy": "one_device",
 }
 # How each start but the last ends, and how often it saves: at the ends of epochs only, or after every update.
-ENDS = [(signal.SIGKILL, 10), (signal.SIGKILL, 0), (signal.SIGTERM, 10), (signal.SIGKILL, 0.001), (signal.SIGINT, 10)]
+ENDS = [(signal.SIGKILL, 10), (signal.SIGKILL, 0), (signal.SIGTERM, 10), (signal.SIGINT, 10)]
 
 
 TRAIN_WITH_A_LINE_AN_UPDATE = """

@@ -11,8 +11,9 @@ B, S, T, H, N = 3, 7, 5, 2, 2
 ATTENTIONS, HEADS = 3 * N, 3 * N * H
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def model():
+    """One for all tests: each leaves it as it was, which is a promise of the contexts."""
     return tiny.transformer(num_layers=N)
 
 
@@ -65,7 +66,7 @@ def test_after_the_context_the_layers_are_as_they_were_even_after_an_error(model
     np.testing.assert_array_equal(logits(model), before)
 
 
-@pytest.mark.parametrize("head", [0, 5, HEADS - 1])
+@pytest.mark.parametrize("head", [0, 5, HEADS - 1])  # of the encoder, of the decoder and to memory
 def test_a_gate_of_0_for_all_sentences_is_a_silent_head(model, head):
     silent = np.arange(HEADS) == head
     gates = [tf.constant(np.tile(1 - of_one, (B, 1)), tf.float32) for of_one in split(model, silent.astype(float))]

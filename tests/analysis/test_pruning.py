@@ -10,7 +10,6 @@ from tests import tiny
 H, N, B, S, T = 2, 2, 3, 7, 5
 HEADS = 3 * N * H
 GONE = np.isin(np.arange(HEADS), [0, 4, 5, 8, 9, 11])  # all of a self-attention, and of an attention to memory
-POSITIONS = ["sinusoidal", "learned", "relative", "rotary"]
 
 
 def inputs():
@@ -21,38 +20,44 @@ def inputs():
     }
 
 
-def pair(**arguments):
+def make_pair(**arguments):
     """A model, and the same without `GONE`. Rotary positions need an even width of keys."""
     model = tiny.transformer(num_layers=N, d_key=14, d_value=11, **arguments)
     return model, prune(model, GONE)
 
 
-@pytest.mark.parametrize("positions", POSITIONS)
-@pytest.mark.parametrize("pre_norm", [False, True])
+@pytest.fixture(scope="module")
+def pair():
+    return make_pair()
+
+
+@pytest.mark.parametrize(
+    ("positions", "pre_norm"), [("sinusoidal", True), ("learned", False), ("relative", True), ("rotary", False)]
+)
 def test_a_pruned_model_computes_what_the_model_with_silent_heads_computes(positions, pre_norm):
-    model, smaller = pair(positions=positions, pre_norm=pre_norm)
+    model, smaller = make_pair(positions=positions, pre_norm=pre_norm)
     with silenced(model, GONE):
         expected = np.asarray(model(inputs()))
     np.testing.assert_allclose(smaller(inputs()), expected, rtol=1e-4, atol=1e-4)
     assert smaller.heads == "1,2/0,2/0,1" and count_heads(smaller) == HEADS - GONE.sum()
 
 
-def test_its_matrices_are_smaller():
-    model, smaller = pair()
+def test_its_matrices_are_smaller(pair):
+    model, smaller = pair
     of_a_head = 2 * model.d_model * (14 + 11)
     assert model.count_params() - smaller.count_params() == GONE.sum() * of_a_head
     kernels = [a.sublayer.output_projection.kernel.shape for a in attentions_of(smaller)]
     assert kernels == [(11 * heads, model.d_model) for heads in (1, 2, 2, 1)]
 
 
-def test_a_pruned_model_can_be_saved_and_loaded(tmp_path):
-    _, smaller = pair()
+def test_a_pruned_model_can_be_saved_and_loaded(pair, tmp_path):
+    _, smaller = pair
     smaller.save(tmp_path / "model.keras")
     np.testing.assert_array_equal(load_model(tmp_path / "model.keras")(inputs()), smaller(inputs()))
 
 
-def test_a_pruned_model_can_be_pruned_again():
-    model, smaller = pair()
+def test_a_pruned_model_can_be_pruned_again(pair):
+    model, smaller = pair
     rest = np.flatnonzero(~GONE)  # the heads of the model that the smaller one has
     again = prune(smaller, rest == 1)
     with silenced(model, GONE | (np.arange(HEADS) == 1)):

@@ -92,6 +92,7 @@ print("err", file=sys.stderr)
 """
 
 
+@pytest.mark.slow
 def test_importing_tensorflow_prints_nothing_and_leaves_standard_error_open():
     ours = ("TF_", "KERAS_", "ABSL_", "PYTHONWARNINGS")  # set by tests/conftest.py or by whoever runs the tests
     environment = {name: value for name, value in os.environ.items() if not name.startswith(ours)}

@@ -45,6 +45,7 @@ def test_same_seed_gives_the_same_corpus_and_another_seed_another(corpus):
     assert again.fingerprint == corpus.fingerprint != other.fingerprint
 
 
+@pytest.mark.slow
 def test_same_seed_gives_the_same_corpus_in_another_process_after_any_other_work(corpus):
     code = (
         "from hashlib import sha256; from keras_transformer.data.cldr import cldr_corpus\n"
@@ -144,7 +145,7 @@ def test_held_out_phrases_are_not_copies_of_their_source(corpus):
     assert sum(source == target for source, target in corpus.test) < len(corpus.test) / 10
 
 
-@pytest.mark.parametrize("languages", ["de en", "en fr", "en ja", "pt_BR ar", "en zh_Hant", "ru pl", "he en", "en sa"])
+@pytest.mark.parametrize("languages", ["en ja", "pt_BR ar", "en zh_Hant", "ru pl", "he en", "en sa"])
 def test_any_two_locales_make_a_corpus(languages):
     corpus = cldr_corpus(*languages.split(), train_size=2003, validation_size=23, test_size=29)
     pairs = [*corpus.train, *corpus.validation, *corpus.test]

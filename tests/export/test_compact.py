@@ -5,14 +5,14 @@ import shutil
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow.core.protobuf.config_pb2 import ConfigProto, GraphOptions
 from tensorflow.core.protobuf.meta_graph_pb2 import MetaGraphDef
+from tensorflow.core.protobuf.rewriter_config_pb2 import RewriterConfig
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
-from keras_transformer.export import saved_model
 from keras_transformer.export.compact import compact, compact_saved_model, renamed
-from keras_transformer.export.saved_model import SavedModelExport, open_like_serving, run
+from keras_transformer.export.saved_model import open_like_serving, run
 from keras_transformer.translation.options import INPUTS, OPTIONS
-from keras_transformer.translation.translator import Translator
 from tests import tiny
 
 TEXTS = ["one two three", "", "ten ten seven. Five five!"]
@@ -26,23 +26,10 @@ def functions_of(path):
     return meta_graph_of(path).graph_def.library.function
 
 
-def write_plain_and_compacted(write, directory):
-    """Has `write(path)` write a SavedModel, and compacts a copy: both paths."""
-    paths = [directory / name for name in ("plain", "compacted")]
-    paths[0].mkdir()
-    write(paths[0])
-    shutil.copytree(*paths)
-    compact_saved_model(paths[1])
-    return paths
-
-
 @pytest.fixture(scope="module")
-def exports(tmp_path_factory):
+def exports(saved_model):
     """The export of a `Translator`, as TensorFlow writes it and compacted."""
-    translator = Translator(tiny.transformer(), tiny.tokenizer(), beam_size=3, length_penalty=0.6)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(saved_model, "compact_saved_model", lambda directory: None)
-        return write_plain_and_compacted(SavedModelExport(translator).write, tmp_path_factory.mktemp("exports"))
+    return [saved_model.plain, saved_model.compacted]
 
 
 @pytest.fixture(scope="module")
@@ -60,8 +47,12 @@ def call(exports):
 
 @contextlib.contextmanager
 def open_apart(path):
-    """As `open_like_serving`, and the graph of the Session is not the current one of the tests that follow."""
-    session = tf.compat.v1.Session(graph=tf.Graph())
+    """As `open_like_serving`, and the graph of the Session is not the current one of the tests that follow.
+
+    Grappler, which merges operations as well, is off.
+    """
+    options = GraphOptions(rewrite_options=RewriterConfig(disable_meta_optimizer=True))
+    session = tf.compat.v1.Session(graph=tf.Graph(), config=ConfigProto(graph_options=options))
     with session.graph.as_default():
         signatures = tf.compat.v1.saved_model.loader.load(session, ["serve"], str(path)).signature_def
     yield session, signatures
@@ -158,13 +149,14 @@ class Module(tf.Module):
         return {name: tf.random.uniform(tf.shape(lengths[i])) for i, name in enumerate(("first", "second"))}
 
 
-@pytest.fixture
-def modules(tmp_path):
-    def write(path):
-        module = Module()
-        tf.saved_model.save(module, str(path), signatures={"count": module.count, "draw": module.draw})
-
-    return write_plain_and_compacted(write, tmp_path)
+@pytest.fixture(scope="module")
+def modules(tmp_path_factory):
+    """The SavedModel of a `Module`, and a compacted copy: both paths."""
+    paths, module = [tmp_path_factory.mktemp("modules") / name for name in ("plain", "compacted")], Module()
+    tf.saved_model.save(module, str(paths[0]), signatures={"count": module.count, "draw": module.draw})
+    shutil.copytree(*paths)
+    compact_saved_model(paths[1])
+    return paths
 
 
 def test_effects_keep_their_order(modules):

@@ -157,8 +157,8 @@ class TestEncoderLayerContract(LayerContract):
 
 class TestEncoderContract(TestEncoderLayerContract):
     layer_class = Encoder
-    arguments = {**SHAPE, **RATES, **VARIANT, "pre_norm": True, "num_layers": N, "heads": [[H]] * N}
-    weight_count = N * VARIANT_ENCODER_LAYER_WEIGHTS + NORM_WEIGHTS
+    arguments = {**SHAPE, **RATES, **VARIANT, "pre_norm": True, "num_layers": 1, "heads": [[H]]}
+    weight_count = VARIANT_ENCODER_LAYER_WEIGHTS + NORM_WEIGHTS
 
 
 @functools.cache  # no test changes its weights
@@ -233,11 +233,11 @@ class TestDecoderLayerContract(LayerContract):
 
 class TestDecoderContract(LayerContract):
     layer_class = Decoder
-    arguments = {**SHAPE, **RATES, **VARIANT, "pre_norm": True, "num_layers": N}
-    arguments |= {"heads": [[H, H]] * N, "num_cross_heads": H}
+    arguments = {**SHAPE, **RATES, **VARIANT, "pre_norm": True, "num_layers": 1}
+    arguments |= {"heads": [[H, H]], "num_cross_heads": H}
     inputs = {"x": "BTD", "memory": "BSD", "source_mask": "B11S"}
     output = "BTD"
-    weight_count = N * VARIANT_DECODER_LAYER_WEIGHTS + NORM_WEIGHTS
+    weight_count = VARIANT_DECODER_LAYER_WEIGHTS + NORM_WEIGHTS
 
 
 def decoder(residual=reference.post_norm, num_layers=N, **kwargs):
@@ -262,8 +262,7 @@ def test_decoder(residual):
     np.testing.assert_allclose(layer(x, memory, source_mask=mask), expected, rtol=1e-5, atol=1e-5)
 
 
-@RESIDUALS
-@pytest.mark.parametrize("num_layers", [1, 3])
+@pytest.mark.parametrize(("num_layers", "residual"), [(1, reference.post_norm), (3, reference.pre_norm)])
 def test_alignment_is_what_the_heads_of_the_last_layer_attend_to_on_average(num_layers, residual):
     layer, x, memory = decoder(residual, num_layers), some("x", "BTD"), some("memory", "BSD")
     mask = some("source_mask", "B11S")
@@ -275,14 +274,15 @@ def test_alignment_is_what_the_heads_of_the_last_layer_attend_to_on_average(num_
 
 
 @RESIDUALS
-@pytest.mark.parametrize("changed_from", range(1, T))
-def test_future_positions_do_not_change_past_outputs(changed_from, residual):
+def test_future_positions_do_not_change_past_outputs(residual):
     layer, x, memory = decoder(residual), np.asarray(some("x", "BTD")), some("memory", "BSD")
-    changed = x.copy()
-    changed[:, changed_from:] = np.random.default_rng(7).normal(size=(B, T - changed_from, D))
-    before, after = np.asarray(layer(x, memory)), np.asarray(layer(changed, memory))
-    np.testing.assert_allclose(after[:, :changed_from], before[:, :changed_from], rtol=1e-6, atol=1e-6)
-    assert np.abs(after[:, changed_from:] - before[:, changed_from:]).max(axis=-1).min() > 0.01
+    before = np.asarray(layer(x, memory))
+    for changed_from in range(1, T):
+        changed = x.copy()
+        changed[:, changed_from:] = np.random.default_rng(7).normal(size=(B, T - changed_from, D))
+        after = np.asarray(layer(changed, memory))
+        np.testing.assert_allclose(after[:, :changed_from], before[:, :changed_from], rtol=1e-6, atol=1e-6)
+        assert np.abs(after[:, changed_from:] - before[:, changed_from:]).max(axis=-1).min() > 0.01
 
 
 def test_masked_memory_changes_no_output_of_a_decoder():

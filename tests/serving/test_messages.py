@@ -1,6 +1,8 @@
 import subprocess
 import sys
 
+import pytest
+
 
 def run(program):
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)
@@ -15,6 +17,7 @@ def test_clients_do_not_start_tensorflow():
     assert run(program) == "[]\n"
 
 
+@pytest.mark.slow
 def test_tensorflow_can_be_imported_afterwards_and_takes_the_same_messages():
     program = """
 from serving.messages import PredictRequest, TensorProto

@@ -1,4 +1,5 @@
 import errno
+import functools
 import json
 import logging
 import math
@@ -442,18 +443,24 @@ ALPHA = 0.7
 TEXTS = ["one two", "seven", "ten nine eight four zero"]
 
 
+@functools.cache
+def transformer():
+    """Only its architecture matters: `save_weights` gives it the weights that it saves."""
+    return tiny.transformer()
+
+
 def make_run(path, **settings):
     """A run directory in which a training has saved nothing yet."""
     run = RunDirectory(path)
     write_atomically(run.config, tiny.config("nowhere", path, length_penalty=ALPHA, **settings).save)
     save_tokenizers(run.path, tiny.tokenizer(), tiny.tokenizer())
-    run.keep_architecture(tiny.transformer())
+    run.keep_architecture(transformer())
     return run
 
 
 def save_weights(path, value, progress=None):
     """Saves weights of a `Transformer` that are all `value`; with `progress`, as training saves all that it needs."""
-    network = tiny.transformer()
+    network = transformer()
     for weight in network.weights:
         weight.assign(np.full(weight.shape, value))
     state = [*network.variables, keras.Variable(3.0, name="moment")]

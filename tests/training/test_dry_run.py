@@ -26,6 +26,12 @@ def few_updates(monkeypatch):
     monkeypatch.setattr(dry_run, "MEASURED", 2)
 
 
+@pytest.fixture
+def no_updates(monkeypatch):
+    """For what is said before the time is measured."""
+    monkeypatch.setattr(dry_run, "seconds_per_update", lambda *_: 0.5)
+
+
 def contents(directory):
     """Path -> bytes and time of the last change, of every file."""
     files = (path for path in directory.rglob("*") if path.is_file())
@@ -49,6 +55,7 @@ def test_every_figure_is_printed_and_no_file_is_left(corpus, tmp_path, capsys):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.usefixtures("no_updates")
 def test_an_existing_run_of_other_settings_stays_unchanged(corpus, tmp_path, capsys):
     config = tiny.config(corpus, tmp_path / "run", strategy="one_device", max_steps=3)
     prepare(config, RunDirectory(config.model_dir))
@@ -61,6 +68,7 @@ def test_an_existing_run_of_other_settings_stays_unchanged(corpus, tmp_path, cap
     assert contents(tmp_path) == before
 
 
+@pytest.mark.usefixtures("no_updates")
 def test_a_changed_corpus_of_an_existing_run_is_said(corpus, tmp_path, capsys):
     directory = shutil.copytree(corpus, tmp_path / "changing")
     config = tiny.config(directory, tmp_path / "run", strategy="one_device")

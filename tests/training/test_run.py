@@ -317,6 +317,7 @@ def interrupted(uninterrupted, tmp_path_factory):
     return run, RunDirectory(directory / "2 steps"), RunDirectory(directory / "1 epoch")
 
 
+@pytest.mark.slow
 def test_a_run_interrupted_again_and_again_is_an_uninterrupted_run(interrupted, uninterrupted):
     run, _, _ = interrupted
     assert_same_state(run, uninterrupted[0])
@@ -576,12 +577,9 @@ def test_exponential_averages_are_validated_kept_and_exported_and_never_trained_
         np.testing.assert_array_equal(x, value)
 
 
-GO_ON = {
-    "accumulated": {"accumulate_steps": 3, "save_minutes": 0},
-    "lion, clipped": {"optimizer": "lion", "clip_norm": 0.5, "peak_learning_rate": 0.001},
-    "adamw, averaged": {"optimizer": "adamw", "ema_decay": 0.7},
-    "three matrices": {"share_vocabulary": False, "tie_embeddings": False},
-}
+LION = {"optimizer": "lion", "clip_norm": 0.5, "peak_learning_rate": 0.001, "accumulate_steps": 3, "save_minutes": 0}
+ADAMW = {"optimizer": "adamw", "ema_decay": 0.7, "share_vocabulary": False, "tie_embeddings": False}
+GO_ON = {"lion, clipped, accumulated": LION, "adamw, averaged, three matrices": ADAMW}
 
 
 @pytest.mark.slow

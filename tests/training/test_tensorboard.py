@@ -1,4 +1,5 @@
 import contextlib
+import functools
 import resource
 import sys
 import tempfile
@@ -454,6 +455,11 @@ def batch(count=4):
         return make_batch(encoded, np.arange(count))
 
 
+@functools.cache  # no test changes its weights
+def transformer(seed=0):
+    return tiny.transformer(seed)
+
+
 def pictures_by_numpy(source_ids, labels, transformer, most=31):
     weights, target_ids = reference.weights_of(transformer), shift_right(labels).numpy()
     alignments = reference.alignment(weights, source_ids, target_ids, num_heads=2, residual=reference.post_norm)
@@ -476,7 +482,7 @@ def test_the_alignment_of_each_pair_is_drawn_at_the_end_of_an_epoch(tmp_path, st
     with strategy().scope():
         network = tiny.transformer()
     draw(tmp_path, SimpleNamespace(network=network, averaged=contextlib.nullcontext), *batch(), step=17)
-    events, expected = read_events(tmp_path), list(pictures_by_numpy(*batch(), tiny.transformer()))
+    events, expected = read_events(tmp_path), list(pictures_by_numpy(*batch(), transformer()))
     assert list(events) == [f"alignment/{number}" for number in range(1, 5)]
     for ((step, found),), picture in zip(events.values(), expected, strict=True):
         assert step == 17 and found.shape == picture.shape
@@ -487,13 +493,11 @@ def test_the_alignment_of_each_pair_is_drawn_at_the_end_of_an_epoch(tmp_path, st
 def test_the_averaged_weights_are_drawn_where_there_are_any(tmp_path):
     trainer = TeacherForcing(tiny.transformer(), ema_decay=0.5)
     trainer.compile("adam")
-    for average, weight in zip(trainer.updates.averages, tiny.transformer(seed=5).weights, strict=True):
+    for average, weight in zip(trainer.updates.averages, transformer(seed=5).weights, strict=True):
         average.assign(weight)
     draw(tmp_path, trainer, *batch())
     found = [picture.astype(int) for ((_, picture),) in read_events(tmp_path).values()]
-    averaged, raw = (
-        list(pictures_by_numpy(*batch(), model)) for model in (tiny.transformer(seed=5), tiny.transformer())
-    )
+    averaged, raw = (list(pictures_by_numpy(*batch(), model)) for model in (transformer(seed=5), transformer()))
     for picture, expected in zip(found, averaged, strict=True):
         np.testing.assert_allclose(picture, expected, atol=2)
     assert max(np.abs(picture - other).max() for picture, other in zip(found, raw, strict=True)) > 20
@@ -501,7 +505,7 @@ def test_the_averaged_weights_are_drawn_where_there_are_any(tmp_path):
 
 def test_of_long_sentences_the_first_pieces_are_drawn(tmp_path, monkeypatch):
     monkeypatch.setattr(tensorboard, "MOST_PIECES", 3)
-    network = tiny.transformer()
+    network = transformer()
     draw(tmp_path, SimpleNamespace(network=network, averaged=contextlib.nullcontext), *batch(1))
     ((_, found),) = read_events(tmp_path)["alignment/1"]
     (picture,) = pictures_by_numpy(*batch(1), network, most=3)
@@ -511,7 +515,7 @@ def test_of_long_sentences_the_first_pieces_are_drawn(tmp_path, monkeypatch):
 def test_each_side_is_written_in_the_pieces_of_its_own_tokenizer(tmp_path):
     shared, other = tiny.tokenizer(), SimpleNamespace(visible_pieces=lambda ids: ["x" * 23 for _ in ids])
     for name, tokenizers in {"shared": (shared, shared), "source": (other, shared), "target": (shared, other)}.items():
-        model = SimpleNamespace(network=tiny.transformer(), averaged=contextlib.nullcontext)
+        model = SimpleNamespace(network=transformer(), averaged=contextlib.nullcontext)
         draw(tmp_path / name, model, *batch(1), tokenizers=tokenizers)
     shapes = {name: read_events(tmp_path / name)["alignment/1"][0][1].shape for name in ("shared", "source", "target")}
     assert shapes["source"][0] > shapes["shared"][0] and shapes["source"][1] == shapes["shared"][1]  # columns

@@ -45,7 +45,7 @@ class FullPasses:
         logits = self.logits([self.source_ids], [[BOS_ID, *ids]])[0, -1].numpy().astype("float64")
         return logits - np.logaddexp.reduce(logits)
 
-    def search(self, width):
+    def search(self, width, alpha=ALPHA):
         """(text, score, ids) of the best hypothesis."""
         live, finished = [(0.0, [])], []
         while len(live[0][1]) < len(self.source_ids) + 50 and len(finished) < width:
@@ -53,7 +53,7 @@ class FullPasses:
             candidates.sort(reverse=True)
             finished += [c for c in candidates[:width] if c[1][-1] == EOS_ID]
             live = [c for c in candidates if c[1][-1] != EOS_ID][:width]
-        score, ids = max((sum_ / ((5 + len(ids)) / 6) ** ALPHA, ids) for sum_, ids in finished or live)
+        score, ids = max((sum_ / ((5 + len(ids)) / 6) ** alpha, ids) for sum_, ids in finished or live)
         return self.pieces.decode([i for i in ids if i > EOS_ID]), score, ids
 
 
@@ -175,12 +175,12 @@ def test_no_texts_give_no_translations():
 
 @pytest.mark.parametrize("method", ["translate", "translate_scored", "alternatives", "sample", "explain"])
 def test_one_str_gives_its_own_result(method):
-    ask = getattr(translator(3), method)
+    ask = getattr(translator(3, random_transformer) if method == "alternatives" else translator(1), method)
     assert repr(ask("one two")) == repr(ask(["one two"])[0])
 
 
 def test_one_str_and_its_translation_have_one_score():
-    assert repr(translator(3).score("one two", "eins zwei")) == repr(translator(3).score(["one two"], ["eins zwei"])[0])
+    assert repr(translator(1).score("one two", "eins zwei")) == repr(translator(1).score(["one two"], ["eins zwei"])[0])
 
 
 @pytest.mark.parametrize("make", [tuple, iter, np.array, lambda texts: np.array(texts, object)])
@@ -217,8 +217,7 @@ def test_an_option_may_be_of_every_text_its_own():
     texts, beam_sizes, alphas = TEXTS[1:4], [3, 1, 2], [0.0, -1.0, 2.0]
     found = translator(3).translate_scored(texts, beam_size=beam_sizes, length_penalty=alphas)
     for text, beam_size, alpha, (translation, score) in zip(texts, beam_sizes, alphas, found, strict=True):
-        alone = translator(beam_size, length_penalty=alpha)
-        ((expected, expected_score),) = alone.translate_scored([text])
+        expected, expected_score, _ = FullPasses(tiny.trained_transformer(), text).search(beam_size, alpha)
         assert translation == expected
         assert score == pytest.approx(expected_score, rel=1e-4, abs=1e-6)
 

@@ -1,0 +1,89 @@
+"""Runs programs as `python PROGRAM ...` does, in forks of a process that has imported TensorFlow once for all of them.
+
+    python tests/warm_start.py serve SOCKET          waits for programs until its input ends; says so in a line
+    python -S tests/warm_start.py run SOCKET PROGRAM ...    has the same input, output, directory and status as PROGRAM
+
+For the pages, which start dozens of programs. That a program starts by itself is a promise of tests/test_scripts.py.
+"""
+
+import json
+import os
+import runpy
+import select
+import signal
+import socket
+import sys
+
+FAILED = 1
+
+
+def serve(path):
+    """Forks a process for each program that is asked for, until standard input ends: with whoever has started it."""
+    import keras  # noqa: F401
+    import tensorflow  # noqa: F401
+    import tensorflow_text  # noqa: F401
+
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system forgets forks that have ended
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(path)
+        listener.listen()
+        print("ready", flush=True)
+        while sys.stdin not in select.select([listener, sys.stdin], [], [])[0]:
+            connection, _ = listener.accept()
+            if os.fork() == 0:
+                listener.close()
+                become(connection)
+            connection.close()
+
+
+def become(connection):
+    """Turns this process into the program of a request; ends it."""
+    message, files, *_ = socket.recv_fds(connection, 2**20, 3)
+    request = json.loads(message)
+    for number, file in enumerate(files):
+        os.dup2(file, number)
+        os.close(file)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    os.chdir(request["directory"])
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    status = status_of(request["arguments"])
+    sys.stdout.flush()
+    sys.stderr.flush()
+    connection.sendall(bytes([status]))
+    sys.exit()  # runs what the program has registered for its end
+
+
+def status_of(arguments):
+    """Runs a program to its end; the status with which it exits."""
+    program, *_ = sys.argv = arguments
+    try:
+        if program == "-":
+            sys.path[0] = ""
+            exec(compile(sys.stdin.read(), "<stdin>", "exec"), {"__name__": "__main__"})
+        else:
+            sys.path[0] = os.path.dirname(os.path.realpath(program))
+            runpy.run_path(program, run_name="__main__")
+    except SystemExit as ended:
+        if isinstance(ended.code, str):
+            print(ended.code, file=sys.stderr)
+            return FAILED
+        return ended.code or 0
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+        return FAILED
+    return 0
+
+
+def run(path, arguments):
+    """Has a program run; returns its status."""
+    request = {"arguments": arguments, "directory": os.getcwd(), "environment": dict(os.environ)}
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(path)
+        socket.send_fds(connection, [json.dumps(request).encode()], [0, 1, 2])
+        return (connection.recv(1) or [FAILED])[0]
+
+
+if __name__ == "__main__":
+    verb, path, *arguments = sys.argv[1:]
+    sys.exit(serve(path) if verb == "serve" else run(path, arguments))
