@@ -21,7 +21,7 @@ ORDER = [
     {"layers", "recurrent", "tokenizer", "decoding"},
     {"models", "data"},
     {"translation"},
-    {"training", "export", "evaluation", "analysis"},
+    {"training", "export", "evaluation", "analysis", "beam"},
     {"runs"},
     {"cli"},
     {"scripts", "__main__"},
