@@ -24,6 +24,10 @@ from apache_beam.io.filesystems import FileSystems
 from keras_transformer.errors import FileError, UserError
 
 WORK = ".translation"
+ABOUT = """translate.py keeps here which files it has translated, and parts of those at which it works.
+Without this directory, the same command translates all of them again.
+"""
+PART_NAME = "[0-9]" * 12
 RAW = {"compression_type": CompressionTypes.UNCOMPRESSED}  # gzip is Python's here: Beam's takes a torn file for whole
 
 
@@ -93,7 +97,7 @@ def find_files(pattern, output, asked):
         FileError: if the files cannot be listed.
         UserError: if there is none, or if a translation would take the place of its source.
     """
-    pattern, output = (path if "://" in path else abspath(path) for path in (pattern, output))
+    pattern, output = _absolute(pattern), _absolute(output)
     try:
         found = FileSystems.match([pattern])[0].metadata_list
     except (BeamIOError, OSError, ValueError) as error:  # ValueError: a file system that is not installed
@@ -112,6 +116,28 @@ def find_files(pattern, output, asked):
         work = FileSystems.join(output, WORK, fingerprint)
         files.append(BulkFile(metadata.path, target, f"{directory}{slash}errors-{name}.jsonl", work))
     return files
+
+
+def prepare_output(output):
+    """Makes the output directory, before the long work.
+
+    Args:
+        output: path.
+
+    Raises:
+        FileError: if it cannot be written.
+    """
+    work = FileSystems.join(_absolute(output), WORK)
+    try:
+        with new_file(FileSystems.join(work, "about.txt"), work) as file:
+            file.write(ABOUT.encode("utf-8"))
+    except FileError as error:
+        reason = getattr(error.__cause__, "strerror", None) or error.__cause__
+        raise FileError(f"cannot write into {output}: {reason}") from error
+
+
+def _absolute(path):
+    return path if "://" in path else abspath(path)
 
 
 @contextlib.contextmanager
@@ -170,6 +196,16 @@ def _rename(temporary, path):
             raise
         FileSystems.delete([path])  # some file systems replace no file
         FileSystems.rename([temporary], [path])
+
+
+def count_parts(files):
+    """The number of finished parts of unfinished files.
+
+    Args:
+        files: list of `BulkFile` of one output directory.
+    """
+    pattern = FileSystems.join(files[0].work.rpartition("/")[0], "*", PART_NAME)
+    return len(FileSystems.match([pattern])[0].metadata_list)
 
 
 def remove_directory(path):

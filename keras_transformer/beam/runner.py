@@ -1,9 +1,11 @@
 """Runs a pipeline: the options that flags choose, on one machine a process for each core, and errors in one line."""
 
 import argparse
+import contextlib
 import os
 import re
 import sys
+import threading
 from pathlib import Path
 
 import apache_beam as beam
@@ -20,6 +22,7 @@ from keras_transformer.errors import UserError
 
 PACKAGES = Path(__file__).parents[2]
 LOCAL = ("direct", "fnapi")  # names of the runner of this machine, without "runner"
+LOST_WORKER = "Channel closed prematurely"  # what DirectRunner says
 MISTAKE = re.compile(r"^keras_transformer\.errors\.\w+: (.*?)(?: \[while running '.*'\])?$", re.MULTILINE)
 
 
@@ -63,11 +66,8 @@ def _on_this_machine(flags, chosen):
     It is asked for by the name FnApiRunner: DirectRunner first tries to download another runner.
     """
     given = {flag.partition("=")[0] for flag in flags}
-    workers = chosen["direct_num_workers"] if "--direct_num_workers" in given else 0
-    workers = workers or available_cores()
-    mode = "in_memory" if workers == 1 else "multi_processing"
-    if "--direct_running_mode" in given:
-        mode = chosen["direct_running_mode"]
+    workers = chosen["direct_num_workers"] if "--direct_num_workers" in given else available_cores()
+    mode = chosen["direct_running_mode"] if "--direct_running_mode" in given else "multi_processing"
     return {"runner": "FnApiRunner", "direct_num_workers": workers, "direct_running_mode": mode}
 
 
@@ -89,7 +89,7 @@ def run(build, options, worker):
         `PipelineResult`.
 
     Raises:
-        UserError: for a runner that is not there, and for a `UserError` of a worker.
+        UserError: for a runner that is not there, and for a `UserError` of a worker, or its end.
     """
     try:
         pipeline = beam.Pipeline(_local_runner(options, worker), options)
@@ -97,13 +97,29 @@ def run(build, options, worker):
         raise UserError(f"--engine beam: {' '.join(str(error).split())}") from error
     build(pipeline)
     try:
-        result = pipeline.run()
-        result.wait_until_finish()
+        with _silent_threads():
+            result = pipeline.run()
+            result.wait_until_finish()
     except Exception as error:
         if mistakes := MISTAKE.findall(str(error)):
             raise UserError(mistakes[-1]) from error
+        if LOST_WORKER in str(error):
+            raise UserError(
+                "a worker process was killed, perhaps for lack of memory: the same command goes on from here, and "
+                "--direct_num_workers N with a smaller N needs less"
+            ) from error
         raise
     return result
+
+
+@contextlib.contextmanager
+def _silent_threads():
+    """A context in which no thread prints a traceback: when a worker ends, several of Beam's do, and `run` raises."""
+    before, threading.excepthook = threading.excepthook, lambda arguments: None
+    try:
+        yield
+    finally:
+        threading.excepthook = before
 
 
 def _local_runner(options, worker):

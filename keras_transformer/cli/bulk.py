@@ -1,19 +1,27 @@
 """`translate.py --engine beam`: from flags to a pipeline of files, and what it has done in a line."""
 
 import argparse
+import contextlib
 import dataclasses
 import functools
 import logging
+import signal
 import sys
+import threading
 import time
+
+import psutil
+from tqdm import tqdm
 
 from keras_transformer.cli.flags import load_translator
 from keras_transformer.cli.line_files import file_state
 from keras_transformer.errors import UserError
 from keras_transformer.translation.exports import find_saved_model
+from keras_transformer.translation.lines import CHUNK
 from keras_transformer.wording import counted, duration
 
 log = logging.getLogger(__name__)
+SECONDS_BETWEEN_LOOKS = 2
 ENGINES = ("local", "beam")
 WORKER = "keras_transformer.cli.beam_worker"
 INSTALL = "pip install 'apache-beam>=2.69' 'sentencepiece<0.2.3'"  # the extra [beam] of pyproject.toml
@@ -66,27 +74,24 @@ def translate_in_bulk(arguments, request, flags):
     """
     logging.getLogger().addHandler(logging.NullHandler())  # Beam says a lot, and workers that fail raise anyway
     try:
-        from keras_transformer.beam import runner
-        from keras_transformer.beam.files import find_files
+        from keras_transformer.beam import files, runner
         from keras_transformer.beam.translation import NAMESPACE, add_translation
     except ImportError as error:
         raise UserError(f"--engine beam needs a package that is not installed: {INSTALL}") from error
     options = runner.pipeline_options(flags)
     model = find_saved_model(arguments.saved_model).absolute()
     asked = [file_state(model / "saved_model.pb"), dataclasses.asdict(request)]
-    files = find_files(arguments.input, arguments.output, asked)
-    missing = [file for file in files if not file.is_finished()]
-    if len(missing) < len(files):
-        log.info("%s of %s there already", len(files) - len(missing), counted(len(files), "file"))
+    found = files.find_files(arguments.input, arguments.output, asked)
+    files.prepare_output(arguments.output)
+    missing = [file for file in found if not file.is_finished()]
+    if len(missing) < len(found):
+        log.info("%s of %s there already", len(found) - len(missing), counted(len(found), "file"))
     if not missing:
         return
     load = functools.partial(load_checked, argparse.Namespace(**{**vars(arguments), "saved_model": model}), request)
     start = time.monotonic()
-    try:
+    with _workers_end_first(), _progress(lambda: files.count_parts(missing) * CHUNK):
         result = runner.run(lambda pipeline: add_translation(pipeline, missing, load, request), options, WORKER)
-    except KeyboardInterrupt:
-        print("the same command goes on from here", file=sys.stderr)
-        raise
     _report(runner.counters(result, NAMESPACE), time.monotonic() - start, arguments.output)
 
 
@@ -95,6 +100,48 @@ def load_checked(arguments, request):
     translator = load_translator(arguments)
     request.check_width(translator)
     return translator
+
+
+@contextlib.contextmanager
+def _workers_end_first():
+    """Has Ctrl-C and SIGTERM end the worker processes first. Beam would wait until these have done all their work."""
+
+    def end(number, frame):
+        for child in psutil.Process().children():
+            child.kill()
+        print("the same command goes on from here", file=sys.stderr)
+        before[number](number, frame)
+
+    heard = [number for number in (signal.SIGINT, signal.SIGTERM) if callable(signal.getsignal(number))]
+    before = {number: signal.signal(number, end) for number in heard}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def _progress(count):
+    """Shows a progress bar at a terminal. The parts are counted, for the workers may be on any machine.
+
+    Args:
+        count: function that gives the number of lines that are done, about.
+    """
+    ended = threading.Event()
+    with tqdm(unit=" lines", disable=None) as bar:
+
+        def look():
+            while not ended.wait(SECONDS_BETWEEN_LOOKS):
+                bar.update(max(0, count() - bar.n))
+
+        looking = threading.Thread(target=look, daemon=True)
+        if not bar.disable:
+            looking.start()
+        try:
+            yield
+        finally:
+            ended.set()
 
 
 def _report(done, seconds, output):
