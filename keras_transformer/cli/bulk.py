@@ -56,9 +56,9 @@ def check_engine(arguments, flags):
     if not (arguments.input and arguments.output):
         missing = "output" if arguments.input else "input"
         raise UserError(f"--engine beam needs --input 'DIR/*.txt' and --output DIR. Received: no --{missing}")
-    words = [word for i, word in enumerate(flags) if not word.startswith("--") and not flags[i - 1].startswith("--")]
-    if words:
-        raise UserError(f"put quotes around the pattern: --input 'DIR/*.txt'. Received: {words[0]}")
+    for before, word in zip(["", *flags], flags, strict=False):
+        if not (word.startswith("--") or before.startswith("--")):
+            raise UserError(f"put quotes around the pattern: --input 'DIR/*.txt'. Received: {word}")
 
 
 def translate_in_bulk(arguments, request, flags):
