@@ -180,8 +180,8 @@ class Config:
     """Share of the target tokens that the model reads in training as it predicts them, not as they are (Bengio)."""
     patience: int | None = None
     """Epochs without a better validation measure after which training stops early; by default it never does."""
-    average_epochs: int = 5
-    """The final model is the average of the weights after the last so many epochs."""
+    average_epochs: int | None = None
+    """The final model is the average of the weights after the last so many epochs; by default after a fifth of them."""
     ema_decay: float | None = None
     """Decay, such as 0.999, of an exponential average of the weights, which is then validated and exported."""
     validate_every: int | None = None

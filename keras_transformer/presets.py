@@ -11,7 +11,6 @@ PRESETS = {
         "peak_learning_rate": 0.003,
         "warmup_steps": 150,
         "schedule": "linear",
-        "average_epochs": 1,
         "validation_sentences": 200,
     },
     "tiny": {
@@ -22,7 +21,6 @@ PRESETS = {
         "epochs": 80,
         "peak_learning_rate": 0.0042,
         "warmup_steps": 1000,
-        "average_epochs": 16,
         "validation_sentences": 500,
         "length_penalty": 1.8,
     },

@@ -173,7 +173,7 @@ class KeepWeights(keras.callbacks.Callback):
     Args:
         run: `RunDirectory`.
         progress: `Progress`.
-        average_epochs: so many epochs' weights are kept.
+        average_epochs: so many epochs' weights are kept; None: those of a fifth of the epochs.
         patience: of the config. With patience, as many epochs around the best one are kept as well.
         best_by: "bleu" or "loss".
     """

@@ -107,9 +107,13 @@ class RunDirectory:
         return sorted(self.checkpoints.glob("epoch_*.npz"), key=epoch_number)
 
     def epochs_to_average(self, count, best=None):
-        """The weights after the last `count` epochs, or after as many around epoch `best`, oldest first."""
+        """The weights after the last `count` epochs, or after as many around epoch `best`, oldest first.
+
+        With `count` None, the weights of a fifth of the epochs: an average over more would hold weights of the warm-up.
+        """
         paths = self.epochs()
         last = epoch_number(paths[-1]) if paths else 0
+        count = count or max(1, (best or last) // 5)
         stop = last if best is None else min(last, best + (count - 1) // 2)
         return [self.epoch(number) for number in range(max(1, stop - count + 1), stop + 1)]
 

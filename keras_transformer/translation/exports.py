@@ -22,5 +22,5 @@ def find_saved_model(path):
     if versions:
         path = max(versions, key=lambda p: int(p.name))
     if not (path / "saved_model.pb").exists():
-        raise UserError(f"no SavedModel at {path}: export.py writes one")
+        raise UserError(f"no SavedModel at {path}: `export.py --format saved_model` writes one")
     return path

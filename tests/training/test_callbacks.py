@@ -292,6 +292,21 @@ def test_the_weights_of_the_last_epochs_are_kept(tmp_path):
     assert [weight_in(path) for path in keep.run.epochs()] == [[3, 3], [4, 4], [5, 5]]
 
 
+@pytest.mark.parametrize(("epochs", "kept"), [(1, [1]), (9, [9]), (10, [9, 10]), (16, [14, 15, 16])])
+def test_without_a_number_the_last_fifth_of_the_epochs_is_averaged(tmp_path, epochs, kept):
+    keep = keep_weights(tmp_path, average_epochs=None)
+    train(keep, range(epochs))
+    assert [weight_in(path)[0] for path in keep.run.epochs()] == kept
+    assert keep.run.epochs_to_average(None) == keep.run.epochs()
+
+
+def test_without_a_number_and_with_patience_a_fifth_of_the_best_epochs_number_is_averaged_around_it(tmp_path):
+    keep = keep_weights(tmp_path, average_epochs=None, patience=20)
+    train(keep, [*range(15), *range(14)])  # the best is epoch 15: three around it, and five of 29 at the end
+    assert [weight_in(path)[0] for path in keep.run.epochs()] == [14, 15, 16, 25, 26, 27, 28, 29]
+    assert keep.run.epochs_to_average(None, best=15) == [keep.run.epoch(number) for number in (14, 15, 16)]
+
+
 @pytest.mark.parametrize(
     ("best_by", "bleus", "losses", "best", "epoch"),
     [
