@@ -1,3 +1,5 @@
+from types import SimpleNamespace
+
 import apache_beam as beam
 import pytest
 from apache_beam.options.pipeline_options import DirectOptions, StandardOptions
@@ -61,8 +63,9 @@ def test_the_end_of_a_worker_is_one_line_that_says_how_to_go_on(monkeypatch):
         raise RuntimeError("Channel closed prematurely.")
 
     monkeypatch.setattr(FnApiRunner, "run_pipeline", lose)
+    options = pipeline_options(["--direct_running_mode", "in_memory"])  # the other mode changes the environment
     with pytest.raises(UserError, match="worker process was killed.*same command.*--direct_num_workers"):
-        run(lambda pipeline: None, pipeline_options([]), "no.module")
+        run(lambda pipeline: None, options, "no.module")
 
 
 def test_worker_processes_share_the_cores_and_find_the_package(monkeypatch):
@@ -70,10 +73,8 @@ def test_worker_processes_share_the_cores_and_find_the_package(monkeypatch):
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)
     monkeypatch.setattr(runner, "available_cores", lambda: 7)
-    monkeypatch.setattr(
-        FnApiRunner, "run_pipeline", lambda self, pipeline, options: beam.runners.runner.PipelineResult("DONE")
-    )
-    monkeypatch.setattr(beam.runners.runner.PipelineResult, "wait_until_finish", lambda self: None)
+    done = SimpleNamespace(wait_until_finish=lambda: None)
+    monkeypatch.setattr(FnApiRunner, "run_pipeline", lambda self, pipeline, options: done)
     run(lambda pipeline: None, pipeline_options(["--direct_num_workers", "3"]), "no.module")
     assert runner.os.environ["TF_NUM_INTRAOP_THREADS"] == runner.os.environ["TF_NUM_INTEROP_THREADS"] == "2"
     assert runner.os.environ["PYTHONPATH"] == str(runner.PACKAGES)
