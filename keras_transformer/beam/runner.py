@@ -23,6 +23,7 @@ from keras_transformer.errors import UserError
 PACKAGES = Path(__file__).parents[2]
 LOCAL = ("direct", "fnapi")  # names of the runner of this machine, without "runner"
 LOST_WORKER = "Channel closed prematurely"  # what DirectRunner says
+PLACE = re.compile(r" \[while running '.*'\]$")  # Beam adds it to the message of an exception
 MISTAKE = re.compile(r"^keras_transformer\.errors\.\w+: (.*?)(?: \[while running '.*'\])?$", re.MULTILINE)
 
 
@@ -101,6 +102,8 @@ def run(build, options, worker):
             result = pipeline.run()
             result.wait_until_finish()
     except Exception as error:
+        if isinstance(error, UserError):  # of this process
+            raise UserError(PLACE.sub("", str(error))) from error
         if mistakes := MISTAKE.findall(str(error)):
             raise UserError(mistakes[-1]) from error
         if LOST_WORKER in str(error):

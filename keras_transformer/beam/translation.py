@@ -154,7 +154,7 @@ class PutTogether(beam.DoFn):
     def process(self, file_and_parts):
         key, parts = file_and_parts
         file = BulkFile(*key)
-        if file.read_record() is None:  # else a bundle runs again, and the parts are gone
+        if not file.is_finished():  # else a bundle runs again, and the parts are gone
             put_together(file, dict(parts))
             self._files.inc()
         yield file.target
