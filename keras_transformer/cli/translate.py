@@ -5,18 +5,17 @@ import dataclasses
 import sys
 
 from keras_transformer.cli import console
+from keras_transformer.cli.bulk import add_engine_argument, check_engine, translate_in_bulk
 from keras_transformer.cli.flags import add_translator_arguments, load_translator
 from keras_transformer.cli.line_files import (
     are_regular,
     check_files,
-    chunks_of,
-    chunks_of_stream,
     file_state,
     open_input,
     translate_file,
-    translate_lines,
 )
 from keras_transformer.cli.request import Request, add_request_arguments
+from keras_transformer.translation.lines import chunks_of, chunks_of_stream, translate_lines
 
 DESCRIPTION = """Translate line by line: every line of input gives one line of output, in order.
 
@@ -37,19 +36,27 @@ DESCRIPTION = """Translate line by line: every line of input gives one line of o
   python translate.py --model_dir runs/mine --sample --temperature 0.8 --top_p 0.9 --seed 7
       random translations, the same for the same seed
   paste new.en new.de | python translate.py --model_dir runs/mine --score
-      how likely given translations are, to filter or to rank them"""
+      how likely given translations are, to filter or to rank them
+  python translate.py --engine beam --saved_model exports/mine --input 'in/*.txt' --output out --runner DirectRunner
+      many files with Apache Beam, in a process for each core (--direct_num_workers 2: in two) or on other runners;
+      the same command does what is missing"""
 
 
 def parse_arguments():
-    """The flags, and the `Request` that they make."""
+    """The flags, the `Request` that they make, and the flags of Beam."""
     parser = argparse.ArgumentParser(description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_translator_arguments(parser)
     add_request_arguments(parser)
     parser.add_argument("--input", help="text file, UTF-8, one sentence a line (default: standard input)")
     parser.add_argument("--output", help="file for the translations (default: standard output)")
-    arguments = parser.parse_args()
-    check_files(arguments.input, arguments.output)
-    return arguments, Request.of(arguments)
+    add_engine_argument(parser)
+    arguments, others = parser.parse_known_args()
+    check_engine(arguments, others)
+    if arguments.engine == "local":
+        if others:
+            parser.error(f"unrecognized arguments: {' '.join(others)}")
+        check_files(arguments.input, arguments.output)
+    return arguments, Request.of(arguments), others
 
 
 def converse(answer):
@@ -98,7 +105,9 @@ def main(arguments, request):
 def program():
     """The program, from its command line to its exit status."""
     with console.program(log_to=sys.stderr):
-        arguments, request = parse_arguments()
+        arguments, request, beam_flags = parse_arguments()
+        if arguments.engine == "beam":
+            return translate_in_bulk(arguments, request, beam_flags)
         if not arguments.litert:
             console.import_tensorflow()
         main(arguments, request)

@@ -3,7 +3,6 @@
 import functools
 import math
 import os
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -11,6 +10,7 @@ import tensorflow as tf
 
 from keras_transformer.errors import UserError, check_positive
 from keras_transformer.translation.batches import run_sorted
+from keras_transformer.translation.exports import find_saved_model
 from keras_transformer.translation.options import INPUTS, complete_inputs
 from keras_transformer.translation.signatures import Signatures
 
@@ -319,14 +319,9 @@ class SavedModelTranslator(TextTranslator):
 
     def __init__(self, path, batch_size=32):
         super().__init__(batch_size)
-        path = Path(path)
-        versions = [p for p in path.glob("[0-9]*") if p.name.isdigit()] if path.is_dir() else []
-        if versions:
-            path = max(versions, key=lambda p: int(p.name))
-        if not (path / "saved_model.pb").exists():
-            raise UserError(f"no SavedModel at {path}: `export.py --format saved_model` writes one")
-        self.path, self.files = path, [path / "saved_model.pb"]
-        self._loaded = tf.saved_model.load(os.fspath(path))
+        self.path = find_saved_model(path)
+        self.files = [self.path / "saved_model.pb"]
+        self._loaded = tf.saved_model.load(os.fspath(self.path))
 
     @property
     def width(self):

@@ -6,17 +6,14 @@ import pytest
 
 from keras_transformer.cli import line_files
 from keras_transformer.cli.line_files import (
-    CHUNK,
     are_regular,
     check_files,
-    chunks_of,
-    chunks_of_stream,
     keep_complete,
     partial_path,
     translate_file,
-    translate_lines,
 )
 from keras_transformer.errors import FileError, UserError
+from keras_transformer.translation import lines
 
 
 def twice(texts, on_progress=None):
@@ -41,7 +38,7 @@ class Interrupted:
 
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch):
-    monkeypatch.setattr(line_files, "CHUNK", 3)
+    monkeypatch.setattr(lines, "CHUNK", 3)
 
 
 @pytest.fixture
@@ -52,23 +49,6 @@ def source(tmp_path):
 
 
 EXPECTED = "ONE\none!\nTWO\ntwo!\n\n!\nF\ufffdUR\nf\ufffdur!\nFIVE\nfive!\nSIX\nsix!\nSEVEN\nseven!\n".encode()
-
-
-def test_chunks_are_large_enough_to_be_worth_sorting():
-    assert CHUNK >= 1000
-
-
-def test_every_line_of_a_stream_gives_its_lines_in_order(source):
-    target, sizes = io.BytesIO(), []
-
-    def answer(texts):
-        sizes.append(len(texts))
-        return twice(texts)
-
-    with open(source, "rb") as lines:
-        translate_lines(answer, chunks_of(lines), target)
-    assert target.getvalue() == EXPECTED
-    assert sizes == [3, 3, 1]
 
 
 def test_a_file_appears_when_it_is_complete_and_nothing_is_left_beside_it(source, tmp_path, capsys):
@@ -201,14 +181,6 @@ def test_files_that_cannot_be_read_or_written_are_named_at_once(source, tmp_path
         check_files(source, tmp_path / "out.gz")
 
 
-def test_a_byte_order_mark_is_no_part_of_the_first_line(tmp_path):
-    (tmp_path / "in").write_bytes(b"\xef\xbb\xbfone\n\xef\xbb\xbftwo\n")
-    with open(tmp_path / "in", "rb") as file:
-        assert list(chunks_of(file)) == [[b"one", b"\xef\xbb\xbftwo"]]
-    with open(tmp_path / "in", "rb") as file:
-        assert list(chunks_of_stream(file)) == [[b"one", b"\xef\xbb\xbftwo"]]
-
-
 def test_a_file_that_is_zipped_is_read_as_its_text(source, tmp_path):
     zipped = tmp_path / "in.gz"
     zipped.write_bytes(gzip.compress(source.read_bytes()))
@@ -217,29 +189,3 @@ def test_a_file_that_is_zipped_is_read_as_its_text(source, tmp_path):
     zipped.write_bytes(zipped.read_bytes()[:-7])
     with pytest.raises(FileError, match="cannot read .*in.gz"):
         translate_file(twice, zipped, tmp_path / "out", [], 2)
-
-
-def test_lines_that_have_come_are_translated_when_no_more_come():
-    """As of `tail -f`: the writer waits for the translation of the first lines before it writes the next."""
-    read_end, write_end = os.pipe()
-    os.write(write_end, b"one\ntwo\nthr")
-    with open(read_end, "rb") as stream:
-        chunks = chunks_of_stream(stream)
-        assert next(chunks) == [b"one", b"two"]
-        os.write(write_end, b"ee\nfour\nfive\nsix\nseven")
-        assert next(chunks) == [b"three", b"four", b"five"]  # a full chunk does not wait
-        assert next(chunks) == [b"six"]
-        os.close(write_end)
-        assert list(chunks) == [[b"seven"]]
-
-
-@pytest.mark.parametrize("text", [b"", b"\n", b"\n\n", b"a", b"a\r\n\nb", b"x\n" * 7])
-def test_a_stream_has_the_lines_of_a_file(tmp_path, text):
-    (tmp_path / "in").write_bytes(text)
-    with open(tmp_path / "in", "rb") as file, open(tmp_path / "in", "rb") as stream:
-        assert sum(chunks_of_stream(stream), []) == sum(chunks_of(file), [])
-
-
-def test_a_full_disk_is_named():
-    with open("/dev/full", "wb", buffering=0) as full, pytest.raises(FileError, match="write /dev/full: No space left"):
-        translate_lines(twice, [[b"one"]], full)

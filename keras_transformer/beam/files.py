@@ -1,0 +1,217 @@
+"""The files of a bulk translation: which are there, which are missing, and how each appears at once and complete.
+
+Beside the translations, the output directory has `.translation/`. Of every file there is
+
+* `.translation/FINGERPRINT/FIRST`, the translation of the lines from number FIRST on, while the file is worked at,
+* `.translation/FINGERPRINT/FIRST.jsonl`, the lines of it that could not be translated, and
+* `.translation/FINGERPRINT.json`, its record, from the moment when the translation is complete.
+
+The fingerprint depends on the text, the model and the request. So other ones never take a part or a file for theirs.
+"""
+
+import contextlib
+import gzip
+import hashlib
+import json
+import re
+import uuid
+from os.path import abspath
+from typing import NamedTuple
+
+from apache_beam.io.filesystem import BeamIOError, CompressionTypes
+from apache_beam.io.filesystems import FileSystems
+
+from keras_transformer.errors import FileError, UserError
+
+WORK = ".translation"
+ABOUT = """translate.py keeps here which files it has translated, and parts of those at which it works.
+Without this directory, the same command translates all of them again.
+"""
+PART_NAME = "[0-9]" * 12
+RAW = {"compression_type": CompressionTypes.UNCOMPRESSED}  # gzip is Python's here: Beam's takes a torn file for whole
+
+
+class BulkFile(NamedTuple):
+    """A text file and its translation.
+
+    Args:
+        source: path of the text.
+        target: path of the translation; gzip if it ends in .gz, as the source then does.
+        errors: path of the records of lines that could not be translated.
+        work: path of the directory of finished parts.
+    """
+
+    source: str
+    target: str
+    errors: str
+    work: str
+
+    @property
+    def record(self):
+        """The path of the record, a file that exists when the translation is complete."""
+        return f"{self.work}.json"
+
+    def part(self, first):
+        """The path of the translation of the lines from number `first` (int, from 0) on."""
+        return FileSystems.join(self.work, f"{first:012}")
+
+    def part_errors(self, first):
+        """The path of the records of the lines of a part that could not be translated."""
+        return f"{self.part(first)}.jsonl"
+
+    def read_record(self):
+        """The record, dict of `lines`, `errors` (whether there are some) and `bytes`; None if there is none."""
+        if not FileSystems.exists(self.record):
+            return None
+        with FileSystems.open(self.record, **RAW) as file:
+            return json.load(file)
+
+    def size(self):
+        """The size of the translation in bytes; None if it is not there."""
+        found = FileSystems.match([self.target])[0].metadata_list
+        return found[0].size_in_bytes if found else None
+
+    def is_finished(self):
+        """Whether the translation and the records of its errors are there, as the record says."""
+        record = self.read_record()
+        if record is None or record["bytes"] != self.size():
+            return False
+        return not record["errors"] or FileSystems.exists(self.errors)
+
+
+def find_files(pattern, output, asked):
+    """The files that a pattern matches, with the places of their translations.
+
+    The translation of `a/b/c.txt` is `OUTPUT/c.txt` if the pattern is `a/b/*.txt`, and `OUTPUT/b/c.txt` if it is
+    `a/*/*.txt`.
+
+    Args:
+        pattern: path, in which "*" stands for any part of a name, "**" for any part of a path and "?" for a letter.
+        output: path of the directory of the translations.
+        asked: everything that the translations depend on besides the texts, as JSON can hold it.
+
+    Returns:
+        list of `BulkFile`, in the order of their names.
+
+    Raises:
+        FileError: if the files cannot be listed.
+        UserError: if there is none, or if a translation would take the place of its source.
+    """
+    pattern, output = _absolute(pattern), _absolute(output)
+    try:
+        found = FileSystems.match([pattern])[0].metadata_list
+    except (BeamIOError, OSError, ValueError) as error:  # ValueError: a file system that is not installed
+        raise FileError(f"cannot list {pattern}: {error}") from error
+    if not found:
+        raise UserError(f"no file matches --input {pattern}")
+    root = re.match(r"[^*?\[]*/", pattern)[0]
+    files = []
+    for metadata in sorted(found, key=lambda metadata: metadata.path):
+        target = FileSystems.join(output, metadata.path.removeprefix(root))
+        if target == metadata.path:
+            raise UserError(f"the translation would take the place of its source. Received: {target} for both")
+        state = [metadata.path, metadata.size_in_bytes, metadata.last_updated_in_seconds, asked]
+        fingerprint = hashlib.sha256(json.dumps(state, sort_keys=True).encode()).hexdigest()[:16]
+        directory, slash, name = target.rpartition("/")
+        work = FileSystems.join(output, WORK, fingerprint)
+        files.append(BulkFile(metadata.path, target, f"{directory}{slash}errors-{name}.jsonl", work))
+    return files
+
+
+def prepare_output(output):
+    """Makes the output directory, before the long work.
+
+    Args:
+        output: path.
+
+    Raises:
+        FileError: if it cannot be written.
+    """
+    work = FileSystems.join(_absolute(output), WORK)
+    try:
+        with new_file(FileSystems.join(work, "about.txt"), work) as file:
+            file.write(ABOUT.encode("utf-8"))
+    except FileError as error:
+        reason = getattr(error.__cause__, "strerror", None) or error.__cause__
+        raise FileError(f"cannot write into {output}: {reason}") from error
+
+
+def _absolute(path):
+    return path if "://" in path else abspath(path)
+
+
+@contextlib.contextmanager
+def open_text(path):
+    """A context of the bytes of a text file, unpacked if it is gzip.
+
+    Raises:
+        FileError: if it cannot be read, or is damaged.
+    """
+    try:
+        with contextlib.ExitStack() as stack:
+            file = stack.enter_context(FileSystems.open(path, **RAW))
+            yield stack.enter_context(gzip.GzipFile(fileobj=file)) if path.endswith(".gz") else file
+    except (BeamIOError, OSError, EOFError) as error:  # EOFError: gzip, of a file that is torn
+        raise FileError(f"cannot read {path}: {error}") from error
+
+
+def packed(file, path):
+    """A context of a file to write text into, which packs it if `path` is called gzip; equal texts give equal bytes."""
+    if not path.endswith(".gz"):
+        return contextlib.nullcontext(file)
+    return gzip.GzipFile("", "wb", fileobj=file, mtime=0)
+
+
+@contextlib.contextmanager
+def new_file(path, work):
+    """A context of a binary file, which gets its name when it is complete.
+
+    Until then, and after an error, it is in `work`, under a name of its own: a second process may write the same file.
+
+    Args:
+        path: of the file.
+        work: path of a directory on the same file system.
+
+    Raises:
+        FileError: if it cannot be written.
+    """
+    temporary = FileSystems.join(work, f"{uuid.uuid4().hex}.partial")
+    try:
+        with FileSystems.create(temporary, **RAW) as file:
+            yield file
+        _rename(temporary, path)
+    except (BeamIOError, OSError) as error:
+        raise FileError(f"cannot write {path}: {error}") from error
+
+
+def _rename(temporary, path):
+    directory = path.rpartition("/")[0]
+    if not FileSystems.exists(directory):
+        with contextlib.suppress(OSError):  # another process has just made it
+            FileSystems.mkdirs(directory)
+    try:
+        FileSystems.rename([temporary], [path])
+    except BeamIOError:
+        if not FileSystems.exists(path):
+            raise
+        FileSystems.delete([path])  # some file systems replace no file
+        FileSystems.rename([temporary], [path])
+
+
+def count_parts(files):
+    """The number of finished parts of unfinished files.
+
+    Args:
+        files: list of `BulkFile` of one output directory.
+    """
+    pattern = FileSystems.join(files[0].work.rpartition("/")[0], "*", PART_NAME)
+    return len(FileSystems.match([pattern])[0].metadata_list)
+
+
+def remove_directory(path):
+    """Removes a directory with its files, if it is there. An error does no harm: nobody reads them again."""
+    with contextlib.suppress(BeamIOError, OSError):
+        if files := FileSystems.match([FileSystems.join(path, "*")])[0].metadata_list:
+            FileSystems.delete([metadata.path for metadata in files])
+        if FileSystems.exists(path):  # there are no directories in an object store
+            FileSystems.delete([path])

@@ -1,0 +1,154 @@
+"""`translate.py --engine beam`: from flags to a pipeline of files, and what it has done in a line."""
+
+import argparse
+import contextlib
+import dataclasses
+import functools
+import logging
+import signal
+import sys
+import threading
+import time
+
+import psutil
+from tqdm import tqdm
+
+from keras_transformer.cli.flags import load_translator
+from keras_transformer.cli.line_files import file_state
+from keras_transformer.errors import UserError
+from keras_transformer.translation.exports import find_saved_model
+from keras_transformer.translation.lines import CHUNK
+from keras_transformer.wording import counted, duration
+
+log = logging.getLogger(__name__)
+SECONDS_BETWEEN_LOOKS = 2
+ENGINES = ("local", "beam")
+WORKER = "keras_transformer.cli.beam_worker"
+INSTALL = "pip install 'apache-beam>=2.69' 'sentencepiece<0.2.3'"  # the extra [beam] of pyproject.toml
+
+
+def add_engine_argument(parser):
+    """Adds to an argparse parser the flag that chooses the engine."""
+    parser.add_argument(
+        "--engine",
+        choices=ENGINES,
+        default="local",
+        help="local: this process translates. beam: Apache Beam translates the files that --input matches into the "
+        "directory --output; all flags that are not described here are Beam's, such as --runner, "
+        "--direct_num_workers (default: a process for each core) (default: local)",
+    )
+
+
+def check_engine(arguments, flags):
+    """Checks the flags that go with an engine.
+
+    Args:
+        arguments: parsed flags.
+        flags: list of str, those that this program does not know.
+
+    Raises:
+        UserError: for a flag that does not go with the engine.
+    """
+    if arguments.engine == "local":
+        return
+    if not arguments.saved_model:
+        raise UserError("--engine beam translates with --saved_model: export.py makes one of a run")
+    if not (arguments.input and arguments.output):
+        missing = "output" if arguments.input else "input"
+        raise UserError(f"--engine beam needs --input 'DIR/*.txt' and --output DIR. Received: no --{missing}")
+    for before, word in zip(["", *flags], flags, strict=False):
+        if not (word.startswith("--") or before.startswith("--")):
+            raise UserError(f"put quotes around the pattern: --input 'DIR/*.txt'. Received: {word}")
+
+
+def translate_in_bulk(arguments, request, flags):
+    """Translates files on Apache Beam.
+
+    Args:
+        arguments: parsed flags.
+        request: `Request`.
+        flags: list of str, the flags of Beam.
+
+    Raises:
+        UserError: without Apache Beam; for a flag that it does not know; for files that cannot be read or written.
+    """
+    logging.getLogger().addHandler(logging.NullHandler())  # Beam says a lot, and workers that fail raise anyway
+    try:
+        from keras_transformer.beam import files, runner
+        from keras_transformer.beam.translation import NAMESPACE, add_translation
+    except ImportError as error:
+        raise UserError(f"--engine beam needs a package that is not installed: {INSTALL}") from error
+    options = runner.pipeline_options(flags)
+    model = find_saved_model(arguments.saved_model).absolute()
+    asked = [file_state(model / "saved_model.pb"), dataclasses.asdict(request)]
+    found = files.find_files(arguments.input, arguments.output, asked)
+    files.prepare_output(arguments.output)
+    missing = [file for file in found if not file.is_finished()]
+    if len(missing) < len(found):
+        log.info("%s of %s there already", len(found) - len(missing), counted(len(found), "file"))
+    if not missing:
+        return
+    load = functools.partial(load_checked, argparse.Namespace(**{**vars(arguments), "saved_model": model}), request)
+    start = time.monotonic()
+    with _workers_end_first(), _progress(lambda: files.count_parts(missing) * CHUNK):
+        result = runner.run(lambda pipeline: add_translation(pipeline, missing, load, request), options, WORKER)
+    _report(runner.counters(result, NAMESPACE), time.monotonic() - start, arguments.output)
+
+
+def load_checked(arguments, request):
+    """The translator of parsed flags, for a worker. Raises UserError if it cannot do what is wanted."""
+    translator = load_translator(arguments)
+    request.check_width(translator)
+    return translator
+
+
+@contextlib.contextmanager
+def _workers_end_first():
+    """Has Ctrl-C and SIGTERM end the worker processes first. Beam would wait until these have done all their work."""
+
+    def end(number, frame):
+        for child in psutil.Process().children():
+            child.kill()
+        print("the same command goes on from here", file=sys.stderr)
+        before[number](number, frame)
+
+    heard = [number for number in (signal.SIGINT, signal.SIGTERM) if callable(signal.getsignal(number))]
+    before = {number: signal.signal(number, end) for number in heard}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def _progress(count):
+    """Shows a progress bar at a terminal. The parts are counted, for the workers may be on any machine.
+
+    Args:
+        count: function that gives the number of lines that are done, about.
+    """
+    ended = threading.Event()
+    with tqdm(unit=" lines", disable=None) as bar:
+
+        def look():
+            while not ended.wait(SECONDS_BETWEEN_LOOKS):
+                bar.update(max(0, count() - bar.n))
+
+        looking = threading.Thread(target=look, daemon=True)
+        if not bar.disable:
+            looking.start()
+        try:
+            yield
+        finally:
+            ended.set()
+
+
+def _report(done, seconds, output):
+    lines, failed = done.get("lines", 0), done.get("failed_lines", 0)
+    rate = f"{counted(lines, 'line')} in {duration(seconds)}: {lines / seconds:.1f} lines/s"
+    log.info("%s translated, %s", counted(done.get("files", 0), "file"), rate)
+    if failed:
+        log.info(
+            "%s could not be translated: blank, with the reason in %s/errors-*.jsonl", counted(failed, "line"), output
+        )

@@ -1,0 +1,74 @@
+"""Lines of text as bytes: read in chunks, from a file or a stream, and translated a chunk at a time."""
+
+import itertools
+import os
+import select
+
+from keras_transformer.errors import FileError
+
+CHUNK = 1024  # lines sorted by length and translated together, and kept together
+PAUSE = 0.1  # seconds without a new line after which the lines of a stream that have come are translated
+BLOCK_BYTES = 1 << 16
+BOM = b"\xef\xbb\xbf"
+
+
+def translate_lines(answer, chunks, target):
+    """Translates every line, a chunk at a time; invalid UTF-8 becomes U+FFFD.
+
+    Args:
+        answer: function from list of str to as many lists of str, the output lines of each.
+        chunks: iterable of lists of bytes, lines without "\n".
+        target: binary stream.
+
+    Raises:
+        FileError: if the target cannot be written, other than a closed pipe.
+    """
+    for chunk in chunks:
+        texts = [line.removesuffix(b"\r").decode("utf-8", "replace") for line in chunk]
+        lines = itertools.chain.from_iterable(answer(texts))
+        try:
+            target.write(b"".join(line.encode("utf-8") + b"\n" for line in lines))
+            target.flush()
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise FileError.of("write", target.name, error) from error
+
+
+def chunks_of(file, first=0):
+    """Yields the lines of a file, without "\n" and byte order mark, in lists of at most `CHUNK`.
+
+    Args:
+        file: binary file, at its start.
+        first: number of lines to leave out.
+    """
+    lines = (line.removeprefix(BOM) if number == 0 else line for number, line in enumerate(file))
+    lines = (line.removesuffix(b"\n") for line in itertools.islice(lines, first, None))
+    while chunk := list(itertools.islice(lines, CHUNK)):
+        yield chunk
+
+
+def chunks_of_stream(stream):
+    """As `chunks_of`, of a stream whose lines come when they come, such as `tail -f`.
+
+    If no more lines come for a moment, those that have come are a chunk.
+    """
+    descriptor, lines, rest = stream.fileno(), [], BOM[:0]
+    is_first = True
+    while True:
+        if lines and not select.select([descriptor], [], [], PAUSE)[0]:
+            yield lines
+            lines = []
+        block = os.read(descriptor, BLOCK_BYTES)
+        *complete, rest = (rest + block).split(b"\n")
+        if is_first and complete:
+            complete[0], is_first = complete[0].removeprefix(BOM), False
+        lines += complete
+        if not block:
+            break
+        while len(lines) >= CHUNK:
+            yield lines[:CHUNK]
+            lines = lines[CHUNK:]
+    lines += [rest] if rest else []
+    if lines:
+        yield lines

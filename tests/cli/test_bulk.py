@@ -1,0 +1,139 @@
+"""Bulk translation from its flags: mistakes, and (slow) real processes that are killed and go on."""
+
+import contextlib
+import glob
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+import tensorflow as tf
+
+from keras_transformer.cli import bulk, translate
+from keras_transformer.translation.lines import CHUNK
+
+ROOT = Path(__file__).parents[2]
+PARTS = 60
+
+
+def test_flags_that_do_not_go_with_the_engine_are_one_line(tmp_path, mistake):
+    beam, model = ("--engine", "beam"), ("--saved_model", tmp_path)
+    files = ("--input", tmp_path / "in", "--output", tmp_path / "out")
+    assert "export.py makes one" in mistake(translate, *beam, "--model_dir", tmp_path, *files)
+    assert "no --output" in mistake(translate, *beam, *model, *files[:2])
+    assert "no --input" in mistake(translate, *beam, *model, *files[2:])
+    assert "quotes around the pattern" in mistake(translate, *beam, *model, *files[:2], tmp_path / "b", *files[2:])
+    assert "has a flag --no_such" in mistake(translate, *beam, *model, *files, "--no_such", 3)
+    assert "no SavedModel" in mistake(translate, *beam, *model, *files)
+    assert not (tmp_path / "out").exists()
+
+
+def test_without_apache_beam_the_flag_says_what_to_install(tmp_path, monkeypatch, mistake):
+    monkeypatch.setitem(sys.modules, "apache_beam", None)
+    for name in [name for name in sys.modules if name.startswith("keras_transformer.beam")]:
+        monkeypatch.delitem(sys.modules, name)
+    said = mistake(translate, "--engine", "beam", "--saved_model", tmp_path, "--input", "a", "--output", "b")
+    assert bulk.INSTALL in said
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    assert all(f'"{package}"' in project for package in bulk.INSTALL.split("'")[1::2])
+
+
+def test_flags_of_beam_are_errors_without_its_engine(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["translate.py", "--saved_model", "some", "--direct_num_workers", "2"])
+    with pytest.raises(SystemExit):
+        translate.program()
+    assert "unrecognized arguments: --direct_num_workers 2" in capsys.readouterr().err
+
+
+class Upper(tf.Module):
+    """A model that is made and loaded in no time; its translation is the text in capital letters."""
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="text")])
+    def translate(self, text):
+        return {"translation": tf.strings.upper(text), "score": tf.zeros(tf.shape(text))}
+
+
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory):
+    """A directory with a SavedModel in model/1 and many lines in in/."""
+    directory = tmp_path_factory.mktemp("bulk")
+    model = Upper()
+    tf.saved_model.save(model, str(directory / "model" / "1"), {"translate": model.translate})
+    (directory / "in").mkdir()
+    text = "".join(f"this is line {i}\n" for i in range(PARTS * CHUNK))
+    (directory / "in/long.txt").write_text(text + "the end", encoding="utf-8")
+    (directory / "in/short.txt").write_text("one\n\ntwo", encoding="utf-8")
+    return directory
+
+
+def start(desk, *flags):
+    """translate.py on the files of a desk, in a session of its own."""
+    files = ("--saved_model", desk / "model", "--input", desk / "in/*.txt", "--output", desk / "out")
+    command = [sys.executable, "translate.py", "--engine", "beam", *files, *flags]
+    return subprocess.Popen(
+        list(map(str, command)),
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def parts(desk):
+    return glob.glob(str(desk / "out/.translation/*/" / ("[0-9]" * 12)))
+
+
+def end(process, desk, number):
+    """Ends a process when it has more parts than before. Returns what it printed, and the status."""
+    before = len(parts(desk))
+    while len(parts(desk)) <= before + 1:
+        assert process.poll() is None, process.communicate()[0]
+        time.sleep(0.01)
+    workers = psutil.Process(process.pid).children()
+    process.send_signal(number)
+    printed = process.communicate(timeout=100)[0]
+    _, alive = psutil.wait_procs(workers, timeout=10)
+    assert alive == []
+    return printed, process.returncode
+
+
+@pytest.mark.slow
+def test_a_bulk_translation_that_is_stopped_and_killed_goes_on_to_the_same_text(desk):
+    printed, status = end(start(desk, "--direct_num_workers", 1), desk, signal.SIGINT)
+    assert (printed.splitlines(), status) == (["the same command goes on from here", "interrupted"], 130)
+    _, status = end(start(desk, "--direct_num_workers", 1), desk, signal.SIGKILL)
+    assert status == -signal.SIGKILL
+    assert sorted(os.listdir(desk / "out")) == [".translation"]
+    done = len(parts(desk))
+    assert 3 < done < PARTS
+
+    process = start(desk, "--direct_num_workers", 2)
+    printed = process.communicate(timeout=300)[0]
+    assert process.returncode == 0
+    (line,) = printed.splitlines()
+    most = f"{(PARTS - done + 2) * CHUNK:,}"  # of the parts that were there, one may be that of the short file
+    assert line.startswith("2 files translated, ") and len(line.split()[3]) <= len(most), line
+    for name in ("long.txt", "short.txt"):
+        text = (desk / "in" / name).read_text(encoding="utf-8")
+        assert (desk / "out" / name).read_text(encoding="utf-8") == text.upper() + "\n"
+    assert parts(desk) == []
+
+
+@pytest.mark.slow
+def test_a_worker_that_is_killed_is_one_line(desk):
+    with contextlib.suppress(FileNotFoundError):
+        os.remove(desk / "out/long.txt")
+    process = start(desk, "--direct_num_workers", 1)
+    while not parts(desk):
+        assert process.poll() is None, process.communicate()[0]
+        time.sleep(0.01)
+    psutil.Process(process.pid).children()[0].kill()
+    printed = process.communicate(timeout=100)[0]
+    assert process.returncode == 2
+    (line,) = printed.splitlines()
+    assert line.startswith("error: a worker process was killed")

@@ -1,0 +1,69 @@
+import io
+import os
+
+import pytest
+
+from keras_transformer.errors import FileError
+from keras_transformer.translation import lines
+from keras_transformer.translation.lines import CHUNK, chunks_of, chunks_of_stream, translate_lines
+
+
+def twice(texts):
+    """Two lines of every text."""
+    return [[text.upper(), f"{text}!"] for text in texts]
+
+
+@pytest.fixture(autouse=True)
+def small_chunks(monkeypatch):
+    monkeypatch.setattr(lines, "CHUNK", 3)
+
+
+def test_chunks_are_large_enough_to_be_worth_sorting():
+    assert CHUNK >= 1000
+
+
+def test_every_line_of_a_stream_gives_its_lines_in_order():
+    source, target, sizes = io.BytesIO(b"one\ntwo\r\n\nf\xffur\nfive\nsix\nseven"), io.BytesIO(), []
+
+    def answer(texts):
+        sizes.append(len(texts))
+        return twice(texts)
+
+    translate_lines(answer, chunks_of(source), target)
+    expected = "ONE\none!\nTWO\ntwo!\n\n!\nF\ufffdUR\nf\ufffdur!\nFIVE\nfive!\nSIX\nsix!\nSEVEN\nseven!\n"
+    assert target.getvalue() == expected.encode()
+    assert sizes == [3, 3, 1]
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_line(tmp_path):
+    (tmp_path / "in").write_bytes(b"\xef\xbb\xbfone\n\xef\xbb\xbftwo\n")
+    with open(tmp_path / "in", "rb") as file:
+        assert list(chunks_of(file)) == [[b"one", b"\xef\xbb\xbftwo"]]
+    with open(tmp_path / "in", "rb") as file:
+        assert list(chunks_of_stream(file)) == [[b"one", b"\xef\xbb\xbftwo"]]
+
+
+def test_lines_that_have_come_are_translated_when_no_more_come():
+    """As of `tail -f`: the writer waits for the translation of the first lines before it writes the next."""
+    read_end, write_end = os.pipe()
+    os.write(write_end, b"one\ntwo\nthr")
+    with open(read_end, "rb") as stream:
+        chunks = chunks_of_stream(stream)
+        assert next(chunks) == [b"one", b"two"]
+        os.write(write_end, b"ee\nfour\nfive\nsix\nseven")
+        assert next(chunks) == [b"three", b"four", b"five"]  # a full chunk does not wait
+        assert next(chunks) == [b"six"]
+        os.close(write_end)
+        assert list(chunks) == [[b"seven"]]
+
+
+@pytest.mark.parametrize("text", [b"", b"\n", b"\n\n", b"a", b"a\r\n\nb", b"x\n" * 7])
+def test_a_stream_has_the_lines_of_a_file(tmp_path, text):
+    (tmp_path / "in").write_bytes(text)
+    with open(tmp_path / "in", "rb") as file, open(tmp_path / "in", "rb") as stream:
+        assert sum(chunks_of_stream(stream), []) == sum(chunks_of(file), [])
+
+
+def test_a_full_disk_is_named():
+    with open("/dev/full", "wb", buffering=0) as full, pytest.raises(FileError, match="write /dev/full: No space left"):
+        translate_lines(twice, [[b"one"]], full)
