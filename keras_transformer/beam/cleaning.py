@@ -13,17 +13,17 @@ from operator import attrgetter
 from pathlib import Path
 
 import apache_beam as beam
-from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
 from tqdm import tqdm
 
+from keras_transformer.beam.runner import pipeline_options, run
 from keras_transformer.cleaning.duplicates import MOST_COMPARED
 from keras_transformer.cleaning.examination import Examined, Examiner, digest
 from keras_transformer.cleaning.minhash import similarity
 from keras_transformer.cleaning.processes import in_chunks
 from keras_transformer.data.corpus import Pair
-from keras_transformer.errors import UserError
 
 FILES_AT_ONCE = 10  # chunks in a file of input
+WORKER = "apache_beam.runners.worker.sdk_worker_main"  # Beam's own
 
 
 def clean_on_beam(pairs: Iterable[Pair], examiner: Examiner, scratch: Path, flags: list[str]) -> Iterator[Examined]:
@@ -41,33 +41,20 @@ def clean_on_beam(pairs: Iterable[Pair], examiner: Examiner, scratch: Path, flag
     Raises:
         UserError: for a flag that Beam does not know, and a runner that is not there.
     """
-    pipeline = _pipeline(flags)
     inputs, shards = scratch / "input", scratch / "decided"
-    inputs.mkdir()
-    shards.mkdir()
-    names = _hand_out(pairs, inputs)
-    with pipeline:
+
+    def build(pipeline):
+        inputs.mkdir()
+        shards.mkdir()
+        names = _hand_out(pairs, inputs)
         examined = pipeline | beam.Create(names) | beam.Reshuffle() | beam.ParDo(Examine(examiner.arguments))
         decided = examined | Decide(examiner.settings.duplicates, examiner.settings.near_duplicates)
         _ = decided | beam.GroupByKey() | beam.Map(write_shard, str(shards))
+
+    run(build, pipeline_options(flags), WORKER)
     for path in tqdm(sorted(shards.iterdir()), "writing", unit=" shards", disable=None):
         with open(path, "rb") as lines:
             yield from map(Examined.from_line, lines)
-
-
-def _pipeline(flags: list[str]) -> beam.Pipeline:
-    unknown: list[str] = []
-    options = PipelineOptions(flags)
-    options.get_all_options(add_extra_args_fn=lambda parser: unknown.extend(parser.parse_known_args(flags)[1]))
-    standard = options.view_as(StandardOptions)
-    if standard.runner in (None, "DirectRunner"):
-        if unknown:  # a remote runner may have flags that Beam does not know
-            raise UserError(f"neither this program nor Apache Beam has a flag {unknown[0]}: see --help")
-        standard.runner = "FnApiRunner"  # the runner inside Beam: DirectRunner first tries to download another one
-    try:
-        return beam.Pipeline(options=options)
-    except (ValueError, ImportError) as error:  # an unknown runner, or one without its package
-        raise UserError(f"--engine beam: {' '.join(str(error).split())}") from error
 
 
 def _hand_out(pairs: Iterable[Pair], directory: Path) -> list[str]:
