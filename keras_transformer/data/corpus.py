@@ -83,11 +83,11 @@ class Corpus:
         fingerprint: dict, from the name of each part of the text, such as `train.en`, to a hash of its content. It is
             the same only if all pairs of `train` and `validation` are the same, up to their direction.
         notes: tuple of str, remarks for the user, such as the number of pairs held out for validation.
+        held_out: bool, whether `validation` was taken from the training text.
         others: tuple of Corpus, those that are mixed with the first one. `train` then has the pairs of all in turn;
             `validation` and `test` are those of the first.
         weight: Fraction, how often an epoch takes each pair on average.
         is_replayed: bool, whether it is of an earlier run. Its weight then counts beside other replayed corpora only.
-        held_out: bool, whether `validation` was taken from the training text.
     """
 
     name: str
@@ -98,10 +98,10 @@ class Corpus:
     test: Iterable[Pair] | None
     fingerprint: dict[str, str]
     notes: tuple[str, ...] = ()
+    held_out: bool = False
     others: tuple["Corpus", ...] = ()
     weight: Fraction = Fraction(1)
     is_replayed: bool = False
-    held_out: bool = False
 
     @property
     def identity(self) -> dict[str, str]:
@@ -166,7 +166,7 @@ def pairs_corpus(
         if not split:
             raise CorpusError(f"`{name}` has no pair: there is nothing to learn from")
     fingerprint = {"train": hash_pairs(train), "validation": hash_pairs(validation)}
-    return Corpus("pairs", source_lang, target_lang, train, validation, test, fingerprint, notes, bool(notes))
+    return Corpus("pairs", source_lang, target_lang, train, validation, test, fingerprint, notes, held_out=bool(notes))
 
 
 def _held_out(pairs: list[Pair]) -> tuple[list[Pair], list[Pair]]:

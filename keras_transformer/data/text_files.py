@@ -296,8 +296,8 @@ def text_files_corpus(directory: str | Path, source_lang: str, target_lang: str)
     train, validation, fingerprint, validation_notes = _with_validation(root, train_files, source_lang, target_lang)
     test, test_notes = _open_test(root, source_lang, target_lang)
     notes = validation_notes + test_notes + _column_notes(train_files, validation, test)
-    held_out = bool(validation_notes)
-    return Corpus(f"files:{directory}", source_lang, target_lang, train, validation, test, fingerprint, notes, held_out)
+    name, is_held_out = f"files:{directory}", bool(validation_notes)
+    return Corpus(name, source_lang, target_lang, train, validation, test, fingerprint, notes, held_out=is_held_out)
 
 
 def languages_in(directory: str | Path) -> list[str]:

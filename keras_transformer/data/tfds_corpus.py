@@ -189,7 +189,7 @@ def _builder_corpus(name: str, builder: Any, source_lang: str, target_lang: str)
         for split in (train, validation, "test" if "test" in sizes else None)
     )
     fingerprint = {split: _describe_split(builder.info, split) for split in (train, validation)}
-    return Corpus(f"tfds:{name}", source_lang, target_lang, *splits, fingerprint, notes, bool(notes))
+    return Corpus(f"tfds:{name}", source_lang, target_lang, *splits, fingerprint, notes, held_out=bool(notes))
 
 
 def _describe_split(info: Any, split: str) -> str:
@@ -218,7 +218,9 @@ def _folder_corpus(name: str, root: Path, source_lang: str | None, target_lang: 
         train, validation = hold_out(train)
         notes = (f"no validation split: {len(validation):,} of the {size:,} training pairs were held out for it",)
     test = splits.get("test")
-    return Corpus(f"tfds:{name}", source_lang, target_lang, train, validation, test, fingerprint, notes, bool(notes))
+    return Corpus(
+        f"tfds:{name}", source_lang, target_lang, train, validation, test, fingerprint, notes, held_out=bool(notes)
+    )
 
 
 def _open_folder_splits(
