@@ -107,7 +107,7 @@ def test_transformer_of_the_paper(residual):
         (PRE, {"num_layers": 1, "num_decoder_layers": 3, "positions": "rotary", "d_key": 2, "num_key_value_heads": 1}),
         (POST, {"num_key_value_heads": 1, "positions": "relative", "relative_clip": 1}),
     ],
-    ids=str,
+    ids=lambda value: value.__name__ if callable(value) else str(value),
 )
 def test_variants_of_the_transformer_are_those_of_their_papers(variant, residual):
     model, inputs = transformer(residual, **variant), batch()
