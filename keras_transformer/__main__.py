@@ -9,6 +9,7 @@ PROGRAMS = {
     "evaluate": "score a run, an export or a file of translations",
     "export": "make a SavedModel or a CTranslate2 model of a run",
     "clean": "prepare a corpus: mend its text, drop dirty pairs",
+    "back_translate": "make sentence pairs from text of one language",
     "analyze": "show what the heads of a Transformer do",
 }
 
@@ -18,7 +19,7 @@ def main():
     name, arguments = (sys.argv[1] if len(sys.argv) > 1 else "--help"), sys.argv[2:]
     if name in ("-h", "--help"):
         print("usage: keras-transformer PROGRAM ..., with PROGRAM one of\n")
-        print("\n".join(f"  {program:10} {purpose}" for program, purpose in PROGRAMS.items()))
+        print("\n".join(f"  {program:14} {purpose}" for program, purpose in PROGRAMS.items()))
         print("\n`keras-transformer PROGRAM --help` lists the flags of a program.")
         return
     if name not in PROGRAMS:

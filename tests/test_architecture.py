@@ -26,8 +26,6 @@ ORDER = [
     {"cli"},
     {"scripts", "__main__"},
 ]
-# Programs that start by their names in the package, such as `python -m keras_transformer.data.clean`.
-PROGRAMS = {Path("keras_transformer/data", name) for name in ("back_translate.py", "clean.py")}
 KNOW_THEMSELVES_ONLY = {"errors", "decoding", "serving"}
 KNOW_KERAS_ONLY = {"layer", "layers", "recurrent", "models"}
 KNOW_TENSORFLOW = {"tokenizer", "data", "decoding", "translation", "training", "export", "analysis", "cli"}
@@ -54,8 +52,6 @@ def serving_modules():
 
 def part_of(path):
     """The name by which ORDER knows a module: layers, model, ..., scripts, serving."""
-    if path in PROGRAMS:
-        return "scripts"
     if path.parts[0] == PACKAGE.name:
         return Path(path.parts[1]).stem
     return "scripts" if len(path.parts) == 1 else path.parts[0]
@@ -106,12 +102,6 @@ def test_no_part_imports_what_is_not_below_it():
         if floor(other) >= floor(part_of(path))
     ]
     assert upwards == []
-
-
-def test_nothing_imports_a_program():
-    programs = {".".join(path.with_suffix("").parts) for path in PROGRAMS}
-    known = [f"{path} imports {name}" for path, tree in MODULES.items() for name in programs & imported(tree)]
-    assert known == [] and set(MODULES) >= PROGRAMS
 
 
 def test_decoding_knows_a_step_function_and_serving_a_saved_model():
