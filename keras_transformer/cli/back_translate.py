@@ -13,9 +13,10 @@ from keras_transformer.cli.flags import (
     add_search_arguments,
     check_ranges,
 )
-from keras_transformer.cli.line_files import check_files, chunks_of, file_state, open_input, translate_file
+from keras_transformer.cli.line_files import check_files, file_state, open_input, translate_file
 from keras_transformer.data.noise import DELETED, FILLER, FURTHEST, REPLACED, add_noise, seed_of
 from keras_transformer.errors import FileError, UserError
+from keras_transformer.translation.lines import chunks_of
 
 log = logging.getLogger(__name__)
 TAG = "<BT>"

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from keras_transformer import runs
-from keras_transformer.cli import back_translate, line_files
+from keras_transformer.cli import back_translate
 from keras_transformer.data.corpora import open_corpus
 from keras_transformer.data.noise import add_noise
 from keras_transformer.tokenizer import Tokenizer, train_tokenizer
@@ -117,7 +117,7 @@ def test_an_interrupted_text_goes_on_and_is_as_if_it_never_was_interrupted(
     back, reverse, monkeypatch, capsys, tmp_path, flags
 ):
     expected = lines(back(*flags, output="whole") / "train.de")
-    monkeypatch.setattr(line_files, "CHUNK", 3)
+    monkeypatch.setattr("keras_transformer.translation.lines.CHUNK", 3)
     reverse.asked, reverse.is_interrupted = [], True
     with pytest.raises(SystemExit) as caught:
         back(*flags)
