@@ -135,5 +135,5 @@ def test_a_worker_that_is_killed_is_one_line(desk):
     psutil.Process(process.pid).children()[0].kill()
     printed = process.communicate(timeout=100)[0]
     assert process.returncode == 2
-    (line,) = printed.splitlines()
-    assert line.startswith("error: a worker process was killed")
+    there, line = printed.splitlines()
+    assert there == "1 of 2 files there already" and line.startswith("error: a worker process was killed")
