@@ -351,7 +351,7 @@ def print_table(systems):
 def describe_machine():
     """Returns processor, cores and versions: str of two lines."""
     from keras_transformer.export.manifest import LIBRARIES, installed
-    from keras_transformer.training.strategy import available_cores
+    from keras_transformer.machine import available_cores
 
     cpuinfo = Path("/proc/cpuinfo")  # Linux only; elsewhere `platform` knows the name.
     lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []

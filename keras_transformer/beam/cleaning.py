@@ -24,6 +24,7 @@ from keras_transformer.data.corpus import Pair
 
 FILES_AT_ONCE = 10  # chunks in a file of input
 WORKER = "apache_beam.runners.worker.sdk_worker_main"  # Beam's own
+IN_PROCESS = ["--direct_running_mode", "in_memory"]  # for processes on one machine, there is the engine without Beam
 
 
 def clean_on_beam(pairs: Iterable[Pair], examiner: Examiner, scratch: Path, flags: list[str]) -> Iterator[Examined]:
@@ -51,7 +52,7 @@ def clean_on_beam(pairs: Iterable[Pair], examiner: Examiner, scratch: Path, flag
         decided = examined | Decide(examiner.settings.duplicates, examiner.settings.near_duplicates)
         _ = decided | beam.GroupByKey() | beam.Map(write_shard, str(shards))
 
-    run(build, pipeline_options(flags), WORKER)
+    run(build, pipeline_options([*IN_PROCESS, *flags]), WORKER)
     for path in tqdm(sorted(shards.iterdir()), "writing", unit=" shards", disable=None):
         with open(path, "rb") as lines:
             yield from map(Examined.from_line, lines)

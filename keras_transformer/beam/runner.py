@@ -19,6 +19,7 @@ from apache_beam.runners.portability.portable_runner import JobServiceHandle
 from apache_beam.transforms.environments import SubprocessSDKEnvironment
 
 from keras_transformer.errors import UserError
+from keras_transformer.machine import available_cores
 
 PACKAGES = Path(__file__).parents[2]
 LOCAL = ("direct", "fnapi")  # names of the runner of this machine, without "runner"
@@ -72,11 +73,6 @@ def _on_this_machine(flags, chosen):
     return {"runner": "FnApiRunner", "direct_num_workers": workers, "direct_running_mode": mode}
 
 
-def available_cores():
-    """The number of CPU cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-
-
 def run(build, options, worker):
     """Builds a pipeline, runs it, and waits for its end.
 
@@ -108,8 +104,8 @@ def run(build, options, worker):
             raise UserError(mistakes[-1]) from error
         if LOST_WORKER in str(error):
             raise UserError(
-                "a worker process was killed, perhaps for lack of memory: the same command goes on from here, and "
-                "--direct_num_workers N with a smaller N needs less"
+                "a worker process was killed, perhaps for lack of memory: start the same command again, if need be "
+                "with a smaller --direct_num_workers"
             ) from error
         raise
     return result

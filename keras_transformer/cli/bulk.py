@@ -13,6 +13,7 @@ import time
 import psutil
 from tqdm import tqdm
 
+from keras_transformer.beam import INSTALL
 from keras_transformer.cli.flags import load_translator
 from keras_transformer.cli.line_files import file_state
 from keras_transformer.errors import UserError
@@ -24,7 +25,6 @@ log = logging.getLogger(__name__)
 SECONDS_BETWEEN_LOOKS = 2
 ENGINES = ("local", "beam")
 WORKER = "keras_transformer.cli.beam_worker"
-INSTALL = "pip install 'apache-beam>=2.69' 'sentencepiece<0.2.3'"  # the extra [beam] of pyproject.toml
 
 
 def add_engine_argument(parser):

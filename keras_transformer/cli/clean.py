@@ -4,12 +4,13 @@ import argparse
 import dataclasses
 import itertools
 import logging
-import os
 from pathlib import Path
 
+from keras_transformer.beam import INSTALL
 from keras_transformer.cli import console
 from keras_transformer.cli.line_files import check_files
 from keras_transformer.errors import UserError, check_new_directory
+from keras_transformer.machine import available_cores
 from keras_transformer.wording import counted
 
 log = logging.getLogger(__name__)
@@ -46,7 +47,7 @@ def parse_arguments(words=None):
         "--engine",
         choices=("local", "beam"),
         default="local",
-        help="local works in processes of this machine; beam needs `pip install apache-beam` (default: local)",
+        help=f"local works in processes of this machine; beam needs `{INSTALL}` (default: local)",
     )
     parser.add_argument("--workers", type=int, help="processes of the engine local (default: one for each core)")
     _add_settings(parser)
@@ -128,17 +129,12 @@ def engine(arguments, runner_flags, pairs, examiner):
         try:
             from keras_transformer.beam.cleaning import clean_on_beam
         except ImportError as error:
-            raise UserError("--engine beam needs a package that is not installed: pip install apache-beam") from error
+            raise UserError(f"--engine beam needs a package that is not installed: {INSTALL}") from error
         return lambda scratch: clean_on_beam(pairs, examiner, scratch, runner_flags)
     from keras_transformer.cleaning.processes import clean_in_processes
 
-    workers = arguments.workers or number_of_cores()
+    workers = arguments.workers or available_cores()
     return lambda scratch: clean_in_processes(pairs, examiner, workers, scratch)
-
-
-def number_of_cores():
-    """How many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
 
 
 def summarise(arguments, about):

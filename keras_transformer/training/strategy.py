@@ -11,6 +11,7 @@ from pathlib import Path
 import tensorflow as tf
 
 from keras_transformer.errors import ConfigError
+from keras_transformer.machine import available_cores
 from keras_transformer.wording import counted
 
 log = logging.getLogger(__name__)
@@ -63,11 +64,6 @@ def keep_freed_memory():
         return
     for option, value in MALLOC_OPTIONS.items():
         mallopt(option, value)
-
-
-def available_cores():
-    """The number of CPU cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
 
 
 def make_strategy(name):

@@ -1,7 +1,5 @@
 import pytest
 
-pytest.importorskip("apache_beam")
-
 from keras_transformer.beam.cleaning import clean_on_beam
 from keras_transformer.cleaning import processes
 from keras_transformer.cleaning.examination import Examiner
@@ -9,7 +7,6 @@ from keras_transformer.cleaning.settings import CleaningSettings
 from keras_transformer.errors import UserError
 from tests.cleaning.test_processes import QUICK, decided, dirty_pairs
 
-IN_PROCESS = ["--direct_running_mode", "in_memory"]
 WITHOUT_DUPLICATES = CleaningSettings(language_odds=0, max_ratio=0, near_duplicates=0, duplicates=False)
 
 
@@ -18,7 +15,7 @@ def test_beam_decides_as_one_process_does_whatever_the_order_of_the_input(tmp_pa
     monkeypatch.setattr(processes, "CHUNK", 23)
     (tmp_path / "work").mkdir()
     examiner = Examiner(settings, "en", "de", ["eight seven six"])
-    found = list(clean_on_beam(dirty_pairs(seed=7), examiner, tmp_path / "work", IN_PROCESS))
+    found = list(clean_on_beam(dirty_pairs(seed=7), examiner, tmp_path / "work", []))
     assert found == decided(dirty_pairs(), tmp_path / "other", settings=settings)
 
 

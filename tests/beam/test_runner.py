@@ -6,8 +6,9 @@ from apache_beam.options.pipeline_options import DirectOptions, StandardOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
 from keras_transformer.beam import runner
-from keras_transformer.beam.runner import available_cores, counters, pipeline_options, run
+from keras_transformer.beam.runner import counters, pipeline_options, run
 from keras_transformer.errors import UserError
+from keras_transformer.machine import available_cores
 
 
 def chosen(*flags):

@@ -60,7 +60,7 @@ def test_mistakes_are_one_line_before_any_work(raw, tmp_path, mistake):
 def test_without_beam_the_flag_says_so(raw, tmp_path, mistake, monkeypatch):
     monkeypatch.setitem(sys.modules, "keras_transformer.beam.cleaning", None)
     asked = ["--input", f"files:{raw}", "--output", tmp_path / "clean", "--engine", "beam", "--language_odds", 0]
-    assert mistake(clean, *asked).endswith("pip install apache-beam")
+    assert mistake(clean, *asked).endswith("pip install 'apache-beam>=2.69' 'sentencepiece<0.2.3'")
 
 
 def test_a_flag_that_nobody_knows_is_refused(raw, tmp_path, capsys):

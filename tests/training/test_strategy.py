@@ -21,7 +21,6 @@ from keras_transformer.layers.kernels import Dropout
 from keras_transformer.training import strategy
 from keras_transformer.training.strategy import (
     POLICIES,
-    available_cores,
     decoding_strategy,
     is_listening,
     join_workers,
@@ -243,14 +242,6 @@ def test_cores_are_left_alone_beside_a_gpu_and_where_a_process_is_one_replica(mo
     assert shared(monkeypatch, "auto", 4096, 2, gpus=["gpu"]) == []
     for name in ("one_device", "multi_worker"):
         assert shared(monkeypatch, name, 4096, 2) == []
-
-
-def test_cores_of_this_process_and_not_of_the_machine(monkeypatch):
-    monkeypatch.setattr(strategy.os, "sched_getaffinity", lambda pid: {3, 5, 7}, raising=False)
-    monkeypatch.setattr(strategy.os, "cpu_count", lambda: 64)
-    assert available_cores() == 3
-    monkeypatch.delattr(strategy.os, "sched_getaffinity")  # not on every system
-    assert available_cores() == 64
 
 
 # Precision.
