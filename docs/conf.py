@@ -9,6 +9,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 project = "keras_transformer"
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 exclude_patterns = ["_build"]
+myst_heading_anchors = 3  # links to headings, as on GitHub
 default_role = "code"  # `name` in a docstring is code
 autodoc_member_order = "bysource"
 autodoc_mock_imports = ["ctranslate2"]
