@@ -47,22 +47,25 @@ def matrix_rate(dtype, seconds=2.0):
     return count * 2 * 4096 * 512 * 2048 / (time.perf_counter() - started)
 
 
-def main(config):
+def time_updates(config, windows=WINDOWS):
+    """Trains for some updates, and times windows of them.
+
+    Args:
+        config: `Config` of the run.
+        windows: number of timed windows.
+
+    Returns:
+        real target tokens/s of every window, a list; the share of padding in the target; the prepared `Data`; and the
+        number of replicas.
+    """
     import keras
 
     from keras_transformer.data.pipeline import dealt, training_batches
     from keras_transformer.training.checkpoints import RunDirectory
     from keras_transformer.training.preparation import prepare
     from keras_transformer.training.run import build_trainer
-    from keras_transformer.training.strategy import (
-        keep_freed_memory,
-        make_strategy,
-        resolve_precision,
-        share_cores,
-    )
+    from keras_transformer.training.strategy import make_strategy
 
-    keep_freed_memory()
-    share_cores(config.strategy, config.batch_tokens)
     keras.utils.set_random_seed(config.seed)
 
     class Windows(keras.callbacks.Callback):
@@ -82,21 +85,28 @@ def main(config):
     with strategy.scope():
         trainer = build_trainer(config, data)
     batches = training_batches(data.train, config.batch_tokens, config.seed)
-    steps, windows = WARM_UP + WINDOWS * WINDOW, Windows()
-    trainer.fit(dealt(batches, strategy), steps_per_epoch=steps, shuffle=False, verbose=0, callbacks=[windows])
-
-    rates = [(t1 - t0) / (s1 - s0) for (s0, t0), (s1, t1) in zip(windows.marks, windows.marks[1:], strict=False)]
-    rate = statistics.median(rates)
+    steps, marked = WARM_UP + windows * WINDOW, Windows()
+    trainer.fit(dealt(batches, strategy), steps_per_epoch=steps, shuffle=False, verbose=0, callbacks=[marked])
+    rates = [(t1 - t0) / (s1 - s0) for (s0, t0), (s1, t1) in zip(marked.marks, marked.marks[1:], strict=False)]
     weights = [batch[2] for batch in batches.take(steps)]
     padding = 1 - sum(float(w.numpy().sum()) for w in weights) / sum(w.numpy().size for w in weights)
+    return rates, padding, data, strategy.num_replicas_in_sync
+
+
+def main(config):
+    from keras_transformer.training.strategy import keep_freed_memory, resolve_precision, share_cores
+
+    keep_freed_memory()
+    share_cores(config.strategy, config.batch_tokens)
+    rates, padding, data, replicas = time_updates(config)
+    rate = statistics.median(rates)
     print(f"{rate:,.0f} real target tokens/s (median of {WINDOWS} windows: {min(rates):,.0f} to {max(rates):,.0f})")
     print(f"{padding:.1%} of the target positions are padding")
     if config.architecture != "transformer":
         return
     source_per_target = len(data.train.source.ids) / (len(data.train.target.ids) + len(data.train))
     operations = operations_per_target_token(config, data.target_tokenizer.vocabulary_size, source_per_target)
-    # Each replica has its own threads.
-    machine = matrix_rate(resolve_precision(config.precision)) * strategy.num_replicas_in_sync
+    machine = matrix_rate(resolve_precision(config.precision)) * replicas  # each replica has its own threads
     print(f"{operations / 1e6:.1f} MFLOP per target token; {rate * operations / 1e9:.0f} GFLOP/s")
     print(f"{rate * operations / machine:.1%} of the measured matrix-product rate, {machine / 1e9:.0f} GFLOP/s")
 

@@ -6,7 +6,7 @@ from keras import ops
 from keras_transformer.config import PAD_ID
 from keras_transformer.layers.embedding import make_embeddings
 from keras_transformer.models.sequence_to_sequence import SequenceToSequence
-from keras_transformer.recurrent.stacks import RecurrentDecoder, RecurrentEncoder
+from keras_transformer.recurrent.stacks import RecurrentDecoder, RecurrentEncoder, take_rows
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -113,7 +113,7 @@ class RecurrentNetwork(SequenceToSequence):
     def step(self, ids, parents, position, state):
         decoder = select(state["decoder"], parents) if ids.shape[1] > 1 else state["decoder"]
         x = self.target_embedding(ids)  # (B, W, D)
-        states, decoder = self.decoder.step(x, position, decoder, state["keys"], state["memory"])
+        states, decoder, _ = self.decoder.step(x, position, decoder, state["keys"], state["memory"])
         return states, {**state, "decoder": decoder}
 
     def logits(self, states):
@@ -126,4 +126,4 @@ class RecurrentNetwork(SequenceToSequence):
 
 def select(state, parents):
     """The states of the hypotheses that are continued: a nest of (B, W, D) and parents, int (B, W) -> a nest."""
-    return keras.tree.map_structure(lambda x: ops.take_along_axis(x, parents[..., None], axis=1), state)
+    return keras.tree.map_structure(lambda x: take_rows(x, parents), state)

@@ -8,6 +8,16 @@ from keras_transformer.recurrent.attention import SCORES, Attention, FixedContex
 from keras_transformer.recurrent.cells import CELLS, run, scan
 
 
+def take_rows(x, positions):
+    """Rows of every matrix: x (B, N, D), and positions int (B, M) in it -> (B, M, D).
+
+    `ops.take_along_axis` would spread the positions over D.
+    """
+    batch, length, width = ops.shape(x)
+    starts = ops.arange(batch, dtype="int32")[:, None] * length
+    return ops.take(ops.reshape(x, (-1, width)), starts + positions, axis=0)
+
+
 def reverse_tokens(x, lengths):
     """The tokens of every row in the reverse order; padding stays at the end.
 
@@ -20,14 +30,13 @@ def reverse_tokens(x, lengths):
     """
     positions = ops.arange(ops.shape(x)[1], dtype="int32")[None]
     lengths = lengths[:, None]
-    source = ops.where(positions < lengths, lengths - 1 - positions, positions)  # (B, S)
-    return ops.take_along_axis(x, source[..., None], axis=1)
+    return take_rows(x, ops.where(positions < lengths, lengths - 1 - positions, positions))
 
 
 def state_at(states, lengths):
     """The state after the last token of every row: tuple of (B, S, U) and lengths int (B,) -> tuple of (B, U)."""
-    last = ops.maximum(lengths - 1, 0)[:, None, None]
-    return tuple(ops.squeeze(ops.take_along_axis(tensor, last, axis=1), 1) for tensor in states)
+    last = ops.maximum(lengths - 1, 0)[:, None]
+    return tuple(ops.squeeze(take_rows(tensor, last), 1) for tensor in states)
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -186,10 +195,10 @@ class RecurrentDecoder(Layer):
         x = self.dropout(x, training=training)
         keys = self.looking.project(memory)
         if self.input_feeding:
-            h = self.run_fed(x, keys, memory, training)
+            h, weights = self.run_fed(x, keys, memory, training)
         else:
             h = self.run_cells(x, memory, training)
-        h, weights = self.look(h, ops.arange(ops.shape(x)[1]), keys, memory, training)
+            h, weights = self.look(h, ops.arange(ops.shape(x)[1]), keys, memory, training)
         return self.dropout(h, training=training), weights
 
     def run_cells(self, h, memory, training):
@@ -200,15 +209,17 @@ class RecurrentDecoder(Layer):
         return h
 
     def run_fed(self, x, keys, memory, training):
-        """The states of the last layer at all positions with input feeding: (B, T, D) -> (B, T, D)."""
+        """All positions with input feeding: x (B, T, D) -> h~ (B, T, D), and the weights float32 (B, T, S)."""
 
         def advance(carried, x):
-            state, position = carried
-            _, state = self.step(x[:, None], position, state, keys, memory, training)
-            return state, position + 1
+            state, position, _ = carried
+            _, state, weights = self.step(x[:, None], position, state, keys, memory, training)
+            return state, position + 1, weights
 
-        states, _ = scan(advance, (self.start(memory, 1), ops.zeros((), "int32")), x)
-        return ops.squeeze(states["layers"][-1][0], 2)  # of W = 1
+        no_weights = ops.zeros_like(memory["mask"], "float32")[:, None]  # (B, W, S) with W = 1
+        start = self.start(memory, 1), ops.zeros((), "int32"), no_weights
+        states, _, weights = scan(advance, start, x)
+        return ops.squeeze(states["fed"], 2), ops.squeeze(weights, 2)
 
     def look(self, h, positions, keys, memory, training=False):
         """The contexts of h (B, T, D), combined with it: h~ (B, T, D), and the weights float32 (B, T, S)."""
@@ -226,11 +237,23 @@ class RecurrentDecoder(Layer):
         return {"layers": layers, "fed": ops.zeros_like(layers[0][0]) if self.input_feeding else ()}
 
     def step(self, x, position, state, keys, memory, training=False):
-        """One position: x (B, W, D), an int scalar, and a state of `start` -> h~ (B, W, D), and the state after it."""
+        """One position of W hypotheses per row.
+
+        Args:
+            x: (B, W, D), embedded tokens.
+            position: int scalar.
+            state: that of `start`.
+            keys: from `looking.project`.
+            memory: that of `RecurrentEncoder`.
+            training: whether hard attention draws.
+
+        Returns:
+            h~ (B, W, D), the state after it, and the weights float32 (B, W, S).
+        """
         h, layers = ops.concatenate([x, state["fed"]], axis=-1) if self.input_feeding else x, []
         for cell, cell_state in zip(self.cells, state["layers"], strict=True):
             cell_state = cell(cell.project(h), cell_state)
             layers.append(cell_state)
             h = cell_state[0]
-        h, _ = self.look(h, ops.reshape(position, (1,)), keys, memory, training)
-        return h, {"layers": tuple(layers), "fed": h if self.input_feeding else ()}
+        h, weights = self.look(h, ops.reshape(position, (1,)), keys, memory, training)
+        return h, {"layers": tuple(layers), "fed": h if self.input_feeding else ()}, weights
