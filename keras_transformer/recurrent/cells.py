@@ -53,11 +53,23 @@ class Cell(Layer):
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class SimpleCell(Cell):
-    """h' = tanh(W x + U h + b) (Elman 1990). Arguments: see `Cell`."""
+    """h' = act(W x + U h + b) (Elman 1990). Call arguments and result: see `Cell`.
+
+    *Relative to the paper*: act is tanh, as in every later network; Elman's is "sigmoid".
+
+    Args:
+        units: U, width of the state.
+        activation: act, by its name in Keras.
+    """
+
+    def __init__(self, units, activation="tanh", **kwargs):
+        super().__init__(units, **kwargs)
+        self.activation = activation
+        self.act = keras.activations.get(activation)
 
     def call(self, projected, state):
         (h,) = state
-        return (ops.tanh(projected + ops.matmul(h, self.recurrent_kernel)),)
+        return (self.act(projected + ops.matmul(h, self.recurrent_kernel)),)
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")

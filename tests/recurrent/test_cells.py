@@ -48,15 +48,16 @@ def keras_weights(cell):
 
 
 @pytest.mark.parametrize(
-    ("kind", "keras_cell"),
+    ("kind", "arguments", "keras_cell"),
     [
-        ("rnn", keras.layers.SimpleRNNCell(U)),
-        ("lstm", keras.layers.LSTMCell(U)),
-        ("gru", keras.layers.GRUCell(U, reset_after=False)),
+        ("rnn", {}, keras.layers.SimpleRNNCell(U)),
+        ("rnn", {"activation": "sigmoid"}, keras.layers.SimpleRNNCell(U, activation="sigmoid")),
+        ("lstm", {}, keras.layers.LSTMCell(U)),
+        ("gru", {}, keras.layers.GRUCell(U, reset_after=False)),
     ],
 )
-def test_a_cell_is_that_of_keras_with_the_same_weights(kind, keras_cell):
-    cell, x = cell_of(kind), some("x", "BTD")
+def test_a_cell_is_that_of_keras_with_the_same_weights(kind, arguments, keras_cell):
+    cell, x = cell_of(kind, **arguments), some("x", "BTD")
     state = random_state(cell)
     layer = keras.layers.RNN(keras_cell, return_sequences=True)
     layer.build((None, None, D))
