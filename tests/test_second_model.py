@@ -6,16 +6,20 @@ import sys
 from functools import partial
 from pathlib import Path
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_text
 
+from keras_transformer.data.pipeline import dealt, make_batch, teacher_forced
 from keras_transformer.evaluation import measure
 from keras_transformer.export.saved_model import SavedModelExport, open_like_serving
 from keras_transformer.export.versions import export_version
+from keras_transformer.models.recurrent import RecurrentNetwork
 from keras_transformer.training.checkpoints import RunDirectory
 from keras_transformer.training.run import train
+from keras_transformer.training.teacher_forcing import TeacherForcing
 from keras_transformer.translation.translator import SavedModelTranslator
 from tests import tiny
 
@@ -46,6 +50,27 @@ def test_a_resumed_run_has_the_weights_of_an_uninterrupted_one(run):
     assert whole.files == resumed.files
     different = [name for name in whole.files if not np.array_equal(whole[name], resumed[name])]
     assert different == []
+
+
+@pytest.mark.parametrize("input_feeding", [True, False])
+def test_two_replicas_update_as_one_device_does(input_feeding):
+    """The second batch has one row, so that the second replica has none."""
+    pairs = tiny.encoded_pairs([3, 5, 2, 7, 4], [1, 8, 2, 3, 6], vocabulary_size=37)
+    ends = []
+    for strategy in (tf.distribute.get_strategy(), tiny.two_replicas()):
+        with strategy.scope():
+            keras.utils.set_random_seed(1)
+            network = RecurrentNetwork(37, d_model=14, input_feeding=input_feeding, dropout_rate=0.0)
+            trainer = TeacherForcing(network)
+            trainer.compile(keras.optimizers.SGD(0.5))
+        batches = tf.data.Dataset.from_generator(
+            lambda: (make_batch(pairs, np.array(rows)) for rows in ([0, 1, 2, 3], [4])),
+            output_signature=(tf.TensorSpec((None, None), tf.int32),) * 2,
+        )
+        trainer.fit(dealt(batches.map(teacher_forced), strategy), steps_per_epoch=2, shuffle=False, verbose=0)
+        ends.append([weight.numpy() for weight in network.trainable_variables])
+    for one, two in zip(*ends, strict=True):
+        np.testing.assert_allclose(two, one, rtol=1e-5, atol=1e-6)
 
 
 @pytest.fixture(scope="module")
