@@ -66,6 +66,9 @@ class Protection:
         patterns: whether URLs, e-mail addresses, numbers with units, {variables}, format directives such as %s, and
             `code` are protected.
 
+    Raises:
+        ValueError: for a term without a source form.
+
     Example:
 
     ```python
@@ -77,7 +80,8 @@ class Protection:
 
     def __init__(self, glossary=None, patterns=True):
         self.glossary = dict(glossary or {})
-        self.patterns = patterns
+        if "" in self.glossary:
+            raise ValueError("every term of a glossary must have a source form. Received: ''")
         terms = "|".join(map(_whole, sorted(self.glossary, key=len, reverse=True)))
         parts = [_PLACEHOLDER.pattern, _FIXED if patterns else "", terms, _QUANTITY if patterns else ""]
         self._spans = re.compile("|".join(filter(None, parts)))

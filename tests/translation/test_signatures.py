@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID
 from keras_transformer.decoding import search as search_module
 from keras_transformer.models.transformer import Transformer
-from keras_transformer.protection import PLACEHOLDERS
 from keras_transformer.tokenizer import Tokenizer, train_tokenizer
 from keras_transformer.translation.options import INPUTS, OUTPUTS, options_of
 from keras_transformer.translation.segments import EXTRA_LENGTH
@@ -427,8 +426,7 @@ def test_rows_without_labels_have_neither_scores_nor_alignments(rows):
 @functools.cache
 def keeping_functions():
     """Those of a random model with placeholders, which does not know that it should copy them."""
-    sentences = [text for pair in tiny.pairs(211) for text in pair]
-    tokenizer = Tokenizer(train_tokenizer(sentences, tiny.VOCABULARY, placeholders=PLACEHOLDERS))
+    tokenizer = tiny.keeping_tokenizer()
     return Signatures(tiny.transformer(seed=3), tokenizer, tokenizer, 2, ALPHA, 31).functions()
 
 
@@ -452,8 +450,3 @@ def test_every_placeholder_of_a_sentence_comes_exactly_once_in_its_translation(s
         for number, (source, target) in enumerate(lines):
             more = ["⟦7⟧"] if "prefix" in options and source and number == 0 else []
             assert sorted(re.findall("⟦.⟧", target)) == sorted(re.findall("⟦.⟧", source) + more)
-
-
-def test_explained_pieces_have_the_placeholders_as_well():
-    found = ask(keeping_functions()["explain"], INPUTS["explain"], {"text": KEPT[:1]}, 1)
-    assert [piece.decode() for piece in found["pieces"][0]].count("⟦3⟧") == 1
