@@ -21,8 +21,9 @@ class PairProtection:
     """Replaces words that stand on both sides of a pair by numbered placeholders, in some pairs of a batch.
 
     Each pair is drawn with probability `rate`. Of the words that `find_shared` finds in it, one to `MOST_HIDDEN` become
-    placeholders: as many as are drawn at random. The first number is drawn as well, so that all numbers are learnt. A
-    pair without a word to hide stays as it is, and so does one that would become longer than `max_length`.
+    placeholders: as many as are drawn at random. Every second pair has the numbers from 0 on, as most texts have. In
+    the others the first number is drawn as well, so that all are learnt. A pair without a word to hide stays as it is,
+    and so does one that would become longer than `max_length`.
 
     Args:
         pairs: `EncodedPairs`, the corpus from which words that translate each other are learnt.
@@ -54,7 +55,8 @@ class PairProtection:
         """One pair, two lists of ids, with placeholders; the same lists if nothing can be hidden."""
         texts = [processor.decode(ids) for processor, ids in self._with(pair)]
         shared = find_shared(*texts, self.terms)
-        most, first = min(len(shared), MOST_HIDDEN), int(rng.integers(len(PLACEHOLDERS)))
+        most = min(len(shared), MOST_HIDDEN)
+        first = int(rng.integers(len(PLACEHOLDERS)) * rng.integers(2))
         chosen = np.sort(rng.permutation(len(shared))[: rng.integers(most) + 1 if most else 0])
         if not most:
             return pair
