@@ -16,6 +16,7 @@ from keras_transformer.presets import PRESETS
 from keras_transformer.value_types import describe_type, is_a
 
 PAD_ID, UNK_ID, BOS_ID, EOS_ID = 0, 1, 2, 3  # the control symbols of every vocabulary
+FIRST_PLACEHOLDER_ID = 4  # of the placeholders, right behind them, in a vocabulary that has some
 MOST_HYPOTHESES = 256  # of a beam: more only cost memory, as much as V numbers for each hypothesis of each sentence
 
 # Optimizers of Keras by their names, and their arguments; those of Adam are the paper's (5.3).
@@ -86,6 +87,9 @@ class Config:
     tokenizer: str | None = None
     """SentencePiece model, for both languages, to use instead of training one. The ids of its control symbols must be
     pad 0, unk 1, bos 2 and eos 3."""
+    protect: float = 0.0
+    """Share of the pairs in which, anew in each epoch, words that stand on both sides become placeholders: numbers,
+    URLs, addresses, names, and words that translate each other. The model can then keep words that must not change."""
     max_length: int = 256
     """Most tokens of either side of a training pair; longer pairs are left out. Longer input is translated in parts."""
     init_from: str | None = None
@@ -243,7 +247,7 @@ class Config:
             if field.type in (int, int | None) and field.name != "seed":
                 _check(self, field.name, value is None or value >= 1, "must be at least 1")
         rates = [name for name in vars(self) if name.endswith("dropout_rate")]
-        for name in (*rates, "label_smoothing", "scheduled_sampling_rate", "replay"):
+        for name in (*rates, "label_smoothing", "scheduled_sampling_rate", "replay", "protect"):
             _check(self, name, 0 <= getattr(self, name) < 1, "must be in [0, 1)")
         decay = self.ema_decay
         _check(self, "ema_decay", decay is None or 0 < decay < 1, "must be between 0 and 1")

@@ -10,8 +10,9 @@ import tensorflow as tf
 import tensorflow_text
 from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
-from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID
+from keras_transformer.config import BOS_ID, EOS_ID, FIRST_PLACEHOLDER_ID, PAD_ID, UNK_ID
 from keras_transformer.errors import FileError, TokenizerError
+from keras_transformer.protection import PLACEHOLDERS
 from keras_transformer.wording import counted
 
 MOST_TRAINING_SENTENCES = 2_000_000  # a sample of this size decides a vocabulary as well as a whole corpus
@@ -22,7 +23,7 @@ NORMALIZATION = "FFFF\tFFFD\n"
 SHARED, SOURCE, TARGET = "tokenizer.model", "source_tokenizer.model", "target_tokenizer.model"  # files of a directory
 
 
-def train_tokenizer(sentences, vocabulary_size, character_coverage=0.9995):
+def train_tokenizer(sentences, vocabulary_size, character_coverage=0.9995, placeholders=()):
     """Trains a SentencePiece BPE model with byte fallback, so that every text can be written.
 
     Case, spaces and Unicode forms stay as they are: tokenised text comes back unchanged.
@@ -31,6 +32,8 @@ def train_tokenizer(sentences, vocabulary_size, character_coverage=0.9995):
         sentences: iterable of str, read once; sampled if there are more than `MOST_TRAINING_SENTENCES`.
         vocabulary_size: V, most pieces wanted, control symbols and the 256 bytes included.
         character_coverage: share of the characters of the text whose pieces are whole; rarer ones are written as bytes.
+        placeholders: tuple of str, `PLACEHOLDERS` or none: pieces that no text divides, right behind the control
+            symbols.
 
     Returns:
         The model, bytes. A corpus too small for `vocabulary_size` gives a smaller vocabulary.
@@ -41,7 +44,7 @@ def train_tokenizer(sentences, vocabulary_size, character_coverage=0.9995):
     """
     errors = []
     try:
-        return _train(_noting_errors(sentences, errors), vocabulary_size, character_coverage)
+        return _train(_noting_errors(sentences, errors), vocabulary_size, character_coverage, placeholders)
     except RuntimeError as error:
         if errors:
             raise errors[0] from None
@@ -71,18 +74,18 @@ def _remedy(error):
     return f"it may be blank, or have no line of at most {MOST_SENTENCE_BYTES:,} bytes. SentencePiece says: {said}"
 
 
-def _train(sentences, vocabulary_size, character_coverage):
+def _train(sentences, vocabulary_size, character_coverage, placeholders):
     model = io.BytesIO()
     with tempfile.NamedTemporaryFile("w", suffix=".tsv") as rules:
         rules.write(NORMALIZATION)
         rules.flush()
-        _train_into(model, sentences, vocabulary_size, character_coverage, rules.name)
+        _train_into(model, sentences, vocabulary_size, character_coverage, placeholders, rules.name)
     description = ModelProto.FromString(model.getvalue())
     description.normalizer_spec.ClearField("normalization_rule_tsv")  # a temporary file's name, new every time
     return description.SerializeToString(deterministic=True)
 
 
-def _train_into(model, sentences, vocabulary_size, character_coverage, rules):
+def _train_into(model, sentences, vocabulary_size, character_coverage, placeholders, rules):
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=sentences,
         model_writer=model,
@@ -96,6 +99,7 @@ def _train_into(model, sentences, vocabulary_size, character_coverage, rules):
         eos_id=EOS_ID,
         character_coverage=character_coverage,
         split_digits=True,  # numbers are copied digit by digit
+        user_defined_symbols=list(placeholders),
         normalization_rule_tsv=rules,
         remove_extra_whitespaces=False,
         input_sentence_size=MOST_TRAINING_SENTENCES,
@@ -143,6 +147,10 @@ class Tokenizer(tf.Module):
 
     Args:
         model: a SentencePiece model, bytes.
+
+    Attributes:
+        vocabulary_size: V, int.
+        has_placeholders: bool, whether the `PLACEHOLDERS` are its pieces, from `FIRST_PLACEHOLDER_ID` on.
     """
 
     def __init__(self, model):
@@ -150,6 +158,8 @@ class Tokenizer(tf.Module):
         self.model = model
         self._pieces = tensorflow_text.SentencepieceTokenizer(model=model, out_type=tf.int32)
         self.vocabulary_size = int(self._pieces.vocab_size())
+        first = range(FIRST_PLACEHOLDER_ID, FIRST_PLACEHOLDER_ID + len(PLACEHOLDERS))
+        self.has_placeholders = self.vocabulary_size > first[-1] and tuple(self.visible_pieces(first)) == PLACEHOLDERS
 
     @classmethod
     def load(cls, path):

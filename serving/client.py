@@ -21,6 +21,7 @@ from tqdm import tqdm
 from serving import messages
 from serving.answers import Explanation, Score, Translation
 from serving.errors import HTTP_STATUS, ServingError
+from serving.protected import protected
 from serving.tensor_protos import to_array, to_proto
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0  # Seconds. Each pause is up to twice as long as the pause before.
@@ -37,6 +38,8 @@ DESCRIPTION = """Translate with a running server. Each line of input gives one l
       the version of another model with the label canary
   echo 'A man rides a horse.' | python -m serving.client --grpc localhost:8500 --retries 10
       retries more often, for a server that is just starting
+  python -m serving.client --grpc localhost:8500 --glossary terms.tsv --protect < new.en > new.de
+      with these translations of these terms; URLs, numbers with units, {variables} and their like stay
 
 In Python:
 
@@ -59,6 +62,10 @@ class Client:
         retries: int, the most retries of a request while the server is UNAVAILABLE (busy, starting or not running).
         max_batch_size: int, the most texts per request. The server must accept requests of this size.
         in_flight: int, the most requests at a time.
+        glossary: dict, source form -> target form, or the path of a file of terms. Translations have these target
+            forms. The model must have been trained with --protect.
+        protect: bool, whether URLs, e-mail addresses, numbers with units, {variables}, format directives such as %s,
+            and `code` stay as they are. The same holds for the model.
 
     Methods raise ValueError for inputs that do not fit together, and `ServingError` if the server refuses a request.
     """
@@ -75,6 +82,8 @@ class Client:
         retries=5,
         max_batch_size=32,
         in_flight=4,
+        glossary=None,
+        protect=False,
     ):
         if [url, grpc, connection].count(None) != 2:
             raise ValueError(f"either `url` or `grpc` must be given. Received: url={url}, grpc={grpc}")
@@ -84,7 +93,8 @@ class Client:
             if number < least:
                 raise ValueError(f"`{name}` must be at least {least}. Received: {name}={number}")
         make, target = (RestConnection, url) if grpc is None else (GrpcConnection, grpc)
-        self._connection = connection or make(target, model, version, label, in_flight)
+        connection = connection or make(target, model, version, label, in_flight)
+        self._connection = protected(connection, glossary, protect)
         self._timeout = timeout
         self._retries = retries
         self._max_batch_size = max_batch_size
@@ -339,7 +349,18 @@ def parse_arguments(arguments=None):
     parser.add_argument("--retries", type=int, default=5, help="most retries of a request (default: 5)")
     parser.add_argument("--max_batch_size", type=int, default=32, help="most sentences per request (default: 32)")
     parser.add_argument("--in_flight", type=int, default=4, help="most requests at a time (default: 4)")
+    add_protection_arguments(parser)
     return vars(parser.parse_args(arguments))
+
+
+def add_protection_arguments(parser):
+    """Adds to an argparse parser the flags of words that translations keep."""
+    terms = (
+        "file of terms, a source form, a tab and its target form on every line; needs a model trained with --protect"
+    )
+    parser.add_argument("--glossary", help=terms)
+    kept = "keep URLs, e-mail addresses, numbers with units, {variables}, %%s and `code`; needs the same model"
+    parser.add_argument("--protect", action="store_true", help=kept)
 
 
 def main():

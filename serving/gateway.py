@@ -11,7 +11,7 @@ import uvicorn
 from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
 
-from serving.client import Client
+from serving.client import Client, add_protection_arguments
 from serving.languages import Languages, newest_languages, normalized
 from serving.libretranslate import CORS, EXCEPTION_HANDLERS, THREADS, LibreTranslate
 
@@ -44,6 +44,7 @@ def parse_arguments(arguments=None):
     parser.add_argument("--host", default="127.0.0.1", help=host)
     parser.add_argument("--port", type=int, default=5000, help="port, LibreTranslate's by default (default: 5000)")
     parser.add_argument("--timeout", type=float, default=30.0, help="most seconds for a request (default: 30)")
+    add_protection_arguments(parser)
     found = parser.parse_args(arguments)
     if not found.backend.startswith(tuple(BACKENDS)):
         parser.error(f"--backend must be grpc://HOST:PORT or http://HOST:PORT. Received: {found.backend}")
@@ -68,7 +69,8 @@ def connected(arguments):
     scheme, kind = next(pair for pair in BACKENDS.items() if arguments.backend.startswith(pair[0]))
     target = arguments.backend.removeprefix(scheme) if kind == "grpc" else arguments.backend
     how = {"model": arguments.model_name, "label": arguments.label, "timeout": arguments.timeout, "in_flight": THREADS}
-    return {languages: Client(**{kind: target}, **how)}
+    kept = {"glossary": arguments.glossary, "protect": arguments.protect}
+    return {languages: Client(**{kind: target}, **how, **kept)}
 
 
 def make_app(clients):

@@ -17,7 +17,7 @@ README = ROOT / "README.md"
 # From low to high: a part knows only itself and the parts below it. `errors` lies below `config`: a setting that is
 # not possible is a `UserError`, as every other mistake is.
 ORDER = [
-    {"errors", "machine", "presets", "wording", "private_api", "value_types"},
+    {"errors", "machine", "presets", "protection", "wording", "private_api", "value_types"},
     {"config", "layer"},
     {"layers", "recurrent", "tokenizer", "decoding"},
     {"models", "data"},

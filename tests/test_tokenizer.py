@@ -9,6 +9,7 @@ from keras_transformer import tokenizer as tokenizer_module
 from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from keras_transformer.data.corpus import BothSides
 from keras_transformer.errors import FileError, TokenizerError
+from keras_transformer.protection import PLACEHOLDERS
 from keras_transformer.tokenizer import (
     SHARED,
     SOURCE,
@@ -356,3 +357,15 @@ def test_eos_ends_every_row(rows, run):
 def test_the_decoder_reads_bos_and_every_label_but_eos(run):
     labels = tf.constant([[5, 7, 11, 3], [13, 3, 0, 0], [3, 0, 0, 0]])
     assert run(shift_right)(labels).numpy().tolist() == [[2, 5, 7, 11], [2, 13, 0, 0], [2, 0, 0, 0]]
+
+
+def test_placeholders_are_whole_pieces_and_without_them_the_model_is_as_before(model):
+    assert train_tokenizer(corpus(), VOCABULARY, placeholders=()) == model
+    assert not Tokenizer(model).has_placeholders
+    tokenizer = Tokenizer(train_tokenizer(corpus(), VOCABULARY, placeholders=PLACEHOLDERS))
+    assert tokenizer.has_placeholders
+    text = "".join(PLACEHOLDERS) + "x⟦3⟧y, ⟦12⟧ ⟦ ⟧"
+    ids = tokenizer.encode([text])
+    assert tokenizer.decode(ids).numpy()[0].decode() == text
+    pieces = tokenizer.visible_pieces(ids.values)
+    assert [piece for piece in pieces if piece in PLACEHOLDERS] == [*PLACEHOLDERS, "⟦3⟧"]

@@ -12,6 +12,7 @@ from keras_transformer.config import EOS_ID, Config
 from keras_transformer.data.encoded import EncodedPairs, Sentences
 from keras_transformer.data.pipeline import teacher_forced
 from keras_transformer.models.transformer import Transformer
+from keras_transformer.protection import PLACEHOLDERS
 from keras_transformer.tokenizer import Tokenizer, train_tokenizer, with_eos
 from tests import reference
 
@@ -69,6 +70,13 @@ def tokenizer_model():
 @functools.cache
 def tokenizer():
     return Tokenizer(tokenizer_model())
+
+
+@functools.cache
+def keeping_tokenizer():
+    """One with placeholders, as large as `tokenizer`."""
+    sentences = itertools.chain.from_iterable(pairs(211))
+    return Tokenizer(train_tokenizer(sentences, VOCABULARY, placeholders=PLACEHOLDERS))
 
 
 @functools.cache

@@ -14,7 +14,7 @@ import psutil
 from tqdm import tqdm
 
 from keras_transformer.beam import INSTALL
-from keras_transformer.cli.flags import load_translator
+from keras_transformer.cli.flags import load_translator, protected
 from keras_transformer.cli.line_files import file_state
 from keras_transformer.errors import UserError
 from keras_transformer.translation.exports import find_saved_model
@@ -80,7 +80,7 @@ def translate_in_bulk(arguments, request, flags):
         raise UserError(f"--engine beam needs a package that is not installed: {INSTALL}") from error
     options = runner.pipeline_options(flags)
     model = find_saved_model(arguments.saved_model).absolute()
-    asked = [file_state(model / "saved_model.pb"), dataclasses.asdict(request)]
+    asked = [file_state(model / "saved_model.pb"), dataclasses.asdict(request), protected(arguments)]
     found = files.find_files(arguments.input, arguments.output, asked)
     files.prepare_output(arguments.output)
     missing = [file for file in found if not file.is_finished()]

@@ -78,8 +78,9 @@ def check_together(arguments):
         if not arguments.source:
             raise UserError("a model needs --source, the file of sentences to translate")
     else:
-        for name in (*(option.name for option in options_of("translate_with_options")), "shortlist"):
-            if getattr(arguments, name) is not None:
+        options = [option.name for option in options_of("translate_with_options")]
+        for name in (*options, "shortlist", "glossary", "protect"):
+            if getattr(arguments, name) not in (None, False):
                 raise UserError(f"--{name} is for a model, but there are only files: leave it out")
     for name in ("output", "perplexity"):
         if getattr(arguments, name) and arguments.hypotheses:

@@ -13,6 +13,7 @@ import tyro
 
 from keras_transformer.config import Config, check_effect, read_settings
 from keras_transformer.errors import UserError
+from keras_transformer.protection import read_glossary
 from keras_transformer.translation.options import MOST, OPTIONS, options_of
 from keras_transformer.value_types import describe_type, is_a
 
@@ -188,6 +189,17 @@ def add_translator_arguments(parser, **instead):
     )
     add_option_arguments(parser, "translate_with_options")
     add_shortlist_argument(parser, prefix="of a run: ")
+    parser.add_argument(
+        "--glossary",
+        help="file of terms, a source form, a tab and its target form on every line: translations have these target "
+        "forms; needs a model that was trained with --protect",
+    )
+    parser.add_argument(
+        "--protect",
+        action="store_true",
+        help="keep URLs, e-mail addresses, numbers with units, {variables}, format directives such as %%s, and `code` "
+        "as they are; needs a model that was trained with --protect",
+    )
 
 
 def add_option_arguments(parser, signature, names=None, prefix=""):
@@ -241,14 +253,15 @@ def load_translator(arguments):
         return _load_litert(arguments.litert)
     from keras_transformer.runs import load
 
+    how = {"batch_size": arguments.batch_size, **protected(arguments)}
     if arguments.saved_model:
         if arguments.checkpoint != "average":
             raise UserError("--checkpoint is of a run: a SavedModel has only the weights that export.py was told")
         if arguments.shortlist is not None:
             raise UserError("--shortlist is of a run: a SavedModel has the one that export.py was told, or none")
-        return load(arguments.saved_model, batch_size=arguments.batch_size)
+        return load(arguments.saved_model, **how)
     search = {name: getattr(arguments, name) for name in (*RUN_OPTIONS, "shortlist")}
-    return load(arguments.model_dir, arguments.checkpoint, batch_size=arguments.batch_size, **search)
+    return load(arguments.model_dir, arguments.checkpoint, **how, **search)
 
 
 def _load_litert(path):
@@ -262,6 +275,21 @@ def _load_litert(path):
         raise UserError(f"no LiteRT export at {path}, or it is damaged: {error}") from error
 
 
+def protected(arguments):
+    """The arguments of a translator that `--glossary` and `--protect` ask for: dict, {} if neither is given.
+
+    Raises:
+        UserError: for a glossary that cannot be read.
+    """
+    if not arguments.glossary and not arguments.protect:
+        return {}
+    try:
+        terms = read_glossary(arguments.glossary) if arguments.glossary else None
+    except ValueError as error:
+        raise UserError(str(error)) from None
+    return {"glossary": terms, "protect": arguments.protect}
+
+
 def check_litert(arguments, *others):
     """Raises UserError for a flag that does not go with `--litert`.
 
@@ -269,7 +297,8 @@ def check_litert(arguments, *others):
         arguments: parsed flags.
         others: names of flags of the program that need more than the best translation and its score.
     """
-    names = (*(option.name for option in OPTIONS), "shortlist")
+    names = (*(option.name for option in OPTIONS), "shortlist", "glossary")
+    others = (*others, "protect")
     given = [name for name in names if getattr(arguments, name, None) is not None]
     given += [name for name in others if getattr(arguments, name)]
     given += ["checkpoint"] if arguments.checkpoint != "average" else []

@@ -170,6 +170,9 @@ def _check_together(arguments):
         raise UserError("--explain needs --json: pieces and alignment do not fit into a line of text")
     if arguments.shortlist is not None and modes and modes != ["n_best"]:
         raise UserError(f"--{modes[0]} chooses among all pieces: leave --shortlist out")
+    if arguments.score and (arguments.protect or arguments.glossary):
+        name = "protect" if arguments.protect else "glossary"
+        raise UserError(f"--{name} does not go with --score, which reads translations as they are: leave one out")
     given = list(sampling_options(arguments))
     if given and not arguments.sample:
         raise UserError(f"--{given[0]} is of random translations: give --sample, too, or leave it out")

@@ -6,7 +6,7 @@ import sys
 
 from keras_transformer.cli import console
 from keras_transformer.cli.bulk import add_engine_argument, check_engine, translate_in_bulk
-from keras_transformer.cli.flags import add_translator_arguments, load_translator
+from keras_transformer.cli.flags import add_translator_arguments, load_translator, protected
 from keras_transformer.cli.line_files import (
     are_regular,
     check_files,
@@ -33,6 +33,8 @@ DESCRIPTION = """Translate line by line: every line of input gives one line of o
       the same with pieces, and what in the source each of them comes from
   python translate.py --model_dir runs/mine --prefix "Sehr geehrte" --no_repeat_ngram 3
       translations with this beginning, in which no three tokens come twice
+  python translate.py --model_dir runs/mine --glossary terms.tsv --protect
+      with these translations of these terms; URLs, numbers with units, {variables} and their like stay as they are
   python translate.py --model_dir runs/mine --sample --temperature 0.8 --top_p 0.9 --seed 7
       random translations, the same for the same seed
   paste new.en new.de | python translate.py --model_dir runs/mine --score
@@ -73,7 +75,7 @@ def converse(answer):
 
 def all_asked(arguments, request, translator):
     """Everything that the translation of a file depends on besides the file, for `translate_file`."""
-    search = [arguments.beam_size, arguments.length_penalty, arguments.shortlist]
+    search = [arguments.beam_size, arguments.length_penalty, arguments.shortlist, protected(arguments)]
     return [[file_state(path) for path in translator.files], search, dataclasses.asdict(request)]
 
 

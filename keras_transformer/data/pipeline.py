@@ -141,8 +141,8 @@ def training_batches(pairs, batch_tokens, seed, first_epoch=0, first_batch=0, va
         seed: int.
         first_epoch: epoch to begin with, so that a resumed run sees the batches of an uninterrupted one.
         first_batch: batch of `first_epoch` to begin with.
-        vary: function (`Sentences`, NumPy generator) -> `Sentences` that changes the source sentences of a batch, such
-            as `SubwordDropout`; the generator depends on seed, epoch and batch. None leaves them as they are.
+        vary: function (`EncodedPairs`, NumPy generator) -> `EncodedPairs` that changes the pairs of a batch, such as
+            `PairProtection`; the generator depends on seed, epoch and batch. None leaves them as they are.
 
     Returns:
         tf.data.Dataset of `teacher_forced` batches.
@@ -203,9 +203,9 @@ def batch_shapes(pairs, batch_tokens):
 
 
 def _varied(pairs, rows, vary, rng):
-    """`make_batch` with varied source sentences."""
-    some = EncodedPairs(vary(pairs.source.of(rows), rng), pairs.target.of(rows), dropped={})
-    return make_batch(some, np.arange(len(rows)))
+    """`make_batch` with varied pairs."""
+    some = EncodedPairs(pairs.source.of(rows), pairs.target.of(rows), dropped={})
+    return make_batch(vary(some, rng), np.arange(len(rows)))
 
 
 def evaluation_batches(pairs, batch_tokens):

@@ -48,6 +48,10 @@ class CTranslate2Export:
             raise ExportError(
                 f"CTranslate2 runs Transformers only. Received: a model of type {name}; export a SavedModel"
             )
+        if translator.source_tokenizer.has_placeholders:
+            raise ExportError(
+                "CTranslate2 cannot keep words that must not change: export a SavedModel, or train without --protect"
+            )
         if translator.model.heads:
             raise ExportError("CTranslate2 needs equally many heads in all attentions: export a SavedModel")
         attention = translator.model.decoder.layers[0].self_attention

@@ -100,7 +100,9 @@ class SearchModule(tf.Module):
             {"ids": int32 (T,), the pieces of the translation, with eos where it was reached, "score": float32 ()}.
         """
         memory = self._signatures.model.encode(ids)
-        found = self._signatures.search(memory, tf.shape(ids)[1:] + EXTRA_LENGTH, 1, {})
+        limits = tf.shape(ids)[1:] + EXTRA_LENGTH
+        required = segments.required_placeholders(self._signatures.tokenizers, ids, limits, {})
+        found = self._signatures.search(memory, limits, 1, {}, required=required)
         return {"ids": found.ids[0, 0, : found.lengths[0, 0]], "score": found.scores[0, 0]}
 
 

@@ -18,6 +18,7 @@ from keras_transformer.data.mixture import epoch_weights, mix
 from keras_transformer.data.new_pieces import append_pieces, learn_pieces, mean_rows, new_in
 from keras_transformer.errors import CheckpointError, ConfigError, CorpusError
 from keras_transformer.models.sequence_to_sequence import load_model
+from keras_transformer.protection import PLACEHOLDERS
 from keras_transformer.tokenizer import SHARED, SOURCE, TARGET, Tokenizer, load_tokenizers, read_model, train_tokenizer
 from keras_transformer.training.checkpoints import write_atomically
 from keras_transformer.wording import counted
@@ -172,10 +173,24 @@ def _training_pairs(corpus):
 def _make_model(config, name, text, origin):
     if origin:
         model, most = (origin.path / name).read_bytes(), config.extend_vocabulary
+        check_placeholders(config, model)
         return append_pieces(model, learn_pieces(model, text, most)) if most else model
     if config.tokenizer:
-        return read_model(config.tokenizer)
-    return train_tokenizer(text, config.vocabulary_size, config.character_coverage)
+        model = read_model(config.tokenizer)
+        check_placeholders(config, model)
+        return model
+    placeholders = PLACEHOLDERS if config.protect else ()
+    return train_tokenizer(text, config.vocabulary_size, config.character_coverage, placeholders)
+
+
+def check_placeholders(config, model):
+    """Refuses `--protect` beside a tokenizer, bytes, that has no placeholders. Raises ConfigError."""
+    if config.protect and not Tokenizer(model).has_placeholders:
+        given = f"--init_from {config.init_from}" if config.init_from else f"--tokenizer {config.tokenizer}"
+        remedy = "start from a run that was trained with --protect, or leave --protect out"
+        if config.tokenizer:
+            remedy = f"train it with spm_train --user_defined_symbols={','.join(PLACEHOLDERS)}"
+        raise ConfigError(f"--protect needs placeholders, and the tokenizer of {given} has none: {remedy}")
 
 
 def describe_tokenizers(config, run):

@@ -6,7 +6,7 @@ import logging
 import math
 import random
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import keras
 import numpy as np
@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from keras_transformer.data.encoded import INDEX
 from keras_transformer.data.pipeline import count_batches, dealt, evaluation_batches, make_batch, training_batches
+from keras_transformer.data.protected_pairs import PairProtection
 from keras_transformer.data.subword_dropout import SubwordDropout
 from keras_transformer.errors import CheckpointError, ConfigError, FileError
 from keras_transformer.models.recurrent import RecurrentNetwork
@@ -272,8 +273,7 @@ def update_and_validate(config, data, trainer, callbacks, plan, progress):
     validation, validation_steps = validation_batches(config, data.validation, strategy)
     if plan.ends_epoch(progress.step) and progress.ended < progress.step:
         end_epoch(trainer, callbacks, plan.epoch(progress.step) - 1, validation, validation_steps)
-    rate = config.subword_dropout_rate
-    vary = SubwordDropout(data.source_tokenizer.model, rate) if rate else None
+    vary = variation(config, data)
     while not plan.is_over(progress):
         epoch, done = divmod(progress.step, plan.steps_per_epoch)
         position = divmod(progress.step * config.accumulate_steps, count_batches(data.train, config.batch_tokens))
@@ -291,6 +291,21 @@ def update_and_validate(config, data, trainer, callbacks, plan, progress):
         )
     if plan.has_lost_patience(progress):
         log.info("stopped     no better validation %s since epoch %d", config.best_by, progress.best_epoch)
+
+
+def variation(config, data):
+    """What changes the pairs of a training batch: a function for `training_batches`, or None."""
+    models = [tokenizer.model for tokenizer in data.tokenizers]
+    protect = PairProtection(data.train, *models, config.protect, config.max_length) if config.protect else None
+    if not config.subword_dropout_rate:
+        return protect
+    drop = SubwordDropout(models[0], config.subword_dropout_rate)
+
+    def vary(pairs, rng):
+        pairs = protect(pairs, rng) if protect else pairs
+        return replace(pairs, source=drop(pairs.source, rng))
+
+    return vary
 
 
 def validation_batches(config, pairs, strategy):

@@ -12,10 +12,11 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID
+from keras_transformer.config import BOS_ID, EOS_ID, FIRST_PLACEHOLDER_ID, PAD_ID, UNK_ID
 from keras_transformer.data.lexicon import likeliest, most_frequent
 from keras_transformer.decoding.search import IMPOSSIBLE, marked
 from keras_transformer.errors import check_positive
+from keras_transformer.protection import PLACEHOLDERS
 
 FREQUENT = 1000  # target pieces that are on every list
 
@@ -64,7 +65,8 @@ class Shortlist(tf.Module):
 
     Args:
         table: int (source pieces, N), target pieces; padding where there are fewer, and in the row of padding.
-        frequent: int (A,), target pieces that are on every list, besides the control symbols.
+        frequent: int (A,), target pieces that are on every list, besides the control symbols. Of a model with
+            placeholders, these are among them, so that their numbers are their ids, too.
         vocabulary_size: V, number of target pieces.
     """
 
@@ -99,7 +101,10 @@ class Shortlist(tf.Module):
         ids = {piece: id for id, piece in enumerate(targets)}
         copies = [[ids.get(piece, PAD_ID)] for piece in sources]
         table = np.concatenate([likeliest(pairs, len(sources), size), copies], axis=1)
-        return cls(table, most_frequent(pairs, FREQUENT), len(targets))
+        frequent = most_frequent(pairs, FREQUENT)
+        if target_tokenizer.has_placeholders:
+            frequent = np.union1d(frequent, FIRST_PLACEHOLDER_ID + np.arange(len(PLACEHOLDERS)))
+        return cls(table, frequent, len(targets))
 
     def candidates(self, source_ids, prefix):
         """The target pieces that a batch may choose from.

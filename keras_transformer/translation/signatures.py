@@ -27,6 +27,7 @@ from keras_transformer.translation.segments import (
     pieces_of,
     prefix_ids,
     regrouped,
+    required_placeholders,
     split,
 )
 
@@ -73,6 +74,7 @@ class Signatures:
         self.length_penalty = length_penalty
         self.max_length = max_length
         self.shortlist = shortlist
+        self.tokenizers = (source_tokenizer, target_tokenizer)
         self.divide = divide = segments.split_sentences if split_sentences else segments.split_lines
         # Each is a tf.function, so that a SavedModel holds it once however many signatures call it.
         self._encode = tf.function(model.encode)
@@ -176,10 +178,10 @@ class Signatures:
     def score(self, text, translation):
         """How likely given translations are, scored as `translate` scores its own.
 
-        The score of a translation that `translate` returned is the one that came with it, up to rounding, with two
+        The score of a translation that `translate` returned is the one that came with it, up to rounding, with three
         exceptions: the tokenizer divides the text into other pieces than the search found, as a word can be spelt in
-        several ways; or the search reached its limit, without eos. If text and translation have the same number of
-        parts, the parts are scored in pairs; otherwise both as a whole, up to `segments.LONGEST_SCORED` tokens.
+        several ways; the search reached its limit, without eos; or the text has placeholders. If text and translation
+        have the same number of parts, they are scored in pairs; otherwise as a whole, up to `segments.LONGEST_SCORED`.
 
         Args:
             text: string (B,). Blank text has no translation, whatever is given: score 0, no pieces.
@@ -191,8 +193,7 @@ class Signatures:
         """
         parts = self._split_source(text, _length(self.max_length))
         translation_parts = self._split_target(translation, _length(self.max_length + EXTRA_LENGTH))
-        tokenizers = (self.source_tokenizer, self.target_tokenizer)
-        owners, sources, labels = pairs(tokenizers, text, translation, parts, translation_parts)
+        owners, sources, labels = pairs(self.tokenizers, text, translation, parts, translation_parts)
         token_scores, _ = self._explain_labels(sources, labels, at_once(text))
         labels = regrouped(labels, owners, tf.size(text, tf.int64))
         token_scores = labels.with_values(token_scores)
@@ -259,9 +260,9 @@ class Signatures:
             some = slice(start, start + batch_size)
             source_ids = ids[some].to_tensor(PAD_ID)
             given = {name: option[some] for name, option in options.items()}
-            found = self._search(
-                self._encode(source_ids), limits[some], count, given, self._candidates(source_ids, given)
-            )
+            candidates = self._candidates(source_ids, given)
+            required = required_placeholders(self.tokenizers, source_ids, limits[some], given)
+            found = self._search(self._encode(source_ids), limits[some], count, given, candidates, required)
             found = [field[:, :count] for field in last_repeated(found)]
             decoded = self._decode(tf.reshape(found[0], [-1, tf.shape(found[0])[2]]))
             texts = tf.concat([texts, tf.reshape(decoded, tf.shape(found[1]))], axis=0)
@@ -278,13 +279,15 @@ class Signatures:
                 shape_invariants=[(flat, tf.TensorShape([None])), (counts, tf.TensorShape([None]))],
             )
             some = sources[start : start + batch_size]
-            found = self._search(self._encode(some.to_tensor(PAD_ID)), limits_of(some), tf.constant(1), {})
+            source_ids, limits = some.to_tensor(PAD_ID), limits_of(some)
+            required = required_placeholders(self.tokenizers, source_ids, limits, {})
+            found = self._search(self._encode(source_ids), limits, tf.constant(1), {}, (), required)
             ids, lengths = found.ids[:, 0], found.lengths[:, 0]
             flat = tf.concat([flat, tf.boolean_mask(ids, tf.sequence_mask(lengths, tf.shape(ids)[1]))], axis=0)
             counts = tf.concat([counts, lengths], axis=0)
         return tf.RaggedTensor.from_row_lengths(flat, tf.cast(counts, tf.int64), validate=False)
 
-    def search(self, memory, limits, wanted, options, candidates=()):
+    def search(self, memory, limits, wanted, options, candidates=(), required=()):
         """Finds translations; here greedy search, beam search or sampling is chosen.
 
         Args:
@@ -293,6 +296,7 @@ class Signatures:
             wanted: int32 scalar, how many of the best hypotheses matter.
             options: name -> tensor (P, ...): those of `sample`, of `translate_with_options`, or none.
             candidates: `Candidates` of the P parts; () for all pieces.
+            required: `Required` of the P parts; () for a model without placeholders.
 
         Returns:
             `Hypotheses`.
@@ -307,10 +311,12 @@ class Signatures:
             states, state = self._step(ids, parents, position, state)
             return logits_of(states, columns), state
 
-        if not candidates:
-            return self._find(start, step, limits, wanted, options)
-        start, step, options = candidates.start(start), candidates.step(step), candidates.options(options)
-        return candidates.hypotheses(self._find(start, step, limits, wanted, options))
+        if candidates:
+            start, step, options = candidates.start(start), candidates.step(step), candidates.options(options)
+        if required:
+            start, step, limits = required.start(start), required.step(step, EOS_ID), required.limits
+        found = self._find(start, step, limits, wanted, options)
+        return candidates.hypotheses(found) if candidates else found
 
     def _find(self, start, step, limits, wanted, options):
         """`search` with a step function; `start` takes W and returns its first state."""

@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformer.errors import UserError, check_positive
+from keras_transformer.protection import NO_PLACEHOLDERS, PLACEHOLDERS, Protection, read_glossary
 from keras_transformer.translation.batches import run_sorted
 from keras_transformer.translation.exports import find_saved_model
 from keras_transformer.translation.options import INPUTS, complete_inputs
@@ -85,11 +86,22 @@ class TextTranslator:
 
     Args:
         batch_size: texts translated at a time.
+        glossary: dict, source form -> target form, or the path of a file for `read_glossary`. Translations have these
+            target forms. None for no terms.
+        protect: whether URLs, e-mail addresses, numbers with units, {variables}, format directives such as %s, and
+            `code` stay as they are.
+
+    With `glossary` or `protect`, the model must have placeholders: those of a run with `protect`. `explain` then shows
+    placeholders in place of the words; `score` reads texts and translations as they are.
+
+    Raises:
+        UserError: for a size that is not positive, and a glossary that cannot be read.
     """
 
-    def __init__(self, batch_size):
+    def __init__(self, batch_size, glossary=None, protect=False):
         check_positive(batch_size=batch_size)
         self.batch_size = batch_size
+        self._protection = make_protection(glossary, protect)
 
     @_of_one_or_many
     def translate(self, texts, on_progress=None, **options):
@@ -198,13 +210,18 @@ class TextTranslator:
         """
         inputs = complete_inputs(signature, inputs)
         number = len(inputs["text"])
+        hidden = []
+        if self._protection and signature != "score":
+            hidden = [self._protection.hide(tf.compat.as_text(text)) for text in inputs["text"]]
+            inputs["text"] = [each.text for each in hidden]
         columns = [x if isinstance(x, (list, tuple)) else [x] * number for x in inputs.values()]
         rows = list(zip(*columns, strict=True))
 
         def ask_batch(rows):
             return self._ask_batch(signature, dict(zip(inputs, zip(*rows, strict=True), strict=True)))
 
-        return run_sorted(ask_batch, rows, self.batch_size, on_progress, size=_size)
+        found = run_sorted(ask_batch, rows, self.batch_size, on_progress, size=_size)
+        return [_restored(*each) for each in zip(hidden, found, strict=True)] if hidden else found
 
     def _ask_batch(self, signature, inputs):
         tensors = {
@@ -230,12 +247,14 @@ class Translator(TextTranslator):
             translates its part of every batch. None leaves all to the first.
         split_sentences: whether the sentences of a text are translated one by one, or each line at once.
         shortlist: `Shortlist` of the translations; None: a search chooses among all pieces.
+        glossary, protect: see `TextTranslator`.
 
     Attributes:
         files: list of the paths that the weights were read from; empty for a model that is given.
 
     Raises:
-        UserError: for a size that is not positive, or a length penalty that is not finite.
+        UserError: for a size that is not positive, a length penalty that is not finite, and a model that has no
+            placeholders for `glossary` or `protect`.
     """
 
     def __init__(
@@ -250,6 +269,8 @@ class Translator(TextTranslator):
         strategy=None,
         split_sentences=True,
         shortlist=None,
+        glossary=None,
+        protect=False,
     ):
         check_positive(beam_size=beam_size, max_length=max_length)
         if not math.isfinite(length_penalty):
@@ -272,7 +293,9 @@ class Translator(TextTranslator):
         self._replicas = len(self._strategy.experimental_local_results(model.weights[0].value))
         specs = {"text": tf.TensorSpec([None], tf.string)}
         self._functions["translate"] = tf.function(self._share, input_signature=[specs])
-        super().__init__(batch_size * self._replicas)
+        super().__init__(batch_size * self._replicas, glossary, protect)
+        if self._protection and not all(tokenizer.has_placeholders for tokenizer in tokenizers):
+            raise UserError(NO_PLACEHOLDERS)
 
     def with_model(self, model, **settings):
         """A translator with the same tokenizers and another model; `settings` replace those of this one."""
@@ -309,19 +332,24 @@ class SavedModelTranslator(TextTranslator):
     Args:
         path: EXPORT_DIR/VERSION, or EXPORT_DIR for its latest version.
         batch_size: texts translated at a time.
+        glossary, protect: see `TextTranslator`.
 
     Attributes:
         files: as those of `Translator`.
 
     Raises:
-        UserError: if there is no SavedModel.
+        UserError: if there is no SavedModel, or it has no placeholders for `glossary` or `protect`.
     """
 
-    def __init__(self, path, batch_size=32):
-        super().__init__(batch_size)
+    def __init__(self, path, batch_size=32, glossary=None, protect=False):
+        super().__init__(batch_size, glossary, protect)
         self.path = find_saved_model(path)
         self.files = [self.path / "saved_model.pb"]
         self._loaded = tf.saved_model.load(os.fspath(self.path))
+        if self._protection:  # a model with placeholders reads one as one piece
+            pieces = self._call("explain", {"text": tf.constant(PLACEHOLDERS[:1])})["source_pieces"]
+            if PLACEHOLDERS[0].encode() not in pieces.numpy():
+                raise UserError(NO_PLACEHOLDERS)
 
     @property
     def width(self):
@@ -335,6 +363,27 @@ class SavedModelTranslator(TextTranslator):
         if name not in self._loaded.signatures:
             raise UserError(f"{self.path} has no signature `{name}`: export the run again with export.py")
         return self._loaded.signatures[name]
+
+
+def make_protection(glossary, protect):
+    """The `Protection` of the arguments of `TextTranslator`; None if nothing is protected."""
+    if not glossary and not protect:
+        return None
+    try:
+        terms = read_glossary(glossary) if isinstance(glossary, (str, os.PathLike)) else glossary
+        return Protection(terms, patterns=protect)
+    except ValueError as error:
+        raise UserError(str(error)) from None
+
+
+def _restored(hidden, row):
+    """The row of a signature, with the hidden words in its translations."""
+    row = dict(row)
+    if "translation" in row:
+        row["translation"] = hidden.restore(row["translation"].decode("utf-8")).encode("utf-8")
+    if "translations" in row:
+        row["translations"] = [hidden.restore(text.decode("utf-8")).encode("utf-8") for text in row["translations"]]
+    return row
 
 
 def _translation(row):

@@ -6,6 +6,7 @@ import { Alternatives } from "./alternatives.js";
 import { listModels, Model, ServerError } from "./api.js";
 import { Details } from "./details.js";
 import { HeatMap } from "./heat_map.js";
+import { Keeping } from "./keeping.js";
 import { Pointing } from "./pointing.js";
 import { SourceWords, TargetWords } from "./prose.js";
 import { explanationOf } from "./words.js";
@@ -13,6 +14,7 @@ import { explanationOf } from "./words.js";
 const PAUSE = 120; // ms without a key before the page translates
 const SILENCE = 1000; // ms without a change before a screen reader says the translation
 const [FIRST_RETRY, LAST_RETRY] = [1000, 8000]; // ms between retries while the server does not answer
+const NO_PLACEHOLDERS = "This model has no placeholders, so it cannot keep words: train one with --protect 0.1.";
 
 const [box, result, target, attention] = ["source", "result", "target", "attention"].map(byId);
 const [trouble, choice, picker] = ["trouble", "model-choice", "model"].map(byId);
@@ -22,6 +24,7 @@ const targetWords = new TargetWords(target);
 const heatMap = new HeatMap(attention);
 const views = [sourceWords, targetWords, new Details(byId("details")), heatMap];
 const pointing = new Pointing(views);
+const keeping = new Keeping(byId("keeping"), translateSoon);
 
 let model = null;
 let request = new AbortController();
@@ -43,10 +46,16 @@ async function translate() {
   try {
     model ??= await chooseModel(signal);
     const text = box.value;
-    const answers = text.trim() ? [model.translations(text, signal), model.explanation(text, signal)] : [[], null];
-    const [translations, explained] = await Promise.all(answers);
+    const hidden = keeping.hide(text);
+    const isBlank = !text.trim();
+    const [translations, explained] = await Promise.all([
+      isBlank ? [] : model.translations(hidden.text, signal),
+      isBlank ? null : model.explanation(hidden.text, signal),
+    ]);
     if (signal.aborted) return;
-    show(text, translations, explained && explanationOf(explained));
+    if (explained && hidden.isMisread(explained)) throw new ServerError(400, NO_PLACEHOLDERS);
+    const restored = translations.map((each) => ({ ...each, text: hidden.restore(each.text) }));
+    show(text, restored, explained && explanationOf(hidden.restoreExplanation(explained)));
     calm();
   } catch (error) {
     if (signal.aborted) return;
@@ -99,11 +108,13 @@ function calm() {
   document.body.classList.remove("troubled");
 }
 
-box.addEventListener("input", () => {
+function translateSoon() {
   sourceWords.show(box.value, null);
   clearTimeout(next);
   next = setTimeout(translate, PAUSE);
-});
+}
+
+box.addEventListener("input", translateSoon);
 picker.addEventListener("change", () => {
   model = new Model(picker.value);
   history.replaceState(null, "", `?model=${encodeURIComponent(model.name)}`);

@@ -19,6 +19,7 @@ from keras_transformer.cli.flags import (
     load_translator,
     parse_config,
     parse_training,
+    protected,
     sampling_options,
     search_options,
 )
@@ -436,3 +437,16 @@ def test_a_program_can_take_something_else_instead_of_a_model(capsys):
     with pytest.raises(SystemExit):
         parser.parse_args(["--hypotheses", "out.de", "--model_dir", "runs/a"])
     assert "--hypotheses" in capsys.readouterr().err
+
+
+def test_a_glossary_is_read_before_the_model(translator_parser, loaded, tmp_path):
+    glossary = tmp_path / "terms.tsv"
+    glossary.write_text("two\tzwei\n", encoding="utf-8")
+    arguments = translator_parser.parse_args(["--model_dir", "runs/a", "--glossary", str(glossary), "--protect"])
+    assert protected(arguments) == {"glossary": {"two": "zwei"}, "protect": True}
+    glossary.write_text("two\n", encoding="utf-8")
+    with pytest.raises(UserError, match="line 1: write a source form, a tab"):
+        load_translator(arguments)
+    for flags in (["--protect"], ["--glossary", "terms.tsv"]):
+        with pytest.raises(UserError, match=f"{flags[0]} does not go with --litert"):
+            check_litert(translator_parser.parse_args(["--litert", "exports/a", *flags]))

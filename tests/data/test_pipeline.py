@@ -1,5 +1,6 @@
 import itertools
 from collections import Counter
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -239,12 +240,13 @@ def test_dealt_batches_have_no_end_so_that_replicas_need_not_ask_each_other(pair
 LARGEST = 97
 
 
-def disguise(sentences, rng):
-    """Tokens that are the same modulo LARGEST."""
-    return Sentences(sentences.ids + LARGEST * rng.integers(0, 5, len(sentences.ids)), sentences.starts)
+def disguise(pairs, rng):
+    """Tokens of the source that are the same modulo LARGEST."""
+    ids = pairs.source.ids + LARGEST * rng.integers(0, 5, len(pairs.source.ids))
+    return replace(pairs, source=Sentences(ids, pairs.source.starts))
 
 
-def test_source_sentences_are_varied_anew_in_every_epoch_and_remain_in_their_pairs(pairs):
+def test_pairs_are_varied_anew_in_every_epoch(pairs):
     count = count_batches(pairs, BUDGET)
     batches = read(training_batches(pairs, BUDGET, seed=3, vary=disguise), 2 * count)
     epochs = pairs_in(batches[:count]), pairs_in(batches[count:])

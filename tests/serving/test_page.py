@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 from playwright.sync_api import expect, sync_playwright
 
+from serving.protection import Protection
 from tests.serving import toy
 from tests.serving.fake_api import FakeApi
 from tests.serving.live import HOST, both
@@ -440,3 +441,58 @@ def test_it_works_with_the_server_and_a_saved_model(browser, tmp_path):
             expect(page.locator("#target")).to_have_text(toy.translation("süden", 3).decode())
             expect(page.get_by_role("region", name="Alternatives").get_by_role("listitem")).to_have_count(3)
             expect(page.locator("tbody").get_by_role("gridcell")).to_have_text(["100"])
+
+
+# Words to keep.
+
+
+def test_the_browser_hides_what_the_client_hides(page):
+    terms = {"apple": "Apfel", "apple tree": "Apfelbaum", "C++": "C++", "電話": "phone", "a|b": "c", "größe": "size"}
+    texts = [
+        "An apple tree, Apple, pineapple, C++ and 電話です, a|b, größe, größer",
+        "see https://a.org/x_(y)?q=1, (http://b.c/d) or www.e.f, or write to a.b+ü@d-e.org.",
+        "5 km, 3.5kg, 20 °C, 50% off, 1,000 €, $5.50, -3 m/s, 5 may, 12 dogs, ٣ km, 5 µm",
+        "{name} has {0:.2f}, ${x}, {{ a b }}, %s of %(größe)d, %1$s, %5.2f%%, `ls -l` ⟦3⟧ ⟦12⟧ `open {open %",
+        ". ".join(f"It is {n} km from {n} kg" for n in range(7)),
+    ]
+    for patterns in (True, False):
+        hidden = page.evaluate(
+            """async ([terms, patterns, texts]) => {
+                const { Protection } = await import("/protection.js");
+                const protection = new Protection(new Map(Object.entries(terms)), patterns);
+                return texts.map((text) => protection.hide(text)).map((each) => [each.text, each.words]);
+            }""",
+            [terms, patterns, texts],
+        )
+        protection = Protection(terms, patterns)
+        assert [tuple(row) for row in hidden] == [(h.text, list(h.words)) for h in map(protection.hide, texts)]
+
+
+def test_terms_and_protected_words_are_in_translation_alternatives_and_attention(api, page):
+    api.answers["one ⟦0⟧ ⟦1⟧"] = {
+        "explain": {
+            "source_pieces": ["▁one", "▁", "⟦0⟧", "▁", "⟦1⟧"],
+            "pieces": ["▁ONE", "▁", "⟦0⟧", "▁", "⟦1⟧", "</s>"],
+            "token_scores": [-0.5] * 6,
+            "alignment": [[0.0, 0.0, 0.5, 0.0, 0.5]] * 6,
+        }
+    }
+    page.get_by_text("Words to keep").click()
+    page.get_by_role("textbox", name="Terms").fill("two = Duo\n# no\nwrong")
+    expect(page.locator("#terms-note")).to_have_text("Line 3 is left out: write apple = Apfel.")
+    page.get_by_role("checkbox", name="URLs").check()
+    page.get_by_role("textbox", name="Text").fill("one two 5km")
+    expect(page.locator("#target")).to_have_text("ONE Duo 5km")
+    expect(page.locator("#alternatives li .text").first).to_contain_text("Duo")
+    word(page, "Duo").hover()
+    assert lit(page) == {"two": 50, "5km": 50}
+    assert api.texts("explain")[-1] == "one ⟦0⟧ ⟦1⟧"
+
+
+def test_a_model_without_placeholders_says_that_it_cannot_keep_words(api, page):
+    page.get_by_text("Words to keep").click()
+    page.get_by_role("checkbox", name="URLs").check()
+    page.get_by_role("textbox", name="Text").fill("5 km")
+    expect(page.locator("#message")).to_contain_text("This model has no placeholders, so it cannot keep words")
+    page.get_by_role("checkbox", name="URLs").uncheck()
+    expect(page.locator("#target")).to_have_text("5 KM")

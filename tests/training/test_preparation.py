@@ -13,6 +13,7 @@ from keras_transformer.training import preparation
 from keras_transformer.training.checkpoints import RunDirectory
 from keras_transformer.training.preparation import (
     Origin,
+    check_placeholders,
     check_resumable,
     open_origin,
     open_split,
@@ -244,6 +245,24 @@ def test_a_tokenizer_that_is_there_is_used(corpus, tmp_path):
     assert (run.path / SHARED).read_bytes() == tiny.tokenizer_model()
     text = tf.constant(["one two three"])
     np.testing.assert_array_equal(data.source_tokenizer.encode(text).values, tiny.tokenizer().encode(text).values)
+
+
+@pytest.mark.parametrize("share", [True, False])
+def test_tokenizers_have_placeholders_if_the_training_protects(corpus, tmp_path, share):
+    config = tiny.config(corpus, tmp_path / "run", protect=0.1, share_vocabulary=share)
+    data = prepare(config, RunDirectory(config.model_dir))
+    assert all(tokenizer.has_placeholders for tokenizer in data.tokenizers)
+
+
+@pytest.mark.parametrize("origin", [{"tokenizer": "a.model"}, {"init_from": "runs/a"}])
+def test_a_tokenizer_without_placeholders_cannot_protect(corpus, origin):
+    protecting = tiny.config(corpus, "run", protect=0.1, **origin)
+    (name, value), *_ = origin.items()
+    with pytest.raises(
+        ConfigError, match=f"--protect needs placeholders, and the tokenizer of --{name} {value} has none:"
+    ):
+        check_placeholders(protecting, tiny.tokenizer_model())
+    check_placeholders(tiny.config(corpus, "run", **origin), tiny.tokenizer_model())
 
 
 def test_two_vocabularies_give_each_side_a_tokenizer_of_its_own_text(corpus, tmp_path, capsys):

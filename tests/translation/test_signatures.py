@@ -1,4 +1,5 @@
 import functools
+import re
 
 import numpy as np
 import pytest
@@ -420,3 +421,33 @@ def test_logits_are_made_of_few_tokens_at_a_time_and_of_no_padding(monkeypatch):
 def test_rows_without_labels_have_neither_scores_nor_alignments(rows):
     none = ragged(np.zeros((rows, 0), "int32"))
     assert [x.shape for x in scoring().explain_labels(none, none, SIDE_BY_SIDE)] == [(0,), (0,)]
+
+
+@functools.cache
+def keeping_functions():
+    """Those of a random model with placeholders, which does not know that it should copy them."""
+    tokenizer = tiny.keeping_tokenizer()
+    return Signatures(tiny.transformer(seed=3), tokenizer, tokenizer, 2, ALPHA, 31).functions()
+
+
+KEPT = ["one ⟦3⟧ two", "⟦0⟧⟦1⟧ see ⟦0⟧.\nten ⟦0⟧", "five", "", "⟦9⟧", "one\n⟦1⟧ two\n⟦2⟧"]
+
+
+@pytest.mark.parametrize(
+    ("signature", "options"),
+    [
+        ("translate", {}),
+        ("sample", {"seed": [1, 2, 3, 4, 5, 6], "temperature": 2.0}),
+        ("translate_with_options", {"max_length": 1}),
+        ("translate_with_options", {"max_length": 2, "prefix": "ten ⟦7⟧"}),
+    ],
+)
+def test_every_placeholder_of_a_sentence_comes_exactly_once_in_its_translation(signature, options):
+    not_given = {option.name: option.not_given for option in options_of(signature)}
+    found = ask(keeping_functions()[signature], INPUTS[signature], {**not_given, **options, "text": KEPT}, len(KEPT))
+    for text, translation in zip(KEPT, found["translation"], strict=True):
+        lines = zip(text.split("\n"), translation.decode().split("\n"), strict=True)
+        for number, (source, target) in enumerate(lines):
+            more = ["⟦7⟧"] if "prefix" in options and source and number == 0 else []
+            kept = sorted(re.findall("⟦.⟧", source) + more)
+            assert not kept or sorted(re.findall("⟦.⟧", target)) == kept

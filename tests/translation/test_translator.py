@@ -7,11 +7,13 @@ import tensorflow as tf
 
 from keras_transformer.config import BOS_ID, EOS_ID
 from keras_transformer.errors import UserError
+from keras_transformer.protection import NO_PLACEHOLDERS
 from keras_transformer.translation import segments
 from keras_transformer.translation.options import options_of
 from keras_transformer.translation.segments import split
 from keras_transformer.translation.translator import (
     SavedModelTranslator,
+    TextTranslator,
     Translator,
 )
 from tests import tiny
@@ -374,3 +376,61 @@ def test_the_latest_version_is_taken(tmp_path, monkeypatch):
     SavedModelTranslator(tmp_path)
     SavedModelTranslator(tmp_path / "9")
     assert taken == [str(tmp_path / "10"), str(tmp_path / "9")]
+
+
+# Words that must not change.
+
+
+class Echo(TextTranslator):
+    """A model that gives back the text, and as a second best the text in brackets."""
+
+    def _call(self, signature, inputs):
+        text = inputs["text"]
+        several = tf.stack([text, tf.strings.join(["(", text, ")"])], axis=1)
+        if signature == "alternatives":
+            return {"translations": several, "scores": tf.zeros_like(several, tf.float32)}
+        pieces = {"pieces": several, "token_scores": tf.zeros([tf.size(text), 2])}
+        return {"translation": text, "score": tf.zeros(tf.shape(text)), **pieces}
+
+
+def test_a_model_reads_placeholders_and_its_translations_have_the_words(tmp_path):
+    glossary = tmp_path / "terms.tsv"
+    glossary.write_text("two\tDUO\n", encoding="utf-8")
+    echo = Echo(3, glossary, protect=True)
+    texts = ["one two 5 km", b"see http://a.b", "two. Three two", "one", "⟦4⟧"]
+    words = ["one DUO 5 km", "see http://a.b", "DUO. Three DUO", "one", "⟦4⟧"]
+    assert echo.translate(texts) == words
+    assert echo.translate(texts, max_length=5) == words
+    assert [row.text for row in echo.sample(texts, seed=1)] == words
+    assert [[row.text for row in rows] for rows in echo.alternatives(texts)] == [[word, f"({word})"] for word in words]
+    assert echo.ask("explain", text=texts[:1])[0]["pieces"][0].decode() == "one ⟦0⟧ ⟦1⟧"
+    assert echo.score(["two"], ["DUO"])[0].pieces == ["two", "(two)"]  # as it is
+    assert Echo(3).translate("two 5 km") == "two 5 km"
+
+
+@pytest.mark.parametrize("how", [{"protect": True}, {"glossary": {"two": "DUO"}}])
+def test_a_model_without_placeholders_protects_nothing_and_says_so(how, tmp_path, monkeypatch):
+    with pytest.raises(UserError, match="--protect 0.1"):
+        Translator(random_transformer(), tiny.tokenizer(), **how)
+
+    class Export:
+        def __init__(self, pieces):
+            self.signatures = {"explain": lambda text: {"source_pieces": tf.constant([pieces])}}
+
+    (tmp_path / "saved_model.pb").touch()
+    for pieces, has_some in ((["▁", "⟦0⟧"], True), (["▁", "<0xE2>"], False)):
+        monkeypatch.setattr(tf.saved_model, "load", lambda path, pieces=pieces: Export(pieces))
+        if has_some:
+            SavedModelTranslator(tmp_path, **how)
+        else:
+            with pytest.raises(UserError) as refused:
+                SavedModelTranslator(tmp_path, **how)
+            assert str(refused.value) == NO_PLACEHOLDERS
+    SavedModelTranslator(tmp_path)
+
+
+def test_a_glossary_that_cannot_be_used_is_one_line(tmp_path):
+    (tmp_path / "terms.tsv").write_text("two\n", encoding="utf-8")
+    for glossary, said in ((tmp_path / "terms.tsv", "terms.tsv, line 1: "), ({"": "DUO"}, "must have a source form")):
+        with pytest.raises(UserError, match=said):
+            Translator(random_transformer(), tiny.keeping_tokenizer(), glossary=glossary)

@@ -1,0 +1,119 @@
+"""Training pairs with placeholders: what stands on both sides of a pair is hidden, in other pairs in every epoch."""
+
+import itertools
+from dataclasses import replace
+
+import numpy as np
+import sentencepiece
+
+from keras_transformer.config import EOS_ID
+from keras_transformer.data.encoded import EncodedPairs, Sentences
+from keras_transformer.data.lexicon import translation_probabilities
+from keras_transformer.protection import PLACEHOLDERS, find_shared, hide_pair, words_of
+
+MOST_HIDDEN = 4  # words of a pair
+MOST_COUNTED = 50_000  # pairs from which terms are learnt, evenly spaced
+LEAST_OCCURRENCES, LEAST_PROBABILITY = 4, 0.3  # of a term
+LARGEST_SHARE = 0.05  # of the pairs that have a term; words in more of them are articles and their like
+
+
+class PairProtection:
+    """Replaces words that stand on both sides of a pair by numbered placeholders, in some pairs of a batch.
+
+    Each pair is drawn with probability `rate`. Of the words that `find_shared` finds in it, one to `MOST_HIDDEN` become
+    placeholders: as many as are drawn at random. Every second pair has the numbers from 0 on, as most texts have. In
+    the others the first number is drawn as well, so that all are learnt. A pair without a word to hide stays as it is,
+    and so does one that would become longer than `max_length`.
+
+    Args:
+        pairs: `EncodedPairs`, the corpus from which words that translate each other are learnt.
+        source_model, target_model: SentencePiece models with the placeholders, bytes.
+        rate: probability, in [0, 1).
+        max_length: most pieces of either side, eos not counted.
+    """
+
+    def __init__(self, pairs, source_model, target_model, rate, max_length):
+        self._processors = [
+            sentencepiece.SentencePieceProcessor(model_proto=model) for model in (source_model, target_model)
+        ]
+        self.rate = rate
+        self.max_length = max_length
+        counted = np.arange(0, len(pairs), -(-len(pairs) // MOST_COUNTED))
+        sides = (pairs.source.of(counted), pairs.target.of(counted))
+        self.terms = learn_terms(*(map(processor.decode, _lists(side)) for processor, side in self._with(sides)))
+
+    def __call__(self, pairs, rng):
+        """Returns the `EncodedPairs` of a batch with placeholders drawn from `rng`, a NumPy generator."""
+        rows = [_lists(side) for side in (pairs.source, pairs.target)]
+        for row in np.flatnonzero(rng.random(len(pairs)) < self.rate):
+            hidden = self._hide([side[row] for side in rows], rng)
+            for side, ids in zip(rows, hidden, strict=True):
+                side[row] = ids
+        return replace(pairs, source=_sentences(rows[0]), target=_sentences(rows[1]))
+
+    def _hide(self, pair, rng):
+        """One pair, two lists of ids, with placeholders; the same lists if nothing can be hidden."""
+        texts = [processor.decode(ids) for processor, ids in self._with(pair)]
+        shared = find_shared(*texts, self.terms)
+        most = min(len(shared), MOST_HIDDEN)
+        first = int(rng.integers(len(PLACEHOLDERS)) * rng.integers(2))
+        chosen = np.sort(rng.permutation(len(shared))[: rng.integers(most) + 1 if most else 0])
+        if not most:
+            return pair
+        texts = hide_pair(*texts, [shared[place] for place in chosen], first)
+        source, target = (processor.encode(text) for processor, text in self._with(texts))
+        return pair if max(len(source), len(target)) > self.max_length else (source, [*target, EOS_ID])
+
+    def _with(self, sides):
+        return zip(self._processors, sides, strict=True)
+
+
+def learn_terms(sources, targets):
+    """Words of a corpus that translate each other: each is the likeliest translation of the other, see `lexicon`.
+
+    Args:
+        sources: iterable of str.
+        targets: iterable of str, their translations.
+
+    Returns:
+        dict, word -> its translation.
+    """
+    sides = [[words_of(text) for text in texts] for texts in (sources, targets)]
+    rows = [row for row, both in enumerate(zip(*sides, strict=True)) if all(both)]
+    if not rows:
+        return {}
+    words, encoded = zip(*(_numbered([side[row] for row in rows]) for side in sides), strict=True)
+    counts = [np.bincount(side.ids) for side in encoded]
+    most = max(LARGEST_SHARE * len(rows), LEAST_OCCURRENCES)
+    usable = [(count >= LEAST_OCCURRENCES) & (count <= most) for count in counts]
+    there, back = (_likeliest(EncodedPairs(*both, dropped={})) for both in (encoded, encoded[::-1]))
+    return {
+        words[0][source]: words[1][target]
+        for source, target in there.items()
+        if back.get(target) == source and usable[0][source] and usable[1][target]
+    }
+
+
+def _numbered(rows):
+    """The words of rows, list of list of str, and the rows as `Sentences` of their numbers."""
+    numbers = {}
+    rows = [[numbers.setdefault(word, len(numbers)) for word in row] for row in rows]
+    return list(numbers), _sentences(rows)
+
+
+def _likeliest(pairs):
+    """The likeliest target number of every source number that has a likely one: dict."""
+    sources, targets, t = translation_probabilities(pairs)
+    order = np.argsort(t, kind="stable")
+    order = order[t[order] >= LEAST_PROBABILITY]
+    return dict(zip(sources[order].tolist(), targets[order].tolist(), strict=True))  # the likeliest is the last
+
+
+def _lists(sentences):
+    ids = np.asarray(sentences.ids, np.int64).tolist()
+    return [ids[start:stop] for start, stop in itertools.pairwise(sentences.starts.tolist())]
+
+
+def _sentences(rows):
+    starts = np.cumsum([0, *map(len, rows)])
+    return Sentences(np.fromiter(itertools.chain.from_iterable(rows), np.int64, int(starts[-1])), starts)

@@ -1,0 +1,90 @@
+"""Searches that give every placeholder of a source exactly once: a constraint on the logits of each step."""
+
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from keras_transformer.decoding.search import IMPOSSIBLE
+
+
+class Required(NamedTuple):
+    """The placeholders that the hypotheses of each row must have: M tokens, right behind eos.
+
+    A hypothesis cannot end before it has all of them, and none comes more often than it must, or if it need not come.
+    When a row's limit leaves no room for other tokens, only they may come. Everything is decided row by row. A row
+    without placeholders is searched as if there were no constraint, and steps of such rows alone cost nothing.
+    """
+
+    counts: tf.Tensor  # int32 (B, M): how often each must come
+    limits: tf.Tensor  # int32 (B,): most tokens of each row, with room for them
+
+    @classmethod
+    def of(cls, source_ids, prefix, limits, first_id, number):
+        """What the sources require.
+
+        Args:
+            source_ids: int32 (B, S).
+            prefix: int32 (B, P), tokens that are forced, then padding 0. Placeholders in it may come as well.
+            limits: int32 (B,), most tokens of each row.
+            first_id: int, of the first placeholder.
+            number: M, int.
+        """
+        placeholders = tf.range(first_id, first_id + number)
+
+        def count(ids):
+            return tf.math.count_nonzero(ids[:, :, None] == placeholders, axis=1, dtype=tf.int32)  # (B, M)
+
+        counts = tf.maximum(count(source_ids), count(prefix))
+        forced = tf.math.count_nonzero(prefix, axis=1, dtype=tf.int32)
+        return cls(counts, tf.maximum(limits, forced + tf.reduce_sum(counts, axis=1)))
+
+    def start(self, start):
+        """The function from W to the first state for `step`, from that of the model."""
+
+        def start_with(width):
+            missing = tf.repeat(self.counts[:, None], width, axis=1)  # (B, W, M)
+            is_bound = tf.reduce_any(self.counts > 0, axis=1)  # (B,)
+            return {"model": start(width), "missing": missing, "is_bound": is_bound, "limits": self.limits[:, None]}
+
+        return start_with
+
+    def step(self, step, eos_id):
+        """The step function of a search under the constraint.
+
+        Args:
+            step: that of the model (see `beam_search`).
+            eos_id: int.
+        """
+
+        def step_with(ids, parents, position, state):
+            logits, model_state = step(ids, parents, position, state["model"])
+            is_bound, missing = state["is_bound"], state["missing"]
+
+            def bound():
+                had = tf.gather(missing, parents, batch_dims=1)
+                still = had - tf.one_hot(ids - eos_id - 1, missing.shape[-1], dtype=tf.int32)
+                return _allowed(logits, still, is_bound[:, None, None], state["limits"] - position, eos_id), still
+
+            allowed, still = tf.cond(tf.reduce_any(is_bound), bound, lambda: (logits, missing))
+            return allowed, {**state, "model": model_state, "missing": still}
+
+        return step_with
+
+
+def _allowed(logits, missing, is_bound, room, eos_id):
+    """The logits (B, W, V), with `IMPOSSIBLE` at the tokens that may not come next.
+
+    Args:
+        logits: float (B, W, V).
+        missing: int32 (B, W, M), how often each placeholder must still come.
+        is_bound: bool (B, 1, 1), whether the row has placeholders.
+        room: int32 (B, 1), the number of tokens that may still come.
+        eos_id: int.
+    """
+    first, stop = eos_id + 1, eos_id + 1 + missing.shape[-1]
+    number = tf.reduce_sum(missing, axis=-1, keepdims=True)  # (B, W, 1)
+    end = tf.where(is_bound & (number > 0), IMPOSSIBLE, logits[..., eos_id:first])
+    placeholders = tf.where(is_bound & (missing <= 0), IMPOSSIBLE, logits[..., first:stop])
+    others = tf.where(is_bound & (number > 0) & (number >= room[..., None]), IMPOSSIBLE, 0.0)
+    logits += others
+    return tf.concat([logits[..., :eos_id], end, placeholders, logits[..., stop:]], axis=-1)

@@ -1,0 +1,110 @@
+/**
+ * Words that a translation must not change. Pure functions without page and server.
+ *
+ * They do in the browser what serving/protection.py does, and a test compares the two: protected words become
+ * placeholders, ⟦0⟧ ... ⟦9⟧, of which a model with placeholders has each exactly once in its translation.
+ */
+
+const MARK = /⟦[0-9]⟧/u;
+const NUMBERS = 10;
+const letter = String.raw`[\p{L}\p{N}_]`;
+const inAddress = String.raw`\([^\s()<>"]*\)|[^\s()<>"]`;
+const code = "`[^`\\n]+`";
+const url = String.raw`(?<!${letter})(?:https?://|ftp://|www\.)(?:${inAddress})*(?:\([^\s()<>"]*\)|[^\s()<>".,;:!?'’”»\]\}])`;
+const email = String.raw`[\p{L}\p{N}_.+\-]+@[\p{L}\p{N}_\-]+(?:\.[\p{L}\p{N}_\-]+)+`;
+const variable = String.raw`\{\{[^{}\n]+\}\}|\$?\{[^{}\s]*\}`;
+const format = String.raw`%%|(?<![\p{Nd}%])%(?:\(${letter}+\))?(?:\p{Nd}+\$)?[\-+#0]*\p{Nd}*(?:\.\p{Nd}+)?(?:hh|h|ll|l|L|z|j|t)?[sdiuoxXfFeEgGcrap@]`;
+const number = String.raw`\p{Nd}+(?:[.,:]\p{Nd}+)*`;
+const unit = "[kMGT]?(?:Hz|W|Wh|V|B|b|bit|Pa|J)|[kcmµn]?m[²³23]?|[kmµ]?g|m?[lL]|km/h|mph|[mµn]?s|h|min|mAh|[ap]m|px|ft|lbs?";
+const quantity = String.raw`(?<![\p{L}\p{N}_.,])[\-+−]?${number}(?:\s?(?:[%‰€$£¥]|°[CF]?)|[ \u00a0\u202f]?(?:${unit})(?!${letter}))|[€$£¥]\s?${number}(?!${letter})`;
+const fixed = [code, url, email, variable, format].join("|");
+const withoutSpaces = /[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u9fff\uf900-\ufaff]/u; // their scripts
+const isLetter = new RegExp(letter, "u");
+
+/** Returns a pattern for a term as whole words. Where a script writes no spaces, its characters are no part of a word. */
+function whole(term) {
+  const edges = [[...term][0], [...term].at(-1)];
+  const [before, after] = edges.map((edge) => isLetter.test(edge) && !withoutSpaces.test(edge));
+  const escaped = term.replace(/[\\^$.*+?()[\]{}|/]/gu, "\\$&");
+  return (before ? `(?<!${letter})` : "") + escaped + (after ? `(?!${letter})` : "");
+}
+
+/**
+ * Reads terms, one a line: "apple = Apfel", or with a tab in place of "=". Blank lines and lines with # are left out.
+ *
+ * Returns {terms, wrong}: a Map, and the number of the first line of another form, or 0.
+ */
+export function readTerms(text) {
+  const terms = new Map();
+  let wrong = 0;
+  text.split("\n").forEach((line, place) => {
+    if (!line.trim() || line.startsWith("#")) return;
+    const [source, target, more] = line.split(line.includes("\t") ? "\t" : "=").map((form) => form.trim());
+    if (source && target && more === undefined) terms.set(source, target);
+    else wrong ||= place + 1;
+  });
+  return { terms, wrong };
+}
+
+/** Decides which words of a text a translation must keep. */
+export class Protection {
+  /**
+   * @param {Map<string, string>} terms source form -> target form
+   * @param {boolean} patterns whether URLs, numbers with units and the like are kept
+   */
+  constructor(terms, patterns) {
+    this.terms = terms;
+    const longestFirst = [...terms.keys()].sort((a, b) => [...b].length - [...a].length).map(whole).join("|");
+    const parts = [MARK.source, patterns ? fixed : "", longestFirst, patterns ? quantity : ""];
+    this.spans = new RegExp(parts.filter(Boolean).join("|"), "gu");
+  }
+
+  /** Returns a text with placeholders. */
+  hide(text) {
+    const [sources, words] = [[], []];
+    const hidden = text.replace(this.spans, (found) => {
+      sources.push(found);
+      words.push(this.terms.get(found) ?? found);
+      return `⟦${(words.length - 1) % NUMBERS}⟧`;
+    });
+    return new Hidden(hidden, sources, words);
+  }
+}
+
+/** Returns a text of which nothing is hidden. */
+export const asItIs = (text) => new Hidden(text, [], []);
+
+/** A text whose protected words are placeholders: `sources` are what stood there, `words` what a translation has. */
+export class Hidden {
+  constructor(text, sources, words) {
+    Object.assign(this, { text, sources, words });
+  }
+
+  /** Puts the words into a translation. */
+  restore(translation) {
+    return this.put([translation], this.words)[0];
+  }
+
+  /** Puts the words into the pieces of an explanation. */
+  restoreExplanation(answer) {
+    const [source_pieces, pieces] = [
+      this.put(answer.source_pieces, this.sources),
+      this.put(answer.pieces, this.words),
+    ];
+    return { ...answer, source_pieces, pieces };
+  }
+
+  /** Whether the model of an explanation lacks placeholders: it has read one as several pieces. */
+  isMisread(answer) {
+    const pieces = answer.source_pieces;
+    const isWhole = pieces.some((piece) => MARK.test(piece));
+    return this.words.length > 0 && !isWhole && pieces.some((piece) => piece.includes("⟦") || piece === "<0xA6>");
+  }
+
+  /** The n-th ⟦3⟧ of `texts` becomes the word of the n-th ⟦3⟧ of the hidden text. */
+  put(texts, words) {
+    const left = {};
+    [...this.text.matchAll(new RegExp(MARK, "gu"))].forEach(([mark], place) => (left[mark] ??= []).push(words[place]));
+    return texts.map((text) => text.replace(new RegExp(MARK, "gu"), (mark) => left[mark]?.shift() ?? mark));
+  }
+}

@@ -1,0 +1,206 @@
+"""Words that a translation must not change: hidden behind numbered placeholders, and put back.
+
+A placeholder is a digit between ⟦ and ⟧. A model that was trained with `--protect` has every placeholder of a text
+exactly once in the translation. So text -> `Protection.hide` -> model -> `Hidden.restore` keeps the words.
+
+Placeholders are numbered 0, 1, ..., 9, 0, 1, ... through a text. Sentences keep their order. So the n-th ⟦3⟧ of a
+translation is the n-th ⟦3⟧ of its text, however long the text is.
+
+This file imports the standard library alone. `serving/protection.py` is a copy of it, byte for byte.
+"""
+
+import re
+from typing import NamedTuple
+
+PLACEHOLDERS = tuple(f"⟦{number}⟧" for number in range(10))
+NO_PLACEHOLDERS = "this model has no placeholders, so it cannot keep words: train one with --protect 0.1"
+
+_CODE = r"`[^`\n]+`"
+_IN_ADDRESS = r"""\([^\s()<>"]*\)|[^\s()<>"]"""
+_URL = rf"""(?<!\w)(?:https?://|ftp://|www\.)(?:{_IN_ADDRESS})*(?:\([^\s()<>"]*\)|[^\s()<>".,;:!?'’”»\]}}])"""
+_EMAIL = r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+"
+_VARIABLE = r"\{\{[^{}\n]+\}\}|\$?\{[^{}\s]*\}"
+_FORMAT = r"%%|(?<![\d%])%(?:\(\w+\))?(?:\d+\$)?[-+#0]*\d*(?:\.\d+)?(?:hh|h|ll|l|L|z|j|t)?[sdiuoxXfFeEgGcrap@]"
+_NUMBER = r"\d+(?:[.,:]\d+)*"
+_UNIT = r"[kMGT]?(?:Hz|W|Wh|V|B|b|bit|Pa|J)|[kcmµn]?m[²³23]?|[kmµ]?g|m?[lL]|km/h|mph|[mµn]?s|h|min|mAh|[ap]m|px|ft|lbs?"
+_QUANTITY = (
+    rf"(?<![\w.,])[-+−]?{_NUMBER}(?:\s?(?:[%‰€$£¥]|°[CF]?)|[ \u00a0\u202f]?(?:{_UNIT})(?!\w))|[€$£¥]\s?{_NUMBER}(?!\w)"
+)
+_WORD = r"[^\W\d_][\w'’-]*"
+_FIXED = f"{_CODE}|{_URL}|{_EMAIL}|{_VARIABLE}|{_FORMAT}"  # before a glossary: no term stands inside of these
+_PLACEHOLDER = re.compile(r"⟦[0-9]⟧")
+_UNITS_OF_PAIRS = re.compile(f"{_FIXED}|(?<!\\w){_NUMBER}(?!\\w)|{_WORD}")
+_WITHOUT_SPACES = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u9fff\uf900-\ufaff]")  # their scripts
+
+
+class Hidden(NamedTuple):
+    """A text whose protected words are placeholders.
+
+    Args:
+        text: str.
+        words: tuple of str, for each placeholder of the text what stands there in a translation.
+    """
+
+    text: str
+    words: tuple
+
+    def restore(self, translation):
+        """Puts the words into a translation. A placeholder that the text does not have stays as it is."""
+        left = {}
+        for placeholder, word in zip(_PLACEHOLDER.findall(self.text), self.words, strict=True):
+            left.setdefault(placeholder, []).append(word)
+        return _PLACEHOLDER.sub(lambda found: _next(left, found[0]), translation)
+
+
+def _next(left, placeholder):
+    words = left.get(placeholder)
+    return words.pop(0) if words else placeholder
+
+
+class Protection:
+    """Decides which words of a text a translation must keep.
+
+    Args:
+        glossary: dict, source form -> target form, see `read_glossary`. A source form is found as it is written, as
+            whole words; of two that begin at the same place, the longer one.
+        patterns: whether URLs, e-mail addresses, numbers with units, {variables}, format directives such as %s, and
+            `code` are protected.
+
+    Raises:
+        ValueError: for a term without a source form.
+
+    Example:
+
+    ```python
+    hidden = Protection({"apple": "Apfel"}).hide("The apple costs 5 € at https://a.org.")
+    hidden.text  # "The ⟦0⟧ costs ⟦1⟧ at ⟦2⟧."
+    hidden.restore("Der ⟦0⟧ kostet bei ⟦2⟧ ⟦1⟧.")  # "Der Apfel kostet bei https://a.org 5 €."
+    ```
+    """
+
+    def __init__(self, glossary=None, patterns=True):
+        self.glossary = dict(glossary or {})
+        if "" in self.glossary:
+            raise ValueError("every term of a glossary must have a source form. Received: ''")
+        terms = "|".join(map(_whole, sorted(self.glossary, key=len, reverse=True)))
+        parts = [_PLACEHOLDER.pattern, _FIXED if patterns else "", terms, _QUANTITY if patterns else ""]
+        self._spans = re.compile("|".join(filter(None, parts)))
+
+    def hide(self, text):
+        """A text with placeholders: str -> `Hidden`. Placeholders that the text itself has are protected as well."""
+        words = []
+
+        def placeholder(found):
+            words.append(self.glossary.get(found[0], found[0]))
+            return PLACEHOLDERS[(len(words) - 1) % len(PLACEHOLDERS)]
+
+        return Hidden(self._spans.sub(placeholder, text), tuple(words))
+
+
+def _whole(term):
+    """A pattern for a term as whole words. Where a script writes no spaces, its characters are no part of a word."""
+    before, after = (re.match(r"\w", edge) and not _WITHOUT_SPACES.match(edge) for edge in (term[0], term[-1]))
+    return (r"(?<!\w)" if before else "") + re.escape(term) + (r"(?!\w)" if after else "")
+
+
+def read_glossary(path):
+    """Reads a file of terms: on every line a source form, a tab and its target form.
+
+    Blank lines, and lines that begin with #, are left out.
+
+    Args:
+        path: of the file, UTF-8.
+
+    Returns:
+        dict, source form -> target form.
+
+    Raises:
+        ValueError: for a file that cannot be read, and for a line of another form, with its number.
+    """
+    try:
+        with open(path, encoding="utf-8-sig") as file:
+            lines = file.read().splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"cannot read the glossary {path}: {getattr(error, 'strerror', None) or error}") from None
+    terms, numbers = {}, {}
+    for number, line in enumerate(lines, start=1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        source, *targets = (form.strip() for form in line.split("\t"))
+        if len(targets) != 1 or not source or not targets[0]:
+            raise ValueError(
+                f"{path}, line {number}: write a source form, a tab and its target form. Received: {line!r}"
+            )
+        if terms.setdefault(source, targets[0]) != targets[0]:
+            raise ValueError(
+                f"{path}, line {number}: {source!r} is {targets[0]!r} here and {terms[source]!r} in line "
+                f"{numbers[source]}: keep one of the two lines"
+            )
+        numbers.setdefault(source, number)
+    return terms
+
+
+# Pairs for training
+
+
+def find_shared(source, target, terms=None):
+    """What stands on both sides of a pair: numbers, URLs, addresses, names, and words that translate each other.
+
+    A name is a word that is not all of lower-case letters. What stands twice on a side is left out.
+
+    Args:
+        source: str.
+        target: str.
+        terms: dict, word -> its translation; None for none.
+
+    Returns:
+        list of ((start, stop) in the source, (start, stop) in the target), in the order of the source.
+    """
+    places, partners = _places(source), _places(target)
+    shared = []
+    for unit, place in places.items():
+        is_copied = unit in partners and not (unit.isalpha() and unit.islower())
+        partner = unit if is_copied else (terms or {}).get(unit)
+        if place and partners.get(partner):
+            shared.append((place, partners.pop(partner)))
+    return shared
+
+
+def _places(text):
+    """The units of a text, dict str -> (start, stop); None for a unit that stands there several times."""
+    places = {}
+    for found in _UNITS_OF_PAIRS.finditer(text):
+        places[found[0]] = None if found[0] in places else found.span()
+    return places
+
+
+def words_of(text):
+    """The words of a text, a list of str, as `find_shared` knows them."""
+    return [found[0] for found in _UNITS_OF_PAIRS.finditer(text) if re.fullmatch(_WORD, found[0])]
+
+
+def hide_pair(source, target, shared, first=0):
+    """A pair with the same placeholders on both sides.
+
+    Args:
+        source: str.
+        target: str.
+        shared: list of at most 10 pairs of spans, from `find_shared`.
+        first: number of the first placeholder.
+
+    Returns:
+        (str, str).
+    """
+    names = [PLACEHOLDERS[(first + place) % len(PLACEHOLDERS)] for place in range(len(shared))]
+    return tuple(
+        _replaced(text, sorted(zip((spans[side] for spans in shared), names, strict=True)))
+        for side, text in enumerate((source, target))
+    )
+
+
+def _replaced(text, spans):
+    stop, parts = 0, []
+    for (start, end), name in spans:
+        parts += [text[stop:start], name]
+        stop = end
+    return "".join([*parts, text[stop:]])

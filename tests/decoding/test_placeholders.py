@@ -1,0 +1,128 @@
+import math
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_transformer.decoding.beam import beam_search
+from keras_transformer.decoding.placeholders import Required
+from keras_transformer.decoding.single import greedy_search, sample
+from tests.decoding.scripted import BOS, EOS, PAD, Script, as_lists, exhaustive, plain_beam_search
+
+FIRST, NUMBER, PLAIN = EOS + 1, 2, 5  # two placeholders behind eos, and tokens that are none
+IDS = {"bos_id": BOS, "eos_id": EOS, "pad_id": PAD}
+SOURCES = [[PLAIN, PLAIN], [FIRST, PLAIN], [FIRST + 1, FIRST], [FIRST, FIRST], [PLAIN, FIRST + 1], [PLAIN, PLAIN]]
+LIMITS = [4, 3, 4, 2, 1, 0]
+SEEDS = np.array([2, 3, 5, 7, 11, 13], "int32")
+WIDE = 625  # continuations that V = 6 has at the fourth step: nothing is ever dropped
+
+
+def is_bound(row):
+    return min(SOURCES[row]) < PLAIN
+
+
+class Constrained(Script):
+    """A script whose `log_probs` are those of the tokens that may come: every placeholder as often as in the source.
+
+    A row without placeholders is free.
+    """
+
+    def log_probs(self, row, ids):
+        if not is_bound(row):
+            return super().log_probs(row, ids)
+        missing = [SOURCES[row].count(x) - ids.count(x) for x in range(FIRST, FIRST + NUMBER)]
+        log_probs = super().log_probs(row, ids).copy()
+        if sum(missing):
+            log_probs[EOS] = -np.inf
+            if sum(missing) >= LIMITS[row] - len(ids):
+                log_probs[np.delete(np.arange(len(log_probs)), range(FIRST, FIRST + NUMBER))] = -np.inf
+        for place, count in enumerate(missing):
+            if count <= 0:
+                log_probs[FIRST + place] = -np.inf
+        return log_probs - np.logaddexp.reduce(log_probs)
+
+
+@pytest.fixture
+def script():
+    return Constrained(SEEDS, vocabulary=6)
+
+
+def required(rows=slice(None), prefix=((),)):
+    prefix = tf.constant(prefix, tf.int32, shape=[len(SEEDS[rows]), len(prefix[0])])
+    return Required.of(tf.constant(SOURCES[rows]), prefix, tf.constant(LIMITS[rows]), FIRST, NUMBER)
+
+
+def beam(script, width, required, **how):
+    step, state = required.step(script.step, EOS), required.start(script.start)(width)
+    return as_lists(beam_search(step, state, required.limits, width=width, length_penalty=0.6, **IDS, **how))
+
+
+def counts(ids):
+    return [ids.count(x) for x in range(FIRST, FIRST + NUMBER)]
+
+
+def assert_same(found, expected):
+    assert [ids for _, ids in found] == [ids for _, ids in expected]
+    np.testing.assert_allclose([s for s, _ in found], [s for s, _ in expected], atol=1e-5)
+
+
+def test_a_wide_beam_finds_the_best_of_all_sequences_with_every_placeholder_exactly_once(script):
+    found = beam(script, WIDE, required())
+    for row, limit in enumerate(LIMITS):
+        everything = exhaustive(script, row, limit, 0.6)
+        assert_same(found[row][:1], everything[:1] or found[row][:1])
+        assert all(counts(ids) == counts(SOURCES[row]) for _, ids in found[row]) or not is_bound(row)
+    assert all(len(exhaustive(script, row, LIMITS[row], 0.6)) > 1 for row in range(3))  # not the limit decides
+
+
+@pytest.mark.parametrize("width", [1, 3])
+def test_a_narrow_beam_finds_the_best_of_plain_beam_search(script, width):
+    for row, found in enumerate(beam(script, width, required())):
+        assert_same(found[:1], plain_beam_search(script, row, LIMITS[row], 0.6, width)[:1])
+
+
+def test_greedy_search_and_sampling_have_every_placeholder_exactly_once(script):
+    given = required()
+    step, state = given.step(script.step, EOS), given.start(script.start)(1)
+    greedy = as_lists(greedy_search(step, state, given.limits, length_penalty=0.6, **IDS))
+    assert greedy == beam(script, 1, given)
+    rows = len(SEEDS)
+    options = {"temperature": [9.0] * rows, "top_k": [0] * rows, "top_p": [1.0] * rows}
+    for seed in range(3):
+        seeds = tf.constant([seed] * rows, tf.int64)
+        drawn = sample(
+            step,
+            given.start(script.start)(1),
+            given.limits,
+            {**{name: tf.constant(x) for name, x in options.items()}, "seed": seeds},
+            length_penalty=0.0,
+            **IDS,
+        )
+        for row, [(found, ids)] in enumerate(as_lists(drawn)):
+            assert counts(ids) == counts(SOURCES[row]) or not is_bound(row)
+            log_probs = [script.log_probs(row, ids[:n])[token] for n, token in enumerate(ids)]
+            assert found == pytest.approx(math.fsum(log_probs), abs=1e-4)
+
+
+def test_a_row_is_searched_as_if_it_were_alone(script):
+    together = beam(script, 3, required())
+    for row in range(len(SEEDS)):
+        alone = Constrained(SEEDS[row : row + 1], table=script.table)
+        assert_same(beam(alone, 3, required(slice(row, row + 1)))[0], together[row])
+
+
+def test_a_limit_has_room_for_the_placeholders_and_a_prefix_for_its_own():
+    given = required(prefix=[[0, 0], [PLAIN, PLAIN], [PLAIN, 0], [PLAIN, FIRST + 1], [0, 0], [FIRST, 0]])
+    np.testing.assert_array_equal(given.limits, [4, 3, 4, 5, 1, 2])
+    np.testing.assert_array_equal(given.counts, [[0, 0], [1, 0], [1, 1], [2, 1], [0, 1], [1, 0]])
+
+
+def test_rows_without_placeholders_are_searched_as_by_the_model_alone(script):
+    for rows in ([0], [0, 2]):  # alone, and beside a row that has some
+        some = Constrained(SEEDS[rows], table=script.table)
+        given = Required(*(tf.gather(x, rows) for x in required()))
+        found = beam_search(
+            given.step(some.step, EOS), given.start(some.start)(3), given.limits, width=3, length_penalty=0.6, **IDS
+        )
+        plain = beam_search(some.step, some.start(3), given.limits, width=3, length_penalty=0.6, **IDS)
+        assert as_lists(found)[0] == as_lists(plain)[0]

@@ -1,0 +1,79 @@
+import pytest
+from grpc import StatusCode
+
+from serving.answers import Translation
+from serving.client import Client
+from serving.errors import ServingError
+from serving.gateway import connected, parse_arguments
+from serving.protection import NO_PLACEHOLDERS
+from tests.serving.fake_server import serve
+
+TEXTS = ["the two of 5 km", "see http://a.b", "one", "⟦4⟧ two"]
+WORDS = ["the DUO of 5 km", "see http://a.b", "one", "⟦4⟧ DUO"]
+
+
+def echo(asked, pieces):
+    """A model that gives back the text, and as a second best the text in brackets."""
+
+    def answer(which, signature_name, inputs):
+        asked.append((signature_name, [text.decode() for text in inputs["text"]]))
+        texts, scores = list(inputs["text"]), [0.5] * len(inputs["text"])
+        if signature_name == "explain":
+            return {
+                "source_pieces": [pieces],
+                "pieces": [pieces],
+                "token_scores": [[0.5] * len(pieces)],
+                "alignment": [[[0.5] * len(pieces)] * len(pieces)],
+            }
+        if signature_name == "alternatives":
+            return {
+                "translations": [[text, b"(" + text + b")"] for text in texts],
+                "scores": [[0.5, 0.25] for _ in texts],
+            }
+        if signature_name == "score":
+            return {"score": scores, "token_scores": [[0.5]] * len(texts), "pieces": [[b"a"]] * len(texts)}
+        return {"translation": texts, "score": scores}
+
+    return answer
+
+
+@pytest.fixture(params=["rest", "grpc"])
+def api(request):
+    return request.param
+
+
+def test_placeholders_go_to_the_server_and_words_come_back(api, tmp_path):
+    glossary, asked = tmp_path / "terms.tsv", []
+    glossary.write_text("two\tDUO\n", encoding="utf-8")
+    with (
+        serve(api, echo(asked, ["▁".encode(), "⟦0⟧".encode()])) as where,
+        Client(**where, glossary=glossary, protect=True) as client,
+    ):
+        assert client.translate(TEXTS) == [Translation(word, 0.5) for word in WORDS]
+        assert [[found.text for found in row] for row in client.alternatives(TEXTS)] == [[w, f"({w})"] for w in WORDS]
+        assert [row.text for row in client.sample(TEXTS, seed=1)] == WORDS
+        assert client.score(["two"], ["DUO"])[0].score == 0.5
+    signatures = [signature for signature, _ in asked]
+    assert signatures == ["explain", "translate", "alternatives", "sample", "score"]  # the model is examined once
+    assert sorted(asked[1][1]) == sorted(["the ⟦0⟧ of ⟦1⟧", "see ⟦0⟧", "one", "⟦0⟧ ⟦1⟧"]) and asked[-1][1] == ["two"]
+
+
+def test_a_model_without_placeholders_is_refused_in_one_line():
+    with (
+        serve("grpc", echo([], ["▁".encode(), b"<0xE2>"])) as where,
+        Client(**where, glossary={"two": "DUO"}) as client,
+        pytest.raises(ServingError) as refused,
+    ):
+        client.translate(["one"])
+    assert (refused.value.code, refused.value.message) == (StatusCode.INVALID_ARGUMENT, NO_PLACEHOLDERS)
+
+
+def test_the_gateway_keeps_words_as_well(tmp_path):
+    (tmp_path / "terms.tsv").write_text("two\tDUO\n", encoding="utf-8")
+    with serve("grpc", echo([], ["⟦0⟧".encode()])) as where:
+        flags = ["--backend", f"grpc://{where['grpc']}", "--source_lang=en", "--target_lang=de", "--protect"]
+        (client,) = connected(parse_arguments([*flags, "--glossary", str(tmp_path / "terms.tsv")])).values()
+        with client:
+            assert [found.text for found in client.translate(TEXTS)] == WORDS
+    with pytest.raises(ValueError, match="cannot read the glossary"):
+        connected(parse_arguments([*flags, "--glossary", str(tmp_path / "none.tsv")]))

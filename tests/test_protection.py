@@ -1,0 +1,93 @@
+import re
+from pathlib import Path
+
+import pytest
+
+from keras_transformer.protection import PLACEHOLDERS, Protection, find_shared, hide_pair, read_glossary, words_of
+
+ROOT = Path(__file__).parents[1]
+GLOSSARY = {"apple": "Apfel", "apple tree": "Apfelbaum", "C++": "C++", "電話": "phone"}
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (
+            "see https://a.org/x_(y)?q=1, (http://b.c/d) or www.e.f.",
+            ["https://a.org/x_(y)?q=1", "http://b.c/d", "www.e.f"],
+        ),
+        ("write to a.b+c@d-e.org.", ["a.b+c@d-e.org"]),
+        (
+            "5 km, 3.5kg, 20 °C, 50% off, 1,000 €, $5.50 and -3 m/s",
+            ["5 km", "3.5kg", "20 °C", "50%", "1,000 €", "$5.50", "-3 m"],
+        ),
+        ("5 may, 12 dogs, A4 and 2012", []),
+        ("{name} has {0:.2f}, ${x} and {{ a b }}", ["{name}", "{0:.2f}", "${x}", "{{ a b }}"]),
+        ("%s of %(n)d, %1$s, %5.2f%%, a 100% discount", ["%s", "%(n)d", "%1$s", "%5.2f", "%%", "100%"]),
+        ("run `ls -l https://a.b` now", ["`ls -l https://a.b`"]),
+        ("keep ⟦3⟧ and ⟦12⟧", ["⟦3⟧"]),
+        ("`open, {open, %", []),
+    ],
+)
+def test_what_must_not_change_is_hidden_and_put_back(text, words):
+    hidden = Protection().hide(text)
+    assert list(hidden.words) == words
+    assert hidden.restore(hidden.text) == text
+    assert re.findall("⟦[0-9]⟧", hidden.text) == list(PLACEHOLDERS[: len(words)])
+
+
+def test_terms_are_found_as_they_are_written_as_whole_words_the_longest_first():
+    text = "An apple tree, an apple, Apple, apples, pineapple, C++ and 電話です"
+    hidden = Protection(GLOSSARY, patterns=False).hide(text)
+    assert hidden.text == "An ⟦0⟧, an ⟦1⟧, Apple, apples, pineapple, ⟦2⟧ and ⟦3⟧です"
+    assert hidden.words == ("Apfelbaum", "Apfel", "C++", "phone")
+    assert Protection(GLOSSARY, patterns=False).hide("5 km at a@b.c").text == "5 km at a@b.c"
+    inside = Protection(GLOSSARY).hide("http://apple.org/apple {apple}")
+    assert inside.words == ("http://apple.org/apple", "{apple}")
+
+
+def test_a_long_text_has_the_numbers_again_and_the_words_in_their_order():
+    text = ". ".join(f"It is {n} km from {n} kg" for n in range(13))
+    hidden = Protection().hide(text)
+    assert len(hidden.words) == 26 and hidden.restore(hidden.text) == text
+    swapped = re.sub("(⟦.⟧) from (⟦.⟧)", r"\2 from \1", hidden.text)  # each sentence in another order
+    assert hidden.restore(swapped) == ". ".join(f"It is {n} kg from {n} km" for n in range(13))
+
+
+def test_a_placeholder_that_the_text_does_not_have_stays():
+    hidden = Protection(GLOSSARY).hide("apple")
+    assert hidden.restore("⟦1⟧ ⟦0⟧ ⟦0⟧") == "⟦1⟧ Apfel ⟦0⟧"
+
+
+def test_a_glossary_is_read_and_its_mistakes_are_named_with_their_line(tmp_path):
+    path = tmp_path / "terms.tsv"
+    path.write_text("\ufeff# terms\napple\tApfel\n\n apple tree \t Apfelbaum \napple\tApfel\n", encoding="utf-8")
+    assert read_glossary(path) == {"apple": "Apfel", "apple tree": "Apfelbaum"}
+    for text, said in (
+        ("a\tb\nc d\n", r"line 2: write a source form, a tab and its target form\. Received: 'c d'"),
+        ("a\tb\tc\n", "line 1: write"),
+        ("\tb\n", "line 1: write"),
+        ("a\tb\n\na\tc\n", "line 3: 'a' is 'c' here and 'b' in line 1: keep one"),
+    ):
+        path.write_text(text, encoding="utf-8")
+        with pytest.raises(ValueError, match=said):
+            read_glossary(path)
+    path.write_bytes(b"a\t\xff\n")
+    for unreadable in (path, tmp_path / "none.tsv"):
+        with pytest.raises(ValueError, match="cannot read the glossary"):
+            read_glossary(unreadable)
+
+
+def test_what_stands_on_both_sides_gets_the_same_placeholders():
+    pair = ("In 2012 Ann saw the dog and a hat at www.a.org, 5 or 5.", "2012 sah Ann auf www.a.org den Hund, hat 5.")
+    shared = find_shared(*pair, {"dog": "Hund", "saw": "sägte"})
+    texts = [[side[slice(*spans[number])] for spans in shared] for number, side in enumerate(pair)]
+    assert texts == [["2012", "Ann", "dog", "www.a.org"], ["2012", "Ann", "Hund", "www.a.org"]]
+    assert hide_pair(*pair, shared, first=8) == (
+        "In ⟦8⟧ ⟦9⟧ saw the ⟦0⟧ and a hat at ⟦1⟧, 5 or 5.",
+        "⟦8⟧ sah ⟦9⟧ auf ⟦1⟧ den ⟦0⟧, hat 5.",
+    )
+
+
+def test_words_are_those_of_letters():
+    assert words_of("Ann's T-Shirt, 5 km, https://a.b {x}") == ["Ann's", "T-Shirt", "km"]
