@@ -85,9 +85,8 @@ def main(arguments):
     hidden = [Protection(glossary, patterns=False).hide(source) for source, _, glossary in drawn]
     model, baseline = load(arguments.model_dir), load(arguments.baseline) if arguments.baseline else None
     found = model.translate([each.text for each in hidden])
-    once = sum(
-        text.count(mark) == 1 for each, text in zip(hidden, found, strict=True) for mark in MARK.findall(each.text)
-    )
+    marks = [(mark, text) for each, text in zip(hidden, found, strict=True) for mark in MARK.findall(each.text)]
+    once = sum(text.count(mark) == 1 for mark, text in marks)
     kept = [each.restore(text) for each, text in zip(hidden, found, strict=True)]
     systems = {
         **({"trained without --protect": baseline.translate(list(sources))} if baseline else {}),
@@ -95,7 +94,7 @@ def main(arguments):
         "trained with --protect, with the glossary": kept,
     }
     print(f"{len(drawn)} sentences of {arguments.set}, {sum(map(len, glossaries))} terms")
-    print(f"{once} of their placeholders come exactly once\n")
+    print(f"{once} of {len(marks)} placeholders come exactly once\n")
     print("| model | terms | BLEU | BLEU, terms apart |\n|---|---|---|---|")
     for name, texts in systems.items():
         whole = measure(texts, references)
