@@ -27,7 +27,7 @@ MARK = re.compile("⟦[0-9]⟧")
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model_dir", required=True, help="run that was trained with --protect")
-    parser.add_argument("--baseline", required=True, help="run that was trained without")
+    parser.add_argument("--baseline", help="run that was trained without; left out, it is not in the table")
     parser.add_argument("--data", type=Path, required=True, help="directory of train.LANG and SET.LANG")
     parser.add_argument("--set", required=True, help="name of the set to translate, such as val")
     parser.add_argument("--source_lang", default="en")
@@ -83,19 +83,18 @@ def main(arguments):
     drawn = draw_terms(held_out, learn_terms(*zip(*train, strict=True)), arguments.sentences, arguments.seed)
     sources, references, glossaries = zip(*drawn, strict=True)
     hidden = [Protection(glossary, patterns=False).hide(source) for source, _, glossary in drawn]
-    model, baseline = load(arguments.model_dir), load(arguments.baseline)
+    model, baseline = load(arguments.model_dir), load(arguments.baseline) if arguments.baseline else None
     found = model.translate([each.text for each in hidden])
-    once = sum(
-        text.count(mark) == 1 for each, text in zip(hidden, found, strict=True) for mark in MARK.findall(each.text)
-    )
+    marks = [(mark, text) for each, text in zip(hidden, found, strict=True) for mark in MARK.findall(each.text)]
+    once = sum(text.count(mark) == 1 for mark, text in marks)
     kept = [each.restore(text) for each, text in zip(hidden, found, strict=True)]
     systems = {
-        "trained without --protect": baseline.translate(list(sources)),
+        **({"trained without --protect": baseline.translate(list(sources))} if baseline else {}),
         "trained with --protect, no glossary": model.translate(list(sources)),
         "trained with --protect, with the glossary": kept,
     }
     print(f"{len(drawn)} sentences of {arguments.set}, {sum(map(len, glossaries))} terms")
-    print(f"{once} of their placeholders come exactly once\n")
+    print(f"{once} of {len(marks)} placeholders come exactly once\n")
     print("| model | terms | BLEU | BLEU, terms apart |\n|---|---|---|---|")
     for name, texts in systems.items():
         whole = measure(texts, references)

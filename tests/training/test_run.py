@@ -17,11 +17,12 @@ import pytest
 import tensorflow as tf
 import yaml
 
+from keras_transformer.data.encoded import EncodedPairs, Sentences
 from keras_transformer.data.pipeline import count_batches, training_batches
 from keras_transformer.errors import CheckpointError, ConfigError
 from keras_transformer.evaluation import measure
 from keras_transformer.models.sequence_to_sequence import load_model
-from keras_transformer.tokenizer import SHARED, SOURCE, TARGET, Tokenizer
+from keras_transformer.tokenizer import SHARED, SOURCE, TARGET, Tokenizer, with_eos
 from keras_transformer.training import run as module
 from keras_transformer.training.callbacks import Plan
 from keras_transformer.training.checkpoints import RunDirectory, load_variables
@@ -636,3 +637,23 @@ def test_validation_every_few_updates_trains_to_the_same_weights(corpus, tmp_pat
     assert steps == list(range(2, last + 1, 2))
     seen = dict(read_events(tmp_path / "often/logs/train")["target_tokens_seen"])
     assert seen[max(seen)] == pytest.approx(2 * len(data.train.target.ids) * max(seen) / last, rel=0.2)
+
+
+@pytest.mark.parametrize("rates", [(0.9, 0.0), (0.0, 0.9), (0.9, 0.9)])
+def test_a_batch_is_varied_as_the_settings_say(rates):
+    protect, dropout = rates
+    tokenizer, words = tiny.keeping_tokenizer(), [("seven Ann 12", "12 Ann sieben"), ("2012 Bob", "Bob 2012")] * 7
+    source, target = (tokenizer.encode(list(side)) for side in zip(*words, strict=True))
+    sides = [Sentences(ids.values.numpy(), ids.row_splits.numpy()) for ids in (source, with_eos(target))]
+    pairs = EncodedPairs(*sides, {})
+    config = SimpleNamespace(protect=protect, subword_dropout_rate=dropout, max_length=99)
+    data = SimpleNamespace(train=pairs, tokenizers=(tokenizer, tokenizer))
+    varied = module.variation(config, data)(pairs, np.random.default_rng(3))
+    texts = [side.texts(tokenizer) for side in (varied.source, varied.target)]
+    has_marks = [any("⟦" in text for text in side) for side in texts]
+    assert has_marks == [protect > 0, protect > 0]
+    assert (texts == [list(side) for side in zip(*words, strict=True)]) == (protect == 0)
+    whole = tokenizer.encode(texts[0])
+    assert (len(varied.source.ids) > len(whole.values)) == (dropout > 0)
+    settings = SimpleNamespace(protect=0.0, subword_dropout_rate=0.0, max_length=99)
+    assert module.variation(settings, data) is None
