@@ -42,6 +42,7 @@ NAMES += [
     "preset",
     "train",
     "training",
+    "translate_document",
 ]
 QUICK = {"vocabulary_size": 300, **tiny.SIZES, "max_length": 31, "batch_tokens": 401, "strategy": "one_device"}
 
