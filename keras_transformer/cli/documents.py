@@ -1,6 +1,7 @@
 """translate.py with a document: its format, the flags that go with it, and its way from file to file."""
 
 import sys
+from pathlib import Path
 
 from tqdm import tqdm
 
@@ -68,7 +69,7 @@ def translate_whole(translator, format, source, target):
         FileError: for a file that cannot be read or written.
     """
     try:
-        data = open(source, "rb").read() if source else sys.stdin.buffer.read()
+        data = Path(source).read_bytes() if source else sys.stdin.buffer.read()
     except OSError as error:
         raise FileError.of("read", source, error) from error
     with tqdm(unit=" texts", disable=None) as progress:

@@ -11,6 +11,8 @@ from keras_transformer.documents.fragment import tokens_of
 
 BYTE = re.compile(r"<0x([0-9A-F]{2})>")
 END, SPACE = "</s>", "▁"
+# Attention is often unsure. What it leaves open, the place in the sentence decides; benchmarks/markup.py measures this.
+DIAGONAL, STEEPNESS, LEAST_SHARE = 0.15, 10.0, 0.35
 
 
 class Aligned(NamedTuple):
@@ -118,7 +120,16 @@ def _joined(text, parts):
         columns = _shares(source_tokens, [(start + begin, end + begin) for start, end in source_spans])
         weights += rows @ alignment @ columns.T
         offset += len(translation) + 1
-    return Aligned(target, weights)
+    return Aligned(target, _sharpened(weights))
+
+
+def _sharpened(weights):
+    """The weights (T, S) with a preference for the diagonal, each source token's share of them made equal."""
+    rows, columns = ((np.arange(length) + 0.5) / max(1, length) for length in weights.shape)
+    diagonal = np.exp(-STEEPNESS * np.abs(rows[:, None] - columns))
+    is_aligned = weights.any(axis=1, keepdims=True)
+    weights = weights + DIAGONAL * diagonal * is_aligned
+    return weights / np.maximum(weights.sum(axis=0), LEAST_SHARE)
 
 
 def _shares(tokens, spans):

@@ -8,7 +8,8 @@ import re
 from dataclasses import dataclass, field, replace
 
 OPEN, EMPTY, CLOSE = 1, 0, -1
-TOKEN = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]|[^\W\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]+|[^\w\s]")
+CHARACTER = r"\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"  # of Chinese and Japanese, which divide no words by spaces
+TOKEN = re.compile(rf"[{CHARACTER}]|\d+|[^\W\d{CHARACTER}]+|[^\w\s]")
 SPACE = re.compile(r"[ \t\r\n\f\v]+")
 VOID = {"br", "img", "wbr", "input"}  # tags of HTML without a closing one
 SIGN = re.compile(r"[.,;:!?)\]»”’…]")
@@ -80,7 +81,7 @@ class Layout:
 
 
 def tokens_of(text):
-    """The words and signs of a text: list of (start, end). They are all characters but white space."""
+    """The words, numbers and signs of a text: list of (start, end). They are all characters but white space."""
     return [match.span() for match in TOKEN.finditer(text)]
 
 

@@ -61,8 +61,8 @@ class _Events(HTMLParser):
 def _events(text):
     """Dictionaries of the tags and texts, without those in content that stays: such content is one event, "opaque"."""
     found = _Events(text).found
-    ends = [*(start for *_, start in found[1:]), len(text)]
-    events = [(*event, end) for event, end in zip(found, ends, strict=True)]
+    starts = [*(start for *_, start in found), len(text)]
+    events = [(*event, end) for event, end in zip(found, starts[1:], strict=True)]
     place = 0
     while place < len(events):
         kind, name, attributes, start, end = events[place]

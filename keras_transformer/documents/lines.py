@@ -10,7 +10,7 @@ from keras_transformer.errors import UserError
 
 LINE = re.compile(r"[^\r\n]+")
 TIMES = re.compile(r"^[ \t]*\d+:\d\d:\d\d[,.]\d+[ \t]*-->[^\r\n]*(?:\r\n|\r|\n)?", re.MULTILINE)
-BLANK_LINE = re.compile(r"(?:\r\n|\r|\n)[ \t]*(?=\r|\n|\Z)|\Z")
+BLANK_LINE = re.compile(r"(?:\r\n|\n|\r(?!\n))[ \t]*(?=[\r\n]|\Z)|\Z")
 SUBTITLE_TAG = re.compile(r"</?[A-Za-z][^<>]*>|\{\\[^{}]*\}")
 SPEAKER = re.compile(r"[ \t]*[-–—]")
 

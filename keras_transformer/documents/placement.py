@@ -174,7 +174,8 @@ def _written(root, target, tokens):
             marks.append(item)
             continue
         start, end = (len(target), len(target)) if item is None else tokens[item]
-        parts += [*_gap(target[last:start], marks), target[start:end]]
+        edges = last == 0, item is None
+        parts += [*_gap(target[last:start], marks, edges), target[start:end]]
         marks, last = [], end
     return [part for part in parts if part]
 
@@ -195,20 +196,23 @@ def _row(placed):
     return [*row, *range(t, placed.end)]
 
 
-def _gap(space, marks):
+def _gap(space, marks, edges):
     """The parts between two tokens: marks, and the white space where the source has it.
 
     Args:
         space: str, the white space of the translation.
         marks: list of (mark, whether the source has white space before it, and after it).
+        edges: two bool, whether the text begins here, and whether it ends here.
     """
     if not marks or any(mark.is_space for mark, _ in marks):
         return [mark for mark, _ in marks] or [space]
     written = []
     if not space or any(mark.breaks and not any(spaces) for mark, spaces in marks):
-        for mark, (before, after) in marks:
-            is_apart = mark.kind == EMPTY and not mark.breaks
-            written += [" " if is_apart and before else "", mark, " " if is_apart and after and not before else ""]
+        for mark, spaces in marks:
+            is_apart = mark.kind == EMPTY and not mark.breaks and any(spaces)
+            is_before = is_apart and not edges[0] and (spaces[0] or edges[1])
+            is_after = is_apart and not edges[1] and not is_before
+            written += [" " if is_before else "", mark, " " if is_after else ""]
         return written
     wishes = [_wish(mark, spaces) for mark, spaces in marks]
     at = min(range(len(marks) + 1), key=lambda i: sum(w > 0 for w in wishes[:i]) + sum(w < 0 for w in wishes[i:]))

@@ -51,7 +51,7 @@ def joined(parts, escape=str):
 class FragmentTranslator:
     """Translates fragments: text with inline tags in, the same out.
 
-    A fragment whose translation equals its text stays as it is.
+    A fragment whose translation has the words of its text stays as it is.
 
     Args:
         translator: object with the methods `translate` and `explain` of `TextTranslator`.
@@ -79,10 +79,10 @@ class FragmentTranslator:
         translated = list(fragments)
         texts = self._translated([layouts[i].text for i in plain])
         for i, text in zip(plain, texts, strict=True):
-            if text != layouts[i].text:
+            if text.split() != layouts[i].text.split():
                 translated[i] = [*layouts[i].before, text, *layouts[i].after]
         for i, aligned in zip(tagged, self._aligned([layouts[i].text for i in tagged]), strict=True):
-            if aligned.text != layouts[i].text:
+            if aligned.text.split() != layouts[i].text.split():
                 translated[i] = place(layouts[i], *aligned)
         return translated
 

@@ -80,6 +80,7 @@ def _events(text, path):
     parser.CharacterDataHandler = lambda data: found.append(("text", data, parser.CurrentByteIndex))
     parser.CommentHandler = parser.ProcessingInstructionHandler = parser.XmlDeclHandler = noting("other")
     parser.StartCdataSectionHandler = parser.EndCdataSectionHandler = noting("other")
+    parser.DefaultHandler = noting("other")
     parser.StartDoctypeDeclHandler = parser.EndDoctypeDeclHandler = noting("other")
     try:
         parser.Parse(data, True)
