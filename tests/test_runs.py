@@ -60,7 +60,7 @@ def test_the_library_has_these_names_and_loads_tensorflow_when_it_is_needed():
 WITHOUT_EXTRAS = """
 import importlib, pkgutil, sys
 serving = ["fastapi", "uvicorn", "grpc_health", "prometheus_client"]
-for name in (*serving, "ctranslate2", "ai_edge_litert", "tensorflow_datasets"):
+for name in (*serving, "ctranslate2", "ai_edge_litert", "tensorflow_datasets", "markdown_it"):
     sys.modules[name] = None  # an import of it fails
 import keras_transformer as kt
 for name in kt.__all__:

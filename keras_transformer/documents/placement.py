@@ -132,7 +132,7 @@ def _place_empty(element, around, alignment):
     """Finds the gap of an empty tag: beside the words beside which it stood, and outside of other tags.
 
     The gap between the translations of the words before and after counts as well, so that line breaks divide a
-    translation where they divided the source.
+    translation where they divided the source. A line that ended with a sign ends with one again.
     """
     source_tokens, weights = alignment.source_tokens, alignment.weights
     before = sum(end <= element.start for _, end in source_tokens)  # tokens of the source before it
@@ -140,6 +140,7 @@ def _place_empty(element, around, alignment):
     had_space, has_space = element.spaces
     holds_left = not element.opening.breaks and before > 0 and (not had_space or has_space)
     holds_right = not element.opening.breaks and before < len(source_tokens) and (not has_space or had_space)
+    holds_sign = element.opening.breaks and before > 0 and alignment.source_signs[before - 1]
     from_before = weights[:, :before].sum(axis=1)
     from_after = weights[:, before:].sum(axis=1)
     best, best_score = around.start, -np.inf
@@ -156,6 +157,8 @@ def _place_empty(element, around, alignment):
             score += weights[gap - 1, before - 1] / highest[before - 1]
         if holds_right and gap < around.end:
             score += weights[gap, before] / highest[before]
+        if holds_sign and gap > 0 and alignment.target_signs[gap - 1]:
+            score += 1
         if score > best_score:
             best, best_score = gap, score
     return _Placed(element, best, best)

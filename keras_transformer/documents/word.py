@@ -7,6 +7,7 @@ format is a pair of tags, which ends the base run before it and starts a base ru
 import io
 import re
 import zipfile
+import zlib
 from collections import Counter
 from dataclasses import dataclass
 from xml.sax.saxutils import escape
@@ -62,7 +63,7 @@ def translate_archive(data, path, translate):
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             entries = [(info, archive.read(info)) for info in archive.infolist()]
             comment = archive.comment
-    except (zipfile.BadZipFile, RuntimeError, NotImplementedError) as error:
+    except (zipfile.BadZipFile, RuntimeError, zlib.error) as error:
         raise UserError(f"{path} is no Word document: {error}") from error
     texts = {info.filename: _text(content, path) for info, content in entries if PARTS.fullmatch(info.filename)}
     if "word/document.xml" not in texts:
