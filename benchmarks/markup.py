@@ -8,7 +8,8 @@ with an empty tag. They are translated with the alignments of the run.
 The judge knows nothing of the model: word alignments of IBM model 1 with a preference for the diagonal (fast_align,
 Dyer et al. 2013), learnt from the training text in both directions. Only links on which both directions agree count. A
 tag is right if all links from the words it surrounded end in the words it surrounds, and no others do. A tag without
-such links is not judged. As the judge errs as well, the share of links that keep their side of the tags is told, too.
+such links is not judged. It touches if it surrounds at least one of its words. Two more rows tell what the figures
+mean: tags that are placed by position alone, and tags that are placed by the judge's own links.
 """
 
 import argparse
@@ -20,8 +21,10 @@ from xml.parsers import expat
 import numpy as np
 
 import keras_transformer as kt
+from keras_transformer.documents.alignment import align
 from keras_transformer.documents.fragment import CLOSE, OPEN, Mark, layout_of, parts_of, tokens_of
-from keras_transformer.documents.units import FragmentTranslator, joined
+from keras_transformer.documents.placement import place
+from keras_transformer.documents.units import joined
 
 TAG = re.compile(r"<[^<>]+>")
 NAMES = ("a", "b", "em", "i", "span", "u")
@@ -45,10 +48,10 @@ def make_fragment(text, rng):
             spans.append((start, end, name))
     pieces, last = [], 0
     image = rng.randrange(len(tokens) + 1) if rng.random() < 0.3 else -1
-    for place, (start, end) in enumerate([*tokens, (len(text), len(text))]):
-        opened = [f'<{name} class="x{place}">' for low, _, name in spans if low == place]
-        closed = [f"</{name}>" for _, high, name in spans[::-1] if high == place + 1]
-        picture = f'<img src="{place}.png"/>' if image == place else ""
+    for at, (start, end) in enumerate([*tokens, (len(text), len(text))]):
+        opened = [f'<{name} class="x{at}">' for low, _, name in spans if low == at]
+        closed = [f"</{name}>" for _, high, name in spans[::-1] if high == at + 1]
+        picture = f'<img src="{at}.png"/>' if image == at else ""
         pieces += [text[last:start], picture, *opened, text[start:end], *closed]
         last = end
     return "".join(pieces)
@@ -109,6 +112,20 @@ def spans_of(parts):
     }
 
 
+def by_position(length, source_length):
+    """Weights (T, S) that prefer the same place in the sentence, all that is known without an alignment."""
+    rows, columns = ((np.arange(n) + 0.5) / max(1, n) for n in (length, source_length))
+    return np.exp(-20 * np.abs(rows[:, None] - columns))
+
+
+def by_judge(layout, text, weights, forward, backward):
+    """The links of the judge as weights (T, S): how well tags can be placed if the alignment is that of the judge."""
+    judged = np.zeros_like(weights)
+    for i, j in links_of(words_of(layout.text), words_of(text), forward, backward):
+        judged[j, i] = 1
+    return judged
+
+
 def is_well_formed(text):
     """Whether a fragment is."""
     try:
@@ -162,21 +179,29 @@ def main():
     sentences = rng.sample(lines(arguments.split, arguments.source_lang), arguments.fragments)
     fragments = [make_fragment(text, rng) for text in sentences]
     translator = kt.load(arguments.model_dir, arguments.checkpoint)
-    translated = FragmentTranslator(translator)([parts_of(fragment, TAG) for fragment in fragments])
+    layouts = [layout_of(parts_of(fragment, TAG)) for fragment in fragments]
+    found = align(translator, [layout.text for layout in layouts])
     sides = (lines("train", language) for language in (arguments.source_lang, arguments.target_lang))
     pairs = [(words_of(source), words_of(target)) for source, target in zip(*sides, strict=True)]
-    counts = measure(fragments, translated, learn(pairs), learn([(target, source) for source, target in pairs]))
-    for fragment, parts in list(zip(fragments, translated, strict=True))[: arguments.show]:
-        print(f"{fragment}\n  {joined(parts)}")
-    tagged = sum(not layout_of(parts_of(fragment, TAG)).is_plain for fragment in fragments)
-    print(f"{len(fragments)} fragments, {tagged} with tags inside, seed {arguments.seed}")
-    for name, whole in (("well-formed", len(fragments)), ("same tags", len(fragments))):
-        print(f"{name:12} {counts[name] / whole:.1%}")
-    print(
-        f"{'right':12} {counts['right'] / counts['judged']:.1%} of {counts['judged']} tags that the judge has links of"
-    )
-    print(f"{'touching':12} {counts['touching'] / counts['judged']:.1%} surround a word that belongs to them")
-    print(f"{'links':12} {counts['links kept'] / counts['links']:.1%} on their side of the tag")
+    tables = learn(pairs), learn([(target, source) for source, target in pairs])
+    print(f"{len(fragments)} fragments, seed {arguments.seed}, placed by")
+    for name, weights in {
+        "explain": [aligned.weights for aligned in found],
+        "position alone": [by_position(*aligned.weights.shape) for aligned in found],
+        "the judge": [by_judge(layout, *aligned, *tables) for layout, aligned in zip(layouts, found, strict=True)],
+    }.items():
+        translated = [
+            place(layout, aligned.text, of_text)
+            for layout, aligned, of_text in zip(layouts, found, weights, strict=True)
+        ]
+        counts = measure(fragments, translated, *tables)
+        shares = [f"{key} {counts[key] / len(fragments):.1%}" for key in ("well-formed", "same tags")]
+        shares += [f"{key} {counts[key] / counts['judged']:.1%}" for key in ("right", "touching")]
+        shares.append(f"links {counts['links kept'] / counts['links']:.1%}")
+        print(f"{name:16}{', '.join(shares)} of {counts['judged']} tags that the judge has links of")
+        if name == "explain":
+            for fragment, parts in list(zip(fragments, translated, strict=True))[: arguments.show]:
+                print(f"{fragment}\n  {joined(parts)}")
 
 
 if __name__ == "__main__":

@@ -68,18 +68,25 @@ def _place_inside(around, elements, alignment):
     pairs = [(element, _fit(element, alignment)) for element in elements if element.closing]
     waiting = {place: [] for place in range(len(pairs))}  # pairs that share the span of another one
     placed, is_aligned = {}, alignment.weights.any(axis=1)
-    while len(placed) < len(pairs):
-        free = [t for t in range(around.start, around.end) if not any(p.start <= t < p.end for p in placed.values())]
-        spans = {i: _best_span(fit, is_aligned, free) for i, (_, fit) in enumerate(pairs) if i not in placed}
+    free = list(range(around.start, around.end))
+    spans = {i: _best_span(fit, is_aligned, free) for i, (_, fit) in enumerate(pairs)}
+    while spans:
         best = max(spans, key=lambda i: spans[i][2])
         element, fit = pairs[best]
+        start = end = around.end
         host = _host(element, fit, free, {i: p for i, p in placed.items() if p.inside is not None}, pairs)
         if host is not None:
             waiting[host].append(element)
             placed[best] = _Placed(element, 0, 0, None)
         else:
-            start, end, _ = spans[best] if free else (around.end, around.end, 0)
+            if free:
+                start, end, _ = spans[best]
             placed[best] = _Placed(element, start, end)
+            free = [t for t in free if not start <= t < end]
+        del spans[best]
+        for i, (begin, stop, _) in spans.items():
+            if begin < end and stop > start:  # its span is taken
+                spans[i] = _best_span(pairs[i][1], is_aligned, free)
     around.inside = [p for p in placed.values() if p.inside is not None]
     for place, p in placed.items():
         if p.inside is not None:
@@ -145,13 +152,15 @@ def _place_empty(element, around, alignment):
     from_after = weights[:, before:].sum(axis=1)
     best, best_score = around.start, -np.inf
     first, last = around.start, around.end
+    before_gap, from_start = (np.concatenate([[0], np.cumsum(sides)]) for sides in (from_before, from_after))
+    covered = {gap for p in around.inside for gap in range(p.start + 1, p.end)}
     inside = alignment.inside(around.element)
     if element.opening.breaks and inside and inside[0] < before <= inside[-1] and last - first > 1:
         first, last = first + 1, last - 1  # a break between words stays between words
     for gap in range(first, last + 1):
-        if any(p.start < gap < p.end for p in around.inside):
+        if gap in covered:
             continue
-        right_sides = from_before[around.start : gap].sum() + from_after[gap : around.end].sum()
+        right_sides = before_gap[gap] - before_gap[around.start] + from_start[around.end] - from_start[gap]
         score = right_sides / max(1, around.end - around.start)
         if holds_left and gap > around.start:
             score += weights[gap - 1, before - 1] / highest[before - 1]
