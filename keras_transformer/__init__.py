@@ -32,6 +32,7 @@ _HOMES = {
     "preset": "config",
     "train": "runs",
     "training": "training",
+    "translate_document": "documents.files",
 }
 
 __all__ = sorted(_HOMES)

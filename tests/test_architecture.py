@@ -22,7 +22,7 @@ ORDER = [
     {"layers", "recurrent", "tokenizer", "decoding"},
     {"models", "data"},
     {"translation", "cleaning"},
-    {"training", "export", "evaluation", "analysis", "beam"},
+    {"training", "export", "evaluation", "analysis", "beam", "documents"},
     {"runs"},
     {"cli"},
     {"scripts", "__main__"},

@@ -42,6 +42,7 @@ NAMES += [
     "preset",
     "train",
     "training",
+    "translate_document",
 ]
 QUICK = {"vocabulary_size": 300, **tiny.SIZES, "max_length": 31, "batch_tokens": 401, "strategy": "one_device"}
 
@@ -59,7 +60,7 @@ def test_the_library_has_these_names_and_loads_tensorflow_when_it_is_needed():
 WITHOUT_EXTRAS = """
 import importlib, pkgutil, sys
 serving = ["fastapi", "uvicorn", "grpc_health", "prometheus_client"]
-for name in (*serving, "ctranslate2", "ai_edge_litert", "tensorflow_datasets"):
+for name in (*serving, "ctranslate2", "ai_edge_litert", "tensorflow_datasets", "markdown_it"):
     sys.modules[name] = None  # an import of it fails
 import keras_transformer as kt
 for name in kt.__all__:

@@ -6,6 +6,7 @@ import sys
 
 from keras_transformer.cli import console
 from keras_transformer.cli.bulk import add_engine_argument, check_engine, translate_in_bulk
+from keras_transformer.cli.documents import add_format_argument, check_document, translate_whole
 from keras_transformer.cli.flags import add_translator_arguments, load_translator, protected
 from keras_transformer.cli.line_files import (
     are_regular,
@@ -39,6 +40,8 @@ DESCRIPTION = """Translate line by line: every line of input gives one line of o
       random translations, the same for the same seed
   paste new.en new.de | python translate.py --model_dir runs/mine --score
       how likely given translations are, to filter or to rank them
+  python translate.py --model_dir runs/mine --input page.html --output seite.html
+      a document: .html .md .xliff .po .srt .docx; tags stay around their words (--format html in a pipe)
   python translate.py --engine beam --saved_model exports/mine --input 'in/*.txt' --output out --runner DirectRunner
       many files with Apache Beam, in a process for each core (--direct_num_workers 2: in two) or on other runners;
       the same command does what is missing"""
@@ -49,8 +52,9 @@ def parse_arguments():
     parser = argparse.ArgumentParser(description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_translator_arguments(parser)
     add_request_arguments(parser)
-    parser.add_argument("--input", help="text file, UTF-8, one sentence a line (default: standard input)")
+    parser.add_argument("--input", help="text file, UTF-8, one sentence a line, or document (default: standard input)")
     parser.add_argument("--output", help="file for the translations (default: standard output)")
+    add_format_argument(parser)
     add_engine_argument(parser)
     arguments, others = parser.parse_known_args()
     check_engine(arguments, others)
@@ -58,7 +62,9 @@ def parse_arguments():
         if others:
             parser.error(f"unrecognized arguments: {' '.join(others)}")
         check_files(arguments.input, arguments.output)
-    return arguments, Request.of(arguments), others
+    request = Request.of(arguments)
+    check_document(arguments, request)
+    return arguments, request, others
 
 
 def converse(answer):
@@ -85,6 +91,8 @@ def main(arguments, request):
 
     translator = load_translator(arguments)
     request.check_width(translator)
+    if arguments.format != "lines":
+        return translate_whole(translator, arguments.format, arguments.input, arguments.output)
 
     def answer(texts, on_progress=None):
         return request.lines(translator, texts, on_progress)

@@ -1,0 +1,214 @@
+"""A fragment: text with inline tags, the form that all formats share.
+
+A fragment is a list of parts. A part is text, a str, or a `Mark`: the opening or closing tag of a pair, or a tag
+without content. `Layout` is a fragment ready for translation: the text without tags, and the tags at their places.
+"""
+
+import re
+from dataclasses import dataclass, field, replace
+
+OPEN, EMPTY, CLOSE = 1, 0, -1
+CHARACTER = r"\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"  # of Chinese and Japanese, which divide no words by spaces
+TOKEN = re.compile(rf"[{CHARACTER}]|\d+|[^\W\d{CHARACTER}]+|[^\w\s]")
+SPACE = re.compile(r"[ \t\r\n\f\v]+")
+VOID = {"br", "img", "wbr", "input"}  # tags of HTML without a closing one
+SIGN = re.compile(r"[.,;:!?)\]»”’…]")
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A tag, or other text that is not translated.
+
+    Args:
+        text: str, as it stands in the document.
+        kind: OPEN, CLOSE or EMPTY.
+        name: str, equal for the two tags of a pair.
+        breaks: bool, whether it divides words as white space does.
+    """
+
+    text: str
+    kind: int = EMPTY
+    name: str = ""
+    breaks: bool = False
+
+    @property
+    def is_space(self):
+        """Whether it takes the place of a space, such as a line break with the indentation of the next line."""
+        return self.breaks and not self.name
+
+
+@dataclass
+class Element:
+    """A tag at its place in the text of a `Layout`.
+
+    Attributes:
+        opening: `Mark`; the only one of an empty tag.
+        closing: `Mark`; None for an empty tag.
+        start, end: the characters that it surrounds; equal for an empty tag.
+        spaces: two bool, whether white space stands before and after each mark: (before, after) of the opening one.
+        closing_spaces: the same of the closing one.
+        children: list of `Element`.
+    """
+
+    opening: Mark | None
+    closing: Mark | None = None
+    start: int = 0
+    end: int = 0
+    spaces: tuple = (False, False)
+    closing_spaces: tuple = (False, False)
+    children: list = field(default_factory=list)
+
+
+@dataclass
+class Layout:
+    """A fragment without the tags and the white space around the whole text.
+
+    Attributes:
+        before, after: lists of parts, around the whole text.
+        text: str, without tags.
+        root: `Element` without marks, which surrounds the text.
+    """
+
+    before: list
+    after: list
+    text: str
+    root: Element
+
+    @property
+    def is_plain(self):
+        """Whether no tag stands inside the text."""
+        return not self.root.children
+
+
+def tokens_of(text):
+    """The words, numbers and signs of a text: list of (start, end). They are all characters but white space."""
+    return [match.span() for match in TOKEN.finditer(text)]
+
+
+def parts_of(text, pattern):
+    """A fragment of text with tags that a pattern finds. `<b>` and `</b>` are a pair; other matches are empty tags.
+
+    Args:
+        text: str.
+        pattern: compiled regular expression.
+    """
+    parts, end = [], 0
+    for match in pattern.finditer(text):
+        tag = re.fullmatch(r"(?s)<(/?)([A-Za-z][\w:-]*).*?(/?)>", match[0])
+        kind = EMPTY if not tag or tag[3] else CLOSE if tag[1] else OPEN
+        name = tag[2].lower() if tag else ""
+        parts += [text[end : match.start()], Mark(match[0], EMPTY if name in VOID else kind, name, name == "br")]
+        end = match.end()
+    return [part for part in [*parts, text[end:]] if part]
+
+
+def layout_of(parts):
+    """The `Layout` of a fragment.
+
+    Tags without a partner count as empty ones. So does a pair that surrounds no text.
+    """
+    parts = _with_empty_pairs_joined(_with_partners(_with_spaces_apart(parts)))
+    before, after = [], []
+    while parts:
+        partners = _partners(parts)
+        if _is_outside(parts[0]):
+            before.append(parts.pop(0))
+        elif _is_outside(parts[-1]):
+            after.insert(0, parts.pop())
+        elif partners.get(0) == len(parts) - 1:
+            before.append(parts.pop(0))
+            after.insert(0, parts.pop())
+        else:
+            break
+    return Layout(before, after, *_flat(parts))
+
+
+def _is_outside(part):
+    return part.kind == EMPTY if isinstance(part, Mark) else not part.strip()
+
+
+def _with_spaces_apart(parts):
+    """The parts with each run of white space that is not one space as a mark, and spaces at their ends apart."""
+    apart = []
+    for part in parts:
+        if isinstance(part, Mark):
+            apart.append(part)
+            continue
+        for piece in re.split(r"([ \t\r\n\f\v]{2,}|[\t\r\n\f\v]|^ | $)", part):
+            is_mark = piece != " " and SPACE.fullmatch(piece)
+            apart += [Mark(piece, breaks=True) if is_mark else piece] if piece else []
+    return apart
+
+
+def _partners(parts):
+    """The places of the pairs: opening -> closing. A closing tag ends the open tags inside it."""
+    partners, open_ones = {}, []
+    for place, part in enumerate(parts):
+        if not isinstance(part, Mark) or part.kind == EMPTY:
+            continue
+        if part.kind == OPEN:
+            open_ones.append(place)
+        elif part.name in (names := [parts[i].name for i in open_ones]):
+            last = len(names) - 1 - names[::-1].index(part.name)
+            partners[open_ones[last]] = place
+            del open_ones[last:]
+    return partners
+
+
+def _with_partners(parts):
+    partners = _partners(parts)
+    paired = {*partners, *partners.values()}
+    return [
+        replace(part, kind=EMPTY) if isinstance(part, Mark) and part.kind and place not in paired else part
+        for place, part in enumerate(parts)
+    ]
+
+
+def _with_empty_pairs_joined(parts):
+    """The parts with each pair that surrounds no text as one empty mark."""
+    joined, place, partners = [], 0, _partners(parts)
+    while place < len(parts):
+        end = partners.get(place, place)
+        inside = parts[place : end + 1]
+        if end > place and all(isinstance(part, Mark) or not part.strip() for part in inside):
+            text = "".join(part.text if isinstance(part, Mark) else part for part in inside)
+            joined.append(Mark(text, name=parts[place].name))
+            place = end
+        else:
+            joined.append(parts[place])
+        place += 1
+    return joined
+
+
+def _has_space(parts, place):
+    if not 0 <= place < len(parts):
+        return False
+    part = parts[place]
+    return part.is_space if isinstance(part, Mark) else part == " "
+
+
+def _flat(parts):
+    """The text without tags, and the tree of the tags."""
+    text, root = "", Element(None)
+    open_ones = [root]
+    for place, part in enumerate(parts):
+        if not isinstance(part, Mark):
+            is_after_tag = place and isinstance(parts[place - 1], Mark) and parts[place - 1].kind == EMPTY
+            if is_after_tag and SIGN.match(part) and text.endswith(" "):  # "Press <kbd>x</kbd>.": not "Press ."
+                text = text[:-1]
+                open_ones[-1].children[-1].start = open_ones[-1].children[-1].end = len(text)
+            text += part.lstrip(" ") if part[0] == " " and text.endswith(" ") else part
+            continue
+        spaces = _has_space(parts, place - 1), _has_space(parts, place + 1)
+        if part.kind == CLOSE:
+            element = open_ones.pop()
+            element.closing, element.end, element.closing_spaces = part, len(text), spaces
+            continue
+        if part.breaks and not text.endswith(" "):
+            text += " "
+        element = Element(part, None, len(text), len(text), spaces)
+        open_ones[-1].children.append(element)
+        if part.kind == OPEN:
+            open_ones.append(element)
+    root.end = len(text)
+    return text, root

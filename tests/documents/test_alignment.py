@@ -1,0 +1,67 @@
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from keras_transformer.documents.alignment import align, built
+from keras_transformer.documents.fragment import tokens_of
+from keras_transformer.translation.translator import Translator
+from tests import tiny
+from tests.documents.fake import UPPER, WordByWord
+
+
+@pytest.mark.parametrize(
+    ("pieces", "text", "of_pieces"),
+    [
+        (["▁ein", "s", "▁z", "</s>"], "eins z", ["ein", "s", "z", ""]),
+        (["▁a", "</s>", "▁b", "</s>"], "a b", ["a", "", "b", ""]),
+        (["▁", "<0xC3>", "<0xA4>", "x", "</s>"], "äx", ["", "ä", "", "x", ""]),
+        (["</s>"], "", [""]),
+    ],
+)
+def test_pieces_make_a_text_and_have_places_in_it(pieces, text, of_pieces):
+    found, spans = built(pieces)
+    assert found == text
+    if "ä" not in text:
+        assert [found[start:end] for start, end in spans] == of_pieces
+    assert len(spans) == len(pieces) and all(0 <= start <= end <= len(text) for start, end in spans)
+
+
+def test_words_of_several_pieces_have_the_weights_of_all():
+    explanation = SimpleNamespace(
+        source_pieces=["▁ro", "t", "▁Bus", ",", "</s>"],
+        pieces=["▁b", "us", "▁red", "</s>"],
+        alignment=np.array([[0, 0, 1, 0, 0], [0, 0, 1, 0, 0], [0.5, 0.5, 0, 0, 0], [0, 0, 0, 0, 1.0]]),
+    )
+    translator = SimpleNamespace(explain=lambda texts, on_progress: [explanation])
+    ((text, weights),) = align(translator, ["rot Bus,"])
+    assert text == "bus red" and weights.shape == (2, 3)
+    assert weights.argmax(axis=1).tolist() == [1, 0]
+
+
+@pytest.mark.parametrize("text", ["ﬁne  one two", "1²\u00a0three", "a\u0301 b", "x\ufffdy z"])
+def test_text_that_the_tokenizer_normalises_keeps_its_words_apart(text):
+    class Normalising(WordByWord):
+        def explain(self, texts, on_progress=None):
+            import unicodedata
+
+            return super().explain([unicodedata.normalize("NFKC", text) for text in texts])
+
+    ((_, weights),) = align(Normalising(), [text])
+    assert weights.shape[1] == len(tokens_of(text)) and (weights.argmax(axis=0)[[0, -1]] == [0, len(weights) - 1]).all()
+
+
+def test_long_text_is_explained_part_by_part():
+    text = "one two, three four five six seven"
+    ((found, weights),) = align(WordByWord(str.upper, longest=3), [text])
+    assert found == text.upper()
+    assert weights.argmax(axis=1).tolist() == list(range(8))
+    assert align(UPPER, ["", " "])[0].text == ""
+
+
+def test_real_explanations_of_the_lines_of_a_text_make_that_of_the_text():
+    translator = Translator(tiny.transformer(), tiny.tokenizer(), beam_size=1, max_length=5)
+    lines = ["one two three", "five five", "ten nine eight"]
+    *alone, whole = align(translator, [*lines, "\n".join(lines)])
+    assert whole.text.replace(" ", "") == "".join(aligned.text for aligned in alone).replace(" ", "")
+    assert whole.weights.shape == (len(tokens_of(whole.text)), 8)
