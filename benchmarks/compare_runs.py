@@ -3,8 +3,8 @@
     python -m benchmarks.compare_runs runs/gru runs/tiny --source val.en --reference val.de
 
 For each run in turn, the script trains a new model of the run's settings for some updates on one device, and translates
-the source with the run's own weights and search. The machine should do nothing else: the runs are measured one after
-the other.
+the source with the run's own weights and search. Seconds are those of the processor, all its cores together: a busy
+machine changes them little.
 """
 
 import argparse
@@ -17,8 +17,8 @@ from pathlib import Path
 from keras_transformer.cli.console import import_tensorflow, program
 from keras_transformer.data.text_files import open_aligned_files
 
-WINDOWS = 2  # Timed windows of updates.
-ROUNDS = 3  # Translations of the source that are timed.
+WINDOWS = 1  # Timed windows of updates.
+ROUNDS = 2  # Translations of the source that are timed.
 
 
 def parse_arguments():
@@ -30,20 +30,20 @@ def parse_arguments():
 
 
 def measure_run(path, texts, references):
-    """The parameters, the target tokens/s in training, the sentences/s of translation, and the BLEU of a run."""
+    """The parameters of a run, its target tokens/s in training, its sentences/s of translation, and its BLEU."""
     import keras_transformer as kt
     from benchmarks.train_speed import time_updates
 
     run = kt.Run(path)
     with tempfile.TemporaryDirectory() as directory:
         config = dataclasses.replace(run.config, model_dir=directory, strategy="one_device")
-        rates, *_ = time_updates(config, WINDOWS)
+        rates, *_ = time_updates(config, WINDOWS, time.process_time)
     translator, seconds = run.translator(), []
     translations = translator.translate(texts)  # makes the graphs
     for _ in range(ROUNDS):
-        started = time.perf_counter()
+        started = time.process_time()
         translator.translate(texts)
-        seconds.append(time.perf_counter() - started)
+        seconds.append(time.process_time() - started)
     bleu = kt.measure(translations, references, config.tokenize).bleu
     speed = len(texts) / statistics.median(seconds)
     return translator.model.count_params(), statistics.median(rates), speed, bleu
@@ -54,7 +54,9 @@ def main(arguments):
 
     keep_freed_memory()
     texts, references = map(list, zip(*open_aligned_files(arguments.source, arguments.reference), strict=True))
-    print("| run | parameters | target tokens/s in training | sentences/s | BLEU |\n|---|---|---|---|---|")
+    print(
+        "| run | parameters | trained target tokens / processor second | sentences / processor second | BLEU |\n|---|---|---|---|---|"
+    )
     for path in arguments.runs:
         parameters, rate, speed, bleu = measure_run(path, texts, references)
         print(f"| {path.name} | {parameters / 1e6:.1f} M | {rate:,.0f} | {speed:,.0f} | {bleu:.1f} |", flush=True)

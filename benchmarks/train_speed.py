@@ -47,12 +47,13 @@ def matrix_rate(dtype, seconds=2.0):
     return count * 2 * 4096 * 512 * 2048 / (time.perf_counter() - started)
 
 
-def time_updates(config, windows=WINDOWS):
+def time_updates(config, windows=WINDOWS, clock=time.perf_counter):
     """Trains for some updates, and times windows of them.
 
     Args:
         config: `Config` of the run.
         windows: number of timed windows.
+        clock: function that gives the seconds so far.
 
     Returns:
         real target tokens/s of every window, a list; the share of padding in the target; the prepared `Data`; and the
@@ -77,7 +78,7 @@ def time_updates(config, windows=WINDOWS):
 
         def on_train_batch_end(self, batch, logs=None):
             if batch + 1 >= WARM_UP and (batch + 1 - WARM_UP) % WINDOW == 0:
-                self.marks.append((time.perf_counter(), float(self.model.loss_metric.count.value.read_value())))
+                self.marks.append((clock(), float(self.model.loss_metric.count.value.read_value())))
 
     with tempfile.TemporaryDirectory() as directory:
         data = prepare(config, RunDirectory(directory))
