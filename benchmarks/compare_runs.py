@@ -19,6 +19,7 @@ from keras_transformer.data.text_files import open_aligned_files
 
 WINDOWS = 1  # Timed windows of updates.
 ROUNDS = 2  # Translations of the source that are timed.
+COLUMNS = ("run", "parameters", "target tokens trained a second", "sentences a second", "BLEU")
 
 
 def parse_arguments():
@@ -54,9 +55,7 @@ def main(arguments):
 
     keep_freed_memory()
     texts, references = map(list, zip(*open_aligned_files(arguments.source, arguments.reference), strict=True))
-    print(
-        "| run | parameters | trained target tokens / processor second | sentences / processor second | BLEU |\n|---|---|---|---|---|"
-    )
+    print(f"| {' | '.join(COLUMNS)} |\n|{'---|' * len(COLUMNS)}")
     for path in arguments.runs:
         parameters, rate, speed, bleu = measure_run(path, texts, references)
         print(f"| {path.name} | {parameters / 1e6:.1f} M | {rate:,.0f} | {speed:,.0f} | {bleu:.1f} |", flush=True)
