@@ -52,7 +52,7 @@ class Batcher:
         """
         size = _rows(request.inputs)
         for _ in request.inputs:
-            self._metrics.input_arrived(size)
+            self._metrics.input_sizes.observe(size)
         key = (request.servable, request.signature, request.outputs)
         with self._condition:
             if self._is_stopped:
@@ -145,13 +145,13 @@ class Batcher:
 
     def _answer(self, key, parts):
         servable, signature, outputs = key
-        now = time.monotonic()
+        now, queuing = time.monotonic(), self._metrics.queuing_latency.labels(self._parameters.thread_pool_name)
         for part in parts:
-            self._metrics.waited(self._parameters.thread_pool_name, now - part.request.arrived)
+            queuing.observe((now - part.request.arrived) * 1e6)
         try:
             inputs, size = self._together(parts)
             found = servable.compute(signature, inputs, outputs, _time_left(parts, now))
-            self._metrics.batch_computed()
+            self._metrics.batches.inc()
             for part, answer in zip(parts, _apart(found, parts, size), strict=True):
                 part.request.answer(answer, part.number, part.count)
         except ServingError as error:
@@ -164,7 +164,8 @@ class Batcher:
         """Joins the inputs of parts and fills them up to an allowed size: (dict name -> array, rows)."""
         rows = sum(part.size for part in parts)
         size = next((allowed for allowed in self._parameters.allowed_batch_sizes if allowed >= rows), rows)
-        self._metrics.batch_formed(size, size - rows)
+        self._metrics.processed_sizes.observe(size)
+        self._metrics.padding_sizes.labels(f"{size}").observe(size - rows)
         inputs = {}
         for name in parts[0].inputs:
             arrays = [part.inputs[name] for part in parts]

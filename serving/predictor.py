@@ -103,7 +103,8 @@ class Predictor:
     def _ended(self, request, is_ok):
         self._models.release(request.servable)
         if is_ok:
-            self.metrics.ran(request.servable.name, time.monotonic() - request.arrived)
+            micros = (time.monotonic() - request.arrived) * 1e6
+            self.metrics.runtime_latency.labels(request.servable.name, "Predict", "TF1").observe(micros)
 
     def _check_limits(self, inputs):
         for name, array in inputs.items():

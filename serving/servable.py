@@ -24,6 +24,7 @@ class Servable:
         version: int.
         signatures: dict name -> SignatureDef.
         languages: `Languages`, or None if the version has no export.json that names them.
+        uses: int, the requests that use the version, counted by `Models`.
     """
 
     def __init__(self, name, version, session, signatures, languages=None):
@@ -31,6 +32,7 @@ class Servable:
         self.version = version
         self.signatures = signatures
         self.languages = languages
+        self.uses = 0
         self._session = session
         self._prepared = {}
 

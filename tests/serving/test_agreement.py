@@ -40,7 +40,7 @@ def server(tmp_path_factory):
     small.write(path / "same", 7, **SIGNATURES)
     names = ("half_plus_two", "half_plus_three", "same")
     with both({name: path / name for name in names}) as server:
-        server.models._labels["half_plus_two"] = {"stable": 123}
+        server.models._configs["half_plus_two"].labels["stable"] = 123
         server.path = path
         yield server
 

