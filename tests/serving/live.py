@@ -10,13 +10,14 @@ import grpc
 from tensorflow_serving.apis import model_service_pb2_grpc, prediction_service_pb2_grpc
 
 from serving.grpc_api import start_grpc_server
+from serving.http_server import HttpServer
 from serving.in_process import InProcessClients
 from serving.libretranslate import LibreTranslate
 from serving.loading import Loader
 from serving.model_config import ModelConfig, VersionPolicy
 from serving.models import Models
 from serving.predictor import Predictor
-from serving.rest import PAGE, HttpServer, RestApi, make_app
+from serving.rest import PAGE, RestApi, make_app
 
 HOST = "127.0.0.1"
 DEADLINE_SECONDS = 30

@@ -96,8 +96,8 @@ def start(image, *flags):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, -signal.SIGTERM), (signal.SIGINT, 130)])
-def test_the_image_needs_no_tensorflow_and_ends_with_the_signal(image, number, status):
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_the_image_needs_no_tensorflow_and_ends_in_order(image, number):
     def answer(which, signature_name, inputs):
         return {"translation": [text + b"!" for text in inputs["text"]], "score": [0.5]}
 
@@ -110,7 +110,7 @@ def test_the_image_needs_no_tensorflow_and_ends_with_the_signal(image, number, s
         process.send_signal(number)
         _, errors = process.communicate(timeout=60)
     assert (found, reply["translatedText"]) == (200, "süß!")
-    assert errors == f"en to de on http://{HOST}:{port}/translate\n" and process.returncode == status
+    assert errors == f"en to de on http://{HOST}:{port}/translate\n" and process.returncode == 0
 
 
 @pytest.mark.slow

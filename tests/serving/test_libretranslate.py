@@ -11,9 +11,9 @@ from libretranslatepy import LibreTranslateAPI
 
 from serving import gateway
 from serving.answers import Translation
+from serving.http_server import HttpServer
 from serving.languages import Languages
 from serving.libretranslate import THREADS
-from serving.rest import HttpServer
 from tests.serving import toy
 from tests.serving.live import DEADLINE_SECONDS, HOST, ask, both, connect
 from tests.serving.test_server import poll

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from keras_transformer.translation.options import INPUTS
 from serving.errors import HTTP_STATUS, ServingError
+from serving.http_server import LONGEST_HEAD, HttpServer
 from serving.metrics import Metrics
 from serving.predictor import Prediction
-from serving.rest import LONGEST_HEAD, HttpServer
 from serving.servable import SOON_DONE
 from tests.serving import toy
 from tests.serving.live import DEADLINE_SECONDS, HOST, METRICS, ask, backend, connect, read_all, serve
