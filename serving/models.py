@@ -1,6 +1,7 @@
 """All served models: a thread follows their directories, and loads and unloads versions. Requests borrow servables."""
 
 import contextlib
+import gc
 import logging
 import math
 import threading
@@ -277,14 +278,16 @@ class Models:
                         if version.state == AVAILABLE and not version.is_wanted:
                             version.state = UNLOADING
             leaving = [one for all in self._versions.values() for one in all.values() if one.state == UNLOADING]
-        for version in leaving:
-            if not version.servable.uses:
-                version.servable.close()
-                LOG.info("unloaded version %s of model %s", version.number, version.servable.name)
-                with self._changed:
-                    version.state, version.servable = END, None
-                    self._changed.notify_all()
-        return any(version.state == UNLOADING for version in leaving)
+        unused = [version for version in leaving if not version.servable.uses]
+        for version in unused:
+            version.servable.close()
+            LOG.info("unloaded version %s of model %s", version.number, version.servable.name)
+            with self._changed:
+                version.state, version.servable = END, None
+                self._changed.notify_all()
+        if unused:
+            gc.collect()  # A Graph has many reference cycles.
+        return len(unused) < len(leaving)
 
     def _available(self, name):
         versions = self._versions.get(name, {}).values()

@@ -1,6 +1,5 @@
 """One version of a model, in a v1 Session, as TensorFlow Serving loads it. Threads may share a version."""
 
-import gc
 from pathlib import Path
 
 import numpy as np
@@ -112,7 +111,6 @@ class Servable:
         self._session.close()
         self._session = None
         self._prepared.clear()
-        gc.collect()  # A Graph has many reference cycles.
 
 
 class Signature:
