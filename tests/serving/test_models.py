@@ -61,31 +61,6 @@ def corrupt(base_path, version):
     path.rename(base_path / str(version))
 
 
-def test_the_newest_version_answers_unless_another_is_asked_for(tmp_path, serve):
-    for version in (2, 10):
-        toy.write(tmp_path, version)
-    models = serve(ModelConfig("toy", str(tmp_path), VersionPolicy(all={}), {"stable": 2}))
-    models.wait_until_available(60)
-    for asked, version in (({}, 10), ({"version": 2}, 2), ({"label": "stable"}, 2)):
-        with models.use("toy", **asked) as servable:
-            assert translate(servable) == [toy.translation("a", version)]
-    assert models.status("toy") == [VersionStatus(10, "AVAILABLE"), VersionStatus(2, "AVAILABLE")]
-    assert models.status("toy", 2) == [VersionStatus(2, "AVAILABLE")]
-
-
-def test_what_is_not_served_is_told_in_tensorflow_servings_words(tmp_path, serve):
-    toy.write(tmp_path, 1)
-    models = serve(ModelConfig("toy", str(tmp_path)))
-    models.wait_until_available(60)
-    missing, invalid = StatusCode.NOT_FOUND, StatusCode.INVALID_ARGUMENT
-    assert error_of(models.acquire, "foo") == (missing, "Servable not found for request: Latest(foo)")
-    assert error_of(models.acquire, "toy", 50) == (missing, "Servable not found for request: Specific(toy, 50)")
-    assert error_of(models.acquire, "toy", label="x") == (invalid, "Unrecognized servable version label: x")
-    assert error_of(models.status, "foo") == (missing, "Could not find any versions of model foo")
-    assert error_of(models.status, "toy", 50) == (missing, "Could not find version 50 of model toy")
-    assert "toy" in models and "foo" not in models
-
-
 def test_a_new_version_is_picked_up_and_the_old_one_goes_after_its_last_request(tmp_path, serve):
     toy.write(tmp_path, 1)
     models = serve(ModelConfig("toy", str(tmp_path)))
@@ -180,17 +155,6 @@ def test_a_reload_changes_models_versions_and_labels(tmp_path, serve):
         assert translate(servable) == [toy.translation("a", 2)]
     assert error_of(models.acquire, "b")[0] == StatusCode.NOT_FOUND
     wait_for(lambda: states(models, "b") == {5: "END"})
-
-
-def test_a_reload_that_makes_no_sense_changes_nothing(tmp_path, serve):
-    toy.write(tmp_path, 1)
-    config = ModelConfig("toy", str(tmp_path), labels={"stable": 1})
-    models = serve(config)
-    models.wait_until_available(60)
-    wrong = ModelConfig("toy", str(tmp_path), labels={"stable": 2})
-    assert error_of(models.reload, [wrong], 60)[0] == StatusCode.FAILED_PRECONDITION
-    with models.use("toy", label="stable") as servable:
-        assert servable.version == 1
 
 
 def test_a_reload_tells_of_a_new_model_that_cannot_be_loaded(tmp_path, serve):
