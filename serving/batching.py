@@ -223,14 +223,16 @@ def _same_width(name, arrays, may_pad):
     if len({array.ndim for array in arrays}) > 1:
         raise ServingError(StatusCode.INTERNAL, f"Tensors with name '{name}' have different ranks")
     widths = np.max([array.shape[1:] for array in arrays], axis=0)
-    padded = []
-    for array in arrays:
-        if not array.size and len(array) and widths.all():
-            raise invalid("Got empty tensor in batch of non-empty tensors.")
-        whole = np.full((len(array), *widths), array.flat[0] if array.size else 0, array.dtype)
-        whole[(slice(None), *map(slice, array.shape[1:]))] = array
-        padded.append(whole)
-    return padded
+    if widths.all() and any(len(array) and not array.size for array in arrays):
+        raise invalid("Got empty tensor in batch of non-empty tensors.")
+    return [widened(array, widths, array.flat[0] if array.size else 0) for array in arrays]
+
+
+def widened(array, widths, filling):
+    """Fills up the rows of an array to larger widths."""
+    whole = np.full((len(array), *widths), filling, array.dtype)
+    whole[(slice(None), *map(slice, array.shape[1:]))] = array
+    return whole
 
 
 def _time_left(parts, now):

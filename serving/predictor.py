@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from grpc import StatusCode
 
-from serving.batching import Batcher
+from serving.batching import Batcher, widened
 from serving.errors import ServingError, invalid
 from serving.metrics import Metrics
 from serving.servable import DEFAULT_SIGNATURE
@@ -200,11 +200,5 @@ def _joined(parts):
 
 
 def _concatenated(arrays):
-    shape = np.max([array.shape for array in arrays], axis=0)
-    shape[0] = sum(map(len, arrays))
-    whole = np.full(shape, b"" if arrays[0].dtype == object else 0, arrays[0].dtype)
-    start = 0
-    for array in arrays:
-        whole[(slice(start, start + len(array)), *map(slice, array.shape[1:]))] = array
-        start += len(array)
-    return whole
+    widths, filling = np.max([array.shape[1:] for array in arrays], axis=0), b"" if arrays[0].dtype == object else 0
+    return np.concatenate([widened(array, widths, filling) for array in arrays])

@@ -196,7 +196,7 @@ def damaged(body, place):
     yield from (body[:place] + bytes([byte]) + body[place + 1 :] for byte in b'\xff\x00"[{\\')
 
 
-@settings(deadline=None, max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(BODIES, st.integers(0, 999), st.sampled_from([PREDICT, f"{MODEL}/labels/stable:predict"]))
 def test_no_body_is_a_500_or_a_hang(fuzz_connection, body, place, path):
     for content in damaged(json.dumps(body, ensure_ascii=False).encode("utf-8", "surrogatepass"), place):

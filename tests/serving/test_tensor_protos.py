@@ -114,7 +114,7 @@ def _with(proto, fields):
     return proto
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=150)
 @given(PROTOS)
 def test_whatever_hypothesis_thinks_of_is_read_or_refused_as_tensorflow_does(proto):
     expected, found = parsed(proto), read(proto)
