@@ -4,6 +4,7 @@ import contextlib
 import http.client
 import json
 import socket
+import time
 from types import SimpleNamespace
 
 import grpc
@@ -92,3 +93,25 @@ def connect(port):
 def read_all(connection):
     """What comes until the server closes the connection."""
     return b"".join(iter(lambda: connection.recv(65536), b""))
+
+
+def wait_for(condition, seconds=120):
+    """Waits until a condition holds, and returns what it gives; fails if it does not hold within so many seconds."""
+    end = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < end, "it has not come true"
+        time.sleep(0.002)
+    return found
+
+
+def free_port():
+    with socket.create_server((HOST, 0)) as listener:
+        return listener.getsockname()[1]
+
+
+def accepts(port):
+    try:
+        connect(port).close()
+    except ConnectionRefusedError:
+        return False
+    return True

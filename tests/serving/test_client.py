@@ -3,7 +3,6 @@ import io
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -18,6 +17,7 @@ from serving.answers import Explanation, Score, Translation
 from serving.client import Client, parse_arguments, translate_lines
 from serving.errors import ServingError
 from tests.serving.fake_server import HOST, serve
+from tests.serving.live import free_port
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 60  # that a test waits at most
@@ -162,11 +162,6 @@ def test_what_asking_again_does_not_help_is_not_asked_again(api, code):
     with client_of(api, upper) as client, pytest.raises(ServingError, match="no") as caught:
         client.translate(["a"])
     assert caught.value.code in (code, StatusCode.UNKNOWN) and len(upper.asked) == 1  # UNKNOWN is 500, too
-
-
-def free_port():
-    with socket.create_server((HOST, 0)) as listener:
-        return listener.getsockname()[1]
 
 
 def address(api, port):

@@ -14,8 +14,7 @@ from packaging.utils import canonicalize_name
 
 from serving.gateway import connected, parse_arguments
 from tests.serving.fake_server import serve
-from tests.serving.live import HOST, ask
-from tests.serving.test_server import accepts, free_port, poll
+from tests.serving.live import HOST, accepts, ask, free_port, wait_for
 
 SERVING = Path(__file__).parents[2] / "serving"
 BACKEND = ["--backend", "grpc://localhost:8500"]
@@ -104,7 +103,7 @@ def test_the_image_needs_no_tensorflow_and_ends_in_order(image, number):
     port = free_port()
     with serve("grpc", answer) as address:
         process = start(image, "--backend", f"grpc://{address['grpc']}", *EN_DE, "--port", str(port))
-        poll(lambda: accepts(port) or process.poll() is not None)
+        wait_for(lambda: accepts(port) or process.poll() is not None)
         body = json.dumps({"q": "süß", "source": "auto", "target": "de"}).encode()
         found, _, reply = ask(port, "POST", "/translate", body, {"Content-Type": "application/json"})
         process.send_signal(number)

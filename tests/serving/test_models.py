@@ -13,7 +13,7 @@ from serving.loading import Loader
 from serving.model_config import ModelConfig, VersionPolicy
 from serving.models import Models, VersionStatus
 from tests.serving import toy
-from tests.serving.deadline import wait_for
+from tests.serving.live import wait_for
 
 QUICK = 0.01
 

@@ -12,8 +12,7 @@ from serving.models import END, Models
 from serving.predictor import ModelSpec, Predictor
 from serving.text_config import BatchingParameters
 from tests.serving import small, toy
-from tests.serving.deadline import wait_for
-from tests.serving.live import backend
+from tests.serving.live import backend, wait_for
 
 TOY = ModelSpec("toy")
 BATCHING = BatchingParameters(

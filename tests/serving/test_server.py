@@ -5,7 +5,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -17,10 +16,9 @@ from serving.client import Client
 from serving.server import main
 from serving.settings import parse_settings
 from tests.serving import toy
-from tests.serving.live import DEADLINE_SECONDS, HOST, ask, connect
+from tests.serving.live import DEADLINE_SECONDS, HOST, METRICS, accepts, ask, free_port, wait_for
 
 ROOT = Path(__file__).parents[2]
-METRICS = "/monitoring/prometheus/metrics"
 CONFIG = 'model_config_list {{ config {{ name: "{name}" base_path: "{path}" model_platform: "tensorflow" }} }}'
 
 
@@ -37,27 +35,6 @@ def refusal(*flags):
     *before, last = errors.splitlines()
     assert [line for line in before if not re.match(r"\d{4}-\d\d-\d\d .* (INFO|WARNING|ERROR) ", line)] == []
     return last
-
-
-def poll(predicate, seconds=120):
-    deadline = time.monotonic() + seconds
-    while not (found := predicate()):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    return found
-
-
-def free_port():
-    with socket.create_server((HOST, 0)) as listener:
-        return listener.getsockname()[1]
-
-
-def accepts(port):
-    try:
-        connect(port).close()
-    except ConnectionRefusedError:
-        return False
-    return True
 
 
 def warm_up_slowly(version_directory):
@@ -84,7 +61,7 @@ def server(tmp_path_factory):
     lines = []
     reader = threading.Thread(target=lambda: lines.extend(process.stderr), daemon=True)
     reader.start()
-    poll(lambda: accepts(port) or process.poll() is not None)
+    wait_for(lambda: accepts(port) or process.poll() is not None)
     first_status = ask(port, "GET", "/v1/models/toy")
     yield SimpleNamespace(**locals())
     if process.poll() is None:
@@ -116,12 +93,12 @@ def test_a_changed_model_file_is_followed(server):
         + f'config {{ name: "new" base_path: "{server.directory / "other"}" model_platform: "tensorflow" }} }}'
     )
     predict = "/v1/models/new:predict", {"instances": ["a"]}
-    poll(lambda: ask(server.port, "POST", *predict)[0] == 200)
+    wait_for(lambda: ask(server.port, "POST", *predict)[0] == 200)
     reply = ask(server.port, "POST", *predict)[2]
     assert reply["predictions"][0]["translation"] == "7:A"
     assert ask(server.port, "GET", "/page/models")[2] == {"models": ["new", "toy"]}
     server.config.write_text("nonsense {")
-    poll(lambda: any("is not followed" in line for line in server.lines))
+    wait_for(lambda: any("is not followed" in line for line in server.lines))
     assert ask(server.port, "GET", "/v1/models/toy")[0] == 200
 
 
@@ -136,9 +113,9 @@ def test_sigterm_answers_what_is_under_way_and_ends_in_order(server):
         target=lambda: replies.append(ask(server.port, "POST", "/v1/models/toy:predict", request))
     )
     client.start()
-    poll(lambda: begun() > before)
+    wait_for(lambda: begun() > before)
     server.process.send_signal(signal.SIGTERM)
-    poll(lambda: not accepts(server.port))
+    wait_for(lambda: not accepts(server.port))
     assert replies == []
     client.join(DEADLINE_SECONDS)
     assert server.process.wait(DEADLINE_SECONDS) == 0
