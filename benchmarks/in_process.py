@@ -4,6 +4,7 @@ import itertools
 import multiprocessing
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 from benchmarks.session import Session
 from keras_transformer.cli.console import import_tensorflow
@@ -59,9 +60,6 @@ def _measure(way, directory, sentences, seconds, sender):
     call, threads = way(directory)
     call(next_batch())  # The first batch prepares TensorFlow.
     started = time.perf_counter()
-    workers = [threading.Thread(target=work) for _ in range(threads)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(lambda _: work(), range(threads)))
     sender.send(len(ends) * BATCH_SIZE / (max(ends) - started))

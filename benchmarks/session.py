@@ -2,11 +2,7 @@
 
 
 class Session:
-    """A v1 Session with a SavedModel. Ops run in the calling thread. Threads may share the session.
-
-    Args:
-        directory: path of the SavedModel.
-    """
+    """A v1 Session with the SavedModel of a directory. Ops run in the calling thread. Threads may share the session."""
 
     def __init__(self, directory):
         import tensorflow as tf

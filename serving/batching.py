@@ -52,7 +52,7 @@ class Batcher:
         """
         size = _rows(request.inputs)
         for _ in request.inputs:
-            self._metrics.input_arrived(size)
+            self._metrics.input_sizes.observe(size)
         key = (request.servable, request.signature, request.outputs)
         with self._condition:
             if self._is_stopped:
@@ -145,13 +145,13 @@ class Batcher:
 
     def _answer(self, key, parts):
         servable, signature, outputs = key
-        now = time.monotonic()
+        now, queuing = time.monotonic(), self._metrics.queuing_latency.labels(self._parameters.thread_pool_name)
         for part in parts:
-            self._metrics.waited(self._parameters.thread_pool_name, now - part.request.arrived)
+            queuing.observe((now - part.request.arrived) * 1e6)
         try:
             inputs, size = self._together(parts)
             found = servable.compute(signature, inputs, outputs, _time_left(parts, now))
-            self._metrics.batch_computed()
+            self._metrics.batches.inc()
             for part, answer in zip(parts, _apart(found, parts, size), strict=True):
                 part.request.answer(answer, part.number, part.count)
         except ServingError as error:
@@ -164,7 +164,8 @@ class Batcher:
         """Joins the inputs of parts and fills them up to an allowed size: (dict name -> array, rows)."""
         rows = sum(part.size for part in parts)
         size = next((allowed for allowed in self._parameters.allowed_batch_sizes if allowed >= rows), rows)
-        self._metrics.batch_formed(size, size - rows)
+        self._metrics.processed_sizes.observe(size)
+        self._metrics.padding_sizes.labels(f"{size}").observe(size - rows)
         inputs = {}
         for name in parts[0].inputs:
             arrays = [part.inputs[name] for part in parts]
@@ -222,14 +223,16 @@ def _same_width(name, arrays, may_pad):
     if len({array.ndim for array in arrays}) > 1:
         raise ServingError(StatusCode.INTERNAL, f"Tensors with name '{name}' have different ranks")
     widths = np.max([array.shape[1:] for array in arrays], axis=0)
-    padded = []
-    for array in arrays:
-        if not array.size and len(array) and widths.all():
-            raise invalid("Got empty tensor in batch of non-empty tensors.")
-        whole = np.full((len(array), *widths), array.flat[0] if array.size else 0, array.dtype)
-        whole[(slice(None), *map(slice, array.shape[1:]))] = array
-        padded.append(whole)
-    return padded
+    if widths.all() and any(len(array) and not array.size for array in arrays):
+        raise invalid("Got empty tensor in batch of non-empty tensors.")
+    return [widened(array, widths, array.flat[0] if array.size else 0) for array in arrays]
+
+
+def widened(array, widths, filling):
+    """Fills up the rows of an array to larger widths."""
+    whole = np.full((len(array), *widths), filling, array.dtype)
+    whole[(slice(None), *map(slice, array.shape[1:]))] = array
+    return whole
 
 
 def _time_left(parts, now):

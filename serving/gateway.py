@@ -2,21 +2,18 @@
 
 import argparse
 import os
-import signal
-import socket
 import sys
 from pathlib import Path
 
-import uvicorn
 from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
 
 from serving.client import Client, add_protection_arguments
+from serving.http_server import HttpServer, stop_on_signals
 from serving.languages import Languages, newest_languages, normalized
 from serving.libretranslate import CORS, EXCEPTION_HANDLERS, THREADS, LibreTranslate
 
 BACKENDS = {"grpc://": "grpc", "http://": "url", "https://": "url"}
-MOST_CONNECTIONS = 1024
 DRAIN_SECONDS = 30
 
 DESCRIPTION = """Offer LibreTranslate's API, and translate with a server of TensorFlow Serving's API, stock or local.
@@ -83,30 +80,22 @@ def make_app(clients):
 
 def main():
     """Serves until SIGTERM or Ctrl-C, and then answers the open requests. A mistake ends the program with one line."""
-    arguments = parse_arguments()
+    arguments, stopping = parse_arguments(), stop_on_signals()
     try:
         clients = connected(arguments)
-        listener = socket.create_server((arguments.host, arguments.port), backlog=MOST_CONNECTIONS)
+        server = HttpServer(make_app(clients), arguments.host, arguments.port, DRAIN_SECONDS)
     except (ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
     (languages,) = clients
-    host, port = listener.getsockname()[:2]
-    print(f"{languages.source} to {languages.target} on http://{host}:{port}/translate", file=sys.stderr, flush=True)
-    config = uvicorn.Config(
-        make_app(clients),
-        log_level="warning",
-        access_log=False,
-        server_header=False,
-        ws="none",
-        limit_concurrency=MOST_CONNECTIONS,
-        timeout_graceful_shutdown=DRAIN_SECONDS,
+    print(
+        f"{languages.source} to {languages.target} on http://{arguments.host}:{server.port}/translate",
+        file=sys.stderr,
+        flush=True,
     )
-    server = uvicorn.Server(config)
-    try:
-        server.run(sockets=[listener])
-    except KeyboardInterrupt:
-        os._exit(128 + signal.SIGINT)
+    stopping.wait()
+    server.stop()
+    os._exit(0)  # Without waiting for the clients' threads.
 
 
 if __name__ == "__main__":

@@ -90,11 +90,15 @@ async def _start(prediction, model, addresses, options):
     handlers = {
         messages.PREDICTION_SERVICE: {
             "Predict": _method(messages.PredictRequest, prediction.predict),
-            "GetModelMetadata": _method(messages.GetModelMetadataRequest, prediction.get_model_metadata),
+            "GetModelMetadata": _method(
+                messages.get_model_metadata_pb2.GetModelMetadataRequest, prediction.get_model_metadata
+            ),
         },
         messages.MODEL_SERVICE: {
-            "GetModelStatus": _method(messages.GetModelStatusRequest, model.get_model_status),
-            "HandleReloadConfigRequest": _method(messages.ReloadConfigRequest, model.reload_config),
+            "GetModelStatus": _method(messages.get_model_status_pb2.GetModelStatusRequest, model.get_model_status),
+            "HandleReloadConfigRequest": _method(
+                messages.model_management_pb2.ReloadConfigRequest, model.reload_config
+            ),
         },
     }
     health_servicer = health.HealthServicer()
@@ -169,17 +173,18 @@ class PredictionService:
 
     async def get_model_metadata(self, request, context):
         """Returns the signatures of a model."""
-        spec = _model_spec(request)
+        if not request.HasField("model_spec"):
+            raise invalid("Missing ModelSpec")
         if not request.metadata_field:
             raise invalid("GetModelMetadataRequest must specify at least one metadata_field")
         for field in request.metadata_field:
             if field != "signature_def":
                 raise invalid(f"Metadata field {field} is not supported")
-        response = messages.GetModelMetadataResponse()
-        with self._models.use(*spec) as servable:
+        response = messages.get_model_metadata_pb2.GetModelMetadataResponse()
+        with self._models.use(*_model_spec(request)) as servable:
             response.model_spec.name = servable.name
             response.model_spec.version.value = servable.version
-            signatures = messages.SignatureDefMap(signature_def=servable.signatures)
+            signatures = messages.get_model_metadata_pb2.SignatureDefMap(signature_def=servable.signatures)
         response.metadata["signature_def"].Pack(signatures)
         return response
 
@@ -195,11 +200,11 @@ class ModelService:
         if not request.HasField("model_spec"):
             raise invalid("Missing ModelSpec")
         spec = request.model_spec
-        response = messages.GetModelStatusResponse()
+        response = messages.get_model_status_pb2.GetModelStatusResponse()
         for status in self._models.status(spec.name, spec.version.value if spec.HasField("version") else None):
             version = response.model_version_status.add()
             version.version = status.version
-            version.state = messages.ModelVersionStatus.State.Value(status.state)
+            version.state = messages.get_model_status_pb2.ModelVersionStatus.State.Value(status.state)
             version.status.error_code = status.code.value[0]
             version.status.error_message = status.message
         return response
@@ -215,7 +220,7 @@ class ModelService:
             await asyncio.to_thread(self._models.reload, model_configs(request.config), _time_left(context))
         except ValueError as error:
             raise invalid(str(error)) from None
-        return messages.ReloadConfigResponse(status={"error_code": 0})
+        return messages.model_management_pb2.ReloadConfigResponse(status={"error_code": 0})
 
 
 def _model_spec(request):

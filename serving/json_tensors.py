@@ -284,47 +284,14 @@ def write_tensors(outputs, is_rows):
     if is_rows:
         _check_batch(outputs)
     outputs = {name: np.asarray(array) for name, array in outputs.items()}
-    reply = bytearray(b'{"predictions": [' if is_rows else b'{"outputs": ')
-    for text in _rows(outputs) if is_rows else _record(outputs):
-        reply += text.encode()
-    return bytes(reply) + (b"]}" if is_rows else b"}")
-
-
-def _rows(arrays):
-    """Writes the rows of arrays, with commas. Yields str of about `CHUNK` elements; other threads can run between."""
-    count = len(next(iter(arrays.values())))
-    step = max(1, CHUNK * count // (count + sum(array.size for array in arrays.values()) or 1))
-    for start in range(0, count, step):
-        part = {name: array[start : start + step] for name, array in arrays.items()}
-        if start:
-            yield ", "
-        if step == 1:
-            yield from _record({name: array.reshape(array.shape[1:]) for name, array in part.items()})
-        else:
-            yield ", ".join(_short_rows(part))
-
-
-def _record(arrays):
-    """Writes an object of named arrays, or a single array without its name. Yields str, see `_rows`."""
-    for place, (name, array) in enumerate(arrays.items()):
-        if len(arrays) > 1:
-            yield f"{', ' if place else '{'}{json.dumps(name, ensure_ascii=False)}: "
-        if array.ndim and array.size + len(array) > CHUNK:
-            yield "["
-            yield from _rows({name: array})
-            yield "]"
-        else:
-            yield _elements(name, array, first=0)[0]
-    if len(arrays) > 1:
-        yield "}"
-
-
-def _short_rows(arrays):
-    columns = {name: _elements(name, array, first=1) for name, array in arrays.items()}
-    if len(columns) == 1:
-        return columns.popitem()[1]
-    names = [f"{json.dumps(name, ensure_ascii=False)}: " for name in columns]
-    return [f"{{{', '.join(map(str.__add__, names, row))}}}" for row in zip(*columns.values(), strict=True)]
+    columns = [_elements(name, array, first=int(is_rows)) for name, array in outputs.items()]
+    if len(outputs) > 1:
+        names = [f"{json.dumps(name, ensure_ascii=False)}: " for name in outputs]
+        records = [f"{{{', '.join(map(str.__add__, names, row))}}}" for row in zip(*columns, strict=True)]
+    else:
+        (records,) = columns
+    reply = f'{{"predictions": [{", ".join(records)}]}}' if is_rows else f'{{"outputs": {records[0]}}}'
+    return reply.encode()
 
 
 def _check_batch(outputs):
@@ -339,7 +306,9 @@ def _check_batch(outputs):
 
 def _elements(name, array, first):
     """Writes an array as a list of str, one for each index of the first `first` dimensions (0: one for the array)."""
-    texts = _texts(name, array)
+    flat, texts = array.reshape(-1), []
+    for start in range(0, flat.size, CHUNK):  # Other threads can run between two chunks.
+        texts += _texts(name, flat[start : start + CHUNK])
     for axis in range(array.ndim - 1, first - 1, -1):
         size, count = array.shape[axis], math.prod(array.shape[:axis])
         texts = [f"[{', '.join(texts[size * i : size * (i + 1)])}]" for i in range(count)]
@@ -347,20 +316,17 @@ def _elements(name, array, first):
 
 
 def _texts(name, array):
-    """Writes each element of an array as JSON: list of str."""
-    flat = array.ravel()
+    """Writes each element of an array (N,) as JSON: list of str."""
     if array.dtype in (np.float32, np.float64):
-        return _decimals(flat)
-    if array.dtype.kind == "b":
-        return ["true" if value else "false" for value in flat]
-    if array.dtype.kind in "iu" and array.dtype != np.uint16:
-        return [str(value) for value in flat]
+        return _decimals(array)
+    if array.dtype.kind == "b" or (array.dtype.kind in "iu" and array.dtype != np.uint16):
+        return [str(value).lower() for value in array.tolist()]
     if array.dtype.kind not in "OS":
         names = {"float16": "half"}
         raise invalid(f"Failed to write JSON value for tensor type: {names.get(array.dtype.name, array.dtype.name)}")
     if name.endswith("_bytes"):
-        return [f'{{"b64": "{base64.b64encode(value).decode("ascii")}"}}' for value in flat]
-    return [json.dumps(value.decode("utf-8", "replace"), ensure_ascii=False) for value in flat]
+        return [f'{{"b64": "{base64.b64encode(value).decode("ascii")}"}}' for value in array]
+    return [json.dumps(value.decode("utf-8", "replace"), ensure_ascii=False) for value in array]
 
 
 def _decimals(array):

@@ -10,8 +10,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
-from serving.bodies import read_body
 from serving.errors import ServingError, invalid
+from serving.http_server import read_body
 from serving.languages import name_of, normalized
 
 MOST_BYTES = 2**20  # Of a body. The event loop parses a body of this size in a twentieth of a second.

@@ -20,7 +20,7 @@ LOG = logging.getLogger(__name__)
 
 
 class Loader:
-    """The settings for loading versions.
+    """The settings for loading versions. The first two, and the metrics, are attributes.
 
     Args:
         max_num_load_retries: int, the most attempts after the first.
@@ -32,8 +32,8 @@ class Loader:
 
     def __init__(self, max_num_load_retries=5, load_retry_seconds=60.0, warm_ups=1, metrics=None, **how):
         self.metrics = metrics or Metrics()
-        self._max_num_load_retries = max_num_load_retries
-        self._load_retry_seconds = load_retry_seconds
+        self.max_num_load_retries = max_num_load_retries
+        self.load_retry_seconds = load_retry_seconds
         self._warm_ups = warm_ups
         self._how = how
 
@@ -49,7 +49,8 @@ class Loader:
             servable = Servable.load(name, number, path, **self._how)
             status = "success"
         finally:
-            self.metrics.load_ended(str(path), status, time.monotonic() - start)
+            self.metrics.load_attempts.labels(str(path), status).inc()
+            self.metrics.load_latency.labels(str(path)).inc((time.monotonic() - start) * 1e6)
         try:
             self._warm_up(servable, Path(path))
         except ServingError:
@@ -57,10 +58,6 @@ class Loader:
             raise
         LOG.info("loaded version %s of model %s in %.1f s", number, name, time.monotonic() - start)
         return servable
-
-    def next_attempt(self, attempts):
-        """Returns the time of the next attempt, a `time.monotonic()`, or None after the last attempt."""
-        return None if attempts > self._max_num_load_retries else time.monotonic() + self._load_retry_seconds
 
     def _warm_up(self, servable, path):
         if not (self._warm_ups and (path / WARM_UP).exists()):
@@ -73,7 +70,7 @@ class Loader:
             status = error.code
             raise ServingError(error.code, f"warm-up: {error.message}") from None
         finally:
-            self.metrics.warm_up_ended(str(path), status.name, time.monotonic() - start)
+            self.metrics.warm_up_latency.labels(str(path), status.name).observe((time.monotonic() - start) * 1e6)
 
 
 def replay(servable, path, times=1):

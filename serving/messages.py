@@ -29,34 +29,6 @@ def _without_starting_tensorflow():
 
 
 with _without_starting_tensorflow():
-    from tensorflow.core.framework.tensor_pb2 import TensorProto
-    from tensorflow.core.protobuf.meta_graph_pb2 import SignatureDef
-    from tensorflow_serving.apis.get_model_metadata_pb2 import (
-        GetModelMetadataRequest,
-        GetModelMetadataResponse,
-        SignatureDefMap,
-    )
-    from tensorflow_serving.apis.get_model_status_pb2 import (
-        GetModelStatusRequest,
-        GetModelStatusResponse,
-        ModelVersionStatus,
-    )
-    from tensorflow_serving.apis.model_management_pb2 import ReloadConfigRequest, ReloadConfigResponse
-    from tensorflow_serving.apis.predict_pb2 import PredictRequest, PredictResponse
-
-__all__ = [
-    "MODEL_SERVICE",
-    "PREDICTION_SERVICE",
-    "GetModelMetadataRequest",
-    "GetModelMetadataResponse",
-    "GetModelStatusRequest",
-    "GetModelStatusResponse",
-    "ModelVersionStatus",
-    "PredictRequest",
-    "PredictResponse",
-    "ReloadConfigRequest",
-    "ReloadConfigResponse",
-    "SignatureDef",
-    "SignatureDefMap",
-    "TensorProto",
-]
+    from tensorflow.core.framework.tensor_pb2 import TensorProto  # noqa: F401
+    from tensorflow_serving.apis import get_model_metadata_pb2, get_model_status_pb2, model_management_pb2  # noqa: F401
+    from tensorflow_serving.apis.predict_pb2 import PredictRequest, PredictResponse  # noqa: F401

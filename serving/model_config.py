@@ -79,11 +79,16 @@ def _model_config(model):
     if not re.match(r"/|[a-z0-9]+://", model.base_path):
         wish = f"Expected model {model.name} to have an absolute path or URI"
         raise ValueError(f"{wish}; got base_path()={model.base_path}")
-    if not model.model_platform and model.model_type != ModelType.TENSORFLOW:
-        wish = (
-            "Illegal setting neither ModelServerConfig::model_type (deprecated) nor ModelServerConfig::model_platform"
-        )
-        raise ValueError(f"{wish}, model name is {model.name}")
+    given = (
+        "ModelServerConfig::model_type (deprecated)",
+        "ModelServerConfig::model_platform, model name is " + model.name,
+    )
+    if model.model_type and model.model_platform:
+        raise ValueError(f"Illegal setting both {given[0]} and {given[1]}")
+    if model.model_type not in (ModelType.MODEL_TYPE_UNSPECIFIED, ModelType.TENSORFLOW):
+        raise ValueError(f"ModelServerConfig::model_type choice {model.model_type} not supported.")
+    if not model.model_type and not model.model_platform:
+        raise ValueError(f"Illegal setting neither {given[0]} nor {given[1]}")
     if model.model_platform not in ("", "tensorflow"):
         raise ValueError(f"Model {model.name} requests unsupported platform {model.model_platform}")
     return ModelConfig(model.name, model.base_path, model.model_version_policy, dict(model.version_labels))

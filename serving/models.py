@@ -1,20 +1,59 @@
 """All served models: a thread follows their directories, and loads and unloads versions. Requests borrow servables."""
 
-import collections
 import contextlib
+import gc
 import logging
+import math
 import threading
 import time
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from grpc import StatusCode
 
 from serving.errors import ServingError
 from serving.loading import Loader
-from serving.versions import Versions
 
+START, LOADING, AVAILABLE, UNLOADING, END = "START", "LOADING", "AVAILABLE", "UNLOADING", "END"
 NO_VERSIONS = ServingError(StatusCode.NOT_FOUND, "no directory of a version")
 
 LOG = logging.getLogger(__name__)
+
+
+class VersionStatus(NamedTuple):
+    """The status of a version: its state START, LOADING, AVAILABLE, UNLOADING or END, and the error, if any."""
+
+    version: int
+    state: str
+    code: StatusCode = StatusCode.OK
+    message: str = ""
+
+
+@dataclass(eq=False)
+class Version:
+    """A version of a model. Between two attempts to load, its state is LOADING, with the last error."""
+
+    number: int
+    path: Any
+    state: str = START
+    is_wanted: bool = True
+    servable: Any = None
+    error: ServingError | None = None
+    attempts: int = 0
+    next_attempt: float = 0.0  # `time.monotonic()`; infinite during an attempt and after the last.
+
+    def waits_for_attempt(self):
+        """Returns whether the version needs an attempt to load, and no attempt is running."""
+        return self.state in (START, LOADING) and self.next_attempt < math.inf
+
+    def is_settled(self):
+        """Returns whether the version has been loaded, or has had one attempt."""
+        return self.state != START and (self.state != LOADING or self.error is not None)
+
+    def status(self):
+        """Returns the `VersionStatus`."""
+        error = (self.error.code, self.error.message) if self.error else ()
+        return VersionStatus(self.number, self.state, *error)
 
 
 class Models:
@@ -32,17 +71,13 @@ class Models:
 
     def __init__(self, configs, loader=None, poll_seconds=1.0, early_labels=False):
         self._configs = {config.name: config for config in configs}
-        self._labels = {config.name: config.labels for config in configs}
         self._loader = loader or Loader()
         self._poll_seconds = poll_seconds
         self._early_labels = early_labels
-        self._versions = {}  # name -> Versions
-        self._leaving = {}  # Servable -> (name, Version)
-        self._uses = collections.Counter()  # Servable -> number of requests
+        self._versions = {}  # name -> number -> Version
         self._complaints = {}  # name -> the last warning about its directory
-        self._changed = threading.Condition(threading.Lock())  # Guards all attributes above.
-        self._polling = threading.Lock()
-        self._reloading = threading.Lock()
+        self._changed = threading.Condition(threading.Lock())  # Guards all attributes above, and `Servable.uses`.
+        self._polling, self._reloading = threading.Lock(), threading.Lock()
         self._wake = threading.Event()
         self._is_stopped = False
         self._thread = threading.Thread(target=self._run, name="models", daemon=True)
@@ -54,6 +89,10 @@ class Models:
     def names(self):
         """Returns the names of the configured models, sorted: list of str."""
         return sorted(self._configs)
+
+    def __contains__(self, name):
+        """Returns whether a model of this name is configured."""
+        return name in self._configs
 
     def wait_until_available(self, timeout_s=None):
         """Waits until every model has a version in service.
@@ -70,8 +109,7 @@ class Models:
 
     def stop(self, timeout_s=None):
         """Unloads all versions, each after its last request. Waits at most `timeout_s`."""
-        with self._changed:
-            self._is_stopped = True
+        self._is_stopped = True
         self._wake.set()
         if self._thread.is_alive():
             self._thread.join(timeout_s)
@@ -92,38 +130,36 @@ class Models:
             ServingError: NOT_FOUND, or INVALID_ARGUMENT if the label is unknown.
         """
         with self._changed:
+            config = self._configs.get(name)
             if label:
-                version = self._version_of(name, label)
-            available = self._versions[name].available if name in self._configs and name in self._versions else {}
+                version = config and config.labels.get(label)
+                if version is None:
+                    raise ServingError(StatusCode.INVALID_ARGUMENT, f"Unrecognized servable version label: {label}")
+            available = self._available(name) if config else {}
             servable = available.get(max(available, default=None) if version is None else version)
             if servable is None:
                 asked = f"Latest({name})" if version is None else f"Specific({name}, {version})"
                 raise ServingError(StatusCode.NOT_FOUND, f"Servable not found for request: {asked}")
-            self._uses[servable] += 1
+            servable.uses += 1
             return servable
 
     def release(self, servable):
         """Returns a borrowed `Servable`."""
         with self._changed:
-            self._uses[servable] -= 1
-            if not self._uses[servable]:
-                del self._uses[servable]
-                if servable in self._leaving:
-                    self._wake.set()
+            servable.uses -= 1
+            is_in_service = self._available(servable.name).get(servable.version) is servable
+        if not is_in_service:
+            self._wake.set()
 
     def status(self, name, version=None):
         """Returns a list of `VersionStatus`, newest first, or of one version. Raises ServingError: NOT_FOUND."""
         with self._changed:
-            statuses = self._versions[name].statuses() if name in self._versions else []
+            statuses = sorted((found.status() for found in self._versions.get(name, {}).values()), reverse=True)
         statuses = [status for status in statuses if version in (None, status.version)]
         if not statuses:
             what = "any versions" if version is None else f"version {version}"
             raise ServingError(StatusCode.NOT_FOUND, f"Could not find {what} of model {name}")
         return statuses
-
-    def __contains__(self, name):
-        """Returns whether a model of this name is configured."""
-        return name in self._configs
 
     def reload(self, configs, timeout_s=None):
         """Serves other models, versions or labels from now on, and waits until new versions are loaded.
@@ -143,13 +179,10 @@ class Models:
             with self._changed:
                 self._check_labels(configs)
                 self._configs = new
-                self._labels = {config.name: config.labels for config in configs}
             self._poll()
             self._wake.set()
             with self._changed:
-                if not self._changed.wait_for(
-                    lambda: all(self._versions[name].are_settled() for name in new), timeout_s
-                ):
+                if not self._changed.wait_for(lambda: all(map(self._are_settled, new)), timeout_s):
                     raise ServingError(StatusCode.DEADLINE_EXCEEDED, "The new configuration is still being loaded")
                 self._check_available(new)
 
@@ -168,8 +201,8 @@ class Models:
             self._wake.wait(self._poll_seconds or 1.0)  # Failed versions wait for their next attempt.
             self._wake.clear()
         with self._changed:
-            for versions in self._versions.values():
-                versions.want({})
+            for name in self._versions:
+                self._want(name, {})
         while self._unload():
             self._wake.wait()
             self._wake.clear()
@@ -178,73 +211,106 @@ class Models:
         """Reads all directories."""
         with self._polling:
             for name in {**self._versions, **self._configs}:
-                config = self._configs.get(name)
+                config, complaint = self._configs.get(name), None
                 try:
                     paths = config.wanted() if config else {}
-                    complaint = None if paths or not config else f"no versions of model {name} under {config.base_path}"
+                    if config and not paths:
+                        complaint = f"no versions of model {name} under {config.base_path}"
                 except OSError as error:
                     paths, complaint = None, f"model {name}: {error}"
+                if complaint and self._complaints.get(name) != complaint:
+                    LOG.warning(complaint)
+                self._complaints[name] = complaint
                 with self._changed:
-                    versions = self._versions.setdefault(name, Versions())
-                    forgotten = [] if paths is None else versions.want(paths)
+                    self._want(name, paths)
                     self._changed.notify_all()
-                for version in forgotten:
-                    self._loader.metrics.forget(str(version.path))
-                self._complain(name, complaint)
 
-    def _complain(self, name, complaint):
-        if complaint and self._complaints.get(name) != complaint:
-            LOG.warning(complaint)
-        self._complaints[name] = complaint
+    def _want(self, name, paths):
+        """Sets the versions to serve: dict number -> directory, or None to change nothing."""
+        versions = self._versions.setdefault(name, {})
+        if paths is None:
+            return
+        for number, path in paths.items():
+            version = versions.get(number)
+            if version is None or (version.state == END and not version.is_wanted):
+                versions[number] = Version(number, path)
+        for version in versions.values():
+            # A version that is being unloaded stays unwanted until END. Only then can it be loaded again.
+            version.is_wanted = version.number in paths and (version.is_wanted or version.state != UNLOADING)
+            if not version.is_wanted and version.waits_for_attempt():
+                version.state = END
 
     def _load_next(self):
-        """Tries to load one version. Returns False if no version waits for an attempt."""
+        """Tries to load one version, the newest of a model. Returns False if no version waits for an attempt."""
         with self._changed:
-            now = time.monotonic()
-            begun = ((versions.begin(now), name) for name, versions in self._versions.items())
-            version, name = next((one for one in begun if one[0]), (None, None))
-            if version is None:
+            now, waiting = time.monotonic(), []
+            for name, versions in self._versions.items():
+                waiting += [(name, one) for one in versions.values() if one.waits_for_attempt()]
+            due = [pair for pair in waiting if pair[1].next_attempt <= now]
+            if not due:
                 return False
+            name, version = max(due, key=lambda pair: pair[1].number)
+            version.state, version.next_attempt = LOADING, math.inf
+        error = servable = None
         try:
             servable = self._loader.load(name, version.number, version.path)
-        except ServingError as error:
-            LOG.error("version %s of model %s cannot be loaded: %s", version.number, name, error)
-            with self._changed:
-                self._versions[name].failed(version, error, self._loader.next_attempt(version.attempts))
-                self._changed.notify_all()
-        else:
-            with self._changed:
-                self._versions[name].loaded(version, servable)
-                self._changed.notify_all()
+        except ServingError as found:
+            LOG.error("version %s of model %s cannot be loaded: %s", version.number, name, found)
+            error = found
+        with self._changed:
+            version.servable, version.error, version.attempts = servable, error, version.attempts + 1
+            if servable:
+                version.state = AVAILABLE
+            elif version.attempts > self._loader.max_num_load_retries or not version.is_wanted:
+                version.state = END
+            else:
+                version.next_attempt = time.monotonic() + self._loader.load_retry_seconds
+            self._changed.notify_all()
         return True
 
     def _unload(self):
-        """Unloads the unwanted versions that no request uses. Returns whether some are still in use."""
+        """Unloads the unwanted versions that no request uses, once a wanted one serves. Returns whether some remain."""
         with self._changed:
-            for name, versions in self._versions.items():
-                self._leaving |= {version.servable: (name, version) for version in versions.leave()}
-            unused = {servable: who for servable, who in self._leaving.items() if servable not in self._uses}
-        for servable, (name, version) in unused.items():
-            servable.close()
-            LOG.info("unloaded version %s of model %s", version.number, name)
+            for name in self._versions:
+                wanted = self._wanted(name)
+                if not wanted or any(version.state == AVAILABLE for version in wanted):
+                    for version in self._versions[name].values():
+                        if version.state == AVAILABLE and not version.is_wanted:
+                            version.state = UNLOADING
+            leaving = [one for all in self._versions.values() for one in all.values() if one.state == UNLOADING]
+        unused = [version for version in leaving if not version.servable.uses]
+        for version in unused:
+            version.servable.close()
+            LOG.info("unloaded version %s of model %s", version.number, version.servable.name)
             with self._changed:
-                del self._leaving[servable]
-                self._versions[name].ended(version)
+                version.state, version.servable = END, None
                 self._changed.notify_all()
-        return bool(self._leaving)
+        if unused:
+            gc.collect()  # A Graph has many reference cycles.
+        return len(unused) < len(leaving)
+
+    def _available(self, name):
+        versions = self._versions.get(name, {}).values()
+        return {version.number: version.servable for version in versions if version.state == AVAILABLE}
+
+    def _wanted(self, name):
+        return [version for version in self._versions.get(name, {}).values() if version.is_wanted]
+
+    def _are_settled(self, name):
+        return all(version.is_settled() for version in self._wanted(name))
 
     def _is_decided(self, name):
-        versions = self._versions.get(name)
-        if versions is None or not versions.are_settled():
-            return False
-        return bool(versions.available) or versions.are_hopeless()
+        """Returns whether a model has a version in service, or only failed ones."""
+        wanted = self._wanted(name)
+        is_over = bool(self._available(name)) or all(version.state == END for version in wanted)
+        return bool(wanted) and self._are_settled(name) and is_over
 
     def _check_available(self, names):
-        if missing := sorted(name for name in names if not self._versions[name].available):
+        if missing := sorted(name for name in names if not self._available(name)):
             reasons = "; ".join(
                 f"name: {name} version: {number} due to error: {error.code.name}: {error.message}"
                 for name in missing
-                for number, error in (self._versions[name].errors() or {"none": NO_VERSIONS}).items()
+                for number, error in [(one.number, one.error) for one in self._wanted(name)] or [("none", NO_VERSIONS)]
             )
             raise ServingError(
                 StatusCode.UNKNOWN, f"{len(missing)} servable(s) did not become available: {{{reasons}}}"
@@ -252,18 +318,12 @@ class Models:
 
     def _check_labels(self, configs):
         for config in configs:
-            available = self._versions[config.name].available if config.name in self._versions else {}
+            available, old = self._available(config.name), self._configs.get(config.name)
             for label, version in config.labels.items():
-                known = self._labels.get(config.name, {}).get(label, version)
+                known = old.labels.get(label, version) if old else version
                 if version not in available and not (self._early_labels and known == version):
                     raise ServingError(
                         StatusCode.FAILED_PRECONDITION,
                         f"Request to assign label to version {version} of model {config.name}, which is not currently "
                         f"available for inference (label {label})",
                     )
-
-    def _version_of(self, name, label):
-        version = self._labels.get(name, {}).get(label)
-        if version is None:
-            raise ServingError(StatusCode.INVALID_ARGUMENT, f"Unrecognized servable version label: {label}")
-        return version

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from grpc import StatusCode
 
-from serving.batching import Batcher
+from serving.batching import Batcher, widened
 from serving.errors import ServingError, invalid
 from serving.metrics import Metrics
 from serving.servable import DEFAULT_SIGNATURE
@@ -103,7 +103,8 @@ class Predictor:
     def _ended(self, request, is_ok):
         self._models.release(request.servable)
         if is_ok:
-            self.metrics.ran(request.servable.name, time.monotonic() - request.arrived)
+            micros = (time.monotonic() - request.arrived) * 1e6
+            self.metrics.runtime_latency.labels(request.servable.name, "Predict", "TF1").observe(micros)
 
     def _check_limits(self, inputs):
         for name, array in inputs.items():
@@ -199,11 +200,5 @@ def _joined(parts):
 
 
 def _concatenated(arrays):
-    shape = np.max([array.shape for array in arrays], axis=0)
-    shape[0] = sum(map(len, arrays))
-    whole = np.full(shape, b"" if arrays[0].dtype == object else 0, arrays[0].dtype)
-    start = 0
-    for array in arrays:
-        whole[(slice(start, start + len(array)), *map(slice, array.shape[1:]))] = array
-        start += len(array)
-    return whole
+    widths, filling = np.max([array.shape[1:] for array in arrays], axis=0), b"" if arrays[0].dtype == object else 0
+    return np.concatenate([widened(array, widths, filling) for array in arrays])

@@ -7,15 +7,12 @@ import gc
 import json
 import logging
 import re
-import socket
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.parse import unquote
 
-import h11
-import uvicorn
 from fastapi import FastAPI
 from google.protobuf.json_format import MessageToDict
 from grpc import StatusCode
@@ -25,8 +22,8 @@ from starlette.responses import Response
 from starlette.staticfiles import StaticFiles
 from tensorflow_serving.apis import get_model_metadata_pb2
 
-from serving.bodies import inflate, read_body
 from serving.errors import HTTP_STATUS, ServingError, invalid, place_of
+from serving.http_server import inflate, read_body
 from serving.json_reader import free, parse
 from serving.json_tensors import check_document, read_tensors, write_tensors
 from serving.libretranslate import CORS, EXCEPTION_HANDLERS
@@ -35,9 +32,6 @@ from serving.predictor import ModelSpec
 MOST_INFLATED_BYTES = 100 * 1024 * 1024
 LARGE_BYTES = 64 * 1024  # A thread reads larger bodies, so the event loop can serve other requests.
 LARGE_THREADS = 2
-MOST_CONNECTIONS = 1024
-LONGEST_HEAD = 64 * 1024  # Bytes of the request line and the headers.
-KEEP_ALIVE_SECONDS = 75
 PAGE = Path(__file__).parent / "page"
 CORS_HEADERS = {
     "Access-Control-Allow-Origin": "*",
@@ -166,70 +160,6 @@ class RestApi:
             "metadata": {"signature_def": MessageToDict(signatures, **options)},
         }
         return json.dumps(reply, indent=1).encode("utf-8")
-
-
-class HttpServer:
-    """Serves an ASGI app by uvicorn, from a thread of its own. Accepts connections when the constructor returns.
-
-    Args:
-        app: the ASGI app.
-        host: str, the address to listen on.
-        port: int; 0 lets the system choose.
-        drain_seconds: float, the most seconds that `stop` waits for open requests.
-
-    Raises:
-        OSError: if the server cannot listen on the port.
-    """
-
-    def __init__(self, app, host, port, drain_seconds):
-        listener = bind(host, port)
-        self.port = listener.getsockname()[1]
-        config = uvicorn.Config(
-            app,
-            http="h11",
-            h11_max_incomplete_event_size=LONGEST_HEAD,
-            ws="none",
-            lifespan="off",
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            limit_concurrency=MOST_CONNECTIONS,
-            timeout_keep_alive=KEEP_ALIVE_SECONDS,
-            timeout_graceful_shutdown=drain_seconds,
-        )
-        self._server = uvicorn.Server(config)
-        self._thread = threading.Thread(target=self._server.run, args=([listener],), name="http", daemon=True)
-        self._thread.start()
-        while not self._server.started:
-            time.sleep(0.001)
-
-    def stop(self):
-        """Stops accepting connections, and returns after the answers to all open requests."""
-        self._server.should_exit = True
-        self._thread.join()
-
-
-class _OneLine(logging.Filter):
-    """Shortens the traceback of a client that breaks HTTP, or that leaves during its answer, to one line."""
-
-    def filter(self, record):
-        if record.exc_info and isinstance(record.exc_info[1], h11.ProtocolError | ConnectionError):
-            record.msg, record.args, record.exc_info = "closed a connection on which the client broke HTTP", (), None
-            record.levelno, record.levelname = logging.WARNING, "WARNING"
-        return True
-
-
-for _name in ("uvicorn.error", "asyncio"):
-    logging.getLogger(_name).addFilter(_OneLine())
-
-
-def bind(host, port):
-    """Binds a socket to a port; 0 means any port. Raises OSError if the port is in use."""
-    family, *_ = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-    try:
-        return socket.create_server((host, port), family=family, backlog=MOST_CONNECTIONS)
-    except OSError as error:
-        raise OSError(f"cannot listen on {host}:{port}: {error.strerror}") from None
 
 
 def make_app(api, router, models, metrics_page, metrics_path, page=PAGE, has_cors=False):

@@ -1,6 +1,5 @@
 """One version of a model, in a v1 Session, as TensorFlow Serving loads it. Threads may share a version."""
 
-import gc
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +23,7 @@ class Servable:
         version: int.
         signatures: dict name -> SignatureDef.
         languages: `Languages`, or None if the version has no export.json that names them.
+        uses: int, the requests that use the version, counted by `Models`.
     """
 
     def __init__(self, name, version, session, signatures, languages=None):
@@ -31,6 +31,7 @@ class Servable:
         self.version = version
         self.signatures = signatures
         self.languages = languages
+        self.uses = 0
         self._session = session
         self._prepared = {}
 
@@ -110,7 +111,6 @@ class Servable:
         self._session.close()
         self._session = None
         self._prepared.clear()
-        gc.collect()  # A Graph has many reference cycles.
 
 
 class Signature:

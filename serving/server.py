@@ -5,11 +5,11 @@ import gc
 import logging
 import os
 import re
-import signal
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
+from serving.http_server import HttpServer, bind, stop_on_signals
 from serving.settings import parse_settings
 
 SWITCH_SECONDS = 0.001  # A thread that parses a long body lets another thread run after this time.
@@ -26,7 +26,6 @@ def main(settings):
     from serving.errors import ServingError
     from serving.models import Models
     from serving.predictor import Predictor
-    from serving.rest import HttpServer, bind
     from serving.text_config import BatchingParameters, read_batching_parameters
 
     batching, path = None, settings.batching_parameters_file
@@ -39,8 +38,6 @@ def main(settings):
     limits = (settings.rest_api_num_threads, settings.max_rows, settings.max_bytes_per_row)
     predictor = Predictor(models, batching, *limits, metrics=loader.metrics)
     app = _app(settings, predictor, models)
-    for port in (settings.port, settings.rest_api_port):
-        bind(settings.host, port).close()  # Reports a port in use before loading the models.
 
     logger.info("loading the models and warming them up; the ports open when all are available")
     models.start()
@@ -50,7 +47,7 @@ def main(settings):
         raise ValueError(error.message) from None
     gc.collect()
     gc.freeze()  # No collection visits the objects of TensorFlow again, which takes half a second.
-    stopping = _stop_on_signals()
+    stopping = stop_on_signals()
     grpc = _grpc_server(settings, predictor, models)
     http = HttpServer(app, settings.host, settings.rest_api_port, settings.drain_seconds)
     logger.info("gRPC on %s:%d", settings.host, grpc.port)
@@ -155,19 +152,6 @@ def _follow(settings, models):
             known = configs
 
 
-def _stop_on_signals():
-    """Returns an Event. The first SIGTERM or Ctrl-C sets the event; a second signal ends the program at once."""
-    stopping = threading.Event()
-
-    def stop(number, frame):
-        signal.signal(number, signal.SIG_DFL)
-        stopping.set()
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, stop)
-    return stopping
-
-
 @contextlib.contextmanager
 def _standard_error_closed():
     """Drops all output of TensorFlow's C++ start-up to file descriptor 2, which ignores the log level."""
@@ -190,6 +174,8 @@ if __name__ == "__main__":
         settings, ignored = parse_settings(sys.argv[1:])
         if ignored:
             logger.warning("without effect in the local server: %s", ", ".join(f"--{name}" for name in ignored))
+        for port in (settings.port, settings.rest_api_port):
+            bind(settings.host, port).close()  # Reports a port in use before the long work.
         logger.info("loading TensorFlow")
         import_tensorflow()
         main(settings)

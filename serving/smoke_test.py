@@ -11,6 +11,7 @@ import grpc
 import numpy as np
 import urllib3
 
+from serving.answers import Translation
 from serving.client import GrpcConnection, RestConnection
 from serving.errors import ServingError
 
@@ -78,21 +79,28 @@ class Api:
 
     def checks(self):
         """Returns promise -> function that returns its finding, str, or raises an exception."""
+        texts, none = {"text": _strings(TEXTS)}, "Servable not found for request:"
+        refusals = {  # name: (HTTP status, part of the message, arguments of `_predict`)
+            "another model": (404, f"{none} Latest({NOBODY})", {"model": NOBODY}),
+            "another version": (404, f"Specific({self._model}, {NO_VERSION})", {"version": NO_VERSION}),
+            "another label": (400, "Unrecognized servable version label", {"label": NOBODY}),
+            "another signature": (400, "Serving signature", {"signature_name": NOBODY}),
+            "a request without input": (400, "input", {"inputs": {}}),
+            "numbers for texts": (400, "string", {"inputs": {"text": np.ones(3, np.float32)}}),
+        }
+        refused = {name: (*wanted, {"inputs": texts, **asked}) for name, (*wanted, asked) in refusals.items()}
         return {
             "texts give a translation and a score each": lambda: repr(self.translations(TEXTS)[0][0]),
             "a row gives the same alone as beside others": self._alone,
             **{f"answers {name}": functools.partial(self._odd, text) for name, text in ODD_TEXTS.items()},
-            **{f"refuses {name}": functools.partial(self._refused, *asked) for name, *asked in self._errors()},
+            **{f"refuses {name}": functools.partial(self._refused, *asked) for name, asked in refused.items()},
         }
 
     def translations(self, texts):
         """Translates texts, str or bytes: a list of (translation, score)."""
         outputs = self._predict({"text": _strings(texts)})
         expect(outputs.keys() == {"translation", "score"}, sorted(outputs))
-        found = [
-            text.decode("utf-8", "replace") if isinstance(text, bytes) else text for text in outputs["translation"]
-        ]
-        return list(zip(found, outputs["score"], strict=True))
+        return [(found.text, found.score) for found in map(Translation.of, _rows(outputs))]
 
     def _predict(self, inputs, signature_name="serving_default", model=None, version=None, label=None):
         connection = self._connect(model or self._model, version, label)
@@ -102,8 +110,7 @@ class Api:
             connection.close()
 
     def _alone(self):
-        found = self.translations(TEXTS)
-        expect_same(found, [self.translations([text])[0] for text in TEXTS])
+        expect_same(self.translations(TEXTS), [self.translations([text])[0] for text in TEXTS])
         return f"{len(TEXTS)} texts"
 
     def _odd(self, text):
@@ -111,20 +118,7 @@ class Api:
         expect_same([beside], self.translations(TEXTS[:1]))
         return f"{len(text)} bytes"
 
-    def _errors(self):
-        """Lists the invalid requests: (name, arguments of `_predict`, HTTP status, part of the message)."""
-        texts, none = {"text": _strings(TEXTS)}, "Servable not found for request:"
-        which = f"Specific({self._model}, {NO_VERSION})"
-        return [
-            ("another model", {"inputs": texts, "model": NOBODY}, 404, f"{none} Latest({NOBODY})"),
-            ("another version", {"inputs": texts, "version": NO_VERSION}, 404, which),
-            ("another label", {"inputs": texts, "label": NOBODY}, 400, "Unrecognized servable version label"),
-            ("another signature", {"inputs": texts, "signature_name": NOBODY}, 400, "Serving signature"),
-            ("a request without input", {"inputs": {}}, 400, "input"),
-            ("numbers for texts", {"inputs": {"text": np.ones(3, np.float32)}}, 400, "string"),
-        ]
-
-    def _refused(self, asked, status, message):
+    def _refused(self, status, message, asked):
         try:
             self._predict(**asked)
         except ServingError as error:
@@ -140,58 +134,56 @@ class Rest(Api):
         super().__init__(RestConnection, arguments.url, arguments)
         self._url, self._metrics_path = arguments.url.rstrip("/"), arguments.metrics_path
         self._path = f"/v1/models/{self._model}"
-        self._pool = urllib3.PoolManager(retries=False, timeout=self._timeout)
 
     def checks(self):
         """Returns promise -> function; see `Api.checks`."""
-        nobody = functools.partial(self._answered, "GET", f"/v1/models/{NOBODY}", None, 404)
+        rows, columns = ({key: TEXTS} for key in ("instances", "inputs"))
+        ask, predict = functools.partial(functools.partial, self._answered), f"{self._path}:predict"
         return {
             "a version is AVAILABLE": self._status,
             "metadata tells the signatures": self._metadata,
             **super().checks(),
-            "rows give the same": functools.partial(self._same, json.dumps({"instances": TEXTS}).encode(), {}),
+            "rows give the same": functools.partial(self._same, json.dumps(rows).encode()),
             "a compressed body gives the same": functools.partial(
-                self._same, gzip.compress(json.dumps({"inputs": TEXTS}).encode()), {"Content-Encoding": "gzip"}
+                self._same, gzip.compress(json.dumps(columns).encode()), {"Content-Encoding": "gzip"}
             ),
-            **{
-                f"refuses {name}": functools.partial(self._answered, "POST", f"{self._path}:predict", body, 400, said)
-                for name, (body, said) in BODY_ERRORS.items()
-            },
-            "refuses the status of another model": functools.partial(nobody, f"versions of model {NOBODY}"),
+            **{f"refuses {name}": ask("POST", predict, 400, said, body) for name, (body, said) in BODY_ERRORS.items()},
+            "refuses the status of another model": ask(
+                "GET", f"/v1/models/{NOBODY}", 404, f"versions of model {NOBODY}"
+            ),
             "metrics count the requests": self._metrics,
         }
 
     def _status(self):
-        versions = json.loads(self._answered("GET", self._path, None, 200, "model_version_status"))
-        states = {version["version"]: version["state"] for version in versions["model_version_status"]}
-        expect("AVAILABLE" in states.values(), states)
-        return f"version {', '.join(name for name, state in states.items() if state == 'AVAILABLE')}"
+        versions = json.loads(self._answered("GET", self._path, 200, "model_version_status"))["model_version_status"]
+        available = [version["version"] for version in versions if version["state"] == "AVAILABLE"]
+        expect(available, versions)
+        return f"version {', '.join(available)}"
 
     def _metadata(self):
-        metadata = json.loads(self._answered("GET", f"{self._path}/metadata", None, 200, "metadata"))
+        metadata = json.loads(self._answered("GET", f"{self._path}/metadata", 200, "metadata"))
         signatures = metadata["metadata"]["signature_def"]["signature_def"]
         default = signatures.get("serving_default", {"inputs": {}})
         expect(default["inputs"].get("text", {}).get("dtype") == "DT_STRING", f"serving_default: {default}")
         return ", ".join(sorted(signatures))
 
-    def _same(self, body, headers):
-        reply = json.loads(self._answered("POST", f"{self._path}:predict", body, 200, "", headers))
-        columns = reply.get("outputs") or {
-            name: [row[name] for row in reply["predictions"]] for name in ("translation", "score")
-        }
-        expect_same(list(zip(columns["translation"], columns["score"], strict=True)), self.translations(TEXTS))
+    def _same(self, body, headers=None):
+        reply = json.loads(self._answered("POST", f"{self._path}:predict", 200, "", body, headers))
+        rows = reply.get("predictions") or _rows(reply["outputs"])
+        expect_same([(row["translation"], row["score"]) for row in rows], self.translations(TEXTS))
         return f"{len(body)} bytes"
 
     def _metrics(self):
-        page = self._answered("GET", self._metrics_path, None, 200, ":tensorflow:serving:request_latency")
+        page = self._answered("GET", self._metrics_path, 200, ":tensorflow:serving:request_latency")
         name = f':tensorflow:serving:request_count{{model_name="{self._model}",status="OK"}}'
         counts = [line.rpartition(" ")[2] for line in page.splitlines() if line.startswith(name)]
         expect(counts and float(counts[0]) > 0, f"no {name}")
         return f"{float(counts[0]):.0f} requests"
 
-    def _answered(self, method, path, body, status, message, headers=()):
+    def _answered(self, method, path, status, message, body=None, headers=None):
         """Expects a status and a part of the answer. Returns the answer, str."""
-        reply = self._pool.request(method, self._url + path, body=body, headers=dict(headers))
+        how = {"body": body, "headers": headers, "retries": False, "timeout": self._timeout}
+        reply = urllib3.request(method, self._url + path, **how)
         text = reply.data.decode("utf-8", "replace")
         said = json.loads(text)["error"] if status >= 400 else text
         expect(reply.status == status and message in said, f"HTTP {reply.status}: {said}")
@@ -200,6 +192,10 @@ class Rest(Api):
 
 def _strings(texts):
     return np.array([text if isinstance(text, bytes) else text.encode() for text in texts], object)
+
+
+def _rows(columns):
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
 def parse_arguments(arguments=None):

@@ -4,19 +4,21 @@ import contextlib
 import http.client
 import json
 import socket
+import time
 from types import SimpleNamespace
 
 import grpc
 from tensorflow_serving.apis import model_service_pb2_grpc, prediction_service_pb2_grpc
 
 from serving.grpc_api import start_grpc_server
+from serving.http_server import HttpServer
 from serving.in_process import InProcessClients
 from serving.libretranslate import LibreTranslate
 from serving.loading import Loader
 from serving.model_config import ModelConfig, VersionPolicy
 from serving.models import Models
 from serving.predictor import Predictor
-from serving.rest import PAGE, HttpServer, RestApi, make_app
+from serving.rest import PAGE, RestApi, make_app
 
 HOST = "127.0.0.1"
 DEADLINE_SECONDS = 30
@@ -91,3 +93,25 @@ def connect(port):
 def read_all(connection):
     """What comes until the server closes the connection."""
     return b"".join(iter(lambda: connection.recv(65536), b""))
+
+
+def wait_for(condition, seconds=120):
+    """Waits until a condition holds, and returns what it gives; fails if it does not hold within so many seconds."""
+    end = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < end, "it has not come true"
+        time.sleep(0.002)
+    return found
+
+
+def free_port():
+    with socket.create_server((HOST, 0)) as listener:
+        return listener.getsockname()[1]
+
+
+def accepts(port):
+    try:
+        connect(port).close()
+    except ConnectionRefusedError:
+        return False
+    return True

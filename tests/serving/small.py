@@ -57,3 +57,13 @@ def same(**dtypes):
 def constant(value):
     """A signature without inputs."""
     return lambda: ({}, {"y": tf.identity(tf.constant(value))})
+
+
+def cast(name):
+    """A signature of a float input whose output is of the dtype of that name."""
+
+    def make():
+        x = v1.placeholder(tf.float32, None, f"to_{name}")
+        return {"x": x}, {"y": tf.cast(x, tf.as_dtype(name))}
+
+    return make

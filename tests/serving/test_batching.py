@@ -10,7 +10,7 @@ from serving.errors import ServingError
 from serving.metrics import Metrics
 from serving.predictor import Request
 from serving.text_config import BatchingParameters
-from tests.serving.deadline import wait_for
+from tests.serving.live import wait_for
 
 
 class Scripted:

@@ -1,21 +1,23 @@
 import contextlib
+import io
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from grpc import StatusCode
 
 from serving.answers import Explanation, Score, Translation
-from serving.client import Client
+from serving.client import Client, parse_arguments, translate_lines
 from serving.errors import ServingError
 from tests.serving.fake_server import HOST, serve
+from tests.serving.live import free_port
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 60  # that a test waits at most
@@ -162,11 +164,6 @@ def test_what_asking_again_does_not_help_is_not_asked_again(api, code):
     assert caught.value.code in (code, StatusCode.UNKNOWN) and len(upper.asked) == 1  # UNKNOWN is 500, too
 
 
-def free_port():
-    with socket.create_server((HOST, 0)) as listener:
-        return listener.getsockname()[1]
-
-
 def address(api, port):
     return {"grpc": f"{HOST}:{port}"} if api == "grpc" else {"url": f"http://{HOST}:{port}"}
 
@@ -261,22 +258,20 @@ def test_the_command_gives_a_line_for_each_line_in_order(api):
     assert result.stderr == b""
 
 
-def test_a_translation_with_a_line_break_stays_one_line(api):
-    def broken(which, signature_name, inputs):
-        return {"translation": [b"a\nb"] * len(inputs["text"]), "score": [0.0] * len(inputs["text"])}
-
-    with serve(api, broken) as where:
-        assert run(where, text=b"1\n2\n").stdout == b"a b\na b\n"
+def test_a_translation_with_a_line_break_stays_one_line():
+    client, target = SimpleNamespace(translate=lambda lines, _: [Translation("a\nb", 0.0)] * len(lines)), io.BytesIO()
+    translate_lines(client, io.BytesIO(b"1\n2\n"), target, 3)
+    assert target.getvalue() == b"a b\na b\n"
 
 
-def test_the_command_says_in_one_line_that_the_server_is_not_there(api):
-    result = run(address(api, free_port()), "--retries", "0", text=b"a\n")
+def test_the_command_says_in_one_line_that_the_server_is_not_there():
+    result = run(address("rest", free_port()), "--retries", "0", text=b"a\n")
     assert (result.returncode, result.stdout) == (2, b"")
     (line,) = result.stderr.decode().splitlines()
     assert re.match(r"error: \S+ does not translate: UNAVAILABLE: .*refused", line)
 
 
-def test_ctrl_c_is_one_line(api):
+def test_ctrl_c_is_one_line():
     has_come, end = threading.Event(), threading.Event()
 
     def hang(*_):
@@ -284,7 +279,7 @@ def test_ctrl_c_is_one_line(api):
         end.wait(SECONDS)
         return {"translation": [b""], "score": [0.0]}
 
-    with serve(api, hang) as where:
+    with serve("grpc", hang) as where:
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         with subprocess.Popen(command(where), cwd=ROOT, **pipes, env=os.environ) as process:
             process.stdin.write(b"a\n")
@@ -296,8 +291,7 @@ def test_ctrl_c_is_one_line(api):
         end.set()
 
 
-def test_help_teaches_by_example():
-    result = subprocess.run(
-        [sys.executable, "-m", "serving.client", "--help"], cwd=ROOT, capture_output=True, timeout=SECONDS
-    )
-    assert result.returncode == 0 and b"serving.client --grpc localhost:8500 < new.en > new.de" in result.stdout
+def test_help_teaches_by_example(capsys):
+    with pytest.raises(SystemExit):
+        parse_arguments(["--help"])
+    assert "serving.client --grpc localhost:8500 < new.en > new.de" in capsys.readouterr().out

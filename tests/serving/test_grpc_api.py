@@ -21,8 +21,7 @@ from serving.grpc_api import LARGE_REQUEST_BYTES, start_grpc_server
 from serving.metrics import Metrics
 from serving.predictor import Prediction
 from tests.serving import toy
-from tests.serving.deadline import wait_for
-from tests.serving.live import HOST, both, serve_grpc
+from tests.serving.live import HOST, both, serve_grpc, wait_for
 
 VERSION = 7
 SECONDS = 60  # that a test waits at most

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from serving import json_reader
 from serving.errors import ServingError
-from serving.json_reader import DECODER, DEEPEST, GIANT, SHORT, free, parse, read_stepwise
+from serving.json_reader import DECODER, DEEPEST, SHORT, free, parse, read_stepwise
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False) | st.text(max_size=5),
@@ -98,9 +99,9 @@ def test_any_depth_is_read():
         parse(b"[" * 10**5 + b"1}")
 
 
-@pytest.mark.parametrize("item", [b"[],", b"1,", b'"",', b'{"a":1},', b"[[[[1,2],[3,4]]]],", b"1e99 ,"])
+@pytest.mark.parametrize("item", [b"[],", b"1,", b'{"a":[[1]]},', b"1e99 ,"])
 def test_a_long_document_lets_other_threads_run(item):
-    body, gaps, is_over = b"[" + item * (2 * SHORT // len(item)) + b"0]", [], threading.Event()
+    body, gaps, is_over = b"[" + item * (SHORT // len(item) + 1) + b"0]", [], threading.Event()
 
     def tick():
         while not is_over.is_set():
@@ -113,7 +114,7 @@ def test_a_long_document_lets_other_threads_run(item):
     found = parse(body)
     is_over.set()
     other.join()
-    assert len(found) == 2 * SHORT // len(item) + 1
+    assert len(found) == SHORT // len(item) + 2
     assert len(gaps) > 10
 
 
@@ -124,9 +125,10 @@ def test_reading_stops_at_the_deadline():
 
 
 @pytest.mark.parametrize("end", [b"]}", b""])
-def test_giant_lists_are_found_even_in_a_broken_document_and_emptied(end):
-    giants, names = [], b",".join(b'"%d":[]' % n for n in range(GIANT + 1))
-    body = b'{"a":[' + (GIANT + 1) * b"[[]]," + b"{" + names + b"}" + b", 1" + end + b" " * SHORT
+def test_giant_lists_are_found_even_in_a_broken_document_and_emptied(monkeypatch, end):
+    monkeypatch.setattr(json_reader, "GIANT", 2**10)
+    giants, names = [], b",".join(b'"%d":[]' % n for n in range(2**10 + 1))
+    body = b'{"a":[' + (2**10 + 1) * b"[[]]," + b"{" + names + b"}" + b", 1" + end + b" " * SHORT
     try:
         parse(body, giants=giants)
     except ServingError:

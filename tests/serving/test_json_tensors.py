@@ -9,14 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tensorflow.core.protobuf import meta_graph_pb2
 
+from serving import json_tensors, tensor_protos
 from serving.errors import ServingError
 from serving.json_reader import parse
 from serving.json_tensors import check_document, quote, read_tensors, write_tensors
-from serving.tensor_protos import CHUNK
 
 TEXT = {"text": tf.string}
 OPTIONS = {"text": tf.string, "alpha": tf.float32, "width": tf.int32}
-ROW = {"text": "a", "alpha": 0.5, "width": 3}
 
 
 def signature_inputs(dtypes):
@@ -44,20 +43,10 @@ def test_bytes_that_are_not_utf8_pass_and_lone_surrogates_do_not():
         read({"inputs": ["\ud800"]})
 
 
-def test_every_input_has_the_dtype_and_shape_of_its_values():
-    rows = [ROW, {"width": -5, "text": "b", "alpha": float("nan")}, {"width": 7, "alpha": float("-inf"), "text": ""}]
-    inputs, _ = read({"instances": rows}, OPTIONS)
-    assert {name: (x.dtype, x.shape) for name, x in inputs.items()} == {
-        "text": (object, (3,)),
-        "alpha": (np.float32, (3,)),
-        "width": (np.int32, (3,)),
-    }
-    assert inputs["width"].tolist() == [3, -5, 7]
-    np.testing.assert_array_equal(inputs["alpha"], np.float32([0.5, np.nan, -np.inf]))
-
-
-def test_tensors_of_many_chunks_keep_their_order():
-    numbers = list(range(3 * CHUNK + 5))
+def test_tensors_of_many_chunks_keep_their_order(monkeypatch):
+    for module in (json_tensors, tensor_protos):
+        monkeypatch.setattr(module, "CHUNK", 7)
+    numbers = list(range(26))
     for body in ({"inputs": numbers}, {"instances": numbers}):
         assert read(body, {"x": tf.int64})[0]["x"].tolist() == numbers
     assert read({"inputs": [[n, 0.5] for n in numbers]}, {"x": tf.float64})[0]["x"].tolist() == [
@@ -65,13 +54,13 @@ def test_tensors_of_many_chunks_keep_their_order():
     ]
     with pytest.raises(ServingError, match="JSON Value: true .* expected type: int64"):
         read({"inputs": [*numbers, True]}, {"x": tf.int64})
-    values = np.arange(2 * CHUNK + 3, dtype=np.float32)
+    values = np.arange(17, dtype=np.float32)
     assert reply({"x": values}) == {"predictions": values.tolist()}
     assert reply({"x": values[None]}) == {"predictions": [values.tolist()]}
     assert reply({"x": values}, False) == {"outputs": values.tolist()}
     row = {"empty": [], "x": values.tolist()}
     assert reply({"x": values[None], "empty": values[:0][None]}) == {"predictions": [row]}
-    assert reply({"x": np.empty((2 * CHUNK, 0), np.float32)}) == {"predictions": 2 * CHUNK * [[]]}
+    assert reply({"x": np.empty((14, 0), np.float32)}) == {"predictions": 14 * [[]]}
 
 
 @pytest.mark.parametrize(
@@ -95,15 +84,6 @@ def test_a_quote_is_short_and_no_depth_matters():
         assert 250 < len(quote(value)) < 600
 
 
-def test_one_output_is_bare_and_several_are_objects():
-    text, score = strings(b"a", b"\xc3\xb6"), np.float32([0.5, -2])
-    assert reply({"text": text}) == {"predictions": ["a", "ö"]}
-    assert reply({"text": text}, is_rows=False) == {"outputs": ["a", "ö"]}
-    both = {"text": text, "score": score}
-    assert reply(both) == {"predictions": [{"text": "a", "score": 0.5}, {"text": "ö", "score": -2.0}]}
-    assert reply(both, is_rows=False) == {"outputs": {"text": ["a", "ö"], "score": [0.5, -2.0]}}
-
-
 @pytest.mark.parametrize("shape", [(2, 3), (2, 3, 5), (2, 0), (0, 3), (2, 0, 3), (0,)])
 def test_outputs_of_any_rank_keep_it(shape):
     for array in (np.arange(math.prod(shape)).reshape(shape) / 2, np.full(shape, True), np.full(shape, 3, np.uint8)):
@@ -118,18 +98,6 @@ def test_floats_survive(values, dtype):
     array = np.array(values, dtype)
     found = np.array(reply({"x": array})["predictions"], dtype)
     np.testing.assert_array_equal(found, array)
-
-
-def test_rows_need_one_batch():
-    for outputs, message in (
-        ({}, "Cannot convert empty tensor map to JSON"),
-        ({"a": np.zeros(2), "b": np.zeros(3)}, "Tensor name: b has inconsistent batch size: 3 expecting: 2"),
-        ({"a": np.float32(2)}, "Tensor name: a has no shape information "),
-        ({"a": np.zeros(2, np.float16)}, "Failed to write JSON value for tensor type: half"),
-    ):
-        with pytest.raises(ServingError) as caught:
-            write_tensors(outputs, True)
-        assert caught.value.message == message
 
 
 JSON = st.recursive(

@@ -11,12 +11,11 @@ from libretranslatepy import LibreTranslateAPI
 
 from serving import gateway
 from serving.answers import Translation
+from serving.http_server import HttpServer
 from serving.languages import Languages
 from serving.libretranslate import THREADS
-from serving.rest import HttpServer
 from tests.serving import toy
-from tests.serving.live import DEADLINE_SECONDS, HOST, ask, both, connect
-from tests.serving.test_server import poll
+from tests.serving.live import DEADLINE_SECONDS, HOST, ask, both, connect, wait_for
 
 EN_DE = {"source": "en", "target": "de"}
 JSON = {"Content-Type": "application/json"}
@@ -221,7 +220,7 @@ def test_the_work_for_a_client_that_has_gone_ends():
     server = HttpServer(gateway.make_app({Languages("en", "de"): Slow()}), HOST, 0, DEADLINE_SECONDS)
     with connect(server.port) as client:
         client.sendall(f"{head}\r\n".encode() + body)
-        poll(lambda: asked)
+        wait_for(lambda: asked)
     server.stop()  # After all open requests.
     assert {len(texts) for texts in asked} == {64} and len(asked) < 30
 
@@ -239,7 +238,7 @@ def test_many_translations_that_wait_do_not_hold_up_other_paths():
     clients = [threading.Thread(target=lambda: replies.append(post(*asked))) for _ in range(50)]
     for client in clients:
         client.start()
-    poll(lambda: len(begun) == THREADS)
+    wait_for(lambda: len(begun) == THREADS)
     assert ask(server.port, "GET", "/health")[0] == 200 and replies == []
     go_on.set()
     for client in clients:

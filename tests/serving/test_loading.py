@@ -85,10 +85,3 @@ def test_a_version_that_cannot_be_loaded_is_counted(tmp_path):
     loader = Loader()
     assert refusal(loader, tmp_path / "3").code == StatusCode.NOT_FOUND
     assert f'load_attempt_count{{model_path="{tmp_path / "3"}",status="fail"}} 1' in loader.metrics.page()
-
-
-def test_loading_is_tried_again_as_often_as_told():
-    loader = Loader(max_num_load_retries=2, load_retry_seconds=7.0)
-    first, second = loader.next_attempt(1), loader.next_attempt(2)
-    assert first is not None and 0 <= second - first < 1
-    assert loader.next_attempt(3) is None

@@ -37,29 +37,3 @@ def test_names_cannot_break_the_page():
     metrics = Metrics()
     metrics.request_ended('a"\n\\', "OK", 1.0, "predict", "REST")
     assert r'{model_name="a\"\n\\",status="OK"} 1' in metrics.page()
-
-
-def test_a_forgotten_version_leaves_nothing_and_no_other_goes():
-    metrics = Metrics()
-    for path in ("/m/1", "/m/11"):
-        metrics.load_ended(path, "success", 2.0)
-        metrics.load_ended(path, "fail", 2.0)
-        metrics.warm_up_ended(path, "OK", 1.0)
-    metrics.forget("/m/1")
-    assert lines_of(metrics, '"/m/1"') == []
-    assert ':tensorflow:cc:saved_model:load_latency{model_path="/m/11"} 4000000' in lines_of(metrics, "load_latency")
-
-
-def test_batches_are_counted_with_the_labels_of_tensorflow_serving():
-    metrics = Metrics()
-    metrics.input_arrived(3)
-    metrics.batch_formed(8, 5)
-    metrics.batch_computed()
-    name = ":tensorflow:serving:batching_session"
-    for line in (
-        f"{name}:input_batch_size_sum{{}} 3",
-        f"{name}:processed_batch_size_sum{{}} 8",
-        f'{name}:padding_size_sum{{execution_batch_size="8"}} 5',
-        f"{name}:wrapped_run_count{{}} 1",
-    ):
-        assert line in lines_of(metrics, "batching_session")

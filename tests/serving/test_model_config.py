@@ -46,6 +46,14 @@ def test_a_file_of_tensorflow_serving_is_understood(read):
         ("model_config_list { config { base_path: '/b' } }", "must have a name. Received: base_path='/b'"),
         ("model_config_list { config { name:'a' base_path:'/b' } }", "Illegal setting neither .*, model name is a"),
         (
+            "model_config_list { config { name:'a' base_path:'/b' model_type: 1 model_platform: 'tensorflow' } }",
+            "Illegal setting both .* and .*, model name is a",
+        ),
+        (
+            "model_config_list { config { name:'a' base_path:'/b' model_type: OTHER } }",
+            "model_type choice 2 not supported",
+        ),
+        (
             "model_config_list { config { name:'a' base_path:'/b' model_platform: 'torch' } }",
             "Model a requests unsupported platform torch",
         ),

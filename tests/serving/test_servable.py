@@ -42,17 +42,6 @@ def test_all_signatures_are_there_and_tensorflows_own_does_not_run(servable):
         assert error_of(servable.run, own, {})[0] == StatusCode.INVALID_ARGUMENT
 
 
-def test_requests_that_do_not_fit_are_told_so_in_tensorflow_servings_words(servable):
-    assert error_of(servable.run, "x", {}) == (
-        StatusCode.FAILED_PRECONDITION,
-        'Serving signature key "x" not found.',
-    )
-    assert error_of(servable.run, "", {"text": np.array([1.0], np.float32)}) == (
-        StatusCode.INVALID_ARGUMENT,
-        "Expects arg[0] to be string but float is provided",
-    )
-
-
 def test_what_the_graph_raises_is_told_without_the_place_in_the_graph(servable):
     assert error_of(servable.run, "", {"text": texts("raise")}) == (
         StatusCode.INVALID_ARGUMENT,

@@ -5,7 +5,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,11 +13,12 @@ import tensorflow as tf
 from tensorflow_serving.apis import predict_pb2, prediction_log_pb2
 
 from serving.client import Client
+from serving.server import main
+from serving.settings import parse_settings
 from tests.serving import toy
-from tests.serving.live import DEADLINE_SECONDS, HOST, ask, connect
+from tests.serving.live import DEADLINE_SECONDS, HOST, METRICS, accepts, ask, free_port, wait_for
 
 ROOT = Path(__file__).parents[2]
-METRICS = "/monitoring/prometheus/metrics"
 CONFIG = 'model_config_list {{ config {{ name: "{name}" base_path: "{path}" model_platform: "tensorflow" }} }}'
 
 
@@ -35,27 +35,6 @@ def refusal(*flags):
     *before, last = errors.splitlines()
     assert [line for line in before if not re.match(r"\d{4}-\d\d-\d\d .* (INFO|WARNING|ERROR) ", line)] == []
     return last
-
-
-def poll(predicate, seconds=120):
-    deadline = time.monotonic() + seconds
-    while not (found := predicate()):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    return found
-
-
-def free_port():
-    with socket.create_server((HOST, 0)) as listener:
-        return listener.getsockname()[1]
-
-
-def accepts(port):
-    try:
-        connect(port).close()
-    except ConnectionRefusedError:
-        return False
-    return True
 
 
 def warm_up_slowly(version_directory):
@@ -82,7 +61,7 @@ def server(tmp_path_factory):
     lines = []
     reader = threading.Thread(target=lambda: lines.extend(process.stderr), daemon=True)
     reader.start()
-    poll(lambda: accepts(port) or process.poll() is not None)
+    wait_for(lambda: accepts(port) or process.poll() is not None)
     first_status = ask(port, "GET", "/v1/models/toy")
     yield SimpleNamespace(**locals())
     if process.poll() is None:
@@ -114,12 +93,12 @@ def test_a_changed_model_file_is_followed(server):
         + f'config {{ name: "new" base_path: "{server.directory / "other"}" model_platform: "tensorflow" }} }}'
     )
     predict = "/v1/models/new:predict", {"instances": ["a"]}
-    poll(lambda: ask(server.port, "POST", *predict)[0] == 200)
+    wait_for(lambda: ask(server.port, "POST", *predict)[0] == 200)
     reply = ask(server.port, "POST", *predict)[2]
     assert reply["predictions"][0]["translation"] == "7:A"
     assert ask(server.port, "GET", "/page/models")[2] == {"models": ["new", "toy"]}
     server.config.write_text("nonsense {")
-    poll(lambda: any("is not followed" in line for line in server.lines))
+    wait_for(lambda: any("is not followed" in line for line in server.lines))
     assert ask(server.port, "GET", "/v1/models/toy")[0] == 200
 
 
@@ -134,9 +113,9 @@ def test_sigterm_answers_what_is_under_way_and_ends_in_order(server):
         target=lambda: replies.append(ask(server.port, "POST", "/v1/models/toy:predict", request))
     )
     client.start()
-    poll(lambda: begun() > before)
+    wait_for(lambda: begun() > before)
     server.process.send_signal(signal.SIGTERM)
-    poll(lambda: not accepts(server.port))
+    wait_for(lambda: not accepts(server.port))
     assert replies == []
     client.join(DEADLINE_SECONDS)
     assert server.process.wait(DEADLINE_SECONDS) == 0
@@ -147,21 +126,16 @@ def test_sigterm_answers_what_is_under_way_and_ends_in_order(server):
     assert "wait 2" not in "".join(server.lines)
 
 
-def test_a_mistake_is_one_line(tmp_path):
-    toy.write(tmp_path, 3)
-    model = ("--model_base_path", tmp_path)
-    assert re.match("error: .*--prot", refusal(*model, "--prot=3"))
-    assert refusal("--model_base_path=/no/where") == (
-        "error: --model_base_path must be a directory that exists. Received: /no/where"
-    )
+def test_a_mistake_is_one_line():
     with socket.create_server((HOST, 0)) as listener:
         port = listener.getsockname()[1]
-        for ports in (("--rest_api_port", port), ("--rest_api_port=0", "--port", port)):
-            assert refusal(*model, *ports).startswith(f"error: cannot listen on {HOST}:{port}: ")
+        line = refusal("--model_config_file", __file__, "--rest_api_port=0", "--port", port)
+    assert line.startswith(f"error: cannot listen on {HOST}:{port}: ")
 
 
-def test_a_model_that_cannot_be_loaded_is_one_line(tmp_path):
+def test_a_model_that_cannot_be_loaded_is_a_mistake_of_the_user(tmp_path):
     (tmp_path / "3").mkdir()
     (tmp_path / "3" / "saved_model.pb").write_bytes(b"nonsense")
-    line = refusal("--model_base_path", tmp_path, "--max_num_load_retries=0", "--rest_api_port=0", "--port=0")
-    assert line.startswith("error: ") and "default" in line
+    settings, _ = parse_settings(["--model_base_path", str(tmp_path), "--max_num_load_retries=0"])
+    with pytest.raises(ValueError, match="name: default version: 3 due to error: DATA_LOSS"):
+        main(settings)

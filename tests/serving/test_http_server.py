@@ -5,8 +5,8 @@ import tracemalloc
 import pytest
 from starlette.requests import Request
 
-from serving.bodies import inflate, read_body
 from serving.errors import ServingError
+from serving.http_server import inflate, read_body
 
 
 def request_of(*chunks):

@@ -1,0 +1,159 @@
+"""The HTTP server, and the bodies of its requests: their size, their time, and what they inflate to."""
+
+import asyncio
+import logging
+import signal
+import socket
+import threading
+import time
+import zlib
+
+import h11
+import uvicorn
+from grpc import StatusCode
+
+from serving.errors import ServingError, invalid
+
+MOST_CONNECTIONS = 1024
+LONGEST_HEAD = 64 * 1024  # Bytes of the request line and the headers.
+KEEP_ALIVE_SECONDS = 75
+
+
+class HttpServer:
+    """Serves an ASGI app by uvicorn, from a thread of its own. Accepts connections when the constructor returns.
+
+    Args:
+        app: the ASGI app.
+        host: str, the address to listen on.
+        port: int; 0 lets the system choose.
+        drain_seconds: float, the most seconds that `stop` waits for open requests.
+
+    Raises:
+        OSError: if the server cannot listen on the port.
+    """
+
+    def __init__(self, app, host, port, drain_seconds):
+        listener = bind(host, port)
+        self.port = listener.getsockname()[1]
+        config = uvicorn.Config(
+            app,
+            http="h11",
+            h11_max_incomplete_event_size=LONGEST_HEAD,
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            limit_concurrency=MOST_CONNECTIONS,
+            timeout_keep_alive=KEEP_ALIVE_SECONDS,
+            timeout_graceful_shutdown=drain_seconds,
+        )
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(target=self._server.run, args=([listener],), name="http", daemon=True)
+        self._thread.start()
+        while not self._server.started:
+            time.sleep(0.001)
+
+    def stop(self):
+        """Stops accepting connections, and returns after the answers to all open requests."""
+        self._server.should_exit = True
+        self._thread.join()
+
+
+class _OneLine(logging.Filter):
+    """Shortens the traceback of a client that breaks HTTP, or that leaves during its answer, to one line."""
+
+    def filter(self, record):
+        if record.exc_info and isinstance(record.exc_info[1], h11.ProtocolError | ConnectionError):
+            record.msg, record.args, record.exc_info = "closed a connection on which the client broke HTTP", (), None
+            record.levelno, record.levelname = logging.WARNING, "WARNING"
+        return True
+
+
+for _name in ("uvicorn.error", "asyncio"):
+    logging.getLogger(_name).addFilter(_OneLine())
+
+
+def bind(host, port):
+    """Binds a socket to a port; 0 means any port. Raises OSError if the port is in use."""
+    family, *_ = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+    try:
+        return socket.create_server((host, port), family=family, backlog=MOST_CONNECTIONS)
+    except OSError as error:
+        raise OSError(f"cannot listen on {host}:{port}: {error.strerror}") from None
+
+
+def stop_on_signals():
+    """Returns an Event. The first SIGTERM or Ctrl-C sets the event; a second signal ends the program at once."""
+    stopping = threading.Event()
+
+    def stop(number, frame):
+        signal.signal(number, signal.SIG_DFL)
+        stopping.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, stop)
+    return stopping
+
+
+class TooLargeError(ServingError):
+    """A body over the size limit."""
+
+    def __init__(self, limit):
+        super().__init__(StatusCode.RESOURCE_EXHAUSTED, f"The body must not be longer than {limit} bytes.")
+
+    @property
+    def http_status(self):
+        """413, Content Too Large."""
+        return 413
+
+
+async def read_body(request, limit, timeout_s):
+    """Reads a body, even a body over the limit to its end, so the client receives the reason of the refusal.
+
+    Args:
+        request: `starlette.requests.Request`.
+        limit: int, the most bytes; 0 means no limit.
+        timeout_s: float, the most seconds for the body to arrive.
+
+    Returns:
+        bytes.
+
+    Raises:
+        ServingError: `TooLargeError`, or DEADLINE_EXCEEDED.
+        ClientDisconnect: if the client goes.
+    """
+    body, deadline = bytearray(), time.monotonic() + timeout_s
+
+    async def collect():
+        async for chunk in request.stream():
+            if not limit or len(body) <= limit:
+                body.extend(chunk)
+
+    try:
+        await asyncio.wait_for(collect(), deadline - time.monotonic())
+    except asyncio.TimeoutError:
+        message = f"The body did not arrive in {timeout_s:g} s."
+        raise ServingError(StatusCode.DEADLINE_EXCEEDED, message) from None
+    if 0 < limit < len(body):
+        raise TooLargeError(limit)
+    return bytes(body)
+
+
+def inflate(body, limit):
+    """Decompresses the gzip body of a request. Never produces more than `limit` bytes.
+
+    Raises:
+        ServingError: INVALID_ARGUMENT if the body is not gzip, is cut off, or inflates to more than `limit` bytes.
+            TensorFlow Serving then sees an empty document.
+    """
+    stream = zlib.decompressobj(16 + zlib.MAX_WBITS)
+    try:
+        inflated = stream.decompress(body, limit + 1)
+    except zlib.error:
+        raise invalid("JSON Parse error: The document is empty. The body is not gzip.") from None
+    if len(inflated) > limit:
+        raise invalid(f"JSON Parse error: The document is empty. The body inflates to more than {limit} bytes.")
+    if not stream.eof:
+        raise invalid("JSON Parse error: The document is empty. The gzip body ends too early.")
+    return inflated
