@@ -73,6 +73,8 @@ class Signatures:
         self.length_penalty = length_penalty
         self.max_length = max_length
         self.shortlist = shortlist
+        # The matrix of the logits, laid out in every search: weights change in training. A SavedModel has another way.
+        self.columns = lambda: columns_of(model.output_matrix, model.compute_dtype)
         self.divide = divide = segments.split_sentences if split_sentences else segments.split_lines
         # Each is a tf.function, so that a SavedModel holds it once however many signatures call it.
         self._encode = tf.function(model.encode)
@@ -297,8 +299,9 @@ class Signatures:
         Returns:
             `Hypotheses`.
         """
-        matrix = self.model.output_matrix
-        columns = columns_of(tf.gather(matrix, candidates.pieces) if candidates else matrix, self.model.compute_dtype)
+        columns = self.columns()
+        if candidates:
+            columns = columns_of(tf.gather(self.model.output_matrix, candidates.pieces), self.model.compute_dtype)
 
         def start(width):
             return self.model.start(memory, width)
