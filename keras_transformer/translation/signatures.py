@@ -299,9 +299,8 @@ class Signatures:
         Returns:
             `Hypotheses`.
         """
-        columns = self.columns()
-        if candidates:
-            columns = columns_of(tf.gather(self.model.output_matrix, candidates.pieces), self.model.compute_dtype)
+        matrix, dtype = self.model.output_matrix, self.model.compute_dtype
+        columns = columns_of(tf.gather(matrix, candidates.pieces), dtype) if candidates else self.columns()
 
         def start(width):
             return self.model.start(memory, width)
