@@ -1,5 +1,17 @@
 """The presets: for each, the settings that differ from the defaults of `Config`."""
 
+TINY = {
+    "d_ff": 256,
+    "num_layers": 4,
+    "dropout_rate": 0.3,
+    "pre_norm": True,
+    "epochs": 80,
+    "peak_learning_rate": 0.0042,
+    "warmup_steps": 1000,
+    "validation_sentences": 500,
+    "length_penalty": 1.8,
+}
+
 # Table 3 of the paper: base and big. The others are for less data and less time.
 PRESETS = {
     "quickstart": {
@@ -13,17 +25,10 @@ PRESETS = {
         "schedule": "linear",
         "validation_sentences": 200,
     },
-    "tiny": {
-        "d_ff": 256,
-        "num_layers": 4,
-        "dropout_rate": 0.3,
-        "pre_norm": True,
-        "epochs": 80,
-        "peak_learning_rate": 0.0042,
-        "warmup_steps": 1000,
-        "validation_sentences": 500,
-        "length_penalty": 1.8,
-    },
+    "tiny": TINY,
+    # A search runs the decoder for every token and the encoder once. So layers of the encoder are cheaper.
+    "tiny_6_2": {**TINY, "num_layers": 6, "num_decoder_layers": 2},
+    "tiny_6_1": {**TINY, "num_layers": 6, "num_decoder_layers": 1},
     **{
         architecture: {
             "architecture": architecture,

@@ -1,18 +1,51 @@
 """A trained run as one SavedModel that stock TensorFlow Serving runs: text in, text out."""
 
 import contextlib
+import hashlib
 from pathlib import Path
 
+import keras
 import numpy as np
 import tensorflow as tf
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
 from keras_transformer.export.compact import compact_saved_model
 from keras_transformer.export.warmup import describe_warm_up, read_warm_up, replay, write_warm_up
+from keras_transformer.layers.embedding import columns_of
+
+
+class Columns(tf.saved_model.experimental.TrackableResource):
+    """The matrix of the logits as `logits_of` reads it, laid out when a SavedModel is loaded.
+
+    No file holds it. If every call laid it out, a sentence would take a tenth more time.
+
+    Args:
+        model: `SequenceToSequence`.
+    """
+
+    def __init__(self, model):
+        super().__init__()
+        self._matrix, self._dtype = model.output_matrix.value, model.compute_dtype
+        # All exports that a process loads share a resource of one name. So the name stands for the content.
+        content = keras.ops.convert_to_numpy(model.output_matrix).tobytes()
+        self._name = f"columns_{self._dtype}_{hashlib.sha256(content).hexdigest()[:32]}"
+        self._handle = self.resource_handle  # made here, so that functions capture it
+
+    def _create_resource(self):
+        return tf.raw_ops.VarHandleOp(dtype=self._dtype, shape=self._matrix.shape[::-1], shared_name=self._name)
+
+    def _initialize(self):
+        columns = columns_of(self._matrix, self._dtype)
+        tf.raw_ops.AssignVariableOp(resource=self.resource_handle, value=columns)
+
+    def read(self):
+        """The matrix (D, V)."""
+        columns = tf.raw_ops.ReadVariableOp(resource=self._handle, dtype=self._dtype)
+        return tf.ensure_shape(columns, self._matrix.shape[::-1])
 
 
 class ServingModule(tf.Module):
-    """The weights, the tokenizers and the shortlist of a SavedModel, each once.
+    """The weights, the tokenizers and the shortlist of a SavedModel, each once, and the columns of the logits.
 
     The Keras model itself is not an attribute: Keras would save copies of its variables, and TensorFlow Serving would
     restore those instead of the variables that the functions read. The functions close over the model, and its
@@ -20,10 +53,12 @@ class ServingModule(tf.Module):
 
     Args:
         translator: `Translator`.
+        columns: `Columns` of its model.
     """
 
-    def __init__(self, translator):
+    def __init__(self, translator, columns):
         super().__init__(name="translation")
+        self.columns = columns
         self.variables_ = [variable.value for variable in translator.model.weights]
         self.source_tokenizer = translator.source_tokenizer
         self.target_tokenizer = translator.target_tokenizer
@@ -50,10 +85,12 @@ class SavedModelExport:
     def write(self, directory):
         """Writes the SavedModel, and the requests that warm it up, into an empty directory."""
         translator = in_precision(self.reference, self.precision)
+        columns = Columns(translator.model)
+        translator.signatures.columns = columns.read
         functions = translator.signatures.functions()
         signatures = {"serving_default": functions["translate"], **functions}
         options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)  # an export is not trained
-        tf.saved_model.save(ServingModule(translator), str(directory), signatures, options)
+        tf.saved_model.save(ServingModule(translator, columns), str(directory), signatures, options)
         compact_saved_model(directory)
         share_default(directory)
         write_warm_up(directory)

@@ -75,6 +75,8 @@ class Signatures:
         self.max_length = max_length
         self.shortlist = shortlist
         self.tokenizers = (source_tokenizer, target_tokenizer)
+        # The matrix of the logits, laid out in every search: weights change in training. A SavedModel has another way.
+        self.columns = lambda: columns_of(model.output_matrix, model.compute_dtype)
         self.divide = divide = segments.split_sentences if split_sentences else segments.split_lines
         # Each is a tf.function, so that a SavedModel holds it once however many signatures call it.
         self._encode = tf.function(model.encode)
@@ -301,8 +303,8 @@ class Signatures:
         Returns:
             `Hypotheses`.
         """
-        matrix = self.model.output_matrix
-        columns = columns_of(tf.gather(matrix, candidates.pieces) if candidates else matrix, self.model.compute_dtype)
+        matrix, dtype = self.model.output_matrix, self.model.compute_dtype
+        columns = columns_of(tf.gather(matrix, candidates.pieces), dtype) if candidates else self.columns()
 
         def start(width):
             return self.model.start(memory, width)
