@@ -129,8 +129,7 @@ def _start(arguments):
 
 
 def _parse(command_line, arguments, description):
-    arguments = [_capitalised(flag, value) for flag, value in zip(["", *arguments], arguments, strict=False)]
-    arguments = _gathered("--dataset", arguments)
+    arguments = _gathered("--dataset", _with_switches(arguments))
     return tyro.cli(
         command_line,
         args=arguments,
@@ -156,13 +155,17 @@ def _gathered(flag, arguments):
     return [*rest, flag, *values] if values else rest
 
 
-def _capitalised(flag, value):
-    """A value of the command line, "true" and "false" as tyro reads them: `--pre_norm false`, `--pre_norm=false`."""
-    words = {"true": "True", "false": "False"}
-    name, _, after = value.partition("=")
-    if name in SWITCHES and after in words:
-        return f"{name}={words[after]}"
-    return words.get(value, value) if flag in SWITCHES else value
+def _with_switches(arguments):
+    """The arguments with switches as tyro reads them: `--pre_norm`, `--pre_norm true`, `--pre_norm=false`."""
+    words, found = {"true": "True", "false": "False"}, []
+    for argument, following in zip(arguments, [*arguments, "--"][1:], strict=True):
+        name, is_given, value = argument.partition("=")
+        if found[-1:] and found[-1] in SWITCHES:
+            argument = words.get(argument, argument)
+        elif name in SWITCHES and (is_given or following.startswith("--")):
+            argument = f"{name}={words.get(value, value) if is_given else True}"
+        found.append(argument)
+    return found
 
 
 def add_translator_arguments(parser, **instead):

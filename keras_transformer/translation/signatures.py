@@ -68,13 +68,11 @@ class Signatures:
         shortlist=None,
     ):
         self.model = model
-        self.source_tokenizer = source_tokenizer
-        self.target_tokenizer = target_tokenizer
+        self.tokenizers = self.source_tokenizer, self.target_tokenizer = source_tokenizer, target_tokenizer
         self.beam_size = beam_size
         self.length_penalty = length_penalty
         self.max_length = max_length
         self.shortlist = shortlist
-        self.tokenizers = (source_tokenizer, target_tokenizer)
         # The matrix of the logits, laid out in every search: weights change in training. A SavedModel has another way.
         self.columns = lambda: columns_of(model.output_matrix, model.compute_dtype)
         self.divide = divide = segments.split_sentences if split_sentences else segments.split_lines

@@ -213,6 +213,7 @@ def test_a_switch_is_written_as_in_yaml_or_as_in_python(value, yaml_file):
     assert parse("--share_vocabulary", value, f"--tie_embeddings={value}") == expected
     assert parse("--config", yaml_file(share_vocabulary="false", tie_embeddings=False)) == expected
     assert parse("--pre_norm", "true", "--source_lang", "false", "--target_lang=true").source_lang == "false"
+    assert parse("--pre_norm").pre_norm and parse("--pre_norm", "--epochs", "3").pre_norm
 
 
 def test_none_can_be_asked_for(yaml_file):
