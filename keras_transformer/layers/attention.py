@@ -76,24 +76,6 @@ def matmul_groups(x, matrices):
     return ops.reshape(products, (-1, heads, length, ops.shape(matrices)[3]))
 
 
-def has_fused_kernel():
-    """Whether there is a kernel for the whole of equation (1) that keeps no (B, H, T, S) for the gradient.
-
-    Keras has one for GPUs on its backends JAX and PyTorch, and none on TensorFlow.
-    """
-    return keras.backend.backend() in ("jax", "torch") and bool(keras.distribution.list_devices("gpu"))
-
-
-def fused_attention(queries, keys, values, mask=None):
-    """softmax(Q K^T / sqrt(d_k)) V, equation (1), in one operation of Keras: arguments as in `attention_weights`.
-
-    Returns:
-        (B, H, T, K), the mean of the values (B, G, S, K).
-    """
-    by_position = (ops.transpose(heads, (0, 2, 1, 3)) for heads in (queries, keys, values))  # (B, T, H, K)
-    return ops.transpose(ops.dot_product_attention(*by_position, mask=mask), (0, 2, 1, 3))
-
-
 def split_heads(x, num_heads):
     """(B, T, H*K) -> (B, H, T, K)."""
     heads = ops.reshape(x, (-1, *inner_shape(x), num_heads, x.shape[-1] // num_heads))
@@ -118,10 +100,7 @@ class MultiHeadAttention(Layer):
 
     In self-attention over a cache, `width` (W) hypotheses stand side by side at every position: key j is at position
     j // W, and the queries are at that of the last W keys. This class knows no positions. `RelativeAttention` and
-    `RotaryAttention` do, and override `project`, `make_queries`, `weigh` and `collect`.
-
-    `attend` takes the fused kernel (see `has_fused_kernel`) where nobody has replaced `weigh`, values are as wide as
-    keys, and no weights are dropped. In all other cases it makes the weights.
+    `RotaryAttention` do, and override `project`, `weigh` and `collect`.
 
     Args:
         d_model: D, width in and out.
@@ -176,13 +155,9 @@ class MultiHeadAttention(Layer):
         """Makes the keys and values of memory (B, S, D): two of (B, G, S, K). `start` keys of a cache are before."""
         return tuple(split_heads(linear(memory), self.num_key_value_heads) for linear in (self.key, self.value))
 
-    def make_queries(self, x, keys, width=1):
-        """Makes the queries of x (B, T, D) for the projected keys (B, G, S, K): (B, H, T, K)."""
-        return split_heads(self.query(x), self.num_heads)
-
     def weigh(self, x, keys, attention_mask=None, width=1):
         """How much x (B, T, D) attends to each of the projected keys (B, G, S, K): (B, H, T, S)."""
-        return attention_weights(self.make_queries(x, keys, width), keys, attention_mask)
+        return attention_weights(split_heads(self.query(x), self.num_heads), keys, attention_mask)
 
     def collect(self, weights, values, width=1):
         """The mean of the values (B, G, S, K) under the weights (B, H, T, S): (B, H, T, K)."""
@@ -190,17 +165,8 @@ class MultiHeadAttention(Layer):
 
     def attend(self, x, keys, values, attention_mask=None, width=1, training=False):
         """Attends from x (B, T, D) to projected keys and values (B, G, S, K): (B, T, D)."""
-        if self.can_fuse(training) and has_fused_kernel():
-            heads = fused_attention(self.make_queries(x, keys, width), keys, values, attention_mask)  # (B, H, T, K)
-        else:
-            weights = self.dropout(self.weigh(x, keys, attention_mask, width), training=training)  # (B, H, T, S)
-            heads = self.collect(weights, values, width)
-        return self.output_projection(merge_heads(heads))
-
-    def can_fuse(self, training):
-        """Whether a fused kernel computes what `weigh` and `collect` do."""
-        is_plain = getattr(self.weigh, "__func__", None) is MultiHeadAttention.weigh  # gates replace it in an instance
-        return is_plain and self.d_value == self.d_key and not (training and self.dropout_rate)
+        weights = self.dropout(self.weigh(x, keys, attention_mask, width), training=training)  # (B, H, T, S)
+        return self.output_projection(merge_heads(self.collect(weights, values, width)))
 
     def call(self, x, memory, attention_mask=None, training=False):
         keys, values = self.project(memory)
@@ -346,6 +312,7 @@ class RotaryAttention(MultiHeadAttention):
         keys, values = super().project(memory)
         return rotate(keys, places(ops.shape(memory)[1], start, width)), values
 
-    def make_queries(self, x, keys, width=1):
-        length = ops.shape(x)[1]
-        return rotate(super().make_queries(x, keys), places(length, ops.shape(keys)[2] - length, width))
+    def weigh(self, x, keys, attention_mask=None, width=1):
+        queries, length = split_heads(self.query(x), self.num_heads), ops.shape(x)[1]
+        positions = places(length, ops.shape(keys)[2] - length, width)
+        return attention_weights(rotate(queries, positions), keys, attention_mask)

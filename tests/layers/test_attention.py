@@ -2,7 +2,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_transformer.layers import attention as module
 from keras_transformer.layers.attention import (
     MultiHeadAttention,
     NoAttention,
@@ -203,40 +202,6 @@ def test_weights_are_what_the_values_are_attended_to_with():
     assert weights.shape == (B, H, T, S)
     heads = merge_heads(np.asarray(weights) @ np.asarray(values))
     np.testing.assert_allclose(layer.output_projection(heads), layer(x, memory, mask), rtol=1e-5, atol=1e-5)
-
-
-@pytest.mark.parametrize(
-    "layer_class, arguments, is_fused",
-    [
-        (MultiHeadAttention, {}, True),
-        (MultiHeadAttention, {"num_heads": 10, "num_key_value_heads": 5, "d_key": K}, True),
-        (RotaryAttention, {"d_key": EVEN}, True),
-        (RelativeAttention, {"clip": CLIP}, False),
-        (MultiHeadAttention, {"d_value": 7}, False),
-    ],
-)
-def test_the_fused_kernel_gives_what_the_weights_give(layer_class, arguments, is_fused, monkeypatch):
-    layer = layer_class(**{"d_model": D, "num_heads": H, "dropout_rate": 0.3, **arguments})
-    x, mask = some("x", "BTD"), some("attention_mask", "B1TT")
-
-    def call(**how):
-        with tf.GradientTape() as tape:
-            tape.watch(x)
-            y = layer(x, x, mask, **how)
-        return y, tape.gradient(y, x)
-
-    expected = call()
-    taken, fused = [], module.fused_attention
-    monkeypatch.setattr(module, "has_fused_kernel", lambda: True)
-    monkeypatch.setattr(module, "fused_attention", lambda *args: taken.append(True) or fused(*args))
-    for value, oracle in zip(call(), expected, strict=True):
-        np.testing.assert_allclose(value, oracle, atol=1e-5)
-    assert bool(taken) == is_fused
-    taken.clear()
-    call(training=True)
-    layer.weigh = lambda *args: layer_class.weigh(layer, *args)
-    np.testing.assert_allclose(call()[0], expected[0], atol=1e-5)
-    assert not taken  # weights are dropped, or somebody wants to see them
 
 
 def test_dropout_falls_on_the_attention_weights():
