@@ -39,10 +39,12 @@ class Hidden(NamedTuple):
     Args:
         text: str.
         words: tuple of str, for each placeholder of the text what stands there in a translation.
+        spans: tuple of (start, stop), the characters that each placeholder hides.
     """
 
     text: str
     words: tuple
+    spans: tuple
 
     def restore(self, translation):
         """Puts the words into a translation. A placeholder that the text does not have stays as it is."""
@@ -88,13 +90,14 @@ class Protection:
 
     def hide(self, text):
         """A text with placeholders: str -> `Hidden`. Placeholders that the text itself has are protected as well."""
-        words = []
+        words, spans = [], []
 
         def placeholder(found):
             words.append(self.glossary.get(found[0], found[0]))
+            spans.append(found.span())
             return PLACEHOLDERS[(len(words) - 1) % len(PLACEHOLDERS)]
 
-        return Hidden(self._spans.sub(placeholder, text), tuple(words))
+        return Hidden(self._spans.sub(placeholder, text), tuple(words), tuple(spans))
 
 
 def _whole(term):

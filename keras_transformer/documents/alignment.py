@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from keras_transformer.documents.fragment import tokens_of
+from keras_transformer.protection import PLACEHOLDERS, Protection
 
 BYTE = re.compile(r"<0x([0-9A-F]{2})>")
 END, SPACE = "</s>", "▁"
@@ -31,14 +32,17 @@ class Aligned(NamedTuple):
 def align(translator, texts, on_progress=None):
     """Translates texts, with alignments. Long text is explained part by part.
 
+    A word that the translator hides comes from its source form, wherever attention looks.
+
     Args:
-        translator: object with the method `explain` of `TextTranslator`.
+        translator: object with the method `explain` of `TextTranslator`, and with its `protection` if it hides words.
         texts: list of str.
         on_progress: called with the number of texts done since the last call.
 
     Returns:
         list of `Aligned`.
     """
+    protection = getattr(translator, "protection", None) or Protection(patterns=False)
     found = [[] for _ in texts]
     begins = [0] * len(texts)
     waiting = [i for i, text in enumerate(texts) if text.strip()]
@@ -46,7 +50,7 @@ def align(translator, texts, on_progress=None):
         explanations = translator.explain([texts[i][begins[i] :] for i in waiting], on_progress)
         going_on = []
         for i, explanation in zip(waiting, explanations, strict=True):
-            part, end = _read(texts[i][begins[i] :], explanation)
+            part, end = _read(texts[i][begins[i] :], explanation, protection)
             found[i].append((begins[i], *part))
             begins[i] += end
             if end and re.search(r"\w", texts[i][begins[i] :]):
@@ -55,20 +59,40 @@ def align(translator, texts, on_progress=None):
     return [_joined(text, parts) for text, parts in zip(texts, found, strict=True)]
 
 
-def _read(text, explanation):
-    """((translation, its piece spans, spans of the source pieces in `text`, alignment), where the source ends)."""
-    target, spans = built(explanation.pieces)
-    source, source_spans = built(explanation.source_pieces)
+def _read(text, explanation, protection):
+    """What an explanation of a text says about it, and where its source ends.
+
+    Returns:
+        ((translation, its piece spans, spans of the source pieces in `text`, alignment, `_pairs`), int).
+    """
+    hidden = protection.hide(text)  # as `explain` did
+    placeholders = [i for i, piece in enumerate(explanation.source_pieces) if piece in PLACEHOLDERS]
+    words = dict(zip(placeholders, hidden.words, strict=False))  # the source may end before the text
+    forms = {i: text[start:end] for i, (start, end) in zip(placeholders, hidden.spans, strict=False)}
+    pairs = _pairs(explanation.pieces, explanation.source_pieces)
+    target, spans = built(explanation.pieces, {place: words[other] for place, other in pairs})
+    source, source_spans = built(explanation.source_pieces, forms)
     places = _places(source, text)
     source_spans = [(places[start], places[end - 1] + 1) if end > start else (0, 0) for start, end in source_spans]
     end = max((end for _, end in source_spans), default=0)
-    return (target, spans, source_spans, np.asarray(explanation.alignment)), end
+    return (target, spans, source_spans, np.asarray(explanation.alignment), pairs), end
 
 
-def built(pieces):
-    """The text of pieces, and the characters of each piece: list of (start, end)."""
-    text, spans, waiting = "", [], b""
-    for piece in [*pieces, END]:
+def _pairs(pieces, source_pieces):
+    """The placeholders of a translation that its source has: list of (place in `pieces`, place in `source_pieces`)."""
+    left = {name: [i for i, piece in enumerate(source_pieces) if piece == name] for name in PLACEHOLDERS}
+    return [(place, left[piece].pop(0)) for place, piece in enumerate(pieces) if left.get(piece)]
+
+
+def built(pieces, words=None):
+    """The text of pieces, and the characters of each piece: list of (start, end).
+
+    Args:
+        pieces: list of str.
+        words: dict, place in `pieces` -> the word that stands there instead; None for none.
+    """
+    text, spans, waiting, words = "", [], b"", words or {}
+    for place, piece in enumerate([*pieces, END]):
         byte = BYTE.fullmatch(piece)
         if byte:
             waiting += bytes([int(byte[1], 16)])
@@ -78,7 +102,7 @@ def built(pieces):
         if piece.startswith(SPACE) and has_space or piece == END and has_space:
             text += " "
         start = len(text)
-        text += "" if byte or piece == END else piece.replace(SPACE, " ").strip(" ")
+        text += words.get(place, "" if byte or piece == END else piece.replace(SPACE, " ").strip(" "))
         spans.append((start, len(text) + bool(byte)))
     length = len(text.rstrip(" "))
     return text[:length], [(min(start, length), min(end, length)) for start, end in spans[:-1]]
@@ -86,17 +110,19 @@ def built(pieces):
 
 def _places(built_text, text):
     """For each character of the built text, the place in `text` that it comes from: list of int."""
-    characters = [(c, i) for i, char in enumerate(text) for c in unicodedata.normalize("NFKC", char) if c.strip()]
-    wanted = [c for c in built_text if c.strip()]
-    known = [c for c, _ in characters]
-    if wanted == known[: len(wanted)]:
-        found = [i for _, i in characters[: len(wanted)]]
-    else:
-        found = _matched(wanted, known, [i for _, i in characters])
-    places, of_wanted = [], iter(found)
-    for c in built_text:
-        places.append(next(of_wanted) if c.strip() else places[-1] if places else 0)
+    (wanted, owners), (known, found) = _characters(built_text), _characters(text)
+    if wanted != known[: len(wanted)]:
+        found = _matched(wanted, known, found)
+    places, of_wanted = [], dict(zip(owners, found, strict=False))
+    for i in range(len(built_text)):
+        places.append(of_wanted.get(i, places[-1] if places else 0))
     return places
+
+
+def _characters(text):
+    """The characters of a text in their plain forms, without white space, and the place of each: two lists."""
+    plain = [(c, i) for i, char in enumerate(text) for c in unicodedata.normalize("NFKC", char) if c.strip()]
+    return [c for c, _ in plain], [i for _, i in plain]
 
 
 def _matched(wanted, known, places):
@@ -115,12 +141,18 @@ def _joined(text, parts):
     target = " ".join(translation for _, translation, *_ in parts)
     tokens, source_tokens = tokens_of(target), tokens_of(text)
     weights, offset = np.zeros((len(tokens), len(source_tokens))), 0
-    for begin, translation, spans, source_spans, alignment in parts:
+    known = np.zeros_like(weights)  # the rows of hidden words
+    for begin, translation, spans, source_spans, alignment, pairs in parts:
         rows = _shares(tokens, [(start + offset, end + offset) for start, end in spans])
         columns = _shares(source_tokens, [(start + begin, end + begin) for start, end in source_spans])
         weights += rows @ alignment @ columns.T
+        for place, other in pairs:
+            of_word, of_source = np.flatnonzero(rows[:, place]), np.flatnonzero(columns[:, other])
+            is_one_to_one = len(of_word) == len(of_source)
+            known[np.ix_(of_word, of_source)] = np.eye(len(of_word)) if is_one_to_one else 1 / max(1, len(of_source))
         offset += len(translation) + 1
-    return Aligned(target, _sharpened(weights))
+    is_known = known.any(axis=1, keepdims=True)
+    return Aligned(target, np.where(is_known, known, _sharpened(np.where(is_known, known, weights))))
 
 
 def _sharpened(weights):

@@ -92,7 +92,8 @@ class TextTranslator:
             `code` stay as they are.
 
     With `glossary` or `protect`, the model must have placeholders: those of a run with `protect`. `explain` then shows
-    placeholders in place of the words; `score` reads texts and translations as they are.
+    placeholders in place of the words; `score` reads texts and translations as they are. The attribute `protection` is
+    the `Protection`, or None.
 
     Raises:
         UserError: for a size that is not positive, and a glossary that cannot be read.
@@ -101,7 +102,7 @@ class TextTranslator:
     def __init__(self, batch_size, glossary=None, protect=False):
         check_positive(batch_size=batch_size)
         self.batch_size = batch_size
-        self._protection = make_protection(glossary, protect)
+        self.protection = make_protection(glossary, protect)
 
     @_of_one_or_many
     def translate(self, texts, on_progress=None, **options):
@@ -211,8 +212,8 @@ class TextTranslator:
         inputs = complete_inputs(signature, inputs)
         number = len(inputs["text"])
         hidden = []
-        if self._protection and signature != "score":
-            hidden = [self._protection.hide(tf.compat.as_text(text)) for text in inputs["text"]]
+        if self.protection and signature != "score":
+            hidden = [self.protection.hide(tf.compat.as_text(text)) for text in inputs["text"]]
             inputs["text"] = [each.text for each in hidden]
         columns = [x if isinstance(x, (list, tuple)) else [x] * number for x in inputs.values()]
         rows = list(zip(*columns, strict=True))
@@ -294,7 +295,7 @@ class Translator(TextTranslator):
         specs = {"text": tf.TensorSpec([None], tf.string)}
         self._functions["translate"] = tf.function(self._share, input_signature=[specs])
         super().__init__(batch_size * self._replicas, glossary, protect)
-        if self._protection and not all(tokenizer.has_placeholders for tokenizer in tokenizers):
+        if self.protection and not all(tokenizer.has_placeholders for tokenizer in tokenizers):
             raise UserError(NO_PLACEHOLDERS)
 
     def with_model(self, model, **settings):
@@ -346,7 +347,7 @@ class SavedModelTranslator(TextTranslator):
         self.path = find_saved_model(path)
         self.files = [self.path / "saved_model.pb"]
         self._loaded = tf.saved_model.load(os.fspath(self.path))
-        if self._protection:  # a model with placeholders reads one as one piece
+        if self.protection:  # a model with placeholders reads one as one piece
             pieces = self._call("explain", {"text": tf.constant(PLACEHOLDERS[:1])})["source_pieces"]
             if PLACEHOLDERS[0].encode() not in pieces.numpy():
                 raise UserError(NO_PLACEHOLDERS)

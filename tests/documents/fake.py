@@ -1,5 +1,6 @@
 """Translators that need no model: word by word, with the alignment of word by word."""
 
+import re
 from types import SimpleNamespace
 
 import numpy as np
@@ -33,6 +34,33 @@ class WordByWord:
             pieces=[*pieces, "</s>"],
             alignment=np.eye(len(words) + 1),
         )
+
+
+class Backwards(WordByWord):
+    """Writes the words in upper case and in reverse order, and hides words as `TextTranslator` does.
+
+    A placeholder is one piece, as it is to a model. Attention is of no use: every piece looks at the first one.
+
+    Args:
+        protection: `Protection`.
+        longest: see `WordByWord`.
+    """
+
+    def __init__(self, protection, longest=1000):
+        super().__init__(str.upper, longest)
+        self.protection = protection
+
+    def explain(self, texts, on_progress=None):
+        return super().explain([self.protection.hide(text).text for text in texts], on_progress)
+
+    def _explanation(self, words):
+        source_pieces, pieces = self._pieces(words), self._pieces(map(self.word, words[::-1]))
+        alignment = np.eye(1, len(source_pieces)).repeat(len(pieces), axis=0)
+        return SimpleNamespace(source_pieces=source_pieces, pieces=pieces, alignment=alignment)
+
+    def _pieces(self, words):
+        pieces = [piece for word in words for piece in re.findall(r"⟦\d⟧|[^⟦]+", f"▁{word}")]
+        return [*pieces, "</s>"]
 
 
 SAME, UPPER = WordByWord(), WordByWord(str.upper)

@@ -5,9 +5,12 @@ import pytest
 
 from keras_transformer.documents.alignment import align, built
 from keras_transformer.documents.fragment import tokens_of
+from keras_transformer.protection import Protection
 from keras_transformer.translation.translator import Translator
 from tests import tiny
-from tests.documents.fake import UPPER, WordByWord
+from tests.documents.fake import UPPER, Backwards, WordByWord
+
+GLOSSARY = {"red apple": "roter Apfel", "tree": "großer Baum", "電話": "phone"}
 
 
 @pytest.mark.parametrize(
@@ -59,9 +62,39 @@ def test_long_text_is_explained_part_by_part():
     assert align(UPPER, ["", " "])[0].text == ""
 
 
+def test_text_that_the_tokenizer_leaves_as_it_is_is_read_to_its_end_once():
+    assert align(UPPER, ["one ½ m²"])[0].text == "ONE ½ M²"
+
+
+@pytest.mark.parametrize("longest", [2, 1000])
+def test_hidden_words_are_in_the_translation_and_come_from_their_source_forms(longest):
+    text = "a red apple, tree of 5 m² at https://a.org/b 電話5 km"  # hidden, "⟦3⟧5 km" has one more quantity
+    words = {
+        "roter": "red",
+        "Apfel": "apple",
+        "großer": "tree",
+        "Baum": "tree",
+        "m²": "m²",
+        "org": "org",
+        "phone": "電",
+    }
+    translation = "KM phone5 https://a.org/b AT 5 m² OF großer Baum roter Apfel, A"
+    ((found, weights),) = align(Backwards(Protection(GLOSSARY), longest), [text])
+    assert sorted(found.split()) == sorted(translation.split()) and (found == translation or longest == 2)
+    tokens, source_tokens = ([t[start:end] for start, end in tokens_of(t)] for t in (found, text))
+    assert {word: source_tokens[weights[tokens.index(word)].argmax()] for word in words} == words
+
+
+def test_without_protection_a_placeholder_of_the_text_is_text():
+    assert align(UPPER, ["one ⟦3⟧ ⟦3⟧ two"])[0].text == "ONE ⟦3⟧ ⟦3⟧ TWO"
+
+
 def test_real_explanations_of_the_lines_of_a_text_make_that_of_the_text():
-    translator = Translator(tiny.transformer(), tiny.tokenizer(), beam_size=1, max_length=5)
+    keeping = {"glossary": {"two": "ZWEI ODER 2"}, "protect": True}
+    translator = Translator(tiny.transformer(), tiny.keeping_tokenizer(), beam_size=1, max_length=5, **keeping)
     lines = ["one two three", "five five", "ten nine eight"]
     *alone, whole = align(translator, [*lines, "\n".join(lines)])
     assert whole.text.replace(" ", "") == "".join(aligned.text for aligned in alone).replace(" ", "")
     assert whole.weights.shape == (len(tokens_of(whole.text)), 8)
+    row = [whole.text[start:end] for start, end in tokens_of(whole.text)].index("ODER")
+    assert "ZWEI ODER 2" in whole.text and whole.weights[row].tolist() == [0, 1, *[0] * 6]

@@ -2,7 +2,8 @@ import pytest
 
 from keras_transformer.documents.files import translate_bytes
 from keras_transformer.documents.html import find_attributes, find_blocks
-from tests.documents.fake import SAME, UPPER
+from keras_transformer.protection import Protection
+from tests.documents.fake import SAME, UPPER, Backwards
 
 PAGE = """<!DOCTYPE html>\r
 <html lang="en"><head><title>A title &amp; more</title>
@@ -41,6 +42,14 @@ def test_text_is_translated_and_code_scripts_and_all_that_is_marked_so_stay():
     )
     assert [part for part in same if part not in found] == []
     assert "content='SOME &quot;WORDS&quot;'" in found
+
+
+def test_words_that_must_not_change_keep_their_tags():
+    page = '<p>the <b>apple</b> has <i>5 m<sup>2</sup></i> and ap<u>ple</u> tree at <a href="x">https://a.org</a></p>'
+    translator = Backwards(Protection({"apple": "süßer Apfel", "apple tree": "Apfelbaum"}))
+    assert translate_bytes(translator, page.encode(), "html").decode() == (
+        '<p><a href="x">https://a.org</a> AT <u>Apfelbaum</u> AND <i>5 m<sup>2</sup></i> HAS <b>süßer Apfel</b> THE</p>'
+    )
 
 
 def test_blocks_are_the_units():
