@@ -1,0 +1,61 @@
+"""The processor time of SavedModels beside that of the first, for one sentence and for batches of 32.
+
+    python -m benchmarks.compare_exports exports/old/1 exports/new/1 --source test.en
+
+All exports are asked in one process, in turn, round by round. Each figure is the median over the rounds of a ratio, so
+it means something on a busy machine, too.
+"""
+
+import argparse
+import statistics
+import time
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.session import Session
+from keras_transformer.cli.console import import_tensorflow, program
+
+ROUNDS = 5
+SINGLES, BATCHES, BATCH_SIZE = 20, 3, 32
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("exports", nargs="+", type=Path, help="directories EXPORT_DIR/VERSION; ratios are to the first")
+    parser.add_argument("--source", type=Path, required=True, help="file of sentences to translate, one a line")
+    return parser.parse_args()
+
+
+def seconds_of(translate, requests):
+    """The processor seconds of some requests, one after the other."""
+    started = time.process_time()
+    for texts in requests:
+        translate(texts)
+    return time.process_time() - started
+
+
+def main(arguments):
+    lines = np.array([line.encode() for line in arguments.source.read_text(encoding="utf-8").splitlines()], object)
+    ordered = lines[np.argsort([len(line) for line in lines], kind="stable")]
+    starts = np.linspace(0, max(len(lines) - BATCH_SIZE, 0), BATCHES, dtype=int)
+    kinds = {
+        "one sentence": [lines[i : i + 1] for i in np.linspace(0, len(lines) - 1, SINGLES, dtype=int)],
+        f"batch of {BATCH_SIZE}": [ordered[start : start + BATCH_SIZE] for start in starts],
+    }
+    calls = [Session(path).signature("serving_default") for path in arguments.exports]
+    for name, requests in kinds.items():
+        first, *others = [[call(texts)[0].tolist() for texts in requests] for call in calls]  # the warm-up
+        rounds = [[seconds_of(call, requests) for call in calls] for _ in range(ROUNDS)]
+        for number, path in enumerate(arguments.exports):
+            ratio = statistics.median(seconds[number] / seconds[0] for seconds in rounds)
+            each = statistics.median(seconds[number] for seconds in rounds) / len(requests)
+            same = "" if number == 0 else f", {'the same' if others[number - 1] == first else 'other'} translations"
+            print(f"{name}: {path} {1000 * each:.1f} ms, {ratio:.2f}{same}", flush=True)
+
+
+if __name__ == "__main__":
+    with program():
+        arguments = parse_arguments()
+        import_tensorflow()
+        main(arguments)
