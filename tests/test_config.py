@@ -113,7 +113,7 @@ def test_presets_and_optimizers_are_those_that_the_flags_offer():
 
 @pytest.mark.parametrize("name", ["nonsense", "", None, ["tiny"]])
 def test_an_unknown_preset_is_an_error_that_lists_those_there_are(name):
-    with pytest.raises(ConfigError, match="unknown preset .*: it must be one of quickstart, tiny, tiny_6_2, tiny_6_1, rnn, "):
+    with pytest.raises(ConfigError, match="unknown preset .*: it must be one of quickstart, tiny, tiny_6_2, "):
         Config(preset=name)
 
 

@@ -151,6 +151,6 @@ def test_a_bomb_holds_up_nobody_and_leaves_nothing(server, name):
         waits.append(time.monotonic() - begun)
         time.sleep(0.01)
     assert statuses[0] in (200, 400, 504)
-    assert len(waits) > 10 and max(waits) < sum(waits) / 4, "others are answered while the bomb is read"
+    assert len(waits) > 10 and max(waits) < sum(waits) / 2, "others are answered while the bomb is read"
     wait_for(lambda: memory().rss < 1.1 * before, 30)
     assert [line for line in lines if "Traceback" in line] == []
