@@ -15,6 +15,7 @@ import numpy as np
 
 from benchmarks.session import Session
 from keras_transformer.cli.console import import_tensorflow, program
+from keras_transformer.translation.exports import find_saved_model
 
 ROUNDS = 5
 SINGLES, BATCHES, BATCH_SIZE = 20, 3, 32
@@ -22,7 +23,7 @@ SINGLES, BATCHES, BATCH_SIZE = 20, 3, 32
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("exports", nargs="+", type=Path, help="directories EXPORT_DIR/VERSION; ratios are to the first")
+    parser.add_argument("exports", nargs="+", type=Path, help="EXPORT_DIR or EXPORT_DIR/VERSION; ratios are to the first")
     parser.add_argument("--source", type=Path, required=True, help="file of sentences to translate, one a line")
     return parser.parse_args()
 
@@ -43,7 +44,7 @@ def main(arguments):
         "one sentence": [lines[i : i + 1] for i in np.linspace(0, len(lines) - 1, SINGLES, dtype=int)],
         f"batch of {BATCH_SIZE}": [ordered[start : start + BATCH_SIZE] for start in starts],
     }
-    calls = [Session(path).signature("serving_default") for path in arguments.exports]
+    calls = [Session(find_saved_model(path)).signature("serving_default") for path in arguments.exports]
     for name, requests in kinds.items():
         first, *others = [[call(texts)[0].tolist() for texts in requests] for call in calls]  # the warm-up
         rounds = [[seconds_of(call, requests) for call in calls] for _ in range(ROUNDS)]
