@@ -23,7 +23,9 @@ SINGLES, BATCHES, BATCH_SIZE = 20, 3, 32
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("exports", nargs="+", type=Path, help="EXPORT_DIR or EXPORT_DIR/VERSION; ratios are to the first")
+    parser.add_argument(
+        "exports", nargs="+", type=Path, help="EXPORT_DIR or EXPORT_DIR/VERSION; ratios are to the first"
+    )
     parser.add_argument("--source", type=Path, required=True, help="file of sentences to translate, one a line")
     return parser.parse_args()
 
