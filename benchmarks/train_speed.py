@@ -1,22 +1,40 @@
 """Real target tokens per second of `model.fit`, and the share of the machine's peak rate.
 
     python -m benchmarks.train_speed --dataset files:DIR --source_lang en --target_lang de --preset tiny
+    python -m benchmarks.train_speed ... --baseline "onmt-main --config config.yml --model model.py train"
 
 Takes every flag of train.py. After a warm-up, the script times windows of updates inside `fit` and prints the median.
 It also prints the share of padding. For a Transformer, it counts the floating-point operations per target token from
 the shapes, and compares the operations per second with the measured rate of matrix products on this machine.
+
+With `--baseline COMMAND`, it then runs a peer's training of the same model on the same machine, and prints by how much
+ours is faster. The peer must report its rate again and again as "N target", as OpenNMT-tf does, and end of itself. Its
+first report counts as its warm-up.
 """
 
+import argparse
+import re
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
 
 from keras_transformer.cli.console import import_tensorflow, program
 from keras_transformer.cli.flags import parse_config
+from keras_transformer.errors import UserError
 
 WARM_UP = 12  # Updates.
 WINDOWS, WINDOW = 5, 20  # Number of timed windows, and updates per window.
+BASELINE_RATE = re.compile(r"([0-9][0-9,.]*) target\b")  # target tokens/s in the output of a peer
+
+
+def parse_arguments(arguments):
+    """The `Config` of the flags of train.py, and the command of the baseline or None."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--baseline")
+    own, others = parser.parse_known_args(arguments)
+    return parse_config(others, __doc__), own.baseline
 
 
 def operations_per_target_token(config, vocabulary_size, source_per_target):
@@ -94,8 +112,26 @@ def time_updates(config, windows=WINDOWS, clock=time.perf_counter):
     return rates, padding, data, strategy.num_replicas_in_sync
 
 
-def main(config):
-    from keras_transformer.training.strategy import keep_freed_memory, resolve_precision, share_cores
+def baseline_rates(command):
+    """Runs a peer and shows what it prints: the target tokens/s of each of its reports but the first.
+
+    Raises:
+        UserError: if the command fails, or reports less than twice.
+    """
+    rates = []
+    with subprocess.Popen(command, shell=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        for line in process.stdout:
+            print(line, end="", flush=True)
+            rates += [float(rate.replace(",", "")) for rate in BASELINE_RATE.findall(line)]
+    if process.returncode:
+        raise UserError(f"the baseline ended with exit status {process.returncode}: {command}")
+    if len(rates) < 2:
+        raise UserError(f'the baseline must report "N target" at least twice. It did so {len(rates)} times: {command}')
+    return rates[1:]
+
+
+def main(config, baseline=None):
+    from keras_transformer.training.strategy import keep_freed_memory, share_cores
 
     keep_freed_memory()
     share_cores(config.strategy, config.batch_tokens)
@@ -103,8 +139,18 @@ def main(config):
     rate = statistics.median(rates)
     print(f"{rate:,.0f} real target tokens/s (median of {WINDOWS} windows: {min(rates):,.0f} to {max(rates):,.0f})")
     print(f"{padding:.1%} of the target positions are padding")
-    if config.architecture != "transformer":
-        return
+    if config.architecture == "transformer":
+        compare_with_products(config, data, rate, replicas)
+    if baseline:
+        others = baseline_rates(baseline)
+        print(f"baseline: {statistics.median(others):,.0f} target tokens/s (median of {len(others)} reports)")
+        print(f"ours is {rate / statistics.median(others):.2f} times as fast")
+
+
+def compare_with_products(config, data, rate, replicas):
+    """Prints the share of the machine's rate of matrix products that a training of `rate` target tokens/s takes."""
+    from keras_transformer.training.strategy import resolve_precision
+
     source_per_target = len(data.train.source.ids) / (len(data.train.target.ids) + len(data.train))
     operations = operations_per_target_token(config, data.target_tokenizer.vocabulary_size, source_per_target)
     machine = matrix_rate(resolve_precision(config.precision)) * replicas  # each replica has its own threads
@@ -114,6 +160,6 @@ def main(config):
 
 if __name__ == "__main__":
     with program():
-        config = parse_config(sys.argv[1:], __doc__)
+        config, baseline = parse_arguments(sys.argv[1:])
         import_tensorflow()
-        main(config)
+        main(config, baseline)
