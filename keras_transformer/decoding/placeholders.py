@@ -10,9 +10,9 @@ from keras_transformer.decoding.search import IMPOSSIBLE
 class Required(NamedTuple):
     """The placeholders that the hypotheses of each row must have: M tokens, right behind eos.
 
-    A hypothesis cannot end before it has all of them, and none comes more often than it must, or if it need not come.
-    When a row's limit leaves no room for other tokens, only they may come. Everything is decided row by row. A row
-    without placeholders is searched as if there were no constraint, and steps of such rows alone cost nothing.
+    A hypothesis cannot end before it has all of them, and none comes more often than it must. So none comes in a row
+    whose source has none. When a row's limit leaves no room for other tokens, only placeholders may come. Everything is
+    decided row by row.
     """
 
     counts: tf.Tensor  # int32 (B, M): how often each must come
@@ -43,8 +43,7 @@ class Required(NamedTuple):
 
         def start_with(width):
             missing = tf.repeat(self.counts[:, None], width, axis=1)  # (B, W, M)
-            is_bound = tf.reduce_any(self.counts > 0, axis=1)  # (B,)
-            return {"model": start(width), "missing": missing, "is_bound": is_bound, "limits": self.limits[:, None]}
+            return {"model": start(width), "missing": missing, "limits": self.limits[:, None]}
 
         return start_with
 
@@ -58,33 +57,26 @@ class Required(NamedTuple):
 
         def step_with(ids, parents, position, state):
             logits, model_state = step(ids, parents, position, state["model"])
-            is_bound, missing = state["is_bound"], state["missing"]
-
-            def bound():
-                had = tf.gather(missing, parents, batch_dims=1)
-                still = had - tf.one_hot(ids - eos_id - 1, missing.shape[-1], dtype=tf.int32)
-                return _allowed(logits, still, is_bound[:, None, None], state["limits"] - position, eos_id), still
-
-            allowed, still = tf.cond(tf.reduce_any(is_bound), bound, lambda: (logits, missing))
-            return allowed, {**state, "model": model_state, "missing": still}
+            had = tf.gather(state["missing"], parents, batch_dims=1)
+            missing = had - tf.one_hot(ids - eos_id - 1, had.shape[-1], dtype=tf.int32)
+            allowed = _allowed(logits, missing, state["limits"] - position, eos_id)
+            return allowed, {**state, "model": model_state, "missing": missing}
 
         return step_with
 
 
-def _allowed(logits, missing, is_bound, room, eos_id):
+def _allowed(logits, missing, room, eos_id):
     """The logits (B, W, V), with `IMPOSSIBLE` at the tokens that may not come next.
 
     Args:
         logits: float (B, W, V).
         missing: int32 (B, W, M), how often each placeholder must still come.
-        is_bound: bool (B, 1, 1), whether the row has placeholders.
         room: int32 (B, 1), the number of tokens that may still come.
         eos_id: int.
     """
     first, stop = eos_id + 1, eos_id + 1 + missing.shape[-1]
     number = tf.reduce_sum(missing, axis=-1, keepdims=True)  # (B, W, 1)
-    end = tf.where(is_bound & (number > 0), IMPOSSIBLE, logits[..., eos_id:first])
-    placeholders = tf.where(is_bound & (missing <= 0), IMPOSSIBLE, logits[..., first:stop])
-    others = tf.where(is_bound & (number > 0) & (number >= room[..., None]), IMPOSSIBLE, 0.0)
-    logits += others
-    return tf.concat([logits[..., :eos_id], end, placeholders, logits[..., stop:]], axis=-1)
+    end = tf.where(number > 0, IMPOSSIBLE, logits[..., eos_id:first])
+    placeholders = tf.where(missing <= 0, IMPOSSIBLE, logits[..., first:stop])
+    others = tf.where((number > 0) & (number >= room[..., None]), IMPOSSIBLE, 0.0)  # (B, W, 1)
+    return tf.concat([logits[..., :eos_id] + others, end, placeholders, logits[..., stop:] + others], axis=-1)

@@ -17,19 +17,10 @@ SEEDS = np.array([2, 3, 5, 7, 11, 13], "int32")
 WIDE = 625  # continuations that V = 6 has at the fourth step: nothing is ever dropped
 
 
-def is_bound(row):
-    return min(SOURCES[row]) < PLAIN
-
-
 class Constrained(Script):
-    """A script whose `log_probs` are those of the tokens that may come: every placeholder as often as in the source.
-
-    A row without placeholders is free.
-    """
+    """A script whose `log_probs` are those of the tokens that may come: every placeholder as often as in the source."""
 
     def log_probs(self, row, ids):
-        if not is_bound(row):
-            return super().log_probs(row, ids)
         missing = [SOURCES[row].count(x) - ids.count(x) for x in range(FIRST, FIRST + NUMBER)]
         log_probs = super().log_probs(row, ids).copy()
         if sum(missing):
@@ -71,7 +62,7 @@ def test_a_wide_beam_finds_the_best_of_all_sequences_with_every_placeholder_exac
     for row, limit in enumerate(LIMITS):
         everything = exhaustive(script, row, limit, 0.6)
         assert_same(found[row][:1], everything[:1] or found[row][:1])
-        assert all(counts(ids) == counts(SOURCES[row]) for _, ids in found[row]) or not is_bound(row)
+        assert all(counts(ids) == counts(SOURCES[row]) for _, ids in found[row])
     assert all(len(exhaustive(script, row, LIMITS[row], 0.6)) > 1 for row in range(3))  # not the limit decides
 
 
@@ -99,7 +90,7 @@ def test_greedy_search_and_sampling_have_every_placeholder_exactly_once(script):
             **IDS,
         )
         for row, [(found, ids)] in enumerate(as_lists(drawn)):
-            assert counts(ids) == counts(SOURCES[row]) or not is_bound(row)
+            assert counts(ids) == counts(SOURCES[row])
             log_probs = [script.log_probs(row, ids[:n])[token] for n, token in enumerate(ids)]
             assert found == pytest.approx(math.fsum(log_probs), abs=1e-4)
 
@@ -115,14 +106,3 @@ def test_a_limit_has_room_for_the_placeholders_and_a_prefix_for_its_own():
     given = required(prefix=[[0, 0], [PLAIN, PLAIN], [PLAIN, 0], [PLAIN, FIRST + 1], [0, 0], [FIRST, 0]])
     np.testing.assert_array_equal(given.limits, [4, 3, 4, 5, 1, 2])
     np.testing.assert_array_equal(given.counts, [[0, 0], [1, 0], [1, 1], [2, 1], [0, 1], [1, 0]])
-
-
-def test_rows_without_placeholders_are_searched_as_by_the_model_alone(script):
-    for rows in ([0], [0, 2]):  # alone, and beside a row that has some
-        some = Constrained(SEEDS[rows], table=script.table)
-        given = Required(*(tf.gather(x, rows) for x in required()))
-        found = beam_search(
-            given.step(some.step, EOS), given.start(some.start)(3), given.limits, width=3, length_penalty=0.6, **IDS
-        )
-        plain = beam_search(some.step, some.start(3), given.limits, width=3, length_penalty=0.6, **IDS)
-        assert as_lists(found)[0] == as_lists(plain)[0]
