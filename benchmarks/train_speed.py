@@ -79,14 +79,6 @@ def time_updates(config, windows=WINDOWS, clock=time.perf_counter):
     """
     import keras
 
-    from keras_transformer.data.pipeline import dealt, training_batches
-    from keras_transformer.training.checkpoints import RunDirectory
-    from keras_transformer.training.preparation import prepare
-    from keras_transformer.training.run import build_trainer
-    from keras_transformer.training.strategy import make_strategy
-
-    keras.utils.set_random_seed(config.seed)
-
     class Windows(keras.callbacks.Callback):
         """Records the time and the real target tokens after the warm-up and after every window."""
 
@@ -98,18 +90,33 @@ def time_updates(config, windows=WINDOWS, clock=time.perf_counter):
             if batch + 1 >= WARM_UP and (batch + 1 - WARM_UP) % WINDOW == 0:
                 self.marks.append((clock(), float(self.model.loss_metric.count.value.read_value())))
 
+    steps, marked = WARM_UP + windows * WINDOW, Windows()
+    batches, data, replicas = fit_updates(config, steps, marked)
+    rates = [(t1 - t0) / (s1 - s0) for (s0, t0), (s1, t1) in zip(marked.marks, marked.marks[1:], strict=False)]
+    weights = [batch[2] for batch in batches.take(steps)]
+    padding = 1 - sum(float(w.numpy().sum()) for w in weights) / sum(w.numpy().size for w in weights)
+    return rates, padding, data, replicas
+
+
+def fit_updates(config, steps, callback):
+    """Trains for `steps` updates with a Keras callback: the batches, the prepared `Data`, the number of replicas."""
+    import keras
+
+    from keras_transformer.data.pipeline import dealt, training_batches
+    from keras_transformer.training.checkpoints import RunDirectory
+    from keras_transformer.training.preparation import prepare
+    from keras_transformer.training.run import build_trainer
+    from keras_transformer.training.strategy import make_strategy
+
+    keras.utils.set_random_seed(config.seed)
     with tempfile.TemporaryDirectory() as directory:
         data = prepare(config, RunDirectory(directory))
     strategy = make_strategy(config.strategy)
     with strategy.scope():
         trainer = build_trainer(config, data)
     batches = training_batches(data.train, config.batch_tokens, config.seed)
-    steps, marked = WARM_UP + windows * WINDOW, Windows()
-    trainer.fit(dealt(batches, strategy), steps_per_epoch=steps, shuffle=False, verbose=0, callbacks=[marked])
-    rates = [(t1 - t0) / (s1 - s0) for (s0, t0), (s1, t1) in zip(marked.marks, marked.marks[1:], strict=False)]
-    weights = [batch[2] for batch in batches.take(steps)]
-    padding = 1 - sum(float(w.numpy().sum()) for w in weights) / sum(w.numpy().size for w in weights)
-    return rates, padding, data, strategy.num_replicas_in_sync
+    trainer.fit(dealt(batches, strategy), steps_per_epoch=steps, shuffle=False, verbose=0, callbacks=[callback])
+    return batches, data, strategy.num_replicas_in_sync
 
 
 def baseline_rates(command):
