@@ -1,10 +1,12 @@
 """The clients of the local server's own models, for LibreTranslate's API."""
 
+import functools
 from concurrent.futures import TimeoutError as FutureTimeoutError
 
 from grpc import StatusCode
 
 from serving.client import Client
+from serving.connections import values_of
 from serving.errors import ServingError
 from serving.libretranslate import THREADS
 from serving.predictor import ModelSpec
@@ -20,10 +22,11 @@ class InProcessClients:
     """
 
     def __init__(self, predictor, models, languages=None):
-        self._predictor = predictor
         self._models = models
         self._languages = languages
-        self._clients = {}
+        self._client = functools.cache(
+            lambda name: Client(connection=InProcess(predictor, ModelSpec(name)), in_flight=THREADS)
+        )
 
     def __call__(self):
         """Returns dict `Languages` -> `Client`. Of models with equal languages, the first by name counts."""
@@ -38,38 +41,23 @@ class InProcessClients:
                 found[languages] = self._client(name)
         return found
 
-    def _client(self, name):
-        if name not in self._clients:
-            connection = InProcess(self._predictor, name)
-            self._clients[name] = Client(connection=connection, in_flight=THREADS)
-        return self._clients[name]
-
 
 class InProcess:
-    """A connection of `Client` to a model of this process.
-
-    Args:
-        predictor: `Predictor`.
-        model: str, the model's name.
-    """
+    """A connection of `Client` to a model of this process. Created from a `Predictor` and a `ModelSpec`."""
 
     def __init__(self, predictor, model):
         self._predictor = predictor
-        self._spec = ModelSpec(model)
+        self._model = model
 
     def predict(self, signature_name, inputs, timeout_s):
-        """Runs a signature with arrays: dict name -> list.
-
-        Raises:
-            ServingError: of the predictor, or DEADLINE_EXCEEDED.
-        """
-        future = self._predictor.submit(self._spec, signature_name, inputs, timeout_s=timeout_s)
+        """Runs a signature with arrays: dict name -> list. Raises ServingError as the predictor does."""
+        future = self._predictor.submit(self._model, signature_name, inputs, timeout_s=timeout_s)
         try:
             outputs = future.result(timeout_s).outputs
         except FutureTimeoutError:
             future.cancel()
             raise ServingError(StatusCode.DEADLINE_EXCEEDED, "no answer in time") from None
-        return {name: array.tolist() for name, array in outputs.items()}
+        return {name: values_of(array) for name, array in outputs.items()}
 
     def close(self):
         """Does nothing: the server ends by itself."""

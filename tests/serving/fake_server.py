@@ -11,8 +11,7 @@ import grpc
 import numpy as np
 
 from serving.errors import ServingError
-from serving.messages import PredictRequest, PredictResponse
-from serving.tensor_protos import to_array, to_proto
+from serving.messages import PredictRequest, PredictResponse, to_array, to_proto
 
 HOST = "127.0.0.1"
 

@@ -6,10 +6,10 @@ import pytest
 from grpc import StatusCode
 
 from serving.batching import Batcher
+from serving.configuration import BatchingParameters
 from serving.errors import ServingError
 from serving.metrics import Metrics
 from serving.predictor import Request
-from serving.text_config import BatchingParameters
 from tests.serving.live import wait_for
 
 
@@ -49,12 +49,11 @@ class Desk:
         self.batcher = Batcher(BatchingParameters(**{**defaults, **parameters}), self.metrics)
         self.servable = Scripted()
         self.held = Scripted()
-        self.ends = []
 
     def ask(self, *rows, deadline=None, servable=None, outputs=("x",), **others):
         servable = servable or self.servable
         inputs = {"x": np.array(rows, dtype=np.int64), **others}
-        request = Request(servable, "", inputs, outputs, deadline, lambda request, is_ok: self.ends.append(is_ok))
+        request = Request(servable, "", inputs, outputs, deadline)
         self.batcher.submit(request)
         return request.future
 
@@ -156,7 +155,7 @@ def test_a_full_queue_refuses_at_once_in_the_words_of_tensorflow_serving_and_rec
 def test_what_cannot_be_batched_is_refused_in_the_words_of_tensorflow_serving(desk, inputs, message):
     one = desk()
     with pytest.raises(ServingError) as caught:
-        one.batcher.submit(Request(one.servable, "", inputs, ("x",), None, None))
+        one.batcher.submit(Request(one.servable, "", inputs, ("x",), None))
     assert (caught.value.code, caught.value.message) == (StatusCode.INVALID_ARGUMENT, message)
 
 
@@ -206,7 +205,7 @@ def test_a_batch_that_fails_fails_for_all_in_it_and_the_thread_goes_on(desk, row
     futures = [one.ask(5), one.ask(row)]
     one.release()
     assert [future.exception(20).code.name for future in futures] == [code] * 2
-    assert result(one.ask(3)) == [6] and one.ends == [True, False, False, True]
+    assert result(one.ask(3)) == [6]
 
 
 def test_a_batch_has_the_time_of_its_most_patient_request_and_none_when_all_are_late(desk):

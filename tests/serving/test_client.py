@@ -13,8 +13,7 @@ from types import SimpleNamespace
 import pytest
 from grpc import StatusCode
 
-from serving.answers import Explanation, Score, Translation
-from serving.client import Client, parse_arguments, translate_lines
+from serving.client import Client, Explanation, Score, Translation, parse_arguments, translate_lines
 from serving.errors import ServingError
 from tests.serving.fake_server import HOST, serve
 from tests.serving.live import free_port

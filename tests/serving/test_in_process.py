@@ -6,6 +6,7 @@ import pytest
 from serving.errors import ServingError
 from serving.in_process import InProcess, InProcessClients
 from serving.languages import Languages
+from serving.predictor import ModelSpec
 from tests.serving import toy
 from tests.serving.live import backend
 
@@ -39,7 +40,7 @@ def test_the_languages_of_the_flags_are_for_models_that_name_none(server):
 def test_a_model_that_has_gone_or_takes_too_long_is_an_error(server):
     inputs = {"text": np.array([b"wait 1"], object)}
     with pytest.raises(ServingError, match="Servable not found"):
-        InProcess(server.predictor, "gone").predict("translate", inputs, 5)
+        InProcess(server.predictor, ModelSpec("gone")).predict("translate", inputs, 5)
     with pytest.raises(ServingError, match="no answer in time") as raised:
-        InProcess(server.predictor, "a").predict("translate", inputs, 0.1)
+        InProcess(server.predictor, ModelSpec("a")).predict("translate", inputs, 0.1)
     assert raised.value.http_status == 504

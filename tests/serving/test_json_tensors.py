@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tensorflow.core.protobuf import meta_graph_pb2
 
-from serving import json_tensors, tensor_protos
+from serving import json_tensors, messages
 from serving.errors import ServingError
 from serving.json_reader import parse
 from serving.json_tensors import check_document, quote, read_tensors, write_tensors
@@ -44,7 +44,7 @@ def test_bytes_that_are_not_utf8_pass_and_lone_surrogates_do_not():
 
 
 def test_tensors_of_many_chunks_keep_their_order(monkeypatch):
-    for module in (json_tensors, tensor_protos):
+    for module in (json_tensors, messages):
         monkeypatch.setattr(module, "CHUNK", 7)
     numbers = list(range(26))
     for body in ({"inputs": numbers}, {"instances": numbers}):

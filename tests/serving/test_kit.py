@@ -15,10 +15,9 @@ from tensorflow_serving.config.model_server_config_pb2 import ModelServerConfig
 
 from keras_transformer.export.warmup import BATCH_SIZES
 from serving.client import Client
+from serving.configuration import read_batching_parameters, read_model_config, read_monitoring
 from serving.gateway import parse_arguments
 from serving.metrics import Metrics
-from serving.model_config import read_model_config
-from serving.text_config import read_batching_parameters, read_monitoring
 
 KIT = Path(__file__).parents[2] / "serving"
 REST, GRPC, GATEWAY = 8501, 8500, 5000

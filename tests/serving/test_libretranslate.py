@@ -10,7 +10,7 @@ import pytest
 from libretranslatepy import LibreTranslateAPI
 
 from serving import gateway
-from serving.answers import Translation
+from serving.client import Translation
 from serving.http_server import HttpServer
 from serving.languages import Languages
 from serving.libretranslate import THREADS

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from grpc import StatusCode
 
+from serving.configuration import ModelConfig, VersionPolicy
 from serving.errors import ServingError
-from serving.loading import Loader
-from serving.model_config import ModelConfig, VersionPolicy
 from serving.models import Models, VersionStatus
+from serving.servable import Loader
 from tests.serving import toy
 from tests.serving.live import wait_for
 
@@ -21,8 +21,8 @@ QUICK = 0.01
 class Scripted(Loader):
     """A loader without TensorFlow: a version loads, or fails, as a test tells it to."""
 
-    def __init__(self, **how):
-        super().__init__(**{"max_num_load_retries": 0, "load_retry_seconds": 0.0} | how)
+    def __init__(self):
+        super().__init__()
         self.failing, self.loaded = set(), []
 
     def load(self, name, number, path):
@@ -38,8 +38,9 @@ def serve(monkeypatch):
     monkeypatch.setattr("serving.models.gc.collect", lambda: None)
     started = []
 
-    def serve(*configs, loader=None, poll_seconds=QUICK, **options):
-        started.append(Models(list(configs), loader or Scripted(), poll_seconds, **options))
+    def serve(*configs, loader=None, poll_seconds=QUICK, retries=0, **options):
+        how = {"retries": retries, "retry_seconds": 0.0, **options}
+        started.append(Models(list(configs), loader or Scripted(), poll_seconds, **how))
         started[-1].start()
         return started[-1]
 
@@ -92,8 +93,8 @@ def test_a_new_version_is_picked_up_and_the_old_one_goes_after_its_last_request(
 
 
 def test_a_corrupt_version_is_reported_while_the_old_one_goes_on(base_path, serve):
-    loader = Scripted(max_num_load_retries=2)
-    models = serve(config(publish(base_path, 1)), loader=loader)
+    loader = Scripted()
+    models = serve(config(publish(base_path, 1)), loader=loader, retries=2)
     models.wait_until_available(60)
     loader.failing.add(2)
     publish(base_path, 2)
@@ -116,9 +117,9 @@ def test_waiting_ends_with_the_reason_if_nothing_can_be_loaded(base_path, serve)
 
 
 def test_waiting_goes_on_until_there_is_a_version_that_can_be_loaded(base_path, serve):
-    loader = Scripted(max_num_load_retries=10**9)
+    loader = Scripted()
     loader.failing.add(1)
-    models = serve(config(base_path), loader=loader)
+    models = serve(config(base_path), loader=loader, retries=10**9)
     assert error_of(models.wait_until_available, 0.05)[0] == "DEADLINE_EXCEEDED"
     publish(base_path, 1)
     wait_for(lambda: models._versions.get("m"))
@@ -189,7 +190,7 @@ def test_directories_are_searched_once_if_told_so(base_path, serve):
 
 def test_stopping_waits_for_the_last_request_and_frees_everything(tmp_path):
     toy.write(tmp_path, 1)
-    models = Models([config(tmp_path)], Loader(0), QUICK)
+    models = Models([config(tmp_path)], Loader(), QUICK)
     models.start()
     models.wait_until_available(60)
     servable = models.acquire("m")
@@ -209,11 +210,11 @@ def test_stopping_waits_for_the_last_request_and_frees_everything(tmp_path):
 
 @pytest.fixture
 def stepwise(monkeypatch):
-    """A function from what the loader takes to (models without a thread, loader)."""
+    """A function from the number of retries to (models without a thread, loader)."""
     monkeypatch.setattr("serving.models.gc.collect", lambda: None)
 
-    def make(**how):
-        models = Models([config("/m")], Scripted(**how))
+    def make(retries=0):
+        models = Models([config("/m")], Scripted(), retries=retries, retry_seconds=0.0)
         return models, models._loader
 
     return make
@@ -239,7 +240,7 @@ def test_the_newest_is_loaded_first(stepwise):
 
 
 def test_a_failed_version_is_tried_again_as_often_as_told_and_when_it_has_gone_and_come_again(stepwise):
-    models, loader = stepwise(max_num_load_retries=1)
+    models, loader = stepwise(1)
     want(models, 1)
     settle(models)
     loader.failing.add(2)
@@ -272,7 +273,7 @@ def test_a_version_wanted_again_stays_or_is_loaded_anew(stepwise):
 def test_whatever_happens_a_version_in_service_is_replaced_only_by_one_in_service(stepwise):
     chance = random.Random(5)
     for _ in range(100):
-        models, loader = stepwise(max_num_load_retries=chance.randrange(2))
+        models, loader = stepwise(chance.randrange(2))
         was_available = False
         for _ in range(60):
             loader.failing = {*chance.sample(range(5), chance.randrange(4))}

@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 from grpc import StatusCode
 
+from serving.configuration import BatchingParameters, ModelConfig
 from serving.errors import ServingError
-from serving.model_config import ModelConfig
 from serving.models import END, Models
 from serving.predictor import ModelSpec, Predictor
-from serving.text_config import BatchingParameters
 from tests.serving import small, toy
 from tests.serving.live import backend, wait_for
 

@@ -1,8 +1,7 @@
 import pytest
 from grpc import StatusCode
 
-from serving.answers import Translation
-from serving.client import Client
+from serving.client import Client, Translation
 from serving.errors import ServingError
 from serving.gateway import connected, parse_arguments
 from serving.protection import NO_PLACEHOLDERS
