@@ -17,7 +17,7 @@ from serving.in_process import InProcessClients
 from serving.libretranslate import LibreTranslate
 from serving.models import Models
 from serving.predictor import Predictor
-from serving.rest import PAGE, RestApi, make_app
+from serving.rest import RestApi, make_app
 from serving.servable import Loader
 
 HOST = "127.0.0.1"
@@ -41,11 +41,11 @@ def backend(base_paths, labels=None, batching=None, early_labels=False, **limits
 
 
 @contextlib.contextmanager
-def serve(predictor, models, page=PAGE, **options):
+def serve(predictor, models, port=0, **options):
     """The port of a REST server that is stopped at the end."""
     router = LibreTranslate(InProcessClients(predictor, models)).router()
-    app = make_app(RestApi(predictor, models, **options), router, models, predictor.metrics.page, METRICS, page)
-    server = HttpServer(app, HOST, 0, DEADLINE_SECONDS)
+    app = make_app(RestApi(predictor, models, **options), router, models, predictor.metrics.page, METRICS)
+    server = HttpServer(app, HOST, port, DEADLINE_SECONDS)
     try:
         yield server.port
     finally:
@@ -53,9 +53,9 @@ def serve(predictor, models, page=PAGE, **options):
 
 
 @contextlib.contextmanager
-def serve_grpc(predictor, models, **options):
+def serve_grpc(predictor, models, port=0, **options):
     """The address of a gRPC server that is stopped at the end."""
-    server = GrpcServer(predictor, models, [f"{HOST}:0"], **options)
+    server = GrpcServer(predictor, models, [f"{HOST}:{port}"], **options)
     try:
         yield f"{HOST}:{server.port}"
     finally:

@@ -6,11 +6,13 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 
 import pytest
+from grpc import StatusCode
 from playwright.sync_api import expect, sync_playwright
 
+from serving.errors import ServingError, invalid
 from serving.protection import Protection
 from tests.serving import toy
-from tests.serving.fake_api import FakeApi
+from tests.serving.fake import Page
 from tests.serving.live import HOST, both
 
 CHROMIUM = next(filter(None, map(shutil.which, ["chromium", "chromium-browser", "google-chrome"])), None)
@@ -29,7 +31,7 @@ def browser():
 
 @pytest.fixture
 def api():
-    server = FakeApi()
+    server = Page()
     yield server
     for event in server.holds.values():
         event.set()
@@ -287,13 +289,13 @@ def test_a_server_that_is_gone_is_reported_and_asked_again_until_it_is_back(page
 
 def test_a_busy_server_is_asked_again_and_one_that_refuses_is_not(page, api):
     page.clock.install()
-    api.answers["one"] = (503, "The batch scheduling queue is full")
+    api.answers["one"] = ServingError(StatusCode.UNAVAILABLE, "The batch scheduling queue is full")
     page.get_by_role("textbox", name="Text").fill("one")
     expect(page.get_by_role("alert")).to_contain_text("cannot answer now: The batch scheduling queue is full")
     del api.answers["one"]
     page.clock.fast_forward(1_000)
     expect(page.locator("#target")).to_have_text("ONE")
-    api.answers["two"] = (400, "Too many characters")
+    api.answers["two"] = invalid("Too many characters")
     page.get_by_role("textbox", name="Text").fill("two")
     expect(page.get_by_role("alert")).to_contain_text("refuses this text: Too many characters")
     page.clock.fast_forward(60_000)  # far longer than the pause before another try
@@ -303,7 +305,7 @@ def test_a_busy_server_is_asked_again_and_one_that_refuses_is_not(page, api):
 
 
 def test_there_is_a_choice_where_there_are_several_models(browser, api):
-    api.models = ["en-de", "de/en"]
+    api.models[:] = ["en-de", "de/en"]
     with opened(browser, api) as page:
         write(page, "one")
         assert api.asked[-1][0] == "en-de"
@@ -312,7 +314,7 @@ def test_there_is_a_choice_where_there_are_several_models(browser, api):
         expect(page.locator("#target")).to_have_text("ONE")
     with opened(browser, api, "?model=de%2Fen") as page:
         expect(page.get_by_role("combobox", name="Model")).to_have_value("de/en")
-    api.models = ["only"]
+    api.models[:] = ["only"]
     with opened(browser, api) as page:
         write(page, "one")
         expect(page.get_by_role("combobox")).to_be_hidden()
