@@ -2,7 +2,7 @@
 
 import contextlib
 import math
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from types import SimpleNamespace
 
 import numpy as np
@@ -53,6 +53,23 @@ class Predictor:
     def _predict(self, model, signature_name, inputs):
         outputs = self._answer(model, signature_name, {name: array.tolist() for name, array in inputs.items()})
         return Prediction(3, signature_name, {name: _array(values) for name, values in outputs.items()})
+
+
+class Held:
+    """A predictor whose futures a test answers."""
+
+    def __init__(self):
+        self.metrics, self.futures, self.timeouts = Metrics(), [], []
+
+    def submit(self, model, signature_name, inputs, outputs=None, timeout_s=None):
+        self.timeouts.append(timeout_s)
+        self.futures.append(Future())
+        return self.futures[-1]
+
+    def wait_for(self, count):
+        """The future of the request of this number, the first is 1."""
+        live.wait_for(lambda: len(self.futures) >= count)
+        return self.futures[count - 1]
 
 
 def _array(values):

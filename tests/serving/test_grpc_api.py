@@ -1,6 +1,5 @@
 import contextlib
 import threading
-from concurrent.futures import Future
 
 import grpc
 import numpy as np
@@ -18,9 +17,8 @@ from tensorflow_serving.apis import (
 
 from serving.errors import ServingError
 from serving.grpc_api import LARGE_REQUEST_BYTES, GrpcServer
-from serving.metrics import Metrics
 from serving.predictor import Prediction
-from tests.serving import toy
+from tests.serving import fake, toy
 from tests.serving.live import HOST, both, serve_grpc, wait_for
 
 VERSION = 7
@@ -33,28 +31,6 @@ def server(tmp_path_factory):
     toy.write(base_path, VERSION)
     with both({"toy": base_path}) as server:
         yield server
-
-
-class Held:
-    """A predictor that answers when it is told to."""
-
-    def __init__(self):
-        self.metrics = Metrics()
-        self.futures = []
-        self.timeouts = []
-        self.changed = threading.Condition()
-
-    def submit(self, model, signature_name, inputs, outputs=None, timeout_s=None):
-        with self.changed:
-            self.futures.append(Future())
-            self.timeouts.append(timeout_s)
-            self.changed.notify_all()
-        return self.futures[-1]
-
-    def wait_for(self, count):
-        with self.changed:
-            assert self.changed.wait_for(lambda: len(self.futures) >= count, SECONDS)
-        return self.futures[count - 1]
 
 
 @contextlib.contextmanager
@@ -142,7 +118,7 @@ def test_a_unix_socket_serves_as_well(server, tmp_path):
 
 
 def test_arguments_of_grpc_take_effect():
-    with stub_of(Held(), options=[("grpc.max_receive_message_length", 100)]) as stub:
+    with stub_of(fake.Held(), options=[("grpc.max_receive_message_length", 100)]) as stub:
         assert failure(stub.Predict, request_for("a" * 200))[0] == "RESOURCE_EXHAUSTED"
 
 
@@ -150,7 +126,7 @@ ANSWER = Prediction(3, "translate", {"score": np.array([5.0], np.float32)})
 
 
 def test_the_clients_deadline_bounds_the_run():
-    predictor = Held()
+    predictor = fake.Held()
     with stub_of(predictor) as stub:
         for count, timeout in enumerate((50.0, None), start=1):
             call = stub.Predict.future(request_for(), timeout=timeout)
@@ -161,7 +137,7 @@ def test_the_clients_deadline_bounds_the_run():
 
 
 def test_a_call_that_is_cancelled_or_too_late_is_not_run():
-    predictor = Held()
+    predictor = fake.Held()
     with stub_of(predictor) as stub:
         call = stub.Predict.future(request_for())
         future = predictor.wait_for(1)
@@ -173,7 +149,7 @@ def test_a_call_that_is_cancelled_or_too_late_is_not_run():
 
 
 def test_errors_of_the_future_are_answered_and_of_others_the_log_has_the_kind_but_no_text(caplog):
-    predictor = Held()
+    predictor = fake.Held()
     with stub_of(predictor) as stub:
         full = ServingError(grpc.StatusCode.UNAVAILABLE, "The queue is full.")
         for count, error in enumerate((full, ZeroDivisionError("a user's text")), start=1):
@@ -186,7 +162,7 @@ def test_errors_of_the_future_are_answered_and_of_others_the_log_has_the_kind_bu
 
 
 def test_a_server_that_stops_answers_what_is_under_way_and_nothing_else():
-    predictor = Held()
+    predictor = fake.Held()
     server = GrpcServer(predictor, {}, [f"{HOST}:0"])
     with grpc.insecure_channel(f"{HOST}:{server.port}") as channel:
         stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
@@ -204,4 +180,4 @@ def test_a_server_that_stops_answers_what_is_under_way_and_nothing_else():
 
 def test_a_port_that_is_taken_is_said_and_not_shared(server):
     with pytest.raises(OSError, match=f"must be free. Received: {server.address}"):
-        GrpcServer(Held(), None, [server.address])
+        GrpcServer(fake.Held(), None, [server.address])

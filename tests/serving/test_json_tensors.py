@@ -1,7 +1,6 @@
 import json
 import math
 
-import grpc
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -15,7 +14,6 @@ from serving.json_reader import parse
 from serving.json_tensors import check_document, quote, read_tensors, write_tensors
 
 TEXT = {"text": tf.string}
-OPTIONS = {"text": tf.string, "alpha": tf.float32, "width": tf.int32}
 
 
 def signature_inputs(dtypes):
@@ -98,29 +96,3 @@ def test_floats_survive(values, dtype):
     array = np.array(values, dtype)
     found = np.array(reply({"x": array})["predictions"], dtype)
     np.testing.assert_array_equal(found, array)
-
-
-JSON = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats()
-    | st.text('aö😀\0"\\\ud83d', max_size=5)
-    | st.just({"b64": "YQ=="}),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["text", "alpha", "b64", "x"]), inner),
-    max_leaves=11,
-)
-
-
-@given(
-    st.dictionaries(st.sampled_from(["instances", "inputs", "signature_name"]), JSON),
-    st.sampled_from([TEXT, OPTIONS, {"x": tf.bool}, {"x": tf.uint8}, {"x": tf.float64}]),
-)
-def test_any_json_is_read_or_refused(body, dtypes):
-    try:
-        inputs, _ = read(body, dtypes)
-    except ServingError as error:
-        assert error.code == grpc.StatusCode.INVALID_ARGUMENT and error.message
-    else:
-        assert {name: tf.as_dtype(x.dtype) for name, x in inputs.items()} == dtypes
-        assert not any(math.prod(x.shape) != x.size for x in inputs.values())
