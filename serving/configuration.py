@@ -70,19 +70,12 @@ class BatchingParameters:
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """The configuration of one model.
-
-    Attributes:
-        name: str, the model's name for clients.
-        base_path: str, the directory of its versions.
-        policy: `VersionPolicy`: `latest` (the default, one version), `all` or `specific`.
-        labels: dict label -> version.
-    """
+    """The configuration of one model."""
 
     name: str
-    base_path: str
-    policy: VersionPolicy = field(default_factory=VersionPolicy)
-    labels: dict = field(default_factory=dict)
+    base_path: str  # The directory of its versions.
+    policy: VersionPolicy = field(default_factory=VersionPolicy)  # `latest` (by default, one), `all` or `specific`.
+    labels: dict = field(default_factory=dict)  # label -> version
 
     def wanted(self):
         """Returns version -> directory of the versions to serve. Raises OSError if `base_path` cannot be read."""
@@ -97,12 +90,7 @@ class ModelConfig:
 
 
 def read_text(path, message):
-    """Reads a file in text form into a protobuf message, which is also returned.
-
-    Raises:
-        OSError: if the file cannot be read.
-        ValueError: if the file is not in text form, with the line.
-    """
+    """Reads a file in text form into a protobuf message, which is also returned. Raises ValueError with the line."""
     try:
         return text_format.Parse(Path(path).read_text(encoding="utf-8"), message)
     except (text_format.ParseError, UnicodeDecodeError) as error:

@@ -40,15 +40,8 @@ logger = logging.getLogger(__name__)
 class GrpcServer:
     """A running server, in a thread with an event loop. A waiting call occupies no thread.
 
-    Args:
-        predictor: `Predictor`.
-        models: `Models`.
-        addresses: list of str, HOST:PORT (port 0 means any free port) or unix:PATH. `port` is that of the first.
-        options: iterable of (name, value), arguments of gRPC that take precedence.
-        as_content: bool, whether answers have numbers in `tensor_content`.
-
-    Raises:
-        OSError: if a port is in use.
+    `addresses` are HOST:PORT (0 means any port) or unix:PATH; `port` is that of the first. `options` are (name, value)
+    of gRPC. With `as_content`, answers have numbers in `tensor_content`. Raises OSError if a port is in use.
     """
 
     def __init__(self, predictor, models, addresses, options=(), as_content=False):

@@ -22,14 +22,7 @@ KEEP_ALIVE_SECONDS = 75
 class HttpServer:
     """Serves an ASGI app by uvicorn, from a thread of its own. Accepts connections when the constructor returns.
 
-    Args:
-        app: the ASGI app.
-        host: str, the address to listen on.
-        port: int; 0 lets the system choose.
-        drain_seconds: float, the most seconds that `stop` waits for open requests.
-
-    Raises:
-        OSError: if the server cannot listen on the port.
+    `stop` waits at most `drain_seconds` for open requests. Raises OSError if the port is in use; 0 means any port.
     """
 
     def __init__(self, app, host, port, drain_seconds):
@@ -125,9 +118,7 @@ async def read_body(request, limit, timeout_s):
 def inflate(body, limit):
     """Decompresses a gzip body. Never produces more than `limit` bytes.
 
-    Raises:
-        ServingError: INVALID_ARGUMENT if the body is not gzip, is cut off, or inflates to more than `limit` bytes.
-            TensorFlow Serving then sees an empty document.
+    Raises ServingError: INVALID_ARGUMENT for a broken or too long body. TensorFlow Serving sees an empty document then.
     """
     stream, problem = zlib.decompressobj(16 + zlib.MAX_WBITS), "JSON Parse error: The document is empty. The body"
     try:

@@ -15,10 +15,7 @@ from serving.predictor import ModelSpec
 class InProcessClients:
     """The `Client` of each model that has a version in service and known languages.
 
-    Args:
-        predictor: `Predictor`.
-        models: `Models`.
-        languages: `Languages` of a model whose export does not name them, or None.
+    `languages` are the `Languages` of a model whose export does not name them, or None.
     """
 
     def __init__(self, predictor, models, languages=None):

@@ -140,15 +140,9 @@ def _check_content(fits, proto):
 
 
 def to_proto(array, proto, as_content=False):
-    """Writes an array to an empty `TensorProto`: to its typed fields, or its numbers to `tensor_content`.
+    """Writes an array of numbers, bools or bytes to the typed fields of an empty `TensorProto`.
 
-    Args:
-        array: array of numbers or bools, or an object array of bytes.
-        proto: `TensorProto`.
-        as_content: bool.
-
-    Raises:
-        ValueError: for any other dtype.
+    With `as_content`, writes numbers to `tensor_content` instead. Raises ValueError for any other dtype.
     """
     for size in array.shape:
         proto.tensor_shape.dim.add().size = size

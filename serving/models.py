@@ -98,12 +98,7 @@ class Models:
         return name in self._configs
 
     def wait_until_available(self, timeout_s=None):
-        """Waits until every model has a version in service.
-
-        Raises:
-            ServingError: if all versions of a model fail to load; FAILED_PRECONDITION if a label names a version that
-                is not in service; DEADLINE_EXCEEDED after `timeout_s`.
-        """
+        """Waits until every model has a version in service. Raises ServingError as `reload` does."""
         with self._changed:
             if not self._changed.wait_for(lambda: all(map(self._is_decided, self._configs)), timeout_s):
                 raise ServingError(StatusCode.DEADLINE_EXCEEDED, "The models are still being loaded")

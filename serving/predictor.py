@@ -37,15 +37,9 @@ class Prediction(NamedTuple):
 
 
 class Predictor:
-    """Answers requests, several at a time.
+    """Answers requests, several at a time. Without `BatchingParameters`, each request is computed alone, by a thread.
 
-    Args:
-        models: `Models`.
-        batching: `BatchingParameters`; None computes each request alone.
-        threads: int, the requests that are computed at a time without batching.
-        max_rows: int, the most rows of a request; 0 means no limit.
-        max_bytes_per_row: int, the most bytes of a text; 0 means no limit.
-        metrics: `Metrics`; also an attribute.
+    A request may have `max_rows` rows, and a text `max_bytes_per_row` bytes; 0 means no limit. `metrics` is public.
     """
 
     def __init__(self, models, batching=None, threads=None, max_rows=0, max_bytes_per_row=0, metrics=None):

@@ -50,12 +50,8 @@ logger = logging.getLogger(__name__)
 class RestApi:
     """The ASGI app for paths under /v1/.
 
-    Args:
-        predictor: `Predictor`.
-        models: `Models`.
-        timeout_s: float, the most seconds for a body to arrive, and for an answer.
-        max_body_bytes: int, the most bytes of a body; 0 means no limit.
-        has_cors: bool, whether pages of other sites may send requests.
+    A body may have `max_body_bytes` (0 means no limit). Body and answer together may take `timeout_s` seconds. With
+    `has_cors`, pages of other sites may send requests.
     """
 
     def __init__(self, predictor, models, timeout_s=30.0, max_body_bytes=0, has_cors=False):
@@ -154,16 +150,14 @@ class RestApi:
         return json.dumps(reply, indent=1).encode("utf-8")
 
 
-def make_app(api, router, models, metrics_page, metrics_path, page=PAGE, has_cors=False):
+def make_app(api, router, models, metrics_page, metrics_path, has_cors=False):
     """Makes the whole ASGI app: the APIs, the page of metrics, and the page for people under /.
 
     Args:
         api: `RestApi`. The app calls `api` before FastAPI's router, which is case-sensitive.
         router: `fastapi.APIRouter` of LibreTranslate's API.
         models: `Models`.
-        metrics_page: function () -> str.
-        metrics_path: str that begins with "/", or None for no page of metrics.
-        page: path of the directory with index.html.
+        metrics_page: function () -> str, what is shown at `metrics_path`; None stands for no such page.
         has_cors: bool, whether pages of other sites may send requests.
     """
     app = FastAPI(openapi_url=None, exception_handlers=EXCEPTION_HANDLERS)
@@ -173,7 +167,7 @@ def make_app(api, router, models, metrics_page, metrics_path, page=PAGE, has_cor
     app.add_api_route("/page/models", lambda: {"models": models.names()})
     if metrics_path:
         app.add_api_route(metrics_path, lambda: Response(metrics_page(), media_type="text/plain"))
-    app.mount("/", StaticFiles(directory=page, html=True))
+    app.mount("/", StaticFiles(directory=PAGE, html=True))
 
     async def api_or_page(scope, receive, send):
         is_api = scope["path"][: len(API)].lower() == API
@@ -202,12 +196,7 @@ def _read_path(request):
 
 
 async def _wait(request, prediction, timeout_s):
-    """Awaits a prediction. Cancels the prediction if the client goes or the time is over.
-
-    Raises:
-        ClientDisconnect: if the client goes.
-        ServingError: DEADLINE_EXCEEDED, or the error of the prediction.
-    """
+    """Awaits a prediction. If the client goes or the time is over, cancels the prediction and raises."""
     gone = asyncio.ensure_future(request.receive())  # Only the disconnect can follow the body.
     try:
         await asyncio.wait((prediction, gone), timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)

@@ -25,13 +25,7 @@ LOG = logging.getLogger(__name__)
 
 
 class Loader:
-    """Loads versions, and counts them in `metrics`.
-
-    Args:
-        warm_ups: int, how often to replay each warm-up record.
-        metrics: `Metrics`.
-        **how: dict, `config` and `tags` of `Servable.load`.
-    """
+    """Loads versions with the options `how` of `Servable.load`, and replays each warm-up record `warm_ups` times."""
 
     def __init__(self, warm_ups=1, metrics=None, **how):
         self.metrics = metrics or Metrics()
@@ -120,12 +114,7 @@ class Servable:
             raise _of_loading(error, directory) from error
 
     def signature(self, name):
-        """Returns the `Signature` of a name; "" means serving_default.
-
-        Raises:
-            ServingError: FAILED_PRECONDITION if the model has no signature of this name, INVALID_ARGUMENT if the graph
-                has no tensor of the signature.
-        """
+        """Returns the `Signature` of a name; "" means serving_default. Raises ServingError if there is none."""
         name = name or DEFAULT_SIGNATURE
         if name not in self.signatures:
             raise ServingError(StatusCode.FAILED_PRECONDITION, f'Serving signature key "{name}" not found.')
@@ -179,16 +168,9 @@ class Signature:
         self._positions = {name: index for index, name in enumerate(order)}
 
     def checked_inputs(self, inputs):
-        """Checks the inputs of a request and adds the defaults of missing inputs. Shapes are left to the graph.
+        """Checks inputs and adds the defaults of missing ones: dict name -> array. Shapes are left to the graph.
 
-        Args:
-            inputs: dict name -> array; strings are bytes objects.
-
-        Returns:
-            dict name -> array.
-
-        Raises:
-            ServingError: INVALID_ARGUMENT if an input is missing or unknown, or has a wrong dtype.
+        Raises ServingError: INVALID_ARGUMENT if an input is missing or unknown, or has a wrong dtype.
         """
         if inputs.keys() != self.feeds.keys():
             inputs = self._with_defaults(inputs)
@@ -200,11 +182,7 @@ class Signature:
         return inputs
 
     def checked_outputs(self, outputs):
-        """Checks the outputs to fetch: tuple of names. None stands for all outputs.
-
-        Raises:
-            ServingError: INVALID_ARGUMENT if a name is unknown or repeated.
-        """
+        """Checks the outputs to fetch: tuple of names. None stands for all outputs. Raises as `checked_inputs` does."""
         if not outputs:
             return self._all_outputs
         for index, name in enumerate(outputs):

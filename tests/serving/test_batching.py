@@ -94,27 +94,36 @@ def refusal(ask, *rows, **options):
     return caught.value.code.name, caught.value.message
 
 
-def test_what_waits_together_is_computed_together_and_each_gets_its_rows(desk):
-    one = desk()
+@pytest.mark.parametrize(
+    "parameters, asked, batches",
+    [
+        ({}, [[1], [2, 3], [4]], [[1, 2, 3, 4]]),
+        ({}, [[1, 2, 3], [4, 5, 6], [7]], [[1, 2, 3], [4, 5, 6, 7]]),  # No request is split unless told so.
+        ({"allowed_batch_sizes": (2, 5)}, [[1], [2, 3]], [[1, 2, 3, 2, 2]]),
+        ({"pad_variable_length_inputs": True}, [[[1, 2]], [[3], [4]]], [[[1, 2], [3, 3], [4, 3]]]),
+    ],
+)
+def test_what_waits_together_is_computed_together_and_each_gets_its_rows(desk, parameters, asked, batches):
+    one = desk(**parameters)
     one.hold()
-    futures = [one.ask(1), one.ask(2, 3), one.ask(4)]
+    futures = [one.ask(*rows) for rows in asked]
     one.release()
-    assert [result(future) for future in futures] == [[2], [4, 6], [8]]
-    assert one.servable.batches == [[1, 2, 3, 4]]
+    answers, doubled = [result(future) for future in futures], [2 * np.array(row) for batch in batches for row in batch]
+    assert sum(answers, []) == [row.tolist() for row in doubled[: len(sum(asked, []))]]
+    assert list(map(len, answers)) == list(map(len, asked)) and one.servable.batches == batches
+
+
+def test_batches_are_counted(desk):
+    one = desk(allowed_batch_sizes=(4, 5))
+    one.hold()
+    futures = [one.ask(1), one.ask(2, 3)]
+    one.release()
+    assert [result(future) for future in futures] == [[2], [4, 6]]
     page = one.metrics.page()
-    for line in ("processed_batch_size_sum{} 5", "input_batch_size_sum{} 5", "wrapped_run_count{} 2"):
+    for line in ("processed_batch_size_sum{} 8", "input_batch_size_sum{} 4", "wrapped_run_count{} 2"):
         assert f":tensorflow:serving:batching_session:{line}\n" in page
-    assert 'padding_size_count{execution_batch_size="4"} 1\n' in page
-    assert 'queuing_latency_count{thread_pool_name="batch_threads"} 4\n' in page
-
-
-def test_a_batch_is_not_larger_than_allowed_and_no_request_is_split_unless_told_so(desk):
-    one = desk()
-    one.hold()
-    futures = [one.ask(1, 2, 3), one.ask(4, 5, 6), one.ask(7)]
-    one.release()
-    assert [result(future) for future in futures] == [[2, 4, 6], [8, 10, 12], [14]]
-    assert one.servable.batches == [[1, 2, 3], [4, 5, 6, 7]]
+    assert 'padding_size_sum{execution_batch_size="4"} 4\n' in page
+    assert 'queuing_latency_count{thread_pool_name="batch_threads"} 3\n' in page
 
 
 def test_a_batch_that_is_not_full_waits_for_its_time(desk):
@@ -173,16 +182,6 @@ def test_a_large_request_is_split_over_the_open_batch_and_further_ones(desk):
     assert one.servable.batches == [[1, 2, 3, 4], [5, 6, 7, 8], [9, 10, 11, 12]]
 
 
-def test_a_batch_is_filled_up_to_an_allowed_size_with_a_row_of_its_last_request(desk):
-    one = desk(allowed_batch_sizes=(2, 5))
-    one.hold()
-    futures = [one.ask(1), one.ask(2, 3)]
-    one.release()
-    assert [result(future) for future in futures] == [[2], [4, 6]]
-    assert one.servable.batches == [[1, 2, 3, 2, 2]]
-    assert 'padding_size_sum{execution_batch_size="5"} 2\n' in one.metrics.page()
-
-
 def test_different_widths_need_padding(desk):
     one = desk()
     one.hold()
@@ -191,14 +190,12 @@ def test_different_widths_need_padding(desk):
     for future in futures:
         error = future.exception(20)
         assert error.code == StatusCode.FAILED_PRECONDITION and "padding is turned off" in error.message
-    one = desk(pad_variable_length_inputs=True)
-    one.hold()
-    futures = [one.ask([1, 2]), one.ask([3], [4])]
-    one.release()
-    assert [result(future) for future in futures] == [[[2, 4]], [[6, 6], [8, 6]]]
 
 
-@pytest.mark.parametrize("row, code", [(-1, "INVALID_ARGUMENT"), (-2, "INTERNAL"), (-3, "FAILED_PRECONDITION"), (-4, "FAILED_PRECONDITION")])  # fmt: skip # noqa: E501
+MISTAKES = {-1: "INVALID_ARGUMENT", -2: "INTERNAL", -3: "FAILED_PRECONDITION", -4: "FAILED_PRECONDITION"}
+
+
+@pytest.mark.parametrize("row, code", MISTAKES.items())
 def test_a_batch_that_fails_fails_for_all_in_it_and_the_thread_goes_on(desk, row, code):
     one = desk()
     one.hold()
@@ -240,18 +237,14 @@ def test_batches_are_computed_side_by_side(desk):
     assert [result(future) for future in futures] == [[2 * n] for n in range(7)]
 
 
-def test_what_has_been_accepted_is_computed_when_it_stops_and_nothing_more_is_accepted(desk):
+def test_a_batcher_that_stops_computes_what_it_has_accepted_for_a_while_and_accepts_no_more(desk):
     one = desk(batch_timeout_micros=10**8)
     future = one.ask(1)
     one.batcher.stop(20)
     assert result(future) == [2]
     assert refusal(one.ask, 1) == ("UNAVAILABLE", "The server is shutting down")
-
-
-def test_what_is_not_begun_in_time_is_unavailable_when_it_stops(desk):
     one = desk()
-    held = one.hold()
-    future = one.ask(1)
+    held, future = one.hold(), one.ask(1)
     one.batcher.stop(0.05)
     assert future.exception(20).code == StatusCode.UNAVAILABLE
     one.release()

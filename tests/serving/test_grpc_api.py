@@ -19,18 +19,10 @@ from serving.errors import ServingError
 from serving.grpc_api import LARGE_REQUEST_BYTES, GrpcServer
 from serving.predictor import Prediction
 from tests.serving import fake, toy
-from tests.serving.live import HOST, both, serve_grpc, wait_for
+from tests.serving.live import HOST, serve_grpc, wait_for
 
-VERSION = 7
+VERSION = 3
 SECONDS = 60  # that a test waits at most
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    base_path = tmp_path_factory.mktemp("toy")
-    toy.write(base_path, VERSION)
-    with both({"toy": base_path}) as server:
-        yield server
 
 
 @contextlib.contextmanager
@@ -50,45 +42,45 @@ def failure(call, request, **options):
     return caught.value.code().name, caught.value.details()
 
 
-def test_predict_answers_in_typed_fields_or_as_content(server):
-    response = server.predict(request_for("one", "größe"))
+def test_predict_answers_in_typed_fields_or_as_content(toys):
+    response = toys.predict(request_for("one", "größe"))
     assert response.outputs["translation"].string_val == [toy.translation(text, VERSION) for text in ("one", "größe")]
     assert [dim.size for dim in response.outputs["translation"].tensor_shape.dim] == [2]
     assert response.outputs["score"].float_val == [3 * toy.WEIGHT, 7 * toy.WEIGHT]
-    with serve_grpc(server.predictor, server.models, as_content=True) as address:
+    with serve_grpc(toys.predictor, toys.models, as_content=True) as address:
         with grpc.insecure_channel(address) as channel:
             packed = prediction_service_pb2_grpc.PredictionServiceStub(channel).Predict(request_for("one"))
     assert packed.outputs["score"].tensor_content == np.float32(3 * toy.WEIGHT).tobytes()
     assert packed.outputs["translation"].string_val == [toy.translation("one", VERSION)]
 
 
-def test_a_large_request_is_answered_and_refused_as_a_small_one(server):
+def test_a_large_request_is_answered_and_refused_as_a_small_one(toys):
     text = "long " * (LARGE_REQUEST_BYTES // 4)
-    response = server.predict(request_for(text), timeout=SECONDS)
+    response = toys.predict(request_for(text), timeout=SECONDS)
     assert response.outputs["translation"].string_val == [toy.translation(text, VERSION)]
-    code, message = failure(server.predict, request_for(text, name="another"))
-    assert (code, message) == failure(server.predict, request_for("short", name="another"))
+    code, message = failure(toys.predict, request_for(text, name="another"))
+    assert (code, message) == failure(toys.predict, request_for("short", name="another"))
     assert code == "NOT_FOUND"
 
 
-def test_bytes_that_are_no_request_are_the_clients_mistake_and_no_traceback(server, caplog):
+def test_bytes_that_are_no_request_are_the_clients_mistake_and_no_traceback(toys, caplog):
     for method, name in (
         ("tensorflow.serving.PredictionService/Predict", "tensorflow.serving.PredictRequest"),
         ("tensorflow.serving.ModelService/GetModelStatus", "tensorflow.serving.GetModelStatusRequest"),
         ("grpc.health.v1.Health/Check", "grpc.health.v1.HealthCheckRequest"),
     ):
-        call = server.channel.unary_unary(f"/{method}")
+        call = toys.channel.unary_unary(f"/{method}")
         assert failure(call, b"\xff\xff\xff") == ("INVALID_ARGUMENT", f"The request is no {name}.")
     assert caplog.text == ""
 
 
-def test_a_long_message_is_cut_off_so_that_it_arrives(server):
-    code, message = failure(server.predict, request_for("a", name="x" * 10**5))
+def test_a_long_message_is_cut_off_so_that_it_arrives(toys):
+    code, message = failure(toys.predict, request_for("a", name="x" * 10**5))
     assert code == "NOT_FOUND" and message.endswith("x...TRUNCATED") and len(message) < 1100
 
 
-def test_what_is_not_served_is_unimplemented(server):
-    stub = prediction_service_pb2_grpc.PredictionServiceStub(server.channel)
+def test_what_is_not_served_is_unimplemented(toys):
+    stub = prediction_service_pb2_grpc.PredictionServiceStub(toys.channel)
     for call, request in (
         (stub.Classify, classification_pb2.ClassificationRequest()),
         (stub.Regress, regression_pb2.RegressionRequest()),
@@ -97,17 +89,17 @@ def test_what_is_not_served_is_unimplemented(server):
         assert failure(call, request)[0] == "UNIMPLEMENTED"
 
 
-def test_health_says_that_it_serves(server):
-    stub = health_pb2_grpc.HealthStub(server.channel)
+def test_health_says_that_it_serves(toys):
+    stub = health_pb2_grpc.HealthStub(toys.channel)
     for service in ("", "tensorflow.serving.PredictionService", "PredictionService", "ModelService"):
         response = stub.Check(health_pb2.HealthCheckRequest(service=service), timeout=SECONDS)
         assert response.status == response.SERVING
     assert failure(stub.Check, health_pb2.HealthCheckRequest(service="x"))[0] == "NOT_FOUND"
 
 
-def test_a_unix_socket_serves_as_well(server, tmp_path):
+def test_a_unix_socket_serves_as_well(toys, tmp_path):
     address = f"unix:{tmp_path / 'socket'}"
-    running = GrpcServer(server.predictor, server.models, [f"{HOST}:0", address])
+    running = GrpcServer(toys.predictor, toys.models, [f"{HOST}:0", address])
     with grpc.insecure_channel(address) as channel:
         metadata = prediction_service_pb2_grpc.PredictionServiceStub(channel).GetModelMetadata
         asked = get_model_metadata_pb2.GetModelMetadataRequest(
@@ -178,6 +170,6 @@ def test_a_server_that_stops_answers_what_is_under_way_and_nothing_else():
         assert not stopping.is_alive()
 
 
-def test_a_port_that_is_taken_is_said_and_not_shared(server):
-    with pytest.raises(OSError, match=f"must be free. Received: {server.address}"):
-        GrpcServer(fake.Held(), None, [server.address])
+def test_a_port_that_is_taken_is_said_and_not_shared(toys):
+    with pytest.raises(OSError, match=f"must be free. Received: {toys.address}"):
+        GrpcServer(fake.Held(), None, [toys.address])

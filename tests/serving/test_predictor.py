@@ -23,12 +23,9 @@ def texts(*rows):
     return {"text": np.array([row.encode() for row in rows], dtype=object)}
 
 
-@pytest.fixture(scope="module")
-def models(tmp_path_factory):
-    base_path = tmp_path_factory.mktemp("models")
-    toy.write(base_path, 3)
-    with backend({"toy": base_path}, {"stable": 3}) as found:
-        yield found.models
+@pytest.fixture
+def models(toys):
+    return toys.models
 
 
 @pytest.fixture(params=[None, BATCHING], ids=["alone", "batching"])

@@ -10,19 +10,11 @@ from hypothesis import strategies as st
 from keras_transformer.translation.options import INPUTS
 from serving.errors import HTTP_STATUS, ServingError
 from serving.servable import SOON_DONE
-from tests.serving import fake, toy
-from tests.serving.live import DEADLINE_SECONDS, HOST, METRICS, ask, backend, connect, read_all, serve, wait_for
+from tests.serving import fake
+from tests.serving.live import DEADLINE_SECONDS, HOST, METRICS, ask, connect, read_all, serve, wait_for
 
 MODEL = "/v1/models/toy"
 PREDICT = f"{MODEL}:predict"
-
-
-@pytest.fixture(scope="module")
-def toys(tmp_path_factory):
-    base_path = tmp_path_factory.mktemp("toy")
-    toy.write(base_path, 5)
-    with backend({"toy": base_path}) as found:
-        yield found
 
 
 @pytest.fixture(scope="module")
