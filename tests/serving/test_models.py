@@ -101,19 +101,17 @@ def test_a_corrupt_version_is_reported_while_the_old_one_goes_on(base_path, serv
     wait_for(lambda: states(models) == {2: "END", 1: "AVAILABLE"})
     assert models.status("m", 2) == [VersionStatus(2, "END", StatusCode.DATA_LOSS, "cut off")]
     assert answering(models) == 1
-    (base_path / "2").rmdir()
-    wait_for(lambda: not models._versions["m"][2].is_wanted)
-    loader.failing.clear()
-    publish(base_path, 2)
-    wait_for(lambda: states(models) == {2: "AVAILABLE", 1: "END"})
 
 
-def test_waiting_ends_with_the_reason_if_nothing_can_be_loaded(base_path, serve):
-    loader = Scripted()
-    loader.failing.add(3)
-    code, message = error_of(serve(config(publish(base_path, 3)), loader=loader).wait_until_available, 60)
-    expected = "1 servable(s) did not become available: {name: m version: 3 due to error: DATA_LOSS: cut off}"
-    assert (code, message) == ("UNKNOWN", expected)
+def test_a_model_without_a_version_that_can_be_loaded_is_an_error_with_the_reason(base_path, tmp_path, serve):
+    loader, good, bad = Scripted(), config(publish(base_path, 1)), config(publish(tmp_path / "bad", 7), name="bad")
+    loader.failing.add(7)
+    models = serve(good, loader=loader)
+    models.wait_until_available(60)
+    expected = "1 servable(s) did not become available: {name: bad version: 7 due to error: DATA_LOSS: cut off}"
+    assert error_of(serve(bad, loader=loader).wait_until_available, 60) == ("UNKNOWN", expected)
+    assert error_of(models.reload, [good, bad], 60) == ("UNKNOWN", expected)
+    assert states(models) == {1: "AVAILABLE"}
 
 
 def test_waiting_goes_on_until_there_is_a_version_that_can_be_loaded(base_path, serve):
@@ -139,12 +137,6 @@ def test_a_directory_that_cannot_be_read_changes_nothing_and_an_empty_one_unload
     wait_for(lambda: states(models) == {1: "END"})
 
 
-def test_a_label_of_a_version_that_is_not_served_is_a_mistake_at_the_start(base_path, serve):
-    models = serve(config(publish(base_path, 1), labels={"canary": 2}))
-    code, message = error_of(models.wait_until_available, 60)
-    assert code == "FAILED_PRECONDITION" and "to version 2 of model m" in message
-
-
 def test_a_reload_changes_models_versions_and_labels(base_path, tmp_path, serve):
     other = config(publish(tmp_path / "other", 5), name="b")
     models = serve(config(publish(base_path, 1, 2), 1, labels={"stable": 1}))
@@ -157,18 +149,11 @@ def test_a_reload_changes_models_versions_and_labels(base_path, tmp_path, serve)
     wait_for(lambda: states(models, "b") == {5: "END"})
 
 
-def test_a_reload_tells_of_a_new_model_that_cannot_be_loaded(base_path, tmp_path, serve):
-    loader, good = Scripted(), config(publish(base_path, 1))
-    loader.failing.add(7)
-    models = serve(good, loader=loader)
-    models.wait_until_available(60)
-    code, message = error_of(models.reload, [good, config(publish(tmp_path / "bad", 7), name="bad")], 60)
-    assert code == "UNKNOWN" and "name: bad version: 7 due to error: DATA_LOSS" in message
-    assert states(models) == {1: "AVAILABLE"}
-
-
-def test_a_label_may_come_before_its_version_if_told_so(base_path, serve):
-    models = serve(config(publish(base_path, 1), 1), early_labels=True)
+def test_a_label_may_come_before_its_version_only_if_told_so(base_path, serve):
+    early = serve(config(publish(base_path, 1), labels={"canary": 2}))
+    code, message = error_of(early.wait_until_available, 60)
+    assert code == "FAILED_PRECONDITION" and "to version 2 of model m" in message
+    models = serve(config(base_path, 1), early_labels=True)
     models.wait_until_available(60)
     models.reload([config(base_path, 1, 2, labels={"new": 2})], 60)
     assert error_of(models.acquire, "m", label="new")[0] == "NOT_FOUND"
@@ -231,26 +216,22 @@ def settle(models):
     return states(models)
 
 
-def test_the_newest_is_loaded_first(stepwise):
-    models, loader = stepwise()
-    want(models, 2, 5, 3)
-    assert states(models) == {5: "START", 3: "START", 2: "START"}
-    settle(models)
-    assert loader.loaded == [5, 3, 2]
-
-
 def test_a_failed_version_is_tried_again_as_often_as_told_and_when_it_has_gone_and_come_again(stepwise):
     models, loader = stepwise(1)
-    want(models, 1)
+    want(models, 1, 0)
+    assert states(models) == {1: "START", 0: "START"}
     settle(models)
+    assert loader.loaded == [1, 0]  # The newest first.
+    want(models, 1)
+    assert settle(models) == {1: "AVAILABLE", 0: "END"}
     loader.failing.add(2)
     for _ in range(2):
         want(models, 2)
-        assert settle(models) == {2: "END", 1: "AVAILABLE"} and loader.loaded == [1, 2, 2]
+        assert settle(models) == {2: "END", 1: "AVAILABLE", 0: "END"} and loader.loaded == [1, 0, 2, 2]
     loader.failing.clear()
     want(models)
     want(models, 2)
-    assert settle(models) == {2: "AVAILABLE", 1: "END"}
+    assert settle(models) == {2: "AVAILABLE", 1: "END", 0: "END"}
 
 
 def test_a_version_wanted_again_stays_or_is_loaded_anew(stepwise):

@@ -1,3 +1,4 @@
+import contextlib
 import http.client
 import json
 import re
@@ -137,4 +138,5 @@ def test_no_body_is_a_500_or_a_hang(fuzz_connection, body, place, path):
 
 @pytest.fixture(scope="module")
 def fuzz_connection(port):
-    return http.client.HTTPConnection(HOST, port, timeout=DEADLINE_SECONDS)
+    with contextlib.closing(http.client.HTTPConnection(HOST, port, timeout=DEADLINE_SECONDS)) as connection:
+        yield connection
