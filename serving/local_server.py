@@ -1,13 +1,17 @@
-"""The local server as a whole: the models, the predictor and the APIs, from start to stop."""
+"""The local server as a whole: the models, the predictor and the APIs, from start to stop, and its own clients."""
 
+import functools
 import gc
 import logging
 import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import TimeoutError as FutureTimeoutError
 
 import tensorflow as tf
+from grpc import StatusCode
 
+from serving.client import Client
 from serving.configuration import (
     BatchingParameters,
     ModelConfig,
@@ -16,15 +20,15 @@ from serving.configuration import (
     read_monitoring,
     read_text,
 )
+from serving.connections import values_of
 from serving.errors import ServingError
 from serving.grpc_api import GrpcServer
 from serving.http_server import HttpServer, stop_on_signals
-from serving.in_process import InProcessClients
 from serving.languages import Languages, normalized
-from serving.libretranslate import LibreTranslate
+from serving.libretranslate import THREADS, LibreTranslate
 from serving.metrics import Metrics
 from serving.models import Models
-from serving.predictor import Predictor
+from serving.predictor import ModelSpec, Predictor
 from serving.rest import RestApi, make_app
 from serving.servable import Loader
 
@@ -133,3 +137,51 @@ def _follow(settings, models):
             logger.error("%s is not followed: %s", settings.model_config_file, error)
         else:
             known = configs
+
+
+class InProcessClients:
+    """The `Client` of each model that has a version in service and known languages.
+
+    `languages` are the `Languages` of a model whose export does not name them, or None.
+    """
+
+    def __init__(self, predictor, models, languages=None):
+        self._models = models
+        self._languages = languages
+        self._client = functools.cache(
+            lambda name: Client(connection=InProcess(predictor, ModelSpec(name)), in_flight=THREADS)
+        )
+
+    def __call__(self):
+        """Returns dict `Languages` -> `Client`. Of models with equal languages, the first by name counts."""
+        found = {}
+        for name in self._models.names():
+            try:
+                with self._models.use(name) as servable:
+                    languages = servable.languages or self._languages
+            except ServingError:  # The model has no version in service.
+                continue
+            if languages and languages not in found:
+                found[languages] = self._client(name)
+        return found
+
+
+class InProcess:
+    """A connection of `Client` to a model of this process. Created from a `Predictor` and a `ModelSpec`."""
+
+    def __init__(self, predictor, model):
+        self._predictor = predictor
+        self._model = model
+
+    def predict(self, signature_name, inputs, timeout_s):
+        """Runs a signature with arrays: dict name -> list. Raises ServingError as the predictor does."""
+        future = self._predictor.submit(self._model, signature_name, inputs, timeout_s=timeout_s)
+        try:
+            outputs = future.result(timeout_s).outputs
+        except FutureTimeoutError:
+            future.cancel()
+            raise ServingError(StatusCode.DEADLINE_EXCEEDED, "no answer in time") from None
+        return {name: values_of(array) for name, array in outputs.items()}
+
+    def close(self):
+        """Does nothing: the server ends by itself."""

@@ -13,8 +13,8 @@ from tensorflow_serving.apis import model_service_pb2_grpc, prediction_service_p
 from serving.configuration import ModelConfig, VersionPolicy
 from serving.grpc_api import GrpcServer
 from serving.http_server import HttpServer
-from serving.in_process import InProcessClients
 from serving.libretranslate import LibreTranslate
+from serving.local_server import InProcessClients
 from serving.models import Models
 from serving.predictor import Predictor
 from serving.rest import RestApi, make_app

@@ -1,3 +1,4 @@
+import json
 import os
 import re
 import signal
@@ -8,15 +9,19 @@ import threading
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import tensorflow as tf
 from tensorflow_serving.apis import predict_pb2, prediction_log_pb2
 
 from serving.client import Client
-from serving.local_server import run
+from serving.errors import ServingError
+from serving.languages import Languages
+from serving.local_server import InProcess, InProcessClients, run
+from serving.predictor import ModelSpec
 from serving.server import parse_settings
 from tests.serving import toy
-from tests.serving.live import DEADLINE_SECONDS, HOST, METRICS, accepts, ask, free_port, wait_for
+from tests.serving.live import DEADLINE_SECONDS, HOST, METRICS, accepts, ask, backend, free_port, wait_for
 
 ROOT = Path(__file__).parents[2]
 CONFIG = 'model_config_list {{ config {{ name: "{name}" base_path: "{path}" model_platform: "tensorflow" }} }}'
@@ -139,3 +144,38 @@ def test_a_model_that_cannot_be_loaded_is_a_mistake_of_the_user(tmp_path):
     settings, _ = parse_settings(["--model_base_path", str(tmp_path), "--max_num_load_retries=0"])
     with pytest.raises(ValueError, match="name: default version: 3 due to error: DATA_LOSS"):
         run(settings)
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory):
+    path = tmp_path_factory.mktemp("models")
+    (toy.write(path / "b", 5) / "export.json").write_text(
+        json.dumps({"run": {"source_lang": "en", "target_lang": "de"}})
+    )
+    toy.write(path / "a", 3)
+    with backend({name: path / name for name in "ab"}) as found:
+        yield found
+
+
+def test_a_client_asks_the_model_in_this_process(two):
+    clients = InProcessClients(two.predictor, two.models)
+    ((languages, client),) = clients().items()
+    assert languages == ("en", "de") and clients()[languages] is client
+    assert [found.text for found in client.translate(["ü", "a"])] == ["5:Ü", "5:A"]
+
+
+def test_the_languages_of_the_flags_are_for_models_that_name_none(two):
+    clients = InProcessClients(two.predictor, two.models, Languages("fr", "it"))()
+    assert {pair: client.translate(["x"])[0].text for pair, client in clients.items()} == {
+        ("fr", "it"): "3:X",
+        ("en", "de"): "5:X",
+    }
+
+
+def test_a_model_that_has_gone_or_takes_too_long_is_an_error(two):
+    inputs = {"text": np.array([b"wait 1"], object)}
+    with pytest.raises(ServingError, match="Servable not found"):
+        InProcess(two.predictor, ModelSpec("gone")).predict("translate", inputs, 5)
+    with pytest.raises(ServingError, match="no answer in time") as raised:
+        InProcess(two.predictor, ModelSpec("a")).predict("translate", inputs, 0.1)
+    assert raised.value.http_status == 504
