@@ -346,7 +346,11 @@ def exposed():
 
 def test_every_series_of_the_dashboard_is_one_that_the_server_shows():
     variables = [variable["query"]["query"] for variable in dashboard()["templating"]["list"]]
-    assert all(panel["description"] for panel in dashboard()["panels"])
+    panels = dashboard()["panels"]
+    assert all(panel["description"] for panel in panels) and len({panel["id"] for panel in panels}) == len(panels)
+    places = [[panel["gridPos"][key] for key in "xywh"] for panel in panels]
+    cells = [(x, y) for left, top, w, h in places for x in range(left, left + w) for y in range(top, top + h)]
+    assert len(set(cells)) == len(cells) and max(cells)[0] < 24  # Each panel has a place of its own.
     names = {name for text in [*expressions(), *variables] for name in re.findall(r":tensorflow[\w:]+", text)}
     assert len(names) >= 6 and names - exposed() == set()
     for expression in expressions():
