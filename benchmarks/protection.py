@@ -39,7 +39,7 @@ def parse_arguments():
 
 def draw_terms(pairs, terms, count, seed):
     """`count` pairs with a glossary each: list of (source, reference, dict source form -> target form)."""
-    from keras_transformer.protection import find_shared
+    from keras_transformer.data.protected_pairs import find_shared
 
     rng, drawn = random.Random(seed), []
     for source, reference in rng.sample(pairs, len(pairs)):

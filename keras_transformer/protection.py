@@ -21,15 +21,13 @@ _URL = rf"""(?<!\w)(?:https?://|ftp://|www\.)(?:{_IN_ADDRESS})*(?:\([^\s()<>"]*\
 _EMAIL = r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+"
 _VARIABLE = r"\{\{[^{}\n]+\}\}|\$?\{[^{}\s]*\}"
 _FORMAT = r"%%|(?<![\d%])%(?:\(\w+\))?(?:\d+\$)?[-+#0]*\d*(?:\.\d+)?(?:hh|h|ll|l|L|z|j|t)?[sdiuoxXfFeEgGcrap@]"
-_NUMBER = r"\d+(?:[.,:]\d+)*"
+NUMBER = r"\d+(?:[.,:]\d+)*"
 _UNIT = r"[kMGT]?(?:Hz|W|Wh|V|B|b|bit|Pa|J)|[kcmµn]?m[²³23]?|[kmµ]?g|m?[lL]|km/h|mph|[mµn]?s|h|min|mAh|[ap]m|px|ft|lbs?"
 _QUANTITY = (
-    rf"(?<![\w.,])[-+−]?{_NUMBER}(?:\s?(?:[%‰€$£¥]|°[CF]?)|[ \u00a0\u202f]?(?:{_UNIT})(?!\w))|[€$£¥]\s?{_NUMBER}(?!\w)"
+    rf"(?<![\w.,])[-+−]?{NUMBER}(?:\s?(?:[%‰€$£¥]|°[CF]?)|[ \u00a0\u202f]?(?:{_UNIT})(?!\w))|[€$£¥]\s?{NUMBER}(?!\w)"
 )
-_WORD = r"[^\W\d_][\w'’-]*"
-_FIXED = f"{_CODE}|{_URL}|{_EMAIL}|{_VARIABLE}|{_FORMAT}"  # before a glossary: no term stands inside of these
+FIXED = f"{_CODE}|{_URL}|{_EMAIL}|{_VARIABLE}|{_FORMAT}"  # before a glossary: no term stands inside of these
 _PLACEHOLDER = re.compile(r"⟦[0-9]⟧")
-_UNITS_OF_PAIRS = re.compile(f"{_FIXED}|(?<!\\w){_NUMBER}(?!\\w)|{_WORD}")
 _WITHOUT_SPACES = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u9fff\uf900-\ufaff]")  # their scripts
 
 
@@ -85,7 +83,7 @@ class Protection:
         if "" in self.glossary:
             raise ValueError("every term of a glossary must have a source form. Received: ''")
         terms = "|".join(map(_whole, sorted(self.glossary, key=len, reverse=True)))
-        parts = [_PLACEHOLDER.pattern, _FIXED if patterns else "", terms, _QUANTITY if patterns else ""]
+        parts = [_PLACEHOLDER.pattern, FIXED if patterns else "", terms, _QUANTITY if patterns else ""]
         self._spans = re.compile("|".join(filter(None, parts)))
 
     def hide(self, text):
@@ -141,69 +139,3 @@ def read_glossary(path):
             )
         numbers.setdefault(source, number)
     return terms
-
-
-# Pairs for training
-
-
-def find_shared(source, target, terms=None):
-    """What stands on both sides of a pair: numbers, URLs, addresses, names, and words that translate each other.
-
-    A name is a word that is not all of lower-case letters. What stands twice on a side is left out.
-
-    Args:
-        source: str.
-        target: str.
-        terms: dict, word -> its translation; None for none.
-
-    Returns:
-        list of ((start, stop) in the source, (start, stop) in the target), in the order of the source.
-    """
-    places, partners = _places(source), _places(target)
-    shared = []
-    for unit, place in places.items():
-        is_copied = unit in partners and not (unit.isalpha() and unit.islower())
-        partner = unit if is_copied else (terms or {}).get(unit)
-        if place and partners.get(partner):
-            shared.append((place, partners.pop(partner)))
-    return shared
-
-
-def _places(text):
-    """The units of a text, dict str -> (start, stop); None for a unit that stands there several times."""
-    places = {}
-    for found in _UNITS_OF_PAIRS.finditer(text):
-        places[found[0]] = None if found[0] in places else found.span()
-    return places
-
-
-def words_of(text):
-    """The words of a text, a list of str, as `find_shared` knows them."""
-    return [found[0] for found in _UNITS_OF_PAIRS.finditer(text) if re.fullmatch(_WORD, found[0])]
-
-
-def hide_pair(source, target, shared, first=0):
-    """A pair with the same placeholders on both sides.
-
-    Args:
-        source: str.
-        target: str.
-        shared: list of at most 10 pairs of spans, from `find_shared`.
-        first: number of the first placeholder.
-
-    Returns:
-        (str, str).
-    """
-    names = [PLACEHOLDERS[(first + place) % len(PLACEHOLDERS)] for place in range(len(shared))]
-    return tuple(
-        _replaced(text, sorted(zip((spans[side] for spans in shared), names, strict=True)))
-        for side, text in enumerate((source, target))
-    )
-
-
-def _replaced(text, spans):
-    stop, parts = 0, []
-    for (start, end), name in spans:
-        parts += [text[stop:start], name]
-        stop = end
-    return "".join([*parts, text[stop:]])

@@ -19,12 +19,7 @@ LOG = logging.getLogger(__name__)
 
 
 class Batcher:
-    """Threads that compute batches of all queues, in turn.
-
-    Args:
-        parameters: `BatchingParameters`.
-        metrics: `Metrics`.
-    """
+    """Threads that compute batches of all queues, in turn. Created from `BatchingParameters` and `Metrics`."""
 
     def __init__(self, parameters, metrics):
         self._parameters = parameters
@@ -41,10 +36,7 @@ class Batcher:
             thread.start()
 
     def submit(self, request):
-        """Puts a request into its queue.
-
-        Args:
-            request: `Request`.
+        """Puts a `Request` into its queue.
 
         Raises:
             ServingError: INVALID_ARGUMENT if the request has no rows that can be joined, or too many; UNAVAILABLE if
@@ -106,7 +98,7 @@ class Batcher:
         if size <= most - open_size or not self._parameters.enable_large_batch_splitting:
             return [_Part(request, request.inputs, size)]
         starts = [start for start in range(most - open_size, size, most) if start]
-        ends = [(start, stop) for start, stop in zip([0, *starts], [*starts, size], strict=True)]
+        ends = list(zip([0, *starts], [*starts, size], strict=True))
         return [
             _Part(request, {name: array[a:b] for name, array in request.inputs.items()}, b - a, number, len(ends))
             for number, (a, b) in enumerate(ends)

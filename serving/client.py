@@ -1,31 +1,22 @@
 """A client for an exported model: a Python class, and a program that translates lines."""
 
 import argparse
-import base64
-import functools
 import itertools
-import json
 import os
 import random
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from urllib.parse import quote
+from dataclasses import dataclass
 
-import grpc
 import numpy as np
-import urllib3
 from grpc import StatusCode
 from tqdm import tqdm
 
-from serving import messages
-from serving.answers import Explanation, Score, Translation
-from serving.errors import HTTP_STATUS, ServingError
-from serving.protected import protected
-from serving.tensor_protos import to_array, to_proto
+from serving.connections import GrpcConnection, RestConnection, protected, texts_of
+from serving.errors import ServingError
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0  # Seconds. Each pause is up to twice as long as the pause before.
-CODE_OF = {status: code for code, status in reversed(HTTP_STATUS.items())}
 CHUNK = 1024  # Lines that the program sorts by length and translates together.
 
 DESCRIPTION = """Translate with a running server. Each line of input gives one line of output, in the same order.
@@ -48,13 +39,43 @@ In Python:
       print(client.translate(["A man rides a horse."])[0].text)"""
 
 
+@dataclass(frozen=True)
+class Translation:
+    """A translation and its score: the log-probability divided by the length penalty."""
+
+    text: str
+    score: float
+
+
+@dataclass(frozen=True)
+class Score:
+    """The score of a given translation. `token_scores` are the log-probabilities of its T `pieces`."""
+
+    score: float
+    pieces: list
+    token_scores: list
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """A translation in T pieces, with the log-probability of each piece and its attention to the S source pieces.
+
+    `alignment` is a list of T lists of S weights.
+    """
+
+    source_pieces: list
+    pieces: list
+    token_scores: list
+    alignment: list
+
+
 class Client:
     """Asks a model for translations, with several requests at a time. The answers have the order of the texts.
 
     Args:
         url: str, http://HOST:PORT of the REST API. Give either `url` or `grpc`.
         grpc: str, HOST:PORT of the gRPC API.
-        connection: object with `predict` and `close`, in place of `url` and `grpc`; see `serving.in_process`.
+        connection: object with `predict` and `close`, in place of `url` and `grpc`; see `serving.connections`.
         model: str, the model's name.
         version: int, or None for the newest version.
         label: str, a version label such as "stable"; excludes `version`.
@@ -127,7 +148,8 @@ class Client:
 
     def alternatives(self, texts):
         """Returns for each text a list of `Translation`, best first, as many as the exported beam size."""
-        return [Translation.several(row) for row in self._ask("alternatives", {"text": _strings(texts)})]
+        rows = self._ask("alternatives", {"text": _strings(texts)})
+        return [list(map(Translation, row["translations"], row["scores"])) for row in rows]
 
     def translate_with_options(
         self,
@@ -145,41 +167,36 @@ class Client:
         `length_penalty` is required, because the server has no value that means "the exported one". The other defaults
         mean "not given". See serving/README.md.
         """
-        many = functools.partial(_numbers, count=len(texts))
         inputs = {
             "text": _strings(texts),
             "prefix": _strings([prefix] * len(texts) if isinstance(prefix, str) else prefix),
-            "length_penalty": many(length_penalty, np.float32),
-            "beam_size": many(beam_size, np.int32),
-            "max_length": many(max_length, np.int32),
-            "repetition_penalty": many(repetition_penalty, np.float32),
-            "no_repeat_ngram": many(no_repeat_ngram, np.int32),
+            **_numbers(texts, np.float32, length_penalty=length_penalty, repetition_penalty=repetition_penalty),
+            **_numbers(texts, np.int32, beam_size=beam_size, max_length=max_length, no_repeat_ngram=no_repeat_ngram),
         }
         return self._translations("translate_with_options", inputs)
 
     def sample(self, texts, *, seed, temperature=1.0, top_k=0, top_p=1.0):
         """Draws a random translation of each text. Equal seeds give equal results. See `translate_with_options`."""
-        many = functools.partial(_numbers, count=len(texts))
         inputs = {
             "text": _strings(texts),
-            "temperature": many(temperature, np.float32),
-            "top_k": many(top_k, np.int32),
-            "top_p": many(top_p, np.float32),
-            "seed": many(seed, np.int64),
+            **_numbers(texts, np.float32, temperature=temperature, top_p=top_p),
+            **_numbers(texts, np.int32, top_k=top_k),
+            **_numbers(texts, np.int64, seed=seed),
         }
         return self._translations("sample", inputs)
 
     def score(self, texts, translations):
         """Scores `translations`, list of str, as translations of `texts`. Returns a list of `Score`."""
         inputs = {"text": _strings(texts), "translation": _strings(translations)}
-        return [Score.of(row) for row in self._ask("score", inputs)]
+        return list(map(_score, self._ask("score", inputs)))
 
     def explain(self, texts):
         """Returns an `Explanation` for each text."""
-        return [Explanation.of(row) for row in self._ask("explain", {"text": _strings(texts)})]
+        return list(map(_explanation, self._ask("explain", {"text": _strings(texts)})))
 
     def _translations(self, signature_name, inputs, on_progress=None):
-        return [Translation.of(row) for row in self._ask(signature_name, inputs, on_progress)]
+        rows = self._ask(signature_name, inputs, on_progress)
+        return [Translation(row["translation"], row["score"]) for row in rows]
 
     def _ask(self, signature_name, inputs, on_progress=None):
         """Sends inputs, arrays (N,), in one or more requests. Returns N dicts output name -> value."""
@@ -223,97 +240,31 @@ class Client:
             time.sleep(pause)
 
 
-class RestConnection:
-    """The REST API of a server: columns of values to columns of values. Thread-safe."""
-
-    def __init__(self, url, model, version, label, connections):
-        which = f"/versions/{version}" if version is not None else f"/labels/{quote(label, safe='')}" if label else ""
-        self._url = f"{url.rstrip('/')}/v1/models/{quote(model, safe='')}{which}:predict"
-        self._pool = urllib3.PoolManager(maxsize=connections, retries=False)
-
-    def predict(self, signature_name, inputs, timeout_s):
-        """Runs a signature with arrays: dict name -> list. Raises the server's error as ServingError."""
-        columns = {name: _json_column(array) for name, array in inputs.items()}
-        body = json.dumps({"signature_name": signature_name, "inputs": columns}).encode()
-        headers = {"Content-Type": "application/json"}
-        try:
-            reply = self._pool.request("POST", self._url, body=body, headers=headers, timeout=timeout_s)
-        except urllib3.exceptions.NewConnectionError as error:
-            raise ServingError(StatusCode.UNAVAILABLE, f"{error}".rpartition(": ")[2]) from None
-        except urllib3.exceptions.TimeoutError:
-            raise ServingError(StatusCode.DEADLINE_EXCEEDED, "no answer in time") from None
-        except urllib3.exceptions.HTTPError as error:  # For example a connection that was cut.
-            raise ServingError(StatusCode.UNAVAILABLE, f"{error}") from None
-        try:
-            document = reply.json()
-            said = document["outputs" if reply.status == 200 else "error"]
-        except (ValueError, KeyError, TypeError):  # For example a proxy's page.
-            said, shown = None, f"HTTP {reply.status} {reply.data[:200].decode('utf-8', 'replace')!r}"
-        if said is None or reply.status != 200:
-            raise ServingError(CODE_OF.get(reply.status, StatusCode.UNKNOWN), said or shown)
-        return said
-
-    def close(self):
-        """Closes all connections."""
-        self._pool.clear()
-
-
-def _json_column(array):
-    """Converts an array to JSON values: text, or base64 for bytes that are not UTF-8."""
-    values = array.tolist()
-    for place, value in enumerate(values):
-        if isinstance(value, bytes):
-            try:
-                values[place] = value.decode("utf-8")
-            except UnicodeDecodeError:
-                values[place] = {"b64": base64.b64encode(value).decode("ascii")}
-    return values
-
-
-class GrpcConnection:
-    """The gRPC API of a server. Thread-safe. One connection carries any number of requests."""
-
-    def __init__(self, target, model, version, label, connections):
-        which = {"version": {"value": version}} if version is not None else {"version_label": label} if label else {}
-        self._spec = {"name": model, **which}
-        # The client has its own pauses between retries. gRPC's reconnect pauses would come on top, so they are short.
-        pauses = [(f"grpc.{which}_reconnect_backoff_ms", 100) for which in ("initial", "min", "max")]
-        # With a name of several addresses, such as a headless Service of Kubernetes, each server gets its share.
-        options = [("grpc.max_receive_message_length", -1), ("grpc.lb_policy_name", "round_robin"), *pauses]
-        self._channel = grpc.insecure_channel(target, options=options)
-        self._predict = self._channel.unary_unary(
-            f"/{messages.PREDICTION_SERVICE}/Predict",
-            request_serializer=messages.PredictRequest.SerializeToString,
-            response_deserializer=messages.PredictResponse.FromString,
-        )
-
-    def predict(self, signature_name, inputs, timeout_s):
-        """Runs a signature; see `RestConnection.predict`."""
-        request = messages.PredictRequest(model_spec={**self._spec, "signature_name": signature_name})
-        for name, array in inputs.items():
-            to_proto(array, request.inputs[name])
-        try:
-            response = self._predict(request, timeout=timeout_s)
-        except grpc.RpcError as error:
-            raise ServingError(error.code(), error.details()) from None
-        return {name: to_array(proto).tolist() for name, proto in response.outputs.items()}
-
-    def close(self):
-        """Cancels all open requests."""
-        self._channel.close()
-
-
 def _strings(texts):
     """Converts a list of str to an array (N,) of bytes objects."""
     if isinstance(texts, str) or not all(isinstance(text, str) for text in texts):
         raise ValueError(f"texts must be a list of str. Received: {str(texts)[:80]!r}")
-    array = np.empty(len(texts), object)
-    array[:] = [text.encode("utf-8") for text in texts]
-    return array
+    return texts_of(texts)
 
 
-def _numbers(value, dtype, count):
-    return np.broadcast_to(np.asarray(value, dtype), (count,))
+def _numbers(texts, dtype, **inputs):
+    return {name: np.broadcast_to(np.asarray(value, dtype), (len(texts),)) for name, value in inputs.items()}
+
+
+def _score(row):
+    pieces = _without_padding(row["pieces"])
+    return Score(row["score"], pieces, row["token_scores"][: len(pieces)])
+
+
+def _explanation(row):
+    source_pieces, pieces = _without_padding(row["source_pieces"]), _without_padding(row["pieces"])
+    alignment = [weights[: len(source_pieces)] for weights in row["alignment"][: len(pieces)]]
+    return Explanation(source_pieces, pieces, row["token_scores"][: len(pieces)], alignment)
+
+
+def _without_padding(pieces):
+    """Drops the padding: everything from the first "" on."""
+    return pieces[: pieces.index("")] if "" in pieces else pieces
 
 
 def translate_lines(client, source, target, chunk, on_progress=None):

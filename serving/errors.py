@@ -33,17 +33,14 @@ class ServingError(Exception):
     Args:
         code: `grpc.StatusCode`.
         message: str, for the client.
+        http_status: int, the status of REST; by default that of the code.
     """
 
-    def __init__(self, code, message):
+    def __init__(self, code, message, http_status=None):
         super().__init__(message)
         self.code = code
         self.message = message
-
-    @property
-    def http_status(self):
-        """The HTTP status of REST, int."""
-        return HTTP_STATUS[self.code]
+        self.http_status = http_status or HTTP_STATUS[code]
 
 
 def invalid(message):

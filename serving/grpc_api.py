@@ -5,22 +5,30 @@ import functools
 import logging
 import threading
 import time
-from dataclasses import dataclass
 
 import grpc
 from google.protobuf.message import DecodeError
 from grpc import StatusCode
-from grpc_health.v1 import health_pb2
-from grpc_health.v1.health import aio as health
+from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 from uvicorn.loops.auto import auto_loop_factory
 
-from serving import messages
+from serving.configuration import model_configs
 from serving.errors import ServingError, invalid, place_of
-from serving.model_config import model_configs
+from serving.messages import (
+    MODEL_SERVICE,
+    PREDICTION_SERVICE,
+    PredictRequest,
+    PredictResponse,
+    get_model_metadata_pb2,
+    get_model_status_pb2,
+    model_management_pb2,
+    to_array,
+    to_proto,
+)
 from serving.predictor import ModelSpec
-from serving.tensor_protos import to_array, to_proto
 
-HEALTH_SERVICE = "grpc.health.v1.Health"
+# TensorFlow Serving's health service has the names without their package.
+HEALTHY = {"", PREDICTION_SERVICE, MODEL_SERVICE, "PredictionService", "ModelService"}
 LARGE_REQUEST_BYTES = 64 * 1024  # A thread reads larger requests, so the event loop can serve other calls.
 NO_DEADLINE = 1e9  # Seconds. A deadline further away counts as none.
 LONGEST_MESSAGE = 1024  # Characters. The message is sent in a header, and clients refuse long headers.
@@ -29,87 +37,51 @@ TRUNCATED = "...TRUNCATED"
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
 class GrpcServer:
-    """A running server, created by `start_grpc_server`. `port` is the server's port."""
+    """A running server, in a thread with an event loop. A waiting call occupies no thread.
 
-    port: int
-    _server: grpc.aio.Server
-    _health: health.HealthServicer
-    _loop: asyncio.AbstractEventLoop
-    _thread: threading.Thread
+    `addresses` are HOST:PORT (0 means any port) or unix:PATH; `port` is that of the first. `options` are (name, value)
+    of gRPC. With `as_content`, answers have numbers in `tensor_content`. Raises OSError if a port is in use.
+    """
+
+    def __init__(self, predictor, models, addresses, options=(), as_content=False):
+        self._loop = auto_loop_factory()()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="grpc", daemon=True)
+        self._thread.start()
+        try:
+            self._server, self.port = self._do(_start(GrpcApi(predictor, models, as_content), addresses, options))
+        except OSError:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            raise
 
     def stop(self, grace=None):
-        """Refuses new calls, and lets open calls end.
-
-        Args:
-            grace: float, the seconds until open calls are cancelled; None cancels the calls at once.
-        """
+        """Refuses new calls, and lets open calls end. Cancels them after `grace` seconds; None means at once."""
         if self._thread.is_alive():  # `stop` may be called twice.
-            asyncio.run_coroutine_threadsafe(self._end(grace), self._loop).result()
+            self._do(self._server.stop(grace))
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join()
 
-    async def _end(self, grace):
-        await self._health.enter_graceful_shutdown()
-        await self._server.stop(grace)
+    def _do(self, coroutine):
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
 
 
-def start_grpc_server(predictor, models, addresses, options=(), as_content=False):
-    """Starts the server in a thread with an event loop. A waiting call occupies no thread.
-
-    Args:
-        predictor: `Predictor`.
-        models: `Models`.
-        addresses: list of str, HOST:PORT (port 0 means any free port) or unix:PATH.
-        options: iterable of (name, value), arguments of gRPC that take precedence.
-        as_content: bool, whether answers have numbers in `tensor_content`.
-
-    Returns:
-        GrpcServer, with the port of the first address.
-
-    Raises:
-        OSError: if a port is in use.
-    """
-    prediction, model = PredictionService(predictor, models, as_content), ModelService(models)
-    loop = auto_loop_factory()()
-    thread = threading.Thread(target=loop.run_forever, name="grpc", daemon=True)
-    thread.start()
-    started = asyncio.run_coroutine_threadsafe(_start(prediction, model, addresses, options), loop)
-    try:
-        return GrpcServer(*started.result(), loop, thread)
-    except OSError:
-        loop.call_soon_threadsafe(loop.stop)
-        raise
-
-
-async def _start(prediction, model, addresses, options):
+async def _start(api, addresses, options):
     limits = {"grpc.max_receive_message_length": -1, "grpc.max_send_message_length": -1}
     # Without the last option, a second server could silently share the port.
     server = grpc.aio.server(options=list({**limits, "grpc.so_reuseport": 0, **dict(options)}.items()))
-    handlers = {
-        messages.PREDICTION_SERVICE: {
-            "Predict": _method(messages.PredictRequest, prediction.predict),
-            "GetModelMetadata": _method(
-                messages.get_model_metadata_pb2.GetModelMetadataRequest, prediction.get_model_metadata
-            ),
+    services = {
+        PREDICTION_SERVICE: {
+            "Predict": _method(PredictRequest, api.predict),
+            "GetModelMetadata": _method(get_model_metadata_pb2.GetModelMetadataRequest, api.get_model_metadata),
         },
-        messages.MODEL_SERVICE: {
-            "GetModelStatus": _method(messages.get_model_status_pb2.GetModelStatusRequest, model.get_model_status),
-            "HandleReloadConfigRequest": _method(
-                messages.model_management_pb2.ReloadConfigRequest, model.reload_config
-            ),
+        MODEL_SERVICE: {
+            "GetModelStatus": _method(get_model_status_pb2.GetModelStatusRequest, api.get_model_status),
+            "HandleReloadConfigRequest": _method(model_management_pb2.ReloadConfigRequest, api.reload_config),
         },
+        "grpc.health.v1.Health": {"Check": _method(HealthCheckRequest, api.check_health)},
     }
-    health_servicer = health.HealthServicer()
-    handlers[HEALTH_SERVICE] = {
-        "Check": _method(health_pb2.HealthCheckRequest, health_servicer.Check),
-        "Watch": grpc.unary_stream_rpc_method_handler(
-            health_servicer.Watch, _health_request, health_pb2.HealthCheckResponse.SerializeToString
-        ),
-    }
-    services = [grpc.method_handlers_generic_handler(service, methods) for service, methods in handlers.items()]
-    server.add_generic_rpc_handlers(services)
+    handlers = [grpc.method_handlers_generic_handler(service, methods) for service, methods in services.items()]
+    server.add_generic_rpc_handlers(handlers)
     ports = []
     for address in addresses:
         try:
@@ -117,14 +89,11 @@ async def _start(prediction, model, addresses, options):
         except RuntimeError:
             raise OSError(f"the gRPC port must be free. Received: {address}") from None
     await server.start()
-    for service in (messages.PREDICTION_SERVICE, messages.MODEL_SERVICE):
-        for name in (service, service.rpartition(".")[2]):  # TensorFlow Serving has the names without their package.
-            await health_servicer.set(name, health_pb2.HealthCheckResponse.SERVING)
-    return ports[0], server, health_servicer
+    return server, ports[0]
 
 
-class PredictionService:
-    """Predict and GetModelMetadata of `tensorflow.serving.PredictionService`. The other methods are UNIMPLEMENTED."""
+class GrpcApi:
+    """The methods of the services: coroutines (request, context) -> response. All other methods are UNIMPLEMENTED."""
 
     def __init__(self, predictor, models, as_content=False):
         self._predictor = predictor
@@ -163,7 +132,7 @@ class PredictionService:
         )
 
     def _response(self, request, prediction):
-        response = messages.PredictResponse()
+        response = PredictResponse()
         response.model_spec.name = request.model_spec.name
         response.model_spec.version.value = prediction.version
         response.model_spec.signature_name = prediction.signature_name
@@ -180,33 +149,26 @@ class PredictionService:
         for field in request.metadata_field:
             if field != "signature_def":
                 raise invalid(f"Metadata field {field} is not supported")
-        response = messages.get_model_metadata_pb2.GetModelMetadataResponse()
+        response = get_model_metadata_pb2.GetModelMetadataResponse()
         with self._models.use(*_model_spec(request)) as servable:
             response.model_spec.name = servable.name
             response.model_spec.version.value = servable.version
-            signatures = messages.get_model_metadata_pb2.SignatureDefMap(signature_def=servable.signatures)
+            signatures = get_model_metadata_pb2.SignatureDefMap(signature_def=servable.signatures)
         response.metadata["signature_def"].Pack(signatures)
         return response
-
-
-class ModelService:
-    """The service `tensorflow.serving.ModelService`."""
-
-    def __init__(self, models):
-        self._models = models
 
     async def get_model_status(self, request, context):
         """Returns the state of a model's versions. As in TensorFlow Serving, a label does not matter."""
         if not request.HasField("model_spec"):
             raise invalid("Missing ModelSpec")
         spec = request.model_spec
-        response = messages.get_model_status_pb2.GetModelStatusResponse()
+        response = get_model_status_pb2.GetModelStatusResponse()
         for status in self._models.status(spec.name, spec.version.value if spec.HasField("version") else None):
-            version = response.model_version_status.add()
-            version.version = status.version
-            version.state = messages.get_model_status_pb2.ModelVersionStatus.State.Value(status.state)
-            version.status.error_code = status.code.value[0]
-            version.status.error_message = status.message
+            response.model_version_status.add(
+                version=status.version,
+                state=status.state,
+                status={"error_code": status.code.value[0], "error_message": status.message},
+            )
         return response
 
     async def reload_config(self, request, context):
@@ -220,7 +182,13 @@ class ModelService:
             await asyncio.to_thread(self._models.reload, model_configs(request.config), _time_left(context))
         except ValueError as error:
             raise invalid(str(error)) from None
-        return messages.model_management_pb2.ReloadConfigResponse(status={"error_code": 0})
+        return model_management_pb2.ReloadConfigResponse(status={"error_code": 0})
+
+    async def check_health(self, request, context):
+        """Says that a service serves."""
+        if request.service not in HEALTHY:
+            raise ServingError(StatusCode.NOT_FOUND, f"unknown service: {request.service}")
+        return HealthCheckResponse(status=HealthCheckResponse.SERVING)
 
 
 def _model_spec(request):
@@ -249,14 +217,6 @@ def _input(name, proto):
         raise invalid(f"tensor parsing error: {name}: {error}") from None
 
 
-def _health_request(data):
-    """Parses a request of the health service. Bytes that are no request ask for the server as a whole."""
-    try:
-        return health_pb2.HealthCheckRequest.FromString(data)
-    except DecodeError:
-        return health_pb2.HealthCheckRequest()
-
-
 def _method(message, answer):
     """Wraps a coroutine (request, context) -> response as a gRPC method.
 
@@ -272,8 +232,6 @@ def _method(message, answer):
             code, text = error.code, error.message
         except DecodeError:
             code, text = StatusCode.INVALID_ARGUMENT, f"The request is no {message.DESCRIPTOR.full_name}."
-        except grpc.aio.AbortError:
-            raise
         except Exception as error:
             logger.error(place_of(error))
             code, text = StatusCode.INTERNAL, "Internal error."

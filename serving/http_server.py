@@ -22,14 +22,7 @@ KEEP_ALIVE_SECONDS = 75
 class HttpServer:
     """Serves an ASGI app by uvicorn, from a thread of its own. Accepts connections when the constructor returns.
 
-    Args:
-        app: the ASGI app.
-        host: str, the address to listen on.
-        port: int; 0 lets the system choose.
-        drain_seconds: float, the most seconds that `stop` waits for open requests.
-
-    Raises:
-        OSError: if the server cannot listen on the port.
+    `stop` waits at most `drain_seconds` for open requests. Raises OSError if the port is in use; 0 means any port.
     """
 
     def __init__(self, app, host, port, drain_seconds):
@@ -96,34 +89,15 @@ def stop_on_signals():
     return stopping
 
 
-class TooLargeError(ServingError):
-    """A body over the size limit."""
-
-    def __init__(self, limit):
-        super().__init__(StatusCode.RESOURCE_EXHAUSTED, f"The body must not be longer than {limit} bytes.")
-
-    @property
-    def http_status(self):
-        """413, Content Too Large."""
-        return 413
-
-
 async def read_body(request, limit, timeout_s):
-    """Reads a body, even a body over the limit to its end, so the client receives the reason of the refusal.
-
-    Args:
-        request: `starlette.requests.Request`.
-        limit: int, the most bytes; 0 means no limit.
-        timeout_s: float, the most seconds for the body to arrive.
-
-    Returns:
-        bytes.
+    """Reads the body of a `starlette.requests.Request`, bytes. A client that sends too much has the reason at the end.
 
     Raises:
-        ServingError: `TooLargeError`, or DEADLINE_EXCEEDED.
+        ServingError: RESOURCE_EXHAUSTED with the status 413 for more than `limit` bytes (0 means no limit), or
+            DEADLINE_EXCEEDED after `timeout_s` seconds.
         ClientDisconnect: if the client goes.
     """
-    body, deadline = bytearray(), time.monotonic() + timeout_s
+    body = bytearray()
 
     async def collect():
         async for chunk in request.stream():
@@ -131,29 +105,28 @@ async def read_body(request, limit, timeout_s):
                 body.extend(chunk)
 
     try:
-        await asyncio.wait_for(collect(), deadline - time.monotonic())
+        await asyncio.wait_for(collect(), timeout_s)
     except asyncio.TimeoutError:
         message = f"The body did not arrive in {timeout_s:g} s."
         raise ServingError(StatusCode.DEADLINE_EXCEEDED, message) from None
     if 0 < limit < len(body):
-        raise TooLargeError(limit)
+        message = f"The body must not be longer than {limit} bytes."
+        raise ServingError(StatusCode.RESOURCE_EXHAUSTED, message, http_status=413)
     return bytes(body)
 
 
 def inflate(body, limit):
-    """Decompresses the gzip body of a request. Never produces more than `limit` bytes.
+    """Decompresses a gzip body. Never produces more than `limit` bytes.
 
-    Raises:
-        ServingError: INVALID_ARGUMENT if the body is not gzip, is cut off, or inflates to more than `limit` bytes.
-            TensorFlow Serving then sees an empty document.
+    Raises ServingError: INVALID_ARGUMENT for a broken or too long body. TensorFlow Serving sees an empty document then.
     """
-    stream = zlib.decompressobj(16 + zlib.MAX_WBITS)
+    stream, problem = zlib.decompressobj(16 + zlib.MAX_WBITS), "JSON Parse error: The document is empty. The body"
     try:
         inflated = stream.decompress(body, limit + 1)
     except zlib.error:
-        raise invalid("JSON Parse error: The document is empty. The body is not gzip.") from None
+        raise invalid(f"{problem} is not gzip.") from None
     if len(inflated) > limit:
-        raise invalid(f"JSON Parse error: The document is empty. The body inflates to more than {limit} bytes.")
+        raise invalid(f"{problem} inflates to more than {limit} bytes.")
     if not stream.eof:
-        raise invalid("JSON Parse error: The document is empty. The gzip body ends too early.")
+        raise invalid(f"{problem} ends too early.")
     return inflated

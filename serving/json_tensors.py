@@ -1,6 +1,7 @@
 """JSON bodies of the REST API <-> arrays, with TensorFlow Serving's rules and messages."""
 
 import base64
+import contextlib
 import json
 import math
 
@@ -9,7 +10,7 @@ from grpc import StatusCode
 from tensorflow.core.framework import types_pb2
 
 from serving.errors import ServingError, invalid
-from serving.tensor_protos import CHUNK, NUMBERS, joined
+from serving.messages import CHUNK, NUMBERS, joined
 
 DEEPEST = 32  # Dimensions of a tensor.
 LONGEST_QUOTE = 256  # Characters of the request that an error message repeats.
@@ -39,10 +40,6 @@ def read_tensors(document, inputs):
 
     Returns:
         (dict name -> np.ndarray, with bytes objects for a string input; whether the request has rows).
-
-    Raises:
-        ServingError: INVALID_ARGUMENT, if the tensors do not fit the signature; UNIMPLEMENTED, if JSON has no values of
-            a dtype.
     """
     if not inputs:
         raise invalid(f"Failed to get input map for signature: {document.get('signature_name') or 'DEFAULT'}")
@@ -82,8 +79,9 @@ def _read_rows(rows, inputs):
         problem = "expecting list of objects as multiple input tensors required as per tensorinfo_map"
         raise invalid(f"instances is a plain list, but {problem}")
     are_records, first_input = _is_record(rows[0]), next(iter(inputs))
-    if not are_records and (plain := _Tensor(inputs[first_input].dtype)).take_plain(rows):
-        return {first_input: plain.array((len(rows),))}
+    if not are_records:
+        with contextlib.suppress(ServingError):  # Below, the error names the row.
+            return _read_columns(rows, {first_input: inputs[first_input]})
     tensors = {name: _Tensor(info.dtype) for name, info in inputs.items() if are_records or name == first_input}
     for number, row in enumerate(rows):
         if _is_record(row) != are_records:
@@ -121,25 +119,19 @@ class _Tensor:
     """A tensor built from nested lists, row by row or at once."""
 
     def __init__(self, dtype):
-        self.shape = None  # The shape of a row.
+        self.shape = None  # Of a row.
         self._dtype = dtype
-        self._lists = [[]]  # The elements, in lists of about `CHUNK`.
-        self._size = 0
+        self._elements = []
 
     def add_row(self, value):
-        before = self._size
+        before = len(self._elements)
         shape = self.fill(value)
-        if self.shape is None:
-            self.shape = shape
-        elif math.prod(self.shape) != self._size - before:
-            raise invalid(f"Expecting tensor size: {math.prod(self.shape)} but got: {self._size - before}")
-        elif self.shape != shape:
+        added = len(self._elements) - before
+        self.shape = shape if self.shape is None else self.shape
+        if math.prod(self.shape) != added:
+            raise invalid(f"Expecting tensor size: {math.prod(self.shape)} but got: {added}")
+        if self.shape != shape:
             raise invalid(f"Expecting shape {_written(self.shape)} but got: {_written(shape)}")
-
-    def take_plain(self, rows):
-        """Takes a list of rows if all are numbers that need no check of their own. Returns whether all are."""
-        self._lists = [rows[start : start + CHUNK] for start in range(0, len(rows), CHUNK)]
-        return all(_are_plain(part, self._dtype) for part in self._lists)
 
     def fill(self, value):
         """Appends the elements of nested lists, and returns the shape of the first lists."""
@@ -149,7 +141,7 @@ class _Tensor:
             first = first[0] if first else None
         if len(shape) > DEEPEST:
             raise invalid(f"Encountered list at unexpected level: {DEEPEST} expected < {DEEPEST}")
-        self._fill(value, tuple(shape), 0)
+        self._fill(value, shape, 0)
         return tuple(shape)
 
     def _fill(self, value, shape, level):
@@ -158,7 +150,7 @@ class _Tensor:
             if level != rank:
                 problem = f"found at incorrect level: {level + 1} in the JSON DOM. Expected at level: {rank}"
                 raise invalid(f"JSON Value: {quote(value)} {problem}")
-            self._append([_read(value, self._dtype)])
+            self._elements.append(_read(value, self._dtype))
             return
         if level >= rank:
             raise invalid(f"Encountered list at unexpected level: {level} expected < {rank}")
@@ -168,24 +160,18 @@ class _Tensor:
         for start in range(0, len(value), CHUNK):
             part = value[start : start + CHUNK]
             if level == rank - 1 and _are_plain(part, self._dtype):
-                self._append(part)
+                self._elements += part
                 continue
             for element in part:
                 self._fill(element, shape, level + 1)
 
-    def _append(self, elements):
-        if len(self._lists[-1]) > CHUNK:
-            self._lists.append([])
-        self._lists[-1] += elements
-        self._size += len(elements)
-
     def array(self, shape):
         if self._dtype == types_pb2.DT_STRING:
-            return joined(self._lists, object).reshape(shape)
+            return joined(self._elements, object).reshape(shape)
         dtype = NUMBERS[self._dtype][0] if self._dtype in NUMBERS else object
         kind = "int64" if dtype.kind in "iu" and dtype.itemsize < 4 else dtype
         with np.errstate(over="ignore"):  # A number beyond float32 becomes infinite.
-            return joined(self._lists, kind).astype(dtype).reshape(shape)
+            return joined(self._elements, kind).astype(dtype).reshape(shape)
 
 
 def _written(shape):
@@ -235,28 +221,31 @@ def _type_name(dtype):
 
 
 def quote(value):
-    """Returns the beginning of a value of the request as TensorFlow Serving's messages write it. Does not recurse."""
-    written, open_ones = "", [("", iter([value]), 0)]  # Of each: the closing bracket, the rest, the number of values.
-    while open_ones and len(written) < LONGEST_QUOTE:
-        bracket, values, count = open_ones.pop()
-        indent = "\n" + 4 * " " * len(open_ones)
-        try:
-            one = next(values)
-        except StopIteration:
-            written += (indent[:-4] if bracket == "}" and count else "") + bracket
-            continue
-        open_ones.append((bracket, values, count + 1))
-        if bracket == "}":
-            name, one = one
-            written += f"{',' if count else ''}{indent}{_plain(name)}: "
-        elif count:
-            written += ", "
-        if isinstance(one, dict | list):
-            written += "{" if isinstance(one, dict) else "["
-            open_ones.append(("}", iter(one.items()), 0) if isinstance(one, dict) else ("]", iter(one), 0))
-        else:
-            written += _plain(one)
+    """Returns the beginning of a value of the request as TensorFlow Serving's messages write it."""
+    written = ""
+    for piece in _pieces(value, "\n"):
+        written += piece
+        if len(written) >= LONGEST_QUOTE:  # Each level has a character, so no recursion is deeper.
+            break
     return written
+
+
+def _pieces(value, indent):
+    """Yields a value in pieces. `indent` begins a line at the value's level."""
+    if isinstance(value, dict):
+        yield "{"
+        for count, (name, member) in enumerate(value.items()):
+            yield f"{',' if count else ''}{indent}    {_plain(name)}: "
+            yield from _pieces(member, indent + "    ")
+        yield f"{indent}}}" if value else "}"
+    elif isinstance(value, list):
+        yield "["
+        for count, element in enumerate(value):
+            yield ", " if count else ""
+            yield from _pieces(element, indent + "    ")
+        yield "]"
+    else:
+        yield _plain(value)
 
 
 def _plain(value):
@@ -264,20 +253,10 @@ def _plain(value):
 
 
 def write_tensors(outputs, is_rows):
-    """Writes the body of a reply.
+    """Writes the body of a reply, bytes. `outputs` is a dict name -> array, `is_rows` whether the request had rows.
 
     A float has six digits, or more if six do not restore the value. A string is text, with U+FFFD for bytes that are
     not UTF-8. An output named `*_bytes` is base64.
-
-    Args:
-        outputs: dict name -> np.ndarray; for rows, all with the same first dimension.
-        is_rows: whether the request had rows.
-
-    Returns:
-        bytes.
-
-    Raises:
-        ServingError: INVALID_ARGUMENT, if the outputs do not fit rows or JSON.
     """
     if not outputs:
         raise invalid("Cannot convert empty tensor map to JSON")

@@ -31,14 +31,10 @@ class Metrics:
         self.padding_sizes = self._histogram(f"{batching}:padding_size", BATCH_SIZES, "execution_batch_size")
 
     def request_ended(self, model_name, status, seconds, api, entrypoint):
-        """Counts an answered request. Only the latency of good answers counts.
+        """Counts an answered request, and the latency of a good answer.
 
-        Args:
-            model_name: str, the name of a configured model. Other names come from clients and must not become labels.
-            status: str, such as "OK".
-            seconds: float, the time since the request arrived.
-            api: str, "predict" of REST, "Predict" of gRPC, or "" for other requests of REST.
-            entrypoint: "REST" or "GRPC".
+        `model_name` must be that of a configured model: other names come from clients. `api` is "predict" of REST,
+        "Predict" of gRPC, or "" for other requests of REST; `entrypoint` is "REST" or "GRPC".
         """
         self._requests.labels(model_name, status).inc()
         if status == "OK":

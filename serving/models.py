@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from grpc import StatusCode
 
 from serving.errors import ServingError
-from serving.loading import Loader
+from serving.servable import Loader
 
 START, LOADING, AVAILABLE, UNLOADING, END = "START", "LOADING", "AVAILABLE", "UNLOADING", "END"
 NO_VERSIONS = ServingError(StatusCode.NOT_FOUND, "no directory of a version")
@@ -67,13 +67,16 @@ class Models:
         loader: `Loader`.
         poll_seconds: float, the seconds between two readings of the directories; 0 reads them once.
         early_labels: bool, whether a new label may name a version that is not in service.
+        retries: int, the most attempts to load a version after the first.
+        retry_seconds: float, the seconds between two attempts.
     """
 
-    def __init__(self, configs, loader=None, poll_seconds=1.0, early_labels=False):
+    def __init__(self, configs, loader=None, poll_seconds=1.0, early_labels=False, retries=5, retry_seconds=60.0):
         self._configs = {config.name: config for config in configs}
         self._loader = loader or Loader()
         self._poll_seconds = poll_seconds
         self._early_labels = early_labels
+        self._retries, self._retry_seconds = retries, retry_seconds
         self._versions = {}  # name -> number -> Version
         self._complaints = {}  # name -> the last warning about its directory
         self._changed = threading.Condition(threading.Lock())  # Guards all attributes above, and `Servable.uses`.
@@ -95,12 +98,7 @@ class Models:
         return name in self._configs
 
     def wait_until_available(self, timeout_s=None):
-        """Waits until every model has a version in service.
-
-        Raises:
-            ServingError: if all versions of a model fail to load; FAILED_PRECONDITION if a label names a version that
-                is not in service; DEADLINE_EXCEEDED after `timeout_s`.
-        """
+        """Waits until every model has a version in service. Raises ServingError as `reload` does."""
         with self._changed:
             if not self._changed.wait_for(lambda: all(map(self._is_decided, self._configs)), timeout_s):
                 raise ServingError(StatusCode.DEADLINE_EXCEEDED, "The models are still being loaded")
@@ -165,10 +163,6 @@ class Models:
         """Serves other models, versions or labels from now on, and waits until new versions are loaded.
 
         A version that is in service stays as it is, even if its model has another directory from now on.
-
-        Args:
-            configs: list of `ModelConfig`, of all models to serve.
-            timeout_s: float, seconds.
 
         Raises:
             ServingError: FAILED_PRECONDITION if a label names a version that is not in service, and nothing changes.
@@ -243,9 +237,8 @@ class Models:
     def _load_next(self):
         """Tries to load one version, the newest of a model. Returns False if no version waits for an attempt."""
         with self._changed:
-            now, waiting = time.monotonic(), []
-            for name, versions in self._versions.items():
-                waiting += [(name, one) for one in versions.values() if one.waits_for_attempt()]
+            now, every = time.monotonic(), self._versions.items()
+            waiting = [(name, one) for name, all in every for one in all.values() if one.waits_for_attempt()]
             due = [pair for pair in waiting if pair[1].next_attempt <= now]
             if not due:
                 return False
@@ -261,10 +254,10 @@ class Models:
             version.servable, version.error, version.attempts = servable, error, version.attempts + 1
             if servable:
                 version.state = AVAILABLE
-            elif version.attempts > self._loader.max_num_load_retries or not version.is_wanted:
+            elif version.attempts > self._retries or not version.is_wanted:
                 version.state = END
             else:
-                version.next_attempt = time.monotonic() + self._loader.load_retry_seconds
+                version.next_attempt = time.monotonic() + self._retry_seconds
             self._changed.notify_all()
         return True
 

@@ -1,10 +1,12 @@
 """The predictor: accepts requests from REST and gRPC, and answers each by a future."""
 
+import contextlib
+import functools
 import logging
 import os
 import threading
 import time
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, InvalidStateError, ThreadPoolExecutor
 from typing import NamedTuple
 
 import numpy as np
@@ -35,15 +37,9 @@ class Prediction(NamedTuple):
 
 
 class Predictor:
-    """Answers requests, several at a time.
+    """Answers requests, several at a time. Without `BatchingParameters`, each request is computed alone, by a thread.
 
-    Args:
-        models: `Models`.
-        batching: `BatchingParameters`; None computes each request alone.
-        threads: int, the requests that are computed at a time without batching.
-        max_rows: int, the most rows of a request; 0 means no limit.
-        max_bytes_per_row: int, the most bytes of a text; 0 means no limit.
-        metrics: `Metrics`; also an attribute.
+    A request may have `max_rows` rows, and a text `max_bytes_per_row` bytes; 0 means no limit. `metrics` is public.
     """
 
     def __init__(self, models, batching=None, threads=None, max_rows=0, max_bytes_per_row=0, metrics=None):
@@ -56,19 +52,11 @@ class Predictor:
         self._is_stopped = False
 
     def submit(self, model, signature_name, inputs, outputs=None, timeout_s=None):
-        """Accepts a request.
-
-        Args:
-            model: `ModelSpec`.
-            signature_name: str; "" is serving_default.
-            inputs: dict name -> array; strings are bytes objects.
-            outputs: list of output names; None means all outputs.
-            timeout_s: float, the seconds until the client gives up. No computation begins later, but a running
-                computation may end later.
+        """Accepts a request: see `Signature.checked_inputs`. No computation begins after `timeout_s` seconds.
 
         Returns:
             `concurrent.futures.Future` of a `Prediction` or a ServingError. A client that no longer waits cancels the
-            future.
+            future. Then the request is not computed, if the computation has not begun.
 
         Raises:
             ServingError: if the request is invalid, or UNAVAILABLE if the queue has no room for the request.
@@ -81,7 +69,7 @@ class Predictor:
             signature = servable.signature(signature_name)
             inputs, outputs = signature.checked_inputs(inputs), signature.checked_outputs(outputs)
             self._check_limits(inputs)
-            request = Request(servable, signature_name or DEFAULT_SIGNATURE, inputs, outputs, deadline, self._ended)
+            request = Request(servable, signature_name or DEFAULT_SIGNATURE, inputs, outputs, deadline)
             if self._batcher:
                 self._batcher.submit(request)
             else:
@@ -89,6 +77,7 @@ class Predictor:
         except BaseException:
             self._models.release(servable)
             raise
+        request.future.add_done_callback(functools.partial(self._ended, servable, request.arrived))
         return request.future
 
     def stop(self, timeout_s=None):
@@ -100,11 +89,11 @@ class Predictor:
         waiter.start()
         waiter.join(timeout_s)
 
-    def _ended(self, request, is_ok):
-        self._models.release(request.servable)
-        if is_ok:
-            micros = (time.monotonic() - request.arrived) * 1e6
-            self.metrics.runtime_latency.labels(request.servable.name, "Predict", "TF1").observe(micros)
+    def _ended(self, servable, arrived, future):
+        self._models.release(servable)
+        if not future.cancelled() and future.exception() is None:
+            micros = (time.monotonic() - arrived) * 1e6
+            self.metrics.runtime_latency.labels(servable.name, "Predict", "TF1").observe(micros)
 
     def _check_limits(self, inputs):
         for name, array in inputs.items():
@@ -119,22 +108,16 @@ class Predictor:
 
 
 class Request:
-    """An accepted request. It ends once: with its answer, with an error, or because the client has gone.
+    """An accepted request. `future` is done once: with its `Prediction`, with an error, or cancelled by its client.
 
     Args:
         servable: `Servable`.
         signature_name: str.
-        inputs: dict name -> array, checked.
-        outputs: tuple of names, checked.
+        inputs, outputs: dict name -> array, and tuple of names, both checked.
         deadline: `time.monotonic()` at which the client gives up; None means never.
-        on_end: function (request, is_ok), called once before the future is done.
-
-    Attributes:
-        future: `concurrent.futures.Future` of a `Prediction`. If the client cancels the future before the computation
-            begins, the request is not computed.
     """
 
-    def __init__(self, servable, signature_name, inputs, outputs, deadline, on_end):
+    def __init__(self, servable, signature_name, inputs, outputs, deadline):
         self.servable = servable
         self.signature_name = signature_name
         self.signature = servable.signature(signature_name)
@@ -143,18 +126,14 @@ class Request:
         self.deadline = deadline
         self.arrived = time.monotonic()
         self.future = Future()
-        self._on_end = on_end
         self._lock = threading.Lock()
-        self._is_begun = self._is_over = False
         self._answers = {}
 
     def begin(self):
         """Returns whether to compute the request, or another part of the request."""
         with self._lock:
-            is_first, self._is_begun = not self._is_begun, True
-        if is_first and not self.future.set_running_or_notify_cancel():
-            self._end(False, lambda: None)
-        return not self._is_over
+            is_over = self.future.done()
+            return not is_over and (self.future.running() or self.future.set_running_or_notify_cancel())
 
     def answer(self, outputs, number=0, parts=1):
         """Records the outputs of a part, a dict name -> array. The last part ends the request."""
@@ -163,20 +142,13 @@ class Request:
             if len(self._answers) < parts:
                 return
         outputs = outputs if parts == 1 else _joined([self._answers[number] for number in range(parts)])
-        prediction = Prediction(self.servable.version, self.signature_name, outputs)
-        self._end(True, lambda: self.future.set_result(prediction))
+        with contextlib.suppress(InvalidStateError):  # Another part has failed.
+            self.future.set_result(Prediction(self.servable.version, self.signature_name, outputs))
 
     def fail(self, error):
         """Ends the request with a `ServingError`."""
-        self._end(False, lambda: self.future.set_exception(error))
-
-    def _end(self, is_ok, tell):
-        with self._lock:
-            if self._is_over:
-                return
-            self._is_over = True
-        self._on_end(self, is_ok)
-        tell()
+        with contextlib.suppress(InvalidStateError):
+            self.future.set_exception(error)
 
 
 def _compute_alone(request):

@@ -14,16 +14,8 @@ def unchecked(tensor):
 def run_unchecked(session, options, feeds, fetches):
     """Runs a Session without Python's checks of shapes, which TensorFlow Serving does not make.
 
-    `Session.run` takes ten times as long for a small graph.
-
-    Args:
-        session: Session whose graph is complete.
-        options: RunOptions.
-        feeds: dict, a tensor of `unchecked` -> array.
-        fetches: list of tensors of `unchecked`.
-
-    Returns:
-        list of arrays, scalars or bytes.
+    `Session.run` takes ten times as long for a small graph. `feeds` is a dict, a tensor of `unchecked` -> array;
+    `fetches` is a list of tensors of `unchecked`. Returns a list of arrays, scalars or bytes.
     """
     buffer = pywrap_tf_session.TF_NewBufferFromString(options.SerializeToString())
     try:

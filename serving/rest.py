@@ -3,11 +3,9 @@
 import asyncio
 import contextlib
 import ctypes
-import gc
 import json
 import logging
 import re
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -20,11 +18,11 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.staticfiles import StaticFiles
-from tensorflow_serving.apis import get_model_metadata_pb2
+from tensorflow_serving.apis.get_model_metadata_pb2 import SignatureDefMap
 
-from serving.errors import HTTP_STATUS, ServingError, invalid, place_of
+from serving.errors import ServingError, invalid, place_of
 from serving.http_server import inflate, read_body
-from serving.json_reader import free, parse
+from serving.json_reader import parse
 from serving.json_tensors import check_document, read_tensors, write_tensors
 from serving.libretranslate import CORS, EXCEPTION_HANDLERS
 from serving.predictor import ModelSpec
@@ -40,10 +38,9 @@ CORS_HEADERS = {
 }
 
 API = "/v1/"
-MEMBERS = {"signature_name", "instances", "inputs"}  # All other members of a request are ignored.
 WHICH = r"(?:/versions/(\d+)|/labels/([^/:]+))?"
 PATHS = {
-    "POST": re.compile(rf"/v1/models/([^/:]+){WHICH}:(classify|regress|predict)", re.ASCII | re.IGNORECASE),
+    "POST": re.compile(rf"/v1/models/([^/:]+){WHICH}:((?-i:classify|regress|predict))", re.ASCII | re.IGNORECASE),
     "GET": re.compile(rf"/v1/models(?:/([^/:]+))?{WHICH}(?:/(metadata))?", re.ASCII | re.IGNORECASE),
 }
 
@@ -53,12 +50,8 @@ logger = logging.getLogger(__name__)
 class RestApi:
     """The ASGI app for paths under /v1/.
 
-    Args:
-        predictor: `Predictor`.
-        models: `Models`.
-        timeout_s: float, the most seconds for a body to arrive, and for an answer.
-        max_body_bytes: int, the most bytes of a body; 0 means no limit.
-        has_cors: bool, whether pages of other sites may send requests.
+    A body may have `max_body_bytes` (0 means no limit). Body and answer together may take `timeout_s` seconds. With
+    `has_cors`, pages of other sites may send requests.
     """
 
     def __init__(self, predictor, models, timeout_s=30.0, max_body_bytes=0, has_cors=False):
@@ -77,8 +70,8 @@ class RestApi:
         """Returns the `Response`. Raises nothing."""
         start, model, verb = time.monotonic(), None, None
         try:
-            model, verb, part = _read_path(request)
-            status, code, body = 200, StatusCode.OK, await self._dispatch(request, model, verb, part)
+            model, verb = _read_path(request)
+            status, code, body = 200, StatusCode.OK, await self._dispatch(request, model, verb)
         except ServingError as error:
             status, code, body = error.http_status, error.code, error_body(error.message)
         except ClientDisconnect:
@@ -87,25 +80,25 @@ class RestApi:
             logger.error(place_of(error))
             status, code, body = 500, StatusCode.INTERNAL, error_body("Internal error.")
         if model and model.name in self._models:  # Other names come from clients and must not become labels.
-            seconds = time.monotonic() - start
-            self._predictor.metrics.request_ended(model.name, code.name, seconds, verb or "", "REST")
+            api, seconds = verb if request.method == "POST" else "", time.monotonic() - start
+            self._predictor.metrics.request_ended(model.name, code.name, seconds, api, "REST")
         headers = dict(CORS_HEADERS if self._has_cors else {})
-        if status == HTTP_STATUS[StatusCode.DEADLINE_EXCEEDED]:
+        if code == StatusCode.DEADLINE_EXCEEDED:
             headers["Connection"] = "close"  # The rest of the body may still come.
         return Response(body, status, headers, "application/json")
 
-    async def _dispatch(self, request, model, verb, part):
+    async def _dispatch(self, request, model, verb):
         if request.method == "OPTIONS":
             if not re.search("https?://", request.headers.get("origin", "")):
                 raise ServingError(StatusCode.FAILED_PRECONDITION, "Origin header is missing in CORS preflight")
             return b""
         if verb == "predict":
             return await self._predict(request, model)
-        if verb:
+        if request.method == "POST":
             raise ServingError(StatusCode.UNIMPLEMENTED, f"{verb} is not offered, only predict.")
         if not model.name:
             raise invalid("Missing model name in request.")
-        return self._metadata(model) if part == "metadata" else self._status(model)
+        return self._metadata(model) if verb == "metadata" else self._status(model)
 
     async def _predict(self, request, model):
         deadline = time.monotonic() + self._timeout_s
@@ -123,21 +116,17 @@ class RestApi:
         """Calls a function, in another thread if it works on many bytes."""
         if size <= LARGE_BYTES:
             return work(*arguments)
-        return await asyncio.get_running_loop().run_in_executor(self._large, _without_collector, work, *arguments)
+        return await asyncio.get_running_loop().run_in_executor(self._large, _and_give_back, work, *arguments)
 
     def _read(self, body, model, deadline):
-        giants = []
-        try:
-            document = parse(body, deadline, giants, MEMBERS)
-            check_document(document)
-            name = document.get("signature_name", "")
-            with self._models.use(*model) as servable:
-                signature = servable.signatures.get(name or "serving_default")
-            if signature is None:
-                raise invalid(f'Serving signature name: "{name or "serving_default"}" not found in signature def')
-            return name, *read_tensors(document, signature.inputs)
-        finally:
-            free(giants)
+        document = parse(body, deadline)
+        check_document(document)
+        name = document.get("signature_name", "")
+        with self._models.use(*model) as servable:
+            signature = servable.signatures.get(name or "serving_default")
+        if signature is None:
+            raise invalid(f'Serving signature name: "{name or "serving_default"}" not found in signature def')
+        return name, *read_tensors(document, signature.inputs)
 
     def _status(self, model):
         versions = [
@@ -152,8 +141,7 @@ class RestApi:
 
     def _metadata(self, model):
         with self._models.use(*model) as servable:
-            signatures = get_model_metadata_pb2.SignatureDefMap(signature_def=servable.signatures)
-            version = servable.version
+            signatures, version = SignatureDefMap(signature_def=servable.signatures), servable.version
         options = {"preserving_proto_field_name": True, "always_print_fields_with_no_presence": True}
         reply = {
             "model_spec": {"name": model.name, "signature_name": "", "version": str(version)},
@@ -162,16 +150,14 @@ class RestApi:
         return json.dumps(reply, indent=1).encode("utf-8")
 
 
-def make_app(api, router, models, metrics_page, metrics_path, page=PAGE, has_cors=False):
+def make_app(api, router, models, metrics_page, metrics_path, has_cors=False):
     """Makes the whole ASGI app: the APIs, the page of metrics, and the page for people under /.
 
     Args:
         api: `RestApi`. The app calls `api` before FastAPI's router, which is case-sensitive.
         router: `fastapi.APIRouter` of LibreTranslate's API.
         models: `Models`.
-        metrics_page: function () -> str.
-        metrics_path: str that begins with "/", or None for no page of metrics.
-        page: path of the directory with index.html.
+        metrics_page: function () -> str, what is shown at `metrics_path`; None stands for no such page.
         has_cors: bool, whether pages of other sites may send requests.
     """
     app = FastAPI(openapi_url=None, exception_handlers=EXCEPTION_HANDLERS)
@@ -181,7 +167,7 @@ def make_app(api, router, models, metrics_page, metrics_path, page=PAGE, has_cor
     app.add_api_route("/page/models", lambda: {"models": models.names()})
     if metrics_path:
         app.add_api_route(metrics_path, lambda: Response(metrics_page(), media_type="text/plain"))
-    app.mount("/", StaticFiles(directory=page, html=True))
+    app.mount("/", StaticFiles(directory=PAGE, html=True))
 
     async def api_or_page(scope, receive, send):
         is_api = scope["path"][: len(API)].lower() == API
@@ -196,61 +182,38 @@ def error_body(message):
 
 
 def _read_path(request):
-    """Returns (`ModelSpec`, the verb of a POST or None, the part that a GET asks for or None)."""
+    """Returns the `ModelSpec`, and the verb of a POST, or the "metadata" that a GET asks for, or None."""
     path = request.scope["raw_path"].decode("latin-1")
-    match = request.method in PATHS and PATHS[request.method].fullmatch(path)
     if request.method == "OPTIONS":
-        return ModelSpec(""), None, None
-    verb, part = None, None
-    if match:
-        name, version, label, last = match.groups()
-        verb, part = (last, None) if request.method == "POST" else (None, last)
-    if not match or verb not in (None, "classify", "regress", "predict"):
+        return ModelSpec(""), None
+    match = request.method in PATHS and PATHS[request.method].fullmatch(path)
+    if not match:
         raise invalid(f"Malformed request: {request.method} {path}")
+    name, version, label, verb = match.groups()
     if version is not None and int(version) >= 2**63:
         raise invalid(f"Failed to convert version: {version} to numeric.")
-    return ModelSpec(unquote(name or ""), version and int(version), label and unquote(label)), verb, part
+    return ModelSpec(unquote(name or ""), version and int(version), label and unquote(label)), verb
 
 
 async def _wait(request, prediction, timeout_s):
-    """Awaits a prediction. Cancels the prediction if the client goes or the time is over.
-
-    Raises:
-        ClientDisconnect: if the client goes.
-        ServingError: DEADLINE_EXCEEDED, or the error of the prediction.
-    """
+    """Awaits a prediction. If the client goes or the time is over, cancels the prediction and raises."""
     gone = asyncio.ensure_future(request.receive())  # Only the disconnect can follow the body.
-    gone.add_done_callback(lambda _: prediction.cancel())
-    timer = asyncio.get_running_loop().call_later(timeout_s, prediction.cancel)
     try:
-        return await prediction
-    except asyncio.CancelledError:
+        await asyncio.wait((prediction, gone), timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+        if prediction.done():
+            return prediction.result()
+        prediction.cancel()
         if gone.done():
-            raise ClientDisconnect from None
-        raise ServingError(StatusCode.DEADLINE_EXCEEDED, "Timed out waiting for the answer.") from None
+            raise ClientDisconnect
+        raise ServingError(StatusCode.DEADLINE_EXCEEDED, "Timed out waiting for the answer.")
     finally:
-        timer.cancel()
         gone.cancel()
 
 
-_lock, _callers = threading.Lock(), []  # The running calls of `_without_collector`.
-
-
-def _without_collector(work, *arguments):
-    """Calls a function while the garbage collector rests.
-
-    The collector would visit millions of new lists, again and again, and other threads would wait.
-    """
-    with _lock:
-        _callers.append(work)
-        gc.disable()
+def _and_give_back(work, *arguments):
+    """Calls a function, and then gives the memory of a long body back to the system."""
     try:
         return work(*arguments)
     finally:
-        with _lock:
-            _callers.remove(work)
-            if not _callers:
-                gc.enable()
-                gc.collect()  # What other requests have left meanwhile keeps pages of memory in use.
-                with contextlib.suppress(OSError, AttributeError):  # Only glibc has the function.
-                    ctypes.CDLL(None).malloc_trim(0)  # Gives the memory of a long body back to the system.
+        with contextlib.suppress(OSError, AttributeError):  # Only glibc has the function.
+            ctypes.CDLL(None).malloc_trim(0)

@@ -1,18 +1,81 @@
 """One version of a model, in a v1 Session, as TensorFlow Serving loads it. Threads may share a version."""
 
+import logging
+import time
 from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
 import tensorflow_text  # noqa: F401  its ops have to be known before a graph with them is loaded
 from grpc import StatusCode
+from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
 
 from serving.errors import ServingError, from_tensorflow, invalid
 from serving.languages import languages_of
+from serving.messages import to_array
+from serving.metrics import Metrics
 from serving.private_api import run_unchecked, unchecked
 
 DEFAULT_SIGNATURE = "serving_default"
 SOON_DONE = 16_000  # Bytes of input that take at most about two seconds to compute.
+WARM_UP = Path("assets.extra") / "tf_serving_warmup_requests"
+MOST_WARM_UP_RECORDS = 1000
+
+LOG = logging.getLogger(__name__)
+
+
+class Loader:
+    """Loads versions with the options `how` of `Servable.load`, and replays each warm-up record `warm_ups` times."""
+
+    def __init__(self, warm_ups=1, metrics=None, **how):
+        self.metrics = metrics or Metrics()
+        self._warm_ups = warm_ups
+        self._how = how
+
+    def load(self, name, number, path):
+        """Returns a `Servable` that has answered its warm-up records.
+
+        Raises:
+            ServingError: if the version cannot be loaded, or if a record fails.
+        """
+        start, status = time.monotonic(), "fail"
+        try:
+            servable = Servable.load(name, number, path, **self._how)
+            status = "success"
+        finally:
+            self.metrics.load_attempts.labels(str(path), status).inc()
+            self.metrics.load_latency.labels(str(path)).inc((time.monotonic() - start) * 1e6)
+        if self._warm_ups and (Path(path) / WARM_UP).exists():
+            self._warm_up(servable, Path(path))
+        LOG.info("loaded version %s of model %s in %.1f s", number, name, time.monotonic() - start)
+        return servable
+
+    def _warm_up(self, servable, path):
+        start, status = time.monotonic(), StatusCode.OK
+        try:
+            _replay(servable, path / WARM_UP, self._warm_ups)
+        except Exception as error:
+            servable.close()
+            error = _of_loading(error, path)
+            status = error.code
+            raise ServingError(error.code, f"warm-up: {error.message}") from None
+        finally:
+            self.metrics.warm_up_latency.labels(str(path), status.name).observe((time.monotonic() - start) * 1e6)
+
+
+def _replay(servable, path, times):
+    """Runs the requests of a file, a TFRecord of PredictionLogs, each `times` times."""
+    logs = [PredictionLog.FromString(record) for record in tf.compat.v1.io.tf_record_iterator(str(path))]
+    if len(logs) > MOST_WARM_UP_RECORDS:
+        raise invalid(f"{path} may have {MOST_WARM_UP_RECORDS} records. Received: {len(logs)}")
+    for log in logs:
+        if log.WhichOneof("log_type") != "predict_log":
+            kind = log.WhichOneof("log_type")
+            raise ServingError(StatusCode.UNIMPLEMENTED, f"Unsupported log_type for warmup: {kind}")
+        request = log.predict_log.request
+        inputs = {name: to_array(tensor) for name, tensor in request.inputs.items()}
+        for _ in range(times):
+            servable.run(request.model_spec.signature_name, inputs, list(request.output_filter))
 
 
 class Servable:
@@ -37,14 +100,7 @@ class Servable:
 
     @classmethod
     def load(cls, name, version, directory, config=None, tags=("serve",)):
-        """Loads a SavedModel.
-
-        Args:
-            name: str, the name of the model.
-            version: int.
-            directory: path of the SavedModel.
-            config: ConfigProto. The first Session sets the threads of ops for the process.
-            tags: iterable of str, the tags of the graph to load.
+        """Loads a SavedModel: the graph with these tags. The ConfigProto of the first sets the threads for the process.
 
         Raises:
             ServingError: if the SavedModel cannot be loaded.
@@ -55,15 +111,10 @@ class Servable:
             return cls(name, version, session, dict(loaded.signature_def), languages_of(directory))
         except Exception as error:
             session.close()
-            raise of_loading(error, directory) from error
+            raise _of_loading(error, directory) from error
 
     def signature(self, name):
-        """Returns the `Signature` of a name; "" means serving_default.
-
-        Raises:
-            ServingError: FAILED_PRECONDITION if the model has no signature of this name, INVALID_ARGUMENT if the graph
-                has no tensor of the signature.
-        """
+        """Returns the `Signature` of a name; "" means serving_default. Raises ServingError if there is none."""
         name = name or DEFAULT_SIGNATURE
         if name not in self.signatures:
             raise ServingError(StatusCode.FAILED_PRECONDITION, f'Serving signature key "{name}" not found.')
@@ -77,19 +128,10 @@ class Servable:
         return self.compute(signature, signature.checked_inputs(inputs), signature.checked_outputs(outputs), timeout_s)
 
     def compute(self, signature, inputs, outputs, timeout_s=None):
-        """Runs a signature with checked inputs and outputs.
+        """Runs a signature with checked inputs and outputs: dict name -> array.
 
-        Short inputs run in the caller's thread, because the ops of a small model end before another thread wakes up. A
-        timeout can interrupt only the computation of long inputs.
-
-        Args:
-            signature: `Signature`.
-            inputs: dict name -> array.
-            outputs: tuple of names.
-            timeout_s: float, the most seconds of a computation with more than `SOON_DONE` bytes of input.
-
-        Returns:
-            dict name -> array.
+        Inputs of at most `SOON_DONE` bytes run in the caller's thread, because the ops of a small model end before
+        another thread wakes up. `timeout_s` can interrupt only the computation of longer inputs.
 
         Raises:
             ServingError: if the graph raises.
@@ -114,76 +156,56 @@ class Servable:
 
 
 class Signature:
-    """A SignatureDef, prepared for fast checks of requests with TensorFlow Serving's messages.
-
-    Args:
-        session: Session with the graph.
-        definition: SignatureDef.
-    """
+    """A SignatureDef of a Session's graph, prepared to check requests fast, with TensorFlow Serving's messages."""
 
     def __init__(self, session, definition):
-        self.defaults = {name: tf.make_ndarray(value) for name, value in definition.defaults.items()}
-        self.feeds = {name: graph_tensor(session, info) for name, info in definition.inputs.items()}
-        self.fetches = {name: graph_tensor(session, info) for name, info in definition.outputs.items()}
+        self.feeds = {name: _graph_tensor(session, info) for name, info in definition.inputs.items()}
+        self.fetches = {name: _graph_tensor(session, info) for name, info in definition.outputs.items()}
+        self._defaults = {name: tf.make_ndarray(value) for name, value in definition.defaults.items()}
         self._all_outputs = tuple(sorted(self.fetches))
         self._dtypes = {name: tf.dtypes.as_dtype(info.dtype) for name, info in definition.inputs.items()}
         order = sorted(definition.inputs, key=lambda name: definition.inputs[name].name)
         self._positions = {name: index for index, name in enumerate(order)}
 
     def checked_inputs(self, inputs):
-        """Checks the inputs of a request and adds the defaults of missing inputs. Shapes are left to the graph.
+        """Checks inputs and adds the defaults of missing ones: dict name -> array. Shapes are left to the graph.
 
-        Args:
-            inputs: dict name -> array; strings are bytes objects.
-
-        Returns:
-            dict name -> array.
-
-        Raises:
-            ServingError: INVALID_ARGUMENT if an input is missing or unknown, or has a wrong dtype.
+        Raises ServingError: INVALID_ARGUMENT if an input is missing or unknown, or has a wrong dtype.
         """
         if inputs.keys() != self.feeds.keys():
             inputs = self._with_defaults(inputs)
         for name, array in inputs.items():
             expected, received = self._dtypes[name], tf.dtypes.as_dtype(array.dtype)
             if expected != received:
-                raise invalid(
-                    f"Expects arg[{self._positions[name]}] to be {_spelled(expected)} but {_spelled(received)} is "
-                    "provided"
-                )
+                argument = f"arg[{self._positions[name]}]"
+                raise invalid(f"Expects {argument} to be {_spelled(expected)} but {_spelled(received)} is provided")
         return inputs
 
     def checked_outputs(self, outputs):
-        """Checks the outputs to fetch: tuple of names. None stands for all outputs.
-
-        Raises:
-            ServingError: INVALID_ARGUMENT if a name is unknown or repeated.
-        """
+        """Checks the outputs to fetch: tuple of names. None stands for all outputs. Raises as `checked_inputs` does."""
         if not outputs:
             return self._all_outputs
         for index, name in enumerate(outputs):
             if name not in self.fetches:
-                known = ",".join(sorted(self.fetches))
-                raise invalid(
-                    f"output tensor alias not found in signature: {name} Outputs expected to be in the set {{{known}}}."
-                )
+                known = f"Outputs expected to be in the set {{{','.join(self._all_outputs)}}}."
+                raise invalid(f"output tensor alias not found in signature: {name} {known}")
             if name in outputs[:index]:
                 raise invalid(f"duplicate output tensor alias: {name}")
         return tuple(sorted(outputs))
 
     def _with_defaults(self, inputs):
         extra = inputs.keys() - self.feeds.keys()
-        missing = self.feeds.keys() - inputs.keys() - self.defaults.keys()
+        missing = self.feeds.keys() - inputs.keys() - self._defaults.keys()
         if extra or missing:
             sent, known, extra, missing = (",".join(sorted(names)) for names in (inputs, self.feeds, extra, missing))
             raise invalid(
                 f"input size does not match signature: {len(inputs)}!={len(self.feeds)} len({{{sent}}}) != "
                 f"len({{{known}}}). Sent extra: {{{extra}}}. Missing but required: {{{missing}}}."
             )
-        return {**{name: self.defaults[name] for name in self.feeds.keys() - inputs.keys()}, **inputs}
+        return {**{name: self._defaults[name] for name in self.feeds.keys() - inputs.keys()}, **inputs}
 
 
-def graph_tensor(session, info):
+def _graph_tensor(session, info):
     """Returns the tensor of a TensorInfo in the form that `run_unchecked` takes."""
     try:
         return unchecked(session.graph.get_tensor_by_name(info.name))
@@ -191,7 +213,7 @@ def graph_tensor(session, info):
         raise invalid(f"Tensor {info.name} of the signature was not found in the Graph") from None
 
 
-def of_loading(error, directory):
+def _of_loading(error, directory):
     """Converts any exception of loading `directory` to a `ServingError`."""
     if isinstance(error, ServingError):
         return error
@@ -199,7 +221,7 @@ def of_loading(error, directory):
         error = error.__context__
     if isinstance(error, tf.errors.OpError):
         return from_tensorflow(error)
-    is_there = (Path(directory) / "saved_model.pb").exists() or (Path(directory) / "saved_model.pbtxt").exists()
+    is_there = any((Path(directory) / name).exists() for name in ("saved_model.pb", "saved_model.pbtxt"))
     return ServingError(StatusCode.DATA_LOSS if is_there else StatusCode.NOT_FOUND, str(error).partition("\n")[0])
 
 

@@ -1,174 +1,194 @@
-"""The local server: python -m serving.server --model_base_path EXPORT_DIR --model_name translator"""
+"""The local server: python -m serving.server --model_base_path EXPORT_DIR --model_name translator
 
-import contextlib
-import gc
+It has all flags of TensorFlow Serving, by the same names, and a few of our own. This module imports TensorFlow only
+after the flags are right.
+"""
+
+import argparse
 import logging
+import math
 import os
 import re
 import sys
-import threading
-from concurrent.futures import ThreadPoolExecutor
+from importlib.metadata import version
+from pathlib import Path
 
-from serving.http_server import HttpServer, bind, stop_on_signals
-from serving.settings import parse_settings
+from serving.http_server import bind
 
 SWITCH_SECONDS = 0.001  # A thread that parses a long body lets another thread run after this time.
+DESCRIPTION = """Serve exported models by REST, gRPC and as a page, with TensorFlow Serving's API and flags.
+
+  python -m serving.server --model_base_path exports/mine --model_name translator
+      REST and the page on http://127.0.0.1:8501/, gRPC on 8500; follows new versions
+  python -m serving.server ... --enable_batching true --batching_parameters_file serving/config/batching.local.config
+      computes the requests of many clients together"""
 
 logger = logging.getLogger("serving")
 
 
-def main(settings):
-    """Serves until SIGTERM or Ctrl-C, and then answers the open requests.
+def boolean(text):
+    """Converts the value of a flag to bool."""
+    values = {"true": True, "1": True, "false": False, "0": False}
+    if text.lower() not in values:
+        raise argparse.ArgumentTypeError(f"must be true or false. Received: {text}")
+    return values[text.lower()]
+
+
+def file(text):
+    """Converts the value of a flag to the path of a file."""
+    if not Path(text).is_file():
+        raise argparse.ArgumentTypeError(f"must be a file that exists. Received: {text}")
+    return Path(text)
+
+
+def number(kind, least, most=math.inf):
+    """Makes the function that converts the value of a flag to a number in a range. `kind` is int or float."""
+
+    def convert(text):
+        if not least <= kind(text) <= most:
+            wish = f"at least {least}" if most == math.inf else f"between {least} and {most}"
+            raise argparse.ArgumentTypeError(f"must be {wish}. Received: {text}")
+        return kind(text)
+
+    convert.__name__ = kind.__name__
+    return convert
+
+
+COUNT, PORT, SECONDS = number(int, 0), number(int, 0, 65535), number(float, 0)
+# name: (type, default, help). TensorFlow Serving's flags first, then our own.
+FLAGS = {
+    "model_base_path": (Path, None, "directory of a model; its versions are subdirectories with numbers as names"),
+    "model_name": (str, "default", "name of that model for clients"),
+    "model_config_file": (file, None, "text file with a `model_config_list` of models, in place of --model_base_path"),
+    "model_config_file_poll_wait_seconds": (COUNT, 0, "seconds between two readings of that file; 0 reads it once"),
+    "port": (PORT, 8500, "port of gRPC; 0 lets the system choose"),
+    "grpc_socket_path": (str, "", "path of a UNIX socket for gRPC, beside the port"),
+    "grpc_channel_arguments": (str, "", "arguments of the gRPC server, such as grpc.max_connection_age_ms=2000"),
+    "rest_api_port": (PORT, 8501, "port of HTTP; 0 lets the system choose"),
+    "rest_api_num_threads": (COUNT, 0, "requests computed at a time without batching; 0 means 4 for each core"),
+    "rest_api_timeout_in_ms": (number(int, 1), 30_000, "most milliseconds for the answer to an HTTP request"),
+    "rest_api_enable_cors_support": (boolean, False, "allow requests from pages of other sites"),
+    "file_system_poll_wait_seconds": (SECONDS, 1.0, "seconds between two searches for new versions; 0 searches once"),
+    "max_num_load_retries": (COUNT, 5, "most retries after a version could not be loaded"),
+    "load_retry_interval_micros": (int, 60_000_000, "microseconds between two attempts to load a version"),
+    "allow_version_labels_for_unavailable_models": (boolean, False, "allow labels of versions not yet available"),
+    "saved_model_tags": (str, "serve", "tags, with commas, of the graph to load"),
+    "enable_model_warmup": (boolean, True, "replay assets.extra/tf_serving_warmup_requests of a version first"),
+    "num_request_iterations_for_warmup": (COUNT, 1, "how often to replay each of these requests"),
+    "enable_batching": (boolean, False, "compute requests of different clients together"),
+    "batching_parameters_file": (file, None, "text file with the parameters of batching"),
+    "tensorflow_session_config_file": (file, None, "text file with a ConfigProto for TensorFlow"),
+    "tensorflow_session_parallelism": (COUNT, 0, "threads of one op and ops at a time, in place of the next two flags"),
+    "tensorflow_intra_op_parallelism": (COUNT, 1, "threads of one op; 0 uses all cores, which slows down small models"),
+    "tensorflow_inter_op_parallelism": (number(int, -1), 0, "threads for long texts' ops; -1 uses the batch's thread"),
+    "per_process_gpu_memory_fraction": (float, 0.0, "share of a GPU's memory; 0 lets TensorFlow choose"),
+    "enable_serialization_as_tensor_content": (boolean, False, "answer gRPC with numbers in `tensor_content`"),
+    "monitoring_config_file": (file, None, 'text file with prometheus_config { enable: true path: "..." }'),
+    "version": (boolean, False, "show the versions and end"),
+    "host": (str, "127.0.0.1", "our own: address to listen on; 0.0.0.0 listens on all addresses"),
+    "max_body_bytes": (COUNT, 0, "our own: most bytes of an HTTP body or a gRPC message; 0 means no limit"),
+    "max_rows": (COUNT, 0, "our own: most rows of a request; 0 means no limit"),
+    "max_bytes_per_row": (COUNT, 0, "our own: most bytes of a text; 0 means no limit"),
+    "source_lang": (str, "", "our own: language of the texts, such as en, if a model's export.json names none"),
+    "target_lang": (str, "", "our own: language of the translations, such as de, if export.json names none"),
+    "drain_seconds": (SECONDS, 30.0, "our own: most seconds after SIGTERM to answer the open requests"),
+}
+# Flags of TensorFlow Serving that the local server accepts and ignores.
+WITHOUT_EFFECT = (
+    *("grpc_max_threads", "num_load_threads", "num_unload_threads", "num_tflite_pools", "enable_profiler"),
+    *("num_tflite_interpreters_per_pool", "ssl_config_file", "platform_config_file", "thread_pool_factory_config_file"),
+    *("mixed_precision", "flush_filesystem_caches", "use_alts_credentials", "enable_per_model_batching_parameters"),
+    *("enable_signature_method_name_check", "remove_unused_fields_from_bundle_metagraph", "prefer_tflite_model"),
+    *("xla_cpu_compilation_enabled", "xla_gpu_compilation_enabled", "skip_initialize_tpu"),
+    "enable_grpc_healthcheck_service",
+)
+
+
+class SettingsError(ValueError):
+    """A flag with an invalid value. The message is one line that tells the user the remedy."""
+
+
+def parse_settings(arguments):
+    """Parses a command line. A flag is --name=value or --name value; a boolean --name alone is true.
+
+    Args:
+        arguments: list of str, without the program's name.
+
+    Returns:
+        (argparse.Namespace with an attribute for each of `FLAGS`, list of the given flags `WITHOUT_EFFECT`).
 
     Raises:
-        ValueError or OSError: for a mistake of the user.
+        SettingsError: for an unknown flag or an invalid value.
+        SystemExit: after --help and --version (0).
     """
-    from serving.errors import ServingError
-    from serving.models import Models
-    from serving.predictor import Predictor
-    from serving.text_config import BatchingParameters, read_batching_parameters
+    how = {"description": DESCRIPTION, "formatter_class": argparse.RawDescriptionHelpFormatter}
+    parser = _Parser(prog="python -m serving.server", allow_abbrev=False, **how)
+    for name, (kind, default, text) in FLAGS.items():
+        text = text.replace("%", "%%") + ("" if default in (None, "") else f" (default: {default})")
+        how = {"nargs": "?", "const": True, "metavar": "true|false"} if kind is boolean else {"metavar": kind.__name__}
+        parser.add_argument(f"--{name}", type=kind, default=default, help=text, **how)
+    group = parser.add_argument_group("flags of TensorFlow Serving without effect here")
+    for name in WITHOUT_EFFECT:
+        group.add_argument(f"--{name}", nargs="?", const="true", metavar="value")
+    settings = parser.parse_args(arguments)
+    if settings.version:
+        print("TensorFlow ModelServer: the local server of this repository")
+        print(f"TensorFlow Library: {version('tensorflow')}")
+        parser.exit()
+    _check(settings)
+    return settings, [name for name in WITHOUT_EFFECT if getattr(settings, name) is not None]
 
-    batching, path = None, settings.batching_parameters_file
-    if settings.enable_batching:
-        named = BatchingParameters(thread_pool_name="model_server_batch_threads")
-        batching = read_batching_parameters(path) if path else named
-    loader = _loader(settings)
-    configs, labels = _configs(settings), settings.allow_version_labels_for_unavailable_models
-    models = Models(configs, loader, settings.file_system_poll_wait_seconds, labels)
-    limits = (settings.rest_api_num_threads, settings.max_rows, settings.max_bytes_per_row)
-    predictor = Predictor(models, batching, *limits, metrics=loader.metrics)
-    app = _app(settings, predictor, models)
 
-    logger.info("loading the models and warming them up; the ports open when all are available")
-    models.start()
-    try:
-        models.wait_until_available()
-    except ServingError as error:
-        raise ValueError(error.message) from None
-    gc.collect()
-    gc.freeze()  # No collection visits the objects of TensorFlow again, which takes half a second.
-    stopping = stop_on_signals()
-    grpc = _grpc_server(settings, predictor, models)
-    http = HttpServer(app, settings.host, settings.rest_api_port, settings.drain_seconds)
-    logger.info("gRPC on %s:%d", settings.host, grpc.port)
-    logger.info("REST and the page on http://%s:%d/", settings.host, http.port)
-    if settings.model_config_file and settings.model_config_file_poll_wait_seconds:
-        threading.Thread(target=_follow, args=(settings, models), name="config", daemon=True).start()
-    stopping.wait()
+class _Parser(argparse.ArgumentParser):
+    def error(self, message):
+        raise SettingsError(f"{message} (--help lists all flags)")
 
-    logger.info("stopping: the server answers open requests first")
-    with ThreadPoolExecutor() as side_by_side:
-        side_by_side.submit(grpc.stop, settings.drain_seconds)
-        side_by_side.submit(http.stop)
-    predictor.stop(settings.drain_seconds)
-    models.stop(settings.drain_seconds)
-    logger.info("stopped")
+
+def _check(settings):
+    """Raises SettingsError for settings that do not fit together, before anything is loaded."""
+    if settings.port and settings.port == settings.rest_api_port:
+        raise SettingsError(f"--port and --rest_api_port must differ. Received: both are {settings.port}")
+    for argument in filter(None, settings.grpc_channel_arguments.split(",")):
+        _expect(settings, "grpc_channel_arguments", "=" in argument, "be NAME=VALUE, or several with commas")
+    if settings.batching_parameters_file and not settings.enable_batching:
+        raise SettingsError("--batching_parameters_file is for --enable_batching, which is not given")
+    if bool(settings.source_lang) != bool(settings.target_lang):
+        raise SettingsError("--source_lang and --target_lang belong together. Received: only one of them")
+    path = settings.model_base_path
+    if settings.model_config_file:
+        return
+    if path is None:
+        raise SettingsError("one of --model_base_path DIR and --model_config_file FILE must be given")
+    _expect(settings, "model_base_path", path.is_dir(), "be a directory that exists")
+    has_version = any(child.name.isdecimal() and child.is_dir() for child in path.iterdir())
+    wish = "have directories of versions in it, such as 1/ with a saved_model.pb"
+    _expect(settings, "model_base_path", has_version, wish)
+    _expect(settings, "model_name", re.fullmatch(r"[^/:\s]+", settings.model_name), "be a word without / and :")
+
+
+def _expect(settings, name, is_right, wish):
+    if not is_right:
+        raise SettingsError(f"--{name} must {wish}. Received: {getattr(settings, name)}")
 
 
 def import_tensorflow():
     """Imports TensorFlow without its messages about CPU features, missing GPUs and deprecated functions."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    with _standard_error_closed():
+    saved = os.dup(2)
+    with open(os.devnull, "w") as nowhere:
+        os.dup2(nowhere.fileno(), 2)  # TensorFlow's start-up in C++ writes to it whatever the log level is.
+    try:
         import tensorflow as tf
 
         tf.config.list_physical_devices()
-    tf.get_logger().setLevel(logging.ERROR)
-
-
-def _configs(settings):
-    from serving.model_config import ModelConfig, read_model_config
-
-    if settings.model_config_file:
-        return read_model_config(settings.model_config_file)
-    return [ModelConfig(settings.model_name, str(settings.model_base_path))]
-
-
-def _loader(settings):
-    import tensorflow as tf
-
-    from serving.loading import Loader
-    from serving.metrics import Metrics
-    from serving.text_config import read_text
-
-    path, threads = settings.tensorflow_session_config_file, settings.tensorflow_session_parallelism
-    config = tf.compat.v1.ConfigProto(allow_soft_placement=True)
-    if path:
-        read_text(path, config)
-    config.intra_op_parallelism_threads = threads or settings.tensorflow_intra_op_parallelism
-    config.inter_op_parallelism_threads = threads or settings.tensorflow_inter_op_parallelism
-    config.gpu_options.per_process_gpu_memory_fraction = settings.per_process_gpu_memory_fraction
-    return Loader(
-        settings.max_num_load_retries,
-        max(0, settings.load_retry_interval_micros) / 1e6,
-        settings.num_request_iterations_for_warmup if settings.enable_model_warmup else 0,
-        Metrics(),
-        config=config,
-        tags=settings.saved_model_tags.split(","),
-    )
-
-
-def _app(settings, predictor, models):
-    from serving.in_process import InProcessClients
-    from serving.languages import Languages, normalized
-    from serving.libretranslate import LibreTranslate
-    from serving.rest import RestApi, make_app
-    from serving.text_config import read_monitoring
-
-    timeout_s, has_cors = settings.rest_api_timeout_in_ms / 1000, settings.rest_api_enable_cors_support
-    api = RestApi(predictor, models, timeout_s, settings.max_body_bytes, has_cors)
-    languages = Languages(*map(normalized, (settings.source_lang, settings.target_lang)))
-    clients = InProcessClients(predictor, models, languages if all(languages) else None)
-    router, metrics_path = LibreTranslate(clients).router(), read_monitoring(settings.monitoring_config_file)
-    return make_app(api, router, models, predictor.metrics.page, metrics_path, has_cors=has_cors)
-
-
-def _grpc_server(settings, predictor, models):
-    from serving.grpc_api import start_grpc_server
-
-    addresses = [f"{settings.host}:{settings.port}"]
-    if settings.grpc_socket_path:
-        addresses.append(f"unix:{settings.grpc_socket_path}")
-    options = [("grpc.max_receive_message_length", settings.max_body_bytes or -1)]
-    for argument in filter(None, settings.grpc_channel_arguments.split(",")):
-        name, _, value = argument.partition("=")
-        options.append((name, int(value) if re.fullmatch("-?[0-9]+", value) else value))
-    return start_grpc_server(predictor, models, addresses, options, settings.enable_serialization_as_tensor_content)
-
-
-def _follow(settings, models):
-    """Reads the model config file again and again, and serves each new configuration."""
-    from serving.errors import ServingError
-
-    known = _configs(settings)
-    while not threading.Event().wait(settings.model_config_file_poll_wait_seconds):
-        try:
-            configs = _configs(settings)
-            if configs != known:
-                models.reload(configs)
-                logger.info("serving the models of %s", settings.model_config_file)
-        except (ValueError, OSError, ServingError) as error:
-            logger.error("%s is not followed: %s", settings.model_config_file, error)
-        else:
-            known = configs
-
-
-@contextlib.contextmanager
-def _standard_error_closed():
-    """Drops all output of TensorFlow's C++ start-up to file descriptor 2, which ignores the log level."""
-    saved, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 2)
-    try:
-        yield
     finally:
         os.dup2(saved, 2)
         os.close(saved)
-        os.close(nowhere)
+    tf.get_logger().setLevel(logging.ERROR)
 
 
-if __name__ == "__main__":
-    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
-    logger.setLevel(logging.INFO)
-    status = 0
+def main():
+    """Serves until SIGTERM or Ctrl-C. Returns the exit status: 2 after a mistake of the user, told in one line."""
     sys.setswitchinterval(SWITCH_SECONDS)
     try:
         settings, ignored = parse_settings(sys.argv[1:])
@@ -178,9 +198,18 @@ if __name__ == "__main__":
             bind(settings.host, port).close()  # Reports a port in use before the long work.
         logger.info("loading TensorFlow")
         import_tensorflow()
-        main(settings)
+        from serving.local_server import run
+
+        run(settings)
     except (ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
-        status = 2
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
+    logger.setLevel(logging.INFO)
+    status = main()
     sys.stderr.flush()
     os._exit(status)  # Skips the orderly exit, in which Python frees TensorFlow's objects for seconds.

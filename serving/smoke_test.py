@@ -5,17 +5,16 @@ import functools
 import gzip
 import json
 import os
+import socket
 import sys
+from urllib.parse import urlsplit
 
-import grpc
 import numpy as np
 import urllib3
 
-from serving.answers import Translation
-from serving.client import GrpcConnection, RestConnection
+from serving.connections import GrpcConnection, RestConnection
 from serving.errors import ServingError
 
-LONGEST_CONNECTING = 5.0  # Seconds.
 TEXTS = ["A man is riding a bicycle.", "Two dogs play in the snow.", "12 March 2026"]
 ODD_TEXTS = {
     "an empty text": b"",
@@ -26,6 +25,7 @@ ODD_TEXTS = {
     "emoji, right to left": "😀👩‍👩‍👧 שלום".encode(),
 }
 NOBODY, NO_VERSION = "no-such-thing", 999_999_999
+OUTPUTS = ("translation", "score")
 TOLERANCE = 1e-3  # A batch of another shape rounds scores differently.
 BODY_ERRORS = {
     "an empty body": ("", "JSON Parse error: The document is empty"),
@@ -65,13 +65,7 @@ def expect_same(found, expected):
 
 
 class Api:
-    """The checks that REST and gRPC have in common.
-
-    Args:
-        connection: `RestConnection` or `GrpcConnection`.
-        target: str, the address of the server.
-        arguments: those of `parse_arguments`.
-    """
+    """The checks that REST and gRPC have in common. `arguments` are those of `parse_arguments`."""
 
     def __init__(self, connection, target, arguments):
         self._connect = functools.partial(connection, target, connections=1)
@@ -79,7 +73,7 @@ class Api:
 
     def checks(self):
         """Returns promise -> function that returns its finding, str, or raises an exception."""
-        texts, none = {"text": _strings(TEXTS)}, "Servable not found for request:"
+        none = "Servable not found for request:"
         refusals = {  # name: (HTTP status, part of the message, arguments of `_predict`)
             "another model": (404, f"{none} Latest({NOBODY})", {"model": NOBODY}),
             "another version": (404, f"Specific({self._model}, {NO_VERSION})", {"version": NO_VERSION}),
@@ -88,19 +82,18 @@ class Api:
             "a request without input": (400, "input", {"inputs": {}}),
             "numbers for texts": (400, "string", {"inputs": {"text": np.ones(3, np.float32)}}),
         }
-        refused = {name: (*wanted, {"inputs": texts, **asked}) for name, (*wanted, asked) in refusals.items()}
         return {
             "texts give a translation and a score each": lambda: repr(self.translations(TEXTS)[0][0]),
             "a row gives the same alone as beside others": self._alone,
             **{f"answers {name}": functools.partial(self._odd, text) for name, text in ODD_TEXTS.items()},
-            **{f"refuses {name}": functools.partial(self._refused, *asked) for name, asked in refused.items()},
+            **{f"refuses {name}": functools.partial(self._refused, *asked) for name, asked in refusals.items()},
         }
 
     def translations(self, texts):
         """Translates texts, str or bytes: a list of (translation, score)."""
         outputs = self._predict({"text": _strings(texts)})
         expect(outputs.keys() == {"translation", "score"}, sorted(outputs))
-        return [(found.text, found.score) for found in map(Translation.of, _rows(outputs))]
+        return list(zip(outputs["translation"], outputs["score"], strict=True))
 
     def _predict(self, inputs, signature_name="serving_default", model=None, version=None, label=None):
         connection = self._connect(model or self._model, version, label)
@@ -120,7 +113,7 @@ class Api:
 
     def _refused(self, status, message, asked):
         try:
-            self._predict(**asked)
+            self._predict(**{"inputs": {"text": _strings(TEXTS)}, **asked})
         except ServingError as error:
             expect(error.http_status == status and message in error.message, f"{error.code.name}: {error.message}")
             return f"{error.code.name} {error.message}"
@@ -137,20 +130,17 @@ class Rest(Api):
 
     def checks(self):
         """Returns promise -> function; see `Api.checks`."""
-        rows, columns = ({key: TEXTS} for key in ("instances", "inputs"))
-        ask, predict = functools.partial(functools.partial, self._answered), f"{self._path}:predict"
+        rows, columns = (json.dumps({key: TEXTS}).encode() for key in ("instances", "inputs"))
+        path, zipped = f"{self._path}:predict", {"Content-Encoding": "gzip"}
+        refusals = {name: ("POST", path, 400, said, body) for name, (body, said) in BODY_ERRORS.items()}
+        refusals["the status of another model"] = ("GET", f"/v1/models/{NOBODY}", 404, f"versions of model {NOBODY}")
         return {
             "a version is AVAILABLE": self._status,
             "metadata tells the signatures": self._metadata,
             **super().checks(),
-            "rows give the same": functools.partial(self._same, json.dumps(rows).encode()),
-            "a compressed body gives the same": functools.partial(
-                self._same, gzip.compress(json.dumps(columns).encode()), {"Content-Encoding": "gzip"}
-            ),
-            **{f"refuses {name}": ask("POST", predict, 400, said, body) for name, (body, said) in BODY_ERRORS.items()},
-            "refuses the status of another model": ask(
-                "GET", f"/v1/models/{NOBODY}", 404, f"versions of model {NOBODY}"
-            ),
+            "rows give the same": lambda: self._same(rows),
+            "a compressed body gives the same": lambda: self._same(gzip.compress(columns), zipped),
+            **{f"refuses {name}": functools.partial(self._answered, *asked) for name, asked in refusals.items()},
             "metrics count the requests": self._metrics,
         }
 
@@ -169,8 +159,8 @@ class Rest(Api):
 
     def _same(self, body, headers=None):
         reply = json.loads(self._answered("POST", f"{self._path}:predict", 200, "", body, headers))
-        rows = reply.get("predictions") or _rows(reply["outputs"])
-        expect_same([(row["translation"], row["score"]) for row in rows], self.translations(TEXTS))
+        columns = reply.get("outputs") or {name: [row[name] for row in reply["predictions"]] for name in OUTPUTS}
+        expect_same(list(zip(*(columns[name] for name in OUTPUTS), strict=True)), self.translations(TEXTS))
         return f"{len(body)} bytes"
 
     def _metrics(self):
@@ -194,10 +184,6 @@ def _strings(texts):
     return np.array([text if isinstance(text, bytes) else text.encode() for text in texts], object)
 
 
-def _rows(columns):
-    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-
-
 def parse_arguments(arguments=None):
     """Parses the flags."""
     how = {"description": DESCRIPTION, "formatter_class": argparse.RawDescriptionHelpFormatter}
@@ -216,17 +202,14 @@ def parse_arguments(arguments=None):
 
 def check_reached(arguments):
     """Raises ValueError if no server answers at an address."""
-    if arguments.url:
+    for flag, address in (("--url", arguments.url), ("--grpc", arguments.grpc)):
+        parts = urlsplit(address if "//" in (address or "//") else f"//{address}")
         try:
-            urllib3.request("GET", arguments.url, retries=False, timeout=arguments.timeout)
-        except urllib3.exceptions.HTTPError as error:
-            raise ValueError(f"nothing answers at --url {arguments.url}: {error}") from None
-    if arguments.grpc:
-        with grpc.insecure_channel(arguments.grpc) as channel:
-            try:
-                grpc.channel_ready_future(channel).result(min(arguments.timeout, LONGEST_CONNECTING))
-            except grpc.FutureTimeoutError:
-                raise ValueError(f"nothing answers at --grpc {arguments.grpc}") from None
+            if address:
+                port = parts.port or {"https": 443}.get(parts.scheme, 80)
+                socket.create_connection((parts.hostname, port), arguments.timeout).close()
+        except OSError as error:
+            raise ValueError(f"nothing answers at {flag} {address}: {error}") from None
 
 
 def checks_of(arguments):
@@ -248,30 +231,25 @@ def outcome(check):
         return False, f"found no answer that makes sense: {error!r}"
 
 
-def run(checks):
-    """Runs checks and prints a line for each. Returns the number of failures."""
-    width, failed = max(len(promise) for _, promise, _ in checks), 0
-    for api, promise, check in checks:
-        has_passed, found = outcome(check)
-        failed += not has_passed
-        found = found.encode("unicode_escape").decode("ascii")
-        print(f"{'ok  ' if has_passed else 'FAIL'}  {api}  {promise:{width}}  {found}".rstrip(), flush=True)
-    print(f"{len(checks) - failed} of {len(checks)} as TensorFlow Serving")
-    return failed
-
-
 def main():
-    """Prints the table, and returns the exit status of `DESCRIPTION`."""
+    """Prints a line for each check. Ends with the exit status of `DESCRIPTION`."""
+    arguments = parse_arguments()
     try:
-        arguments = parse_arguments()
         check_reached(arguments)
-        failed = run(checks_of(arguments))
+        checks = checks_of(arguments)
+        width, failed = max(len(promise) for _, promise, _ in checks), 0
+        for api, promise, check in checks:
+            has_passed, found = outcome(check)
+            failed += not has_passed
+            found = found.encode("unicode_escape").decode("ascii")
+            print(f"{'ok  ' if has_passed else 'FAIL'}  {api}  {promise:{width}}  {found}".rstrip(), flush=True)
     except ValueError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr, flush=True)
         os._exit(130)
+    print(f"{len(checks) - failed} of {len(checks)} as TensorFlow Serving")
     sys.exit(1 if failed else 0)
 
 

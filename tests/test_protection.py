@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from keras_transformer.protection import PLACEHOLDERS, Protection, find_shared, hide_pair, read_glossary, words_of
+from keras_transformer.protection import PLACEHOLDERS, Protection, read_glossary
 
 ROOT = Path(__file__).parents[1]
 GLOSSARY = {"apple": "Apfel", "apple tree": "Apfelbaum", "C++": "C++", "電話": "phone"}
@@ -76,18 +76,3 @@ def test_a_glossary_is_read_and_its_mistakes_are_named_with_their_line(tmp_path)
     for unreadable in (path, tmp_path / "none.tsv"):
         with pytest.raises(ValueError, match="cannot read the glossary"):
             read_glossary(unreadable)
-
-
-def test_what_stands_on_both_sides_gets_the_same_placeholders():
-    pair = ("In 2012 Ann saw the dog and a hat at www.a.org, 5 or 5.", "2012 sah Ann auf www.a.org den Hund, hat 5.")
-    shared = find_shared(*pair, {"dog": "Hund", "saw": "sägte"})
-    texts = [[side[slice(*spans[number])] for spans in shared] for number, side in enumerate(pair)]
-    assert texts == [["2012", "Ann", "dog", "www.a.org"], ["2012", "Ann", "Hund", "www.a.org"]]
-    assert hide_pair(*pair, shared, first=8) == (
-        "In ⟦8⟧ ⟦9⟧ saw the ⟦0⟧ and a hat at ⟦1⟧, 5 or 5.",
-        "⟦8⟧ sah ⟦9⟧ auf ⟦1⟧ den ⟦0⟧, hat 5.",
-    )
-
-
-def test_words_are_those_of_letters():
-    assert words_of("Ann's T-Shirt, 5 km, https://a.b {x}") == ["Ann's", "T-Shirt", "km"]

@@ -1,6 +1,7 @@
 """Training pairs with placeholders: what stands on both sides of a pair is hidden, in other pairs in every epoch."""
 
 import itertools
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -9,12 +10,14 @@ import sentencepiece
 from keras_transformer.config import EOS_ID
 from keras_transformer.data.encoded import EncodedPairs, Sentences
 from keras_transformer.data.lexicon import translation_probabilities
-from keras_transformer.protection import PLACEHOLDERS, find_shared, hide_pair, words_of
+from keras_transformer.protection import FIXED, NUMBER, PLACEHOLDERS
 
 MOST_HIDDEN = 4  # words of a pair
 MOST_COUNTED = 50_000  # pairs from which terms are learnt, evenly spaced
 LEAST_OCCURRENCES, LEAST_PROBABILITY = 4, 0.3  # of a term
 LARGEST_SHARE = 0.05  # of the pairs that have a term; words in more of them are articles and their like
+_WORD = r"[^\W\d_][\w'’-]*"
+_UNITS = re.compile(f"{FIXED}|(?<!\\w){NUMBER}(?!\\w)|{_WORD}")
 
 
 class PairProtection:
@@ -117,3 +120,66 @@ def _lists(sentences):
 def _sentences(rows):
     starts = np.cumsum([0, *map(len, rows)])
     return Sentences(np.fromiter(itertools.chain.from_iterable(rows), np.int64, int(starts[-1])), starts)
+
+
+def find_shared(source, target, terms=None):
+    """What stands on both sides of a pair: numbers, URLs, addresses, names, and words that translate each other.
+
+    A name is a word that is not all of lower-case letters. What stands twice on a side is left out.
+
+    Args:
+        source: str.
+        target: str.
+        terms: dict, word -> its translation; None for none.
+
+    Returns:
+        list of ((start, stop) in the source, (start, stop) in the target), in the order of the source.
+    """
+    places, partners = _places(source), _places(target)
+    shared = []
+    for unit, place in places.items():
+        is_copied = unit in partners and not (unit.isalpha() and unit.islower())
+        partner = unit if is_copied else (terms or {}).get(unit)
+        if place and partners.get(partner):
+            shared.append((place, partners.pop(partner)))
+    return shared
+
+
+def _places(text):
+    """The units of a text, dict str -> (start, stop); None for a unit that stands there several times."""
+    places = {}
+    for found in _UNITS.finditer(text):
+        places[found[0]] = None if found[0] in places else found.span()
+    return places
+
+
+def words_of(text):
+    """The words of a text, a list of str, as `find_shared` knows them."""
+    return [found[0] for found in _UNITS.finditer(text) if re.fullmatch(_WORD, found[0])]
+
+
+def hide_pair(source, target, shared, first=0):
+    """A pair with the same placeholders on both sides.
+
+    Args:
+        source: str.
+        target: str.
+        shared: list of at most 10 pairs of spans, from `find_shared`.
+        first: number of the first placeholder.
+
+    Returns:
+        (str, str).
+    """
+    names = [PLACEHOLDERS[(first + place) % len(PLACEHOLDERS)] for place in range(len(shared))]
+    return tuple(
+        _replaced(text, sorted(zip((spans[side] for spans in shared), names, strict=True)))
+        for side, text in enumerate((source, target))
+    )
+
+
+def _replaced(text, spans):
+    stop, parts = 0, []
+    for (start, end), name in spans:
+        parts += [text[stop:start], name]
+        stop = end
+    return "".join([*parts, text[stop:]])

@@ -4,7 +4,7 @@ import sentencepiece
 
 from keras_transformer.config import EOS_ID
 from keras_transformer.data.encoded import EncodedPairs, Sentences
-from keras_transformer.data.protected_pairs import PairProtection, learn_terms
+from keras_transformer.data.protected_pairs import PairProtection, find_shared, hide_pair, learn_terms, words_of
 from keras_transformer.data.subword_dropout import SubwordDropout
 from keras_transformer.protection import PLACEHOLDERS
 from keras_transformer.tokenizer import train_tokenizer
@@ -88,3 +88,18 @@ def test_terms_are_words_that_translate_each_other():
     terms = learn_terms(*zip(*PAIRS, strict=True))
     assert terms.items() <= WORDS.items() and len(terms) > 0.8 * len(WORDS)
     assert learn_terms([""], ["5"]) == {}
+
+
+def test_what_stands_on_both_sides_gets_the_same_placeholders():
+    pair = ("In 2012 Ann saw the dog and a hat at www.a.org, 5 or 5.", "2012 sah Ann auf www.a.org den Hund, hat 5.")
+    shared = find_shared(*pair, {"dog": "Hund", "saw": "sägte"})
+    texts = [[side[slice(*spans[number])] for spans in shared] for number, side in enumerate(pair)]
+    assert texts == [["2012", "Ann", "dog", "www.a.org"], ["2012", "Ann", "Hund", "www.a.org"]]
+    assert hide_pair(*pair, shared, first=8) == (
+        "In ⟦8⟧ ⟦9⟧ saw the ⟦0⟧ and a hat at ⟦1⟧, 5 or 5.",
+        "⟦8⟧ sah ⟦9⟧ auf ⟦1⟧ den ⟦0⟧, hat 5.",
+    )
+
+
+def test_words_are_those_of_letters():
+    assert words_of("Ann's T-Shirt, 5 km, https://a.b {x}") == ["Ann's", "T-Shirt", "km"]

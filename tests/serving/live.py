@@ -10,15 +10,15 @@ from types import SimpleNamespace
 import grpc
 from tensorflow_serving.apis import model_service_pb2_grpc, prediction_service_pb2_grpc
 
-from serving.grpc_api import start_grpc_server
+from serving.configuration import ModelConfig, VersionPolicy
+from serving.grpc_api import GrpcServer
 from serving.http_server import HttpServer
-from serving.in_process import InProcessClients
 from serving.libretranslate import LibreTranslate
-from serving.loading import Loader
-from serving.model_config import ModelConfig, VersionPolicy
+from serving.local_server import InProcessClients
 from serving.models import Models
 from serving.predictor import Predictor
-from serving.rest import PAGE, RestApi, make_app
+from serving.rest import RestApi, make_app
+from serving.servable import Loader
 
 HOST = "127.0.0.1"
 DEADLINE_SECONDS = 30
@@ -29,7 +29,7 @@ METRICS = "/monitoring/prometheus/metrics"
 def backend(base_paths, labels=None, batching=None, early_labels=False, **limits):
     """Models and a predictor: name -> directory of versions, all of which are served."""
     configs = [ModelConfig(name, str(path), VersionPolicy(all={}), labels or {}) for name, path in base_paths.items()]
-    models = Models(configs, Loader(0), 0.05, early_labels)
+    models = Models(configs, Loader(), 0.05, early_labels, retries=0)
     models.start()
     models.wait_until_available(2 * DEADLINE_SECONDS)
     predictor = Predictor(models, batching, **limits)
@@ -41,11 +41,11 @@ def backend(base_paths, labels=None, batching=None, early_labels=False, **limits
 
 
 @contextlib.contextmanager
-def serve(predictor, models, page=PAGE, **options):
+def serve(predictor, models, port=0, **options):
     """The port of a REST server that is stopped at the end."""
     router = LibreTranslate(InProcessClients(predictor, models)).router()
-    app = make_app(RestApi(predictor, models, **options), router, models, predictor.metrics.page, METRICS, page)
-    server = HttpServer(app, HOST, 0, DEADLINE_SECONDS)
+    app = make_app(RestApi(predictor, models, **options), router, models, predictor.metrics.page, METRICS)
+    server = HttpServer(app, HOST, port, DEADLINE_SECONDS)
     try:
         yield server.port
     finally:
@@ -53,9 +53,9 @@ def serve(predictor, models, page=PAGE, **options):
 
 
 @contextlib.contextmanager
-def serve_grpc(predictor, models, **options):
+def serve_grpc(predictor, models, port=0, **options):
     """The address of a gRPC server that is stopped at the end."""
-    server = start_grpc_server(predictor, models, [f"{HOST}:0"], **options)
+    server = GrpcServer(predictor, models, [f"{HOST}:{port}"], **options)
     try:
         yield f"{HOST}:{server.port}"
     finally:

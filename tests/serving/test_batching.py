@@ -6,10 +6,10 @@ import pytest
 from grpc import StatusCode
 
 from serving.batching import Batcher
+from serving.configuration import BatchingParameters
 from serving.errors import ServingError
 from serving.metrics import Metrics
 from serving.predictor import Request
-from serving.text_config import BatchingParameters
 from tests.serving.live import wait_for
 
 
@@ -49,12 +49,11 @@ class Desk:
         self.batcher = Batcher(BatchingParameters(**{**defaults, **parameters}), self.metrics)
         self.servable = Scripted()
         self.held = Scripted()
-        self.ends = []
 
     def ask(self, *rows, deadline=None, servable=None, outputs=("x",), **others):
         servable = servable or self.servable
         inputs = {"x": np.array(rows, dtype=np.int64), **others}
-        request = Request(servable, "", inputs, outputs, deadline, lambda request, is_ok: self.ends.append(is_ok))
+        request = Request(servable, "", inputs, outputs, deadline)
         self.batcher.submit(request)
         return request.future
 
@@ -95,27 +94,36 @@ def refusal(ask, *rows, **options):
     return caught.value.code.name, caught.value.message
 
 
-def test_what_waits_together_is_computed_together_and_each_gets_its_rows(desk):
-    one = desk()
+@pytest.mark.parametrize(
+    "parameters, asked, batches",
+    [
+        ({}, [[1], [2, 3], [4]], [[1, 2, 3, 4]]),
+        ({}, [[1, 2, 3], [4, 5, 6], [7]], [[1, 2, 3], [4, 5, 6, 7]]),  # No request is split unless told so.
+        ({"allowed_batch_sizes": (2, 5)}, [[1], [2, 3]], [[1, 2, 3, 2, 2]]),
+        ({"pad_variable_length_inputs": True}, [[[1, 2]], [[3], [4]]], [[[1, 2], [3, 3], [4, 3]]]),
+    ],
+)
+def test_what_waits_together_is_computed_together_and_each_gets_its_rows(desk, parameters, asked, batches):
+    one = desk(**parameters)
     one.hold()
-    futures = [one.ask(1), one.ask(2, 3), one.ask(4)]
+    futures = [one.ask(*rows) for rows in asked]
     one.release()
-    assert [result(future) for future in futures] == [[2], [4, 6], [8]]
-    assert one.servable.batches == [[1, 2, 3, 4]]
+    answers, doubled = [result(future) for future in futures], [2 * np.array(row) for batch in batches for row in batch]
+    assert sum(answers, []) == [row.tolist() for row in doubled[: len(sum(asked, []))]]
+    assert list(map(len, answers)) == list(map(len, asked)) and one.servable.batches == batches
+
+
+def test_batches_are_counted(desk):
+    one = desk(allowed_batch_sizes=(4, 5))
+    one.hold()
+    futures = [one.ask(1), one.ask(2, 3)]
+    one.release()
+    assert [result(future) for future in futures] == [[2], [4, 6]]
     page = one.metrics.page()
-    for line in ("processed_batch_size_sum{} 5", "input_batch_size_sum{} 5", "wrapped_run_count{} 2"):
+    for line in ("processed_batch_size_sum{} 8", "input_batch_size_sum{} 4", "wrapped_run_count{} 2"):
         assert f":tensorflow:serving:batching_session:{line}\n" in page
-    assert 'padding_size_count{execution_batch_size="4"} 1\n' in page
-    assert 'queuing_latency_count{thread_pool_name="batch_threads"} 4\n' in page
-
-
-def test_a_batch_is_not_larger_than_allowed_and_no_request_is_split_unless_told_so(desk):
-    one = desk()
-    one.hold()
-    futures = [one.ask(1, 2, 3), one.ask(4, 5, 6), one.ask(7)]
-    one.release()
-    assert [result(future) for future in futures] == [[2, 4, 6], [8, 10, 12], [14]]
-    assert one.servable.batches == [[1, 2, 3], [4, 5, 6, 7]]
+    assert 'padding_size_sum{execution_batch_size="4"} 4\n' in page
+    assert 'queuing_latency_count{thread_pool_name="batch_threads"} 3\n' in page
 
 
 def test_a_batch_that_is_not_full_waits_for_its_time(desk):
@@ -156,7 +164,7 @@ def test_a_full_queue_refuses_at_once_in_the_words_of_tensorflow_serving_and_rec
 def test_what_cannot_be_batched_is_refused_in_the_words_of_tensorflow_serving(desk, inputs, message):
     one = desk()
     with pytest.raises(ServingError) as caught:
-        one.batcher.submit(Request(one.servable, "", inputs, ("x",), None, None))
+        one.batcher.submit(Request(one.servable, "", inputs, ("x",), None))
     assert (caught.value.code, caught.value.message) == (StatusCode.INVALID_ARGUMENT, message)
 
 
@@ -174,16 +182,6 @@ def test_a_large_request_is_split_over_the_open_batch_and_further_ones(desk):
     assert one.servable.batches == [[1, 2, 3, 4], [5, 6, 7, 8], [9, 10, 11, 12]]
 
 
-def test_a_batch_is_filled_up_to_an_allowed_size_with_a_row_of_its_last_request(desk):
-    one = desk(allowed_batch_sizes=(2, 5))
-    one.hold()
-    futures = [one.ask(1), one.ask(2, 3)]
-    one.release()
-    assert [result(future) for future in futures] == [[2], [4, 6]]
-    assert one.servable.batches == [[1, 2, 3, 2, 2]]
-    assert 'padding_size_sum{execution_batch_size="5"} 2\n' in one.metrics.page()
-
-
 def test_different_widths_need_padding(desk):
     one = desk()
     one.hold()
@@ -192,21 +190,19 @@ def test_different_widths_need_padding(desk):
     for future in futures:
         error = future.exception(20)
         assert error.code == StatusCode.FAILED_PRECONDITION and "padding is turned off" in error.message
-    one = desk(pad_variable_length_inputs=True)
-    one.hold()
-    futures = [one.ask([1, 2]), one.ask([3], [4])]
-    one.release()
-    assert [result(future) for future in futures] == [[[2, 4]], [[6, 6], [8, 6]]]
 
 
-@pytest.mark.parametrize("row, code", [(-1, "INVALID_ARGUMENT"), (-2, "INTERNAL"), (-3, "FAILED_PRECONDITION"), (-4, "FAILED_PRECONDITION")])  # fmt: skip # noqa: E501
+MISTAKES = {-1: "INVALID_ARGUMENT", -2: "INTERNAL", -3: "FAILED_PRECONDITION", -4: "FAILED_PRECONDITION"}
+
+
+@pytest.mark.parametrize("row, code", MISTAKES.items())
 def test_a_batch_that_fails_fails_for_all_in_it_and_the_thread_goes_on(desk, row, code):
     one = desk()
     one.hold()
     futures = [one.ask(5), one.ask(row)]
     one.release()
     assert [future.exception(20).code.name for future in futures] == [code] * 2
-    assert result(one.ask(3)) == [6] and one.ends == [True, False, False, True]
+    assert result(one.ask(3)) == [6]
 
 
 def test_a_batch_has_the_time_of_its_most_patient_request_and_none_when_all_are_late(desk):
@@ -241,18 +237,14 @@ def test_batches_are_computed_side_by_side(desk):
     assert [result(future) for future in futures] == [[2 * n] for n in range(7)]
 
 
-def test_what_has_been_accepted_is_computed_when_it_stops_and_nothing_more_is_accepted(desk):
+def test_a_batcher_that_stops_computes_what_it_has_accepted_for_a_while_and_accepts_no_more(desk):
     one = desk(batch_timeout_micros=10**8)
     future = one.ask(1)
     one.batcher.stop(20)
     assert result(future) == [2]
     assert refusal(one.ask, 1) == ("UNAVAILABLE", "The server is shutting down")
-
-
-def test_what_is_not_begun_in_time_is_unavailable_when_it_stops(desk):
     one = desk()
-    held = one.hold()
-    future = one.ask(1)
+    held, future = one.hold(), one.ask(1)
     one.batcher.stop(0.05)
     assert future.exception(20).code == StatusCode.UNAVAILABLE
     one.release()

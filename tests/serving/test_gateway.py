@@ -13,7 +13,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from serving.gateway import connected, parse_arguments
-from tests.serving.fake_server import serve
+from tests.serving.fake import serve
 from tests.serving.live import HOST, accepts, ask, free_port, wait_for
 
 SERVING = Path(__file__).parents[2] / "serving"
@@ -40,8 +40,8 @@ def test_a_wrong_flag_is_told_in_one_line(capsys, arguments, wish):
 
 @pytest.mark.parametrize("api", ["rest", "grpc"])
 def test_the_model_and_the_label_of_the_flags_are_asked(api, tmp_path):
-    def answer(which, signature_name, inputs):
-        asked.append(which)
+    def answer(model, signature_name, inputs):
+        asked.append(model)
         return {"translation": [b"b"], "score": [0.5]}
 
     (tmp_path / "3").mkdir()
@@ -52,7 +52,7 @@ def test_the_model_and_the_label_of_the_flags_are_asked(api, tmp_path):
         ((languages, client),) = connected(parse_arguments(["--backend", backend, *where])).items()
         with client:
             assert [found.text for found in client.translate(["a"])] == ["b"]
-    assert languages == ("en", "de") and asked == ["m/labels/stable"]
+    assert languages == ("en", "de") and asked == [("m", None, "stable")]
 
 
 def closure(requirements):
@@ -97,7 +97,7 @@ def start(image, *flags):
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_the_image_needs_no_tensorflow_and_ends_in_order(image, number):
-    def answer(which, signature_name, inputs):
+    def answer(model, signature_name, inputs):
         return {"translation": [text + b"!" for text in inputs["text"]], "score": [0.5]}
 
     port = free_port()

@@ -1,6 +1,5 @@
 import contextlib
 import threading
-from concurrent.futures import Future
 
 import grpc
 import numpy as np
@@ -17,44 +16,13 @@ from tensorflow_serving.apis import (
 )
 
 from serving.errors import ServingError
-from serving.grpc_api import LARGE_REQUEST_BYTES, start_grpc_server
-from serving.metrics import Metrics
+from serving.grpc_api import LARGE_REQUEST_BYTES, GrpcServer
 from serving.predictor import Prediction
-from tests.serving import toy
-from tests.serving.live import HOST, both, serve_grpc, wait_for
+from tests.serving import fake, toy
+from tests.serving.live import HOST, serve_grpc, wait_for
 
-VERSION = 7
+VERSION = 3
 SECONDS = 60  # that a test waits at most
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    base_path = tmp_path_factory.mktemp("toy")
-    toy.write(base_path, VERSION)
-    with both({"toy": base_path}) as server:
-        yield server
-
-
-class Held:
-    """A predictor that answers when it is told to."""
-
-    def __init__(self):
-        self.metrics = Metrics()
-        self.futures = []
-        self.timeouts = []
-        self.changed = threading.Condition()
-
-    def submit(self, model, signature_name, inputs, outputs=None, timeout_s=None):
-        with self.changed:
-            self.futures.append(Future())
-            self.timeouts.append(timeout_s)
-            self.changed.notify_all()
-        return self.futures[-1]
-
-    def wait_for(self, count):
-        with self.changed:
-            assert self.changed.wait_for(lambda: len(self.futures) >= count, SECONDS)
-        return self.futures[count - 1]
 
 
 @contextlib.contextmanager
@@ -74,48 +42,45 @@ def failure(call, request, **options):
     return caught.value.code().name, caught.value.details()
 
 
-def test_predict_answers_in_typed_fields_or_as_content(server):
-    response = server.predict(request_for("one", "größe"))
+def test_predict_answers_in_typed_fields_or_as_content(toys):
+    response = toys.predict(request_for("one", "größe"))
     assert response.outputs["translation"].string_val == [toy.translation(text, VERSION) for text in ("one", "größe")]
     assert [dim.size for dim in response.outputs["translation"].tensor_shape.dim] == [2]
     assert response.outputs["score"].float_val == [3 * toy.WEIGHT, 7 * toy.WEIGHT]
-    with serve_grpc(server.predictor, server.models, as_content=True) as address:
+    with serve_grpc(toys.predictor, toys.models, as_content=True) as address:
         with grpc.insecure_channel(address) as channel:
             packed = prediction_service_pb2_grpc.PredictionServiceStub(channel).Predict(request_for("one"))
     assert packed.outputs["score"].tensor_content == np.float32(3 * toy.WEIGHT).tobytes()
     assert packed.outputs["translation"].string_val == [toy.translation("one", VERSION)]
 
 
-def test_a_large_request_is_answered_and_refused_as_a_small_one(server):
+def test_a_large_request_is_answered_and_refused_as_a_small_one(toys):
     text = "long " * (LARGE_REQUEST_BYTES // 4)
-    response = server.predict(request_for(text), timeout=SECONDS)
+    response = toys.predict(request_for(text), timeout=SECONDS)
     assert response.outputs["translation"].string_val == [toy.translation(text, VERSION)]
-    code, message = failure(server.predict, request_for(text, name="another"))
-    assert (code, message) == failure(server.predict, request_for("short", name="another"))
+    code, message = failure(toys.predict, request_for(text, name="another"))
+    assert (code, message) == failure(toys.predict, request_for("short", name="another"))
     assert code == "NOT_FOUND"
 
 
-def test_bytes_that_are_no_request_are_the_clients_mistake_and_no_traceback(server, caplog):
+def test_bytes_that_are_no_request_are_the_clients_mistake_and_no_traceback(toys, caplog):
     for method, name in (
         ("tensorflow.serving.PredictionService/Predict", "tensorflow.serving.PredictRequest"),
         ("tensorflow.serving.ModelService/GetModelStatus", "tensorflow.serving.GetModelStatusRequest"),
         ("grpc.health.v1.Health/Check", "grpc.health.v1.HealthCheckRequest"),
     ):
-        call = server.channel.unary_unary(f"/{method}")
+        call = toys.channel.unary_unary(f"/{method}")
         assert failure(call, b"\xff\xff\xff") == ("INVALID_ARGUMENT", f"The request is no {name}.")
-    watch = server.channel.unary_stream("/grpc.health.v1.Health/Watch")(b"\xff\xff\xff")
-    assert health_pb2.HealthCheckResponse.FromString(next(watch)).status == health_pb2.HealthCheckResponse.SERVING
-    watch.cancel()
     assert caplog.text == ""
 
 
-def test_a_long_message_is_cut_off_so_that_it_arrives(server):
-    code, message = failure(server.predict, request_for("a", name="x" * 10**5))
+def test_a_long_message_is_cut_off_so_that_it_arrives(toys):
+    code, message = failure(toys.predict, request_for("a", name="x" * 10**5))
     assert code == "NOT_FOUND" and message.endswith("x...TRUNCATED") and len(message) < 1100
 
 
-def test_what_is_not_served_is_unimplemented(server):
-    stub = prediction_service_pb2_grpc.PredictionServiceStub(server.channel)
+def test_what_is_not_served_is_unimplemented(toys):
+    stub = prediction_service_pb2_grpc.PredictionServiceStub(toys.channel)
     for call, request in (
         (stub.Classify, classification_pb2.ClassificationRequest()),
         (stub.Regress, regression_pb2.RegressionRequest()),
@@ -124,17 +89,17 @@ def test_what_is_not_served_is_unimplemented(server):
         assert failure(call, request)[0] == "UNIMPLEMENTED"
 
 
-def test_health_says_that_it_serves(server):
-    stub = health_pb2_grpc.HealthStub(server.channel)
+def test_health_says_that_it_serves(toys):
+    stub = health_pb2_grpc.HealthStub(toys.channel)
     for service in ("", "tensorflow.serving.PredictionService", "PredictionService", "ModelService"):
         response = stub.Check(health_pb2.HealthCheckRequest(service=service), timeout=SECONDS)
         assert response.status == response.SERVING
     assert failure(stub.Check, health_pb2.HealthCheckRequest(service="x"))[0] == "NOT_FOUND"
 
 
-def test_a_unix_socket_serves_as_well(server, tmp_path):
+def test_a_unix_socket_serves_as_well(toys, tmp_path):
     address = f"unix:{tmp_path / 'socket'}"
-    running = start_grpc_server(server.predictor, server.models, [f"{HOST}:0", address])
+    running = GrpcServer(toys.predictor, toys.models, [f"{HOST}:0", address])
     with grpc.insecure_channel(address) as channel:
         metadata = prediction_service_pb2_grpc.PredictionServiceStub(channel).GetModelMetadata
         asked = get_model_metadata_pb2.GetModelMetadataRequest(
@@ -145,7 +110,7 @@ def test_a_unix_socket_serves_as_well(server, tmp_path):
 
 
 def test_arguments_of_grpc_take_effect():
-    with stub_of(Held(), options=[("grpc.max_receive_message_length", 100)]) as stub:
+    with stub_of(fake.Held(), options=[("grpc.max_receive_message_length", 100)]) as stub:
         assert failure(stub.Predict, request_for("a" * 200))[0] == "RESOURCE_EXHAUSTED"
 
 
@@ -153,7 +118,7 @@ ANSWER = Prediction(3, "translate", {"score": np.array([5.0], np.float32)})
 
 
 def test_the_clients_deadline_bounds_the_run():
-    predictor = Held()
+    predictor = fake.Held()
     with stub_of(predictor) as stub:
         for count, timeout in enumerate((50.0, None), start=1):
             call = stub.Predict.future(request_for(), timeout=timeout)
@@ -164,7 +129,7 @@ def test_the_clients_deadline_bounds_the_run():
 
 
 def test_a_call_that_is_cancelled_or_too_late_is_not_run():
-    predictor = Held()
+    predictor = fake.Held()
     with stub_of(predictor) as stub:
         call = stub.Predict.future(request_for())
         future = predictor.wait_for(1)
@@ -176,7 +141,7 @@ def test_a_call_that_is_cancelled_or_too_late_is_not_run():
 
 
 def test_errors_of_the_future_are_answered_and_of_others_the_log_has_the_kind_but_no_text(caplog):
-    predictor = Held()
+    predictor = fake.Held()
     with stub_of(predictor) as stub:
         full = ServingError(grpc.StatusCode.UNAVAILABLE, "The queue is full.")
         for count, error in enumerate((full, ZeroDivisionError("a user's text")), start=1):
@@ -189,8 +154,8 @@ def test_errors_of_the_future_are_answered_and_of_others_the_log_has_the_kind_bu
 
 
 def test_a_server_that_stops_answers_what_is_under_way_and_nothing_else():
-    predictor = Held()
-    server = start_grpc_server(predictor, {}, [f"{HOST}:0"])
+    predictor = fake.Held()
+    server = GrpcServer(predictor, {}, [f"{HOST}:0"])
     with grpc.insecure_channel(f"{HOST}:{server.port}") as channel:
         stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
         call = stub.Predict.future(request_for())
@@ -205,6 +170,6 @@ def test_a_server_that_stops_answers_what_is_under_way_and_nothing_else():
         assert not stopping.is_alive()
 
 
-def test_a_port_that_is_taken_is_said_and_not_shared(server):
-    with pytest.raises(OSError, match=f"must be free. Received: {server.address}"):
-        start_grpc_server(Held(), None, [server.address])
+def test_a_port_that_is_taken_is_said_and_not_shared(toys):
+    with pytest.raises(OSError, match=f"must be free. Received: {toys.address}"):
+        GrpcServer(fake.Held(), None, [toys.address])

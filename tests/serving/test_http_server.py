@@ -1,40 +1,42 @@
 import asyncio
 import gzip
+import threading
 import tracemalloc
 
 import pytest
-from starlette.requests import Request
 
 from serving.errors import ServingError
-from serving.http_server import inflate, read_body
+from serving.http_server import LONGEST_HEAD, HttpServer, inflate
+from tests.serving.live import DEADLINE_SECONDS, HOST, ask, connect
 
 
-def request_of(*chunks):
-    """A request whose body comes in chunks, and never ends if the last chunk is None."""
+def test_a_server_answers_what_is_under_way_and_stops():
+    was_asked, may_go_on, replies = threading.Event(), threading.Event(), []
 
-    async def receive():
-        chunk = rest.pop(0)
-        if chunk is None:
-            await asyncio.Event().wait()
-        return {"type": "http.request", "body": chunk, "more_body": bool(rest)}
+    async def app(scope, receive, send):
+        was_asked.set()
+        await asyncio.to_thread(may_go_on.wait, DEADLINE_SECONDS)
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]})
+        await send({"type": "http.response.body", "body": b""})
 
-    rest = list(chunks)
-    return Request({"type": "http", "method": "POST", "headers": []}, receive)
-
-
-def test_a_body_is_read_whole():
-    assert asyncio.run(read_body(request_of(b"ab", b"", b"c"), 3, 5)) == b"abc"
-    assert asyncio.run(read_body(request_of(b"ab", b"c"), 0, 5)) == b"abc"
-
-
-@pytest.mark.parametrize(
-    ("chunks", "status", "message"),
-    [((b"ab", b"cd", b"ef"), 413, "must not be longer than 3 bytes"), ((b"ab", None), 504, "did not arrive in 0.05 s")],
-)
-def test_a_body_that_is_too_long_or_too_slow_is_refused(chunks, status, message):
-    with pytest.raises(ServingError, match=message) as raised:
-        asyncio.run(read_body(request_of(*chunks), 3, 0.05))
-    assert raised.value.http_status == status
+    server = HttpServer(app, HOST, 0, DEADLINE_SECONDS)
+    with pytest.raises(OSError, match=f"cannot listen on {HOST}:{server.port}: Address already in use"):
+        HttpServer(app, HOST, server.port, 1)
+    for head in (b"GET / HTTP/1.1\r\nX: " + 2 * LONGEST_HEAD * b"a", b"nonsense\r\n\r\n"):
+        with connect(server.port) as client:
+            client.sendall(head)
+            assert client.recv(100).startswith(b"HTTP/1.1 400")
+    client = threading.Thread(target=lambda: replies.append(ask(server.port, "GET", "/")[0]))
+    client.start()
+    assert was_asked.wait(DEADLINE_SECONDS)
+    stopping = threading.Thread(target=server.stop)
+    stopping.start()
+    may_go_on.set()
+    stopping.join(DEADLINE_SECONDS)
+    client.join(DEADLINE_SECONDS)
+    assert replies == [200] and not stopping.is_alive()
+    with pytest.raises(ConnectionRefusedError):
+        connect(server.port)
 
 
 def test_inflating_stops_at_the_limit():

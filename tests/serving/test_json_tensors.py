@@ -1,7 +1,6 @@
 import json
 import math
 
-import grpc
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -9,13 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tensorflow.core.protobuf import meta_graph_pb2
 
-from serving import json_tensors, tensor_protos
+from serving import json_tensors, messages
 from serving.errors import ServingError
 from serving.json_reader import parse
 from serving.json_tensors import check_document, quote, read_tensors, write_tensors
 
 TEXT = {"text": tf.string}
-OPTIONS = {"text": tf.string, "alpha": tf.float32, "width": tf.int32}
 
 
 def signature_inputs(dtypes):
@@ -44,7 +42,7 @@ def test_bytes_that_are_not_utf8_pass_and_lone_surrogates_do_not():
 
 
 def test_tensors_of_many_chunks_keep_their_order(monkeypatch):
-    for module in (json_tensors, tensor_protos):
+    for module in (json_tensors, messages):
         monkeypatch.setattr(module, "CHUNK", 7)
     numbers = list(range(26))
     for body in ({"inputs": numbers}, {"instances": numbers}):
@@ -98,29 +96,3 @@ def test_floats_survive(values, dtype):
     array = np.array(values, dtype)
     found = np.array(reply({"x": array})["predictions"], dtype)
     np.testing.assert_array_equal(found, array)
-
-
-JSON = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats()
-    | st.text('aö😀\0"\\\ud83d', max_size=5)
-    | st.just({"b64": "YQ=="}),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["text", "alpha", "b64", "x"]), inner),
-    max_leaves=11,
-)
-
-
-@given(
-    st.dictionaries(st.sampled_from(["instances", "inputs", "signature_name"]), JSON),
-    st.sampled_from([TEXT, OPTIONS, {"x": tf.bool}, {"x": tf.uint8}, {"x": tf.float64}]),
-)
-def test_any_json_is_read_or_refused(body, dtypes):
-    try:
-        inputs, _ = read(body, dtypes)
-    except ServingError as error:
-        assert error.code == grpc.StatusCode.INVALID_ARGUMENT and error.message
-    else:
-        assert {name: tf.as_dtype(x.dtype) for name, x in inputs.items()} == dtypes
-        assert not any(math.prod(x.shape) != x.size for x in inputs.values())

@@ -15,10 +15,9 @@ from tensorflow_serving.config.model_server_config_pb2 import ModelServerConfig
 
 from keras_transformer.export.warmup import BATCH_SIZES
 from serving.client import Client
+from serving.configuration import read_batching_parameters, read_model_config, read_monitoring
 from serving.gateway import parse_arguments
 from serving.metrics import Metrics
-from serving.model_config import read_model_config
-from serving.text_config import read_batching_parameters, read_monitoring
 
 KIT = Path(__file__).parents[2] / "serving"
 REST, GRPC, GATEWAY = 8501, 8500, 5000
@@ -83,13 +82,9 @@ def kit_files():
     return [path for path in sorted(KIT.rglob("*")) if path.suffix in kinds or path.name == "Dockerfile"]
 
 
-@pytest.mark.parametrize("path", kit_files(), ids=lambda path: str(path.relative_to(KIT)))
-def test_each_file_says_what_to_change(path):
-    assert "What to change" in path.read_text(encoding="utf-8")
-
-
 @pytest.mark.parametrize("path", [*kit_files(), KIT / "prove.sh"], ids=lambda path: str(path.relative_to(KIT)))
-def test_every_file_that_a_comment_names_exists(path):
+def test_each_file_says_what_to_change_and_names_files_that_exist(path):
+    assert path.suffix == ".sh" or "What to change" in path.read_text(encoding="utf-8")
     comments = " ".join(re.findall("#(.*)", path.read_text(encoding="utf-8")))
     named = re.findall(r"(?<![\w/.:$}])[\w.][\w./-]*\.(?:ya?ml|config|conf|sh|py|md|txt)\b", comments)
     places = (path.parent, KIT, KIT / "config", KIT.parent)
@@ -99,31 +94,20 @@ def test_every_file_that_a_comment_names_exists(path):
 # Configuration of TensorFlow Serving
 
 
-def test_labels_are_of_versions_that_are_served():
-    for model in models():
-        served = model.model_version_policy.specific.versions
-        assert {"stable", "canary"} == set(model.version_labels)
-        assert set(model.version_labels.values()) <= set(served)
-
-
-def test_the_local_server_reads_the_same_models():
-    (model,) = models()
-    (config,) = read_model_config(KIT / "config/models.config")
+def test_labels_are_of_versions_that_are_served_and_the_local_server_reads_them():
+    (model,), (config,) = models(), read_model_config(KIT / "config/models.config")
+    assert {"stable", "canary"} == set(model.version_labels)
+    assert set(model.version_labels.values()) <= set(model.model_version_policy.specific.versions)
     assert (config.name, config.base_path, config.labels) == (model.name, model.base_path, dict(model.version_labels))
 
 
 @pytest.mark.parametrize("name", BATCHING)
-def test_batches_are_as_large_as_the_warm_up_of_an_export_wants(name):
+def test_warm_up_and_the_largest_allowed_request_find_room(name):
     """TensorFlow Serving does not load an export of which a warm-up request fails."""
     parameters = read_batching_parameters(KIT / name)
-    assert parameters.enable_large_batch_splitting
-    assert max(BATCH_SIZES) <= parameters.max_execution_batch_size <= parameters.max_batch_size
-
-
-@pytest.mark.parametrize("name", BATCHING)
-def test_the_largest_request_that_is_allowed_finds_room_while_nothing_waits(name):
-    parameters = read_batching_parameters(KIT / name)
-    assert parameters.max_batch_size <= parameters.max_enqueued_batches * parameters.max_execution_batch_size
+    rows = parameters.max_execution_batch_size
+    assert parameters.enable_large_batch_splitting and max(BATCH_SIZES) <= rows
+    assert rows <= parameters.max_batch_size <= parameters.max_enqueued_batches * rows
     assert inspect.signature(Client).parameters["max_batch_size"].default <= parameters.max_batch_size
 
 
@@ -157,40 +141,23 @@ def test_every_file_that_is_mounted_exists(compose):
                 assert (KIT / source).exists(), source
 
 
-def test_flags_name_files_that_are_mounted(compose):
-    service = compose["services"]["tensorflow-serving"]
-    targets = {target: source for source, target in mounts(service)}
-    files = [value for name, value in flags(service["command"]).items() if name.endswith("_file")]
-    assert len(files) == 3
-    for file in map(PurePosixPath, files):
-        assert (KIT / targets[str(file.parent)] / file.name).is_file()
+def test_files_and_models_are_mounted_where_the_server_looks(compose, container):
+    service, (model,) = compose["services"]["tensorflow-serving"], models()
+    targets = dict(map(reversed, mounts(service)))
+    files = [PurePosixPath(value) for name, value in flags(service["command"]).items() if name.endswith("_file")]
+    assert [(KIT / targets[str(file.parent)] / file.name).is_file() for file in files] == [True] * 3
+    places = [PurePosixPath(mount["mountPath"]) for mount in container["volumeMounts"]]
+    assert model.base_path in targets and {*places} & {*PurePosixPath(model.base_path).parents}
 
 
-def test_models_are_mounted_where_the_configuration_looks(compose, container):
-    (model,) = models()
-    assert model.base_path in dict(map(reversed, mounts(compose["services"]["tensorflow-serving"])))
-    assert any(
-        PurePosixPath(mount["mountPath"]) in PurePosixPath(model.base_path).parents
-        for mount in container["volumeMounts"]
-    )
-
-
-def test_services_depend_on_services(compose):
-    for service in compose["services"].values():
-        assert set(service.get("depends_on", [])) <= set(compose["services"])
-
-
-def test_ports_are_open_to_this_machine_only(compose):
-    ports = [port for service in compose["services"].values() for port in service["ports"]]
-    assert [port for port in ports if not port.startswith("127.0.0.1:")] == []
-    published = [int(port.split(":")[1]) for port in ports]
-    assert {REST, GRPC, GATEWAY, 8080, 9090, 3000} == set(published) and len(published) == 6
-
-
-def test_no_container_is_root_or_has_a_capability(compose):
+def test_services_are_closed_to_others_and_depend_on_services(compose):
     for name, service in compose["services"].items():
+        assert set(service.get("depends_on", [])) <= set(compose["services"])
         assert int(service["user"].split(":")[0]) > 0, name
         assert service["cap_drop"] == ["ALL"] and service["security_opt"] == ["no-new-privileges:true"], name
+    ports = [port.split(":") for service in compose["services"].values() for port in service["ports"]]
+    assert {host for host, *_ in ports} == {"127.0.0.1"}
+    assert sorted(int(port) for _, port, *_ in ports) == sorted([REST, GRPC, GATEWAY, 8080, 9090, 3000])
 
 
 def test_every_image_is_pinned_to_a_release():
@@ -207,11 +174,6 @@ def test_every_image_is_pinned_to_a_release():
     }
 
 
-def test_sigterm_reaches_the_server_behind_the_shell_of_its_image(compose, pod):
-    assert compose["services"]["tensorflow-serving"]["init"] is True
-    assert pod["shareProcessNamespace"] is True
-
-
 def test_the_gpu_variant_changes_what_there_is(compose):
     gpu = yaml.safe_load(read("docker-compose.gpu.yml"))["services"]
     assert set(gpu) <= set(compose["services"])
@@ -222,13 +184,14 @@ def test_the_gpu_variant_changes_what_there_is(compose):
     assert service["deploy"]["resources"]["reservations"]["devices"][0]["capabilities"] == ["gpu"]
 
 
-def test_health_is_that_of_the_version_in_use(compose, container):
+def test_health_is_that_of_the_version_in_use_and_sigterm_reaches_the_server(compose, pod, container):
     (model,) = models()
-    path = f"/v1/models/{model.name}/metadata"  # also without labels, as models.config allows
-    assert f"GET {path} HTTP" in compose["services"]["tensorflow-serving"]["healthcheck"]["test"][-1]
+    path, service = f"/v1/models/{model.name}/metadata", compose["services"]["tensorflow-serving"]
+    assert f"GET {path} HTTP" in service["healthcheck"]["test"][-1]  # also without labels, as models.config allows
     for probe in ("startupProbe", "readinessProbe"):
         assert container[probe]["httpGet"]["path"] == path
     assert container["livenessProbe"]["httpGet"]["path"] == f"/v1/models/{model.name}"
+    assert service["init"] is True and pod["shareProcessNamespace"] is True  # a shell is the image's first process
 
 
 def test_the_page_has_one_origin_with_the_api(compose):
@@ -286,16 +249,12 @@ def test_selectors_find_the_pods(kubernetes):
     assert "replicas" not in deployment["spec"]  # or each `apply` would undo what the autoscaler did
 
 
-def test_ports_lead_to_the_container(kubernetes, container):
+def test_ports_and_mounts_lead_to_what_there_is(kubernetes, pod, container):
     ports = {port["name"]: port["containerPort"] for port in container["ports"]}
     assert ports == {"grpc": GRPC, "rest": REST}
-    for port in kubernetes["Service"]["spec"]["ports"]:
-        assert ports[port["targetPort"]] == port["port"]
+    assert all(ports[port["targetPort"]] == port["port"] for port in kubernetes["Service"]["spec"]["ports"])
     for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
         assert container[probe]["httpGet"]["port"] == "rest"
-
-
-def test_volumes_are_there_for_every_mount(kubernetes, pod, container):
     volumes = {volume["name"]: volume for volume in pod["volumes"]}
     assert {mount["name"] for mount in container["volumeMounts"]} == set(volumes)
     claim = kubernetes["PersistentVolumeClaim"]["metadata"]["name"]
@@ -308,11 +267,12 @@ def arguments_of(container, environment):
     return [re.sub(r"\$\((\w+)\)", lambda match: environment[match[1]], argument) for argument in container["args"]]
 
 
-def test_the_configuration_map_has_the_very_files(container):
+def test_kubernetes_starts_the_server_of_compose_with_the_very_files(compose, container):
     names = config_map()["files"]
     assert [name for name in names if not (KIT / "config" / name).is_file()] == []
     (mount,) = (mount["mountPath"] for mount in container["volumeMounts"] if mount["name"] == "config")
     environment = {variable["name"]: variable["value"] for variable in container["env"]}
+    assert arguments_of(container, environment) == compose["services"]["tensorflow-serving"]["command"]
     for batching_file in (environment["BATCHING"], gpu_patches()["Deployment"]["env"]["BATCHING"]):
         given = flags(arguments_of(container, {"BATCHING": batching_file}))
         files = [PurePosixPath(value) for name, value in given.items() if name.endswith("_file")]
@@ -367,11 +327,6 @@ def test_kubectl_builds_the_kustomizations(name):
     assert (("HorizontalPodAutoscaler", "translator") in found) != is_gpu
 
 
-def test_kubernetes_and_compose_start_the_same_server(compose, container):
-    environment = {variable["name"]: variable["value"] for variable in container["env"]}
-    assert arguments_of(container, environment) == compose["services"]["tensorflow-serving"]["command"]
-
-
 # Grafana
 
 
@@ -391,11 +346,15 @@ def exposed():
 
 def test_every_series_of_the_dashboard_is_one_that_the_server_shows():
     variables = [variable["query"]["query"] for variable in dashboard()["templating"]["list"]]
-    names = {
-        name for expression in [*expressions(), *variables] for name in re.findall(r":tensorflow[\w:]+", expression)
-    }
-    assert len(names) >= 6
-    assert names - exposed() == set()
+    panels = dashboard()["panels"]
+    assert all(panel["description"] for panel in panels) and len({panel["id"] for panel in panels}) == len(panels)
+    places = [[panel["gridPos"][key] for key in "xywh"] for panel in panels]
+    cells = [(x, y) for left, top, w, h in places for x in range(left, left + w) for y in range(top, top + h)]
+    assert len(set(cells)) == len(cells) and max(cells)[0] < 24  # Each panel has a place of its own.
+    names = {name for text in [*expressions(), *variables] for name in re.findall(r":tensorflow[\w:]+", text)}
+    assert len(names) >= 6 and names - exposed() == set()
+    for expression in expressions():
+        assert [expression.count(left) - expression.count(right) for left, right in ("()", "{}", "[]")] == [0, 0, 0]
 
 
 def test_health_checks_are_not_shown_as_predictions():
@@ -412,37 +371,14 @@ def test_health_checks_are_not_shown_as_predictions():
         assert ('API=~"[Pp]redict"' in braces) == (name == "request_latency")
 
 
-def test_expressions_are_balanced():
-    for expression in expressions():
-        for left, right in ("()", "{}", "[]"):
-            assert expression.count(left) == expression.count(right), expression
-
-
-def test_the_dashboard_asks_the_data_source_that_is_provisioned(compose):
+def test_grafana_finds_the_dashboard_and_the_dashboard_the_data_source(compose):
     (source,) = yaml.safe_load(read("grafana/provisioning/datasources/prometheus.yml"))["datasources"]
     asked = {target["datasource"]["uid"] for panel in dashboard()["panels"] for target in panel["targets"]}
-    assert (
-        asked == {source["uid"]} and source["url"] == "http://prometheus:9090" and "prometheus" in compose["services"]
-    )
-
-
-def test_the_dashboard_is_mounted_where_it_is_looked_for(compose):
+    assert asked == {source["uid"]} and source["url"] == "http://prometheus:9090"
+    assert "prometheus" in compose["services"]
     grafana = compose["services"]["grafana"]
     (provider,) = yaml.safe_load(read("grafana/provisioning/dashboards/translation.yml"))["providers"]
-    sources = dict(map(reversed, mounts(grafana)))
-    assert (KIT / sources[provider["options"]["path"]] / "translation.json").is_file()
+    path = provider["options"]["path"]
+    assert (KIT / dict(map(reversed, mounts(grafana)))[path] / "translation.json").is_file()
     home = PurePosixPath(grafana["environment"]["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"])
-    assert str(home.parent) == provider["options"]["path"] and (KIT / "grafana/dashboards" / home.name).is_file()
-
-
-def test_panels_have_a_place_of_their_own_and_say_what_they_show():
-    panels = dashboard()["panels"]
-    assert len({panel["id"] for panel in panels}) == len(panels)
-    cells = [
-        (x, y)
-        for place in (panel["gridPos"] for panel in panels)
-        for x in range(place["x"], place["x"] + place["w"])
-        for y in range(place["y"], place["y"] + place["h"])
-    ]
-    assert len(set(cells)) == len(cells) and max(x for x, _ in cells) < 24
-    assert all(panel["description"] for panel in panels)
+    assert str(home.parent) == path and (KIT / "grafana/dashboards" / home.name).is_file()

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import threading
+import time
 import urllib.error
 from urllib.parse import urlencode
 
@@ -10,7 +11,7 @@ import pytest
 from libretranslatepy import LibreTranslateAPI
 
 from serving import gateway
-from serving.answers import Translation
+from serving.client import Translation
 from serving.http_server import HttpServer
 from serving.languages import Languages
 from serving.libretranslate import THREADS
@@ -75,11 +76,15 @@ def test_an_existing_client_translates(port):
         client.translate("a", "en", "zz")
 
 
-def test_a_text_gives_a_text_and_a_list_a_list(port):
+def test_a_text_gives_a_text_a_list_a_list_and_auto_the_language_of_the_model(port):
     assert post(port, "/translate", {"q": "a", **EN_DE}) == (200, {"translatedText": upper("a")})
     texts = [f"text {number}" * (number % 7) for number in range(201)]
     status, reply = post(port, "/translate", {"q": texts, **EN_DE, "format": "text", "api_key": ""})
     assert (status, reply) == (200, {"translatedText": [upper(text) for text in texts]})
+    detected = {"confidence": 100.0, "language": "en"}
+    asked = {"q": "a", "source": "Auto", "target": "de"}
+    assert post(port, "/translate", asked)[1] == {"translatedText": upper("a"), "detectedLanguage": detected}
+    assert post(port, "/translate", {**asked, "q": ["a", "b"]})[1]["detectedLanguage"] == [detected, detected]
 
 
 def test_a_form_is_read_in_each_way(port):
@@ -90,13 +95,6 @@ def test_a_form_is_read_in_each_way(port):
     parts = "".join(f'--x\r\nContent-Disposition: form-data; name="{k}"\r\n\r\n{v}\r\n' for k, v in asked.items())
     headers = {"Content-Type": "multipart/form-data; boundary=x"}
     assert ask(port, "POST", "/translate", f"{parts}--x--\r\n".encode(), headers)[::2] == expected
-
-
-def test_auto_is_answered_with_the_language_of_the_model(port):
-    detected = {"confidence": 100.0, "language": "en"}
-    asked = {"q": "a", "source": "Auto", "target": "de"}
-    assert post(port, "/translate", asked)[1] == {"translatedText": upper("a"), "detectedLanguage": detected}
-    assert post(port, "/translate", {**asked, "q": ["a", "b"]})[1]["detectedLanguage"] == [detected, detected]
 
 
 def test_alternatives_are_other_translations_best_first(port):
@@ -130,26 +128,19 @@ def test_a_mistake_is_answered_in_one_line(port, change, message):
     assert post(port, "/translate", {"q": "a", **EN_DE, **change}) == (400, {"error": message})
 
 
-@pytest.mark.parametrize("body", [b"", b"{", b"[1]", b"[" * 100_000, b"\xff"])
-def test_a_body_that_is_no_object_is_refused(port, body):
-    assert ask(port, "POST", "/translate", body, JSON)[::2] == (400, {"error": "Invalid JSON format"})
-
-
-def test_a_form_with_too_much_or_broken_parts_is_refused(port):
+def test_bodies_forms_and_methods_that_the_api_does_not_have_are_refused(ports, port):
+    for body in (b"", b"{", b"[1]", b"[" * 100_000, b"\xff"):
+        assert ask(port, "POST", "/translate", body, JSON)[::2] == (400, {"error": "Invalid JSON format"})
     many = "&".join(f"a{number}=b" for number in range(101)).encode()
     assert ask(port, "POST", "/translate", many, FORM)[0] == 400
     status, _, reply = ask(port, "POST", "/detect", b"--x\r\n?", {"Content-Type": "multipart/form-data; boundary=x"})
     assert status == 400 and reply["error"]
-
-
-def test_a_long_body_is_refused_whole(port):
     status, reply = post(port, "/translate", {"q": "a" * 2**20, **EN_DE})
     assert (status, reply) == (413, {"error": "The body must not be longer than 1048576 bytes."})
-
-
-@pytest.mark.parametrize(("method", "path"), [("GET", "/translate"), ("POST", "/languages"), ("PUT", "/detect")])
-def test_other_methods_are_refused(ports, method, path):
-    assert ask(ports["gateway"], method, path)[::2] == (405, {"error": "Method Not Allowed"})
+    status, reply = post(port, "/translate", {"q": "raise", **EN_DE})
+    assert status >= 400 and "a text" in reply["error"], "an error of the model"
+    for method, path in (("GET", "/translate"), ("POST", "/languages"), ("PUT", "/detect")):
+        assert ask(ports["gateway"], method, path)[::2] == (405, {"error": "Method Not Allowed"})
 
 
 def test_detect_answers_the_source_of_the_models(ports):
@@ -175,29 +166,19 @@ def test_languages_are_those_of_the_exports(ports):
     assert reply == (400, {"error": "English (en) is not available as a target language from French (fr)"})
 
 
-def test_settings_name_the_languages_and_promise_no_files(ports):
+def test_settings_and_health_are_told_and_pages_of_other_sites_may_ask_the_gateway(ports):
     settings = ask(ports["gateway"], "GET", "/frontend/settings")[2]
     assert settings["language"] == {
         "source": {"code": "auto", "name": "Auto Detect"},
         "target": {"code": "de", "name": "German"},
     }
     assert (settings["charLimit"], settings["keyRequired"], settings["filesTranslation"]) == (-1, False, False)
-
-
-def test_health_is_ok(port):
-    assert ask(port, "GET", "/health")[::2] == (200, {"status": "ok"})
-
-
-def test_pages_of_other_sites_may_ask_the_gateway(ports):
     preflight = {"Origin": "https://a.example", "Access-Control-Request-Method": "POST"}
     status, headers, _ = ask(ports["gateway"], "OPTIONS", "/translate", headers=preflight)
     assert status == 200 and headers["Access-Control-Allow-Origin"] == "*"
     assert "Access-Control-Allow-Origin" not in ask(ports["server"], "GET", "/languages", headers=preflight)[1]
-
-
-def test_an_error_of_the_model_has_its_status_and_body(port):
-    status, reply = post(port, "/translate", {"q": "raise", **EN_DE})
-    assert status >= 400 and "a text" in reply["error"]
+    for port in ports.values():
+        assert ask(port, "GET", "/health")[::2] == (200, {"status": "ok"})
 
 
 def test_a_backend_that_is_gone_is_unavailable(tmp_path):
@@ -208,40 +189,46 @@ def test_a_backend_that_is_gone_is_unavailable(tmp_path):
         assert ask(port, "GET", "/languages")[2][1]["name"] == "Brazilian Portuguese"
 
 
-def test_the_work_for_a_client_that_has_gone_ends():
-    class Slow:
-        def translate(self, texts):
-            asked.append(texts)
-            threading.Event().wait(0.1)
-            return [Translation(text, 0.0) for text in texts]
+class Slow:
+    """A client that writes down what it is asked, and answers when it may."""
 
-    asked, body = [], json.dumps({"q": ["a"] * 64 * 30, **EN_DE}).encode()
-    head = f"POST /translate HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n"
-    server = HttpServer(gateway.make_app({Languages("en", "de"): Slow()}), HOST, 0, DEADLINE_SECONDS)
-    with connect(server.port) as client:
-        client.sendall(f"{head}\r\n".encode() + body)
-        wait_for(lambda: asked)
+    def __init__(self, answer_after):
+        self.asked, self.answer_after = [], answer_after
+
+    def translate(self, texts):
+        self.asked.append(texts)
+        self.answer_after()
+        return [Translation(text, 0.0) for text in texts]
+
+
+@contextlib.contextmanager
+def gateway_of(client):
+    server = HttpServer(gateway.make_app({Languages("en", "de"): client}), HOST, 0, DEADLINE_SECONDS)
+    yield server.port
     server.stop()  # After all open requests.
-    assert {len(texts) for texts in asked} == {64} and len(asked) < 30
+
+
+def test_the_work_for_a_client_that_has_gone_ends():
+    slow, body = Slow(lambda: time.sleep(0.1)), json.dumps({"q": ["a"] * 64 * 30, **EN_DE}).encode()
+    head = f"POST /translate HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n"
+    with gateway_of(slow) as port, connect(port) as client:
+        client.sendall(f"{head}\r\n".encode() + body)
+        wait_for(lambda: slow.asked)
+        client.close()
+    assert {len(texts) for texts in slow.asked} == {64} and len(slow.asked) < 30
 
 
 def test_many_translations_that_wait_do_not_hold_up_other_paths():
-    class Stuck:
-        def translate(self, texts):
-            begun.append(texts)
-            go_on.wait(DEADLINE_SECONDS)
-            return [Translation(text, 0.0) for text in texts]
-
-    begun, replies, go_on = [], [], threading.Event()
-    server = HttpServer(gateway.make_app({Languages("en", "de"): Stuck()}), HOST, 0, DEADLINE_SECONDS)
-    asked = (server.port, "/translate", {"q": "a", **EN_DE})
-    clients = [threading.Thread(target=lambda: replies.append(post(*asked))) for _ in range(50)]
-    for client in clients:
-        client.start()
-    wait_for(lambda: len(begun) == THREADS)
-    assert ask(server.port, "GET", "/health")[0] == 200 and replies == []
-    go_on.set()
-    for client in clients:
-        client.join()
-    server.stop()
+    go_on, replies = threading.Event(), []
+    slow = Slow(lambda: go_on.wait(DEADLINE_SECONDS))
+    with gateway_of(slow) as port:
+        asked = (port, "/translate", {"q": "a", **EN_DE})
+        clients = [threading.Thread(target=lambda: replies.append(post(*asked))) for _ in range(50)]
+        for client in clients:
+            client.start()
+        wait_for(lambda: len(slow.asked) == THREADS)
+        assert ask(port, "GET", "/health")[0] == 200 and replies == []
+        go_on.set()
+        for client in clients:
+            client.join()
     assert replies == [(200, {"translatedText": "a"})] * 50

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from grpc import StatusCode
 
+from serving.configuration import ModelConfig, VersionPolicy
 from serving.errors import ServingError
-from serving.loading import Loader
-from serving.model_config import ModelConfig, VersionPolicy
 from serving.models import Models, VersionStatus
+from serving.servable import Loader
 from tests.serving import toy
 from tests.serving.live import wait_for
 
@@ -21,8 +21,8 @@ QUICK = 0.01
 class Scripted(Loader):
     """A loader without TensorFlow: a version loads, or fails, as a test tells it to."""
 
-    def __init__(self, **how):
-        super().__init__(**{"max_num_load_retries": 0, "load_retry_seconds": 0.0} | how)
+    def __init__(self):
+        super().__init__()
         self.failing, self.loaded = set(), []
 
     def load(self, name, number, path):
@@ -38,8 +38,9 @@ def serve(monkeypatch):
     monkeypatch.setattr("serving.models.gc.collect", lambda: None)
     started = []
 
-    def serve(*configs, loader=None, poll_seconds=QUICK, **options):
-        started.append(Models(list(configs), loader or Scripted(), poll_seconds, **options))
+    def serve(*configs, loader=None, poll_seconds=QUICK, retries=0, **options):
+        how = {"retries": retries, "retry_seconds": 0.0, **options}
+        started.append(Models(list(configs), loader or Scripted(), poll_seconds, **how))
         started[-1].start()
         return started[-1]
 
@@ -92,33 +93,31 @@ def test_a_new_version_is_picked_up_and_the_old_one_goes_after_its_last_request(
 
 
 def test_a_corrupt_version_is_reported_while_the_old_one_goes_on(base_path, serve):
-    loader = Scripted(max_num_load_retries=2)
-    models = serve(config(publish(base_path, 1)), loader=loader)
+    loader = Scripted()
+    models = serve(config(publish(base_path, 1)), loader=loader, retries=2)
     models.wait_until_available(60)
     loader.failing.add(2)
     publish(base_path, 2)
     wait_for(lambda: states(models) == {2: "END", 1: "AVAILABLE"})
     assert models.status("m", 2) == [VersionStatus(2, "END", StatusCode.DATA_LOSS, "cut off")]
     assert answering(models) == 1
-    (base_path / "2").rmdir()
-    wait_for(lambda: not models._versions["m"][2].is_wanted)
-    loader.failing.clear()
-    publish(base_path, 2)
-    wait_for(lambda: states(models) == {2: "AVAILABLE", 1: "END"})
 
 
-def test_waiting_ends_with_the_reason_if_nothing_can_be_loaded(base_path, serve):
-    loader = Scripted()
-    loader.failing.add(3)
-    code, message = error_of(serve(config(publish(base_path, 3)), loader=loader).wait_until_available, 60)
-    expected = "1 servable(s) did not become available: {name: m version: 3 due to error: DATA_LOSS: cut off}"
-    assert (code, message) == ("UNKNOWN", expected)
+def test_a_model_without_a_version_that_can_be_loaded_is_an_error_with_the_reason(base_path, tmp_path, serve):
+    loader, good, bad = Scripted(), config(publish(base_path, 1)), config(publish(tmp_path / "bad", 7), name="bad")
+    loader.failing.add(7)
+    models = serve(good, loader=loader)
+    models.wait_until_available(60)
+    expected = "1 servable(s) did not become available: {name: bad version: 7 due to error: DATA_LOSS: cut off}"
+    assert error_of(serve(bad, loader=loader).wait_until_available, 60) == ("UNKNOWN", expected)
+    assert error_of(models.reload, [good, bad], 60) == ("UNKNOWN", expected)
+    assert states(models) == {1: "AVAILABLE"}
 
 
 def test_waiting_goes_on_until_there_is_a_version_that_can_be_loaded(base_path, serve):
-    loader = Scripted(max_num_load_retries=10**9)
+    loader = Scripted()
     loader.failing.add(1)
-    models = serve(config(base_path), loader=loader)
+    models = serve(config(base_path), loader=loader, retries=10**9)
     assert error_of(models.wait_until_available, 0.05)[0] == "DEADLINE_EXCEEDED"
     publish(base_path, 1)
     wait_for(lambda: models._versions.get("m"))
@@ -138,12 +137,6 @@ def test_a_directory_that_cannot_be_read_changes_nothing_and_an_empty_one_unload
     wait_for(lambda: states(models) == {1: "END"})
 
 
-def test_a_label_of_a_version_that_is_not_served_is_a_mistake_at_the_start(base_path, serve):
-    models = serve(config(publish(base_path, 1), labels={"canary": 2}))
-    code, message = error_of(models.wait_until_available, 60)
-    assert code == "FAILED_PRECONDITION" and "to version 2 of model m" in message
-
-
 def test_a_reload_changes_models_versions_and_labels(base_path, tmp_path, serve):
     other = config(publish(tmp_path / "other", 5), name="b")
     models = serve(config(publish(base_path, 1, 2), 1, labels={"stable": 1}))
@@ -156,18 +149,11 @@ def test_a_reload_changes_models_versions_and_labels(base_path, tmp_path, serve)
     wait_for(lambda: states(models, "b") == {5: "END"})
 
 
-def test_a_reload_tells_of_a_new_model_that_cannot_be_loaded(base_path, tmp_path, serve):
-    loader, good = Scripted(), config(publish(base_path, 1))
-    loader.failing.add(7)
-    models = serve(good, loader=loader)
-    models.wait_until_available(60)
-    code, message = error_of(models.reload, [good, config(publish(tmp_path / "bad", 7), name="bad")], 60)
-    assert code == "UNKNOWN" and "name: bad version: 7 due to error: DATA_LOSS" in message
-    assert states(models) == {1: "AVAILABLE"}
-
-
-def test_a_label_may_come_before_its_version_if_told_so(base_path, serve):
-    models = serve(config(publish(base_path, 1), 1), early_labels=True)
+def test_a_label_may_come_before_its_version_only_if_told_so(base_path, serve):
+    early = serve(config(publish(base_path, 1), labels={"canary": 2}))
+    code, message = error_of(early.wait_until_available, 60)
+    assert code == "FAILED_PRECONDITION" and "to version 2 of model m" in message
+    models = serve(config(base_path, 1), early_labels=True)
     models.wait_until_available(60)
     models.reload([config(base_path, 1, 2, labels={"new": 2})], 60)
     assert error_of(models.acquire, "m", label="new")[0] == "NOT_FOUND"
@@ -189,7 +175,7 @@ def test_directories_are_searched_once_if_told_so(base_path, serve):
 
 def test_stopping_waits_for_the_last_request_and_frees_everything(tmp_path):
     toy.write(tmp_path, 1)
-    models = Models([config(tmp_path)], Loader(0), QUICK)
+    models = Models([config(tmp_path)], Loader(), QUICK)
     models.start()
     models.wait_until_available(60)
     servable = models.acquire("m")
@@ -209,11 +195,11 @@ def test_stopping_waits_for_the_last_request_and_frees_everything(tmp_path):
 
 @pytest.fixture
 def stepwise(monkeypatch):
-    """A function from what the loader takes to (models without a thread, loader)."""
+    """A function from the number of retries to (models without a thread, loader)."""
     monkeypatch.setattr("serving.models.gc.collect", lambda: None)
 
-    def make(**how):
-        models = Models([config("/m")], Scripted(**how))
+    def make(retries=0):
+        models = Models([config("/m")], Scripted(), retries=retries, retry_seconds=0.0)
         return models, models._loader
 
     return make
@@ -230,26 +216,22 @@ def settle(models):
     return states(models)
 
 
-def test_the_newest_is_loaded_first(stepwise):
-    models, loader = stepwise()
-    want(models, 2, 5, 3)
-    assert states(models) == {5: "START", 3: "START", 2: "START"}
-    settle(models)
-    assert loader.loaded == [5, 3, 2]
-
-
 def test_a_failed_version_is_tried_again_as_often_as_told_and_when_it_has_gone_and_come_again(stepwise):
-    models, loader = stepwise(max_num_load_retries=1)
-    want(models, 1)
+    models, loader = stepwise(1)
+    want(models, 1, 0)
+    assert states(models) == {1: "START", 0: "START"}
     settle(models)
+    assert loader.loaded == [1, 0]  # The newest first.
+    want(models, 1)
+    assert settle(models) == {1: "AVAILABLE", 0: "END"}
     loader.failing.add(2)
     for _ in range(2):
         want(models, 2)
-        assert settle(models) == {2: "END", 1: "AVAILABLE"} and loader.loaded == [1, 2, 2]
+        assert settle(models) == {2: "END", 1: "AVAILABLE", 0: "END"} and loader.loaded == [1, 0, 2, 2]
     loader.failing.clear()
     want(models)
     want(models, 2)
-    assert settle(models) == {2: "AVAILABLE", 1: "END"}
+    assert settle(models) == {2: "AVAILABLE", 1: "END", 0: "END"}
 
 
 def test_a_version_wanted_again_stays_or_is_loaded_anew(stepwise):
@@ -272,7 +254,7 @@ def test_a_version_wanted_again_stays_or_is_loaded_anew(stepwise):
 def test_whatever_happens_a_version_in_service_is_replaced_only_by_one_in_service(stepwise):
     chance = random.Random(5)
     for _ in range(100):
-        models, loader = stepwise(max_num_load_retries=chance.randrange(2))
+        models, loader = stepwise(chance.randrange(2))
         was_available = False
         for _ in range(60):
             loader.failing = {*chance.sample(range(5), chance.randrange(4))}

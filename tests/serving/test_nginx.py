@@ -2,10 +2,7 @@
 
 import re
 import shutil
-import socket
 import subprocess
-import threading
-from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -40,30 +37,6 @@ pytestmark = [
 ]
 
 
-@contextmanager
-def names():
-    """The port of a server of DNS that finds each name at 127.0.0.1, as Docker's finds the services."""
-
-    def serve():
-        while True:
-            query, client = listener.recvfrom(512)
-            if query == b"stop":
-                return
-            end = query.index(b"\0", 12) + 5
-            is_ipv4 = query[end - 4 : end - 2] == b"\0\1"
-            head = query[:2] + b"\x81\x80\0\1" + (b"\0\1" if is_ipv4 else b"\0\0") + bytes(4)
-            record = b"\xc0\x0c\0\1\0\1" + bytes(4) + b"\0\4" + socket.inet_aton(HOST)
-            listener.sendto(head + query[12:end] + record * is_ipv4, client)
-
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as listener:
-        listener.bind((HOST, 0))
-        thread = threading.Thread(target=serve)
-        thread.start()
-        yield listener.getsockname()[1]
-        listener.sendto(b"stop", listener.getsockname())
-        thread.join()
-
-
 def configured(directory, changes):
     """The kit's nginx.conf with other addresses, inside the frame that the image has around it."""
     server = CONFIGURATION.read_text(encoding="utf-8")
@@ -85,14 +58,13 @@ def site(tmp_path_factory):
     (directory / "srv").mkdir(mode=0o755)
     directory.chmod(0o755)
     port, flags = free_port(), ("--source_lang=en", "--target_lang=de")
-    with both({"translator": directory / "toy"}) as server, names() as dns:
+    with both({"translator": directory / "toy"}) as server:
         with gateway_before(server.address, *flags) as gateway:
             changes = {
                 "listen 8080": f"listen {HOST}:{port}",
-                "127.0.0.11 ": f"{HOST}:{dns} ",
                 "/srv/page": str(PAGE),
-                "tensorflow-serving:8501": f"tensorflow-serving:{server.port}",
-                "gateway:5000": f"gateway:{gateway}",
+                "tensorflow-serving:8501": f"{HOST}:{server.port}",
+                "gateway:5000": f"{HOST}:{gateway}",
             }
             configuration = configured(directory, changes)
             process = subprocess.Popen([NGINX, "-c", configuration, "-g", "user root;"], stderr=subprocess.PIPE)

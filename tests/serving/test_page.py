@@ -3,15 +3,14 @@
 import shutil
 import threading
 from contextlib import contextmanager
-from types import SimpleNamespace
 
 import pytest
+from grpc import StatusCode
 from playwright.sync_api import expect, sync_playwright
 
+from serving.errors import ServingError, invalid
 from serving.protection import Protection
-from tests.serving import toy
-from tests.serving.fake_api import FakeApi
-from tests.serving.live import HOST, both
+from tests.serving.fake import Page
 
 CHROMIUM = next(filter(None, map(shutil.which, ["chromium", "chromium-browser", "google-chrome"])), None)
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no browser here: apt-get install chromium")
@@ -29,7 +28,7 @@ def browser():
 
 @pytest.fixture
 def api():
-    server = FakeApi()
+    server = Page()
     yield server
     for event in server.holds.values():
         event.set()
@@ -81,21 +80,36 @@ def call(page, function, *arguments):
     return page.evaluate("async ([name, given]) => (await import('/words.js'))[name](...given)", [function, arguments])
 
 
-@pytest.mark.parametrize(
-    ("pieces", "words"),
-    [
-        ([], []),
-        (["▁Zwei", "▁Hun", "de", "."], [["Zwei", [0]], ["Hunde.", [1, 2, 3]]]),
-        (["▁A", ".", "</s>", "▁B", "</s>"], [["A.", [0, 1]], ["B", [3]]]),
-        (["a", "b", "</s>", "c", "", ""], [["ab", [0, 1]], ["c", [3]]]),
-        (["▁", "<0xF0>", "<0x9F>", "<0x98>", "<0x80>", "!", "▁x"], [["😀!", [0, 1, 2, 3, 4, 5]], ["x", [6]]]),
-        (["▁a", "▁", "▁▁b", "▁"], [["a", [0]], ["b", [1, 2]]]),
-        (["▁我", "喜欢", "猫", "。"], [["我", [0]], ["喜欢", [1]], ["猫。", [2, 3]]]),
-        (["▁<0x41>", "<0x4", "1>"], [["<0x41><0x41>", [0, 1, 2]]]),
-    ],
-)
-def test_pieces_become_words(page, pieces, words):
-    assert [[word["text"], word["places"]] for word in call(page, "wordsOf", pieces)] == words
+WORDS = [
+    ([], []),
+    (["▁Zwei", "▁Hun", "de", "."], [["Zwei", [0]], ["Hunde.", [1, 2, 3]]]),
+    (["▁A", ".", "</s>", "▁B", "</s>"], [["A.", [0, 1]], ["B", [3]]]),
+    (["a", "b", "</s>", "c", "", ""], [["ab", [0, 1]], ["c", [3]]]),
+    (["▁", "<0xF0>", "<0x9F>", "<0x98>", "<0x80>", "!", "▁x"], [["😀!", [0, 1, 2, 3, 4, 5]], ["x", [6]]]),
+    (["▁a", "▁", "▁▁b", "▁"], [["a", [0]], ["b", [1, 2]]]),
+    (["▁我", "喜欢", "猫", "。"], [["我", [0]], ["喜欢", [1]], ["猫。", [2, 3]]]),
+    (["▁<0x41>", "<0x4", "1>"], [["<0x41><0x41>", [0, 1, 2]]]),
+]
+RUNS = [
+    ("a  b\n", ["a", "b"], [["a", 0], ["  ", None], ["b", 1], ["\n", None]]),
+    ("a b. C d", ["a", "b."], [["a", 0], [" ", None], ["b.", 1], [" C d", None]]),
+    ("①at at", ["1at", "at"], [["①at ", None], ["at", 1]]),  # the model reads ① as 1
+    ("我喜欢猫", ["我", "喜欢", "猫"], [["我", 0], ["喜欢", 1], ["猫", 2]]),
+    ("a\u200bb", ["b"], [["a\u200b", None], ["b", 0]]),
+]
+NEW = [("a b c", "a b c", []), ("a x c", "a b c", ["x"]), ("x a b c y", "a b c", ["x", "y"])]
+NEW += [("a c", "a b c", []), ("c a b", "a b c", ["c"]), ("a", "", ["a"])]
+
+
+def test_pieces_become_words_that_are_found_in_the_text_and_the_least_is_new_in_an_alternative(page):
+    for pieces, words in WORDS:
+        assert [[word["text"], word["places"]] for word in call(page, "wordsOf", pieces)] == words
+    for text, words, runs in RUNS:
+        assert [[run["text"], run["word"]] for run in call(page, "runsOf", text, words)] == runs
+    for text, other, new in NEW:
+        runs = call(page, "differences", text, other)
+        assert "".join(run["text"] for run in runs) == text
+        assert [run["text"] for run in runs if run["isNew"]] == new
 
 
 def test_a_word_is_as_likely_as_its_pieces_together_and_attends_as_they_do_on_average(page):
@@ -112,37 +126,6 @@ def test_a_word_is_as_likely_as_its_pieces_together_and_attends_as_they_do_on_av
     assert explanation["source"] == ["red", "dogs"] and explanation["target"] == ["Rote", "Hunden"]
     assert explanation["probabilities"] == pytest.approx([0.4723665527, 0.0497870684])
     assert explanation["weights"] == [pytest.approx([0.75, 0.25]), pytest.approx([0.25, 0.75])]
-
-
-@pytest.mark.parametrize(
-    ("text", "words", "runs"),
-    [
-        ("a  b\n", ["a", "b"], [["a", 0], ["  ", None], ["b", 1], ["\n", None]]),
-        ("a b. C d", ["a", "b."], [["a", 0], [" ", None], ["b.", 1], [" C d", None]]),
-        ("①at at", ["1at", "at"], [["①at ", None], ["at", 1]]),  # the model reads ① as 1
-        ("我喜欢猫", ["我", "喜欢", "猫"], [["我", 0], ["喜欢", 1], ["猫", 2]]),
-        ("a\u200bb", ["b"], [["a\u200b", None], ["b", 0]]),
-    ],
-)
-def test_words_are_found_where_they_stand(page, text, words, runs):
-    assert [[run["text"], run["word"]] for run in call(page, "runsOf", text, words)] == runs
-
-
-@pytest.mark.parametrize(
-    ("text", "other", "new"),
-    [
-        ("a b c", "a b c", []),
-        ("a x c", "a b c", ["x"]),
-        ("x a b c y", "a b c", ["x", "y"]),
-        ("a c", "a b c", []),
-        ("c a b", "a b c", ["c"]),
-        ("a", "", ["a"]),
-    ],
-)
-def test_the_least_is_new_in_an_alternative(page, text, other, new):
-    runs = call(page, "differences", text, other)
-    assert "".join(run["text"] for run in runs) == text
-    assert [run["text"] for run in runs if run["isNew"]] == new
 
 
 def test_what_is_typed_is_translated_once_the_keys_are_still(page, api):
@@ -287,13 +270,13 @@ def test_a_server_that_is_gone_is_reported_and_asked_again_until_it_is_back(page
 
 def test_a_busy_server_is_asked_again_and_one_that_refuses_is_not(page, api):
     page.clock.install()
-    api.answers["one"] = (503, "The batch scheduling queue is full")
+    api.answers["one"] = ServingError(StatusCode.UNAVAILABLE, "The batch scheduling queue is full")
     page.get_by_role("textbox", name="Text").fill("one")
     expect(page.get_by_role("alert")).to_contain_text("cannot answer now: The batch scheduling queue is full")
     del api.answers["one"]
     page.clock.fast_forward(1_000)
     expect(page.locator("#target")).to_have_text("ONE")
-    api.answers["two"] = (400, "Too many characters")
+    api.answers["two"] = invalid("Too many characters")
     page.get_by_role("textbox", name="Text").fill("two")
     expect(page.get_by_role("alert")).to_contain_text("refuses this text: Too many characters")
     page.clock.fast_forward(60_000)  # far longer than the pause before another try
@@ -303,7 +286,7 @@ def test_a_busy_server_is_asked_again_and_one_that_refuses_is_not(page, api):
 
 
 def test_there_is_a_choice_where_there_are_several_models(browser, api):
-    api.models = ["en-de", "de/en"]
+    api.models[:] = ["en-de", "de/en"]
     with opened(browser, api) as page:
         write(page, "one")
         assert api.asked[-1][0] == "en-de"
@@ -312,7 +295,7 @@ def test_there_is_a_choice_where_there_are_several_models(browser, api):
         expect(page.locator("#target")).to_have_text("ONE")
     with opened(browser, api, "?model=de%2Fen") as page:
         expect(page.get_by_role("combobox", name="Model")).to_have_value("de/en")
-    api.models = ["only"]
+    api.models[:] = ["only"]
     with opened(browser, api) as page:
         write(page, "one")
         expect(page.get_by_role("combobox")).to_be_hidden()
@@ -402,45 +385,22 @@ CONTRASTS = """selector => {
 }"""
 
 
-def test_nothing_moves_where_motion_is_unwelcome(browser, api):
-    with opened(browser, api, reduced_motion="reduce") as page:
-        write(page, "one")
-        assert page.evaluate("document.getAnimations().length") == 0
-        assert word(page, "ONE").evaluate("x => getComputedStyle(x).transitionDuration") == "0s"
-
-
-def test_the_page_asks_no_server_but_its_own_and_forbids_scripts_of_others(browser, api):
-    with opened(browser, api) as page:
+def test_the_page_asks_no_server_but_its_own_moves_nothing_unwelcome_and_copies(browser, api):
+    allowed = {"reduced_motion": "reduce", "permissions": ["clipboard-read", "clipboard-write"]}
+    with opened(browser, api, **allowed) as page:
         asked = []
         page.on("request", lambda request: asked.append(request.url))
         page.reload()
-        write(page, "one")
+        write(page, "one two")
         assert len(asked) > 5 and [url for url in asked if not url.startswith(api.url)] == []
         policy = page.locator("meta[http-equiv=Content-Security-Policy]").get_attribute("content")
         assert "default-src 'none'" in policy and "unsafe" not in policy
-
-
-def test_the_translation_is_copied(browser, api):
-    with opened(browser, api, permissions=["clipboard-read", "clipboard-write"]) as page:
-        write(page, "one two")
+        assert page.evaluate("document.getAnimations().length") == 0
+        assert word(page, "ONE").evaluate("x => getComputedStyle(x).transitionDuration") == "0s"
         page.get_by_role("button", name="Copy").click()
         expect(page.get_by_role("button", name="Copied")).to_be_visible()
         assert page.evaluate("navigator.clipboard.readText()") == "ONE TWO"
-
-
-def test_a_screen_reader_is_told_the_translation(page):
-    write(page, "one two")
-    expect(page.get_by_role("status")).to_have_text("ONE TWO")
-
-
-def test_it_works_with_the_server_and_a_saved_model(browser, tmp_path):
-    toy.write(tmp_path / "toy", 3)
-    with both({"toy": tmp_path / "toy"}) as server:
-        with opened(browser, SimpleNamespace(url=f"http://{HOST}:{server.port}/")) as page:
-            page.get_by_role("textbox", name="Text").fill("süden")
-            expect(page.locator("#target")).to_have_text(toy.translation("süden", 3).decode())
-            expect(page.get_by_role("region", name="Alternatives").get_by_role("listitem")).to_have_count(3)
-            expect(page.locator("tbody").get_by_role("gridcell")).to_have_text(["100"])
+        expect(page.get_by_role("status")).to_have_text("ONE TWO")  # what a screen reader is told
 
 
 # Words to keep.

@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 from grpc import StatusCode
 
+from serving.configuration import BatchingParameters, ModelConfig
 from serving.errors import ServingError
-from serving.model_config import ModelConfig
 from serving.models import END, Models
 from serving.predictor import ModelSpec, Predictor
-from serving.text_config import BatchingParameters
 from tests.serving import small, toy
 from tests.serving.live import backend, wait_for
 
@@ -24,12 +23,9 @@ def texts(*rows):
     return {"text": np.array([row.encode() for row in rows], dtype=object)}
 
 
-@pytest.fixture(scope="module")
-def models(tmp_path_factory):
-    base_path = tmp_path_factory.mktemp("models")
-    toy.write(base_path, 3)
-    with backend({"toy": base_path}, {"stable": 3}) as found:
-        yield found.models
+@pytest.fixture
+def models(toys):
+    return toys.models
 
 
 @pytest.fixture(params=[None, BATCHING], ids=["alone", "batching"])

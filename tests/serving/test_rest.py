@@ -1,36 +1,21 @@
-import asyncio
-import concurrent.futures
+import contextlib
 import http.client
 import json
 import re
-import threading
 
 import grpc
-import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from keras_transformer.translation.options import INPUTS
 from serving.errors import HTTP_STATUS, ServingError
-from serving.http_server import LONGEST_HEAD, HttpServer
-from serving.metrics import Metrics
-from serving.predictor import Prediction
 from serving.servable import SOON_DONE
-from tests.serving import toy
-from tests.serving.live import DEADLINE_SECONDS, HOST, METRICS, ask, backend, connect, read_all, serve
-from tests.serving.test_json_tensors import JSON
+from tests.serving import fake
+from tests.serving.live import DEADLINE_SECONDS, HOST, METRICS, ask, connect, read_all, serve, wait_for
 
 MODEL = "/v1/models/toy"
 PREDICT = f"{MODEL}:predict"
-
-
-@pytest.fixture(scope="module")
-def toys(tmp_path_factory):
-    base_path = tmp_path_factory.mktemp("toy")
-    toy.write(base_path, 5)
-    with backend({"toy": base_path}) as found:
-        yield found
 
 
 @pytest.fixture(scope="module")
@@ -74,14 +59,6 @@ def test_what_takes_too_long_to_arrive_or_to_answer_is_504(toys):
         assert ask(port, "POST", PREDICT, {"instances": ["a"]})[0] == 200
 
 
-def test_a_head_that_is_too_long_or_no_http_is_400_and_the_server_goes_on(port):
-    for head in (b"GET / HTTP/1.1\r\nX: " + 2 * LONGEST_HEAD * b"a", b"nonsense\r\n\r\n"):
-        with connect(port) as client:
-            client.sendall(head)
-            assert client.recv(100).startswith(b"HTTP/1.1 400")
-    assert ask(port, "GET", MODEL)[0] == 200
-
-
 def test_pages_of_other_sites_may_ask_if_told_so(toys, port):
     names = [f"Access-Control-Allow-{name}" for name in ("Origin", "Methods", "Headers")]
     with serve(toys.predictor, toys.models, has_cors=True) as open_port:
@@ -102,89 +79,43 @@ def test_the_page_its_models_and_the_metrics_are_there(port):
     assert re.search(rb"^# TYPE :tensorflow:serving:request_count counter$", content, re.MULTILINE)
 
 
-class Answers:
-    """A predictor with prepared futures."""
+def test_every_error_of_the_predictor_has_its_status_and_a_mistake_of_ours_tells_no_text(toys, caplog):
+    errors = [ServingError(code, f"It is {code.name}.") for code in HTTP_STATUS if code != grpc.StatusCode.OK]
+    rest, raised = iter([*errors, KeyError("my secret")]), []
 
-    def __init__(self, *futures):
-        self.metrics = Metrics()
-        self.futures = iter(futures)
-        self.was_asked = threading.Event()
+    def fail(*asked):
+        raised.append(next(rest))
+        raise raised[-1]
 
-    def submit(self, *arguments, **options):
-        self.was_asked.set()
-        future = next(self.futures)
-        if isinstance(future, Exception):
-            raise future
-        return future
-
-
-def done(result):
-    future = concurrent.futures.Future()
-    future.set_exception(result) if isinstance(result, Exception) else future.set_result(result)
-    return future
-
-
-FINE = Prediction(3, "translate", {"x": np.array([b"fine"], object)})
-
-
-def test_every_error_of_the_predictor_has_its_status(toys):
-    codes = [code for code in HTTP_STATUS if code != grpc.StatusCode.OK]
-    errors = [ServingError(code, f"It is {code.name}.") for code in codes]
-    with serve(Answers(*errors, *map(done, errors)), toys.models) as port:
-        for code in codes + codes:
-            assert error_of(port, {"instances": ["a"]}) == (HTTP_STATUS[code], f"It is {code.name}.")
-
-
-def test_a_mistake_of_ours_is_500_and_the_log_does_not_tell_the_text(toys, caplog):
-    with serve(Answers(done(KeyError("my secret"))), toys.models) as port:
+    with serve(fake.Predictor(fail), toys.models) as port:
+        for error in errors:
+            assert error_of(port, {"instances": ["a"]}) == (error.http_status, error.message)
         assert error_of(port, {"instances": ["my secret"]}) == (500, "Internal error.")
     assert "KeyError in " in caplog.text and "secret" not in caplog.text
 
 
 def test_what_a_client_waits_for_is_given_up_when_it_goes_or_its_time_is_over(toys):
-    gone, late = concurrent.futures.Future(), concurrent.futures.Future()
-    predictor, given_up = Answers(gone, late, done(FINE)), threading.Event()
-    gone.add_done_callback(lambda _: given_up.set())
+    predictor = fake.Held()
     with serve(predictor, toys.models, timeout_s=0.5) as port:
         connection = http.client.HTTPConnection(HOST, port, timeout=DEADLINE_SECONDS)
         connection.request("POST", PREDICT, b'{"instances": ["a"]}')
-        assert predictor.was_asked.wait(DEADLINE_SECONDS)
+        gone = predictor.wait_for(1)
         connection.close()
-        assert given_up.wait(DEADLINE_SECONDS) and gone.cancelled()
+        wait_for(gone.cancelled)
         assert error_of(port, {"instances": ["a"]}) == (504, "Timed out waiting for the answer.")
-        assert late.cancelled()
-        assert ask(port, "POST", PREDICT, {"instances": ["a"]})[2] == {"predictions": ["fine"]}
+        assert predictor.wait_for(2).cancelled()
 
 
-def test_a_server_that_stops_answers_what_is_under_way(toys):
-    future, replies = concurrent.futures.Future(), []
-    predictor = Answers(future)
-
-    async def app(scope, receive, send):
-        predictor.submit()
-        await asyncio.wrap_future(future)
-        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]})
-        await send({"type": "http.response.body", "body": b""})
-
-    server = HttpServer(app, HOST, 0, DEADLINE_SECONDS)
-    client = threading.Thread(target=lambda: replies.append(ask(server.port, "GET", "/")[0]))
-    client.start()
-    assert predictor.was_asked.wait(DEADLINE_SECONDS)
-    stopping = threading.Thread(target=server.stop)
-    stopping.start()
-    future.set_result(None)
-    stopping.join(DEADLINE_SECONDS)
-    client.join(DEADLINE_SECONDS)
-    assert replies == [200] and not stopping.is_alive()
-    with pytest.raises(ConnectionRefusedError):
-        connect(server.port)
-
-
-def test_a_port_that_is_taken_is_said(port):
-    with pytest.raises(OSError, match=f"cannot listen on {HOST}:{port}: Address already in use"):
-        HttpServer(None, HOST, port, 1)
-
-
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text('aö😀\0"\\\ud83d', max_size=5)
+    | st.just({"b64": "YQ=="}),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["text", "alpha", "b64", "x"]), inner),
+    max_leaves=11,
+)
 KEYS = st.sampled_from(["instances", "inputs", "signature_name", "x"])
 BODIES = st.dictionaries(KEYS, JSON | st.sampled_from([*INPUTS])) | JSON
 
@@ -207,4 +138,5 @@ def test_no_body_is_a_500_or_a_hang(fuzz_connection, body, place, path):
 
 @pytest.fixture(scope="module")
 def fuzz_connection(port):
-    return http.client.HTTPConnection(HOST, port, timeout=DEADLINE_SECONDS)
+    with contextlib.closing(http.client.HTTPConnection(HOST, port, timeout=DEADLINE_SECONDS)) as connection:
+        yield connection

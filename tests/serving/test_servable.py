@@ -3,17 +3,17 @@ import time
 import numpy as np
 import pytest
 import tensorflow as tf
-from grpc import StatusCode
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
+from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
 
 from keras_transformer.translation.options import INPUTS
 from serving.errors import ServingError
-from serving.servable import SOON_DONE, Servable
+from serving.servable import MOST_WARM_UP_RECORDS, SOON_DONE, WARM_UP, Loader, Servable
 from tests.serving import toy
 
 
 def texts(*rows):
-    return np.array([row.encode() for row in rows], dtype=object)
+    return {"text": np.array([row.encode() for row in rows], dtype=object)}
 
 
 @pytest.fixture(scope="module")
@@ -23,42 +23,36 @@ def servable(tmp_path_factory):
     servable.close()
 
 
-def error_of(function, *arguments):
+def error_of(function, *arguments, **options):
     with pytest.raises(ServingError) as caught:
-        function(*arguments)
-    return caught.value.code, caught.value.message
+        function(*arguments, **options)
+    return caught.value.code.name, caught.value.message
 
 
 def test_a_session_answers_with_every_output_or_those_asked_for(servable):
-    found = servable.run("", {"text": texts("ab", "ü")})
+    found = servable.run("", texts("ab", "ü"))
     assert list(found["translation"]) == [toy.translation("ab", 7), toy.translation("ü", 7)]
     np.testing.assert_allclose(found["score"], [2 * toy.WEIGHT, 2 * toy.WEIGHT])
-    assert set(servable.run("translate", {"text": texts("ab")}, ["score"])) == {"score"}
+    assert set(servable.run("translate", texts("ab"), ["score"])) == {"score"}
 
 
 def test_all_signatures_are_there_and_tensorflows_own_does_not_run(servable):
     assert {"serving_default", *INPUTS} <= set(servable.signatures)
     for own in set(servable.signatures) - {"serving_default", *INPUTS}:
-        assert error_of(servable.run, own, {})[0] == StatusCode.INVALID_ARGUMENT
+        assert error_of(servable.run, own, {})[0] == "INVALID_ARGUMENT"
 
 
-def test_what_the_graph_raises_is_told_without_the_place_in_the_graph(servable):
-    assert error_of(servable.run, "", {"text": texts("raise")}) == (
-        StatusCode.INVALID_ARGUMENT,
-        "assertion failed: [a text]",
-    )
-
-
-def test_a_long_computation_is_given_up_after_its_time(servable):
-    code, _ = error_of(servable.run, "", {"text": texts("wait 30" + SOON_DONE * " ")}, None, 0.05)
-    assert code == StatusCode.DEADLINE_EXCEEDED
+def test_what_the_graph_raises_is_told_without_the_place_in_the_graph_and_long_work_is_given_up(servable):
+    assert error_of(servable.run, "", texts("raise")) == ("INVALID_ARGUMENT", "assertion failed: [a text]")
+    long = texts("wait 30" + SOON_DONE * " ")
+    assert error_of(servable.run, "", long, timeout_s=0.05)[0] == "DEADLINE_EXCEEDED"
 
 
 def test_little_is_computed_by_the_thread_that_asks_and_much_by_others(servable):
     def own_share(text):
         """How much of the processor time that a text takes is this thread's."""
         whole, own = time.process_time(), time.thread_time()
-        servable.run("", {"text": texts(text)})
+        servable.run("", texts(text))
         return (time.thread_time() - own) / (time.process_time() - whole)
 
     assert own_share("wait 0.5") > 0.5
@@ -66,33 +60,24 @@ def test_little_is_computed_by_the_thread_that_asks_and_much_by_others(servable)
 
 
 @pytest.mark.parametrize(
-    "file, code",
+    "file, change, code, words",
     [
-        ("saved_model.pb", StatusCode.NOT_FOUND),
-        ("variables/variables.index", StatusCode.DATA_LOSS),
-        ("variables/variables.data-00000-of-00001", StatusCode.UNKNOWN),
+        ("saved_model.pb", None, "NOT_FOUND", ""),
+        ("variables/variables.index", None, "DATA_LOSS", ""),
+        ("variables/variables.data-00000-of-00001", None, "UNKNOWN", ""),
+        ("saved_model.pb", lambda graph: graph[: len(graph) // 2], "DATA_LOSS", "Cannot parse file"),
+        ("saved_model.pb", lambda graph: graph.replace(b"StringUpper", b"StringUpset"), None, "StringUpset"),
     ],
 )
-def test_a_missing_file_is_an_error_with_a_code(tmp_path, file, code):
-    path = toy.write(tmp_path, 1)
+def test_a_version_that_cannot_be_loaded_is_an_error_with_a_code(tmp_path, file, change, code, words):
+    path, loader = toy.write(tmp_path, 1), Loader()
+    content = (path / file).read_bytes()
     (path / file).unlink()
-    assert error_of(Servable.load, "toy", 1, path)[0] == code
-
-
-def test_a_truncated_graph_is_data_loss(tmp_path):
-    path = toy.write(tmp_path, 1)
-    graph = (path / "saved_model.pb").read_bytes()
-    (path / "saved_model.pb").write_bytes(graph[: len(graph) // 2])
-    code, message = error_of(Servable.load, "toy", 1, path)
-    assert code == StatusCode.DATA_LOSS and "Cannot parse file" in message
-
-
-def test_an_unknown_op_is_an_error(tmp_path):
-    path = toy.write(tmp_path, 1)
-    graph = (path / "saved_model.pb").read_bytes()
-    (path / "saved_model.pb").write_bytes(graph.replace(b"StringUpper", b"StringUpset"))
-    code, message = error_of(Servable.load, "toy", 1, path)
-    assert "StringUpset" in message
+    if change:
+        (path / file).write_bytes(change(content))
+    found = error_of(loader.load, "toy", 1, path)
+    assert found[0] == (code or found[0]) and words in found[1]
+    assert f'load_attempt_count{{model_path="{path}",status="fail"}} 1' in loader.metrics.page()
 
 
 def test_a_default_stands_for_an_input_that_is_missing(tmp_path):
@@ -109,8 +94,70 @@ def test_a_default_stands_for_an_input_that_is_missing(tmp_path):
     assert servable.run("", {"x": np.int64(2)}) == {"sum": 7}
     assert "Missing but required: {x}" in error_of(servable.run, "", {"y": np.int64(2)})[1]
     servable.close()
+    assert "tags" in error_of(Servable.load, "m", 1, tmp_path, tags=["serve", "gpu"])[1]
 
 
-def test_tags_choose_the_graph(tmp_path):
-    path = toy.write(tmp_path, 1)
-    assert "tags" in error_of(lambda: Servable.load("toy", 1, path, tags=["serve", "gpu"]))[1]
+def record(*rows, signature="translate"):
+    log = PredictionLog()
+    log.predict_log.request.model_spec.signature_name = signature
+    log.predict_log.request.inputs["text"].CopyFrom(tf.make_tensor_proto(list(rows), tf.string))
+    return log
+
+
+@pytest.fixture
+def with_warm_up(tmp_path):
+    """A function from records to the path of a version with them."""
+
+    def write(*logs):
+        path = toy.write(tmp_path, 3)
+        (path / WARM_UP).parent.mkdir()
+        with tf.io.TFRecordWriter(str(path / WARM_UP)) as writer:
+            for log in logs:
+                writer.write(log.SerializeToString())
+        return path
+
+    return write
+
+
+def test_a_loaded_version_has_warmed_up_and_is_counted(with_warm_up):
+    loader = Loader()
+    path = with_warm_up(record("a", "b"), record("c", signature="explain"))
+    servable = loader.load("toy", 3, path)
+    assert list(servable.run("", texts("x"))["translation"]) == [toy.translation("x", 3)]
+    servable.close()
+    page = loader.metrics.page()
+    assert f':tensorflow:cc:saved_model:load_attempt_count{{model_path="{path}",status="success"}} 1' in page
+    assert f':tensorflow:serving:model_warmup_latency_count{{model_path="{path}",status="OK"}} 1' in page
+
+
+def test_a_failing_record_fails_the_load(with_warm_up):
+    loader = Loader()
+    path = with_warm_up(record("a"), record("a", "raise"))
+    assert error_of(loader.load, "toy", 3, path) == ("INVALID_ARGUMENT", "warm-up: assertion failed: [a text]")
+    assert f'model_warmup_latency_count{{model_path="{path}",status="INVALID_ARGUMENT"}} 1' in loader.metrics.page()
+    Loader(warm_ups=0).load("toy", 3, path).close()
+
+
+def with_broken_tensor():
+    log = record("a")
+    log.predict_log.request.inputs["text"].dtype = 99
+    return log
+
+
+@pytest.mark.parametrize(
+    "logs, code",
+    [
+        ([with_broken_tensor()], "DATA_LOSS"),
+        ([PredictionLog(classify_log={})], "UNIMPLEMENTED"),
+        ([record("a")] * (MOST_WARM_UP_RECORDS + 1), "INVALID_ARGUMENT"),
+    ],
+)
+def test_records_that_tensorflow_serving_does_not_replay_fail_the_load(with_warm_up, logs, code):
+    found = error_of(Loader().load, "toy", 3, with_warm_up(*logs))
+    assert found[0] == code and found[1].startswith("warm-up: ")
+
+
+def test_a_broken_warm_up_file_fails_the_load(with_warm_up):
+    path = with_warm_up(record("a"))
+    (path / WARM_UP).write_bytes((path / WARM_UP).read_bytes()[:-3])
+    assert error_of(Loader().load, "toy", 3, path)[0] == "DATA_LOSS"

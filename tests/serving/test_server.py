@@ -1,141 +1,91 @@
-import os
 import re
-import signal
-import socket
-import subprocess
-import sys
-import threading
-from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
-import tensorflow as tf
-from tensorflow_serving.apis import predict_pb2, prediction_log_pb2
 
-from serving.client import Client
-from serving.server import main
-from serving.settings import parse_settings
-from tests.serving import toy
-from tests.serving.live import DEADLINE_SECONDS, HOST, METRICS, accepts, ask, free_port, wait_for
+from serving.server import COUNT, FLAGS, SECONDS, WITHOUT_EFFECT, SettingsError, boolean, file, parse_settings
 
-ROOT = Path(__file__).parents[2]
-CONFIG = 'model_config_list {{ config {{ name: "{name}" base_path: "{path}" model_platform: "tensorflow" }} }}'
+VALUES = {boolean: "true", file: __file__, str: "a=b"}
 
 
-def start(*flags):
-    command = [sys.executable, "-m", "serving.server", *map(str, flags)]
-    return subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True, env=os.environ | {"COLUMNS": "80"})
+@pytest.fixture
+def model(tmp_path):
+    (tmp_path / "models" / "3").mkdir(parents=True)
+    return ["--model_base_path", str(tmp_path / "models")]
 
 
-def refusal(*flags):
-    """The line with which a server ends that is started wrongly."""
-    process = start(*flags)
-    _, errors = process.communicate(timeout=120)
-    assert process.returncode == 2, errors
-    *before, last = errors.splitlines()
-    assert [line for line in before if not re.match(r"\d{4}-\d\d-\d\d .* (INFO|WARNING|ERROR) ", line)] == []
-    return last
+def test_without_flags_everything_is_as_documented(model):
+    settings, ignored = parse_settings(model)
+    defaults = {name: default for name, (_, default, _) in FLAGS.items() if name != "model_base_path"}
+    assert defaults.items() <= vars(settings).items() and ignored == []
+    assert (settings.host, settings.port, settings.rest_api_port) == ("127.0.0.1", 8500, 8501)
+    assert settings.max_rows == settings.max_body_bytes == settings.max_bytes_per_row == 0
 
 
-def warm_up_slowly(version_directory):
-    request = predict_pb2.PredictRequest()
-    request.model_spec.name = "toy"
-    request.inputs["text"].CopyFrom(tf.make_tensor_proto(["wait 1"]))
-    log = prediction_log_pb2.PredictionLog(predict_log=prediction_log_pb2.PredictLog(request=request))
-    path = version_directory / "assets.extra" / "tf_serving_warmup_requests"
-    path.parent.mkdir()
-    with tf.io.TFRecordWriter(str(path)) as writer:
-        writer.write(log.SerializeToString())
+@pytest.mark.parametrize("said", [["--enable_batching"], ["--enable_batching=true"], ["--enable_batching", "True"]])
+def test_a_switch_is_set_and_unset_as_tensorflow_serving_does(model, said):
+    assert parse_settings([*said, *model])[0].enable_batching
+    assert parse_settings([*model, *said])[0].enable_batching
+    for off in (["--enable_model_warmup=false"], ["--enable_model_warmup", "0"]):
+        assert not parse_settings([*model, *said, *off])[0].enable_model_warmup
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    directory = tmp_path_factory.mktemp("served")
-    warm_up_slowly(toy.write(directory / "toy", 3))
-    config = directory / "models.config"
-    config.write_text(CONFIG.format(name="toy", path=directory / "toy"))
-    port, grpc_port = free_port(), free_port()
-    ports = ("--rest_api_port", port, "--port", grpc_port)
-    batching = ("--enable_batching", "--rest_api_timeout_in_ms=20000")
-    process = start("--model_config_file", config, "--model_config_file_poll_wait_seconds=1", *ports, *batching)
-    lines = []
-    reader = threading.Thread(target=lambda: lines.extend(process.stderr), daemon=True)
-    reader.start()
-    wait_for(lambda: accepts(port) or process.poll() is not None)
-    first_status = ask(port, "GET", "/v1/models/toy")
-    yield SimpleNamespace(**locals())
-    if process.poll() is None:
-        process.kill()
-    process.wait()
-    process.stderr.close()
+@pytest.mark.parametrize("name", sorted({*FLAGS, *WITHOUT_EFFECT} - {"version"}))
+def test_every_flag_of_tensorflow_serving_is_accepted_and_what_is_ignored_is_told(model, name):
+    kind = FLAGS.get(name, (str,))[0]
+    value = model[1] if name == "model_base_path" else VALUES.get(kind, "3")
+    more = {"batching_parameters_file": ["--enable_batching"], "source_lang": ["--target_lang=b"]}
+    more["target_lang"] = ["--source_lang=b"]
+    settings, ignored = parse_settings([*model, *more.get(name, []), f"--{name}={value}"])
+    assert ignored == [name] * (name in WITHOUT_EFFECT) and getattr(settings, name) not in (None, "")
 
 
-def test_the_port_opens_only_when_the_model_is_available(server):
-    status, _, reply = server.first_status
-    assert status == 200 and [version["state"] for version in reply["model_version_status"]] == ["AVAILABLE"]
-    first, second = (line.split(" INFO ")[1] for line in server.lines[:2])  # said before the long work
-    assert first.startswith("loading TensorFlow") and second.startswith("loading the models")
-    loaded = next(line for line in server.lines if "loaded version 3" in line)
-    assert float(re.search(r"in ([\d.]+) s", loaded)[1]) >= 1, "the warm-up takes a second, before which nothing opens"
+MISTAKES = {
+    "--port=x": "argument --port: invalid int value: 'x'",
+    "--port=65536": "argument --port: must be between 0 and 65535. Received: 65536",
+    "--rest_api_port=-1": "--rest_api_port: must be between 0 and 65535. Received: -1",
+    "--port=8501": "--port and --rest_api_port must differ. Received: both are 8501",
+    "--prot=3": "--prot",
+    "--max_num_load=3": "--max_num_load",
+    "stray": "stray",
+    "--enable_batching=maybe": "must be true or false. Received: maybe",
+    "--host": "--host",
+    "--model_name=a/b": "--model_name must be a word without / and :. Received: a/b",
+    "--grpc_channel_arguments=a": "--grpc_channel_arguments must be NAME=VALUE",
+    f"--batching_parameters_file={__file__}": "--batching_parameters_file is for --enable_batching",
+    "--monitoring_config_file=/nowhere": "must be a file that exists. Received: /nowhere",
+    "--source_lang=en": "--source_lang and --target_lang belong together",
+    "--rest_api_timeout_in_ms=0": "--rest_api_timeout_in_ms: must be at least 1. Received: 0",
+    "--tensorflow_inter_op_parallelism=-2": "--tensorflow_inter_op_parallelism: must be at least -1. Received: -2",
+    **{
+        f"--{name}=-1": f"--{name}: must be at least 0. Received: -1"
+        for name, (kind, *_) in FLAGS.items()
+        if kind in (COUNT, SECONDS)
+    },
+}
 
 
-def test_rest_and_grpc_answer_alike(server):
-    for address in ({"url": f"http://{HOST}:{server.port}"}, {"grpc": f"{HOST}:{server.grpc_port}"}):
-        with Client(model="toy", **address) as client:
-            assert [found.text for found in client.translate(["a", "ö"])] == ["3:A", "3:Ö"]
+@pytest.mark.parametrize("said", MISTAKES)
+def test_a_wrong_flag_is_one_line_that_names_it(model, said):
+    with pytest.raises(SettingsError, match=re.escape(MISTAKES[said])) as caught:
+        parse_settings([*model, said])
+    assert "\n" not in str(caught.value)
 
 
-def test_a_changed_model_file_is_followed(server):
-    toy.write(server.directory / "other", 7)
-    text = server.config.read_text()
-    server.config.write_text(
-        text[:-2]
-        + f'config {{ name: "new" base_path: "{server.directory / "other"}" model_platform: "tensorflow" }} }}'
-    )
-    predict = "/v1/models/new:predict", {"instances": ["a"]}
-    wait_for(lambda: ask(server.port, "POST", *predict)[0] == 200)
-    reply = ask(server.port, "POST", *predict)[2]
-    assert reply["predictions"][0]["translation"] == "7:A"
-    assert ask(server.port, "GET", "/page/models")[2] == {"models": ["new", "toy"]}
-    server.config.write_text("nonsense {")
-    wait_for(lambda: any("is not followed" in line for line in server.lines))
-    assert ask(server.port, "GET", "/v1/models/toy")[0] == 200
+def test_a_model_or_a_file_of_models_must_be_there(tmp_path, model):
+    assert parse_settings(["--model_config_file", __file__])[0].model_config_file
+    for said, message in (
+        ([], "one of --model_base_path DIR and --model_config_file FILE must be given"),
+        (["--model_base_path", str(tmp_path / "no")], f"must be a directory that exists. Received: {tmp_path / 'no'}"),
+        (["--model_base_path", str(tmp_path / "models" / "3")], "must have directories of versions in it, such as 1/"),
+    ):
+        with pytest.raises(SettingsError, match=re.escape(message)):
+            parse_settings(said)
 
 
-def test_sigterm_answers_what_is_under_way_and_ends_in_order(server):
-    def begun():
-        content = ask(server.port, "GET", METRICS)[2].decode()
-        return sum(map(float, re.findall(r"queuing_latency_count\{.*\} (.*)", content)))
-
-    before, replies = begun(), []
-    request = {"instances": ["wait 2"]}
-    client = threading.Thread(
-        target=lambda: replies.append(ask(server.port, "POST", "/v1/models/toy:predict", request))
-    )
-    client.start()
-    wait_for(lambda: begun() > before)
-    server.process.send_signal(signal.SIGTERM)
-    wait_for(lambda: not accepts(server.port))
-    assert replies == []
-    client.join(DEADLINE_SECONDS)
-    assert server.process.wait(DEADLINE_SECONDS) == 0
-    server.reader.join(DEADLINE_SECONDS)
-    ((status, _, reply),) = replies
-    assert status == 200 and reply["predictions"][0]["translation"] == "3:WAIT 2"
-    assert server.lines[-1].endswith(" INFO stopped\n")
-    assert "wait 2" not in "".join(server.lines)
-
-
-def test_a_mistake_is_one_line():
-    with socket.create_server((HOST, 0)) as listener:
-        port = listener.getsockname()[1]
-        line = refusal("--model_config_file", __file__, "--rest_api_port=0", "--port", port)
-    assert line.startswith(f"error: cannot listen on {HOST}:{port}: ")
-
-
-def test_a_model_that_cannot_be_loaded_is_a_mistake_of_the_user(tmp_path):
-    (tmp_path / "3").mkdir()
-    (tmp_path / "3" / "saved_model.pb").write_bytes(b"nonsense")
-    settings, _ = parse_settings(["--model_base_path", str(tmp_path), "--max_num_load_retries=0"])
-    with pytest.raises(ValueError, match="name: default version: 3 due to error: DATA_LOSS"):
-        main(settings)
+@pytest.mark.parametrize("flag, words", [("--help", [f"--{name}" for name in FLAGS]), ("--version", ["TensorFlow"])])
+def test_help_names_every_flag_and_version_the_versions(capsys, flag, words):
+    with pytest.raises(SystemExit) as caught:
+        parse_settings([flag])
+    assert caught.value.code == 0
+    shown = capsys.readouterr().out
+    assert [word for word in words if word not in shown] == []

@@ -9,19 +9,9 @@ import pytest
 
 from serving.errors import ServingError
 from serving.smoke_test import ODD_TEXTS, checks_of, main, outcome, parse_arguments
-from tests.serving import toy
-from tests.serving.live import backend as make_backend
 from tests.serving.live import serve, serve_grpc
 
 ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture(scope="module")
-def backend(tmp_path_factory):
-    base_path = tmp_path_factory.mktemp("toy")
-    toy.write(base_path, 3)
-    with make_backend({"toy": base_path}) as backend:
-        yield backend
 
 
 class Spoilt:
@@ -40,11 +30,11 @@ class Spoilt:
 
 
 @pytest.fixture
-def failures(backend, monkeypatch, capsys):
+def failures(toys, monkeypatch, capsys):
     """Function (predictor, flags) -> exit status and the lines of the table of a smoke test of the whole."""
 
     def run(predictor, model="toy"):
-        with serve(predictor, backend.models) as port, serve_grpc(predictor, backend.models) as address:
+        with serve(predictor, toys.models) as port, serve_grpc(predictor, toys.models) as address:
             flags = ["--url", f"http://127.0.0.1:{port}", "--grpc", address, "--model_name", model]
             monkeypatch.setattr(sys, "argv", ["smoke_test", *flags])
             with pytest.raises(SystemExit) as caught:
@@ -55,8 +45,8 @@ def failures(backend, monkeypatch, capsys):
     return run
 
 
-def test_our_server_is_as_tensorflow_serving_in_everything_that_is_checked(backend, failures):
-    status, lines = failures(backend.predictor)
+def test_our_server_is_as_tensorflow_serving_in_everything_that_is_checked(toys, failures):
+    status, lines = failures(toys.predictor)
     assert [line for line in lines[:-1] if not line.startswith("ok ")] == []
     assert status == 0 and lines[-1] == f"{len(lines) - 1} of {len(lines) - 1} as TensorFlow Serving"
     assert len(lines) > 35
@@ -83,15 +73,15 @@ ODD = [f"{api} answers {name}" for api in ("REST", "gRPC") for name in ODD_TEXTS
         (raises_for_odd_text, [promise for promise in ODD if "control characters" in promise]),
     ],
 )
-def test_what_falls_short_is_said_and_nothing_else(backend, failures, spoil, promises):
-    status, lines = failures(Spoilt(backend.predictor, spoil))
+def test_what_falls_short_is_said_and_nothing_else(toys, failures, spoil, promises):
+    status, lines = failures(Spoilt(toys.predictor, spoil))
     failed = [line.removeprefix("FAIL ").partition(" found ")[0] for line in lines if line.startswith("FAIL")]
     assert status == 1 and sorted(failed) == sorted(promises)
     assert lines[-1] == f"{len(lines) - 1 - len(failed)} of {len(lines) - 1} as TensorFlow Serving"
 
 
-def test_a_model_that_is_not_there_fails_all_that_needs_it(backend, failures):
-    status, lines = failures(backend.predictor, "other")
+def test_a_model_that_is_not_there_fails_all_that_needs_it(toys, failures):
+    status, lines = failures(toys.predictor, "other")
     assert status == 1
     for api in ("REST", "gRPC"):
         (line,) = [line for line in lines if f"{api} texts give a translation" in line]

@@ -1,12 +1,11 @@
 import pytest
 from grpc import StatusCode
 
-from serving.answers import Translation
-from serving.client import Client
+from serving.client import Client, Translation
 from serving.errors import ServingError
 from serving.gateway import connected, parse_arguments
 from serving.protection import NO_PLACEHOLDERS
-from tests.serving.fake_server import serve
+from tests.serving.fake import serve
 
 TEXTS = ["the two of 5 km", "see http://a.b", "one", "⟦4⟧ two"]
 WORDS = ["the DUO of 5 km", "see http://a.b", "one", "⟦4⟧ DUO"]
@@ -15,7 +14,7 @@ WORDS = ["the DUO of 5 km", "see http://a.b", "one", "⟦4⟧ DUO"]
 def echo(asked, pieces):
     """A model that gives back the text, and as a second best the text in brackets."""
 
-    def answer(which, signature_name, inputs):
+    def answer(model, signature_name, inputs):
         asked.append((signature_name, [text.decode() for text in inputs["text"]]))
         texts, scores = list(inputs["text"]), [0.5] * len(inputs["text"])
         if signature_name == "explain":

@@ -1,0 +1,163 @@
+"""The connections of `Client`: they send arrays to a signature, and return its outputs as lists of values.
+
+A connection has `predict(signature_name, inputs, timeout_s)`, which returns dict name -> list or raises the server's
+error as `ServingError`, and `close()`. Threads may share a connection.
+"""
+
+import base64
+import json
+import os
+from urllib.parse import quote
+
+import grpc
+import numpy as np
+import urllib3
+from grpc import StatusCode
+
+from serving.errors import HTTP_STATUS, ServingError, invalid
+from serving.messages import PREDICTION_SERVICE, PredictRequest, PredictResponse, to_array, to_proto
+from serving.protection import NO_PLACEHOLDERS, PLACEHOLDERS, Protection, read_glossary
+
+CODE_OF = {status: code for code, status in reversed(HTTP_STATUS.items())}
+AS_IT_IS = "score"  # The signature that reads texts and translations as they are.
+TRANSLATIONS = {"translation", "translations"}  # Outputs: one translation of each text, or several.
+
+
+class RestConnection:
+    """The REST API of a server: columns of values to columns of values. Thread-safe."""
+
+    def __init__(self, url, model, version, label, connections):
+        which = f"/versions/{version}" if version is not None else f"/labels/{quote(label, safe='')}" if label else ""
+        self._url = f"{url.rstrip('/')}/v1/models/{quote(model, safe='')}{which}:predict"
+        self._pool = urllib3.PoolManager(maxsize=connections, retries=False)
+
+    def predict(self, signature_name, inputs, timeout_s):
+        """Runs a signature with arrays: dict name -> list. Raises the server's error as ServingError."""
+        columns = {name: list(map(_json_value, array.tolist())) for name, array in inputs.items()}
+        body = json.dumps({"signature_name": signature_name, "inputs": columns}).encode()
+        headers = {"Content-Type": "application/json"}
+        try:
+            reply = self._pool.request("POST", self._url, body=body, headers=headers, timeout=timeout_s)
+        except urllib3.exceptions.NewConnectionError as error:
+            raise ServingError(StatusCode.UNAVAILABLE, f"{error}".rpartition(": ")[2]) from None
+        except urllib3.exceptions.TimeoutError:
+            raise ServingError(StatusCode.DEADLINE_EXCEEDED, "no answer in time") from None
+        except urllib3.exceptions.HTTPError as error:  # For example a connection that was cut.
+            raise ServingError(StatusCode.UNAVAILABLE, f"{error}") from None
+        try:
+            document = reply.json()
+            said = document["outputs" if reply.status == 200 else "error"]
+        except (ValueError, KeyError, TypeError):  # For example a proxy's page.
+            said, shown = None, f"HTTP {reply.status} {reply.data[:200].decode('utf-8', 'replace')!r}"
+        if said is None or reply.status != 200:
+            raise ServingError(CODE_OF.get(reply.status, StatusCode.UNKNOWN), said or shown)
+        return said
+
+    def close(self):
+        """Closes all connections."""
+        self._pool.clear()
+
+
+def _json_value(value):
+    """Converts a value to JSON. Bytes are base64, because they may not be UTF-8."""
+    return {"b64": base64.b64encode(value).decode("ascii")} if isinstance(value, bytes) else value
+
+
+class GrpcConnection:
+    """The gRPC API of a server. Thread-safe. One connection carries any number of requests."""
+
+    def __init__(self, target, model, version, label, connections):
+        which = {"version": {"value": version}} if version is not None else {"version_label": label} if label else {}
+        self._spec = {"name": model, **which}
+        # The client has its own pauses between retries. gRPC's reconnect pauses would come on top, so they are short.
+        pauses = [(f"grpc.{which}_reconnect_backoff_ms", 100) for which in ("initial", "min", "max")]
+        # With a name of several addresses, such as a headless Service of Kubernetes, each server gets its share.
+        options = [("grpc.max_receive_message_length", -1), ("grpc.lb_policy_name", "round_robin"), *pauses]
+        self._channel = grpc.insecure_channel(target, options=options)
+        self._predict = self._channel.unary_unary(
+            f"/{PREDICTION_SERVICE}/Predict",
+            request_serializer=PredictRequest.SerializeToString,
+            response_deserializer=PredictResponse.FromString,
+        )
+
+    def predict(self, signature_name, inputs, timeout_s):
+        """Runs a signature; see `RestConnection.predict`."""
+        request = PredictRequest(model_spec={**self._spec, "signature_name": signature_name})
+        for name, array in inputs.items():
+            to_proto(array, request.inputs[name])
+        try:
+            response = self._predict(request, timeout=timeout_s)
+        except grpc.RpcError as error:
+            raise ServingError(error.code(), error.details()) from None
+        return {name: values_of(to_array(proto)) for name, proto in response.outputs.items()}
+
+    def close(self):
+        """Cancels all open requests."""
+        self._channel.close()
+
+
+def protected(connection, glossary, protect):
+    """Makes the connection that a client uses: `Protected`, or the connection itself if there is nothing to protect.
+
+    Args:
+        connection: see the head of this file.
+        glossary: dict, source form -> target form; or the path of a file, see `read_glossary`; or None.
+        protect: bool, whether URLs, e-mail addresses, numbers with units and the like are protected.
+
+    Raises:
+        ValueError: if the glossary cannot be used.
+    """
+    terms = read_glossary(glossary) if isinstance(glossary, (str, os.PathLike)) else glossary
+    return Protected(connection, Protection(terms, patterns=protect)) if terms or protect else connection
+
+
+class Protected:
+    """A connection that keeps words: placeholders go to the server, and words come back in the translations.
+
+    The pieces of `explain` stay as the server sends them, with placeholders. `protection` is a `Protection`.
+    """
+
+    def __init__(self, connection, protection):
+        self._connection = connection
+        self._protection = protection
+        self._is_able = False
+
+    def predict(self, signature_name, inputs, timeout_s):
+        """Runs a signature. Raises ServingError for a model without placeholders, too."""
+        if signature_name == AS_IT_IS:
+            return self._connection.predict(signature_name, inputs, timeout_s)
+        if not self._is_able:  # Asks once whether the model reads a placeholder as one piece.
+            pieces = self._connection.predict("explain", {"text": texts_of(PLACEHOLDERS[:1])}, timeout_s)
+            if PLACEHOLDERS[0] not in pieces["source_pieces"][0]:
+                raise invalid(NO_PLACEHOLDERS)
+            self._is_able = True
+        hidden = [self._protection.hide(text.decode("utf-8")) for text in inputs["text"]]
+        inputs = {**inputs, "text": texts_of([each.text for each in hidden])}
+        outputs = self._connection.predict(signature_name, inputs, timeout_s)
+        return {
+            name: [_restored(*pair) for pair in zip(hidden, values, strict=True)] if name in TRANSLATIONS else values
+            for name, values in outputs.items()
+        }
+
+    def close(self):
+        """Closes the connection."""
+        self._connection.close()
+
+
+def _restored(hidden, value):
+    """Puts the words into a translation, or into each of several."""
+    return [hidden.restore(each) for each in value] if isinstance(value, list) else hidden.restore(value)
+
+
+def texts_of(texts):
+    """Converts a list of str to an array (N,) of bytes."""
+    return np.array([text.encode("utf-8") for text in texts], object)
+
+
+def values_of(array):
+    """Converts an array to nested lists of values: bytes become text, with U+FFFD for bytes that are not UTF-8."""
+    if array.dtype == object:
+        texts = np.empty(array.size, object)
+        texts[:] = [value.decode("utf-8", "replace") for value in array.flat]
+        array = texts.reshape(array.shape)
+    return array.tolist()

@@ -1,0 +1,169 @@
+"""Servers of a function: REST, gRPC and the page as they are, before models and a predictor that are made up."""
+
+import contextlib
+import math
+from concurrent.futures import Future, ThreadPoolExecutor
+from types import SimpleNamespace
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.core.protobuf.meta_graph_pb2 import SignatureDef
+
+from keras_transformer.translation.options import INPUTS
+from serving.errors import invalid
+from serving.metrics import Metrics
+from serving.predictor import Prediction
+from tests.serving import live
+
+SIGNATURES = {
+    name: SignatureDef(inputs={key: {"dtype": tf.as_dtype(dtype).as_datatype_enum} for key, dtype in inputs.items()})
+    for name, inputs in INPUTS.items()
+}
+SIGNATURES["serving_default"] = SIGNATURES["translate"]
+
+
+class Models:
+    """Models of these names, with all signatures of an export, and with any version and label."""
+
+    def __init__(self, *names):
+        self.served = list(names)
+
+    def __contains__(self, name):
+        return name in self.served
+
+    def names(self):
+        return self.served
+
+    @contextlib.contextmanager
+    def use(self, name, version=None, label=None):
+        yield SimpleNamespace(name=name, version=3, signatures=SIGNATURES, languages=None)
+
+
+class Predictor:
+    """Answers with what a function (`ModelSpec`, signature's name, dict name -> list) gives: dict name -> list."""
+
+    def __init__(self, answer):
+        self.metrics = Metrics()
+        self._answer = answer
+        self._pool = ThreadPoolExecutor(16)
+
+    def submit(self, model, signature_name, inputs, outputs=None, timeout_s=None):
+        return self._pool.submit(self._predict, model, signature_name, inputs)
+
+    def _predict(self, model, signature_name, inputs):
+        outputs = self._answer(model, signature_name, {name: array.tolist() for name, array in inputs.items()})
+        return Prediction(3, signature_name, {name: _array(values) for name, values in outputs.items()})
+
+
+class Held:
+    """A predictor whose futures a test answers."""
+
+    def __init__(self):
+        self.metrics, self.futures, self.timeouts = Metrics(), [], []
+
+    def submit(self, model, signature_name, inputs, outputs=None, timeout_s=None):
+        self.timeouts.append(timeout_s)
+        self.futures.append(Future())
+        return self.futures[-1]
+
+    def wait_for(self, count):
+        """The future of the request of this number, the first is 1."""
+        live.wait_for(lambda: len(self.futures) >= count)
+        return self.futures[count - 1]
+
+
+def _array(values):
+    array = np.array(values)
+    if array.dtype.kind == "U":
+        array = np.char.encode(array, "utf-8")
+    return array.astype(object if array.dtype.kind == "S" else np.float32)
+
+
+@contextlib.contextmanager
+def serve(api, answer, port=0):
+    """Serves a function by "rest" or "grpc" to the end of the block. Yields how a `Client` finds it, a dict."""
+    models, predictor = Models(), Predictor(answer)
+    if api == "rest":
+        with live.serve(predictor, models, port=port) as found:
+            yield {"url": f"http://{live.HOST}:{found}"}
+    else:
+        with live.serve_grpc(predictor, models, port) as address:
+            yield {"grpc": address}
+
+
+class Page:
+    """The page and a server whose translations are made up. It can be stopped and started again on the same port.
+
+    The translation of a text is its words in upper case. A word is two pieces, which are 0.9 and 0.5 likely: its first
+    two letters and the rest, if there is one. Each piece of a translation attends to the last piece of its own word
+    with 0.75, and to the first piece of all with 0.25 more.
+
+    Attributes:
+        models: list, the names of the models.
+        lacks: set, signatures that the models do not have.
+        answers: dict, text -> an error, or the outputs of all signatures.
+        holds: dict, text -> threading.Event that its answers wait for.
+        asked: list of (model, signature, text).
+    """
+
+    def __init__(self):
+        self.models, self.lacks, self.answers, self.holds, self.asked = ["translator"], set(), {}, {}, []
+        self.port = 0
+        self.start()
+
+    @property
+    def url(self):
+        return f"http://{live.HOST}:{self.port}/"
+
+    def start(self):
+        models = Models()
+        models.served = self.models
+        self._running = contextlib.ExitStack()
+        self.port = self._running.enter_context(live.serve(Predictor(self._answer), models, port=self.port))
+
+    def stop(self):
+        self._running.close()
+
+    def texts(self, signature):
+        return [text for _, asked, text in self.asked if asked == signature]
+
+    def _answer(self, model, signature, inputs):
+        text = inputs["text"][0].decode()
+        self.asked.append((model.name, signature, text))
+        if text in self.holds:
+            self.holds[text].wait(30)
+        answer = self.answers.get(text, {})
+        if isinstance(answer, Exception):
+            raise answer
+        if signature in self.lacks:
+            raise invalid(f'Serving signature name: "{signature}" not found in signature def')
+        outputs = FUNCTIONS[signature](text) | answer.get(signature, {})
+        return {name: [values] for name, values in outputs.items()}
+
+
+def translate(text):
+    return {"translation": text.upper(), "score": -0.5}
+
+
+def alternatives(text):
+    words = text.upper().split()
+    others = [" ".join([*words[:-1], "ELSE"]), " ".join([*words, "MORE"])]
+    return {"translations": [text.upper(), *others, others[-1]], "scores": [-0.5, -0.75, -1.25, -1.25]}
+
+
+def explain(text):
+    sources, owners = [], []
+    for word in text.split():
+        parts = [f"▁{word[:2]}", *filter(None, [word[2:]])]
+        sources += parts
+        owners += [len(sources) - 1] * len(parts)
+    rows = [[0.75 * (s == own) + 0.25 * (s == 0) for s in range(len(sources))] for own in owners]
+    return {
+        "source_pieces": sources,
+        "pieces": [*map(str.upper, sources), "</s>"],
+        "token_scores": [*(math.log(0.9 if piece[0] == "▁" else 0.5) for piece in sources), math.log(0.8)],
+        "alignment": [*rows, [1 / len(sources)] * len(sources)],
+    }
+
+
+FUNCTIONS = {"translate": translate, "alternatives": alternatives, "explain": explain}

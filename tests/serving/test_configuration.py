@@ -1,0 +1,131 @@
+import pytest
+
+from serving.configuration import (
+    DEFAULT_MONITORING_PATH,
+    BatchingParameters,
+    ModelConfig,
+    VersionPolicy,
+    read_batching_parameters,
+    read_model_config,
+    read_monitoring,
+)
+
+
+@pytest.fixture
+def file(tmp_path):
+    """A function from text to the path of a file with that text."""
+
+    def write(text):
+        (tmp_path / "some.config").write_text(text, encoding="utf-8")
+        return tmp_path / "some.config"
+
+    return write
+
+
+def test_batching_parameters_of_tensorflow_serving_are_understood(file):
+    text = """
+        max_batch_size { value: 64 }  # a comment
+        batch_timeout_micros { value: 2000 }
+        max_enqueued_batches: { value: 100 }
+        num_batch_threads { value: 3 } thread_pool_name { value: "translators" }
+        enable_large_batch_splitting { value: true } max_execution_batch_size { value: 32 }
+        allowed_batch_sizes: 8 allowed_batch_sizes: 32 pad_variable_length_inputs: true
+    """
+    expected = BatchingParameters(64, 2000, 100, 3, "translators", True, 32, (8, 32), True)
+    assert read_batching_parameters(file(text)) == expected and expected.most_rows == 32
+    assert read_batching_parameters(file("")) == BatchingParameters()
+    assert (BatchingParameters().max_batch_size, BatchingParameters().max_enqueued_batches) == (1000, 10)
+    assert read_batching_parameters(file("max_execution_batch_size { value: 5 }")).most_rows == 1000
+
+
+def test_models_of_tensorflow_serving_are_understood(file):
+    text = """
+        model_config_list {
+          config { name: "ende" base_path: "/models/ende" model_platform: "tensorflow"
+                   model_version_policy { specific { versions: 1 versions: 2 } }
+                   version_labels { key: "stable" value: 1 } version_labels { key: "canary" value: 2 } }
+          config { name: "deen" base_path: "/models/deen" model_type: TENSORFLOW }
+        }"""
+    ende, deen = read_model_config(file(text))
+    assert (ende.name, ende.base_path, ende.labels) == ("ende", "/models/ende", {"stable": 1, "canary": 2})
+    assert list(ende.policy.specific.versions) == [1, 2]
+    assert (deen.name, deen.base_path, deen.labels) == ("deen", "/models/deen", {})
+
+
+def models(*configs):
+    return f"model_config_list {{ {' '.join(f'config {{ {config} }}' for config in configs)} }}"
+
+
+AB = "name: 'a' base_path: '/b'"
+
+
+@pytest.mark.parametrize(
+    "read, text, complaint",
+    [
+        (read_batching_parameters, "\nmax_batch { value: 3 }", 'Line 2:1 : .*no field named "max_batch"'),
+        (read_batching_parameters, "max_batch_size: 3", "Line 1:17 "),
+        (read_batching_parameters, "max_batch_size { value: x }", "Line 1:25 .*integer: x"),
+        (read_batching_parameters, "max_batch_size { value: 0 }", "max_batch_size must be positive. Received: 0"),
+        (read_batching_parameters, "num_batch_threads { value: -1 }", "num_batch_threads must be positive"),
+        (read_batching_parameters, "batch_timeout_micros { value: -1 }", "must not be negative. Received: -1"),
+        (
+            read_batching_parameters,
+            "max_batch_size {value: 3} enable_large_batch_splitting {value: true} max_execution_batch_size {value: 5}",
+            "at most max_batch_size. Received: 5, 3",
+        ),
+        (
+            read_batching_parameters,
+            "max_batch_size { value: 8 } allowed_batch_sizes: [2, 4]",
+            r"ascend to the most rows .* 8. Received: \[2, 4\]",
+        ),
+        (read_monitoring, "x", "Line 1:1 "),
+        (read_monitoring, 'prometheus_config { enable: true pth: "/" }', 'no field named "pth"'),
+        (read_monitoring, 'prometheus_config { path: "metrics" }', "must begin with /. Received: metrics"),
+        (read_model_config, "", "must have a model_config_list"),
+        (read_model_config, "model_config_list {\n  config { nam: 'x' } }", 'Line 2:12 : .*no field named "nam"'),
+        (read_model_config, models("name: 'a'"), "Expected model a to have an absolute path or URI; got base_path"),
+        (read_model_config, models("base_path: '/b'"), "must have a name. Received: base_path='/b'"),
+        (read_model_config, models(AB), "Illegal setting neither .*, model name is a"),
+        (read_model_config, models(f"{AB} model_type: 1 model_platform: 'tensorflow'"), "Illegal setting both .* is a"),
+        (read_model_config, models(f"{AB} model_type: OTHER"), "model_type choice 2 not supported"),
+        (read_model_config, models(f"{AB} model_platform: 'torch'"), "Model a requests unsupported platform torch"),
+        (read_model_config, models(*[f"{AB} model_type: TENSORFLOW"] * 2), "Illegal to list model a multiple times"),
+    ],
+)
+def test_a_mistake_is_told_with_the_file_and_its_place(file, read, text, complaint):
+    with pytest.raises(ValueError, match=f"some.config.*{complaint}"):
+        read(file(text))
+
+
+@pytest.mark.parametrize(
+    "text, path",
+    [
+        ('prometheus_config { enable: true, path: "/metrics" }', "/metrics"),
+        ("prometheus_config <\n  enable: 1;  # yes\n  path: '/a' 'b' >\n", "/ab"),
+        ("prometheus_config: { enable: t }", DEFAULT_MONITORING_PATH),
+        ('prometheus_config: { enable: false path: "/metrics" }', None),
+        ("", None),
+        ("prometheus_config {}", None),
+    ],
+)
+def test_the_monitoring_file_says_where_the_metrics_are(file, text, path):
+    assert read_monitoring(file(text)) == path
+    assert read_monitoring(None) == DEFAULT_MONITORING_PATH
+
+
+@pytest.mark.parametrize(
+    "policy, versions",
+    [
+        ({}, {10: "10"}),  # The largest number, not the last name.
+        ({"latest": {"num_versions": 2}}, {9: "9", 10: "10"}),
+        ({"all": {}}, {7: "007", 9: "9", 10: "10"}),
+        ({"specific": {"versions": [7, 8]}}, {7: "007"}),
+    ],
+)
+def test_versions_are_wanted_by_the_policy_where_they_exist(tmp_path, policy, versions):
+    for name in ("9", "10", "007", "tmp-11", "12.partial", "-13"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "14").write_text("a file")
+    found = ModelConfig("m", str(tmp_path), VersionPolicy(**policy)).wanted()
+    assert {number: path.name for number, path in found.items()} == versions
+    assert ModelConfig("m", str(tmp_path / "9"), VersionPolicy(**policy)).wanted() == {}
