@@ -3,6 +3,9 @@
 A placeholder is a digit between ⟦ and ⟧. A model that was trained with `--protect` has every placeholder of a text
 exactly once in the translation. So text -> `Protection.hide` -> model -> `Hidden.restore` keeps the words.
 
+A term of one word stays in the text, and its placeholder stands behind it: "man⟦0⟧". So the model knows the gender, the
+number and the sense of the word for which it writes ⟦0⟧. All else is replaced.
+
 Placeholders are numbered 0, 1, ..., 9, 0, 1, ... through a text. Sentences keep their order. So the n-th ⟦3⟧ of a
 translation is the n-th ⟦3⟧ of its text, however long the text is.
 
@@ -27,6 +30,7 @@ _QUANTITY = (
     rf"(?<![\w.,])[-+−]?{NUMBER}(?:\s?(?:[%‰€$£¥]|°[CF]?)|[ \u00a0\u202f]?(?:{_UNIT})(?!\w))|[€$£¥]\s?{NUMBER}(?!\w)"
 )
 FIXED = f"{_CODE}|{_URL}|{_EMAIL}|{_VARIABLE}|{_FORMAT}"  # before a glossary: no term stands inside of these
+WORD = r"[^\W\d_][\w'’-]*"
 _PLACEHOLDER = re.compile(r"⟦[0-9]⟧")
 _WITHOUT_SPACES = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u9fff\uf900-\ufaff]")  # their scripts
 
@@ -37,12 +41,14 @@ class Hidden(NamedTuple):
     Args:
         text: str.
         words: tuple of str, for each placeholder of the text what stands there in a translation.
-        spans: tuple of (start, stop), the characters that each placeholder hides.
+        spans: tuple of (start, stop), the characters that each placeholder stands for.
+        is_kept: tuple of bool, whether those characters stand before the placeholder, too.
     """
 
     text: str
     words: tuple
     spans: tuple
+    is_kept: tuple
 
     def restore(self, translation):
         """Puts the words into a translation. A placeholder that the text does not have stays as it is."""
@@ -73,7 +79,7 @@ class Protection:
 
     ```python
     hidden = Protection({"apple": "Apfel"}).hide("The apple costs 5 € at https://a.org.")
-    hidden.text  # "The ⟦0⟧ costs ⟦1⟧ at ⟦2⟧."
+    hidden.text  # "The apple⟦0⟧ costs ⟦1⟧ at ⟦2⟧."
     hidden.restore("Der ⟦0⟧ kostet bei ⟦2⟧ ⟦1⟧.")  # "Der Apfel kostet bei https://a.org 5 €."
     ```
     """
@@ -88,14 +94,16 @@ class Protection:
 
     def hide(self, text):
         """A text with placeholders: str -> `Hidden`. Placeholders that the text itself has are protected as well."""
-        words, spans = [], []
+        words, spans, is_kept = [], [], []
 
         def placeholder(found):
             words.append(self.glossary.get(found[0], found[0]))
             spans.append(found.span())
-            return PLACEHOLDERS[(len(words) - 1) % len(PLACEHOLDERS)]
+            is_kept.append(found[0] in self.glossary and re.fullmatch(WORD, found[0]) is not None)
+            name = PLACEHOLDERS[(len(words) - 1) % len(PLACEHOLDERS)]
+            return found[0] + name if is_kept[-1] else name
 
-        return Hidden(self._spans.sub(placeholder, text), tuple(words), tuple(spans))
+        return Hidden(self._spans.sub(placeholder, text), *map(tuple, (words, spans, is_kept)))
 
 
 def _whole(term):

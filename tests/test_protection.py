@@ -39,7 +39,9 @@ def test_what_must_not_change_is_hidden_and_put_back(text, words):
 def test_terms_are_found_as_they_are_written_as_whole_words_the_longest_first():
     text = "An apple tree, an apple, Apple, apples, pineapple, C++ and 電話です"
     hidden = Protection(GLOSSARY, patterns=False).hide(text)
-    assert hidden.text == "An ⟦0⟧, an ⟦1⟧, Apple, apples, pineapple, ⟦2⟧ and ⟦3⟧です"
+    assert hidden.text == "An ⟦0⟧, an apple⟦1⟧, Apple, apples, pineapple, ⟦2⟧ and 電話⟦3⟧です"
+    assert hidden.is_kept == (False, True, False, True)
+    assert [text[slice(*span)] for span in hidden.spans] == ["apple tree", "apple", "C++", "電話"]
     assert hidden.words == ("Apfelbaum", "Apfel", "C++", "phone")
     assert Protection(GLOSSARY, patterns=False).hide("5 km at a@b.c").text == "5 km at a@b.c"
     inside = Protection(GLOSSARY).hide("http://apple.org/apple {apple}")

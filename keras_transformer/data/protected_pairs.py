@@ -10,14 +10,14 @@ import sentencepiece
 from keras_transformer.config import EOS_ID
 from keras_transformer.data.encoded import EncodedPairs, Sentences
 from keras_transformer.data.lexicon import translation_probabilities
-from keras_transformer.protection import FIXED, NUMBER, PLACEHOLDERS
+from keras_transformer.protection import FIXED, NUMBER, PLACEHOLDERS, WORD
 
 MOST_HIDDEN = 4  # words of a pair
+KEPT_SHARE = 0.75  # of the pairs keep the words of the source; in the others all is replaced, as terms of several words
 MOST_COUNTED = 50_000  # pairs from which terms are learnt, evenly spaced
 LEAST_OCCURRENCES, LEAST_PROBABILITY = 4, 0.3  # of a term
 LARGEST_SHARE = 0.05  # of the pairs that have a term; words in more of them are articles and their like
-_WORD = r"[^\W\d_][\w'’-]*"
-_UNITS = re.compile(f"{FIXED}|(?<!\\w){NUMBER}(?!\\w)|{_WORD}")
+_UNITS = re.compile(f"{FIXED}|(?<!\\w){NUMBER}(?!\\w)|{WORD}")
 
 
 class PairProtection:
@@ -25,8 +25,9 @@ class PairProtection:
 
     Each pair is drawn with probability `rate`. Of the words that `find_shared` finds in it, one to `MOST_HIDDEN` become
     placeholders: as many as are drawn at random. Every second pair has the numbers from 0 on, as most texts have. In
-    the others the first number is drawn as well, so that all are learnt. A pair without a word to hide stays as it is,
-    and so does one that would become longer than `max_length`.
+    the others the first number is drawn as well, so that all are learnt. In `KEPT_SHARE` of all, a word of the source
+    stays, before its placeholder. A pair without a word to hide stays as it is, and so does one that would become
+    longer than `max_length`.
 
     Args:
         pairs: `EncodedPairs`, the corpus from which words that translate each other are learnt.
@@ -63,7 +64,8 @@ class PairProtection:
         chosen = np.sort(rng.permutation(len(shared))[: rng.integers(most) + 1 if most else 0])
         if not most:
             return pair
-        texts = hide_pair(*texts, [shared[place] for place in chosen], first)
+        keep_words = rng.random() < KEPT_SHARE
+        texts = hide_pair(*texts, [shared[place] for place in chosen], first, keep_words)
         source, target = (processor.encode(text) for processor, text in self._with(texts))
         return pair if max(len(source), len(target)) > self.max_length else (source, [*target, EOS_ID])
 
@@ -155,10 +157,10 @@ def _places(text):
 
 def words_of(text):
     """The words of a text, a list of str, as `find_shared` knows them."""
-    return [found[0] for found in _UNITS.finditer(text) if re.fullmatch(_WORD, found[0])]
+    return [found[0] for found in _UNITS.finditer(text) if re.fullmatch(WORD, found[0])]
 
 
-def hide_pair(source, target, shared, first=0):
+def hide_pair(source, target, shared, first=0, keep_words=False):
     """A pair with the same placeholders on both sides.
 
     Args:
@@ -166,10 +168,14 @@ def hide_pair(source, target, shared, first=0):
         target: str.
         shared: list of at most 10 pairs of spans, from `find_shared`.
         first: number of the first placeholder.
+        keep_words: whether words of the source stay, with their placeholder behind them, as `Protection` writes them.
 
     Returns:
         (str, str).
     """
+    if keep_words:
+        is_word = [re.fullmatch(WORD, source[slice(*span)]) for span, _ in shared]
+        shared = [((span[1], span[1]) if word else span, of) for word, (span, of) in zip(is_word, shared, strict=True)]
     names = [PLACEHOLDERS[(first + place) % len(PLACEHOLDERS)] for place in range(len(shared))]
     return tuple(
         _replaced(text, sorted(zip((spans[side] for spans in shared), names, strict=True)))

@@ -68,12 +68,17 @@ def _read(text, explanation, protection):
     hidden = protection.hide(text)  # as `explain` did
     placeholders = [i for i, piece in enumerate(explanation.source_pieces) if piece in PLACEHOLDERS]
     words = dict(zip(placeholders, hidden.words, strict=False))  # the source may end before the text
-    forms = {i: text[start:end] for i, (start, end) in zip(placeholders, hidden.spans, strict=False)}
+    forms = {
+        i: "" if is_kept else text[slice(*span)]
+        for i, span, is_kept in zip(placeholders, hidden.spans, hidden.is_kept, strict=False)
+    }
     pairs = _pairs(explanation.pieces, explanation.source_pieces)
     target, spans = built(explanation.pieces, {place: words[other] for place, other in pairs})
     source, source_spans = built(explanation.source_pieces, forms)
     places = _places(source, text)
     source_spans = [(places[start], places[end - 1] + 1) if end > start else (0, 0) for start, end in source_spans]
+    for i, span in zip(placeholders, hidden.spans, strict=False):
+        source_spans[i] = span
     end = max((end for _, end in source_spans), default=0)
     return (target, spans, source_spans, np.asarray(explanation.alignment), pairs), end
 

@@ -18,6 +18,7 @@ const number = String.raw`\p{Nd}+(?:[.,:]\p{Nd}+)*`;
 const unit = "[kMGT]?(?:Hz|W|Wh|V|B|b|bit|Pa|J)|[kcmµn]?m[²³23]?|[kmµ]?g|m?[lL]|km/h|mph|[mµn]?s|h|min|mAh|[ap]m|px|ft|lbs?";
 const quantity = String.raw`(?<![\p{L}\p{N}_.,])[\-+−]?${number}(?:\s?(?:[%‰€$£¥]|°[CF]?)|[ \u00a0\u202f]?(?:${unit})(?!${letter}))|[€$£¥]\s?${number}(?!${letter})`;
 const fixed = [code, url, email, variable, format].join("|");
+const word = /^[\p{L}\p{Nl}\p{No}][\p{L}\p{N}_'’\-]*$/u; // a term of one word stays before its placeholder
 const withoutSpaces = /[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u9fff\uf900-\ufaff]/u; // their scripts
 const isLetter = new RegExp(letter, "u");
 
@@ -63,9 +64,10 @@ export class Protection {
   hide(text) {
     const [sources, words] = [[], []];
     const hidden = text.replace(this.spans, (found) => {
-      sources.push(found);
+      const isKept = this.terms.has(found) && word.test(found);
+      sources.push(isKept ? "" : found);
       words.push(this.terms.get(found) ?? found);
-      return `⟦${(words.length - 1) % NUMBERS}⟧`;
+      return `${isKept ? found : ""}⟦${(words.length - 1) % NUMBERS}⟧`;
     });
     return new Hidden(hidden, sources, words);
   }
@@ -74,7 +76,7 @@ export class Protection {
 /** Returns a text of which nothing is hidden. */
 export const asItIs = (text) => new Hidden(text, [], []);
 
-/** A text whose protected words are placeholders: `sources` are what stood there, `words` what a translation has. */
+/** A text whose protected words are placeholders: `sources` are what is missing there, `words` what a translation has. */
 export class Hidden {
   constructor(text, sources, words) {
     Object.assign(this, { text, sources, words });

@@ -99,6 +99,10 @@ def test_what_stands_on_both_sides_gets_the_same_placeholders():
         "In ⟦8⟧ ⟦9⟧ saw the ⟦0⟧ and a hat at ⟦1⟧, 5 or 5.",
         "⟦8⟧ sah ⟦9⟧ auf ⟦1⟧ den ⟦0⟧, hat 5.",
     )
+    assert hide_pair(*pair, shared, keep_words=True) == (
+        "In ⟦0⟧ Ann⟦1⟧ saw the dog⟦2⟧ and a hat at ⟦3⟧, 5 or 5.",
+        "⟦0⟧ sah ⟦1⟧ auf ⟦3⟧ den ⟦2⟧, hat 5.",
+    )
 
 
 def test_words_are_those_of_letters():
