@@ -39,7 +39,7 @@ class WordByWord:
 class Backwards(WordByWord):
     """Writes the words in upper case and in reverse order, and hides words as `TextTranslator` does.
 
-    A placeholder is one piece, as it is to a model. Attention is of no use: every piece looks at the first one.
+    A placeholder is one piece, as it is to a model, and comes in the place of the word before it. Attention is of no use: every piece looks at the first one.
 
     Args:
         protection: `Protection`.
@@ -54,7 +54,8 @@ class Backwards(WordByWord):
         return super().explain([self.protection.hide(text).text for text in texts], on_progress)
 
     def _explanation(self, words):
-        source_pieces, pieces = self._pieces(words), self._pieces(map(self.word, words[::-1]))
+        written = [re.sub(r"[^\W\d]+(?=⟦)", "", word) for word in words[::-1]]
+        source_pieces, pieces = self._pieces(words), self._pieces(map(self.word, written))
         alignment = np.eye(1, len(source_pieces)).repeat(len(pieces), axis=0)
         return SimpleNamespace(source_pieces=source_pieces, pieces=pieces, alignment=alignment)
 

@@ -92,9 +92,9 @@ def test_without_protection_a_placeholder_of_the_text_is_text():
 def test_real_explanations_of_the_lines_of_a_text_make_that_of_the_text():
     keeping = {"glossary": {"two": "ZWEI ODER 2"}, "protect": True}
     translator = Translator(tiny.transformer(), tiny.keeping_tokenizer(), beam_size=1, max_length=5, **keeping)
-    lines = ["one two three", "five five", "ten nine eight"]
+    lines = ["two one three", "five five", "ten nine eight"]
     *alone, whole = align(translator, [*lines, "\n".join(lines)])
     assert whole.text.replace(" ", "") == "".join(aligned.text for aligned in alone).replace(" ", "")
     assert whole.weights.shape == (len(tokens_of(whole.text)), 8)
     row = [whole.text[start:end] for start, end in tokens_of(whole.text)].index("ODER")
-    assert "ZWEI ODER 2" in whole.text and whole.weights[row].tolist() == [0, 1, *[0] * 6]
+    assert "ZWEI ODER 2" in whole.text and whole.weights[row].tolist() == [1, *[0] * 7]
