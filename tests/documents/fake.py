@@ -39,7 +39,8 @@ class WordByWord:
 class Backwards(WordByWord):
     """Writes the words in upper case and in reverse order, and hides words as `TextTranslator` does.
 
-    A placeholder is one piece, as it is to a model, and comes in the place of the word before it. Attention is of no use: every piece looks at the first one.
+    A placeholder is one piece, as it is to a model, and comes in the place of the word before it. Attention is of no
+    use: every piece looks at the first one.
 
     Args:
         protection: `Protection`.

@@ -2,6 +2,7 @@
 
 import contextlib
 import math
+import re
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import SimpleNamespace
 
@@ -141,14 +142,19 @@ class Page:
         return {name: [values] for name, values in outputs.items()}
 
 
+def written(text):
+    """A text in upper case, with a placeholder in the place of the word before it."""
+    return re.sub(r"\w+(?=⟦)", "", text).upper()
+
+
 def translate(text):
-    return {"translation": text.upper(), "score": -0.5}
+    return {"translation": written(text), "score": -0.5}
 
 
 def alternatives(text):
-    words = text.upper().split()
+    words = written(text).split()
     others = [" ".join([*words[:-1], "ELSE"]), " ".join([*words, "MORE"])]
-    return {"translations": [text.upper(), *others, others[-1]], "scores": [-0.5, -0.75, -1.25, -1.25]}
+    return {"translations": [written(text), *others, others[-1]], "scores": [-0.5, -0.75, -1.25, -1.25]}
 
 
 def explain(text):

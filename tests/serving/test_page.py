@@ -429,9 +429,9 @@ def test_the_browser_hides_what_the_client_hides(page):
 
 
 def test_terms_and_protected_words_are_in_translation_alternatives_and_attention(api, page):
-    api.answers["one ⟦0⟧ ⟦1⟧"] = {
+    api.answers["one two⟦0⟧ ⟦1⟧"] = {
         "explain": {
-            "source_pieces": ["▁one", "▁", "⟦0⟧", "▁", "⟦1⟧"],
+            "source_pieces": ["▁one", "▁two", "⟦0⟧", "▁", "⟦1⟧"],
             "pieces": ["▁ONE", "▁", "⟦0⟧", "▁", "⟦1⟧", "</s>"],
             "token_scores": [-0.5] * 6,
             "alignment": [[0.0, 0.0, 0.5, 0.0, 0.5]] * 6,
@@ -446,7 +446,7 @@ def test_terms_and_protected_words_are_in_translation_alternatives_and_attention
     expect(page.locator("#alternatives li .text").first).to_contain_text("Duo")
     word(page, "Duo").hover()
     assert lit(page) == {"two": 50, "5km": 50}
-    assert api.texts("explain")[-1] == "one ⟦0⟧ ⟦1⟧"
+    assert api.texts("explain")[-1] == "one two⟦0⟧ ⟦1⟧"
 
 
 def test_a_model_without_placeholders_says_that_it_cannot_keep_words(api, page):

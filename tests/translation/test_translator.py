@@ -382,10 +382,13 @@ def test_the_latest_version_is_taken(tmp_path, monkeypatch):
 
 
 class Echo(TextTranslator):
-    """A model that gives back the text, and as a second best the text in brackets."""
+    """A model that gives back the text, and as a second best the text in brackets.
+
+    A placeholder comes in the place of the word before it.
+    """
 
     def _call(self, signature, inputs):
-        text = inputs["text"]
+        text = tf.strings.regex_replace(inputs["text"], r"\pL+(⟦\d⟧)", r"\1")
         several = tf.stack([text, tf.strings.join(["(", text, ")"])], axis=1)
         if signature == "alternatives":
             return {"translations": several, "scores": tf.zeros_like(several, tf.float32)}
