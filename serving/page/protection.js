@@ -87,13 +87,16 @@ export class Hidden {
     return this.put([translation], this.words)[0];
   }
 
-  /** Puts the words into the pieces of an explanation. */
+  /** Puts the words into the pieces of an explanation. A word gets the attention of the placeholder behind it, too. */
   restoreExplanation(answer) {
-    const [source_pieces, pieces] = [
-      this.put(answer.source_pieces, this.sources),
-      this.put(answer.pieces, this.words),
-    ];
-    return { ...answer, source_pieces, pieces };
+    const sources = this.put(answer.source_pieces, this.sources);
+    const columns = sources.reduce((found, piece) => [...found, (found.at(-1) ?? -1) + (piece === "" ? 0 : 1)], []);
+    const alignment = answer.alignment.map((row) => {
+      const joined = sources.filter(Boolean).map(() => 0);
+      row.forEach((weight, place) => (joined[columns[place]] += weight));
+      return joined;
+    });
+    return { ...answer, source_pieces: sources.filter(Boolean), pieces: this.put(answer.pieces, this.words), alignment };
   }
 
   /** Whether the model of an explanation lacks placeholders: it has read one as several pieces. */
