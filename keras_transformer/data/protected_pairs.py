@@ -16,7 +16,6 @@ MOST_HIDDEN = 4  # words of a pair
 KEPT_SHARE = 0.75  # of the pairs keep the words of the source; in the others all is replaced, as terms of several words
 MOST_COUNTED = 50_000  # pairs from which terms are learnt, evenly spaced
 LEAST_OCCURRENCES, LEAST_PROBABILITY = 4, 0.3  # of a term
-LARGEST_SHARE = 0.05  # of the pairs that have a term; words in more of them are articles and their like
 _UNITS = re.compile(f"{FIXED}|(?<!\\w){NUMBER}(?!\\w)|{WORD}")
 
 
@@ -89,8 +88,7 @@ def learn_terms(sources, targets):
         return {}
     words, encoded = zip(*(_numbered([side[row] for row in rows]) for side in sides), strict=True)
     counts = [np.bincount(side.ids) for side in encoded]
-    most = max(LARGEST_SHARE * len(rows), LEAST_OCCURRENCES)
-    usable = [(count >= LEAST_OCCURRENCES) & (count <= most) for count in counts]
+    usable = [count >= LEAST_OCCURRENCES for count in counts]
     there, back = (_likeliest(EncodedPairs(*both, dropped={})) for both in (encoded, encoded[::-1]))
     return {
         words[0][source]: words[1][target]
