@@ -90,7 +90,8 @@ export class Hidden {
   /** Puts the words into the pieces of an explanation. A word gets the attention of the placeholder behind it, too. */
   restoreExplanation(answer) {
     const sources = this.put(answer.source_pieces, this.sources);
-    const columns = sources.reduce((found, piece) => [...found, (found.at(-1) ?? -1) + (piece === "" ? 0 : 1)], []);
+    let last = -1;
+    const columns = sources.map((piece) => (piece === "" ? last : ++last));
     const alignment = answer.alignment.map((row) => {
       const joined = sources.filter(Boolean).map(() => 0);
       row.forEach((weight, place) => (joined[columns[place]] += weight));
