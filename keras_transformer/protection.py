@@ -4,7 +4,8 @@ A placeholder is a digit between ⟦ and ⟧. A model that was trained with `--p
 exactly once in the translation. So text -> `Protection.hide` -> model -> `Hidden.restore` keeps the words.
 
 A term of one word stays in the text, and its placeholder stands behind it: "man⟦0⟧". So the model knows the gender, the
-number and the sense of the word for which it writes ⟦0⟧. A placeholder takes the place of everything else.
+number and the sense of the word for which it writes ⟦0⟧. A longer term, a URL or a number leaves the text: its
+placeholder stands in its place.
 
 Placeholders are numbered 0, 1, ..., 9, 0, 1, ... through a text. Sentences keep their order. So the n-th ⟦3⟧ of a
 translation is the n-th ⟦3⟧ of its text, however long the text is.

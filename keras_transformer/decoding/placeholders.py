@@ -10,9 +10,9 @@ from keras_transformer.decoding.search import IMPOSSIBLE
 class Required(NamedTuple):
     """The placeholders that the hypotheses of each row must have: M tokens, right behind eos.
 
-    A hypothesis cannot end before it has all of them. No placeholder comes more often than the source requires, so a row
-    whose source has no placeholder never gets one. When a row's limit leaves no room for other tokens, only placeholders
-    may come. Everything is decided row by row.
+    A hypothesis cannot end before it has all of them. No placeholder comes more often than the source requires, so a
+    row whose source has no placeholder never gets one. When a row's limit leaves no room for other tokens, only
+    placeholders may come. Everything is decided row by row.
     """
 
     counts: tf.Tensor  # int32 (B, M): how often each must come
