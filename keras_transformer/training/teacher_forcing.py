@@ -71,6 +71,7 @@ class TeacherForcing(AlwaysBuilt):
         self.accuracy_metric = keras.metrics.Mean(name="accuracy")
         self.perplexity_metric = Perplexity(name="perplexity")
         self.padding_metric = keras.metrics.Mean(name="padding")
+        self._endless = {}  # dataset without end -> its iterator
         self.built = True
 
     @property
@@ -192,9 +193,32 @@ class TeacherForcing(AlwaysBuilt):
     def _in_graph(self, function):
         return function if self.run_eagerly else tf.function(function, reduce_retracing=True, autograph=False)
 
-    def evaluate(self, *arguments, **keywords):
+    def evaluate(self, x, *arguments, steps=None, callbacks=None, **keywords):
+        """As Keras does, with the averages of the weights. With `steps`, x must be a dataset without end.
+
+        One iterator reads a dataset without end for the whole run. Keras would drop an iterator before every
+        validation, and that can take a minute: in TensorFlow 2.21, tf.data's autotuner sleeps through the call to end.
+        """
         with self.averaged():
-            return super().evaluate(*arguments, **keywords)
+            if steps is None:
+                return super().evaluate(x, *arguments, callbacks=callbacks, **keywords)
+            return self._measure_on(x, steps, callbacks)
+
+    def _measure_on(self, batches, steps, callbacks):
+        """Measures the next `steps` batches of a dataset without end: a dict of floats."""
+        if batches not in self._endless:
+            self._endless[batches] = iter(batches)
+        if not isinstance(callbacks, keras.callbacks.CallbackList):
+            callbacks = keras.callbacks.CallbackList(callbacks, model=self)
+        self.make_test_function()
+        self.reset_metrics()
+        callbacks.on_test_begin()
+        for step in range(steps):
+            callbacks.on_test_batch_begin(step)
+            callbacks.on_test_batch_end(step, self.test_function(self._endless[batches]))
+        measures = {name: float(value) for name, value in self.get_metrics_result().items()}
+        callbacks.on_test_end(measures)
+        return measures
 
     @contextlib.contextmanager
     def averaged(self):
