@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import ctypes
+import gc
 import json
 import logging
 import re
@@ -63,8 +64,11 @@ class RestApi:
         self._large = ThreadPoolExecutor(LARGE_THREADS, "large")
 
     async def __call__(self, scope, receive, send):
-        response = await self._answer(Request(scope, receive))
+        request = Request(scope, receive)
+        response = await self._answer(request)
         await response(scope, receive, send)
+        if hasattr(request.state, "is_large"):
+            self._large.submit(_give_back)
 
     async def _answer(self, request):
         """Returns the `Response`. Raises nothing."""
@@ -104,19 +108,20 @@ class RestApi:
         deadline = time.monotonic() + self._timeout_s
         body = await read_body(request, self._max_body_bytes, self._timeout_s)
         if "gzip" in request.headers.get("content-encoding", ""):
-            body = await self._aside(len(body), inflate, body, MOST_INFLATED_BYTES)
-        name, inputs, is_rows = await self._aside(len(body), self._read, body, model, deadline)
+            body = await self._aside(request, len(body), inflate, body, MOST_INFLATED_BYTES)
+        name, inputs, is_rows = await self._aside(request, len(body), self._read, body, model, deadline)
         timeout_s = max(0.0, deadline - time.monotonic())
         future = self._predictor.submit(model, name, inputs, timeout_s=timeout_s)
         prediction = await _wait(request, asyncio.wrap_future(future), timeout_s)
         size = sum(array.nbytes + 8 * len(array) if array.ndim else 8 for array in prediction.outputs.values())
-        return await self._aside(size, write_tensors, prediction.outputs, is_rows)
+        return await self._aside(request, size, write_tensors, prediction.outputs, is_rows)
 
-    async def _aside(self, size, work, *arguments):
+    async def _aside(self, request, size, work, *arguments):
         """Calls a function, in another thread if it works on many bytes."""
         if size <= LARGE_BYTES:
             return work(*arguments)
-        return await asyncio.get_running_loop().run_in_executor(self._large, _and_give_back, work, *arguments)
+        request.state.is_large = True
+        return await asyncio.get_running_loop().run_in_executor(self._large, work, *arguments)
 
     def _read(self, body, model, deadline):
         document = parse(body, deadline)
@@ -210,10 +215,8 @@ async def _wait(request, prediction, timeout_s):
         gone.cancel()
 
 
-def _and_give_back(work, *arguments):
-    """Calls a function, and then gives the memory of a long body back to the system."""
-    try:
-        return work(*arguments)
-    finally:
-        with contextlib.suppress(OSError, AttributeError):  # Only glibc has the function.
-            ctypes.CDLL(None).malloc_trim(0)
+def _give_back():
+    """Gives the memory of large bodies back to the system."""
+    gc.collect()  # It also empties Python's free lists: one empty list kept there holds a megabyte.
+    with contextlib.suppress(OSError, AttributeError):  # Only glibc has the function.
+        ctypes.CDLL(None).malloc_trim(0)
