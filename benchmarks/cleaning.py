@@ -1,6 +1,7 @@
 """Measures the preparation of a corpus: how much dirt it finds, how many clean pairs it loses, its time and memory.
 
     python -m benchmarks.cleaning --corpus data/tatoeba-en-de                    # dirt of twelve kinds in 20 %
+    python -m benchmarks.cleaning --corpus data/tatoeba-en-de --keep data/dirt   # and its corpora, to train on them
     python -m benchmarks.cleaning --corpus data/tatoeba-en-de --pairs 500000     # time and memory
 
 `DIR` has train.en and train.de. The limits of the steps were chosen with `--half 0 --seed 1`, on every second line of
@@ -9,9 +10,11 @@ Sphinx, which requirements-dev.txt installs.
 """
 
 import argparse
+import itertools
 import json
 import random
 import resource
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -19,7 +22,6 @@ import threading
 import time
 import unicodedata
 from collections import Counter
-from itertools import islice
 from pathlib import Path
 
 import psutil
@@ -136,7 +138,7 @@ def make_dirt(pairs, rng):
         "held out": None,
     }
     long = iter([place for place in places if min(len(text.split()) for text in pairs[place]) >= FEWEST_WORDS])
-    of_held_out = set(islice(long, len(places) // len(kinds)))
+    of_held_out = set(itertools.islice(long, len(places) // len(kinds)))
     others = [kind for kind in kinds if kind != "held out"]
     for number, place in enumerate(places):
         kind = "held out" if place in of_held_out else others[number % len(others)]
@@ -201,17 +203,21 @@ def watch(process, peak):
         time.sleep(POLL)
 
 
-def measure_dirt(corpus, half, seed):
-    """Prints the share of each kind that is found, and the clean pairs that are lost."""
+def measure_dirt(corpus, half, seed, directory):
+    """Prints the share of each kind that is found, and the clean pairs that are lost.
+
+    Leaves the corpora `original`, `raw` (with dirt) and `clean` in a directory, each with the validation set.
+    """
     pairs = read_pairs(corpus)[half::2]
     texts, dirt, held_out = make_dirt(pairs, random.Random(seed))
-    with tempfile.TemporaryDirectory() as name:
-        directory = Path(name)
-        write_pairs(directory / "raw", "train", texts)
-        write_pairs(directory, "held_out", held_out)
-        prepare(directory, "--without", f"{directory}/held_out.en", f"{directory}/held_out.de")
-        kept = Counter(read_pairs(directory / "clean"))
-        lines = (directory / "clean/dropped.jsonl").read_text("utf-8").splitlines()
+    write_pairs(directory, "held_out", held_out)
+    write_pairs(directory / "original", "train", pairs)
+    write_pairs(directory / "raw", "train", texts)
+    prepare(directory, "--without", f"{directory}/held_out.en", f"{directory}/held_out.de")
+    for file, kind in itertools.product(corpus.glob("val.*"), ("original", "raw", "clean")):
+        shutil.copy(file, directory / kind)
+    kept = Counter(read_pairs(directory / "clean"))
+    lines = (directory / "clean/dropped.jsonl").read_text("utf-8").splitlines()
     records = [json.loads(line) for line in lines]
     steps = {(one["source"], one["target"]): one["step"] for one in records if one["step"] != "duplicates"}
     found, number = Counter(), Counter(kind for _, kind, _ in dirt)
@@ -257,9 +263,14 @@ if __name__ == "__main__":
     parser.add_argument("--corpus", type=Path, required=True)
     parser.add_argument("--half", type=int, choices=(0, 1), default=1)
     parser.add_argument("--seed", type=int, default=2)
+    parser.add_argument("--keep", type=Path, help="new directory for the original, the dirty and the prepared corpus")
     parser.add_argument("--pairs", type=int, help="measure time and memory with so many pairs")
     arguments = parser.parse_args()
     if arguments.pairs:
         measure_speed(arguments.corpus, arguments.pairs, arguments.seed)
+    elif arguments.keep:
+        arguments.keep.mkdir()
+        measure_dirt(arguments.corpus, arguments.half, arguments.seed, arguments.keep)
     else:
-        measure_dirt(arguments.corpus, arguments.half, arguments.seed)
+        with tempfile.TemporaryDirectory() as name:
+            measure_dirt(arguments.corpus, arguments.half, arguments.seed, Path(name))
