@@ -26,9 +26,14 @@ _EMAIL = r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+"
 _VARIABLE = r"\{\{[^{}\n]+\}\}|\$?\{[^{}\s]*\}"
 _FORMAT = r"%%|(?<![\d%])%(?:\(\w+\))?(?:\d+\$)?[-+#0]*\d*(?:\.\d+)?(?:hh|h|ll|l|L|z|j|t)?[sdiuoxXfFeEgGcrap@]"
 NUMBER = r"\d+(?:[.,:]\d+)*"
-_UNIT = r"[kMGT]?(?:Hz|W|Wh|V|B|b|bit|Pa|J)|[kcmµn]?m[²³23]?|[kmµ]?g|m?[lL]|km/h|mph|[mµn]?s|h|min|mAh|[ap]m|px|ft|lbs?"
+_CURRENCY = "EUR|USD|GBP|CHF|JPY|CNY"
+_UNIT = (
+    r"k?m/[hs]|[kMGT]?(?:Hz|W|Wh|V|B|b|bit|Pa|J)|[kcmµn]?m[²³23]?|[kmµ]?g|m?[lL]|mph|[mµn]?s|h|min|mAh|[ap]m|px|ft|lbs?"
+    rf"|{_CURRENCY}"
+)
 _QUANTITY = (
-    rf"(?<![\w.,])[-+−]?{NUMBER}(?:\s?(?:[%‰€$£¥]|°[CF]?)|[ \u00a0\u202f]?(?:{_UNIT})(?!\w))|[€$£¥]\s?{NUMBER}(?!\w)"
+    rf"(?<![\w.,])[-+−]?{NUMBER}(?:\s?(?:[%‰€$£¥]|°[CF]?)|[ \u00a0\u202f]?(?:{_UNIT})(?!\w))"
+    rf"|(?:[€$£¥]|(?<!\w)(?:{_CURRENCY}))\s?{NUMBER}(?!\w)"
 )
 FIXED = f"{_CODE}|{_URL}|{_EMAIL}|{_VARIABLE}|{_FORMAT}"  # before a glossary: no term stands inside of these
 WORD = r"[^\W\d_][\w'’-]*"

@@ -18,8 +18,8 @@ GLOSSARY = {"apple": "Apfel", "apple tree": "Apfelbaum", "C++": "C++", "電話":
         ),
         ("write to a.b+c@d-e.org.", ["a.b+c@d-e.org"]),
         (
-            "5 km, 3.5kg, 20 °C, 50% off, 1,000 €, $5.50 and -3 m/s",
-            ["5 km", "3.5kg", "20 °C", "50%", "1,000 €", "$5.50", "-3 m"],
+            "5 km, 3.5kg, 20 °C, 50% off, 1,000 €, $5.50, 15.50 EUR, CHF 9 and -3 m/s",
+            ["5 km", "3.5kg", "20 °C", "50%", "1,000 €", "$5.50", "15.50 EUR", "CHF 9", "-3 m/s"],
         ),
         ("5 may, 12 dogs, A4 and 2012", []),
         ("{name} has {0:.2f}, ${x} and {{ a b }}", ["{name}", "{0:.2f}", "${x}", "{{ a b }}"]),

@@ -15,8 +15,13 @@ const email = String.raw`[\p{L}\p{N}_.+\-]+@[\p{L}\p{N}_\-]+(?:\.[\p{L}\p{N}_\-]
 const variable = String.raw`\{\{[^{}\n]+\}\}|\$?\{[^{}\s]*\}`;
 const format = String.raw`%%|(?<![\p{Nd}%])%(?:\(${letter}+\))?(?:\p{Nd}+\$)?[\-+#0]*\p{Nd}*(?:\.\p{Nd}+)?(?:hh|h|ll|l|L|z|j|t)?[sdiuoxXfFeEgGcrap@]`;
 const number = String.raw`\p{Nd}+(?:[.,:]\p{Nd}+)*`;
-const unit = "[kMGT]?(?:Hz|W|Wh|V|B|b|bit|Pa|J)|[kcmµn]?m[²³23]?|[kmµ]?g|m?[lL]|km/h|mph|[mµn]?s|h|min|mAh|[ap]m|px|ft|lbs?";
-const quantity = String.raw`(?<![\p{L}\p{N}_.,])[\-+−]?${number}(?:\s?(?:[%‰€$£¥]|°[CF]?)|[ \u00a0\u202f]?(?:${unit})(?!${letter}))|[€$£¥]\s?${number}(?!${letter})`;
+const currency = "EUR|USD|GBP|CHF|JPY|CNY";
+const unit =
+  "k?m/[hs]|[kMGT]?(?:Hz|W|Wh|V|B|b|bit|Pa|J)|[kcmµn]?m[²³23]?|[kmµ]?g|m?[lL]|mph|[mµn]?s|h|min|mAh|[ap]m|px|ft|lbs?" +
+  `|${currency}`;
+const quantity =
+  String.raw`(?<![\p{L}\p{N}_.,])[\-+−]?${number}(?:\s?(?:[%‰€$£¥]|°[CF]?)|[ \u00a0\u202f]?(?:${unit})(?!${letter}))` +
+  String.raw`|(?:[€$£¥]|(?<!${letter})(?:${currency}))\s?${number}(?!${letter})`;
 const fixed = [code, url, email, variable, format].join("|");
 const word = /^[\p{L}\p{Nl}\p{No}][\p{L}\p{N}_'’\-]*$/u; // a term of one word stays before its placeholder
 const withoutSpaces = /[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u9fff\uf900-\ufaff]/u; // their scripts

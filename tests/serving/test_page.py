@@ -411,7 +411,7 @@ def test_the_browser_hides_what_the_client_hides(page):
     texts = [
         "An apple tree, Apple, pineapple, C++ and 電話です, a|b, größe, größer",
         "see https://a.org/x_(y)?q=1, (http://b.c/d) or www.e.f, or write to a.b+ü@d-e.org.",
-        "5 km, 3.5kg, 20 °C, 50% off, 1,000 €, $5.50, -3 m/s, 5 may, 12 dogs, ٣ km, 5 µm",
+        "5 km, 3.5kg, 20 °C, 50% off, 1,000 €, $5.50, 15.50 EUR, CHF 9, aUSD 7, -3 m/s, 5 may, 12 dogs, ٣ km, 5 µm",
         "{name} has {0:.2f}, ${x}, {{ a b }}, %s of %(größe)d, %1$s, %5.2f%%, `ls -l` ⟦3⟧ ⟦12⟧ `open {open %",
         ". ".join(f"It is {n} km from {n} kg" for n in range(7)),
     ]
