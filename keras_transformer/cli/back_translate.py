@@ -197,7 +197,7 @@ def main(arguments):
         except KeyboardInterrupt:
             log.info("the same command goes on from here")
             raise
-    log.info("train with  --dataset files:%s --source_lang %s --target_lang %s", directory, synthetic, real)
+    log.info("train with --dataset files:%s --source_lang %s --target_lang %s", directory, synthetic, real)
 
 
 def program():

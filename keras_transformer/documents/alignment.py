@@ -13,7 +13,7 @@ from keras_transformer.protection import PLACEHOLDERS, Protection
 BYTE = re.compile(r"<0x([0-9A-F]{2})>")
 END, SPACE = "</s>", "▁"
 # Attention is often unsure. What it leaves open, the place in the sentence decides; benchmarks/markup.py measures this.
-DIAGONAL, STEEPNESS, LEAST_SHARE = 0.15, 10.0, 0.35
+DIAGONAL, STEEPNESS, LEAST_SHARE = 0.1, 10.0, 0.35
 
 
 class Aligned(NamedTuple):
@@ -161,12 +161,21 @@ def _joined(text, parts):
 
 
 def _sharpened(weights):
-    """The weights (T, S) with a preference for the diagonal, each source token's share of them made equal."""
+    """The weights (T, S) with a preference for the diagonal, made great where both sides choose each other.
+
+    A row says where a target token comes from, and a column where a source token goes to. A token of either side that
+    attention looks at from everywhere, such as the full stop, is chosen by few.
+    """
     rows, columns = ((np.arange(length) + 0.5) / max(1, length) for length in weights.shape)
     diagonal = np.exp(-STEEPNESS * np.abs(rows[:, None] - columns))
-    is_aligned = weights.any(axis=1, keepdims=True)
-    weights = weights + DIAGONAL * diagonal * is_aligned
+    weights = weights + DIAGONAL * diagonal * weights.any(axis=1, keepdims=True)
+    weights = _rows(_rows(weights) * _rows(weights.T).T)
     return weights / np.maximum(weights.sum(axis=0), LEAST_SHARE)
+
+
+def _rows(weights):
+    """The weights, their rows with the sum 1, or 0 if all are 0."""
+    return weights / np.maximum(weights.sum(axis=1, keepdims=True), 1e-9)
 
 
 def _shares(tokens, spans):
