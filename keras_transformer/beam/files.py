@@ -10,6 +10,7 @@ The fingerprint depends on the text, the model and the request. So other ones ne
 """
 
 import contextlib
+import glob
 import gzip
 import hashlib
 import json
@@ -24,7 +25,7 @@ from apache_beam.io.filesystems import FileSystems
 from keras_transformer.errors import FileError, UserError
 
 WORK = ".translation"
-ABOUT = """translate.py keeps here which files it has translated, and parts of those at which it works.
+ABOUT = """A bulk translation keeps here which files it has translated, and parts of those at which it works.
 Without this directory, the same command translates all of them again.
 """
 PART_NAME = "[0-9]" * 12
@@ -98,10 +99,7 @@ def find_files(pattern, output, asked):
         UserError: if there is none, or if a translation would take the place of its source.
     """
     pattern, output = _absolute(pattern), _absolute(output)
-    try:
-        found = FileSystems.match([pattern])[0].metadata_list
-    except (BeamIOError, OSError, ValueError) as error:  # ValueError: a file system that is not installed
-        raise FileError(f"cannot list {pattern}: {error}") from error
+    found = _match(pattern)
     if not found:
         raise UserError(f"no file matches --input {pattern}")
     root = re.match(r"[^*?\[]*/", pattern)[0]
@@ -110,12 +108,36 @@ def find_files(pattern, output, asked):
         target = FileSystems.join(output, metadata.path.removeprefix(root))
         if target == metadata.path:
             raise UserError(f"the translation would take the place of its source. Received: {target} for both")
-        state = [metadata.path, metadata.size_in_bytes, metadata.last_updated_in_seconds, asked]
-        fingerprint = hashlib.sha256(json.dumps(state, sort_keys=True).encode()).hexdigest()[:16]
-        directory, slash, name = target.rpartition("/")
-        work = FileSystems.join(output, WORK, fingerprint)
-        files.append(BulkFile(metadata.path, target, f"{directory}{slash}errors-{name}.jsonl", work))
+        files.append(_bulk_file(metadata, target, output, asked))
     return files
+
+
+def find_file(source, target, asked):
+    """The text file at a path, a `BulkFile`, with the path of its translation. `asked` as in `find_files`.
+
+    Raises:
+        FileError: if there is no such file.
+    """
+    found = _match(glob.escape(_absolute(source)))
+    if not found:
+        raise FileError(f"cannot read {source}: no such file")
+    target = _absolute(target)
+    return _bulk_file(found[0], target, target.rpartition("/")[0], asked)
+
+
+def _match(pattern):
+    try:
+        return FileSystems.match([pattern])[0].metadata_list
+    except (BeamIOError, OSError, ValueError) as error:  # ValueError: a file system that is not installed
+        raise FileError(f"cannot list {pattern}: {error}") from error
+
+
+def _bulk_file(metadata, target, output, asked):
+    state = [metadata.path, metadata.size_in_bytes, metadata.last_updated_in_seconds, asked]
+    fingerprint = hashlib.sha256(json.dumps(state, sort_keys=True).encode()).hexdigest()[:16]
+    directory, slash, name = target.rpartition("/")
+    work = FileSystems.join(output, WORK, fingerprint)
+    return BulkFile(metadata.path, target, f"{directory}{slash}errors-{name}.jsonl", work)
 
 
 def prepare_output(output):

@@ -1,12 +1,15 @@
 """Back-translation: a model of the reverse direction writes the source side of text that has none."""
 
 import argparse
+import functools
 import json
 import logging
 import zlib
+from dataclasses import dataclass
 from pathlib import Path
 
 from keras_transformer.cli import console
+from keras_transformer.cli.bulk import add_engine_argument, translate_one_in_bulk
 from keras_transformer.cli.flags import (
     add_checkpoint_argument,
     add_option_arguments,
@@ -27,6 +30,8 @@ DESCRIPTION = """Back-translate: make sentence pairs for one direction with a mo
       writes data/bt/train.de (the lines of news.de) and data/bt/train.en (what the model makes of them)
   python train.py --dataset files:data/mine --dataset files:data/bt:0.5 --source_lang en --target_lang de ...
       trains the model en to de on both
+  python -m keras_transformer.data.back_translate ... --engine beam --direct_num_workers 8
+      the same pairs, by Apache Beam in a process for each core, or on other runners
 
 After an interruption, the same command goes on."""
 METHODS = {
@@ -38,7 +43,7 @@ METHODS = {
 
 
 def parse_arguments():
-    """The flags.
+    """The flags, and the flags of Beam.
 
     Raises:
         UserError: for flags that do not go together, or a value out of range.
@@ -62,7 +67,10 @@ def parse_arguments():
     add_search_arguments(parser)
     add_option_arguments(parser, "sample", ("temperature", "top_k", "top_p"), prefix="of --method sample: ")
     parser.add_argument("--seed", type=int, default=1, help="of samples and noise (default: 1)")
-    arguments = parser.parse_args()
+    add_engine_argument(parser, "the text in parts")
+    arguments, others = parser.parse_known_args()
+    if others and arguments.engine == "local":
+        parser.error(f"unrecognized arguments: {' '.join(others)}")
     check_ranges(arguments)
     for name in ("temperature", "top_k", "top_p"):
         if getattr(arguments, name) is not None and arguments.method != "sample":
@@ -74,7 +82,7 @@ def parse_arguments():
         raise UserError(f"--tag must be one word without spaces. Received: {arguments.tag!r}")
     check_files(arguments.monolingual, None)
     check_has_text(arguments.monolingual)
-    return arguments
+    return arguments, others
 
 
 def check_has_text(path):
@@ -101,22 +109,33 @@ def languages_of(model_dir):
     return source, target
 
 
-def answer_with(translator, arguments):
-    """A function for `translate_file`: list of str -> list of lists of one str, the source that the model writes."""
-    drawn = {name: getattr(arguments, name) for name in ("temperature", "top_k", "top_p")}
-    options = {name: value for name, value in drawn.items() if value is not None}
+@dataclass(frozen=True)
+class Writing:
+    """What a model is asked to write for every text: the `request` of a bulk translation.
 
-    def answer(texts, on_progress=None):
-        if arguments.method == "sample":
-            seeds = [seed_of(text, arguments.seed) for text in texts]
-            written = [row.text for row in translator.sample(texts, on_progress, seed=seeds, **options)]
+    Attributes:
+        method: one of `METHODS`.
+        tag: word before every text, or None.
+        seed: int, of samples and noise.
+        sampling: dict, options of `TextTranslator.sample`.
+    """
+
+    method: str
+    tag: str | None
+    seed: int
+    sampling: dict
+    lines_each = 1
+
+    def lines(self, translator, texts, on_progress=None):
+        """The sources that the model writes: list of str -> list of lists of one str."""
+        if self.method == "sample":
+            seeds = [seed_of(text, self.seed) for text in texts]
+            written = [row.text for row in translator.sample(texts, on_progress, seed=seeds, **self.sampling)]
         else:
             written = translator.translate(texts, on_progress)
-        if arguments.method == "noised":
-            written = [add_noise(text, arguments.seed) for text in written]
-        return [[_tagged(" ".join(text.split("\n")), arguments.tag)] for text in written]
-
-    return answer
+        if self.method == "noised":
+            written = [add_noise(text, self.seed) for text in written]
+        return [[_tagged(" ".join(text.split("\n")), self.tag)] for text in written]
 
 
 def _tagged(text, tag):
@@ -172,18 +191,22 @@ def copy_lines(source, target):
         raise FileError(f"cannot read {source}: {error}") from error
 
 
-def main(arguments):
+def main(arguments, beam_flags):
     """Translates the text, and leaves a corpus."""
     from keras_transformer.runs import load
 
     real, synthetic = languages_of(arguments.model_dir)
     search = {name: getattr(arguments, name) for name in ("beam_size", "length_penalty")}
-    translator = load(arguments.model_dir, arguments.checkpoint, batch_size=arguments.batch_size, **search)
-    names = ("method", "tag", "seed", "beam_size", "length_penalty", "temperature", "top_k", "top_p")
+    model_dir = Path(arguments.model_dir).absolute()  # Beam's processes may work elsewhere
+    load_run = functools.partial(load, model_dir, arguments.checkpoint, batch_size=arguments.batch_size, **search)
+    translator = load_run()
+    drawn = {name: getattr(arguments, name) for name in ("temperature", "top_k", "top_p")}
+    sampling = {name: value for name, value in drawn.items() if value is not None}
+    writing = Writing(arguments.method, arguments.tag, arguments.seed, sampling)
     record = {
         "text": file_state(arguments.monolingual),
         "model": [file_state(path) for path in translator.files],
-        **{name: getattr(arguments, name) for name in names},
+        **{name: getattr(arguments, name) for name in ("method", "tag", "seed", *search, *drawn)},
     }
     directory = Path(arguments.output)
     keep_record(directory, record, (real, synthetic))
@@ -192,17 +215,25 @@ def main(arguments):
         log.info("%s is complete", directory)
     else:
         copy_lines(arguments.monolingual, directory / f"train.{real}")
-        try:
-            translate_file(answer_with(translator, arguments), arguments.monolingual, written, record)
-        except KeyboardInterrupt:
-            log.info("the same command goes on from here")
-            raise
+        if arguments.engine == "beam":
+            translate_one_in_bulk(arguments.monolingual, written, record, load_run, writing, beam_flags)
+        else:
+            translate_here(functools.partial(writing.lines, translator), arguments.monolingual, written, record)
     log.info("train with --dataset files:%s --source_lang %s --target_lang %s", directory, synthetic, real)
+
+
+def translate_here(answer, source, target, record):
+    """`translate_file`, which says after an interruption how to go on."""
+    try:
+        translate_file(answer, source, target, record)
+    except KeyboardInterrupt:
+        log.info("the same command goes on from here")
+        raise
 
 
 def program():
     """The program, from its command line to its exit status."""
     with console.program():
-        arguments = parse_arguments()
+        arguments, beam_flags = parse_arguments()
         console.import_tensorflow()
-        main(arguments)
+        main(arguments, beam_flags)

@@ -1,4 +1,4 @@
-"""`translate.py --engine beam`: from flags to a pipeline of files, and what it has done in a line."""
+"""`--engine beam` of the programs that translate: from flags to a pipeline of files, and what it has done in a line."""
 
 import argparse
 import contextlib
@@ -27,15 +27,14 @@ ENGINES = ("local", "beam")
 WORKER = "keras_transformer.cli.beam_worker"
 
 
-def add_engine_argument(parser):
-    """Adds to an argparse parser the flag that chooses the engine."""
+def add_engine_argument(parser, work="the files that --input matches into the directory --output"):
+    """Adds to an argparse parser the flag that chooses the engine. `work` says what Beam translates."""
     parser.add_argument(
         "--engine",
         choices=ENGINES,
         default="local",
-        help="local: this process translates. beam: Apache Beam translates the files that --input matches into the "
-        "directory --output; all flags that are not described here are Beam's, such as --runner, "
-        "--direct_num_workers (default: a process for each core) (default: local)",
+        help=f"local: this process translates. beam: Apache Beam translates {work}; all flags that are not described "
+        "here are Beam's, such as --runner, --direct_num_workers (default: a process for each core) (default: local)",
     )
 
 
@@ -72,27 +71,60 @@ def translate_in_bulk(arguments, request, flags):
     Raises:
         UserError: without Apache Beam; for a flag that it does not know; for files that cannot be read or written.
     """
+    beam_files, run = _beam(flags)
+    model = find_saved_model(arguments.saved_model).absolute()
+    asked = [file_state(model / "saved_model.pb"), dataclasses.asdict(request), protected(arguments)]
+    found = beam_files.find_files(arguments.input, arguments.output, asked)
+    load = functools.partial(load_checked, argparse.Namespace(**{**vars(arguments), "saved_model": model}), request)
+    run(found, load, request, arguments.output)
+
+
+def translate_one_in_bulk(source, target, asked, load, request, flags):
+    """Translates a file on Apache Beam.
+
+    Args:
+        source: path of a text.
+        target: path of its translation.
+        asked: everything that the translation depends on besides the text, as JSON can hold it.
+        load, request: see `add_translation`.
+        flags: list of str, the flags of Beam.
+
+    Raises:
+        UserError: as `translate_in_bulk`.
+    """
+    beam_files, run = _beam(flags)
+    run([beam_files.find_file(str(source), str(target), asked)], load, request, str(target.parent))
+
+
+def _beam(flags):
+    """The module `beam.files`, and `_run` with the options that flags of Beam choose.
+
+    Raises:
+        UserError: without Apache Beam; for a flag that it does not know.
+    """
     logging.getLogger().addHandler(logging.NullHandler())  # Beam says a lot, and workers that fail raise anyway
     try:
         from keras_transformer.beam import files, runner
-        from keras_transformer.beam.translation import NAMESPACE, add_translation
     except ImportError as error:
         raise UserError(f"--engine beam needs a package that is not installed: {INSTALL}") from error
-    options = runner.pipeline_options(flags)
-    model = find_saved_model(arguments.saved_model).absolute()
-    asked = [file_state(model / "saved_model.pb"), dataclasses.asdict(request), protected(arguments)]
-    found = files.find_files(arguments.input, arguments.output, asked)
-    files.prepare_output(arguments.output)
+    return files, functools.partial(_run, runner.pipeline_options(flags))
+
+
+def _run(options, found, load, request, output):
+    """Translates those of the files that are missing, and says what it has done."""
+    from keras_transformer.beam import files, runner
+    from keras_transformer.beam.translation import NAMESPACE, add_translation
+
+    files.prepare_output(output)
     missing = [file for file in found if not file.is_finished()]
     if len(missing) < len(found):
         log.info("%s of %s there already", len(found) - len(missing), counted(len(found), "file"))
     if not missing:
         return
-    load = functools.partial(load_checked, argparse.Namespace(**{**vars(arguments), "saved_model": model}), request)
     start = time.monotonic()
     with _workers_end_first(), _progress(lambda: files.count_parts(missing) * CHUNK):
         result = runner.run(lambda pipeline: add_translation(pipeline, missing, load, request), options, WORKER)
-    _report(runner.counters(result, NAMESPACE), time.monotonic() - start, arguments.output)
+    _report(runner.counters(result, NAMESPACE), time.monotonic() - start, output)
 
 
 def load_checked(arguments, request):

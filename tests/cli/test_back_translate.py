@@ -90,6 +90,27 @@ def test_a_model_of_the_reverse_direction_writes_a_corpus(learned, text, tmp_pat
     assert lines(tmp_path / "bt" / "train.de") == expected
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("method", back_translate.METHODS)
+def test_beam_writes_the_same_pairs(learned, text, tmp_path, monkeypatch, method):
+    reverse = shutil.copytree(learned.path, tmp_path / "run")
+    (reverse / "corpus.json").write_text('{"languages": "en to de"}')
+    for name, flags in {"here": [], "beam": ["--engine", "beam", "--direct_num_workers", 2]}.items():
+        arguments = ["--model_dir", reverse, "--monolingual", text, "--output", tmp_path / name, "--method", method]
+        monkeypatch.setattr(sys, "argv", ["program", *map(str, [*arguments, "--tag", *flags])])
+        back_translate.program()
+    for name in ("train.en", "train.de"):
+        assert (tmp_path / "beam" / name).read_bytes() == (tmp_path / "here" / name).read_bytes()
+    assert sum(line.startswith("<BT> ") for line in lines(tmp_path / "beam" / "train.de")) > len(LINES) / 2
+
+
+def test_flags_of_beam_are_errors_without_its_engine(first, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["program", *map(str, first), "--direct_num_workers", "2"])
+    with pytest.raises(SystemExit):
+        back_translate.program()
+    assert "unrecognized arguments: --direct_num_workers 2" in capsys.readouterr().err
+
+
 def test_the_pairs_are_a_corpus_whose_source_the_model_has_written(back):
     directory = back("--tag")
     assert lines(directory / "train.en") == [*LINES[:5], "", *LINES[5:]]
