@@ -56,18 +56,18 @@ def attention(q, k, v, mask):
     return attention_weights(q, k, mask) @ v
 
 
-def mean_attention_weights(weights, x, memory, num_heads, mask=True):
-    """What the heads of `multi_head_attention` attend to on average. x (B, T, D), memory (B, S, D) -> (B, T, S)."""
+def squared_attention_weights(weights, x, memory, num_heads, mask=True):
+    """Weights of `multi_head_attention`, squared, over all heads. x (B, T, D), memory (B, S, D) -> (B, T, S)."""
     d_k = x.shape[2] // num_heads
     mask = np.broadcast_to(mask, (x.shape[0], num_heads, x.shape[1], memory.shape[1]))
-    mean = np.zeros((x.shape[0], x.shape[1], memory.shape[1]))
+    squares = np.zeros((x.shape[0], x.shape[1], memory.shape[1]))
     for b in range(x.shape[0]):
         for h in range(num_heads):
             columns = slice(h * d_k, (h + 1) * d_k)
             q = x[b] @ weights["query/kernel"][:, columns]
             k = memory[b] @ weights["key/kernel"][:, columns]
-            mean[b] += attention_weights(q, k, mask[b, h]) / num_heads
-    return mean
+            squares[b] += attention_weights(q, k, mask[b, h]) ** 2
+    return squares
 
 
 def multi_head_attention(weights, x, memory, num_heads, mask=True, rotary=False):
@@ -188,7 +188,10 @@ def decoder(weights, x, memory, num_heads, residual, source_mask=True, rotary=Fa
 
 
 def decoder_alignment(weights, x, memory, num_heads, residual, source_mask=True):
-    """What the last layer attends to in memory, on average of its heads. x (B, T, D), memory (B, S, D) -> (B, T, S)."""
+    """What the layers but the first attend to in memory. x (B, T, D), memory (B, S, D) -> (B, T, S).
+
+    Each weight is squared, so that heads which are sure count more. Of one layer, that one.
+    """
     causal = np.array([[s <= t for s in range(x.shape[1])] for t in range(x.shape[1])])
     alignments = []
 
@@ -199,11 +202,13 @@ def decoder_alignment(weights, x, memory, num_heads, residual, source_mask=True)
         queries = residual(part(w, "self_attention_residual"), x, self_attention)
         if residual is pre_norm:
             queries = layer_norm(part(w, "cross_attention_residual/norm"), queries)
-        alignments.append(mean_attention_weights(part(w, "cross_attention"), queries, memory, num_heads, source_mask))
+        attention = part(w, "cross_attention")
+        alignments.append(squared_attention_weights(attention, queries, memory, num_heads, source_mask))
         return decoder_layer(w, x, memory, num_heads, residual, causal, source_mask)
 
     stack(weights, x, residual, layer)
-    return alignments[-1]
+    squares = np.sum(alignments[min(1, len(alignments) - 1) :], axis=0)
+    return squares / squares.sum(axis=-1, keepdims=True)
 
 
 def sinusoids(length, d_model):
@@ -245,7 +250,7 @@ def transformer(weights, source_ids, target_ids, num_heads, residual, positions=
 
 
 def alignment(weights, source_ids, target_ids, num_heads, residual):
-    """The attention of the last decoder layer to the source: (B, T, S). Arguments: see `transformer`."""
+    """The attention of the decoder to the source, see `decoder_alignment`: (B, T, S). Arguments: see `transformer`."""
     source, target, _ = matrices(weights)
     source_mask = (source_ids != 0)[:, None, None, :]
     memory = encoder(part(weights, "encoder"), embed(source, source_ids), num_heads, residual, source_mask)

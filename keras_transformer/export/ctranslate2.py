@@ -121,7 +121,7 @@ def transformer_spec(model, source_pieces, pieces, longest):
     }
     spec = ctranslate2.specs.TransformerSpec(
         stacks.TransformerEncoderSpec(len(model.encoder.layers), **shape),
-        # alignment_heads=0: the mean over all heads of the last layer, as in `Transformer.align`
+        # alignment_heads=0: the mean over all heads of the last layer
         stacks.TransformerDecoderSpec(len(model.decoder.layers), alignment_heads=0, **shape),
     )
     spec.config.layer_norm_epsilon = EPSILON

@@ -363,21 +363,18 @@ class Decoder(Stack):
         return self.norm(x)
 
     def align(self, x, memory, source_mask=None):
-        """The result of `call`, and how much the last layer attends to memory, averaged over its heads.
+        """The result of `call` for the same arguments, and how much the layers attend to memory: float32 (B, T, S).
 
-        Args:
-            x, memory, source_mask: as for `call`.
-
-        Returns:
-            (B, T, D) and float32 (B, T, S). A row of the latter sums to 1 over the positions that source_mask leaves,
-            and is 0 elsewhere.
+        The weights of all heads are squared and added, so that a head counts more where it is sure. Of several layers,
+        the first does not count (`benchmarks/markup.py` shows why). A row sums to 1 over the positions that
+        source_mask leaves, and is 0 elsewhere.
         """
-        attention_mask = causal_mask(ops.shape(x)[1])
-        *lower, last = self.layers
-        for layer in lower:
-            x = layer(x, memory, attention_mask=attention_mask, source_mask=source_mask)
-        x, weights = last.align(x, memory, attention_mask, source_mask)  # (B, T, D), (B, H, T, S)
-        return self.norm(x), ops.mean(ops.cast(weights, "float32"), axis=1)
+        attention_mask, weights = causal_mask(ops.shape(x)[1]), []
+        for layer in self.layers:
+            x, of_heads = layer.align(x, memory, attention_mask, source_mask)  # (B, T, D), (B, H, T, S)
+            weights.append(ops.sum(ops.square(ops.cast(of_heads, "float32")), axis=1))
+        alignment = sum(weights[1:] or weights)
+        return self.norm(x), alignment / ops.sum(alignment, axis=-1, keepdims=True)
 
     def project(self, memory):
         """Every layer's keys and values of memory (B, S, D): N times two of (B, G, S, K)."""

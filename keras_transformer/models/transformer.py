@@ -121,7 +121,7 @@ class Transformer(SequenceToSequence):
         return self.decoder(x, memory["states"], source_mask=memory["mask"])
 
     def align(self, target_ids, memory):
-        """As in the contract: the weights of the last decoder layer's attention to memory, averaged over its heads."""
+        """As in the contract: how much the heads of the decoder attend to memory, see `Decoder.align`."""
         x = self.position_layer(self.target_embedding(target_ids))
         return self.decoder.align(x, memory["states"], memory["mask"])
 

@@ -263,7 +263,7 @@ def test_decoder(residual):
 
 
 @pytest.mark.parametrize(("num_layers", "residual"), [(1, reference.post_norm), (3, reference.pre_norm)])
-def test_alignment_is_what_the_heads_of_the_last_layer_attend_to_on_average(num_layers, residual):
+def test_alignment_is_what_the_heads_after_the_first_layer_attend_to_where_they_are_sure(num_layers, residual):
     layer, x, memory = decoder(residual, num_layers), some("x", "BTD"), some("memory", "BSD")
     mask = some("source_mask", "B11S")
     arguments = reference.weights_of(layer), *float64(x, memory), H, residual, np.asarray(mask)
