@@ -217,6 +217,6 @@ async def _wait(request, prediction, timeout_s):
 
 def _give_back():
     """Gives the memory of large bodies back to the system."""
-    gc.collect()  # It also empties Python's free lists: one empty list kept there holds a megabyte.
+    gc.collect()  # It also empties Python's free lists: one list kept there keeps a megabyte.
     with contextlib.suppress(OSError, AttributeError):  # Only glibc has the function.
         ctypes.CDLL(None).malloc_trim(0)

@@ -71,12 +71,14 @@ def translate_in_bulk(arguments, request, flags):
     Raises:
         UserError: without Apache Beam; for a flag that it does not know; for files that cannot be read or written.
     """
-    beam_files, run = _beam(flags)
+    options = _options(flags)
+    from keras_transformer.beam.files import find_files
+
     model = find_saved_model(arguments.saved_model).absolute()
     asked = [file_state(model / "saved_model.pb"), dataclasses.asdict(request), protected(arguments)]
-    found = beam_files.find_files(arguments.input, arguments.output, asked)
+    found = find_files(arguments.input, arguments.output, asked)
     load = functools.partial(load_checked, argparse.Namespace(**{**vars(arguments), "saved_model": model}), request)
-    run(found, load, request, arguments.output)
+    _run(found, load, request, options, arguments.output)
 
 
 def translate_one_in_bulk(source, target, asked, load, request, flags):
@@ -92,25 +94,27 @@ def translate_one_in_bulk(source, target, asked, load, request, flags):
     Raises:
         UserError: as `translate_in_bulk`.
     """
-    beam_files, run = _beam(flags)
-    run([beam_files.find_file(str(source), str(target), asked)], load, request, str(target.parent))
+    options = _options(flags)
+    from keras_transformer.beam.files import find_file
+
+    _run([find_file(str(source), str(target), asked)], load, request, options, str(target.parent))
 
 
-def _beam(flags):
-    """The module `beam.files`, and `_run` with the options that flags of Beam choose.
+def _options(flags):
+    """The options of Beam that its flags choose.
 
     Raises:
         UserError: without Apache Beam; for a flag that it does not know.
     """
     logging.getLogger().addHandler(logging.NullHandler())  # Beam says a lot, and workers that fail raise anyway
     try:
-        from keras_transformer.beam import files, runner
+        from keras_transformer.beam.runner import pipeline_options
     except ImportError as error:
         raise UserError(f"--engine beam needs a package that is not installed: {INSTALL}") from error
-    return files, functools.partial(_run, runner.pipeline_options(flags))
+    return pipeline_options(flags)
 
 
-def _run(options, found, load, request, output):
+def _run(found, load, request, options, output):
     """Translates those of the files that are missing, and says what it has done."""
     from keras_transformer.beam import files, runner
     from keras_transformer.beam.translation import NAMESPACE, add_translation

@@ -369,11 +369,14 @@ class Decoder(Stack):
         the first does not count (`benchmarks/markup.py` shows why). A row sums to 1 over the positions that
         source_mask leaves, and is 0 elsewhere.
         """
-        attention_mask, weights = causal_mask(ops.shape(x)[1]), []
+        attention_mask, alignment = causal_mask(ops.shape(x)[1]), 0.0
+        counted = [layer for layer in self.layers[1:] or self.layers if layer.cross_attention.num_heads]
         for layer in self.layers:
-            x, of_heads = layer.align(x, memory, attention_mask, source_mask)  # (B, T, D), (B, H, T, S)
-            weights.append(ops.sum(ops.square(ops.cast(of_heads, "float32")), axis=1))
-        alignment = sum(weights[1:] or weights)
+            if layer in counted:
+                x, weights = layer.align(x, memory, attention_mask, source_mask)  # (B, T, D), (B, H, T, S)
+                alignment += ops.sum(ops.square(ops.cast(weights, "float32")), axis=1)
+            else:
+                x = layer(x, memory, attention_mask=attention_mask, source_mask=source_mask)
         return self.norm(x), alignment / ops.sum(alignment, axis=-1, keepdims=True)
 
     def project(self, memory):
