@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from keras_transformer.cli import console
-from keras_transformer.cli.bulk import add_engine_argument, translate_one_in_bulk
+from keras_transformer.cli.bulk import add_engine_argument, beam_options, translate_one_in_bulk
 from keras_transformer.cli.flags import (
     add_checkpoint_argument,
     add_option_arguments,
@@ -191,8 +191,8 @@ def copy_lines(source, target):
         raise FileError(f"cannot read {source}: {error}") from error
 
 
-def main(arguments, beam_flags):
-    """Translates the text, and leaves a corpus."""
+def main(arguments, options):
+    """Translates the text, and leaves a corpus. `options` are those of Beam; None for the engine of this process."""
     from keras_transformer.runs import load
 
     real, synthetic = languages_of(arguments.model_dir)
@@ -215,10 +215,10 @@ def main(arguments, beam_flags):
         log.info("%s is complete", directory)
     else:
         copy_lines(arguments.monolingual, directory / f"train.{real}")
-        if arguments.engine == "beam":
-            translate_one_in_bulk(arguments.monolingual, written, record, load_run, writing, beam_flags)
-        else:
+        if options is None:
             translate_here(functools.partial(writing.lines, translator), arguments.monolingual, written, record)
+        else:
+            translate_one_in_bulk(arguments.monolingual, written, record, load_run, writing, options)
     log.info("train with --dataset files:%s --source_lang %s --target_lang %s", directory, synthetic, real)
 
 
@@ -235,5 +235,6 @@ def program():
     """The program, from its command line to its exit status."""
     with console.program():
         arguments, beam_flags = parse_arguments()
+        options = beam_options(beam_flags) if arguments.engine == "beam" else None
         console.import_tensorflow()
-        main(arguments, beam_flags)
+        main(arguments, options)

@@ -71,7 +71,7 @@ def translate_in_bulk(arguments, request, flags):
     Raises:
         UserError: without Apache Beam; for a flag that it does not know; for files that cannot be read or written.
     """
-    options = _options(flags)
+    options = beam_options(flags)
     from keras_transformer.beam.files import find_files
 
     model = find_saved_model(arguments.saved_model).absolute()
@@ -81,7 +81,7 @@ def translate_in_bulk(arguments, request, flags):
     _run(found, load, request, options, arguments.output)
 
 
-def translate_one_in_bulk(source, target, asked, load, request, flags):
+def translate_one_in_bulk(source, target, asked, load, request, options):
     """Translates a file on Apache Beam.
 
     Args:
@@ -89,19 +89,18 @@ def translate_one_in_bulk(source, target, asked, load, request, flags):
         target: path of its translation.
         asked: everything that the translation depends on besides the text, as JSON can hold it.
         load, request: see `add_translation`.
-        flags: list of str, the flags of Beam.
+        options: those of `beam_options`.
 
     Raises:
-        UserError: as `translate_in_bulk`.
+        UserError: for files that cannot be read or written.
     """
-    options = _options(flags)
     from keras_transformer.beam.files import find_file
 
     _run([find_file(str(source), str(target), asked)], load, request, options, str(target.parent))
 
 
-def _options(flags):
-    """The options of Beam that its flags choose.
+def beam_options(flags):
+    """The options of Beam that its flags (list of str) choose.
 
     Raises:
         UserError: without Apache Beam; for a flag that it does not know.
