@@ -161,10 +161,10 @@ def _joined(text, parts):
 
 
 def _sharpened(weights):
-    """The weights (T, S) with a preference for the diagonal, made great where both sides choose each other.
+    """The weights (T, S) with a preference for the diagonal, greater where both sides choose each other.
 
-    A row says where a target token comes from, and a column where a source token goes to. A token of either side that
-    attention looks at from everywhere, such as the full stop, is chosen by few.
+    A row says where a target token comes from, and a column where a source token goes to. So a token that all others
+    look at, such as the full stop, counts little for each of them.
     """
     rows, columns = ((np.arange(length) + 0.5) / max(1, length) for length in weights.shape)
     diagonal = np.exp(-STEEPNESS * np.abs(rows[:, None] - columns))

@@ -42,6 +42,18 @@ def test_words_of_several_pieces_have_the_weights_of_all():
     assert weights.argmax(axis=1).tolist() == [1, 0]
 
 
+def test_words_belong_together_where_each_chooses_the_other():
+    """Two words look at "a" most, and the second one alone looks at "b" at all; all look at the full stop."""
+    explanation = SimpleNamespace(
+        source_pieces=["▁a", "▁b", "▁c", ".", "</s>"],
+        pieces=["▁x", "▁y", "▁z", "</s>"],
+        alignment=np.array([[0.4, 0, 0.1, 0.5, 0], [0.4, 0.25, 0, 0.35, 0], [0.1, 0, 0.3, 0.6, 0], [0, 0, 0, 0, 1.0]]),
+    )
+    translator = SimpleNamespace(explain=lambda texts, on_progress: [explanation])
+    ((_, weights),) = align(translator, ["a b c."])
+    assert weights.argmax(axis=1).tolist() == [0, 1, 2]
+
+
 @pytest.mark.parametrize("text", ["ﬁne  one two", "1²\u00a0three", "a\u0301 b", "x\ufffdy z"])
 def test_text_that_the_tokenizer_normalises_keeps_its_words_apart(text):
     class Normalising(WordByWord):
