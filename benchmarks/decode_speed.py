@@ -7,7 +7,8 @@ Exports the run to a temporary directory. Every system translates the source on 
 - sentences/s: batches sorted by length, two batches at a time with one thread each;
 - latency: every 10th sentence of the source alone, one after the other.
 
-`--shortlist N` adds a SavedModel with a lexical shortlist, in float32.
+`--shortlist N` adds a SavedModel with a lexical shortlist, in float32. `--beside RUN` adds the SavedModel of another
+run.
 
 All systems take text and return text. Each system has its own process, and only one system works at a time. A first
 pass without timing warms up the systems and gives the translations for BLEU. Each timed round includes all systems in
@@ -57,7 +58,7 @@ UNPENALISED = {  # Options of `translate_with_options`. All but the first mean "
     "no_repeat_ngram": np.int32(0),
 }
 COLUMNS = {
-    "system": "{:<21}",
+    "system": "{:<24}",
     "beam": "{:>4}",
     "threads": "{:<24}",
     "sentences/s": "{:>11}",
@@ -111,6 +112,7 @@ def parse_arguments():
     parser.add_argument("--reference", type=Path, required=True, help="file of their translations, line by line")
     parser.add_argument("--tokenize", default="13a", help="sacreBLEU's word splitting (default: 13a)")
     parser.add_argument("--shortlist", type=int, help="measure SavedModels with a shortlist of this size as well")
+    parser.add_argument("--beside", action="append", default=[], metavar="RUN", help="another run, repeatable")
     parser.add_argument("--batch_size", type=int, default=32, help="sentences translated at a time (default: 32)")
     return parser.parse_args()
 
@@ -225,7 +227,7 @@ def export_to(directory, name, export):
     return path
 
 
-def start_systems(model_dir, directory, source, shortlist):
+def start_systems(model_dir, directory, source, shortlist, beside):
     """Exports a run in all formats, and loads every export: list of `System`, in the order of the beams.
 
     Args:
@@ -233,6 +235,7 @@ def start_systems(model_dir, directory, source, shortlist):
         directory: path of a directory for the exports.
         source: str, the first sentence to translate.
         shortlist: int, the size of the shortlist of one more SavedModel; None for none.
+        beside: list of paths of other runs, each of which has one more SavedModel.
     """
     from keras_transformer.export.ctranslate2 import CTranslate2Export
     from keras_transformer.export.litert import LiteRTExport
@@ -256,10 +259,12 @@ def start_systems(model_dir, directory, source, shortlist):
         if shortlist is not None:
             short = Run(model_dir).translator(beam_size=beam_size, shortlist=shortlist)
             exports[f"SavedModel list {shortlist}"] = (short, "float32")
+        for other in beside:
+            exports[f"SavedModel {Path(other).name}"] = (Run(other).translator(beam_size=beam_size), "float32")
         for name, (exported, precision) in exports.items():
             path = export_to(directory, f"{name} beam {beam_size}", SavedModelExport(exported, precision))
             systems.append(System.start(name, beam_size, "the caller's", load_saved_model, path))
-            print(footprint(systems[-1], path, translator, precision, source), flush=True)
+            print(footprint(systems[-1], path, exported, precision, source), flush=True)
         threads = f"1 intra-op, {BATCHES_AT_ONCE} inter-op"
         systems.append(System.start("Translator in Python", beam_size, threads, load_translator, model_dir, beam_size))
     for system in systems:
@@ -371,7 +376,7 @@ def main(arguments):
     sources, references = map(list, zip(*open_aligned_files(arguments.source, arguments.reference), strict=True))
     measure(references[:1], references[:1], arguments.tokenize)  # Detects a wrong --tokenize before the long work.
     with tempfile.TemporaryDirectory() as directory:
-        systems = start_systems(arguments.model_dir, directory, sources[0], arguments.shortlist)
+        systems = start_systems(arguments.model_dir, directory, sources[0], arguments.shortlist, arguments.beside)
     signature = measure(systems, sources, references, arguments.tokenize, arguments.batch_size)
     print(describe_machine())
     print(
