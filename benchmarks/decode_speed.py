@@ -285,7 +285,7 @@ def footprint(system, directory, translator, precision, source):
     )
 
 
-def measure(systems, sources, references, tokenize, batch_size):
+def measure_systems(systems, sources, references, tokenize, batch_size):
     """Measures all systems. Returns the signature of BLEU."""
     from tqdm import tqdm
 
@@ -377,7 +377,7 @@ def main(arguments):
     measure(references[:1], references[:1], arguments.tokenize)  # Detects a wrong --tokenize before the long work.
     with tempfile.TemporaryDirectory() as directory:
         systems = start_systems(arguments.model_dir, directory, sources[0], arguments.shortlist, arguments.beside)
-    signature = measure(systems, sources, references, arguments.tokenize, arguments.batch_size)
+    signature = measure_systems(systems, sources, references, arguments.tokenize, arguments.batch_size)
     print(describe_machine())
     print(
         f"{len(sources):,} sentences, {len(sources[::SINGLES]):,} of them alone; {ROUNDS} rounds; "
