@@ -79,10 +79,11 @@ def translate_bytes(translator, data, format, path="the document", on_progress=N
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
         raise UserError(f"{path} is not UTF-8: {error.reason} at byte {error.start}. Save it as UTF-8") from error
+    mark, text = text[: text.startswith("\ufeff")], text.removeprefix("\ufeff")  # of byte order, no part of the text
     for find in FORMATS[format].finders:
         units = find(text, path)
         text = replaced(text, units, translate([unit.parts for unit in units]))
-    return text.encode("utf-8")
+    return (mark + text).encode("utf-8")
 
 
 def translate_document(translator, path, output, format=None, on_progress=None):

@@ -42,7 +42,8 @@ class _Events(HTMLParser):
         self.note(EMPTY, tag, attrs)
 
     def handle_endtag(self, tag):
-        self.note(CLOSE, tag)
+        if tag not in VOID or self.found[-1][1] != tag:  # else <img></img>, which is one tag
+            self.note(CLOSE, tag)
 
     def handle_data(self, data):
         self.note("text")
@@ -66,8 +67,8 @@ def _events(text):
     place = 0
     while place < len(events):
         kind, name, attributes, start, end = events[place]
-        if kind == OPEN and _stays(name, attributes):
-            last = _closing(events, place)
+        if kind in (OPEN, EMPTY) and _stays(name, attributes):
+            last = _closing(events, place) if kind == OPEN else place
             is_inline = name in INLINE | OPAQUE_INLINE
             yield "opaque", name if is_inline else "block", {}, start, events[last][4]
             place = last

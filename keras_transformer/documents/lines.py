@@ -10,6 +10,7 @@ from keras_transformer.errors import UserError
 
 LINE = re.compile(r"[^\r\n]+")
 TIMES = re.compile(r"^[ \t]*\d+:\d\d:\d\d[,.]\d+[ \t]*-->[^\r\n]*(?:\r\n|\r|\n)?", re.MULTILINE)
+NEXT_TIMES = re.compile(r"^(?:[ \t]*\d+[ \t]*[\r\n]+)?[ \t]*\d+:\d\d:\d\d[,.]\d+[ \t]*-->", re.MULTILINE)
 BLANK_LINE = re.compile(r"(?:\r\n|\n|\r(?!\n))[ \t]*(?=[\r\n]|\Z)|\Z")
 SUBTITLE_TAG = re.compile(r"</?[A-Za-z][^<>]*>|\{\\[^{}]*\}")
 SPEAKER = re.compile(r"[ \t]*[-–—]")
@@ -19,8 +20,10 @@ KEYWORD = re.compile(
     r'^[ \t]*(msgctxt|msgid_plural|msgid|msgstr(?:\[\d+\])?)[ \t]*((?:"(?:[^"\\\r\n]|\\.)*"\s*)+)', re.MULTILINE
 )
 OTHER = re.compile(r"^[ \t]*(?!#|msg|\")\S.*|^[ \t]*(?:msg\S*|\").*$", re.MULTILINE)
-# Tags, and the variables of C, Python and JavaScript: %s, %(name)d, {name}.
-VARIABLE = re.compile(r"</?[A-Za-z][^<>]*>|%(?:\(\w+\))?[-+#0]*[\d.*]*(?:\d+\$)?(?:hh?|ll?|[zjtL])?[a-zA-Z%]|\{\w*\}")
+# Tags, and the variables of C, Python and JavaScript: %s, %(name)d, {name}, {0:.2f}, ${name}.
+VARIABLE = re.compile(
+    r"</?[A-Za-z][^<>]*>|%(?:\(\w+\))?[-+#0]*[\d.*]*(?:\d+\$)?(?:hh?|ll?|[zjtL])?[a-zA-Z%]|\$?\{[^{}\s]*\}"
+)
 
 
 def find_lines(text):
@@ -37,6 +40,8 @@ def find_subtitles(text, path):
     units = []
     for times in TIMES.finditer(text):
         end = BLANK_LINE.search(text, times.end()).start()
+        following = NEXT_TIMES.search(text, times.end(), end)  # without a blank line before it, or after an empty text
+        end = following.start() if following else end
         lines = [match.span() for match in LINE.finditer(text, times.end(), end)]
         if lines and not all(SPEAKER.match(text, *line) for line in lines):
             lines = [(lines[0][0], lines[-1][1])]

@@ -12,11 +12,14 @@ from keras_transformer.documents.fragment import CLOSE, EMPTY, OPEN, Mark, parts
 from keras_transformer.documents.units import Unit, joined
 from keras_transformer.errors import UserError
 
+QUOTED = re.compile(r"^[ \t]*>", re.MULTILINE)
 FRONT_MATTER = re.compile(r"\A(---|\+\+\+)[ \t]*\r?\n.*?^\1[ \t]*$", re.DOTALL | re.MULTILINE)
 LINE = re.compile(r"\r\n|\r|\n")
-URL = re.compile(r"\bhttps?://[^\s<>\"']*[^\s<>\"'.,;:!?)]")
+# URLs, and what other dialects mark with brackets: footnotes, alerts, and the boxes of tasks.
+KEPT = re.compile(r"\bhttps?://[^\s<>\"']*[^\s<>\"'.,;:!?)]|\[\^[^\s\[\]]+\]:?|\[![A-Z]+\]|\A\[[ xX]\](?=\s)")
+ESCAPED = re.compile(r"\\([!-/:-@\[-`{-~])|&#?\w+;")
 RULES = "newline escape backticks strikethrough emphasis link image autolink html_inline entity".split()
-SPECIAL = re.compile(r"[\\`*\[\]]|<(?=[A-Za-z/!?])|(?<!\w)_|_(?!\w)")
+SPECIAL = re.compile(r"[\\`*\[\]]|<(?=[A-Za-z/!?])|&(?=#?\w+;)|(?<!\w)_|_(?!\w)")
 BLOCK_MARK = re.compile(r"\A(#{1,6}(?=\s)|[-+>](?=\s)|\d+(?=[.)]\s))")
 
 
@@ -140,6 +143,8 @@ def find_blocks(text):
     for token in _parse(text)[0]:
         if token.type == "html_block":
             start, end = (lines[line] for line in token.map)
+            if token.level and QUOTED.search(text, start, end):
+                continue  # the signs of the quotation stand between its lines
             units += [
                 Unit(unit.start + start, unit.end + start, unit.parts, unit.written)
                 for unit in pages.find_blocks(text[start:end])
@@ -148,19 +153,23 @@ def find_blocks(text):
 
 
 def _parts(content):
-    parts, last = [], 0
+    parts, last, opening = [], 0, 0
     for start, end, kind, name, breaks in [*content.marks(), (len(content.content),) * 2 + (EMPTY, "", False)]:
         if start < last:  # inside of a mark
             continue
-        parts += parts_of(_read(content.content[last:start]), URL)
-        parts += [Mark(content.source(start, end), kind, name, breaks)] if end > start else []
+        parts += parts_of(_read(content.content[last:start]), KEPT)
+        source = content.source(start, end)
+        if name == "link" and kind == CLOSE and source in ("]", "][]"):  # its text, which changes, names its target
+            source = f"][{content.source(opening, start)}]"
+        opening = end if name == "link" and kind == OPEN else opening
+        parts += [Mark(source, kind, name, breaks)] if end > start else []
         last = end
     return parts
 
 
 def _read(text):
     """Text without the backslashes of Markdown and the entities of HTML."""
-    return html.unescape(re.sub(r"\\([!-/:-@\[-`{-~])", r"\1", text))
+    return ESCAPED.sub(lambda match: match[1] or html.unescape(match[0]), text)
 
 
 def _written(parts):
@@ -199,6 +208,6 @@ def _contents(text):
             line_end = lines[number + 1]
             place = text.rfind(line, lines[number], line_end) if row is None else text.find(line, cursor, line_end)
             starts.append(place)
-            cursor = place + len(line)
+            cursor = max(cursor, place + len(line))
         if min(starts) >= 0:
             yield _Content(text, token.content, starts, references)

@@ -74,13 +74,13 @@ def _parts(text, node):
             yield from _parts(text, child)
             yield Mark(text[child.inner_end : child.end], CLOSE, name)
         elif child.name in OPENING:
-            yield Mark(whole, OPEN, _partner(child, OPENING))
+            yield Mark(whole, OPEN, _partner(child, OPENING, node))
         elif child.name in CLOSING:
-            yield Mark(whole, CLOSE, _partner(child, CLOSING))
+            yield Mark(whole, CLOSE, _partner(child, CLOSING, node))
         else:
             yield Mark(whole, EMPTY, name, child.attributes.get("ctype") == "lb")
 
 
-def _partner(node, attributes):
-    names = attributes[node.name]
-    return "partner " + next((node.attributes[name] for name in names if name in node.attributes), "")
+def _partner(node, attributes, around):
+    names = attributes[node.name]  # partners stand in the same element: a pair across its border would tear it
+    return f"partner {around.start} " + next((node.attributes[name] for name in names if name in node.attributes), "")

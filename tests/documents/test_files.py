@@ -28,6 +28,19 @@ def test_a_document_is_written_when_it_is_complete(tmp_path):
     assert target.read_text() == "<p>ONE <b>TWO</b></p>" and sorted(tmp_path.iterdir()) == [source, target]
 
 
+def test_a_byte_order_mark_stays_at_the_beginning_and_is_no_text():
+    marked = {
+        "lines": "a",
+        "html": "a",
+        "markdown": "# a",
+        "po": 'msgid ""\nmsgstr "x"',
+        "srt": "0:00:01,0 --> 0:00:02,0\na",
+    }
+    for format, text in marked.items():
+        found = translate_bytes(UPPER, f"\ufeff{text}".encode(), format)
+        assert found == f"\ufeff{translate_bytes(UPPER, text.encode(), format).decode()}".encode()
+
+
 def test_mistakes_are_told(tmp_path):
     with pytest.raises(UserError, match="the ending of a.pdf is unknown: name a `format`, or use one of .txt .html"):
         kt.translate_document(UPPER, "a.pdf", tmp_path / "b.pdf")

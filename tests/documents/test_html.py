@@ -15,7 +15,7 @@ PAGE = """<!DOCTYPE html>\r
 <p translate="no">Stay <b>as</b> is</p>
 <ul><li>one<li>two <b>three
 </ul><pre>no  change</pre>after <span class="notranslate">Brand <i>Name</i></span> end
-<table><tr><td>cell</td><td>12</td></tr></table></p></i></body></html>
+<img translate="no" alt="stay"><table><tr><td>cell</td><td>12</td></tr></table></p></i></body></html>
 """
 
 
@@ -33,6 +33,7 @@ def test_text_is_translated_and_code_scripts_and_all_that_is_marked_so_stay():
     assert "<li>ONE<li>TWO <b>THREE\n</ul>" in found
     assert 'AFTER <span class="notranslate">Brand <i>Name</i></span> END' in found
     same = (
+        '<img translate="no" alt="stay">',
         "<style>p { color: red }</style><script>var words = ",
         '<body class="x y"><!-- a comment -->',
         '<p translate="no">Stay <b>as</b> is</p>',
@@ -50,6 +51,11 @@ def test_words_that_must_not_change_keep_their_tags():
     assert translate_bytes(translator, page.encode(), "html").decode() == (
         '<p><a href="x">https://a.org</a> AT <u>Apfelbaum</u> AND <i>5 m<sup>2</sup></i> HAS <b>süßer Apfel</b> THE</p>'
     )
+
+
+def test_a_void_tag_with_its_closing_one_is_one_tag():
+    (unit,) = find_blocks("one <input></input> two<br></br>")
+    assert [part.text for part in unit.parts if not isinstance(part, str)] == ["<input></input>", "<br></br>"]
 
 
 def test_blocks_are_the_units():

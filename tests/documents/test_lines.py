@@ -1,6 +1,7 @@
 import pytest
 
 from keras_transformer.documents.files import translate_bytes
+from keras_transformer.documents.lines import find_subtitles
 from keras_transformer.errors import UserError
 from tests.documents.fake import SAME, UPPER
 
@@ -60,6 +61,18 @@ def test_subtitles_keep_their_times_numbers_and_line_breaks():
     wanted = SUBTITLES.replace("Hello <i>big</i>", "HELLO <i>BIG</i>").replace("world again", "WORLD AGAIN")
     assert found == wanted.replace("- Hi.", "- HI.").replace("}Hello you", "}HELLO YOU")
     assert translate_bytes(SAME, SUBTITLES.encode(), "srt") == SUBTITLES.encode()
+
+
+def test_a_subtitle_ends_where_the_next_one_begins():
+    times = "00:00:0{0},000 --> 00:00:0{0},900\n"
+    text = f"1\n{times.format(1)}\n2\n{times.format(2)}one\n3x{{}}\n3\n{times.format(3)}"
+    units = find_subtitles(text, "a.srt")
+    assert [text[unit.start : unit.end] for unit in units] == ["one\n3x{}"]
+
+
+def test_variables_of_a_format_are_tags():
+    text = 'msgid "a {b.c} {0:.2f} ${d}"\nmsgstr ""\n'
+    assert b'msgstr "A {b.c} {0:.2f} ${d}"' in translate_bytes(UPPER, text.encode(), "po")
 
 
 def test_text_without_times_is_no_subtitles():

@@ -3,6 +3,8 @@ import re
 import pytest
 
 from keras_transformer.documents.files import translate_bytes
+from keras_transformer.documents.fragment import layout_of
+from keras_transformer.documents.xliff import find_units
 from keras_transformer.errors import UserError
 from tests.documents.fake import SAME, UPPER
 
@@ -57,6 +59,13 @@ def test_empty_targets_are_filled_and_keep_their_attributes():
     ):
         assert translate_bytes(UPPER, text.format(empty).encode(), "xliff").decode() == filled
     assert translate_bytes(UPPER, text.format("").encode(), "xliff").decode() == text.format("<x:target>A</x:target>")
+
+
+def test_partners_across_the_border_of_an_element_do_not_tear_it():
+    text = '<xliff><segment><source>a <sc id="2"/>b <pc id="1">c <ec startRef="2"/>d</pc></source></segment></xliff>'
+    (unit,) = find_units(text, "a.xliff")
+    elements = layout_of(unit.parts).root.children
+    assert [element.opening.text for element in elements if element.closing] == ['<pc id="1">']
 
 
 def test_other_xml_is_refused():
