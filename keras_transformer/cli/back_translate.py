@@ -154,6 +154,8 @@ def keep_record(directory, record, languages):
         UserError: if it has pairs that were made from something else.
         FileError: if it cannot be written.
     """
+    from keras_transformer.training.checkpoints import write_atomically
+
     path = directory / RECORD
     others = [directory / f"train.{name}" for name in (*languages, "tsv") if (directory / f"train.{name}").exists()]
     try:
@@ -162,7 +164,8 @@ def keep_record(directory, record, languages):
         if before is None and others:
             raise UserError(f"{others[0]} is there already: choose another --output")
         if before is None:
-            path.write_text(json.dumps(record, indent=1), encoding="utf-8")
+            text = json.dumps(record, indent=1)
+            write_atomically(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
             return
     except OSError as error:
         raise FileError.of("write", directory, error) from error

@@ -6,6 +6,7 @@ import hashlib
 import json
 import logging
 import os
+import zlib
 from pathlib import Path
 
 from tqdm import tqdm
@@ -57,7 +58,7 @@ def translate_file(answer, source, target, asked, lines_each=1):
 def _count_lines(file, path):
     try:
         return sum(1 for _ in file)
-    except (OSError, EOFError) as error:  # what gzip says of a file that is damaged
+    except (OSError, EOFError, zlib.error) as error:  # what gzip says of a file that is damaged
         raise FileError(f"cannot read {path}: {error}") from error
 
 
