@@ -26,6 +26,15 @@ def open_input(path):
         raise FileError.of("read", path, error) from error
 
 
+def chunks_in(path):
+    """Yields the `chunks_of` a file, plain or `.gz`. Raises FileError if it cannot be read, or is damaged."""
+    try:
+        with open_input(path) as file:
+            yield from chunks_of(file)
+    except (OSError, EOFError, zlib.error) as error:  # what gzip says of a file that is damaged
+        raise FileError(f"cannot read {path}: {error}") from error
+
+
 def translate_file(answer, source, target, asked, lines_each=1):
     """Translates a file into another, which appears when it is complete.
 

@@ -8,6 +8,7 @@ from keras_transformer.cli import line_files
 from keras_transformer.cli.line_files import (
     are_regular,
     check_files,
+    chunks_in,
     keep_complete,
     partial_path,
     translate_file,
@@ -191,3 +192,5 @@ def test_a_file_that_is_zipped_is_read_as_its_text(source, tmp_path):
         zipped.write_bytes(damaged)
         with pytest.raises(FileError, match="cannot read .*in.gz"):
             translate_file(twice, zipped, tmp_path / "out", [], 2)
+        with pytest.raises(FileError, match="cannot read .*in.gz"):  # for an output that is no file
+            list(chunks_in(zipped))
