@@ -16,7 +16,8 @@ import hashlib
 import json
 import re
 import uuid
-from os.path import abspath
+import zlib
+from os.path import abspath, isdir
 from typing import NamedTuple
 
 from apache_beam.io.filesystem import BeamIOError, CompressionTypes
@@ -86,6 +87,8 @@ def find_files(pattern, output, asked):
     The translation of `a/b/c.txt` is `OUTPUT/c.txt` if the pattern is `a/b/*.txt`, and `OUTPUT/b/c.txt` if it is
     `a/*/*.txt`.
 
+    A pattern may match the output directory as well, as `a/**` does with `a/out`. Files in there are no input.
+
     Args:
         pattern: path, in which "*" stands for any part of a name, "**" for any part of a path and "?" for a letter.
         output: path of the directory of the translations.
@@ -96,19 +99,22 @@ def find_files(pattern, output, asked):
 
     Raises:
         FileError: if the files cannot be listed.
-        UserError: if there is none, or if a translation would take the place of its source.
+        UserError: if there is none, if it is a directory, or if a translation would take the place of its source.
     """
     pattern, output = _absolute(pattern), _absolute(output)
+    if isdir(pattern):
+        raise UserError(f"--input {pattern} is a directory: name the files in it, such as '{pattern}/*.txt'")
     found = _match(pattern)
-    if not found:
-        raise UserError(f"no file matches --input {pattern}")
     root = re.match(r"[^*?\[]*/", pattern)[0]
     files = []
     for metadata in sorted(found, key=lambda metadata: metadata.path):
         target = FileSystems.join(output, metadata.path.removeprefix(root))
         if target == metadata.path:
             raise UserError(f"the translation would take the place of its source. Received: {target} for both")
-        files.append(_bulk_file(metadata, target, output, asked))
+        if not (output.startswith(root) and metadata.path.startswith(f"{output}/")):
+            files.append(_bulk_file(metadata, target, output, asked))
+    if not files:
+        raise UserError(f"no file matches --input {pattern}")
     return files
 
 
@@ -173,7 +179,7 @@ def open_text(path):
         with contextlib.ExitStack() as stack:
             file = stack.enter_context(FileSystems.open(path, **RAW))
             yield stack.enter_context(gzip.GzipFile(fileobj=file)) if path.endswith(".gz") else file
-    except (BeamIOError, OSError, EOFError) as error:  # EOFError: gzip, of a file that is torn
+    except (BeamIOError, OSError, EOFError, zlib.error) as error:  # the last two: gzip, of a damaged file
         raise FileError(f"cannot read {path}: {error}") from error
 
 

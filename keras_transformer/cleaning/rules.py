@@ -11,10 +11,10 @@ from keras_transformer.errors import UserError
 Rule = Callable[[str, str], str | bool]
 
 _NUMBER = re.compile(r"\d+")
-_GROUPS = re.compile(r"(?<=\d)[.,'’\u00a0\u202f ](?=\d{3}(?!\d))")  # 1,000 and 1.000 and 1 000
-_URL = re.compile(r"(?:https?://|www\.)[^\s<>\"]+|[\w.+-]+@[\w-]+\.[\w.-]+", re.IGNORECASE)
+_GROUPS = re.compile(r"(?<!\d)\d{1,3}([.,'’\u00a0\u202f ])\d{3}(?:\1\d{3})*(?!\d)")  # 1,000 and 1.000 and 1 000
+_URL = re.compile(r"(?:https?://|www\.)[^\s<>\"“”„«»…、。，；：！？（）「」]+|[\w.+-]+@[\w-]+\.[\w.-]+", re.IGNORECASE)
 _SIGNS_OF_URLS = ("@", "://", "www.", "WWW.", "Www.")
-_AFTER_URL = ".,;:!?)]}'\"”“»"
+_AFTER_URL = ".,;:!?)]}'‘’"
 _BRACKET = re.compile(r"[()\[\]{}（）［］｛｝]")
 _HALF_WIDTH = dict(zip("（）［］｛｝", "()[]{}", strict=True))
 _MOST_DIGITS = 100  # of a number; Python reads no integer of many thousands
@@ -24,7 +24,7 @@ def numbers(text: str) -> list[int]:
     """Sorts the integers of a text, in the digits of any script. Separators of thousands are no part of them."""
     if not _NUMBER.search(text):
         return []
-    found = _NUMBER.findall(_GROUPS.sub("", text))
+    found = _NUMBER.findall(_GROUPS.sub(lambda group: group[0].replace(group[1], ""), text))
     return sorted(int(number) for number in found if len(number) <= _MOST_DIGITS)
 
 

@@ -4,7 +4,6 @@ import argparse
 import functools
 import json
 import logging
-import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,10 +15,9 @@ from keras_transformer.cli.flags import (
     add_search_arguments,
     check_ranges,
 )
-from keras_transformer.cli.line_files import check_files, file_state, open_input, translate_file
+from keras_transformer.cli.line_files import check_files, chunks_in, file_state, translate_file
 from keras_transformer.data.noise import DELETED, FILLER, FURTHEST, REPLACED, add_noise, seed_of
 from keras_transformer.errors import FileError, UserError
-from keras_transformer.translation.lines import chunks_of
 
 log = logging.getLogger(__name__)
 TAG = "<BT>"
@@ -87,12 +85,8 @@ def parse_arguments():
 
 def check_has_text(path):
     """Raises UserError for a file of blank lines, and FileError for one that cannot be read."""
-    try:
-        with open_input(path) as lines:
-            if not any(line.strip() for chunk in chunks_of(lines) for line in chunk):
-                raise UserError(f"{path} has no text to translate")
-    except (OSError, EOFError, zlib.error) as error:  # what gzip says of a damaged file
-        raise FileError(f"cannot read {path}: {error}") from error
+    if not any(line.strip() for chunk in chunks_in(path) for line in chunk):
+        raise UserError(f"{path} has no text to translate")
 
 
 def languages_of(model_dir):
@@ -154,6 +148,8 @@ def keep_record(directory, record, languages):
         UserError: if it has pairs that were made from something else.
         FileError: if it cannot be written.
     """
+    from keras_transformer.training.checkpoints import write_atomically
+
     path = directory / RECORD
     others = [directory / f"train.{name}" for name in (*languages, "tsv") if (directory / f"train.{name}").exists()]
     try:
@@ -162,7 +158,8 @@ def keep_record(directory, record, languages):
         if before is None and others:
             raise UserError(f"{others[0]} is there already: choose another --output")
         if before is None:
-            path.write_text(json.dumps(record, indent=1), encoding="utf-8")
+            text = json.dumps(record, indent=1)
+            write_atomically(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
             return
     except OSError as error:
         raise FileError.of("write", directory, error) from error
@@ -180,15 +177,12 @@ def copy_lines(source, target):
     from keras_transformer.training.checkpoints import write_atomically
 
     def write(path):
-        with open_input(source) as lines, open(path, "wb") as file:
-            for chunk in chunks_of(lines):
+        with open(path, "wb") as file:
+            for chunk in chunks_in(source):
                 texts = (line.removesuffix(b"\r").decode("utf-8", "replace") for line in chunk)
                 file.write("".join(f"{text}\n" for text in texts).encode("utf-8"))
 
-    try:
-        write_atomically(target, write)
-    except (EOFError, zlib.error) as error:  # what gzip says of a damaged file
-        raise FileError(f"cannot read {source}: {error}") from error
+    write_atomically(target, write)
 
 
 def main(arguments, options):

@@ -126,6 +126,7 @@ def main(arguments, runner_flags):
 def engine(arguments, runner_flags, pairs, examiner):
     """The function that decides about all pairs, in a directory for its work."""
     if arguments.engine == "beam":
+        logging.getLogger().addHandler(logging.NullHandler())  # Beam says a lot, and workers that fail raise anyway
         try:
             from keras_transformer.beam.cleaning import clean_on_beam
         except ImportError as error:

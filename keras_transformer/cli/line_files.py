@@ -6,6 +6,7 @@ import hashlib
 import json
 import logging
 import os
+import zlib
 from pathlib import Path
 
 from tqdm import tqdm
@@ -23,6 +24,15 @@ def open_input(path):
         return gzip.open(path) if str(path).endswith(".gz") else open(path, "rb")
     except OSError as error:
         raise FileError.of("read", path, error) from error
+
+
+def chunks_in(path):
+    """Yields the `chunks_of` a file, plain or `.gz`. Raises FileError if it cannot be read, or is damaged."""
+    try:
+        with open_input(path) as file:
+            yield from chunks_of(file)
+    except (OSError, EOFError, zlib.error) as error:  # what gzip says of a file that is damaged
+        raise FileError(f"cannot read {path}: {error}") from error
 
 
 def translate_file(answer, source, target, asked, lines_each=1):
@@ -57,7 +67,7 @@ def translate_file(answer, source, target, asked, lines_each=1):
 def _count_lines(file, path):
     try:
         return sum(1 for _ in file)
-    except (OSError, EOFError) as error:  # what gzip says of a file that is damaged
+    except (OSError, EOFError, zlib.error) as error:  # what gzip says of a file that is damaged
         raise FileError(f"cannot read {path}: {error}") from error
 
 

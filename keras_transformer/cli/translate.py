@@ -11,12 +11,12 @@ from keras_transformer.cli.flags import add_translator_arguments, load_translato
 from keras_transformer.cli.line_files import (
     are_regular,
     check_files,
+    chunks_in,
     file_state,
-    open_input,
     translate_file,
 )
 from keras_transformer.cli.request import Request, add_request_arguments
-from keras_transformer.translation.lines import chunks_of, chunks_of_stream, translate_lines
+from keras_transformer.translation.lines import chunks_of_stream, translate_lines
 
 DESCRIPTION = """Translate line by line: every line of input gives one line of output, in order.
 
@@ -106,7 +106,7 @@ def main(arguments, request):
         except KeyboardInterrupt:
             print("the same command goes on from here", file=sys.stderr)
             raise
-    chunks = chunks_of(open_input(arguments.input)) if arguments.input else chunks_of_stream(sys.stdin.buffer)
+    chunks = chunks_in(arguments.input) if arguments.input else chunks_of_stream(sys.stdin.buffer)
     target = open(arguments.output, "wb") if arguments.output else sys.stdout.buffer
     with tqdm(unit=" sentences", disable=None) as progress:
         translate_lines(lambda texts: answer(texts, progress.update), chunks, target)

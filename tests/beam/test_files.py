@@ -29,6 +29,15 @@ def test_translations_stand_where_their_sources_stand_below_the_pattern(texts):
     assert targets(texts, "in/b.txt") == {"in/b.txt": "out/b.txt"}
 
 
+def test_what_is_in_the_output_directory_is_no_input_of_a_second_start(texts):
+    before = targets(texts, "**.txt")
+    prepare_output(str(texts / "out"))
+    (texts / "out" / "a.txt").write_bytes(b"eins\n")
+    assert targets(texts, "**.txt") == before and len(before) == 3
+    below = find_files(str(texts / "in/deep/*"), str(texts / "in"), ASKED)  # an output directory above the input
+    assert [file.target for file in below] == [str(texts / "in/a.txt")]
+
+
 def test_a_relative_path_is_that_of_this_directory(texts, monkeypatch):
     monkeypatch.chdir(texts / "in")
     (file,) = find_files("b*.txt", "../out", ASKED)
@@ -39,6 +48,7 @@ def test_a_relative_path_is_that_of_this_directory(texts, monkeypatch):
 def test_files_that_cannot_be_found_or_would_be_lost_are_refused(texts):
     for pattern, output, error, said in (
         ("in/*.tsv", "out", UserError, r"no file matches --input .*\*\.tsv"),
+        ("in", "out", UserError, r"--input .*in is a directory: name the files in it, such as '.*in/\*\.txt'"),
         ("in/missing", "out", UserError, "no file matches --input .*missing"),
         ("in/*.txt", "in", UserError, "would take the place of its source. Received: .*a.txt for both"),
     ):
@@ -103,7 +113,13 @@ def test_gzip_is_read_and_written_and_equal_texts_give_equal_bytes(tmp_path):
     assert gzip.decompress((tmp_path / "a.gz").read_bytes()) == (tmp_path / "c.txt").read_bytes() == b"one\ntwo"
 
 
-@pytest.mark.parametrize("damage", [lambda packed: packed[:-9], lambda packed: packed + b"x" * 9, lambda packed: b"no"])
+def garbled(packed):
+    return packed[:10] + b"\xff" * 9 + packed[19:]
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda packed: packed[:-9], lambda packed: packed + b"x" * 9, lambda packed: b"no", garbled]
+)
 def test_a_damaged_gzip_file_is_named(tmp_path, damage):
     path = tmp_path / "in.gz"
     path.write_bytes(damage(gzip.compress(b"one\n" * 99)))

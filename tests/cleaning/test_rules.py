@@ -57,10 +57,17 @@ def test_another_language_is_named_on_either_side():
 def test_numbers_are_equal_in_every_notation():
     assert numbers("1,234,567 and 12 or ३४") == numbers("34 or 12 und 1 234 567") == [12, 34, 1234567]
     assert numbers("1,5") == numbers("1.5") == [1, 5] and numbers("08:30") == [8, 30] and numbers("9" * 5000) == []
+    assert numbers("In 2015 300 came.") == numbers("2015 kamen 300.") == [300, 2015]  # no group ends a year
+    assert numbers("1234.567") == numbers("1.234,567") == [567, 1234]
 
 
 def test_punctuation_after_a_url_is_no_part_of_it():
     assert urls("(See WWW.Example.org/a?b=1.), me@example.org!") == ["me@example.org", "www.example.org/a?b=1"]
+    assert (
+        urls("见https://a.org/b，以及www.c.org。")
+        == urls("„https://a.org/b“ … www.c.org…")
+        == ["https://a.org/b", "www.c.org"]
+    )
 
 
 def test_a_full_width_bracket_is_a_bracket():

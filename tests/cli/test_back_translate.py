@@ -1,4 +1,5 @@
 import gzip
+import json
 import shutil
 import sys
 
@@ -206,6 +207,18 @@ def test_a_file_without_text_or_damaged_is_one_line(first, mistake, tmp_path, na
     (tmp_path / name).write_bytes(content)
     assert message in mistake(back_translate, *first, "--monolingual", tmp_path / name)
     assert not list(tmp_path.glob("bt/train.*"))
+
+
+def test_a_killed_start_leaves_no_half_of_a_record(tmp_path, monkeypatch):
+    def killed(*paths):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr("os.replace", killed)
+        back_translate.keep_record(tmp_path, {"seed": 1}, ("en", "de"))
+    assert not (tmp_path / back_translate.RECORD).exists()
+    back_translate.keep_record(tmp_path, {"seed": 1}, ("en", "de"))
+    assert json.loads((tmp_path / back_translate.RECORD).read_text()) == {"seed": 1}
 
 
 def test_a_compressed_text_is_read(back, text, tmp_path):

@@ -8,6 +8,7 @@ from keras_transformer.cli import line_files
 from keras_transformer.cli.line_files import (
     are_regular,
     check_files,
+    chunks_in,
     keep_complete,
     partial_path,
     translate_file,
@@ -186,6 +187,10 @@ def test_a_file_that_is_zipped_is_read_as_its_text(source, tmp_path):
     zipped.write_bytes(gzip.compress(source.read_bytes()))
     translate_file(twice, zipped, tmp_path / "out", [], 2)
     assert (tmp_path / "out").read_bytes() == EXPECTED
-    zipped.write_bytes(zipped.read_bytes()[:-7])
-    with pytest.raises(FileError, match="cannot read .*in.gz"):
-        translate_file(twice, zipped, tmp_path / "out", [], 2)
+    whole = zipped.read_bytes()
+    for damaged in (whole[:-7], whole[:10] + b"\xff" * 9 + whole[19:]):
+        zipped.write_bytes(damaged)
+        with pytest.raises(FileError, match="cannot read .*in.gz"):
+            translate_file(twice, zipped, tmp_path / "out", [], 2)
+        with pytest.raises(FileError, match="cannot read .*in.gz"):  # for an output that is no file
+            list(chunks_in(zipped))
