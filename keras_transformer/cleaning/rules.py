@@ -12,7 +12,9 @@ Rule = Callable[[str, str], str | bool]
 
 _NUMBER = re.compile(r"\d+")
 _GROUPS = re.compile(r"(?<!\d)\d{1,3}([.,'’\u00a0\u202f ])\d{3}(?:\1\d{3})*(?!\d)")  # 1,000 and 1.000 and 1 000
-_URL = re.compile(r"(?:https?://|www\.)[^\s<>\"“”„«»…、。，；：！？（）「」]+|[\w.+-]+@[\w-]+\.[\w.-]+", re.IGNORECASE)
+_URL = re.compile(
+    r"(?:https?://|www\.)[^\s<>\"“”„«»…、。，；：！？（）「」]+|(?<![\w.+-])[\w.+-]+@[\w-]+\.[\w.-]+", re.IGNORECASE
+)
 _SIGNS_OF_URLS = ("@", "://", "www.", "WWW.", "Www.")
 _AFTER_URL = ".,;:!?)]}'‘’"
 _BRACKET = re.compile(r"[()\[\]{}（）［］｛｝]")
