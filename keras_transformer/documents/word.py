@@ -21,6 +21,7 @@ PARTS = re.compile(r"word/(document|header\d*|footer\d*|footnotes|endnotes)\.xml
 CONTAINERS = {"hyperlink", "ins", "smartTag", "moveTo"}
 LEFT_OUT = {"proofErr", "lastRenderedPageBreak"}  # traces of an editor, which fit the old text only
 BREAKS = {"br", "cr", "tab"}
+BREAK = re.compile(rf"<w:(?:{'|'.join(sorted(BREAKS))})\b")
 RUN_END = "</w:t></w:r>"
 
 
@@ -141,7 +142,8 @@ def _parts(text, nodes):
             ]
             parts += content if is_base else [pair[0], *content, pair[1]]
         elif isinstance(item, str):
-            parts.append(Mark(RUN_END + item + _opening(base), EMPTY, "other"))
+            divides = BREAK.search(item) is not None  # such as a run of a tab alone
+            parts.append(Mark(RUN_END + item + _opening(base), EMPTY, "other", divides))
         else:
             inside = _parts(text, item.children)
             if len(inside) == 1:

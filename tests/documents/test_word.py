@@ -4,6 +4,8 @@ import zipfile
 import pytest
 
 from keras_transformer.documents.files import translate_bytes
+from keras_transformer.documents.fragment import layout_of
+from keras_transformer.documents.word import find_paragraphs
 from keras_transformer.documents.xml import parse
 from keras_transformer.errors import UserError
 from tests.documents.fake import SAME, UPPER
@@ -76,6 +78,11 @@ def test_paragraphs_are_translated_with_their_formats(source, target):
 def test_a_document_with_equal_translations_is_the_same_to_the_byte():
     data = archive(document(run("a ") + run("b", BOLD) + FIELD, f"<w:bookmarkStart/>{run('c')}"))
     assert translate_bytes(SAME, data, "docx") == data
+
+
+def test_a_tab_in_a_run_of_its_own_divides_words():
+    (unit,) = find_paragraphs(document(run("one") + "<w:r><w:tab/></w:r>" + run("two")), "a.docx")
+    assert layout_of(unit.parts).text == "one two"
 
 
 def test_other_files_are_refused():
