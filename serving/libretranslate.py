@@ -121,8 +121,7 @@ async def _parameters(request):
         if not isinstance(found, dict):
             raise invalid("Invalid JSON format")
         return found
-    form = await _form(request, kind, body)
-    form = {**form, **request.query_params}
+    form = {**await _form(request, kind, body), **request.query_params}
     return {**form, "q": "\n".join(form["q"].splitlines())} if isinstance(form.get("q"), str) else form
 
 

@@ -5,10 +5,9 @@ the page.
 """
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
-from prometheus_client.utils import floatToGoString
 
-LATENCIES = [round(10 * 1.8**n, 2) for n in range(33)]  # Microseconds, up to 24 minutes.
-QUEUING_LATENCIES = [round(100 * 1.2**n, 2) for n in range(52)]  # Microseconds, up to 1.1 s.
+LATENCIES = [10 * 1.8**n for n in range(33)]  # Microseconds, up to 24 minutes.
+QUEUING_LATENCIES = [100 * 1.2**n for n in range(52)]  # Microseconds, up to 1.1 s.
 BATCH_SIZES = [2**n for n in range(14)]
 
 
@@ -56,10 +55,12 @@ class Metrics:
 
 
 def _line(sample):
-    labels = ",".join(f'{name}="{_escaped(value)}"' for name, value in sample.labels.items())
-    value = int(sample.value) if sample.value.is_integer() else floatToGoString(sample.value)
+    labels = ",".join(f'{name}="{_label(name, value)}"' for name, value in sample.labels.items())
+    value = int(sample.value) if sample.value.is_integer() else f"{sample.value:.6g}"
     return f"{sample.name.removesuffix('_total')}{{{labels}}} {value}"
 
 
-def _escaped(value):
+def _label(name, value):
+    if name == "le" and value != "+Inf":
+        return f"{float(value):.6g}"
     return value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")

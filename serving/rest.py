@@ -38,7 +38,6 @@ CORS_HEADERS = {
     "Access-Control-Allow-Headers": "Content-Type",
 }
 
-API = "/v1/"
 WHICH = r"(?:/versions/(\d+)|/labels/([^/:]+))?"
 PATHS = {
     "POST": re.compile(rf"/v1/models/([^/:]+){WHICH}:((?-i:classify|regress|predict))", re.ASCII | re.IGNORECASE),
@@ -175,7 +174,7 @@ def make_app(api, router, models, metrics_page, metrics_path, has_cors=False):
     app.mount("/", StaticFiles(directory=PAGE, html=True))
 
     async def api_or_page(scope, receive, send):
-        is_api = scope["path"][: len(API)].lower() == API
+        is_api = scope["path"].lower().startswith("/v1/")
         await (api if is_api else app)(scope, receive, send)
 
     return api_or_page
@@ -188,7 +187,8 @@ def error_body(message):
 
 def _read_path(request):
     """Returns the `ModelSpec`, and the verb of a POST, or the "metadata" that a GET asks for, or None."""
-    path = request.scope["raw_path"].decode("latin-1")
+    path, query = (request.scope[part].decode("latin-1") for part in ("raw_path", "query_string"))
+    path += f"?{query}" if query else ""  # As in TensorFlow Serving, whose paths have no query.
     if request.method == "OPTIONS":
         return ModelSpec(""), None
     match = request.method in PATHS and PATHS[request.method].fullmatch(path)

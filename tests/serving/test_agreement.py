@@ -167,10 +167,7 @@ def test_numbers_are_written_with_six_digits_where_they_suffice(server):
     "signature, body, status, message",
     [
         ("", b"", 400, "JSON Parse error: The document is empty"),
-        ("", b"  ", 400, "JSON Parse error: The document is empty. at offset: 2"),
         ("", b"instances = [1, 2]", 400, "JSON Parse error: Invalid value. at offset: 0"),
-        ("", b'{"instances": [1, 2', 400, "Parse error: Missing a comma or ] after an array element. at offset: 19"),
-        ("", b'{"instances": [1e400]}', 400, "JSON Parse error: Number too big to be stored in double. at offset: 15"),
         ("", b"[1]", 400, "JSON Value: [1] Is not object"),
         ("", b'{"signature_name": 100}', 400, "'signature_name' key must be a string value."),
         ("", b'{"signature_name": ' + 50_000 * b"[" + 50_000 * b"]" + b"}", 400, "key must be a string value"),
@@ -272,6 +269,7 @@ def test_mistakes_over_rest_have_the_status_and_words_of_tensorflow_serving(serv
         ("/v1/models/versions/3", None, 400, "Missing model name in request."),
         ("/v1/models/metadata", None, 404, "Could not find any versions of model metadata"),
         ("/v1/models/foo/METADATA", None, 404, "Could not find any versions of model foo"),
+        ("/v1/models/half_plus_two/metadata?x=1", None, 400, "GET /v1/models/half_plus_two/metadata?x=1"),
         ("/v1/models/foo/", None, 400, "Malformed request: GET /v1/models/foo/"),
         ("/v1/models/foo/labels/a:b", None, 400, "Malformed request: GET /v1/models/foo/labels/a:b"),
         ("/v1/models/debug/model_name", None, 400, "Malformed request: GET /v1/models/debug/model_name"),
@@ -292,7 +290,7 @@ def test_paths_are_those_of_tensorflow_serving(server, path, body, status, messa
 def test_versions_and_labels_are_found(server):
     for which, version in (("", 124), ("/versions/123", 123), ("/versions/0123", 123), ("/labels/stable", 123)):
         assert predict(server, {"instances": [2.0]}, "half_plus_two", which) == (200, [3.0])
-        _, _, reply = ask(server.port, "GET", f"/v1/models/half_plus_two{which}/metadata?query=1")
+        _, _, reply = ask(server.port, "GET", f"/v1/models/half_plus_two{which}/metadata")
         assert reply["model_spec"] == {"name": "half_plus_two", "signature_name": "", "version": f"{version}"}
     asked = request("half_plus_two", label="stable", x=[2.0])
     response = server.predict(asked)
