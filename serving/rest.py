@@ -188,7 +188,7 @@ def error_body(message):
 def _read_path(request):
     """Returns the `ModelSpec`, and the verb of a POST, or the "metadata" that a GET asks for, or None."""
     path, query = (request.scope[part].decode("latin-1") for part in ("raw_path", "query_string"))
-    path += f"?{query}" if query else ""  # As in TensorFlow Serving, whose paths have no query.
+    path += f"?{query}" if query else ""  # TensorFlow Serving takes a query for a part of the path.
     if request.method == "OPTIONS":
         return ModelSpec(""), None
     match = request.method in PATHS and PATHS[request.method].fullmatch(path)

@@ -24,8 +24,8 @@ from keras_transformer.data.corpus import Pair
 
 FILES_AT_ONCE = 10  # chunks in a file of input
 WORKER = "apache_beam.runners.worker.sdk_worker_main"  # Beam's own
+# For processes on one machine, there is the engine without Beam.
 IN_PROCESS = ["--direct_running_mode", "in_memory", "--direct_num_workers", "1"]
-"""For processes on one machine, there is the engine without Beam."""
 
 
 def clean_on_beam(pairs: Iterable[Pair], examiner: Examiner, scratch: Path, flags: list[str]) -> Iterator[Examined]:
