@@ -40,6 +40,7 @@ import numpy as np
 
 from benchmarks.session import Session
 from keras_transformer.cli.console import import_tensorflow, program
+from keras_transformer.config import Config
 from keras_transformer.errors import check_positive
 from keras_transformer.translation.batches import BATCHES_AT_ONCE, run_sorted
 
@@ -375,6 +376,8 @@ def main(arguments):
     check_positive(batch_size=arguments.batch_size, shortlist=1 if arguments.shortlist is None else arguments.shortlist)
     sources, references = map(list, zip(*open_aligned_files(arguments.source, arguments.reference), strict=True))
     measure(references[:1], references[:1], arguments.tokenize)  # Detects a wrong --tokenize before the long work.
+    for run in (arguments.model_dir, *arguments.beside):
+        Config.load(Path(run, "config.yaml"))  # Detects a wrong path, too.
     with tempfile.TemporaryDirectory() as directory:
         systems = start_systems(arguments.model_dir, directory, sources[0], arguments.shortlist, arguments.beside)
     signature = measure_systems(systems, sources, references, arguments.tokenize, arguments.batch_size)
