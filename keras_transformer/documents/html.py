@@ -42,8 +42,8 @@ class _Events(HTMLParser):
         self.note(EMPTY, tag, attrs)
 
     def handle_endtag(self, tag):
-        names = [name for _, name, *_ in self.found[-1:]]
-        if tag not in VOID or names != [tag]:  # <img></img> is one tag
+        before = self.found[-1][1] if self.found else None
+        if tag not in VOID or tag != before:  # <img></img> is one tag
             self.note(CLOSE, tag)
 
     def handle_data(self, data):
