@@ -15,6 +15,8 @@ from grpc import StatusCode
 
 from serving.errors import ServingError, invalid
 
+MOST_PADDED = 6  # Dimensions.
+
 LOG = logging.getLogger(__name__)
 
 
@@ -214,6 +216,8 @@ def _same_width(name, arrays, may_pad):
         )
     if len({array.ndim for array in arrays}) > 1:
         raise ServingError(StatusCode.INTERNAL, f"Tensors with name '{name}' have different ranks")
+    if arrays[0].ndim > MOST_PADDED:
+        raise invalid("Only tensors with rank from 1 to 6 can be padded.")
     widths = np.max([array.shape[1:] for array in arrays], axis=0)
     if widths.all() and any(len(array) and not array.size for array in arrays):
         raise invalid("Got empty tensor in batch of non-empty tensors.")

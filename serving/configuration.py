@@ -126,9 +126,11 @@ def read_monitoring(path):
 
 
 def read_model_config(path):
-    """Reads the `ModelConfig`s of a ModelServerConfig. Raises as `read_text` and `model_configs` do."""
+    """Reads the `ModelConfig`s of a ModelServerConfig: none of an empty file. Raises as `model_configs` does."""
     config = read_text(path, ModelServerConfig())
     try:
+        if config.WhichOneof("config") is None:
+            return []
         return model_configs(config)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None

@@ -123,13 +123,15 @@ class GrpcApi:
                 self._predictor.metrics.request_ended(request.model_spec.name, code.name, seconds, "Predict", "GRPC")
 
     def _future(self, request, context):
-        return self._predictor.submit(
-            _model_spec(request),
-            request.model_spec.signature_name,
-            {name: _input(name, proto) for name, proto in request.inputs.items()},
-            list(request.output_filter) or None,
-            timeout_s=_time_left(context),
-        )
+        model, signature_name = _model_spec(request), request.model_spec.signature_name
+        try:
+            inputs = {name: _input(name, proto) for name, proto in request.inputs.items()}
+        except ServingError:
+            with self._models.use(*model) as servable:
+                servable.signature(signature_name)  # An unknown model or signature is the mistake to name.
+            raise
+        outputs = list(request.output_filter) or None
+        return self._predictor.submit(model, signature_name, inputs, outputs, timeout_s=_time_left(context))
 
     def _response(self, request, prediction):
         response = PredictResponse()
@@ -213,8 +215,8 @@ def _time_left(context):
 def _input(name, proto):
     try:
         return to_array(proto)
-    except ValueError as error:
-        raise invalid(f"tensor parsing error: {name}: {error}") from None
+    except ValueError:
+        raise invalid(f"tensor parsing error: {name}") from None
 
 
 def _method(message, answer):

@@ -18,12 +18,18 @@ from serving.errors import ServingError, invalid
 SHORT = 2**20  # Bytes that Python's parser may read while other threads wait: up to a twentieth of a second.
 MOST_HOLDERS = 2**22  # Lists, objects and members of a long document. More would take gigabytes.
 BLANKS = re.compile(r"[ \t\n\r]*")
-NUMBER = re.compile(r"-?(?:(0|[1-9][0-9]*)(\.[0-9]*)?([eE][-+]?[0-9]*)?|NaN|Inf(?:inity)?)")
+NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]*)?([eE][-+]?[0-9]*)?")
 FLAT = r'[^][{}"]*(?:"[^"\\]*"[^][{}"]*)*'  # The inside of a list or an object without lists and objects.
 ITEMS = re.compile(rf'(?:\s*(?:\[{FLAT}\]|\{{{FLAT}\}}|"[^"\\]*"|[^][{{}}",\s]+)\s*,)+')
 WINDOW = 2**16  # Characters of items that Python's parser reads at once.
 STEPS = 2**12  # Steps between two looks at the clock.
-UNUSUAL = re.compile(r"[eE]\+?[0-9]{3}|[0-9]{300}")  # A number that may be too large, or that Python reads slowly.
+# A number that may be too large or that Python reads slowly, or half of a surrogate pair.
+UNUSUAL = re.compile(
+    r"[eE]\+?[0-9]{3}|[0-9]{300}|\\u[dD](?:[89abAB]..(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB]..\\u[dD])[c-fC-F])"
+)
+# An escape. The group holds the first half of a surrogate pair without the second half, or the reverse.
+ESCAPE = re.compile(r"\\(?:u[dD][89abAB]..\\u[dD][c-fC-F]|(u[dD][89a-fA-F])|.)", re.DOTALL)
+LARGEST_EXPONENT = 308
 CONSTANTS = {"n": ("null", None), "t": ("true", True), "f": ("false", False)}
 STRING_ERRORS = {
     "Invalid control character at": "Invalid encoding in string.",
@@ -132,35 +138,47 @@ def _scalar(text, place):
     if char not in CONSTANTS:
         return _number(text, place)
     word, value = CONSTANTS[char]
+    return value, _end_of_word(text, place, word)
+
+
+def _end_of_word(text, place, word):
     for index, letter in enumerate(word):
         if text[place + index] != letter:
             raise _error("Invalid value.", text, place + index)
-    return value, place + len(word)
+    return place + len(word)
 
 
 def _number(text, place):
     match = NUMBER.match(text, place)
     if match is None:
-        raise _error("Invalid value.", text, place + (text[place] == "-"))
+        start = place + (text[place] == "-")
+        word = "NaN" if text[start] == "N" else "Infinity" if text.startswith("Infi", start) else "Inf"
+        end = _end_of_word(text, start, word)
+        return float(text[place:end]), end
     digits, fraction, exponent = match.groups()
     if fraction == ".":
         raise _error("Miss fraction part in number.", text, match.end(2))
     if exponent and not exponent[-1].isdigit():
         raise _error("Miss exponent in number.", text, match.end(3))
-    is_whole = digits and not fraction and not exponent and len(digits) <= 20
+    is_whole = not fraction and not exponent and len(digits) <= 20
     value = int(match[0]) if is_whole else float(match[0])
-    if digits and value in (math.inf, -math.inf):
+    if math.isinf(value) or (exponent and int(exponent[1:]) > LARGEST_EXPONENT + len((fraction or ".")[1:])):
         raise _error("Number too big to be stored in double.", text, place)
     return value if not is_whole or -(2**63) <= value < 2**64 else float(value), match.end()
 
 
 def _string(text, place):
     try:
-        return scanstring(text, place + 1, True)
+        value, end = scanstring(text, place + 1, True)
     except json.JSONDecodeError as error:
-        is_cut = error.msg not in STRING_ERRORS or text[error.pos] == "\0"
+        is_hex = "uXXXX" in error.msg
+        is_cut = text[error.pos] == "\0"
         reason = "Missing a closing quotation mark in string." if is_cut else STRING_ERRORS[error.msg]
-        raise _error(reason, text, len(text) - 1 if is_cut else error.pos) from None
+        raise _error(reason, text, error.pos - is_hex) from None
+    for escape in ESCAPE.finditer(text, place, end):
+        if escape[1]:
+            raise _error("The surrogate pair in string is invalid.", text, escape.start())
+    return value, end
 
 
 def _name(text, place, names):

@@ -4,6 +4,7 @@ import base64
 import contextlib
 import json
 import math
+import re
 
 import numpy as np
 from grpc import StatusCode
@@ -13,6 +14,9 @@ from serving.errors import ServingError, invalid
 from serving.messages import CHUNK, NUMBERS, joined
 
 DEEPEST = 32  # Dimensions of a tensor.
+BASE64 = re.compile("([A-Za-z0-9+/]*)([=.]*)")
+ESCAPES = {code: f"\\u{code:04X}" for code in range(32)}
+ESCAPES |= {ord(char): f"\\{letter}" for char, letter in zip('\b\f\n\r\t"\\', 'bfnrt"\\', strict=True)}
 LONGEST_QUOTE = 256  # Characters of the request that an error message repeats.
 FLOATS = {types_pb2.DT_FLOAT, types_pb2.DT_DOUBLE}
 INTEGERS = {  # TensorFlow Serving checks small integers as int32, and keeps the low bits.
@@ -192,10 +196,7 @@ def _read(value, dtype):
     if dtype == types_pb2.DT_STRING and isinstance(value, dict):
         return _decode_base64(value)
     if dtype == types_pb2.DT_STRING and isinstance(value, str):
-        try:
-            return value.encode("utf-8", "surrogateescape")
-        except UnicodeEncodeError:
-            raise invalid("JSON Parse error: The surrogate pair in string is invalid.") from None
+        return value.encode("utf-8", "surrogateescape")
     if _are_plain([value], dtype) or (dtype == types_pb2.DT_BOOL and isinstance(value, bool)):
         return value
     if isinstance(value, dict) or dtype in {*FLOATS, *INTEGERS, types_pb2.DT_STRING, types_pb2.DT_BOOL}:
@@ -209,11 +210,11 @@ def _read(value, dtype):
 def _decode_base64(value):
     if not _is_base64(value):
         raise invalid(f"JSON Value: {quote(value)} not formatted correctly for base64 data")
-    text = "".join(value["b64"].split())
-    try:
-        return base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
-    except ValueError:
-        raise invalid("Unable to base64 decode") from None
+    match = BASE64.fullmatch(re.sub(r"\s", "", value["b64"], flags=re.ASCII))
+    missing = match and -len(match[1]) % 4
+    if not match or missing == 3 or len(match[2]) not in (0, missing):
+        raise invalid("Unable to base64 decode")
+    return base64.b64decode(match[1] + "=" * missing)
 
 
 def _type_name(dtype):
@@ -224,6 +225,8 @@ def quote(value):
     """Returns the beginning of a value of the request as TensorFlow Serving's messages write it."""
     written = ""
     for piece in _pieces(value, "\n"):
+        if piece is None:
+            break
         written += piece
         if len(written) >= LONGEST_QUOTE:  # Each level has a character, so no recursion is deeper.
             break
@@ -231,7 +234,7 @@ def quote(value):
 
 
 def _pieces(value, indent):
-    """Yields a value in pieces. `indent` begins a line at the value's level."""
+    """Yields a value in pieces. `indent` begins a line at the value's level. None ends the quote."""
     if isinstance(value, dict):
         yield "{"
         for count, (name, member) in enumerate(value.items()):
@@ -249,7 +252,16 @@ def _pieces(value, indent):
 
 
 def _plain(value):
-    return json.dumps(value[:LONGEST_QUOTE] if isinstance(value, str) else value, ensure_ascii=False)
+    """Writes a value as RapidJSON does: None for NaN and infinity, which its writer does not know."""
+    if isinstance(value, str):
+        return f'"{value[:LONGEST_QUOTE].translate(ESCAPES)}"'
+    if isinstance(value, bool) or value is None or (isinstance(value, int) and -(2**63) <= value < 2**64):
+        return json.dumps(value)
+    if not math.isfinite(value := float(value)):
+        return None
+    if value and not 1e-6 <= abs(value) < 1e21:
+        return np.format_float_scientific(value, trim="-", exp_digits=1).replace("+", "")
+    return np.format_float_positional(value, trim="0")
 
 
 def write_tensors(outputs, is_rows):

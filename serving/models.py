@@ -102,7 +102,7 @@ class Models:
         with self._changed:
             if not self._changed.wait_for(lambda: all(map(self._is_decided, self._configs)), timeout_s):
                 raise ServingError(StatusCode.DEADLINE_EXCEEDED, "The models are still being loaded")
-            self._check_available(self._configs)
+            self._check_available(self._configs, "servable(s)")
             self._check_labels(self._configs.values())
 
     def stop(self, timeout_s=None):
@@ -178,7 +178,7 @@ class Models:
             with self._changed:
                 if not self._changed.wait_for(lambda: all(map(self._are_settled, new)), timeout_s):
                     raise ServingError(StatusCode.DEADLINE_EXCEEDED, "The new configuration is still being loaded")
-                self._check_available(new)
+                self._check_available(new, "model(s)")
 
     def _run(self):
         is_first = True
@@ -298,16 +298,14 @@ class Models:
         is_over = bool(self._available(name)) or all(version.state == END for version in wanted)
         return bool(wanted) and self._are_settled(name) and is_over
 
-    def _check_available(self, names):
+    def _check_available(self, names, what):
         if missing := sorted(name for name in names if not self._available(name)):
-            reasons = "; ".join(
-                f"name: {name} version: {number} due to error: {error.code.name}: {error.message}"
+            reasons = "".join(
+                f"{{name: {name} version: {number} due to error: {error.code.name}: {error.message}}}, "
                 for name in missing
                 for number, error in [(one.number, one.error) for one in self._wanted(name)] or [("none", NO_VERSIONS)]
             )
-            raise ServingError(
-                StatusCode.UNKNOWN, f"{len(missing)} servable(s) did not become available: {{{reasons}}}"
-            )
+            raise ServingError(StatusCode.UNKNOWN, f"{len(missing)} {what} did not become available: {{{reasons}}}")
 
     def _check_labels(self, configs):
         for config in configs:

@@ -6,6 +6,7 @@ import ctypes
 import gc
 import json
 import logging
+import math
 import re
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -50,14 +51,14 @@ logger = logging.getLogger(__name__)
 class RestApi:
     """The ASGI app for paths under /v1/.
 
-    A body may have `max_body_bytes` (0 means no limit). Body and answer together may take `timeout_s` seconds. With
+    A body may have `max_body_bytes`. Body and answer together may take `timeout_s` seconds. 0 means no limit. With
     `has_cors`, pages of other sites may send requests.
     """
 
     def __init__(self, predictor, models, timeout_s=30.0, max_body_bytes=0, has_cors=False):
         self._predictor = predictor
         self._models = models
-        self._timeout_s = timeout_s
+        self._timeout_s = timeout_s or None
         self._max_body_bytes = max_body_bytes
         self._has_cors = has_cors
         self._large = ThreadPoolExecutor(LARGE_THREADS, "large")
@@ -76,7 +77,7 @@ class RestApi:
             model, verb = _read_path(request)
             status, code, body = 200, StatusCode.OK, await self._dispatch(request, model, verb)
         except ServingError as error:
-            status, code, body = error.http_status, error.code, error_body(error.message)
+            status, code, body = error.http_status, error.code, error.message and error_body(error.message)
         except ClientDisconnect:
             status, code, body = 499, StatusCode.CANCELLED, b""  # The client has gone.
         except Exception as error:
@@ -93,7 +94,7 @@ class RestApi:
     async def _dispatch(self, request, model, verb):
         if request.method == "OPTIONS":
             if not re.search("https?://", request.headers.get("origin", "")):
-                raise ServingError(StatusCode.FAILED_PRECONDITION, "Origin header is missing in CORS preflight")
+                raise ServingError(StatusCode.FAILED_PRECONDITION, "")
             return b""
         if verb == "predict":
             return await self._predict(request, model)
@@ -104,12 +105,12 @@ class RestApi:
         return self._metadata(model) if verb == "metadata" else self._status(model)
 
     async def _predict(self, request, model):
-        deadline = time.monotonic() + self._timeout_s
+        deadline = time.monotonic() + (self._timeout_s or math.inf)
         body = await read_body(request, self._max_body_bytes, self._timeout_s)
         if "gzip" in request.headers.get("content-encoding", ""):
             body = await self._aside(request, len(body), inflate, body, MOST_INFLATED_BYTES)
         name, inputs, is_rows = await self._aside(request, len(body), self._read, body, model, deadline)
-        timeout_s = max(0.0, deadline - time.monotonic())
+        timeout_s = self._timeout_s and max(0.0, deadline - time.monotonic())
         future = self._predictor.submit(model, name, inputs, timeout_s=timeout_s)
         prediction = await _wait(request, asyncio.wrap_future(future), timeout_s)
         size = sum(array.nbytes + 8 * len(array) if array.ndim else 8 for array in prediction.outputs.values())

@@ -162,6 +162,7 @@ class Signature:
         self.feeds = {name: _graph_tensor(session, info) for name, info in definition.inputs.items()}
         self.fetches = {name: _graph_tensor(session, info) for name, info in definition.outputs.items()}
         self._defaults = {name: tf.make_ndarray(value) for name, value in definition.defaults.items()}
+        self._tensor_names = {name: info.name for name, info in definition.inputs.items()}
         self._all_outputs = tuple(sorted(self.fetches))
         self._dtypes = {name: tf.dtypes.as_dtype(info.dtype) for name, info in definition.inputs.items()}
         order = sorted(definition.inputs, key=lambda name: definition.inputs[name].name)
@@ -194,15 +195,24 @@ class Signature:
         return tuple(sorted(outputs))
 
     def _with_defaults(self, inputs):
-        extra = inputs.keys() - self.feeds.keys()
-        missing = self.feeds.keys() - inputs.keys() - self._defaults.keys()
-        if extra or missing:
-            sent, known, extra, missing = (",".join(sorted(names)) for names in (inputs, self.feeds, extra, missing))
+        extra, missing = inputs.keys() - self.feeds.keys(), self.feeds.keys() - inputs.keys()
+        groups = (inputs, self.feeds, extra, missing, self._defaults)
+        sent, known, surplus, absent, defaults = (",".join(sorted(names)) for names in groups)
+        if len(inputs) > len(self.feeds) or (len(inputs) < len(self.feeds) and not self._defaults):
             raise invalid(
                 f"input size does not match signature: {len(inputs)}!={len(self.feeds)} len({{{sent}}}) != "
-                f"len({{{known}}}). Sent extra: {{{extra}}}. Missing but required: {{{missing}}}."
+                f"len({{{known}}}). Sent extra: {{{surplus}}}. Missing but required: {{{absent}}}."
             )
-        return {**{name: self._defaults[name] for name in self.feeds.keys() - inputs.keys()}, **inputs}
+        for name in sorted(missing - self._defaults.keys()):
+            raise invalid(
+                f"Signature input alias: {name}(feed name: {self._tensor_names[name]}) not found in request and no "
+                f"default value provided. Inputs expected to be in the request {{{sent}}}, or default input alias set: "
+                f"{defaults}"
+            )
+        if extra:
+            used = ",".join(sorted(inputs.keys() & self.feeds.keys()))
+            raise invalid(f"Inputs contains invalid name. Used request inputs: {used}, request input: {sent}")
+        return {**{name: self._defaults[name] for name in missing}, **inputs}
 
 
 def _graph_tensor(session, info):

@@ -66,7 +66,7 @@ FLAGS = {
     "grpc_channel_arguments": (str, "", "arguments of the gRPC server, such as grpc.max_connection_age_ms=2000"),
     "rest_api_port": (PORT, 8501, "port of HTTP; 0 lets the system choose"),
     "rest_api_num_threads": (COUNT, 0, "requests computed at a time without batching; 0 means 4 for each core"),
-    "rest_api_timeout_in_ms": (number(int, 1), 30_000, "most milliseconds for the answer to an HTTP request"),
+    "rest_api_timeout_in_ms": (COUNT, 30_000, "most milliseconds for the answer to an HTTP request; 0 means no limit"),
     "rest_api_enable_cors_support": (boolean, False, "allow requests from pages of other sites"),
     "file_system_poll_wait_seconds": (SECONDS, 1.0, "seconds between two searches for new versions; 0 searches once"),
     "max_num_load_retries": (COUNT, 5, "most retries after a version could not be loaded"),

@@ -81,7 +81,7 @@ AB = "name: 'a' base_path: '/b'"
         (read_monitoring, "x", "Line 1:1 "),
         (read_monitoring, 'prometheus_config { enable: true pth: "/" }', 'no field named "pth"'),
         (read_monitoring, 'prometheus_config { path: "metrics" }', "must begin with /. Received: metrics"),
-        (read_model_config, "", "must have a model_config_list"),
+        (read_model_config, "custom_model_config {}", "must have a model_config_list"),
         (read_model_config, "model_config_list {\n  config { nam: 'x' } }", 'Line 2:12 : .*no field named "nam"'),
         (read_model_config, models("name: 'a'"), "Expected model a to have an absolute path or URI; got base_path"),
         (read_model_config, models("base_path: '/b'"), "must have a name. Received: base_path='/b'"),
@@ -111,6 +111,10 @@ def test_a_mistake_is_told_with_the_file_and_its_place(file, read, text, complai
 def test_the_monitoring_file_says_where_the_metrics_are(file, text, path):
     assert read_monitoring(file(text)) == path
     assert read_monitoring(None) == DEFAULT_MONITORING_PATH
+
+
+def test_an_empty_file_configures_no_model(file):
+    assert read_model_config(file("# later")) == []
 
 
 @pytest.mark.parametrize(

@@ -63,15 +63,23 @@ def test_damaged_text_is_refused_by_both_or_by_none(value, place, change):
         ("[1,]", "Invalid value. at offset: 3"),
         ("[nul]", "Invalid value. at offset: 4"),
         ("[-]", "Invalid value. at offset: 2"),
-        ("[Infi]", "Missing a comma or ] after an array element. at offset: 4"),
+        ("[Infi]", "Invalid value. at offset: 5"),
+        ("[Nan]", "Invalid value. at offset: 3"),
+        ("[-Ind]", "Invalid value. at offset: 4"),
         ("[1.]", "Miss fraction part in number. at offset: 3"),
         ("[1e+]", "Miss exponent in number. at offset: 4"),
         ("[1e400]", "Number too big to be stored in double. at offset: 1"),
+        ("[0e400]", "Number too big to be stored in double. at offset: 1"),
         (400 * "9", "Number too big to be stored in double. at offset: 0"),
         ('{"a": "1}', "Missing a closing quotation mark in string. at offset: 9"),
         ('["\n"]', "Invalid encoding in string. at offset: 2"),
         ('["\\x"]', "Invalid escape character in string. at offset: 2"),
-        ('["\\u00g0"]', "Incorrect hex digit after \\u escape in string. at offset: 3"),
+        ('["\\u00g0"]', "Incorrect hex digit after \\u escape in string. at offset: 2"),
+        ('["a\\u', "Incorrect hex digit after \\u escape in string. at offset: 3"),
+        ('["a\0b"]', "Missing a closing quotation mark in string. at offset: 3"),
+        ('["ab\\ud800"]', "The surrogate pair in string is invalid. at offset: 4"),
+        ('["\\ude00"]', "The surrogate pair in string is invalid. at offset: 2"),
+        ('{"\\ud83d\\u0041": 1}', "The surrogate pair in string is invalid. at offset: 2"),
     ],
 )
 def test_errors_are_those_of_rapidjson_with_the_offset_in_bytes(text, message):
@@ -86,6 +94,7 @@ def test_numbers_beyond_64_bits_are_floats_and_the_first_of_equal_names_counts()
     assert isinstance(stepwise("18446744073709551616"), float)
     assert parse(b'{"a": 1, "b": 2, "a": 3}') == {"a": 1, "b": 2} == stepwise('{"a": 1, "b": 2, "a": 3}')
     assert parse(b'["\xff"] text') == ["\udcff"]
+    assert parse(b'["\\ud83d\\ude00", "\\\\ud83d"]') == ["😀", "\\ud83d"]
 
 
 def test_any_depth_is_read():

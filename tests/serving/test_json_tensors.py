@@ -34,11 +34,22 @@ def strings(*values):
     return np.array(values, object)
 
 
-def test_bytes_that_are_not_utf8_pass_and_lone_surrogates_do_not():
+def test_bytes_that_are_not_utf8_pass():
     inputs, _ = read(b'\xef\xbb\xbf{"instances": ["\xff\xc3", "\\ud83d\\ude00"]}')
     assert inputs["text"].tolist() == [b"\xff\xc3", "😀".encode()]
-    with pytest.raises(ServingError, match="The surrogate pair in string is invalid."):
-        read({"inputs": ["\ud800"]})
+
+
+@pytest.mark.parametrize(
+    "text, value", [("aGk=", b"hi"), ("aGk.", b"hi"), ("a G\tk", b"hi"), ("YQ..", b"a"), ("", b"")]
+)
+def test_base64_may_have_white_space_and_no_padding(text, value):
+    assert read({"inputs": {"text": {"b64": text}}})[0]["text"] == value
+
+
+@pytest.mark.parametrize("text", ["YQ=", "Y", "YWJj=", "aG*k", "aGk=a", "=", "a-_k", "YQ\u00a0=="])
+def test_other_base64_is_refused(text):
+    with pytest.raises(ServingError, match="Unable to base64 decode"):
+        read({"inputs": {"text": {"b64": text}}})
 
 
 def test_tensors_of_many_chunks_keep_their_order(monkeypatch):
@@ -65,7 +76,14 @@ def test_tensors_of_many_chunks_keep_their_order(monkeypatch):
     "value, quoted",
     [
         (1, "1"),
-        ("ä\n", '"ä\\n"'),
+        ("ä\n\x1f/\x7f", '"ä\\n\\u001F/\x7f"'),
+        ([1e16, 1e21, 1.5e30, -0.0], "[10000000000000000.0, 1e21, 1.5e30, -0.0]"),
+        ([0.00001, 1e-7, 1.25e-10], "[0.00001, 1e-7, 1.25e-10]"),
+        (
+            [2**64 - 1, 2**64, 123456789012345678901234567890],
+            "[18446744073709551615, 18446744073709552000.0, 1.2345678901234568e29]",
+        ),
+        ([1, math.nan, 2], "[1, "),  # RapidJSON's writer stops there.
         ([1, [True, None], {}], "[1, [true, null], {}]"),
         ({"a": 1, "b": [{"c": []}]}, '{\n    "a": 1,\n    "b": [{\n            "c": []\n        }]\n}'),
     ],

@@ -108,9 +108,9 @@ def test_a_model_without_a_version_that_can_be_loaded_is_an_error_with_the_reaso
     loader.failing.add(7)
     models = serve(good, loader=loader)
     models.wait_until_available(60)
-    expected = "1 servable(s) did not become available: {name: bad version: 7 due to error: DATA_LOSS: cut off}"
-    assert error_of(serve(bad, loader=loader).wait_until_available, 60) == ("UNKNOWN", expected)
-    assert error_of(models.reload, [good, bad], 60) == ("UNKNOWN", expected)
+    reason = "did not become available: {{name: bad version: 7 due to error: DATA_LOSS: cut off}, }"
+    assert error_of(serve(bad, loader=loader).wait_until_available, 60) == ("UNKNOWN", f"1 servable(s) {reason}")
+    assert error_of(models.reload, [good, bad], 60) == ("UNKNOWN", f"1 model(s) {reason}")
     assert states(models) == {1: "AVAILABLE"}
 
 

@@ -103,7 +103,7 @@ def test_what_a_client_waits_for_is_given_up_when_it_goes_or_its_time_is_over(to
         connection.close()
         wait_for(gone.cancelled)
         assert error_of(port, {"instances": ["a"]}) == (504, "Timed out waiting for the answer.")
-        assert predictor.wait_for(2).cancelled()
+        wait_for(predictor.wait_for(2).cancelled)
 
 
 JSON = st.recursive(

@@ -92,7 +92,12 @@ def test_a_default_stands_for_an_input_that_is_missing(tmp_path):
     path.write_bytes(saved.SerializeToString())
     servable = Servable.load("m", 1, tmp_path)
     assert servable.run("", {"x": np.int64(2)}) == {"sum": 7}
-    assert "Missing but required: {x}" in error_of(servable.run, "", {"y": np.int64(2)})[1]
+    two = np.int64(2)
+    missing = "Inputs expected to be in the request {y}, or default input alias set: y"
+    assert missing in error_of(servable.run, "", {"y": two})[1]
+    surplus = "Inputs contains invalid name. Used request inputs: x, request input: x,z"
+    assert error_of(servable.run, "", {"x": two, "z": two})[1] == surplus
+    assert "Sent extra: {z}" in error_of(servable.run, "", {"x": two, "y": two, "z": two})[1]
     servable.close()
     assert "tags" in error_of(Servable.load, "m", 1, tmp_path, tags=["serve", "gpu"])[1]
 
