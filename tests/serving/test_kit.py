@@ -30,41 +30,21 @@ def read(name):
     return (KIT / name).read_text(encoding="utf-8")
 
 
-def manifests(name):
-    return list(yaml.safe_load_all(read(name)))
+def load(name):
+    return yaml.safe_load(read(name))
 
 
-def models():
-    return text_format.Parse(read("config/models.config"), ModelServerConfig()).model_config_list.config
-
-
-@pytest.fixture(scope="module")
-def compose():
-    return yaml.safe_load(read("docker-compose.yml"))
-
-
-@pytest.fixture(scope="module")
-def kubernetes():
-    """Kind -> manifest."""
-    found = manifests("kubernetes/translator.yaml")
-    assert len({manifest["kind"] for manifest in found}) == len(found)
-    return {manifest["kind"]: manifest for manifest in found}
-
-
-@pytest.fixture(scope="module")
-def pod(kubernetes):
-    return kubernetes["Deployment"]["spec"]["template"]["spec"]
-
-
-@pytest.fixture(scope="module")
-def container(pod):
-    (container,) = pod["containers"]
-    return container
-
-
-def config_map():
-    (generator,) = yaml.safe_load(read("config/kustomization.yaml"))["configMapGenerator"]
-    return generator
+(MODEL,) = text_format.Parse(read("config/models.config"), ModelServerConfig()).model_config_list.config
+VOLUMES, SERVICES = (load("docker-compose.yml")[part] for part in ("volumes", "services"))
+GPU_SERVICES = load("docker-compose.gpu.yml")["services"]
+SERVER = SERVICES["tensorflow-serving"]
+MANIFESTS = list(yaml.safe_load_all(read("kubernetes/translator.yaml")))
+KUBERNETES = {manifest["kind"]: manifest for manifest in MANIFESTS}
+POD = KUBERNETES["Deployment"]["spec"]["template"]["spec"]
+(CONTAINER,) = POD["containers"]
+(CONFIG_MAP,) = load("config/kustomization.yaml")["configMapGenerator"]
+DASHBOARD = json.loads(read("grafana/dashboards/translation.json"))
+EXPRESSIONS = [target["expr"] for panel in DASHBOARD["panels"] for target in panel["targets"]]
 
 
 def mounts(service):
@@ -75,6 +55,16 @@ def mounts(service):
 
 def flags(arguments):
     return dict(argument.removeprefix("--").split("=", 1) for argument in arguments)
+
+
+def targets(service):
+    """Where a service mounts its volumes -> the source."""
+    return dict(map(reversed, mounts(service)))
+
+
+def files_of(arguments):
+    """The files that flags name."""
+    return [PurePosixPath(value) for name, value in flags(arguments).items() if name.endswith("_file")]
 
 
 def kit_files():
@@ -95,10 +85,10 @@ def test_each_file_says_what_to_change_and_names_files_that_exist(path):
 
 
 def test_labels_are_of_versions_that_are_served_and_the_local_server_reads_them():
-    (model,), (config,) = models(), read_model_config(KIT / "config/models.config")
-    assert {"stable", "canary"} == set(model.version_labels)
-    assert set(model.version_labels.values()) <= set(model.model_version_policy.specific.versions)
-    assert (config.name, config.base_path, config.labels) == (model.name, model.base_path, dict(model.version_labels))
+    (config,) = read_model_config(KIT / "config/models.config")
+    assert {"stable", "canary"} == set(MODEL.version_labels)
+    assert set(MODEL.version_labels.values()) <= set(MODEL.model_version_policy.specific.versions)
+    assert (config.name, config.base_path, config.labels) == (MODEL.name, MODEL.base_path, dict(MODEL.version_labels))
 
 
 @pytest.mark.parametrize("name", BATCHING)
@@ -111,51 +101,45 @@ def test_warm_up_and_the_largest_allowed_request_find_room(name):
     assert inspect.signature(Client).parameters["max_batch_size"].default <= parameters.max_batch_size
 
 
-def test_the_batches_side_by_side_have_a_thread_and_a_core_each(compose, container):
+def test_the_batches_side_by_side_have_a_thread_and_a_core_each():
     threads = str(read_batching_parameters(KIT / "config/batching.config").num_batch_threads)
-    for arguments in (compose["services"]["tensorflow-serving"]["command"], container["args"]):
+    for arguments in (SERVER["command"], CONTAINER["args"]):
         assert flags(arguments)["tensorflow_inter_op_parallelism"] == "-1"  # all ops in the thread of the batch
         assert flags(arguments)["tensorflow_intra_op_parallelism"] == "1"
-    assert container["resources"]["requests"]["cpu"] == threads
+    assert CONTAINER["resources"]["requests"]["cpu"] == threads
 
 
-def test_the_counters_are_where_prometheus_looks(compose, kubernetes):
+def test_the_counters_are_where_prometheus_looks():
     assert read_monitoring(KIT / "config/monitoring.config") == METRICS_PATH
-    (job,) = yaml.safe_load(read("config/prometheus.yml"))["scrape_configs"]
+    (job,) = load("config/prometheus.yml")["scrape_configs"]
     assert job["metrics_path"] == METRICS_PATH
     assert job["static_configs"] == [{"targets": [f"tensorflow-serving:{REST}"]}]
-    annotations = kubernetes["Deployment"]["spec"]["template"]["metadata"]["annotations"]
+    annotations = KUBERNETES["Deployment"]["spec"]["template"]["metadata"]["annotations"]
     assert (annotations["prometheus.io/path"], annotations["prometheus.io/port"]) == (METRICS_PATH, str(REST))
 
 
 # Docker Compose
 
 
-def test_every_file_that_is_mounted_exists(compose):
-    gpu = yaml.safe_load(read("docker-compose.gpu.yml"))
-    for service in [*compose["services"].values(), *gpu["services"].values()]:
+def test_every_file_that_is_mounted_exists_and_the_server_looks_where_it_is():
+    for service in [*SERVICES.values(), *GPU_SERVICES.values()]:
         for source, _ in mounts(service):
             if not source.startswith("."):
-                assert source in compose["volumes"]
+                assert source in VOLUMES
             elif not source.startswith("../exports"):  # the user's
                 assert (KIT / source).exists(), source
+    found = [KIT / targets(SERVER)[str(file.parent)] / file.name for file in files_of(SERVER["command"])]
+    assert [file.is_file() for file in found] == [True] * 3
+    places = [PurePosixPath(mount["mountPath"]) for mount in CONTAINER["volumeMounts"]]
+    assert MODEL.base_path in targets(SERVER) and {*places} & {*PurePosixPath(MODEL.base_path).parents}
 
 
-def test_files_and_models_are_mounted_where_the_server_looks(compose, container):
-    service, (model,) = compose["services"]["tensorflow-serving"], models()
-    targets = dict(map(reversed, mounts(service)))
-    files = [PurePosixPath(value) for name, value in flags(service["command"]).items() if name.endswith("_file")]
-    assert [(KIT / targets[str(file.parent)] / file.name).is_file() for file in files] == [True] * 3
-    places = [PurePosixPath(mount["mountPath"]) for mount in container["volumeMounts"]]
-    assert model.base_path in targets and {*places} & {*PurePosixPath(model.base_path).parents}
-
-
-def test_services_are_closed_to_others_and_depend_on_services(compose):
-    for name, service in compose["services"].items():
-        assert set(service.get("depends_on", [])) <= set(compose["services"])
+def test_services_are_closed_to_others_and_depend_on_services():
+    for name, service in SERVICES.items():
+        assert set(service.get("depends_on", [])) <= set(SERVICES)
         assert int(service["user"].split(":")[0]) > 0, name
         assert service["cap_drop"] == ["ALL"] and service["security_opt"] == ["no-new-privileges:true"], name
-    ports = [port.split(":") for service in compose["services"].values() for port in service["ports"]]
+    ports = [port.split(":") for service in SERVICES.values() for port in service["ports"]]
     assert {host for host, *_ in ports} == {"127.0.0.1"}
     assert sorted(int(port) for _, port, *_ in ports) == sorted([REST, GRPC, GATEWAY, 8080, 9090, 3000])
 
@@ -174,51 +158,37 @@ def test_every_image_is_pinned_to_a_release():
     }
 
 
-def test_the_gpu_variant_changes_what_there_is(compose):
-    gpu = yaml.safe_load(read("docker-compose.gpu.yml"))["services"]
-    assert set(gpu) <= set(compose["services"])
-    service = gpu["tensorflow-serving"]
-    assert service["image"] == compose["services"]["tensorflow-serving"]["image"] + "-gpu"
-    batching_file = flags(compose["services"]["tensorflow-serving"]["command"])["batching_parameters_file"]
-    assert mounts(service) == [("./config/batching.gpu.config", batching_file)]
-    assert service["deploy"]["resources"]["reservations"]["devices"][0]["capabilities"] == ["gpu"]
-
-
-def test_health_is_that_of_the_version_in_use_and_sigterm_reaches_the_server(compose, pod, container):
-    (model,) = models()
-    path, service = f"/v1/models/{model.name}/metadata", compose["services"]["tensorflow-serving"]
-    assert f"GET {path} HTTP" in service["healthcheck"]["test"][-1]  # also without labels, as models.config allows
+def test_health_is_that_of_the_version_in_use_and_sigterm_reaches_the_server():
+    path = f"/v1/models/{MODEL.name}/metadata"
+    assert f"GET {path} HTTP" in SERVER["healthcheck"]["test"][-1]  # also without labels, as models.config allows
     for probe in ("startupProbe", "readinessProbe"):
-        assert container[probe]["httpGet"]["path"] == path
-    assert container["livenessProbe"]["httpGet"]["path"] == f"/v1/models/{model.name}"
-    assert service["init"] is True and pod["shareProcessNamespace"] is True  # a shell is the image's first process
+        assert CONTAINER[probe]["httpGet"]["path"] == path
+    assert CONTAINER["livenessProbe"]["httpGet"]["path"] == f"/v1/models/{MODEL.name}"
+    assert SERVER["init"] is True and POD["shareProcessNamespace"] is True  # a shell is the image's first process
 
 
-def test_the_page_has_one_origin_with_the_api(compose):
-    configuration = read("config/nginx.conf")
+def test_the_page_has_one_origin_with_the_api():
+    configuration, page = read("config/nginx.conf"), SERVICES["page"]
     upstreams = re.findall(r"set \$\w+ (\S+):(\d+);", configuration)
     assert upstreams == [("tensorflow-serving", str(REST)), ("gateway", str(GATEWAY))]
-    assert {host for host, _ in upstreams} <= set(compose["services"])
-    root = re.search(r"root (\S+);", configuration)[1]
-    targets = dict(map(reversed, mounts(compose["services"]["page"])))
-    assert targets[root] == "./page"
-    assert f"listen {compose['services']['page']['ports'][0].split(':')[-1]};" in configuration
+    assert {host for host, _ in upstreams} <= set(SERVICES)
+    assert targets(page)[re.search(r"root (\S+);", configuration)[1]] == "./page"
+    assert f"listen {page['ports'][0].split(':')[-1]};" in configuration
     answer = re.search(r"location = /page/models \{.*?return 200 '(.*?)';", configuration, re.DOTALL)[1]
-    assert json.loads(answer) == {"models": [model.name for model in models()]}
+    assert json.loads(answer) == {"models": [MODEL.name]}
     assert configuration.count("{") == configuration.count("}")
 
 
-def test_the_gateways_ask_the_servers_that_there_are(compose):
-    service, (deployment, *services) = compose["services"]["gateway"], manifests("kubernetes/gateway.yaml")
+def test_the_gateways_ask_the_servers_that_there_are():
+    service, (deployment, *others) = SERVICES["gateway"], yaml.safe_load_all(read("kubernetes/gateway.yaml"))
     (pod,) = deployment["spec"]["template"]["spec"]["containers"]
-    (model,) = models()
-    names = {found["metadata"]["name"] for found in services}
-    for arguments, hosts in ((service["command"], compose["services"]), (pod["args"], names)):
-        flags = parse_arguments(arguments)
-        scheme, _, address = flags.backend.partition("://")
+    names = {found["metadata"]["name"] for found in others}
+    for arguments, hosts in ((service["command"], SERVICES), (pod["args"], names)):
+        found = parse_arguments(arguments)
+        scheme, _, address = found.backend.partition("://")
         assert (scheme, address.split(":")[1]) == ("grpc", str(GRPC)) and address.split(":")[0] in hosts
-        assert (flags.model_name, flags.port, str(flags.model_base_path)) == (model.name, GATEWAY, model.base_path)
-    assert str(model.base_path) in dict(map(reversed, mounts(service)))
+        assert (found.model_name, found.port, str(found.model_base_path)) == (MODEL.name, GATEWAY, MODEL.base_path)
+    assert MODEL.base_path in targets(service)
     assert pod["ports"] == [{"name": "http", "containerPort": GATEWAY}]
     assert pod["readinessProbe"]["httpGet"] == {"path": "/health", "port": "http"}
 
@@ -234,32 +204,35 @@ def test_the_script_that_proves_the_kit_is_sound():
 # Kubernetes
 
 
-def test_selectors_find_the_pods(kubernetes):
-    deployment = kubernetes["Deployment"]
+def test_selectors_ports_and_mounts_lead_to_what_there_is():
+    assert len(KUBERNETES) == len(MANIFESTS)
+    deployment, service = KUBERNETES["Deployment"], KUBERNETES["Service"]["spec"]
     labels = deployment["spec"]["template"]["metadata"]["labels"].items()
+    budget = KUBERNETES["PodDisruptionBudget"]["spec"]
     for selector in (
         deployment["spec"]["selector"]["matchLabels"],
-        kubernetes["Service"]["spec"]["selector"],
-        kubernetes["PodDisruptionBudget"]["spec"]["selector"]["matchLabels"],
+        service["selector"],
+        budget["selector"]["matchLabels"],
     ):
         assert selector and selector.items() <= labels
-    target = kubernetes["HorizontalPodAutoscaler"]["spec"]["scaleTargetRef"]
+    target = KUBERNETES["HorizontalPodAutoscaler"]["spec"]["scaleTargetRef"]
     assert (target["apiVersion"], target["kind"]) == (deployment["apiVersion"], deployment["kind"])
     assert target["name"] == deployment["metadata"]["name"]
     assert "replicas" not in deployment["spec"]  # or each `apply` would undo what the autoscaler did
-
-
-def test_ports_and_mounts_lead_to_what_there_is(kubernetes, pod, container):
-    ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+    ports = {port["name"]: port["containerPort"] for port in CONTAINER["ports"]}
     assert ports == {"grpc": GRPC, "rest": REST}
-    assert all(ports[port["targetPort"]] == port["port"] for port in kubernetes["Service"]["spec"]["ports"])
+    assert all(ports[port["targetPort"]] == port["port"] for port in service["ports"])
     for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
-        assert container[probe]["httpGet"]["port"] == "rest"
-    volumes = {volume["name"]: volume for volume in pod["volumes"]}
-    assert {mount["name"] for mount in container["volumeMounts"]} == set(volumes)
-    claim = kubernetes["PersistentVolumeClaim"]["metadata"]["name"]
+        assert CONTAINER[probe]["httpGet"]["port"] == "rest"
+    volumes = {volume["name"]: volume for volume in POD["volumes"]}
+    assert {mount["name"] for mount in CONTAINER["volumeMounts"]} == set(volumes)
+    claim = KUBERNETES["PersistentVolumeClaim"]["metadata"]["name"]
     assert volumes["models"]["persistentVolumeClaim"]["claimName"] == claim
-    assert volumes["config"]["configMap"]["name"] == config_map()["name"]
+    assert volumes["config"]["configMap"]["name"] == CONFIG_MAP["name"]
+
+
+def environment_of(container):
+    return {variable["name"]: variable["value"] for variable in container.get("env", [])}
 
 
 def arguments_of(container, environment):
@@ -267,45 +240,41 @@ def arguments_of(container, environment):
     return [re.sub(r"\$\((\w+)\)", lambda match: environment[match[1]], argument) for argument in container["args"]]
 
 
-def test_kubernetes_starts_the_server_of_compose_with_the_very_files(compose, container):
-    names = config_map()["files"]
+PATCHES = [yaml.safe_load(entry["patch"]) for entry in load("kubernetes_gpu/kustomization.yaml")["patches"]]
+(GPU_CONTAINER,) = next(patch for patch in PATCHES if patch["kind"] == "Deployment")["spec"]["template"]["spec"][
+    "containers"
+]
+
+
+def test_kubernetes_starts_the_server_of_compose_with_the_very_files():
+    names = CONFIG_MAP["files"]
     assert [name for name in names if not (KIT / "config" / name).is_file()] == []
-    (mount,) = (mount["mountPath"] for mount in container["volumeMounts"] if mount["name"] == "config")
-    environment = {variable["name"]: variable["value"] for variable in container["env"]}
-    assert arguments_of(container, environment) == compose["services"]["tensorflow-serving"]["command"]
-    for batching_file in (environment["BATCHING"], gpu_patches()["Deployment"]["env"]["BATCHING"]):
-        given = flags(arguments_of(container, {"BATCHING": batching_file}))
-        files = [PurePosixPath(value) for name, value in given.items() if name.endswith("_file")]
+    (mount,) = (mount["mountPath"] for mount in CONTAINER["volumeMounts"] if mount["name"] == "config")
+    assert arguments_of(CONTAINER, environment_of(CONTAINER)) == SERVER["command"]
+    for container in (CONTAINER, GPU_CONTAINER):
+        files = files_of(arguments_of(CONTAINER, environment_of(container)))
         assert len(files) == 3
         assert {file.name for file in files} <= set(names) and {str(file.parent) for file in files} == {mount}
 
 
-def gpu_patches():
-    """Kind -> the names and values that the patch of the GPU variant is about."""
-    patches = {}
-    for entry in yaml.safe_load(read("kubernetes_gpu/kustomization.yaml"))["patches"]:
-        patch = yaml.safe_load(entry["patch"])
-        (container,) = patch.get("spec", {}).get("template", {}).get("spec", {}).get("containers", [{}])
-        environment = {variable["name"]: variable["value"] for variable in container.get("env", [])}
-        patches[patch["kind"]] = {"patch": patch, "container": container, "env": environment}
-    return patches
-
-
-def test_the_gpu_variant_patches_what_there_is(kubernetes, container):
-    for kind, patch in gpu_patches().items():
-        manifest = kubernetes[kind]
-        for key in ("apiVersion", "kind"):
-            assert patch["patch"][key] == manifest[key]
-        assert patch["patch"]["metadata"]["name"] == manifest["metadata"]["name"]
-    gpu = gpu_patches()["Deployment"]["container"]
-    assert gpu["name"] == container["name"] and gpu["image"] == container["image"] + "-gpu"
-    assert gpu["resources"]["limits"]["nvidia.com/gpu"] == 1
+def test_the_gpu_variants_change_what_there_is():
+    assert set(GPU_SERVICES) <= set(SERVICES)
+    gpu = GPU_SERVICES["tensorflow-serving"]
+    assert gpu["image"] == SERVER["image"] + "-gpu"
+    assert mounts(gpu) == [("./config/batching.gpu.config", flags(SERVER["command"])["batching_parameters_file"])]
+    assert gpu["deploy"]["resources"]["reservations"]["devices"][0]["capabilities"] == ["gpu"]
+    for patch in PATCHES:
+        manifest = KUBERNETES[patch["kind"]]
+        assert patch["apiVersion"] == manifest["apiVersion"]
+        assert patch["metadata"]["name"] == manifest["metadata"]["name"]
+    assert GPU_CONTAINER["name"] == CONTAINER["name"] and GPU_CONTAINER["image"] == CONTAINER["image"] + "-gpu"
+    assert GPU_CONTAINER["resources"]["limits"]["nvidia.com/gpu"] == 1
 
 
 @pytest.mark.parametrize("name", ["kubernetes", "kubernetes_gpu"])
 def test_kustomizations_lead_to_files_and_to_directories_beside_them(name):
     """Kustomize accepts no directory that has the kustomization in it."""
-    for resource in yaml.safe_load(read(f"{name}/kustomization.yaml"))["resources"]:
+    for resource in load(f"{name}/kustomization.yaml")["resources"]:
         path = (KIT / name / resource).resolve()
         assert path.is_file() or ((path / "kustomization.yaml").is_file() and path not in (KIT / name).parents)
 
@@ -317,12 +286,11 @@ def test_kubectl_builds_the_kustomizations(name):
     done = subprocess.run(["kubectl", "kustomize", KIT / name], capture_output=True, text=True, check=True)
     found = {(each["kind"], each["metadata"]["name"]): each for each in yaml.safe_load_all(done.stdout)}
     data = found["ConfigMap", "translator-config"]["data"]
-    assert data == {file: read(f"config/{file}") for file in config_map()["files"]}
+    assert data == {file: read(f"config/{file}") for file in CONFIG_MAP["files"]}
     assert {("Deployment", "translation-gateway"), ("Service", "translator-pods")} <= set(found)
     spec, is_gpu = found["Deployment", "translator"]["spec"], name == "kubernetes_gpu"
     (container,) = spec["template"]["spec"]["containers"]
-    environment = {variable["name"]: variable["value"] for variable in container["env"]}
-    assert environment["BATCHING"] == ("batching.gpu.config" if is_gpu else "batching.config")
+    assert environment_of(container)["BATCHING"] == ("batching.gpu.config" if is_gpu else "batching.config")
     assert ("nvidia.com/gpu" in container["resources"]["limits"]) == ("replicas" in spec) == is_gpu
     assert (("HorizontalPodAutoscaler", "translator") in found) != is_gpu
 
@@ -330,38 +298,26 @@ def test_kubectl_builds_the_kustomizations(name):
 # Grafana
 
 
-def dashboard():
-    return json.loads(read("grafana/dashboards/translation.json"))
-
-
-def expressions():
-    return [target["expr"] for panel in dashboard()["panels"] for target in panel["targets"]]
-
-
-def exposed():
-    """The names of the series that a server shows: of histograms, those of their parts."""
-    types = re.findall(r"^# TYPE (\S+) (\S+)$", Metrics().page(), re.MULTILINE)
-    return {name + part for name, kind in types for part in (PARTS if kind == "histogram" else ("",))}
-
-
 def test_every_series_of_the_dashboard_is_one_that_the_server_shows():
-    variables = [variable["query"]["query"] for variable in dashboard()["templating"]["list"]]
-    panels = dashboard()["panels"]
+    types = re.findall(r"^# TYPE (\S+) (\S+)$", Metrics().page(), re.MULTILINE)
+    exposed = {name + part for name, kind in types for part in (PARTS if kind == "histogram" else ("",))}
+    variables = [variable["query"]["query"] for variable in DASHBOARD["templating"]["list"]]
+    names = {name for text in [*EXPRESSIONS, *variables] for name in re.findall(r":tensorflow[\w:]+", text)}
+    assert len(names) >= 6 and names - exposed == set()
+    for expression in EXPRESSIONS:
+        assert [expression.count(left) - expression.count(right) for left, right in ("()", "{}", "[]")] == [0, 0, 0]
+    panels = DASHBOARD["panels"]
     assert all(panel["description"] for panel in panels) and len({panel["id"] for panel in panels}) == len(panels)
     places = [[panel["gridPos"][key] for key in "xywh"] for panel in panels]
     cells = [(x, y) for left, top, w, h in places for x in range(left, left + w) for y in range(top, top + h)]
     assert len(set(cells)) == len(cells) and max(cells)[0] < 24  # Each panel has a place of its own.
-    names = {name for text in [*expressions(), *variables] for name in re.findall(r":tensorflow[\w:]+", text)}
-    assert len(names) >= 6 and names - exposed() == set()
-    for expression in expressions():
-        assert [expression.count(left) - expression.count(right) for left, right in ("()", "{}", "[]")] == [0, 0, 0]
 
 
 def test_health_checks_are_not_shown_as_predictions():
     """`request_count` counts them as OK, `request_latency` with an API of its own."""
     matchers = [
         (name, braces)
-        for expression in expressions()
+        for expression in EXPRESSIONS
         for name, braces in re.findall(r":tensorflow:serving:(request_count|request_latency)\w*\{(.*?)\}", expression)
     ]
     assert {name for name, _ in matchers} == {"request_count", "request_latency"}
@@ -371,14 +327,13 @@ def test_health_checks_are_not_shown_as_predictions():
         assert ('API=~"[Pp]redict"' in braces) == (name == "request_latency")
 
 
-def test_grafana_finds_the_dashboard_and_the_dashboard_the_data_source(compose):
-    (source,) = yaml.safe_load(read("grafana/provisioning/datasources/prometheus.yml"))["datasources"]
-    asked = {target["datasource"]["uid"] for panel in dashboard()["panels"] for target in panel["targets"]}
+def test_grafana_finds_the_dashboard_and_the_dashboard_the_data_source():
+    (source,) = load("grafana/provisioning/datasources/prometheus.yml")["datasources"]
+    asked = {target["datasource"]["uid"] for panel in DASHBOARD["panels"] for target in panel["targets"]}
     assert asked == {source["uid"]} and source["url"] == "http://prometheus:9090"
-    assert "prometheus" in compose["services"]
-    grafana = compose["services"]["grafana"]
-    (provider,) = yaml.safe_load(read("grafana/provisioning/dashboards/translation.yml"))["providers"]
+    grafana, (provider,) = SERVICES["grafana"], load("grafana/provisioning/dashboards/translation.yml")["providers"]
+    assert "prometheus" in SERVICES
     path = provider["options"]["path"]
-    assert (KIT / dict(map(reversed, mounts(grafana)))[path] / "translation.json").is_file()
+    assert (KIT / targets(grafana)[path] / "translation.json").is_file()
     home = PurePosixPath(grafana["environment"]["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"])
     assert str(home.parent) == path and (KIT / "grafana/dashboards" / home.name).is_file()
