@@ -8,9 +8,11 @@ import time
 from types import SimpleNamespace
 
 import grpc
+import pytest
 from tensorflow_serving.apis import model_service_pb2_grpc, prediction_service_pb2_grpc
 
 from serving.configuration import ModelConfig, VersionPolicy
+from serving.errors import ServingError
 from serving.grpc_api import GrpcServer
 from serving.http_server import HttpServer
 from serving.libretranslate import LibreTranslate
@@ -83,6 +85,14 @@ def ask(port, method, path, body=None, headers=(), connection=None):
     content = response.read()
     is_json = response.getheader("Content-Type") == "application/json" and content
     return response.status, response.headers, json.loads(content) if is_json else content
+
+
+def refusal(function, *arguments, **options):
+    """The name of the code and the message of the error of a call, in this process or over gRPC."""
+    with pytest.raises((ServingError, grpc.RpcError)) as caught:
+        function(*arguments, **options)
+    error = caught.value
+    return (error.code.name, error.message) if isinstance(error, ServingError) else (error.code().name, error.details())
 
 
 def connect(port):

@@ -4,7 +4,6 @@ import threading
 import weakref
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 from grpc import StatusCode
 
@@ -13,7 +12,7 @@ from serving.errors import ServingError
 from serving.models import Models, VersionStatus
 from serving.servable import Loader
 from tests.serving import toy
-from tests.serving.live import wait_for
+from tests.serving.live import refusal, wait_for
 
 QUICK = 0.01
 
@@ -75,19 +74,13 @@ def answering(models, **which):
         return servable.version
 
 
-def error_of(function, *arguments, **options):
-    with pytest.raises(ServingError) as caught:
-        function(*arguments, **options)
-    return caught.value.code.name, caught.value.message
-
-
 def test_a_new_version_is_picked_up_and_the_old_one_goes_after_its_last_request(base_path, serve):
     models = serve(config(publish(base_path, 1)))
     models.wait_until_available(60)
     with models.use("m") as old:
         publish(base_path, 2)
         wait_for(lambda: states(models) == {2: "AVAILABLE", 1: "UNLOADING"})
-        assert old.version == 1 and error_of(models.acquire, "m", 1)[0] == "NOT_FOUND"
+        assert old.version == 1 and refusal(models.acquire, "m", 1)[0] == "NOT_FOUND"
         assert answering(models) == 2
     wait_for(lambda: states(models) == {2: "AVAILABLE", 1: "END"})
 
@@ -109,8 +102,8 @@ def test_a_model_without_a_version_that_can_be_loaded_is_an_error_with_the_reaso
     models = serve(good, loader=loader)
     models.wait_until_available(60)
     reason = "did not become available: {{name: bad version: 7 due to error: DATA_LOSS: cut off}, }"
-    assert error_of(serve(bad, loader=loader).wait_until_available, 60) == ("UNKNOWN", f"1 servable(s) {reason}")
-    assert error_of(models.reload, [good, bad], 60) == ("UNKNOWN", f"1 model(s) {reason}")
+    assert refusal(serve(bad, loader=loader).wait_until_available, 60) == ("UNKNOWN", f"1 servable(s) {reason}")
+    assert refusal(models.reload, [good, bad], 60) == ("UNKNOWN", f"1 model(s) {reason}")
     assert states(models) == {1: "AVAILABLE"}
 
 
@@ -118,7 +111,7 @@ def test_waiting_goes_on_until_there_is_a_version_that_can_be_loaded(base_path, 
     loader = Scripted()
     loader.failing.add(1)
     models = serve(config(base_path), loader=loader, retries=10**9)
-    assert error_of(models.wait_until_available, 0.05)[0] == "DEADLINE_EXCEEDED"
+    assert refusal(models.wait_until_available, 0.05)[0] == "DEADLINE_EXCEEDED"
     publish(base_path, 1)
     wait_for(lambda: models._versions.get("m"))
     wait_for(lambda: models.status("m") == [VersionStatus(1, "LOADING", StatusCode.DATA_LOSS, "cut off")])
@@ -145,23 +138,22 @@ def test_a_reload_changes_models_versions_and_labels(base_path, tmp_path, serve)
     assert models.names() == ["b", "m"] and states(models, "b") == {5: "AVAILABLE"} and "b" in models
     models.reload([config(base_path, 1, 2, labels={"stable": 2})], 60)
     assert answering(models, label="stable") == 2
-    assert error_of(models.acquire, "b")[0] == "NOT_FOUND" and "b" not in models
+    assert refusal(models.acquire, "b")[0] == "NOT_FOUND" and "b" not in models
     wait_for(lambda: states(models, "b") == {5: "END"})
 
 
 def test_a_label_may_come_before_its_version_only_if_told_so(base_path, serve):
     early = serve(config(publish(base_path, 1), labels={"canary": 2}))
-    code, message = error_of(early.wait_until_available, 60)
+    code, message = refusal(early.wait_until_available, 60)
     assert code == "FAILED_PRECONDITION" and "to version 2 of model m" in message
     models = serve(config(base_path, 1), early_labels=True)
     models.wait_until_available(60)
     models.reload([config(base_path, 1, 2, labels={"new": 2})], 60)
-    assert error_of(models.acquire, "m", label="new")[0] == "NOT_FOUND"
+    assert refusal(models.acquire, "m", label="new")[0] == "NOT_FOUND"
     publish(base_path, 2)
     wait_for(lambda: states(models) == {2: "AVAILABLE", 1: "AVAILABLE"})
     assert answering(models, label="new") == 2
-    moved = config(base_path, 1, 2, labels={"new": 3})
-    assert error_of(models.reload, [moved], 60)[0] == "FAILED_PRECONDITION"
+    assert refusal(models.reload, [config(base_path, 1, 2, labels={"new": 3})], 60)[0] == "FAILED_PRECONDITION"
 
 
 def test_directories_are_searched_once_if_told_so(base_path, serve):
@@ -182,8 +174,7 @@ def test_stopping_waits_for_the_last_request_and_frees_everything(tmp_path):
     stopping = threading.Thread(target=models.stop, args=[60])
     stopping.start()
     wait_for(lambda: states(models) == {1: "UNLOADING"})
-    found = servable.run("", {"text": np.array([b"a"], object)})
-    assert list(found["translation"]) == [toy.translation("a", 1)]
+    assert list(servable.run("", toy.texts("a"))["translation"]) == [toy.translation("a", 1)]
     models.release(servable)
     stopping.join(60)
     assert states(models) == {1: "END"}

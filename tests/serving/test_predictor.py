@@ -7,20 +7,16 @@ import pytest
 from grpc import StatusCode
 
 from serving.configuration import BatchingParameters, ModelConfig
-from serving.errors import ServingError
 from serving.models import END, Models
 from serving.predictor import ModelSpec, Predictor
 from tests.serving import small, toy
-from tests.serving.live import backend, wait_for
+from tests.serving.live import backend, refusal, wait_for
+from tests.serving.toy import texts
 
 TOY = ModelSpec("toy")
 BATCHING = BatchingParameters(
     max_batch_size=7, batch_timeout_micros=1000, num_batch_threads=2, max_enqueued_batches=100
 )
-
-
-def texts(*rows):
-    return {"text": np.array([row.encode() for row in rows], dtype=object)}
 
 
 @pytest.fixture
@@ -40,12 +36,6 @@ def predict(predictor, *arguments, **options):
     return predictor.submit(*arguments, **options).result(60)
 
 
-def error_of(predictor, *arguments, **options):
-    with pytest.raises(ServingError) as caught:
-        predict(predictor, *arguments, **options)
-    return caught.value.code.name, caught.value.message
-
-
 def test_an_answer_says_which_version_and_signature_gave_it(predictor):
     for model in (TOY, ModelSpec("toy", 3), ModelSpec("toy", label="stable")):
         version, signature_name, outputs = predict(predictor, model, "", texts("ab", "c"))
@@ -56,16 +46,16 @@ def test_an_answer_says_which_version_and_signature_gave_it(predictor):
     assert 'runtime_latency_count{model_name="toy",API="Predict",runtime="TF1"} 4\n' in predictor.metrics.page()
 
 
-def test_our_own_limits_refuse_at_once(predictor):
-    for rows, message in (
+@pytest.mark.parametrize(
+    "rows, message",
+    [
         ("abcdefghijklmn", "a request may have 13 rows. Received: 14"),
         (["a", "b" * 12], "a text of input text may have 11 bytes. Received: 12"),
-    ):
-        assert error_of(predictor, TOY, "", texts(*rows)) == ("INVALID_ARGUMENT", message)
-
-
-def test_what_the_graph_raises_is_the_answer(predictor):
-    assert error_of(predictor, TOY, "", texts("raise")) == ("INVALID_ARGUMENT", "assertion failed: [a text]")
+        (["raise"], "assertion failed: [a text]"),  # by the graph
+    ],
+)
+def test_our_own_limits_and_what_the_graph_raises_are_the_answer(predictor, rows, message):
+    assert refusal(predict, predictor, TOY, "", texts(*rows)) == ("INVALID_ARGUMENT", message)
 
 
 def test_without_batching_what_waits_too_long_or_has_no_client_is_not_computed(models):
@@ -77,7 +67,7 @@ def test_without_batching_what_waits_too_long_or_has_no_client_is_not_computed(m
     assert late.exception(60).code == StatusCode.DEADLINE_EXCEEDED
     predictor.stop(60)
     assert 'runtime_latency_count{model_name="toy",API="Predict",runtime="TF1"} 1\n' in predictor.metrics.page()
-    assert error_of(predictor, TOY, "", texts("a")) == ("UNAVAILABLE", "The server is shutting down")
+    assert refusal(predict, predictor, TOY, "", texts("a")) == ("UNAVAILABLE", "The server is shutting down")
 
 
 def test_any_shape_is_batched_that_has_rows(tmp_path):
@@ -88,8 +78,8 @@ def test_any_shape_is_batched_that_has_rows(tmp_path):
                 outputs = predict(found.predictor, ModelSpec("m"), name, {"x": np.ones(shape, np.float32)}).outputs
                 np.testing.assert_array_equal(outputs["y"], np.full(shape, 0.5 + add))
             scalar = {"x": np.ones((), np.float32)}
-            assert "at least one dimension" in error_of(found.predictor, ModelSpec("m"), name, scalar)[1]
-        assert "at least one input tensor" in error_of(found.predictor, ModelSpec("m"), "none", {})[1]
+            assert "at least one dimension" in refusal(predict, found.predictor, ModelSpec("m"), name, scalar)[1]
+        assert "at least one input tensor" in refusal(predict, found.predictor, ModelSpec("m"), "none", {})[1]
 
 
 def test_parts_of_an_answer_are_padded_to_the_widest(models):

@@ -9,6 +9,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
+import numpy as np
 import tensorflow as tf
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
@@ -37,6 +38,11 @@ def write(base_path, version):
 def translation(text, version):
     """What `translate` gives, bytes."""
     return f"{version}:{text.upper()}".encode()
+
+
+def texts(*rows):
+    """The inputs of `translate` for some texts."""
+    return {"text": np.array([row.encode() for row in rows], dtype=object)}
 
 
 @functools.cache
