@@ -1,4 +1,3 @@
-import contextlib
 import threading
 
 import grpc
@@ -19,16 +18,10 @@ from serving.errors import ServingError
 from serving.grpc_api import LARGE_REQUEST_BYTES, GrpcServer
 from serving.predictor import Prediction
 from tests.serving import fake, toy
-from tests.serving.live import HOST, serve_grpc, wait_for
+from tests.serving.live import HOST, refusal, serve_grpc, wait_for
 
 VERSION = 3
 SECONDS = 60  # that a test waits at most
-
-
-@contextlib.contextmanager
-def stub_of(predictor, **options):
-    with serve_grpc(predictor, {}, **options) as address, grpc.insecure_channel(address) as channel:
-        yield prediction_service_pb2_grpc.PredictionServiceStub(channel)
 
 
 def request_for(*texts, name="toy", signature=""):
@@ -36,20 +29,25 @@ def request_for(*texts, name="toy", signature=""):
     return predict_pb2.PredictRequest(model_spec={"name": name, "signature_name": signature}, inputs=inputs)
 
 
-def failure(call, request, **options):
-    with pytest.raises(grpc.RpcError) as caught:
-        call(request, timeout=SECONDS, **options)
-    return caught.value.code().name, caught.value.details()
+@pytest.fixture
+def held():
+    """A predictor whose futures a test answers, and its `Predict`."""
+    predictor = fake.Held()
+    with serve_grpc(predictor, {}) as address, grpc.insecure_channel(address) as channel:
+        yield predictor, prediction_service_pb2_grpc.PredictionServiceStub(channel).Predict
 
 
-def test_predict_answers_in_typed_fields_or_as_content(toys):
+def test_predict_answers_in_typed_fields_or_as_content_and_arguments_of_grpc_take_effect(toys):
     response = toys.predict(request_for("one", "größe"))
     assert response.outputs["translation"].string_val == [toy.translation(text, VERSION) for text in ("one", "größe")]
     assert [dim.size for dim in response.outputs["translation"].tensor_shape.dim] == [2]
     assert response.outputs["score"].float_val == [3 * toy.WEIGHT, 7 * toy.WEIGHT]
-    with serve_grpc(toys.predictor, toys.models, as_content=True) as address:
+    options = [("grpc.max_receive_message_length", 100)]
+    with serve_grpc(toys.predictor, toys.models, as_content=True, options=options) as address:
         with grpc.insecure_channel(address) as channel:
-            packed = prediction_service_pb2_grpc.PredictionServiceStub(channel).Predict(request_for("one"))
+            predict = prediction_service_pb2_grpc.PredictionServiceStub(channel).Predict
+            packed = predict(request_for("one"))
+            assert refusal(predict, request_for("a" * 200))[0] == "RESOURCE_EXHAUSTED"
     assert packed.outputs["score"].tensor_content == np.float32(3 * toy.WEIGHT).tobytes()
     assert packed.outputs["translation"].string_val == [toy.translation("one", VERSION)]
 
@@ -58,8 +56,8 @@ def test_a_large_request_is_answered_and_refused_as_a_small_one(toys):
     text = "long " * (LARGE_REQUEST_BYTES // 4)
     response = toys.predict(request_for(text), timeout=SECONDS)
     assert response.outputs["translation"].string_val == [toy.translation(text, VERSION)]
-    code, message = failure(toys.predict, request_for(text, name="another"))
-    assert (code, message) == failure(toys.predict, request_for("short", name="another"))
+    code, message = refusal(toys.predict, request_for(text, name="another"))
+    assert (code, message) == refusal(toys.predict, request_for("short", name="another"))
     assert code == "NOT_FOUND"
 
 
@@ -70,31 +68,28 @@ def test_bytes_that_are_no_request_are_the_clients_mistake_and_no_traceback(toys
         ("grpc.health.v1.Health/Check", "grpc.health.v1.HealthCheckRequest"),
     ):
         call = toys.channel.unary_unary(f"/{method}")
-        assert failure(call, b"\xff\xff\xff") == ("INVALID_ARGUMENT", f"The request is no {name}.")
+        assert refusal(call, b"\xff\xff\xff") == ("INVALID_ARGUMENT", f"The request is no {name}.")
     assert caplog.text == ""
 
 
 def test_a_long_message_is_cut_off_so_that_it_arrives(toys):
-    code, message = failure(toys.predict, request_for("a", name="x" * 10**5))
+    code, message = refusal(toys.predict, request_for("a", name="x" * 10**5))
     assert code == "NOT_FOUND" and message.endswith("x...TRUNCATED") and len(message) < 1100
 
 
-def test_what_is_not_served_is_unimplemented(toys):
+def test_health_says_that_it_serves_and_what_is_not_served_is_unimplemented(toys):
+    stub = health_pb2_grpc.HealthStub(toys.channel)
+    for service in ("", "tensorflow.serving.PredictionService", "PredictionService", "ModelService"):
+        response = stub.Check(health_pb2.HealthCheckRequest(service=service), timeout=SECONDS)
+        assert response.status == response.SERVING
+    assert refusal(stub.Check, health_pb2.HealthCheckRequest(service="x"))[0] == "NOT_FOUND"
     stub = prediction_service_pb2_grpc.PredictionServiceStub(toys.channel)
     for call, request in (
         (stub.Classify, classification_pb2.ClassificationRequest()),
         (stub.Regress, regression_pb2.RegressionRequest()),
         (stub.MultiInference, inference_pb2.MultiInferenceRequest()),
     ):
-        assert failure(call, request)[0] == "UNIMPLEMENTED"
-
-
-def test_health_says_that_it_serves(toys):
-    stub = health_pb2_grpc.HealthStub(toys.channel)
-    for service in ("", "tensorflow.serving.PredictionService", "PredictionService", "ModelService"):
-        response = stub.Check(health_pb2.HealthCheckRequest(service=service), timeout=SECONDS)
-        assert response.status == response.SERVING
-    assert failure(stub.Check, health_pb2.HealthCheckRequest(service="x"))[0] == "NOT_FOUND"
+        assert refusal(call, request)[0] == "UNIMPLEMENTED"
 
 
 def test_a_unix_socket_serves_as_well(toys, tmp_path):
@@ -109,47 +104,34 @@ def test_a_unix_socket_serves_as_well(toys, tmp_path):
     running.stop()
 
 
-def test_arguments_of_grpc_take_effect():
-    with stub_of(fake.Held(), options=[("grpc.max_receive_message_length", 100)]) as stub:
-        assert failure(stub.Predict, request_for("a" * 200))[0] == "RESOURCE_EXHAUSTED"
-
-
 ANSWER = Prediction(3, "translate", {"score": np.array([5.0], np.float32)})
 
 
-def test_the_clients_deadline_bounds_the_run():
-    predictor = fake.Held()
-    with stub_of(predictor) as stub:
-        for count, timeout in enumerate((50.0, None), start=1):
-            call = stub.Predict.future(request_for(), timeout=timeout)
-            predictor.wait_for(count).set_result(ANSWER)
-            assert call.result(SECONDS).outputs["score"].float_val == [5.0]
-        given, none = predictor.timeouts
-        assert 25 < given < 51 and none is None
+def test_the_clients_deadline_bounds_the_run_and_a_call_that_is_cancelled_or_too_late_is_not_run(held):
+    predictor, predict = held
+    for count, timeout in enumerate((50.0, None), start=1):
+        call = predict.future(request_for(), timeout=timeout)
+        predictor.wait_for(count).set_result(ANSWER)
+        assert call.result(SECONDS).outputs["score"].float_val == [5.0]
+    given, none = predictor.timeouts
+    assert 25 < given < 51 and none is None
+    call = predict.future(request_for())
+    future = predictor.wait_for(3)
+    call.cancel()
+    wait_for(future.cancelled)
+    call = predict.future(request_for(), timeout=0.2)
+    wait_for(predictor.wait_for(4).cancelled)
+    assert call.exception(SECONDS).code() == grpc.StatusCode.DEADLINE_EXCEEDED
 
 
-def test_a_call_that_is_cancelled_or_too_late_is_not_run():
-    predictor = fake.Held()
-    with stub_of(predictor) as stub:
-        call = stub.Predict.future(request_for())
-        future = predictor.wait_for(1)
-        call.cancel()
-        wait_for(future.cancelled)
-        call = stub.Predict.future(request_for(), timeout=0.2)
-        wait_for(predictor.wait_for(2).cancelled)
-        assert call.exception(SECONDS).code() == grpc.StatusCode.DEADLINE_EXCEEDED
-
-
-def test_errors_of_the_future_are_answered_and_of_others_the_log_has_the_kind_but_no_text(caplog):
-    predictor = fake.Held()
-    with stub_of(predictor) as stub:
-        full = ServingError(grpc.StatusCode.UNAVAILABLE, "The queue is full.")
-        for count, error in enumerate((full, ZeroDivisionError("a user's text")), start=1):
-            call = stub.Predict.future(request_for())
-            predictor.wait_for(count).set_exception(error)
-            found = call.exception(SECONDS)
-            expected = ("UNAVAILABLE", "The queue is full.") if error is full else ("INTERNAL", "Internal error.")
-            assert (found.code().name, found.details()) == expected
+def test_errors_of_the_future_are_answered_and_of_others_the_log_has_the_kind_but_no_text(held, caplog):
+    predictor, predict = held
+    full = ServingError(grpc.StatusCode.UNAVAILABLE, "The queue is full.")
+    for count, error in enumerate((full, ZeroDivisionError("a user's text")), start=1):
+        call = predict.future(request_for())
+        predictor.wait_for(count).set_exception(error)
+        expected = ("UNAVAILABLE", "The queue is full.") if error is full else ("INTERNAL", "Internal error.")
+        assert refusal(call.result, SECONDS) == expected
     assert "ZeroDivisionError" in caplog.text and "text" not in caplog.text
 
 
