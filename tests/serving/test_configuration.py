@@ -50,6 +50,7 @@ def test_models_of_tensorflow_serving_are_understood(file):
     assert (ende.name, ende.base_path, ende.labels) == ("ende", "/models/ende", {"stable": 1, "canary": 2})
     assert list(ende.policy.specific.versions) == [1, 2]
     assert (deen.name, deen.base_path, deen.labels) == ("deen", "/models/deen", {})
+    assert read_model_config(file("# later")) == []
 
 
 def models(*configs):
@@ -57,39 +58,33 @@ def models(*configs):
 
 
 AB = "name: 'a' base_path: '/b'"
+SPLITTING = "max_batch_size {value: 3} enable_large_batch_splitting {value: true} max_execution_batch_size {value: 5}"
+BATCHING, MONITORING, MODELS = read_batching_parameters, read_monitoring, read_model_config
 
 
 @pytest.mark.parametrize(
     "read, text, complaint",
     [
-        (read_batching_parameters, "\nmax_batch { value: 3 }", 'Line 2:1 : .*no field named "max_batch"'),
-        (read_batching_parameters, "max_batch_size: 3", "Line 1:17 "),
-        (read_batching_parameters, "max_batch_size { value: x }", "Line 1:25 .*integer: x"),
-        (read_batching_parameters, "max_batch_size { value: 0 }", "max_batch_size must be positive. Received: 0"),
-        (read_batching_parameters, "num_batch_threads { value: -1 }", "num_batch_threads must be positive"),
-        (read_batching_parameters, "batch_timeout_micros { value: -1 }", "must not be negative. Received: -1"),
-        (
-            read_batching_parameters,
-            "max_batch_size {value: 3} enable_large_batch_splitting {value: true} max_execution_batch_size {value: 5}",
-            "at most max_batch_size. Received: 5, 3",
-        ),
-        (
-            read_batching_parameters,
-            "max_batch_size { value: 8 } allowed_batch_sizes: [2, 4]",
-            r"ascend to the most rows .* 8. Received: \[2, 4\]",
-        ),
-        (read_monitoring, "x", "Line 1:1 "),
-        (read_monitoring, 'prometheus_config { enable: true pth: "/" }', 'no field named "pth"'),
-        (read_monitoring, 'prometheus_config { path: "metrics" }', "must begin with /. Received: metrics"),
-        (read_model_config, "custom_model_config {}", "must have a model_config_list"),
-        (read_model_config, "model_config_list {\n  config { nam: 'x' } }", 'Line 2:12 : .*no field named "nam"'),
-        (read_model_config, models("name: 'a'"), "Expected model a to have an absolute path or URI; got base_path"),
-        (read_model_config, models("base_path: '/b'"), "must have a name. Received: base_path='/b'"),
-        (read_model_config, models(AB), "Illegal setting neither .*, model name is a"),
-        (read_model_config, models(f"{AB} model_type: 1 model_platform: 'tensorflow'"), "Illegal setting both .* is a"),
-        (read_model_config, models(f"{AB} model_type: OTHER"), "model_type choice 2 not supported"),
-        (read_model_config, models(f"{AB} model_platform: 'torch'"), "Model a requests unsupported platform torch"),
-        (read_model_config, models(*[f"{AB} model_type: TENSORFLOW"] * 2), "Illegal to list model a multiple times"),
+        (BATCHING, "\nmax_batch { value: 3 }", 'Line 2:1 : .*no field named "max_batch"'),
+        (BATCHING, "max_batch_size: 3", "Line 1:17 "),
+        (BATCHING, "max_batch_size { value: x }", "Line 1:25 .*integer: x"),
+        (BATCHING, "max_batch_size { value: 0 }", "max_batch_size must be positive. Received: 0"),
+        (BATCHING, "num_batch_threads { value: -1 }", "num_batch_threads must be positive"),
+        (BATCHING, "batch_timeout_micros { value: -1 }", "must not be negative. Received: -1"),
+        (BATCHING, SPLITTING, "at most max_batch_size. Received: 5, 3"),
+        (BATCHING, "max_batch_size { value: 8 } allowed_batch_sizes: [2, 4]", "ascend .* 8. Received: .2, 4."),
+        (MONITORING, "x", "Line 1:1 "),
+        (MONITORING, 'prometheus_config { enable: true pth: "/" }', 'no field named "pth"'),
+        (MONITORING, 'prometheus_config { path: "metrics" }', "must begin with /. Received: metrics"),
+        (MODELS, "custom_model_config {}", "must have a model_config_list"),
+        (MODELS, "model_config_list {\n  config { nam: 'x' } }", 'Line 2:12 : .*no field named "nam"'),
+        (MODELS, models("name: 'a'"), "Expected model a to have an absolute path or URI; got base_path"),
+        (MODELS, models("base_path: '/b'"), "must have a name. Received: base_path='/b'"),
+        (MODELS, models(AB), "Illegal setting neither .*, model name is a"),
+        (MODELS, models(f"{AB} model_type: 1 model_platform: 'tensorflow'"), "Illegal setting both .* is a"),
+        (MODELS, models(f"{AB} model_type: OTHER"), "model_type choice 2 not supported"),
+        (MODELS, models(f"{AB} model_platform: 'torch'"), "Model a requests unsupported platform torch"),
+        (MODELS, models(*[f"{AB} model_type: TENSORFLOW"] * 2), "Illegal to list model a multiple times"),
     ],
 )
 def test_a_mistake_is_told_with_the_file_and_its_place(file, read, text, complaint):
@@ -111,10 +106,6 @@ def test_a_mistake_is_told_with_the_file_and_its_place(file, read, text, complai
 def test_the_monitoring_file_says_where_the_metrics_are(file, text, path):
     assert read_monitoring(file(text)) == path
     assert read_monitoring(None) == DEFAULT_MONITORING_PATH
-
-
-def test_an_empty_file_configures_no_model(file):
-    assert read_model_config(file("# later")) == []
 
 
 @pytest.mark.parametrize(

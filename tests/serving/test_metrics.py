@@ -5,14 +5,15 @@ def lines_of(metrics, word):
     return [line for line in metrics.page().splitlines() if word in line]
 
 
-def test_counters_are_written_as_tensorflow_serving_writes_them():
+def test_counters_are_written_as_tensorflow_serving_writes_them_and_names_cannot_break_the_page():
     metrics = Metrics()
-    for status in ("OK", "NOT_FOUND", "OK"):
-        metrics.request_ended("en-de", status, 0.5, "predict", "REST")
+    for name, status in (("en-de", "OK"), ("en-de", "NOT_FOUND"), ("en-de", "OK"), ('a"\n\\', "OK")):
+        metrics.request_ended(name, status, 0.5, "predict", "REST")
     assert lines_of(metrics, "request_count") == [
         "# TYPE :tensorflow:serving:request_count counter",
         ':tensorflow:serving:request_count{model_name="en-de",status="OK"} 2',
         ':tensorflow:serving:request_count{model_name="en-de",status="NOT_FOUND"} 1',
+        r':tensorflow:serving:request_count{model_name="a\"\n\\",status="OK"} 1',
     ]
 
 
@@ -31,9 +32,3 @@ def test_latencies_are_microseconds_in_cumulative_buckets():
         f"{name}_count{{{labels}}} 2",
         f"{name}_sum{{{labels}}} 312",
     ]
-
-
-def test_names_cannot_break_the_page():
-    metrics = Metrics()
-    metrics.request_ended('a"\n\\', "OK", 1.0, "predict", "REST")
-    assert r'{model_name="a\"\n\\",status="OK"} 1' in metrics.page()
