@@ -5,6 +5,7 @@ import json
 import threading
 import time
 import urllib.error
+from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import urlencode
 
 import pytest
@@ -219,16 +220,11 @@ def test_the_work_for_a_client_that_has_gone_ends():
 
 
 def test_many_translations_that_wait_do_not_hold_up_other_paths():
-    go_on, replies = threading.Event(), []
+    go_on = threading.Event()
     slow = Slow(lambda: go_on.wait(DEADLINE_SECONDS))
-    with gateway_of(slow) as port:
-        asked = (port, "/translate", {"q": "a", **EN_DE})
-        clients = [threading.Thread(target=lambda: replies.append(post(*asked))) for _ in range(50)]
-        for client in clients:
-            client.start()
+    with gateway_of(slow) as port, ThreadPoolExecutor(50) as pool:
+        replies = [pool.submit(post, port, "/translate", {"q": "a", **EN_DE}) for _ in range(50)]
         wait_for(lambda: len(slow.asked) == THREADS)
-        assert ask(port, "GET", "/health")[0] == 200 and replies == []
+        assert ask(port, "GET", "/health")[0] == 200 and not any(reply.done() for reply in replies)
         go_on.set()
-        for client in clients:
-            client.join()
-    assert replies == [(200, {"translatedText": "a"})] * 50
+        assert [reply.result() for reply in replies] == [(200, {"translatedText": "a"})] * 50

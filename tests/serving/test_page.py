@@ -128,7 +128,7 @@ def test_a_word_is_as_likely_as_its_pieces_together_and_attends_as_they_do_on_av
     assert explanation["weights"] == [pytest.approx([0.75, 0.25]), pytest.approx([0.25, 0.75])]
 
 
-def test_what_is_typed_is_translated_once_the_keys_are_still(page, api):
+def test_what_is_typed_is_translated_once_the_keys_are_still_and_an_empty_box_is_not(page, api):
     page.evaluate(
         """() => { for (const text of ["o", "on", "one"]) {
             document.getElementById("source").value = text;
@@ -139,6 +139,11 @@ def test_what_is_typed_is_translated_once_the_keys_are_still(page, api):
     assert api.texts("alternatives") == api.texts("explain") == ["one"]
     page.get_by_role("textbox", name="Text").press_sequentially("s", delay=0)
     expect(page.locator("#target")).to_have_text("ONES")
+    for empty in ("", " \n"):
+        write(page, empty)
+        for section in ("Alternatives", "Attention"):
+            expect(page.get_by_role("region", name=section)).to_be_hidden()
+    assert api.texts("explain") == ["one", "ones"]
 
 
 def test_an_answer_that_comes_too_late_is_not_shown(page, api):
@@ -151,15 +156,6 @@ def test_an_answer_that_comes_too_late_is_not_shown(page, api):
     api.holds["slow"].set()
     expect(page.locator("#target")).to_have_text("QUICK")
     assert api.texts("explain") == ["slow", "quick"]
-
-
-def test_an_empty_box_shows_nothing_and_asks_for_nothing(page, api):
-    write(page, "one")
-    write(page, "")
-    for section in ("Alternatives", "Attention"):
-        expect(page.get_by_role("region", name=section)).to_be_hidden()
-    write(page, " \n")
-    assert set(api.texts("explain")) == {"one"}
 
 
 def test_alternatives_are_listed_once_each_with_their_scores_and_what_is_new_in_them(page):
@@ -179,27 +175,23 @@ def test_unlikely_words_are_shaded_and_their_probability_is_shown_on_demand(page
     assert '"45\xa0%"' in word(page, "THREE").evaluate(numbers)
 
 
-def test_pointing_at_a_word_lights_what_it_attends_to(page):
+def test_pointing_at_a_word_or_at_the_heat_map_shows_what_attends_to_what(page):
     write(page, "one two three")
+    details, table = page.locator("#details"), page.get_by_role("grid", name="Attention")
     assert lit(page) == {}
     word(page, "TWO").hover()
     assert lit(page) == {"one": 25, "two": 75}
-    expect(page.locator("#details")).to_have_text("“TWO” 45 % likely, looks at two 75 %, one 25 %")
+    expect(details).to_have_text("“TWO” 45 % likely, looks at two 75 %, one 25 %")
     page.get_by_role("heading", name="Translator").hover()
     assert lit(page) == {}
-
-
-def test_the_heat_map_holds_the_weights_and_tells_what_one_points_at(page):
-    write(page, "one two three")
-    table = page.get_by_role("grid", name="Attention")
     expect(table.get_by_role("columnheader")).to_have_text(["one", "two", "three"])
     expect(table.get_by_role("rowheader")).to_have_text(["ONE", "TWO", "THREE"])
     cells = table.locator("tbody").get_by_role("gridcell")
     expect(cells).to_have_text(["100", "0", "0", "25", "75", "0", "25", "0", "75"])
     cells.nth(3).hover()
-    expect(page.locator("#details")).to_have_text("“TWO” looks at “one” with 25 % of its attention")
+    expect(details).to_have_text("“TWO” looks at “one” with 25 % of its attention")
     table.get_by_role("columnheader", name="one").hover()
-    expect(page.locator("#details")).to_have_text("“one” is looked at by ONE 100 %, TWO 25 %, THREE 25 %")
+    expect(details).to_have_text("“one” is looked at by ONE 100 %, TWO 25 %, THREE 25 %")
     shades = cells.evaluate_all("x => x.map(y => getComputedStyle(y).backgroundColor)")
     assert len(set(shades)) == 4  # 100, 75, 25 and 0
 
@@ -245,13 +237,23 @@ def test_tab_stops_once_in_the_words_and_once_in_the_table(page):
     expect(page.get_by_role("button", name="Copy")).to_be_focused()
 
 
-def test_what_a_model_cannot_explain_is_still_translated(page, api):
+def test_what_a_model_cannot_explain_or_only_in_part_is_still_translated(page, api):
+    explained = {
+        "source_pieces": ["▁one"],
+        "pieces": ["▁ONE", "</s>"],
+        "token_scores": [-0.1, 0],
+        "alignment": [[1], [1]],
+    }
+    api.answers["one two."] = {"explain": explained}
+    write(page, "one two.")
+    expect(page.get_by_role("option")).to_have_text(["ONE"])
     api.lacks = {"explain", "alternatives"}
     write(page, "one two")
     write(page, "one two three")
     expect(page.locator("table")).to_be_hidden()
     expect(page.get_by_role("region", name="Alternatives")).to_be_hidden()
-    assert api.texts("translate") == ["one two", "one two three"] and api.texts("explain") == ["one two"]
+    assert api.texts("translate") == ["one two", "one two three"]
+    assert api.texts("explain") == ["one two.", "one two"]  # it is not asked again
     expect(page.locator("#trouble")).to_be_hidden()
 
 
@@ -307,20 +309,6 @@ def test_text_is_shown_as_text_and_its_lines_and_spaces_are_kept(page, api):
     expect(page.locator("#target")).to_have_text(nasty.upper(), use_inner_text=True)
     assert page.locator("#target").evaluate("x => x.textContent") == nasty.upper()
     assert page.locator("main b, main img").count() == 0
-
-
-def test_of_a_long_text_what_is_not_explained_is_shown_all_the_same(page, api):
-    text = "one two three."
-    api.answers[text] = {
-        "explain": {
-            "source_pieces": ["▁one"],
-            "pieces": ["▁ONE", "</s>"],
-            "token_scores": [-0.1, 0],
-            "alignment": [[1], [1]],
-        }
-    }
-    write(page, text)
-    expect(page.get_by_role("option")).to_have_text(["ONE"])
 
 
 def test_right_to_left_text_runs_from_right_to_left(page):
@@ -428,7 +416,7 @@ def test_the_browser_hides_what_the_client_hides(page):
         assert [tuple(row) for row in hidden] == [(h.text, list(h.words)) for h in map(protection.hide, texts)]
 
 
-def test_terms_and_protected_words_are_in_translation_alternatives_and_attention(api, page):
+def test_terms_and_protected_words_are_in_translation_alternatives_and_attention_if_the_model_can(api, page):
     api.answers["one two⟦0⟧ ⟦1⟧"] = {
         "explain": {
             "source_pieces": ["▁one", "▁two", "⟦0⟧", "▁", "⟦1⟧"],
@@ -438,6 +426,11 @@ def test_terms_and_protected_words_are_in_translation_alternatives_and_attention
         }
     }
     page.get_by_text("Words to keep").click()
+    page.get_by_role("checkbox", name="URLs").check()
+    page.get_by_role("textbox", name="Text").fill("7 km")  # whose explanation has no placeholder
+    expect(page.locator("#message")).to_contain_text("This model has no placeholders, so it cannot keep words")
+    page.get_by_role("checkbox", name="URLs").uncheck()
+    expect(page.locator("#target")).to_have_text("7 KM")
     page.get_by_role("textbox", name="Terms").fill("two = Duo\n# no\nwrong")
     expect(page.locator("#terms-note")).to_have_text("Line 3 is left out: write apple = Apfel.")
     page.get_by_role("checkbox", name="URLs").check()
@@ -447,12 +440,3 @@ def test_terms_and_protected_words_are_in_translation_alternatives_and_attention
     word(page, "Duo").hover()
     assert lit(page) == {"two": 50, "5km": 50}
     assert api.texts("explain")[-1] == "one two⟦0⟧ ⟦1⟧"
-
-
-def test_a_model_without_placeholders_says_that_it_cannot_keep_words(api, page):
-    page.get_by_text("Words to keep").click()
-    page.get_by_role("checkbox", name="URLs").check()
-    page.get_by_role("textbox", name="Text").fill("5 km")
-    expect(page.locator("#message")).to_contain_text("This model has no placeholders, so it cannot keep words")
-    page.get_by_role("checkbox", name="URLs").uncheck()
-    expect(page.locator("#target")).to_have_text("5 KM")
