@@ -70,6 +70,13 @@ class Desk:
         self.held.gate.set()
         self.servable.gate.set()
 
+    def ask_together(self, *requests):
+        """The futures of requests, each a list of rows, that come while the thread is busy."""
+        self.hold()
+        futures = [self.ask(*rows) for rows in requests]
+        self.release()
+        return futures
+
 
 @pytest.fixture
 def desk():
@@ -100,9 +107,7 @@ def result(future):
 )
 def test_what_waits_together_is_computed_together_and_each_gets_its_rows(desk, parameters, asked, batches):
     one = desk(**parameters)
-    one.hold()
-    futures = [one.ask(*rows) for rows in asked]
-    one.release()
+    futures = one.ask_together(*asked)
     answers, doubled = [result(future) for future in futures], [2 * np.array(row) for batch in batches for row in batch]
     assert sum(answers, []) == [row.tolist() for row in doubled[: len(sum(asked, []))]]
     assert list(map(len, answers)) == list(map(len, asked)) and one.servable.batches == batches
@@ -110,10 +115,7 @@ def test_what_waits_together_is_computed_together_and_each_gets_its_rows(desk, p
 
 def test_batches_are_counted(desk):
     one = desk(allowed_batch_sizes=(4, 5))
-    one.hold()
-    futures = [one.ask(1), one.ask(2, 3)]
-    one.release()
-    assert [result(future) for future in futures] == [[2], [4, 6]]
+    assert [result(future) for future in one.ask_together([1], [2, 3])] == [[2], [4, 6]]
     lines = one.metrics.page().splitlines()
     for series in ("processed_batch_size_sum{} 8", "input_batch_size_sum{} 4", "wrapped_run_count{} 2"):
         assert f":tensorflow:serving:batching_session:{series}" in lines
@@ -191,10 +193,7 @@ def test_a_large_request_is_split_over_the_open_batch_and_further_ones(desk):
 )
 def test_a_batch_that_fails_fails_for_all_in_it_and_the_thread_goes_on(desk, row, code, message):
     one = desk()
-    one.hold()
-    futures = [one.ask(5), one.ask(row)]
-    one.release()
-    errors = [future.exception(20) for future in futures]
+    errors = [future.exception(20) for future in one.ask_together([5], [row])]
     assert [error.code.name for error in errors] == [code] * 2 and all(message in error.message for error in errors)
     assert result(one.ask(3)) == [6]
 

@@ -6,22 +6,19 @@ import socket
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
-import tensorflow as tf
-from tensorflow_serving.apis import predict_pb2, prediction_log_pb2
 
 from serving.client import Client
-from serving.errors import ServingError
 from serving.languages import Languages
 from serving.local_server import InProcess, InProcessClients, run
 from serving.predictor import ModelSpec
 from serving.server import parse_settings
 from tests.serving import toy
-from tests.serving.live import DEADLINE_SECONDS, HOST, METRICS, accepts, ask, backend, free_port, wait_for
+from tests.serving.live import DEADLINE_SECONDS, HOST, METRICS, accepts, ask, backend, free_port, refusal, wait_for
 
 ROOT = Path(__file__).parents[2]
 CONFIG = 'model_config_list {{ config {{ name: "{name}" base_path: "{path}" model_platform: "tensorflow" }} }}'
@@ -32,7 +29,7 @@ def start(*flags):
     return subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True, env=os.environ | {"COLUMNS": "80"})
 
 
-def refusal(*flags):
+def last_words(*flags):
     """The line with which a server ends that is started wrongly."""
     process = start(*flags)
     _, errors = process.communicate(timeout=120)
@@ -42,21 +39,10 @@ def refusal(*flags):
     return last
 
 
-def warm_up_slowly(version_directory):
-    request = predict_pb2.PredictRequest()
-    request.model_spec.name = "toy"
-    request.inputs["text"].CopyFrom(tf.make_tensor_proto(["wait 1"]))
-    log = prediction_log_pb2.PredictionLog(predict_log=prediction_log_pb2.PredictLog(request=request))
-    path = version_directory / "assets.extra" / "tf_serving_warmup_requests"
-    path.parent.mkdir()
-    with tf.io.TFRecordWriter(str(path)) as writer:
-        writer.write(log.SerializeToString())
-
-
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
     directory = tmp_path_factory.mktemp("served")
-    warm_up_slowly(toy.write(directory / "toy", 3))
+    toy.warm_up(toy.write(directory / "toy", 3), toy.record("wait 1"))
     config = directory / "models.config"
     config.write_text(CONFIG.format(name="toy", path=directory / "toy"))
     port, grpc_port = free_port(), free_port()
@@ -112,20 +98,16 @@ def test_sigterm_answers_what_is_under_way_and_ends_in_order(server):
         content = ask(server.port, "GET", METRICS)[2].decode()
         return sum(map(float, re.findall(r"queuing_latency_count\{.*\} (.*)", content)))
 
-    before, replies = begun(), []
-    request = {"instances": ["wait 2"]}
-    client = threading.Thread(
-        target=lambda: replies.append(ask(server.port, "POST", "/v1/models/toy:predict", request))
-    )
-    client.start()
-    wait_for(lambda: begun() > before)
-    server.process.send_signal(signal.SIGTERM)
-    wait_for(lambda: not accepts(server.port))
-    assert replies == []
-    client.join(DEADLINE_SECONDS)
+    before = begun()
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(ask, server.port, "POST", "/v1/models/toy:predict", {"instances": ["wait 2"]})
+        wait_for(lambda: begun() > before)
+        server.process.send_signal(signal.SIGTERM)
+        wait_for(lambda: not accepts(server.port))
+        assert not asked.done()
+        status, _, reply = asked.result(DEADLINE_SECONDS)
     assert server.process.wait(DEADLINE_SECONDS) == 0
     server.reader.join(DEADLINE_SECONDS)
-    ((status, _, reply),) = replies
     assert status == 200 and reply["predictions"][0]["translation"] == "3:WAIT 2"
     assert server.lines[-1].endswith(" INFO stopped\n")
     assert "wait 2" not in "".join(server.lines)
@@ -134,7 +116,7 @@ def test_sigterm_answers_what_is_under_way_and_ends_in_order(server):
 def test_a_mistake_is_one_line():
     with socket.create_server((HOST, 0)) as listener:
         port = listener.getsockname()[1]
-        line = refusal("--model_config_file", __file__, "--rest_api_port=0", "--port", port)
+        line = last_words("--model_config_file", __file__, "--rest_api_port=0", "--port", port)
     assert line.startswith(f"error: cannot listen on {HOST}:{port}: ")
 
 
@@ -157,25 +139,21 @@ def two(tmp_path_factory):
         yield found
 
 
-def test_a_client_asks_the_model_in_this_process(two):
+def test_clients_ask_the_models_in_this_process_and_the_languages_of_the_flags_are_for_models_that_name_none(two):
     clients = InProcessClients(two.predictor, two.models)
     ((languages, client),) = clients().items()
     assert languages == ("en", "de") and clients()[languages] is client
     assert [found.text for found in client.translate(["ü", "a"])] == ["5:Ü", "5:A"]
-
-
-def test_the_languages_of_the_flags_are_for_models_that_name_none(two):
     clients = InProcessClients(two.predictor, two.models, Languages("fr", "it"))()
-    assert {pair: client.translate(["x"])[0].text for pair, client in clients.items()} == {
-        ("fr", "it"): "3:X",
-        ("en", "de"): "5:X",
-    }
+    translations = {pair: client.translate(["x"])[0].text for pair, client in clients.items()}
+    assert translations == {("fr", "it"): "3:X", ("en", "de"): "5:X"}
 
 
 def test_a_model_that_has_gone_or_takes_too_long_is_an_error(two):
-    inputs = {"text": np.array([b"wait 1"], object)}
-    with pytest.raises(ServingError, match="Servable not found"):
-        InProcess(two.predictor, ModelSpec("gone")).predict("translate", inputs, 5)
-    with pytest.raises(ServingError, match="no answer in time") as raised:
-        InProcess(two.predictor, ModelSpec("a")).predict("translate", inputs, 0.1)
-    assert raised.value.http_status == 504
+    gone, slow = (InProcess(two.predictor, ModelSpec(name)).predict for name in ("gone", "a"))
+    assert refusal(gone, "translate", toy.texts("a"), 5) == (
+        "NOT_FOUND",
+        "Servable not found for request: Latest(gone)",
+    )
+    code, message = refusal(slow, "translate", toy.texts("wait 1"), 0.1)
+    assert code == "DEADLINE_EXCEEDED" and "no answer in time" in message

@@ -33,14 +33,19 @@ class Scripted(Loader):
 
 @pytest.fixture
 def serve(monkeypatch):
-    """A function from what `Models` takes to the started models. A collection takes long, and finds nothing here."""
+    """A function from what `Models` takes to the models, which are available unless told otherwise.
+
+    A collection takes long, and finds nothing here.
+    """
     monkeypatch.setattr("serving.models.gc.collect", lambda: None)
     started = []
 
-    def serve(*configs, loader=None, poll_seconds=QUICK, retries=0, **options):
+    def serve(*configs, loader=None, poll_seconds=QUICK, waits=True, retries=0, **options):
         how = {"retries": retries, "retry_seconds": 0.0, **options}
         started.append(Models(list(configs), loader or Scripted(), poll_seconds, **how))
         started[-1].start()
+        if waits:
+            started[-1].wait_until_available(60)
         return started[-1]
 
     yield serve
@@ -76,7 +81,6 @@ def answering(models, **which):
 
 def test_a_new_version_is_picked_up_and_the_old_one_goes_after_its_last_request(base_path, serve):
     models = serve(config(publish(base_path, 1)))
-    models.wait_until_available(60)
     with models.use("m") as old:
         publish(base_path, 2)
         wait_for(lambda: states(models) == {2: "AVAILABLE", 1: "UNLOADING"})
@@ -88,7 +92,6 @@ def test_a_new_version_is_picked_up_and_the_old_one_goes_after_its_last_request(
 def test_a_corrupt_version_is_reported_while_the_old_one_goes_on(base_path, serve):
     loader = Scripted()
     models = serve(config(publish(base_path, 1)), loader=loader, retries=2)
-    models.wait_until_available(60)
     loader.failing.add(2)
     publish(base_path, 2)
     wait_for(lambda: states(models) == {2: "END", 1: "AVAILABLE"})
@@ -100,9 +103,8 @@ def test_a_model_without_a_version_that_can_be_loaded_is_an_error_with_the_reaso
     loader, good, bad = Scripted(), config(publish(base_path, 1)), config(publish(tmp_path / "bad", 7), name="bad")
     loader.failing.add(7)
     models = serve(good, loader=loader)
-    models.wait_until_available(60)
     reason = "did not become available: {{name: bad version: 7 due to error: DATA_LOSS: cut off}, }"
-    assert refusal(serve(bad, loader=loader).wait_until_available, 60) == ("UNKNOWN", f"1 servable(s) {reason}")
+    assert refusal(serve, bad, loader=loader) == ("UNKNOWN", f"1 servable(s) {reason}")
     assert refusal(models.reload, [good, bad], 60) == ("UNKNOWN", f"1 model(s) {reason}")
     assert states(models) == {1: "AVAILABLE"}
 
@@ -110,7 +112,7 @@ def test_a_model_without_a_version_that_can_be_loaded_is_an_error_with_the_reaso
 def test_waiting_goes_on_until_there_is_a_version_that_can_be_loaded(base_path, serve):
     loader = Scripted()
     loader.failing.add(1)
-    models = serve(config(base_path), loader=loader, retries=10**9)
+    models = serve(config(base_path), loader=loader, waits=False, retries=10**9)
     assert refusal(models.wait_until_available, 0.05)[0] == "DEADLINE_EXCEEDED"
     publish(base_path, 1)
     wait_for(lambda: models._versions.get("m"))
@@ -122,7 +124,6 @@ def test_waiting_goes_on_until_there_is_a_version_that_can_be_loaded(base_path, 
 
 def test_a_directory_that_cannot_be_read_changes_nothing_and_an_empty_one_unloads(base_path, serve):
     models = serve(config(publish(base_path, 1)))
-    models.wait_until_available(60)
     base_path.rename(base_path.with_name("away"))
     wait_for(lambda: models._complaints["m"])
     assert states(models) == {1: "AVAILABLE"}
@@ -133,7 +134,6 @@ def test_a_directory_that_cannot_be_read_changes_nothing_and_an_empty_one_unload
 def test_a_reload_changes_models_versions_and_labels(base_path, tmp_path, serve):
     other = config(publish(tmp_path / "other", 5), name="b")
     models = serve(config(publish(base_path, 1, 2), 1, labels={"stable": 1}))
-    models.wait_until_available(60)
     models.reload([config(base_path, 1, 2, labels={"stable": 1}), other], 60)
     assert models.names() == ["b", "m"] and states(models, "b") == {5: "AVAILABLE"} and "b" in models
     models.reload([config(base_path, 1, 2, labels={"stable": 2})], 60)
@@ -143,11 +143,9 @@ def test_a_reload_changes_models_versions_and_labels(base_path, tmp_path, serve)
 
 
 def test_a_label_may_come_before_its_version_only_if_told_so(base_path, serve):
-    early = serve(config(publish(base_path, 1), labels={"canary": 2}))
-    code, message = refusal(early.wait_until_available, 60)
+    code, message = refusal(serve, config(publish(base_path, 1), labels={"canary": 2}))
     assert code == "FAILED_PRECONDITION" and "to version 2 of model m" in message
     models = serve(config(base_path, 1), early_labels=True)
-    models.wait_until_available(60)
     models.reload([config(base_path, 1, 2, labels={"new": 2})], 60)
     assert refusal(models.acquire, "m", label="new")[0] == "NOT_FOUND"
     publish(base_path, 2)
@@ -158,18 +156,15 @@ def test_a_label_may_come_before_its_version_only_if_told_so(base_path, serve):
 
 def test_directories_are_searched_once_if_told_so(base_path, serve):
     models = serve(config(publish(base_path, 1)), poll_seconds=0)
-    models.wait_until_available(60)
     publish(base_path, 2)
     models._wake.set()
     wait_for(lambda: not models._wake.is_set())
     assert states(models) == {1: "AVAILABLE"}
 
 
-def test_stopping_waits_for_the_last_request_and_frees_everything(tmp_path):
+def test_stopping_waits_for_the_last_request_and_frees_everything(tmp_path, serve):
     toy.write(tmp_path, 1)
-    models = Models([config(tmp_path)], Loader(), QUICK)
-    models.start()
-    models.wait_until_available(60)
+    models = serve(config(tmp_path), loader=Loader())
     servable = models.acquire("m")
     stopping = threading.Thread(target=models.stop, args=[60])
     stopping.start()

@@ -3,15 +3,14 @@ import time
 import numpy as np
 import pytest
 import tensorflow as tf
-from tensorflow.core.framework.tensor_pb2 import TensorProto
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
 
 from keras_transformer.translation.options import INPUTS
-from serving.servable import MOST_WARM_UP_RECORDS, SOON_DONE, WARM_UP, Loader, Servable
+from serving.servable import MOST_WARM_UP_RECORDS, SOON_DONE, Loader, Servable
 from tests.serving import toy
 from tests.serving.live import refusal
-from tests.serving.toy import texts
+from tests.serving.toy import record, texts
 
 
 @pytest.fixture(scope="module")
@@ -86,26 +85,9 @@ def test_a_default_stands_for_an_input_that_is_missing(tmp_path):
     assert "tags" in refusal(Servable.load, "m", 1, tmp_path, tags=["serve", "gpu"])[1]
 
 
-def record(*rows, signature="translate", **damage):
-    log = PredictionLog()
-    log.predict_log.request.model_spec.signature_name = signature
-    log.predict_log.request.inputs["text"].CopyFrom(tf.make_tensor_proto(list(rows), tf.string))
-    log.predict_log.request.inputs["text"].MergeFrom(TensorProto(**damage))
-    return log
-
-
-def with_warm_up(base_path, *logs):
-    """The path of the toy with records of a warm-up."""
-    path = toy.write(base_path, 3)
-    (path / WARM_UP).parent.mkdir()
-    with tf.io.TFRecordWriter(str(path / WARM_UP)) as writer:
-        for log in logs:
-            writer.write(log.SerializeToString())
-    return path
-
-
 def test_a_loaded_version_has_warmed_up_and_is_counted(tmp_path):
-    loader, path = Loader(), with_warm_up(tmp_path, record("a", "b"), record("c", signature="explain"))
+    loader, path = Loader(), toy.write(tmp_path, 3)
+    toy.warm_up(path, record("a", "b"), record("c", signature="explain"))
     servable = loader.load("toy", 3, path)
     assert list(servable.run("", texts("x"))["translation"]) == [toy.translation("x", 3)]
     servable.close()
@@ -125,9 +107,9 @@ def test_a_loaded_version_has_warmed_up_and_is_counted(tmp_path):
     ],
 )
 def test_a_record_that_fails_or_is_not_replayed_fails_the_load(tmp_path, logs, bytes_lost, code, message):
-    path, loader = with_warm_up(tmp_path, *logs), Loader()
-    content = (path / WARM_UP).read_bytes()
-    (path / WARM_UP).write_bytes(content[: len(content) - bytes_lost])
+    loader, path = Loader(), toy.write(tmp_path, 3)
+    records = toy.warm_up(path, *logs)
+    records.write_bytes(records.read_bytes()[: records.stat().st_size - bytes_lost])
     found = refusal(loader.load, "toy", 3, path)
     assert found[0] == code and found[1].startswith(message)
     assert f'model_warmup_latency_count{{model_path="{path}",status="{code}"}} 1' in loader.metrics.page()

@@ -11,13 +11,16 @@ from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
+from tensorflow.core.framework.tensor_pb2 import TensorProto
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
+from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
 
 from keras_transformer.translation.options import INPUTS
 
 WIDTH = 3
 WEIGHT = -7.0  # the score of a text is its length in bytes times this
 PLACEHOLDER = b"VERSION"
+WARM_UP = "assets.extra/tf_serving_warmup_requests"
 
 
 def write(base_path, version):
@@ -38,6 +41,26 @@ def write(base_path, version):
 def translation(text, version):
     """What `translate` gives, bytes."""
     return f"{version}:{text.upper()}".encode()
+
+
+def record(*rows, signature="translate", **damage):
+    """A record of a warm-up: a request for these texts. `damage` are fields of its tensor."""
+    log = PredictionLog()
+    request = log.predict_log.request
+    request.model_spec.signature_name = signature
+    request.inputs["text"].CopyFrom(tf.make_tensor_proto(list(rows), tf.string))
+    request.inputs["text"].MergeFrom(TensorProto(**damage))
+    return log
+
+
+def warm_up(version_directory, *logs):
+    """Writes the records of a warm-up beside a SavedModel; returns the path of their file."""
+    path = version_directory / WARM_UP
+    path.parent.mkdir()
+    with tf.io.TFRecordWriter(str(path)) as writer:
+        for log in logs:
+            writer.write(log.SerializeToString())
+    return path
 
 
 def texts(*rows):
