@@ -135,6 +135,10 @@ def test_a_batch_that_is_not_full_waits_for_its_time(desk):
     futures = [one.ask(n) for n in range(5)]
     assert [result(future) for future in futures] == [[0], [2], [4], [6], [8]]
     assert time.monotonic() - start < 0.2
+    start = time.monotonic()
+    first, second = one.ask(1, 2, 3), one.ask(4, 5, 6)  # The first batch is due because the second has begun.
+    assert result(first) == [2, 4, 6] and time.monotonic() - start < 0.2
+    assert result(second) == [8, 10, 12]
 
 
 def test_a_full_queue_refuses_at_once_in_the_words_of_tensorflow_serving_and_recovers(desk):

@@ -143,6 +143,7 @@ def test_what_is_typed_is_translated_once_the_keys_are_still_and_an_empty_box_is
         write(page, empty)
         for section in ("Alternatives", "Attention"):
             expect(page.get_by_role("region", name=section)).to_be_hidden()
+    page.wait_for_timeout(700)  # longer than the page waits for the keys
     assert api.texts("explain") == ["one", "ones"]
 
 
