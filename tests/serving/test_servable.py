@@ -153,7 +153,7 @@ def with_broken_tensor():
     "logs, code",
     [
         ([with_broken_tensor()], "DATA_LOSS"),
-        ([PredictionLog(classify_log={})], "UNIMPLEMENTED"),
+        ([PredictionLog(session_run_log={})], "UNIMPLEMENTED"),
         ([record("a")] * (MOST_WARM_UP_RECORDS + 1), "INVALID_ARGUMENT"),
     ],
 )
