@@ -235,7 +235,8 @@ def _of_loading(error, directory):
     if isinstance(error, tf.errors.OpError):
         return from_tensorflow(error)
     is_there = any((Path(directory) / name).exists() for name in ("saved_model.pb", "saved_model.pbtxt"))
-    return ServingError(StatusCode.DATA_LOSS if is_there else StatusCode.NOT_FOUND, str(error).partition("\n")[0])
+    is_broken = is_there and not isinstance(error, RuntimeError)  # With a RuntimeError, it has no such tags.
+    return ServingError(StatusCode.DATA_LOSS if is_broken else StatusCode.NOT_FOUND, str(error).partition("\n")[0])
 
 
 def _bytes(array):
