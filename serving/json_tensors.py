@@ -17,7 +17,7 @@ DEEPEST = 31  # Dimensions of a row: with that of the batch, as many as a tensor
 BASE64 = re.compile("([A-Za-z0-9+/]*)([=.]*)")
 ESCAPES = {code: f"\\u{code:04X}" for code in range(32)}
 ESCAPES |= {ord(char): f"\\{letter}" for char, letter in zip('\b\f\n\r\t"\\', 'bfnrt"\\', strict=True)}
-LONGEST_QUOTE = 256  # Characters of the request that an error message repeats.
+LONGEST_QUOTE = 256  # Bytes of the request after which an error message stops to repeat it.
 FLOATS = {types_pb2.DT_FLOAT, types_pb2.DT_DOUBLE}
 INTEGERS = {  # TensorFlow Serving checks small integers as int32, and keeps the low bits.
     **dict.fromkeys((types_pb2.DT_INT8, types_pb2.DT_INT16, types_pb2.DT_INT32, types_pb2.DT_UINT8), np.iinfo("int32")),
@@ -228,27 +228,30 @@ def quote(value):
         if piece is None:
             break
         written += piece
-        if len(written) >= LONGEST_QUOTE:  # Each level has a character, so no recursion is deeper.
+        if (
+            len(written.encode("utf-8", "replace")) >= LONGEST_QUOTE
+        ):  # Each level has a character, so no recursion is deeper.
             break
     return written
 
 
-def _pieces(value, indent):
-    """Yields a value in pieces. `indent` begins a line at the value's level. None ends the quote."""
+def _pieces(value, indent, before=""):
+    """Yields `before` and a value, in pieces. `indent` begins a line at the value's level. None ends the quote."""
     if isinstance(value, dict):
-        yield "{"
+        yield before + "{"
         for count, (name, member) in enumerate(value.items()):
-            yield f"{',' if count else ''}{indent}    {_plain(name)}: "
-            yield from _pieces(member, indent + "    ")
+            yield f"{',' if count else ''}{indent}    {_plain(name)}"
+            yield from _pieces(member, indent + "    ", ": ")
         yield f"{indent}}}" if value else "}"
     elif isinstance(value, list):
-        yield "["
+        yield before + "["
         for count, element in enumerate(value):
-            yield ", " if count else ""
-            yield from _pieces(element, indent + "    ")
+            yield from _pieces(element, indent + "    ", ", " if count else "")
         yield "]"
     else:
-        yield _plain(value)
+        text = _plain(value)
+        yield before + (text or "")
+        yield text and ""
 
 
 def _plain(value):

@@ -86,6 +86,8 @@ def test_tensors_of_many_chunks_keep_their_order(monkeypatch):
         ([1, math.nan, 2], "[1, "),  # RapidJSON's writer stops there.
         ([1, [True, None], {}], "[1, [true, null], {}]"),
         ({"a": 1, "b": [{"c": []}]}, '{\n    "a": 1,\n    "b": [{\n            "c": []\n        }]\n}'),
+        (["a" * 247, 5, 6, 7], f'["{247 * "a"}", 5, 6'),  # It is whole until it has 256 bytes.
+        ({"ä" * 122: 1, "b": 2}, f'{{\n    "{122 * "ä"}": 1,\n    "b"'),
     ],
 )
 def test_values_are_quoted_as_rapidjson_prints_them(value, quoted):
