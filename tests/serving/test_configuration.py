@@ -29,9 +29,9 @@ def test_batching_parameters_of_tensorflow_serving_are_understood(file):
         max_enqueued_batches: { value: 100 }
         num_batch_threads { value: 3 } thread_pool_name { value: "translators" }
         enable_large_batch_splitting { value: true } max_execution_batch_size { value: 32 }
-        allowed_batch_sizes: 8 allowed_batch_sizes: 32 pad_variable_length_inputs: true
+        allowed_batch_sizes: 8 allowed_batch_sizes: 64 pad_variable_length_inputs: true
     """
-    expected = BatchingParameters(64, 2000, 100, 3, "translators", True, 32, (8, 32), True)
+    expected = BatchingParameters(64, 2000, 100, 3, "translators", True, 32, (8, 64), True)
     assert read_batching_parameters(file(text)) == expected and expected.most_rows == 32
     assert read_batching_parameters(file("")) == BatchingParameters()
     assert (BatchingParameters().max_batch_size, BatchingParameters().max_enqueued_batches) == (1000, 10)
@@ -76,7 +76,7 @@ AB = "name: 'a' base_path: '/b'"
         (
             read_batching_parameters,
             "max_batch_size { value: 8 } allowed_batch_sizes: [2, 4]",
-            r"ascend to the most rows .* 8. Received: \[2, 4\]",
+            r"ascend to max_batch_size, 8. Received: \[2, 4\]",
         ),
         (read_monitoring, "x", "Line 1:1 "),
         (read_monitoring, 'prometheus_config { enable: true pth: "/" }', 'no field named "pth"'),

@@ -99,7 +99,7 @@ def test_a_default_stands_for_an_input_that_is_missing(tmp_path):
     assert error_of(servable.run, "", {"x": two, "z": two})[1] == surplus
     assert "Sent extra: {z}" in error_of(servable.run, "", {"x": two, "y": two, "z": two})[1]
     servable.close()
-    assert "tags" in error_of(Servable.load, "m", 1, tmp_path, tags=["serve", "gpu"])[1]
+    assert error_of(Servable.load, "m", 1, tmp_path, tags=["serve", "gpu"])[0] == "NOT_FOUND"
 
 
 def record(*rows, signature="translate"):
@@ -153,7 +153,7 @@ def with_broken_tensor():
     "logs, code",
     [
         ([with_broken_tensor()], "DATA_LOSS"),
-        ([PredictionLog(classify_log={})], "UNIMPLEMENTED"),
+        ([PredictionLog(session_run_log={})], "UNIMPLEMENTED"),
         ([record("a")] * (MOST_WARM_UP_RECORDS + 1), "INVALID_ARGUMENT"),
     ],
 )
