@@ -228,9 +228,8 @@ def quote(value):
         if piece is None:
             break
         written += piece
-        if (
-            len(written.encode("utf-8", "replace")) >= LONGEST_QUOTE
-        ):  # Each level has a character, so no recursion is deeper.
+        # Each level has a character, so no recursion is deeper.
+        if len(written.encode("utf-8", "replace")) >= LONGEST_QUOTE:
             break
     return written
 

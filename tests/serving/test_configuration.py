@@ -28,11 +28,11 @@ def test_batching_parameters_of_tensorflow_serving_are_understood(file):
         batch_timeout_micros { value: 2000 }
         max_enqueued_batches: { value: 100 }
         num_batch_threads { value: 3 } thread_pool_name { value: "translators" }
-        enable_large_batch_splitting { value: true } max_execution_batch_size { value: 32 }
+        enable_large_batch_splitting { value: true } max_execution_batch_size { value: 64 }
         allowed_batch_sizes: 8 allowed_batch_sizes: 64 pad_variable_length_inputs: true
     """
-    expected = BatchingParameters(64, 2000, 100, 3, "translators", True, 32, (8, 64), True)
-    assert read_batching_parameters(file(text)) == expected and expected.most_rows == 32
+    expected = BatchingParameters(64, 2000, 100, 3, "translators", True, 64, (8, 64), True)
+    assert read_batching_parameters(file(text)) == expected
     assert read_batching_parameters(file("")) == BatchingParameters()
     assert (BatchingParameters().max_batch_size, BatchingParameters().max_enqueued_batches) == (1000, 10)
     assert read_batching_parameters(file("max_execution_batch_size { value: 5 }")).most_rows == 1000
@@ -76,7 +76,13 @@ AB = "name: 'a' base_path: '/b'"
         (
             read_batching_parameters,
             "max_batch_size { value: 8 } allowed_batch_sizes: [2, 4]",
-            r"ascend to max_batch_size, 8. Received: \[2, 4\]",
+            r"ascend to max_batch_size, 8, .* Received: \[2, 4\], 8",
+        ),
+        (
+            read_batching_parameters,
+            "max_batch_size { value: 8 } enable_large_batch_splitting { value: true } "
+            "max_execution_batch_size { value: 4 } allowed_batch_sizes: [4, 8]",
+            r"max_execution_batch_size must not be less. Received: \[4, 8\], 4",
         ),
         (read_monitoring, "x", "Line 1:1 "),
         (read_monitoring, 'prometheus_config { enable: true pth: "/" }', 'no field named "pth"'),
