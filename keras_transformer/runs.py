@@ -91,8 +91,8 @@ class Run:
             UserError: as `translator`, if the version exists, or if the export translates differently.
         """
         make_export = _export_class(format)
-        if shortlist is not None and format != "saved_model":
-            raise UserError(f"`shortlist` is of a SavedModel. Received: shortlist={shortlist}, format={format!r}")
+        if shortlist is not None and format == "ctranslate2":
+            raise UserError(f"CTranslate2 chooses among all pieces. Received: shortlist={shortlist}, format={format!r}")
         directory = RunDirectory(self.path)
         translator = self.translator(checkpoint, shortlist, **settings)
         samples = directory.samples.read_text(encoding="utf-8").split("\n")

@@ -17,6 +17,7 @@ from serving.connections import GrpcConnection, RestConnection, protected, texts
 from serving.errors import ServingError
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0  # Seconds. Each pause is up to twice as long as the pause before.
+SHORTEST = 0.001  # Seconds of a request.
 CHUNK = 1024  # Lines that the program sorts by length and translates together.
 
 DESCRIPTION = """Translate with a running server. Each line of input gives one line of output, in the same order.
@@ -229,7 +230,9 @@ class Client:
         deadline = time.monotonic() + self._timeout
         for attempt in itertools.count():
             try:
-                return self._connection.predict(signature_name, inputs, deadline - time.monotonic())
+                # A pause may end after the deadline, and urllib3 refuses a time that is not positive.
+                left = max(deadline - time.monotonic(), SHORTEST)
+                return self._connection.predict(signature_name, inputs, left)
             except ServingError as error:
                 if error.code == StatusCode.DEADLINE_EXCEEDED:
                     raise ServingError(error.code, f"no answer within {self._timeout:g} seconds") from None

@@ -58,9 +58,10 @@ class BatchingParameters:
         if self.most_rows > self.max_batch_size:
             received = f"{self.max_execution_batch_size}, {self.max_batch_size}"
             raise ValueError(f"max_execution_batch_size must be at most max_batch_size. Received: {received}")
-        sizes, most = list(self.allowed_batch_sizes), self.most_rows
-        if sizes and (sizes != sorted({*sizes}) or sizes[0] < 1 or sizes[-1] != most):
-            raise ValueError(f"allowed_batch_sizes must ascend to the most rows of a batch, {most}. Received: {sizes}")
+        sizes, most = list(self.allowed_batch_sizes), self.max_batch_size
+        if sizes and (sizes != sorted({*sizes}) or sizes[0] < 1 or sizes[-1] != most or self.most_rows != most):
+            wish = f"ascend to max_batch_size, {most}, and max_execution_batch_size must not be less"
+            raise ValueError(f"allowed_batch_sizes must {wish}. Received: {sizes}, {self.most_rows}")
 
     @property
     def most_rows(self):
@@ -136,18 +137,18 @@ def read_model_config(path):
         raise ValueError(f"{path}: {error}") from None
 
 
-def model_configs(config):
-    """Converts a ModelServerConfig to `ModelConfig`s. Raises ValueError if the configuration is invalid."""
+def model_configs(config, served=()):
+    """Converts a ModelServerConfig to `ModelConfig`s. `served` are known names. Raises ValueError for a mistake."""
     if config.WhichOneof("config") != "model_config_list":
         raise ValueError("a model configuration must have a model_config_list")
-    configs = [_model_config(model) for model in config.model_config_list.config]
-    names = [config.name for config in configs]
+    models = config.model_config_list.config
+    names = [model.name for model in models]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise ValueError(f"Illegal to list model {twice[0]} multiple times in config list")
-    return configs
+    return [_model_config(model, model.name in served) for model in models]
 
 
-def _model_config(model):
+def _model_config(model, is_served):
     if not model.name:
         raise ValueError(f"a model must have a name. Received: base_path={model.base_path!r}")
     if not re.match(r"/|[a-z0-9]+://", model.base_path):
@@ -162,12 +163,15 @@ def _model_config(model):
     if not model.model_type and not model.model_platform:
         raise ValueError(f"Illegal setting neither {kind} nor {platform}")
     if model.model_platform not in ("", "tensorflow"):
+        if is_served:
+            change = f"platform was tensorflow and new platform requested is {model.model_platform}"
+            raise ValueError(f"Illegal to change a model's platform. For model {model.name} {change}")
         raise ValueError(f"Model {model.name} requests unsupported platform {model.model_platform}")
     return ModelConfig(model.name, model.base_path, model.model_version_policy, dict(model.version_labels))
 
 
 def _is_version(path):
-    return re.fullmatch("[0-9]{1,18}", path.name) and path.is_dir()
+    return re.fullmatch("[0-9]+", path.name) and int(path.name) < 2**63 and path.is_dir()
 
 
 def _new(name):

@@ -128,7 +128,7 @@ class GrpcApi:
             inputs = {name: _input(name, proto) for name, proto in request.inputs.items()}
         except ServingError:
             with self._models.use(*model) as servable:
-                servable.signature(signature_name)  # An unknown model or signature is the mistake to name.
+                servable.signature(signature_name).with_defaults(dict(request.inputs))  # A wrong name comes first.
             raise
         outputs = list(request.output_filter) or None
         return self._predictor.submit(model, signature_name, inputs, outputs, timeout_s=_time_left(context))
@@ -181,10 +181,14 @@ class GrpcApi:
                 "supported"
             )
         try:
-            await asyncio.to_thread(self._models.reload, model_configs(request.config), _time_left(context))
+            configs = model_configs(request.config, self._models)
         except ValueError as error:
             raise invalid(str(error)) from None
-        return model_management_pb2.ReloadConfigResponse(status={"error_code": 0})
+        value = self._predictor.metrics.value
+        before = {name: value(name) for name in request.metric_names}
+        await asyncio.to_thread(self._models.reload, configs, _time_left(context))
+        increases = [{"name": name, "int64_value_increase": value(name) - old} for name, old in before.items()]
+        return model_management_pb2.ReloadConfigResponse(status={"error_code": 0}, metric=increases)
 
     async def check_health(self, request, context):
         """Says that a service serves."""

@@ -13,11 +13,11 @@ from tensorflow.core.framework import types_pb2
 from serving.errors import ServingError, invalid
 from serving.messages import CHUNK, NUMBERS, joined
 
-DEEPEST = 32  # Dimensions of a tensor.
+DEEPEST = 31  # Dimensions of a row: with that of the batch, as many as a tensor of TensorFlow's Python API has.
 BASE64 = re.compile("([A-Za-z0-9+/]*)([=.]*)")
 ESCAPES = {code: f"\\u{code:04X}" for code in range(32)}
 ESCAPES |= {ord(char): f"\\{letter}" for char, letter in zip('\b\f\n\r\t"\\', 'bfnrt"\\', strict=True)}
-LONGEST_QUOTE = 256  # Characters of the request that an error message repeats.
+LONGEST_QUOTE = 256  # Bytes of the request after which an error message stops to repeat it.
 FLOATS = {types_pb2.DT_FLOAT, types_pb2.DT_DOUBLE}
 INTEGERS = {  # TensorFlow Serving checks small integers as int32, and keeps the low bits.
     **dict.fromkeys((types_pb2.DT_INT8, types_pb2.DT_INT16, types_pb2.DT_INT32, types_pb2.DT_UINT8), np.iinfo("int32")),
@@ -228,27 +228,29 @@ def quote(value):
         if piece is None:
             break
         written += piece
-        if len(written) >= LONGEST_QUOTE:  # Each level has a character, so no recursion is deeper.
+        # Each level has a character, so no recursion is deeper.
+        if len(written.encode("utf-8", "replace")) >= LONGEST_QUOTE:
             break
     return written
 
 
-def _pieces(value, indent):
-    """Yields a value in pieces. `indent` begins a line at the value's level. None ends the quote."""
+def _pieces(value, indent, before=""):
+    """Yields `before` and a value, in pieces. `indent` begins a line at the value's level. None ends the quote."""
     if isinstance(value, dict):
-        yield "{"
+        yield before + "{"
         for count, (name, member) in enumerate(value.items()):
-            yield f"{',' if count else ''}{indent}    {_plain(name)}: "
-            yield from _pieces(member, indent + "    ")
+            yield f"{',' if count else ''}{indent}    {_plain(name)}"
+            yield from _pieces(member, indent + "    ", ": ")
         yield f"{indent}}}" if value else "}"
     elif isinstance(value, list):
-        yield "["
+        yield before + "["
         for count, element in enumerate(value):
-            yield ", " if count else ""
-            yield from _pieces(element, indent + "    ")
+            yield from _pieces(element, indent + "    ", ", " if count else "")
         yield "]"
     else:
-        yield _plain(value)
+        text = _plain(value)
+        yield before + (text or "")
+        yield text and ""
 
 
 def _plain(value):
@@ -267,8 +269,8 @@ def _plain(value):
 def write_tensors(outputs, is_rows):
     """Writes the body of a reply, bytes. `outputs` is a dict name -> array, `is_rows` whether the request had rows.
 
-    A float has six digits, or more if six do not restore the value. A string is text, with U+FFFD for bytes that are
-    not UTF-8. An output named `*_bytes` is base64.
+    A float has six digits, or more if six do not restore the value. The bytes of a string are written as they are, even
+    if they are not UTF-8. An output named `*_bytes` is base64.
     """
     if not outputs:
         raise invalid("Cannot convert empty tensor map to JSON")
@@ -282,7 +284,7 @@ def write_tensors(outputs, is_rows):
     else:
         (records,) = columns
     reply = f'{{"predictions": [{", ".join(records)}]}}' if is_rows else f'{{"outputs": {records[0]}}}'
-    return reply.encode()
+    return reply.encode("utf-8", "surrogateescape")
 
 
 def _check_batch(outputs):
@@ -317,7 +319,7 @@ def _texts(name, array):
         raise invalid(f"Failed to write JSON value for tensor type: {names.get(array.dtype.name, array.dtype.name)}")
     if name.endswith("_bytes"):
         return [f'{{"b64": "{base64.b64encode(value).decode("ascii")}"}}' for value in array]
-    return [json.dumps(value.decode("utf-8", "replace"), ensure_ascii=False) for value in array]
+    return [json.dumps(value.decode("utf-8", "surrogateescape"), ensure_ascii=False) for value in array]
 
 
 def _decimals(array):

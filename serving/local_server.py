@@ -60,7 +60,7 @@ def run(settings):
     http = HttpServer(app, settings.host, settings.rest_api_port, settings.drain_seconds)
     logger.info("gRPC on %s:%d", settings.host, grpc.port)
     logger.info("REST and the page on http://%s:%d/", settings.host, http.port)
-    if settings.model_config_file and settings.model_config_file_poll_wait_seconds:
+    if settings.model_config_file and settings.model_config_file_poll_wait_seconds > 0:
         threading.Thread(target=_follow, args=(settings, models), name="config", daemon=True).start()
     stopping.wait()
 
@@ -85,7 +85,7 @@ def _backend(settings):
     config.intra_op_parallelism_threads = threads or settings.tensorflow_intra_op_parallelism
     config.inter_op_parallelism_threads = threads or settings.tensorflow_inter_op_parallelism
     config.gpu_options.per_process_gpu_memory_fraction = settings.per_process_gpu_memory_fraction
-    warm_ups = settings.num_request_iterations_for_warmup if settings.enable_model_warmup else 0
+    warm_ups = max(1, settings.num_request_iterations_for_warmup) if settings.enable_model_warmup else 0
     models = Models(
         _configs(settings),
         Loader(warm_ups, metrics, config=config, tags=settings.saved_model_tags.split(",")),
@@ -105,7 +105,7 @@ def _configs(settings):
 
 
 def _app(settings, predictor, models):
-    timeout_s, has_cors = settings.rest_api_timeout_in_ms / 1000, settings.rest_api_enable_cors_support
+    timeout_s, has_cors = max(0, settings.rest_api_timeout_in_ms) / 1000, settings.rest_api_enable_cors_support
     api = RestApi(predictor, models, timeout_s, settings.max_body_bytes, has_cors)
     languages = Languages(*map(normalized, (settings.source_lang, settings.target_lang)))
     clients = InProcessClients(predictor, models, languages if all(languages) else None)

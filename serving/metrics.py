@@ -39,6 +39,11 @@ class Metrics:
         if status == "OK":
             self._request_latency.labels(model_name, api, entrypoint).observe(seconds * 1e6)
 
+    def value(self, name):
+        """Returns the first value of a counter named as in TensorFlow, /tensorflow/serving/request_count, or 0."""
+        counters = (metric for metric in self._registry.collect() if metric.type == "counter" and metric.samples)
+        return {metric.name: int(metric.samples[0].value) for metric in counters}.get(name.replace("/", ":"), 0)
+
     def page(self):
         """Writes the page for Prometheus, str."""
         lines = []

@@ -129,7 +129,7 @@ class Models:
         """
         with self._changed:
             config = self._configs.get(name)
-            if label:
+            if label is not None:
                 version = config and config.labels.get(label)
                 if version is None:
                     raise ServingError(StatusCode.INVALID_ARGUMENT, f"Unrecognized servable version label: {label}")

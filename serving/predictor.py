@@ -52,7 +52,7 @@ class Predictor:
         self._is_stopped = False
 
     def submit(self, model, signature_name, inputs, outputs=None, timeout_s=None):
-        """Accepts a request: see `Signature.checked_inputs`. No computation begins after `timeout_s` seconds.
+        """Accepts a request: see `Signature.checked`. No computation begins after `timeout_s` seconds.
 
         Returns:
             `concurrent.futures.Future` of a `Prediction` or a ServingError. A client that no longer waits cancels the
@@ -67,7 +67,7 @@ class Predictor:
             if self._is_stopped:
                 raise ServingError(StatusCode.UNAVAILABLE, "The server is shutting down")
             signature = servable.signature(signature_name)
-            inputs, outputs = signature.checked_inputs(inputs), signature.checked_outputs(outputs)
+            inputs, outputs = signature.checked(inputs, outputs)
             self._check_limits(inputs)
             request = Request(servable, signature_name or DEFAULT_SIGNATURE, inputs, outputs, deadline)
             if self._batcher:

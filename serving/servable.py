@@ -67,11 +67,13 @@ def _replay(servable, path, times):
     """Runs the requests of a file, a TFRecord of PredictionLogs, each `times` times."""
     logs = [PredictionLog.FromString(record) for record in tf.compat.v1.io.tf_record_iterator(str(path))]
     if len(logs) > MOST_WARM_UP_RECORDS:
-        raise invalid(f"{path} may have {MOST_WARM_UP_RECORDS} records. Received: {len(logs)}")
+        raise invalid(f"Number of warmup records exceeds the maximum ({MOST_WARM_UP_RECORDS}) at {path}")
     for log in logs:
-        if log.WhichOneof("log_type") != "predict_log":
-            kind = log.WhichOneof("log_type")
+        kind = log.WhichOneof("log_type")
+        if kind in ("predict_streamed_log", "session_run_log"):
             raise ServingError(StatusCode.UNIMPLEMENTED, f"Unsupported log_type for warmup: {kind}")
+        if kind != "predict_log":
+            continue  # A request of an API that this server does not offer.
         request = log.predict_log.request
         inputs = {name: to_array(tensor) for name, tensor in request.inputs.items()}
         for _ in range(times):
@@ -123,9 +125,9 @@ class Servable:
         return self._prepared[name]
 
     def run(self, signature_name, inputs, outputs=None, timeout_s=None):
-        """Answers one request: dict name -> array. See `Signature.checked_inputs` and `compute`."""
+        """Answers one request: dict name -> array. See `Signature.checked` and `compute`."""
         signature = self.signature(signature_name)
-        return self.compute(signature, signature.checked_inputs(inputs), signature.checked_outputs(outputs), timeout_s)
+        return self.compute(signature, *signature.checked(inputs, outputs), timeout_s)
 
     def compute(self, signature, inputs, outputs, timeout_s=None):
         """Runs a signature with checked inputs and outputs: dict name -> array.
@@ -168,22 +170,20 @@ class Signature:
         order = sorted(definition.inputs, key=lambda name: definition.inputs[name].name)
         self._positions = {name: index for index, name in enumerate(order)}
 
-    def checked_inputs(self, inputs):
-        """Checks inputs and adds the defaults of missing ones: dict name -> array. Shapes are left to the graph.
+    def checked(self, inputs, outputs=None):
+        """Checks a request: (dict name -> array, with `defaults`; tuple of names). No outputs stand for all outputs.
 
-        Raises ServingError: INVALID_ARGUMENT if an input is missing or unknown, or has a wrong dtype.
+        Raises ServingError: INVALID_ARGUMENT for a wrong name or dtype. Shapes are left to the graph.
         """
-        if inputs.keys() != self.feeds.keys():
-            inputs = self._with_defaults(inputs)
+        inputs, outputs = self.with_defaults(inputs), self._checked_outputs(outputs)
         for name, array in inputs.items():
             expected, received = self._dtypes[name], tf.dtypes.as_dtype(array.dtype)
             if expected != received:
                 argument = f"arg[{self._positions[name]}]"
                 raise invalid(f"Expects {argument} to be {_spelled(expected)} but {_spelled(received)} is provided")
-        return inputs
+        return inputs, outputs
 
-    def checked_outputs(self, outputs):
-        """Checks the outputs to fetch: tuple of names. None stands for all outputs. Raises as `checked_inputs` does."""
+    def _checked_outputs(self, outputs):
         if not outputs:
             return self._all_outputs
         for index, name in enumerate(outputs):
@@ -194,7 +194,10 @@ class Signature:
                 raise invalid(f"duplicate output tensor alias: {name}")
         return tuple(sorted(outputs))
 
-    def _with_defaults(self, inputs):
+    def with_defaults(self, inputs):
+        """Checks the names of a dict of inputs, and adds the defaults of missing ones. Raises as `checked` does."""
+        if inputs.keys() == self.feeds.keys():
+            return inputs
         extra, missing = inputs.keys() - self.feeds.keys(), self.feeds.keys() - inputs.keys()
         groups = (inputs, self.feeds, extra, missing, self._defaults)
         sent, known, surplus, absent, defaults = (",".join(sorted(names)) for names in groups)
@@ -232,7 +235,8 @@ def _of_loading(error, directory):
     if isinstance(error, tf.errors.OpError):
         return from_tensorflow(error)
     is_there = any((Path(directory) / name).exists() for name in ("saved_model.pb", "saved_model.pbtxt"))
-    return ServingError(StatusCode.DATA_LOSS if is_there else StatusCode.NOT_FOUND, str(error).partition("\n")[0])
+    is_broken = is_there and not isinstance(error, RuntimeError)  # With a RuntimeError, it has no such tags.
+    return ServingError(StatusCode.DATA_LOSS if is_broken else StatusCode.NOT_FOUND, str(error).partition("\n")[0])
 
 
 def _bytes(array):

@@ -35,10 +35,10 @@ def boolean(text):
 
 
 def file(text):
-    """Converts the value of a flag to the path of a file."""
-    if not Path(text).is_file():
+    """Converts the value of a flag to the path of a file. No text stands for no file."""
+    if text and not Path(text).is_file():
         raise argparse.ArgumentTypeError(f"must be a file that exists. Received: {text}")
-    return Path(text)
+    return Path(text) if text else None
 
 
 def number(kind, least, most=math.inf):
@@ -60,13 +60,13 @@ FLAGS = {
     "model_base_path": (Path, None, "directory of a model; its versions are subdirectories with numbers as names"),
     "model_name": (str, "default", "name of that model for clients"),
     "model_config_file": (file, None, "text file with a `model_config_list` of models, in place of --model_base_path"),
-    "model_config_file_poll_wait_seconds": (COUNT, 0, "seconds between two readings of that file; 0 reads it once"),
+    "model_config_file_poll_wait_seconds": (int, 0, "seconds between two readings of that file; 0 reads it once"),
     "port": (PORT, 8500, "port of gRPC; 0 lets the system choose"),
     "grpc_socket_path": (str, "", "path of a UNIX socket for gRPC, beside the port"),
     "grpc_channel_arguments": (str, "", "arguments of the gRPC server, such as grpc.max_connection_age_ms=2000"),
     "rest_api_port": (PORT, 8501, "port of HTTP; 0 lets the system choose"),
     "rest_api_num_threads": (COUNT, 0, "requests computed at a time without batching; 0 means 4 for each core"),
-    "rest_api_timeout_in_ms": (COUNT, 30_000, "most milliseconds for the answer to an HTTP request; 0 means no limit"),
+    "rest_api_timeout_in_ms": (int, 30_000, "most milliseconds for the answer to an HTTP request; 0 means no limit"),
     "rest_api_enable_cors_support": (boolean, False, "allow requests from pages of other sites"),
     "file_system_poll_wait_seconds": (SECONDS, 1.0, "seconds between two searches for new versions; 0 searches once"),
     "max_num_load_retries": (COUNT, 5, "most retries after a version could not be loaded"),
@@ -74,7 +74,7 @@ FLAGS = {
     "allow_version_labels_for_unavailable_models": (boolean, False, "allow labels of versions not yet available"),
     "saved_model_tags": (str, "serve", "tags, with commas, of the graph to load"),
     "enable_model_warmup": (boolean, True, "replay assets.extra/tf_serving_warmup_requests of a version first"),
-    "num_request_iterations_for_warmup": (COUNT, 1, "how often to replay each of these requests"),
+    "num_request_iterations_for_warmup": (int, 1, "how often to replay each of these requests"),
     "enable_batching": (boolean, False, "compute requests of different clients together"),
     "batching_parameters_file": (file, None, "text file with the parameters of batching"),
     "tensorflow_session_config_file": (file, None, "text file with a ConfigProto for TensorFlow"),

@@ -199,7 +199,7 @@ def test_a_shortlist_of_all_pieces_leaves_all_translations_of_the_validation_set
 
 
 def test_ctranslate2_has_no_shortlist(run, tmp_path):
-    with pytest.raises(UserError, match="`shortlist` is of a SavedModel. Received: shortlist=3, format='ctranslate2'"):
+    with pytest.raises(UserError, match="chooses among all pieces. Received: shortlist=3, format='ctranslate2'"):
         run.export(tmp_path / "exports", format="ctranslate2", shortlist=3)
     assert not (tmp_path / "exports").exists()
 

@@ -57,7 +57,7 @@ def parse_arguments():
         help="of a SavedModel or a LiteRT model: translate the sentences of a text one by one; false translates each "
         "line at once (default: that of the run)",
     )
-    add_shortlist_argument(parser, prefix="of a SavedModel: ")
+    add_shortlist_argument(parser, prefix="of a SavedModel or a LiteRT model: ")
     arguments = parser.parse_args()
     check_ranges(arguments)
     check_format(arguments)
@@ -73,7 +73,7 @@ def check_format(arguments):
         ("beam_size", searching, "CTranslate2 is told when it translates"),
         ("length_penalty", searching, "CTranslate2 is told when it translates"),
         ("split_sentences", searching, "CTranslate2 translates each text that it is given at once"),
-        ("shortlist", ("saved_model",), "CTranslate2 and LiteRT choose among all pieces"),
+        ("shortlist", searching, "CTranslate2 chooses among all pieces"),
     ):
         if getattr(arguments, name) is not None and arguments.format not in formats:
             raise UserError(f"--{name} is for --format {' or '.join(formats)}: {instead}")

@@ -72,7 +72,7 @@ class Shortlist(tf.Module):
 
     def __init__(self, table, frequent, vocabulary_size):
         super().__init__(name="shortlist")
-        dtype = np.uint16 if vocabulary_size <= 1 << 16 else np.int32
+        dtype = np.int16 if vocabulary_size <= 1 << 15 else np.int32  # LiteRT looks up no unsigned numbers
         self.vocabulary_size = vocabulary_size
         self.table = tf.Variable(table.astype(dtype), trainable=False, name="table")
         frequent = np.union1d(frequent, [PAD_ID, UNK_ID, BOS_ID, EOS_ID])
@@ -118,8 +118,8 @@ class Shortlist(tf.Module):
         """
         rows, length = tf.unstack(tf.shape(source_ids))
         of_source = tf.reshape(tf.gather(self.table, source_ids), [rows, length * self.table.shape[1]])
-        of_all = tf.broadcast_to(self.frequent, [rows, self.frequent.shape[0]])
-        listed = tf.concat([tf.cast(of_source, tf.int32), tf.cast(of_all, tf.int32), prefix], axis=1)[:, None]
+        of_all = tf.broadcast_to(tf.cast(self.frequent, tf.int32), [rows, self.frequent.shape[0]])
+        listed = tf.concat([tf.cast(of_source, tf.int32), of_all, prefix], axis=1)[:, None]
         is_listed = marked(listed, tf.ones_like(listed, tf.bool), self.vocabulary_size)[:, 0]  # (P, V)
         pieces = tf.where(tf.reduce_any(is_listed, axis=0))[:, 0]
         hidden = tf.where(tf.gather(is_listed, pieces, axis=1), 0.0, IMPOSSIBLE)[:, None]

@@ -260,7 +260,7 @@ class Signatures:
             some = slice(start, start + batch_size)
             source_ids = ids[some].to_tensor(PAD_ID)
             given = {name: option[some] for name, option in options.items()}
-            candidates = self._candidates(source_ids, given)
+            candidates = self.candidates(source_ids, given)
             required = required_placeholders(self.tokenizers, source_ids, limits[some], given)
             found = self._search(self._encode(source_ids), limits[some], count, given, candidates, required)
             found = [field[:, :count] for field in last_repeated(found)]
@@ -330,7 +330,7 @@ class Signatures:
         state = start(self.beam_size)
         return beam_search(step, state, limits, width=self.beam_size, wanted=wanted, options=options, **how)
 
-    def _candidates(self, source_ids, options):
+    def candidates(self, source_ids, options):
         """What `search` chooses from, for source_ids int32 (P, S) and its options."""
         if self.shortlist is None or "temperature" in options:
             return ()

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from keras_transformer.config import PAD_ID
 from keras_transformer.errors import ExportError
 from keras_transformer.export.litert import LiteRTExport, as_python
 from keras_transformer.export.manifest import read_manifest
@@ -15,6 +16,7 @@ from keras_transformer.export.versions import export_version
 from keras_transformer.models.recurrent import RecurrentNetwork
 from keras_transformer.tokenizer import Tokenizer, train_tokenizer
 from keras_transformer.translation import segments
+from keras_transformer.translation.shortlist import Shortlist
 from keras_transformer.translation.translator import Translator
 from tests import reference, tiny
 
@@ -158,6 +160,19 @@ def test_greedy_search_over_two_vocabularies_with_a_matrix_for_each_use(tmp_path
     check(export, tmp_path)
     for name, tokenizer in (("source", tiny.tokenizer()), ("target", german)):
         assert (tmp_path / f"{name}_tokenizer.model").read_bytes() == tokenizer.model
+
+
+@pytest.mark.slow
+def test_a_search_keeps_to_its_shortlist(known, tmp_path):
+    size = tiny.VOCABULARY
+    table = np.random.default_rng(3).integers(size, size=(size, 3))
+    table[PAD_ID] = PAD_ID
+    listed = known.with_model(known.model, shortlist=Shortlist(table, np.arange(0, size, 2), size))
+    export = LiteRTExport(listed, shortlist={"size": 3})
+    assert np.mean(np.array(export.expected(TEXTS)[0]) != known.translate_batch(TEXTS)[0]) > 0.5
+    export.write(tmp_path)
+    check(export, tmp_path)
+    assert export.describe(tmp_path)["shortlist"] == {"size": 3}
 
 
 @pytest.mark.slow

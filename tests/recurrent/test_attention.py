@@ -32,7 +32,7 @@ def attend(layer, queries, memory, **kwargs):
     return layer(queries, tf.range(queries.shape[1]), layer.project(memory), memory, **kwargs)
 
 
-@pytest.mark.parametrize(("score", "span"), itertools.product(SCORES, SPANS))
+@pytest.mark.parametrize(("score", "span"), list(itertools.product(SCORES, SPANS)))
 def test_weights_are_the_equations_of_the_papers_and_contexts_are_sums_by_them(score, span):
     layer, queries, memory = attention(score=score, span=span), some("queries", "BTD"), memory_of()
     contexts, weights = attend(layer, queries, memory)

@@ -205,6 +205,8 @@ def test_numbers_are_written_with_six_digits_where_they_suffice(server):
         ("", {"instances": [[]]}, 200, ""),
         ("", {"instances": [[], [1]]}, 400, "Expecting tensor size: 0 but got: 1"),
         ("", {"instances": [[1], []]}, 400, "Expecting tensor size: 1 but got: 0"),
+        ("", b'{"instances": ' + 32 * b"[" + 32 * b"]" + b"}", 200, ""),  # 31 dimensions of a row
+        ("", b'{"instances": ' + 33 * b"[" + 33 * b"]" + b"}", 400, "Encountered list at unexpected level"),
         ("", {"instances": [{"x": 1, "y": 2}]}, 400, "Failed to process element: 0 key: y of 'instances' list."),
         ("", {"instances": [{}]}, 400, "JSON object: {} keys must be equal to: x"),
         ("", {"instances": [{"x": [1]}, {"x": [1, 2]}]}, 400, "element: 1 key: x of 'instances' list. Error: INVALID"),
@@ -346,6 +348,7 @@ def test_a_signature_without_inputs_answers_over_grpc(server):
     assert tf.make_ndarray(server.predict(request("same", "nothing")).outputs["y"]).tolist() == [1.0, 2.0]
 
 
+EXTRA = PredictRequest(model_spec={"name": "same"}, inputs={"x": {"dtype": 1, "tensor_content": b"abc"}, "y": {}})
 BROKEN = PredictRequest(model_spec={"name": "same"}, inputs={"x": {"dtype": 1, "tensor_content": b"abc"}})
 
 
@@ -357,14 +360,17 @@ BROKEN = PredictRequest(model_spec={"name": "same"}, inputs={"x": {"dtype": 1, "
         (request("foo"), "NOT_FOUND", "Servable not found for request: Latest(foo)"),
         (request("same", version=50), "NOT_FOUND", "Servable not found for request: Specific(same, 50)"),
         (request("same", label="x"), "INVALID_ARGUMENT", "Unrecognized servable version label: x"),
+        (PredictRequest(model_spec={"name": "same", "version_label": ""}), "INVALID_ARGUMENT", "version label: "),
         (request("same", "other"), "FAILED_PRECONDITION", 'Serving signature key "other" not found.'),
         (request("same"), "INVALID_ARGUMENT", "input size does not match signature: 0!=1 len({}) != len({x}). Sent"),
         (request("same", y=1.0), "INVALID_ARGUMENT", "not found in request and no default value provided. Inputs exp"),
         (request("same", x=[1.0], y=[1.0]), "INVALID_ARGUMENT", "2!=1 len({x,y}) != len({x}). Sent extra: {y}."),
         (BROKEN, "INVALID_ARGUMENT", "tensor parsing error: x"),
+        (EXTRA, "INVALID_ARGUMENT", "2!=1 len({x,y}) != len({x}). Sent extra: {y}."),
         (PredictRequest(model_spec={"name": "foo"}, inputs=BROKEN.inputs), "NOT_FOUND", "request: Latest(foo)"),
         (request("same", x="a"), "INVALID_ARGUMENT", "Expects arg[0] to be float but string is provided"),
         (request("same", x=np.ones(1)), "INVALID_ARGUMENT", "Expects arg[0] to be float but double is provided"),
+        (request("same", x="a", outputs=["y"]), "INVALID_ARGUMENT", "output tensor alias not found in signature: y"),
         (request("same", x=[1.0], outputs=["y"]), "INVALID_ARGUMENT", "output tensor alias not found in signature: y"),
         (request("same", x=[1.0], outputs=["out_x"] * 2), "INVALID_ARGUMENT", "duplicate output tensor alias: out_x"),
     ],
@@ -374,12 +380,12 @@ def test_mistakes_over_grpc_have_the_code_and_words_of_tensorflow_serving(server
     assert found[0] == code and message in found[1]
 
 
-def reload(*configs):
+def reload(*configs, platform="tensorflow"):
     request = model_management_pb2.ReloadConfigRequest()
     request.config.model_config_list.SetInParent()
     for name, path, *labels in configs:
         config = request.config.model_config_list.config.add(name=name, base_path=str(path))
-        config.model_platform = "tensorflow"
+        config.model_platform = platform
         config.version_labels.update(dict(labels))
     return request
 
@@ -389,13 +395,19 @@ def test_a_configuration_may_move_a_model_empty_the_server_and_is_refused_as_the
     small.write(tmp_path / "b", 2, serving_default=small.affine(5.0))
     with both({"m": tmp_path / "a"}) as server:
         assert predict(server, {"instances": [2.0]}, "m") == (200, [2.0])
-        assert server.reload(reload(("m", tmp_path / "b"))).status.error_code == 0
+        asked = reload(("m", tmp_path / "b"))
+        asked.metric_names[:] = ["/tensorflow/cc/saved_model/load_attempt_count", "/other", "/other"]
+        reply = server.reload(asked)
+        assert reply.status.error_code == 0
+        assert [metric.int64_value_increase for metric in reply.metric] == [0, 0]
         assert predict(server, {"instances": [2.0]}, "m") == (200, [6.0])
         for asked, message in (
             (model_management_pb2.ReloadConfigRequest(), "Only ModelConfigList is currently supported"),
             (reload(("m", "relative/path")), "Expected model m to have an absolute path or URI; got base_path()="),
             (reload(("", "/a")), "a model must have a name"),
-            (reload(("m", "/a"), ("m", "/b")), "Illegal to list model m multiple times in config list"),
+            (reload(("m", "a"), ("m", "b")), "Illegal to list model m multiple times in config list"),
+            (reload(("m", "/a"), platform="other"), "Illegal to change a model's platform. For model m platform was"),
+            (reload(("n", "/a"), platform="other"), "Model n requests unsupported platform other"),
         ):
             code, found = refusal(server.reload, asked)
             assert code == "INVALID_ARGUMENT" and message in found
@@ -406,6 +418,12 @@ def test_a_configuration_may_move_a_model_empty_the_server_and_is_refused_as_the
         assert predict(server, {"instances": [2.0]}, "m", "/labels/stable") == (200, [6.0])
         server.reload(reload())
         assert predict(server, {"instances": [2.0]}, "m")[0] == 404
+
+
+def test_strings_come_back_byte_by_byte(server):
+    body = b'{"signature_name": "string", "instances": ["\xff\xc3"]}'
+    with urllib.request.urlopen(f"http://{HOST}:{server.port}/v1/models/same:predict", body) as reply:
+        assert reply.read() == b'{"predictions": ["\xff\xc3"]}'
 
 
 def test_gzip_bodies_are_inflated_and_broken_ones_are_empty_documents(server):

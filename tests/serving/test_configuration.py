@@ -28,11 +28,11 @@ def test_batching_parameters_of_tensorflow_serving_are_understood(file):
         batch_timeout_micros { value: 2000 }
         max_enqueued_batches: { value: 100 }
         num_batch_threads { value: 3 } thread_pool_name { value: "translators" }
-        enable_large_batch_splitting { value: true } max_execution_batch_size { value: 32 }
-        allowed_batch_sizes: 8 allowed_batch_sizes: 32 pad_variable_length_inputs: true
+        enable_large_batch_splitting { value: true } max_execution_batch_size { value: 64 }
+        allowed_batch_sizes: 8 allowed_batch_sizes: 64 pad_variable_length_inputs: true
     """
-    expected = BatchingParameters(64, 2000, 100, 3, "translators", True, 32, (8, 32), True)
-    assert read_batching_parameters(file(text)) == expected and expected.most_rows == 32
+    expected = BatchingParameters(64, 2000, 100, 3, "translators", True, 64, (8, 64), True)
+    assert read_batching_parameters(file(text)) == expected
     assert read_batching_parameters(file("")) == BatchingParameters()
     assert (BatchingParameters().max_batch_size, BatchingParameters().max_enqueued_batches) == (1000, 10)
     assert read_batching_parameters(file("max_execution_batch_size { value: 5 }")).most_rows == 1000
@@ -59,6 +59,7 @@ def models(*configs):
 
 AB = "name: 'a' base_path: '/b'"
 SPLITTING = "max_batch_size {value: 3} enable_large_batch_splitting {value: true} max_execution_batch_size {value: 5}"
+LESS_AT_ONCE = SPLITTING.replace("3", "8").replace("5", "4") + " allowed_batch_sizes: [4, 8]"
 BATCHING, MONITORING, MODELS = read_batching_parameters, read_monitoring, read_model_config
 
 
@@ -72,7 +73,12 @@ BATCHING, MONITORING, MODELS = read_batching_parameters, read_monitoring, read_m
         (BATCHING, "num_batch_threads { value: -1 }", "num_batch_threads must be positive"),
         (BATCHING, "batch_timeout_micros { value: -1 }", "must not be negative. Received: -1"),
         (BATCHING, SPLITTING, "at most max_batch_size. Received: 5, 3"),
-        (BATCHING, "max_batch_size { value: 8 } allowed_batch_sizes: [2, 4]", "ascend .* 8. Received: .2, 4."),
+        (
+            BATCHING,
+            "max_batch_size {value: 8} allowed_batch_sizes: [2, 4]",
+            "ascend to max_batch_size, 8, .* .2, 4., 8",
+        ),
+        (BATCHING, LESS_AT_ONCE, "max_execution_batch_size must not be less. Received: .4, 8., 4"),
         (MONITORING, "x", "Line 1:1 "),
         (MONITORING, 'prometheus_config { enable: true pth: "/" }', 'no field named "pth"'),
         (MONITORING, 'prometheus_config { path: "metrics" }', "must begin with /. Received: metrics"),

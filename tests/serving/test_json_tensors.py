@@ -86,6 +86,8 @@ def test_tensors_of_many_chunks_keep_their_order(monkeypatch):
         ([1, math.nan, 2], "[1, "),  # RapidJSON's writer stops there.
         ([1, [True, None], {}], "[1, [true, null], {}]"),
         ({"a": 1, "b": [{"c": []}]}, '{\n    "a": 1,\n    "b": [{\n            "c": []\n        }]\n}'),
+        (["a" * 247, 5, 6, 7], f'["{247 * "a"}", 5, 6'),  # It is whole until it has 256 bytes.
+        ({"ä" * 122: 1, "b": 2}, f'{{\n    "{122 * "ä"}": 1,\n    "b"'),
     ],
 )
 def test_values_are_quoted_as_rapidjson_prints_them(value, quoted):
@@ -105,8 +107,8 @@ def test_outputs_of_any_rank_keep_it(shape):
     for array in (np.arange(math.prod(shape)).reshape(shape) / 2, np.full(shape, True), np.full(shape, 3, np.uint8)):
         assert reply({"x": array}) == {"predictions": array.tolist()}
         assert reply({"x": array}, is_rows=False) == {"outputs": array.tolist()}
-    texts = np.full(shape, b"\xff", object)
-    rows = np.full(shape, "\ufffd").tolist()
+    texts = np.full(shape, "ö".encode(), object)
+    rows = np.full(shape, "ö").tolist()
     assert reply({"x": texts, "y": texts}) == {"predictions": [{"x": row, "y": row} for row in rows]}
 
 

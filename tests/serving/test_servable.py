@@ -82,7 +82,7 @@ def test_a_default_stands_for_an_input_that_is_missing(tmp_path):
     assert refusal(servable.run, "", {"x": two, "z": two})[1] == surplus
     assert "Sent extra: {z}" in refusal(servable.run, "", {"x": two, "y": two, "z": two})[1]
     servable.close()
-    assert "tags" in refusal(Servable.load, "m", 1, tmp_path, tags=["serve", "gpu"])[1]
+    assert refusal(Servable.load, "m", 1, tmp_path, tags=["serve", "gpu"])[0] == "NOT_FOUND"
 
 
 def test_a_loaded_version_has_warmed_up_and_is_counted(tmp_path):
@@ -101,7 +101,7 @@ def test_a_loaded_version_has_warmed_up_and_is_counted(tmp_path):
     [
         ([record("a"), record("a", "raise")], 0, "INVALID_ARGUMENT", "warm-up: assertion failed: [a text]"),
         ([record("a", dtype=99)], 0, "DATA_LOSS", "warm-up: "),
-        ([PredictionLog(classify_log={})], 0, "UNIMPLEMENTED", "warm-up: "),
+        ([PredictionLog(session_run_log={})], 0, "UNIMPLEMENTED", "warm-up: "),
         ([record("a")] * (MOST_WARM_UP_RECORDS + 1), 0, "INVALID_ARGUMENT", "warm-up: "),
         ([record("a")], 3, "DATA_LOSS", ""),
     ],

@@ -54,7 +54,6 @@ MISTAKES = {
     f"--batching_parameters_file={__file__}": "--batching_parameters_file is for --enable_batching",
     "--monitoring_config_file=/nowhere": "must be a file that exists. Received: /nowhere",
     "--source_lang=en": "--source_lang and --target_lang belong together",
-    "--rest_api_timeout_in_ms=-1": "must be at least 0. Received: -1",
     "--tensorflow_inter_op_parallelism=-2": "--tensorflow_inter_op_parallelism: must be at least -1. Received: -2",
     **{
         f"--{name}=-1": f"--{name}: must be at least 0. Received: -1"
