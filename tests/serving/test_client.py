@@ -156,6 +156,14 @@ def test_the_timeout_ends_a_request_that_takes_too_long_and_its_repetitions(api)
         assert refusal(client.translate, ["a"])[0] in ("UNAVAILABLE", "DEADLINE_EXCEEDED")
 
 
+def test_the_last_try_has_a_positive_time_even_if_a_pause_ends_after_the_deadline():
+    given = []
+    answer = {"translation": ["A"], "score": [0.0]}
+    connection = SimpleNamespace(predict=lambda *asked: given.append(asked[2]) or answer)
+    Client(connection=connection, timeout=-1.0).translate(["a"])
+    assert given[0] > 0
+
+
 def test_several_requests_are_under_way_at_a_time_but_no_more_than_allowed(api):
     together = threading.Barrier(3)  # nobody gets through unless three are there at the same time
     there, most = set(), []
