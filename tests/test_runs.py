@@ -206,14 +206,12 @@ def test_ctranslate2_has_no_shortlist(run, tmp_path):
 
 @pytest.mark.slow
 def test_an_export_with_a_shortlist_translates_as_the_run_and_says_what_the_shortlist_changes(run, tmp_path):
-    path = run.export(tmp_path / "exports", beam_size=2, shortlist=3)
-    texts = ["one two", "three", "", "Größe 😀. Seven"]
-    assert kt.load(path).translate(texts) == run.translator(beam_size=2, shortlist=3).translate(texts)
-    assert kt.load(path).translate(texts, prefix="😀") == run.translator(beam_size=2, shortlist=3).translate(
-        texts, prefix="😀"
-    )
+    path, short = run.export(tmp_path / "exports", beam_size=2, shortlist=3), run.translator(beam_size=2, shortlist=3)
+    texts, exported = ["one two", "three", "", "Größe 😀. Seven"], kt.load(path)
+    assert exported.translate(texts) == short.translate(texts)
+    assert exported.translate(texts, prefix="😀") == short.translate(texts, prefix="😀")
     manifest = read_manifest(path)
-    facts = compare_with_all_pieces(run.translator(beam_size=2, shortlist=3), RunDirectory(run.path))
+    facts = compare_with_all_pieces(short, RunDirectory(run.path))
     assert manifest["shortlist"] == {"size": 3, **facts}
     assert f"shortlist   of 3 leaves {facts['equal']} of 7 translations" in summarise(manifest)
 
