@@ -59,9 +59,11 @@ class BatchingParameters:
             received = f"{self.max_execution_batch_size}, {self.max_batch_size}"
             raise ValueError(f"max_execution_batch_size must be at most max_batch_size. Received: {received}")
         sizes, most = list(self.allowed_batch_sizes), self.max_batch_size
-        if sizes and (sizes != sorted({*sizes}) or sizes[0] < 1 or sizes[-1] != most or self.most_rows != most):
-            wish = f"ascend to max_batch_size, {most}, and max_execution_batch_size must not be less"
-            raise ValueError(f"allowed_batch_sizes must {wish}. Received: {sizes}, {self.most_rows}")
+        if sizes and (sizes != sorted({*sizes}) or sizes[0] < 1 or sizes[-1] != most):
+            raise ValueError(f"allowed_batch_sizes must ascend to max_batch_size, {most}. Received: {sizes}")
+        if sizes and self.most_rows != most:
+            wish = f"with allowed_batch_sizes, max_execution_batch_size must be max_batch_size, {most}"
+            raise ValueError(f"{wish}. Received: {self.most_rows}")
 
     @property
     def most_rows(self):

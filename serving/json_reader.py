@@ -162,7 +162,7 @@ def _number(text, place):
         raise _error("Miss exponent in number.", text, match.end(3))
     is_whole = not fraction and not exponent and len(digits) <= 20
     value = int(match[0]) if is_whole else float(match[0])
-    if math.isinf(value) or (exponent and int(exponent[1:]) > LARGEST_EXPONENT + len((fraction or ".")[1:])):
+    if math.isinf(value) or (exponent and float(exponent[1:]) > LARGEST_EXPONENT + len((fraction or ".")[1:])):
         raise _error("Number too big to be stored in double.", text, place)
     return value if not is_whole or -(2**63) <= value < 2**64 else float(value), match.end()
 

@@ -32,6 +32,7 @@ from serving.predictor import ModelSpec
 MOST_INFLATED_BYTES = 100 * 1024 * 1024
 LARGE_BYTES = 64 * 1024  # A thread reads larger bodies, so the event loop can serve other requests.
 LARGE_THREADS = 2
+MOST_DIGITS = 19  # Of a version. Python refuses to convert thousands of digits.
 PAGE = Path(__file__).parent / "page"
 CORS_HEADERS = {
     "Access-Control-Allow-Origin": "*",
@@ -196,9 +197,10 @@ def _read_path(request):
     if not match:
         raise invalid(f"Malformed request: {request.method} {path}")
     name, version, label, verb = match.groups()
-    if version is not None and int(version) >= 2**63:
+    number = version and (version.lstrip("0") or "0")
+    if number and (len(number) > MOST_DIGITS or int(number) >= 2**63):
         raise invalid(f"Failed to convert version: {version} to numeric.")
-    return ModelSpec(unquote(name or ""), version and int(version), label and unquote(label)), verb
+    return ModelSpec(unquote(name or ""), number and int(number), label and unquote(label)), verb
 
 
 async def _wait(request, prediction, timeout_s):

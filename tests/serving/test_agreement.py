@@ -249,6 +249,8 @@ def test_mistakes_over_rest_have_the_status_and_words_of_tensorflow_serving(serv
         ("/v1/models/half_plus_two/versions/9:predict", {}, 404, "Specific(half_plus_two, 9)"),
         ("/v1/models/half_plus_two/labels/x:predict", {}, 400, "Unrecognized servable version label: x"),
         ("/v1/models/half_plus_two/versions/18446744073709551615:predict", {}, 400, "Failed to convert version: 1844"),
+        (f"/v1/models/half_plus_two/versions/{5000 * '9'}:predict", {}, 400, "Failed to convert version: 9999"),
+        (f"/v1/models/half_plus_two/versions/{5000 * '0'}9:predict", {}, 404, "Specific(half_plus_two, 9)"),
         ("/v1/models/half_plus_two/versions/0000000000000009:predict", {}, 404, "Specific(half_plus_two, 9)"),
         ("/v1/models/half_plus_two99:predict", {}, 404, "Latest(half_plus_two99)"),
         ("/v1/models/half_plus_two:classify", {}, 501, "classify is not offered"),

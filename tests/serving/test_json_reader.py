@@ -89,6 +89,7 @@ def test_damaged_text_is_refused_by_both_or_by_none(value, place, change):
         ("[1e+]", "Miss exponent in number. at offset: 4"),
         ("[1e400]", "Number too big to be stored in double. at offset: 1"),
         ("[0e400]", "Number too big to be stored in double. at offset: 1"),
+        (f"[0e{5000 * '9'}]", "Number too big to be stored in double. at offset: 1"),
         (400 * "9", "Number too big to be stored in double. at offset: 0"),
         ('{"a": "1}', "Missing a closing quotation mark in string. at offset: 9"),
         ('["\n"]', "Invalid encoding in string. at offset: 2"),
@@ -118,6 +119,7 @@ def test_numbers_beyond_64_bits_are_floats_and_the_first_of_equal_names_counts(t
     for found in (parse(text.encode()), stepwise(text)):
         assert (type(found), found) == (type(value), value)
     assert isinstance(stepwise("18446744073709551616"), float)
+    assert parse(f"[1e-{5000 * '9'}]".encode()) == [0.0]
 
 
 @pytest.mark.parametrize("item", [b"[],", b"1,", b'{"a":[[1]]},', b"1e99 ,"])
