@@ -15,7 +15,7 @@ import numpy as np
 
 from benchmarks.session import Session
 from keras_transformer.cli.console import import_tensorflow, program
-from keras_transformer.translation.exports import find_saved_model
+from keras_transformer.files import find_saved_model
 
 ROUNDS = 5
 SINGLES, BATCHES, BATCH_SIZE = 20, 3, 32

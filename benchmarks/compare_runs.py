@@ -51,7 +51,7 @@ def measure_run(path, texts, references):
 
 
 def main(arguments):
-    from keras_transformer.training.strategy import keep_freed_memory
+    from keras_transformer.process import keep_freed_memory
 
     keep_freed_memory()
     texts, references = map(list, zip(*open_aligned_files(arguments.source, arguments.reference), strict=True))

@@ -42,7 +42,7 @@ from benchmarks.session import Session
 from keras_transformer.cli.console import import_tensorflow, program
 from keras_transformer.config import Config
 from keras_transformer.errors import check_positive
-from keras_transformer.translation.batches import BATCHES_AT_ONCE, run_sorted
+from keras_transformer.translation.lines import BATCHES_AT_ONCE, run_sorted
 
 BEAM_SIZES = (4, 1)
 ROUNDS = 3
@@ -357,7 +357,7 @@ def print_table(systems):
 def describe_machine():
     """Returns processor, cores and versions: str of two lines."""
     from keras_transformer.export.manifest import LIBRARIES, installed
-    from keras_transformer.machine import available_cores
+    from keras_transformer.process import available_cores
 
     cpuinfo = Path("/proc/cpuinfo")  # Linux only; elsewhere `platform` knows the name.
     lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []

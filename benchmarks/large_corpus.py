@@ -67,10 +67,11 @@ def train(flags):
     import keras
 
     from keras_transformer.data.pipeline import dealt, training_batches
-    from keras_transformer.training.checkpoints import RunDirectory
+    from keras_transformer.process import keep_freed_memory, share_cores
     from keras_transformer.training.preparation import prepare
-    from keras_transformer.training.run import build_trainer
-    from keras_transformer.training.strategy import keep_freed_memory, make_strategy, share_cores
+    from keras_transformer.training.run_directory import RunDirectory
+    from keras_transformer.training.strategy import make_strategy
+    from keras_transformer.training.train import build_trainer
 
     keep_freed_memory()
     share_cores(config.strategy, config.batch_tokens)

@@ -21,10 +21,10 @@ from xml.parsers import expat
 import numpy as np
 
 import keras_transformer as kt
-from keras_transformer.documents.alignment import align
-from keras_transformer.documents.fragment import CLOSE, OPEN, Mark, layout_of, parts_of, tokens_of
-from keras_transformer.documents.placement import place
-from keras_transformer.documents.units import joined
+from keras_transformer.tools.documents.alignment import align_words
+from keras_transformer.tools.documents.fragment import CLOSE, OPEN, Mark, layout_of, parts_of, tokens_of
+from keras_transformer.tools.documents.placement import place
+from keras_transformer.tools.documents.units import joined
 
 TAG = re.compile(r"<[^<>]+>")
 NAMES = ("a", "b", "em", "i", "span", "u")
@@ -180,7 +180,7 @@ def main():
     fragments = [make_fragment(text, rng) for text in sentences]
     translator = kt.load(arguments.model_dir, arguments.checkpoint)
     layouts = [layout_of(parts_of(fragment, TAG)) for fragment in fragments]
-    found = align(translator, [layout.text for layout in layouts])
+    found = align_words(translator, [layout.text for layout in layouts])
     sides = (lines("train", language) for language in (arguments.source_lang, arguments.target_lang))
     pairs = [(words_of(source), words_of(target)) for source, target in zip(*sides, strict=True)]
     tables = learn(pairs), learn([(target, source) for source, target in pairs])

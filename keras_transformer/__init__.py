@@ -22,17 +22,19 @@ _HOMES = {
     "Transformer": "models.transformer",
     "Translator": "translation.translator",
     "UserError": "errors",
-    "analysis": "analysis",
+    "analysis": "tools.analysis",
     "compare": "evaluation",
     "evaluate": "evaluation",
+    "layers": "layers",
     "load": "runs",
     "measure": "evaluation",
     "open_corpus": "data.corpora",
     "perplexity": "evaluation",
     "preset": "config",
+    "process": "process",
     "train": "runs",
     "training": "training",
-    "translate_document": "documents.files",
+    "translate_document": "tools.documents.files",
 }
 
 __all__ = sorted(_HOMES)
@@ -42,7 +44,7 @@ def __getattr__(name):
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     home = importlib.import_module(f"{__name__}.{_HOMES[name]}")
-    return home if name == _HOMES[name] else getattr(home, name)
+    return home if name == _HOMES[name].rpartition(".")[2] else getattr(home, name)
 
 
 def __dir__():

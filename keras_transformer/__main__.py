@@ -1,6 +1,6 @@
 """The command `keras-transformer PROGRAM ...`, also `python -m keras_transformer PROGRAM ...`."""
 
-import importlib
+import importlib.util
 import sys
 
 PROGRAMS = {
@@ -25,7 +25,10 @@ def main():
     if name not in PROGRAMS:
         sys.exit(f"error: no program {name!r}: there are {', '.join(PROGRAMS)}")
     sys.argv = [f"keras-transformer {name}", *arguments]
-    importlib.import_module(f"keras_transformer.cli.{name}").program()
+    module = f"keras_transformer.cli.{name}"
+    if importlib.util.find_spec(module) is None:
+        sys.exit(f"error: the program {name!r} is not installed: keras_transformer/cli/{name}.py is missing")
+    importlib.import_module(module).program()
 
 
 if __name__ == "__main__":

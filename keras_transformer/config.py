@@ -7,26 +7,19 @@ import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args, get_origin
 
 import yaml
 
 from keras_transformer.errors import ConfigError
-from keras_transformer.presets import PRESETS
-from keras_transformer.value_types import describe_type, is_a
+from keras_transformer.presets import OPTIMIZERS, PRESETS
 
 PAD_ID, UNK_ID, BOS_ID, EOS_ID = 0, 1, 2, 3  # the control symbols of every vocabulary
 FIRST_PLACEHOLDER_ID = 4  # of the placeholders, right behind them, in a vocabulary that has some
 MOST_HYPOTHESES = 256  # of a beam: more only cost memory, as much as V numbers for each hypothesis of each sentence
 
-# Optimizers of Keras by their names, and their arguments; those of Adam are the paper's (5.3).
-OPTIMIZERS = {
-    "adam": {"beta_1": 0.9, "beta_2": 0.98, "epsilon": 1e-9},
-    "adamw": {"beta_1": 0.9, "beta_2": 0.98, "epsilon": 1e-9, "weight_decay": 0.01},
-    "lion": {"beta_1": 0.9, "beta_2": 0.99},
-    "adafactor": {},
-}
-
+WORDS_OF_TYPES = {int: "a whole number", float: "a number", bool: "true or false", str: "text", type(None): "not given"}
+WORDS_OF_TYPES |= {tuple[str, ...]: "several texts"}
 POSITIONS = ("sinusoidal", "learned", "relative", "rotary", "none")
 
 # Settings that have an effect with some values of other settings only.
@@ -387,3 +380,21 @@ def _check(config, name, holds, rule):
 
 def _is_range(text):
     return re.fullmatch("[0-9]+,[0-9]+", text) and int(text.split(",")[0]) < int(text.split(",")[1])
+
+
+def is_a(value, kind):
+    """Whether a value is of a type: a class, Literal, union, or tuple of one type. An int is a float, a bool no int."""
+    if get_origin(kind) is Literal:
+        return isinstance(value, str) and value in get_args(kind)
+    if get_origin(kind) is tuple:
+        return isinstance(value, tuple) and len(value) > 0 and all(is_a(each, get_args(kind)[0]) for each in value)
+    if get_args(kind):
+        return any(is_a(value, choice) for choice in get_args(kind))
+    return type(value) is kind or (kind is float and type(value) is int)
+
+
+def describe_type(kind):
+    """A type in words, such as "a number or not given"."""
+    if get_origin(kind) is Literal:
+        return f"one of {', '.join(get_args(kind))}"
+    return " or ".join(WORDS_OF_TYPES[choice] for choice in get_args(kind) or (kind,))

@@ -1,7 +1,4 @@
-"""The mistakes of users, as opposed to bugs: the message of each error is one line with the remedy."""
-
-import os
-from pathlib import Path
+"""The mistakes of users, as opposed to bugs: each message is one line with the remedy. And numbers in such messages."""
 
 
 class UserError(ValueError):
@@ -58,11 +55,20 @@ def check_positive(**sizes):
             raise UserError(f"`{name}` must be at least 1. Received: {name}={value}")
 
 
-def check_new_directory(path):
-    """Raises FileError if a directory has something in it, or if it cannot be made."""
-    path = Path(path)
-    place = next(parent for parent in (path, *path.absolute().parents) if parent.exists())
-    if path.exists() and not (path.is_dir() and not any(path.iterdir())):
-        raise FileError(f"cannot write {path}: it exists already")
-    if not place.is_dir() or not os.access(place, os.W_OK):
-        raise FileError(f"cannot write {path}: you may not write to {place}")
+def counted(number, noun, plural=None):
+    """A number with its noun: "1 pair", "1,200 pairs".
+
+    Args:
+        number: int.
+        noun: str, of one.
+        plural: str, of several; the noun with an "s" by default.
+    """
+    return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
+
+
+def duration(seconds):
+    """Seconds in the two largest units that matter, such as "3 h 20 min"."""
+    minutes = round(seconds / 60)
+    if minutes < 1:
+        return f"{seconds:.0f} s"
+    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"

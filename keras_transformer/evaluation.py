@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from sacrebleu.metrics import BLEU, CHRF, TER
 from sacrebleu.significance import PairedTest, Result
 
-from keras_transformer.errors import UserError, check_positive
-from keras_transformer.wording import counted
+from keras_transformer.errors import UserError, check_positive, counted
 
 RESAMPLES = 1000  # test sets that `compare` draws
 _UNSPACED = ("zh", "ja-mecab")  # tokenizations of languages that put no spaces between words

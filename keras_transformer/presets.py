@@ -1,4 +1,4 @@
-"""The presets: for each, the settings that differ from the defaults of `Config`."""
+"""What `Config` chooses from: the presets, each with the settings that differ from its defaults, and the optimizers."""
 
 TINY = {
     "d_ff": 256,
@@ -72,4 +72,12 @@ PRESETS = {
         "batch_tokens": 25000,
         "epochs": 60,
     },
+}
+
+# Optimizers of Keras by their names, and their arguments; those of Adam are the paper's (5.3).
+OPTIMIZERS = {
+    "adam": {"beta_1": 0.9, "beta_2": 0.98, "epsilon": 1e-9},
+    "adamw": {"beta_1": 0.9, "beta_2": 0.98, "epsilon": 1e-9, "weight_decay": 0.01},
+    "lion": {"beta_1": 0.9, "beta_2": 0.99},
+    "adafactor": {},
 }

@@ -1,22 +1,20 @@
 """From Python: train a run, open it or its export, translate with it and export it."""
 
-import dataclasses
-import shutil
 from functools import partial
 from pathlib import Path
 
 from keras_transformer.config import Config, check_effect
 from keras_transformer.data.corpus import pairs_corpus
-from keras_transformer.errors import FileError, UserError, check_new_directory, check_positive
+from keras_transformer.errors import UserError, check_positive
 from keras_transformer.evaluation import Evaluation, check_tokenization, measure
 from keras_transformer.export.manifest import describe_run
 from keras_transformer.export.saved_model import SavedModelExport
 from keras_transformer.export.versions import export_version
 from keras_transformer.tokenizer import load_tokenizers
-from keras_transformer.training import run as training
-from keras_transformer.training.checkpoints import RunDirectory
+from keras_transformer.training import train as training
+from keras_transformer.training.checkpoints import load_translator
 from keras_transformer.training.preparation import open_split
-from keras_transformer.training.strategy import keep_freed_memory, share_cores
+from keras_transformer.training.run_directory import RunDirectory
 from keras_transformer.translation.shortlist import Shortlist
 from keras_transformer.translation.translator import SavedModelTranslator
 
@@ -60,7 +58,7 @@ class Run:
         directory = RunDirectory(self.path)
         if shortlist is not None:
             settings["shortlist"] = count_shortlist(directory, shortlist)
-        return directory.load_translator(checkpoint, **settings)
+        return load_translator(directory, checkpoint, **settings)
 
     def export(
         self,
@@ -144,45 +142,6 @@ def compare_with_all_pieces(translator, run):
     }
 
 
-def keep_pruned(run, model, path):
-    """Writes the directory of a run with a pruned model in place of its own.
-
-    It can be used like a finished run. Its config.yaml is that of a training that goes on: `train.py --config
-    PATH/config.yaml` starts from the pruned model, and writes PATH_trained.
-
-    Args:
-        run: `Run`.
-        model: `Transformer`, made by `analysis.prune` of the model of the run.
-        path: of the directory, which must not exist or be empty.
-
-    Returns:
-        `Run`.
-
-    Raises:
-        UserError: if the directory exists or cannot be written.
-    """
-    source, target = RunDirectory(run.path), RunDirectory(path)
-    check_new_directory(target.path)
-    settings = {"heads": model.heads, "d_key": model.d_key, "num_key_value_heads": None, "tokenizer": None}
-    settings |= {
-        "replay": 0.0,
-        "extend_vocabulary": None,
-        "init_from": str(target.path),
-        "model_dir": f"{target.path}_trained",
-    }
-    config = Config(**{**dataclasses.asdict(run.config), **settings})
-    try:
-        target.path.mkdir(parents=True, exist_ok=True)
-        for file in (*source.tokenizer_files(config.share_vocabulary), source.samples):
-            shutil.copyfile(file, target.path / file.name)
-        target.keep_architecture(model)
-        model.save(target.model)
-        config.save(target.config)  # the last: a directory without it is no run
-    except OSError as error:
-        raise FileError.of("write", path, error) from error
-    return Run(path)
-
-
 def train(pairs=None, config=None, *, validation=None, test=None, **settings):
     """Trains a model to the end, or from where an earlier call or command stopped, and scores it.
 
@@ -219,8 +178,6 @@ def train(pairs=None, config=None, *, validation=None, test=None, **settings):
     languages = {name: getattr(config, name) for name in ("source_lang", "target_lang") if getattr(config, name)}
     corpus = None if pairs is None else pairs_corpus(pairs, validation, test, **languages)
     check_tokenization(config.tokenize)  # a wrong one is found before the long work
-    keep_freed_memory()
-    share_cores(config.strategy, config.batch_tokens)
     trained = training.train(config, partial(measure, tokenize=config.tokenize), corpus=corpus)
     return trained and Run(trained[0].path, *trained[1:])
 

@@ -11,9 +11,8 @@ import tensorflow_text
 from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
 from keras_transformer.config import BOS_ID, EOS_ID, FIRST_PLACEHOLDER_ID, PAD_ID, UNK_ID
-from keras_transformer.errors import FileError, TokenizerError
+from keras_transformer.errors import FileError, TokenizerError, counted
 from keras_transformer.protection import PLACEHOLDERS
-from keras_transformer.wording import counted
 
 MOST_TRAINING_SENTENCES = 2_000_000  # a sample of this size decides a vocabulary as well as a whole corpus
 MOST_SENTENCE_BYTES = 1 << 16  # longer sentences are left out of the training of a tokenizer

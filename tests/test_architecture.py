@@ -17,19 +17,22 @@ README = ROOT / "README.md"
 # From low to high: a part knows only itself and the parts below it. `errors` lies below `config`: a setting that is
 # not possible is a `UserError`, as every other mistake is.
 ORDER = [
-    {"errors", "machine", "presets", "protection", "wording", "private_api", "value_types"},
-    {"config", "layer"},
-    {"layers", "recurrent", "tokenizer", "decoding"},
+    {"errors", "presets", "protection", "private_api"},
+    {"config", "files", "process"},
+    {"layers", "tokenizer", "decoding"},
+    {"recurrent"},
     {"models", "data"},
-    {"translation", "cleaning"},
-    {"training", "export", "evaluation", "analysis", "beam", "documents"},
+    {"translation"},
+    {"training", "export", "evaluation"},
     {"runs"},
+    {"tools"},
     {"cli"},
     {"scripts", "__main__"},
 ]
 KNOW_THEMSELVES_ONLY = {"errors", "decoding", "serving"}
-KNOW_KERAS_ONLY = {"layer", "layers", "recurrent", "models"}
-KNOW_TENSORFLOW = {"tokenizer", "data", "decoding", "translation", "training", "export", "analysis", "cli"}
+KNOW_KERAS_ONLY = {"layers", "recurrent", "models"}
+STAND_ALONE = {"layers", "recurrent"}  # they know Keras and each other
+KNOW_TENSORFLOW = {"process", "tokenizer", "data", "decoding", "translation", "training", "export", "tools", "cli"}
 
 MOST_LINES_OF_A_MODULE, MOST_LINES_OF_A_FUNCTION = 400, 60
 
@@ -137,11 +140,31 @@ def test_tensorflow_is_imported_only_where_the_design_says():
     assert importing <= KNOW_TENSORFLOW
 
 
-def test_every_module_has_its_mirrored_test_file():
-    mirrors = {path: Path("tests", *path.parts[1:-1], f"test_{path.stem.strip('_')}.py") for path in package_modules()}
-    mirrors |= {path: Path("tests", path.parent, f"test_{path.name}") for path in serving_modules()}
-    missing = [f"{path} has no {mirror}" for path, mirror in mirrors.items() if not (ROOT / mirror).exists()]
-    assert missing == []
+def test_layers_can_be_taken_without_the_rest_of_the_house():
+    others = {
+        f"{path} imports {part}"
+        for path, tree in MODULES.items()
+        if part_of(path) in STAND_ALONE
+        for part in parts_imported(tree) - STAND_ALONE
+    }
+    assert others == set()
+
+
+def test_a_tool_imports_no_other_tool_but_beam_that_of_cleaning():
+    tools = {path: tree for path, tree in package_modules().items() if path.parts[1] == "tools"}
+    imports = {
+        (path.parts[2], name.split(".")[2], path.name)
+        for path, tree in tools.items()
+        for name in imported(tree)
+        if name.startswith("keras_transformer.tools.") and name.split(".")[2] != path.parts[2]
+    }
+    assert imports == {("beam", "cleaning", "cleaning.py")}
+
+
+def test_every_package_has_tests():
+    packages = {path.parent for path in [*package_modules(), *serving_modules()] if path.parent != Path(PACKAGE.name)}
+    mirrors = {package: Path("tests", *package.parts[package.parts[0] == PACKAGE.name :]) for package in packages}
+    assert [str(package) for package, mirror in mirrors.items() if not [*(ROOT / mirror).glob("test_*.py")]] == []
 
 
 def test_no_module_is_a_drawer():

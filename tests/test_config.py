@@ -1,17 +1,17 @@
 import dataclasses
 import re
-from typing import get_args
+from typing import Literal, get_args
 
 import pytest
 import yaml
 
 from keras_transformer.cli.flags import parse_config
-from keras_transformer.config import EFFECTS, OPTIMIZERS, Config, check_effect, read_settings
+from keras_transformer.config import EFFECTS, Config, check_effect, describe_type, is_a, read_settings
 from keras_transformer.errors import ConfigError
-from keras_transformer.layer import arguments_of
+from keras_transformer.layers.layer import arguments_of
 from keras_transformer.models.recurrent import RecurrentNetwork
 from keras_transformer.models.transformer import Transformer
-from keras_transformer.presets import PRESETS
+from keras_transformer.presets import OPTIMIZERS, PRESETS
 
 # Every field, none with its default. `no` is Norwegian; in YAML, a bare `no` is false.
 OTHER = {
@@ -488,3 +488,27 @@ def test_the_heads_of_a_pruned_model_fit_its_layers(settings, message):
     assert Config(heads="4,3/4,4/0,2", d_key=7).heads == "4,3/4,4/0,2"
     with pytest.raises(ConfigError, match=message):
         Config(**{"d_key": 7, **settings})
+
+
+@pytest.mark.parametrize(
+    ("kind", "right", "wrong"),
+    [
+        (int, [3], [True, 3.0, "3", None]),
+        (float, [3.5, 3], [True, "3"]),
+        (bool, [True], [1, "true"]),
+        (int | None, [3, None], [3.5, "None"]),
+        (Literal["a", "b"], ["a"], ["c", 1, None]),
+        (tuple[str, ...], [("a",), ("a", "b")], [(), ("a", 3), ["a"], "a"]),
+        (str | tuple[str, ...], ["a", ("a", "b")], [(), None, ("a", None)]),
+    ],
+    ids=str,
+)
+def test_a_value_is_of_a_type_or_not(kind, right, wrong):
+    assert [value for value in right if not is_a(value, kind)] == []
+    assert [value for value in wrong if is_a(value, kind)] == []
+
+
+def test_types_have_words():
+    assert describe_type(int | None) == "a whole number or not given"
+    assert describe_type(str | tuple[str, ...]) == "text or several texts"
+    assert describe_type(Literal["a", "b"]) == "one of a, b"

@@ -13,7 +13,7 @@ import pytest
 
 from keras_transformer.errors import CheckpointError
 from keras_transformer.models.sequence_to_sequence import load_model
-from keras_transformer.training.checkpoints import RunDirectory
+from keras_transformer.training.run_directory import RunDirectory
 from tests import tiny
 from tests.training.curves import assert_same_curves, read_events
 

@@ -50,7 +50,7 @@ def test_from_pairs_to_the_loss_a_sentence_enters_few_files(tmp_path):
         encoded = encode_pairs(tiny.pairs(7), tiny.tokenizer(), tiny.tokenizer(), 31, tmp_path)
         batch = next(iter(training_batches(encoded, 401, seed=1)))
         tf.function(trainer.train_step, autograph=False).get_concrete_function(batch)
-    to_run_it = {"training.run", "training.preparation"}  # they call the functions above
+    to_run_it = {"training.train", "training.preparation"}  # they call the functions above
     print(len(modules | to_run_it), sorted(modules | to_run_it))
     assert len(modules | to_run_it) <= MOST_TO_THE_LOSS, sorted(modules)
     assert {"data.encoded", "models.transformer", "training.losses"} <= modules

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 from keras_transformer.config import Config
-from keras_transformer.training.checkpoints import RunDirectory
+from keras_transformer.training.checkpoints import keep_architecture
 from keras_transformer.training.preparation import prepare
-from keras_transformer.training.run import build_trainer, finish, fit
+from keras_transformer.training.run_directory import RunDirectory
+from keras_transformer.training.train import build_trainer, finish, fit
 from tests import test_interruptions, tiny
 from tests.test_interruptions import end, start
 
@@ -42,7 +43,7 @@ def one_device(corpus, model_dir):
     run = RunDirectory(model_dir)
     data = prepare(config, run)
     trainer = build_trainer(config, data)
-    run.keep_architecture(trainer.network)
+    keep_architecture(run, trainer.network)
     fit(config, run, data, trainer, list, lambda *_: SimpleNamespace(bleu=0.0))
     finish(config, run, data)
     return run

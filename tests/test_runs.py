@@ -8,14 +8,15 @@ import numpy as np
 import pytest
 
 import keras_transformer as kt
-from keras_transformer.analysis.pruning import prune
 from keras_transformer.config import Config
 from keras_transformer.errors import CheckpointError, CorpusError, FileError, UserError
 from keras_transformer.export.manifest import read_manifest, summarise
-from keras_transformer.runs import Run, compare_with_all_pieces, keep_pruned
-from keras_transformer.training import run as training
-from keras_transformer.training.checkpoints import RunDirectory
+from keras_transformer.runs import Run, compare_with_all_pieces
+from keras_transformer.tools.analysis.pruning import keep_pruned, prune
+from keras_transformer.training import train as training
+from keras_transformer.training.checkpoints import load_network
 from keras_transformer.training.preparation import Origin
+from keras_transformer.training.run_directory import RunDirectory
 from keras_transformer.translation.shortlist import Shortlist
 from tests import tiny
 
@@ -35,11 +36,13 @@ NAMES += [
     "analysis",
     "compare",
     "evaluate",
+    "layers",
     "load",
     "measure",
     "open_corpus",
     "perplexity",
     "preset",
+    "process",
     "train",
     "training",
     "translate_document",
@@ -253,7 +256,7 @@ def test_a_pruned_run_translates_and_is_the_origin_of_the_next(tmp_path):
     pruned = keep_pruned(Run(run.path), model, tmp_path / "pruned")
     config = Config.load(tmp_path / "pruned" / "config.yaml")
     assert (config.heads, config.d_key, config.model_dir) == ("1/0/2", 13, str(tmp_path / "pruned_trained"))
-    loaded, (file,) = RunDirectory(pruned.path).load_network()
+    loaded, (file,) = load_network(RunDirectory(pruned.path))
     assert file == tmp_path / "pruned" / "model.keras"
     ids = {"source_ids": np.array([[5, 7, 11]]), "target_ids": np.array([[2, 13]])}
     np.testing.assert_array_equal(loaded(ids), model(ids))

@@ -10,7 +10,7 @@ import ctranslate2
 import pytest
 
 from keras_transformer.tokenizer import save_tokenizers
-from keras_transformer.training.checkpoints import RunDirectory
+from keras_transformer.training.run_directory import RunDirectory
 from tests import tiny
 
 ROOT = Path(__file__).parent.parent

@@ -18,9 +18,10 @@ from keras_transformer.evaluation import measure
 from keras_transformer.export.saved_model import SavedModelExport, open_like_serving
 from keras_transformer.export.versions import export_version
 from keras_transformer.models.recurrent import RecurrentNetwork
-from keras_transformer.training.checkpoints import RunDirectory
-from keras_transformer.training.run import train
+from keras_transformer.training.checkpoints import load_translator
+from keras_transformer.training.run_directory import RunDirectory
 from keras_transformer.training.teacher_forcing import TeacherForcing
+from keras_transformer.training.train import train
 from keras_transformer.translation.translator import SavedModelTranslator
 from tests import tiny
 
@@ -76,7 +77,7 @@ def test_two_replicas_update_as_one_device_does(input_feeding):
 
 @pytest.fixture(scope="module")
 def translator(run):
-    return RunDirectory(run / "whole").load_translator(beam_size=3)
+    return load_translator(RunDirectory(run / "whole"), beam_size=3)
 
 
 def test_it_has_learned_which_translation_belongs_to_which_text(translator):

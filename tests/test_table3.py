@@ -9,12 +9,12 @@ import tensorflow_datasets as tfds
 from keras_transformer.cli.flags import parse_training
 from keras_transformer.config import Config, read_settings
 from keras_transformer.data.pipeline import dealt, training_batches
-from keras_transformer.training.checkpoints import RunDirectory
 from keras_transformer.training.dry_run import rehearse
 from keras_transformer.training.memory import count_parameters
 from keras_transformer.training.preparation import prepare
-from keras_transformer.training.run import build_trainer
+from keras_transformer.training.run_directory import RunDirectory
 from keras_transformer.training.strategy import make_strategy
+from keras_transformer.training.train import build_trainer
 from tests import tiny
 
 DOCS = Path(__file__).parents[1] / "docs"

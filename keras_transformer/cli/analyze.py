@@ -8,8 +8,8 @@ from pathlib import Path
 from keras_transformer.cli import console
 from keras_transformer.cli.flags import add_checkpoint_argument, add_search_arguments, check_ranges
 from keras_transformer.cli.line_files import check_files
-from keras_transformer.errors import FileError, UserError, check_new_directory
-from keras_transformer.wording import counted
+from keras_transformer.errors import FileError, UserError, counted
+from keras_transformer.files import check_new_directory
 
 DESCRIPTION = """Analyse the heads of a run: what they attend to, which roles they have, and which of them are needed.
 
@@ -84,8 +84,8 @@ def make_directory(path):
 
 def read(arguments):
     """Reads the files: texts, references, and alignments and trees or None. Raises UserError if they do not fit."""
-    from keras_transformer.analysis.annotations import read_alignments, read_conllu
     from keras_transformer.data.text_files import open_aligned_files
+    from keras_transformer.tools.analysis.annotations import read_alignments, read_conllu
 
     texts, references = map(list, zip(*open_aligned_files(arguments.source, arguments.reference), strict=True))
     alignments = arguments.alignments and read_alignments(arguments.alignments, texts, references)
@@ -110,7 +110,7 @@ def silence(arguments, translator, found, texts, references):
     """What is lost without each head, and the curves of the report."""
     from tqdm import tqdm
 
-    from keras_transformer.analysis.silencing import curve, losses
+    from keras_transformer.tools.analysis.silencing import curve, losses
 
     corpus, evaluate = (texts[: arguments.sentences], references[: arguments.sentences]), measuring(arguments)
 
@@ -129,8 +129,8 @@ def prune(arguments, translator, found, texts, references):
     """Prunes in steps and keeps the last model. Returns the curves of the report, and lines about them."""
     from tqdm import tqdm
 
-    from keras_transformer.analysis.pruning import pruned_curve
-    from keras_transformer.runs import Run, keep_pruned
+    from keras_transformer.runs import Run
+    from keras_transformer.tools.analysis.pruning import keep_pruned, pruned_curve
 
     corpus, evaluate = (texts[: arguments.sentences], references[: arguments.sentences]), measuring(arguments)
     most = round(len(found) * arguments.prune)
@@ -162,10 +162,10 @@ def main(arguments):
     """Analyses."""
     from tqdm import tqdm
 
-    from keras_transformer.analysis.gates import attentions_of
-    from keras_transformer.analysis.report import write_report
-    from keras_transformer.analysis.survey import heads
     from keras_transformer.runs import Run
+    from keras_transformer.tools.analysis.gates import attentions_of
+    from keras_transformer.tools.analysis.report import write_report
+    from keras_transformer.tools.analysis.survey import heads
 
     texts, references, alignments, trees = read(arguments)
     search = {name: getattr(arguments, name) for name in ("beam_size", "length_penalty", "batch_size")}

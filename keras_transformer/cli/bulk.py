@@ -2,9 +2,11 @@
 
 import argparse
 import contextlib
+import ctypes
 import dataclasses
 import functools
 import logging
+import os
 import signal
 import sys
 import threading
@@ -13,18 +15,19 @@ import time
 import psutil
 from tqdm import tqdm
 
-from keras_transformer.beam import INSTALL
+from keras_transformer.cli import console
 from keras_transformer.cli.flags import load_translator, protected
 from keras_transformer.cli.line_files import file_state
-from keras_transformer.errors import UserError
-from keras_transformer.translation.exports import find_saved_model
+from keras_transformer.errors import UserError, counted, duration
+from keras_transformer.files import find_saved_model
 from keras_transformer.translation.lines import CHUNK
-from keras_transformer.wording import counted, duration
 
 log = logging.getLogger(__name__)
 SECONDS_BETWEEN_LOOKS = 2
 ENGINES = ("local", "beam")
-WORKER = "keras_transformer.cli.beam_worker"
+ENGINE = "--engine beam"
+WORKER = "keras_transformer.cli.bulk"  # the module that a worker process of Beam runs: see `work`
+PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of prctl(2)
 
 
 def add_engine_argument(parser, work="the files that --input matches into the directory --output"):
@@ -72,11 +75,9 @@ def translate_in_bulk(arguments, request, flags):
         UserError: without Apache Beam; for a flag that it does not know; for files that cannot be read or written.
     """
     options = beam_options(flags)
-    from keras_transformer.beam.files import find_files
-
     model = find_saved_model(arguments.saved_model).absolute()
     asked = [file_state(model / "saved_model.pb"), dataclasses.asdict(request), protected(arguments)]
-    found = find_files(arguments.input, arguments.output, asked)
+    found = console.tool("beam.files", ENGINE).find_files(arguments.input, arguments.output, asked)
     load = functools.partial(load_checked, argparse.Namespace(**{**vars(arguments), "saved_model": model}), request)
     _run(found, load, request, options, arguments.output)
 
@@ -94,8 +95,7 @@ def translate_one_in_bulk(source, target, asked, load, request, options):
     Raises:
         UserError: for files that cannot be read or written.
     """
-    from keras_transformer.beam.files import find_file
-
+    find_file = console.tool("beam.files", ENGINE).find_file
     _run([find_file(str(source), str(target), asked)], load, request, options, str(target.parent))
 
 
@@ -106,18 +106,12 @@ def beam_options(flags):
         UserError: without Apache Beam; for a flag that it does not know.
     """
     logging.getLogger().addHandler(logging.NullHandler())  # Beam says a lot, and workers that fail raise anyway
-    try:
-        from keras_transformer.beam.runner import pipeline_options
-    except ImportError as error:
-        raise UserError(f"--engine beam needs a package that is not installed: {INSTALL}") from error
-    return pipeline_options(flags)
+    return console.tool("beam.runner", ENGINE).pipeline_options(flags)
 
 
 def _run(found, load, request, options, output):
     """Translates those of the files that are missing, and says what it has done."""
-    from keras_transformer.beam import files, runner
-    from keras_transformer.beam.translation import NAMESPACE, add_translation
-
+    files, runner, translation = (console.tool(f"beam.{name}", ENGINE) for name in ("files", "runner", "translation"))
     files.prepare_output(output)
     missing = [file for file in found if not file.is_finished()]
     if len(missing) < len(found):
@@ -126,8 +120,9 @@ def _run(found, load, request, options, output):
         return
     start = time.monotonic()
     with _workers_end_first(), _progress(lambda: files.count_parts(missing) * CHUNK):
-        result = runner.run(lambda pipeline: add_translation(pipeline, missing, load, request), options, WORKER)
-    _report(runner.counters(result, NAMESPACE), time.monotonic() - start, output)
+        build = functools.partial(translation.add_translation, files=missing, load=load, request=request)
+        result = runner.run(build, options, WORKER)
+    _report(runner.counters(result, translation.NAMESPACE), time.monotonic() - start, output)
 
 
 def load_checked(arguments, request):
@@ -187,3 +182,28 @@ def _report(done, seconds, output):
         log.info(
             "%s could not be translated: blank, with the reason in %s/errors-*.jsonl", counted(failed, "line"), output
         )
+
+
+def end_with_parent():
+    """Has the system end this process when its parent ends, even by SIGKILL; on Linux.
+
+    Otherwise the worker would translate on until all is done that it has been given.
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PARENT_DEATH_SIGNAL, signal.SIGKILL)
+
+
+def work():
+    """A worker process of Beam on this machine: works until Beam says that all is done, and prints nothing."""
+    end_with_parent()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends this process
+    logging.getLogger().addHandler(logging.NullHandler())  # Beam sends the log to the parent, and prints it as well
+    console.import_tensorflow()  # before the threads of Beam: it forks
+    from apache_beam.runners.worker import sdk_worker_main
+
+    sys.stderr = open(os.devnull, "w")  # Beam sends every traceback there, too
+    sdk_worker_main.main(sys.argv)
+
+
+if __name__ == "__main__":
+    work()

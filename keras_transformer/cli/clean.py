@@ -6,24 +6,23 @@ import itertools
 import logging
 from pathlib import Path
 
-from keras_transformer.beam import INSTALL
 from keras_transformer.cli import console
 from keras_transformer.cli.line_files import check_files
-from keras_transformer.errors import UserError, check_new_directory
-from keras_transformer.machine import available_cores
-from keras_transformer.wording import counted
+from keras_transformer.errors import UserError, counted
+from keras_transformer.files import check_new_directory
+from keras_transformer.process import available_cores
 
 log = logging.getLogger(__name__)
 DESCRIPTION = """Prepare a corpus: mend its text, and drop the pairs that would teach nothing or something wrong.
 
-  python -m keras_transformer.data.clean --input files:data/raw --output data/clean
+  python -m keras_transformer clean --input files:data/raw --output data/clean
       data/clean has train.LANG (val and test are carried over untouched), dropped.jsonl with the step that drops each
       pair, report.html and clean.json; `train.py --dataset files:data/clean` trains on it
-  python -m keras_transformer.data.clean --input files:data/raw --output data/clean --without test.en test.de
+  python -m keras_transformer clean --input files:data/raw --output data/clean --without test.en test.de
       no training sentence repeats a line of these files, exactly or nearly
-  python -m keras_transformer.data.clean --input files:data/raw --output data/clean --max_ratio 3 --language_odds 0
+  python -m keras_transformer clean --input files:data/raw --output data/clean --max_ratio 3 --language_odds 0
       another limit, and a step that is switched off: 0 or false switches any step off
-  python -m keras_transformer.data.clean --input files:data/raw --output data/clean --engine beam --runner DirectRunner
+  python -m keras_transformer clean --input files:data/raw --output data/clean --engine beam --runner DirectRunner
       the same result on Apache Beam; flags that are not listed here are those of the runner
 
 The result does not depend on the order of the input, the number of workers or the engine: the order of the output is
@@ -47,7 +46,7 @@ def parse_arguments(words=None):
         "--engine",
         choices=("local", "beam"),
         default="local",
-        help=f"local works in processes of this machine; beam needs `{INSTALL}` (default: local)",
+        help="local works in processes of this machine; beam needs Apache Beam (default: local)",
     )
     parser.add_argument("--workers", type=int, help="processes of the engine local (default: one for each core)")
     _add_settings(parser)
@@ -67,7 +66,7 @@ def parse_arguments(words=None):
 
 
 def _add_settings(parser):
-    from keras_transformer.cleaning.settings import HELP, CleaningSettings
+    from keras_transformer.tools.cleaning.settings import HELP, CleaningSettings
 
     steps = parser.add_argument_group("steps", "0 or false switches a step off")
     for field in dataclasses.fields(CleaningSettings):
@@ -82,7 +81,7 @@ def _add_settings(parser):
 
 def settings_of(arguments):
     """The `CleaningSettings` of parsed flags. Raises UserError for a number out of its range."""
-    from keras_transformer.cleaning.settings import CleaningSettings
+    from keras_transformer.tools.cleaning.settings import CleaningSettings
 
     values = {field.name: getattr(arguments, field.name) for field in dataclasses.fields(CleaningSettings)}
     switches = {"true": True, "false": False}
@@ -105,9 +104,9 @@ def open_input(arguments):
 
 def main(arguments, runner_flags):
     """Prepares."""
-    from keras_transformer.cleaning.examination import Examiner
-    from keras_transformer.cleaning.output import write_clean_corpus
     from keras_transformer.data.text_files import lines_of
+    from keras_transformer.tools.cleaning.examination import Examiner
+    from keras_transformer.tools.cleaning.output import write_clean_corpus
 
     settings, corpus = settings_of(arguments), open_input(arguments)
     for note in corpus.notes:
@@ -127,12 +126,9 @@ def engine(arguments, runner_flags, pairs, examiner):
     """The function that decides about all pairs, in a directory for its work."""
     if arguments.engine == "beam":
         logging.getLogger().addHandler(logging.NullHandler())  # Beam says a lot, and workers that fail raise anyway
-        try:
-            from keras_transformer.beam.cleaning import clean_on_beam
-        except ImportError as error:
-            raise UserError(f"--engine beam needs a package that is not installed: {INSTALL}") from error
+        clean_on_beam = console.tool("beam.cleaning", "--engine beam").clean_on_beam
         return lambda scratch: clean_on_beam(pairs, examiner, scratch, runner_flags)
-    from keras_transformer.cleaning.processes import clean_in_processes
+    from keras_transformer.tools.cleaning.processes import clean_in_processes
 
     workers = arguments.workers or available_cores()
     return lambda scratch: clean_in_processes(pairs, examiner, workers, scratch)

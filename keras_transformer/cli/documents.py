@@ -1,23 +1,29 @@
 """translate.py with a document: its format, the flags that go with it, and its way from file to file."""
 
+import contextlib
 import sys
 from pathlib import Path
 
 from tqdm import tqdm
 
-from keras_transformer.documents.files import FORMATS, check_format, format_of, translate_bytes, write_whole
+from keras_transformer.cli import console
 from keras_transformer.errors import FileError, UserError
+from keras_transformer.files import write_whole
 
 
 def add_format_argument(parser):
     """Adds to an argparse parser the flag of the format."""
-    endings = ", ".join(f"{name} ({' '.join(format.endings)})" for name, format in FORMATS.items())
     parser.add_argument(
         "--format",
-        choices=FORMATS,
-        help=f"format of input and output; tags stay around their words, by alignments: {endings} "
-        "(default: by the ending of --input, else lines)",
+        help="format of input and output: lines, html, markdown, xliff, po, srt or docx; in a document, tags stay "
+        "around their words, by alignments (default: by the ending of --input, else lines)",
     )
+
+
+def _format_of(path):
+    """The format of a file, by its ending; None for an unknown ending, and for every ending if the tool is missing."""
+    with contextlib.suppress(UserError):
+        return console.tool("documents.files", "--format").format_of(path or "")
 
 
 def check_document(arguments, request):
@@ -35,9 +41,10 @@ def check_document(arguments, request):
             raise UserError(f"--engine beam translates lines. Received: --format {arguments.format}")
         return
     is_given = arguments.format is not None
-    arguments.format = arguments.format or format_of(arguments.input or "") or "lines"
+    arguments.format = arguments.format or _format_of(arguments.input) or "lines"
     if arguments.format == "lines":
         return
+    console.tool("documents.files", f"--format {arguments.format}").check_format(arguments.format)
     others = ("sample", "n_best", "explain", "score", "json", "shortlist")
     refused = [*(name for name in others if getattr(arguments, name)), *request.options]
     if refused:
@@ -47,12 +54,11 @@ def check_document(arguments, request):
         )
     if arguments.input and not arguments.output and not (is_given and arguments.format != "docx"):
         raise UserError(f"name the file for the translation of {arguments.input}: --output. Received: no --output")
-    other = format_of(arguments.output or "")
+    other = _format_of(arguments.output)
     if other not in (None, arguments.format):
         raise UserError(
             f"the translation is {arguments.format}, as the source is. Received: --output {arguments.output}"
         )
-    check_format(arguments.format)
 
 
 def translate_whole(translator, format, source, target):
@@ -72,10 +78,11 @@ def translate_whole(translator, format, source, target):
         data = Path(source).read_bytes() if source else sys.stdin.buffer.read()
     except OSError as error:
         raise FileError.of("read", source, error) from error
+    translate_bytes = console.tool("documents.files", f"--format {format}").translate_bytes
     with tqdm(unit=" texts", disable=None) as progress:
         translated = translate_bytes(translator, data, format, source or "standard input", progress.update)
     if target:
-        write_whole(target, translated)
+        write_whole(target, lambda temporary: temporary.write_bytes(translated))
     else:
         sys.stdout.buffer.write(translated)
         sys.stdout.buffer.flush()

@@ -11,11 +11,10 @@ from typing import Annotated, get_args
 
 import tyro
 
-from keras_transformer.config import Config, check_effect, read_settings
+from keras_transformer.config import Config, check_effect, describe_type, is_a, read_settings
 from keras_transformer.errors import UserError
 from keras_transformer.protection import read_glossary
 from keras_transformer.translation.options import MOST, OPTIONS, options_of
-from keras_transformer.value_types import describe_type, is_a
 
 RUN_OPTIONS = ("beam_size", "length_penalty")  # options of a search that are settings of a run
 SWITCHES = [f"--{field.name}" for field in dataclasses.fields(Config) if field.type is bool]

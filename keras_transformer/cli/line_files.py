@@ -11,9 +11,8 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from keras_transformer.errors import FileError, UserError
+from keras_transformer.errors import FileError, UserError, counted
 from keras_transformer.translation.lines import chunks_of, translate_lines
-from keras_transformer.wording import counted
 
 log = logging.getLogger(__name__)
 

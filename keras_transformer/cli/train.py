@@ -24,11 +24,14 @@ DESCRIPTION = """Train a Transformer to translate. The same command goes on wher
 def main(config, dry_run):
     """Trains, or rehearses that."""
     from keras_transformer.evaluation import describe
+    from keras_transformer.process import keep_freed_memory, share_cores
     from keras_transformer.runs import train
     from keras_transformer.training.dry_run import rehearse
 
     if dry_run:
         return rehearse(config)
+    keep_freed_memory()
+    share_cores(config.strategy, config.batch_tokens)
     run = train(config=config)
     if run is None:  # on all workers but the first
         return

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import chain
 
-from keras_transformer.errors import CorpusError
-from keras_transformer.wording import counted
+from keras_transformer.errors import CorpusError, counted
 
 Pair = tuple[str, str]
 

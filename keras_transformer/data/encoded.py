@@ -20,9 +20,9 @@ from tqdm import tqdm
 from keras_transformer.config import PAD_ID
 from keras_transformer.data.corpus import InTurn
 from keras_transformer.data.shares import Share
-from keras_transformer.errors import CorpusError, FileError
+from keras_transformer.errors import CorpusError, counted
+from keras_transformer.files import whole_directory
 from keras_transformer.tokenizer import with_eos
-from keras_transformer.wording import counted
 
 CHUNK = 8192  # pairs tokenised at a time
 log = logging.getLogger(__name__)
@@ -229,20 +229,12 @@ def make_once(directory, ingredients, make):
         if flaw is None:
             return
         log.info("            %s %s: made anew", directory, flaw)
-    unfinished = directory.with_name(f"{directory.name}.unfinished")
-    shutil.rmtree(unfinished, ignore_errors=True)  # a killed start left it
-    try:
-        unfinished.mkdir(parents=True)
+    with whole_directory(directory) as unfinished:
         make(unfinished)
         checksums = {path.name: _checksum(path) for path in sorted(unfinished.iterdir())}
         index = {"ingredients": ingredients, "checksums": checksums}
         (unfinished / INDEX).write_text(json.dumps(index, indent=1), encoding="utf-8")
         shutil.rmtree(directory, ignore_errors=True)
-        unfinished.rename(directory)
-    except OSError as error:
-        raise FileError.of("write", directory, error) from error
-    finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
 
 
 def find_flaw(directory, ingredients):

@@ -27,8 +27,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from keras_transformer.data.corpus import HASH_DIGITS, VALIDATION_NAMES, Corpus, Pair, held_out_size
-from keras_transformer.errors import CorpusError
-from keras_transformer.wording import counted
+from keras_transformer.errors import CorpusError, counted
 
 _LISTED_FILES = 12
 _BLOCK_BYTES = 1 << 20

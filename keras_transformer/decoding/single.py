@@ -35,9 +35,9 @@ class Path(NamedTuple):
 def greedy_search(step, state, limits, **how):
     """Extends one hypothesis per row by its most likely token: the result of `beam_search` with a beam of 1.
 
-    Arguments and result: see `follow`.
+    Arguments and result: see `_extend_until_end`.
     """
-    return follow(step, state, limits, {}, **how)
+    return _extend_until_end(step, state, limits, {}, **how)
 
 
 def sample(step, state, limits, options, **how):
@@ -45,15 +45,15 @@ def sample(step, state, limits, options, **how):
 
     Args:
         options: dict of the options of `drawn_tokens`, each (B,).
-        step, state, limits, how: see `follow`.
+        step, state, limits, how: see `_extend_until_end`.
 
     Returns:
         `Hypotheses` of W = 1; scores are of the model's own log-probabilities, whatever was drawn from.
     """
-    return follow(step, state, limits, {name: option[:, None] for name, option in options.items()}, **how)
+    return _extend_until_end(step, state, limits, {name: option[:, None] for name, option in options.items()}, **how)
 
 
-def follow(step, state, limits, options, *, bos_id, eos_id, pad_id, length_penalty):
+def _extend_until_end(step, state, limits, options, *, bos_id, eos_id, pad_id, length_penalty):
     """Extends one hypothesis per row until eos or the row's limit is reached.
 
     A row whose logits are no longer a distribution (NaN) keeps the hypothesis that it has. No row's result depends on

@@ -16,7 +16,7 @@ from keras_transformer.errors import ExportError
 from keras_transformer.layers.kernels import EPSILON
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.tokenizer import SHARED, SOURCE, TARGET, save_tokenizers
-from keras_transformer.translation.segments import EXTRA_LENGTH, at_once, split
+from keras_transformer.translation.segments import EXTRA_LENGTH, at_once, divide_into_parts
 
 try:
     import ctranslate2
@@ -199,7 +199,7 @@ class CTranslate2Greedy:
         source_tokenizer: `Tokenizer` of the run, which divides texts.
         target_tokenizer: `Tokenizer` of the run, which writes translations.
         max_length: most source tokens of a part.
-        divide: see `segments.split`.
+        divide: see `segments.divide_into_parts`.
     """
 
     def __init__(self, directory, source_tokenizer, target_tokenizer, max_length, divide):
@@ -216,7 +216,7 @@ class CTranslate2Greedy:
     def translate_batch(self, texts):
         """As `pieces_of_translations`. It logs the translations that the two detokenizers write differently."""
         text = tf.constant(texts, tf.string, shape=[len(texts)])
-        segments = split(text, self.source_tokenizer, self.max_length, self.divide)
+        segments = divide_into_parts(text, self.source_tokenizer, self.max_length, self.divide)
         parts, scores = self._translate_parts([self._source_pieces.id_to_piece(ids) for ids in segments.ids.to_list()])
         self._compare_detokenizers(parts)
         rows = segments.rows.numpy()
@@ -271,7 +271,7 @@ def pieces_of_translations(translator, texts):
     _, scores = translator.translate_batch(texts)
     tokenizer, max_length = translator.source_tokenizer, translator.settings["max_length"]
     text = tf.constant(texts, tf.string, shape=[len(texts)])
-    segments = split(text, tokenizer, max_length, translator.signatures.divide)
+    segments = divide_into_parts(text, tokenizer, max_length, translator.signatures.divide)
     labels = translator.signatures.find_labels(segments.ids, at_once(segments.places))
     found = labels.with_values(translator.target_tokenizer.pieces(labels.values)).to_list()
     end = translator.target_tokenizer.pieces(tf.constant([EOS_ID])).numpy()[0]

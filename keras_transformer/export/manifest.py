@@ -10,7 +10,7 @@ from pathlib import Path
 import yaml
 
 from keras_transformer.config import Config
-from keras_transformer.wording import counted
+from keras_transformer.errors import counted
 
 NAME = "export.json"
 LIBRARIES = ("tensorflow", "tensorflow-text", "keras", "sentencepiece", "ctranslate2", "ai-edge-litert")

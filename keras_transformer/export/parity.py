@@ -6,8 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import psutil
 
-from keras_transformer.errors import ExportError
-from keras_transformer.wording import counted
+from keras_transformer.errors import ExportError, counted
 
 PROBES = (
     "A man is riding a bike.",

@@ -3,7 +3,6 @@
 import contextlib
 import errno
 import os
-import shutil
 from pathlib import Path
 
 import tensorflow as tf
@@ -11,8 +10,7 @@ import tensorflow as tf
 from keras_transformer.errors import ExportError, FileError
 from keras_transformer.export.manifest import write_manifest
 from keras_transformer.export.parity import prove
-
-FORBIDDEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR)
+from keras_transformer.files import whole_directory
 
 
 def next_version(export_dir):
@@ -43,32 +41,16 @@ def new_version(export_dir, version=None):
     version = next_version(export_dir) if version is None else version
     if version < 1:
         raise ExportError(f"--version must be a positive integer. Received: {version}")
-    final, temporary = export_dir / str(version), export_dir / f".{version}.partial"
+    final = export_dir / str(version)
     if final.exists():
         raise ExportError(f"{final} exists, and export.py overwrites no version: choose another --version or omit it")
-    shutil.rmtree(temporary, ignore_errors=True)
-    try:
-        temporary.mkdir(parents=True)
-    except OSError as error:
-        raise FileError.of("write", export_dir, error) from error
-    try:
-        yield temporary, final
-        temporary.rename(final)
-    except (OSError, tf.errors.ResourceExhaustedError) as error:
-        if not _forbids_to_write(error):
-            raise
-        file = Path(getattr(error, "filename", None) or temporary).name
-        reason = getattr(error, "strerror", None) or os.strerror(errno.ENOSPC)
-        raise FileError(f"cannot write {file} in {export_dir}: {reason}") from error
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
-
-
-def _forbids_to_write(error):
-    """Whether the disk, and no mistake of the program, is the cause of an OSError or of an error of TensorFlow."""
-    if isinstance(error, OSError):
-        return error.errno in FORBIDDEN
-    return os.strerror(errno.ENOSPC) in error.message
+    with whole_directory(final) as temporary:
+        try:
+            yield temporary, final
+        except tf.errors.ResourceExhaustedError as error:
+            if os.strerror(errno.ENOSPC) not in error.message:
+                raise
+            raise FileError(f"cannot write {final}: {os.strerror(errno.ENOSPC)}") from error
 
 
 def export_version(export, export_dir, version=None, sentences=(), origin=None):

@@ -1,6 +1,52 @@
-"""The boxes of Figure 1 of "Attention Is All You Need" (Vaswani et al. 2017).
+"""The boxes of Figure 1 of "Attention Is All You Need" (Vaswani et al. 2017), for any Keras model.
 
-One module a section: `stacks` (3.1, 3.3), `attention` (3.2), `embedding` (3.4, 3.5).
-`kernels` holds everything that is shaped for the kernels of one CPU. The layers use `keras.ops` only, so that the same
-weights run on every Keras backend.
+One module a section: `stacks` (3.1, 3.3), `attention` (3.2), `embedding` (3.4, 3.5). `layer` has what all of them
+share. `kernels` holds everything that is shaped for the kernels of one CPU. The layers import Keras alone, so the same
+weights run on every Keras backend, and another project can take this folder.
 """
+
+from keras_transformer.layers.attention import (
+    MultiHeadAttention,
+    RelativeAttention,
+    RotaryAttention,
+    attention_weights,
+    causal_mask,
+    padding_mask,
+)
+from keras_transformer.layers.embedding import (
+    LearnedPositions,
+    Logits,
+    OutputMatrix,
+    PositionalEncoding,
+    TokenEmbedding,
+    sinusoids,
+)
+from keras_transformer.layers.kernels import Dropout, LayerNormalization, Linear
+from keras_transformer.layers.layer import Layer
+from keras_transformer.layers.stacks import Decoder, DecoderLayer, Encoder, EncoderLayer, FeedForward, PostNorm, PreNorm
+
+__all__ = [
+    "Decoder",
+    "DecoderLayer",
+    "Dropout",
+    "Encoder",
+    "EncoderLayer",
+    "FeedForward",
+    "Layer",
+    "LayerNormalization",
+    "LearnedPositions",
+    "Linear",
+    "Logits",
+    "MultiHeadAttention",
+    "OutputMatrix",
+    "PositionalEncoding",
+    "PostNorm",
+    "PreNorm",
+    "RelativeAttention",
+    "RotaryAttention",
+    "TokenEmbedding",
+    "attention_weights",
+    "causal_mask",
+    "padding_mask",
+    "sinusoids",
+]

@@ -7,13 +7,12 @@ knows where its queries and keys stand.
 import keras
 from keras import ops
 
-from keras_transformer.config import PAD_ID
-from keras_transformer.layer import Layer
 from keras_transformer.layers.embedding import angles
 from keras_transformer.layers.kernels import Dropout, Linear, hide, inner_shape
+from keras_transformer.layers.layer import Layer
 
 
-def padding_mask(ids, pad_id=PAD_ID):
+def padding_mask(ids, pad_id):
     """Hides padding from every query.
 
     Args:
@@ -234,7 +233,7 @@ class NoAttention(Layer):
         return self.attend(x), cache
 
 
-def places(length, start=0, width=1):
+def positions_of(length, start=0, width=1):
     """The positions of `length` vectors of which W stand side by side, after `start` others: int (length,)."""
     return (start + ops.arange(length)) // width
 
@@ -266,7 +265,7 @@ class RelativeAttention(MultiHeadAttention):
 
     def look_up(self, table, queries, keys, width):
         """The vectors of a table (2k+1, K) for the last `queries` of so many `keys` and for these: (T, S, K)."""
-        positions = places(keys, 0, width)
+        positions = positions_of(keys, 0, width)
         distances = positions[None, :] - positions[keys - queries :, None]  # (T, S)
         rows = ops.clip(distances, -self.clip, self.clip) + self.clip
         return ops.cast(ops.take(table, rows, axis=0), self.compute_dtype)
@@ -310,9 +309,9 @@ class RotaryAttention(MultiHeadAttention):
 
     def project(self, memory, start=0, width=1):
         keys, values = super().project(memory)
-        return rotate(keys, places(ops.shape(memory)[1], start, width)), values
+        return rotate(keys, positions_of(ops.shape(memory)[1], start, width)), values
 
     def weigh(self, x, keys, attention_mask=None, width=1):
         queries, length = split_heads(self.query(x), self.num_heads), ops.shape(x)[1]
-        positions = places(length, ops.shape(keys)[2] - length, width)
+        positions = positions_of(length, ops.shape(keys)[2] - length, width)
         return attention_weights(rotate(queries, positions), keys, attention_mask)

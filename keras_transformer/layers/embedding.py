@@ -5,8 +5,8 @@ import math
 import keras
 from keras import ops
 
-from keras_transformer.layer import Layer
 from keras_transformer.layers.kernels import Dropout, matmul_positions
+from keras_transformer.layers.layer import Layer
 
 
 class VocabularyMatrix(Layer):

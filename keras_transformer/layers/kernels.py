@@ -7,7 +7,7 @@ the Keras layer of the same name computes; the docstring says why ours differs.
 import keras
 from keras import ops
 
-from keras_transformer.layer import Layer
+from keras_transformer.layers.layer import Layer
 
 EPSILON = 1e-6  # of layer normalisation; the default of Keras, 1e-3, is not the paper's
 LEVELS = 256  # values of one random byte

@@ -7,7 +7,6 @@ differ in where they normalise.
 import keras
 from keras import ops
 
-from keras_transformer.layer import Layer, arguments_of
 from keras_transformer.layers.attention import (
     MultiHeadAttention,
     NoAttention,
@@ -16,6 +15,7 @@ from keras_transformer.layers.attention import (
     causal_mask,
 )
 from keras_transformer.layers.kernels import Dropout, LayerNormalization, Linear
+from keras_transformer.layers.layer import Layer, arguments_of
 
 
 class Residual(Layer):

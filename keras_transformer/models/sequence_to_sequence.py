@@ -8,7 +8,7 @@ import keras
 
 from keras_transformer.config import Config
 from keras_transformer.errors import UserError
-from keras_transformer.layer import arguments_of
+from keras_transformer.layers.layer import arguments_of
 
 
 class SequenceToSequence(keras.Model):

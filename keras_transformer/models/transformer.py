@@ -3,10 +3,10 @@
 import keras
 from keras import ops
 
-from keras_transformer.config import POSITIONS, split_heads_setting
-from keras_transformer.layer import check_choice
+from keras_transformer.config import PAD_ID, POSITIONS, split_heads_setting
 from keras_transformer.layers.attention import padding_mask
 from keras_transformer.layers.embedding import LearnedPositions, NoPositions, PositionalEncoding, make_embeddings
+from keras_transformer.layers.layer import check_choice
 from keras_transformer.layers.stacks import Decoder, Encoder
 from keras_transformer.models.sequence_to_sequence import SequenceToSequence
 
@@ -112,7 +112,7 @@ class Transformer(SequenceToSequence):
             setattr(self, name, value)
 
     def encode(self, source_ids):
-        source_mask = padding_mask(source_ids)
+        source_mask = padding_mask(source_ids, PAD_ID)
         x = self.position_layer(self.source_embedding(source_ids))
         return {"states": self.encoder(x, attention_mask=source_mask), "mask": source_mask}
 
@@ -135,7 +135,7 @@ class Transformer(SequenceToSequence):
         }
 
     def step(self, ids, parents, position, state):
-        history = follow(state["history"], parents) if ids.shape[1] > 1 else ()
+        history = extended_history(state["history"], parents) if ids.shape[1] > 1 else ()
         x = self.position_layer.at(self.target_embedding(ids), position)  # (B, W, D)
         x, target = self.decoder.step(x, history, state["target"], state["memory"], state["mask"])
         return x, {**state, "history": history, "target": target}
@@ -187,7 +187,7 @@ def make_positions(kind, d_model, num_positions, **kwargs):
     return LearnedPositions(num_positions, d_model=d_model, **kwargs) if kind == "learned" else NoPositions(**kwargs)
 
 
-def follow(history, parents):
+def extended_history(history, parents):
     """Which of the tokens read so far belong to each hypothesis, after one more position.
 
     Args:

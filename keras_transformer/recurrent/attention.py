@@ -9,10 +9,10 @@ Shapes: B rows, T queries, S source positions, D width.
 import keras
 from keras import ops
 
-from keras_transformer.layer import Layer, check_choice
+from keras_transformer.layers.layer import Layer, check_choice
 
 
-class Score(Layer):
+class AttentionScore(Layer):
     """How well each query matches each key; what the four scores share.
 
     Args:
@@ -36,8 +36,8 @@ class Score(Layer):
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class DotScore(Score):
-    """q . k (Luong et al. 2015, equation 8). Arguments: see `Score`."""
+class DotScore(AttentionScore):
+    """q . k (Luong et al. 2015, equation 8). Arguments: see `AttentionScore`."""
 
     def call(self, queries, keys):
         return ops.matmul(queries, ops.swapaxes(keys, 1, 2))
@@ -45,7 +45,7 @@ class DotScore(Score):
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class GeneralScore(DotScore):
-    """q W k (Luong et al. 2015, equation 8). Arguments: see `Score`."""
+    """q W k (Luong et al. 2015, equation 8). Arguments: see `AttentionScore`."""
 
     def __init__(self, d_model, **kwargs):
         super().__init__(d_model, **kwargs)
@@ -59,8 +59,8 @@ class GeneralScore(DotScore):
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class AdditiveScore(Score):
-    """v tanh(W q + U k) (Bahdanau et al. 2015, appendix A.1.2). Arguments: see `Score`."""
+class AdditiveScore(AttentionScore):
+    """v tanh(W q + U k) (Bahdanau et al. 2015, appendix A.1.2). Arguments: see `AttentionScore`."""
 
     def __init__(self, d_model, **kwargs):
         super().__init__(d_model, **kwargs)
@@ -86,7 +86,7 @@ class ConcatScore(AdditiveScore):
     """v tanh(W [q; k]) (Luong et al. 2015, equation 8): one matrix W (2D, D) of query and key, one above the other.
 
     W [q; k] is the sum of a product with the upper half of W and a product with its lower half. So the function is that
-    of `AdditiveScore`, and only the matrix that it starts from differs. Arguments: see `Score`.
+    of `AdditiveScore`, and only the matrix that it starts from differs. Arguments: see `AttentionScore`.
     """
 
     def __init__(self, d_model, **kwargs):
@@ -134,8 +134,8 @@ class PredictedCentre(Layer):
         return ops.cast(lengths, "float32")[:, None] * share
 
 
-@keras.saving.register_keras_serializable(package="keras_transformer")
-class Attention(Layer):
+@keras.saving.register_keras_serializable(package="keras_transformer", name="Attention")  # its name in saved models
+class RecurrentAttention(Layer):
     """c = sum_s a_s m_s, with a = softmax(score(q, m_s)) over the source positions s of the span.
 
     The spans of Luong et al. 2015, section 3:
@@ -237,7 +237,7 @@ class FixedContext(Layer):
     """The same context at every target position: what a decoder has without attention.
 
     "last" is the last state of the encoder (Cho et al. 2014; Sutskever et al. 2014); its weight is all on the last
-    token. "mean" is the mean of all states. Call arguments and result: see `Attention`.
+    token. "mean" is the mean of all states. Call arguments and result: see `RecurrentAttention`.
 
     Args:
         kind: "last" or "mean".

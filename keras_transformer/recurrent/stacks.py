@@ -3,8 +3,8 @@
 import keras
 from keras import ops
 
-from keras_transformer.layer import Layer, check_choice
-from keras_transformer.recurrent.attention import SCORES, Attention, FixedContext
+from keras_transformer.layers.layer import Layer, check_choice
+from keras_transformer.recurrent.attention import SCORES, FixedContext, RecurrentAttention
 from keras_transformer.recurrent.cells import CELLS, run, scan
 
 
@@ -125,7 +125,7 @@ class RecurrentDecoder(Layer):
         d_model: D.
         num_layers: depth.
         attention: "additive", "dot", "general", "concat", or "none" for a `FixedContext`.
-        attention_span: "global", "local_m" or "local_p"; see `Attention`.
+        attention_span: "global", "local_m" or "local_p"; see `RecurrentAttention`.
         attention_window: source positions on each side of the centre of a local span.
         hard_attention: attend to one source position at a time.
         context: "last" or "mean", the context without attention.
@@ -176,7 +176,7 @@ class RecurrentDecoder(Layer):
             self.looking = FixedContext(context, name="context", **policy)
         else:
             span = (attention_span, attention_window, hard_attention)
-            self.looking = Attention(d_model, attention, *span, name="attention", **policy)
+            self.looking = RecurrentAttention(d_model, attention, *span, name="attention", **policy)
         self.combination = keras.layers.Dense(d_model, activation="tanh", use_bias=False, name="combination", **policy)
         self.dropout = keras.layers.Dropout(dropout_rate, name="dropout", **policy)
 

@@ -18,13 +18,13 @@ from keras_transformer.data.statistics import (
     count_repeated,
     spread,
 )
-from keras_transformer.errors import ConfigError, UserError
-from keras_transformer.training.checkpoints import RunDirectory
+from keras_transformer.errors import ConfigError, UserError, counted, duration
+from keras_transformer.process import TOKENS_PER_REPLICA
 from keras_transformer.training.memory import check_fits, count_parameters, estimate
 from keras_transformer.training.preparation import check_resumable, check_same_corpus, prepare
-from keras_transformer.training.run import build_trainer, describe_model, make_plan, resolved
-from keras_transformer.training.strategy import TOKENS_PER_REPLICA, make_strategy
-from keras_transformer.wording import counted, duration
+from keras_transformer.training.run_directory import RunDirectory
+from keras_transformer.training.strategy import make_strategy
+from keras_transformer.training.train import build_trainer, describe_model, make_plan, resolved
 
 WARM_UP, MEASURED = 3, 10  # updates before the clock starts, and then
 LITTLE = 2**30  # bytes that a rehearsal may take

@@ -16,12 +16,11 @@ from keras_transformer.data.corpus import BothSides, Corpus, InTurn, OneSide
 from keras_transformer.data.encoded import LAYOUT, EncodedPairs, encode_pairs, find_flaw, make_once
 from keras_transformer.data.mixture import epoch_weights, mix
 from keras_transformer.data.new_pieces import append_pieces, learn_pieces, mean_rows, new_in
-from keras_transformer.errors import CheckpointError, ConfigError, CorpusError
+from keras_transformer.errors import CheckpointError, ConfigError, CorpusError, counted
+from keras_transformer.files import write_whole
 from keras_transformer.models.sequence_to_sequence import load_model
 from keras_transformer.protection import PLACEHOLDERS
 from keras_transformer.tokenizer import SHARED, SOURCE, TARGET, Tokenizer, load_tokenizers, read_model, train_tokenizer
-from keras_transformer.training.checkpoints import write_atomically
-from keras_transformer.wording import counted
 
 log = logging.getLogger(__name__)
 
@@ -78,11 +77,11 @@ def prepare(config, run, corpus=None):
         log.info("            %s", note)
     check_same_corpus(run, corpus)
     models = make_tokenizers(config, run, corpus, origin)  # if this fails, other settings may be tried
-    write_atomically(run.config, config.save)
+    write_whole(run.config, config.save)
     for path, model in models.items():
-        write_atomically(path, lambda temporary, model=model: temporary.write_bytes(model))
+        write_whole(path, lambda temporary, model=model: temporary.write_bytes(model))
     identity = json.dumps(corpus.identity, indent=1)
-    write_atomically(run.corpus, lambda path: path.write_text(identity, encoding="utf-8"))
+    write_whole(run.corpus, lambda path: path.write_text(identity, encoding="utf-8"))
     describe_tokenizers(config, run)
     tokenizers = load_tokenizers(run.path)
     train = encode_split(config, run, corpus, tokenizers, "train")

@@ -1,6 +1,5 @@
 """The devices of a training: strategies, threads, the machines of a cluster, and the fastest precision."""
 
-import ctypes
 import json
 import logging
 import os
@@ -10,9 +9,8 @@ from pathlib import Path
 
 import tensorflow as tf
 
-from keras_transformer.errors import ConfigError
-from keras_transformer.machine import available_cores
-from keras_transformer.wording import counted
+from keras_transformer.errors import ConfigError, counted
+from keras_transformer.process import available_cores
 
 log = logging.getLogger(__name__)
 
@@ -20,50 +18,7 @@ EXAMPLE = '{"cluster": {"worker": ["host0:2222", "host1:2222"]}, "task": {"type"
 
 POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16", "float16": "mixed_float16"}
 
-# Of mallopt(3): no block of its own for a large array (M_MMAP_MAX), and nothing given back (M_TRIM_THRESHOLD).
-MALLOC_OPTIONS = {-4: 0, -1: 2**31 - 1}
-
 SECONDS_BETWEEN_LINES = 30
-
-TOKENS_PER_REPLICA = 2048  # fewer, and a CPU thread spends its time on starting operations
-
-
-def share_cores(name, batch_tokens):
-    """Without a GPU, makes every core a device of its own, so that each trains a replica with a single thread.
-
-    The products of a small model gain little from a second thread: two replicas of one thread train 1.2 times as fast
-    as one replica of two (benchmarks/train_speed.py). Must be called before TensorFlow's first operation.
-
-    Args:
-        name: of the strategy; all but "auto" and "mirrored" keep TensorFlow's defaults.
-        batch_tokens: of all replicas; there are only as many as get `TOKENS_PER_REPLICA` each. A single one keeps
-            TensorFlow's defaults.
-    """
-    if name not in ("auto", "mirrored") or tf.config.list_physical_devices("GPU"):
-        return
-    cores = available_cores()
-    replicas = min(cores, batch_tokens // TOKENS_PER_REPLICA)
-    if replicas < 2:
-        return
-    (cpu,) = tf.config.list_physical_devices("CPU")
-    tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * replicas)
-    tf.config.threading.set_intra_op_parallelism_threads(cores // replicas)
-    tf.config.threading.set_inter_op_parallelism_threads(replicas)
-
-
-def keep_freed_memory():
-    """Has the C library keep the memory that is freed, instead of giving it back to the system each time.
-
-    On a CPU, TensorFlow asks for new memory for every large result, in every update. The system must find and clear its
-    pages, which is a third of the processor time of `--preset quickstart` on two cores: it trains 1.7 times as fast
-    without, in 14 % more memory (benchmarks/train_speed.py). It holds for the whole process. Only glibc has this.
-    """
-    try:
-        mallopt = ctypes.CDLL(None).mallopt
-    except (AttributeError, OSError, TypeError):  # TypeError: on Windows
-        return
-    for option, value in MALLOC_OPTIONS.items():
-        mallopt(option, value)
 
 
 def make_strategy(name):

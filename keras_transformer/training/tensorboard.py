@@ -16,9 +16,9 @@ from tensorboard.plugins.hparams import api as hp
 
 from keras_transformer.config import PAD_ID
 from keras_transformer.errors import FileError
+from keras_transformer.files import write_whole
 from keras_transformer.tokenizer import shift_right
 from keras_transformer.training.callbacks import total
-from keras_transformer.training.checkpoints import write_atomically
 
 HPARAMS = ".hparams"  # end of the name of the event file that holds the settings
 MOST_PIECES = 40  # of either side in a picture
@@ -71,7 +71,7 @@ def forget_after(directory, step):
         records, is_whole = read_records(path)
         kept = [record for record in records if Event.FromString(record).step <= step]
         if len(kept) < len(records) or not is_whole:
-            write_atomically(path, lambda temporary, kept=kept: write_records(temporary, kept))
+            write_whole(path, lambda temporary, kept=kept: write_records(temporary, kept))
 
 
 def read_records(path):
@@ -292,10 +292,8 @@ def write_embedding(directory, matrix, tokenizer):
         tensor_name="embedding", tensor_path="embedding.tsv", metadata_path="embedding_pieces.tsv"
     )
     directory.mkdir(parents=True, exist_ok=True)
-    write_atomically(
-        directory / embedding.tensor_path, lambda path: np.savetxt(path, vectors, fmt="%.5g", delimiter="\t")
-    )
-    write_atomically(
+    write_whole(directory / embedding.tensor_path, lambda path: np.savetxt(path, vectors, fmt="%.5g", delimiter="\t"))
+    write_whole(
         directory / embedding.metadata_path,
         lambda path: path.write_text("".join(f"{label}\n" for label in labels), encoding="utf-8"),
     )

@@ -3,7 +3,7 @@
 import keras
 import tensorflow as tf
 
-from keras_transformer.config import OPTIMIZERS
+from keras_transformer.presets import OPTIMIZERS
 from keras_transformer.private_api import adam_moments, decays, own_update
 
 FIRST_LOSS_SCALE = 2.0**15

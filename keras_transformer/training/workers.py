@@ -13,8 +13,8 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformer.errors import CheckpointError
-from keras_transformer.training.checkpoints import RunDirectory
 from keras_transformer.training.preparation import prepare
+from keras_transformer.training.run_directory import RunDirectory
 
 # The errors of TensorFlow on the other workers when one is gone.
 LOST = (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError, tf.errors.InternalError)

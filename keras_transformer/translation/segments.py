@@ -105,7 +105,7 @@ def _split_at(breaks, text):
     return tf.strings.split(text, BORDER)
 
 
-def split(text, tokenizer, max_length, divide=split_sentences):
+def divide_into_parts(text, tokenizer, max_length, divide=split_sentences):
     """Divides a batch of texts into parts.
 
     Args:
@@ -124,7 +124,7 @@ def split(text, tokenizer, max_length, divide=split_sentences):
     starts_word = tf.strings.regex_full_match(pieces, "(?s)▁.*")
     starts_character = ~tf.strings.regex_full_match(pieces, "<0x[89AB].>")  # the others are inner bytes of a character
 
-    is_first = places(sentences) == 0
+    is_first = offsets_in_rows(sentences) == 0
     begins = divisions(sentences, is_first | starts_word, is_first | starts_character, max_length)
     counts = tf.reduce_sum(sentences.with_values(tf.cast(begins, tf.int64)), axis=1)
     first = tf.squeeze(tf.where(begins), axis=1)  # (P,)
@@ -141,12 +141,12 @@ def divisions(ids, starts_word, starts_character, max_length):
         ids: RaggedTensor int32 (N, None), T in all.
         starts_word: bool (T,), whether a word starts with the piece; true for the first piece of a sentence.
         starts_character: bool (T,), whether a character starts with the piece; true for the first of a sentence.
-        max_length: see `split`.
+        max_length: see `divide_into_parts`.
 
     Returns:
         bool (T,).
     """
-    place = places(ids)
+    place = offsets_in_rows(ids)
     word, character = latest(place, starts_word), latest(place, starts_character)
     max_length = tf.cast(max_length, tf.int64)
     reach = tf.maximum(max_length // 4, 1)
@@ -162,7 +162,7 @@ def divisions(ids, starts_word, starts_character, max_length):
     return (place == 0) | (part != tf.roll(part, 1, axis=0))
 
 
-def places(ids):
+def offsets_in_rows(ids):
     """The place of every value in its row, int64 (T,), of a RaggedTensor (N, None)."""
     return tf.ragged.range(ids.row_lengths()).values
 

@@ -21,7 +21,7 @@ from keras_transformer.protection import PLACEHOLDERS
 FREQUENT = 1000  # target pieces that are on every list
 
 
-class Candidates(NamedTuple):
+class AllowedPieces(NamedTuple):
     """The target pieces on the lists of P rows, U of them. A search knows each by its number, 0 ... U-1.
 
     The pieces are sorted, and the control symbols are among them. So a control symbol's number is its id.
@@ -114,7 +114,7 @@ class Shortlist(tf.Module):
             prefix: int32 (P, L), pieces that each row begins with, padded.
 
         Returns:
-            `Candidates`.
+            `AllowedPieces`.
         """
         rows, length = tf.unstack(tf.shape(source_ids))
         of_source = tf.reshape(tf.gather(self.table, source_ids), [rows, length * self.table.shape[1]])
@@ -123,4 +123,4 @@ class Shortlist(tf.Module):
         is_listed = marked(listed, tf.ones_like(listed, tf.bool), self.vocabulary_size)[:, 0]  # (P, V)
         pieces = tf.where(tf.reduce_any(is_listed, axis=0))[:, 0]
         hidden = tf.where(tf.gather(is_listed, pieces, axis=1), 0.0, IMPOSSIBLE)[:, None]
-        return Candidates(tf.cast(pieces, tf.int32), hidden)
+        return AllowedPieces(tf.cast(pieces, tf.int32), hidden)

@@ -20,6 +20,7 @@ from keras_transformer.translation.segments import (
     at_once,
     beginnings,
     blocks,
+    divide_into_parts,
     join,
     join_scores,
     limits_of,
@@ -28,7 +29,6 @@ from keras_transformer.translation.segments import (
     prefix_ids,
     regrouped,
     required_placeholders,
-    split,
 )
 
 PARTS_APART = 1_000_003  # between the seeds of two texts, so that each part of a text has its own
@@ -80,9 +80,9 @@ class Signatures:
         self._encode = tf.function(model.encode)
         self._step = tf.function(model.step)
         self._decode = tf.function(target_tokenizer.decode)
-        self._split_source = tf.function(lambda text, length: split(text, source_tokenizer, length, divide))
+        self._split_source = tf.function(lambda text, length: divide_into_parts(text, source_tokenizer, length, divide))
         is_shared = target_tokenizer is source_tokenizer
-        split_target = tf.function(lambda text, length: split(text, target_tokenizer, length, divide))
+        split_target = tf.function(lambda text, length: divide_into_parts(text, target_tokenizer, length, divide))
         self._split_target = self._split_source if is_shared else split_target
         self._search = tf.function(self.search, autograph=False)
         self._translate_parts = tf.function(self.translate_parts)
@@ -295,7 +295,7 @@ class Signatures:
             limits: int32 (P,), most tokens of each translation.
             wanted: int32 scalar, how many of the best hypotheses matter.
             options: name -> tensor (P, ...): those of `sample`, of `translate_with_options`, or none.
-            candidates: `Candidates` of the P parts; () for all pieces.
+            candidates: `AllowedPieces` of the P parts; () for all pieces.
             required: `Required` of the P parts; () for a model without placeholders.
 
         Returns:

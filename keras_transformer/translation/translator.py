@@ -9,9 +9,9 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformer.errors import UserError, check_positive
+from keras_transformer.files import find_saved_model
 from keras_transformer.protection import NO_PLACEHOLDERS, PLACEHOLDERS, Protection, read_glossary
-from keras_transformer.translation.batches import run_sorted
-from keras_transformer.translation.exports import find_saved_model
+from keras_transformer.translation.lines import run_sorted
 from keras_transformer.translation.options import INPUTS, complete_inputs
 from keras_transformer.translation.signatures import Signatures
 

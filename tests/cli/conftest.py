@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from keras_transformer.tokenizer import save_tokenizers
-from keras_transformer.training.checkpoints import RunDirectory
+from keras_transformer.training.run_directory import RunDirectory
 from tests import tiny
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from keras_transformer.cli import analyze
 from keras_transformer.models.recurrent import RecurrentNetwork
-from keras_transformer.training.checkpoints import RunDirectory
+from keras_transformer.training.run_directory import RunDirectory
 from tests import tiny
 
 PAIR = ("ten nine eight four zero", "zehn neun acht vier null")  # which `learned` knows

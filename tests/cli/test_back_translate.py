@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 from keras_transformer import runs
 from keras_transformer.cli import back_translate
 from keras_transformer.data.corpora import open_corpus
-from keras_transformer.data.noise import add_noise
 from keras_transformer.tokenizer import Tokenizer, train_tokenizer
+from keras_transformer.tools.back_translation import pairs
+from keras_transformer.tools.back_translation.noise import add_noise
+from keras_transformer.training.checkpoints import load_translator
 from keras_transformer.translation.translator import Translation
 from tests import tiny
 
@@ -87,7 +89,7 @@ def test_a_model_of_the_reverse_direction_writes_a_corpus(learned, text, tmp_pat
     arguments = ["--model_dir", reverse, "--monolingual", text, "--output", tmp_path / "bt", "--beam_size", 2]
     monkeypatch.setattr(sys, "argv", ["program", *map(str, arguments)])
     back_translate.program()
-    expected = learned.load_translator(beam_size=2).translate([*LINES[:5], "", *LINES[5:]])
+    expected = load_translator(learned, beam_size=2).translate([*LINES[:5], "", *LINES[5:]])
     assert lines(tmp_path / "bt" / "train.de") == expected
 
 
@@ -148,7 +150,7 @@ def test_an_interrupted_text_goes_on_and_is_as_if_it_never_was_interrupted(
     reverse.asked, reverse.is_interrupted = [], False
     assert lines(back(*flags) / "train.de") == expected
     assert list(map(len, reverse.asked)) == [3, 3]  # the two chunks of three that were not done
-    assert sorted(path.name for path in (tmp_path / "bt").iterdir()) == [back_translate.RECORD, "train.de", "train.en"]
+    assert sorted(path.name for path in (tmp_path / "bt").iterdir()) == [pairs.RECORD, "train.de", "train.en"]
     back(*flags)
     assert "bt is complete" in capsys.readouterr().out and len(reverse.asked) == 2
 
@@ -215,10 +217,10 @@ def test_a_killed_start_leaves_no_half_of_a_record(tmp_path, monkeypatch):
 
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
         patched.setattr("os.replace", killed)
-        back_translate.keep_record(tmp_path, {"seed": 1}, ("en", "de"))
-    assert not (tmp_path / back_translate.RECORD).exists()
-    back_translate.keep_record(tmp_path, {"seed": 1}, ("en", "de"))
-    assert json.loads((tmp_path / back_translate.RECORD).read_text()) == {"seed": 1}
+        pairs.keep_record(tmp_path, {"seed": 1}, ("en", "de"))
+    assert not (tmp_path / pairs.RECORD).exists()
+    pairs.keep_record(tmp_path, {"seed": 1}, ("en", "de"))
+    assert json.loads((tmp_path / pairs.RECORD).read_text()) == {"seed": 1}
 
 
 def test_a_compressed_text_is_read(back, text, tmp_path):

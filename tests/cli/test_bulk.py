@@ -13,7 +13,8 @@ import psutil
 import pytest
 import tensorflow as tf
 
-from keras_transformer.cli import bulk, translate
+from keras_transformer.cli import translate
+from keras_transformer.tools.beam import INSTALL
 from keras_transformer.translation.lines import CHUNK
 
 ROOT = Path(__file__).parents[2]
@@ -34,12 +35,12 @@ def test_flags_that_do_not_go_with_the_engine_are_one_line(tmp_path, mistake):
 
 def test_without_apache_beam_the_flag_says_what_to_install(tmp_path, monkeypatch, mistake):
     monkeypatch.setitem(sys.modules, "apache_beam", None)
-    for name in [name for name in sys.modules if name.startswith("keras_transformer.beam")]:
+    for name in [name for name in sys.modules if name.startswith("keras_transformer.tools.beam")]:
         monkeypatch.delitem(sys.modules, name)
     said = mistake(translate, "--engine", "beam", "--saved_model", tmp_path, "--input", "a", "--output", "b")
-    assert bulk.INSTALL in said
+    assert INSTALL in said
     project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-    assert all(f'"{package}"' in project for package in bulk.INSTALL.split("'")[1::2])
+    assert all(f'"{package}"' in project for package in INSTALL.split("'")[1::2])
 
 
 def test_flags_of_beam_are_errors_without_its_engine(monkeypatch, capsys):
@@ -137,3 +138,28 @@ def test_a_worker_that_is_killed_is_one_line(desk):
     assert process.returncode == 2
     there, line = printed.splitlines()
     assert there == "1 of 2 files there already" and line.startswith("error: a worker process was killed")
+
+
+PARENT = """
+import subprocess, sys
+child = subprocess.Popen([sys.executable, "-c", "from keras_transformer.cli.bulk import end_with_parent as end; "
+                          "end(); print('ready', flush=True); import time; time.sleep(100)"], stdout=subprocess.PIPE)
+child.stdout.readline()
+print(child.pid, flush=True)
+child.wait()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="the system call is of Linux")
+def test_a_worker_ends_when_its_parent_is_killed():
+    parent = subprocess.Popen(
+        [sys.executable, "-c", PARENT], stdout=subprocess.PIPE, env=os.environ | {"PYTHONPATH": str(ROOT)}, text=True
+    )
+    child = psutil.Process(int(parent.stdout.readline()))
+    parent.send_signal(signal.SIGKILL)
+    parent.wait()
+    end = time.monotonic() + 10
+    while child.is_running() and child.status() != psutil.STATUS_ZOMBIE:
+        assert time.monotonic() < end
+        time.sleep(0.01)

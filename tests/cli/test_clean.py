@@ -1,5 +1,10 @@
 import json
+import os
+import signal
+import subprocess
 import sys
+import time
+from pathlib import Path
 
 import pytest
 
@@ -7,6 +12,8 @@ from keras_transformer.cli import clean
 from tests import tiny
 
 QUICK = ["--language_odds", 0, "--max_ratio", 0, "--workers", 1]
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -58,7 +65,9 @@ def test_mistakes_are_one_line_before_any_work(raw, tmp_path, mistake):
 
 
 def test_without_beam_the_flag_says_so(raw, tmp_path, mistake, monkeypatch):
-    monkeypatch.setitem(sys.modules, "keras_transformer.beam.cleaning", None)
+    monkeypatch.setitem(sys.modules, "apache_beam", None)
+    for name in [name for name in sys.modules if name.startswith("keras_transformer.tools.beam")]:
+        monkeypatch.delitem(sys.modules, name)
     asked = ["--input", f"files:{raw}", "--output", tmp_path / "clean", "--engine", "beam", "--language_odds", 0]
     assert mistake(clean, *asked).endswith("pip install 'apache-beam>=2.69' 'sentencepiece<0.2.3'")
 
@@ -73,3 +82,32 @@ def test_a_flag_that_nobody_knows_is_refused(raw, tmp_path, capsys):
         ["--input", "files:raw", "--output", str(tmp_path / "clean"), "--engine", "beam", "--runner", "DirectRunner"]
     )
     assert rest == ["--runner", "DirectRunner"]
+
+
+def started(tmp_path, *flags):
+    command = [sys.executable, "-m", "keras_transformer", "clean", "--input", f"files:{tmp_path}/raw"]
+    command += ["--output", str(tmp_path / "clean"), "--language_odds", "0", *flags]
+    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+@pytest.mark.slow
+def test_the_program_starts_by_its_name_and_works_in_several_processes(tmp_path):
+    tiny.write_corpus(tmp_path / "raw")
+    out, err = started(tmp_path, "--workers", "2").communicate(timeout=300)
+    assert err == "" and out.splitlines()[-1] == f"report           {tmp_path}/clean/report.html"
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_all_processes_with_one_line_and_leaves_nothing(tmp_path):
+    (tmp_path / "raw").mkdir()
+    tiny.write_pairs(tmp_path / "raw", "train", tiny.pairs(5000) * 40)
+    program = started(tmp_path, "--workers", "2")
+    while (
+        not any(path.stat().st_size for path in tmp_path.glob(".clean.*.partial/scratch/examined"))
+        and program.poll() is None
+    ):
+        time.sleep(0.1)
+    os.kill(program.pid, signal.SIGINT)
+    out, err = program.communicate(timeout=300)
+    assert (program.returncode, out, err) == (130, "", "interrupted\n")
+    assert [path.name for path in tmp_path.iterdir()] == ["raw"]

@@ -6,7 +6,7 @@ import pytest
 
 from keras_transformer import runs
 from keras_transformer.cli import console, translate
-from tests.documents.fake import WordByWord
+from tests.tools.documents.fake import WordByWord
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pytest
 from keras_transformer.config import Config
 from keras_transformer.export.manifest import describe_run, installed, read_manifest, summarise, write_manifest
 from keras_transformer.export.parity import Loading, Parity
-from keras_transformer.training.checkpoints import RunDirectory
+from keras_transformer.training.run_directory import RunDirectory
 
 PARITY, LOADING = Parity(beam_size=5, sentences=53, equal=47, largest_score_difference=0.25), Loading(1.5, 17_000_000)
 

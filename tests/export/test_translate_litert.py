@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from keras_transformer.export import translate_litert
 from keras_transformer.export.translate_litert import LiteRTTranslator, divisions, number_of_cores
-from keras_transformer.translation.segments import join, split
+from keras_transformer.translation.segments import divide_into_parts, join
 from tests import tiny
 
 OTHERS = {"numpy", "sentencepiece", "ai_edge_litert"}
@@ -58,7 +58,7 @@ def test_text_is_divided_and_joined_as_in_the_graph(reader, monkeypatch):
     """The model repeats its source, so the result shows each step but the model."""
     texts = random_texts(700)
     tokenizer, longest = tiny.tokenizer(), reader._rules.max_length
-    parts = split(tf.constant(texts), tokenizer, longest)
+    parts = divide_into_parts(tf.constant(texts), tokenizer, longest)
     expected = join(parts, tokenizer.decode(parts.ids)[:, None])[:, 0].numpy()
     searched = []
 

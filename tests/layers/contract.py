@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_transformer.layer import arguments_of
+from keras_transformer.layers.layer import arguments_of
 from tests.reference import randomise
 
 H, W, B, T, S, K, F, V = 2, 3, 5, 7, 11, 13, 17, 19

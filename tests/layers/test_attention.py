@@ -84,13 +84,13 @@ def expected(layer, x, memory, mask=True):
 
 
 def test_padding_is_hidden_from_every_query():
-    mask = padding_mask(tf.constant([[7, 3, 0], [5, 0, 0]]))
+    mask = padding_mask(tf.constant([[7, 3, 0], [5, 0, 0]]), 0)
     assert mask.dtype == tf.bool
     np.testing.assert_array_equal(mask, [[[[True, True, False]]], [[[True, False, False]]]])
 
 
 def test_a_row_of_padding_only_is_hidden_altogether():
-    assert not np.any(padding_mask(tf.zeros((2, 3), "int32")))
+    assert not np.any(padding_mask(tf.zeros((2, 3), "int32"), 0))
 
 
 def test_the_id_of_padding_can_be_another():
@@ -110,7 +110,7 @@ def test_length_may_be_a_tensor():
 
 def test_masks_together_hide_what_either_hides():
     ids = tf.constant([[7, 3, 0, 5, 0]])
-    both = np.asarray(padding_mask(ids) & causal_mask(5))
+    both = np.asarray(padding_mask(ids, 0) & causal_mask(5))
     for t in range(5):
         for s in range(5):
             assert both[0, 0, t, s] == (s <= t and s not in (2, 4))

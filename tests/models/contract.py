@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from keras_transformer.decoding.beam import beam_search
 from keras_transformer.decoding.single import greedy_search
-from keras_transformer.layer import arguments_of
+from keras_transformer.layers.layer import arguments_of
 from keras_transformer.models.sequence_to_sequence import load_model
 from tests.reference import randomise
 

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from keras_transformer.errors import ConfigError
-from keras_transformer.models.transformer import Transformer, follow
+from keras_transformer.models.transformer import Transformer, extended_history
 from tests import reference
 from tests.models.contract import PAD, B, ModelContract, S, T, W, random_parents, step_by_step
 
@@ -311,14 +311,14 @@ def test_what_has_been_read_stays_where_it_is():
 
 def test_a_hypothesis_inherits_the_history_of_its_parent_and_adds_itself():
     history = tf.constant([[[True, False, True, False], [False, True, True, False]]])  # two positions of two
-    found = follow(history, tf.constant([[1, 1]]))
+    found = extended_history(history, tf.constant([[1, 1]]))
     assert found.dtype == "bool"
     expected = [[[False, True, True, False, True, False], [False, True, True, False, False, True]]]
     np.testing.assert_array_equal(found, expected)
 
 
 def test_before_the_first_token_there_is_nothing_to_inherit():
-    found = follow(tf.zeros((1, W, 0), "bool"), tf.constant([[2, 0, 0]]))
+    found = extended_history(tf.zeros((1, W, 0), "bool"), tf.constant([[2, 0, 0]]))
     np.testing.assert_array_equal(found, np.eye(W, dtype=bool)[None])
 
 

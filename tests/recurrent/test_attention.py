@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_transformer.recurrent.attention import SCORES, Attention, FixedContext, LatentAttention
+from keras_transformer.recurrent.attention import SCORES, FixedContext, LatentAttention, RecurrentAttention
 from tests import reference
 from tests.layers.contract import B, D, LayerContract, S, T, some
 from tests.reference import part, randomise, weights_of
@@ -16,7 +16,7 @@ LENGTHS = [11, 7, 5, 3, 1]  # of B rows
 
 
 def attention(**arguments):
-    layer = Attention(**{"d_model": D, "window": WINDOW, **arguments})
+    layer = RecurrentAttention(**{"d_model": D, "window": WINDOW, **arguments})
     layer.build((None, None, D))
     return randomise(layer, seed=5)
 
@@ -119,7 +119,7 @@ def test_a_fixed_context_is_the_last_state_or_the_mean_of_all():
 @pytest.mark.parametrize(
     "layer",
     [
-        *(Attention(D, score, span, 3, True) for score, span in itertools.product(SCORES, SPANS)),
+        *(RecurrentAttention(D, score, span, 3, True) for score, span in itertools.product(SCORES, SPANS)),
         FixedContext("mean"),
     ],
 )

@@ -5,7 +5,7 @@ import pytest
 from keras_transformer.config import Config
 from keras_transformer.export.manifest import describe_run, write_manifest
 from keras_transformer.export.parity import Loading, Parity
-from keras_transformer.training.checkpoints import RunDirectory
+from keras_transformer.training.run_directory import RunDirectory
 from serving.languages import languages_of, name_of, newest_languages, normalized
 
 

@@ -25,7 +25,8 @@ from keras_transformer.training.callbacks import (
     SaveState,
     ValidationBleu,
 )
-from keras_transformer.training.checkpoints import RunDirectory, load_variables, save_variables
+from keras_transformer.training.checkpoints import load_variables, save_variables
+from keras_transformer.training.run_directory import RunDirectory
 from keras_transformer.training.tensorboard import EventWriter
 from tests import tiny
 from tests.training.curves import read_events

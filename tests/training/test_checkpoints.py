@@ -14,16 +14,19 @@ import tensorflow as tf
 
 from keras_transformer.data import pipeline
 from keras_transformer.errors import CheckpointError, DamagedCheckpoint, FileError, UserError
+from keras_transformer.files import write_whole
 from keras_transformer.tokenizer import save_tokenizers
 from keras_transformer.training.checkpoints import (
-    RunDirectory,
     average_variables,
+    keep_architecture,
     load_each,
     load_last,
+    load_network,
+    load_translator,
     load_variables,
     save_variables,
-    write_atomically,
 )
+from keras_transformer.training.run_directory import RunDirectory
 from keras_transformer.training.teacher_forcing import TeacherForcing
 from keras_transformer.translation.translator import Translator
 from tests import tiny
@@ -99,7 +102,7 @@ def test_an_interrupted_write_leaves_the_old_file_and_nothing_else(tmp_path):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        write_atomically(path, write)
+        write_whole(path, write)
     assert [p.name for p in tmp_path.iterdir()] == ["some.txt"]
     assert path.read_text() == "old"
 
@@ -110,7 +113,7 @@ def test_an_interrupted_first_write_leaves_nothing(tmp_path):
         raise OSError("disk full")
 
     with pytest.raises(FileError, match="disk full"):
-        write_atomically(tmp_path / "some.txt", write)
+        write_whole(tmp_path / "some.txt", write)
     assert not list(tmp_path.iterdir())
 
 
@@ -141,7 +144,7 @@ def test_a_file_appears_under_its_name_when_it_is_whole(tmp_path):
         seen.append(path.exists())
         temporary.write_text("whole")
 
-    write_atomically(path, write)
+    write_whole(path, write)
     assert seen == [False]
     assert path.read_text() == "whole" and len(list(tmp_path.iterdir())) == 1
 
@@ -150,7 +153,7 @@ def test_the_file_before_is_kept_under_another_name(tmp_path):
     path, previous = tmp_path / "some.txt", tmp_path / "previous.txt"
     found = []
     for text in ("one", "two", "three"):
-        write_atomically(path, lambda temporary, text=text: temporary.write_text(text), previous)
+        write_whole(path, lambda temporary, text=text: temporary.write_text(text), previous)
         found.append((path.read_text(), previous.read_text() if previous.exists() else None))
     assert found == [("one", None), ("two", "one"), ("three", "two")]
 
@@ -162,7 +165,7 @@ def test_a_file_that_cannot_be_written_is_named(tmp_path):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with pytest.raises(FileError) as error:
-        write_atomically(tmp_path / "last.npz", write)
+        write_whole(tmp_path / "last.npz", write)
     assert str(error.value) == f"cannot write {tmp_path / 'last.npz'}: No space left on device"
 
 
@@ -418,7 +421,7 @@ def test_a_claim_removes_the_unfinished_files_of_a_killed_process(tmp_path):
         half_written.append(temporary)
 
     for path in (run.model, run.logs / "train" / "events.v2", run.last):
-        write_atomically(path, write)
+        write_whole(path, write)
     for path in half_written:
         path.write_text("half")
     before = run.last.read_bytes()
@@ -452,9 +455,9 @@ def transformer():
 def make_run(path, **settings):
     """A run directory in which a training has saved nothing yet."""
     run = RunDirectory(path)
-    write_atomically(run.config, tiny.config("nowhere", path, length_penalty=ALPHA, **settings).save)
+    write_whole(run.config, tiny.config("nowhere", path, length_penalty=ALPHA, **settings).save)
     save_tokenizers(run.path, tiny.tokenizer(), tiny.tokenizer())
-    run.keep_architecture(transformer())
+    keep_architecture(run, transformer())
     return run
 
 
@@ -494,7 +497,7 @@ def under_way(tmp_path):
     ],
 )
 def test_a_run_under_way_has_a_model(under_way, checkpoint, value, names):
-    network, paths = under_way.load_network(checkpoint)
+    network, paths = load_network(under_way, checkpoint)
     assert value_of(network) == value and [path.stem for path in paths] == names
     assert network.dtype_policy.name == "float32"
 
@@ -502,20 +505,20 @@ def test_a_run_under_way_has_a_model(under_way, checkpoint, value, names):
 def test_with_patience_the_average_is_around_the_best_epoch(under_way):
     tiny.config("nowhere", under_way.path, average_epochs=3, patience=2, epochs=9).save(under_way.config)
     save_weights(under_way.epoch(5), 50.0)
-    network, paths = under_way.load_network()
+    network, paths = load_network(under_way)
     assert value_of(network) == 3.0 and [path.stem[-1] for path in paths] == ["2", "3", "4"]
 
 
 def test_of_an_exponential_average_the_newest_is_taken(under_way):
     tiny.config("nowhere", under_way.path, ema_decay=0.9).save(under_way.config)
-    network, paths = under_way.load_network()
+    network, paths = load_network(under_way)
     assert value_of(network) == 4.0 and paths == [under_way.epoch(4)]
 
 
 def test_before_the_first_epoch_has_ended_there_is_the_newest_checkpoint(tmp_path, capsys):
     run = make_run(tmp_path / "run")
     save_weights(run.last, 7.0, {"best_epoch": 0})
-    assert value_of(run.load_network()[0]) == 7.0
+    assert value_of(load_network(run)[0]) == 7.0
     assert "no epoch has ended yet" in capsys.readouterr().out
 
 
@@ -523,22 +526,22 @@ def test_if_the_newest_checkpoint_is_damaged_the_one_before_is_read_and_nothing_
     save_weights(under_way.previous, 10.0, {"best_epoch": 3})
     overwrite_with_text(under_way.last)
     before = under_way.last.read_bytes()
-    assert value_of(under_way.load_network("last")[0]) == 10.0
+    assert value_of(load_network(under_way, "last")[0]) == 10.0
     assert under_way.last.read_bytes() == before and under_way.previous.exists()
 
 
 def test_weights_that_are_not_there_are_named_with_those_that_are(under_way):
     with pytest.raises(CheckpointError, match="no weights of --checkpoint 7 in .*: there are those of 1, 2, 3, 4"):
-        under_way.load_network("7")
+        load_network(under_way, "7")
     with pytest.raises(CheckpointError, match="must be average, best, last or a number. Received: 'newest'"):
-        under_way.load_network("newest")
+        load_network(under_way, "newest")
 
 
 def test_a_directory_without_weights_says_what_makes_them(tmp_path):
     with pytest.raises(CheckpointError, match=rf"no run in {tmp_path}.*train\.py"):
-        RunDirectory(tmp_path).load_translator()
+        load_translator(RunDirectory(tmp_path))
     with pytest.raises(CheckpointError, match=r"no weights in .* yet.*--save_minutes"):
-        make_run(tmp_path / "run").load_translator()
+        load_translator(make_run(tmp_path / "run"))
     RunDirectory(tmp_path / "nowhere")
     assert not (tmp_path / "nowhere").exists()
 
@@ -554,7 +557,7 @@ def finished(tmp_path_factory):
 
 
 def test_a_finished_run_has_all_that_a_translator_needs(finished):
-    loaded = finished.load_translator(batch_size=5)
+    loaded = load_translator(finished, batch_size=5)
     assert loaded.batch_size == 5 and loaded.files == [finished.model]
     assert loaded.settings == {"beam_size": 1, "length_penalty": ALPHA, **BY_SENTENCE}
     expected = Translator(tiny.trained_transformer(), tiny.tokenizer(), beam_size=1, length_penalty=ALPHA)
@@ -563,21 +566,21 @@ def test_a_finished_run_has_all_that_a_translator_needs(finished):
 
 @pytest.mark.slow
 def test_it_can_be_loaded_for_several_devices(finished):
-    loaded = finished.load_translator(batch_size=1, strategy=tiny.two_replicas())
+    loaded = load_translator(finished, batch_size=1, strategy=tiny.two_replicas())
     assert loaded.batch_size == 2 and len(loaded.model.weights[0].value.values) == 2
-    assert loaded.translate_batch(TEXTS)[0] == finished.load_translator().translate_batch(TEXTS)[0]
+    assert loaded.translate_batch(TEXTS)[0] == load_translator(finished).translate_batch(TEXTS)[0]
 
 
 def test_given_options_override_those_of_the_run(finished):
-    loaded = finished.load_translator(beam_size=2, length_penalty=0.0)
+    loaded = load_translator(finished, beam_size=2, length_penalty=0.0)
     assert loaded.settings == {"beam_size": 2, "length_penalty": 0.0, **BY_SENTENCE}
 
 
 def test_a_run_of_whole_lines_is_translated_so(tmp_path):
     run = make_run(tmp_path, split_sentences=False)
     tiny.trained_transformer().save(run.model)
-    assert run.load_translator().settings["split_sentences"] is False
-    assert run.load_translator(split_sentences=True).settings["split_sentences"] is True
+    assert load_translator(run).settings["split_sentences"] is False
+    assert load_translator(run, split_sentences=True).settings["split_sentences"] is True
 
 
 def test_a_damaged_model_is_named(finished, tmp_path):
@@ -585,7 +588,7 @@ def test_a_damaged_model_is_named(finished, tmp_path):
     damaged = RunDirectory(tmp_path / "run")
     damaged.model.write_bytes(finished.model.read_bytes()[:1000])
     with pytest.raises(UserError, match=r"cannot read a model from .*model\.keras"):
-        damaged.load_translator()
+        load_translator(damaged)
 
 
 def test_the_log_is_kept_while_a_directory_is_claimed(tmp_path):

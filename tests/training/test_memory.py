@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_transformer.config import OPTIMIZERS
 from keras_transformer.data.pipeline import dealt, training_batches
 from keras_transformer.errors import ConfigError
+from keras_transformer.presets import OPTIMIZERS
 from keras_transformer.training import memory
 from keras_transformer.training.memory import (
     MIB,
@@ -23,7 +23,7 @@ from keras_transformer.training.memory import (
     count_parameters,
     estimate,
 )
-from keras_transformer.training.run import build_trainer, make_network, train
+from keras_transformer.training.train import build_trainer, make_network, train
 from keras_transformer.training.updates import make_optimizer
 from tests import tiny
 

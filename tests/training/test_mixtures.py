@@ -18,9 +18,9 @@ from keras_transformer.data.subword_dropout import find_halves
 from keras_transformer.errors import ConfigError, CorpusError
 from keras_transformer.models.sequence_to_sequence import load_model
 from keras_transformer.tokenizer import SHARED, Tokenizer, load_tokenizers, train_tokenizer
-from keras_transformer.training.checkpoints import RunDirectory
 from keras_transformer.training.preparation import Origin, prepare
-from keras_transformer.training.run import build_trainer, make_network
+from keras_transformer.training.run_directory import RunDirectory
+from keras_transformer.training.train import build_trainer, make_network
 from tests import tiny
 from tests.training.curves import assert_same_curves, read_events
 from tests.training.test_run import again, assert_same_state, interrupt_after, train

@@ -10,7 +10,6 @@ import tensorflow as tf
 from keras_transformer.errors import CheckpointError, ConfigError, CorpusError, UserError
 from keras_transformer.tokenizer import SHARED, SOURCE, TARGET, load_tokenizers
 from keras_transformer.training import preparation
-from keras_transformer.training.checkpoints import RunDirectory
 from keras_transformer.training.preparation import (
     Origin,
     check_placeholders,
@@ -20,6 +19,7 @@ from keras_transformer.training.preparation import (
     prepare,
     validation_pairs,
 )
+from keras_transformer.training.run_directory import RunDirectory
 from tests import tiny
 
 

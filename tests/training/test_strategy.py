@@ -2,10 +2,7 @@ import concurrent.futures
 import contextlib
 import itertools
 import json
-import platform
 import socket
-import subprocess
-import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -27,7 +24,6 @@ from keras_transformer.training.strategy import (
     make_strategy,
     read_cluster,
     resolve_precision,
-    share_cores,
     strategy_of_gpus,
     vary_seeds,
     wait_for_workers,
@@ -206,44 +202,6 @@ def test_replicas_of_other_workers_have_other_seeds_and_keep_them_when_a_checkpo
     assert states_after(0, first_state=states_after(2)[0]) == states_after(2)
 
 
-# Cores.
-
-
-def shared(monkeypatch, name, batch_tokens, cores, gpus=()):
-    """What `share_cores` sets on such a machine: replicas and the two numbers of threads, or nothing."""
-    found = []
-    physical = {"CPU": ["cpu"], "GPU": list(gpus)}
-    monkeypatch.setattr(tf.config, "list_physical_devices", physical.__getitem__)
-    monkeypatch.setattr(strategy, "available_cores", lambda: cores)
-    monkeypatch.setattr(tf.config, "set_logical_device_configuration", lambda cpu, devices: found.append(len(devices)))
-    for kind in ("intra", "inter"):
-        monkeypatch.setattr(tf.config.threading, f"set_{kind}_op_parallelism_threads", found.append)
-    share_cores(name, batch_tokens)
-    return found
-
-
-@pytest.mark.parametrize(
-    ("cores", "batch_tokens", "expected"),
-    [
-        (2, 4096, [2, 1, 2]),
-        (2, 2048, []),  # too little for two
-        (1, 4096, []),
-        (16, 8192, [4, 4, 4]),
-        (16, 100_000, [16, 1, 16]),
-        (2, 50, []),
-    ],
-)
-def test_every_core_trains_a_replica_if_there_is_enough_for_each(monkeypatch, cores, batch_tokens, expected):
-    for name in ("auto", "mirrored"):
-        assert shared(monkeypatch, name, batch_tokens, cores) == expected
-
-
-def test_cores_are_left_alone_beside_a_gpu_and_where_a_process_is_one_replica(monkeypatch):
-    assert shared(monkeypatch, "auto", 4096, 2, gpus=["gpu"]) == []
-    for name in ("one_device", "multi_worker"):
-        assert shared(monkeypatch, name, 4096, 2) == []
-
-
 # Precision.
 
 
@@ -289,28 +247,3 @@ def test_every_setting_of_config_is_known(monkeypatch):
     monkeypatch.setattr(strategy, "join_workers", tf.distribute.get_strategy)
     for name in get_args(hints["strategy"]):
         assert isinstance(make_strategy(name), tf.distribute.Strategy)
-
-
-COUNT_FAULTS = """
-import resource
-import numpy as np
-from keras_transformer.training.strategy import keep_freed_memory
-def count_faults():
-    for round in range(12):
-        if round == 2:
-            before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-        np.ones(4 << 20).sum()  # 32 MiB: 8,192 pages of 4 KiB
-    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
-given_back = count_faults()
-keep_freed_memory()
-print(given_back, count_faults())
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc can be told to keep freed memory")
-def test_freed_memory_is_used_again_without_asking_the_system():
-    command = [sys.executable, "-c", COUNT_FAULTS]
-    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=True)
-    given_back, kept = map(int, run.stdout.split())
-    assert kept < 200 < given_back

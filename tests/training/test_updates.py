@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_transformer.config import OPTIMIZERS
+from keras_transformer.presets import OPTIMIZERS
 from keras_transformer.training import updates as module
 from keras_transformer.training.schedules import InverseSquareRoot
 from keras_transformer.training.updates import INSTEAD, Adam, Updates, make_optimizer

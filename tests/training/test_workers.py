@@ -5,8 +5,8 @@ import tensorflow as tf
 
 from keras_transformer.errors import CheckpointError
 from keras_transformer.training import workers as module
-from keras_transformer.training.checkpoints import RunDirectory
 from keras_transformer.training.preparation import prepare
+from keras_transformer.training.run_directory import RunDirectory
 from keras_transformer.training.workers import Workers, prepare_on_all, run_directory
 from tests import tiny
 

@@ -1,11 +1,13 @@
 import io
 import os
+import threading
+import time
 
 import pytest
 
-from keras_transformer.errors import FileError
+from keras_transformer.errors import FileError, UserError
 from keras_transformer.translation import lines
-from keras_transformer.translation.lines import CHUNK, chunks_of, chunks_of_stream, translate_lines
+from keras_transformer.translation.lines import CHUNK, chunks_of, chunks_of_stream, run_sorted, translate_lines
 
 
 def twice(texts):
@@ -67,3 +69,50 @@ def test_a_stream_has_the_lines_of_a_file(tmp_path, text):
 def test_a_full_disk_is_named():
     with open("/dev/full", "wb", buffering=0) as full, pytest.raises(FileError, match="write /dev/full: No space left"):
         translate_lines(twice, [[b"one"]], full)
+
+
+TEXTS = ["one two", "seven", "ten nine eight four zero", "Größe 😀"]
+
+
+def test_batches_are_of_similar_length_longest_first_and_order_is_restored():
+    batches, progress = [], []
+
+    def shout(texts):
+        batches.append(texts)
+        return [text.upper() for text in texts]
+
+    texts = ["ccc", "a", "eeeee", "bb", "dddd", "a2", "fffffff"]
+    assert run_sorted(shout, texts, 3, progress.append) == [text.upper() for text in texts]
+    assert sorted(batches) == [["a"], ["ccc", "bb", "a2"], ["fffffff", "eeeee", "dddd"]]
+    assert progress == [3, 3, 1]
+
+
+def test_two_batches_are_under_way_at_a_time():
+    both = threading.Barrier(2, timeout=30)
+
+    def repeat(texts):
+        both.wait()  # alone, the first would wait for ever
+        return texts
+
+    assert run_sorted(repeat, TEXTS, 1) == TEXTS
+
+
+def test_a_failure_is_raised_and_ends_the_work():
+    begun = []
+
+    def fail_once(texts):
+        begun.append(texts)
+        if len(begun) == 1:
+            raise RuntimeError("out of memory")
+        time.sleep(0.05)
+        return texts
+
+    with pytest.raises(RuntimeError, match="out of memory"):
+        run_sorted(fail_once, 100 * TEXTS, 1)
+    assert len(begun) < 20
+
+
+@pytest.mark.parametrize("batch_size", [0, -1])
+def test_no_batch_size_loses_texts(batch_size):
+    with pytest.raises(UserError, match=rf"batch_size.*{batch_size}"):
+        run_sorted(list, ["one"], batch_size)

@@ -18,13 +18,13 @@ from keras_transformer.translation.segments import (
     at_once,
     beginnings,
     blocks,
+    divide_into_parts,
     divisions,
     join,
     join_scores,
     pairs,
     pieces_of,
     regrouped,
-    split,
     split_lines,
     split_sentences,
 )
@@ -205,7 +205,7 @@ def identity(max_length):
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
     def copied(text):
-        segments = split(text, tokenizer, max_length)
+        segments = divide_into_parts(text, tokenizer, max_length)
         return join(segments, tokenizer.decode(segments.ids)[:, None])[:, 0], segments.rows, segments.ids
 
     return lambda *texts: copied(tf.constant(texts, tf.string, shape=[len(texts)]))
@@ -323,7 +323,7 @@ def test_no_part_is_too_long_or_divides_a_character(lengths, max_length, word_le
 
 def test_translations_are_joined_as_the_sentences_were():
     text = ["one two\nthree", "  seven.  Eight ", "今天。明天！\u3000好", "", "seven " * 29]
-    segments = split(tf.constant(text), tiny.tokenizer(), MAX_LENGTH)
+    segments = divide_into_parts(tf.constant(text), tiny.tokenizer(), MAX_LENGTH)
     names = [f"{number}".encode() for number in range(segments.ids.nrows())]
     *rest, last = [row.decode() for (row,) in join(segments, tf.constant(names)[:, None]).numpy()]
     assert rest == ["0\n1", "  2  3 ", "4 5\u30006", ""]
@@ -331,14 +331,14 @@ def test_translations_are_joined_as_the_sentences_were():
 
 
 def test_between_translations_that_end_in_a_full_width_stop_no_space_is_needed():
-    segments = split(tf.constant(["一。二！三？四", "一。二"]), tiny.tokenizer(), MAX_LENGTH)
+    segments = divide_into_parts(tf.constant(["一。二！三？四", "一。二"]), tiny.tokenizer(), MAX_LENGTH)
     translations = ["Uno.", "二。", "さん」", "4", "1！」", "2"]
     joined = [row.decode() for (row,) in join(segments, tf.constant(translations)[:, None]).numpy()]
     assert joined == ["Uno. 二。さん」 4", "1！」2"]
 
 
 def test_the_score_of_a_text_is_that_of_all_its_tokens():
-    segments = split(tf.constant(["one\ntwo\nthree", "", "four"]), tiny.tokenizer(), MAX_LENGTH)
+    segments = divide_into_parts(tf.constant(["one\ntwo\nthree", "", "four"]), tiny.tokenizer(), MAX_LENGTH)
     log_probs, lengths, alpha = np.array([-1.1, -0.7, -2.3, -0.3]), np.array([2, 5, 11, 3]), 0.7
 
     def penalty(length):
@@ -350,7 +350,7 @@ def test_the_score_of_a_text_is_that_of_all_its_tokens():
 
 
 def test_the_score_of_one_part_stays_as_it_is():
-    segments = split(tf.constant(["one"] * 997), tiny.tokenizer(), MAX_LENGTH)
+    segments = divide_into_parts(tf.constant(["one"] * 997), tiny.tokenizer(), MAX_LENGTH)
     scores = np.random.default_rng(3).normal(size=(997, 2)).astype(np.float32)
     lengths = tf.reshape(tf.range(2 * 997), [997, 2]) % 311
     for alpha in (0.0, 0.6, 1.8, -0.3):
@@ -382,7 +382,7 @@ def encoded(*texts, model=None, end=()):
 def test_parts_are_scored_in_pairs_where_there_are_as_many_and_as_a_whole_otherwise(target_model):
     tokenizers = tiny.tokenizer(), Tokenizer(target_model())
     both = tf.constant(TEXTS), tf.constant(TRANSLATIONS)
-    parts = (split(text, tokenizer, 31) for text, tokenizer in zip(both, tokenizers, strict=True))
+    parts = (divide_into_parts(text, tokenizer, 31) for text, tokenizer in zip(both, tokenizers, strict=True))
     owners, sources, labels = pairs(tokenizers, *both, *parts)
     assert owners.numpy().tolist() == [0, 1, 1, 3, 4, 5]
     assert sources.to_list() == encoded("one two", "seven", "ten", "one\ntwo\nthree", "nine", "four")
@@ -393,7 +393,7 @@ def test_parts_are_scored_in_pairs_where_there_are_as_many_and_as_a_whole_otherw
 def test_of_a_whole_text_only_its_beginning_is_scored(monkeypatch):
     monkeypatch.setattr(segments_module, "LONGEST_SCORED", 3)
     both = tf.constant(["one\ntwo"]), tf.constant(["seven eight nine ten"])
-    parts = (split(text, tiny.tokenizer(), 31) for text in both)
+    parts = (divide_into_parts(text, tiny.tokenizer(), 31) for text in both)
     _, sources, labels = pairs((tiny.tokenizer(),) * 2, *both, *parts)
     (source,), (label,) = (encoded(text.numpy()[0].decode()) for text in both)
     assert min(len(source), len(label)) > 3
@@ -402,7 +402,7 @@ def test_of_a_whole_text_only_its_beginning_is_scored(monkeypatch):
 
 @pytest.mark.parametrize(("max_length", "kept"), [(31, [0, 1, 1, 3, 3, 3, 4, 5]), (1, [0, 1, 3, 4, 5])])
 def test_of_texts_as_many_parts_are_explained_as_fit(max_length, kept):
-    segments = split(tf.constant(TEXTS), tiny.tokenizer(), 31)
+    segments = divide_into_parts(tf.constant(TEXTS), tiny.tokenizer(), 31)
     lengths = segments.ids.row_lengths().numpy().tolist()
     owners, offsets, ids = beginnings(segments, max_length)
     rows = segments.rows.numpy().tolist()

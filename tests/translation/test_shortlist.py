@@ -10,7 +10,7 @@ from keras_transformer.decoding.search import IMPOSSIBLE
 from keras_transformer.errors import UserError
 from keras_transformer.models.recurrent import RecurrentNetwork
 from keras_transformer.tokenizer import Tokenizer, train_tokenizer
-from keras_transformer.translation.shortlist import FREQUENT, Candidates, Shortlist
+from keras_transformer.translation.shortlist import FREQUENT, AllowedPieces, Shortlist
 from keras_transformer.translation.translator import Translator
 from tests import reference, tiny
 from tests.decoding.scripted import BOS, EOS, PAD, Script, as_lists, exhaustive, table_of
@@ -72,7 +72,7 @@ def test_beam_search_finds_the_best_of_all_sequences_of_the_own_list(width):
     script = Script(np.array([2, 5, 7], "int32"), vocabulary=7, eos_bias=-1.0)
     pieces = tf.constant(sorted(set.union(*lists)))
     hidden = [[[0.0 if i in own else IMPOSSIBLE for i in pieces.numpy().tolist()]] for own in lists]
-    candidates = Candidates(pieces, tf.constant(hidden))
+    candidates = AllowedPieces(pieces, tf.constant(hidden))
 
     def step(*arguments):
         logits, state = script.step(*arguments)

@@ -10,7 +10,7 @@ from keras_transformer.errors import UserError
 from keras_transformer.protection import NO_PLACEHOLDERS
 from keras_transformer.translation import segments
 from keras_transformer.translation.options import options_of
-from keras_transformer.translation.segments import split
+from keras_transformer.translation.segments import divide_into_parts
 from keras_transformer.translation.translator import (
     SavedModelTranslator,
     TextTranslator,
@@ -120,7 +120,7 @@ def test_sentences_are_translated_one_by_one_and_their_white_space_is_kept():
 def test_text_longer_than_max_length_is_translated_in_parts():
     """Nothing is cut off: the parts of the source, read one after the other, are all of it."""
     text = " ".join(tiny.ENGLISH * 5)
-    source = split(tf.constant([text]), tiny.tokenizer(), 17).ids.to_list()
+    source = divide_into_parts(tf.constant([text]), tiny.tokenizer(), 17).ids.to_list()
     parts = [sentencepiece.SentencePieceProcessor(model_proto=tiny.tokenizer_model()).decode(ids) for ids in source]
     assert " ".join(parts) == text and max(map(len, source)) <= 17
     (found, _), _ = translator(1, max_length=17).translate_batch([text, "one"])

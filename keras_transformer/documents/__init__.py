@@ -1,1 +1,0 @@
-"""Documents with markup: HTML, Markdown, XLIFF, gettext, subtitles and Word files, translated in their place."""

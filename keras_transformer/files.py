@@ -1,0 +1,130 @@
+"""Files and directories that appear when they are complete, and the checks of paths before long work."""
+
+import contextlib
+import errno
+import glob
+import os
+import shutil
+import uuid
+from pathlib import Path
+
+import psutil
+
+from keras_transformer.errors import FileError, UserError
+
+# Causes of an OSError that the user can mend. Any other cause is a bug, and keeps its traceback.
+FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ENOTDIR}
+FORBIDDEN |= {errno.EEXIST, errno.ENOTEMPTY, errno.ENAMETOOLONG}
+
+
+def write_whole(path, write, previous=None):
+    """Calls `write` with a temporary path beside `path`, of the same suffix, and renames the result into place.
+
+    An interruption leaves the old file or the new one. The directory is made if it does not exist. The new file has the
+    permissions of the old one.
+
+    Args:
+        path: of the file.
+        write: function of a path.
+        previous: path to which the old file is renamed; None removes the old file.
+
+    Raises:
+        FileError: if the file cannot be written; the old file is then as it was.
+    """
+    path = Path(os.path.realpath(path))
+    temporary = path.with_name(f".{path.stem}.{uuid.uuid4().hex}.partial{path.suffix}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write(temporary)
+        if path.exists():
+            shutil.copymode(path, temporary)
+        _flush_to_disk(temporary)
+        if previous and path.exists():
+            os.replace(path, previous)
+        os.replace(temporary, path)
+        _flush_to_disk(path.parent)
+    except OSError as error:
+        raise FileError.of("write", path, error) from error
+    finally:
+        with contextlib.suppress(OSError):  # it is not there if all went well
+            temporary.unlink()
+
+
+def _flush_to_disk(path):
+    """Without fsync, a power failure can leave a file that exists but is empty."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def whole_directory(path):
+    """A context that fills a directory under a temporary name, and renames it into place at its end.
+
+    Args:
+        path: of the directory, which must not exist at the end of the context, or be empty.
+
+    Yields:
+        Path of an empty directory beside `path`. An error in the context removes it.
+
+    Raises:
+        FileError: if the disk is full, or something else forbids to write.
+    """
+    path = Path(path)
+    for left_over in path.parent.glob(f".{glob.escape(path.name)}.[0-9]*.partial"):
+        process = int(left_over.name.split(".")[-2])
+        if process == os.getpid() or not psutil.pid_exists(process):  # a killed process has left it
+            shutil.rmtree(left_over, ignore_errors=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        temporary.mkdir(parents=True)
+        yield temporary
+        temporary.rename(path)
+    except OSError as error:
+        if error.errno not in FORBIDDEN:
+            raise
+        raise FileError.of("write", path, error) from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def remove_partial_files(directory):
+    """Removes what killed processes have left in a directory and below it, where no other process writes."""
+    for partial in [*directory.rglob(".*.partial"), *directory.rglob(".*.partial.*")]:
+        if partial.is_dir():
+            shutil.rmtree(partial, ignore_errors=True)
+        else:
+            partial.unlink(missing_ok=True)
+
+
+def check_new_directory(path):
+    """Raises FileError if a directory has something in it, or if it cannot be made."""
+    path = Path(path)
+    place = next(parent for parent in (path, *path.absolute().parents) if parent.exists())
+    if path.exists() and not (path.is_dir() and not any(path.iterdir())):
+        raise FileError(f"cannot write {path}: it exists already")
+    if not place.is_dir() or not os.access(place, os.W_OK):
+        raise FileError(f"cannot write {path}: you may not write to {place}")
+
+
+def find_saved_model(path):
+    """The directory of a SavedModel.
+
+    Args:
+        path: EXPORT_DIR/VERSION, or EXPORT_DIR for its latest version.
+
+    Returns:
+        pathlib.Path.
+
+    Raises:
+        UserError: if there is no SavedModel.
+    """
+    path = Path(path)
+    versions = [p for p in path.glob("[0-9]*") if p.name.isdigit()] if path.is_dir() else []
+    if versions:
+        path = max(versions, key=lambda p: int(p.name))
+    if not (path / "saved_model.pb").exists():
+        raise UserError(f"no SavedModel at {path}: `export.py --format saved_model` writes one")
+    return path

@@ -1,0 +1,1 @@
+"""Back-translation: a model of the reverse direction writes the source side of text that has none."""

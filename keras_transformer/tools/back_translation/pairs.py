@@ -1,0 +1,114 @@
+"""The pairs that back-translation makes: what the model writes for each text, and a record of what it was made from."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from keras_transformer.errors import FileError, UserError
+from keras_transformer.files import write_whole
+from keras_transformer.tools.back_translation.noise import DELETED, FILLER, FURTHEST, REPLACED, add_noise, seed_of
+
+RECORD = "back_translation.json"  # what the pairs were made from, so that another text or model never adds to them
+METHODS = {
+    "beam": "the best translation",
+    "sample": "one drawn at random",
+    "noised": f"the best one, {DELETED:.0%} of its words left out, {REPLACED:.0%} replaced by {FILLER}, and "
+    f"words moved past up to {FURTHEST} others",
+}
+
+
+def languages_of(model_dir):
+    """The languages that a run translates from and to, two str.
+
+    Raises:
+        UserError: if there is no such run.
+    """
+    path = Path(model_dir, "corpus.json")
+    try:
+        source, target = json.loads(path.read_text(encoding="utf-8"))["languages"].split(" to ")
+    except (OSError, ValueError, KeyError) as error:
+        raise UserError(f"no run in {model_dir}: {path} does not tell its languages ({error})") from error
+    return source, target
+
+
+@dataclass(frozen=True)
+class Writing:
+    """What a model is asked to write for every text: the `request` of a bulk translation.
+
+    Attributes:
+        method: one of `METHODS`.
+        tag: word before every text, or None.
+        seed: int, of samples and noise.
+        sampling: dict, options of `TextTranslator.sample`.
+    """
+
+    method: str
+    tag: str | None
+    seed: int
+    sampling: dict
+    lines_each = 1
+
+    def lines(self, translator, texts, on_progress=None):
+        """The sources that the model writes: list of str -> list of lists of one str."""
+        if self.method == "sample":
+            seeds = [seed_of(text, self.seed) for text in texts]
+            written = [row.text for row in translator.sample(texts, on_progress, seed=seeds, **self.sampling)]
+        else:
+            written = translator.translate(texts, on_progress)
+        if self.method == "noised":
+            written = [add_noise(text, self.seed) for text in written]
+        return [[_tagged(" ".join(text.split("\n")), self.tag)] for text in written]
+
+
+def _tagged(text, tag):
+    return f"{tag} {text}" if tag and text.strip() else text
+
+
+def keep_record(directory, record, languages):
+    """Says in a directory what its pairs are made from.
+
+    Args:
+        directory: Path; made if it does not exist.
+        record: dict that JSON can hold.
+        languages: of the files that will be in it.
+
+    Raises:
+        UserError: if it has pairs that were made from something else.
+        FileError: if it cannot be written.
+    """
+    path = directory / RECORD
+    others = [directory / f"train.{name}" for name in (*languages, "tsv") if (directory / f"train.{name}").exists()]
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        before = json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+        if before is None and others:
+            raise UserError(f"{others[0]} is there already: choose another --output")
+        if before is None:
+            text = json.dumps(record, indent=1)
+            write_whole(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+            return
+    except OSError as error:
+        raise FileError.of("write", directory, error) from error
+    different = [name for name in record if before.get(name) != record[name]]
+    if different:
+        raise UserError(f"{directory} is of another {', '.join(different)}: remove it, or choose another --output")
+
+
+def copy_lines(chunks, target):
+    """Writes lines as they are translated: with U+FFFD for invalid UTF-8, and without "\\r" at their ends.
+
+    Args:
+        chunks: iterable of lists of bytes, lines without "\\n".
+        target: path of the file.
+
+    Raises:
+        FileError: if a file cannot be read or written.
+    """
+
+    def write(path):
+        with open(path, "wb") as file:
+            for chunk in chunks:
+                texts = (line.removesuffix(b"\r").decode("utf-8", "replace") for line in chunk)
+                file.write("".join(f"{text}\n" for text in texts).encode("utf-8"))
+
+    write_whole(target, write)

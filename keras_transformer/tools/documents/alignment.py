@@ -1,0 +1,186 @@
+"""From the pieces of an explanation to words: a translation, and how much its words come from those of the source."""
+
+import difflib
+import re
+import unicodedata
+from typing import NamedTuple
+
+import numpy as np
+
+from keras_transformer.protection import PLACEHOLDERS, Protection
+from keras_transformer.tools.documents.fragment import tokens_of
+
+BYTE = re.compile(r"<0x([0-9A-F]{2})>")
+END, SPACE = "</s>", "▁"
+# Attention is often unsure. What it leaves open, the place in the sentence decides; benchmarks/markup.py measures this.
+DIAGONAL, STEEPNESS, LEAST_SHARE = 0.1, 10.0, 0.35
+
+
+class Aligned(NamedTuple):
+    """A translation with its alignment.
+
+    Args:
+        text: str.
+        weights: float (T, S), how much each of its T tokens comes from each of the S tokens of the source; the tokens
+            are those of `tokens_of`.
+    """
+
+    text: str
+    weights: np.ndarray
+
+
+def align_words(translator, texts, on_progress=None):
+    """Translates texts, with alignments. Long text is explained part by part.
+
+    A word that the translator hides comes from its source form, wherever attention looks.
+
+    Args:
+        translator: object with the method `explain` of `TextTranslator`, and with its `protection` if it hides words.
+        texts: list of str.
+        on_progress: called with the number of texts done since the last call.
+
+    Returns:
+        list of `Aligned`.
+    """
+    protection = getattr(translator, "protection", None) or Protection(patterns=False)
+    found = [[] for _ in texts]
+    begins = [0] * len(texts)
+    waiting = [i for i, text in enumerate(texts) if text.strip()]
+    while waiting:
+        explanations = translator.explain([texts[i][begins[i] :] for i in waiting], on_progress)
+        going_on = []
+        for i, explanation in zip(waiting, explanations, strict=True):
+            part, end = _read(texts[i][begins[i] :], explanation, protection)
+            found[i].append((begins[i], *part))
+            begins[i] += end
+            if end and re.search(r"\w", texts[i][begins[i] :]):
+                going_on.append(i)
+        waiting, on_progress = going_on, None
+    return [_joined(text, parts) for text, parts in zip(texts, found, strict=True)]
+
+
+def _read(text, explanation, protection):
+    """What an explanation of a text says about it, and where its source ends.
+
+    Returns:
+        ((translation, its piece spans, spans of the source pieces in `text`, alignment, `_pairs`), int).
+    """
+    hidden = protection.hide(text)  # as `explain` did
+    placeholders = [i for i, piece in enumerate(explanation.source_pieces) if piece in PLACEHOLDERS]
+    words = dict(zip(placeholders, hidden.words, strict=False))  # the source may end before the text
+    forms = {
+        i: "" if is_kept else text[slice(*span)]
+        for i, span, is_kept in zip(placeholders, hidden.spans, hidden.is_kept, strict=False)
+    }
+    pairs = _pairs(explanation.pieces, explanation.source_pieces)
+    target, spans = built(explanation.pieces, {place: words[other] for place, other in pairs})
+    source, source_spans = built(explanation.source_pieces, forms)
+    places = _places(source, text)
+    source_spans = [(places[start], places[end - 1] + 1) if end > start else (0, 0) for start, end in source_spans]
+    for i, span in zip(placeholders, hidden.spans, strict=False):
+        source_spans[i] = span
+    end = max((end for _, end in source_spans), default=0)
+    return (target, spans, source_spans, np.asarray(explanation.alignment), pairs), end
+
+
+def _pairs(pieces, source_pieces):
+    """The placeholders of a translation that its source has: list of (place in `pieces`, place in `source_pieces`)."""
+    left = {name: [i for i, piece in enumerate(source_pieces) if piece == name] for name in PLACEHOLDERS}
+    return [(place, left[piece].pop(0)) for place, piece in enumerate(pieces) if left.get(piece)]
+
+
+def built(pieces, words=None):
+    """The text of pieces, and the characters of each piece: list of (start, end).
+
+    Args:
+        pieces: list of str.
+        words: dict, place in `pieces` -> the word that stands there instead; None for none.
+    """
+    text, spans, waiting, words = "", [], b"", words or {}
+    for place, piece in enumerate([*pieces, END]):
+        byte = BYTE.fullmatch(piece)
+        if byte:
+            waiting += bytes([int(byte[1], 16)])
+        elif waiting:
+            text, waiting = text + waiting.decode("utf-8", "replace"), b""
+        has_space = text and not text.endswith(" ")
+        if piece.startswith(SPACE) and has_space or piece == END and has_space:
+            text += " "
+        start = len(text)
+        text += words.get(place, "" if byte or piece == END else piece.replace(SPACE, " ").strip(" "))
+        spans.append((start, len(text) + bool(byte)))
+    length = len(text.rstrip(" "))
+    return text[:length], [(min(start, length), min(end, length)) for start, end in spans[:-1]]
+
+
+def _places(built_text, text):
+    """For each character of the built text, the place in `text` that it comes from: list of int."""
+    (wanted, owners), (known, found) = _characters(built_text), _characters(text)
+    if wanted != known[: len(wanted)]:
+        found = _matched(wanted, known, found)
+    places, of_wanted = [], dict(zip(owners, found, strict=False))
+    for i in range(len(built_text)):
+        places.append(of_wanted.get(i, places[-1] if places else 0))
+    return places
+
+
+def _characters(text):
+    """The characters of a text in their plain forms, without white space, and the place of each: two lists."""
+    plain = [(c, i) for i, char in enumerate(text) for c in unicodedata.normalize("NFKC", char) if c.strip()]
+    return [c for c, _ in plain], [i for _, i in plain]
+
+
+def _matched(wanted, known, places):
+    """As `_places`, for text that the tokenizer has normalised in its own way: by the longest equal parts."""
+    found = [None] * len(wanted)
+    for start, other, length in difflib.SequenceMatcher(None, wanted, known, autojunk=False).get_matching_blocks():
+        found[start : start + length] = places[other : other + length]
+    last = 0
+    for i, place in enumerate(found):
+        found[i] = last = last if place is None else place
+    return found
+
+
+def _joined(text, parts):
+    """The `Aligned` of a text that was explained in parts."""
+    target = " ".join(translation for _, translation, *_ in parts)
+    tokens, source_tokens = tokens_of(target), tokens_of(text)
+    weights, offset = np.zeros((len(tokens), len(source_tokens))), 0
+    known = np.zeros_like(weights)  # the rows of hidden words
+    for begin, translation, spans, source_spans, alignment, pairs in parts:
+        rows = _shares(tokens, [(start + offset, end + offset) for start, end in spans])
+        columns = _shares(source_tokens, [(start + begin, end + begin) for start, end in source_spans])
+        weights += rows @ alignment @ columns.T
+        for place, other in pairs:
+            of_word, of_source = np.flatnonzero(rows[:, place]), np.flatnonzero(columns[:, other])
+            is_one_to_one = len(of_word) == len(of_source)
+            known[np.ix_(of_word, of_source)] = np.eye(len(of_word)) if is_one_to_one else 1 / max(1, len(of_source))
+        offset += len(translation) + 1
+    is_known = known.any(axis=1, keepdims=True)
+    return Aligned(target, np.where(is_known, known, _sharpened(np.where(is_known, known, weights))))
+
+
+def _sharpened(weights):
+    """The weights (T, S) with a preference for the diagonal, greater where both sides choose each other.
+
+    A row says where a target token comes from, and a column where a source token goes to. So a token that all others
+    look at, such as the full stop, counts little for each of them.
+    """
+    rows, columns = ((np.arange(length) + 0.5) / max(1, length) for length in weights.shape)
+    diagonal = np.exp(-STEEPNESS * np.abs(rows[:, None] - columns))
+    weights = weights + DIAGONAL * diagonal * weights.any(axis=1, keepdims=True)
+    weights = _rows(_rows(weights) * _rows(weights.T).T)
+    return weights / np.maximum(weights.sum(axis=0), LEAST_SHARE)
+
+
+def _rows(weights):
+    """The weights, their rows with the sum 1, or 0 if all are 0."""
+    return weights / np.maximum(weights.sum(axis=1, keepdims=True), 1e-9)
+
+
+def _shares(tokens, spans):
+    """float (tokens, spans): the share of each span's characters that is in each token."""
+    starts, ends = np.array(tokens).reshape(-1, 2).T[:, :, None]
+    others, other_ends = np.array(spans).reshape(-1, 2).T[:, None, :]
+    common = np.minimum(ends, other_ends) - np.maximum(starts, others)
+    return np.maximum(common, 0) / np.maximum(other_ends - others, 1)

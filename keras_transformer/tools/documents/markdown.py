@@ -1,0 +1,213 @@
+"""Markdown: CommonMark with tables and strikethrough. Code, URLs and front matter stay as they are.
+
+markdown-it-py finds blocks and inline marks. It tells lines, not characters, so its inline rules note their places.
+"""
+
+import functools
+import html
+import re
+
+from keras_transformer.errors import UserError
+from keras_transformer.tools.documents import html as pages
+from keras_transformer.tools.documents.fragment import CLOSE, EMPTY, OPEN, Mark, parts_of
+from keras_transformer.tools.documents.units import Unit, joined
+
+QUOTED = re.compile(r"^[ \t]*>", re.MULTILINE)
+FRONT_MATTER = re.compile(r"\A(---|\+\+\+)[ \t]*\r?\n.*?^\1[ \t]*$", re.DOTALL | re.MULTILINE)
+LINE = re.compile(r"\r\n|\r|\n")
+# URLs, and what other dialects mark with brackets: footnotes, alerts, and the boxes of tasks.
+KEPT = re.compile(r"\bhttps?://[^\s<>\"']*[^\s<>\"'.,;:!?)]|\[\^[^\s\[\]]+\]:?|\[![A-Z]+\]|\A\[[ xX]\](?=\s)")
+ESCAPED = re.compile(r"\\([!-/:-@\[-`{-~])|&#?\w+;")
+RULES = "newline escape backticks strikethrough emphasis link image autolink html_inline entity".split()
+SPECIAL = re.compile(r"[\\`*\[\]]|<(?=[A-Za-z/!?])|&(?=#?\w+;)|(?<!\w)_|_(?!\w)")
+BLOCK_MARK = re.compile(r"\A(#{1,6}(?=\s)|[-+>](?=\s)|\d+(?=[.)]\s))")
+
+
+@functools.cache
+def load_parser():
+    """The parser. Its inline rules append (rule, start, end, place of "]", tokens) to env["found"].
+
+    Raises:
+        UserError: without markdown-it-py.
+    """
+    try:
+        from markdown_it import MarkdownIt
+    except ImportError as error:
+        raise UserError("Markdown needs a package that is not installed: pip install 'markdown-it-py>=3,<5'") from error
+    parser = MarkdownIt("commonmark").enable(["table", "strikethrough"])
+    for name, rule in zip(parser.inline.ruler.get_active_rules(), parser.inline.ruler.getRules(""), strict=True):
+        if name in RULES:
+            parser.inline.ruler.at(name, functools.partial(_note, name, rule))
+    return parser
+
+
+def _note(name, rule, state, silent):
+    """Runs an inline rule, and notes where it matched."""
+    start, first, env = state.pos, len(state.tokens), state.env
+    label_end = start
+    if name in ("link", "image"):
+        label_end = state.md.helpers.parseLinkLabel(state, start + (name == "image"), True)
+    is_outer = env.setdefault("depth", 0) == 0
+    env["depth"] += name == "image"  # the text of an image is parsed as a document of its own
+    matched = rule(state, silent)
+    env["depth"] -= name == "image"
+    if matched and not silent and is_outer:
+        env.setdefault("found", []).append((name, start, state.pos, label_end, state.tokens[first:]))
+    return matched
+
+
+class _Content:
+    """The text of an inline token, and its place in the document.
+
+    Args:
+        text: str, the document.
+        content: str.
+        starts: the place of each of its lines in the document.
+        references: the definitions of links in the document.
+    """
+
+    def __init__(self, text, content, starts, references):
+        self.text, self.content, self.starts, self.references = text, content, starts, references
+
+    def parse(self):
+        """The inline tokens, and the places that the rules noted: (rule, start, end, place of "]", tokens)."""
+        env = {"references": dict(self.references), "found": []}
+        return load_parser().parseInline(self.content, env)[0].children, env["found"]
+
+    def source(self, start, end):
+        """The text of the document from one place of the content to another."""
+        return self.text[self.place(start) : self.place(end)]
+
+    def place(self, at):
+        """The place in the document of a place in the content."""
+        line = self.content.count("\n", 0, at)
+        return self.starts[line] + at - (self.content.rfind("\n", 0, at) + 1)
+
+    def marks(self):
+        """list of (start, end, kind, name, breaks) of the content: the marks in order."""
+        tokens, noted = self.parse()
+        found = []
+        for name, start, end, label_end, made in noted:
+            if name == "link":
+                found += [(start, start + 1, OPEN, "link", False), (label_end, end, CLOSE, "link", False)]
+            elif name in ("emphasis", "strikethrough"):
+                for token, place in _places(name, made, start, end):
+                    token.meta["place"] = place
+            elif name == "newline" or name == "escape" and self.content[end - 1 : end] == "\n":
+                line_end = self.content.index("\n", start) + 1
+                found.append((start, line_end, EMPTY, "" if name == "newline" else "br", True))
+            elif name in ("backticks", "image", "autolink"):
+                if made[-1:] and made[-1].type != "text":
+                    found.append((start, end, EMPTY, name, False))
+            elif name == "html_inline":
+                (tag,) = parts_of(self.content[start:end], re.compile(r"(?s).+"))
+                found.append((start, end, tag.kind, f"<{tag.name}", tag.breaks))
+        return sorted(found + [mark for token in tokens if (mark := _emphasis(token))])
+
+
+def _places(name, made, start, end):
+    """The tokens that a run of `*`, `_` or `~` made, each with its place. The text before may have made one, too."""
+    width = 2 if name == "strikethrough" else 1
+    for back, token in enumerate(made[::-1][: -(-(end - start) // width)]):
+        yield token, max(start, end - width * (back + 1))
+
+
+def _emphasis(token):
+    """The mark of a token; None if it is none."""
+    place = token.meta.get("place")
+    if place is None or not token.nesting:
+        return None
+    start = place - (token.type == "strong_open")
+    return start, start + len(token.markup), OPEN if token.nesting == 1 else CLOSE, token.markup, False
+
+
+def find_images(text):
+    """The units of the texts of images."""
+    units = []
+    for content in _contents(text):
+        for name, start, _, label_end, _ in content.parse()[1]:
+            if name == "image" and content.content[start + 2 : label_end].strip():
+                begin, end = content.place(start + 2), content.place(label_end)
+                units.append(Unit(begin, end, [text[begin:end]], _written))
+    return sorted(units, key=lambda unit: unit.start)
+
+
+def find_blocks(text):
+    """The units of paragraphs, headings, cells and items, and those of blocks of HTML."""
+    units = []
+    for content in _contents(text):
+        parts = _parts(content)
+        if parts:
+            units.append(Unit(content.place(0), content.place(len(content.content)), parts, _written_block))
+    lines = _line_starts(text)
+    for token in _parse(text)[0]:
+        if token.type == "html_block":
+            start, end = (lines[line] for line in token.map)
+            if token.level and QUOTED.search(text, start, end):
+                continue  # the signs of the quotation stand between its lines
+            units += [
+                Unit(unit.start + start, unit.end + start, unit.parts, unit.written)
+                for unit in pages.find_blocks(text[start:end])
+            ]
+    return sorted(units, key=lambda unit: unit.start)
+
+
+def _parts(content):
+    parts, last, opening = [], 0, 0
+    for start, end, kind, name, breaks in [*content.marks(), (len(content.content),) * 2 + (EMPTY, "", False)]:
+        if start < last:  # inside of a mark
+            continue
+        parts += parts_of(_read(content.content[last:start]), KEPT)
+        source = content.source(start, end)
+        if name == "link" and kind == CLOSE and source in ("]", "][]"):  # its text, which changes, names its target
+            source = f"][{content.source(opening, start)}]"
+        opening = end if name == "link" and kind == OPEN else opening
+        parts += [Mark(source, kind, name, breaks)] if end > start else []
+        last = end
+    return parts
+
+
+def _read(text):
+    """Text without the backslashes of Markdown and the entities of HTML."""
+    return ESCAPED.sub(lambda match: match[1] or html.unescape(match[0]), text)
+
+
+def _written(parts):
+    return joined(parts, lambda text: SPECIAL.sub(r"\\\g<0>", text))
+
+
+def _written_block(parts):
+    return BLOCK_MARK.sub(lambda match: match[0] + "\\" if match[0].isdigit() else "\\" + match[0], _written(parts))
+
+
+def _line_starts(text):
+    return [0, *(match.end() for match in LINE.finditer(text)), len(text)]
+
+
+def _parse(text):
+    """The tokens of a document, and the definitions of its links."""
+    match = FRONT_MATTER.match(text)
+    hidden = "\n" * len(LINE.findall(match[0])) + text[match.end() :] if match else text
+    env = {}
+    return load_parser().parse(hidden, env), env.get("references", {})
+
+
+def _contents(text):
+    """Yields the `_Content` of every inline token of a document. One that is not found again is left out."""
+    lines, row, cursor = _line_starts(text), None, 0
+    tokens, references = _parse(text)
+    for token in tokens:
+        if token.type == "tr_open":
+            row, cursor = token.map[0], lines[token.map[0]]
+        elif token.type == "table_close":
+            row = None
+        if token.type != "inline" or not token.content.strip():
+            continue
+        starts = []
+        for number, line in enumerate(token.content.split("\n"), token.map[0] if row is None else row):
+            line_end = lines[number + 1]
+            place = text.rfind(line, lines[number], line_end) if row is None else text.find(line, cursor, line_end)
+            starts.append(place)
+            cursor = max(cursor, place + len(line))
+        if min(starts) >= 0:
+            yield _Content(text, token.content, starts, references)

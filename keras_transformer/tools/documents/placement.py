@@ -1,0 +1,242 @@
+"""Where the tags of a fragment stand in its translation.
+
+The translation is a row of tokens, and an alignment says how much each of them comes from each token of the source. A
+pair surrounds the tokens that come from the tokens it surrounded. It surrounds one span, inside the span of the pair
+around it, so that the result is always well-formed.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from keras_transformer.tools.documents.fragment import EMPTY, Element, tokens_of
+
+UNALIGNED = -1e-3  # a token that comes from nothing joins a span only if it stands inside
+COVERED = 2  # a pair goes inside its neighbour if the neighbour has a token that fits so many times better
+
+INNER = 0.1  # how much the words of the pairs inside add to the fit of a pair
+SIGN_FIT = 0.4  # most that a sign fits a pair without signs: a comma stays outside of a link
+
+
+@dataclass(frozen=True)
+class _Alignment:
+    """The tokens of the source, the weights (T, S), and which tokens of both sides are signs: bool (S,) and (T,)."""
+
+    source_tokens: list
+    weights: np.ndarray
+    source_signs: np.ndarray
+    target_signs: np.ndarray
+
+    def inside(self, element):
+        """The tokens of the source that an element surrounds: list of int."""
+        return [s for s, (start, end) in enumerate(self.source_tokens) if start < element.end and end > element.start]
+
+
+@dataclass
+class _Placed:
+    """An element with its span of target tokens, and the elements inside."""
+
+    element: Element
+    start: int
+    end: int
+    inside: list = field(default_factory=list)
+
+
+def place(layout, target, weights):
+    """Puts the tags of a fragment into the translation of its text.
+
+    Args:
+        layout: `Layout` of the fragment.
+        target: str, the translation of `layout.text`.
+        weights: float (T, S), how much each of the T tokens of `target` comes from each of the S tokens of the source
+            (`tokens_of`).
+
+    Returns:
+        list of parts, the translated fragment.
+    """
+    source_tokens, target_tokens = tokens_of(layout.text), tokens_of(target)
+    weights = np.asarray(weights, "float64").reshape(len(target_tokens), len(source_tokens))
+    weights = weights / np.maximum(weights.sum(axis=1, keepdims=True), 1e-9)
+    root = _Placed(layout.root, 0, len(target_tokens))
+    signs = _signs(layout.text, source_tokens), _signs(target, target_tokens)
+    _place_inside(root, layout.root.children, _Alignment(source_tokens, weights, *signs))
+    return [*layout.before, *_written(root, target, target_tokens), *layout.after]
+
+
+def _place_inside(around, elements, alignment):
+    """Places elements inside the span of `around`: first the pairs, the surest first, then the empty tags."""
+    pairs = [(element, _fit(element, alignment)) for element in elements if element.closing]
+    waiting = {place: [] for place in range(len(pairs))}  # pairs that share the span of another one
+    placed, is_aligned = {}, alignment.weights.any(axis=1)
+    free = list(range(around.start, around.end))
+    spans = {i: _best_span(fit, is_aligned, free) for i, (_, fit) in enumerate(pairs)}
+    while spans:
+        best = max(spans, key=lambda i: spans[i][2])
+        element, fit = pairs[best]
+        start = end = around.end
+        host = _host(element, fit, free, {i: p for i, p in placed.items() if p.inside is not None}, pairs)
+        if host is not None:
+            waiting[host].append(element)
+            placed[best] = _Placed(element, 0, 0, None)
+        else:
+            if free:
+                start, end, _ = spans[best]
+            placed[best] = _Placed(element, start, end)
+            free = [t for t in free if not start <= t < end]
+        del spans[best]
+        for i, (begin, stop, _) in spans.items():
+            if begin < end and stop > start:  # its span is taken
+                spans[i] = _best_span(pairs[i][1], is_aligned, free)
+    around.inside = [p for p in placed.values() if p.inside is not None]
+    for place, p in placed.items():
+        if p.inside is not None:
+            _place_inside(p, [*waiting[place], *p.element.children], alignment)
+    around.inside += [_place_empty(element, around, alignment) for element in elements if not element.closing]
+
+
+def _host(element, fit, free, placed, pairs):
+    """The neighbour whose span the element has to share, its number; None if it finds a place of its own."""
+    taken = {t: i for i, p in placed.items() for t in range(p.start, p.end)}
+    if not taken:
+        return None
+    most = max(taken, key=lambda t: fit[t])
+    if free and max(fit[t] for t in free) * COVERED >= fit[most]:
+        return None
+    host = taken[most]
+    return host if pairs[host][0].opening.name != element.opening.name else None
+
+
+def _fit(element, alignment):
+    """float (T,): the share of each target token that comes from inside the element.
+
+    Of two spans that fit as well, the one that holds the words of the pairs inside is better.
+    """
+    inside = alignment.inside(element)
+    of_pairs = [_fit(child, alignment) for child in element.children if child.closing]
+    fit = alignment.weights[:, inside].sum(axis=1) + INNER * sum(of_pairs)
+    has_sign = alignment.source_signs[inside].any()
+    return fit if has_sign else np.where(alignment.target_signs, np.minimum(fit, SIGN_FIT), fit)
+
+
+def _best_span(fit, is_aligned, free):
+    """The span of free tokens that comes most from inside and least from outside: (start, end, its gain)."""
+    if not free:
+        return 0, 0, -np.inf
+    threshold = min(0.5, max(fit[t] for t in free) / 2)
+    best = free[0], free[0] + 1, -np.inf
+    start, gain, last = free[0], 0.0, None
+    for t in free:
+        if t - 1 != last or gain <= 0:
+            start, gain = t, 0.0
+        gain += fit[t] - threshold if is_aligned[t] else UNALIGNED
+        if gain > best[2]:
+            best = start, t + 1, gain
+        last = t
+    return best
+
+
+def _place_empty(element, around, alignment):
+    """Finds the gap of an empty tag: beside the words beside which it stood, and outside of other tags.
+
+    The gap between the translations of the words before and after counts as well, so that line breaks divide a
+    translation where they divided the source. A line that ended with a sign ends with one again.
+    """
+    source_tokens, weights = alignment.source_tokens, alignment.weights
+    before = sum(end <= element.start for _, end in source_tokens)  # tokens of the source before it
+    highest = np.maximum(weights.max(axis=0, initial=0), 1e-9)
+    had_space, has_space = element.spaces
+    holds_left = not element.opening.breaks and before > 0 and (not had_space or has_space)
+    holds_right = not element.opening.breaks and before < len(source_tokens) and (not has_space or had_space)
+    holds_sign = element.opening.breaks and before > 0 and alignment.source_signs[before - 1]
+    from_before = weights[:, :before].sum(axis=1)
+    from_after = weights[:, before:].sum(axis=1)
+    best, best_score = around.start, -np.inf
+    first, last = around.start, around.end
+    before_gap, from_start = (np.concatenate([[0], np.cumsum(sides)]) for sides in (from_before, from_after))
+    covered = {gap for p in around.inside for gap in range(p.start + 1, p.end)}
+    inside = alignment.inside(around.element)
+    if element.opening.breaks and inside and inside[0] < before <= inside[-1] and last - first > 1:
+        first, last = first + 1, last - 1  # a break between words stays between words
+    for gap in range(first, last + 1):
+        if gap in covered:
+            continue
+        right_sides = before_gap[gap] - before_gap[around.start] + from_start[around.end] - from_start[gap]
+        score = right_sides / max(1, around.end - around.start)
+        if holds_left and gap > around.start:
+            score += weights[gap - 1, before - 1] / highest[before - 1]
+        if holds_right and gap < around.end:
+            score += weights[gap, before] / highest[before]
+        if holds_sign and gap > 0 and alignment.target_signs[gap - 1]:
+            score += 1
+        if score > best_score:
+            best, best_score = gap, score
+    return _Placed(element, best, best)
+
+
+def _signs(text, tokens):
+    return np.array([not text[start].isalnum() for start, _ in tokens], bool)
+
+
+def _written(root, target, tokens):
+    """The parts of the translation: its text, with the marks between its tokens and the white space at its place."""
+    row = _row(root)
+    parts, marks, last = [], [], 0
+    for item in [*row, None]:
+        if isinstance(item, tuple):
+            marks.append(item)
+            continue
+        start, end = (len(target), len(target)) if item is None else tokens[item]
+        edges = last == 0, item is None
+        parts += [*_gap(target[last:start], marks, edges), target[start:end]]
+        marks, last = [], end
+    return [part for part in parts if part]
+
+
+def _row(placed):
+    """Target tokens, int, and marks, (mark, spaces of the source), in their order."""
+    row, t = [], placed.start
+    # At one place empty tags come before the pairs that start there, and after the pairs that end there.
+    order = sorted(
+        placed.inside, key=lambda p: (p.start, p.element.closing is not None, p.element.start, p.start == p.end)
+    )
+    for p in order:
+        row += range(t, p.start)
+        t = p.end
+        row.append((p.element.opening, p.element.spaces))
+        if p.element.closing:
+            row += [*_row(p), (p.element.closing, p.element.closing_spaces)]
+    return [*row, *range(t, placed.end)]
+
+
+def _gap(space, marks, edges):
+    """The parts between two tokens: marks, and the white space where the source has it.
+
+    Args:
+        space: str, the white space of the translation.
+        marks: list of (mark, whether the source has white space before it, and after it).
+        edges: two bool, whether the text begins here, and whether it ends here.
+    """
+    if not marks or any(mark.is_space for mark, _ in marks):
+        return [mark for mark, _ in marks] or [space]
+    written = []
+    if not space or any(mark.breaks and not any(spaces) for mark, spaces in marks):
+        for mark, spaces in marks:
+            is_apart = mark.kind == EMPTY and not mark.breaks and any(spaces)
+            is_before = is_apart and not edges[0] and (spaces[0] or edges[1])
+            is_after = is_apart and not edges[1] and not is_before
+            written += [" " if is_before else "", mark, " " if is_after else ""]
+        return written
+    wishes = [_wish(mark, spaces) for mark, spaces in marks]
+    at = min(range(len(marks) + 1), key=lambda i: sum(w > 0 for w in wishes[:i]) + sum(w < 0 for w in wishes[i:]))
+    for i, (mark, spaces) in enumerate(marks):
+        is_apart = all(spaces)
+        written += [space if i == at else " " if is_apart and i < at else "", mark]
+        written += [" " if is_apart and i >= at else ""]
+    return [*written, space] if at == len(marks) else written
+
+
+def _wish(mark, spaces):
+    """Where a mark stands: before the white space (-1), after it (1), or either (0)."""
+    if spaces[0] != spaces[1]:
+        return 1 if spaces[0] else -1
+    return mark.kind

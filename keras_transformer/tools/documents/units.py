@@ -1,0 +1,93 @@
+"""A document as text with units: the spans that are translated. All the rest stays byte for byte."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from keras_transformer.errors import UserError
+from keras_transformer.tools.documents.alignment import align_words
+from keras_transformer.tools.documents.fragment import Mark, layout_of
+from keras_transformer.tools.documents.placement import place
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A span of a document that is translated as one text.
+
+    Attributes:
+        start, end: of the span that the translation replaces.
+        parts: list of str and `Mark`, the fragment that is translated.
+        written: function from the translated parts to the text that replaces the span.
+        is_apart: bool, whether the span is not that of the fragment: the translation stands beside its source.
+    """
+
+    start: int
+    end: int
+    parts: list
+    written: Callable
+    is_apart: bool = False
+
+
+def replaced(text, units, translated):
+    """A document with the translations of its units in their places.
+
+    Args:
+        text: str, the document.
+        units: list of `Unit`, in order.
+        translated: list of lists of parts. A unit that was given back as it is stays as it is.
+    """
+    pieces, end = [], 0
+    for unit, parts in zip(units, translated, strict=True):
+        if parts is not unit.parts or unit.is_apart:
+            pieces += [text[end : unit.start], unit.written(parts)]
+            end = unit.end
+    return "".join([*pieces, text[end:]])
+
+
+def joined(parts, escape=str):
+    """The text of parts: marks as they are, text escaped."""
+    return "".join(part.text if isinstance(part, Mark) else escape(part) for part in parts)
+
+
+class FragmentTranslator:
+    """Translates fragments: text with inline tags in, the same out.
+
+    A fragment whose translation has the words of its text stays as it is.
+
+    Args:
+        translator: object with the methods `translate` and `explain` of `TextTranslator`.
+        on_progress: called with the number of fragments done since its last call.
+
+    Raises:
+        UserError: if the translator does not explain, and a fragment has tags inside.
+    """
+
+    def __init__(self, translator, on_progress=None):
+        self._translator = translator
+        self._on_progress = on_progress
+
+    def __call__(self, fragments):
+        """list of lists of parts -> the same, translated."""
+        layouts = [layout_of(parts) for parts in fragments]
+        has_words = [any(char.isalpha() for char in layout.text) for layout in layouts]
+        plain = [i for i, layout in enumerate(layouts) if layout.is_plain and has_words[i]]
+        tagged = [i for i, layout in enumerate(layouts) if not layout.is_plain and has_words[i]]
+        if tagged and not hasattr(self._translator, "explain"):
+            raise UserError(
+                "tags inside a sentence are placed by alignments, which this translator does not give: use a run or a "
+                "SavedModel (--model_dir or --saved_model)"
+            )
+        translated = list(fragments)
+        texts = self._translated([layouts[i].text for i in plain])
+        for i, text in zip(plain, texts, strict=True):
+            if text.split() != layouts[i].text.split():
+                translated[i] = [*layouts[i].before, text, *layouts[i].after]
+        for i, aligned in zip(tagged, self._aligned([layouts[i].text for i in tagged]), strict=True):
+            if aligned.text.split() != layouts[i].text.split():
+                translated[i] = place(layouts[i], *aligned)
+        return translated
+
+    def _translated(self, texts):
+        return self._translator.translate(texts, self._on_progress) if texts else []
+
+    def _aligned(self, texts):
+        return align_words(self._translator, texts, self._on_progress) if texts else []

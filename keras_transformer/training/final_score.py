@@ -1,0 +1,71 @@
+"""The scores of a finished model on the test set of every corpus, kept in results.yaml."""
+
+import logging
+from dataclasses import asdict
+
+import yaml
+from tqdm import tqdm
+
+from keras_transformer.files import write_whole
+from keras_transformer.training.checkpoints import load_translator
+from keras_transformer.training.strategy import strategy_of_gpus
+
+log = logging.getLogger(__name__)
+
+
+def score_model(config, run, data, evaluate):
+    """Translates the test sets, or else the validation sets, with the finished model, and writes results.yaml.
+
+    Args:
+        config: `Config`.
+        run: `RunDirectory`.
+        data: `Data`.
+        evaluate: function (translations, references) -> `Evaluation`.
+
+    Returns:
+        ("test" or "validation", `Evaluation`) of the first corpus.
+    """
+    translator = load_translator(run, strategy=strategy_of_gpus())
+    (split, evaluation), *others = (
+        _score(corpus, translator, evaluate) for corpus in (data.corpus, *data.corpus.others)
+    )
+    named = [(corpus.name, *scored) for corpus, scored in zip(data.corpus.others, others, strict=True)]
+    for name, other_split, scored in named:
+        log.info("scored      %s: BLEU %.1f on its %s set", name, scored.bleu, other_split)
+    write_results(config, run, data, split, evaluation, named)
+    return split, evaluation
+
+
+def _score(corpus, translator, evaluate):
+    """("test" or "validation", `Evaluation`) of a corpus."""
+    split, pairs = ("test", corpus.test) if corpus.test else ("validation", corpus.validation)
+    sources, references = zip(*pairs, strict=True)
+    with tqdm(total=len(sources), desc=f"{split} set", disable=None) as progress:
+        translations = translator.translate(sources, progress.update)
+    return split, evaluate(translations, references)
+
+
+def write_results(config, run, data, split, evaluation, others=()):
+    """Writes the scores of the finished model, and how they were computed, to results.yaml.
+
+    Args:
+        config: `Config`.
+        run: `RunDirectory`.
+        data: `Data`.
+        split: "test" or "validation".
+        evaluation: `Evaluation` of it, with the config's beam size and length penalty.
+        others: list of (name, split, `Evaluation`), of the other corpora of a mixture.
+    """
+    results = {
+        "source_lang": data.corpus.source_lang,
+        "target_lang": data.corpus.target_lang,
+        "set": split,
+        "beam_size": config.beam_size,
+        "length_penalty": config.length_penalty,
+        **asdict(evaluation),
+    }
+    if others:
+        scores = [{"corpus": name, "set": other_split, **asdict(scored)} for name, other_split, scored in others]
+        results |= {"corpus": data.corpus.name, "other_corpora": scores}
+    text = yaml.safe_dump(results, sort_keys=False)
+    write_whole(run.results, lambda path: path.write_text(text, encoding="utf-8"))

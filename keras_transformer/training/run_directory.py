@@ -1,0 +1,127 @@
+"""The files of a run directory: their names, the lock, the log. What is in them is for `checkpoints` to know."""
+
+import contextlib
+import logging
+from pathlib import Path
+
+import filelock
+
+from keras_transformer.errors import CheckpointError, FileError
+from keras_transformer.files import remove_partial_files
+from keras_transformer.tokenizer import SHARED, SOURCE, TARGET
+
+
+class RunDirectory:
+    """The files of `--model_dir`.
+
+        config.yaml              all settings, as resolved
+        corpus.json              the hash of each part of the corpus, which must stay the same
+        tokenizer.model          SentencePiece; or source_tokenizer.model and target_tokenizer.model
+        tokens/                  the tokenised corpus; if it is removed, the next start makes it again
+        samples.txt              validation sentences that export.py compares translations on
+        model.json               what the model is made of, without weights
+        checkpoints/last.npz     everything that resuming needs: weights, optimizer, dropout seeds, progress
+        checkpoints/previous.npz the checkpoint before last.npz
+        checkpoints/best.npz     the weights that validated best
+        checkpoints/epoch_N.npz  the weights after the last few epochs, to be averaged
+        model.keras              the finished model: their average; removed when the run goes on
+        results.yaml             its score on the test set, or else on the validation set
+        logs/                    TensorBoard
+        run.log                  the lines of the console, with the time of each
+        .lock                    held by the process that trains
+
+    Args:
+        path: directory; made when something is written into it.
+    """
+
+    def __init__(self, path):
+        self.path = Path(path)
+        self.config = self.path / "config.yaml"
+        self.corpus = self.path / "corpus.json"
+        self.tokens = self.path / "tokens"
+        self.samples = self.path / "samples.txt"
+        self.checkpoints = self.path / "checkpoints"
+        self.last = self.checkpoints / "last.npz"
+        self.previous = self.checkpoints / "previous.npz"
+        self.best = self.checkpoints / "best.npz"
+        self.architecture = self.path / "model.json"
+        self.model = self.path / "model.keras"
+        self.results = self.path / "results.yaml"
+        self.logs = self.path / "logs"
+        self.log = self.path / "run.log"
+
+    def tokenizer_files(self, share_vocabulary):
+        """The paths of the tokenizers: one if both sides share it, else those of source and target."""
+        return [self.path / name for name in ([SHARED] if share_vocabulary else [SOURCE, TARGET])]
+
+    @contextlib.contextmanager
+    def claimed(self):
+        """A context in which the directory is reserved for this process, and the log is kept in it.
+
+        It makes the directory, and removes unfinished files of a process that was killed.
+
+        Raises:
+            CheckpointError: if another process has reserved it.
+            FileError: if it cannot be made.
+        """
+        try:
+            self.checkpoints.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise FileError.of("write", self.path, error) from error
+        lock = filelock.FileLock(self.path / ".lock")
+        try:
+            lock.acquire(timeout=0)
+        except filelock.Timeout:
+            raise CheckpointError(
+                f"{self.path} is in use by another training process: wait for its end, or choose another --model_dir"
+            ) from None
+        try:
+            remove_partial_files(self.path)
+            with _log_kept_in(self.log):
+                yield
+        finally:
+            lock.release()
+
+    def has_checkpoint(self):
+        """Whether there is a run to resume."""
+        return self.last.exists() or self.previous.exists()
+
+    def epoch(self, number):
+        """The weights after epoch `number`, counted from 1."""
+        return self.checkpoints / f"epoch_{number:04d}.npz"
+
+    def epochs(self):
+        """The weights after the last few epochs, oldest first."""
+        return sorted(self.checkpoints.glob("epoch_*.npz"), key=epoch_number)
+
+    def epochs_to_average(self, count, best=None):
+        """The weights after the last `count` epochs, or after as many around epoch `best`, oldest first.
+
+        With `count` None, the weights of a fifth of the epochs: an average over more would hold weights of the warm-up.
+        """
+        paths = self.epochs()
+        last = epoch_number(paths[-1]) if paths else 0
+        count = count or max(1, (best or last) // 5)
+        stop = last if best is None else min(last, best + (count - 1) // 2)
+        return [self.epoch(number) for number in range(max(1, stop - count + 1), stop + 1)]
+
+
+def epoch_number(path):
+    """The number of the epoch whose weights are in a file."""
+    return int(path.stem.removeprefix("epoch_"))
+
+
+@contextlib.contextmanager
+def _log_kept_in(path):
+    """A context in which the log of the library is written to a file, with the time of each line."""
+    logger = logging.getLogger("keras_transformer")
+    handler, level = logging.FileHandler(path, encoding="utf-8"), logger.level
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%Y-%m-%d %H:%M:%S"))
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+        handler.close()

@@ -1,0 +1,394 @@
+"""A training run from config to finished model, in the order in which things happen: `train` names every stop."""
+
+import contextlib
+import hashlib
+import logging
+import math
+import random
+import sys
+from dataclasses import asdict, replace
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from keras_transformer.data.encoded import INDEX
+from keras_transformer.data.pipeline import count_batches, dealt, evaluation_batches, make_batch, training_batches
+from keras_transformer.data.protected_pairs import PairProtection
+from keras_transformer.data.subword_dropout import SubwordDropout
+from keras_transformer.errors import CheckpointError, ConfigError, FileError
+from keras_transformer.files import write_whole
+from keras_transformer.models.recurrent import RecurrentNetwork
+from keras_transformer.models.transformer import Transformer
+from keras_transformer.training.callbacks import (
+    CountSteps,
+    HeldSignals,
+    KeepWeights,
+    MeasureOthers,
+    Plan,
+    Progress,
+    Recover,
+    SaveState,
+    ValidationBleu,
+)
+from keras_transformer.training.checkpoints import keep_architecture, load_last, load_network
+from keras_transformer.training.final_score import score_model
+from keras_transformer.training.memory import check_fits, estimate
+from keras_transformer.training.preparation import open_origin, validation_pairs
+from keras_transformer.training.progress import ShowProgress
+from keras_transformer.training.run_directory import epoch_number
+from keras_transformer.training.schedules import make_schedule, paper_peak_rate
+from keras_transformer.training.strategy import (
+    POLICIES,
+    decoding_strategy,
+    describe_devices,
+    make_strategy,
+    resolve_precision,
+    vary_seeds,
+)
+from keras_transformer.training.teacher_forcing import TeacherForcing
+from keras_transformer.training.tensorboard import (
+    AlignmentPictures,
+    EventWriter,
+    Profile,
+    TensorBoardCurves,
+    forget_after,
+    write_embedding,
+    write_hyper_parameters,
+)
+from keras_transformer.training.updates import make_optimizer
+from keras_transformer.training.workers import Workers, prepare_on_all, run_directory
+from keras_transformer.translation.translator import Translator
+
+log = logging.getLogger(__name__)
+SAMPLE_SENTENCES = 32
+PICTURES = 4  # of the alignment of validation pairs
+
+
+def train(config, evaluate, corpus=None):
+    """Trains a model to the end, or from where an earlier run of the same command stopped, and scores it.
+
+    Args:
+        config: `Config`.
+        evaluate: function (translations, references) -> `Evaluation`.
+        corpus: `Corpus`; by default the one that `config.dataset` names.
+
+    Returns:
+        (`RunDirectory`, name of the set that was scored, its `Evaluation`), or None on a worker that is not the first.
+
+    Raises:
+        UserError: for everything that the user can mend.
+    """
+    strategy = make_strategy(config.strategy)
+    workers = Workers(strategy)
+    with workers.ending_together():
+        run = run_directory(config, workers)
+        with run.claimed():
+            log.info("devices     %s", describe_devices(strategy))
+            data = prepare_on_all(config, run, workers, corpus)
+            check_fits(estimate(config, data, strategy))
+            with strategy.scope(), initial_weights_of(config.seed):
+                trainer = build_trainer(config, data)
+            keep_architecture(run, trainer.network)
+            greedy = Translator(
+                trainer.network,
+                *data.tokenizers,
+                beam_size=1,
+                max_length=config.max_length,
+                batch_size=64,
+                strategy=decoding_strategy(strategy),
+                split_sentences=config.split_sentences,
+            )
+            fit(config, run, data, trainer, workers.share(greedy.translate), evaluate)
+            if not workers.is_chief:
+                return None
+            finish(config, run, data)
+            return run, *score_model(config, run, data, evaluate)
+
+
+@contextlib.contextmanager
+def initial_weights_of(seed):
+    """A context in which Keras draws initial weights and the seeds of dropout from `seed`."""
+    state = random.getstate()
+    random.seed(seed)  # Keras draws them from it; keras.utils.set_random_seed would break tokenizers made before
+    try:
+        yield
+    finally:
+        random.setstate(state)
+
+
+def make_network(config, data, policy):
+    """The model that the config describes, with new weights.
+
+    Args:
+        config: `Config`.
+        data: `Data`, whose tokenizers have the sizes of the vocabularies.
+        policy: name of the dtype policy.
+    """
+    sizes = {"vocabulary_size": data.source_tokenizer.vocabulary_size}
+    if not config.share_vocabulary:
+        sizes["target_vocabulary_size"] = data.target_tokenizer.vocabulary_size
+    model_class = Transformer if config.architecture == "transformer" else RecurrentNetwork
+    return model_class.from_settings(config, **sizes, dtype=policy, name=config.architecture)
+
+
+def build_trainer(config, data):
+    """The model with its loss and optimizer (sections 5.3 and 5.4), compiled, from `Config` and `Data`."""
+    policy = POLICIES[resolve_precision(config.precision)]
+    network = make_network(config, data, policy)
+    trainer = TeacherForcing(
+        network,
+        config.label_smoothing,
+        config.accumulate_steps,
+        config.clip_norm,
+        config.ema_decay,
+        config.scheduled_sampling_rate,
+    )
+    last_step = make_plan(config, data).last_step
+    schedule = make_schedule(config.schedule, peak_rate(config), config.warmup_steps, last_step)
+    trainer.compile(make_optimizer(config.optimizer, schedule, config.weight_decay))
+    return trainer
+
+
+def describe_model(config, parameters):
+    """The number of parameters, the preset and the dtype policy, three str."""
+    return f"{parameters:,}", config.preset, POLICIES[resolve_precision(config.precision)]
+
+
+def peak_rate(config):
+    """The learning rate at the end of the warm-up: the config's, else that of equation (3)."""
+    return config.peak_learning_rate or paper_peak_rate(config.d_model, config.warmup_steps)
+
+
+def fit(config, run, data, trainer, translate, evaluate):
+    """Trains to the end of the last epoch, or from where an earlier run of the same command stopped.
+
+    SIGINT and SIGTERM wait until the update under way is done and saved.
+
+    Args:
+        config: `Config`.
+        run: `RunDirectory`.
+        data: `Data`.
+        trainer: compiled `TeacherForcing`.
+        translate: function from a list of str to their translations with the trainer's weights, for validation BLEU.
+        evaluate: function (translations, references) -> `Evaluation`.
+
+    Raises:
+        CheckpointError: if the checkpoints there cannot be used, or something cannot be written.
+    """
+    plan = make_plan(config, data)
+    log.info("model       %s parameters, %s, %s", *describe_model(config, trainer.network.count_params()))
+    progress = restore(config, run, trainer, plan)
+    workers = Workers(trainer.distribute_strategy)
+    workers.check_equal(facts(config, run, data, progress))
+    vary_seeds(trainer.seeds, workers.first_replica)
+    if plan.is_over(progress):
+        log.info("complete    %s; more --epochs would go on", plan.describe_end(progress))
+        return
+    write_samples(config, run, data)
+    for outdated in (run.model, run.results):  # of a run that was finished, and goes on
+        outdated.unlink(missing_ok=True)
+    forget_after(run.logs / "train", progress.step)
+    forget_after(run.logs / "validation", progress.ended)
+    write_hyper_parameters(run.logs / "validation", resolved(config, data))
+    writers = {name: EventWriter(run.logs / name) for name in ("train", "validation")}
+    with writers["train"].as_default(step=progress.step):
+        tf.summary.text("config", "\n".join(f"    {name}: {value}" for name, value in resolved(config, data).items()))
+    signals = HeldSignals()
+    save = SaveState(run, progress, plan, config.save_minutes, signals, workers.anywhere)
+    pictured = make_batch(data.validation, np.arange(min(PICTURES, len(data.validation))))
+    bleu = lambda *texts: evaluate(*texts).bleu  # noqa: E731
+    pairs = validation_pairs(config, data.corpus)
+    others = validation_of_others(config, data, trainer.distribute_strategy)
+    shown = ShowProgress(progress, plan)
+    callbacks = [
+        CountSteps(progress, plan),
+        Recover(run, progress),
+        ValidationBleu(translate, bleu, pairs, writers["validation"], progress),  # adds a log
+        *([MeasureOthers(others, translate, bleu, writers["validation"], progress)] if others else []),  # adds more
+        TensorBoardCurves(writers, progress, tokens_per_epoch(data, config, plan), points_every(plan)),
+        KeepWeights(run, progress, config.average_epochs, config.patience, config.best_by),
+        AlignmentPictures(*pictured, data.tokenizers, writers["validation"], progress),
+        *([Profile(run.logs / "train", progress, *config.profiled_updates())] if config.profile else []),
+        shown,  # it shows the logs that others add
+        save,  # last, so that it saves the work of the others
+    ]
+    try:
+        update_and_validate(config, data, trainer, callbacks, plan, progress)
+        for writer in writers.values():
+            writer.close()
+    except (KeyboardInterrupt, SystemExit, tf.errors.OpError):  # OpError: another worker is lost
+        log.info(
+            "stopped     update %s of %s is saved; the same command goes on from there",
+            f"{save.saved_step:,}",
+            f"{plan.last_step:,}",
+        )
+        raise
+    except FileError as error:
+        raise CheckpointError(f"{error}. The same command goes on after update {save.saved_step:,}") from error
+    finally:
+        shown.close()
+        signals.restore()
+
+
+def tokens_per_epoch(data, config, plan):
+    """Real target tokens of an epoch, on average."""
+    batches = plan.steps_per_epoch * config.accumulate_steps
+    return data.train.tokens_per_epoch * batches / count_batches(data.train, config.batch_tokens)
+
+
+def points_every(plan):
+    """Updates between two points of the training curves: a short run has 20 points, too."""
+    return min(50, max(1, plan.last_step // 20))
+
+
+def facts(config, run, data, progress):
+    """Everything that must be the same on all workers, a dict."""
+    tokens = [(run.tokens / split / INDEX).read_text(encoding="utf-8") for split in ("train", "validation")]
+    return {
+        **resolved(config, data),
+        **data.corpus.identity,
+        "tokens": hashlib.sha256("".join(tokens).encode()).hexdigest()[:12],
+        "update": progress.step,
+    }
+
+
+def make_plan(config, data):
+    """The `Plan` of a run, whose epochs are all of equal length: a pass over the corpus, or `validate_every` updates.
+
+    If the batches of a pass over the corpus are no multiple of `accumulate_steps`, the last update of an epoch takes a
+    few batches from the next pass.
+
+    Raises:
+        ConfigError: if the run ends before the profiler would start.
+    """
+    steps_per_pass = math.ceil(count_batches(data.train, config.batch_tokens) / config.accumulate_steps)
+    last_step = min(config.epochs * steps_per_pass, config.max_steps or sys.maxsize)
+    if config.profile and config.profiled_updates()[0] >= last_step:
+        raise ConfigError(f"--profile must start before the last update, {last_step:,}. Received: {config.profile}")
+    return Plan(config.validate_every or steps_per_pass, last_step, config.patience)
+
+
+def update_and_validate(config, data, trainer, callbacks, plan, progress):
+    """Updates and validates until the plan is over: first the rest of an interrupted epoch, then whole epochs."""
+    strategy = trainer.distribute_strategy
+    validation, validation_steps = validation_batches(config, data.validation, strategy)
+    if plan.ends_epoch(progress.step) and progress.ended < progress.step:
+        end_epoch(trainer, callbacks, plan.epoch(progress.step) - 1, validation, validation_steps)
+    vary = variation(config, data)
+    while not plan.is_over(progress):
+        epoch, done = divmod(progress.step, plan.steps_per_epoch)
+        position = divmod(progress.step * config.accumulate_steps, count_batches(data.train, config.batch_tokens))
+        batches = training_batches(data.train, config.batch_tokens, config.seed, *position, vary=vary)
+        trainer.fit(
+            dealt(batches, strategy),
+            initial_epoch=epoch,
+            epochs=epoch + 1 if done else plan.epoch(plan.last_step),
+            steps_per_epoch=plan.steps_per_epoch - done,
+            validation_data=validation,
+            validation_steps=validation_steps,
+            callbacks=callbacks,
+            shuffle=False,  # the data shuffles itself
+            verbose=0,  # `ShowProgress` shows more
+        )
+    if plan.has_lost_patience(progress):
+        log.info("stopped     no better validation %s since epoch %d", config.best_by, progress.best_epoch)
+
+
+def variation(config, data):
+    """What changes the pairs of a training batch: a function for `training_batches`, or None."""
+    models = [tokenizer.model for tokenizer in data.tokenizers]
+    protect = PairProtection(data.train, *models, config.protect, config.max_length) if config.protect else None
+    if not config.subword_dropout_rate:
+        return protect
+    drop = SubwordDropout(models[0], config.subword_dropout_rate)
+
+    def vary(pairs, rng):
+        pairs = protect(pairs, rng) if protect else pairs
+        return replace(pairs, source=drop(pairs.source, rng))
+
+    return vary
+
+
+def validation_batches(config, pairs, strategy):
+    """Validation pairs for `evaluate`: a distributed dataset, and the number of its batches."""
+    # From the cache: Keras drops the iterator after every validation, and an iterator of two replicas that still reads
+    # from a generator has been seen to take 40 s to end.
+    batches = dealt(evaluation_batches(pairs, config.batch_tokens).cache(), strategy)
+    return batches, count_batches(pairs, config.batch_tokens)
+
+
+def validation_of_others(config, data, strategy):
+    """What `MeasureOthers` measures: a list of (name, batches, number of batches, list of pairs)."""
+    return [
+        (
+            corpus.name,
+            *validation_batches(config, data.others[corpus.name], strategy),
+            validation_pairs(config, corpus),
+        )
+        for corpus in data.corpus.others
+    ]
+
+
+def end_epoch(trainer, callbacks, epoch, validation, validation_steps):
+    """Ends `epoch`, counted from 0, as Keras' `fit` does: for a run that was stopped just after its last update."""
+    callbacks = keras.callbacks.CallbackList(callbacks, model=trainer)
+    callbacks.on_epoch_begin(epoch)
+    logs = trainer.get_metrics_result()
+    measures = trainer.evaluate(validation, steps=validation_steps, return_dict=True, verbose=0)
+    callbacks.on_epoch_end(epoch, {**logs, **{f"val_{name}": value for name, value in measures.items()}})
+
+
+def resolved(config, data):
+    """All settings, with the values found for "auto" and None, a dict."""
+    return {
+        **asdict(config),
+        "dataset": ", ".join(config.corpora),
+        "source_lang": data.corpus.source_lang,
+        "target_lang": data.corpus.target_lang,
+        "vocabulary_size": data.source_tokenizer.vocabulary_size,
+        "peak_learning_rate": peak_rate(config),
+        "precision": resolve_precision(config.precision),
+    }
+
+
+def restore(config, run, trainer, plan):
+    """Loads the last checkpoint into the trainer, or the weights to start from, and returns the `Progress`."""
+    if not run.has_checkpoint():
+        if origin := open_origin(config, run):
+            origin.load(trainer.network, run.tokenizer_files(config.share_vocabulary))
+        return Progress()
+    progress = Progress(**load_last(run, trainer.resumable_variables))
+    for later in run.epochs():  # if last.npz was damaged, there are later ones
+        if later > run.epoch(plan.epoch(progress.step)):
+            later.unlink()
+    log.info("resuming    after update %s", f"{progress.step:,}")
+    return progress
+
+
+def write_samples(config, run, data):
+    """Writes samples.txt, with which an export of the run is proven."""
+    samples = [source for source, _ in validation_pairs(config, data.corpus)[:SAMPLE_SENTENCES]]
+    write_whole(run.samples, lambda path: path.write_text("\n".join(samples), encoding="utf-8"))
+
+
+def finish(config, run, data):
+    """Writes model.keras: the average of the last epochs, in float32, free of all training state.
+
+    Args:
+        config: `Config`.
+        run: `RunDirectory`.
+        data: `Data`.
+
+    Raises:
+        CheckpointError: if the weights of no epoch can be read, or something cannot be written.
+    """
+    write_samples(config, run, data)
+    for outdated in (run.model, run.results):  # an earlier start may have averaged other epochs
+        outdated.unlink(missing_ok=True)
+    network, paths = load_network(run)
+    what = "the exponential average at the end" if config.ema_decay else "the average"
+    numbers = ", ".join(str(epoch_number(path)) for path in paths)
+    write_whole(run.model, network.save)
+    write_embedding(run.logs / "train", network.output_matrix, data.target_tokenizer)
+    log.info("finished    %s, %s of epoch%s %s", run.model, what, "s" if len(paths) > 1 else "", numbers)

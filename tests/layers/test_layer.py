@@ -1,0 +1,97 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import keras
+import pytest
+
+from keras_transformer.layers.layer import Layer, arguments_of
+
+ROOT = Path(__file__).parents[2]
+
+
+class Parent(Layer):
+    def __init__(self, width, rate=0.5, *, seed=None, **kwargs):
+        super().__init__(**kwargs)
+        self.width, self.rate, self.seed = width, rate, seed
+
+
+class Heir(Parent):
+    def __init__(self, depth, width, rate=0.25, **kwargs):
+        super().__init__(width, rate, **kwargs)
+        self.depth = depth
+
+
+class Silent(Parent):
+    """It has no `__init__` of its own."""
+
+
+class PassesAllOn(Parent):
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+
+
+class NotOurs(keras.layers.Dense):
+    def __init__(self, units, extra, **kwargs):
+        super().__init__(units, **kwargs)
+
+
+@pytest.mark.parametrize(
+    ("layer_class", "names"),
+    [
+        (Layer, []),
+        (Parent, ["width", "rate"]),
+        (Silent, ["width", "rate"]),
+        (PassesAllOn, ["width", "rate"]),
+        (Heir, ["width", "rate", "depth"]),
+        (NotOurs, ["units", "extra"]),
+    ],
+)
+def test_arguments_are_those_of_the_signatures_parents_first_and_none_of_keras(layer_class, names):
+    assert arguments_of(layer_class) == names
+
+
+def test_config_holds_the_arguments_and_what_every_keras_layer_has():
+    layer = Heir(depth=3, width=5, rate=0.125, name="some", dtype="mixed_bfloat16", trainable=False)
+    config = layer.get_config()
+    assert {name: config.pop(name) for name in ("depth", "width", "rate")} == {"depth": 3, "width": 5, "rate": 0.125}
+    assert set(config) == {"name", "dtype", "trainable"}
+    assert (config["name"], config["trainable"]) == ("some", False)
+    assert keras.dtype_policies.get(config["dtype"]).name == "mixed_bfloat16"
+
+
+def test_config_holds_the_attribute_and_not_what_was_given():
+    layer = Parent(5)
+    layer.width = 7
+    assert layer.get_config()["width"] == 7
+
+
+def test_config_makes_the_same_layer_again():
+    layer = Heir(3, 5, name="some")
+    twin = Heir.from_config(layer.get_config())
+    assert (twin.depth, twin.width, twin.rate, twin.name) == (3, 5, 0.25, "some")
+
+
+def test_an_argument_without_an_attribute_is_an_error():
+    class Forgetful(Layer):
+        def __init__(self, width, **kwargs):
+            super().__init__(**kwargs)
+
+    with pytest.raises(AttributeError, match="width"):
+        Forgetful(5).get_config()
+
+
+ALONE = """
+import sys
+for name in "yaml sentencepiece tensorflow_text matplotlib babel sacrebleu keras_transformer.config".split():
+    sys.modules[name] = None  # an import of it fails
+import keras_transformer as kt, keras_transformer.recurrent.stacks
+print(kt.layers.MultiHeadAttention(num_heads=2, d_key=3, d_model=5).d_key)
+print(*sorted(name for name in sys.modules if name.startswith("keras_transformer.") and name.count(".") == 1))
+"""
+
+
+def test_layers_need_nothing_but_keras():
+    done = subprocess.run([sys.executable, "-c", ALONE], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.stdout.splitlines()[0] == "3", done.stderr
+    assert done.stdout.splitlines()[1].split()[1:] == ["keras_transformer.layers", "keras_transformer.recurrent"]

@@ -1,0 +1,90 @@
+import os
+import platform
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import tensorflow as tf
+
+from keras_transformer import process
+from keras_transformer.process import available_cores, share_cores
+
+ROOT = Path(__file__).parents[1]
+
+
+def test_cores_of_this_process_and_not_of_the_machine(monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {3, 5, 7}, raising=False)
+    monkeypatch.setattr(os, "cpu_count", lambda: 64)
+    assert available_cores() == 3
+    monkeypatch.delattr(os, "sched_getaffinity")  # not on every system
+    assert available_cores() == 64
+
+
+def shared(monkeypatch, name, batch_tokens, cores, gpus=()):
+    """What `share_cores` sets on such a machine: replicas and the two numbers of threads, or nothing."""
+    found = []
+    physical = {"CPU": ["cpu"], "GPU": list(gpus)}
+    monkeypatch.setattr(tf.config, "list_physical_devices", physical.__getitem__)
+    monkeypatch.setattr(process, "available_cores", lambda: cores)
+    monkeypatch.setattr(tf.config, "set_logical_device_configuration", lambda cpu, devices: found.append(len(devices)))
+    for kind in ("intra", "inter"):
+        monkeypatch.setattr(tf.config.threading, f"set_{kind}_op_parallelism_threads", found.append)
+    share_cores(name, batch_tokens)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("cores", "batch_tokens", "expected"),
+    [
+        (2, 4096, [2, 1, 2]),
+        (2, 2048, []),  # too little for two
+        (1, 4096, []),
+        (16, 8192, [4, 4, 4]),
+        (16, 100_000, [16, 1, 16]),
+        (2, 50, []),
+    ],
+)
+def test_every_core_trains_a_replica_if_there_is_enough_for_each(monkeypatch, cores, batch_tokens, expected):
+    for name in ("auto", "mirrored"):
+        assert shared(monkeypatch, name, batch_tokens, cores) == expected
+
+
+def test_cores_are_left_alone_beside_a_gpu_and_where_a_process_is_one_replica(monkeypatch):
+    assert shared(monkeypatch, "auto", 4096, 2, gpus=["gpu"]) == []
+    for name in ("one_device", "multi_worker"):
+        assert shared(monkeypatch, name, 4096, 2) == []
+
+
+COUNT_FAULTS = """
+import resource
+import numpy as np
+from keras_transformer.process import keep_freed_memory
+def count_faults():
+    for round in range(12):
+        if round == 2:
+            before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        np.ones(4 << 20).sum()  # 32 MiB: 8,192 pages of 4 KiB
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+given_back = count_faults()
+keep_freed_memory()
+print(given_back, count_faults())
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc can be told to keep freed memory")
+def test_freed_memory_is_used_again_without_asking_the_system():
+    command = [sys.executable, "-c", COUNT_FAULTS]
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=True)
+    given_back, kept = map(int, run.stdout.split())
+    assert kept < 200 < given_back
+
+
+def test_devices_stay_as_they_are_once_tensorflow_has_started(monkeypatch, caplog):
+    monkeypatch.setattr(process, "available_cores", lambda: 4)
+    before = tf.config.list_logical_devices("CPU")  # TensorFlow starts
+    with caplog.at_level("INFO", "keras_transformer"):
+        share_cores("auto", 8192)
+    assert tf.config.list_logical_devices("CPU") == before
+    assert "TensorFlow has started" in caplog.text

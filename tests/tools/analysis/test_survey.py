@@ -1,0 +1,172 @@
+import dataclasses
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_transformer.errors import CorpusError, UserError
+from keras_transformer.models.recurrent import RecurrentNetwork
+from keras_transformer.tokenizer import Tokenizer, shift_right, with_eos
+from keras_transformer.tools.analysis import roles
+from keras_transformer.tools.analysis.annotations import Tree, spans_of
+from keras_transformer.tools.analysis.gates import attentions_of
+from keras_transformer.tools.analysis.survey import Heads, heads, prepare
+from keras_transformer.translation.translator import Translator
+from tests import reference, tiny
+
+PAIRS = [("one two three", "eins zwei drei"), ("seven", "sieben"), ("nine ten zero four", "neun zehn"), ("two", "zwei")]
+TEXTS, REFERENCES = map(list, zip(*PAIRS, strict=True))
+LINKS = [[(2, 0), (0, 1)], [], [(3, 0), (1, 1)], [(0, 0)]]
+TREES = [Tree(spans_of(text.split()), [(-1, "root"), *((0, "dep") for _ in text.split()[1:])]) for text in TEXTS]
+H, N = 2, 2
+KINDS = {"encoder": slice(0, 4), "decoder": slice(4, 8), "cross": slice(8, 12)}
+
+
+@pytest.fixture(scope="module")
+def translator():
+    return Translator(tiny.transformer(num_layers=N), tiny.tokenizer(), batch_size=3)
+
+
+@pytest.fixture(scope="module")
+def found(translator):
+    return heads(translator, TEXTS, REFERENCES, LINKS, TREES, keep=len(PAIRS))
+
+
+def ids(text, reference_text):
+    labels = with_eos(tiny.tokenizer().encode([reference_text])).to_tensor()
+    return tiny.tokenizer().encode([text]).to_tensor(), shift_right(labels), labels
+
+
+def test_the_importance_is_the_mean_absolute_gradient_by_the_rows_of_the_output_projection(translator, found):
+    """The sum over the rows of W^O of a head of W^O * d loss / d W^O is d loss / d gate; one pair at a time."""
+    model, expected = translator.model, []
+    kernels = [a.sublayer.output_projection.kernel.value for a in attentions_of(model)]
+    for pair in PAIRS:
+        source_ids, target_ids, labels = ids(*pair)
+        with tf.GradientTape() as tape:
+            logits = model({"source_ids": source_ids, "target_ids": target_ids})
+            loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits))
+        of_rows = [np.sum(g * k, axis=1) for g, k in zip(tape.gradient(loss, kernels), kernels, strict=True)]
+        expected.append(np.abs(np.concatenate([rows.reshape(H, -1).sum(axis=1) for rows in of_rows])))
+    np.testing.assert_allclose(found.importance, np.mean(expected, axis=0), rtol=1e-3, atol=1e-6)
+    assert found.importance.min() > 0
+
+
+def test_the_kept_weights_are_those_of_the_paper(translator, found):
+    for pair, attended in zip(PAIRS, found.sentences, strict=True):
+        source_ids, target_ids, labels = (np.asarray(x) for x in ids(*pair))
+        assert attended.source_pieces == tiny.tokenizer().visible_pieces(source_ids[0])
+        assert attended.target_pieces == tiny.tokenizer().visible_pieces(target_ids[0])
+        assert attended.label_pieces == tiny.tokenizer().visible_pieces(labels[0])
+        assert attended.target_pieces[0] == "<s>" and attended.label_pieces[-1] == "</s>"
+        weights = reference.weights_of(translator.model)
+        alignment = reference.alignment(weights, source_ids, target_ids, H, reference.post_norm)[0]
+        squares = np.sum(attended.weights["cross"][H:] ** 2, axis=0)  # of all layers but the first
+        np.testing.assert_allclose(squares / squares.sum(axis=-1, keepdims=True), alignment, rtol=1e-4, atol=1e-6)
+        s, t = source_ids.shape[1], target_ids.shape[1]
+        assert attended.weights["encoder"].shape == (N * H, s, s) and attended.weights["decoder"].shape == (N * H, t, t)
+        assert not np.any(np.triu(attended.weights["decoder"], 1))
+
+
+def test_every_head_has_a_name(found):
+    expected = [f"{kind} {layer}.{place}" for kind in KINDS for layer in range(N) for place in range(H)]
+    assert found.names == expected and len(found) == 3 * N * H
+
+
+def test_the_numbers_are_those_of_all_queries_of_the_corpus(found):
+    for kind, place in KINDS.items():
+        weights = [attended.weights[kind] for attended in found.sentences]
+        looks = [roles.most_attended(w) for w in weights]
+        entropies = np.concatenate([roles.entropies(w) for w in weights], axis=1)
+        np.testing.assert_allclose(found.entropies[place], entropies.mean(axis=1), rtol=1e-5)
+        offsets, shares = roles.positional(looks, [w.shape[2] for w in weights], kind == "decoder")
+        np.testing.assert_array_equal(found.offsets[place], offsets)
+        np.testing.assert_array_equal(found.offset_shares[place], shares)
+        of_keys = [a.target_pieces if kind == "decoder" else a.source_pieces for a in found.sentences]
+        every = [piece for pieces in of_keys for piece in pieces]
+        frequencies = [[every.count(piece) for piece in pieces] for pieces in of_keys]
+        rare, chance = roles.rare(looks, frequencies, kind == "decoder")
+        np.testing.assert_array_equal(found.rare[place], rare)
+        assert found.rare_by_chance[place].tolist() == [chance] * N * H
+        expected = roles.diagonal(looks, [w.shape[2] for w in weights]) if kind == "cross" else np.full(N * H, np.nan)
+        np.testing.assert_array_equal(found.diagonal[place], expected)
+    assert found.pairs == len(PAIRS)
+
+
+def test_alignments_and_parses_are_of_words(found):
+    aligned_looks, tree_looks = [], []
+    for (text, target), attended in zip(PAIRS, found.sentences, strict=True):
+        starts = ["".join(attended.source_pieces[:i]).count("▁") for i in range(1, 1 + len(attended.source_pieces))]
+        words = [[i for i, start in enumerate(starts) if start == word + 1] for word in range(len(text.split()))]
+        starts = ["".join(attended.label_pieces[: i + 1]).count("▁") for i in range(len(attended.label_pieces) - 1)]
+        targets = [[i for i, start in enumerate(starts) if start == word + 1] for word in range(len(target.split()))]
+        for looks, kind, rows in ((aligned_looks, "cross", targets), (tree_looks, "encoder", words)):
+            of_words = roles.attention_of_words(attended.weights[kind], rows, words)
+            looks.append(np.argmax(of_words, axis=-1))
+    np.testing.assert_array_equal(found.aligned[KINDS["cross"]], roles.aligned(aligned_looks, LINKS))
+    assert np.isnan(found.aligned[:8]).all()
+    expected = roles.syntactic(tree_looks, [tree.edges for tree in TREES])["dep"]
+    assert list(found.relations) == ["dep"] and found.relations["dep"].pairs == 5
+    np.testing.assert_array_equal(found.relations["dep"].to_head, expected.to_head)
+    np.testing.assert_array_equal(found.relations["dep"].to_dependent, expected.to_dependent)
+
+
+def test_batches_blank_pairs_and_long_ones_change_nothing_and_what_is_not_asked_for_is_unknown(
+    translator, found, capsys
+):
+    short, done = Translator(translator.model, tiny.tokenizer(), max_length=31, batch_size=1), []
+    texts, references = [*TEXTS, " ", "one", "one " * 37], [*REFERENCES, "eins", "", "eins"]
+    other = heads(short, texts, references, keep=3, on_progress=done.append)
+    assert "3 pairs left out: blank, or of more than 31 pieces" in capsys.readouterr().out
+    assert done == [1] * len(PAIRS) and other.pairs == len(PAIRS) and len(other.sentences) == 3
+    np.testing.assert_allclose(other.importance, found.importance, rtol=1e-3, atol=1e-6)
+    np.testing.assert_allclose(other.entropies, found.entropies, rtol=1e-4)
+    assert not other.relations and np.isnan(other.aligned).all()
+
+
+def test_mistakes_are_named(translator):
+    with pytest.raises(UserError, match="only a Transformer has heads"):
+        heads(translator.with_model(RecurrentNetwork(vocabulary_size=tiny.VOCABULARY, d_model=6)), TEXTS, REFERENCES)
+    with pytest.raises(UserError, match="equally many of each. Received: 4 texts, 3 references"):
+        heads(translator, TEXTS, REFERENCES[1:])
+    with pytest.raises(UserError, match="4 texts, 4 references, 1 trees"):
+        heads(translator, TEXTS, REFERENCES, trees=[None])
+    with pytest.raises(UserError, match="no pair of sentences is left"):
+        heads(translator, [" "], ["eins"])
+
+
+def test_a_tokenizer_that_rewrites_text_has_no_words(translator, monkeypatch):
+    encode = Tokenizer.encode
+    monkeypatch.setattr(Tokenizer, "encode", lambda self, text: encode(self, tf.strings.upper(text)))
+    with pytest.raises(CorpusError, match="line 1: its pieces do not spell its words"):
+        prepare(translator, TEXTS[:1], REFERENCES[:1], alignments=[[(0, 0)]])
+
+
+def test_roles_are_given_from_the_shares_of_the_papers_on():
+    relation = roles.Relation(31, np.array([0.61, 0.2]), np.array([0.1, 0.58]), 1, 0.5)
+    none = np.full(5, np.nan)
+    found = Heads(
+        kinds=["encoder", "encoder", "decoder", "cross", "cross"],
+        layers=np.zeros(5, int),
+        places=np.array([0, 1, 0, 0, 1]),
+        entropies=np.ones(5),
+        offsets=np.array([-1, 2, 0, 0, 3]),
+        offset_shares=np.array([0.9, 0.89, 0.3, 0.1, 0.95]),
+        rare=np.array([0.1, 0.7, 0.55, 0.5, 0.2]),
+        rare_by_chance=np.array([0.2, 0.2, 0.3, 0.25, 0.25]),
+        diagonal=np.array([*none[:3], 0.9, 0.8]),
+        aligned=np.array([*none[:3], 0.5, 0.4]),
+        importance=np.ones(5),
+        relations={"nsubj": relation},
+        sentences=[],
+        pairs=7,
+    )
+    assert found.roles == [
+        ["position -1", "nsubj to head"],
+        ["rare words"],
+        [],
+        ["diagonal", "rare words", "alignment"],
+        ["position +3"],
+    ]
+    few = dataclasses.replace(found, relations={"nsubj": relation._replace(pairs=29)})
+    assert few.roles[0] == ["position -1"]

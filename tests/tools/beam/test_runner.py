@@ -1,0 +1,92 @@
+from types import SimpleNamespace
+
+import apache_beam as beam
+import pytest
+from apache_beam.options.pipeline_options import DirectOptions, StandardOptions
+from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+
+from keras_transformer.errors import UserError
+from keras_transformer.process import available_cores
+from keras_transformer.tools.beam import runner
+from keras_transformer.tools.beam.runner import counters, pipeline_options, run
+
+
+def chosen(*flags):
+    """(runner, number of workers, running mode) of flags."""
+    options = pipeline_options(list(flags))
+    direct = options.view_as(DirectOptions)
+    return options.view_as(StandardOptions).runner, direct.direct_num_workers, direct.direct_running_mode
+
+
+def test_a_process_for_each_core_is_the_default_and_flags_are_stronger():
+    """DirectRunner by its own name would download another runner."""
+    assert chosen() == chosen("--runner", "DirectRunner") == ("FnApiRunner", available_cores(), "multi_processing")
+    assert chosen("--runner=direct", "--direct_num_workers", "3") == ("FnApiRunner", 3, "multi_processing")
+    assert chosen("--direct_num_workers=1") == ("FnApiRunner", 1, "multi_processing")
+    assert chosen("--direct_running_mode", "in_memory")[2] == "in_memory"
+    assert chosen("--runner", "FlinkRunner") == ("FlinkRunner", 1, "in_memory")
+
+
+def test_a_flag_that_beam_does_not_know_is_refused_unless_a_remote_runner_may_know_it():
+    with pytest.raises(UserError, match="has a flag --direct_workers"):
+        pipeline_options(["--direct_workers", "3"])
+    with pytest.raises(UserError, match="--engine beam: .*--direct_num_workers: invalid int value: 'two'"):
+        pipeline_options(["--direct_num_workers", "two"])
+    assert pipeline_options(["--runner", "PortableRunner", "--of_the_job_server", "3"])
+
+
+def test_runners_that_are_not_there_are_one_line():
+    for name, said in (
+        ("NoRunner", "Unexpected pipeline runner: NoRunner"),
+        ("DataflowRunner", "option: temp_location"),
+    ):
+        with pytest.raises(UserError, match=said) as caught:
+            run(lambda pipeline: None, pipeline_options(["--runner", name]), "no.module")
+        assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("error", [UserError("mend this"), ZeroDivisionError("mend that")])
+def test_a_users_mistake_in_a_worker_is_one_line_and_a_bug_keeps_its_traceback(error, capfd):
+    def fail(number):
+        raise error
+
+    options = pipeline_options(["--direct_running_mode", "in_memory", "--direct_num_workers", "1"])
+    with pytest.raises(Exception, match="mend th") as caught:
+        run(lambda pipeline: pipeline | beam.Create([1]) | beam.Map(fail), options, "no.module")
+    if isinstance(error, UserError):
+        assert isinstance(caught.value, UserError) and str(caught.value) == "mend this"
+    else:
+        assert isinstance(caught.value, ZeroDivisionError)
+
+
+def test_the_end_of_a_worker_is_one_line_that_says_how_to_go_on(monkeypatch):
+    def lose(self, pipeline, options):
+        raise RuntimeError("Channel closed prematurely.")
+
+    monkeypatch.setattr(FnApiRunner, "run_pipeline", lose)
+    options = pipeline_options(["--direct_running_mode", "in_memory"])  # the other mode changes the environment
+    with pytest.raises(UserError, match="worker process was killed.*same command.*--direct_num_workers"):
+        run(lambda pipeline: None, options, "no.module")
+
+
+def test_worker_processes_share_the_cores_and_find_the_package(monkeypatch):
+    for name in ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "PYTHONPATH"):
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+    monkeypatch.setattr(runner, "available_cores", lambda: 7)
+    done = SimpleNamespace(wait_until_finish=lambda: None)
+    monkeypatch.setattr(FnApiRunner, "run_pipeline", lambda self, pipeline, options: done)
+    run(lambda pipeline: None, pipeline_options(["--direct_num_workers", "3"]), "no.module")
+    assert runner.os.environ["TF_NUM_INTRAOP_THREADS"] == runner.os.environ["TF_NUM_INTEROP_THREADS"] == "2"
+    assert runner.os.environ["PYTHONPATH"] == str(runner.PACKAGES)
+
+
+def test_counters_are_those_of_the_namespace():
+    def count(number):
+        beam.metrics.Metrics.counter("ours", "things").inc(number)
+        beam.metrics.Metrics.counter("others", "things").inc()
+        return number
+
+    options = pipeline_options(["--direct_running_mode", "in_memory", "--direct_num_workers", "1"])
+    result = run(lambda pipeline: pipeline | beam.Create([2, 3]) | beam.Map(count), options, "no.module")
+    assert counters(result, "ours") == {"things": 5}

@@ -1,0 +1,82 @@
+import json
+import os
+from collections import Counter
+
+import pytest
+
+from keras_transformer.data.corpora import open_corpus
+from keras_transformer.data.corpus import pairs_corpus
+from keras_transformer.errors import CorpusError, FileError
+from keras_transformer.tools.cleaning.examination import Examined
+from keras_transformer.tools.cleaning.output import write_clean_corpus
+from keras_transformer.tools.cleaning.settings import CleaningSettings
+
+EXAMINED = [
+    Examined(("one", "eins"), ("one", "eins")),
+    Examined(("two\u200b", "zwei"), ("two", "zwei")),
+    Examined(("three", ""), ("three", ""), "blank"),
+    Examined(("four", "quatre"), ("four", "quatre"), "language_odds", "fr"),
+]
+
+
+def write(directory, examined=EXAMINED, corpus=None):
+    corpus = corpus or pairs_corpus(iter([("a", "b")]), [("val\u200b", "gültig\r")], [("te\nst", "x")], "en", "de")
+    return write_clean_corpus(directory, corpus, CleaningSettings(), ["held.en"], lambda scratch: iter(examined))
+
+
+def test_a_prepared_corpus_opens_as_a_corpus_with_the_other_splits_untouched(tmp_path):
+    write(tmp_path / "clean")
+    corpus = open_corpus(f"files:{tmp_path / 'clean'}", "en", "de")
+    assert list(corpus.train) == [("one", "eins"), ("two", "zwei")]
+    assert list(corpus.validation) == [("val\u200b", "gültig ")] and list(corpus.test) == [("te st", "x")]
+
+
+def test_held_out_pairs_are_no_split_of_the_output(tmp_path):
+    write(tmp_path / "clean", corpus=pairs_corpus([("a", "b"), ("c", "d")], source_lang="en", target_lang="de"))
+    assert sorted(path.name for path in (tmp_path / "clean").iterdir()) == [
+        "clean.json",
+        "dropped.jsonl",
+        "report.html",
+        "train.de",
+        "train.en",
+    ]
+
+
+def test_nothing_is_lost_and_everything_is_counted(tmp_path):
+    about = write(tmp_path / "clean")
+    lines = (tmp_path / "clean/dropped.jsonl").read_text("utf-8").splitlines()
+    assert list(map(json.loads, lines)) == [
+        {"step": "blank", "source": "three", "target": ""},
+        {"step": "language_odds", "source": "four", "target": "quatre", "detail": "fr"},
+    ]
+    assert about["pairs"] == {"read": 4, "kept": 2, "mended": 1} and about["without"] == ["held.en"]
+    assert Counter(about["dropped"]).total() == 2 and about["dropped"]["blank"] == 1
+    assert json.loads((tmp_path / "clean/clean.json").read_text("utf-8")) == about
+    assert about["settings"]["near_duplicates"] == 0.9
+
+
+def test_after_an_error_nothing_is_left(tmp_path):
+    def interrupted():
+        yield EXAMINED[0]
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write(tmp_path / "clean", interrupted())
+    with pytest.raises(CorpusError, match=r"no pair of pairs stays \(blank 1, language_odds 1\)"):
+        write(tmp_path / "clean", EXAMINED[2:])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_directory_that_cannot_be_written_is_one_line(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(FileError, match="cannot write .*file/clean: Not a directory"):
+        write(tmp_path / "file" / "clean")
+
+
+def test_an_empty_directory_is_filled_and_a_killed_start_is_no_hindrance(tmp_path):
+    (tmp_path / "clean").mkdir()
+    left_over = tmp_path / f".clean.{os.getpid()}.partial"
+    left_over.mkdir()
+    (left_over / "train.en").touch()
+    write(tmp_path / "clean")
+    assert [path.name for path in tmp_path.iterdir()] == ["clean"]

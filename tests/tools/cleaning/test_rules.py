@@ -1,0 +1,92 @@
+import sys
+
+import pytest
+
+from keras_transformer.errors import UserError
+from keras_transformer.tools.cleaning import rules
+from keras_transformer.tools.cleaning.rules import brackets, length_ratio, numbers, overlap, rules_of, urls
+from keras_transformer.tools.cleaning.settings import CleaningSettings
+
+GOOD = [
+    ("Where is the next station?", "Wo ist der nächste Bahnhof?"),
+    ("Tom has 1,250 books.", "Tom hat 1.250 Bücher."),
+    ("I was born on March 3, 1997.", "Ich wurde am 3. März 1997 geboren."),
+    ("There were five of us.", "Wir waren zu 5."),
+    ("See https://example.org/a, please (now).", "Siehe bitte https://example.org/a (jetzt)."),
+    ("Hi.", "Grüß Gott!"),
+    ("Tom is in Boston.", "Tom ist hier in Boston."),
+]
+DIRTY = {
+    "blank": ("Where is the station?", "\u3000"),
+    "copied": ("Where is the station?", "where is the Station"),
+    "max_characters": ("word " * 121, "Wort " * 121),
+    "max_ratio": ("Where is he?", "Wo ist er denn, und was hat er dort gestern abend gemacht?"),
+    "min_letters": ("| 12 | 33 | -- | ** | 5", "| 12 | 33 | -- | ** | 5 a"),
+    "max_overlap": ("Where is the next station please", "Where is the next bus station please"),
+    "numbers": ("He is 25 years old.", "Er ist 26 Jahre alt."),
+    "urls": ("Look at www.example.org now.", "Sieh dir www.example.com jetzt an."),
+    "brackets": ("The president spoke (yesterday).", "Der Präsident sprach gestern."),
+    "min_script": ("Where is the station?", "Где находится вокзал?"),
+    "language_odds": ("Where is the next station?", "Où se trouve la prochaine gare ?"),
+}
+
+
+def steps_of(pair, **settings):
+    """The names of all steps that would drop a pair."""
+    return [name for name, rule in rules_of(CleaningSettings(**settings), "en", "de").items() if rule(*pair)]
+
+
+@pytest.mark.parametrize("pair", GOOD)
+def test_no_rule_drops_a_good_pair(pair):
+    assert steps_of(pair) == steps_of(pair[::-1], language_odds=0) == []
+
+
+@pytest.mark.parametrize("step", DIRTY)
+def test_a_dirty_pair_is_dropped_by_its_step_and_not_without_it(step):
+    assert step in steps_of(DIRTY[step])
+    assert step not in steps_of(DIRTY[step], **{step: False})
+
+
+def test_another_language_is_named_on_either_side():
+    rule = rules_of(CleaningSettings(), "en", "de")["language_odds"]
+    assert rule(*DIRTY["language_odds"]) == rule(*DIRTY["language_odds"][::-1]) == "fr"
+    assert rule("Was machst du heute abend?", "Ich weiß es noch nicht.") == "de"
+    assert not rule("Oui, oui!", "Non!")  # too short to be sure
+
+
+def test_numbers_are_equal_in_every_notation():
+    assert numbers("1,234,567 and 12 or ३४") == numbers("34 or 12 und 1 234 567") == [12, 34, 1234567]
+    assert numbers("1,5") == numbers("1.5") == [1, 5] and numbers("08:30") == [8, 30] and numbers("9" * 5000) == []
+    assert numbers("In 2015 300 came.") == numbers("2015 kamen 300.") == [300, 2015]  # no group ends a year
+    assert numbers("1234.567") == numbers("1.234,567") == [567, 1234]
+
+
+def test_punctuation_after_a_url_is_no_part_of_it():
+    assert urls("(See WWW.Example.org/a?b=1.), me@example.org!") == ["me@example.org", "www.example.org/a?b=1"]
+    assert (
+        urls("见https://a.org/b，以及www.c.org。")
+        == urls("„https://a.org/b“ … www.c.org…")
+        == ["https://a.org/b", "www.c.org"]
+    )
+
+
+def test_a_full_width_bracket_is_a_bracket():
+    assert brackets("（a） [b") == ["(", ")", "["]
+
+
+def test_length_ratio_and_overlap_are_those_of_a_hand():
+    assert length_ratio("a" * 10, "b" * 30) == length_ratio("b" * 30, "a" * 10) == 2
+    assert overlap("one two two three five", "TWO one, four!") == 0.5 and overlap("one two", "one two") == 0
+
+
+def test_a_language_that_the_identifier_does_not_know_is_named():
+    assert rules_of(CleaningSettings(), "nb", "pt-BR")["language_odds"]("Hvor er den neste stasjonen?", "Sim.") == ""
+    with pytest.raises(UserError, match="py3langid does not know the language 'haw': use --language_odds 0"):
+        rules_of(CleaningSettings(), "en", "haw")
+
+
+def test_without_its_package_language_identification_says_so(monkeypatch):
+    monkeypatch.setattr(rules, "_identifier", rules._identifier.__wrapped__)  # not the one that is loaded already
+    monkeypatch.setitem(sys.modules, "py3langid.langid", None)
+    with pytest.raises(UserError, match="pip install py3langid, or --language_odds 0"):
+        rules_of(CleaningSettings(), "en", "de")

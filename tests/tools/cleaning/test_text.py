@@ -1,0 +1,63 @@
+import unicodedata
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from keras_transformer.errors import UserError
+from keras_transformer.tools.cleaning.text import letter_share, mend, script_of, script_share, skeleton, width, words
+
+
+@pytest.mark.parametrize(
+    ("text", "mended"),
+    [
+        ("u\u0308ber", "über"),
+        ("soft\u00adhyphen zero\u200bwidth \ufeffmark", "softhyphen zerowidth mark"),
+        ("\u202bright to left\u202c \u200eand\u2066 back\u2069", "right to left and back"),
+        ("bell\u0007 and\u0085next\u2028line\tend \u00a0", "bell and next line end"),
+        ("می\u200cخواهم", "می\u200cخواهم"),  # the joiner is spelling in Persian
+        ("👩\u200d🚀", "👩\u200d🚀"),
+        ("  two  spaces ", "two spaces"),
+    ],
+)
+def test_a_mended_text_has_no_character_that_nobody_sees(text, mended):
+    assert mend(text) == mended
+
+
+@settings(max_examples=50)
+@given(st.text())
+def test_a_mended_text_is_composed_and_stays_as_it_is(text):
+    mended = mend(text)
+    assert mend(mended) == mended and unicodedata.is_normalized("NFC", mended)
+    assert mended == " ".join(mended.split()) and "\n" not in mended
+
+
+def test_the_skeleton_forgets_case_punctuation_and_width():
+    assert skeleton("„Straße“, № １２!") == skeleton("STRASSE no 12") == "strasse no 12"
+    assert words("?!") == ()
+
+
+def test_a_chinese_character_is_as_wide_as_three_letters():
+    assert width("我是学生。") == 15 and width("I am über") == 9
+
+
+def test_letters_are_counted_with_their_marks():
+    assert letter_share("नमस्ते!") == pytest.approx(6 / 7)
+    assert letter_share("a 1 2 3") == 0.25 and letter_share(" ") == 0
+
+
+def test_the_share_of_a_script_is_among_letters_alone():
+    assert script_share("Tom sagt: 123 привет", "Latn") == pytest.approx(7 / 13)
+    assert script_share("日本語のテキスト abc", "Jpan") == pytest.approx(8 / 11)
+    assert script_share("42!", "Cyrl") == 1
+
+
+def test_the_script_of_a_language_is_that_of_unicode():
+    scripts = {"en": "Latn", "zh": "Hans", "zh-TW": "Hant", "ja": "Jpan", "sr": "Cyrl", "sr_Latn": "Latn", "hi": "Deva"}
+    assert {language: script_of(language) for language in scripts} == scripts
+
+
+@pytest.mark.parametrize("language", ["xq", "source", ""])
+def test_a_language_that_unicode_does_not_know_is_named(language):
+    with pytest.raises(UserError, match=f"no language is called '{language}'.* --min_script 0"):
+        script_of(language)

@@ -1,0 +1,53 @@
+import pytest
+
+import keras_transformer as kt
+from keras_transformer.errors import FileError, UserError
+from keras_transformer.tools.documents.files import FORMATS, format_of, translate_bytes
+from tests.tools.documents.fake import UPPER
+
+
+def test_the_ending_tells_the_format():
+    names = {"a.TXT": "lines", "b.md": "markdown", "c.htm": "html", "d.xlf": "xliff", "e.po": "po", "f.srt": "srt"}
+    assert {name: format_of(name) for name in names} == names
+    assert format_of("g.docx") == "docx" and format_of("h.pdf") is None and format_of("md") is None
+    assert {format_of(f"x{ending}") for format in FORMATS.values() for ending in format.endings} == set(FORMATS)
+
+
+def test_a_document_is_written_when_it_is_complete(tmp_path):
+    source, target = tmp_path / "a.html", tmp_path / "b.html"
+    source.write_text("<p>one <b>two</b></p>")
+    target.write_text("before")
+    target.chmod(0o640)
+    done = []
+    assert kt.translate_document(UPPER, source, target, on_progress=done.append) is None
+    assert target.read_text() == "<p>ONE <b>TWO</b></p>" and sum(done) == 1
+    assert target.stat().st_mode & 0o777 == 0o640
+    source.write_bytes(b"<p>\xff</p>")
+    with pytest.raises(UserError, match="a.html is not UTF-8: .* at byte 3. Save it as UTF-8"):
+        kt.translate_document(UPPER, source, target)
+    assert target.read_text() == "<p>ONE <b>TWO</b></p>" and sorted(tmp_path.iterdir()) == [source, target]
+
+
+def test_a_byte_order_mark_stays_at_the_beginning_and_is_no_text():
+    marked = {
+        "lines": "a",
+        "html": "a",
+        "markdown": "# a",
+        "po": 'msgid ""\nmsgstr "x"',
+        "srt": "0:00:01,0 --> 0:00:02,0\na",
+    }
+    for format, text in marked.items():
+        found = translate_bytes(UPPER, f"\ufeff{text}".encode(), format)
+        assert found == f"\ufeff{translate_bytes(UPPER, text.encode(), format).decode()}".encode()
+
+
+def test_mistakes_are_told(tmp_path):
+    with pytest.raises(UserError, match="the ending of a.pdf is unknown: name a `format`, or use one of .txt .html"):
+        kt.translate_document(UPPER, "a.pdf", tmp_path / "b.pdf")
+    with pytest.raises(UserError, match="`format` must be one of lines, html, .* Received: 'pdf'"):
+        translate_bytes(UPPER, b"", "pdf")
+    with pytest.raises(FileError, match="cannot read .*nowhere.html: No such file"):
+        kt.translate_document(UPPER, tmp_path / "nowhere.html", tmp_path / "b.html")
+    (tmp_path / "a.txt").write_text("one")
+    with pytest.raises(FileError, match="cannot write .*a.txt/b.txt: File exists"):
+        kt.translate_document(UPPER, tmp_path / "a.txt", tmp_path / "a.txt" / "b.txt")

@@ -1,0 +1,68 @@
+from types import SimpleNamespace
+
+import pytest
+import yaml
+
+from keras_transformer.data.corpus import Corpus
+from keras_transformer.evaluation import Evaluation, measure
+from keras_transformer.training import final_score
+from keras_transformer.training.final_score import score_model, write_results
+from keras_transformer.training.run_directory import RunDirectory
+from tests import tiny
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """A `RunDirectory` whose model repeats its input."""
+    echo = SimpleNamespace(translate=lambda texts, on_progress: list(texts))
+    monkeypatch.setattr(final_score, "load_translator", lambda run, strategy: echo)
+    return RunDirectory(tmp_path)
+
+
+@pytest.fixture
+def config(tmp_path):
+    return tiny.config("corpus", tmp_path, beam_size=3, length_penalty=0.7)
+
+
+def data_of(test, *others):
+    validation = [("one", "one"), ("two", "zwei")]
+    corpora = [Corpus(f"files:{name}", "en", "de", [], validation, split, {}) for name, split in others]
+    return SimpleNamespace(corpus=Corpus("files:a", "en", "de", [], validation, test, {}, others=tuple(corpora)))
+
+
+def exactly_right(translations, references):
+    """An `Evaluation` whose BLEU is the share of texts that are right."""
+    right = sum(one == other for one, other in zip(translations, references, strict=True))
+    return Evaluation(*[100 * right / len(references)] + [None] * 5)
+
+
+def test_results_name_the_scored_set_and_the_search(run, config):
+    evaluation = measure(["one two"] * 7, ["one three"] * 7)
+    write_results(config, run, data_of(None), "validation", evaluation)
+    results = yaml.safe_load(run.results.read_text(encoding="utf-8"))
+    assert [results.pop(name) for name in ("source_lang", "target_lang", "set")] == ["en", "de", "validation"]
+    assert [results.pop(name) for name in ("beam_size", "length_penalty")] == [3, 0.7]
+    assert Evaluation(**results) == evaluation
+
+
+@pytest.mark.parametrize(
+    ("test", "expected"), [([("one", "one")], ("test", 100)), (None, ("validation", 50)), ([], ("validation", 50))]
+)
+def test_the_test_set_is_scored_or_else_the_validation_set(run, config, test, expected):
+    split, evaluation = score_model(config, run, data_of(test), exactly_right)
+    assert (split, evaluation.bleu) == expected
+    results = yaml.safe_load(run.results.read_text(encoding="utf-8"))
+    assert (results["set"], results["bleu"]) == expected and "other_corpora" not in results
+
+
+def test_every_corpus_of_a_mixture_is_scored_on_its_own_set(run, config, capsys, caplog):
+    data = data_of([("one", "eins")], ("b", [("one", "one")]), ("c", None))
+    with caplog.at_level("INFO", logger="keras_transformer"):
+        split, evaluation = score_model(config, run, data, exactly_right)
+    assert (split, evaluation.bleu) == ("test", 0)
+    results = yaml.safe_load(run.results.read_text(encoding="utf-8"))
+    assert (results["corpus"], results["set"], results["bleu"]) == ("files:a", "test", 0)
+    others = [(scores["corpus"], scores["set"], scores["bleu"]) for scores in results["other_corpora"]]
+    assert others == [("files:b", "test", 100), ("files:c", "validation", 50)]
+    assert "scored      files:b: BLEU 100.0 on its test set" in caplog.messages
+    assert "scored      files:c: BLEU 50.0 on its validation set" in caplog.messages
