@@ -80,7 +80,7 @@ class Sentences:
         return padded
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # equal only to itself: large arrays are never compared
 class EncodedPairs:
     """A split of a corpus, tokenised and filtered.
 

@@ -73,19 +73,13 @@ def batch_sizes(pairs, batch_tokens):
     Raises:
         CorpusError: if an epoch may have fewer pairs than batches.
     """
-    plan, fewest = _widest_plan(pairs, batch_tokens), sum(share.fewest for share in _shares(pairs))
-    if fewest < len(plan):
+    shapes, fewest = batch_shapes(pairs, batch_tokens), sum(share.fewest for share in _shares(pairs))
+    if fewest < len(shapes):
         raise CorpusError(
-            f"with these weights, an epoch may have only {fewest:,} pairs for {len(plan):,} batches: raise the weight "
-            "behind the last colon of --dataset, or --batch_tokens"
+            f"with these weights, an epoch may have only {fewest:,} pairs for {len(shapes):,} batches: raise the "
+            "weight behind the last colon of --dataset, or --batch_tokens"
         )
-    return [len(rows) for rows in plan]
-
-
-def _widest_plan(pairs, batch_tokens):
-    """The batches of an epoch that no epoch exceeds."""
-    widest = widest_rows(_shares(pairs), *_lengths(pairs))
-    return [widest[batch] for batch in plan_batches(*(side[widest] for side in _lengths(pairs)), batch_tokens)]
+    return [rows for rows, _, _ in shapes]
 
 
 def _shares(pairs):
@@ -196,10 +190,13 @@ def count_batches(pairs, batch_tokens):
     return len(batch_sizes(pairs, batch_tokens))
 
 
+@functools.lru_cache(4)  # it sorts the whole corpus, and a start asks for the same several times
 def batch_shapes(pairs, batch_tokens):
     """(B, S, T) of every batch of an epoch, a list; of a corpus with a weight, those of the widest epoch."""
     sides = _lengths(pairs)
-    return [(len(rows), *(int(side[rows].max()) for side in sides)) for rows in _widest_plan(pairs, batch_tokens)]
+    widest = widest_rows(_shares(pairs), *sides)
+    batches = plan_batches(*(side[widest] for side in sides), batch_tokens)
+    return [(len(batch), *(int(side[widest[batch]].max()) for side in sides)) for batch in batches]
 
 
 def _varied(pairs, rows, vary, rng):

@@ -1,6 +1,7 @@
 """How a model is trained (section 5): loss, schedule, updates, checkpoints, callbacks, and the run."""
 
+from keras_transformer.training.losses import CrossEntropy, TokenLoss
 from keras_transformer.training.schedules import CosineDecay, InverseSquareRoot, LinearDecay
 from keras_transformer.training.teacher_forcing import TeacherForcing
 
-__all__ = ["CosineDecay", "InverseSquareRoot", "LinearDecay", "TeacherForcing"]
+__all__ = ["CosineDecay", "CrossEntropy", "InverseSquareRoot", "LinearDecay", "TeacherForcing", "TokenLoss"]

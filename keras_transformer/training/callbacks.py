@@ -299,8 +299,9 @@ class Recover(keras.callbacks.Callback):
     """Reports skipped updates, and takes the weights back to the last checkpoint when training has broken.
 
     Training has broken when several gradients in a row are not finite (`Updates` skips them), or when the loss of an
-    update is far above that of a guess. Data and dropout do not go back: training goes on with the next batches and the
-    present seeds of every replica.
+    update is far above that of a guess. Only weights and moments go back. Training goes on with the next batches, the
+    present seeds of every replica and the learning rate of the next update: `Progress.step` and the optimizer count the
+    same updates.
 
     Args:
         run: `RunDirectory`.
@@ -346,6 +347,7 @@ class Recover(keras.callbacks.Callback):
         saved = load_last(self.run, self.model.resumable_variables)
         for seed, state in zip(seeds, drawn, strict=True):
             seed.assign(state)
+        self.model.optimizer.iterations.assign(self.progress.step)
         log.warning("went back   to the weights of update %s: %s", f"{saved['step']:,}", reason)
 
     def _loss_of_update(self):

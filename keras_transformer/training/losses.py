@@ -1,8 +1,117 @@
-"""Label-smoothed cross-entropy (section 5.4) with its gradient written out, and its mean over real tokens."""
+"""What training minimises: the contract of a loss, and label-smoothed cross-entropy (section 5.4).
 
+A new loss is one class here and one line in `LOSSES`. `TeacherForcing` divides every loss by the real target tokens.
+"""
+
+import keras
 import tensorflow as tf
+from keras import ops
 
 SMALLEST = {tf.float16: 2.0**-24, tf.bfloat16: 1e-37, tf.float32: 1e-37}  # probabilities above 0
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class Perplexity(keras.metrics.Mean):
+    """exp of the mean cross-entropy per real target token, without label smoothing."""
+
+    def result(self):
+        return ops.exp(super().result())
+
+
+class TokenLoss:
+    """The contract of a loss: a number for every real target token, from the states of one pass or of several.
+
+    A loss never sees padding. It gets states, not logits: a loss that needs probabilities makes them with
+    `output_matrix`, and keeps them only as long as it needs them.
+
+    Attributes:
+        passes: how often training runs the model on a batch. Every pass draws its own dropout. Validation runs it once.
+        measures: dict, name -> class of the Keras metric of everything that the loss reports beside itself.
+    """
+
+    passes = 1
+    measures = {}
+
+    def run(self, states, inputs):
+        """Runs the model for training. A subclass may change the inputs, or the model, from one pass to the next.
+
+        Args:
+            states: model from inputs to the decoder's output (B, T, D).
+            inputs: {"source_ids": int (B, S), "target_ids": int (B, T)}.
+
+        Returns:
+            list of `passes` tensors (B, T, D).
+        """
+        return [states(inputs, training=True) for _ in range(self.passes)]
+
+    def of_tokens(self, passes, output_matrix, labels):
+        """The loss of N real target tokens.
+
+        Args:
+            passes: list of (N, D), the states of every pass; in validation of one.
+            output_matrix: (V, D), see `SequenceToSequence.output_matrix`.
+            labels: int32 (N,).
+
+        Returns:
+            float32 (N,), differentiable; and a dict from the names in `measures` to values (N,).
+        """
+        raise TypeError(f"{type(self).__name__} must have the method `of_tokens`")
+
+    def get_config(self):
+        """The arguments of the loss, with which a saved trainer makes it again: {} for a loss without arguments."""
+        return {}
+
+    @classmethod
+    def from_config(cls, config):
+        """The loss of these arguments."""
+        return cls(**config)
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class CrossEntropy(TokenLoss):
+    """Cross-entropy with label smoothing (5.4); see `token_losses`.
+
+    Args:
+        label_smoothing: eps_ls, in [0, 1).
+
+    Example:
+
+    ```python
+    trainer.compile("adam", loss=CrossEntropy(label_smoothing=0.1))
+    ```
+    """
+
+    measures = {"accuracy": keras.metrics.Mean, "perplexity": Perplexity}
+
+    def __init__(self, label_smoothing=0.1):
+        if not 0 <= label_smoothing < 1:
+            raise ValueError(f"`label_smoothing` must be in [0, 1). Received: label_smoothing={label_smoothing}")
+        self.label_smoothing = label_smoothing
+
+    def of_tokens(self, passes, output_matrix, labels):
+        smoothed, cross_entropy, is_right = token_losses(passes[0], output_matrix, labels, self.label_smoothing)
+        return smoothed, {"accuracy": is_right, "perplexity": cross_entropy}
+
+    def get_config(self):
+        return {"label_smoothing": self.label_smoothing}
+
+
+LOSSES = {"cross_entropy": CrossEntropy}
+
+
+def get_loss(loss):
+    """The `TokenLoss` that `compile` is given: an object, a name of `LOSSES`, or None for the paper's.
+
+    Raises:
+        ValueError: for anything else, such as a loss of Keras, which knows no padding and divides by all positions.
+    """
+    if loss is None:
+        return CrossEntropy()
+    if isinstance(loss, str) and loss in LOSSES:
+        return LOSSES[loss]()
+    if not isinstance(loss, TokenLoss):
+        raise ValueError(f"`loss` must be a `TokenLoss` or one of {', '.join(LOSSES)}. Received: loss={loss!r}")
+    return loss
 
 
 def count_real_tokens(weights):

@@ -4,6 +4,7 @@ import hashlib
 import itertools
 import json
 import logging
+import zipfile
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
@@ -309,8 +310,9 @@ class Origin:
         self._check_has("config.yaml", "model.keras")
         before = Config.load(self.path / "config.yaml")
         self._check_has(*([SHARED] if before.share_vocabulary else [SOURCE, TARGET]))
-        self.model = load_model(self.path / "model.keras")
-        shape = [name for name in self.model.get_config() if not name.endswith(("dropout_rate", "vocabulary_size"))]
+        with zipfile.ZipFile(self.path / "model.keras") as archive:  # the weights are for `load`
+            arguments = json.loads(archive.read("config.json"))["config"]
+        shape = [name for name in arguments if not name.endswith(("dropout_rate", "vocabulary_size"))]
         if "learned" not in (before.positions, config.positions):
             shape.remove("num_positions")  # a size of learned positions only
         different = [
@@ -341,7 +343,7 @@ class Origin:
         for path, pieces in zip(tokenizer_files, added, strict=True):
             if pieces is None:
                 raise ConfigError(f"{path} is not {self.path / path.name}, with which the first weights were trained")
-        for weight, start in zip(network.weights, self.model.weights, strict=True):
+        for weight, start in zip(network.weights, load_model(self.path / "model.keras").weights, strict=True):
             rows = ops.convert_to_numpy(start)
             if weight.shape != start.shape:
                 side = 0 if "source_embedding" in weight.path else -1

@@ -8,16 +8,8 @@ from keras import ops
 
 from keras_transformer.config import PAD_ID
 from keras_transformer.private_api import AlwaysBuilt
-from keras_transformer.training.losses import count_real_tokens, token_losses
+from keras_transformer.training.losses import count_real_tokens, get_loss
 from keras_transformer.training.updates import Updates
-
-
-@keras.saving.register_keras_serializable(package="keras_transformer")
-class Perplexity(keras.metrics.Mean):
-    """exp of the mean cross-entropy per real target token, without label smoothing."""
-
-    def result(self):
-        return ops.exp(super().result())
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -33,15 +25,14 @@ class TeacherForcing(AlwaysBuilt):
 
     Args:
         network: the `SequenceToSequence`.
-        label_smoothing: eps_ls (5.4).
         accumulate_steps, clip_norm, ema_decay: see `Updates`.
         scheduled_sampling_rate: share of the target tokens that the model reads as it predicts them; see `mix_targets`.
 
     Example:
 
     ```python
-    trainer = TeacherForcing(network, label_smoothing=0.1)
-    trainer.compile("adam")  # or any other Keras optimizer
+    trainer = TeacherForcing(network)
+    trainer.compile("adam", loss=CrossEntropy(label_smoothing=0.1))  # or any other Keras optimizer, and `TokenLoss`
     trainer.fit({"source_ids": source_ids, "target_ids": shift_right(target_ids)}, target_ids)
     ```
     """
@@ -49,7 +40,6 @@ class TeacherForcing(AlwaysBuilt):
     def __init__(
         self,
         network,
-        label_smoothing=0.1,
         accumulate_steps=1,
         clip_norm=None,
         ema_decay=None,
@@ -61,33 +51,41 @@ class TeacherForcing(AlwaysBuilt):
         source_ids, target_ids = network.input["source_ids"], network.input["target_ids"]
         # All of the network but the logits: the loss computes them and never keeps them.
         self.states = keras.Model(network.input, network.decode(target_ids, network.encode(source_ids)), name="states")
-        self.label_smoothing = label_smoothing
         self.accumulate_steps = accumulate_steps
         self.clip_norm = clip_norm
         self.ema_decay = ema_decay
         self.scheduled_sampling_rate = scheduled_sampling_rate
         self.coins = keras.random.SeedGenerator(name="coins") if scheduled_sampling_rate else None
         self.loss_metric = keras.metrics.Mean(name="loss")
-        self.accuracy_metric = keras.metrics.Mean(name="accuracy")
-        self.perplexity_metric = Perplexity(name="perplexity")
         self.padding_metric = keras.metrics.Mean(name="padding")
+        self.measures = {}  # name -> metric of the loss
         self._endless = {}  # dataset without end -> its iterator
         self.built = True
 
     @property
     def metrics(self):
         """Means per real target token, over all replicas; and the share of all positions that is padding."""
-        return [self.loss_metric, self.accuracy_metric, self.perplexity_metric, self.padding_metric]
+        return [self.loss_metric, *self.measures.values(), self.padding_metric]
 
-    def compile(self, optimizer="adam", *, run_eagerly=False, steps_per_execution=1, jit_compile="auto", **others):
-        """Chooses the optimizer. To be called under the strategy of the network.
+    def compile(
+        self,
+        optimizer="adam",
+        loss=None,
+        *,
+        run_eagerly=False,
+        steps_per_execution=1,
+        jit_compile="auto",
+        **others,
+    ):
+        """Chooses the optimizer and the loss. To be called under the strategy of the network.
 
         Args:
             optimizer: any Keras optimizer, or its name.
+            loss: `TokenLoss`, or a name of `LOSSES`; None for `CrossEntropy`.
             run_eagerly: run every update without a graph, for a debugger.
             steps_per_execution: 1; every update is counted, and may be the last before an interruption.
             jit_compile: "auto" or False; batches have many shapes, and XLA would compile for each of them.
-            others: none. The loss and the metrics are its own.
+            others: none. The loss brings its metrics.
 
         Raises:
             ValueError: for an argument of Keras that has no meaning here, by its name.
@@ -99,7 +97,9 @@ class TeacherForcing(AlwaysBuilt):
             refused["jit_compile"] = jit_compile
         if refused:
             received = ", ".join(f"{name}={value!r}" for name, value in refused.items())
-            raise ValueError(f"TeacherForcing has its own loss, metrics and updates: leave {received} out of `compile`")
+            raise ValueError(f"TeacherForcing has its own metrics and updates: leave {received} out of `compile`")
+        self.token_loss = get_loss(loss)
+        self.measures = {name: metric(name=name) for name, metric in self.token_loss.measures.items()}
         super().compile(optimizer=optimizer, run_eagerly=run_eagerly, jit_compile=False, auto_scale_loss=False)
         self.updates = Updates(
             self.optimizer,
@@ -112,15 +112,19 @@ class TeacherForcing(AlwaysBuilt):
         self.updates.build(self.network.trainable_variables)
 
     def get_compile_config(self):
-        """The optimizer; a saved trainer goes on with it."""
-        return {"optimizer": keras.optimizers.serialize(self.optimizer)}
+        """The optimizer and the loss; a saved trainer goes on with them."""
+        return {
+            "optimizer": keras.optimizers.serialize(self.optimizer),
+            "loss": keras.saving.serialize_keras_object(self.token_loss),
+        }
 
     def compile_from_config(self, config):
         """Compiles a loaded trainer."""
-        self.compile(keras.optimizers.deserialize(config["optimizer"]))
+        optimizer, loss = config["optimizer"], keras.saving.deserialize_keras_object(config["loss"])
+        self.compile(keras.optimizers.deserialize(optimizer), loss)
 
     def get_config(self):
-        names = ("label_smoothing", "accumulate_steps", "clip_norm", "ema_decay", "scheduled_sampling_rate")
+        names = ("accumulate_steps", "clip_norm", "ema_decay", "scheduled_sampling_rate")
         return {
             "network": keras.saving.serialize_keras_object(self.network),
             **{name: getattr(self, name) for name in names},
@@ -245,7 +249,8 @@ class TeacherForcing(AlwaysBuilt):
         """Measures a batch, by float32 logits."""
         inputs, labels, weights = unpack(batch)
         self._count_padding(inputs)
-        self._measure(*self._token_losses(tf.cast(self.states(inputs, training=False), tf.float32), labels, weights))
+        states = tf.cast(self.states(inputs, training=False), tf.float32)
+        self._measure(*self._losses_of_tokens([states], labels, weights))
 
     def _gradients(self, batch):
         """This replica's share of the gradient of the mean loss, and the number of tokens that the mean is over."""
@@ -255,11 +260,12 @@ class TeacherForcing(AlwaysBuilt):
         if self.scheduled_sampling_rate:
             inputs = self.mix_targets(inputs)
         with tf.GradientTape() as tape:
-            losses, *others, weights = self._token_losses(self.states(inputs, training=True), labels, weights)
+            passes = self.token_loss.run(self.states, inputs)
+            losses, measured, weights = self._losses_of_tokens(passes, labels, weights)
             loss = tf.reduce_sum(losses * weights) / real_tokens
             scaled_loss = self.updates.scale_loss(loss)
         # `Updates` skips a broken batch, which must leave no trace in the epoch's figures either.
-        tf.cond(tf.math.is_finite(loss), lambda: self._measure(losses, *others, weights), lambda: None)
+        tf.cond(tf.math.is_finite(loss), lambda: self._measure(losses, measured, weights), lambda: None)
         gradients = tape.gradient(scaled_loss, self.network.trainable_variables)
         return [tf.convert_to_tensor(gradient) for gradient in gradients], real_tokens  # an embedding's are slices
 
@@ -288,15 +294,17 @@ class TeacherForcing(AlwaysBuilt):
         for ids in inputs.values():
             self.padding_metric.update_state(tf.reshape(ids, [-1]) == PAD_ID)
 
-    def _token_losses(self, states, labels, weights):
-        """Of the real tokens, each (N,): smoothed loss, cross-entropy, whether right, and weight. Padding ends here."""
-        states, labels, weights = (tf.boolean_mask(x, weights > 0) for x in (states, labels, weights))
-        return *token_losses(states, self.network.output_matrix, labels, self.label_smoothing), weights
+    def _losses_of_tokens(self, passes, labels, weights):
+        """Of the real tokens: loss (N,), dict of measures (N,), weight (N,). Padding ends here."""
+        is_real = weights > 0
+        *passes, labels, weights = (tf.boolean_mask(x, is_real) for x in (*passes, labels, weights))
+        return *self.token_loss.of_tokens(passes, self.network.output_matrix, labels), weights
 
-    def _measure(self, smoothed, cross_entropy, is_right, weights):
-        self.loss_metric.update_state(smoothed, sample_weight=weights)
-        self.accuracy_metric.update_state(is_right, sample_weight=weights)
-        self.perplexity_metric.update_state(cross_entropy, sample_weight=weights)
+    def _measure(self, losses, measured, weights):
+        self.loss_metric.update_state(losses, sample_weight=weights)
+        for name, metric in self.measures.items():
+            if name in measured:  # validation may measure less than training
+                metric.update_state(measured[name], sample_weight=weights)
 
 
 def unpack(batch):

@@ -130,8 +130,9 @@ class TensorBoardCurves(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch, logs=None):
         with self.writers["validation"].as_default(step=self.progress.step):
-            for name in ("loss", "accuracy", "perplexity", "bleu"):
-                tf.summary.scalar(name, logs[f"val_{name}"])
+            for name, value in logs.items():
+                if name.startswith("val_") and "/" not in name and name != "val_padding":
+                    tf.summary.scalar(name.removeprefix("val_"), value)
 
     def _write_point(self, logs):
         now, tokens = time.perf_counter(), self._tokens_of_epoch()

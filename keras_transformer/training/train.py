@@ -33,6 +33,7 @@ from keras_transformer.training.callbacks import (
 )
 from keras_transformer.training.checkpoints import keep_architecture, load_last, load_network
 from keras_transformer.training.final_score import score_model
+from keras_transformer.training.losses import CrossEntropy
 from keras_transformer.training.memory import check_fits, estimate
 from keras_transformer.training.preparation import open_origin, validation_pairs
 from keras_transformer.training.progress import ShowProgress
@@ -138,7 +139,6 @@ def build_trainer(config, data):
     network = make_network(config, data, policy)
     trainer = TeacherForcing(
         network,
-        config.label_smoothing,
         config.accumulate_steps,
         config.clip_norm,
         config.ema_decay,
@@ -146,7 +146,8 @@ def build_trainer(config, data):
     )
     last_step = make_plan(config, data).last_step
     schedule = make_schedule(config.schedule, peak_rate(config), config.warmup_steps, last_step)
-    trainer.compile(make_optimizer(config.optimizer, schedule, config.weight_decay))
+    optimizer = make_optimizer(config.optimizer, schedule, config.weight_decay)
+    trainer.compile(optimizer, CrossEntropy(config.label_smoothing))
     return trainer
 
 
@@ -194,24 +195,23 @@ def fit(config, run, data, trainer, translate, evaluate):
     writers = {name: EventWriter(run.logs / name) for name in ("train", "validation")}
     with writers["train"].as_default(step=progress.step):
         tf.summary.text("config", "\n".join(f"    {name}: {value}" for name, value in resolved(config, data).items()))
-    signals = HeldSignals()
+    signals, shown = HeldSignals(), ShowProgress(progress, plan)
     save = SaveState(run, progress, plan, config.save_minutes, signals, workers.anywhere)
-    pictured = make_batch(data.validation, np.arange(min(PICTURES, len(data.validation))))
+    validation = writers["validation"]
     bleu = lambda *texts: evaluate(*texts).bleu  # noqa: E731
-    pairs = validation_pairs(config, data.corpus)
     others = validation_of_others(config, data, trainer.distribute_strategy)
-    shown = ShowProgress(progress, plan)
-    callbacks = [
-        CountSteps(progress, plan),
-        Recover(run, progress),
-        ValidationBleu(translate, bleu, pairs, writers["validation"], progress),  # adds a log
-        *([MeasureOthers(others, translate, bleu, writers["validation"], progress)] if others else []),  # adds more
-        TensorBoardCurves(writers, progress, tokens_per_epoch(data, config, plan), points_every(plan)),
-        KeepWeights(run, progress, config.average_epochs, config.patience, config.best_by),
-        AlignmentPictures(*pictured, data.tokenizers, writers["validation"], progress),
-        *([Profile(run.logs / "train", progress, *config.profiled_updates())] if config.profile else []),
-        shown,  # it shows the logs that others add
-        save,  # last, so that it saves the work of the others
+    pictured = make_batch(data.validation, np.arange(min(PICTURES, len(data.validation))))
+    callbacks = [  # Keras calls them in this order
+        CountSteps(progress, plan),  # first: the others read the number of the update
+        Recover(run, progress),  # before weights are measured or saved, which it may take back
+        ValidationBleu(translate, bleu, validation_pairs(config, data.corpus), validation, progress),  # adds val_bleu
+        *([MeasureOthers(others, translate, bleu, validation, progress)] if others else []),  # adds measures to show
+        TensorBoardCurves(writers, progress, tokens_per_epoch(data, config, plan), points_every(plan)),  # adds a speed
+        KeepWeights(run, progress, config.average_epochs, config.patience, config.best_by),  # reads val_bleu
+        AlignmentPictures(*pictured, data.tokenizers, validation, progress),  # anywhere
+        *([Profile(run.logs / "train", progress, *config.profiled_updates())] if config.profile else []),  # anywhere
+        shown,  # after the callbacks that add to the logs
+        save,  # last: it saves what the others have noted in `progress`, and then lets held signals through
     ]
     try:
         update_and_validate(config, data, trainer, callbacks, plan, progress)

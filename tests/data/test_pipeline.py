@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from keras_transformer.data import pipeline
 from keras_transformer.data.encoded import EncodedPairs, Sentences
 from keras_transformer.data.pipeline import (
     batch_shapes,
@@ -336,3 +337,11 @@ def test_a_weight_that_leaves_too_few_pairs_for_the_batches_is_refused():
     few = EncodedPairs(whole.source, whole.target, {}, (Share(2, Fraction("0.2")),))
     with pytest.raises(CorpusError, match="only 0 pairs for 1 batches: raise the weight .* or --batch_tokens"):
         count_batches(few, BUDGET)
+
+
+def test_a_start_sorts_its_corpus_once(monkeypatch):
+    pairs, calls = encode(CORPUS), []
+    monkeypatch.setattr(pipeline, "plan_batches", lambda *sides: calls.append(sides) or plan_batches(*sides))
+    assert count_batches(pairs, BUDGET) == len(batch_sizes(pairs, BUDGET)) == len(batch_shapes(pairs, BUDGET))
+    training_batches(pairs, BUDGET, seed=1)
+    assert len(calls) == 1

@@ -52,6 +52,7 @@ def model(value=0.0):
     return SimpleNamespace(
         network=SimpleNamespace(weights=[weight], variables=[weight, seed], output_matrix=np.zeros((V, 5))),
         seeds=[],
+        optimizer=SimpleNamespace(iterations=keras.Variable(13, dtype="int32")),
         updates=SimpleNamespace(skipped=keras.Variable(0, dtype="int32")),
         resumable_variables=[weight, seed, moment],
         loss_metric=loss_metric,
@@ -551,7 +552,7 @@ def test_after_several_skipped_in_a_row_the_saved_weights_come_back(tmp_path, ca
     assert [update_of_five(callback, skipped=n) for n in (1, 2, 3, 4)] == [LATER] * 4
     assert update_of_five(callback, skipped=5) == SAVED
     assert "went back   to the weights of update 13: the gradients of 5 updates" in capsys.readouterr().out
-    assert callback.progress.step == 22  # the data goes on
+    assert callback.progress.step == 22 == int(callback.model.optimizer.iterations)  # data and learning rate go on
 
 
 def test_when_the_loss_of_one_update_explodes_the_saved_weights_come_back(tmp_path, capsys):

@@ -6,10 +6,10 @@ import pytest
 import tensorflow as tf
 
 from keras_transformer.data import pipeline
-from keras_transformer.training import teacher_forcing
+from keras_transformer.training import losses, teacher_forcing
 from keras_transformer.training.callbacks import CountSteps, Plan, Progress
-from keras_transformer.training.losses import token_losses
-from keras_transformer.training.teacher_forcing import Perplexity, TeacherForcing
+from keras_transformer.training.losses import LOSSES, CrossEntropy, Perplexity, TokenLoss, token_losses
+from keras_transformer.training.teacher_forcing import TeacherForcing
 from keras_transformer.training.tensorboard import EventWriter, TensorBoardCurves
 from keras_transformer.training.updates import Adam
 from tests import reference, tiny
@@ -29,8 +29,8 @@ def pairs():
 
 def trainer(optimizer=None, accumulate_steps=1, clip_norm=None, ema_decay=None, **arguments):
     arguments = {"vocabulary_size": V, "dropout_rate": 0.0, **arguments}
-    trainer = TeacherForcing(tiny.transformer(**arguments), EPS, accumulate_steps, clip_norm, ema_decay)
-    trainer.compile(optimizer or keras.optimizers.SGD(1.0))
+    trainer = TeacherForcing(tiny.transformer(**arguments), accumulate_steps, clip_norm, ema_decay)
+    trainer.compile(optimizer or keras.optimizers.SGD(1.0), CrossEntropy(EPS))
     return trainer
 
 
@@ -121,8 +121,10 @@ def test_a_training_step_measures_before_it_updates():
 
 def test_perplexity_and_accuracy_know_no_label_smoothing():
     batch = make_batch(range(7))
-    smoothed = TeacherForcing(tiny.transformer(vocabulary_size=V), label_smoothing=0.5)
-    plain = TeacherForcing(smoothed.network, label_smoothing=0.0)
+    smoothed = TeacherForcing(tiny.transformer(vocabulary_size=V))
+    plain = TeacherForcing(smoothed.network)
+    smoothed.compile(loss=CrossEntropy(0.5))
+    plain.compile(loss=CrossEntropy(0.0))
     smoothed_logs, plain_logs = measured(smoothed.test_step, batch), measured(plain.test_step, batch)
     for name in ("accuracy", "perplexity"):
         assert smoothed_logs[name] == plain_logs[name]
@@ -336,7 +338,7 @@ def test_a_broken_batch_leaves_weights_and_figures_as_they_were(monkeypatch):
         smoothed, *others = token_losses(*arguments)
         return np.inf * smoothed, *others
 
-    monkeypatch.setattr(teacher_forcing, "token_losses", overflowing)
+    monkeypatch.setattr(losses, "token_losses", overflowing)
     assert measured(model.train_step, batch) == figures
     for before, after in zip(weights, values([*model.network.variables, *model.updates.averages]), strict=True):
         np.testing.assert_array_equal(before, after)
@@ -349,7 +351,6 @@ def test_a_broken_batch_leaves_weights_and_figures_as_they_were(monkeypatch):
 @pytest.mark.parametrize(
     ("argument", "value"),
     [
-        ("loss", "sparse_categorical_crossentropy"),
         ("metrics", ["accuracy"]),
         ("weighted_metrics", ["accuracy"]),
         ("loss_weights", [0.5]),
@@ -359,7 +360,7 @@ def test_a_broken_batch_leaves_weights_and_figures_as_they_were(monkeypatch):
 )
 def test_an_argument_of_compile_that_has_no_meaning_here_is_refused_by_name(argument, value):
     model = TeacherForcing(tiny.transformer(vocabulary_size=V))
-    with pytest.raises(ValueError, match=f"its own loss, metrics and updates: leave {argument}=.* out of `compile`"):
+    with pytest.raises(ValueError, match=f"its own metrics and updates: leave {argument}=.* out of `compile`"):
         model.compile("adam", **{argument: value})
     model.compile("adam", loss=None, metrics=None, steps_per_execution=1, jit_compile="auto")
 
@@ -406,7 +407,8 @@ def test_a_trainer_that_is_saved_and_loaded_goes_on_as_the_one_that_was_not(tmp_
     fit(model, 2)
     model.save(tmp_path / "trainer.keras")
     loaded = keras.saving.load_model(tmp_path / "trainer.keras")
-    settings = ("label_smoothing", "accumulate_steps", "clip_norm", "ema_decay")
+    settings = ("accumulate_steps", "clip_norm", "ema_decay")
+    assert loaded.token_loss.label_smoothing == EPS
     assert [getattr(loaded, name) for name in settings] == [getattr(model, name) for name in settings]
     assert loaded.optimizer.get_config() == model.optimizer.get_config()
     start = values(model.network.weights)
@@ -460,6 +462,53 @@ def test_a_dataset_without_end_is_measured_where_the_measurement_before_has_stop
     found = [model.evaluate(endless, steps=steps)["loss"] for steps in (1, 1, 2, 2)]
     assert found == pytest.approx(expected, rel=1e-5) and found[2] == found[3]
     assert abs(found[0] - found[1]) > 1e-4
+
+
+# A loss of another kind.
+
+
+class Agreement(TokenLoss):
+    """Cross-entropy of the first pass, and how far a second pass is from it (R-Drop with a difference of states)."""
+
+    passes = 2
+    measures = {"distance": keras.metrics.Mean}
+
+    def of_tokens(self, passes, output_matrix, labels):
+        cross_entropy, _, _ = token_losses(passes[0], output_matrix, labels)
+        distance = tf.reduce_sum((passes[0] - passes[-1]) ** 2, axis=-1)
+        return cross_entropy + 0.5 * distance, {"distance": distance}
+
+
+def test_a_loss_of_two_passes_is_one_class_and_one_line_in_a_table(monkeypatch):
+    monkeypatch.setitem(LOSSES, "agreement", Agreement)
+    model = TeacherForcing(tiny.transformer(vocabulary_size=V, dropout_rate=0.3))
+    model.compile(keras.optimizers.SGD(1.0), loss="agreement")
+    batch = tf.nest.map_structure(tf.constant, make_batch(range(7)))
+    seeds, start = values(model.seeds), values(model.network.trainable_variables)
+    logs = measured(model.train_step, batch)
+    after = values(model.network.trainable_variables)
+    for variable, value in zip([*model.seeds, *model.network.trainable_variables], [*seeds, *start], strict=True):
+        variable.assign(value)  # the same dropout again
+
+    inputs, labels, weights = batch
+    with tf.GradientTape() as tape:  # by Keras' own functions, padding and all
+        one, other = (model.states(inputs, training=True) for _ in range(2))
+        logits = tf.matmul(one, model.network.output_matrix, transpose_b=True)
+        cross_entropy = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
+        distance = tf.reduce_sum((one - other) ** 2, axis=-1)
+        loss = tf.reduce_sum(weights * (cross_entropy + 0.5 * distance)) / tf.reduce_sum(weights)
+    gradients = tape.gradient(loss, model.network.trainable_variables)
+    assert set(logs) == {"loss", "distance", "padding"} and logs["distance"] > 1e-3
+    assert logs["loss"] == pytest.approx(float(loss), rel=1e-5)
+    for before, now, gradient in zip(start, after, gradients, strict=True):
+        np.testing.assert_allclose(before - now, tf.convert_to_tensor(gradient), atol=2e-6)
+    assert measured(model.test_step, batch)["distance"] < logs["distance"]  # one pass, which agrees with itself
+
+
+@pytest.mark.parametrize("loss", ["cross_entropi", "mse", keras.losses.SparseCategoricalCrossentropy()])
+def test_a_loss_that_knows_no_padding_is_refused(loss):
+    with pytest.raises(ValueError, match="`loss` must be a `TokenLoss` or one of cross_entropy. Received: loss="):
+        TeacherForcing(tiny.transformer(vocabulary_size=V)).compile(loss=loss)
 
 
 # Scheduled sampling.
