@@ -1,0 +1,58 @@
+"""What people have keeps working: runs and exports that an earlier version made load, and translate as they did.
+
+`made_before/COMMIT.tar.xz` holds, made by that commit on tiny number words (`corpus`): `finished`, a Transformer's run
+without its checkpoints; `stopped`, the same run at update 120 of 272; `gru`, a recurrent run; `saved_model` and
+`litert`, exports of `finished`; and the translations of `text.en` by `finished`, `stopped` and `gru`.
+"""
+
+import shutil
+import tarfile
+from pathlib import Path
+
+import pytest
+
+import keras_transformer as kt
+from keras_transformer.config import Config
+from keras_transformer.export.translate_litert import LiteRTTranslator
+from keras_transformer.training.checkpoints import read_progress
+from keras_transformer.training.run_directory import RunDirectory
+
+ARCHIVES = sorted(Path(__file__).with_name("made_before").glob("*.tar.xz"))
+
+
+@pytest.fixture(scope="module", params=ARCHIVES, ids=lambda path: path.name.split(".")[0])
+def before(request, tmp_path_factory):
+    path = tmp_path_factory.mktemp("before")
+    with tarfile.open(request.param) as archive:
+        archive.extractall(path, filter="data")
+    return path
+
+
+def lines(path):
+    return path.read_text(encoding="utf-8").splitlines()
+
+
+@pytest.mark.parametrize("run", ["finished", "stopped", "gru"])
+def test_a_run_translates_as_it_did(before, run):
+    translations = kt.load(before / run).translate(lines(before / "text.en"))
+    assert [text.replace("\n", " ") for text in translations] == lines(before / f"{run}.de")
+
+
+def test_a_saved_model_translates_as_it_did(before):
+    assert kt.load(before / "saved_model").translate(lines(before / "text.en")) == lines(before / "finished.de")
+
+
+def test_a_litert_model_translates_as_it_did(before):
+    translator = LiteRTTranslator(before / "litert")
+    assert translator.translate(lines(before / "text.en")) == lines(before / "finished.de")
+
+
+@pytest.mark.slow
+def test_a_stopped_training_goes_on_to_its_end(before, tmp_path, monkeypatch, caplog):
+    shutil.copytree(before, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)  # its corpus has a relative path
+    settings = vars(Config.load("stopped/config.yaml")) | {"max_steps": None}
+    with caplog.at_level("INFO", "keras_transformer"):
+        run = kt.train(config=Config(**settings))
+    assert "resuming    after update 120" in caplog.text and read_progress(RunDirectory(run.path))["step"] == 272
+    assert run.evaluation.chrf > 70  # 81 where it never stopped; 60 at update 120

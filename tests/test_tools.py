@@ -1,0 +1,68 @@
+"""Each tool can be deleted: all else still trains, translates and exports, and names a missing tool in one line."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests import tiny
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "keras_transformer"
+TOOLS = sorted(path.name for path in (PACKAGE / "tools").iterdir() if path.is_dir() and path.name[0] not in "._")
+# What a user asks for, and the tool that it needs. The names in capitals are files and directories of the test.
+NEEDS = {
+    "analysis": ["-m", "keras_transformer", "analyze", "--model_dir", "RUN"],
+    "back_translation": ["-m", "keras_transformer", "back_translate", "--model_dir", "RUN"],
+    "beam": ["translate.py", "--engine", "beam", "--saved_model", "EXPORT", "--input", "TEXT", "--output", "OUT"],
+    "cleaning": ["-m", "keras_transformer", "clean", "--input", "CORPUS", "--output", "OUT"],
+    "documents": ["translate.py", "--model_dir", "RUN", "--format", "html", "--input", "TEXT", "--output", "OUT"],
+}
+PROGRAMS = {"analysis": "analyze", "back_translation": "back_translate", "cleaning": "clean"}
+
+
+def test_every_tool_is_asked_for():
+    assert [*NEEDS] == TOOLS
+
+
+# In one process: TensorFlow takes seconds to start.
+WORK = """
+import sys
+import keras_transformer as kt
+corpus, directory, sizes = sys.argv[1], sys.argv[2], eval(sys.argv[3])
+languages = {"source_lang": "en", "target_lang": "de"}
+run = kt.train(dataset=f"files:{corpus}", model_dir=f"{directory}/run", max_steps=2, **languages, **sizes)
+assert isinstance(kt.load(run.path).translate("one two"), str)
+run.export(f"{directory}/export")
+"""
+SIZES = {"vocabulary_size": tiny.VOCABULARY, **tiny.SIZES, "max_length": 31, "strategy": "one_device"}
+
+
+def run(tree, *words):
+    environment = os.environ | {"PYTHONPATH": str(tree)}
+    command = [sys.executable, *map(str, words)]
+    return subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True, timeout=300)
+
+
+@pytest.mark.slow
+def test_one_tool_after_the_other_is_deleted_and_all_else_works(tmp_path):
+    tree, corpus = tmp_path / "tree", tiny.write_corpus(tmp_path / "corpus")
+    shutil.copytree(PACKAGE, tree / PACKAGE.name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copyfile(ROOT / "translate.py", tree / "translate.py")
+    (tmp_path / "text").write_text("one two\n")
+    for tool in TOOLS:
+        shutil.rmtree(tree / PACKAGE.name / "tools" / tool)
+        if tool in PROGRAMS:
+            (tree / PACKAGE.name / "cli" / f"{PROGRAMS[tool]}.py").unlink()
+        done = run(tree, "-c", WORK, corpus, tmp_path / tool, SIZES)
+        assert done.returncode == 0, done.stderr
+
+        places = {"CORPUS": corpus, "TEXT": tmp_path / "text", "OUT": tmp_path / "out", "RUN": tmp_path / tool / "run"}
+        places["EXPORT"] = tmp_path / tool / "export"
+        asked = run(tree, *(places.get(word, word) for word in NEEDS[tool]))
+        assert asked.returncode != 0 and asked.stdout == "" and not places["OUT"].exists()
+        (line,) = asked.stderr.splitlines()
+        assert line.startswith("error: ") and ("is not installed" in line or "is missing" in line), line
