@@ -3,7 +3,7 @@
 import sys
 
 from keras_transformer.cli import console
-from keras_transformer.cli.flags import parse_training
+from keras_transformer.cli.flags import TRAINING_FLAGS, parse_training
 
 DESCRIPTION = """Train a Transformer to translate. The same command goes on where an earlier run stopped.
 
@@ -45,7 +45,7 @@ def main(config, dry_run):
 
 def program():
     """The program, from its command line to its exit status."""
-    with console.program():
+    with console.program(TRAINING_FLAGS):
         config, dry_run = parse_training(sys.argv[1:], DESCRIPTION)
         console.import_tensorflow()
         main(config, dry_run)

@@ -77,7 +77,7 @@ def batch_sizes(pairs, batch_tokens):
     if fewest < len(plan):
         raise CorpusError(
             f"with these weights, an epoch may have only {fewest:,} pairs for {len(plan):,} batches: raise the weight "
-            "behind the last colon of --dataset, or --batch_tokens"
+            "after the last colon of `dataset`, or raise `batch_tokens`"
         )
     return [len(rows) for rows in plan]
 

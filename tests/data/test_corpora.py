@@ -78,7 +78,7 @@ def test_files_without_languages_name_the_flags_and_the_languages_there(tmp_path
     for language in ("en", "de", "fr"):
         (tmp_path / f"train.{language}").write_text("x\n")
     found = message(f"files:{tmp_path}", *flags)
-    for part in ("--source_lang", "--target_lang", "de, en, fr"):
+    for part in ("`source_lang`", "`target_lang`", "de, en, fr"):
         assert part in found
 
 
