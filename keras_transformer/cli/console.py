@@ -95,7 +95,8 @@ class _Lines(logging.Handler):
     def emit(self, record):
         from tqdm import tqdm
 
-        tqdm.write(with_dashes(self.format(record), self._flags), file=self._stream)
+        message = with_dashes(str(record.msg), self._flags)  # not in its values: they may be text of a user
+        tqdm.write(message % record.args if record.args else message, file=self._stream)
         self._stream.flush()
 
 

@@ -161,14 +161,14 @@ def add_translator_arguments(parser, **instead):
     add_shortlist_argument(parser, prefix="only with --model_dir: ")
     parser.add_argument(
         "--glossary",
-        help="file of terms that are translated as it says: on every line a source form, a tab and its target form. "
-        "It needs a model that was trained with --protect",
+        help="file of terms and their translations: on every line a source form, a tab and its target form. It needs "
+        "a model that was trained with train.py --protect",
     )
     parser.add_argument(
         "--protect",
         action="store_true",
         help="keep URLs, e-mail addresses, numbers with units, {variables}, format directives such as %%s, and `code` "
-        "as they are. It needs a model that was trained with --protect",
+        "as they are. It needs a model that was trained with train.py --protect",
     )
 
 
