@@ -53,7 +53,12 @@ def make_parser():
     parser.add_argument("--batch_size", type=int, default=32, help="sentences to translate at a time (default: 32)")
     add_search_arguments(parser)
     add_option_arguments(parser, "sample", ("temperature", "top_k", "top_p"), prefix="only with --method sample: ")
-    parser.add_argument("--seed", type=int, default=1, help="seed of --method sample and noised (default: 1)")
+    parser.add_argument(
+        "--seed",
+        type=int,
+        default=1,
+        help="only with --method sample or noised: seed of the random numbers (default: 1)",
+    )
     add_engine_argument(parser, "the text in parts")
     return parser
 

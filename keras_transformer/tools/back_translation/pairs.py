@@ -11,9 +11,9 @@ from keras_transformer.tools.back_translation.noise import DELETED, FILLER, FURT
 RECORD = "back_translation.json"  # what the pairs were made from, so that another text or model never adds to them
 METHODS = {
     "beam": "the best translation",
-    "sample": "one drawn at random",
-    "noised": f"the best one, {DELETED:.0%} of its words left out, {REPLACED:.0%} replaced by {FILLER}, and "
-    f"words moved past up to {FURTHEST} others",
+    "sample": "a random translation",
+    "noised": f"the best translation with noise: {DELETED:.0%} of its words are left out, {REPLACED:.0%} become "
+    f"{FILLER}, and words move past up to {FURTHEST} others",
 }
 
 
