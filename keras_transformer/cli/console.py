@@ -96,7 +96,8 @@ class _Lines(logging.Handler):
         from tqdm import tqdm
 
         message = with_dashes(str(record.msg), self._flags)  # not in its values: they may be text of a user
-        tqdm.write(message % record.args if record.args else message, file=self._stream)
+        record = logging.makeLogRecord({**vars(record), "msg": message})
+        tqdm.write(self.format(record), file=self._stream)
         self._stream.flush()
 
 
