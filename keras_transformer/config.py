@@ -55,43 +55,43 @@ class Config:
     ```
     """
 
+    # The run
     preset: Literal[tuple(PRESETS)] = "quickstart"
-    """Gives the defaults of all other settings; see keras_transformer/presets.py."""
+    """Gives the defaults of all other settings. keras_transformer/presets.py lists them."""
     model_dir: str = ""
-    """Directory of the run: config, tokenizer, checkpoints, logs, model. The same command resumes the run in it. The
-    default is runs/PRESET."""
+    """Directory of the run: config, tokenizer, checkpoints, logs, model. The same command resumes the run in it."""
 
     # The corpus
     dataset: str | tuple[str, ...] = "cldr:en-de"
-    """cldr:A-B (made from Unicode locale data, no download), files:DIR (train.LANG, val.LANG, ...) or
-    tfds:NAME[/CONFIG]. Several mix corpora; the first decides which weights are best. With :WEIGHT behind it, an epoch
-    takes a corpus WEIGHT times: of :0.3 other 3 of 10 pairs each time, of :3 every pair three times."""
+    """Corpus: cldr:A-B (made from Unicode locale data, no download), files:DIR (train.LANG, val.LANG, ...) or
+    tfds:NAME[/CONFIG]. Several are mixed, and the first one decides which weights are best. :WEIGHT may follow a name.
+    With :3, an epoch takes every pair three times. With :0.3, it takes 30 % of the pairs, and the next epoch takes
+    others."""
     source_lang: str | None = None
-    """Language to translate from; needed with files:."""
+    """Code of the language to translate from, such as en. A corpus files:DIR needs it."""
     target_lang: str | None = None
-    """Language to translate to; needed with files:."""
+    """Code of the language to translate to. A corpus files:DIR needs it."""
     vocabulary_size: int = 8000
-    """V: most pieces of a tokenizer; fewer if the corpus is too small for so many."""
+    """V: most pieces of a tokenizer. A small corpus may give fewer."""
     character_coverage: float = 0.9995
-    """Share of the characters of the text that become pieces; rarer characters are written as bytes. 1 gives every
+    """Share of the characters of the text that become pieces. Rarer characters are written as bytes. 1 makes every
     character a piece, which fills a small vocabulary."""
     share_vocabulary: bool = True
-    """One tokenizer for both languages, as in the paper; false trains one for each."""
+    """One tokenizer for both languages, as in the paper. false trains a tokenizer for each language."""
     tokenizer: str | None = None
-    """SentencePiece model, for both languages, to use instead of training one. The ids of its control symbols must be
-    pad 0, unk 1, bos 2 and eos 3."""
+    """SentencePiece model for both languages, instead of training one. It needs pad 0, unk 1, bos 2 and eos 3."""
     protect: float = 0.0
-    """Share of the pairs in which, anew in each epoch, words that stand on both sides become placeholders: numbers,
-    URLs, addresses, names, and words that translate each other. The model can then keep words that must not change."""
+    """Share of the pairs in which words become placeholders: numbers, URLs, addresses and names on both sides, and
+    words that translate each other. Every epoch draws new pairs. So the model learns to keep words."""
     max_length: int = 256
-    """Most tokens of either side of a training pair; longer pairs are left out. Longer input is translated in parts."""
+    """Most tokens on either side of a training pair. Longer pairs are left out. Longer texts are divided."""
     init_from: str | None = None
-    """Directory of a finished run, to start from its weights and tokenizer; the model must have the same shape."""
+    """Directory of a finished run of a model of the same shape. Training starts from its weights and its tokenizer."""
     replay: float = 0.0
-    """Share of the pairs of an epoch that comes from the corpora of the run of init_from, against forgetting."""
+    """Share of the pairs of an epoch that come from the corpora of the run `init_from`, against forgetting."""
     extend_vocabulary: int | None = None
-    """Most new pieces, learnt from the new text, that the tokenizer of init_from gets. Their vectors start as the mean
-    of those of the old pieces that spell them."""
+    """Most new pieces that the tokenizer of `init_from` gets from the new text. The vector of a new piece starts as the
+    mean of the vectors of the old pieces that spell it."""
 
     # The model (sections 3 and 5.4 of the paper)
     d_model: int = 128
@@ -99,25 +99,25 @@ class Config:
     d_ff: int = 512
     """F: inner width of the feed-forward networks."""
     num_heads: int = 4
-    """H: heads of every attention; must divide d_model, unless d_key is given."""
+    """H: heads of every attention. It must divide `d_model`, unless `d_key` is given."""
     num_layers: int = 2
-    """N: layers of the encoder, and of the decoder unless num_decoder_layers is given."""
+    """N: layers of the encoder, and of the decoder unless `num_decoder_layers` is given."""
     num_decoder_layers: int | None = None
-    """Layers of the decoder; by default num_layers. A decoder with fewer translates faster."""
+    """Layers of the decoder. By default, `num_layers`. A decoder with fewer layers translates faster."""
     d_key: int | None = None
-    """K: width of a head; by default d_model / num_heads."""
+    """K: width of a head. By default, `d_model` / `num_heads`."""
     d_value: int | None = None
-    """Width of the values of a head; by default K."""
+    """Width of the values of a head. By default, K."""
     num_key_value_heads: int | None = None
-    """Heads of keys and values in every attention, each for several heads of queries; by default num_heads, which it
-    must divide. Fewer make the cache of a search smaller."""
+    """Heads of keys and values in every attention. Several query heads share each of them. By default, `num_heads`,
+    which it must divide. Fewer heads make the cache of a search smaller."""
     heads: str | None = None
     """Heads of each attention of a pruned model, such as 4,3/4,4/0,2: encoder / decoder / decoder to memory."""
     positions: Literal[POSITIONS] = "sinusoidal"
-    """How the model knows the order of the tokens: sinusoidal (the paper's) and learned are added to the embeddings;
+    """How the model knows the order of the tokens. sinusoidal (the paper's) and learned are added to the embeddings.
     relative (Shaw et al. 2018) and rotary (Su et al. 2021) act in self-attention."""
     relative_clip: int = 16
-    """k: the largest distance that relative positions tell apart from larger ones."""
+    """k: the largest distance that relative positions distinguish. All larger distances count as k."""
     dropout_rate: float = 0.1
     """P_drop: dropout of embeddings and residual connections."""
     attention_dropout_rate: float = 0.0
@@ -125,69 +125,68 @@ class Config:
     feed_forward_dropout_rate: float = 0.0
     """Dropout inside the feed-forward networks."""
     subword_dropout_rate: float = 0.0
-    """Probability that a source piece is divided, in training, into the two pieces that BPE merged, and these again.
-    It keeps a model from learning a small corpus by heart."""
+    """Probability that training divides a source piece into the two pieces that BPE merged, and these again. It keeps a
+    model from learning a small corpus by heart."""
     pre_norm: bool = False
-    """Normalise before each sub-layer; the paper normalises after it."""
+    """Normalise before each sub-layer. The paper normalises after it."""
     tie_embeddings: bool = True
-    """One matrix for the embeddings and the logits, as in the paper (3.4); with two vocabularies, for the target and
-    the logits. False gives source, target and logits a matrix each."""
+    """One matrix for the embeddings and the logits, as in the paper (3.4). With two vocabularies, the target and the
+    logits share it. false gives source, target and logits a matrix each."""
 
-    # The recurrent networks before it
+    # The recurrent networks of the time before (architecture rnn, lstm or gru)
     architecture: Literal["transformer", "rnn", "lstm", "gru"] = "transformer"
-    """The Transformer, or a recurrent network with simple, LSTM or GRU cells."""
+    """The Transformer, or a recurrent network with simple (rnn), LSTM or GRU cells."""
     bidirectional: bool = True
-    """The recurrent encoder reads in both directions, with half the width for each."""
+    """The recurrent encoder reads in both directions. Each direction has half the width."""
     attention: Literal["additive", "dot", "general", "concat", "none"] = "additive"
-    """Score of the recurrent decoder's attention (Bahdanau; Luong); none gives it a fixed context."""
+    """Score of the recurrent decoder's attention (additive: Bahdanau; the others: Luong). none: a fixed context."""
     attention_span: Literal["global", "local_m", "local_p"] = "global"
     """Source positions that attention sees: all, those around the target position, or around a predicted one."""
     attention_window: int = 10
     """Source positions on each side of the centre of a local span."""
     hard_attention: bool = False
-    """Attend to one source position: drawn at random in training, the most likely one in use."""
+    """Attend to one source position only. Training draws it at random. Translation takes the most likely one."""
     context: Literal["last", "mean"] = "last"
-    """Without attention, the decoder sees the encoder's last state, or the mean of all its states."""
+    """State of the encoder that a decoder without attention sees: the last one, or the mean of all."""
     input_feeding: bool = False
-    """The recurrent decoder reads its last output (Luong), so that it knows where it has looked."""
+    """The recurrent decoder also reads its last output (Luong). So it knows where it has looked."""
 
     # Training (section 5)
     epochs: int = 10
     """Passes over the corpus."""
     max_steps: int | None = None
-    """Updates to stop after, if that comes before the end of the epochs."""
+    """Most updates. Training stops after them, if the epochs have not ended before."""
     batch_tokens: int = 4096
-    """Most positions (rows x length, padding included) of either side of a batch, over all devices. Source pieces that
-    subword dropout divides come on top."""
+    """Most positions (rows x length, padding included) of either side of a batch, on all devices. Pieces that subword
+    dropout adds are not counted."""
     accumulate_steps: int = 1
-    """Batches for each update, as if they were one batch: for batches that do not fit in memory."""
+    """Batches for each update, as if they were one batch. Use it for batches that do not fit in memory."""
     optimizer: Literal[tuple(OPTIMIZERS)] = "adam"
-    """Optimizer of Keras; OPTIMIZERS in keras_transformer/config.py has their arguments. The default is the paper's."""
+    """Optimizer of Keras. adam is the paper's. OPTIMIZERS in keras_transformer/presets.py has their arguments."""
     weight_decay: float | None = None
-    """Share of every weight that an update takes away, times the learning rate. By default that of the optimizer, which
-    is 0.01 for adamw and none for the others."""
+    """Share of every weight that an update takes away, times the learning rate. By default, adamw has 0.01."""
     clip_norm: float | None = None
-    """Largest norm of an update's gradient; a larger one is scaled down to it. By default none is."""
+    """Largest norm of an update's gradient. A larger gradient is scaled down to it. By default, no limit."""
     peak_learning_rate: float | None = None
-    """Learning rate at the end of the warm-up. The default is that of equation (3), (d_model x warmup_steps)^-0.5."""
+    """Learning rate at the end of the warm-up. None takes that of equation (3), (`d_model` x `warmup_steps`)^-0.5."""
     warmup_steps: int = 4000
-    """Updates of linear warm-up, before the rate falls."""
+    """Updates in which the learning rate rises linearly, before it falls."""
     schedule: Literal["inverse_square_root", "linear", "cosine"] = "inverse_square_root"
-    """How the learning rate falls after the warm-up. inverse_square_root is the paper's and knows no end; linear and
+    """How the learning rate falls after the warm-up. inverse_square_root is the paper's and never reaches 0. linear and
     cosine reach 0 at the end of the last epoch."""
     label_smoothing: float = 0.1
-    """eps_ls."""
+    """eps_ls: share of the target probability that is spread evenly over the vocabulary."""
     scheduled_sampling_rate: float = 0.0
-    """Share of the target tokens that the model reads in training as it predicts them, not as they are (Bengio)."""
+    """Share of the target tokens that the model's own predictions replace in training (Bengio)."""
     patience: int | None = None
-    """Epochs without a better validation measure after which training stops early; by default it never does."""
+    """Training stops after this many epochs without a better validation measure. By default, it never stops early."""
     average_epochs: int | None = None
-    """The final model is the average of the weights after the last so many epochs; by default after a fifth of them."""
+    """The final model is the average of the weights after this many last epochs. By default, a fifth of them."""
     ema_decay: float | None = None
-    """Decay, such as 0.999, of an exponential average of the weights, which is then validated and exported."""
+    """Decay, such as 0.999, of an exponential average of the weights. This average is validated and exported."""
     validate_every: int | None = None
-    """Updates between two validations; by default those of a pass over the corpus. Weights are then kept as after an
-    epoch: patience, average_epochs and the screen call so many updates an epoch."""
+    """Updates between two validations. By default, a pass over the corpus. An epoch then means this many updates, on
+    the screen and for `patience` and `average_epochs`."""
     best_by: Literal["bleu", "loss"] = "bleu"
     """Validation measure that decides which checkpoint is kept as the best one."""
     tokenize: str = "13a"
@@ -195,27 +194,27 @@ class Config:
     validation_sentences: int = 1000
     """Most sentences for the validation BLEU after every epoch."""
     save_minutes: float = 10.0
-    """Minutes between two saves within an epoch; 0 saves after every update."""
+    """Minutes between two saves within an epoch. 0 saves after every update."""
     seed: int = 1
-    """Of initial weights, dropout, shuffling and the generated corpus."""
+    """Seed of the initial weights, dropout, shuffling and the generated corpus."""
 
     # Devices
     strategy: Literal["auto", "mirrored", "one_device", "multi_worker"] = "auto"
-    """mirrored: MirroredStrategy over all GPUs (or CPU devices); auto: mirrored, or one_device if there is only one;
-    multi_worker: MultiWorkerMirroredStrategy over the machines in TF_CONFIG."""
+    """mirrored: MirroredStrategy on all GPUs (or CPU devices). multi_worker: MultiWorkerMirroredStrategy on the
+    machines in TF_CONFIG. auto: mirrored, or one_device if there is only one device."""
     precision: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
-    """Dtype of activations; weights stay float32. auto: bfloat16 if the hardware multiplies it fast, else float32."""
+    """Dtype of activations. Weights stay float32. auto: bfloat16 if the hardware multiplies it fast, else float32."""
     profile: str | None = None
-    """START,STOP: two numbers of updates, such as 20,30, between which the profiler of TensorBoard runs."""
+    """START,STOP, such as 20,30: the profiler of TensorBoard runs between these two updates."""
 
     # Decoding
     beam_size: int = 4
-    """W: hypotheses kept by beam search."""
+    """W: hypotheses that beam search keeps."""
     length_penalty: float = 0.6
-    """alpha of ((5 + n) / 6)^alpha (GNMT): larger values prefer longer translations."""
+    """alpha of ((5 + n) / 6)^alpha (GNMT). Larger values prefer longer translations."""
     split_sentences: bool = True
-    """Translate the sentences of a text one by one. False translates each line at once: for a corpus whose lines hold
-    several sentences."""
+    """Translate the sentences of a text one by one. false translates each line at once, which may be several
+    sentences."""
 
     def __init__(self, preset="quickstart", **settings):
         names = [field.name for field in dataclasses.fields(self)]
@@ -249,8 +248,8 @@ class Config:
         for name in ("peak_learning_rate", "clip_norm"):
             _check(self, name, getattr(self, name) is None or getattr(self, name) > 0, "must be positive")
         is_new = self.tokenizer is None
-        _check(self, "share_vocabulary", is_new or self.share_vocabulary, "must be true beside `tokenizer`")
-        _check(self, "init_from", is_new or self.init_from is None, "has its own tokenizer: leave out `tokenizer`")
+        _check(self, "share_vocabulary", is_new or self.share_vocabulary, "must be true with `tokenizer`")
+        _check(self, "init_from", is_new or self.init_from is None, "brings its own tokenizer: leave out `tokenizer`")
         for name in ("replay", "extend_vocabulary"):
             _check(self, name, self.init_from is not None or not getattr(self, name), "needs `init_from`")
         _check(self, "profile", self.profile is None or _is_range(self.profile), "must be START,STOP with START < STOP")
@@ -264,19 +263,19 @@ class Config:
             _check(self, "d_model", self.d_model % 2 == 0 or not self.bidirectional, "must be even")
             return
         divides = self.d_key is not None or self.d_model % self.num_heads == 0
-        _check(self, "num_heads", divides, f"must divide d_model, {self.d_model}")
+        _check(self, "num_heads", divides, f"must divide `d_model`, {self.d_model}")
         groups = self.num_key_value_heads or self.num_heads
-        _check(self, "num_key_value_heads", self.num_heads % groups == 0, f"must divide num_heads, {self.num_heads}")
+        _check(self, "num_key_value_heads", self.num_heads % groups == 0, f"must divide `num_heads`, {self.num_heads}")
         if self.heads is not None:
             counts, depth = split_heads_setting(self.heads), self.num_decoder_layers or self.num_layers
             fits = [*map(len, counts)] == [self.num_layers, depth, depth] and counts[2][-1] > 0
             _check(self, "heads", fits, f"must have {self.num_layers}/{depth}/{depth} numbers, the last one not 0")
             goes = self.d_key is not None and self.num_key_value_heads is None
-            _check(self, "heads", goes, "needs d_key, and does not go with num_key_value_heads")
+            _check(self, "heads", goes, "needs `d_key`, and does not go with `num_key_value_heads`")
         is_even = self.d_model % 2 == 0 or self.positions != "sinusoidal"
         _check(self, "d_model", is_even, "must be even")
         is_even = (self.d_key or self.d_model // self.num_heads) % 2 == 0 or self.positions != "rotary"
-        _check(self, "d_key", is_even, "must be even with rotary positions; by default, it is d_model / num_heads")
+        _check(self, "d_key", is_even, "must be even with rotary positions. By default, it is `d_model` / `num_heads`")
 
     @property
     def corpora(self):
@@ -347,7 +346,7 @@ def check_effect(config, given):
     for name in ("vocabulary_size", "character_coverage"):
         for origin in ("tokenizer", "init_from"):
             has_effect = name not in given or getattr(config, origin) is None
-            _check(config, name, has_effect, f"has no effect beside `{origin}`, whose tokenizer is used: leave it out")
+            _check(config, name, has_effect, f"has no effect with `{origin}`, which brings a tokenizer: leave it out")
 
 
 def read_settings(path):

@@ -1,6 +1,6 @@
 """Words that a translation must not change: hidden behind numbered placeholders, and put back.
 
-A placeholder is a digit between ⟦ and ⟧. A model that was trained with `--protect` has every placeholder of a text
+A placeholder is a digit between ⟦ and ⟧. A model that was trained with `protect` has every placeholder of a text
 exactly once in the translation. So text -> `Protection.hide` -> model -> `Hidden.restore` keeps the words.
 
 A term of one word stays in the text, and its placeholder stands behind it: "man⟦0⟧". So the model knows the gender, the
@@ -17,7 +17,7 @@ import re
 from typing import NamedTuple
 
 PLACEHOLDERS = tuple(f"⟦{number}⟧" for number in range(10))
-NO_PLACEHOLDERS = "this model has no placeholders, so it cannot keep words: train one with --protect 0.1"
+NO_PLACEHOLDERS = "this model has no placeholders, so it cannot keep words: train one with `protect` 0.1"
 
 _CODE = r"`[^`\n]+`"
 _IN_ADDRESS = r"""\([^\s()<>"]*\)|[^\s()<>"]"""

@@ -90,7 +90,7 @@ class Run:
         """
         make_export = _export_class(format)
         if shortlist is not None and format == "ctranslate2":
-            raise UserError(f"CTranslate2 chooses among all pieces. Received: shortlist={shortlist}, format={format!r}")
+            raise UserError(f"CTranslate2 uses all pieces. Received: shortlist={shortlist}, format={format!r}")
         directory = RunDirectory(self.path)
         translator = self.translator(checkpoint, shortlist, **settings)
         samples = directory.samples.read_text(encoding="utf-8").split("\n")
@@ -214,7 +214,7 @@ def load(path, checkpoint="average", **settings):
     if search or checkpoint != "average":
         name = search[0] if search else "checkpoint"
         also = ", or to `translate`" if name in ("beam_size", "length_penalty") else ""
-        raise UserError(f"an export has its {name} inside: give it to export.py{also}")
+        raise UserError(f"`{name}` is part of an export: give it to export.py{also}")
     return SavedModelTranslator(path, **settings)
 
 

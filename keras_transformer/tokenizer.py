@@ -67,7 +67,7 @@ def _remedy(error):
     if needed:
         return (
             f"its characters, the 256 bytes and the control symbols are {int(needed[1]):,} pieces. "
-            "Raise --vocabulary_size, or lower --character_coverage"
+            "Raise `vocabulary_size`, or lower `character_coverage`"
         )
     said = " ".join(str(error).split())
     return f"it may be blank, or have no line of at most {MOST_SENTENCE_BYTES:,} bytes. SentencePiece says: {said}"

@@ -353,8 +353,8 @@ def test_the_updates_to_profile_are_numbers():
 @pytest.mark.parametrize(
     ("other", "said"),
     [
-        ({"share_vocabulary": False}, "`share_vocabulary` must be true beside `tokenizer`. Received: "),
-        ({"init_from": "runs/a"}, "`init_from` has its own tokenizer: leave out `tokenizer`. Received: "),
+        ({"share_vocabulary": False}, "`share_vocabulary` must be true with `tokenizer`. Received: "),
+        ({"init_from": "runs/a"}, "`init_from` brings its own tokenizer: leave out `tokenizer`. Received: "),
     ],
 )
 def test_a_given_tokenizer_is_that_of_both_languages_and_of_a_new_model(other, said, tmp_path):
@@ -370,7 +370,7 @@ def test_settings_of_a_new_tokenizer_are_refused_where_none_is_trained(origin, n
     config = Config(preset="tiny", **{origin: "runs/a"})
     check_effect(config, ["preset", origin])
     check_effect(Config(), [name])
-    with pytest.raises(ConfigError, match=f"^`{name}` has no effect beside `{origin}`, .* leave it out. Received: "):
+    with pytest.raises(ConfigError, match=f"^`{name}` has no effect with `{origin}`, .* leave it out. Received: "):
         check_effect(config, [name, origin])
 
 
@@ -480,8 +480,8 @@ def test_whole_numbers_are_numbers(tmp_path):
         ({"heads": "1,2"}, "`heads` must have 2/2/2 numbers, the last one not 0"),
         ({"heads": "1,2/1,2/1,0"}, "the last one not 0"),
         ({"heads": "1,2/1,2/1,2", "num_decoder_layers": 3}, "must have 2/3/3 numbers"),
-        ({"heads": "1,2/1,2/1,2", "d_key": None}, "`heads` needs d_key"),
-        ({"heads": "1,2/1,2/1,2", "num_key_value_heads": 1}, "does not go with num_key_value_heads"),
+        ({"heads": "1,2/1,2/1,2", "d_key": None}, "`heads` needs `d_key`"),
+        ({"heads": "1,2/1,2/1,2", "num_key_value_heads": 1}, "does not go with `num_key_value_heads`"),
     ],
 )
 def test_the_heads_of_a_pruned_model_fit_its_layers(settings, message):

@@ -153,7 +153,7 @@ def test_a_preset_can_be_changed():
         ([[("one", "eins"), ("two",)]], {}, r"Received: \('two',\) at index 1"),
         ([[("one", "eins")]], {}, "too few to hold any out"),
         ([[]], {"validation": [("one", "eins")]}, "`pairs` has no pair"),
-        ([], {"tokenizer": "spm.model", "vocabulary_size": 503}, "`vocabulary_size` has no effect beside `tokenizer`"),
+        ([], {"tokenizer": "spm.model", "vocabulary_size": 503}, "`vocabulary_size` has no effect with `tokenizer`"),
         ([], {"dataset": "pairs"}, "unknown corpus 'pairs'"),
     ],
 )
@@ -174,7 +174,7 @@ def test_a_directory_that_is_neither_run_nor_export_is_named(tmp_path):
 def test_an_export_is_loaded_with_its_own_search(tmp_path):
     (tmp_path / "3").mkdir()
     for settings in ({"beam_size": 3}, {"length_penalty": 0.0}, {"checkpoint": "best"}, {"shortlist": 3}):
-        with pytest.raises(UserError, match=f"has its {next(iter(settings))} inside"):
+        with pytest.raises(UserError, match=f"`{next(iter(settings))}` is part of an export"):
             kt.load(tmp_path, **settings)
 
 
@@ -202,7 +202,7 @@ def test_a_shortlist_of_all_pieces_leaves_all_translations_of_the_validation_set
 
 
 def test_ctranslate2_has_no_shortlist(run, tmp_path):
-    with pytest.raises(UserError, match="chooses among all pieces. Received: shortlist=3, format='ctranslate2'"):
+    with pytest.raises(UserError, match="uses all pieces. Received: shortlist=3, format='ctranslate2'"):
         run.export(tmp_path / "exports", format="ctranslate2", shortlist=3)
     assert not (tmp_path / "exports").exists()
 

@@ -185,7 +185,7 @@ def test_a_small_corpus_gives_a_smaller_vocabulary():
         ([], 503, "503 pieces .* it may be blank"),
         (["", ""], 503, "503 pieces .* it may be blank"),
         (["ü" * ((1 << 15) + 1)], 503, "503 pieces .* have no line of at most 65,536 bytes"),
-        (["abc"], 13, r"13 pieces .* are 264 pieces\. Raise --vocabulary_size, or lower --character_coverage$"),
+        (["abc"], 13, r"13 pieces .* are 264 pieces\. Raise `vocabulary_size`, or lower `character_coverage`$"),
     ],
     ids=["no sentences", "blank sentences", "only too long ones", "no room for the bytes"],
 )

@@ -1,6 +1,5 @@
 """Shows what the heads of a Transformer attend to and do, and which of them are needed."""
 
-import argparse
 import functools
 import os
 from pathlib import Path
@@ -8,57 +7,66 @@ from pathlib import Path
 from keras_transformer.cli import console
 from keras_transformer.cli.flags import add_checkpoint_argument, add_search_arguments, check_ranges
 from keras_transformer.cli.line_files import check_files
+from keras_transformer.cli.parser import Parser
 from keras_transformer.errors import FileError, UserError, counted
 from keras_transformer.files import check_new_directory
 
-DESCRIPTION = """Analyse the heads of a run: what they attend to, which roles they have, and which of them are needed.
+DESCRIPTION = """Analyse the heads of a run: what they attend to, which roles they have, and which ones the model needs.
 
   python analyze.py --model_dir runs/mine --source val.en --reference val.de --output report
-      report/report.html, a page for a browser, and report/heads.tsv, a table
+      writes report/report.html, a page for a browser, and report/heads.tsv, a table
   python analyze.py --model_dir runs/mine --source val.en --reference val.de --output report --silence true
-      also the BLEU that is lost without each head, and without more and more of the least important ones
+      also measures the BLEU that is lost without each head, and without more and more of the least important heads
   python analyze.py --model_dir runs/mine --source val.en --reference val.de --output report --conllu val.conllu
-      also which heads follow the relations of dependency parses of val.en
-  python analyze.py --model_dir runs/mine --source val.en --reference val.de --output report --prune 0.3 \
+      also finds heads that follow the dependency relations of val.en
+  python analyze.py --model_dir runs/mine --source val.en --reference val.de --output report --prune 0.3 \\
     --pruned_dir runs/small
-      runs/small, a run without 30 % of the heads, and BLEU and speed on the way there;
-      `train.py --config runs/small/config.yaml` trains it on
+      also removes 30 % of the heads, writes the run runs/small, and prints BLEU and speed step by step.
+      `train.py --config runs/small/config.yaml` goes on training it
 
-The page needs no network and no server: open it with a browser."""
+The page needs no network and no server. Open it with a browser."""
 
 KEPT = 50  # pairs whose attention is in the page
 STEPS, PRUNED_STEPS = 10, 4  # of the curves of silent and of pruned heads
 
 
-def parse_arguments():
-    """The flags, checked."""
-    parser = argparse.ArgumentParser(description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model_dir", required=True, help="run directory that train.py wrote, of a Transformer")
+def make_parser():
+    """The `Parser` of the program."""
+    parser = Parser(DESCRIPTION)
+    parser.add_argument("--model_dir", required=True, help="run directory of a Transformer that train.py wrote")
     add_checkpoint_argument(parser)
-    parser.add_argument("--source", type=Path, required=True, help="file of sentences, one a line")
+    parser.add_argument("--source", type=Path, required=True, help="file of source sentences, one on every line")
     parser.add_argument("--reference", type=Path, required=True, help="file of their translations, line by line")
     parser.add_argument("--output", type=Path, required=True, help="directory for report.html and heads.tsv")
     parser.add_argument(
         "--alignments",
         type=Path,
-        help="file of word alignments in Pharaoh's format, a line such as 0-0 1-2 for each pair: source word - target "
-        "word, divided by white space, counted from 0",
+        help="file of word alignments in Pharaoh's format, one line for each pair. In 0-0 1-2, source word 1 belongs "
+        "to target word 2. The first word is 0, and white space divides words",
     )
     parser.add_argument("--conllu", type=Path, help="CoNLL-U file of dependency parses of the lines of --source")
     parser.add_argument(
         "--silence",
-        choices=("true", "false"),
-        default="false",
-        help="measure the BLEU lost without each head alone: as many translations of --sentences as there are heads "
+        type=bool,
+        nargs="?",
+        const=True,
+        default=False,
+        metavar="{true,false}",
+        help="measure the BLEU that is lost without each head. For every head, --sentences are translated once "
         "(default: false)",
     )
-    parser.add_argument("--prune", type=float, help="share of the heads to remove, the least important first")
-    parser.add_argument("--pruned_dir", type=Path, help="new run directory for the model that --prune leaves")
+    parser.add_argument("--prune", type=float, help="remove this share of the heads, the least important ones first")
+    parser.add_argument("--pruned_dir", type=Path, help="new run directory for the model after --prune")
     parser.add_argument(
-        "--sentences", type=int, default=200, help="how many sentences are translated for every BLEU (default: 200)"
+        "--sentences", type=int, default=200, help="sentences to translate for every BLEU (default: 200)"
     )
-    parser.add_argument("--batch_size", type=int, default=32, help="sentences read at a time (default: 32)")
+    parser.add_argument("--batch_size", type=int, default=32, help="sentences to read at a time (default: 32)")
     add_search_arguments(parser)
+    return parser
+
+
+def parse_arguments(parser):
+    """The flags, checked. Raises UserError."""
     arguments = parser.parse_args()
     check_ranges(arguments)
     if arguments.sentences < 1:
@@ -180,7 +188,7 @@ def main(arguments):
     report["score"] = describe_score(arguments, references[: arguments.sentences])
     path = write_report(arguments.output, translator, found, **report)  # it stays if the rest is interrupted
     lines = [summarise(found)]
-    if arguments.silence == "true":
+    if arguments.silence:
         report["lost"], report["curves"] = silence(arguments, translator, found, texts, references)
         write_report(arguments.output, translator, found, **report)
     if arguments.prune:
@@ -193,7 +201,8 @@ def main(arguments):
 
 def program():
     """The program, from its command line to its exit status."""
-    with console.program():
-        arguments = parse_arguments()
+    parser = make_parser()
+    with console.program(parser.flags):
+        arguments = parse_arguments(parser)
         console.import_tensorflow()
         main(arguments)

@@ -1,6 +1,5 @@
 """Back-translation: a model of the reverse direction writes the source side of text that has none."""
 
-import argparse
 import functools
 import logging
 from pathlib import Path
@@ -14,34 +13,33 @@ from keras_transformer.cli.flags import (
     check_ranges,
 )
 from keras_transformer.cli.line_files import check_files, chunks_in, file_state, translate_file
+from keras_transformer.cli.parser import Parser
 from keras_transformer.errors import UserError
 from keras_transformer.tools.back_translation.pairs import METHODS, Writing, copy_lines, keep_record, languages_of
 
 log = logging.getLogger(__name__)
 TAG = "<BT>"
-DESCRIPTION = """Back-translate: make sentence pairs for one direction with a model of the other.
+DESCRIPTION = """Back-translate: a model of the other direction makes sentence pairs of text in one language.
 
   python -m keras_transformer back_translate --model_dir runs/de-en --monolingual news.de --output data/bt --tag
-      writes data/bt/train.de (the lines of news.de) and data/bt/train.en (what the model makes of them)
+      writes data/bt/train.de (the lines of news.de) and data/bt/train.en (their translations by the model)
   python train.py --dataset files:data/mine --dataset files:data/bt:0.5 --source_lang en --target_lang de ...
-      trains the model en to de on both
+      trains the model from en to de on real pairs and on these pairs
   python -m keras_transformer back_translate ... --engine beam --direct_num_workers 8
-      the same pairs, by Apache Beam in a process for each core, or on other runners
+      makes the same pairs with Apache Beam, here in 8 processes. Beam has other runners, too
 
 After an interruption, the same command goes on."""
 
 
-def parse_arguments():
-    """The flags, and the flags of Beam.
-
-    Raises:
-        UserError: for flags that do not go together, or a value out of range.
-    """
-    parser = argparse.ArgumentParser(description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter)
+def make_parser():
+    """The `Parser` of the program."""
+    parser = Parser(DESCRIPTION)
     parser.add_argument("--model_dir", required=True, help="run directory of the model of the reverse direction")
     add_checkpoint_argument(parser)
-    parser.add_argument("--monolingual", required=True, help="text file, UTF-8, one sentence a line, plain or .gz")
-    parser.add_argument("--output", required=True, help="directory for the pairs, which --dataset files:DIR reads")
+    parser.add_argument("--monolingual", required=True, help="UTF-8 text with a sentence on every line, plain or .gz")
+    parser.add_argument(
+        "--output", required=True, help="directory for the pairs: train.py reads it as --dataset files:DIR"
+    )
     methods = "; ".join(f"{name}: {described}" for name, described in METHODS.items())
     methods = methods.replace("%", "%%")
     parser.add_argument("--method", choices=METHODS, default="beam", help=f"{methods} (default: beam)")
@@ -49,21 +47,35 @@ def parse_arguments():
         "--tag",
         nargs="?",
         const=TAG,
-        help=f"a word before every line that the model wrote, which tells training these lines from real ones; "
-        f"--tag alone is {TAG} (default: none)",
+        help="put this word before every line of the model. So the trained model tells these lines from real ones. "
+        f"--tag without a word puts {TAG} (default: no word)",
     )
-    parser.add_argument("--batch_size", type=int, default=32, help="sentences translated at a time (default: 32)")
+    parser.add_argument("--batch_size", type=int, default=32, help="sentences to translate at a time (default: 32)")
     add_search_arguments(parser)
-    add_option_arguments(parser, "sample", ("temperature", "top_k", "top_p"), prefix="of --method sample: ")
-    parser.add_argument("--seed", type=int, default=1, help="of samples and noise (default: 1)")
+    add_option_arguments(parser, "sample", ("temperature", "top_k", "top_p"), prefix="only with --method sample: ")
+    parser.add_argument(
+        "--seed",
+        type=int,
+        default=1,
+        help="only with --method sample or noised: seed of the random numbers (default: 1)",
+    )
     add_engine_argument(parser, "the text in parts")
+    return parser
+
+
+def parse_arguments(parser):
+    """The flags, and the flags of Beam.
+
+    Raises:
+        UserError: for flags that do not go together, or a value out of range.
+    """
     arguments, others = parser.parse_known_args()
     if others and arguments.engine == "local":
-        parser.error(f"unrecognized arguments: {' '.join(others)}")
+        parser.refuse(others)
     check_ranges(arguments)
     for name in ("temperature", "top_k", "top_p"):
         if getattr(arguments, name) is not None and arguments.method != "sample":
-            raise UserError(f"--{name} is of --method sample: leave it out, or choose that method")
+            raise UserError(f"--{name} needs --method sample: give both, or leave --{name} out")
     for name in ("beam_size", "length_penalty"):
         if getattr(arguments, name) is not None and arguments.method == "sample":
             raise UserError(f"--{name} does not go with --method sample, which has no beam: leave it out")
@@ -122,8 +134,9 @@ def translate_here(answer, source, target, record):
 
 def program():
     """The program, from its command line to its exit status."""
-    with console.program():
-        arguments, beam_flags = parse_arguments()
+    parser = make_parser()
+    with console.program(parser.flags):
+        arguments, beam_flags = parse_arguments(parser)
         options = beam_options(beam_flags) if arguments.engine == "beam" else None
         console.import_tensorflow()
         main(arguments, options)

@@ -36,8 +36,8 @@ def add_engine_argument(parser, work="the files that --input matches into the di
         "--engine",
         choices=ENGINES,
         default="local",
-        help=f"local: this process translates. beam: Apache Beam translates {work}; all flags that are not described "
-        "here are Beam's, such as --runner, --direct_num_workers (default: a process for each core) (default: local)",
+        help=f"local: this process translates. beam: Apache Beam translates {work}. All flags that are not listed here "
+        "go to Beam, such as --runner and --direct_num_workers, the number of processes (default: local)",
     )
 
 

@@ -1,6 +1,5 @@
 """Prepares a corpus: mends its text, and drops the pairs that would teach a model nothing or something wrong."""
 
-import argparse
 import dataclasses
 import itertools
 import logging
@@ -8,57 +7,69 @@ from pathlib import Path
 
 from keras_transformer.cli import console
 from keras_transformer.cli.line_files import check_files
+from keras_transformer.cli.parser import Parser
 from keras_transformer.errors import UserError, counted
 from keras_transformer.files import check_new_directory
 from keras_transformer.process import available_cores
 
 log = logging.getLogger(__name__)
-DESCRIPTION = """Prepare a corpus: mend its text, and drop the pairs that would teach nothing or something wrong.
+DESCRIPTION = """Prepare a corpus: mend its text, and drop pairs that are useless or harmful for training.
 
   python -m keras_transformer clean --input files:data/raw --output data/clean
-      data/clean has train.LANG (val and test are carried over untouched), dropped.jsonl with the step that drops each
-      pair, report.html and clean.json; `train.py --dataset files:data/clean` trains on it
+      writes data/clean/train.LANG; `train.py --dataset files:data/clean` trains on it. dropped.jsonl has the dropped
+      pairs, each with its step. report.html and clean.json have the counts. val and test are copied unchanged
   python -m keras_transformer clean --input files:data/raw --output data/clean --without test.en test.de
-      no training sentence repeats a line of these files, exactly or nearly
+      also drops training sentences that are equal or similar to a line of these files
   python -m keras_transformer clean --input files:data/raw --output data/clean --max_ratio 3 --language_odds 0
-      another limit, and a step that is switched off: 0 or false switches any step off
+      changes the limit of a step, and turns another step off
   python -m keras_transformer clean --input files:data/raw --output data/clean --engine beam --runner DirectRunner
-      the same result on Apache Beam; flags that are not listed here are those of the runner
+      gives the same result with Apache Beam. All flags that are not listed here go to Beam
 
-The result does not depend on the order of the input, the number of workers or the engine: the order of the output is
-that of hashes of the pairs. The steps work in the order of the flags below, and a pair is counted at the first step
-that drops it. It needs `pip install py3langid regex`."""
+The result does not depend on the order of the input, the number of workers or the engine. The pairs of the output are
+in the order of their hashes. The steps run in the order of the flags below, and a pair counts for the first step that
+drops it. The program needs `pip install py3langid regex`."""
 
 
-def parse_arguments(words=None):
-    """The flags, checked: (arguments, flags for the runner of Beam)."""
-    parser = argparse.ArgumentParser(
-        description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
+def make_parser():
+    """The `Parser` of the program."""
+    parser = Parser(DESCRIPTION)
+    parser.add_argument("--input", required=True, help="corpus: files:DIR, tfds:NAME or cldr:A-B, as for train.py")
+    parser.add_argument("--output", type=Path, required=True, help="new directory for the corpus")
+    parser.add_argument(
+        "--source_lang", help="code of the source language (default: the first in the alphabet, if there are only two)"
     )
-    parser.add_argument("--input", required=True, help="files:DIR, tfds:NAME or cldr:A-B, as --dataset of train.py")
-    parser.add_argument("--output", type=Path, required=True, help="new directory")
-    parser.add_argument("--source_lang", help="code of the source language (default: found, where there are only two)")
     parser.add_argument("--target_lang", help="code of the target language")
     parser.add_argument(
-        "--without", type=Path, nargs="+", default=[], metavar="FILE", help="files of lines that must not be trained on"
+        "--without",
+        type=Path,
+        nargs="+",
+        default=[],
+        metavar="FILE",
+        help="files of sentences that must not be in the training text",
     )
     parser.add_argument(
         "--engine",
         choices=("local", "beam"),
         default="local",
-        help="local works in processes of this machine; beam needs Apache Beam (default: local)",
+        help="local: processes of this machine do the work. beam: Apache Beam does, which must be installed (default: "
+        "local)",
     )
-    parser.add_argument("--workers", type=int, help="processes of the engine local (default: one for each core)")
+    parser.add_argument("--workers", type=int, help="only with --engine local: processes (default: one for each core)")
     _add_settings(parser)
+    return parser
+
+
+def parse_arguments(parser, words=None):
+    """The flags, checked: (arguments, flags for the runner of Beam). Raises UserError."""
     arguments, rest = parser.parse_known_args(words)
     if rest and arguments.engine != "beam":
-        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+        parser.refuse(rest)
     if arguments.workers is not None and arguments.engine == "beam":
-        raise UserError("--workers is of the engine local: Beam's runners have flags of their own")
+        raise UserError("--workers needs --engine local: the runners of Beam have their own flags")
     if arguments.workers is not None and arguments.workers < 1:
         raise UserError(f"--workers must be at least 1. Received: {arguments.workers}")
     if arguments.without and not arguments.near_held_out:
-        raise UserError("--without does nothing with --near_held_out 0: leave one out")
+        raise UserError("--without has no effect with --near_held_out 0: leave one out")
     for path in arguments.without:
         check_files(path, None)
     check_new_directory(arguments.output)
@@ -68,12 +79,12 @@ def parse_arguments(words=None):
 def _add_settings(parser):
     from keras_transformer.tools.cleaning.settings import HELP, CleaningSettings
 
-    steps = parser.add_argument_group("steps", "0 or false switches a step off")
+    steps = parser.add_argument_group("steps", "0 or false turns a step off.")
     for field in dataclasses.fields(CleaningSettings):
         described = f"{HELP[field.name]} (default: {str(field.default).lower()})"
         if field.type is bool:
             steps.add_argument(
-                f"--{field.name}", choices=("true", "false"), default=str(field.default).lower(), help=described
+                f"--{field.name}", type=bool, metavar="{true,false}", default=field.default, help=described
             )
         else:
             steps.add_argument(f"--{field.name}", type=field.type, default=field.default, help=described)
@@ -83,9 +94,9 @@ def settings_of(arguments):
     """The `CleaningSettings` of parsed flags. Raises UserError for a number out of its range."""
     from keras_transformer.tools.cleaning.settings import CleaningSettings
 
-    values = {field.name: getattr(arguments, field.name) for field in dataclasses.fields(CleaningSettings)}
-    switches = {"true": True, "false": False}
-    return CleaningSettings(**{name: switches.get(value, value) for name, value in values.items()})
+    return CleaningSettings(
+        **{field.name: getattr(arguments, field.name) for field in dataclasses.fields(CleaningSettings)}
+    )
 
 
 def open_input(arguments):
@@ -145,5 +156,6 @@ def summarise(arguments, about):
 
 def program():
     """The program, from its command line to its exit status."""
-    with console.program():
-        main(*parse_arguments())
+    parser = make_parser()
+    with console.program(parser.flags):
+        main(*parse_arguments(parser))

@@ -8,6 +8,7 @@ import signal
 import sys
 from pathlib import Path
 
+from keras_transformer.cli.parser import with_dashes
 from keras_transformer.errors import UserError
 
 # Lines that TensorFlow prints at every start, whatever the log level.
@@ -87,30 +88,34 @@ def _pass_on(descriptor):
 class _Lines(logging.Handler):
     """Writes the message of every record as a line, above a progress bar if there is one."""
 
-    def __init__(self, stream):
+    def __init__(self, stream, flags):
         super().__init__()
-        self._stream = stream
+        self._stream, self._flags = stream, flags
 
     def emit(self, record):
         from tqdm import tqdm
 
+        message = with_dashes(str(record.msg), self._flags)  # not in its values: they may be text of a user
+        record = logging.makeLogRecord({**vars(record), "msg": message})
         tqdm.write(self.format(record), file=self._stream)
         self._stream.flush()
 
 
 @contextlib.contextmanager
-def program(log_to=None):
+def program(flags=(), log_to=None):
     """A context for the work of a program.
 
     The log of the library appears as lines. A user's mistake ends the program with one line and exit status 2, Ctrl-C
-    with one line and status 130. SIGTERM ends it in good order, with status 143. With KERAS_TRANSFORMER_DEBUG set, the
-    traceback of a mistake is printed as well; that of a bug always is. A closed pipe (`... | head`) is no mistake.
+    with one line and status 130. The log and the mistakes name flags with dashes: see `with_dashes`. SIGTERM ends the
+    program in good order, with status 143. With KERAS_TRANSFORMER_DEBUG set, the traceback of a mistake is printed as
+    well; that of a bug always is. A closed pipe (`... | head`) is no mistake.
 
     Args:
+        flags: names of the flags of the program, without dashes.
         log_to: stream for the log; standard output by default.
     """
     before = signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
-    log, handler = logging.getLogger("keras_transformer"), _Lines(log_to or sys.stdout)
+    log, handler = logging.getLogger("keras_transformer"), _Lines(log_to or sys.stdout, flags)
     log.addHandler(handler)
     log.setLevel(logging.INFO)
     try:
@@ -124,7 +129,7 @@ def program(log_to=None):
     except UserError as error:
         if os.environ.get("KERAS_TRANSFORMER_DEBUG"):
             raise
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {with_dashes(str(error), flags)}", file=sys.stderr)
         sys.exit(2)
     finally:
         log.removeHandler(handler)

@@ -15,8 +15,8 @@ def add_format_argument(parser):
     """Adds to an argparse parser the flag of the format."""
     parser.add_argument(
         "--format",
-        help="format of input and output: lines, html, markdown, xliff, po, srt or docx; in a document, tags stay "
-        "around their words, by alignments (default: by the ending of --input, else lines)",
+        help="format of input and output: lines, html, markdown, xliff, po, srt or docx. In a document, tags stay "
+        "around their words (default: that of the name of --input, else lines)",
     )
 
 
@@ -49,7 +49,7 @@ def check_document(arguments, request):
     refused = [*(name for name in others if getattr(arguments, name)), *request.options]
     if refused:
         raise UserError(
-            f"--{refused[0]} is for lines: leave it out, or give --format lines. Received: a document "
+            f"--{refused[0]} needs lines, not a document: leave it out, or give --format lines. Received: a document "
             f"({arguments.format})"
         )
     if arguments.input and not arguments.output and not (is_given and arguments.format != "docx"):

@@ -14,6 +14,7 @@ from keras_transformer.cli.flags import (
     search_options,
 )
 from keras_transformer.cli.line_files import check_files
+from keras_transformer.cli.parser import Parser
 from keras_transformer.errors import FileError, UserError
 from keras_transformer.translation.options import options_of
 
@@ -22,47 +23,54 @@ DESCRIPTION = """Translate a test set and score the translations with sacreBLEU.
   python evaluate.py --model_dir runs/mine --source test.en --reference test.de
       BLEU and chrF with their signatures, the share of exact translations, and the speed
   python evaluate.py --saved_model exports/mine --source test.en --reference test.de --output mine.de
-      the same for an exported model; mine.de keeps the translations
+      the same for an exported model. mine.de keeps the translations
   python evaluate.py --model_dir runs/new --baseline runs/old --source test.en --reference test.de
-      is the new run better? BLEU, chrF and TER of both with 95 % confidence intervals and p-values
+      whether the new run is better: BLEU, chrF and TER of both, with 95 % confidence intervals and p-values
   python evaluate.py --model_dir runs/mine --source test.en --reference a.de b.de --perplexity
-      against two references; and how well the model predicts them, piece by piece
+      scores against two references, and how well the model predicts them (loss and perplexity)
   python evaluate.py --hypotheses new.de --reference test.de
-      the score of translations that any system wrote, one a line; no model is loaded
+      the score of the translations of any system, one on every line. No model is loaded
   python evaluate.py --hypotheses new.de --baseline old.de --reference test.de
-      a comparison of two files; either side of a comparison can be a file or a model
+      a comparison of two files. Each side of a comparison can be a file or a model
 
-The p-value says how often chance alone makes so large a difference. Below 0.05, a difference is called significant."""
+The p-value says how often chance alone gives a difference of this size. A difference is called significant if its
+p-value is below 0.05."""
 
 MODEL_OR_FILE = ("model_dir", "saved_model", "litert", "hypotheses")
 
 
-def parse_arguments():
-    """The flags, checked."""
-    parser = argparse.ArgumentParser(description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter)
-    add_translator_arguments(parser, hypotheses="file of translations to score instead of those of a model")
+def make_parser():
+    """The `Parser` of the program."""
+    parser = Parser(DESCRIPTION)
+    add_translator_arguments(parser, hypotheses="file of translations to score. No model is needed")
     parser.add_argument(
         "--baseline",
         type=Path,
-        help="run directory, EXPORT_DIR, EXPORT_DIR/VERSION or file of translations to compare with; the search "
-        "options hold for both models",
+        help="run directory, EXPORT_DIR, EXPORT_DIR/VERSION or file of translations to compare with. Both models "
+        "translate with the same search options",
     )
-    parser.add_argument("--source", type=Path, help="file of sentences to translate, one a line; every model needs it")
     parser.add_argument(
-        "--reference", type=Path, required=True, nargs="+", help="file of their translations, line by line; or several"
+        "--source", type=Path, help="file of sentences to translate, one on every line. Every model needs it"
+    )
+    parser.add_argument(
+        "--reference", type=Path, required=True, nargs="+", help="one or more files of right translations, line by line"
     )
     parser.add_argument(
         "--perplexity",
         action="store_true",
-        help="print the loss (cross-entropy) and the perplexity of the references under the model, per piece",
+        help="also print how well the model predicts the references: loss (cross-entropy) and perplexity of a piece",
     )
     parser.add_argument(
         "--tokenize",
         default="13a",
-        help="sacreBLEU's word splitting: 13a for raw text, none for text that is tokenised already, zh, ja-mecab, ... "
-        "(default: 13a)",
+        help="how sacreBLEU splits words: 13a for raw text, none for tokenised text, zh, ja-mecab, ... (default: 13a)",
     )
-    parser.add_argument("--output", help="file to keep the translations of the model in")
+    parser.add_argument("--output", help="file for the translations of the model")
+    return parser
+
+
+def parse_arguments(parser):
+    """The flags, checked. Raises UserError."""
     arguments = parser.parse_args()
     check_ranges(arguments)
     check_together(arguments)
@@ -81,10 +89,10 @@ def check_together(arguments):
         options = [option.name for option in options_of("translate_with_options")]
         for name in (*options, "shortlist", "glossary", "protect"):
             if getattr(arguments, name) not in (None, False):
-                raise UserError(f"--{name} is for a model, but there are only files: leave it out")
+                raise UserError(f"--{name} needs a model, and there are only files: leave it out")
     for name in ("output", "perplexity"):
         if getattr(arguments, name) and arguments.hypotheses:
-            raise UserError(f"--{name} is for a model: leave it out beside --hypotheses")
+            raise UserError(f"--{name} needs a model, and does not go with --hypotheses: leave one out")
     for path in (arguments.source, *arguments.reference, *(system.hypotheses for system in systems)):
         check_files(path, arguments.output)
 
@@ -201,5 +209,6 @@ def main(arguments):
 
 def program():
     """The program, from its command line to its exit status."""
-    with console.program():
-        main(parse_arguments())
+    parser = make_parser()
+    with console.program(parser.flags):
+        main(parse_arguments(parser))

@@ -1,7 +1,5 @@
 """Exports a trained run: a SavedModel for TensorFlow Serving, or a model for CTranslate2 or LiteRT."""
 
-import argparse
-
 from keras_transformer.cli import console
 from keras_transformer.cli.flags import (
     add_checkpoint_argument,
@@ -9,55 +7,63 @@ from keras_transformer.cli.flags import (
     add_shortlist_argument,
     check_ranges,
 )
+from keras_transformer.cli.parser import Parser
 from keras_transformer.errors import UserError
 
-DESCRIPTION = """Write EXPORT_DIR/VERSION, which appears after it was read back and has translated as the run does.
+DESCRIPTION = """Export a run to EXPORT_DIR/VERSION. It appears after a proof: the export translates as the run does.
 
   python export.py --model_dir runs/mine --export_dir exports/mine
-      a SavedModel that TensorFlow Serving runs as it is: tokenizer, beam search and detokenizer are inside
+      a SavedModel for TensorFlow Serving. The tokenizer and beam search are inside: text in, text out
   python export.py --model_dir runs/mine --export_dir exports/mine_small --precision bfloat16
-      the same in half the size, a few translations differ
+      the same in half the size. A few translations differ
   python export.py --model_dir runs/mine --export_dir exports/mine_ct2 --format ctranslate2 --quantization int8
       weights and tokenizer.model for the C++ engine CTranslate2, in a third of the size
   python export.py --model_dir runs/mine --export_dir exports/mine_litert --format litert --quantization int8
-      model.tflite with encoder and search, tokenizer.model and translate_litert.py, for phones and small computers
+      for phones and small computers: model.tflite with encoder and search, tokenizer.model and translate_litert.py
 
 EXPORT_DIR/VERSION/export.json names the run, its score, the versions of libraries, and the comparison with the run."""
 
 
-def parse_arguments():
-    """The flags, checked."""
-    parser = argparse.ArgumentParser(description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter)
+def make_parser():
+    """The `Parser` of the program."""
+    parser = Parser(DESCRIPTION)
     parser.add_argument("--model_dir", required=True, help="run directory that train.py wrote")
     parser.add_argument("--export_dir", required=True, help="directory of all versions of this model")
-    parser.add_argument("--version", type=int, help="positive integer; the next free one by default")
+    parser.add_argument("--version", type=int, metavar="N", help="positive integer (default: the next free one)")
     parser.add_argument(
         "--format",
         choices=("saved_model", "ctranslate2", "litert"),
         default="saved_model",
-        help="ctranslate2 needs `pip install ctranslate2`, litert needs `pip install ai-edge-litert` "
-        "(default: saved_model)",
+        help="engine of the export. ctranslate2 needs `pip install ctranslate2`, litert needs `pip install "
+        "ai-edge-litert` (default: saved_model)",
     )
     parser.add_argument(
         "--precision",
         choices=("float32", "bfloat16"),
-        help="of a SavedModel: dtype of weights and computation; bfloat16 is half the size, and fast only where "
-        "the hardware multiplies it (default: float32)",
+        help="only with --format saved_model: dtype of weights and computation. bfloat16 has half the size. It is fast "
+        "only on hardware that multiplies bfloat16 (default: float32)",
     )
     parser.add_argument(
         "--quantization",
         choices=("float32", "bfloat16", "int16", "int8"),
-        help="of a CTranslate2 model: its matrices; a LiteRT model has float32 or int8 (default: float32)",
+        help="only with --format ctranslate2 or litert: dtype of the matrices. litert knows float32 and int8 (default: "
+        "float32)",
     )
     add_checkpoint_argument(parser)
     add_search_arguments(parser)
     parser.add_argument(
         "--split_sentences",
-        choices=("true", "false"),
-        help="of a SavedModel or a LiteRT model: translate the sentences of a text one by one; false translates each "
-        "line at once (default: that of the run)",
+        type=bool,
+        metavar="{true,false}",
+        help="not with --format ctranslate2: translate the sentences of a text one by one. false translates each line "
+        "at once (default: that of the run)",
     )
-    add_shortlist_argument(parser, prefix="of a SavedModel or a LiteRT model: ")
+    add_shortlist_argument(parser, prefix="not with --format ctranslate2: ")
+    return parser
+
+
+def parse_arguments(parser):
+    """The flags, checked. Raises UserError."""
     arguments = parser.parse_args()
     check_ranges(arguments)
     check_format(arguments)
@@ -70,13 +76,13 @@ def check_format(arguments):
     for name, formats, instead in (
         ("quantization", ("ctranslate2", "litert"), "a SavedModel has --precision"),
         ("precision", ("saved_model",), "CTranslate2 and LiteRT have --quantization"),
-        ("beam_size", searching, "CTranslate2 is told when it translates"),
-        ("length_penalty", searching, "CTranslate2 is told when it translates"),
-        ("split_sentences", searching, "CTranslate2 translates each text that it is given at once"),
-        ("shortlist", searching, "CTranslate2 chooses among all pieces"),
+        ("beam_size", searching, "CTranslate2 takes it with each translation"),
+        ("length_penalty", searching, "CTranslate2 takes it with each translation"),
+        ("split_sentences", searching, "CTranslate2 translates each text at once"),
+        ("shortlist", searching, "CTranslate2 uses all pieces"),
     ):
         if getattr(arguments, name) is not None and arguments.format not in formats:
-            raise UserError(f"--{name} is for --format {' or '.join(formats)}: {instead}")
+            raise UserError(f"--{name} needs --format {' or '.join(formats)}: {instead}")
 
 
 def main(arguments):
@@ -94,14 +100,15 @@ def main(arguments):
         arguments.shortlist,
         beam_size=arguments.beam_size,
         length_penalty=arguments.length_penalty,
-        split_sentences=arguments.split_sentences and arguments.split_sentences == "true",
+        split_sentences=arguments.split_sentences,
     )
     print(f"exported    {path}\n{summarise(read_manifest(path))}")
 
 
 def program():
     """The program, from its command line to its exit status."""
-    with console.program():
-        arguments = parse_arguments()
+    parser = make_parser()
+    with console.program(parser.flags):
+        arguments = parse_arguments(parser)
         console.import_tensorflow()
         main(arguments)

@@ -5,62 +5,26 @@ Flags override the settings of a YAML file, and these override the defaults of t
 
 import argparse
 import dataclasses
+import inspect
+import re
 import sys
 from pathlib import Path
-from typing import Annotated, get_args
+from typing import Literal, get_args, get_origin
 
-import tyro
-
-from keras_transformer.config import Config, check_effect, describe_type, is_a, read_settings
+from keras_transformer.cli.parser import Parser, reader
+from keras_transformer.config import Config, check_effect, read_settings
 from keras_transformer.errors import UserError
 from keras_transformer.protection import read_glossary
 from keras_transformer.translation.options import MOST, OPTIONS, options_of
 
 RUN_OPTIONS = ("beam_size", "length_penalty")  # options of a search that are settings of a run
-SWITCHES = [f"--{field.name}" for field in dataclasses.fields(Config) if field.type is bool]
-CONFIG_HELP = "YAML file of settings, such as the config.yaml of an earlier run; flags override it."
-DRY_RUN_HELP = "Print all settings, figures of the corpus and an estimate of time and memory; train and keep nothing."
-
-_Settings = tyro.conf.OmitArgPrefixes[tyro.conf.FlagConversionOff[Config]]
-_SettingsFile = Annotated[Path | None, tyro.conf.arg(name="config", help=CONFIG_HELP)]
-_TYPES = tyro.constructors.ConstructorRegistry()
-_DryRun = Annotated[tyro.conf.FlagCreatePairsOff[bool], tyro.conf.arg(help=DRY_RUN_HELP)]
-
-
-@_TYPES.primitive_rule
-def _corpora_rule(info):
-    """Reads the corpora of `--dataset`: a str, or a tuple of several."""
-    if info.type != str | tuple[str, ...]:
-        return None
-    return tyro.constructors.PrimitiveConstructorSpec(
-        nargs="*",
-        metavar="CORPUS[:WEIGHT] [--dataset ...]",
-        instance_from_str=lambda texts: texts[0] if len(texts) == 1 else tuple(texts),
-        is_instance=lambda value: is_a(value, info.type),
-        str_from_instance=lambda value: [value] if isinstance(value, str) else list(value),
-    )
-
-
-@_TYPES.primitive_rule
-def _value_rule(info):
-    """Reads a number, or a value that may be None. tyro's own errors show a user the types and errors of Python."""
-    kind, *others = get_args(info.type) or (info.type,)
-    if not (kind in (int, float) and not others or kind in (int, float, str) and others == [type(None)]):
-        return None
-
-    def read(texts):
-        try:
-            return None if others and texts[0] == "None" else kind(texts[0])
-        except ValueError:
-            raise ValueError(f"must be {describe_type(info.type)}. Received: {texts[0]}") from None
-
-    return tyro.constructors.PrimitiveConstructorSpec(
-        nargs=1,
-        metavar=("{None}|" if others else "") + kind.__name__.upper(),
-        instance_from_str=read,
-        is_instance=lambda value: is_a(value, info.type),
-        str_from_instance=lambda value: [str(value)],
-    )
+NO_SETTINGS = ("help", "config", "dry_run")  # flags of train.py
+TRAINING_FLAGS = {*NO_SETTINGS, *(field.name for field in dataclasses.fields(Config))}
+CONFIG_HELP = "YAML file of settings, such as the config.yaml of an earlier run. Flags override it."
+DRY_RUN_HELP = "Print all settings, figures of the corpus and an estimate of time and memory. Train and keep nothing."
+METAVARS = {int: "INT", float: "NUMBER", str: "TEXT", bool: "{true,false}"}
+RULES = """The preset gives every setting its default, FILE of --config overrides it, and flags override both.
+--NAME None removes the value of a setting that may be without one, such as --max_steps None."""
 
 
 def parse_config(arguments, description):
@@ -77,16 +41,9 @@ def parse_config(arguments, description):
 
     Raises:
         ConfigError: for a setting that is not possible.
-        SystemExit: for flags that do not exist (2), and after `--help` (0).
+        SystemExit: for flags that do not exist and words that are no values (2), and after `--help` (0).
     """
-    start = _start(arguments)
-
-    def command_line(config: _Settings = start, config_file: _SettingsFile = None):
-        return config
-
-    config = _parse(command_line, arguments, description)
-    check_effect(config, _names(arguments))
-    return config
+    return _parse(arguments, description, ("help", "config"))[0]
 
 
 def parse_training(arguments, description):
@@ -101,70 +58,81 @@ def parse_training(arguments, description):
     Raises:
         As `parse_config`.
     """
-    start = _start(arguments)
-
-    def command_line(config: _Settings = start, config_file: _SettingsFile = None, dry_run: _DryRun = False):
-        return config, dry_run
-
-    config, is_dry_run = _parse(command_line, arguments, description)
-    check_effect(config, _names(arguments))
-    return config, is_dry_run
+    return _parse(arguments, description, NO_SETTINGS)
 
 
-def _names(arguments):
-    """The names of the flags in a command line; `--a-b`, which is read as `--a_b`, is that as well."""
-    flags = (argument.partition("=")[0] for argument in arguments if argument.startswith("--"))
-    return {flag.removeprefix("--").replace("-", "_") for flag in flags}
+def _parse(arguments, description, no_settings):
+    given = vars(_settings_parser(description, no_settings, Config()).parse_args(arguments))
+    others = {name: given.pop(name) for name in no_settings if name in given}
+    settings = read_settings(others["config"]) if "config" in others else {}
+    config = Config(**{**settings, **given})
+    if "help" in others:
+        _settings_parser(description, no_settings, config).print_help()
+        sys.exit(0)
+    check_effect(config, given)
+    return config, "dry_run" in others
 
 
-def _start(arguments):
-    """The `Config` of the preset and the YAML file, before the other flags."""
-    first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    first.add_argument("--preset")
-    first.add_argument("--config")
-    known, _ = first.parse_known_args(arguments)
-    settings = read_settings(known.config) if known.config else {}
-    return Config(**{**settings, **({"preset": known.preset} if known.preset else {})})
+def _settings_parser(description, no_settings, defaults):
+    """The parser of all settings. It gives those that are in the command line, and no others.
 
-
-def _parse(command_line, arguments, description):
-    arguments = _gathered("--dataset", _with_switches(arguments))
-    return tyro.cli(
-        command_line,
-        args=arguments,
-        description=description,
-        use_underscores=True,
-        prog=Path(sys.argv[0]).name,
-        registry=_TYPES,
+    Args:
+        description: str.
+        no_settings: names, of `NO_SETTINGS`, of the other flags that the parser has.
+        defaults: `Config`, with the defaults that `--help` shows.
+    """
+    parser = Parser(
+        description,
+        epilog=RULES,
+        usage=f"{Path(sys.argv[0]).name} [--preset NAME] [--config FILE] [--SETTING VALUE ...]",
+        add_help=False,
+        argument_default=argparse.SUPPRESS,
     )
+    for title, settings in documented_settings().items():
+        group = parser.add_argument_group(title)
+        if title == "The run":
+            _add_others(group, no_settings)
+        for name, described in settings.items():
+            _add_setting(group, name, described, getattr(defaults, name))
+    return parser
 
 
-def _gathered(flag, arguments):
-    """The arguments with all values of a flag that is given several times behind it, where it comes first."""
-    rest, values = [], []
-    for argument in arguments:
-        name, is_given, value = argument.partition("=")
-        if name == flag and is_given:
-            values.append(value)
-        elif rest[-1:] == [flag] and not argument.startswith("--"):
-            values.append(argument)
-            rest.pop()
+def _add_others(group, names):
+    group.add_argument("-h", "--help", action="store_true", help="Show this text.")
+    group.add_argument("--config", metavar="FILE", help=CONFIG_HELP)
+    if "dry_run" in names:
+        group.add_argument("--dry_run", action="store_true", help=DRY_RUN_HELP)
+
+
+def _add_setting(group, name, described, default):
+    kind = Config.__dataclass_fields__[name].type
+    how = {"type": reader(kind), "metavar": _metavar(kind)}
+    if name == "dataset":
+        how = {"action": "append", "metavar": "CORPUS[:WEIGHT]"}
+        described += " Give the flag once for each corpus."
+    elif kind is bool:
+        how |= {"nargs": "?", "const": True}
+    shown = ", ".join(default) if isinstance(default, tuple) else str(default).lower() if kind is bool else default
+    described += "" if default is None else f" (default: {shown})"
+    group.add_argument(f"--{name}", help=described.replace("%", "%%"), **how)
+
+
+def _metavar(kind):
+    if get_origin(kind) is Literal:
+        return f"{{{','.join(get_args(kind))}}}"
+    return METAVARS.get((get_args(kind) or (kind,))[0])
+
+
+def documented_settings():
+    """What the source of `Config` says of its settings: {comment above a group: {name: text below the setting}}."""
+    groups = {}
+    pattern = r'^    # ([^\n]+)$|^    (\w+): [^\n]+\n    """(.*?)"""'
+    for title, name, text in re.findall(pattern, inspect.getsource(Config), re.MULTILINE | re.DOTALL):
+        if title:
+            groups[title] = {}
         else:
-            rest.append(argument)
-    return [*rest, flag, *values] if values else rest
-
-
-def _with_switches(arguments):
-    """The arguments with switches as tyro reads them: `--pre_norm`, `--pre_norm true`, `--pre_norm=false`."""
-    words, found = {"true": "True", "false": "False"}, []
-    for argument, following in zip(arguments, [*arguments, "--"][1:], strict=True):
-        name, is_given, value = argument.partition("=")
-        if found[-1:] and found[-1] in SWITCHES:
-            argument = words.get(argument, argument)
-        elif name in SWITCHES and (is_given or following.startswith("--")):
-            argument = f"{name}={words.get(value, value) if is_given else True}"
-        found.append(argument)
-    return found
+            groups[[*groups][-1]][name] = " ".join(text.split())
+    return groups
 
 
 def add_translator_arguments(parser, **instead):
@@ -178,7 +146,7 @@ def add_translator_arguments(parser, **instead):
     model.add_argument("--model_dir", help="run directory that train.py wrote")
     model.add_argument("--saved_model", help="EXPORT_DIR or EXPORT_DIR/VERSION that export.py wrote")
     model.add_argument(
-        "--litert", help="EXPORT_DIR or EXPORT_DIR/VERSION that export.py --format litert wrote; needs no TensorFlow"
+        "--litert", help="EXPORT_DIR or EXPORT_DIR/VERSION that export.py --format litert wrote. It needs no TensorFlow"
     )
     for name, described in instead.items():
         model.add_argument(f"--{name}", help=described)
@@ -187,20 +155,20 @@ def add_translator_arguments(parser, **instead):
         "--batch_size",
         type=int,
         default=32,
-        help="sentences translated at a time; --litert translates one on each core (default: 32)",
+        help="sentences to translate at a time. --litert translates one on each core (default: 32)",
     )
     add_option_arguments(parser, "translate_with_options")
-    add_shortlist_argument(parser, prefix="of a run: ")
+    add_shortlist_argument(parser, prefix="only with --model_dir: ")
     parser.add_argument(
         "--glossary",
-        help="file of terms, a source form, a tab and its target form on every line: translations have these target "
-        "forms; needs a model that was trained with --protect",
+        help="file of terms and their translations: on every line a source form, a tab and its target form. It needs "
+        "a model that was trained with train.py --protect",
     )
     parser.add_argument(
         "--protect",
         action="store_true",
         help="keep URLs, e-mail addresses, numbers with units, {variables}, format directives such as %%s, and `code` "
-        "as they are; needs a model that was trained with --protect",
+        "as they are. It needs a model that was trained with train.py --protect",
     )
 
 
@@ -229,8 +197,8 @@ def add_checkpoint_argument(parser):
     parser.add_argument(
         "--checkpoint",
         default="average",
-        help="weights of a run, finished or not: average (of the last epochs, as training ends), best (the epoch "
-        "that validated best), last (the newest checkpoint) or N, the number of one of the last epochs "
+        help="weights of the run, finished or not: average (of the last epochs, as at the end of training), best (the "
+        "epoch with the best validation), last (the newest checkpoint), or the number of one of the last epochs "
         "(default: average)",
     )
 
@@ -240,8 +208,10 @@ def add_shortlist_argument(parser, prefix):
     parser.add_argument(
         "--shortlist",
         type=int,
-        help=f"{prefix}a search chooses only among the N likeliest target pieces of each source piece, counted from "
-        "the training corpus, and the most frequent ones; faster, and a few translations differ (default: among all)",
+        metavar="N",
+        help=f"{prefix}the search uses only the N likeliest target pieces of each source piece, counted from the "
+        "training corpus, and the most frequent pieces. It is faster, and a few translations differ (default: all "
+        "pieces)",
     )
 
 
@@ -257,10 +227,9 @@ def load_translator(arguments):
 
     how = {"batch_size": arguments.batch_size, **protected(arguments)}
     if arguments.saved_model:
-        if arguments.checkpoint != "average":
-            raise UserError("--checkpoint is of a run: a SavedModel has only the weights that export.py was told")
-        if arguments.shortlist is not None:
-            raise UserError("--shortlist is of a run: a SavedModel has the one that export.py was told, or none")
+        for name, default in (("checkpoint", "average"), ("shortlist", None)):
+            if getattr(arguments, name) != default:
+                raise UserError(f"--{name} needs --model_dir: for a SavedModel, give --{name} to export.py")
         return load(arguments.saved_model, **how)
     search = {name: getattr(arguments, name) for name in (*RUN_OPTIONS, "shortlist")}
     return load(arguments.model_dir, arguments.checkpoint, **how, **search)
@@ -306,8 +275,8 @@ def check_litert(arguments, *others):
     given += ["checkpoint"] if arguments.checkpoint != "average" else []
     if arguments.litert and given:
         raise UserError(
-            f"--{given[0]} does not go with --litert: the export gives the best translation of the search that "
-            "export.py was told; leave one out"
+            f"--{given[0]} does not go with --litert: export.py has chosen the search, and it gives the best "
+            "translation only; leave one out"
         )
 
 

@@ -141,24 +141,29 @@ class Request:
 def add_request_arguments(parser):
     """Adds to an argparse parser the flags of translate.py that choose the results for every line."""
     parser.add_argument(
-        "--n_best", type=int, help="the N best of every line, best first, on N lines; N is at most the beam size"
+        "--n_best",
+        type=int,
+        metavar="N",
+        help="write the N best translations of every line, on N lines, the best first. N is at most the beam size",
     )
     parser.add_argument("--sample", action="store_true", help="draw translations at random, likely ones more often")
-    add_option_arguments(parser, "sample", prefix="of --sample: ")
+    add_option_arguments(parser, "sample", prefix="only with --sample: ")
     parser.add_argument(
-        "--json", action="store_true", help="a JSON object a line: text, translation, score; with --n_best alternatives"
+        "--json",
+        action="store_true",
+        help="write a JSON object for every line: text, translation and score, and with --n_best the alternatives",
     )
     parser.add_argument(
         "--score",
         action="store_true",
-        help="score given translations: every line is a text, a tab and its translation, and gives the log-probability "
-        "over the length penalty; with --json piece by piece",
+        help="score given translations. Every line is a text, a tab and its translation. The score is the "
+        "log-probability, divided by the length penalty. --json adds the scores of the pieces",
     )
     parser.add_argument(
         "--explain",
         action="store_true",
-        help="add to the object: source_pieces, pieces, token_scores, and alignment (a row of weights on the source's "
-        "pieces for each piece)",
+        help="only with --json: add source_pieces, pieces, token_scores and alignment to the object. The alignment has "
+        "a row of weights on the source's pieces for each piece",
     )
 
 
@@ -169,13 +174,13 @@ def _check_together(arguments):
     if arguments.explain and not arguments.json:
         raise UserError("--explain needs --json: pieces and alignment do not fit into a line of text")
     if arguments.shortlist is not None and modes and modes != ["n_best"]:
-        raise UserError(f"--{modes[0]} chooses among all pieces: leave --shortlist out")
+        raise UserError(f"--shortlist does not go with --{modes[0]}, which uses all pieces: leave --shortlist out")
     if arguments.score and (arguments.protect or arguments.glossary):
         name = "protect" if arguments.protect else "glossary"
         raise UserError(f"--{name} does not go with --score, which reads translations as they are: leave one out")
     given = list(sampling_options(arguments))
     if given and not arguments.sample:
-        raise UserError(f"--{given[0]} is of random translations: give --sample, too, or leave it out")
+        raise UserError(f"--{given[0]} needs --sample: give both, or leave --{given[0]} out")
     refused = list(search_options(arguments))
     if arguments.sample:  # sampling has no beam
         refused += [name for name in RUN_OPTIONS if getattr(arguments, name) is not None]

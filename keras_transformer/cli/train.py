@@ -3,22 +3,23 @@
 import sys
 
 from keras_transformer.cli import console
-from keras_transformer.cli.flags import parse_training
+from keras_transformer.cli.flags import TRAINING_FLAGS, parse_training
 
-DESCRIPTION = """Train a Transformer to translate. The same command goes on where an earlier run stopped.
+DESCRIPTION = """Train a model to translate. After an interruption, the same command goes on.
 
   python train.py
-      learns dates, numbers, prices and names from Unicode locale data; no download, 8 minutes on 2 cores
+      learns dates, numbers, prices and names from Unicode locale data: no download, 8 minutes on 2 cores
   python train.py --dataset files:DIR --source_lang en --target_lang de --preset tiny --model_dir runs/mine
-      learns from DIR/train.en and DIR/train.de, line by line, with DIR/val.* to validate and DIR/test.* to test
+      learns from the lines of DIR/train.en and DIR/train.de, validates with DIR/val.*, and tests with DIR/test.*
   python train.py --dataset tfds:ted_hrlr_translate/pt_to_en --preset small --model_dir runs/ted
-      learns from a corpus of TensorFlow Datasets, downloaded once
+      learns from a corpus of TensorFlow Datasets, which is downloaded once
   python train.py --dataset files:DIR --dataset tfds:NAME:0.3 ...
-      learns from both: every epoch takes all of the first, and other three of ten pairs of the second each time
+      learns from both: every epoch takes all pairs of the first corpus and 30 % of the second, each time others
   python train.py --dataset files:NEW --init_from runs/mine --replay 0.2 --extend_vocabulary 500 ...
-      goes on with new text and up to 500 new pieces; a fifth of the pairs are of the old text, against forgetting
+      trains an old run further on new text, with up to 500 new pieces. 20 % of the pairs come from the old text, so
+      that the model does not forget
   python train.py ... --dry_run
-      prints settings, figures of the corpus, and about how long and in how much memory it would train"""
+      prints all settings, figures of the corpus, and an estimate of time and memory. It trains nothing"""
 
 
 def main(config, dry_run):
@@ -45,7 +46,7 @@ def main(config, dry_run):
 
 def program():
     """The program, from its command line to its exit status."""
-    with console.program():
+    with console.program(TRAINING_FLAGS):
         config, dry_run = parse_training(sys.argv[1:], DESCRIPTION)
         console.import_tensorflow()
         main(config, dry_run)

@@ -1,6 +1,5 @@
 """Translates text with a trained run or an export: a file, a filter between pipes, or a dialogue."""
 
-import argparse
 import dataclasses
 import sys
 
@@ -15,52 +14,60 @@ from keras_transformer.cli.line_files import (
     file_state,
     translate_file,
 )
+from keras_transformer.cli.parser import Parser
 from keras_transformer.cli.request import Request, add_request_arguments
 from keras_transformer.translation.lines import chunks_of_stream, translate_lines
 
-DESCRIPTION = """Translate line by line: every line of input gives one line of output, in order.
+DESCRIPTION = """Translate line by line: every line of input gives one line of output, in the same order.
 
   python translate.py --model_dir runs/mine
-      asks for one line after the other, at a terminal
+      at a terminal: type a line, read its translation
   python translate.py --saved_model exports/mine < new.en > new.de
       a filter between pipes, here with an exported model
   python translate.py --litert exports/mine_litert < new.en > new.de
       the same with an export for LiteRT, which starts without TensorFlow
   python translate.py --model_dir runs/mine --input new.en --output new.de
-      a file, with a progress bar; after an interruption the same command goes on (new.de.*.partial has the lines done)
+      a file, with a progress bar. After an interruption, the same command goes on: new.de.*.partial keeps the lines
   python translate.py --model_dir runs/mine --input new.en --json --n_best 3
-      a JSON object a line: text, translation, score, and 3 alternatives with theirs
+      a JSON object for every line: text, translation and score, and the same of 3 alternatives
   python translate.py --model_dir runs/mine --input new.en --json --explain
-      the same with pieces, and what in the source each of them comes from
+      a JSON object with the pieces of the translation, and the pieces of the source that each comes from
   python translate.py --model_dir runs/mine --prefix "Sehr geehrte" --no_repeat_ngram 3
-      translations with this beginning, in which no three tokens come twice
+      every translation begins with this text, and no three tokens come twice in it
   python translate.py --model_dir runs/mine --glossary terms.tsv --protect
-      with these translations of these terms; URLs, numbers with units, {variables} and their like stay as they are
+      terms are translated as terms.tsv says. URLs, numbers with units and {variables} stay as they are
   python translate.py --model_dir runs/mine --sample --temperature 0.8 --top_p 0.9 --seed 7
-      random translations, the same for the same seed
+      random translations. The same seed gives the same translations
   paste new.en new.de | python translate.py --model_dir runs/mine --score
-      how likely given translations are, to filter or to rank them
+      a score for every given translation: how likely it is
   python translate.py --model_dir runs/mine --input page.html --output seite.html
-      a document: .html .md .xliff .po .srt .docx; tags stay around their words (--format html in a pipe)
+      a document: .html .md .xliff .po .srt .docx. Tags stay around their words. In a pipe, add --format html
   python translate.py --engine beam --saved_model exports/mine --input 'in/*.txt' --output out --runner DirectRunner
-      many files with Apache Beam, in a process for each core (--direct_num_workers 2: in two) or on other runners;
-      the same command does what is missing"""
+      many files with Apache Beam, in a process for each core, or in two with --direct_num_workers 2. Beam has other
+      runners, too. After an interruption, the same command translates the files that are missing"""
 
 
-def parse_arguments():
-    """The flags, the `Request` that they make, and the flags of Beam."""
-    parser = argparse.ArgumentParser(description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter)
+def make_parser():
+    """The `Parser` of the program."""
+    parser = Parser(DESCRIPTION)
     add_translator_arguments(parser)
     add_request_arguments(parser)
-    parser.add_argument("--input", help="text file, UTF-8, one sentence a line, or document (default: standard input)")
+    parser.add_argument(
+        "--input", help="document, or UTF-8 text with a sentence on every line (default: standard input)"
+    )
     parser.add_argument("--output", help="file for the translations (default: standard output)")
     add_format_argument(parser)
     add_engine_argument(parser)
+    return parser
+
+
+def parse_arguments(parser):
+    """The flags, the `Request` that they make, and the flags of Beam. Raises UserError."""
     arguments, others = parser.parse_known_args()
     check_engine(arguments, others)
     if arguments.engine == "local":
         if others:
-            parser.error(f"unrecognized arguments: {' '.join(others)}")
+            parser.refuse(others)
         check_files(arguments.input, arguments.output)
     request = Request.of(arguments)
     check_document(arguments, request)
@@ -114,8 +121,9 @@ def main(arguments, request):
 
 def program():
     """The program, from its command line to its exit status."""
-    with console.program(log_to=sys.stderr):
-        arguments, request, beam_flags = parse_arguments()
+    parser = make_parser()
+    with console.program(parser.flags, log_to=sys.stderr):
+        arguments, request, beam_flags = parse_arguments(parser)
         if arguments.engine == "beam":
             return translate_in_bulk(arguments, request, beam_flags)
         if not arguments.litert:

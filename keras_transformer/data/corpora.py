@@ -87,7 +87,7 @@ def open_corpus(spec: str, source_lang: str | None = None, target_lang: str | No
     if not rest or scheme not in ("cldr", "files", "tfds"):
         raise CorpusError(f"unknown corpus {spec!r}: use {_FORMS}")
     if source_lang is not None and source_lang == target_lang:
-        raise CorpusError(f"--source_lang and --target_lang are both {source_lang!r}")
+        raise CorpusError(f"`source_lang` and `target_lang` must differ. Received: both are {source_lang!r}")
     if scheme == "cldr":
         return _open_cldr(spec, rest, source_lang, target_lang, seed)
     if scheme == "files":
@@ -113,5 +113,5 @@ def _open_cldr(spec: str, locales: str, source_lang: str | None, target_lang: st
 def _open_files(directory: str, source_lang: str | None, target_lang: str | None) -> Corpus:
     if source_lang is None or target_lang is None:
         found = ", ".join(languages_in(directory)) or "no train.LANG"
-        raise CorpusError(f"files:{directory} needs both --source_lang and --target_lang. The directory has {found}.")
+        raise CorpusError(f"files:{directory} needs both `source_lang` and `target_lang`. The directory has {found}.")
     return text_files_corpus(directory, source_lang, target_lang)

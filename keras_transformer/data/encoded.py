@@ -165,7 +165,7 @@ def encode_pairs(pairs, source_tokenizer, target_tokenizer, max_length, director
         left_out = dict(zip(reasons, counts.tolist(), strict=False))
         if not counts[2]:
             listed = ", ".join(f"{count:,} {reason}" for reason, count in left_out.items())
-            raise CorpusError(f"{corpus}: no pair is left to use ({listed}); check the files or raise --max_length")
+            raise CorpusError(f"{corpus}: no pair is left to use ({listed}); check the files or raise `max_length`")
         sizes.append(int(counts[2]))
         dropped = {reason: dropped[reason] + left_out[reason] for reason in reasons}
     about = {"dtype": dtype.str, "dropped": dropped, "sizes": sizes}

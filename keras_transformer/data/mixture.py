@@ -28,14 +28,14 @@ def mix(corpora: Sequence[Corpus]) -> Corpus:
     for number, corpus in enumerate(corpora):
         if corpus.name in names[:number]:
             if corpus.is_replayed:
-                raise CorpusError(f"{corpus.name} is in --dataset already, and would be replayed: leave out --replay")
+                raise CorpusError(f"{corpus.name} is in `dataset`, and `replay` would add it again: leave out `replay`")
             raise CorpusError(f"{corpus.name} is named twice: name it once, with a weight, such as {corpus.name}:2")
     for corpus in others:
         directions = [f"{each.source_lang} to {each.target_lang}" for each in (first, corpus)]
         if directions[0] != directions[1]:
             raise CorpusError(
-                f"{first.name} is {directions[0]}, but {corpus.name} is {directions[1]}: give --source_lang and "
-                "--target_lang"
+                f"{first.name} is {directions[0]}, but {corpus.name} is {directions[1]}: give `source_lang` and "
+                "`target_lang`"
             )
     fingerprint = {f"{each.name} {part}": content for each in corpora for part, content in each.fingerprint.items()}
     train = InTurn({corpus.name: corpus.train for corpus in corpora})

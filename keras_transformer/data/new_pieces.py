@@ -60,7 +60,7 @@ def learn_pieces(model, sentences, most):
 def _kind_of(model):
     kind = ModelProto.FromString(model).trainer_spec.model_type
     if kind not in (TrainerSpec.BPE, TrainerSpec.UNIGRAM):
-        raise TokenizerError("only a BPE or unigram tokenizer can get new pieces: leave out --extend_vocabulary")
+        raise TokenizerError("only a BPE or unigram tokenizer can get new pieces: leave out `extend_vocabulary`")
     return kind
 
 

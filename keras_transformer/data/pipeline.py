@@ -77,7 +77,7 @@ def batch_sizes(pairs, batch_tokens):
     if fewest < len(shapes):
         raise CorpusError(
             f"with these weights, an epoch may have only {fewest:,} pairs for {len(shapes):,} batches: raise the "
-            "weight behind the last colon of --dataset, or --batch_tokens"
+            "weight after the last colon of `dataset`, or raise `batch_tokens`"
         )
     return [rows for rows, _, _ in shapes]
 

@@ -168,7 +168,9 @@ def _choose_languages(
         return default[0], default[1]
     others = [language for language in languages if language not in (source_lang, target_lang)]
     if None in (source_lang, target_lang) and len(others) != 1:
-        raise CorpusError(f"{name} has the languages {', '.join(languages)}: choose with --source_lang, --target_lang")
+        raise CorpusError(
+            f"{name} has the languages {', '.join(languages)}: choose with `source_lang` and `target_lang`"
+        )
     return source_lang or others[0], target_lang or others[0]
 
 

@@ -21,7 +21,7 @@ from keras_transformer.translation.segments import EXTRA_LENGTH, at_once, divide
 try:
     import ctranslate2
 except ImportError as error:
-    raise ExportError("--format ctranslate2 needs a package that is not installed: pip install ctranslate2") from error
+    raise ExportError("CTranslate2 is not installed: pip install ctranslate2") from error
 
 ctranslate2.set_log_level(logging.ERROR)  # it warns that bfloat16 is computed as float32 on CPU
 log = logging.getLogger(__name__)
@@ -50,7 +50,7 @@ class CTranslate2Export:
             )
         if translator.source_tokenizer.has_placeholders:
             raise ExportError(
-                "CTranslate2 cannot keep words that must not change: export a SavedModel, or train without --protect"
+                "CTranslate2 cannot keep words that must not change: export a SavedModel, or train without `protect`"
             )
         if translator.model.heads:
             raise ExportError("CTranslate2 needs equally many heads in all attentions: export a SavedModel")
@@ -61,7 +61,7 @@ class CTranslate2Export:
         self.reference = translator.with_model(translator.model, beam_size=1, length_penalty=0.0)
         self.quantization = quantization
         self.least_equal, self.score_tolerance = (0.995, 1e-2) if quantization == "float32" else (0.8, np.inf)
-        self.advice = "export a SavedModel" if quantization == "float32" else "choose --quantization float32"
+        self.advice = "export a SavedModel" if quantization == "float32" else "choose `quantization` float32"
 
     def write(self, directory):
         """Writes the model and its tokenizers into an empty directory."""

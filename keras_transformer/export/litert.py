@@ -23,7 +23,7 @@ from keras_transformer.translation.segments import EXTRA_LENGTH
 try:
     from keras_transformer.export import translate_litert as reader
 except ImportError as error:
-    raise ExportError("--format litert needs a package that is not installed: pip install ai-edge-litert") from error
+    raise ExportError("LiteRT is not installed: pip install ai-edge-litert") from error
 
 QUANTIZATIONS = ("float32", "int8")
 MISSING = re.compile(r"'(tf\.\w+)' op is neither a custom op nor a flex op")
@@ -48,13 +48,13 @@ class LiteRTExport:
     def __init__(self, translator, quantization="float32", shortlist=None):
         if quantization not in QUANTIZATIONS:
             choices = " or ".join(QUANTIZATIONS)
-            raise ExportError(f"--quantization of a LiteRT model must be {choices}. Received: {quantization}")
+            raise ExportError(f"`quantization` of a LiteRT model must be {choices}. Received: {quantization}")
         self.reference = translator
         self.quantization = quantization
         self.shortlist = shortlist
         # Of 1,014 sentences with a beam of 4, int8 changed a tenth, at the same BLEU; the proof has a few dozen.
         self.least_equal, self.score_tolerance = (0.995, 1e-2) if quantization == "float32" else (0.7, np.inf)
-        self.advice = "export a SavedModel" if quantization == "float32" else "choose --quantization float32"
+        self.advice = "export a SavedModel" if quantization == "float32" else "choose `quantization` float32"
 
     def write(self, directory):
         """Writes the model, its tokenizers, its settings and its reader into an empty directory."""

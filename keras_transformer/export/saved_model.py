@@ -80,7 +80,7 @@ class SavedModelExport:
         self.shortlist = shortlist
         self.precision = precision
         self.least_equal, self.score_tolerance = (1.0, 1e-4) if precision == "float32" else (0.8, np.inf)
-        self.advice = "report it, as no setting helps" if precision == "float32" else "choose --precision float32"
+        self.advice = "report it, as no setting helps" if precision == "float32" else "choose `precision` float32"
 
     def write(self, directory):
         """Writes the SavedModel, and the requests that warm it up, into an empty directory."""

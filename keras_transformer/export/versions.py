@@ -40,10 +40,12 @@ def new_version(export_dir, version=None):
     export_dir = Path(export_dir)
     version = next_version(export_dir) if version is None else version
     if version < 1:
-        raise ExportError(f"--version must be a positive integer. Received: {version}")
+        raise ExportError(f"`version` must be a positive integer. Received: {version}")
     final = export_dir / str(version)
     if final.exists():
-        raise ExportError(f"{final} exists, and export.py overwrites no version: choose another --version or omit it")
+        raise ExportError(
+            f"{final} exists, and an export is never overwritten: choose another `version`, or leave it out"
+        )
     with whole_directory(final) as temporary:
         try:
             yield temporary, final

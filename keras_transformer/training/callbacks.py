@@ -336,7 +336,7 @@ class Recover(keras.callbacks.Callback):
             self._go_back(f"the loss has exploded to {loss:.1f}")
 
     def _go_back(self, reason):
-        advice = "Try a lower --peak_learning_rate, more --warmup_steps or --precision float32, in another --model_dir"
+        advice = "Try a lower `peak_learning_rate`, more `warmup_steps` or `precision` float32, in another `model_dir`"
         if not self.run.has_checkpoint():
             raise DivergenceError(f"update {self.progress.step:,}: {reason}, and nothing has been saved yet. {advice}")
         if self._returns == MOST_RETURNS:

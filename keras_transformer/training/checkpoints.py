@@ -93,7 +93,7 @@ def load_last(run, variables):
             log.warning("damaged     %s; going back to %s", damages[0], path.name)
             os.replace(path, run.last)
         return progress
-    raise CheckpointError(f"{'; '.join(damages)}. Remove both to train from the start, or choose another --model_dir")
+    raise CheckpointError(f"{'; '.join(damages)}. Remove both to train from the start, or choose another `model_dir`")
 
 
 def load_each(paths, variables):
@@ -116,7 +116,7 @@ def load_each(paths, variables):
         yield path
     if not is_any_left:
         raise CheckpointError(
-            f"no weights can be read from {path.parent}: train on with more --epochs, which writes new ones"
+            f"no weights can be read from {path.parent}: go on training with more `epochs`, which writes new ones"
         )
 
 
@@ -172,7 +172,7 @@ def load_network(run, checkpoint="average"):
     if checkpoint == "average" and run.model.exists():
         return load_model(run.model), [run.model]
     if not run.architecture.exists() or not run.has_checkpoint():
-        raise CheckpointError(f"no weights in {run.path} yet: train.py first saves some after --save_minutes")
+        raise CheckpointError(f"no weights in {run.path} yet: training first saves some after `save_minutes`")
     network = keras.saving.deserialize_keras_object(json.loads(run.architecture.read_text(encoding="utf-8")))
     config = Config.load(run.config)
     if checkpoint == "average" and run.epochs():
@@ -210,10 +210,10 @@ def average_epochs(run, network, config):
 def _weights_after(run, checkpoint):
     path = run.best if checkpoint == "best" else run.epoch(int(checkpoint)) if checkpoint.isdecimal() else None
     if path is None:
-        raise CheckpointError(f"--checkpoint must be average, best, last or a number. Received: {checkpoint!r}")
+        raise CheckpointError(f"`checkpoint` must be average, best, last or a number. Received: {checkpoint!r}")
     if not path.exists():
         kept = ", ".join(str(epoch_number(path)) for path in run.epochs()) or "no epoch yet"
-        raise CheckpointError(f"no weights of --checkpoint {checkpoint} in {run.path}: there are those of {kept}")
+        raise CheckpointError(f"no weights of `checkpoint` {checkpoint} in {run.path}: there are those of {kept}")
     return path
 
 

@@ -41,7 +41,7 @@ def rehearse(config):
         CorpusError: as `prepare`.
     """
     if config.strategy == "multi_worker":
-        raise ConfigError("--dry_run measures one machine: give it another --strategy than multi_worker, such as auto")
+        raise ConfigError("a dry run measures one machine: choose another `strategy` than multi_worker, such as auto")
     with tempfile.TemporaryDirectory() as directory:
         data = prepare(config, RunDirectory(directory))
         strategy = make_strategy(config.strategy)

@@ -191,8 +191,8 @@ def check_fits(memory):
         return
     largest = "batch" if memory.activations >= sum(memory) / 2 else "model"
     advice = {
-        "batch": "Lower --batch_tokens, with more --accumulate_steps for the same update, or --max_length",
-        "model": "Choose a smaller --preset, --d_model or --num_layers",
+        "batch": "Lower `batch_tokens`, with more `accumulate_steps` for the same update, or lower `max_length`",
+        "model": "Choose a smaller `preset`, `d_model` or `num_layers`",
     }
     raise ConfigError(
         f"the training needs {memory.describe()}. There are {available / MIB:,.0f} MiB of {kind}. {advice[largest]}"

@@ -118,8 +118,8 @@ def open_replayed(config):
         return [replace(corpus, is_replayed=True) for corpus in _open_named(before)]
     except CorpusError as error:
         raise CorpusError(
-            f"--replay takes pairs from the corpora of {config.init_from}, {', '.join(before.corpora)}: {error}. Put "
-            "them back, or leave out --replay"
+            f"`replay` takes pairs from the corpora of {config.init_from}, {', '.join(before.corpora)}: {error}. Put "
+            "them back, or leave out `replay`"
         ) from error
 
 
@@ -184,13 +184,13 @@ def _make_model(config, name, text, origin):
 
 
 def check_placeholders(config, model):
-    """Refuses `--protect` beside a tokenizer, bytes, that has no placeholders. Raises ConfigError."""
+    """Refuses `protect` beside a tokenizer, bytes, that has no placeholders. Raises ConfigError."""
     if config.protect and not Tokenizer(model).has_placeholders:
-        given = f"--init_from {config.init_from}" if config.init_from else f"--tokenizer {config.tokenizer}"
-        remedy = "start from a run that was trained with --protect, or leave --protect out"
+        given = f"`init_from` {config.init_from}" if config.init_from else f"`tokenizer` {config.tokenizer}"
+        remedy = "start from a run that was trained with `protect`, or leave `protect` out"
         if config.tokenizer:
             remedy = f"train it with spm_train --user_defined_symbols={','.join(PLACEHOLDERS)}"
-        raise ConfigError(f"--protect needs placeholders, and the tokenizer of {given} has none: {remedy}")
+        raise ConfigError(f"`protect` needs placeholders, and the tokenizer of {given} has none: {remedy}")
 
 
 def describe_tokenizers(config, run):
@@ -258,14 +258,14 @@ def check_resumable(config, run):
     """
     for needed in (run.config, *run.tokenizer_files(config.share_vocabulary)):
         if run.has_checkpoint() and not needed.exists():
-            raise CheckpointError(f"checkpoints without their {needed}: put it back, or choose another --model_dir")
+            raise CheckpointError(f"checkpoints without their {needed}: put it back, or choose another `model_dir`")
     if not run.config.exists():
         return
     before, now = asdict(Config.load(run.config)), asdict(config)
     different = [name for name in now if before[name] != now[name] and name not in MAY_CHANGE]
     if different:
         changes = ", ".join(f"{name} was {before[name]} and is {now[name]}" for name in different)
-        raise ConfigError(f"{run.path} holds a run with other settings: {changes}. Choose another --model_dir")
+        raise ConfigError(f"{run.path} holds a run with other settings: {changes}. Choose another `model_dir`")
 
 
 def check_same_corpus(run, corpus):
@@ -278,7 +278,7 @@ def check_same_corpus(run, corpus):
     if different and run.has_checkpoint():
         raise CheckpointError(
             f"{run.path} holds a run on another corpus: {', '.join(different)} changed. Put the old text back, or "
-            "choose another --model_dir"
+            "choose another `model_dir`"
         )
 
 
@@ -296,7 +296,7 @@ def validation_pairs(config, corpus):
 
 
 class Origin:
-    """A finished run from whose weights and tokenizers a new run starts (`--init_from`).
+    """A finished run from whose weights and tokenizers a new run starts (`init_from`).
 
     Args:
         config: `Config` of the new run.

@@ -12,7 +12,7 @@ from keras_transformer.tokenizer import SHARED, SOURCE, TARGET
 
 
 class RunDirectory:
-    """The files of `--model_dir`.
+    """The files of `model_dir`.
 
         config.yaml              all settings, as resolved
         corpus.json              the hash of each part of the corpus, which must stay the same
@@ -73,7 +73,7 @@ class RunDirectory:
             lock.acquire(timeout=0)
         except filelock.Timeout:
             raise CheckpointError(
-                f"{self.path} is in use by another training process: wait for its end, or choose another --model_dir"
+                f"{self.path} is in use by another training process: wait for its end, or choose another `model_dir`"
             ) from None
         try:
             remove_partial_files(self.path)

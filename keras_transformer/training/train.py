@@ -184,7 +184,7 @@ def fit(config, run, data, trainer, translate, evaluate):
     workers.check_equal(facts(config, run, data, progress))
     vary_seeds(trainer.seeds, workers.first_replica)
     if plan.is_over(progress):
-        log.info("complete    %s; more --epochs would go on", plan.describe_end(progress))
+        log.info("complete    %s; more `epochs` would go on", plan.describe_end(progress))
         return
     write_samples(config, run, data)
     for outdated in (run.model, run.results):  # of a run that was finished, and goes on
@@ -265,7 +265,7 @@ def make_plan(config, data):
     steps_per_pass = math.ceil(count_batches(data.train, config.batch_tokens) / config.accumulate_steps)
     last_step = min(config.epochs * steps_per_pass, config.max_steps or sys.maxsize)
     if config.profile and config.profiled_updates()[0] >= last_step:
-        raise ConfigError(f"--profile must start before the last update, {last_step:,}. Received: {config.profile}")
+        raise ConfigError(f"`profile` must start before the last update, {last_step:,}. Received: {config.profile}")
     return Plan(config.validate_every or steps_per_pass, last_step, config.patience)
 
 

@@ -1,4 +1,4 @@
-"""The processes that train one model together, on several machines (`--strategy multi_worker`)."""
+"""The processes that train one model together, on several machines (`strategy` multi_worker)."""
 
 import atexit
 import contextlib
@@ -94,7 +94,7 @@ class Workers:
             if different:
                 raise CheckpointError(
                     f"{worker} does not train the same as {self.names[0]}: {', '.join(different)}. All workers "
-                    "need the same command, the same corpus, and a --model_dir that they share"
+                    "need the same command, the same corpus, and a `model_dir` that they share"
                 )
 
     @contextlib.contextmanager
@@ -114,7 +114,7 @@ class Workers:
 
 
 def run_directory(config, workers):
-    """The `RunDirectory` of this worker: `--model_dir` for the first, a directory of its own for each of the others."""
+    """The `RunDirectory` of this worker: `model_dir` for the first, a directory of its own for each of the others."""
     return RunDirectory(config.model_dir if workers.is_chief else own_directory())
 
 
@@ -142,7 +142,7 @@ def prepare_on_all(config, run, workers, corpus=None):
     if not Path(config.model_dir, "config.yaml").exists():
         raise CheckpointError(
             f"{workers.names[workers.index]} does not see {config.model_dir}/config.yaml, which {workers.names[0]} has "
-            "written: --model_dir has to be on a file system that all workers share"
+            "written: `model_dir` must be on a file system that all workers share"
         )
     shared = RunDirectory(config.model_dir)
     for path in (shared.config, *shared.tokenizer_files(config.share_vocabulary), shared.last, shared.previous):

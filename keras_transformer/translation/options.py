@@ -68,7 +68,7 @@ OPTIONS = (
         0,
         None,
         2,
-        "hypotheses kept by beam search; a served model keeps at most those of its export",
+        "hypotheses that beam search keeps; an export has a largest number, which export.py sets",
     ),
     Option(
         *("max_length", _BEAM, "int32", 1, MOST, 0, 0, 20),
@@ -76,26 +76,26 @@ OPTIONS = (
     ),
     Option(
         *("repetition_penalty", _BEAM, "float32", 0.01, 100.0, 0.0, 1.0, 1.1),
-        "log-probabilities of tokens used already are multiplied by it: above 1, they become less likely",
+        "log-probabilities of tokens used already are multiplied by it; above 1, these tokens become less likely",
     ),
     Option(
         *("no_repeat_ngram", _BEAM, "int32", 0, MOST, 0, 0, 3),
-        "no sequence of so many tokens comes twice in a sentence; 0 allows all",
+        "no sequence of this many tokens comes twice in a sentence; 0 allows all",
     ),
     Option(
         *("temperature", _SAMPLE, "float32", 0.01, 100.0, 0.0, 1.0, 0.9), "below 1, likely tokens become even likelier"
     ),
     Option(
         *("top_k", _SAMPLE, "int32", 0, MOST, 0, 0, 10),
-        "only so many of the most likely tokens are drawn; 0 allows all",
+        "tokens are drawn from this many most likely ones; 0 allows all",
     ),
     Option(
         *("top_p", _SAMPLE, "float32", 1e-6, 1.0, 0.0, 1.0, 0.9),
-        "only the most likely tokens that have this probability together are drawn",
+        "tokens are drawn from the most likely ones that have this probability together",
     ),
     Option(
         *("seed", _SAMPLE, "int64", -(2**63), 2**63 - 1, 0, 0, 1),
-        "the same seed draws the same translation, whatever texts share the batch",
+        "the same seed draws the same translation, whatever other texts are in the batch",
     ),
 )
 

@@ -163,7 +163,7 @@ def test_pairs_of_another_text_or_another_way_are_never_mixed(back, first, text,
     if change == "text":
         text.write_text("one\n", encoding="utf-8")
     line = mistake(back_translate, *first, *flags)
-    assert line == f"error: {directory} is of another {change}: remove it, or choose another --output"
+    assert line == f"error: {directory} has pairs of another {change}: remove it, or choose another --output"
     assert {path: path.read_bytes() for path in directory.iterdir()} == before
 
 
@@ -171,7 +171,7 @@ def test_pairs_of_another_text_or_another_way_are_never_mixed(back, first, text,
 def test_a_corpus_that_is_there_already_stays_as_it_is(first, mistake, tmp_path, name):
     (tmp_path / "bt").mkdir()
     (tmp_path / "bt" / name).write_text("mine\n")
-    assert mistake(back_translate, *first) == f"error: {tmp_path}/bt/{name} is there already: choose another --output"
+    assert mistake(back_translate, *first) == f"error: {tmp_path}/bt/{name} exists: choose another --output"
     assert [path.name for path in (tmp_path / "bt").iterdir()] == [name]
 
 
@@ -180,7 +180,7 @@ def test_a_corpus_that_is_there_already_stays_as_it_is(first, mistake, tmp_path,
     [
         (["--tag", "B T"], "--tag must be one word without spaces. Received: 'B T'"),
         (["--tag", ""], "--tag must be one word"),
-        (["--top_k", "3"], "--top_k is of --method sample"),
+        (["--top_k", "3"], "--top_k needs --method sample"),
         (["--method", "sample", "--beam_size", "3"], "--beam_size does not go with --method sample"),
         (["--engine", "beam", "--no_such", "3"], "neither this program nor Apache Beam has a flag --no_such"),
         (["--batch_size", "0"], "--batch_size must be between 1 and"),

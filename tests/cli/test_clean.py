@@ -53,7 +53,7 @@ def test_mistakes_are_one_line_before_any_work(raw, tmp_path, mistake):
     output = tmp_path / "clean"
     asked = ["--input", f"files:{raw}", "--output", output]
     assert "--workers must be at least 1" in mistake(clean, *asked, "--workers", 0)
-    assert "--workers is of the engine local" in mistake(clean, *asked, "--workers", 2, "--engine", "beam")
+    assert "--workers needs --engine local" in mistake(clean, *asked, "--workers", 2, "--engine", "beam")
     assert "cannot read nowhere" in mistake(clean, *asked, "--without", "nowhere")
     assert "leave one out" in mistake(clean, *asked, "--without", raw / "val.en", "--near_held_out", 0)
     assert "--max_ratio must be at least 1, or 0" in mistake(clean, *asked, "--max_ratio", 0.5)
@@ -75,11 +75,13 @@ def test_without_beam_the_flag_says_so(raw, tmp_path, mistake, monkeypatch):
 def test_a_flag_that_nobody_knows_is_refused(raw, tmp_path, capsys):
     with pytest.raises(SystemExit):
         clean.parse_arguments(
-            ["--input", f"files:{raw}", "--output", str(tmp_path / "clean"), "--runner", "DirectRunner"]
+            clean.make_parser(),
+            ["--input", f"files:{raw}", "--output", str(tmp_path / "clean"), "--runner", "DirectRunner"],
         )
     assert "unrecognized arguments: --runner DirectRunner" in capsys.readouterr().err
     _, rest = clean.parse_arguments(
-        ["--input", "files:raw", "--output", str(tmp_path / "clean"), "--engine", "beam", "--runner", "DirectRunner"]
+        clean.make_parser(),
+        ["--input", "files:raw", "--output", str(tmp_path / "clean"), "--engine", "beam", "--runner", "DirectRunner"],
     )
     assert rest == ["--runner", "DirectRunner"]
 

@@ -25,6 +25,16 @@ def test_a_mistake_is_one_line_and_exit_status_2(capsys, kind):
     assert capsys.readouterr() == ("", "error: no such thing\n")
 
 
+def test_flags_have_dashes_in_mistakes_and_in_the_log_of_a_program_that_has_them(capsys):
+    message = "`d_model` and `pairs` of `train.py --d_ff` with `d_model`=3"
+    with pytest.raises(SystemExit), console.program({"d_model", "train"}):
+        logging.getLogger("keras_transformer.some.module").info("more `d_model` and %s", "`d_model` in a text")
+        raise UserError(message)
+    printed = capsys.readouterr()
+    assert printed.out.endswith("more --d_model and `d_model` in a text\n")
+    assert printed.err == "error: --d_model and `pairs` of `train.py --d_ff` with --d_model=3\n"
+
+
 def test_ctrl_c_is_one_line_and_exit_status_130(capsys):
     with pytest.raises(SystemExit) as caught, console.program():
         raise KeyboardInterrupt

@@ -46,8 +46,11 @@ def test_a_pipe_needs_the_format(program, capfdbinary, monkeypatch):
             ("--input", "a.html", "--output", "b.md"),
             "the translation is html, as the source is. Received: --output b.md",
         ),
-        (("--format", "html", "--n_best", "2"), "--n_best is for lines: leave it out, or give --format lines"),
-        (("--format", "html", "--prefix", "x"), "--prefix is for lines"),
+        (
+            ("--format", "html", "--n_best", "2"),
+            "--n_best needs lines, not a document: leave it out, or give --format lines",
+        ),
+        (("--format", "html", "--prefix", "x"), "--prefix needs lines"),
         (("--input", "a.xliff", "--output", "b.xliff"), "a.xliff is not well-formed XML: line 2, column "),
         (("--engine", "beam", "--format", "html"), "--engine beam"),
     ],

@@ -182,16 +182,16 @@ def test_scores_are_printed_even_if_the_translations_cannot_be_kept(program, loa
         (("--model_dir", "run", "--source", "shorter", "--reference", "test.de"), "not line-aligned: shorter has"),
         (("--hypotheses", "nowhere", "--reference", "test.de"), "nowhere: No such file"),
         ((*FILES, "--baseline", "nowhere"), "--baseline nowhere: there is no such file or directory"),
-        ((*FILES, "--tokenize", "14a"), "`tokenize` must be one of"),
-        (("--model_dir", "run", *SIDES, "--tokenize", "14a"), "`tokenize` must be one of"),
-        ((*FILES, "--output", "kept"), "leave it out beside --hypotheses"),
-        ((*FILES, "--perplexity"), "--perplexity is for a model: leave it out beside --hypotheses"),
+        ((*FILES, "--tokenize", "14a"), "--tokenize must be one of"),
+        (("--model_dir", "run", *SIDES, "--tokenize", "14a"), "--tokenize must be one of"),
+        ((*FILES, "--output", "kept"), "--output needs a model"),
+        ((*FILES, "--perplexity"), "--perplexity needs a model, and does not go with --hypotheses"),
         (("--hypotheses", "good", "--reference", "test.de", "shorter"), "not line-aligned: good has"),
         (("--litert", "run", *SIDES, "--perplexity"), "--perplexity does not go with --litert"),
         (("--litert", "run", *SIDES, "--beam_size", 3), "--beam_size does not go with --litert"),
-        ((*FILES, "--beam_size", 3), "--beam_size is for a model"),
-        ((*FILES, "--shortlist", 64), "--shortlist is for a model"),
-        ((*FILES, "--no_repeat_ngram", 3), "--no_repeat_ngram is for a model"),
+        ((*FILES, "--beam_size", 3), "--beam_size needs a model"),
+        ((*FILES, "--shortlist", 64), "--shortlist needs a model"),
+        ((*FILES, "--no_repeat_ngram", 3), "--no_repeat_ngram needs a model"),
         ((*FILES, "--batch_size", 0), "--batch_size must be between"),
         ((*FILES, "--baseline", "run"), "a model needs --source"),
         (("--model_dir", "run", "--reference", "test.de"), "a model needs --source"),
@@ -222,7 +222,7 @@ def test_a_mistake_is_one_line_before_anything_is_translated(program, loaded, fl
 )
 def test_flags_that_argparse_refuses_end_with_status_2(program, flags):
     status, lines, errors = program(*flags)
-    assert (status, lines) == (2, []) and errors[-1].startswith("evaluate.py: error: ")
+    assert (status, lines) == (2, []) and errors[-1].startswith("error: ")
 
 
 def test_a_baseline_that_is_no_model_is_found_before_the_translation(program, work):

@@ -78,13 +78,13 @@ def test_files_without_languages_name_the_flags_and_the_languages_there(tmp_path
     for language in ("en", "de", "fr"):
         (tmp_path / f"train.{language}").write_text("x\n")
     found = message(f"files:{tmp_path}", *flags)
-    for part in ("--source_lang", "--target_lang", "de, en, fr"):
+    for part in ("`source_lang`", "`target_lang`", "de, en, fr"):
         assert part in found
 
 
 @pytest.mark.parametrize("spec", ["cldr:en-de", "files:x", "tfds:x"])
 def test_one_language_cannot_be_both_sides(spec):
-    assert "both 'en'" in message(spec, "en", "en")
+    assert "both are 'en'" in message(spec, "en", "en")
 
 
 def test_tfds_takes_the_text_after_the_colon(tmp_path):

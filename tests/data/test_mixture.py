@@ -42,12 +42,12 @@ def test_a_change_of_any_corpus_is_a_change_of_the_mixture_by_its_name():
 def test_a_corpus_is_named_once():
     with pytest.raises(CorpusError, match="tfds:b is named twice: name it once, with a weight, such as tfds:b:2"):
         mix([corpus("files:a"), corpus("tfds:b"), corpus("tfds:b", weight=Fraction(3))])
-    with pytest.raises(CorpusError, match="files:a is in --dataset already, and would be replayed: leave out --replay"):
+    with pytest.raises(CorpusError, match="files:a is in `dataset`, .* leave out `replay`"):
         mix([corpus("files:a"), corpus("files:a", is_replayed=True)])
 
 
 def test_all_corpora_have_one_direction():
-    with pytest.raises(CorpusError, match="files:a is en to de, but tfds:b is de to en: give --source_lang"):
+    with pytest.raises(CorpusError, match="files:a is en to de, but tfds:b is de to en: give `source_lang`"):
         mix([corpus("files:a"), corpus("tfds:b", source_lang="de", target_lang="en")])
 
 

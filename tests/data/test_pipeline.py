@@ -335,7 +335,7 @@ def test_the_tokens_of_an_epoch_are_those_of_its_pairs_on_average(mixed):
 def test_a_weight_that_leaves_too_few_pairs_for_the_batches_is_refused():
     whole = encode(CORPUS[:2])
     few = EncodedPairs(whole.source, whole.target, {}, (Share(2, Fraction("0.2")),))
-    with pytest.raises(CorpusError, match="only 0 pairs for 1 batches: raise the weight .* or --batch_tokens"):
+    with pytest.raises(CorpusError, match="only 0 pairs for 1 batches: raise the weight .* or raise `batch_tokens`"):
         count_batches(few, BUDGET)
 
 

@@ -125,9 +125,9 @@ def test_a_prepared_directory_needs_no_code(data_dir):
 
 def test_among_three_languages_two_must_be_chosen():
     found = message("three_languages")
-    for part in ("de", "en", "fr", "--source_lang", "--target_lang"):
+    for part in ("de", "en", "fr", "`source_lang`", "`target_lang`"):
         assert part in found
-    assert "--target_lang" in message("three_languages", "en")
+    assert "`target_lang`" in message("three_languages", "en")
     assert list(tfds_corpus("three_languages", "en", "fr").train) == [("one", "un")]
 
 

@@ -65,7 +65,7 @@ def test_a_mistake_of_the_program_keeps_its_traceback(tmp_path, error):
 def test_an_existing_version_is_never_overwritten(tmp_path):
     (tmp_path / "5").mkdir()
     (tmp_path / "5" / "precious").write_text("text")
-    with pytest.raises(ExportError, match="5 exists.*--version"):
+    with pytest.raises(ExportError, match="5 exists.*`version`"):
         export_version(Writing(), tmp_path, version=5)
     assert names(tmp_path) == ["5", "5/precious"]
 

@@ -591,12 +591,12 @@ def test_the_seeds_of_every_replica_go_on_from_where_they_are(tmp_path):
 
 
 def test_without_a_checkpoint_it_gives_up_with_advice(tmp_path):
-    with pytest.raises(DivergenceError, match="update 18: the loss has exploded .*nothing has been saved yet.*--peak"):
+    with pytest.raises(DivergenceError, match="update 18: the loss has exploded .*nothing has been saved yet.*`peak"):
         update_of_five(recover(tmp_path, is_saved=False), loss=100.0)
 
 
 def test_the_fourth_time_it_gives_up(tmp_path):
     callback = recover(tmp_path)
     assert [update_of_five(callback, loss=100.0) for _ in range(3)] == [SAVED] * 3
-    with pytest.raises(DivergenceError, match="update 21: the loss has exploded to 100.0, again. Try a lower --peak"):
+    with pytest.raises(DivergenceError, match="update 21: the loss has exploded to 100.0, again. Try a lower `peak"):
         update_of_five(callback, loss=100.0)

@@ -230,7 +230,7 @@ def test_two_damaged_ones_are_both_named(run):
         load_last(run, variables(7))
     message = str(refused.value)
     assert f"cannot read {run.last}" in message and f"cannot read {run.previous}" in message
-    assert message.endswith("or choose another --model_dir") and "\n" not in message
+    assert message.endswith("or choose another `model_dir`") and "\n" not in message
 
 
 def test_for_another_model_the_one_before_is_not_tried(run):
@@ -340,7 +340,7 @@ def test_if_no_file_can_be_read_the_weights_stay_and_a_line_tells_the_remedy(tmp
     save_variables(paths[0], variables(7))
     overwrite_with_text(paths[0])
     loaded = variables(5)
-    line = f"no weights can be read from {tmp_path}: train on with more --epochs, which writes new ones"
+    line = f"no weights can be read from {tmp_path}: go on training with more `epochs`, which writes new ones"
     for load in (average_variables, lambda *arguments: next(load_each(*arguments))):
         with pytest.raises(CheckpointError) as refused:
             load(paths, loaded)
@@ -402,7 +402,7 @@ def test_epochs_are_listed_oldest_first_without_unfinished_files(tmp_path):
 def test_a_directory_is_claimed_by_one_process_at_a_time(tmp_path):
     first, second = RunDirectory(tmp_path), RunDirectory(tmp_path)
     with first.claimed():
-        with pytest.raises(CheckpointError, match=f"^{tmp_path} is in use by another .*choose another --model_dir$"):
+        with pytest.raises(CheckpointError, match=f"^{tmp_path} is in use by another .*choose another `model_dir`$"):
             with second.claimed():
                 pass
         with RunDirectory(tmp_path / "another").claimed():
@@ -531,7 +531,7 @@ def test_if_the_newest_checkpoint_is_damaged_the_one_before_is_read_and_nothing_
 
 
 def test_weights_that_are_not_there_are_named_with_those_that_are(under_way):
-    with pytest.raises(CheckpointError, match="no weights of --checkpoint 7 in .*: there are those of 1, 2, 3, 4"):
+    with pytest.raises(CheckpointError, match="no weights of `checkpoint` 7 in .*: there are those of 1, 2, 3, 4"):
         load_network(under_way, "7")
     with pytest.raises(CheckpointError, match="must be average, best, last or a number. Received: 'newest'"):
         load_network(under_way, "newest")
@@ -540,7 +540,7 @@ def test_weights_that_are_not_there_are_named_with_those_that_are(under_way):
 def test_a_directory_without_weights_says_what_makes_them(tmp_path):
     with pytest.raises(CheckpointError, match=rf"no run in {tmp_path}.*train\.py"):
         load_translator(RunDirectory(tmp_path))
-    with pytest.raises(CheckpointError, match=r"no weights in .* yet.*--save_minutes"):
+    with pytest.raises(CheckpointError, match=r"no weights in .* yet.*`save_minutes`"):
         load_translator(make_run(tmp_path / "run"))
     RunDirectory(tmp_path / "nowhere")
     assert not (tmp_path / "nowhere").exists()

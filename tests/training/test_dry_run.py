@@ -108,7 +108,7 @@ def test_a_corpus_that_cannot_be_used_leaves_nothing(tmp_path):
 
 
 def test_several_machines_are_not_rehearsed(tmp_path):
-    with pytest.raises(ConfigError, match="measures one machine: give it another --strategy than multi_worker"):
+    with pytest.raises(ConfigError, match="measures one machine: choose another `strategy` than multi_worker"):
         rehearse(tiny.config(tmp_path / "nowhere", tmp_path / "run", strategy="multi_worker"))
 
 

@@ -174,9 +174,9 @@ def test_the_estimate_is_near_the_growth_of_a_process_that_trains(architecture):
 def test_a_training_that_cannot_fit_is_refused_with_what_to_do(monkeypatch):
     monkeypatch.setattr(memory, "available_memory", lambda: (1000 * MIB, "free memory"))
     check_fits(Memory(100 * MIB, 200 * MIB, 100 * MIB, 500 * MIB))
-    with pytest.raises(ConfigError, match=r"needs about 1,064 MiB, .* are 1,000 MiB of free memory. Lower --batch_to"):
+    with pytest.raises(ConfigError, match=r"needs about 1,064 MiB, .* are 1,000 MiB of free memory. Lower `batch_to"):
         check_fits(Memory(100 * MIB, 200 * MIB, 100 * MIB, 600 * MIB))
-    with pytest.raises(ConfigError, match="Choose a smaller --preset"):
+    with pytest.raises(ConfigError, match="Choose a smaller `preset`"):
         check_fits(Memory(300 * MIB, 600 * MIB, 300 * MIB, 100 * MIB))
     monkeypatch.setattr(memory, "available_memory", lambda: (None, "memory of a GPU"))
     check_fits(Memory(300 * MIB, 600 * MIB, 300 * MIB, 100 * MIB))

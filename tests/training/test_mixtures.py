@@ -188,9 +188,9 @@ def test_replay_of_a_corpus_that_is_gone_says_what_is_missing(corpora, tmp_path)
     shutil.rmtree(directory)
     config = going_on(old, corpora, tmp_path / "run", replay=0.2)
     expected = (
-        f"--replay takes pairs from the corpora of {tmp_path}/old, files:{directory}: no such directory: {directory}"
+        f"`replay` takes pairs from the corpora of {tmp_path}/old, files:{directory}: no such directory: {directory}"
     )
-    with pytest.raises(CorpusError, match=f"^{expected}. Put them back, or leave out --replay$"):
+    with pytest.raises(CorpusError, match=f"^{expected}. Put them back, or leave out `replay`$"):
         prepare(config, RunDirectory(config.model_dir))
     assert not (tmp_path / "run").exists()
 
@@ -201,7 +201,7 @@ def test_replay_of_a_run_that_is_gone_or_learnt_from_python_says_so(finished, co
         prepare(config, RunDirectory(config.model_dir))
     Config(**{**vars(finished), "dataset": "pairs"}).save(tmp_path / "config.yaml")
     config = going_on(finished, corpora, tmp_path / "run", replay=0.2, init_from=str(tmp_path))
-    with pytest.raises(CorpusError, match="--replay takes pairs from the corpora of .*, pairs: unknown corpus 'pairs'"):
+    with pytest.raises(CorpusError, match="`replay` takes pairs from the corpora of .*, pairs: unknown corpus 'pairs'"):
         prepare(config, RunDirectory(config.model_dir))
 
 

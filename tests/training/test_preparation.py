@@ -192,7 +192,7 @@ def test_a_run_on_a_changed_corpus_is_refused_by_its_files_and_left_alone(changi
     for name in ("train.de", "val.en"):
         (directory / name).write_bytes(text[directory / name].replace(b"s", b"z"))
     (directory / "test.en").write_bytes(text[directory / "test.en"].replace(b"o", b"0"))
-    expected = f"^{run.path} holds a run on another corpus: train.de, val.en changed. .*choose another --model_dir$"
+    expected = f"^{run.path} holds a run on another corpus: train.de, val.en changed. .*choose another `model_dir`$"
     with pytest.raises(CheckpointError, match=expected):
         prepare(config, run)
     assert contents(run) == before
@@ -259,7 +259,7 @@ def test_a_tokenizer_without_placeholders_cannot_protect(corpus, origin):
     protecting = tiny.config(corpus, "run", protect=0.1, **origin)
     (name, value), *_ = origin.items()
     with pytest.raises(
-        ConfigError, match=f"--protect needs placeholders, and the tokenizer of --{name} {value} has none:"
+        ConfigError, match=f"`protect` needs placeholders, and the tokenizer of `{name}` {value} has none:"
     ):
         check_placeholders(protecting, tiny.tokenizer_model())
     check_placeholders(tiny.config(corpus, "run", **origin), tiny.tokenizer_model())

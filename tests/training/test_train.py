@@ -246,7 +246,7 @@ def test_the_curves_are_in_a_younger_file_than_the_hyper_parameters(uninterrupte
 def test_a_profile_after_the_end_of_the_training_is_refused(corpus, tmp_path):
     config = tiny.config(corpus, tmp_path / "run", max_steps=7, profile="7,11")
     data = prepare(config, RunDirectory(config.model_dir))
-    with pytest.raises(ConfigError, match="--profile must start before the last update, 7. Received: 7,11"):
+    with pytest.raises(ConfigError, match="`profile` must start before the last update, 7. Received: 7,11"):
         make_plan(config, data)
     assert make_plan(again(config, config.model_dir, profile="6,11"), data).last_step == 7
 

@@ -97,7 +97,7 @@ def test_a_program_has_a_flag_of_every_option_with_its_type_help_and_default():
         flag = flags[option.name]
         assert flag.type is option.type and flag.default is None
         assert option.help in flag.help and option.default_text in flag.help
-        assert ("of --sample" in flag.help) == (option.signature == "sample")
+        assert ("only with --sample" in flag.help) == (option.signature == "sample")
 
 
 @pytest.mark.parametrize(

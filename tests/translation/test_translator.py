@@ -413,7 +413,7 @@ def test_a_model_reads_placeholders_and_its_translations_have_the_words(tmp_path
 
 @pytest.mark.parametrize("how", [{"protect": True}, {"glossary": {"two": "DUO"}}])
 def test_a_model_without_placeholders_protects_nothing_and_says_so(how, tmp_path, monkeypatch):
-    with pytest.raises(UserError, match="--protect 0.1"):
+    with pytest.raises(UserError, match="`protect` 0.1"):
         Translator(random_transformer(), tiny.tokenizer(), **how)
 
     class Export:

@@ -11,9 +11,9 @@ from keras_transformer.tools.back_translation.noise import DELETED, FILLER, FURT
 RECORD = "back_translation.json"  # what the pairs were made from, so that another text or model never adds to them
 METHODS = {
     "beam": "the best translation",
-    "sample": "one drawn at random",
-    "noised": f"the best one, {DELETED:.0%} of its words left out, {REPLACED:.0%} replaced by {FILLER}, and "
-    f"words moved past up to {FURTHEST} others",
+    "sample": "a random translation",
+    "noised": f"the best translation with noise: {DELETED:.0%} of its words are left out, {REPLACED:.0%} become "
+    f"{FILLER}, and words move past up to {FURTHEST} others",
 }
 
 
@@ -82,7 +82,7 @@ def keep_record(directory, record, languages):
         directory.mkdir(parents=True, exist_ok=True)
         before = json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
         if before is None and others:
-            raise UserError(f"{others[0]} is there already: choose another --output")
+            raise UserError(f"{others[0]} exists: choose another `output`")
         if before is None:
             text = json.dumps(record, indent=1)
             write_whole(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
@@ -91,7 +91,9 @@ def keep_record(directory, record, languages):
         raise FileError.of("write", directory, error) from error
     different = [name for name in record if before.get(name) != record[name]]
     if different:
-        raise UserError(f"{directory} is of another {', '.join(different)}: remove it, or choose another --output")
+        raise UserError(
+            f"{directory} has pairs of another {', '.join(different)}: remove it, or choose another `output`"
+        )
 
 
 def copy_lines(chunks, target):

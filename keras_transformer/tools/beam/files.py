@@ -103,7 +103,7 @@ def find_files(pattern, output, asked):
     """
     pattern, output = _absolute(pattern), _absolute(output)
     if isdir(pattern):
-        raise UserError(f"--input {pattern} is a directory: name the files in it, such as '{pattern}/*.txt'")
+        raise UserError(f"{pattern} is a directory: name the files in it, such as '{pattern}/*.txt'")
     found = _match(pattern)
     root = re.match(r"[^*?\[]*/", pattern)[0]
     files = []
@@ -114,7 +114,7 @@ def find_files(pattern, output, asked):
         if not (output.startswith(root) and metadata.path.startswith(f"{output}/")):
             files.append(_bulk_file(metadata, target, output, asked))
     if not files:
-        raise UserError(f"no file matches --input {pattern}")
+        raise UserError(f"no file matches {pattern}")
     return files
 
 

@@ -53,7 +53,7 @@ def pipeline_options(flags):
     try:
         chosen = options.get_all_options(add_extra_args_fn=find_unknown, retain_unknown_options=True)
     except argparse.ArgumentError as error:
-        raise UserError(f"--engine beam: {error}") from error
+        raise UserError(f"Apache Beam: {error}") from error
     if (chosen["runner"] or "direct").lower().removesuffix("runner") in LOCAL:
         if unknown:
             raise UserError(f"neither this program nor Apache Beam has a flag {unknown[0]}: see --help")
@@ -91,7 +91,7 @@ def run(build, options, worker):
     try:
         pipeline = beam.Pipeline(_local_runner(options, worker), options)
     except (ValueError, ImportError) as error:  # such as an unknown runner, or one without its package
-        raise UserError(f"--engine beam: {' '.join(str(error).split())}") from error
+        raise UserError(f"Apache Beam: {' '.join(str(error).split())}") from error
     build(pipeline)
     try:
         with _silent_threads():

@@ -120,7 +120,8 @@ def _identifier():
         from py3langid.langid import MODEL_FILE, LanguageIdentifier
     except ImportError as error:
         raise UserError(
-            "language identification needs a package that is not installed: pip install py3langid, or --language_odds 0"
+            "language identification needs py3langid, which is not installed: pip install py3langid, or set "
+            "`language_odds` to 0"
         ) from error
     return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
 
@@ -141,7 +142,7 @@ def _known_to(identifier, language: str) -> str:
     name = re.split("[-_]", language)[0].lower()
     name = {"nb": "no"}.get(name, name)
     if name not in identifier.labels:
-        raise UserError(f"py3langid does not know the language {language!r}: use --language_odds 0")
+        raise UserError(f"py3langid does not know the language {language!r}: set `language_odds` to 0")
     return name
 
 

@@ -10,24 +10,26 @@ SURE = 60  # characters: the beginning of a text by which its language is identi
 FEWEST_WORDS = 3  # of a text that can be called untranslated
 
 HELP = {
-    "normalize": "mend the text: NFC, no control and invisible characters, no marks of direction, single spaces",
+    "normalize": "mend the text: NFC, single spaces, no control or invisible characters, no marks of direction",
     "blank": "drop pairs with a blank side",
-    "copied": "drop pairs whose sides differ in nothing but case and punctuation",
-    "max_characters": "drop pairs with a longer side; a Chinese, Japanese or Korean character counts as three",
-    "max_ratio": f"drop pairs with a side so many times longer than the other, after adding {ADDED_TO_LENGTHS} to both",
-    "min_letters": "drop pairs with a side whose share of letters is smaller",
-    "min_script": "drop pairs with a side whose share of letters in the script of its language is smaller",
-    "max_overlap": f"drop untranslated pairs: of the words of the side with more of them, {FEWEST_WORDS} at least, a "
-    "greater share stands on both sides",
-    "numbers": "drop pairs with numbers on both sides that differ",
+    "copied": "drop pairs whose sides are equal, or differ only in case and punctuation",
+    "max_characters": "drop pairs with a side of more characters. A Chinese, Japanese or Korean character counts "
+    "as three",
+    "max_ratio": "drop pairs with a side that is more than this many times as long as the other side. "
+    f"{ADDED_TO_LENGTHS} characters are first added to both",
+    "min_letters": "drop pairs with a side that has a smaller share of letters",
+    "min_script": "drop pairs with a side that has a smaller share of its letters in the script of its language",
+    "max_overlap": "drop untranslated pairs: a greater share of the words of one side is also on the other. A side "
+    f"with less than {FEWEST_WORDS} words is never dropped",
+    "numbers": "drop pairs if both sides have numbers, but not the same ones",
     "urls": "drop pairs with different URLs or e-mail addresses",
-    "brackets": "drop pairs with different numbers of a bracket",
-    "language_odds": f"drop pairs with a side of {FEWEST_LETTERS} letters or more whose first {SURE} characters are so "
-    "many times likelier in another language (needs `pip install py3langid`)",
-    "near_held_out": "drop pairs with a side that is so similar to a line of --without (Jaccard similarity of runs of "
-    "four characters)",
+    "brackets": "drop pairs that do not have the same brackets on both sides",
+    "language_odds": "drop pairs with a side that is this many times likelier in another language. The first "
+    f"{SURE} characters of a side with {FEWEST_LETTERS} letters or more decide (needs `pip install py3langid`)",
+    "near_held_out": "drop pairs with a side that is this similar to a line of `without` (Jaccard similarity of runs "
+    "of four characters)",
     "duplicates": "drop pairs that repeat another one",
-    "near_duplicates": "drop pairs that are so similar to another one (Jaccard similarity, both sides together)",
+    "near_duplicates": "drop pairs that are this similar to another pair (Jaccard similarity, both sides together)",
 }
 NUMBER_RANGES = {
     "max_ratio": (1, None),
@@ -71,6 +73,6 @@ class CleaningSettings:
             value = getattr(self, field.name)
             if field.name in NUMBER_RANGES and value and not (least <= value and (most is None or value <= most)):
                 limits = f"at least {least}" if most is None else f"between {least} and {most}"
-                raise UserError(f"--{field.name} must be {limits}, or 0 for no such step. Received: {value}")
+                raise UserError(f"`{field.name}` must be {limits}, or 0 to turn the step off. Received: {value}")
         if self.near_duplicates and not self.duplicates:
-            raise UserError("--near_duplicates finds exact ones as well: add --near_duplicates 0 to --duplicates false")
+            raise UserError("`near_duplicates` drops equal pairs as well: without `duplicates`, it must be 0, too")

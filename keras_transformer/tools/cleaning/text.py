@@ -102,6 +102,8 @@ def script_of(language: str) -> str:
     try:
         locale = Locale.parse(code)
     except (UnknownLocaleError, ValueError):
-        raise UserError(f"no language is called {language!r}: use a code such as en, or --min_script 0") from None
+        raise UserError(
+            f"no language is called {language!r}: use a code such as en, or set `min_script` to 0"
+        ) from None
     likely = get_global("likely_subtags")
     return locale.script or likely.get(code, likely[locale.language]).split("_")[1]

@@ -73,8 +73,7 @@ class FragmentTranslator:
         tagged = [i for i, layout in enumerate(layouts) if not layout.is_plain and has_words[i]]
         if tagged and not hasattr(self._translator, "explain"):
             raise UserError(
-                "tags inside a sentence are placed by alignments, which this translator does not give: use a run or a "
-                "SavedModel (--model_dir or --saved_model)"
+                "tags inside a sentence need alignments, which this translator does not give: use a run or a SavedModel"
             )
         translated = list(fragments)
         texts = self._translated([layouts[i].text for i in plain])

@@ -23,7 +23,7 @@ def test_beam_decides_as_one_process_does_whatever_the_order_of_the_input(tmp_pa
     ("flags", "message"),
     [
         (["--max_ration", "3"], "neither this program nor Apache Beam has a flag --max_ration"),
-        (["--runner", "WalkingRunner"], "--engine beam: .*WalkingRunner"),
+        (["--runner", "WalkingRunner"], "Apache Beam: .*WalkingRunner"),
     ],
 )
 def test_flags_that_beam_does_not_know_are_one_line_before_any_work(tmp_path, flags, message):

@@ -47,9 +47,9 @@ def test_a_relative_path_is_that_of_this_directory(texts, monkeypatch):
 
 def test_files_that_cannot_be_found_or_would_be_lost_are_refused(texts):
     for pattern, output, error, said in (
-        ("in/*.tsv", "out", UserError, r"no file matches --input .*\*\.tsv"),
-        ("in", "out", UserError, r"--input .*in is a directory: name the files in it, such as '.*in/\*\.txt'"),
-        ("in/missing", "out", UserError, "no file matches --input .*missing"),
+        ("in/*.tsv", "out", UserError, r"no file matches .*\*\.tsv"),
+        ("in", "out", UserError, r".*in is a directory: name the files in it, such as '.*in/\*\.txt'"),
+        ("in/missing", "out", UserError, "no file matches .*missing"),
         ("in/*.txt", "in", UserError, "would take the place of its source. Received: .*a.txt for both"),
     ):
         with pytest.raises(error, match=said):

@@ -30,7 +30,7 @@ def test_a_process_for_each_core_is_the_default_and_flags_are_stronger():
 def test_a_flag_that_beam_does_not_know_is_refused_unless_a_remote_runner_may_know_it():
     with pytest.raises(UserError, match="has a flag --direct_workers"):
         pipeline_options(["--direct_workers", "3"])
-    with pytest.raises(UserError, match="--engine beam: .*--direct_num_workers: invalid int value: 'two'"):
+    with pytest.raises(UserError, match="Apache Beam: .*--direct_num_workers: invalid int value: 'two'"):
         pipeline_options(["--direct_num_workers", "two"])
     assert pipeline_options(["--runner", "PortableRunner", "--of_the_job_server", "3"])
 

@@ -77,5 +77,5 @@ def test_several_processes_decide_as_one_does(tmp_path, monkeypatch):
 def test_a_process_that_dies_is_one_line(tmp_path, monkeypatch):
     monkeypatch.setattr(processes, "_examine_here", os._exit)
     monkeypatch.setattr(processes, "in_chunks", lambda pairs: iter([9]))  # its exit status
-    with pytest.raises(UserError, match="a process that examined text was killed.* --workers 1"):
+    with pytest.raises(UserError, match="a process that examined text was killed.* `workers` 1"):
         decided([], tmp_path / "work", workers=2)

@@ -81,12 +81,12 @@ def test_length_ratio_and_overlap_are_those_of_a_hand():
 
 def test_a_language_that_the_identifier_does_not_know_is_named():
     assert rules_of(CleaningSettings(), "nb", "pt-BR")["language_odds"]("Hvor er den neste stasjonen?", "Sim.") == ""
-    with pytest.raises(UserError, match="py3langid does not know the language 'haw': use --language_odds 0"):
+    with pytest.raises(UserError, match="py3langid does not know the language 'haw': set `language_odds` to 0"):
         rules_of(CleaningSettings(), "en", "haw")
 
 
 def test_without_its_package_language_identification_says_so(monkeypatch):
     monkeypatch.setattr(rules, "_identifier", rules._identifier.__wrapped__)  # not the one that is loaded already
     monkeypatch.setitem(sys.modules, "py3langid.langid", None)
-    with pytest.raises(UserError, match="pip install py3langid, or --language_odds 0"):
+    with pytest.raises(UserError, match="pip install py3langid, or set `language_odds` to 0"):
         rules_of(CleaningSettings(), "en", "de")

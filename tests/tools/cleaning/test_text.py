@@ -59,5 +59,5 @@ def test_the_script_of_a_language_is_that_of_unicode():
 
 @pytest.mark.parametrize("language", ["xq", "source", ""])
 def test_a_language_that_unicode_does_not_know_is_named(language):
-    with pytest.raises(UserError, match=f"no language is called '{language}'.* --min_script 0"):
+    with pytest.raises(UserError, match=f"no language is called '{language}'.* `min_script` to 0"):
         script_of(language)

@@ -28,7 +28,7 @@ def test_a_fragment_whose_translation_is_its_text_is_given_back_as_it_is():
 def test_a_translator_without_explanations_translates_text_without_inner_tags():
     translate = FragmentTranslator(SimpleNamespace(translate=UPPER.translate))
     assert joined(translate([parts_of("<p>one</p>", TAG)])[0]) == "<p>ONE</p>"
-    with pytest.raises(UserError, match="placed by alignments, which this translator does not give: use a run or a"):
+    with pytest.raises(UserError, match="need alignments, which this translator does not give: use a run or a"):
         translate([parts_of("<p>one <b>two</b></p>", TAG)])
 
 
