@@ -125,7 +125,7 @@ def main(arguments, runner_flags):
             log.info(note)
     held_out = itertools.chain.from_iterable(map(lines_of, arguments.without))
     examiner = Examiner(settings, corpus.source_lang, corpus.target_lang, held_out)
-    pairs = itertools.chain(corpus.train, corpus.validation if corpus.held_out else ())
+    pairs = corpus.train.pairs if corpus.held_out else corpus.train
     names = [str(path) for path in arguments.without]
     about = write_clean_corpus(
         arguments.output, corpus, settings, names, engine(arguments, runner_flags, pairs, examiner)

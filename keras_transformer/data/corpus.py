@@ -4,7 +4,9 @@ import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import chain
+from itertools import chain, compress
+
+import numpy as np
 
 from keras_transformer.errors import CorpusError, counted
 
@@ -18,7 +20,7 @@ HASH_DIGITS = 16
 
 _LARGEST_HOLD_OUT = 1000
 _HOLD_OUT_DIVISOR = 20
-_FEW = 100  # different pairs: too few to keep any of them from the training
+_FEW = 20  # different pairs: too few to keep any of them from the training
 
 
 @dataclass(frozen=True)
@@ -131,6 +133,58 @@ def held_out_size(pairs: int) -> int:
     return max(1, min(_LARGEST_HOLD_OUT, pairs // _HOLD_OUT_DIVISOR))
 
 
+@dataclass(frozen=True, eq=False)
+class Kept:
+    """Some of the pairs of a split; like the split, it can be iterated again.
+
+    Attributes:
+        pairs: iterable of `(source, target)` strings.
+        keep: bool (N,), which of them.
+    """
+
+    pairs: Iterable[Pair]
+    keep: np.ndarray
+
+    def __len__(self) -> int:
+        return int(np.count_nonzero(self.keep))
+
+    def __iter__(self) -> Iterator[Pair]:
+        return compress(self.pairs, self.keep)
+
+
+def hold_out(pairs: Iterable[Pair]) -> tuple[Kept, tuple[Pair, ...], str]:
+    """Divides the pairs of any source into a training and a validation split, the same way each time.
+
+    Every k-th different pair is held out, not the last ones: corpora are often sorted, by source or by length. No copy
+    of a pair that is held out stays in training. Only with fewer than 20 different pairs, all of them are trained on.
+
+    Args:
+        pairs: iterable of `(source, target)` strings that can be iterated again.
+
+    Returns:
+        The training split; the validation split, at most 1,000 pairs; and a note for the user.
+
+    Raises:
+        CorpusError: if there are not two pairs to divide.
+    """
+    hashes = np.fromiter(map(hash, pairs), np.int64)
+    _, first, group = np.unique(hashes, return_index=True, return_inverse=True)
+    is_few = len(first) < _FEW
+    among = np.arange(len(hashes)) if is_few else np.sort(first)
+    count = held_out_size(len(among))
+    step = len(among) // count
+    chosen = among[step - 1 : step * count : step]
+    is_chosen = np.isin(np.arange(len(hashes)), chosen)
+    rest = Kept(pairs, ~(is_chosen if is_few else np.isin(group, group[chosen])))
+    note = f"no validation split: {count:,} of the {len(hashes):,} training pairs were held out for it"
+    copies = len(hashes) - len(rest) - count
+    if copies:
+        note += f", and {counted(copies, 'copy', 'copies')} of these left out of training"
+    if is_few and len(first) < len(hashes):
+        note += f". There are only {len(first)} different pairs: copies of those held out stay in training"
+    return rest, tuple(Kept(pairs, is_chosen)), note
+
+
 def pairs_corpus(
     pairs: Iterable[Pair],
     validation: Iterable[Pair] | None = None,
@@ -157,8 +211,8 @@ def pairs_corpus(
     test = None if test is None else _checked(test, "test")
     notes: tuple[str, ...] = ()
     if validation is None:
-        train, validation = _held_out(train)
-        notes = (f"no validation pairs: held out {counted(len(validation), 'pair')}",)
+        rest, held_out, note = hold_out(train)
+        train, validation, notes = list(rest), list(held_out), (note,)
     else:
         validation = _checked(validation, "validation")
     for name, split in (("pairs", train), ("validation", validation)):
@@ -166,19 +220,6 @@ def pairs_corpus(
             raise CorpusError(f"`{name}` has no pair: there is nothing to learn from")
     fingerprint = {"train": hash_pairs(train), "validation": hash_pairs(validation)}
     return Corpus("pairs", source_lang, target_lang, train, validation, test, fingerprint, notes, held_out=bool(notes))
-
-
-def _held_out(pairs: list[Pair]) -> tuple[list[Pair], list[Pair]]:
-    """Divides pairs into training and validation. No pair is in both, unless there are few different ones."""
-    different = list(dict.fromkeys(pairs))
-    few = len(different) < _FEW
-    among = pairs if few else different
-    step = len(among) // held_out_size(len(among))
-    held_out = among[step - 1 :: step][: held_out_size(len(among))]
-    if few:
-        return [pair for number, pair in enumerate(pairs) if number % step != step - 1], held_out
-    left_out = set(held_out)
-    return [pair for pair in pairs if pair not in left_out], held_out
 
 
 def _checked(pairs: Iterable[Pair], name: str) -> list[Pair]:

@@ -26,7 +26,7 @@ from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
-from keras_transformer.data.corpus import HASH_DIGITS, VALIDATION_NAMES, Corpus, Pair, held_out_size
+from keras_transformer.data.corpus import HASH_DIGITS, VALIDATION_NAMES, Corpus, Pair, hold_out
 from keras_transformer.errors import CorpusError, counted
 
 _LISTED_FILES = 12
@@ -88,20 +88,6 @@ class TsvFile:
             yield columns[self.source_column], columns[1 - self.source_column]
 
 
-@dataclass(frozen=True)
-class _Without:
-    """All pairs but those with the given line numbers (from 0)."""
-
-    pairs: AlignedFiles | TsvFile
-    left_out: range
-
-    def __len__(self) -> int:
-        return len(self.pairs) - len(self.left_out)
-
-    def __iter__(self) -> Iterator[Pair]:
-        return (pair for number, pair in enumerate(self.pairs) if number not in self.left_out)
-
-
 def open_aligned_files(source: Path, target: Path) -> AlignedFiles:
     """Opens two files whose n-th lines are each other's translation.
 
@@ -151,26 +137,6 @@ def open_tsv_file(path: Path, source_lang: str, target_lang: str) -> TsvFile:
     source_column = first_line.index(source_lang) if is_header else 0
     size = count - int(is_header)
     return TsvFile(path, source_column, int(is_header), size, columns.number, {_part(path): content})
-
-
-def hold_out(pairs: AlignedFiles | TsvFile) -> tuple[_Without, tuple[Pair, ...]]:
-    """Divides pairs into a training and a validation split, the same way each time.
-
-    Every k-th line is held out, not the last ones: text files are often sorted, by source or by length.
-
-    Args:
-        pairs: AlignedFiles or TsvFile.
-
-    Returns:
-        `(train, validation)`; the latter is small (`held_out_size`) and a tuple.
-
-    Raises:
-        CorpusError: if there is only one pair.
-    """
-    count = held_out_size(pairs.size)
-    step = pairs.size // count
-    held_out = range(step - 1, step * count, step)
-    return _Without(pairs, held_out), tuple(islice(pairs, held_out.start, held_out.stop, held_out.step))
 
 
 def lines_of(path: Path) -> Iterator[str]:
@@ -365,8 +331,7 @@ def _with_validation(
     for stem in VALIDATION_NAMES:
         if validation := _open_split(root, stem, source_lang, target_lang):
             return train, validation, train.fingerprint | validation.fingerprint, ()
-    rest, held_out = hold_out(train)
-    note = f"no validation split: {len(held_out):,} of the {train.size:,} training pairs were held out for it"
+    rest, held_out, note = hold_out(train)
     return rest, held_out, train.fingerprint, (note,)
 
 

@@ -15,11 +15,10 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from keras_transformer.data.corpus import VALIDATION_NAMES, Corpus, Pair, held_out_size
+from keras_transformer.data.corpus import VALIDATION_NAMES, Corpus, Pair, hold_out
 from keras_transformer.data.text_files import (
     AlignedFiles,
     describe_directory,
-    hold_out,
     open_aligned_files,
 )
 from keras_transformer.errors import CorpusError
@@ -178,20 +177,24 @@ def _builder_corpus(name: str, builder: Any, source_lang: str, target_lang: str)
     sizes = {split: info.num_examples for split, info in builder.info.splits.items()}
     if "train" not in sizes:
         raise CorpusError(f"{name} has no split `train`, only {', '.join(sizes) or 'an empty list of splits'}")
-    train, notes = "train", ()
+    notes = ()
     validation = next((split for split in VALIDATION_NAMES if split in sizes), None)
+    splits = {
+        split: TfdsSplit(builder, split, source_lang, target_lang)
+        for split in ("train", validation, "test")
+        if split in sizes
+    }
+    train, fingerprint = splits["train"], {split: _describe_split(builder.info, split) for split in splits}
     if validation is None:
-        # The tail is a random sample, because TFDS writes examples in the order of their hashes.
-        size = held_out_size(sizes["train"])
-        cut = sizes["train"] - size
-        train, validation = f"train[:{cut}]", f"train[{cut}:]"
-        notes = (f"no validation split: the last {size:,} of the {sizes['train']:,} training pairs serve as one",)
-    splits = (
-        split and TfdsSplit(builder, split, source_lang, target_lang)
-        for split in (train, validation, "test" if "test" in sizes else None)
+        train, held_out, note = hold_out(train)
+        notes = (note,)
+    else:
+        held_out = splits[validation]
+    fingerprint.pop("test", None)
+    test = splits.get("test")
+    return Corpus(
+        f"tfds:{name}", source_lang, target_lang, train, held_out, test, fingerprint, notes, held_out=bool(notes)
     )
-    fingerprint = {split: _describe_split(builder.info, split) for split in (train, validation)}
-    return Corpus(f"tfds:{name}", source_lang, target_lang, *splits, fingerprint, notes, held_out=bool(notes))
 
 
 def _describe_split(info: Any, split: str) -> str:
@@ -216,9 +219,8 @@ def _folder_corpus(name: str, root: Path, source_lang: str | None, target_lang: 
     if validation is not None:
         fingerprint = fingerprint | validation.fingerprint
     else:
-        size = train.size
-        train, validation = hold_out(train)
-        notes = (f"no validation split: {len(validation):,} of the {size:,} training pairs were held out for it",)
+        train, validation, note = hold_out(train)
+        notes = (note,)
     test = splits.get("test")
     return Corpus(
         f"tfds:{name}", source_lang, target_lang, train, validation, test, fingerprint, notes, held_out=bool(notes)

@@ -4,7 +4,6 @@ import os
 import pytest
 
 from keras_transformer.data.text_files import (
-    hold_out,
     languages_in,
     lines_of,
     open_aligned_files,
@@ -183,31 +182,11 @@ def test_a_tsv_file_of_a_header_alone_is_refused(tmp_path):
         open_tsv_file(write(tmp_path / "a.tsv", "en\tde\n"), "en", "de")
 
 
-def test_every_kth_line_is_held_out_and_the_rest_stays_in_order(tmp_path):
-    numbers = [str(number) for number in range(1, 48)]
-    text = "\n".join(numbers)
-    train, validation = hold_out(aligned(tmp_path, text, text))
-    assert validation == (("23", "23"), ("46", "46"))  # 5 % of 47 is 2, so every 23rd
-    assert list(train) == list(train) == [(n, n) for n in numbers if n not in ("23", "46")]
-
-
-def test_lines_are_held_out_by_number_not_by_content(tmp_path):
-    train, validation = hold_out(aligned(tmp_path, "yes\n" * 7, "ja\n" * 7))
-    assert (len(list(train)), len(validation)) == (6, 1)
-
-
-def test_one_pair_cannot_be_divided(tmp_path):
-    with pytest.raises(CorpusError, match="1 training pair"):
-        hold_out(aligned(tmp_path, "one\n", "eins\n"))
-
-
 def test_splits_know_their_number_of_pairs(tmp_path):
     numbers = "".join(f"{number}\n" for number in range(41))
     pairs = aligned(tmp_path, numbers, numbers)
     tsv = open_tsv_file(write(tmp_path / "a.tsv", "en\tde\none\teins\ntwo\tzwei\n"), "en", "de")
     assert (len(pairs), len(tsv)) == (41, 2)
-    train, held_out = hold_out(pairs)
-    assert (len(train), len(held_out)) == (len(list(train)), 2) == (39, 2)
 
 
 # A corpus in a directory.
