@@ -28,12 +28,7 @@ def languages_of(directory):
 
 
 def newest_languages(base_path):
-    """Reads the `Languages` of the newest version in a directory that names them.
-
-    Raises:
-        ValueError: if no version names its languages.
-        OSError: if the directory cannot be read.
-    """
+    """Reads the `Languages` of the newest version in a directory that names them. Raises ValueError, or OSError."""
     versions = [path for path in Path(base_path).iterdir() if path.name.isdecimal()]
     for version in sorted(versions, key=lambda path: -int(path.name)):
         if found := languages_of(version):

@@ -14,7 +14,7 @@ import pytest
 
 from serving.client import Client
 from serving.languages import Languages
-from serving.local_server import InProcess, InProcessClients, run
+from serving.local_server import InProcess, in_process_clients, run
 from serving.predictor import ModelSpec
 from serving.server import parse_settings
 from tests.serving import toy
@@ -140,11 +140,11 @@ def two(tmp_path_factory):
 
 
 def test_clients_ask_the_models_in_this_process_and_the_languages_of_the_flags_are_for_models_that_name_none(two):
-    clients = InProcessClients(two.predictor, two.models)
+    clients = in_process_clients(two.predictor, two.models)
     ((languages, client),) = clients().items()
     assert languages == ("en", "de") and clients()[languages] is client
     assert [found.text for found in client.translate(["ü", "a"])] == ["5:Ü", "5:A"]
-    clients = InProcessClients(two.predictor, two.models, Languages("fr", "it"))()
+    clients = in_process_clients(two.predictor, two.models, Languages("fr", "it"))()
     translations = {pair: client.translate(["x"])[0].text for pair, client in clients.items()}
     assert translations == {("fr", "it"): "3:X", ("en", "de"): "5:X"}
 

@@ -26,7 +26,7 @@ def test_latencies_are_microseconds_in_cumulative_buckets():
     lines = lines_of(metrics, "request_latency")
     assert lines[0] == "# TYPE :tensorflow:serving:request_latency histogram"
     name = ":tensorflow:serving:request_latency"
-    assert lines[1:3] == [f'{name}_bucket{{{labels},le="10"}} 0', f'{name}_bucket{{{labels},le="18"}} 1']
+    assert lines[1:3] == [f'{name}_bucket{{{labels},le="10.0"}} 0', f'{name}_bucket{{{labels},le="18.0"}} 1']
     assert lines[-3:] == [
         f'{name}_bucket{{{labels},le="+Inf"}} 2',
         f"{name}_count{{{labels}}} 2",
