@@ -100,12 +100,11 @@ class GrpcApi:
 
     def _future(self, request, context):
         model, signature_name = _model_spec(request), request.model_spec.signature_name
-        with self._models.use(*model) as servable:
-            servable.signature(signature_name)  # Before all values are read, an unknown name is refused.
         try:
             inputs = {name: to_array(proto) for name, proto in request.inputs.items()}
         except ValueError as error:
-            raise invalid(f"A tensor cannot be read: {error}") from None
+            with self._models.use(*model):  # Whatever the tensors are, an unknown model is NOT_FOUND.
+                raise invalid(f"A tensor cannot be read: {error}") from None
         outputs = list(request.output_filter) or None
         return self._predictor.submit(model, signature_name, inputs, outputs, timeout_s=_time_left(context))
 
