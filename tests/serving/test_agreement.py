@@ -240,44 +240,33 @@ def test_mistakes_over_rest_have_the_status_of_tensorflow_serving(server):
     assert {body[:200]: pair for body, pair in found.items() if pair[0] != pair[1]} == {}
 
 
-MALFORMED = """/v1/foo /v1/models /v1/models/half_plus_two/metadata /v1/models/foo/version/50:regress
-    /v1/models/foo/versions/HELLO:regress /v1/models/foo/label/some_label:regress /v1/models/half_plus_two:PREDICT
-    /v1/models/foo/versions/50/labels/some_label:regress"""
+HALF, MANY = "half_plus_two", 5000 * "9"
+PATHS = {  # status: paths under /v1/models/ of POST, and of GET
+    400: (
+        f"""{HALF}/labels/x:predict {HALF}/versions/18446744073709551615:predict {HALF}/versions/{MANY}:predict
+        {HALF}/metadata foo/version/50:regress foo/versions/HELLO:regress foo/label/some_label:regress {HALF}:PREDICT
+        foo/versions/50/labels/some_label:regress ../foo""",
+        f"versions/3 {HALF}/metadata?x=1 foo/ foo/labels/a:b debug/model_name foo:predict {HALF}/labels/x/metadata",
+    ),
+    404: (
+        f"foo:predict foo/versions/50:predict {HALF}/versions/9:predict {HALF}/versions/{5000 * '0'}9:predict",
+        f"metadata foo/METADATA {HALF}/versions/9 foo/metadata modelname%21%23%24%2F%3A",
+    ),
+    501: (f"{HALF}:classify {HALF}:regress", ""),
+}
 
 
-@pytest.mark.parametrize(
-    "path, body, status",
-    [
-        ("/v1/models/foo:predict", {"instances": [1]}, 404),
-        ("/v1/models/foo/versions/50:predict", {}, 404),
-        ("/v1/models/half_plus_two/versions/9:predict", {}, 404),
-        ("/v1/models/half_plus_two/labels/x:predict", {}, 400),
-        ("/v1/models/half_plus_two/versions/18446744073709551615:predict", {}, 400),
-        (f"/v1/models/half_plus_two/versions/{5000 * '9'}:predict", {}, 400),
-        (f"/v1/models/half_plus_two/versions/{5000 * '0'}9:predict", {}, 404),
-        ("/v1/models/half_plus_two99:predict", {}, 404),
-        ("/v1/models/half_plus_two:classify", {}, 501),
-        ("/v1/models/half_plus_two:regress", {}, 501),
-        *[(path, {}, 400) for path in MALFORMED.split()],
-        ("/v1/foo", None, 400),
-        ("/v1/models", None, 400),
-        ("/v1/models/versions/3", None, 400),
-        ("/v1/models/metadata", None, 404),
-        ("/v1/models/foo/METADATA", None, 404),
-        ("/v1/models/half_plus_two/metadata?x=1", None, 400),
-        ("/v1/models/foo/", None, 400),
-        ("/v1/models/foo/labels/a:b", None, 400),
-        ("/v1/models/debug/model_name", None, 400),
-        ("/v1/models/foo:predict", None, 400),
-        ("/v1/models/half_plus_two/versions/9", None, 404),
-        ("/v1/models/foo/metadata", None, 404),
-        ("/v1/models/half_plus_two/labels/x/metadata", None, 400),
-        ("/v1/models/modelname%21%23%24%2F%3A", None, 404),
-    ],
-)
-def test_paths_are_those_of_tensorflow_serving(server, path, body, status):
-    found, headers, reply = ask(server.port, "GET" if body is None else "POST", path, body)
-    assert (found, headers["Content-Type"], [*reply]) == (status, "application/json", ["error"])
+def test_paths_are_those_of_tensorflow_serving(server):
+    for status, (posts, gets) in PATHS.items():
+        asked = [("POST", path, {}) for path in posts.split()] + [("GET", path, None) for path in gets.split()]
+        for method, path, body in asked:
+            found, headers, reply = ask(server.port, method, f"/v1/models/{path}", body)
+            assert (found, headers["Content-Type"], [*reply]) == (status, "application/json", ["error"]), path
+    for path in ("/v1/foo", "/v1/models"):
+        assert ask(server.port, "GET", path)[0] == ask(server.port, "POST", path, {})[0] == 400
+    path = "/v1/models/same:predict"
+    assert ask(server.port, "OPTIONS", path, headers={"Origin": "http://example.com"})[0] == 200
+    assert ask(server.port, "OPTIONS", path)[::2] == (400, b"")
 
 
 def test_versions_and_labels_are_found(server):
@@ -329,36 +318,21 @@ def test_tensors_of_every_dtype_and_rank_pass_over_grpc(server, dtype):
         np.testing.assert_array_equal(found, array)
 
 
-def test_a_signature_without_inputs_answers_over_grpc(server):
-    assert tf.make_ndarray(server.predict(request("same", "nothing")).outputs["y"]).tolist() == [1.0, 2.0]
-
-
 BROKEN = PredictRequest(model_spec={"name": "same"}, inputs={"x": {"dtype": 1, "tensor_content": b"abc"}})
+WRONG = {
+    "NOT_FOUND": [request("foo"), request("same", version=50), request("foo", x=1.0)],
+    "FAILED_PRECONDITION": [request("same", "other")],
+    "INVALID_ARGUMENT": [PredictRequest(), request(""), request("same", label="x"), BROKEN, request("same")],
+}
+WRONG["NOT_FOUND"].append(PredictRequest(model_spec={"name": "foo"}, inputs=BROKEN.inputs))
+WRONG["INVALID_ARGUMENT"] += [PredictRequest(model_spec={"name": "same", "version_label": ""}), request("same", y=1.0)]
+WRONG["INVALID_ARGUMENT"] += [request("same", x=[1.0], y=[1.0]), request("same", x="a"), request("same", x=np.ones(1))]
+WRONG["INVALID_ARGUMENT"] += [request("same", x=[1.0], outputs=outputs) for outputs in (["y"], ["out_x"] * 2)]
 
 
-@pytest.mark.parametrize(
-    "asked, code",
-    [
-        (PredictRequest(), "INVALID_ARGUMENT"),
-        (request(""), "INVALID_ARGUMENT"),
-        (request("foo"), "NOT_FOUND"),
-        (request("same", version=50), "NOT_FOUND"),
-        (request("same", label="x"), "INVALID_ARGUMENT"),
-        (PredictRequest(model_spec={"name": "same", "version_label": ""}), "INVALID_ARGUMENT"),
-        (request("same", "other"), "FAILED_PRECONDITION"),
-        (request("same"), "INVALID_ARGUMENT"),
-        (request("same", y=1.0), "INVALID_ARGUMENT"),
-        (request("same", x=[1.0], y=[1.0]), "INVALID_ARGUMENT"),
-        (BROKEN, "INVALID_ARGUMENT"),
-        (PredictRequest(model_spec={"name": "foo"}, inputs=BROKEN.inputs), "NOT_FOUND"),
-        (request("same", x="a"), "INVALID_ARGUMENT"),
-        (request("same", x=np.ones(1)), "INVALID_ARGUMENT"),
-        (request("same", x=[1.0], outputs=["y"]), "INVALID_ARGUMENT"),
-        (request("same", x=[1.0], outputs=["out_x"] * 2), "INVALID_ARGUMENT"),
-    ],
-)
-def test_mistakes_over_grpc_have_the_code_of_tensorflow_serving(server, asked, code):
-    assert code_of(server.predict, asked) == code
+def test_mistakes_over_grpc_have_the_code_of_tensorflow_serving(server):
+    for code, requests in WRONG.items():
+        assert [code_of(server.predict, asked) for asked in requests] == [code] * len(requests)
 
 
 def reload(*configs, platform="tensorflow"):
@@ -400,12 +374,6 @@ def test_gzip_bodies_are_inflated_and_broken_ones_are_empty_documents(server):
     assert ask(server.port, "POST", path, body, how)[2] == {"predictions": [2.0]}
     for broken in (b"{}", body[:-3], gzip.compress(b" " * 101 * 2**20, 1)):
         assert ask(server.port, "POST", path, broken, how)[0] == 400
-
-
-def test_a_preflight_names_its_origin(server):
-    path = "/v1/models/same:predict"
-    assert ask(server.port, "OPTIONS", path, headers={"Origin": "http://example.com"})[0] == 200
-    assert ask(server.port, "OPTIONS", path)[::2] == (400, b"")
 
 
 def test_requests_are_counted_as_there_and_only_good_ones_have_a_latency(tmp_path):

@@ -3,7 +3,6 @@ import re
 import pytest
 
 from serving.client import Client, Translation
-from serving.gateway import connected, parse_arguments
 from serving.protection import NO_PLACEHOLDERS
 from tests.serving.fake import serve
 from tests.serving.live import refusal
@@ -63,14 +62,3 @@ def test_a_model_without_placeholders_is_refused_in_one_line():
         Client(**where, glossary={"two": "DUO"}) as client,
     ):
         assert refusal(client.translate, ["one"]) == ("INVALID_ARGUMENT", NO_PLACEHOLDERS)
-
-
-def test_the_gateway_keeps_words_as_well(tmp_path):
-    (tmp_path / "terms.tsv").write_text("two\tDUO\n", encoding="utf-8")
-    with serve("grpc", echo([], ["⟦0⟧".encode()])) as where:
-        flags = ["--backend", f"grpc://{where['grpc']}", "--source_lang=en", "--target_lang=de", "--protect"]
-        (client,) = connected(parse_arguments([*flags, "--glossary", str(tmp_path / "terms.tsv")])).values()
-        with client:
-            assert [found.text for found in client.translate(TEXTS)] == WORDS
-    with pytest.raises(ValueError, match="cannot read the glossary"):
-        connected(parse_arguments([*flags, "--glossary", str(tmp_path / "none.tsv")]))

@@ -85,16 +85,6 @@ def test_a_new_version_is_picked_up_and_the_old_one_goes_after_its_last_request(
     wait_for(lambda: states(models) == {2: "AVAILABLE", 1: "END"})
 
 
-def test_a_corrupt_version_is_reported_while_the_old_one_goes_on(base_path, serve):
-    loader = Scripted()
-    models = serve(config(publish(base_path, 1)), loader=loader, retries=2)
-    loader.failing.add(2)
-    publish(base_path, 2)
-    wait_for(lambda: states(models) == {2: "END", 1: "AVAILABLE"})
-    assert models.status("m", 2) == [(2, "END", StatusCode.DATA_LOSS, "cut off")]
-    assert answering(models) == 1
-
-
 def test_a_model_without_a_version_that_can_be_loaded_is_an_error_with_the_reason(base_path, tmp_path, serve):
     loader, good, bad = Scripted(), config(publish(base_path, 1)), config(publish(tmp_path / "bad", 7), name="bad")
     loader.failing.add(7)
@@ -104,19 +94,6 @@ def test_a_model_without_a_version_that_can_be_loaded_is_an_error_with_the_reaso
         code, message = refusal(*call, **how)
         assert code == "UNKNOWN" and "model bad" in message and "version 7: DATA_LOSS: cut off" in message
     assert states(models) == {1: "AVAILABLE"}
-
-
-def test_waiting_goes_on_until_there_is_a_version_that_can_be_loaded(base_path, serve):
-    loader = Scripted()
-    loader.failing.add(1)
-    models = serve(config(base_path), loader=loader, waits=False, retries=10**9)
-    assert refusal(models.wait_until_available, 0.05)[0] == "DEADLINE_EXCEEDED"
-    publish(base_path, 1)
-    wait_for(lambda: models._versions.get("m"))
-    wait_for(lambda: models.status("m") == [(1, "LOADING", StatusCode.DATA_LOSS, "cut off")])
-    loader.failing.clear()
-    models.wait_until_available(60)
-    assert models.status("m") == [(1, "AVAILABLE", StatusCode.OK, "")]
 
 
 def test_a_directory_that_cannot_be_read_changes_nothing_and_an_empty_one_unloads(base_path, serve):
@@ -144,14 +121,6 @@ def test_a_label_must_name_a_version_in_service(base_path, serve):
     models = serve(config(base_path, 1))
     assert refusal(models.reload, [config(base_path, 1, 2, labels={"new": 2})], 60)[0] == "FAILED_PRECONDITION"
     assert refusal(models.acquire, "m", label="new")[0] == "INVALID_ARGUMENT"
-
-
-def test_directories_are_searched_once_if_told_so(base_path, serve):
-    models = serve(config(publish(base_path, 1)), poll_seconds=0)
-    publish(base_path, 2)
-    models._wake.set()
-    wait_for(lambda: not models._wake.is_set())
-    assert states(models) == {1: "AVAILABLE"}
 
 
 @pytest.fixture
@@ -193,23 +162,6 @@ def test_a_failed_version_is_tried_again_as_often_as_told_and_when_it_has_gone_a
     want(models)
     want(models, 2)
     assert settle(models) == {2: "AVAILABLE", 1: "END", 0: "END"}
-
-
-def test_a_version_wanted_again_stays_or_is_loaded_anew(stepwise):
-    models, loader = stepwise()
-    want(models, 1)
-    settle(models)
-    want(models, 2)
-    want(models, 1)
-    assert settle(models) == {2: "END", 1: "AVAILABLE"} and loader.loaded == [1]
-    with models.use("m"):
-        for wanted in ([], [1]):
-            want(models, *wanted)
-            assert settle(models) == {2: "END", 1: "UNLOADING"}
-    want(models, 1)
-    assert settle(models) == {2: "END", 1: "END"}
-    want(models, 1)
-    assert settle(models) == {2: "END", 1: "AVAILABLE"} and loader.loaded == [1, 1]
 
 
 def test_whatever_happens_a_version_in_service_is_replaced_only_by_one_in_service(stepwise):

@@ -3,7 +3,6 @@ import gc
 import threading
 import time
 import weakref
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -13,8 +12,8 @@ from serving.configuration import BatchingParameters, ModelConfig
 from serving.errors import ServingError
 from serving.models import END, Models
 from serving.predictor import ModelSpec, Predictor
-from tests.serving import small, toy
-from tests.serving.live import backend, refusal, wait_for
+from tests.serving import toy
+from tests.serving.live import refusal, wait_for
 from tests.serving.toy import texts
 
 TOY = ModelSpec("toy")
@@ -200,15 +199,6 @@ def test_a_request_whose_client_has_gone_is_not_computed(desk):
     assert result(stays) == [4] and one.servable.batches == [[2]]
 
 
-def test_batches_are_computed_side_by_side(desk):
-    one = desk(num_batch_threads=2)
-    one.servable.gate.clear()
-    futures = [one.ask(n) for n in range(7)]
-    wait_for(lambda: len(one.servable.batches) == 2)
-    one.release_all()
-    assert [result(future) for future in futures] == [[2 * n] for n in range(7)]
-
-
 def test_a_predictor_that_stops_computes_what_it_has_accepted_for_a_while_and_accepts_no_more(desk):
     one = desk(batch_timeout_micros=10**8)
     future = one.ask(1)
@@ -221,19 +211,6 @@ def test_a_predictor_that_stops_computes_what_it_has_accepted_for_a_while_and_ac
     assert future.exception(20).code == StatusCode.UNAVAILABLE
     one.release_all()
     assert result(held) == [0]
-
-
-def test_many_threads_lose_nothing(desk):
-    one, found = desk(num_batch_threads=3, max_enqueued_batches=100, batch_timeout_micros=500), {}
-
-    def client(number):
-        for n in range(50):
-            rows = range(100 * number + n, 100 * number + n + 1 + n % 5)
-            found[number, n] = result(one.ask(*rows)) == [2 * row for row in rows]
-
-    with ThreadPoolExecutor(8) as pool:
-        pool.map(client, range(8))
-    assert len(found) == 400 and all(found.values()) and not one.predictor._queues
 
 
 def predict(predictor, *arguments, **options):
@@ -253,27 +230,6 @@ def test_an_answer_says_which_version_and_signature_gave_it(toys, batching):
     assert refusal(predict, predictor, TOY, "", texts("raise"))[0] == "INVALID_ARGUMENT"  # by the graph
     predictor.stop(60)
     assert toys.models._versions["toy"][3].servable.uses == 0  # nothing was kept
-
-
-def test_without_batching_what_waits_too_long_or_has_no_client_is_not_computed(toys):
-    predictor = Predictor(toys.models, threads=1)
-    busy = predictor.submit(TOY, "", texts("wait 0.3"))
-    wait_for(busy.running)
-    late, gone = predictor.submit(TOY, "", texts("a"), timeout_s=0.01), predictor.submit(TOY, "", texts("b"))
-    assert gone.cancel()
-    assert late.exception(60).code == StatusCode.DEADLINE_EXCEEDED
-    predictor.stop(60)
-    assert 'runtime_latency_count{model_name="toy",API="Predict",runtime="TF1"} 1\n' in predictor.metrics.page()
-    assert refusal(predict, predictor, TOY, "", texts("a"))[0] == "UNAVAILABLE"
-
-
-def test_any_shape_is_batched_that_has_rows(tmp_path):
-    small.write(tmp_path, 1, unknown=small.affine(1.0, None), fixed=small.affine(2.0, (3,)))
-    with backend({"m": tmp_path}, batching=BATCHING) as found:
-        for name, add in (("unknown", 1.0), ("fixed", 2.0)):
-            for shape in ((2,), (3,), (2, 5)):
-                outputs = predict(found.predictor, ModelSpec("m"), name, {"x": np.ones(shape, np.float32)}).outputs
-                np.testing.assert_array_equal(outputs["y"], np.full(shape, 0.5 + add))
 
 
 def test_parts_of_an_answer_are_padded_to_the_widest(toys):

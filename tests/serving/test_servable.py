@@ -1,11 +1,8 @@
-import time
-
 import numpy as np
 import pytest
 import tensorflow as tf
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
-from keras_transformer.translation.options import INPUTS
 from serving.servable import SOON_DONE, Loader, Servable
 from tests.serving import toy
 from tests.serving.live import refusal
@@ -19,26 +16,9 @@ def servable(tmp_path_factory):
     servable.close()
 
 
-def test_all_signatures_are_there_and_tensorflows_own_does_not_run(servable):
-    assert {"serving_default", *INPUTS} <= set(servable.signatures)
-    for own in set(servable.signatures) - {"serving_default", *INPUTS}:
-        assert refusal(servable.run, own, {})[0] == "INVALID_ARGUMENT"
-
-
 def test_long_work_is_given_up(servable):
     long = texts("wait 30" + SOON_DONE * " ")
     assert refusal(servable.run, "", long, timeout_s=0.05)[0] == "DEADLINE_EXCEEDED"
-
-
-def test_little_is_computed_by_the_thread_that_asks_and_much_by_others(servable):
-    def own_share(text):
-        """How much of the processor time that a text takes is this thread's."""
-        whole, own = time.process_time(), time.thread_time()
-        servable.run("", texts(text))
-        return (time.thread_time() - own) / (time.process_time() - whole)
-
-    assert own_share("wait 0.5") > 0.5
-    assert own_share("wait 0.5" + SOON_DONE * " ") < 0.5
 
 
 @pytest.mark.parametrize(

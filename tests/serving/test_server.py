@@ -13,21 +13,6 @@ def model(tmp_path):
     return ["--model_base_path", str(tmp_path / "models")]
 
 
-def test_without_flags_everything_is_as_documented(model):
-    settings, ignored = parse_settings(model)
-    defaults = {name: default for name, (_, default, _) in FLAGS.items() if name != "model_base_path"}
-    assert defaults.items() <= vars(settings).items() and ignored == []
-    assert (settings.host, settings.port, settings.rest_api_port) == ("127.0.0.1", 8500, 8501)
-
-
-@pytest.mark.parametrize("said", [["--enable_batching"], ["--enable_batching=true"], ["--enable_batching", "True"]])
-def test_a_switch_is_set_and_unset_as_tensorflow_serving_does(model, said):
-    assert parse_settings([*said, *model])[0].enable_batching
-    assert parse_settings([*model, *said])[0].enable_batching
-    for off in (["--enable_model_warmup=false"], ["--enable_model_warmup", "0"]):
-        assert not parse_settings([*model, *said, *off])[0].enable_model_warmup
-
-
 @pytest.mark.parametrize("name", sorted({*FLAGS, *WITHOUT_EFFECT}))
 def test_every_flag_of_tensorflow_serving_is_accepted_and_what_is_ignored_is_told(model, name):
     kind = FLAGS.get(name, (str,))[0]
