@@ -17,7 +17,6 @@ from serving.connections import GrpcConnection, RestConnection, protected, texts
 from serving.errors import ServingError
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0  # Seconds. Each pause is up to twice as long as the pause before.
-SHORTEST = 0.001  # Seconds of a request.
 DTYPES = {"seed": np.int64, **dict.fromkeys(("beam_size", "max_length", "no_repeat_ngram", "top_k"), np.int32)}
 CHUNK = 1024  # Lines that the program sorts by length and translates together.
 
@@ -178,7 +177,7 @@ class Client:
         for attempt in itertools.count():
             try:
                 # A pause may end after the deadline, and urllib3 refuses a time that is not positive.
-                left = max(deadline - time.monotonic(), SHORTEST)
+                left = max(deadline - time.monotonic(), 0.001)
                 return self._connection.predict(signature_name, inputs, left)
             except ServingError as error:
                 if error.code == StatusCode.DEADLINE_EXCEEDED:

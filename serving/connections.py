@@ -19,7 +19,6 @@ from serving.messages import PREDICTION_SERVICE, PredictRequest, PredictResponse
 from serving.protection import NO_PLACEHOLDERS, PLACEHOLDERS, Protection, read_glossary
 
 CODE_OF = {status: code for code, status in reversed(HTTP_STATUS.items())}
-AS_IT_IS = "score"  # The signature that reads texts and translations as they are.
 TRANSLATIONS = {"translation", "translations"}  # Outputs: one translation of each text, or several.
 
 
@@ -113,7 +112,7 @@ class Protected:
 
     def predict(self, signature_name, inputs, timeout_s):
         """Runs a signature. Raises ServingError for a model without placeholders, too."""
-        if signature_name == AS_IT_IS:
+        if signature_name == "score":  # It reads texts and translations as they are.
             return self._connection.predict(signature_name, inputs, timeout_s)
         if not self._is_able:  # Asks once whether the model reads a placeholder as one piece.
             pieces = self._connection.predict("explain", {"text": texts_of(PLACEHOLDERS[:1])}, timeout_s)

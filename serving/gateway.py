@@ -14,7 +14,6 @@ from serving.languages import Languages, newest_languages, normalized
 from serving.libretranslate import CORS, EXCEPTION_HANDLERS, THREADS, LibreTranslate
 
 BACKENDS = {"grpc://": "grpc", "http://": "url", "https://": "url"}
-DRAIN_SECONDS = 30
 
 DESCRIPTION = """Offer LibreTranslate's API, and translate with a server of TensorFlow Serving's API, stock or local.
 
@@ -73,7 +72,7 @@ def main():
     arguments, stopping = parse_arguments(), stop_on_signals()
     try:
         clients = connected(arguments)
-        server = HttpServer(make_app(clients), arguments.host, arguments.port, DRAIN_SECONDS)
+        server = HttpServer(make_app(clients), arguments.host, arguments.port, drain_seconds=30)
     except (ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)

@@ -120,8 +120,7 @@ def _is_base64(value):
     return isinstance(value, dict) and len(value) == 1 and isinstance(value.get("b64"), str)
 
 
-def _is_record(value):
-    """Returns whether a value is an object with named tensors."""
+def _is_record(value):  # An object with named tensors.
     return isinstance(value, dict) and not _is_base64(value)
 
 

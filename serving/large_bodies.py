@@ -20,7 +20,6 @@ from serving.messages import CHUNK, DEFAULT_SIGNATURE
 
 SHORT = 2**20  # Bytes that the server itself parses, in a twentieth of a second. A process takes longer to start.
 MOST_HOLDERS = 2**22  # Lists, objects and members of a document. More would take gigabytes.
-ROOT = Path(__file__).parents[1]
 
 
 def read_large(body, signatures, timeout_s=math.inf):
@@ -33,7 +32,12 @@ def read_large(body, signatures, timeout_s=math.inf):
         message = f"A document may have {MOST_HOLDERS} lists, objects and members."
         raise ServingError(StatusCode.RESOURCE_EXHAUSTED, message)
     command, limit = [sys.executable, "-m", "serving.large_bodies"], None if timeout_s == math.inf else timeout_s
-    how = {"cwd": ROOT, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "start_new_session": True}
+    how = {
+        "cwd": Path(__file__).parents[1],
+        "stdout": subprocess.PIPE,
+        "stderr": subprocess.DEVNULL,
+        "start_new_session": True,
+    }
     try:
         done = subprocess.run(command, input=pickle.dumps((body, signatures)), timeout=limit, **how)
     except subprocess.TimeoutExpired:

@@ -16,7 +16,6 @@ from serving.languages import name_of, normalized
 
 MOST_BYTES = 2**20  # Of a body. The event loop parses a body of this size in a twentieth of a second.
 MOST_FIELDS = 100  # Of a form.
-BODY_SECONDS = 30.0
 THREADS = 32  # Requests that are translated at a time.
 TEXTS_AT_ONCE = 64  # A long list leaves room in the model's queue for other requests.
 AUTO = "auto"
@@ -100,7 +99,7 @@ EXCEPTION_HANDLERS = {HTTPException: refuse, ServingError: refuse, ClientDisconn
 
 async def _parameters(request):
     """Reads the parameters of a request, from its URL and from a body in JSON or of a form: dict."""
-    body = await read_body(request, MOST_BYTES, BODY_SECONDS)
+    body = await read_body(request, MOST_BYTES, timeout_s=30.0)
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == "application/json" or kind.endswith("+json"):
         try:

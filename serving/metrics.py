@@ -5,6 +5,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 LATENCIES = [10 * 1.8**n for n in range(33)]  # Microseconds, up to 24 minutes.
 QUEUING_LATENCIES = [100 * 1.2**n for n in range(52)]  # Microseconds, up to 1.1 s.
 BATCH_SIZES = [2**n for n in range(14)]
+ESCAPES = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
 
 
 class Metrics:
@@ -46,10 +47,6 @@ class Metrics:
 
 
 def _line(sample):
-    labels = ",".join(f'{name}="{_label(value)}"' for name, value in sample.labels.items())
+    labels = ",".join(f'{name}="{value.translate(ESCAPES)}"' for name, value in sample.labels.items())
     value = int(sample.value) if sample.value.is_integer() else f"{sample.value:.6g}"
     return f"{sample.name.removesuffix('_total')}{{{labels}}} {value}"
-
-
-def _label(value):
-    return value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")

@@ -257,8 +257,8 @@ class Models:
     def _is_decided(self, name):
         """Returns whether a model has a version in service, or only failed ones."""
         wanted = self._wanted(name)
-        is_over = bool(self._available(name)) or all(version.state == END for version in wanted)
-        return bool(wanted) and self._are_settled(name) and is_over
+        is_over = self._available(name) or all(version.state == END for version in wanted)
+        return bool(wanted and is_over) and self._are_settled(name)
 
     def _check_available(self):
         for name in self._configs:

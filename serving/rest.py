@@ -28,7 +28,6 @@ from serving.predictor import ModelSpec
 
 MOST_INFLATED_BYTES = 100 * 1024 * 1024
 LARGE_BYTES = 64 * 1024  # A thread reads larger bodies, so the event loop can serve other requests.
-LARGE_THREADS = 2
 MOST_DIGITS = 19  # Of a version. Python refuses to convert thousands of digits.
 METRICS_PATH = "/monitoring/prometheus/metrics"
 PAGE = Path(__file__).parent / "page"
@@ -52,7 +51,7 @@ class RestApi:
         self._models = models
         self._timeout_s = timeout_s or None
         self._has_cors = has_cors
-        self._large = ThreadPoolExecutor(LARGE_THREADS, "large")
+        self._large = ThreadPoolExecutor(2, "large")
 
     async def __call__(self, scope, receive, send):
         response = await self._answer(Request(scope, receive))

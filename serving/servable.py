@@ -162,11 +162,11 @@ class Signature:
         return inputs, tuple(sorted(outputs or self.fetches))
 
 
-# The next two functions use names that are private in TensorFlow. They are known to work with 2.20 and 2.21.
-
-
 def _run(session, options, feeds, fetches):
-    """Runs a Session without Python's checks of shapes, which TensorFlow Serving does not make: ten times as fast."""
+    """Runs a Session without Python's checks of shapes, which TensorFlow Serving does not make: ten times as fast.
+
+    The names are private in TensorFlow, as in the next function. They are known to work with 2.20 and 2.21.
+    """
     buffer = pywrap_tf_session.TF_NewBufferFromString(options.SerializeToString())
     try:
         return session._call_tf_sessionrun(buffer, feeds, fetches, [], None)

@@ -14,7 +14,6 @@ from pathlib import Path
 
 from serving.http_server import bind
 
-SWITCH_SECONDS = 0.001  # A thread that works on a long body lets another thread run after this time.
 DESCRIPTION = """Serve exported models by REST, gRPC and as a page, with TensorFlow Serving's API and flags.
 
   python -m serving.server --model_base_path exports/mine --model_name translator
@@ -144,7 +143,7 @@ def import_tensorflow():
 
 def main():
     """Serves until SIGTERM or Ctrl-C. Returns the exit status: 2 after a mistake of the user, told in one line."""
-    sys.setswitchinterval(SWITCH_SECONDS)
+    sys.setswitchinterval(0.001)  # Seconds, after which a thread that works on a long body lets another one run.
     try:
         settings, ignored = parse_settings(sys.argv[1:])
         if ignored:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from grpc import StatusCode
 
-from serving.client import Client, Explanation, Score, Translation
+from serving.client import Client, Translation
 from serving.errors import ServingError
 from tests.serving.fake import serve
 from tests.serving.live import HOST, free_port, refusal
@@ -74,28 +74,20 @@ def test_options_are_one_for_all_texts_or_one_for_each(api):
 
 
 def test_rows_of_every_signature_come_without_padding(api):
+    answer = {"pieces": [["a", "</s>"], ["</s>", ""]], "token_scores": [[-3, -4], [-5, 0]]}
+    sources, rows = [["ü", "b", "</s>"], ["</s>", "", ""]], [[[0.5, 0.25, 0.25], [0, 0, 1]], [[1, 0, 0], [0, 0, 0]]]
     outputs = {
         "alternatives": {"translations": [[b"a", b"b"], ["ö".encode(), b"d"]], "scores": [[-1, -2], [-3, -4]]},
-        "score": {"score": [-1, -2], "pieces": [["a", "</s>"], ["</s>", ""]], "token_scores": [[-3, -4], [-5, 0]]},
-        "explain": {
-            "source_pieces": [["ü", "b", "</s>"], ["</s>", "", ""]],
-            "pieces": [["a", "</s>"], ["</s>", ""]],
-            "token_scores": [[-3, -4], [-5, 0]],
-            "alignment": [[[0.5, 0.25, 0.25], [0.0, 0.0, 1.0]], [[1.0, 0.0, 0.0], [0.0, 0.0, 0.0]]],
-        },
+        "score": {"score": [-1, -2], **answer},
+        "explain": {"source_pieces": sources, "alignment": rows, **answer},
     }
     with client_of(api, lambda model, name, inputs: outputs[name]) as client:
-        assert client.alternatives(["xx", "y"]) == [
-            [Translation("a", -1.0), Translation("b", -2.0)],
-            [Translation("ö", -3.0), Translation("d", -4.0)],
-        ]
-        assert client.score(["xx", "y"], ["a", ""]) == [
-            Score(-1.0, ["a", "</s>"], [-3.0, -4.0]),
-            Score(-2.0, ["</s>"], [-5.0]),
-        ]
+        assert client.alternatives(["xx", "y"]) == [[("a", -1.0), ("b", -2.0)], [("ö", -3.0), ("d", -4.0)]]
+        expected = [(-1.0, ["a", "</s>"], [-3.0, -4.0]), (-2.0, ["</s>"], [-5.0])]
+        assert client.score(["xx", "y"], ["a", ""]) == expected
         assert client.explain(["xx", "y"]) == [
-            Explanation(["ü", "b", "</s>"], ["a", "</s>"], [-3.0, -4.0], [[0.5, 0.25, 0.25], [0.0, 0.0, 1.0]]),
-            Explanation(["</s>"], ["</s>"], [-5.0], [[1.0]]),
+            (["ü", "b", "</s>"], ["a", "</s>"], [-3.0, -4.0], [[0.5, 0.25, 0.25], [0.0, 0.0, 1.0]]),
+            (["</s>"], ["</s>"], [-5.0], [[1.0]]),
         ]
 
 

@@ -13,7 +13,7 @@ from tensorflow_serving.apis import (
 )
 
 from serving.errors import ServingError
-from serving.grpc_api import LARGE_REQUEST_BYTES, GrpcServer
+from serving.grpc_api import GrpcServer
 from serving.predictor import Prediction
 from tests.serving import fake, toy
 from tests.serving.live import HOST, refusal, serve_grpc, wait_for
@@ -40,25 +40,6 @@ def test_predict_answers_in_typed_fields(toys):
     assert response.outputs["translation"].string_val == [toy.translation(text, VERSION) for text in ("one", "größe")]
     assert [dim.size for dim in response.outputs["translation"].tensor_shape.dim] == [2]
     assert response.outputs["score"].float_val == [3 * toy.WEIGHT, 7 * toy.WEIGHT]
-
-
-def test_a_large_request_is_answered_and_refused_as_a_small_one(toys):
-    text = "long " * (LARGE_REQUEST_BYTES // 4)
-    response = toys.predict(request_for(text), timeout=SECONDS)
-    assert response.outputs["translation"].string_val == [toy.translation(text, VERSION)]
-    code, message = refusal(toys.predict, request_for(text, name="another"))
-    assert (code, message) == refusal(toys.predict, request_for("short", name="another"))
-    assert code == "NOT_FOUND"
-
-
-def test_bytes_that_are_no_request_are_the_clients_mistake_and_no_traceback(toys, caplog):
-    for method, name in (
-        ("tensorflow.serving.PredictionService/Predict", "tensorflow.serving.PredictRequest"),
-        ("tensorflow.serving.ModelService/GetModelStatus", "tensorflow.serving.GetModelStatusRequest"),
-    ):
-        call = toys.channel.unary_unary(f"/{method}")
-        assert refusal(call, b"\xff\xff\xff") == ("INVALID_ARGUMENT", f"The request is no {name}.")
-    assert caplog.text == ""
 
 
 def test_what_is_not_offered_is_unimplemented(toys):

@@ -14,7 +14,6 @@ from serving.metrics import Metrics
 KIT = Path(__file__).parents[2] / "serving"
 REST, GRPC, GATEWAY = 8501, 8500, 5000
 METRICS_PATH = "/monitoring/prometheus/metrics"
-BATCHING = ("config/batching.config", "config/batching.gpu.config", "config/batching.local.config")
 PARTS = ("_bucket", "_sum", "_count")  # of a histogram
 
 
@@ -65,15 +64,6 @@ def kit_files():
 
 
 # Configuration of TensorFlow Serving
-
-
-def test_the_counters_are_where_prometheus_looks():
-    assert f'enable: true path: "{METRICS_PATH}"' in " ".join(read("config/monitoring.config").split())
-    (job,) = load("config/prometheus.yml")["scrape_configs"]
-    assert job["metrics_path"] == METRICS_PATH
-    assert job["static_configs"] == [{"targets": [f"tensorflow-serving:{REST}"]}]
-    annotations = KUBERNETES["Deployment"]["spec"]["template"]["metadata"]["annotations"]
-    assert (annotations["prometheus.io/path"], annotations["prometheus.io/port"]) == (METRICS_PATH, str(REST))
 
 
 # Docker Compose

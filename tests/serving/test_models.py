@@ -96,15 +96,6 @@ def test_a_model_without_a_version_that_can_be_loaded_is_an_error_with_the_reaso
     assert states(models) == {1: "AVAILABLE"}
 
 
-def test_a_directory_that_cannot_be_read_changes_nothing_and_an_empty_one_unloads(base_path, serve):
-    models = serve(config(publish(base_path, 1)))
-    base_path.rename(base_path.with_name("away"))
-    wait_for(lambda: models._complaints["m"])
-    assert states(models) == {1: "AVAILABLE"}
-    base_path.mkdir()
-    wait_for(lambda: states(models) == {1: "END"})
-
-
 def test_a_reload_changes_models_versions_and_labels(base_path, tmp_path, serve):
     other = config(publish(tmp_path / "other", 5), name="b")
     models = serve(config(publish(base_path, 1, 2), 1, labels={"stable": 1}))

@@ -155,22 +155,6 @@ def test_a_server_that_is_gone_is_reported_and_asked_again_until_it_is_back(page
     expect(page.locator("#trouble")).to_be_hidden()
 
 
-def test_there_is_a_choice_where_there_are_several_models(browser, api):
-    api.models[:] = ["en-de", "de/en"]
-    with opened(browser, api) as page:
-        write(page, "one")
-        assert api.asked[-1][0] == "en-de"
-        page.get_by_role("combobox", name="Model").select_option("de/en")
-        page.wait_for_url("**/?model=de%2Fen")
-        expect(page.locator("#target")).to_have_text("ONE")
-    with opened(browser, api, "?model=de%2Fen") as page:
-        expect(page.get_by_role("combobox", name="Model")).to_have_value("de/en")
-    api.models[:] = ["only"]
-    with opened(browser, api) as page:
-        write(page, "one")
-        expect(page.get_by_role("combobox")).to_be_hidden()
-
-
 def test_text_is_shown_as_text_and_its_lines_and_spaces_are_kept(page, api):
     nasty = "<b>bold</b> &amp;\n\n  <img src=x onerror=alert(1)>"
     page.get_by_role("textbox", name="Text").fill(nasty)

@@ -30,16 +30,6 @@ def error_of(port, body):
     return status, reply["error"]
 
 
-def test_every_signature_answers_with_all_its_inputs(port):
-    values = {"text": "a b", "translation": "c", "prefix": "", "seed": 2**40}
-    for name, inputs in INPUTS.items():
-        row = {key: values.get(key, 0.5 if dtype == "float32" else 2) for key, dtype in inputs.items()}
-        status, _, reply = ask(port, "POST", PREDICT, {"signature_name": name, "instances": [row, row]})
-        assert status == 200 and reply["predictions"][0] == reply["predictions"][1], name
-        columns = {"signature_name": name, "inputs": {key: [value] for key, value in row.items()}}
-        assert ask(port, "POST", PREDICT, columns)[2]["outputs"] == {k: [v] for k, v in reply["predictions"][0].items()}
-
-
 def test_what_takes_too_long_to_arrive_or_to_answer_is_504(toys):
     with serve(toys.predictor, toys.models, timeout_s=0.3) as port:
         assert error_of(port, {"instances": ["wait 20" + SOON_DONE * " "]})[0] == 504
