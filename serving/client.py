@@ -18,7 +18,6 @@ from serving.errors import ServingError
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0  # Seconds. Each pause is up to twice as long as the pause before.
 DTYPES = {"seed": np.int64, **dict.fromkeys(("beam_size", "max_length", "no_repeat_ngram", "top_k"), np.int32)}
-CHUNK = 1024  # Lines that the program sorts by length and translates together.
 
 DESCRIPTION = """Translate with a running server. Each line of input gives one line of output, in the same order.
 
@@ -258,7 +257,7 @@ def main():
     """Translates standard input to standard output. A mistake ends the program with one line."""
     options = parse_arguments()
     target = options["grpc"] or options["url"]
-    chunk = 1 if sys.stdin.isatty() else CHUNK  # A person who types waits for each answer.
+    chunk = 1 if sys.stdin.isatty() else 1024  # Lines to translate together. A person who types waits for each answer.
     try:
         with Client(**options) as client, tqdm(unit=" sentences", disable=None) as progress:
             translate_lines(client, sys.stdin.buffer, sys.stdout.buffer, chunk, progress.update)

@@ -41,8 +41,7 @@ class BatchingParameters:
             if getattr(self, name) < limit:
                 raise ValueError(f"{name} must be at least {limit}. Received: {getattr(self, name)}")
         if self.most_rows > self.max_batch_size:
-            received = f"{self.max_execution_batch_size}, {self.max_batch_size}"
-            raise ValueError(f"max_execution_batch_size must be at most max_batch_size. Received: {received}")
+            raise ValueError(f"max_execution_batch_size must be at most max_batch_size. Received: {self.most_rows}")
 
     @property
     def most_rows(self):

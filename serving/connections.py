@@ -19,7 +19,6 @@ from serving.messages import PREDICTION_SERVICE, PredictRequest, PredictResponse
 from serving.protection import NO_PLACEHOLDERS, PLACEHOLDERS, Protection, read_glossary
 
 CODE_OF = {status: code for code, status in reversed(HTTP_STATUS.items())}
-TRANSLATIONS = {"translation", "translations"}  # Outputs: one translation of each text, or several.
 
 
 class RestConnection:
@@ -122,7 +121,7 @@ class Protected:
         hidden = [self._protection.hide(text.decode("utf-8")) for text in inputs["text"]]
         inputs = {**inputs, "text": texts_of([each.text for each in hidden])}
         outputs = self._connection.predict(signature_name, inputs, timeout_s)
-        for name in TRANSLATIONS & outputs.keys():
+        for name in {"translation", "translations"} & outputs.keys():  # One of each text, or several.
             for row, (each, value) in enumerate(zip(hidden, outputs[name], strict=True)):
                 outputs[name][row] = list(map(each.restore, value)) if isinstance(value, list) else each.restore(value)
         return outputs

@@ -21,7 +21,6 @@ from serving.messages import model_management_pb2 as management_pb2
 from serving.predictor import ModelSpec
 
 LARGE_REQUEST_BYTES = 64 * 1024  # A thread reads larger requests, so the event loop can serve other calls.
-NO_DEADLINE = 1e9  # Seconds. A deadline further away counts as none.
 LONGEST_MESSAGE = 1024  # Characters. The message is sent in a header, and clients refuse long headers.
 
 logger = logging.getLogger(__name__)
@@ -160,7 +159,7 @@ def _model_spec(request):
 def _time_left(context):
     """Returns the seconds until the client's deadline, or None. gRPC reports a missing deadline as a very long time."""
     seconds = context.time_remaining()
-    return None if seconds is None or seconds > NO_DEADLINE else seconds
+    return None if seconds is None or seconds > 1e9 else seconds
 
 
 def _method(message, answer):

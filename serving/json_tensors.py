@@ -5,6 +5,7 @@ import itertools
 import json
 import math
 import re
+from json.decoder import WHITESPACE
 
 import numpy as np
 from grpc import StatusCode
@@ -13,7 +14,6 @@ from serving.errors import ServingError, invalid
 from serving.messages import CHUNK, NUMBERS, STRING
 
 DEEPEST = 31  # Dimensions of a row: with that of the batch, as many as a tensor of TensorFlow's Python API has.
-BLANKS = re.compile(r"[ \t\n\r]*")
 # What Python's parser reads in another way: numbers beyond 64 bits, halves of surrogate pairs, Inf, -NaN.
 UNUSUAL = re.compile(r"[eE]\+?[0-9]{3}|[0-9]{300}|\\u[dD]|Inf|-NaN")
 WORDS = re.compile(r'"[^"\\]*(?:\\.?[^"\\]*)*(?:"|$)|\bInf\b|-NaN', re.DOTALL)  # A string, or a number in letters.
@@ -40,7 +40,7 @@ def parse(body):
     if UNUSUAL.search(text):
         text, decoder = WORDS.sub(lambda word: PYTHONS.get(word[0], word[0]), text), CAREFUL_DECODER
     try:
-        document, end = decoder.raw_decode(text, BLANKS.match(text, text.startswith("\ufeff")).end())
+        document, end = decoder.raw_decode(text, WHITESPACE.match(text, text.startswith("\ufeff")).end())
     except RecursionError:
         raise invalid("JSON Parse error: The document is nested too deeply.") from None
     except ValueError as error:
@@ -132,6 +132,8 @@ def _tensor(name, value, dtype, deepest):
         first = first[0] if first else None
     if len(shape) > deepest:
         raise invalid(f"input {name} has more than {deepest} dimensions.")
+    if dtype not in (STRING, BOOL, *FLOATS, *INTEGERS) and 0 not in shape and not isinstance(first, dict):
+        raise ServingError(StatusCode.UNIMPLEMENTED, f"JSON has no values for the dtype of input {name}.")
     elements = [value]
     for size in shape:
         if any(not isinstance(each, list) or len(each) != size for each in elements):
@@ -155,9 +157,7 @@ def _check_numbers(name, elements, dtype):
     else:
         fits = kinds <= ({int, float} if dtype in FLOATS else {bool} if dtype == BOOL else set())
     if not fits:
-        message = f"input {name} must have values of its dtype, {NUMBERS[dtype][0] if dtype in NUMBERS else dtype}"
-        is_known = dtype in (*FLOATS, *INTEGERS, BOOL) or dict in kinds
-        raise invalid(message) if is_known else ServingError(StatusCode.UNIMPLEMENTED, message)
+        raise invalid(f"input {name} must have values of its dtype, {NUMBERS[dtype][0] if dtype in NUMBERS else dtype}")
 
 
 def _string(name, value):

@@ -49,8 +49,7 @@ def run(settings):
     http = HttpServer(app, settings.host, settings.rest_api_port, settings.drain_seconds)
     if not models.names():
         logger.warning("no model is served: %s lists none", settings.model_config_file)
-    logger.info("gRPC on %s:%d", settings.host, grpc.port)
-    logger.info("REST and the page on http://%s:%d/", settings.host, http.port)
+    logger.info("gRPC on %s:%d, REST and the page on http://%s:%d/", settings.host, grpc.port, settings.host, http.port)
     if settings.model_config_file and settings.model_config_file_poll_wait_seconds > 0:
         threading.Thread(target=_follow, args=(settings, models), name="config", daemon=True).start()
     stopping.wait()

@@ -9,6 +9,7 @@ import contextlib
 import functools
 import logging
 import os
+import sys
 import threading
 import time
 from concurrent.futures import Future, InvalidStateError
@@ -22,7 +23,6 @@ from serving.errors import ServingError, invalid
 from serving.messages import DEFAULT_SIGNATURE
 from serving.metrics import Metrics
 
-UNLIMITED = 2**62
 STOPPED = "The server is shutting down"
 
 LOG = logging.getLogger(__name__)
@@ -55,7 +55,7 @@ class Predictor:
         self._models = models
         self.metrics = metrics or Metrics()
         self._is_alone = batching is None
-        self._parameters = batching or BatchingParameters(1, 0, UNLIMITED, threads or 4 * os.cpu_count())
+        self._parameters = batching or BatchingParameters(1, 0, sys.maxsize, threads or 4 * os.cpu_count())
         self._timeout = self._parameters.batch_timeout_micros * 1e-6
         self._queues = {}  # (servable, signature, outputs) -> deque of lists of `_Part`, the next queue first.
         self._condition = threading.Condition()

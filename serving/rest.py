@@ -28,7 +28,6 @@ from serving.predictor import ModelSpec
 
 MOST_INFLATED_BYTES = 100 * 1024 * 1024
 LARGE_BYTES = 64 * 1024  # A thread reads larger bodies, so the event loop can serve other requests.
-MOST_DIGITS = 19  # Of a version. Python refuses to convert thousands of digits.
 METRICS_PATH = "/monitoring/prometheus/metrics"
 PAGE = Path(__file__).parent / "page"
 ALLOWED = {"Origin": "*", "Methods": "POST, GET", "Headers": "Content-Type"}
@@ -169,7 +168,7 @@ def _read_path(request):
         raise invalid(f"Malformed request: {request.method} {path}")
     name, version, label, verb = match.groups()
     number = version and (version.lstrip("0") or "0")
-    if number and (len(number) > MOST_DIGITS or int(number) >= 2**63):
+    if number and (len(number) > 19 or int(number) >= 2**63):  # Python refuses to convert thousands of digits.
         raise invalid(f"Failed to convert version: {version} to numeric.")
     return ModelSpec(unquote(name or ""), number and int(number), label and unquote(label)), verb
 

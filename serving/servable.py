@@ -124,7 +124,8 @@ class Servable:
             values = _run(self._session, options, feeds, [signature.fetches[name] for name in outputs])
         except tf.errors.OpError as error:
             raise from_tensorflow(error) from None
-        return {name: _array(value) for name, value in zip(outputs, values, strict=True)}
+        arrays = [np.array(value, object) if isinstance(value, bytes) else np.asarray(value) for value in values]
+        return dict(zip(outputs, arrays, strict=True))
 
     def close(self):
         """Frees the memory. No request may be running."""
@@ -196,8 +197,3 @@ def _of_loading(error, directory):
 
 def _bytes(array):
     return sum(map(len, array.flat)) if array.dtype == object else array.nbytes
-
-
-def _array(value):
-    """Makes an array of a fetched value. A fetched scalar string is bytes."""
-    return np.array(value, object) if isinstance(value, bytes) else np.asarray(value)

@@ -21,13 +21,11 @@ ODD_TEXTS = {
     "invalid UTF-8": b"\xff\xfe\x80 one",
     "emoji, right to left": "😀👩‍👩‍👧 שלום".encode(),
 }
-NOBODY, NO_VERSION = "no-such-thing", 999_999_999
-METRICS = "/monitoring/prometheus/metrics"
+NOBODY, METRICS_PATH = "no-such-thing", "/monitoring/prometheus/metrics"
 OUTPUTS = ("translation", "score")
-TOLERANCE = 1e-3  # A batch of another shape rounds scores differently.
 REFUSALS = {  # name: (HTTP status, arguments of `Api.predict`)
     "another model": (404, {"model": NOBODY}),
-    "another version": (404, {"version": NO_VERSION}),
+    "another version": (404, {"version": 999_999_999}),
     "another label": (400, {"label": NOBODY}),
     "another signature": (400, {"signature_name": NOBODY}),
     "a request without input": (400, {"inputs": {}}),
@@ -86,7 +84,8 @@ class Api:
         """Expects the translations that `texts` have in one request."""
         (words, scores), (expected, wanted) = (zip(*rows, strict=True) for rows in (found, self.translations(texts)))
         expect(words == expected, f"{words}, not {expected}")
-        expect(np.allclose(scores, wanted, TOLERANCE, TOLERANCE), f"scores {scores}, not {wanted}")
+        # A batch of another shape rounds scores differently.
+        expect(np.allclose(scores, wanted, 1e-3, 1e-3), f"scores {scores}, not {wanted}")
         return f"{len(texts)} texts"
 
     def _beside(self, text):
@@ -119,7 +118,9 @@ class Rest(Api):
             "a compressed body gives the same": lambda: self._rows(gzip.compress(rows), {"Content-Encoding": "gzip"}),
             "refuses a body that is no JSON": lambda: self._answered("POST", path, 400, "{"),
             "refuses the status of another model": lambda: self._answered("GET", f"/v1/models/{NOBODY}", 404),
-            "metrics count the requests": lambda: self._shows(METRICS, f'model_name="{self._model}",status="OK"}}'),
+            "metrics count the requests": lambda: self._shows(
+                METRICS_PATH, f'model_name="{self._model}",status="OK"}}'
+            ),
         }
 
     def _shows(self, path, text):

@@ -65,7 +65,7 @@ BATCHING, MODELS = read_batching_parameters, read_model_config
         (BATCHING, "\nmax_batch { value: 3 }", '2:1 : .*no field named "max_batch"'),
         (BATCHING, "max_batch_size { value: 0 }", "max_batch_size must be at least 1. Received: 0"),
         (BATCHING, "batch_timeout_micros { value: -1 }", "must be at least 0. Received: -1"),
-        (BATCHING, SPLITTING, "at most max_batch_size. Received: 5, 3"),
+        (BATCHING, SPLITTING, "at most max_batch_size. Received: 5"),
         (MODELS, "custom_model_config { type_url: 'a' }", "must have a model_config_list"),
         (MODELS, "model_config_list {\n  config { nam: 'x' } }", '2:12 : .*no field named "nam"'),
         (MODELS, models("name: 'a'"), "a must have an absolute base_path"),
