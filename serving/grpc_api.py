@@ -86,7 +86,11 @@ class GrpcApi:
                 future = await asyncio.to_thread(self._future, request, context)
             else:
                 future = self._future(request, context)
-            response = self._response(request, await asyncio.wrap_future(future))
+            prediction = await asyncio.wrap_future(future)
+            spec = {"name": request.model_spec.name, "version": {"value": prediction.version}}
+            response = PredictResponse(model_spec={**spec, "signature_name": prediction.signature_name})
+            for name, array in prediction.outputs.items():
+                to_proto(array, response.outputs[name])
             code = StatusCode.OK
             return response
         except Exception as error:
@@ -106,13 +110,6 @@ class GrpcApi:
                 raise invalid(f"A tensor cannot be read: {error}") from None
         outputs = list(request.output_filter) or None
         return self._predictor.submit(model, signature_name, inputs, outputs, timeout_s=_time_left(context))
-
-    def _response(self, request, prediction):
-        spec = {"name": request.model_spec.name, "version": {"value": prediction.version}}
-        response = PredictResponse(model_spec={**spec, "signature_name": prediction.signature_name})
-        for name, array in prediction.outputs.items():
-            to_proto(array, response.outputs[name])
-        return response
 
     async def get_model_metadata(self, request, context):
         """Returns the signatures of a model."""

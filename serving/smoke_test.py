@@ -158,14 +158,6 @@ def parse_arguments(arguments=None):
     return found
 
 
-def outcome(check):
-    """Runs a check, a function: (whether it has passed, its finding)."""
-    try:
-        return True, check()
-    except Exception as error:  # An unexpected reply can raise any exception.
-        return False, str(error) if isinstance(error, Shortfall) else f"found no answer that makes sense: {error!r}"
-
-
 def main():
     """Prints a line for each check. Ends with the exit status of `DESCRIPTION`."""
     arguments, results = parse_arguments(), []
@@ -173,7 +165,10 @@ def main():
     apis["gRPC"] = arguments.grpc and Api(GrpcConnection, arguments.grpc, arguments)
     for name, api in apis.items():
         for promise, check in api.checks().items() if api else ():
-            has_passed, found = outcome(check)
+            try:
+                has_passed, found = True, check()
+            except Exception as error:  # An unexpected reply can raise any exception.
+                has_passed, found = False, str(error) if isinstance(error, Shortfall) else f"found {error!r}"
             results.append(has_passed)
             found = found.encode("unicode_escape").decode("ascii")
             print(f"{'ok  ' if has_passed else 'FAIL'}  {name}  {promise:44}  {found}".rstrip(), flush=True)

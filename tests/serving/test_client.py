@@ -1,5 +1,4 @@
 import contextlib
-import re
 import subprocess
 import sys
 import threading
@@ -154,10 +153,3 @@ def test_the_command_gives_a_line_for_each_line_in_order(api):
     lines = ["ONE", "", "\ufffd TWO", "THREE WORDS LONG", "X\x0bY", "LAST WITHOUT END"]
     assert found.decode() == "".join(f"{line}\n" for line in lines)
     assert (process.returncode, errors) == (0, b"")
-
-
-def test_the_command_says_in_one_line_that_the_server_is_not_there():
-    process = start(address("rest", free_port()), b"a\n", "--retries", "0")
-    found, errors = process.communicate(timeout=SECONDS)
-    assert (process.returncode, found) == (2, b"")
-    assert re.fullmatch(rb"error: \S+ does not translate: UNAVAILABLE: .*refused.*\n", errors)

@@ -8,7 +8,6 @@ import yaml
 from google.protobuf import text_format
 from tensorflow_serving.config.model_server_config_pb2 import ModelServerConfig
 
-from serving.gateway import parse_arguments
 from serving.metrics import Metrics
 
 KIT = Path(__file__).parents[2] / "serving"
@@ -90,20 +89,6 @@ def test_services_are_closed_to_others_and_depend_on_services():
     ports = [port.split(":") for service in SERVICES.values() for port in service["ports"]]
     assert {host for host, *_ in ports} == {"127.0.0.1"}
     assert sorted(int(port) for _, port, *_ in ports) == sorted([REST, GRPC, GATEWAY, 8080, 9090, 3000])
-
-
-def test_the_gateways_ask_the_servers_that_there_are():
-    service, (deployment, *others) = SERVICES["gateway"], yaml.safe_load_all(read("kubernetes/gateway.yaml"))
-    (pod,) = deployment["spec"]["template"]["spec"]["containers"]
-    names = {found["metadata"]["name"] for found in others}
-    for arguments, hosts in ((service["command"], SERVICES), (pod["args"], names)):
-        found = parse_arguments(arguments)
-        scheme, _, address = found.backend.partition("://")
-        assert (scheme, address.split(":")[1]) == ("grpc", str(GRPC)) and address.split(":")[0] in hosts
-        assert (found.model_name, found.port, str(found.model_base_path)) == (MODEL.name, GATEWAY, MODEL.base_path)
-    assert MODEL.base_path in targets(service)
-    assert pod["ports"] == [{"name": "http", "containerPort": GATEWAY}]
-    assert pod["readinessProbe"]["httpGet"] == {"path": "/health", "port": "http"}
 
 
 # Kubernetes

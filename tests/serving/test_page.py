@@ -89,13 +89,6 @@ def test_what_is_typed_is_translated_once_the_keys_are_still_and_an_empty_box_is
     assert api.texts("explain") == ["one", "ones"]
 
 
-def test_alternatives_are_listed_once_each_with_their_scores_and_what_is_new_in_them(page):
-    write(page, "one two")
-    rows = page.get_by_role("region", name="Alternatives").get_by_role("listitem")
-    expect(rows).to_have_text(["ONE TWO−0.50", "ONE ELSE−0.75", "ONE TWO MORE−1.25"])
-    expect(rows.locator("ins")).to_have_text(["ELSE", "MORE"])
-
-
 def test_pointing_at_a_word_or_at_the_heat_map_shows_what_attends_to_what(page):
     write(page, "one two three")
     details, table = page.locator("#details"), page.get_by_role("grid", name="Attention")
