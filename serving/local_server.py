@@ -59,7 +59,7 @@ def run(settings):
         side_by_side.submit(grpc.stop, settings.drain_seconds)
         side_by_side.submit(http.stop)
     predictor.stop(settings.drain_seconds)
-    models.stop()
+    models.stop(timeout_s=1.0)
     logger.info("stopped")
 
 

@@ -78,12 +78,12 @@ class Models:
             self._check_available()
             self._check_labels(self._configs)
 
-    def stop(self):
-        """Loads and unloads nothing from now on."""
+    def stop(self, timeout_s=None):
+        """Loads and unloads nothing from now on. Waits at most `timeout_s` for the end of a load."""
         self._is_stopped = True
         self._wake.set()
         if self._thread.is_alive():
-            self._thread.join()
+            self._thread.join(timeout_s)
 
     @contextlib.contextmanager
     def use(self, name, version=None, label=None):
