@@ -1,7 +1,6 @@
 """The connections of `Client`: they send arrays to a signature, and return its outputs as lists of values.
 
-A connection has `predict(signature_name, inputs, timeout_s)`, which returns dict name -> list or raises the server's
-error as `ServingError`, and `close()`. Threads may share a connection.
+A connection has `predict(signature_name, inputs, timeout_s)`, which raises `ServingError`, and `close()`. Threads share it.
 """
 
 import base64

@@ -55,7 +55,6 @@ def parse(body):
 
 
 def _first_of_each(pairs):
-    """Makes a dict of pairs. Of pairs with equal names, the first counts."""
     members = dict(pairs)
     return members if len(members) == len(pairs) else dict(reversed(pairs))
 

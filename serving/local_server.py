@@ -93,7 +93,6 @@ def _follow(settings, models):
             if configs != known:
                 models.reload(configs)
                 known = configs
-                logger.info("serving the models of %s", settings.model_config_file)
         except (ValueError, OSError, ServingError) as error:
             logger.error("%s is not followed: %s", settings.model_config_file, error)
 

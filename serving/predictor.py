@@ -233,8 +233,8 @@ class Request:
     def begin(self):
         """Returns whether to compute the request, or another part of the request."""
         with self._lock:
-            is_over = self.future.done()
-            return not is_over and (self.future.running() or self.future.set_running_or_notify_cancel())
+            future = self.future
+            return not future.done() and (future.running() or future.set_running_or_notify_cancel())
 
     def answer(self, outputs, number=0, parts=1):
         """Records the outputs of a part, a dict name -> array. The last part ends the request."""

@@ -1,6 +1,8 @@
 """TensorFlow Serving's REST API, the page of metrics, and the page for people."""
 
 import asyncio
+import contextlib
+import ctypes
 import json
 import logging
 import math
@@ -55,6 +57,8 @@ class RestApi:
     async def __call__(self, scope, receive, send):
         response = await self._answer(Request(scope, receive))
         await response(scope, receive, send)
+        if len(response.body) > SHORT:
+            self._large.submit(_give_back)
 
     async def _answer(self, request):
         """Returns the `Response`. Raises nothing."""
@@ -186,3 +190,9 @@ async def _wait(request, prediction, timeout_s):
         raise ServingError(StatusCode.DEADLINE_EXCEEDED, "Timed out waiting for the answer.")
     finally:
         gone.cancel()
+
+
+def _give_back():
+    """Gives the memory of large answers back to the system."""
+    with contextlib.suppress(OSError, AttributeError):  # Only glibc has the function.
+        ctypes.CDLL(None).malloc_trim(0)

@@ -81,7 +81,6 @@ class Api:
         return self._same([self.translations([text])[0] for text in TEXTS])
 
     def _same(self, found, texts=TEXTS):
-        """Expects the translations that `texts` have in one request."""
         (words, scores), (expected, wanted) = (zip(*rows, strict=True) for rows in (found, self.translations(texts)))
         expect(words == expected, f"{words}, not {expected}")
         # A batch of another shape rounds scores differently.
@@ -117,7 +116,6 @@ class Rest(Api):
             "rows give the same": lambda: self._rows(rows),
             "a compressed body gives the same": lambda: self._rows(gzip.compress(rows), {"Content-Encoding": "gzip"}),
             "refuses a body that is no JSON": lambda: self._answered("POST", path, 400, "{"),
-            "refuses the status of another model": lambda: self._answered("GET", f"/v1/models/{NOBODY}", 404),
             "metrics count the requests": lambda: self._shows(
                 METRICS_PATH, f'model_name="{self._model}",status="OK"}}'
             ),
@@ -132,7 +130,6 @@ class Rest(Api):
         return self._same([tuple(row[name] for name in OUTPUTS) for row in rows])
 
     def _answered(self, method, path, status, body=None, headers=None):
-        """Expects a status, and a message if that is an error. Returns the answer or the message, str."""
         how = {"body": body, "headers": headers, "retries": False, "timeout": self._timeout}
         reply = urllib3.request(method, self._url + path, **how)
         text = reply.data.decode("utf-8", "replace")
