@@ -1,6 +1,6 @@
 """The connections of `Client`: they send arrays to a signature, and return its outputs as lists of values.
 
-A connection has `predict(signature_name, inputs, timeout_s)`, which raises `ServingError`, and `close()`. Threads share it.
+A connection has `predict(signature_name, inputs, timeout_s)`, which raises `ServingError`, and `close()`.
 """
 
 import base64

@@ -63,7 +63,7 @@ class Models:
         self._thread.start()
 
     def names(self):
-        """Returns the names of the configured models, sorted: list of str."""
+        """Returns the names of the configured models, sorted."""
         return sorted(self._configs)
 
     def __contains__(self, name):
@@ -117,9 +117,8 @@ class Models:
         """Returns a borrowed `Servable`."""
         with self._changed:
             servable.uses -= 1
-            is_in_service = self._available(servable.name).get(servable.version) is servable
-        if not is_in_service:
-            self._wake.set()
+            if self._available(servable.name).get(servable.version) is not servable:
+                self._wake.set()
 
     def status(self, name, version=None):
         """Returns a list of (version, state, code, message), newest first. Raises ServingError: NOT_FOUND."""
