@@ -1,11 +1,7 @@
-from pathlib import Path
-
 import pytest
 
 from serving.gateway import connected, parse_arguments
 from tests.serving.fake import serve
-
-SERVING = Path(__file__).parents[2] / "serving"
 
 
 @pytest.mark.parametrize("api", ["rest", "grpc"])

@@ -130,24 +130,32 @@ def test_eight_thousand_requests_of_all_kinds_are_answered_and_forgotten(server)
     assert memory().rss < 1.1 * before
 
 
-@pytest.mark.parametrize("name", BOMBS)
-def test_a_bomb_holds_up_nobody_and_leaves_nothing(server, name):
-    port, _, process, lines = server
-    memory = psutil.Process(process.pid).memory_info
-    assert is_fine(port)
-    before, statuses, waits = memory().rss, [], []
-    bomb, headers = gzip.compress(BOMBS[name]), {"Content-Encoding": "gzip"}
+def waits_during(port, bomb):
+    """The status of a bomb, and how long each small request takes until it is answered."""
+    statuses, waits = [], []
     patient = http.client.HTTPConnection(HOST, port, timeout=240)  # Other programs may keep the machine busy.
-    client = threading.Thread(target=lambda: statuses.append(ask(port, "POST", PREDICT, bomb, headers, patient)[0]))
+    asked = (port, "POST", PREDICT, gzip.compress(bomb), {"Content-Encoding": "gzip"}, patient)
+    client = threading.Thread(target=lambda: statuses.append(ask(*asked)[0]))
     client.start()
     while client.is_alive():
         begun = time.monotonic()
         assert is_fine(port)
         waits.append(time.monotonic() - begun)
         time.sleep(0.01)
-    assert statuses[0] in (200, 400, 504)
-    # Other programs may keep the machine busy: then all answers take long, not one.
-    assert len(waits) > 10 and max(waits) < max(0.5, sum(waits) / 2), "others are answered while the bomb is read"
+    return statuses[0], waits
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_a_bomb_holds_up_nobody_and_leaves_nothing(server, name):
+    port, _, process, lines = server
+    memory = psutil.Process(process.pid).memory_info
+    assert is_fine(port)
+    before, longest = memory().rss, []
+    while len(longest) < 3 and (not longest or longest[-1] > 0.5):  # Others may keep the machine busy.
+        status, waits = waits_during(port, BOMBS[name])
+        longest.append(max(waits))
+        assert status in (200, 400, 504) and len(waits) > 10
+    assert min(longest) < 0.5, "others are answered while the bomb is read"
     wait_for(lambda: memory().rss < 1.1 * before, 30)
     assert [line for line in lines if "Traceback" in line] == []
 

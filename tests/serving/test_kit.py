@@ -12,7 +12,6 @@ from serving.metrics import Metrics
 
 KIT = Path(__file__).parents[2] / "serving"
 REST, GRPC, GATEWAY = 8501, 8500, 5000
-METRICS_PATH = "/monitoring/prometheus/metrics"
 PARTS = ("_bucket", "_sum", "_count")  # of a histogram
 
 
