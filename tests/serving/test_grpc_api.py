@@ -98,3 +98,8 @@ def test_a_server_that_stops_answers_what_is_under_way_and_nothing_else():
         assert call.result(SECONDS).outputs["score"].float_val == [5.0]
         stopping.join(SECONDS)
         assert not stopping.is_alive()
+
+
+def test_a_port_that_is_taken_is_said_and_not_shared(toys):
+    with pytest.raises(OSError, match=f"must be free. Received: {toys.address}"):
+        GrpcServer(fake.Held(), None, toys.address)

@@ -56,11 +56,6 @@ def files_of(arguments):
     return [PurePosixPath(value) for name, value in flags(arguments).items() if name.endswith("_file")]
 
 
-def kit_files():
-    kinds = (".yml", ".yaml", ".config", ".conf")
-    return [path for path in sorted(KIT.rglob("*")) if path.suffix in kinds or path.name == "Dockerfile"]
-
-
 # Configuration of TensorFlow Serving
 
 
