@@ -7,7 +7,7 @@ import random
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from grpc import StatusCode
@@ -17,39 +17,23 @@ from serving.connections import GrpcConnection, RestConnection, protected, texts
 from serving.errors import ServingError
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0  # Seconds. Each pause is up to twice as long as the pause before.
-SHORTEST = 0.001  # Seconds of a request.
-CHUNK = 1024  # Lines that the program sorts by length and translates together.
+DTYPES = {"seed": np.int64, **dict.fromkeys(("beam_size", "max_length", "no_repeat_ngram", "top_k"), np.int32)}
 
 DESCRIPTION = """Translate with a running server. Each line of input gives one line of output, in the same order.
 
   python -m serving.client --grpc localhost:8500 < new.en > new.de
-      a file, with a progress bar
-  python -m serving.client --url http://localhost:8501 < new.en > new.de
-      the same over REST
-  python -m serving.client --grpc localhost:8500 --model_name ende --label canary < new.en > new.de
-      the version of another model with the label canary
-  echo 'A man rides a horse.' | python -m serving.client --grpc localhost:8500 --retries 10
-      retries more often, for a server that is just starting
-  python -m serving.client --grpc localhost:8500 --glossary terms.tsv --protect < new.en > new.de
-      with these translations of these terms; URLs, numbers with units, {variables} and their like stay
-
-In Python:
-
-  from serving.client import Client
-  with Client(grpc="localhost:8500") as client:
-      print(client.translate(["A man rides a horse."])[0].text)"""
+  python -m serving.client --url http://localhost:8501 --model_name ende --label canary < new.en > new.de
+  python -m serving.client --grpc localhost:8500 --retries 10 --glossary terms.tsv --protect < new.en > new.de"""
 
 
-@dataclass(frozen=True)
-class Translation:
+class Translation(NamedTuple):
     """A translation and its score: the log-probability divided by the length penalty."""
 
     text: str
     score: float
 
 
-@dataclass(frozen=True)
-class Score:
+class Score(NamedTuple):
     """The score of a given translation. `token_scores` are the log-probabilities of its T `pieces`."""
 
     score: float
@@ -57,12 +41,8 @@ class Score:
     token_scores: list
 
 
-@dataclass(frozen=True)
-class Explanation:
-    """A translation in T pieces, with the log-probability of each piece and its attention to the S source pieces.
-
-    `alignment` is a list of T lists of S weights.
-    """
+class Explanation(NamedTuple):
+    """A translation in T pieces, with their log-probabilities; `alignment` has T lists of S weights."""
 
     source_pieces: list
     pieces: list
@@ -73,21 +53,11 @@ class Explanation:
 class Client:
     """Asks a model for translations, with several requests at a time. The answers have the order of the texts.
 
-    Args:
-        url: str, http://HOST:PORT of the REST API. Give either `url` or `grpc`.
-        grpc: str, HOST:PORT of the gRPC API.
-        connection: object with `predict` and `close`, in place of `url` and `grpc`; see `serving.connections`.
-        model: str, the model's name.
-        version: int, or None for the newest version.
-        label: str, a version label such as "stable"; excludes `version`.
-        timeout: float, the most seconds for one request, including its retries.
-        retries: int, the most retries of a request while the server is UNAVAILABLE (busy, starting or not running).
-        max_batch_size: int, the most texts per request. The server must accept requests of this size.
-        in_flight: int, the most requests at a time.
-        glossary: dict, source form -> target form, or the path of a file of terms. Translations have these target
-            forms. The model must have been trained with --protect.
-        protect: bool, whether URLs, e-mail addresses, numbers with units, {variables}, format directives such as %s,
-            and `code` stay as they are. The same holds for the model.
+    Give `url`, http://HOST:PORT of the REST API, or `grpc`, HOST:PORT of the gRPC API, or another `connection` with the
+    methods of `serving.connections`. `version` or `label` names a version; None means the newest. A request with its
+    `retries` takes at most `timeout` seconds; only an UNAVAILABLE server (busy, starting, not running) has retries. At
+    most `in_flight` requests at a time have at most `max_batch_size` texts each. `glossary`, a dict of terms or the
+    path of their file, and `protect` keep words, see serving/README.md: the model must be trained with --protect.
 
     Methods raise ValueError for inputs that do not fit together, and `ServingError` if the server refuses a request.
     """
@@ -111,9 +81,9 @@ class Client:
             raise ValueError(f"either `url` or `grpc` must be given. Received: url={url}, grpc={grpc}")
         if version is not None and label is not None:
             raise ValueError(f"`version` excludes `label`. Received: version={version}, label={label}")
-        for name, number, least in (("max_batch_size", max_batch_size, 1), ("in_flight", in_flight, 1)):
-            if number < least:
-                raise ValueError(f"`{name}` must be at least {least}. Received: {name}={number}")
+        if max_batch_size < 1 or in_flight < 1:
+            received = f"max_batch_size={max_batch_size}, in_flight={in_flight}"
+            raise ValueError(f"`max_batch_size` and `in_flight` must be positive. Received: {received}")
         make, target = (RestConnection, url) if grpc is None else (GrpcConnection, grpc)
         connection = connection or make(target, model, version, label, in_flight)
         self._connection = protected(connection, glossary, protect)
@@ -136,15 +106,7 @@ class Client:
         self._connection.close()
 
     def translate(self, texts, on_progress=None):
-        """Translates each text.
-
-        Args:
-            texts: list of str.
-            on_progress: function, called with the number of new answers after each request.
-
-        Returns:
-            list of `Translation`.
-        """
+        """Returns a `Translation` of each text. Calls `on_progress` with the number of new answers of each request."""
         return self._translations("translate", {"text": _strings(texts)}, on_progress)
 
     def alternatives(self, texts):
@@ -153,37 +115,20 @@ class Client:
         return [list(map(Translation, row["translations"], row["scores"])) for row in rows]
 
     def translate_with_options(
-        self,
-        texts,
-        *,
-        length_penalty,
-        prefix="",
-        beam_size=0,
-        max_length=0,
-        repetition_penalty=1.0,
-        no_repeat_ngram=0,
+        self, texts, *, length_penalty, prefix="", beam_size=0, max_length=0, repetition_penalty=1.0, no_repeat_ngram=0
     ):
-        """Translates each text with options. Each option is one value for all texts, or a list with one value per text.
+        """Translates each text with options, see serving/README.md. An option is one value, or a list of one per text.
 
-        `length_penalty` is required, because the server has no value that means "the exported one". The other defaults
-        mean "not given". See serving/README.md.
+        `length_penalty` is required, because the server has no number that means "not given".
         """
-        inputs = {
-            "text": _strings(texts),
-            "prefix": _strings([prefix] * len(texts) if isinstance(prefix, str) else prefix),
-            **_numbers(texts, np.float32, length_penalty=length_penalty, repetition_penalty=repetition_penalty),
-            **_numbers(texts, np.int32, beam_size=beam_size, max_length=max_length, no_repeat_ngram=no_repeat_ngram),
-        }
-        return self._translations("translate_with_options", inputs)
+        options = {"length_penalty": length_penalty, "beam_size": beam_size, "max_length": max_length}
+        options |= {"repetition_penalty": repetition_penalty, "no_repeat_ngram": no_repeat_ngram}
+        prefixes = _strings([prefix] * len(texts) if isinstance(prefix, str) else prefix)
+        return self._translations("translate_with_options", {**_inputs(texts, **options), "prefix": prefixes})
 
     def sample(self, texts, *, seed, temperature=1.0, top_k=0, top_p=1.0):
         """Draws a random translation of each text. Equal seeds give equal results. See `translate_with_options`."""
-        inputs = {
-            "text": _strings(texts),
-            **_numbers(texts, np.float32, temperature=temperature, top_p=top_p),
-            **_numbers(texts, np.int32, top_k=top_k),
-            **_numbers(texts, np.int64, seed=seed),
-        }
+        inputs = _inputs(texts, seed=seed, temperature=temperature, top_k=top_k, top_p=top_p)
         return self._translations("sample", inputs)
 
     def score(self, texts, translations):
@@ -231,7 +176,7 @@ class Client:
         for attempt in itertools.count():
             try:
                 # A pause may end after the deadline, and urllib3 refuses a time that is not positive.
-                left = max(deadline - time.monotonic(), SHORTEST)
+                left = max(deadline - time.monotonic(), 0.001)
                 return self._connection.predict(signature_name, inputs, left)
             except ServingError as error:
                 if error.code == StatusCode.DEADLINE_EXCEEDED:
@@ -250,8 +195,10 @@ def _strings(texts):
     return texts_of(texts)
 
 
-def _numbers(texts, dtype, **inputs):
-    return {name: np.broadcast_to(np.asarray(value, dtype), (len(texts),)) for name, value in inputs.items()}
+def _inputs(texts, **options):
+    """Makes the inputs of texts and options: dict name -> array (N,)."""
+    given = {name: np.asarray(value, DTYPES.get(name, np.float32)) for name, value in options.items()}
+    return {"text": _strings(texts), **{name: np.broadcast_to(value, (len(texts),)) for name, value in given.items()}}
 
 
 def _score(row):
@@ -271,15 +218,7 @@ def _without_padding(pieces):
 
 
 def translate_lines(client, source, target, chunk, on_progress=None):
-    """Translates every line of a binary stream. Invalid UTF-8 becomes U+FFFD.
-
-    Args:
-        client: `Client`.
-        source: iterable of bytes, lines with their ends.
-        target: binary stream.
-        chunk: int, the number of lines to read before each translation.
-        on_progress: see `Client.translate`.
-    """
+    """Translates binary lines to a binary stream, `chunk` lines at a time. Invalid UTF-8 becomes U+FFFD."""
     texts = (line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8", "replace") for line in source)
     while lines := list(itertools.islice(texts, chunk)):
         translations = (found.text.replace("\n", " ") for found in client.translate(lines, on_progress))
@@ -289,9 +228,8 @@ def translate_lines(client, source, target, chunk, on_progress=None):
 
 def parse_arguments(arguments=None):
     """Parses the flags: dict of arguments of `Client`."""
-    parser = argparse.ArgumentParser(
-        prog="python -m serving.client", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    how = {"description": DESCRIPTION, "formatter_class": argparse.RawDescriptionHelpFormatter}
+    parser = argparse.ArgumentParser(prog="python -m serving.client", **how)
     server = parser.add_mutually_exclusive_group(required=True)
     server.add_argument("--url", help="REST API of the server, http://HOST:PORT")
     server.add_argument("--grpc", help="gRPC API of the server, HOST:PORT")
@@ -309,9 +247,7 @@ def parse_arguments(arguments=None):
 
 def add_protection_arguments(parser):
     """Adds to an argparse parser the flags of words that translations keep."""
-    terms = (
-        "file of terms, a source form, a tab and its target form on every line; needs a model trained with --protect"
-    )
+    terms = "file of terms: a source form, a tab, its target form on each line; for a model trained with --protect"
     parser.add_argument("--glossary", help=terms)
     kept = "keep URLs, e-mail addresses, numbers with units, {variables}, %%s and `code`; needs the same model"
     parser.add_argument("--protect", action="store_true", help=kept)
@@ -321,25 +257,23 @@ def main():
     """Translates standard input to standard output. A mistake ends the program with one line."""
     options = parse_arguments()
     target = options["grpc"] or options["url"]
-    chunk = 1 if sys.stdin.isatty() else CHUNK  # A person who types waits for each answer.
+    chunk = 1 if sys.stdin.isatty() else 1024  # Lines to translate together. A person who types waits for each answer.
     try:
         with Client(**options) as client, tqdm(unit=" sentences", disable=None) as progress:
             translate_lines(client, sys.stdin.buffer, sys.stdout.buffer, chunk, progress.update)
     except KeyboardInterrupt:
-        _leave("interrupted", 130)
+        line, status = "interrupted", 130
     except BrokenPipeError:  # The reader has closed the pipe, as in `... | head`.
-        _leave(None, 1)
+        line, status = "", 1
     except ServingError as error:
-        _leave(f"error: {target} does not translate: {error.code.name}: {error.message}", 2)
+        line, status = f"error: {target} does not translate: {error.code.name}: {error.message}", 2
     except (ValueError, OSError) as error:
-        _leave(f"error: {error}", 2)
-
-
-def _leave(line, status):
-    """Ends the program at once, without waiting for open requests."""
-    if line:
-        print(line, file=sys.stderr, flush=True)
-    os._exit(status)
+        line, status = f"error: {error}", 2
+    else:
+        return
+    sys.stderr.write(f"{line}\n" * bool(line))
+    sys.stderr.flush()
+    os._exit(status)  # Without waiting for open requests.
 
 
 if __name__ == "__main__":

@@ -1,7 +1,6 @@
 """The connections of `Client`: they send arrays to a signature, and return its outputs as lists of values.
 
-A connection has `predict(signature_name, inputs, timeout_s)`, which returns dict name -> list or raises the server's
-error as `ServingError`, and `close()`. Threads may share a connection.
+A connection has `predict(signature_name, inputs, timeout_s)`, which raises `ServingError`, and `close()`.
 """
 
 import base64
@@ -19,8 +18,6 @@ from serving.messages import PREDICTION_SERVICE, PredictRequest, PredictResponse
 from serving.protection import NO_PLACEHOLDERS, PLACEHOLDERS, Protection, read_glossary
 
 CODE_OF = {status: code for code, status in reversed(HTTP_STATUS.items())}
-AS_IT_IS = "score"  # The signature that reads texts and translations as they are.
-TRANSLATIONS = {"translation", "translations"}  # Outputs: one translation of each text, or several.
 
 
 class RestConnection:
@@ -38,18 +35,17 @@ class RestConnection:
         headers = {"Content-Type": "application/json"}
         try:
             reply = self._pool.request("POST", self._url, body=body, headers=headers, timeout=timeout_s)
-        except urllib3.exceptions.NewConnectionError as error:
-            raise ServingError(StatusCode.UNAVAILABLE, f"{error}".rpartition(": ")[2]) from None
-        except urllib3.exceptions.TimeoutError:
-            raise ServingError(StatusCode.DEADLINE_EXCEEDED, "no answer in time") from None
-        except urllib3.exceptions.HTTPError as error:  # For example a connection that was cut.
-            raise ServingError(StatusCode.UNAVAILABLE, f"{error}") from None
+        except urllib3.exceptions.HTTPError as error:
+            late, refused = urllib3.exceptions.TimeoutError, urllib3.exceptions.NewConnectionError
+            is_late = isinstance(error, late) and not isinstance(error, refused)
+            code = StatusCode.DEADLINE_EXCEEDED if is_late else StatusCode.UNAVAILABLE
+            raise ServingError(code, f"{error}".rpartition(": ")[2]) from None
         try:
-            document = reply.json()
-            said = document["outputs" if reply.status == 200 else "error"]
+            said = reply.json()["outputs" if reply.status == 200 else "error"]
         except (ValueError, KeyError, TypeError):  # For example a proxy's page.
-            said, shown = None, f"HTTP {reply.status} {reply.data[:200].decode('utf-8', 'replace')!r}"
+            said = None
         if said is None or reply.status != 200:
+            shown = f"HTTP {reply.status} {reply.data[:200].decode('utf-8', 'replace')!r}"
             raise ServingError(CODE_OF.get(reply.status, StatusCode.UNKNOWN), said or shown)
         return said
 
@@ -58,8 +54,7 @@ class RestConnection:
         self._pool.clear()
 
 
-def _json_value(value):
-    """Converts a value to JSON. Bytes are base64, because they may not be UTF-8."""
+def _json_value(value):  # Bytes are base64, because they may not be UTF-8.
     return {"b64": base64.b64encode(value).decode("ascii")} if isinstance(value, bytes) else value
 
 
@@ -74,11 +69,8 @@ class GrpcConnection:
         # With a name of several addresses, such as a headless Service of Kubernetes, each server gets its share.
         options = [("grpc.max_receive_message_length", -1), ("grpc.lb_policy_name", "round_robin"), *pauses]
         self._channel = grpc.insecure_channel(target, options=options)
-        self._predict = self._channel.unary_unary(
-            f"/{PREDICTION_SERVICE}/Predict",
-            request_serializer=PredictRequest.SerializeToString,
-            response_deserializer=PredictResponse.FromString,
-        )
+        how = (f"/{PREDICTION_SERVICE}/Predict", PredictRequest.SerializeToString, PredictResponse.FromString)
+        self._predict = self._channel.unary_unary(*how)
 
     def predict(self, signature_name, inputs, timeout_s):
         """Runs a signature; see `RestConnection.predict`."""
@@ -99,13 +91,7 @@ class GrpcConnection:
 def protected(connection, glossary, protect):
     """Makes the connection that a client uses: `Protected`, or the connection itself if there is nothing to protect.
 
-    Args:
-        connection: see the head of this file.
-        glossary: dict, source form -> target form; or the path of a file, see `read_glossary`; or None.
-        protect: bool, whether URLs, e-mail addresses, numbers with units and the like are protected.
-
-    Raises:
-        ValueError: if the glossary cannot be used.
+    `glossary` is a dict or a file, see `read_glossary`, or None. Raises ValueError if the glossary cannot be used.
     """
     terms = read_glossary(glossary) if isinstance(glossary, (str, os.PathLike)) else glossary
     return Protected(connection, Protection(terms, patterns=protect)) if terms or protect else connection
@@ -124,7 +110,7 @@ class Protected:
 
     def predict(self, signature_name, inputs, timeout_s):
         """Runs a signature. Raises ServingError for a model without placeholders, too."""
-        if signature_name == AS_IT_IS:
+        if signature_name == "score":  # It reads texts and translations as they are.
             return self._connection.predict(signature_name, inputs, timeout_s)
         if not self._is_able:  # Asks once whether the model reads a placeholder as one piece.
             pieces = self._connection.predict("explain", {"text": texts_of(PLACEHOLDERS[:1])}, timeout_s)
@@ -134,19 +120,14 @@ class Protected:
         hidden = [self._protection.hide(text.decode("utf-8")) for text in inputs["text"]]
         inputs = {**inputs, "text": texts_of([each.text for each in hidden])}
         outputs = self._connection.predict(signature_name, inputs, timeout_s)
-        return {
-            name: [_restored(*pair) for pair in zip(hidden, values, strict=True)] if name in TRANSLATIONS else values
-            for name, values in outputs.items()
-        }
+        for name in {"translation", "translations"} & outputs.keys():  # One of each text, or several.
+            for row, (each, value) in enumerate(zip(hidden, outputs[name], strict=True)):
+                outputs[name][row] = list(map(each.restore, value)) if isinstance(value, list) else each.restore(value)
+        return outputs
 
     def close(self):
         """Closes the connection."""
         self._connection.close()
-
-
-def _restored(hidden, value):
-    """Puts the words into a translation, or into each of several."""
-    return [hidden.restore(each) for each in value] if isinstance(value, list) else hidden.restore(value)
 
 
 def texts_of(texts):

@@ -5,36 +5,19 @@ from pathlib import Path
 
 from grpc import StatusCode
 
-HTTP_STATUS = {
-    StatusCode.OK: 200,
-    StatusCode.INVALID_ARGUMENT: 400,
-    StatusCode.FAILED_PRECONDITION: 400,
-    StatusCode.OUT_OF_RANGE: 400,
-    StatusCode.UNAUTHENTICATED: 401,
-    StatusCode.PERMISSION_DENIED: 403,
-    StatusCode.NOT_FOUND: 404,
-    StatusCode.ALREADY_EXISTS: 409,
-    StatusCode.ABORTED: 409,
-    StatusCode.RESOURCE_EXHAUSTED: 429,
-    StatusCode.CANCELLED: 499,
-    StatusCode.UNKNOWN: 500,
-    StatusCode.INTERNAL: 500,
-    StatusCode.DATA_LOSS: 500,
-    StatusCode.UNIMPLEMENTED: 501,
-    StatusCode.UNAVAILABLE: 503,
-    StatusCode.DEADLINE_EXCEEDED: 504,
+STATUSES = {
+    200: "OK",
+    400: "INVALID_ARGUMENT FAILED_PRECONDITION OUT_OF_RANGE",
+    **{401: "UNAUTHENTICATED", 403: "PERMISSION_DENIED", 404: "NOT_FOUND", 409: "ALREADY_EXISTS ABORTED"},
+    **{429: "RESOURCE_EXHAUSTED", 499: "CANCELLED", 500: "UNKNOWN INTERNAL DATA_LOSS", 501: "UNIMPLEMENTED"},
+    **{503: "UNAVAILABLE", 504: "DEADLINE_EXCEEDED"},
 }
+HTTP_STATUS = {StatusCode[name]: status for status, names in STATUSES.items() for name in names.split()}
 CODES = {code.value[0]: code for code in StatusCode}
 
 
 class ServingError(Exception):
-    """A request, a model or a configuration that the server cannot serve.
-
-    Args:
-        code: `grpc.StatusCode`.
-        message: str, for the client.
-        http_status: int, the status of REST; by default that of the code.
-    """
+    """What the server cannot serve: a `grpc.StatusCode`, a message for the client, and the HTTP status of the code."""
 
     def __init__(self, code, message, http_status=None):
         super().__init__(message)

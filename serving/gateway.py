@@ -14,16 +14,12 @@ from serving.languages import Languages, newest_languages, normalized
 from serving.libretranslate import CORS, EXCEPTION_HANDLERS, THREADS, LibreTranslate
 
 BACKENDS = {"grpc://": "grpc", "http://": "url", "https://": "url"}
-DRAIN_SECONDS = 30
 
 DESCRIPTION = """Offer LibreTranslate's API, and translate with a server of TensorFlow Serving's API, stock or local.
 
   python -m serving.gateway --backend grpc://localhost:8500 --source_lang en --target_lang de
-      http://127.0.0.1:5000/translate, /languages, /detect, /frontend/settings and /health
   python -m serving.gateway --backend grpc://localhost:8500 --model_base_path exports/mine
-      reads the languages from the export.json of the newest version
-
-Ask it: curl -s localhost:5000/translate -d q='5 kilometers' -d source=en -d target=de"""
+      reads the languages from the export.json of the newest version"""
 
 
 def parse_arguments(arguments=None):
@@ -35,10 +31,8 @@ def parse_arguments(arguments=None):
     parser.add_argument("--label", help="label of the version to ask, such as stable (default: the newest version)")
     parser.add_argument("--source_lang", help="language of the texts, such as en")
     parser.add_argument("--target_lang", help="language of the translations, such as de")
-    where = "directory of the exported versions, in place of the two flags above"
-    parser.add_argument("--model_base_path", type=Path, help=where)
-    host = "address to listen on; 0.0.0.0 listens on all addresses (default: %(default)s)"
-    parser.add_argument("--host", default="127.0.0.1", help=host)
+    parser.add_argument("--model_base_path", type=Path, help="directory of exported versions, in place of these two")
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
     parser.add_argument("--port", type=int, default=5000, help="port, LibreTranslate's by default (default: 5000)")
     parser.add_argument("--timeout", type=float, default=30.0, help="most seconds for a request (default: 30)")
     add_protection_arguments(parser)
@@ -54,20 +48,15 @@ def parse_arguments(arguments=None):
 
 
 def connected(arguments):
-    """Returns dict `Languages` -> `Client` of the flags.
-
-    Raises:
-        ValueError or OSError: if no export names the languages, or if a flag has no meaning.
-    """
+    """Returns dict `Languages` -> `Client` of the flags. Raises ValueError or OSError for a mistake."""
     if arguments.model_base_path:
         languages = newest_languages(arguments.model_base_path)
     else:
         languages = Languages(normalized(arguments.source_lang), normalized(arguments.target_lang))
     scheme, kind = next(pair for pair in BACKENDS.items() if arguments.backend.startswith(pair[0]))
     target = arguments.backend.removeprefix(scheme) if kind == "grpc" else arguments.backend
-    how = {"model": arguments.model_name, "label": arguments.label, "timeout": arguments.timeout, "in_flight": THREADS}
-    kept = {"glossary": arguments.glossary, "protect": arguments.protect}
-    return {languages: Client(**{kind: target}, **how, **kept)}
+    how = {name: getattr(arguments, name) for name in ("label", "timeout", "glossary", "protect")}
+    return {languages: Client(**{kind: target}, model=arguments.model_name, in_flight=THREADS, **how)}
 
 
 def make_app(clients):
@@ -83,16 +72,13 @@ def main():
     arguments, stopping = parse_arguments(), stop_on_signals()
     try:
         clients = connected(arguments)
-        server = HttpServer(make_app(clients), arguments.host, arguments.port, DRAIN_SECONDS)
+        server = HttpServer(make_app(clients), arguments.host, arguments.port, drain_seconds=30)
     except (ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
     (languages,) = clients
-    print(
-        f"{languages.source} to {languages.target} on http://{arguments.host}:{server.port}/translate",
-        file=sys.stderr,
-        flush=True,
-    )
+    where = f"http://{arguments.host}:{server.port}/translate"
+    print(f"{languages.source} to {languages.target} on {where}", file=sys.stderr, flush=True)
     stopping.wait()
     server.stop()
     os._exit(0)  # Without waiting for the clients' threads.

@@ -1,6 +1,7 @@
 """The HTTP server, and the bodies of its requests: their size, their time, and what they inflate to."""
 
 import asyncio
+import contextlib
 import logging
 import signal
 import socket
@@ -16,7 +17,6 @@ from serving.errors import ServingError, invalid
 
 MOST_CONNECTIONS = 1024
 LONGEST_HEAD = 64 * 1024  # Bytes of the request line and the headers.
-KEEP_ALIVE_SECONDS = 75
 
 
 class HttpServer:
@@ -28,19 +28,10 @@ class HttpServer:
     def __init__(self, app, host, port, drain_seconds):
         listener = bind(host, port)
         self.port = listener.getsockname()[1]
-        config = uvicorn.Config(
-            app,
-            http="h11",
-            h11_max_incomplete_event_size=LONGEST_HEAD,
-            ws="none",
-            lifespan="off",
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            limit_concurrency=MOST_CONNECTIONS,
-            timeout_keep_alive=KEEP_ALIVE_SECONDS,
-            timeout_graceful_shutdown=drain_seconds,
-        )
+        how = {"http": "h11", "h11_max_incomplete_event_size": LONGEST_HEAD, "ws": "none", "lifespan": "off"}
+        how |= {"log_config": None, "access_log": False, "server_header": False, "limit_concurrency": MOST_CONNECTIONS}
+        how |= {"timeout_keep_alive": 75, "timeout_graceful_shutdown": drain_seconds}
+        config = uvicorn.Config(app, **how)
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run, args=([listener],), name="http", daemon=True)
         self._thread.start()
@@ -77,7 +68,7 @@ def bind(host, port):
 
 
 def stop_on_signals():
-    """Returns an Event. The first SIGTERM or Ctrl-C sets the event; a second signal ends the program at once."""
+    """Returns an Event that the first SIGTERM or Ctrl-C sets. A second signal ends the program at once."""
     stopping = threading.Event()
 
     def stop(number, frame):
@@ -92,10 +83,8 @@ def stop_on_signals():
 async def read_body(request, limit, timeout_s):
     """Reads the body of a `starlette.requests.Request`, bytes. A client that sends too much has the reason at the end.
 
-    Raises:
-        ServingError: RESOURCE_EXHAUSTED with the status 413 for more than `limit` bytes (0 means no limit), or
-            DEADLINE_EXCEEDED after `timeout_s` seconds.
-        ClientDisconnect: if the client goes.
+    Raises ServingError: RESOURCE_EXHAUSTED with the status 413 for more than `limit` bytes (0 means no limit), or
+    DEADLINE_EXCEEDED after `timeout_s` seconds; ClientDisconnect if the client goes.
     """
     body = bytearray()
 
@@ -107,26 +96,17 @@ async def read_body(request, limit, timeout_s):
     try:
         await asyncio.wait_for(collect(), timeout_s)
     except asyncio.TimeoutError:
-        message = f"The body did not arrive in {timeout_s:g} s."
-        raise ServingError(StatusCode.DEADLINE_EXCEEDED, message) from None
+        raise ServingError(StatusCode.DEADLINE_EXCEEDED, f"The body did not arrive in {timeout_s:g} s.") from None
     if 0 < limit < len(body):
-        message = f"The body must not be longer than {limit} bytes."
-        raise ServingError(StatusCode.RESOURCE_EXHAUSTED, message, http_status=413)
+        raise ServingError(StatusCode.RESOURCE_EXHAUSTED, f"The body must not be longer than {limit} bytes.", 413)
     return bytes(body)
 
 
 def inflate(body, limit):
-    """Decompresses a gzip body. Never produces more than `limit` bytes.
-
-    Raises ServingError: INVALID_ARGUMENT for a broken or too long body. TensorFlow Serving sees an empty document then.
-    """
-    stream, problem = zlib.decompressobj(16 + zlib.MAX_WBITS), "JSON Parse error: The document is empty. The body"
-    try:
+    """Decompresses a gzip body, to at most `limit` bytes. Raises ServingError: INVALID_ARGUMENT for any other body."""
+    stream, inflated = zlib.decompressobj(16 + zlib.MAX_WBITS), b""
+    with contextlib.suppress(zlib.error):
         inflated = stream.decompress(body, limit + 1)
-    except zlib.error:
-        raise invalid(f"{problem} is not gzip.") from None
-    if len(inflated) > limit:
-        raise invalid(f"{problem} inflates to more than {limit} bytes.")
-    if not stream.eof:
-        raise invalid(f"{problem} ends too early.")
+    if not stream.eof or len(inflated) > limit:
+        raise invalid(f"JSON Parse error: The document is empty: the body is no gzip of at most {limit} bytes.")
     return inflated

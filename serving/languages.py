@@ -7,8 +7,6 @@ from typing import NamedTuple
 
 from babel import Locale
 
-MANIFEST = "export.json"
-
 
 class Languages(NamedTuple):
     """The codes of the language that a model reads and of the language that it writes, such as en and de."""
@@ -20,7 +18,7 @@ class Languages(NamedTuple):
 def languages_of(directory):
     """Reads the `Languages` of a version. Returns None if the version has no export.json that names them."""
     try:
-        run = json.loads((Path(directory) / MANIFEST).read_text(encoding="utf-8"))["run"]
+        run = json.loads((Path(directory) / "export.json").read_text(encoding="utf-8"))["run"]
         found = Languages(normalized(run["source_lang"]), normalized(run["target_lang"]))
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
         return None
@@ -28,17 +26,12 @@ def languages_of(directory):
 
 
 def newest_languages(base_path):
-    """Reads the `Languages` of the newest version in a directory that names them.
-
-    Raises:
-        ValueError: if no version names its languages.
-        OSError: if the directory cannot be read.
-    """
+    """Reads the `Languages` of the newest version in a directory that names them. Raises ValueError, or OSError."""
     versions = [path for path in Path(base_path).iterdir() if path.name.isdecimal()]
     for version in sorted(versions, key=lambda path: -int(path.name)):
         if found := languages_of(version):
             return found
-    raise ValueError(f"no {MANIFEST} in {base_path} names the languages; give them by --source_lang and --target_lang")
+    raise ValueError(f"no export.json in {base_path} names the languages; give them by --source_lang and --target_lang")
 
 
 def normalized(code):

@@ -16,28 +16,16 @@ from serving.languages import name_of, normalized
 
 MOST_BYTES = 2**20  # Of a body. The event loop parses a body of this size in a twentieth of a second.
 MOST_FIELDS = 100  # Of a form.
-BODY_SECONDS = 30.0
 THREADS = 32  # Requests that are translated at a time.
 TEXTS_AT_ONCE = 64  # A long list leaves room in the model's queue for other requests.
 AUTO = "auto"
 CORS = {"allow_origins": ["*"], "allow_methods": ["GET", "POST"], "allow_headers": ["Authorization", "Content-Type"]}
-SETTINGS = {
-    "charLimit": -1,
-    "frontendTimeout": 500,
-    "apiKeys": False,
-    "keyRequired": False,
-    "suggestions": False,
-    "filesTranslation": False,
-    "supportedFilesFormat": [],
-}
+SETTINGS = {"charLimit": -1, "frontendTimeout": 500, "apiKeys": False, "keyRequired": False, "suggestions": False}
+SETTINGS |= {"filesTranslation": False, "supportedFilesFormat": []}
 
 
 class LibreTranslate:
-    """The answers of the API.
-
-    Args:
-        clients: function () -> dict, the `Languages` of each available model -> its `Client`.
-    """
+    """The answers of the API. `clients` is a function () -> dict, the `Languages` of a model -> its `Client`."""
 
     def __init__(self, clients):
         self._clients = clients
@@ -101,7 +89,7 @@ async def refuse(request, error):
     return JSONResponse({"error": error.message}, error.http_status, headers)
 
 
-async def leave(request, error):
+async def leave(*_):
     """Ends a request whose client has gone."""
     return Response(status_code=499)
 
@@ -111,7 +99,7 @@ EXCEPTION_HANDLERS = {HTTPException: refuse, ServingError: refuse, ClientDisconn
 
 async def _parameters(request):
     """Reads the parameters of a request, from its URL and from a body in JSON or of a form: dict."""
-    body = await read_body(request, MOST_BYTES, BODY_SECONDS)
+    body = await read_body(request, MOST_BYTES, timeout_s=30.0)
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == "application/json" or kind.endswith("+json"):
         try:
@@ -145,14 +133,10 @@ def _text_of(parameters, name):
     if not value:
         raise invalid(f"Invalid request: missing {name} parameter")
     texts = value if isinstance(value, list) and name == "q" else [value]
-    if not all(isinstance(text, str) and _is_unicode(text) for text in texts):
+    # JSON can write half of a surrogate pair, and UTF-8 cannot.
+    if not all(isinstance(text, str) and text.encode("utf-8", "ignore").decode("utf-8") == text for text in texts):
         raise invalid(f"Invalid request: {name} parameter is not text")
     return value
-
-
-def _is_unicode(text):
-    """Returns whether a text has no half of a surrogate pair, which JSON can write and UTF-8 cannot."""
-    return text.encode("utf-8", "ignore").decode("utf-8") == text
 
 
 def _count(value):
@@ -181,11 +165,7 @@ def _translated(client, texts, count):
     if not count:
         return [[found.text] for found in client.translate(texts)]
     hypotheses = [[found.text for found in several] for several in client.alternatives(texts)]
-    return [[best, *_distinct(best, others)[:count]] for best, *others in hypotheses]
-
-
-def _distinct(best, others):
-    return list(dict.fromkeys(text for text in others if text not in ("", best)))
+    return [list(dict.fromkeys([best, *filter(None, others)]))[: 1 + count] for best, *others in hypotheses]
 
 
 def _detected(pairs):

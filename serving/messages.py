@@ -1,7 +1,7 @@
 """TensorFlow Serving's gRPC messages, and the tensors in them, without TensorFlow and safe for untrusted input.
 
-The generated modules import modules of `tensorflow.core`. A normal import would also run `tensorflow` itself, which
-takes seconds and half a gigabyte. This module puts an empty package with the same path in the place of `tensorflow`.
+The generated modules import `tensorflow.core`. To run `tensorflow` itself takes seconds and half a gigabyte, so an
+empty package with the same path is in its place during the imports.
 """
 
 import contextlib
@@ -18,7 +18,6 @@ import numpy as np
 
 @contextlib.contextmanager
 def _without_starting_tensorflow():
-    """Allows imports of modules inside `tensorflow` without running `tensorflow` itself."""
     if "tensorflow" in sys.modules:
         yield
         return
@@ -37,25 +36,17 @@ with _without_starting_tensorflow():
 
 PREDICTION_SERVICE = "tensorflow.serving.PredictionService"
 MODEL_SERVICE = "tensorflow.serving.ModelService"
+DEFAULT_SIGNATURE = "serving_default"
 STRING = 7  # DT_STRING
-# DT_... -> (dtype, the field for values outside `tensor_content`).
-NUMBERS = {
-    1: (np.dtype("float32"), "float_val"),
-    2: (np.dtype("float64"), "double_val"),
-    3: (np.dtype("int32"), "int_val"),
-    4: (np.dtype("uint8"), "int_val"),
-    5: (np.dtype("int16"), "int_val"),
-    6: (np.dtype("int8"), "int_val"),
-    8: (np.dtype("complex64"), "scomplex_val"),
-    9: (np.dtype("int64"), "int64_val"),
-    10: (np.dtype("bool"), "bool_val"),
-    14: (np.dtype(ml_dtypes.bfloat16), "half_val"),
-    17: (np.dtype("uint16"), "int_val"),
-    18: (np.dtype("complex128"), "dcomplex_val"),
-    19: (np.dtype("float16"), "half_val"),
-    22: (np.dtype("uint32"), "uint32_val"),
-    23: (np.dtype("uint64"), "uint64_val"),
+FIELDS = {  # The field for values outside `tensor_content` -> DT_... -> dtype.
+    "float_val": {1: "float32"},
+    "double_val": {2: "float64"},
+    "int_val": {3: "int32", 4: "uint8", 5: "int16", 6: "int8", 17: "uint16"},
+    **{"scomplex_val": {8: "complex64"}, "dcomplex_val": {18: "complex128"}},
+    **{"int64_val": {9: "int64"}, "uint32_val": {22: "uint32"}, "uint64_val": {23: "uint64"}},
+    **{"bool_val": {10: "bool"}, "half_val": {14: ml_dtypes.bfloat16, 19: "float16"}},
 }
+NUMBERS = {number: (np.dtype(name), field) for field, names in FIELDS.items() for number, name in names.items()}
 NUMBER_OF = {dtype: number for number, (dtype, _) in NUMBERS.items()}
 # Fields that hold a value in another form: the bits of a half, and the real and imaginary part of a complex number.
 FORMS = {"half_val": np.dtype("uint16"), "scomplex_val": np.dtype("float32"), "dcomplex_val": np.dtype("float64")}
@@ -68,18 +59,13 @@ CHUNK = 2**16  # Values that are converted at once. Other threads can run betwee
 def to_array(proto):
     """Reads a `TensorProto` as TensorFlow does: surplus values are ignored, the last value stands for missing ones.
 
-    Returns:
-        array of the proto's shape; an object array of bytes for strings.
-
-    Raises:
-        ValueError: if the shape, the `tensor_content` or the dtype is invalid, or if more than `MOST_FILLED` values are
-            missing. The limit prevents a large allocation for a false shape.
+    Returns an array of the proto's shape; an object array of bytes for strings. Raises ValueError for any mistake, and
+    if more than `MOST_FILLED` values are missing: that prevents a large allocation for a false shape.
     """
     shape = [dim.size for dim in proto.tensor_shape.dim]
-    if len(shape) > MOST_DIMENSIONS or any(size < 0 for size in shape):
-        raise ValueError(f"the shape must be one of at most {MOST_DIMENSIONS} dimensions. Received: {shape[:9]}")
-    if math.prod(size for size in shape if size) >= 2**60:
-        raise ValueError(f"the shape must be one that fits into memory. Received: {shape}")
+    is_large = len(shape) > MOST_DIMENSIONS or math.prod(size for size in shape if size) >= 2**60
+    if is_large or any(size < 0 for size in shape):
+        raise ValueError(f"the shape must have at most {MOST_DIMENSIONS} dimensions, and fit into memory")
     if proto.dtype != STRING and proto.dtype not in NUMBERS:
         raise ValueError(f"tensors of this dtype are not read. Received: dtype={proto.dtype}")
     size = math.prod(shape)
@@ -133,17 +119,11 @@ def _strings(proto, size):
 
 def _check_content(fits, proto):
     if not fits:
-        shape = [dim.size for dim in proto.tensor_shape.dim]
-        raise ValueError(
-            f"`tensor_content` must fill the shape. Received: {len(proto.tensor_content)} bytes for {shape}"
-        )
+        raise ValueError(f"`tensor_content` must fill the shape. Received: {len(proto.tensor_content)} bytes")
 
 
-def to_proto(array, proto, as_content=False):
-    """Writes an array of numbers, bools or bytes to the typed fields of an empty `TensorProto`.
-
-    With `as_content`, writes numbers to `tensor_content` instead. Raises ValueError for any other dtype.
-    """
+def to_proto(array, proto):
+    """Writes an array of numbers, bools or bytes to the fields of an empty `TensorProto`. Raises ValueError."""
     for size in array.shape:
         proto.tensor_shape.dim.add().size = size
     if array.dtype == object:
@@ -154,8 +134,5 @@ def to_proto(array, proto, as_content=False):
         values = values.view(FORMS.get(field, array.dtype))
     else:
         raise ValueError(f"tensors of this dtype are not written. Received: dtype={array.dtype}")
-    if as_content and array.dtype != object:
-        proto.tensor_content = values.tobytes()
-        return
     for start in range(0, len(values), CHUNK):
         getattr(proto, field).extend(values[start : start + CHUNK].tolist())

@@ -1,14 +1,11 @@
-"""The server's metrics for Prometheus, under TensorFlow Serving's names.
-
-The names differ from the names that prometheus-client writes: a counter has no `_total`. This module therefore writes
-the page.
-"""
+"""The server's metrics for Prometheus, under TensorFlow Serving's names: a counter has no `_total`."""
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
 LATENCIES = [10 * 1.8**n for n in range(33)]  # Microseconds, up to 24 minutes.
 QUEUING_LATENCIES = [100 * 1.2**n for n in range(52)]  # Microseconds, up to 1.1 s.
 BATCH_SIZES = [2**n for n in range(14)]
+ESCAPES = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
 
 
 class Metrics:
@@ -20,29 +17,19 @@ class Metrics:
         self._request_latency = self._histogram("serving:request_latency", LATENCIES, "model_name", "API", "entrypoint")
         self.runtime_latency = self._histogram("serving:runtime_latency", LATENCIES, "model_name", "API", "runtime")
         self.load_attempts = self._counter("cc:saved_model:load_attempt_count", "model_path", "status")
-        self.load_latency = self._counter("cc:saved_model:load_latency", "model_path")
         self.warm_up_latency = self._histogram("serving:model_warmup_latency", LATENCIES, "model_path", "status")
         batching = "serving:batching_session"
         self.queuing_latency = self._histogram(f"{batching}:queuing_latency", QUEUING_LATENCIES, "thread_pool_name")
-        self.batches = self._counter(f"{batching}:wrapped_run_count")
-        self.input_sizes = self._histogram(f"{batching}:input_batch_size", BATCH_SIZES)
         self.processed_sizes = self._histogram(f"{batching}:processed_batch_size", BATCH_SIZES)
-        self.padding_sizes = self._histogram(f"{batching}:padding_size", BATCH_SIZES, "execution_batch_size")
 
     def request_ended(self, model_name, status, seconds, api, entrypoint):
-        """Counts an answered request, and the latency of a good answer.
+        """Counts an answered request of a configured model, and the latency of a good answer.
 
-        `model_name` must be that of a configured model: other names come from clients. `api` is "predict" of REST,
-        "Predict" of gRPC, or "" for other requests of REST; `entrypoint` is "REST" or "GRPC".
+        `api` is "predict" of REST, "Predict" of gRPC, or ""; `entrypoint` is "REST" or "GRPC".
         """
         self._requests.labels(model_name, status).inc()
         if status == "OK":
             self._request_latency.labels(model_name, api, entrypoint).observe(seconds * 1e6)
-
-    def value(self, name):
-        """Returns the first value of a counter named as in TensorFlow, /tensorflow/serving/request_count, or 0."""
-        counters = (metric for metric in self._registry.collect() if metric.type == "counter" and metric.samples)
-        return {metric.name: int(metric.samples[0].value) for metric in counters}.get(name.replace("/", ":"), 0)
 
     def page(self):
         """Writes the page for Prometheus, str."""
@@ -60,12 +47,6 @@ class Metrics:
 
 
 def _line(sample):
-    labels = ",".join(f'{name}="{_label(name, value)}"' for name, value in sample.labels.items())
+    labels = ",".join(f'{name}="{value.translate(ESCAPES)}"' for name, value in sample.labels.items())
     value = int(sample.value) if sample.value.is_integer() else f"{sample.value:.6g}"
     return f"{sample.name.removesuffix('_total')}{{{labels}}} {value}"
-
-
-def _label(name, value):
-    if name == "le" and value != "+Inf":
-        return f"{float(value):.6g}"
-    return value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")

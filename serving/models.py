@@ -3,11 +3,10 @@
 import contextlib
 import gc
 import logging
-import math
 import threading
 import time
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from grpc import StatusCode
 
@@ -15,18 +14,8 @@ from serving.errors import ServingError
 from serving.servable import Loader
 
 START, LOADING, AVAILABLE, UNLOADING, END = "START", "LOADING", "AVAILABLE", "UNLOADING", "END"
-NO_VERSIONS = ServingError(StatusCode.NOT_FOUND, "no directory of a version")
 
 LOG = logging.getLogger(__name__)
-
-
-class VersionStatus(NamedTuple):
-    """The status of a version: its state START, LOADING, AVAILABLE, UNLOADING or END, and the error, if any."""
-
-    version: int
-    state: str
-    code: StatusCode = StatusCode.OK
-    message: str = ""
 
 
 @dataclass(eq=False)
@@ -40,20 +29,11 @@ class Version:
     servable: Any = None
     error: ServingError | None = None
     attempts: int = 0
-    next_attempt: float = 0.0  # `time.monotonic()`; infinite during an attempt and after the last.
+    next_attempt: float = 0.0  # `time.monotonic()`.
 
     def waits_for_attempt(self):
-        """Returns whether the version needs an attempt to load, and no attempt is running."""
-        return self.state in (START, LOADING) and self.next_attempt < math.inf
-
-    def is_settled(self):
-        """Returns whether the version has been loaded, or has had one attempt."""
-        return self.state != START and (self.state != LOADING or self.error is not None)
-
-    def status(self):
-        """Returns the `VersionStatus`."""
-        error = (self.error.code, self.error.message) if self.error else ()
-        return VersionStatus(self.number, self.state, *error)
+        """Returns whether the version needs an attempt to load, the first or another."""
+        return self.state == START or (self.state == LOADING and self.error is not None)
 
 
 class Models:
@@ -62,25 +42,18 @@ class Models:
     A new version is loaded before the old version leaves, and the old version leaves after its last request. If a
     version cannot be loaded, `status` reports the error, and the old version stays in service until a retry succeeds.
 
-    Args:
-        configs: list of `ModelConfig`.
-        loader: `Loader`.
-        poll_seconds: float, the seconds between two readings of the directories; 0 reads them once.
-        early_labels: bool, whether a new label may name a version that is not in service.
-        retries: int, the most attempts to load a version after the first.
-        retry_seconds: float, the seconds between two attempts.
+    A directory is read every `poll_seconds`; 0 reads it once. A version has one attempt to load and `retries` more.
     """
 
-    def __init__(self, configs, loader=None, poll_seconds=1.0, early_labels=False, retries=5, retry_seconds=60.0):
+    def __init__(self, configs, loader=None, poll_seconds=1.0, retries=5, retry_seconds=60.0):
         self._configs = {config.name: config for config in configs}
+        self._polled = None  # The `_configs` whose directories have been read.
         self._loader = loader or Loader()
         self._poll_seconds = poll_seconds
-        self._early_labels = early_labels
         self._retries, self._retry_seconds = retries, retry_seconds
         self._versions = {}  # name -> number -> Version
         self._complaints = {}  # name -> the last warning about its directory
         self._changed = threading.Condition(threading.Lock())  # Guards all attributes above, and `Servable.uses`.
-        self._polling, self._reloading = threading.Lock(), threading.Lock()
         self._wake = threading.Event()
         self._is_stopped = False
         self._thread = threading.Thread(target=self._run, name="models", daemon=True)
@@ -90,7 +63,7 @@ class Models:
         self._thread.start()
 
     def names(self):
-        """Returns the names of the configured models, sorted: list of str."""
+        """Returns the names of the configured models, sorted."""
         return sorted(self._configs)
 
     def __contains__(self, name):
@@ -102,11 +75,11 @@ class Models:
         with self._changed:
             if not self._changed.wait_for(lambda: all(map(self._is_decided, self._configs)), timeout_s):
                 raise ServingError(StatusCode.DEADLINE_EXCEEDED, "The models are still being loaded")
-            self._check_available(self._configs, "servable(s)")
-            self._check_labels(self._configs.values())
+            self._check_available()
+            self._check_labels(self._configs)
 
     def stop(self, timeout_s=None):
-        """Unloads all versions, each after its last request. Waits at most `timeout_s`."""
+        """Loads and unloads nothing from now on. Waits at most `timeout_s` for the end of a load."""
         self._is_stopped = True
         self._wake.set()
         if self._thread.is_alive():
@@ -124,8 +97,7 @@ class Models:
     def acquire(self, name, version=None, label=None):
         """Borrows a `Servable`, which the server does not unload before `release`. None means the newest version.
 
-        Raises:
-            ServingError: NOT_FOUND, or INVALID_ARGUMENT if the label is unknown.
+        Raises ServingError: NOT_FOUND, or INVALID_ARGUMENT if the label is unknown.
         """
         with self._changed:
             config = self._configs.get(name)
@@ -145,79 +117,72 @@ class Models:
         """Returns a borrowed `Servable`."""
         with self._changed:
             servable.uses -= 1
-            is_in_service = self._available(servable.name).get(servable.version) is servable
-        if not is_in_service:
-            self._wake.set()
+            if self._available(servable.name).get(servable.version) is not servable:
+                self._wake.set()
 
     def status(self, name, version=None):
-        """Returns a list of `VersionStatus`, newest first, or of one version. Raises ServingError: NOT_FOUND."""
+        """Returns a list of (version, state, code, message), newest first. Raises ServingError: NOT_FOUND."""
         with self._changed:
-            statuses = sorted((found.status() for found in self._versions.get(name, {}).values()), reverse=True)
-        statuses = [status for status in statuses if version in (None, status.version)]
-        if not statuses:
+            found = [one for one in self._versions.get(name, {}).values() if version in (None, one.number)]
+            found.sort(key=lambda one: -one.number)
+            states = [(one.number, one.state, one.error or ServingError(StatusCode.OK, "")) for one in found]
+        if not found:
             what = "any versions" if version is None else f"version {version}"
             raise ServingError(StatusCode.NOT_FOUND, f"Could not find {what} of model {name}")
-        return statuses
+        return [(number, state, error.code, error.message) for number, state, error in states]
 
     def reload(self, configs, timeout_s=None):
         """Serves other models, versions or labels from now on, and waits until new versions are loaded.
 
-        A version that is in service stays as it is, even if its model has another directory from now on.
-
-        Raises:
-            ServingError: FAILED_PRECONDITION if a label names a version that is not in service, and nothing changes.
-                UNKNOWN if a model has no version in service. DEADLINE_EXCEEDED after `timeout_s`.
+        A version that is in service stays as it is, even if its model has another directory from now on. Raises
+        ServingError: FAILED_PRECONDITION if a label names a version that is not in service, and nothing changes;
+        UNKNOWN if a model has no version in service; DEADLINE_EXCEEDED.
         """
         new = {config.name: config for config in configs}
-        with self._reloading:
-            with self._changed:
-                self._check_labels(configs)
-                self._configs = new
-            self._poll()
+
+        def is_settled():
+            return self._polled is not None and self._polled is self._configs and all(map(self._are_settled, new))
+
+        with self._changed:
+            self._check_labels(new)
+            self._configs = new
             self._wake.set()
-            with self._changed:
-                if not self._changed.wait_for(lambda: all(map(self._are_settled, new)), timeout_s):
-                    raise ServingError(StatusCode.DEADLINE_EXCEEDED, "The new configuration is still being loaded")
-                self._check_available(new, "model(s)")
+            if not self._changed.wait_for(is_settled, timeout_s):
+                raise ServingError(StatusCode.DEADLINE_EXCEEDED, "The new configuration is still being loaded")
+            self._check_available()
 
     def _run(self):
-        is_first = True
         while not self._is_stopped:
             try:
-                if is_first or self._poll_seconds:
+                if self._poll_seconds or self._polled is not self._configs:
                     self._poll()
-                is_first = False
                 self._unload()
-                while self._load_next() and not self._is_stopped:
+                while self._polled is self._configs and self._load_next() and not self._is_stopped:
                     self._unload()
             except Exception:
                 LOG.exception("the thread of the models failed")
             self._wake.wait(self._poll_seconds or 1.0)  # Failed versions wait for their next attempt.
             self._wake.clear()
-        with self._changed:
-            for name in self._versions:
-                self._want(name, {})
-        while self._unload():
-            self._wake.wait()
-            self._wake.clear()
 
     def _poll(self):
         """Reads all directories."""
-        with self._polling:
-            for name in {**self._versions, **self._configs}:
-                config, complaint = self._configs.get(name), None
-                try:
-                    paths = config.wanted() if config else {}
-                    if config and not paths:
-                        complaint = f"no versions of model {name} under {config.base_path}"
-                except OSError as error:
-                    paths, complaint = None, f"model {name}: {error}"
-                if complaint and self._complaints.get(name) != complaint:
-                    LOG.warning(complaint)
-                self._complaints[name] = complaint
-                with self._changed:
-                    self._want(name, paths)
-                    self._changed.notify_all()
+        configs = self._configs
+        for name in {**self._versions, **configs}:
+            config, complaint = configs.get(name), None
+            try:
+                paths = config.wanted() if config else {}
+                if config and not paths:
+                    complaint = f"no versions of model {name} under {config.base_path}"
+            except OSError as error:
+                paths, complaint = None, f"model {name}: {error}"
+            if complaint and self._complaints.get(name) != complaint:
+                LOG.warning(complaint)
+            self._complaints[name] = complaint
+            with self._changed:
+                self._want(name, paths)
+        with self._changed:
+            self._polled = configs
+            self._changed.notify_all()
 
     def _want(self, name, paths):
         """Sets the versions to serve: dict number -> directory, or None to change nothing."""
@@ -237,13 +202,12 @@ class Models:
     def _load_next(self):
         """Tries to load one version, the newest of a model. Returns False if no version waits for an attempt."""
         with self._changed:
-            now, every = time.monotonic(), self._versions.items()
-            waiting = [(name, one) for name, all in every for one in all.values() if one.waits_for_attempt()]
-            due = [pair for pair in waiting if pair[1].next_attempt <= now]
+            every = [(name, one) for name, versions in self._versions.items() for one in versions.values()]
+            due = [pair for pair in every if pair[1].waits_for_attempt() and pair[1].next_attempt <= time.monotonic()]
             if not due:
                 return False
             name, version = max(due, key=lambda pair: pair[1].number)
-            version.state, version.next_attempt = LOADING, math.inf
+            version.state = LOADING
         error = servable = None
         try:
             servable = self._loader.load(name, version.number, version.path)
@@ -252,17 +216,14 @@ class Models:
             error = found
         with self._changed:
             version.servable, version.error, version.attempts = servable, error, version.attempts + 1
-            if servable:
-                version.state = AVAILABLE
-            elif version.attempts > self._retries or not version.is_wanted:
-                version.state = END
-            else:
-                version.next_attempt = time.monotonic() + self._retry_seconds
+            version.next_attempt = time.monotonic() + self._retry_seconds
+            is_last = version.attempts > self._retries or not version.is_wanted
+            version.state = AVAILABLE if servable else END if is_last else LOADING
             self._changed.notify_all()
         return True
 
     def _unload(self):
-        """Unloads the unwanted versions that no request uses, once a wanted one serves. Returns whether some remain."""
+        """Unloads the unwanted versions that no request uses, once a wanted one serves."""
         with self._changed:
             for name in self._versions:
                 wanted = self._wanted(name)
@@ -280,7 +241,6 @@ class Models:
                 self._changed.notify_all()
         if unused:
             gc.collect()  # A Graph has many reference cycles.
-        return len(unused) < len(leaving)
 
     def _available(self, name):
         versions = self._versions.get(name, {}).values()
@@ -290,31 +250,25 @@ class Models:
         return [version for version in self._versions.get(name, {}).values() if version.is_wanted]
 
     def _are_settled(self, name):
-        return all(version.is_settled() for version in self._wanted(name))
+        """Returns whether each version has been loaded, or has had one attempt."""
+        return not any(one.state in (START, LOADING) and one.error is None for one in self._wanted(name))
 
     def _is_decided(self, name):
         """Returns whether a model has a version in service, or only failed ones."""
         wanted = self._wanted(name)
-        is_over = bool(self._available(name)) or all(version.state == END for version in wanted)
-        return bool(wanted) and self._are_settled(name) and is_over
+        is_over = self._available(name) or all(version.state == END for version in wanted)
+        return bool(wanted and is_over) and self._are_settled(name)
 
-    def _check_available(self, names, what):
-        if missing := sorted(name for name in names if not self._available(name)):
-            reasons = "".join(
-                f"{{name: {name} version: {number} due to error: {error.code.name}: {error.message}}}, "
-                for name in missing
-                for number, error in [(one.number, one.error) for one in self._wanted(name)] or [("none", NO_VERSIONS)]
-            )
-            raise ServingError(StatusCode.UNKNOWN, f"{len(missing)} {what} did not become available: {{{reasons}}}")
+    def _check_available(self):
+        for name in self._configs:
+            if not self._available(name):
+                errors = [f"version {one.number}: {one.error.code.name}: {one.error}" for one in self._wanted(name)]
+                why = "; ".join(errors) or "no directory of a version"
+                raise ServingError(StatusCode.UNKNOWN, f"model {name} did not become available: {why}")
 
     def _check_labels(self, configs):
-        for config in configs:
-            available, old = self._available(config.name), self._configs.get(config.name)
-            for label, version in config.labels.items():
-                known = old.labels.get(label, version) if old else version
-                if version not in available and not (self._early_labels and known == version):
-                    raise ServingError(
-                        StatusCode.FAILED_PRECONDITION,
-                        f"Request to assign label to version {version} of model {config.name}, which is not currently "
-                        f"available for inference (label {label})",
-                    )
+        for name, config in configs.items():
+            available = self._available(name)
+            if late := {label: version for label, version in config.labels.items() if version not in available}:
+                message = f"model {name} has labels of versions that are not available: {late}"
+                raise ServingError(StatusCode.FAILED_PRECONDITION, message)

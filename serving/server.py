@@ -6,7 +6,6 @@ after the flags are right.
 
 import argparse
 import logging
-import math
 import os
 import re
 import sys
@@ -15,13 +14,10 @@ from pathlib import Path
 
 from serving.http_server import bind
 
-SWITCH_SECONDS = 0.001  # A thread that parses a long body lets another thread run after this time.
 DESCRIPTION = """Serve exported models by REST, gRPC and as a page, with TensorFlow Serving's API and flags.
 
   python -m serving.server --model_base_path exports/mine --model_name translator
-      REST and the page on http://127.0.0.1:8501/, gRPC on 8500; follows new versions
-  python -m serving.server ... --enable_batching true --batching_parameters_file serving/config/batching.local.config
-      computes the requests of many clients together"""
+  python -m serving.server ... --enable_batching true --batching_parameters_file serving/config/batching.local.config"""
 
 logger = logging.getLogger("serving")
 
@@ -34,64 +30,29 @@ def boolean(text):
     return values[text.lower()]
 
 
-def file(text):
-    """Converts the value of a flag to the path of a file. No text stands for no file."""
-    if text and not Path(text).is_file():
-        raise argparse.ArgumentTypeError(f"must be a file that exists. Received: {text}")
-    return Path(text) if text else None
-
-
-def number(kind, least, most=math.inf):
-    """Makes the function that converts the value of a flag to a number in a range. `kind` is int or float."""
-
-    def convert(text):
-        if not least <= kind(text) <= most:
-            wish = f"at least {least}" if most == math.inf else f"between {least} and {most}"
-            raise argparse.ArgumentTypeError(f"must be {wish}. Received: {text}")
-        return kind(text)
-
-    convert.__name__ = kind.__name__
-    return convert
-
-
-COUNT, PORT, SECONDS = number(int, 0), number(int, 0, 65535), number(float, 0)
-# name: (type, default, help). TensorFlow Serving's flags first, then our own.
+# name: (type, default, help). TensorFlow Serving's flags first, then our own. No number may be negative, but one.
 FLAGS = {
     "model_base_path": (Path, None, "directory of a model; its versions are subdirectories with numbers as names"),
     "model_name": (str, "default", "name of that model for clients"),
-    "model_config_file": (file, None, "text file with a `model_config_list` of models, in place of --model_base_path"),
+    "model_config_file": (str, "", "text file with a `model_config_list` of models, in place of --model_base_path"),
     "model_config_file_poll_wait_seconds": (int, 0, "seconds between two readings of that file; 0 reads it once"),
-    "port": (PORT, 8500, "port of gRPC; 0 lets the system choose"),
-    "grpc_socket_path": (str, "", "path of a UNIX socket for gRPC, beside the port"),
-    "grpc_channel_arguments": (str, "", "arguments of the gRPC server, such as grpc.max_connection_age_ms=2000"),
-    "rest_api_port": (PORT, 8501, "port of HTTP; 0 lets the system choose"),
-    "rest_api_num_threads": (COUNT, 0, "requests computed at a time without batching; 0 means 4 for each core"),
+    "port": (int, 8500, "port of gRPC; 0 lets the system choose"),
+    "rest_api_port": (int, 8501, "port of HTTP; 0 lets the system choose"),
+    "rest_api_num_threads": (int, 0, "requests computed at a time without batching; 0 means 4 for each core"),
     "rest_api_timeout_in_ms": (int, 30_000, "most milliseconds for the answer to an HTTP request; 0 means no limit"),
     "rest_api_enable_cors_support": (boolean, False, "allow requests from pages of other sites"),
-    "file_system_poll_wait_seconds": (SECONDS, 1.0, "seconds between two searches for new versions; 0 searches once"),
-    "max_num_load_retries": (COUNT, 5, "most retries after a version could not be loaded"),
+    "file_system_poll_wait_seconds": (float, 1.0, "seconds between two searches for new versions; 0 searches once"),
+    "max_num_load_retries": (int, 5, "most retries after a version could not be loaded"),
     "load_retry_interval_micros": (int, 60_000_000, "microseconds between two attempts to load a version"),
-    "allow_version_labels_for_unavailable_models": (boolean, False, "allow labels of versions not yet available"),
-    "saved_model_tags": (str, "serve", "tags, with commas, of the graph to load"),
     "enable_model_warmup": (boolean, True, "replay assets.extra/tf_serving_warmup_requests of a version first"),
-    "num_request_iterations_for_warmup": (int, 1, "how often to replay each of these requests"),
     "enable_batching": (boolean, False, "compute requests of different clients together"),
-    "batching_parameters_file": (file, None, "text file with the parameters of batching"),
-    "tensorflow_session_config_file": (file, None, "text file with a ConfigProto for TensorFlow"),
-    "tensorflow_session_parallelism": (COUNT, 0, "threads of one op and ops at a time, in place of the next two flags"),
-    "tensorflow_intra_op_parallelism": (COUNT, 1, "threads of one op; 0 uses all cores, which slows down small models"),
-    "tensorflow_inter_op_parallelism": (number(int, -1), 0, "threads for long texts' ops; -1 uses the batch's thread"),
-    "per_process_gpu_memory_fraction": (float, 0.0, "share of a GPU's memory; 0 lets TensorFlow choose"),
-    "enable_serialization_as_tensor_content": (boolean, False, "answer gRPC with numbers in `tensor_content`"),
-    "monitoring_config_file": (file, None, 'text file with prometheus_config { enable: true path: "..." }'),
-    "version": (boolean, False, "show the versions and end"),
+    "batching_parameters_file": (str, "", "text file with the parameters of batching"),
+    "tensorflow_intra_op_parallelism": (int, 1, "threads of one op; 0 uses all cores, which slows down small models"),
+    "tensorflow_inter_op_parallelism": (int, 0, "threads for long texts' ops; -1 uses the batch's thread"),
     "host": (str, "127.0.0.1", "our own: address to listen on; 0.0.0.0 listens on all addresses"),
-    "max_body_bytes": (COUNT, 0, "our own: most bytes of an HTTP body or a gRPC message; 0 means no limit"),
-    "max_rows": (COUNT, 0, "our own: most rows of a request; 0 means no limit"),
-    "max_bytes_per_row": (COUNT, 0, "our own: most bytes of a text; 0 means no limit"),
     "source_lang": (str, "", "our own: language of the texts, such as en, if a model's export.json names none"),
     "target_lang": (str, "", "our own: language of the translations, such as de, if export.json names none"),
-    "drain_seconds": (SECONDS, 30.0, "our own: most seconds after SIGTERM to answer the open requests"),
+    "drain_seconds": (float, 30.0, "our own: most seconds after SIGTERM to answer the open requests"),
 }
 # Flags of TensorFlow Serving that the local server accepts and ignores.
 WITHOUT_EFFECT = (
@@ -99,27 +60,24 @@ WITHOUT_EFFECT = (
     *("num_tflite_interpreters_per_pool", "ssl_config_file", "platform_config_file", "thread_pool_factory_config_file"),
     *("mixed_precision", "flush_filesystem_caches", "use_alts_credentials", "enable_per_model_batching_parameters"),
     *("enable_signature_method_name_check", "remove_unused_fields_from_bundle_metagraph", "prefer_tflite_model"),
-    *("xla_cpu_compilation_enabled", "xla_gpu_compilation_enabled", "skip_initialize_tpu"),
-    "enable_grpc_healthcheck_service",
+    *("xla_cpu_compilation_enabled", "xla_gpu_compilation_enabled", "skip_initialize_tpu", "monitoring_config_file"),
+    *("enable_grpc_healthcheck_service", "grpc_channel_arguments", "saved_model_tags"),
+    *("tensorflow_session_config_file", "enable_serialization_as_tensor_content", "tensorflow_session_parallelism"),
+    *("grpc_socket_path", "num_request_iterations_for_warmup", "allow_version_labels_for_unavailable_models"),
+    "per_process_gpu_memory_fraction",
 )
 
 
-class SettingsError(ValueError):
-    """A flag with an invalid value. The message is one line that tells the user the remedy."""
+class _Parser(argparse.ArgumentParser):
+    def error(self, message):
+        raise ValueError(f"{message} (--help lists all flags)")
 
 
 def parse_settings(arguments):
     """Parses a command line. A flag is --name=value or --name value; a boolean --name alone is true.
 
-    Args:
-        arguments: list of str, without the program's name.
-
-    Returns:
-        (argparse.Namespace with an attribute for each of `FLAGS`, list of the given flags `WITHOUT_EFFECT`).
-
-    Raises:
-        SettingsError: for an unknown flag or an invalid value.
-        SystemExit: after --help and --version (0).
+    Returns (argparse.Namespace with an attribute for each of `FLAGS`, list of the given flags `WITHOUT_EFFECT`).
+    Raises ValueError in one line for an unknown flag or an invalid value, SystemExit after --help and --version.
     """
     how = {"description": DESCRIPTION, "formatter_class": argparse.RawDescriptionHelpFormatter}
     parser = _Parser(prog="python -m serving.server", allow_abbrev=False, **how)
@@ -130,35 +88,31 @@ def parse_settings(arguments):
     group = parser.add_argument_group("flags of TensorFlow Serving without effect here")
     for name in WITHOUT_EFFECT:
         group.add_argument(f"--{name}", nargs="?", const="true", metavar="value")
+    tensorflow = f"TensorFlow ModelServer: the local server of this repository, TensorFlow {version('tensorflow')}"
+    parser.add_argument("--version", action="version", version=tensorflow)
     settings = parser.parse_args(arguments)
-    if settings.version:
-        print("TensorFlow ModelServer: the local server of this repository")
-        print(f"TensorFlow Library: {version('tensorflow')}")
-        parser.exit()
     _check(settings)
     return settings, [name for name in WITHOUT_EFFECT if getattr(settings, name) is not None]
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message):
-        raise SettingsError(f"{message} (--help lists all flags)")
-
-
 def _check(settings):
-    """Raises SettingsError for settings that do not fit together, before anything is loaded."""
-    if settings.port and settings.port == settings.rest_api_port:
-        raise SettingsError(f"--port and --rest_api_port must differ. Received: both are {settings.port}")
-    for argument in filter(None, settings.grpc_channel_arguments.split(",")):
-        _expect(settings, "grpc_channel_arguments", "=" in argument, "be NAME=VALUE, or several with commas")
+    """Raises ValueError for settings that do not fit together, before anything is loaded."""
+    for name, (kind, *_) in FLAGS.items():
+        least = -1 if name == "tensorflow_inter_op_parallelism" else 0
+        most = 65535 if name in ("port", "rest_api_port") else float("inf")
+        if kind in (int, float):
+            wish = f"be at least {least}" if most > 65535 else "be between 0 and 65535"
+            _expect(settings, name, least <= getattr(settings, name) <= most, wish)
+    _expect(settings, "port", settings.port == 0 or settings.port != settings.rest_api_port, "not be --rest_api_port")
     if settings.batching_parameters_file and not settings.enable_batching:
-        raise SettingsError("--batching_parameters_file is for --enable_batching, which is not given")
+        raise ValueError("--batching_parameters_file is for --enable_batching, which is not given")
     if bool(settings.source_lang) != bool(settings.target_lang):
-        raise SettingsError("--source_lang and --target_lang belong together. Received: only one of them")
+        raise ValueError("--source_lang and --target_lang belong together. Received: only one of them")
     path = settings.model_base_path
     if settings.model_config_file:
         return
     if path is None:
-        raise SettingsError("one of --model_base_path DIR and --model_config_file FILE must be given")
+        raise ValueError("one of --model_base_path DIR and --model_config_file FILE must be given")
     _expect(settings, "model_base_path", path.is_dir(), "be a directory that exists")
     has_version = any(child.name.isdecimal() and child.is_dir() for child in path.iterdir())
     wish = "have directories of versions in it, such as 1/ with a saved_model.pb"
@@ -168,7 +122,7 @@ def _check(settings):
 
 def _expect(settings, name, is_right, wish):
     if not is_right:
-        raise SettingsError(f"--{name} must {wish}. Received: {getattr(settings, name)}")
+        raise ValueError(f"--{name} must {wish}. Received: {getattr(settings, name)}")
 
 
 def import_tensorflow():
@@ -189,7 +143,7 @@ def import_tensorflow():
 
 def main():
     """Serves until SIGTERM or Ctrl-C. Returns the exit status: 2 after a mistake of the user, told in one line."""
-    sys.setswitchinterval(SWITCH_SECONDS)
+    sys.setswitchinterval(0.001)  # Seconds, after which a thread that works on a long body lets another one run.
     try:
         settings, ignored = parse_settings(sys.argv[1:])
         if ignored:

@@ -4,7 +4,6 @@ import contextlib
 import math
 import re
 from concurrent.futures import Future, ThreadPoolExecutor
-from types import SimpleNamespace
 
 import numpy as np
 import tensorflow as tf
@@ -14,6 +13,7 @@ from keras_transformer.translation.options import INPUTS
 from serving.errors import invalid
 from serving.metrics import Metrics
 from serving.predictor import Prediction
+from serving.servable import Servable
 from tests.serving import live
 
 SIGNATURES = {
@@ -37,7 +37,7 @@ class Models:
 
     @contextlib.contextmanager
     def use(self, name, version=None, label=None):
-        yield SimpleNamespace(name=name, version=3, signatures=SIGNATURES, languages=None)
+        yield Servable(name, 3, None, SIGNATURES)
 
 
 class Predictor:

@@ -16,7 +16,7 @@ from serving.errors import ServingError
 from serving.grpc_api import GrpcServer
 from serving.http_server import HttpServer
 from serving.libretranslate import LibreTranslate
-from serving.local_server import InProcessClients
+from serving.local_server import in_process_clients
 from serving.models import Models
 from serving.predictor import Predictor
 from serving.rest import RestApi, make_app
@@ -28,25 +28,25 @@ METRICS = "/monitoring/prometheus/metrics"
 
 
 @contextlib.contextmanager
-def backend(base_paths, labels=None, batching=None, early_labels=False, **limits):
+def backend(base_paths, labels=None, batching=None):
     """Models and a predictor: name -> directory of versions, all of which are served."""
     configs = [ModelConfig(name, str(path), VersionPolicy(all={}), labels or {}) for name, path in base_paths.items()]
-    models = Models(configs, Loader(), 0.05, early_labels, retries=0)
+    models = Models(configs, Loader(), 0.05, retries=0)
     models.start()
     models.wait_until_available(2 * DEADLINE_SECONDS)
-    predictor = Predictor(models, batching, **limits)
+    predictor = Predictor(models, batching)
     try:
         yield SimpleNamespace(models=models, predictor=predictor, metrics=predictor.metrics)
     finally:
         predictor.stop(DEADLINE_SECONDS)
-        models.stop(DEADLINE_SECONDS)
+        models.stop()
 
 
 @contextlib.contextmanager
 def serve(predictor, models, port=0, **options):
     """The port of a REST server that is stopped at the end."""
-    router = LibreTranslate(InProcessClients(predictor, models)).router()
-    app = make_app(RestApi(predictor, models, **options), router, models, predictor.metrics.page, METRICS)
+    router = LibreTranslate(in_process_clients(predictor, models)).router()
+    app = make_app(RestApi(predictor, models, **options), router, models, predictor.metrics.page)
     server = HttpServer(app, HOST, port, DEADLINE_SECONDS)
     try:
         yield server.port
@@ -55,9 +55,9 @@ def serve(predictor, models, port=0, **options):
 
 
 @contextlib.contextmanager
-def serve_grpc(predictor, models, port=0, **options):
+def serve_grpc(predictor, models, port=0):
     """The address of a gRPC server that is stopped at the end."""
-    server = GrpcServer(predictor, models, [f"{HOST}:{port}"], **options)
+    server = GrpcServer(predictor, models, f"{HOST}:{port}")
     try:
         yield f"{HOST}:{server.port}"
     finally:

@@ -1,4 +1,7 @@
-"""A black box: what TensorFlow Serving's own tests and sources say, asked of this server over REST and gRPC."""
+"""A black box: what TensorFlow Serving's own tests and sources say, asked of this server over REST and gRPC.
+
+The statuses, the codes and the values are those of TensorFlow Serving. The words are our own.
+"""
 
 import gzip
 import json
@@ -28,7 +31,6 @@ SIGNATURES |= {
     **{f"to_{name}": small.cast(name) for name in ("complex64", "half", "bfloat16", "uint16")},
     "uneven": lambda: ((pair := small.same(x=tf.float32)())[0], pair[1] | {"z": tf.constant([1.0, 2.0, 3.0, 4.0])}),
 }
-ELEMENT = "Failed to process element: 0 of 'instances' list. Error: INVALID_ARGUMENT: "
 FINE = {"state": "AVAILABLE", "status": {"error_code": "OK", "error_message": ""}}
 
 
@@ -42,7 +44,6 @@ def server(tmp_path_factory):
     names = ("half_plus_two", "half_plus_three", "same")
     with both({name: path / name for name in names}) as server:
         server.models._configs["half_plus_two"].labels["stable"] = 123
-        server.path = path
         yield server
 
 
@@ -51,7 +52,7 @@ def predict(server, body, model="same", which=""):
     body = body if isinstance(body, bytes) else json.dumps(body).encode()
     status, _, reply = ask(server.port, "POST", f"/v1/models/{model}{which}:predict", body)
     ((key, value),) = reply.items()
-    assert (key == "error") == (status != 200)
+    assert (key == "error") == (status != 200) and value != ""
     return status, value
 
 
@@ -62,10 +63,11 @@ def request(model, signature="", version=None, label=None, outputs=(), **inputs)
     return PredictRequest(model_spec=spec, inputs=protos, output_filter=outputs)
 
 
-def refusal(call, request):
+def code_of(call, request):
     with pytest.raises(grpc.RpcError) as caught:
         call(request)
-    return caught.value.code().name, caught.value.details()
+    assert caught.value.details()
+    return caught.value.code().name
 
 
 @pytest.mark.parametrize(
@@ -95,11 +97,13 @@ def test_the_graph_alone_judges_shapes(server, model, instances, predictions):
         ("serving_default", "[1435774380]", [1435774336.0]),  # by its nine digits: 1.43577434e+09
         ("serving_default", "[1435774380.0]", [1435774336.0]),
         ("serving_default", "[1.7976931348623157e308, -1.7976931348623157e308]", [np.inf, -np.inf]),
-        ("serving_default", "[2.2250738585072014e-308]", [0.0]),
+        ("serving_default", "[2.2250738585072014e-308, 1e-99999]", [0.0, 0.0]),
         ("serving_default", "[NaN, Infinity, -Infinity, -NaN]", [np.nan, np.inf, -np.inf, np.nan]),
         ("serving_default", "[Inf, -Inf]", [np.inf, -np.inf]),
         ("serving_default", "[18446744073709551616]", [1.84467441e19]),
+        ("serving_default", f"[{200 * '9'}, {300 * '9'}]", [np.inf, np.inf]),
         ("float64", "[1.0, 2, 3, 4, 0.662, 0, 0.0]", [1.0, 2.0, 3.0, 4.0, 0.662, 0.0, 0.0]),
+        ("float64", f"[{300 * '9'}]", [1e300]),
         ("int8", "[300, -129]", [44, 127]),  # the low bits, as TensorFlow casts them
         ("uint8", "[-1]", [255]),
         ("int64", "[-9223372036854775808, 9223372036854775807]", [-(2**63), 2**63 - 1]),
@@ -108,6 +112,8 @@ def test_the_graph_alone_judges_shapes(server, model, instances, predictions):
         ("bool", "[true, false]", [True, False]),
         ("string", '["a", {"b64": "aGVsbG8="}, {"b64": "d29y bGQ"}]', ["a", "hello", "world"]),
         ("string", '[[{"b64": "aGVsbG8="}], [{"b64": "d29ybGQ="}]]', [["hello"], ["world"]]),
+        ("string", '[{"b64": "aGk."}, {"b64": "a G\\tk"}, {"b64": "YQ.."}, {"b64": ""}]', ["hi", "hi", "a", ""]),
+        ("string", '["\\ud83d\\ude00 Inf -NaN \\"Inf", "\\\\ud83d"]', ['😀 Inf -NaN "Inf', "\\ud83d"]),
         ("text_bytes", '["hello", "w"]', [{"b64": "aGVsbG8="}, {"b64": "dw=="}]),
         ("fixed", "[1, 2, 3]", [1.0, 2.0, 3.0]),
         ("fixed", "[1, 2]", [1.0, 2.0]),
@@ -145,150 +151,122 @@ def test_several_inputs_are_rows_of_objects_or_columns(server):
         (b'\xef\xbb\xbf \r\n\t{"instances": [2]}', [2.0]),
         (b'{"instances": [2], "instances": ["a"], "signature_name": "", "signature_name": 5}', [2.0]),
         (b'{"other": {"a": null}, "instances": [2]}', [2.0]),
-        (b'{"instances": [2], "nested": ' + 50_000 * b"[" + 50_000 * b"]" + b"}", [2.0]),
+        (b'{"instances": [2], "nested": ' + 500 * b"[" + 500 * b"]" + b"}", [2.0]),
     ],
 )
 def test_a_document_is_read_as_rapidjson_reads_it(server, body, expected):
     assert predict(server, body) == (200, expected)
 
 
-def test_numbers_are_written_with_six_digits_where_they_suffice(server):
+def test_numbers_are_written_with_six_digits_where_they_suffice_and_strings_byte_by_byte(server):
     for signature, values in (
-        ("serving_default", "[9e+06, 999999.0, 0.5, 0.0003, 3e-05, 555557.5, 3.0, 0.123456791]"),
-        ("float64", "[0.20000000000000001, 1e+20, 0.12345678901234568]"),
+        ("serving_default", b"[9e+06, 999999.0, 0.5, 0.0003, 3e-05, 555557.5, 3.0, 0.123456791]"),
+        ("float64", b"[0.20000000000000001, 1e+20, 0.12345678901234568]"),
+        ("string", b'["\xff\xc3"]'),
     ):
-        body = f'{{"signature_name": "{signature}", "instances": {values}}}'
-        with urllib.request.urlopen(f"http://{HOST}:{server.port}/v1/models/same:predict", body.encode()) as reply:
-            text = reply.read().decode()
-        assert text == f'{{"predictions": {values.replace("0.20000000000000001", "0.2")}}}'
+        body = b'{"signature_name": "%s", "instances": %s}' % (signature.encode(), values)
+        with urllib.request.urlopen(f"http://{HOST}:{server.port}/v1/models/same:predict", body) as reply:
+            text = reply.read()
+        assert text == b'{"predictions": %s}' % values.replace(b"0.20000000000000001", b"0.2")
 
 
-@pytest.mark.parametrize(
-    "signature, body, status, message",
-    [
-        ("", b"", 400, "JSON Parse error: The document is empty"),
-        ("", b"instances = [1, 2]", 400, "JSON Parse error: Invalid value. at offset: 0"),
-        ("", b"[1]", 400, "JSON Value: [1] Is not object"),
-        ("", b'{"signature_name": 100}', 400, "'signature_name' key must be a string value."),
-        ("", b'{"signature_name": ' + 50_000 * b"[" + 50_000 * b"]" + b"}", 400, "key must be a string value"),
-        ("", b"{}", 400, "Missing 'inputs' or 'instances' key"),
-        ("", b'{"instances": [1], "inputs": [1]}', 400, "Not formatted correctly expecting only one of"),
-        ("", b'{"instances": 1}', 400, "Expecting 'instances' to be an list/array"),
-        ("", b'{"instances": []}', 400, "No values in 'instances' array"),
-        ("", b'{"instances": ' + 977 * b'{"a":' + b"1" + 977 * b"}" + b"}", 400, "Expecting 'instances' to be an list"),
-        ("", {"instances": ["x", "y"]}, 400, ELEMENT + 'JSON Value: "x" Type: String is not of expected type: float'),
-        ("", {"instances": [[1, 2], [3, 4], [5, 6, 7]]}, 400, "Expecting tensor size: 2 but got: 3"),
-        ("", {"instances": [[1, 2], [3, 4], [[5, 6]]]}, 400, "Expecting shape [2] but got: [1,2]"),
-        ("", {"instances": [1, [1]]}, 400, "Expecting shape [] but got: [1]"),
-        ("", {"instances": [[[1], 2]]}, 400, "found at incorrect level: 2 in the JSON DOM. Expected at level: 2"),
-        ("", {"instances": [[[1, 2], [3]]]}, 400, "unexpected size: 1 at level: 1 expected size: 2"),
-        ("", {"instances": [{"y": 1}]}, 400, "JSON object: does not have named input: y"),
-        ("", {"instances": [{"x": 1}, 2]}, 400, "Expecting object but got list at item 1 of input list"),
-        ("", {"instances": [2, {"x": 1}]}, 400, "Expecting value/list but got object at item 1 of input list"),
-        ("", {"inputs": {"y": 1}}, 400, "Missing named input: x in 'inputs' object."),
-        ("int32", {"instances": [1.0]}, 400, "JSON Value: 1.0 Type: Number is not of expected type: int32"),
-        ("int32", {"instances": [2**31]}, 400, "Type: Number is not of expected type: int32"),
-        ("uint64", {"instances": [-1]}, 400, "is not of expected type: uint64"),
-        ("bool", {"instances": [1]}, 400, "JSON Value: 1 Type: Number is not of expected type: bool"),
-        ("string", {"instances": [None]}, 400, "JSON Value: null Type: Null is not of expected type: string"),
-        ("string", {"instances": [{"b64": "?"}]}, 400, "Unable to base64 decode"),
-        ("string", {"inputs": [{"b64": 1}]}, 400, "not formatted correctly for base64 data"),
-        ("float16", {"inputs": [1.5]}, 501, "Conversion of JSON Value: 1.5 to type: half"),
-        ("uint16", {"inputs": [1]}, 501, "to type: uint16"),
-        *[
-            (f"to_{name}", {"inputs": [1]}, 400, f"Failed to write JSON value for tensor type: {name}")
-            for name in ("complex64", "half", "bfloat16", "uint16")
-        ],
-        ("complex64", {"inputs": []}, 200, ""),  # no value, no mistake
-        ("uint16", {"instances": [1]}, 400, "Error: UNIMPLEMENTED: Conversion of JSON Value: 1 to type: uint16"),
-        ("", {"instances": [True]}, 400, "JSON Value: true Type: True is not of expected type: float"),
-        ("", {"instances": [[]]}, 200, ""),
-        ("", {"instances": [[], [1]]}, 400, "Expecting tensor size: 0 but got: 1"),
-        ("", {"instances": [[1], []]}, 400, "Expecting tensor size: 1 but got: 0"),
-        ("", b'{"instances": ' + 32 * b"[" + 32 * b"]" + b"}", 200, ""),  # 31 dimensions of a row
-        ("", b'{"instances": ' + 33 * b"[" + 33 * b"]" + b"}", 400, "Encountered list at unexpected level"),
-        ("", {"instances": [{"x": 1, "y": 2}]}, 400, "Failed to process element: 0 key: y of 'instances' list."),
-        ("", {"instances": [{}]}, 400, "JSON object: {} keys must be equal to: x"),
-        ("", {"instances": [{"x": [1]}, {"x": [1, 2]}]}, 400, "element: 1 key: x of 'instances' list. Error: INVALID"),
-        ("", {"inputs": {}}, 400, "Missing named input: x in 'inputs' object."),
-        ("", {"inputs": {"x": [1], "other": "ignored"}}, 200, ""),
-        ("", {"inputs": {"b64": "aGk="}}, 400, 'JSON Value: {\n    "b64": "aGk="\n} Type: Object is not of expected'),
-        ("", {"inputs": None}, 400, "JSON Value: null Type: Null is not of expected type: float"),
-        ("", {"inputs": [[1, 2], [3]]}, 400, "unexpected size: 1 at level: 1 expected size: 2"),
-        ("", {"inputs": [1, [2]]}, 400, "Encountered list at unexpected level: 1 expected < 1"),
-        ("string", {"instances": [{"b64": "aGk="}, "x"]}, 200, ""),
-        ("string", {"instances": [{"b64": "aGk=", "c": 1}]}, 400, "does not have named input: b64"),
-        ("string", {"inputs": [{"c": "aGk="}]}, 400, "not formatted correctly for base64 data"),
-        ("int64", {"instances": [2**63]}, 400, "is not of expected type: int64"),
-        ("uint32", {"instances": [-1]}, 400, "is not of expected type: uint32"),
-        ("uint8", {"instances": [2**31]}, 400, "is not of expected type: uint8"),
-        ("bool", {"instances": ["true"]}, 400, 'JSON Value: "true" Type: String is not of expected type: bool'),
-        ("float64", {"instances": ["NaN"]}, 400, "is not of expected type: double"),
-        ("several", {"instances": [1]}, 400, "instances is a plain list, but expecting list of objects"),
-        ("several", {"inputs": [1]}, 400, "inputs is a plain value/list, but expecting an object"),
-        ("several", {"instances": [{"int_tensor": 1}]}, 400, "be equal to: dbl_tensor,float_tensor,int_tensor"),
-        ("nothing", {"instances": [1]}, 400, "Failed to get input map for signature: nothing"),
-        ("other", {"instances": [1]}, 400, 'Serving signature name: "other" not found in signature def'),
-        ("scalar", {"instances": [1, 2]}, 200, ""),
-        ("uneven", {"instances": [1, 2]}, 400, "has inconsistent batch size"),
-    ],
-)
-def test_mistakes_over_rest_have_the_status_and_words_of_tensorflow_serving(server, signature, body, status, message):
-    if isinstance(body, dict):
-        body = {"signature_name": signature, **body}
-    found_status, found = predict(server, body)
-    assert found_status == status
-    assert status == 200 or message in found
+DEEP = {key: count * key + (b"1" if key == b'{"a":' else b"") for key, count in ((b"[", 50_000), (b'{"a":', 977))}
 
 
-@pytest.mark.parametrize(
-    "path, body, status, message",
-    [
-        ("/v1/models/foo:predict", {"instances": [1]}, 404, "Servable not found for request: Latest(foo)"),
-        ("/v1/models/foo/versions/50:predict", {}, 404, "Servable not found for request: Specific(foo, 50)"),
-        ("/v1/models/half_plus_two/versions/9:predict", {}, 404, "Specific(half_plus_two, 9)"),
-        ("/v1/models/half_plus_two/labels/x:predict", {}, 400, "Unrecognized servable version label: x"),
-        ("/v1/models/half_plus_two/versions/18446744073709551615:predict", {}, 400, "Failed to convert version: 1844"),
-        (f"/v1/models/half_plus_two/versions/{5000 * '9'}:predict", {}, 400, "Failed to convert version: 9999"),
-        (f"/v1/models/half_plus_two/versions/{5000 * '0'}9:predict", {}, 404, "Specific(half_plus_two, 9)"),
-        ("/v1/models/half_plus_two/versions/0000000000000009:predict", {}, 404, "Specific(half_plus_two, 9)"),
-        ("/v1/models/half_plus_two99:predict", {}, 404, "Latest(half_plus_two99)"),
-        ("/v1/models/half_plus_two:classify", {}, 501, "classify is not offered"),
-        ("/v1/models/half_plus_two:regress", {}, 501, "regress is not offered"),
-        ("/v1/models/half_plus_two:PREDICT", {}, 400, "Malformed request: POST /v1/models/half_plus_two:PREDICT"),
-        *[
-            (path, {}, 400, f"Malformed request: POST {path}")
-            for path in (
-                "/v1/foo",
-                "/v1/models",
-                "/v1/models/half_plus_two/metadata",
-                "/v1/models/foo/version/50:regress",
-                "/v1/models/foo/versions/HELLO:regress",
-                "/v1/models/foo/label/some_label:regress",
-                "/v1/models/foo/versions/50/labels/some_label:regress",
-            )
-        ],
-        ("/v1/foo", None, 400, "Malformed request: GET /v1/foo"),
-        ("/v1/models", None, 400, "Missing model name in request."),
-        ("/v1/models/versions/3", None, 400, "Missing model name in request."),
-        ("/v1/models/metadata", None, 404, "Could not find any versions of model metadata"),
-        ("/v1/models/foo/METADATA", None, 404, "Could not find any versions of model foo"),
-        ("/v1/models/half_plus_two/metadata?x=1", None, 400, "GET /v1/models/half_plus_two/metadata?x=1"),
-        ("/v1/models/foo/", None, 400, "Malformed request: GET /v1/models/foo/"),
-        ("/v1/models/foo/labels/a:b", None, 400, "Malformed request: GET /v1/models/foo/labels/a:b"),
-        ("/v1/models/debug/model_name", None, 400, "Malformed request: GET /v1/models/debug/model_name"),
-        ("/v1/models/foo:predict", None, 400, "Malformed request: GET /v1/models/foo:predict"),
-        ("/v1/models/foo", None, 404, "Could not find any versions of model foo"),
-        ("/v1/models/half_plus_two/versions/9", None, 404, "Could not find version 9 of model half_plus_two"),
-        ("/v1/models/foo/metadata", None, 404, "Servable not found for request: Latest(foo)"),
-        ("/v1/models/half_plus_two/labels/x/metadata", None, 400, "Unrecognized servable version label: x"),
-        ("/v1/models/modelname%21%23%24%2F%3A", None, 404, "Could not find any versions of model modelname!#$/:"),
-    ],
-)
-def test_paths_are_those_of_tensorflow_serving(server, path, body, status, message):
-    found_status, headers, reply = ask(server.port, "GET" if body is None else "POST", path, body)
-    assert (found_status, headers["Content-Type"]) == (status, "application/json")
-    assert message in reply["error"]
+@pytest.mark.parametrize("text", "[1,] {1:2} {'a':1} nul [-] [Infi] [Nan] [1.] [.5] [1e+] [01] [+1]".split())
+def test_what_is_no_json_is_400(server, text):
+    assert predict(server, f'{{"instances": {text}}}'.encode())[0] == 400
+
+
+BODIES = [
+    (b"", 400),
+    (b"instances = [1, 2]", 400),
+    (b"[1]", 400),
+    (b'{"signature_name": 100}', 400),
+    (b'{"signature_name": ' + DEEP[b"["] + 50_000 * b"]" + b"}", 400),
+    (b"{}", 400),
+    (b'{"instances": [1], "inputs": [1]}', 400),
+    (b'{"instances": 1}', 400),
+    (b'{"instances": []}', 400),
+    (b'{"instances": ' + DEEP[b'{"a":'] + 977 * b"}" + b"}", 400),
+    (b'{"signature_name": "float64", "instances": [{"x": ' + DEEP[b'{"a":'] + 977 * b"}" + b"}]}", 400),
+    (b'{"instances": [1e400]}', 400),
+    (b'{"instances": [' + 400 * b"9" + b"]}", 400),
+    (b'{"instances": [' + 5000 * b"9" + b"]}", 400),
+    (b'{"instances": ' + 32 * b"[" + 32 * b"]" + b"}", 200),  # 31 dimensions of a row
+    (b'{"instances": ' + 33 * b"[" + 33 * b"]" + b"}", 400),
+    *[(b'{"signature_name": "string", "instances": ["%s"]}' % text, 400) for text in (b"\\ud800", b"a\\ude00", b"\n")],
+    *[(b'{"signature_name": "string", "instances": ["%s"]}' % text, 400) for text in (b"\\x", b"\\u00g0", b"\0")],
+]
+MISTAKES = {
+    "": """[{"instances": ["x", "y"]}, {"instances": [[1, 2], [3, 4], [5, 6, 7]]}, {"instances": [1, [1]]},
+        {"instances": [[1, 2], [3, 4], [[5, 6]]]}, {"instances": [[[1], 2]]}, {"instances": [[[1, 2], [3]]]},
+        {"instances": [{"y": 1}]}, {"instances": [{"x": 1}, 2]}, {"instances": [2, {"x": 1}]}, {"inputs": {"y": 1}},
+        {"instances": [true]}, {"instances": [[], [1]]}, {"instances": [[1], []]}, {"instances": [{"x": 1, "y": 2}]},
+        {"instances": [{}]}, {"instances": [{"x": [1]}, {"x": [1, 2]}]}, {"inputs": {}}, {"inputs": {"b64": "aGk="}},
+        {"inputs": null}, {"inputs": [[1, 2], [3]]}, {"inputs": [1, [2]]}]""",
+    "int32": '[{"instances": [1.0]}, {"instances": [2147483648]}, {"instances": [true]}]',
+    "int64": '[{"instances": [9223372036854775808]}]',
+    "uint8": '[{"instances": [2147483648]}]',
+    "uint32": '[{"instances": [-1]}]',
+    "uint64": '[{"instances": [-1]}, {"inputs": [18446744073709551616]}]',
+    "uint16": '[{"instances": [1]}]',
+    "bool": '[{"instances": [1]}, {"instances": ["true"]}]',
+    "float64": '[{"instances": ["NaN"]}]',
+    "string": """[{"instances": [null]}, {"instances": [{"b64": "?"}]}, {"inputs": [{"b64": 1}]},
+        {"inputs": [{"c": "aGk="}]}, {"instances": [{"b64": "aGk=", "c": 1}]}, {"inputs": {"b64": "YQ="}},
+        {"inputs": {"b64": "Y"}}, {"inputs": {"b64": "YWJj="}}, {"inputs": {"b64": "aGk=a"}}, {"inputs": {"b64": "="}},
+        {"inputs": {"b64": "a-_k"}}, {"inputs": {"b64": "YQ\\u00a0=="}}]""",
+    "several": '[{"instances": [1]}, {"inputs": [1]}, {"instances": [{"int_tensor": 1}]}]',
+    **{name: '[{"instances": [1]}]' for name in ("nothing", "other")},
+    **{f"to_{name}": '[{"inputs": [1]}]' for name in ("complex64", "half", "bfloat16", "uint16")},
+    "uneven": '[{"instances": [1, 2]}]',
+}
+OTHERS = [
+    ("float16", {"inputs": [1.5]}, 501),
+    ("uint16", {"inputs": [1]}, 501),
+    ("complex64", {"inputs": []}, 200),  # no value, no mistake
+    ("", {"instances": [[]]}, 200),
+    ("", {"inputs": {"x": [1], "other": "ignored"}}, 200),
+    ("string", {"instances": [{"b64": "aGk="}, "x"]}, 200),
+    ("scalar", {"instances": [1, 2]}, 200),
+]
+OTHERS += [(name, body, 400) for name, bodies in MISTAKES.items() for body in json.loads(bodies)]
+
+
+def test_mistakes_over_rest_have_the_status_of_tensorflow_serving(server):
+    bodies = BODIES + [(json.dumps({"signature_name": name, **body}).encode(), status) for name, body, status in OTHERS]
+    found = {body: (predict(server, body)[0], status) for body, status in bodies}
+    assert {body[:200]: pair for body, pair in found.items() if pair[0] != pair[1]} == {}
+
+
+HALF, MANY = "half_plus_two", 5000 * "9"
+PATHS = {  # status: paths under /v1/models/ of POST, and of GET
+    400: (
+        f"""{HALF}/labels/x:predict {HALF}/versions/18446744073709551615:predict {HALF}/versions/{MANY}:predict
+        {HALF}/metadata foo/version/50:regress foo/versions/HELLO:regress foo/label/some_label:regress {HALF}:PREDICT
+        foo/versions/50/labels/some_label:regress ../foo""",
+        f"versions/3 {HALF}/metadata?x=1 foo/ foo/labels/a:b debug/model_name foo:predict {HALF}/labels/x/metadata",
+    ),
+    404: (
+        f"foo:predict foo/versions/50:predict {HALF}/versions/9:predict {HALF}/versions/{5000 * '0'}9:predict",
+        f"metadata foo/METADATA {HALF}/versions/9 foo/metadata modelname%21%23%24%2F%3A",
+    ),
+    501: (f"{HALF}:classify {HALF}:regress", ""),
+}
+
+
+def test_paths_are_those_of_tensorflow_serving(server):
+    for status, (posts, gets) in PATHS.items():
+        asked = [("POST", path, {}) for path in posts.split()] + [("GET", path, None) for path in gets.split()]
+        for method, path, body in asked:
+            found, headers, reply = ask(server.port, method, f"/v1/models/{path}", body)
+            assert (found, headers["Content-Type"], [*reply]) == (status, "application/json", ["error"]), path
+    for path in ("/v1/foo", "/v1/models"):
+        assert ask(server.port, "GET", path)[0] == ask(server.port, "POST", path, {})[0] == 400
+    path = "/v1/models/same:predict"
+    assert ask(server.port, "OPTIONS", path, headers={"Origin": "http://example.com"})[0] == 200
+    assert ask(server.port, "OPTIONS", path)[::2] == (400, b"")
 
 
 def test_versions_and_labels_are_found(server):
@@ -296,8 +274,7 @@ def test_versions_and_labels_are_found(server):
         assert predict(server, {"instances": [2.0]}, "half_plus_two", which) == (200, [3.0])
         _, _, reply = ask(server.port, "GET", f"/v1/models/half_plus_two{which}/metadata")
         assert reply["model_spec"] == {"name": "half_plus_two", "signature_name": "", "version": f"{version}"}
-    asked = request("half_plus_two", label="stable", x=[2.0])
-    response = server.predict(asked)
+    response = server.predict(request("half_plus_two", label="stable", x=[2.0]))
     assert (response.model_spec.version.value, response.model_spec.signature_name) == (123, "serving_default")
 
 
@@ -305,8 +282,11 @@ def test_the_status_of_a_label_is_that_of_all_versions(server):
     every = [{"version": "124", **FINE}, {"version": "123", **FINE}]
     for which, expected in (("", every), ("/versions/123", every[1:]), ("/labels/stable", every), ("/labels/x", every)):
         assert ask(server.port, "GET", f"/V1/MODELS/half_plus_two{which}")[2] == {"model_version_status": expected}
-    status = get_model_status_pb2.GetModelStatusRequest(model_spec={"name": "half_plus_two", "version_label": "x"})
+    asked = get_model_status_pb2.GetModelStatusRequest
+    status = asked(model_spec={"name": "half_plus_two", "version_label": "x"})
     assert [version.version for version in server.status(status).model_version_status] == [124, 123]
+    assert code_of(server.status, asked()) == "INVALID_ARGUMENT"
+    assert code_of(server.status, asked(model_spec={"name": "foo"})) == "NOT_FOUND"
 
 
 def test_metadata_has_the_signatures_as_they_are_written(server):
@@ -321,65 +301,38 @@ def test_metadata_has_the_signatures_as_they_are_written(server):
         "defaults": {},
     }
     fields = {"model_spec": {"name": "same"}, "metadata_field": ["signature_def"]}
-    asked = get_model_metadata_pb2.GetModelMetadataRequest(**fields)
+    asked = get_model_metadata_pb2.GetModelMetadataRequest
     found = get_model_metadata_pb2.SignatureDefMap()
-    assert server.metadata(asked).metadata["signature_def"].Unpack(found)
+    assert server.metadata(asked(**fields)).metadata["signature_def"].Unpack(found)
     assert {*found.signature_def} == {*SIGNATURES}
-    for change, message in (
-        ({"metadata_field": []}, "GetModelMetadataRequest must specify at least one metadata_field"),
-        ({"metadata_field": ["x"]}, "Metadata field x is not supported"),
-        ({"model_spec": {}}, "ModelSpec has no name specified."),
-        ({"model_spec": {}, "metadata_field": []}, "GetModelMetadataRequest must specify at least one metadata_field"),
-        ({"model_spec": None}, "Missing ModelSpec"),
-    ):
-        asked = get_model_metadata_pb2.GetModelMetadataRequest(**(fields | change))
-        assert refusal(server.metadata, asked) == ("INVALID_ARGUMENT", message)
+    for change in ({"metadata_field": []}, {"metadata_field": ["x"]}, {"model_spec": {}}, {"model_spec": None}):
+        assert code_of(server.metadata, asked(**(fields | change))) == "INVALID_ARGUMENT"
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: dtype.name)
-@pytest.mark.parametrize("rank", [0, 1, 4])
-def test_tensors_of_every_dtype_and_rank_pass_over_grpc(server, dtype, rank):
-    array = np.arange(3**rank).reshape((3,) * rank).astype(dtype)
-    response = server.predict(request("same", dtype.name, x=array))
-    found = tf.make_ndarray(response.outputs["out_x"])
-    assert (found.dtype, found.shape) == (array.dtype, array.shape)
-    np.testing.assert_array_equal(found, array)
+def test_tensors_of_every_dtype_and_rank_pass_over_grpc(server, dtype):
+    for rank in (0, 1, 4):
+        array = np.arange(3**rank).reshape((3,) * rank).astype(dtype)
+        found = tf.make_ndarray(server.predict(request("same", dtype.name, x=array)).outputs["out_x"])
+        assert (found.dtype, found.shape) == (array.dtype, array.shape)
+        np.testing.assert_array_equal(found, array)
 
 
-def test_a_signature_without_inputs_answers_over_grpc(server):
-    assert tf.make_ndarray(server.predict(request("same", "nothing")).outputs["y"]).tolist() == [1.0, 2.0]
-
-
-EXTRA = PredictRequest(model_spec={"name": "same"}, inputs={"x": {"dtype": 1, "tensor_content": b"abc"}, "y": {}})
 BROKEN = PredictRequest(model_spec={"name": "same"}, inputs={"x": {"dtype": 1, "tensor_content": b"abc"}})
+WRONG = {
+    "NOT_FOUND": [request("foo"), request("same", version=50), request("foo", x=1.0)],
+    "FAILED_PRECONDITION": [request("same", "other")],
+    "INVALID_ARGUMENT": [PredictRequest(), request(""), request("same", label="x"), BROKEN, request("same")],
+}
+WRONG["NOT_FOUND"].append(PredictRequest(model_spec={"name": "foo"}, inputs=BROKEN.inputs))
+WRONG["INVALID_ARGUMENT"] += [PredictRequest(model_spec={"name": "same", "version_label": ""}), request("same", y=1.0)]
+WRONG["INVALID_ARGUMENT"] += [request("same", x=[1.0], y=[1.0]), request("same", x="a"), request("same", x=np.ones(1))]
+WRONG["INVALID_ARGUMENT"] += [request("same", x=[1.0], outputs=outputs) for outputs in (["y"], ["out_x"] * 2)]
 
 
-@pytest.mark.parametrize(
-    "asked, code, message",
-    [
-        (PredictRequest(), "INVALID_ARGUMENT", "Missing ModelSpec"),
-        (request(""), "INVALID_ARGUMENT", "ModelSpec has no name specified."),
-        (request("foo"), "NOT_FOUND", "Servable not found for request: Latest(foo)"),
-        (request("same", version=50), "NOT_FOUND", "Servable not found for request: Specific(same, 50)"),
-        (request("same", label="x"), "INVALID_ARGUMENT", "Unrecognized servable version label: x"),
-        (PredictRequest(model_spec={"name": "same", "version_label": ""}), "INVALID_ARGUMENT", "version label: "),
-        (request("same", "other"), "FAILED_PRECONDITION", 'Serving signature key "other" not found.'),
-        (request("same"), "INVALID_ARGUMENT", "input size does not match signature: 0!=1 len({}) != len({x}). Sent"),
-        (request("same", y=1.0), "INVALID_ARGUMENT", "not found in request and no default value provided. Inputs exp"),
-        (request("same", x=[1.0], y=[1.0]), "INVALID_ARGUMENT", "2!=1 len({x,y}) != len({x}). Sent extra: {y}."),
-        (BROKEN, "INVALID_ARGUMENT", "tensor parsing error: x"),
-        (EXTRA, "INVALID_ARGUMENT", "2!=1 len({x,y}) != len({x}). Sent extra: {y}."),
-        (PredictRequest(model_spec={"name": "foo"}, inputs=BROKEN.inputs), "NOT_FOUND", "request: Latest(foo)"),
-        (request("same", x="a"), "INVALID_ARGUMENT", "Expects arg[0] to be float but string is provided"),
-        (request("same", x=np.ones(1)), "INVALID_ARGUMENT", "Expects arg[0] to be float but double is provided"),
-        (request("same", x="a", outputs=["y"]), "INVALID_ARGUMENT", "output tensor alias not found in signature: y"),
-        (request("same", x=[1.0], outputs=["y"]), "INVALID_ARGUMENT", "output tensor alias not found in signature: y"),
-        (request("same", x=[1.0], outputs=["out_x"] * 2), "INVALID_ARGUMENT", "duplicate output tensor alias: out_x"),
-    ],
-)
-def test_mistakes_over_grpc_have_the_code_and_words_of_tensorflow_serving(server, asked, code, message):
-    found = refusal(server.predict, asked)
-    assert found[0] == code and message in found[1]
+def test_mistakes_over_grpc_have_the_code_of_tensorflow_serving(server):
+    for code, requests in WRONG.items():
+        assert [code_of(server.predict, asked) for asked in requests] == [code] * len(requests)
 
 
 def reload(*configs, platform="tensorflow"):
@@ -392,29 +345,22 @@ def reload(*configs, platform="tensorflow"):
     return request
 
 
-def test_a_configuration_may_move_a_model_empty_the_server_and_is_refused_as_there(server, tmp_path):
+def test_a_configuration_may_move_a_model_empty_the_server_and_is_refused_as_there(tmp_path):
     small.write(tmp_path / "a", 1, serving_default=small.affine(1.0))
     small.write(tmp_path / "b", 2, serving_default=small.affine(5.0))
     with both({"m": tmp_path / "a"}) as server:
         assert predict(server, {"instances": [2.0]}, "m") == (200, [2.0])
-        asked = reload(("m", tmp_path / "b"))
-        asked.metric_names[:] = ["/tensorflow/cc/saved_model/load_attempt_count", "/other", "/other"]
-        reply = server.reload(asked)
-        assert reply.status.error_code == 0
-        assert [metric.int64_value_increase for metric in reply.metric] == [0, 0]
+        assert server.reload(reload(("m", tmp_path / "b"))).status.error_code == 0
         assert predict(server, {"instances": [2.0]}, "m") == (200, [6.0])
-        for asked, message in (
-            (model_management_pb2.ReloadConfigRequest(), "Only ModelConfigList is currently supported"),
-            (reload(("m", "relative/path")), "Expected model m to have an absolute path or URI; got base_path()="),
-            (reload(("", "/a")), "a model must have a name"),
-            (reload(("m", "a"), ("m", "b")), "Illegal to list model m multiple times in config list"),
-            (reload(("m", "/a"), platform="other"), "Illegal to change a model's platform. For model m platform was"),
-            (reload(("n", "/a"), platform="other"), "Model n requests unsupported platform other"),
+        for asked in (
+            model_management_pb2.ReloadConfigRequest(),
+            reload(("m", "relative/path")),
+            reload(("", "/a")),
+            reload(("m", "/a"), ("m", "/b")),
+            reload(("n", "/a"), platform="other"),
         ):
-            code, found = refusal(server.reload, asked)
-            assert code == "INVALID_ARGUMENT" and message in found
-        code, found = refusal(server.reload, reload(("m", tmp_path / "b", ("new", 9))))
-        assert code == "FAILED_PRECONDITION" and "to version 9 of model m, which is not currently available" in found
+            assert code_of(server.reload, asked) == "INVALID_ARGUMENT"
+        assert code_of(server.reload, reload(("m", tmp_path / "b", ("new", 9)))) == "FAILED_PRECONDITION"
         assert predict(server, {"instances": [2.0]}, "m") == (200, [6.0])
         assert server.reload(reload(("m", tmp_path / "b", ("stable", 2)))).status.error_code == 0
         assert predict(server, {"instances": [2.0]}, "m", "/labels/stable") == (200, [6.0])
@@ -422,26 +368,12 @@ def test_a_configuration_may_move_a_model_empty_the_server_and_is_refused_as_the
         assert predict(server, {"instances": [2.0]}, "m")[0] == 404
 
 
-def test_strings_come_back_byte_by_byte(server):
-    body = b'{"signature_name": "string", "instances": ["\xff\xc3"]}'
-    with urllib.request.urlopen(f"http://{HOST}:{server.port}/v1/models/same:predict", body) as reply:
-        assert reply.read() == b'{"predictions": ["\xff\xc3"]}'
-
-
 def test_gzip_bodies_are_inflated_and_broken_ones_are_empty_documents(server):
     body = gzip.compress(b'{"instances": [2]}')
     path, how = "/v1/models/same:predict", {"Content-Encoding": "gzip"}
     assert ask(server.port, "POST", path, body, how)[2] == {"predictions": [2.0]}
     for broken in (b"{}", body[:-3], gzip.compress(b" " * 101 * 2**20, 1)):
-        status, _, reply = ask(server.port, "POST", path, broken, how)
-        assert status == 400 and "JSON Parse error: The document is empty" in reply["error"]
-
-
-def test_a_preflight_names_its_origin(server):
-    path = "/v1/models/same:predict"
-    assert ask(server.port, "OPTIONS", path, headers={"Origin": "http://example.com"})[0] == 200
-    status, _, reply = ask(server.port, "OPTIONS", path)
-    assert (status, reply) == (400, b"")
+        assert ask(server.port, "POST", path, broken, how)[0] == 400
 
 
 def test_requests_are_counted_as_there_and_only_good_ones_have_a_latency(tmp_path):
@@ -451,13 +383,12 @@ def test_requests_are_counted_as_there_and_only_good_ones_have_a_latency(tmp_pat
             predict(server, body, "m")
         ask(server.port, "GET", "/v1/models/m")
         server.predict(request("m", x=[1.0]))
-        refusal(server.predict, request("m", "other"))
-        refusal(server.predict, request("made up"))
+        code_of(server.predict, request("m", "other"))
+        code_of(server.predict, request("made up"))
         page = server.metrics.page()
+    for status, count in {"OK": 4, "INVALID_ARGUMENT": 2, "FAILED_PRECONDITION": 1}.items():
+        assert f':tensorflow:serving:request_count{{model_name="m",status="{status}"}} {count}\n' in page
     for line in (
-        'request_count{model_name="m",status="OK"} 4',
-        'request_count{model_name="m",status="INVALID_ARGUMENT"} 2',
-        'request_count{model_name="m",status="FAILED_PRECONDITION"} 1',
         'request_latency_count{model_name="m",API="predict",entrypoint="REST"} 2',
         'request_latency_count{model_name="m",API="",entrypoint="REST"} 1',
         'request_latency_count{model_name="m",API="Predict",entrypoint="GRPC"} 1',

@@ -1,19 +1,15 @@
 import contextlib
-import io
-import re
-import signal
 import subprocess
 import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from grpc import StatusCode
 
-from serving.client import Client, Explanation, Score, Translation, parse_arguments, translate_lines
+from serving.client import Client, Translation
 from serving.errors import ServingError
 from tests.serving.fake import serve
 from tests.serving.live import HOST, free_port, refusal
@@ -63,14 +59,6 @@ def test_any_number_of_texts_is_split_the_longest_first_and_comes_back_in_order(
     assert sorted(sum(asked, [])) == sorted(texts)
 
 
-@pytest.mark.parametrize("which", [{}, {"version": 7}, {"label": "stable"}])
-def test_model_version_and_label_are_asked_for(api, which):
-    upper = Upper()
-    with client_of(api, upper, model="ende", **which) as client:
-        client.translate(["a"])
-    assert upper.asked[0][0] == ("ende", which.get("version"), which.get("label"))
-
-
 def test_options_are_one_for_all_texts_or_one_for_each(api):
     upper = Upper()
     with client_of(api, upper) as client:
@@ -85,28 +73,20 @@ def test_options_are_one_for_all_texts_or_one_for_each(api):
 
 
 def test_rows_of_every_signature_come_without_padding(api):
+    answer = {"pieces": [["a", "</s>"], ["</s>", ""]], "token_scores": [[-3, -4], [-5, 0]]}
+    sources, rows = [["ü", "b", "</s>"], ["</s>", "", ""]], [[[0.5, 0.25, 0.25], [0, 0, 1]], [[1, 0, 0], [0, 0, 0]]]
     outputs = {
         "alternatives": {"translations": [[b"a", b"b"], ["ö".encode(), b"d"]], "scores": [[-1, -2], [-3, -4]]},
-        "score": {"score": [-1, -2], "pieces": [["a", "</s>"], ["</s>", ""]], "token_scores": [[-3, -4], [-5, 0]]},
-        "explain": {
-            "source_pieces": [["ü", "b", "</s>"], ["</s>", "", ""]],
-            "pieces": [["a", "</s>"], ["</s>", ""]],
-            "token_scores": [[-3, -4], [-5, 0]],
-            "alignment": [[[0.5, 0.25, 0.25], [0.0, 0.0, 1.0]], [[1.0, 0.0, 0.0], [0.0, 0.0, 0.0]]],
-        },
+        "score": {"score": [-1, -2], **answer},
+        "explain": {"source_pieces": sources, "alignment": rows, **answer},
     }
     with client_of(api, lambda model, name, inputs: outputs[name]) as client:
-        assert client.alternatives(["xx", "y"]) == [
-            [Translation("a", -1.0), Translation("b", -2.0)],
-            [Translation("ö", -3.0), Translation("d", -4.0)],
-        ]
-        assert client.score(["xx", "y"], ["a", ""]) == [
-            Score(-1.0, ["a", "</s>"], [-3.0, -4.0]),
-            Score(-2.0, ["</s>"], [-5.0]),
-        ]
+        assert client.alternatives(["xx", "y"]) == [[("a", -1.0), ("b", -2.0)], [("ö", -3.0), ("d", -4.0)]]
+        expected = [(-1.0, ["a", "</s>"], [-3.0, -4.0]), (-2.0, ["</s>"], [-5.0])]
+        assert client.score(["xx", "y"], ["a", ""]) == expected
         assert client.explain(["xx", "y"]) == [
-            Explanation(["ü", "b", "</s>"], ["a", "</s>"], [-3.0, -4.0], [[0.5, 0.25, 0.25], [0.0, 0.0, 1.0]]),
-            Explanation(["</s>"], ["</s>"], [-5.0], [[1.0]]),
+            (["ü", "b", "</s>"], ["a", "</s>"], [-3.0, -4.0], [[0.5, 0.25, 0.25], [0.0, 0.0, 1.0]]),
+            (["</s>"], ["</s>"], [-5.0], [[1.0]]),
         ]
 
 
@@ -156,49 +136,6 @@ def test_the_timeout_ends_a_request_that_takes_too_long_and_its_repetitions(api)
         assert refusal(client.translate, ["a"])[0] in ("UNAVAILABLE", "DEADLINE_EXCEEDED")
 
 
-def test_the_last_try_has_a_positive_time_even_if_a_pause_ends_after_the_deadline():
-    given = []
-    answer = {"translation": ["A"], "score": [0.0]}
-    connection = SimpleNamespace(predict=lambda *asked: given.append(asked[2]) or answer)
-    Client(connection=connection, timeout=-1.0).translate(["a"])
-    assert given[0] > 0
-
-
-def test_several_requests_are_under_way_at_a_time_but_no_more_than_allowed(api):
-    together = threading.Barrier(3)  # nobody gets through unless three are there at the same time
-    there, most = set(), []
-
-    def meet(model, signature_name, inputs):
-        there.add(inputs["text"][0])
-        most.append(len(there))
-        together.wait(SECONDS)
-        there.discard(inputs["text"][0])
-        return {"translation": inputs["text"], "score": [0.0]}
-
-    texts = [f"{number}" for number in range(6)]
-    with client_of(api, meet, max_batch_size=1, in_flight=3) as client:
-        assert [found.text for found in client.translate(texts)] == texts
-    assert max(most) == 3
-
-
-def test_what_makes_no_sense_is_refused_before_anything_is_sent():
-    for options, message in (
-        ({}, "either `url` or `grpc` must be given"),
-        ({"url": "http://a", "grpc": "a:1"}, "either `url` or `grpc` must be given"),
-        ({"grpc": "a:1", "version": 3, "label": "b"}, "`version` excludes `label`"),
-        ({"grpc": "a:1", "max_batch_size": 0}, "`max_batch_size` must be at least 1. Received: max_batch_size=0"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            Client(**options)
-    with Client(grpc="localhost:1") as client:
-        with pytest.raises(ValueError, match="must be a list of str"):
-            client.translate("a text")
-        with pytest.raises(ValueError, match="one of each input for each text"):
-            client.score(["a", "b"], ["c"])
-        with pytest.raises(ValueError, match="surrogates"):
-            client.translate(["\ud800"])
-
-
 def start(where, text, *flags):
     ((name, target),) = where.items()
     command = [sys.executable, "-m", "serving.client", f"--{name}", target, *flags]
@@ -216,40 +153,3 @@ def test_the_command_gives_a_line_for_each_line_in_order(api):
     lines = ["ONE", "", "\ufffd TWO", "THREE WORDS LONG", "X\x0bY", "LAST WITHOUT END"]
     assert found.decode() == "".join(f"{line}\n" for line in lines)
     assert (process.returncode, errors) == (0, b"")
-
-
-def test_a_translation_with_a_line_break_stays_one_line():
-    client, target = SimpleNamespace(translate=lambda lines, _: [Translation("a\nb", 0.0)] * len(lines)), io.BytesIO()
-    translate_lines(client, io.BytesIO(b"1\n2\n"), target, 3)
-    assert target.getvalue() == b"a b\na b\n"
-
-
-def test_the_command_says_in_one_line_that_the_server_is_not_there():
-    process = start(address("rest", free_port()), b"a\n", "--retries", "0")
-    found, errors = process.communicate(timeout=SECONDS)
-    assert (process.returncode, found) == (2, b"")
-    assert re.fullmatch(rb"error: \S+ does not translate: UNAVAILABLE: .*refused.*\n", errors)
-
-
-def test_ctrl_c_is_one_line():
-    has_come, end = threading.Event(), threading.Event()
-
-    def hang(*_):
-        has_come.set()
-        end.wait(SECONDS)
-        return {"translation": [b""], "score": [0.0]}
-
-    with serve("grpc", hang) as where:
-        process = start(where, b"a\n")
-        process.stdin.close()
-        assert has_come.wait(SECONDS)
-        process.send_signal(signal.SIGINT)
-        process.stdin = None
-        assert process.communicate(timeout=SECONDS) == (b"", b"interrupted\n") and process.returncode == 130
-        end.set()
-
-
-def test_help_teaches_by_example(capsys):
-    with pytest.raises(SystemExit):
-        parse_arguments(["--help"])
-    assert "serving.client --grpc localhost:8500 < new.en > new.de" in capsys.readouterr().out

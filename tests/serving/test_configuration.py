@@ -1,13 +1,11 @@
 import pytest
 
 from serving.configuration import (
-    DEFAULT_MONITORING_PATH,
     BatchingParameters,
     ModelConfig,
     VersionPolicy,
     read_batching_parameters,
     read_model_config,
-    read_monitoring,
 )
 
 
@@ -31,8 +29,7 @@ def test_batching_parameters_of_tensorflow_serving_are_understood(file):
         enable_large_batch_splitting { value: true } max_execution_batch_size { value: 64 }
         allowed_batch_sizes: 8 allowed_batch_sizes: 64 pad_variable_length_inputs: true
     """
-    expected = BatchingParameters(64, 2000, 100, 3, "translators", True, 64, (8, 64), True)
-    assert read_batching_parameters(file(text)) == expected
+    assert read_batching_parameters(file(text)) == BatchingParameters(64, 2000, 100, 3, "translators", True, 64)
     assert read_batching_parameters(file("")) == BatchingParameters()
     assert (BatchingParameters().max_batch_size, BatchingParameters().max_enqueued_batches) == (1000, 10)
     assert read_batching_parameters(file("max_execution_batch_size { value: 5 }")).most_rows == 1000
@@ -59,60 +56,27 @@ def models(*configs):
 
 AB = "name: 'a' base_path: '/b'"
 SPLITTING = "max_batch_size {value: 3} enable_large_batch_splitting {value: true} max_execution_batch_size {value: 5}"
-LESS_AT_ONCE = """max_batch_size {value: 8} enable_large_batch_splitting {value: true} allowed_batch_sizes: [4, 8]
-    max_execution_batch_size {value: 4}"""
-BATCHING, MONITORING, MODELS = read_batching_parameters, read_monitoring, read_model_config
+BATCHING, MODELS = read_batching_parameters, read_model_config
 
 
 @pytest.mark.parametrize(
     "read, text, complaint",
     [
-        (BATCHING, "\nmax_batch { value: 3 }", 'Line 2:1 : .*no field named "max_batch"'),
-        (BATCHING, "max_batch_size: 3", "Line 1:17 "),
-        (BATCHING, "max_batch_size { value: x }", "Line 1:25 .*integer: x"),
-        (BATCHING, "max_batch_size { value: 0 }", "max_batch_size must be positive. Received: 0"),
-        (BATCHING, "num_batch_threads { value: -1 }", "num_batch_threads must be positive"),
-        (BATCHING, "batch_timeout_micros { value: -1 }", "must not be negative. Received: -1"),
-        (BATCHING, SPLITTING, "at most max_batch_size. Received: 5, 3"),
-        (
-            BATCHING,
-            "max_batch_size {value: 8} allowed_batch_sizes: [2, 4]",
-            "ascend to max_batch_size, 8. Received: .2, 4.",
-        ),
-        (BATCHING, LESS_AT_ONCE, "max_execution_batch_size must be max_batch_size, 8. Received: 4"),
-        (MONITORING, "x", "Line 1:1 "),
-        (MONITORING, 'prometheus_config { enable: true pth: "/" }', 'no field named "pth"'),
-        (MONITORING, 'prometheus_config { path: "metrics" }', "must begin with /. Received: metrics"),
-        (MODELS, "custom_model_config {}", "must have a model_config_list"),
-        (MODELS, "model_config_list {\n  config { nam: 'x' } }", 'Line 2:12 : .*no field named "nam"'),
-        (MODELS, models("name: 'a'"), "Expected model a to have an absolute path or URI; got base_path"),
-        (MODELS, models("base_path: '/b'"), "must have a name. Received: base_path='/b'"),
-        (MODELS, models(AB), "Illegal setting neither .*, model name is a"),
-        (MODELS, models(f"{AB} model_type: 1 model_platform: 'tensorflow'"), "Illegal setting both .* is a"),
-        (MODELS, models(f"{AB} model_type: OTHER"), "model_type choice 2 not supported"),
-        (MODELS, models(f"{AB} model_platform: 'torch'"), "Model a requests unsupported platform torch"),
-        (MODELS, models(*[f"{AB} model_type: TENSORFLOW"] * 2), "Illegal to list model a multiple times"),
+        (BATCHING, "\nmax_batch { value: 3 }", '2:1 : .*no field named "max_batch"'),
+        (BATCHING, "max_batch_size { value: 0 }", "max_batch_size must be at least 1. Received: 0"),
+        (BATCHING, "batch_timeout_micros { value: -1 }", "must be at least 0. Received: -1"),
+        (BATCHING, SPLITTING, "at most max_batch_size. Received: 5"),
+        (MODELS, "custom_model_config { type_url: 'a' }", "must have a model_config_list"),
+        (MODELS, "model_config_list {\n  config { nam: 'x' } }", '2:12 : .*no field named "nam"'),
+        (MODELS, models("name: 'a'"), "a must have an absolute base_path"),
+        (MODELS, models(f"{AB} model_type: 1 model_platform: 'tensorflow'"), "a must have model_platform"),
+        (MODELS, models(f"{AB} model_platform: 'torch'"), "a must have model_platform"),
+        (MODELS, models(*[f"{AB} model_type: TENSORFLOW"] * 2), "must be listed once. Received: a"),
     ],
 )
 def test_a_mistake_is_told_with_the_file_and_its_place(file, read, text, complaint):
     with pytest.raises(ValueError, match=f"some.config.*{complaint}"):
         read(file(text))
-
-
-@pytest.mark.parametrize(
-    "text, path",
-    [
-        ('prometheus_config { enable: true, path: "/metrics" }', "/metrics"),
-        ("prometheus_config <\n  enable: 1;  # yes\n  path: '/a' 'b' >\n", "/ab"),
-        ("prometheus_config: { enable: t }", DEFAULT_MONITORING_PATH),
-        ('prometheus_config: { enable: false path: "/metrics" }', None),
-        ("", None),
-        ("prometheus_config {}", None),
-    ],
-)
-def test_the_monitoring_file_says_where_the_metrics_are(file, text, path):
-    assert read_monitoring(file(text)) == path
-    assert read_monitoring(None) == DEFAULT_MONITORING_PATH
 
 
 @pytest.mark.parametrize(

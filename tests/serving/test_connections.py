@@ -3,10 +3,7 @@ import re
 import pytest
 
 from serving.client import Client, Translation
-from serving.gateway import connected, parse_arguments
-from serving.protection import NO_PLACEHOLDERS
 from tests.serving.fake import serve
-from tests.serving.live import refusal
 
 TEXTS = ["the two of 5 km", "see http://a.b", "one", "⟦4⟧ two"]
 WORDS = ["the DUO of 5 km", "see http://a.b", "one", "⟦4⟧ DUO"]
@@ -55,22 +52,3 @@ def test_placeholders_go_to_the_server_and_words_come_back(api, tmp_path):
     assert signatures == ["explain", "translate", "alternatives", "sample", "score"]  # the model is examined once
     assert sorted(asked[1][1]) == sorted(["the two⟦0⟧ of ⟦1⟧", "see ⟦0⟧", "one", "⟦0⟧ two⟦1⟧"])
     assert asked[-1][1] == ["two"]
-
-
-def test_a_model_without_placeholders_is_refused_in_one_line():
-    with (
-        serve("grpc", echo([], ["▁".encode(), b"<0xE2>"])) as where,
-        Client(**where, glossary={"two": "DUO"}) as client,
-    ):
-        assert refusal(client.translate, ["one"]) == ("INVALID_ARGUMENT", NO_PLACEHOLDERS)
-
-
-def test_the_gateway_keeps_words_as_well(tmp_path):
-    (tmp_path / "terms.tsv").write_text("two\tDUO\n", encoding="utf-8")
-    with serve("grpc", echo([], ["⟦0⟧".encode()])) as where:
-        flags = ["--backend", f"grpc://{where['grpc']}", "--source_lang=en", "--target_lang=de", "--protect"]
-        (client,) = connected(parse_arguments([*flags, "--glossary", str(tmp_path / "terms.tsv")])).values()
-        with client:
-            assert [found.text for found in client.translate(TEXTS)] == WORDS
-    with pytest.raises(ValueError, match="cannot read the glossary"):
-        connected(parse_arguments([*flags, "--glossary", str(tmp_path / "none.tsv")]))

@@ -32,6 +32,8 @@ BOMBS = {
     "rows": b'{"instances":[' + 3 * 10**6 * b"[]," + b"[]]}",
     # A signature of its own: a batch of both widths would be refused, as in TensorFlow Serving.
     "numbers": b'{"signature_name":"text","instances":[[' + 5 * 10**6 * b"1.5," + b"1]]}",
+    # A value of a float that is an object of 20 million numbers: 175 kB as gzip.
+    "object": b'{"instances":[{"x":{"a":[' + 2 * 10**7 * b"1," + b"1]}}]}",
 }
 
 
@@ -60,7 +62,7 @@ def is_fine(port):
 def body_of(chance):
     """A body of any kind."""
     good = json.dumps({"instances": [chance.choice([1, 2.5, "a", None, [[1]], {"x": 1}, {"b64": "?"}])] * 3}).encode()
-    kind = chance.randrange(7)
+    kind = chance.randrange(8)
     if kind == 0:
         return good[: chance.randrange(len(good))]
     if kind == 1:
@@ -69,6 +71,10 @@ def body_of(chance):
         return chance.randbytes(chance.randrange(200))
     if kind == 3:
         return chance.randrange(3000) * chance.choice([b"[", b'{"a":', b"[[],", b'"', b"-", b"1e"])
+    if kind == 5:  # As deep as Python's parser goes, and all closed.
+        depth = chance.choice([30, 500, chance.randrange(900, 1000)])
+        deep = chance.choice([depth * b"[" + depth * b"]", depth * b'{"a":' + b"1" + depth * b"}"])
+        return b'{"signature_name": "text", "%s": %s}' % (chance.choice([b"instances", b"inputs", b"z"]), deep)
     if kind == 4:
         return gzip.compress(good)[: chance.randrange(5, 60)]
     return good
@@ -124,22 +130,38 @@ def test_eight_thousand_requests_of_all_kinds_are_answered_and_forgotten(server)
     assert memory().rss < 1.1 * before
 
 
-@pytest.mark.parametrize("name", BOMBS)
-def test_a_bomb_holds_up_nobody_and_leaves_nothing(server, name):
-    port, _, process, lines = server
-    memory = psutil.Process(process.pid).memory_info
-    assert is_fine(port)
-    before, statuses, waits = memory().rss, [], []
-    bomb, headers = gzip.compress(BOMBS[name]), {"Content-Encoding": "gzip"}
+def waits_during(port, bomb):
+    """The status of a bomb, and how long each small request takes until it is answered."""
+    statuses, waits = [], []
     patient = http.client.HTTPConnection(HOST, port, timeout=240)  # Other programs may keep the machine busy.
-    client = threading.Thread(target=lambda: statuses.append(ask(port, "POST", PREDICT, bomb, headers, patient)[0]))
+    asked = (port, "POST", PREDICT, gzip.compress(bomb), {"Content-Encoding": "gzip"}, patient)
+    client = threading.Thread(target=lambda: statuses.append(ask(*asked)[0]))
     client.start()
     while client.is_alive():
         begun = time.monotonic()
         assert is_fine(port)
         waits.append(time.monotonic() - begun)
         time.sleep(0.01)
-    assert statuses[0] in (200, 400, 504)
-    assert len(waits) > 10 and max(waits) < sum(waits) / 2, "others are answered while the bomb is read"
+    return statuses[0], waits
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_a_bomb_holds_up_nobody_and_leaves_nothing(server, name):
+    port, _, process, lines = server
+    memory = psutil.Process(process.pid).memory_info
+    assert is_fine(port)
+    before, longest = memory().rss, []
+    while len(longest) < 3 and (not longest or longest[-1] > 0.5):  # Others may keep the machine busy.
+        status, waits = waits_during(port, BOMBS[name])
+        longest.append(max(waits))
+        assert status in (200, 400, 504) and len(waits) > 10
+    assert min(longest) < 0.5, "others are answered while the bomb is read"
     wait_for(lambda: memory().rss < 1.1 * before, 30)
     assert [line for line in lines if "Traceback" in line] == []
+
+
+def test_objects_that_end_at_any_depth_are_the_clients_mistake(server):
+    for depth in (*range(860, 1000, 3), 977):
+        deep = depth * b'{"a":' + b"1" + depth * b"}"
+        for body in (b'{"instances":[{"x":' + deep + b"}]}", b'{"signature_name":"text","inputs":' + deep + b"}"):
+            assert ask(server[0], "POST", PREDICT, body)[0] == 400

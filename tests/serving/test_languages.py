@@ -1,12 +1,10 @@
-import json
-
 import pytest
 
 from keras_transformer.config import Config
 from keras_transformer.export.manifest import describe_run, write_manifest
 from keras_transformer.export.parity import Loading, Parity
 from keras_transformer.training.run_directory import RunDirectory
-from serving.languages import languages_of, name_of, newest_languages, normalized
+from serving.languages import languages_of, newest_languages
 
 
 def write(directory, manifest):
@@ -31,18 +29,3 @@ def test_a_manifest_without_languages_names_none(tmp_path, manifest):
     assert languages_of(tmp_path / "1") is None
     with pytest.raises(ValueError, match="--source_lang and --target_lang"):
         newest_languages(tmp_path)
-
-
-def test_the_newest_version_that_names_its_languages_counts(tmp_path):
-    for version, target in (("2", "de"), ("10", "fr"), ("11", None), ("tmp-12", "it")):
-        write(tmp_path / version, json.dumps({"run": {"source_lang": "en", "target_lang": target}}))
-    assert newest_languages(tmp_path) == ("en", "fr")
-
-
-def test_names_are_english_where_unicode_has_one():
-    assert [name_of(normalized(code)) for code in ("de", "pt_BR", "ZH-Hans", "x-my")] == [
-        "German",
-        "Brazilian Portuguese",
-        "Simplified Chinese",
-        "x-my",
-    ]

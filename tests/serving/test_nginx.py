@@ -1,20 +1,16 @@
-"""The page and the APIs behind real nginx with the kit's own nginx.conf, in a real browser."""
+"""The page and the APIs behind real nginx with the kit's own nginx.conf."""
 
-import re
 import shutil
 import subprocess
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from libretranslatepy import LibreTranslateAPI
-from playwright.sync_api import expect
 
 from serving.rest import PAGE
 from tests.serving import toy
 from tests.serving.live import HOST, accepts, ask, both, free_port, wait_for
 from tests.serving.test_libretranslate import gateway_before
-from tests.serving.test_page import CHROMIUM, browser, opened  # noqa: F401  a fixture
 
 NGINX = shutil.which("nginx")
 CONFIGURATION = Path(__file__).parents[2] / "serving" / "config" / "nginx.conf"
@@ -33,7 +29,6 @@ http {{
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(NGINX is None, reason="no nginx here: apt-get install nginx-light"),
-    pytest.mark.skipif(CHROMIUM is None, reason="no browser here: apt-get install chromium"),
 ]
 
 
@@ -72,26 +67,6 @@ def site(tmp_path_factory):
             yield port
             process.terminate()
             process.communicate(timeout=30)
-
-
-def test_the_page_has_all_its_files_with_their_types(site):
-    files = {"page.css": "text/css", "page.js": "application/javascript", "icon.svg": "image/svg+xml", "": "text/html"}
-    for name, kind in files.items():
-        status, headers, _ = ask(site, "GET", f"/{name}")
-        assert (status, headers["Content-Type"], headers["Cache-Control"]) == (200, kind, "no-cache"), name
-    page = ask(site, "GET", "/")[2].decode()
-    assert [
-        name for name in re.findall(r'(?:href|src)="([^":]+)"', page) if ask(site, "GET", f"/{name}")[0] != 200
-    ] == []
-
-
-def test_a_person_translates_and_sees_why(site, browser):  # noqa: F811
-    with opened(browser, SimpleNamespace(url=f"http://{HOST}:{site}/")) as page:
-        page.get_by_role("textbox", name="Text").fill("süden")
-        expect(page.locator("#target")).to_have_text(toy.translation("süden", 3).decode())
-        expect(page.get_by_role("region", name="Alternatives").get_by_role("listitem")).to_have_count(3)
-        expect(page.locator("tbody").get_by_role("gridcell")).to_have_text(["100"])
-        assert page.evaluate("getComputedStyle(document.querySelector('.card')).borderRadius") != "0px"
 
 
 def test_a_program_translates(site):

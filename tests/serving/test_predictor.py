@@ -1,5 +1,7 @@
+import contextlib
 import gc
 import threading
+import time
 import weakref
 
 import numpy as np
@@ -7,10 +9,11 @@ import pytest
 from grpc import StatusCode
 
 from serving.configuration import BatchingParameters, ModelConfig
+from serving.errors import ServingError
 from serving.models import END, Models
 from serving.predictor import ModelSpec, Predictor
-from tests.serving import small, toy
-from tests.serving.live import backend, refusal, wait_for
+from tests.serving import toy
+from tests.serving.live import refusal, wait_for
 from tests.serving.toy import texts
 
 TOY = ModelSpec("toy")
@@ -19,24 +22,204 @@ BATCHING = BatchingParameters(
 )
 
 
+class Scripted:
+    """A servable and its signature in one: doubles `x`, writes down its batches, waits while its gate is shut."""
+
+    name, version = "m", 2
+
+    def __init__(self):
+        self.batches, self.timeouts = [], []
+        self.gate = threading.Event()
+        self.gate.set()
+
+    def signature(self, name):
+        return self
+
+    def checked(self, inputs, outputs):
+        return inputs, outputs
+
+    def compute(self, signature, inputs, outputs, timeout_s):
+        rows = inputs["x"].tolist()
+        self.batches.append(rows)
+        self.timeouts.append(timeout_s)
+        assert self.gate.wait(20)
+        if -1 in rows:
+            raise ServingError(StatusCode.INVALID_ARGUMENT, "minus")
+        if -2 in rows:
+            raise RuntimeError("a bug")
+        if -3 in rows:
+            return {"x": inputs["x"][:-1]}
+        return {"x": np.array(7) if -4 in rows else 2 * inputs["x"]}
+
+
+class Desk:
+    """A predictor to which rows are given, and its models; what is submitted while it is held waits together."""
+
+    def __init__(self, **parameters):
+        self.servable, self.held = Scripted(), Scripted()
+        defaults = {"max_batch_size": 5, "max_enqueued_batches": 2, "num_batch_threads": 1}
+        self.predictor = Predictor(self, BatchingParameters(**{**defaults, **parameters}))
+
+    def acquire(self, servable):
+        return servable
+
+    def release(self, servable):
+        pass
+
+    def ask(self, *rows, servable=None, outputs=("x",), timeout_s=None):
+        model = (servable or self.servable,)
+        return self.predictor.submit(model, "", {"x": np.array(rows, dtype=np.int64)}, outputs, timeout_s)
+
+    def hold(self):
+        """Keeps a thread busy with the batch of another model until `release_all`."""
+        self.held.gate.clear()
+        begun = len(self.held.batches)
+        future = self.ask(0, servable=self.held)
+        wait_for(lambda: len(self.held.batches) > begun)
+        return future
+
+    def release_all(self):
+        self.held.gate.set()
+        self.servable.gate.set()
+
+    def ask_together(self, *requests):
+        """The futures of requests, each a list of rows, that come while the thread is busy."""
+        self.hold()
+        futures = [self.ask(*rows) for rows in requests]
+        self.release_all()
+        return futures
+
+
 @pytest.fixture
-def models(toys):
-    return toys.models
+def desk():
+    with contextlib.ExitStack() as stack:
+
+        def make(**parameters):
+            one = Desk(**parameters)
+            stack.callback(one.predictor.stop, 20)
+            stack.callback(one.release_all)
+            return one
+
+        yield make
 
 
-@pytest.fixture(params=[None, BATCHING], ids=["alone", "batching"])
-def predictor(models, request):
-    predictor = Predictor(models, request.param, max_rows=13, max_bytes_per_row=11)
-    yield predictor
-    predictor.stop(60)
-    assert models._versions["toy"][3].servable.uses == 0  # nothing was kept, whatever happened
+def result(future):
+    return future.result(20).outputs["x"].tolist()
+
+
+@pytest.mark.parametrize(
+    "asked, batches",
+    [([[1], [2, 3], [4]], [[1, 2, 3, 4]]), ([[1, 2, 3], [4, 5, 6], [7]], [[1, 2, 3], [4, 5, 6, 7]])],
+)
+def test_what_waits_together_is_computed_together_and_each_gets_its_rows(desk, asked, batches):
+    one = desk()
+    assert [result(future) for future in one.ask_together(*asked)] == [[2 * n for n in rows] for rows in asked]
+    assert one.servable.batches == batches
+    page = one.predictor.metrics.page()
+    assert f":tensorflow:serving:batching_session:processed_batch_size_sum{{}} {sum(map(len, asked)) + 1}\n" in page
+    assert 'queuing_latency_count{thread_pool_name="batch_threads"} 4\n' in page
+
+
+def test_a_batch_that_is_not_full_waits_for_its_time(desk):
+    one = desk(batch_timeout_micros=200_000)
+    start = time.monotonic()
+    assert result(one.ask(1)) == [2]
+    assert 0.2 <= time.monotonic() - start
+    start = time.monotonic()
+    futures = [one.ask(n) for n in range(5)]
+    assert [result(future) for future in futures] == [[0], [2], [4], [6], [8]]
+    first, second = one.ask(1, 2, 3), one.ask(4, 5, 6)  # The first batch is due because the second has begun.
+    assert result(first) == [2, 4, 6] and time.monotonic() - start < 0.2
+    assert result(second) == [8, 10, 12]
+
+
+def test_a_full_queue_refuses_at_once_and_recovers(desk):
+    one = desk()
+    one.hold()
+    futures = [one.ask(1, 2, 3, 4, 5), one.ask(1, 2, 3, 4)]
+    assert refusal(one.ask, 1, 2)[0] == "UNAVAILABLE"
+    futures += [one.ask(9), one.ask(8, servable=Scripted()), one.ask(7, outputs=("x", "x"))]  # other queues have room
+    one.release_all()
+    assert [len(result(future)) for future in futures] == [5, 4, 1, 1, 1]
+    assert result(one.ask(1, 2)) == [2, 4]
+
+
+@pytest.mark.parametrize(
+    "inputs", [{}, {"x": np.int64(3)}, {"x": np.ones(3), "y": np.ones(2)}, {"x": np.ones(6)}], ids=str
+)
+def test_what_cannot_be_batched_is_refused(desk, inputs):
+    one = desk()
+    assert refusal(one.predictor.submit, (one.servable,), "", inputs)[0] == "INVALID_ARGUMENT"
+
+
+def test_a_large_request_is_split_over_the_open_batch_and_further_ones(desk):
+    one = desk(max_batch_size=9, enable_large_batch_splitting=True, max_execution_batch_size=4, max_enqueued_batches=3)
+    one.hold()
+    first, second = one.ask(1, 2, 3), one.ask(*range(4, 13))
+    assert refusal(one.ask, 1)[0] == "UNAVAILABLE"
+    one.release_all()
+    assert (result(first), result(second)) == ([2, 4, 6], [2 * n for n in range(4, 13)])
+    assert one.servable.batches == [[1, 2, 3, 4], [5, 6, 7, 8], [9, 10, 11, 12]]
+
+
+@pytest.mark.parametrize(
+    "row, code",
+    [
+        (-1, "INVALID_ARGUMENT"),
+        (-2, "INTERNAL"),
+        (-3, "FAILED_PRECONDITION"),
+        (-4, "FAILED_PRECONDITION"),
+        ([3, 1], "FAILED_PRECONDITION"),  # of another width
+    ],
+)
+def test_a_batch_that_fails_fails_for_all_in_it_and_the_thread_goes_on(desk, row, code):
+    one = desk()
+    errors = [future.exception(20) for future in one.ask_together([5], [row])]
+    assert [error.code.name for error in errors] == [code] * 2 and "bug" not in errors[0].message
+    assert result(one.ask(3)) == [6]
+
+
+def test_a_batch_has_the_time_of_its_most_patient_request_and_none_when_all_are_late(desk):
+    one = desk()
+    one.hold()
+    futures = [one.ask(1, timeout_s=-1), one.ask(2, timeout_s=50)]
+    one.release_all()
+    assert [result(future) for future in futures] == [[2], [4]]
+    assert 40 < one.servable.timeouts[0] <= 50
+    assert one.ask(3, timeout_s=-1).exception(20).code == StatusCode.RESOURCE_EXHAUSTED
+    assert result(one.ask(4)) == [8] and one.servable.timeouts[-1] is None
+
+
+def test_a_request_whose_client_has_gone_is_not_computed(desk):
+    one = desk()
+    one.hold()
+    gone, stays = one.ask(1), one.ask(2)
+    assert gone.cancel()
+    one.release_all()
+    assert result(stays) == [4] and one.servable.batches == [[2]]
+
+
+def test_a_predictor_that_stops_computes_what_it_has_accepted_for_a_while_and_accepts_no_more(desk):
+    one = desk(batch_timeout_micros=10**8)
+    future = one.ask(1)
+    one.predictor.stop(20)
+    assert result(future) == [2]
+    assert refusal(one.ask, 1)[0] == "UNAVAILABLE"
+    one = desk()
+    held, future = one.hold(), one.ask(1)
+    one.predictor.stop(0.05)
+    assert future.exception(20).code == StatusCode.UNAVAILABLE
+    one.release_all()
+    assert result(held) == [0]
 
 
 def predict(predictor, *arguments, **options):
     return predictor.submit(*arguments, **options).result(60)
 
 
-def test_an_answer_says_which_version_and_signature_gave_it(predictor):
+@pytest.mark.parametrize("batching", [None, BATCHING], ids=["alone", "batching"])
+def test_an_answer_says_which_version_and_signature_gave_it(toys, batching):
+    predictor = Predictor(toys.models, batching)
     for model in (TOY, ModelSpec("toy", 3), ModelSpec("toy", label="stable")):
         version, signature_name, outputs = predict(predictor, model, "", texts("ab", "c"))
         assert (version, signature_name) == (3, "serving_default")
@@ -44,47 +227,14 @@ def test_an_answer_says_which_version_and_signature_gave_it(predictor):
         np.testing.assert_allclose(outputs["score"], [2 * toy.WEIGHT, toy.WEIGHT])
     assert set(predict(predictor, TOY, "translate", texts("ab"), ["score"]).outputs) == {"score"}
     assert 'runtime_latency_count{model_name="toy",API="Predict",runtime="TF1"} 4\n' in predictor.metrics.page()
-
-
-@pytest.mark.parametrize(
-    "rows, message",
-    [
-        ("abcdefghijklmn", "a request may have 13 rows. Received: 14"),
-        (["a", "b" * 12], "a text of input text may have 11 bytes. Received: 12"),
-        (["raise"], "assertion failed: [a text]"),  # by the graph
-    ],
-)
-def test_our_own_limits_and_what_the_graph_raises_are_the_answer(predictor, rows, message):
-    assert refusal(predict, predictor, TOY, "", texts(*rows)) == ("INVALID_ARGUMENT", message)
-
-
-def test_without_batching_what_waits_too_long_or_has_no_client_is_not_computed(models):
-    predictor = Predictor(models, threads=1)
-    busy = predictor.submit(TOY, "", texts("wait 0.3"))
-    wait_for(busy.running)
-    late, gone = predictor.submit(TOY, "", texts("a"), timeout_s=0.01), predictor.submit(TOY, "", texts("b"))
-    assert gone.cancel()
-    assert late.exception(60).code == StatusCode.DEADLINE_EXCEEDED
+    assert refusal(predict, predictor, TOY, "", texts("raise"))[0] == "INVALID_ARGUMENT"  # by the graph
     predictor.stop(60)
-    assert 'runtime_latency_count{model_name="toy",API="Predict",runtime="TF1"} 1\n' in predictor.metrics.page()
-    assert refusal(predict, predictor, TOY, "", texts("a")) == ("UNAVAILABLE", "The server is shutting down")
+    assert toys.models._versions["toy"][3].servable.uses == 0  # nothing was kept
 
 
-def test_any_shape_is_batched_that_has_rows(tmp_path):
-    small.write(tmp_path, 1, unknown=small.affine(1.0, None), fixed=small.affine(2.0, (3,)), none=small.constant(1.0))
-    with backend({"m": tmp_path}, batching=BATCHING) as found:
-        for name, add in (("unknown", 1.0), ("fixed", 2.0)):
-            for shape in ((2,), (3,), (2, 5)):
-                outputs = predict(found.predictor, ModelSpec("m"), name, {"x": np.ones(shape, np.float32)}).outputs
-                np.testing.assert_array_equal(outputs["y"], np.full(shape, 0.5 + add))
-            scalar = {"x": np.ones((), np.float32)}
-            assert "at least one dimension" in refusal(predict, found.predictor, ModelSpec("m"), name, scalar)[1]
-        assert "at least one input tensor" in refusal(predict, found.predictor, ModelSpec("m"), "none", {})[1]
-
-
-def test_parts_of_an_answer_are_padded_to_the_widest(models):
+def test_parts_of_an_answer_are_padded_to_the_widest(toys):
     splitting = BatchingParameters(4, enable_large_batch_splitting=True, max_execution_batch_size=2)
-    predictor = Predictor(models, splitting)
+    predictor = Predictor(toys.models, splitting)
     pieces = predict(predictor, TOY, "explain", texts("a b c", "d", "e")).outputs["source_pieces"]
     assert pieces.tolist() == [[b"a", b"b", b"c"], [b"d", b"", b""], [b"e", b"", b""]]
     predictor.stop(60)
@@ -117,12 +267,12 @@ def test_twenty_swaps_under_load_lose_no_request_mix_no_versions_and_keep_nothin
             servables.append(weakref.ref(servable))
         del servable
         toy.write(tmp_path, version)
-        wait_for(lambda version=version: version in seen and models.status("toy", version - 1)[0].state == END, 60)
+        wait_for(lambda version=version: version in seen and models.status("toy", version - 1)[0][1] == END, 60)
     is_over.set()
     [thread.join(60) for thread in clients]
     predictor.stop(60)
     assert failures == [] and seen == set(range(1, 22))
     gc.collect()
     assert [reference() for reference in servables] == [None] * 20
-    assert not predictor._batcher._queues
-    models.stop(60)
+    assert not predictor._queues
+    models.stop()

@@ -1,13 +1,9 @@
-import time
-
 import numpy as np
 import pytest
 import tensorflow as tf
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
-from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
 
-from keras_transformer.translation.options import INPUTS
-from serving.servable import MOST_WARM_UP_RECORDS, SOON_DONE, Loader, Servable
+from serving.servable import SOON_DONE, Loader, Servable
 from tests.serving import toy
 from tests.serving.live import refusal
 from tests.serving.toy import record, texts
@@ -20,46 +16,27 @@ def servable(tmp_path_factory):
     servable.close()
 
 
-def test_all_signatures_are_there_and_tensorflows_own_does_not_run(servable):
-    assert {"serving_default", *INPUTS} <= set(servable.signatures)
-    for own in set(servable.signatures) - {"serving_default", *INPUTS}:
-        assert refusal(servable.run, own, {})[0] == "INVALID_ARGUMENT"
-
-
 def test_long_work_is_given_up(servable):
     long = texts("wait 30" + SOON_DONE * " ")
     assert refusal(servable.run, "", long, timeout_s=0.05)[0] == "DEADLINE_EXCEEDED"
 
 
-def test_little_is_computed_by_the_thread_that_asks_and_much_by_others(servable):
-    def own_share(text):
-        """How much of the processor time that a text takes is this thread's."""
-        whole, own = time.process_time(), time.thread_time()
-        servable.run("", texts(text))
-        return (time.thread_time() - own) / (time.process_time() - whole)
-
-    assert own_share("wait 0.5") > 0.5
-    assert own_share("wait 0.5" + SOON_DONE * " ") < 0.5
-
-
 @pytest.mark.parametrize(
-    "file, change, code, words",
+    "file, change, code",
     [
-        ("saved_model.pb", None, "NOT_FOUND", ""),
-        ("variables/variables.index", None, "DATA_LOSS", ""),
-        ("variables/variables.data-00000-of-00001", None, "UNKNOWN", ""),
-        ("saved_model.pb", lambda graph: graph[: len(graph) // 2], "DATA_LOSS", "Cannot parse file"),
-        ("saved_model.pb", lambda graph: graph.replace(b"StringUpper", b"StringUpset"), None, "StringUpset"),
+        ("saved_model.pb", None, "NOT_FOUND"),
+        ("variables/variables.index", None, "DATA_LOSS"),
+        ("variables/variables.data-00000-of-00001", None, "UNKNOWN"),
+        ("saved_model.pb", lambda graph: graph[: len(graph) // 2], "DATA_LOSS"),
     ],
 )
-def test_a_version_that_cannot_be_loaded_is_an_error_with_a_code(tmp_path, file, change, code, words):
+def test_a_version_that_cannot_be_loaded_is_an_error_with_a_code(tmp_path, file, change, code):
     path, loader = toy.write(tmp_path, 1), Loader()
     content = (path / file).read_bytes()
     (path / file).unlink()
     if change:
         (path / file).write_bytes(change(content))
-    found = refusal(loader.load, "toy", 1, path)
-    assert found[0] == (code or found[0]) and words in found[1]
+    assert refusal(loader.load, "toy", 1, path)[0] == code
     assert f'load_attempt_count{{model_path="{path}",status="fail"}} 1' in loader.metrics.page()
 
 
@@ -76,13 +53,9 @@ def test_a_default_stands_for_an_input_that_is_missing(tmp_path):
     servable = Servable.load("m", 1, tmp_path)
     assert servable.run("", {"x": np.int64(2)}) == {"sum": 7}
     two = np.int64(2)
-    missing = "Inputs expected to be in the request {y}, or default input alias set: y"
-    assert missing in refusal(servable.run, "", {"y": two})[1]
-    surplus = "Inputs contains invalid name. Used request inputs: x, request input: x,z"
-    assert refusal(servable.run, "", {"x": two, "z": two})[1] == surplus
-    assert "Sent extra: {z}" in refusal(servable.run, "", {"x": two, "y": two, "z": two})[1]
+    for inputs in ({"y": two}, {"x": two, "z": two}, {"x": two, "y": two, "z": two}):
+        assert refusal(servable.run, "", inputs)[0] == "INVALID_ARGUMENT"
     servable.close()
-    assert refusal(Servable.load, "m", 1, tmp_path, tags=["serve", "gpu"])[0] == "NOT_FOUND"
 
 
 def test_a_loaded_version_has_warmed_up_and_is_counted(tmp_path):
@@ -97,20 +70,17 @@ def test_a_loaded_version_has_warmed_up_and_is_counted(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "logs, bytes_lost, code, message",
+    "log, bytes_lost, code",
     [
-        ([record("a"), record("a", "raise")], 0, "INVALID_ARGUMENT", "warm-up: assertion failed: [a text]"),
-        ([record("a", dtype=99)], 0, "DATA_LOSS", "warm-up: "),
-        ([PredictionLog(session_run_log={})], 0, "UNIMPLEMENTED", "warm-up: "),
-        ([record("a")] * (MOST_WARM_UP_RECORDS + 1), 0, "INVALID_ARGUMENT", "warm-up: "),
-        ([record("a")], 3, "DATA_LOSS", ""),
+        (record("a", "raise"), 0, "INVALID_ARGUMENT"),
+        (record("a", dtype=99), 0, "DATA_LOSS"),
+        (record("a"), 3, "DATA_LOSS"),
     ],
 )
-def test_a_record_that_fails_or_is_not_replayed_fails_the_load(tmp_path, logs, bytes_lost, code, message):
+def test_a_record_that_fails_fails_the_load(tmp_path, log, bytes_lost, code):
     loader, path = Loader(), toy.write(tmp_path, 3)
-    records = toy.warm_up(path, *logs)
+    records = toy.warm_up(path, record("a"), log)
     records.write_bytes(records.read_bytes()[: records.stat().st_size - bytes_lost])
-    found = refusal(loader.load, "toy", 3, path)
-    assert found[0] == code and found[1].startswith(message)
+    assert refusal(loader.load, "toy", 3, path)[0] == code
     assert f'model_warmup_latency_count{{model_path="{path}",status="{code}"}} 1' in loader.metrics.page()
-    Loader(warm_ups=0).load("toy", 3, path).close()
+    Loader(has_warm_up=False).load("toy", 3, path).close()
