@@ -255,6 +255,7 @@ class Config:
         _check(self, "profile", self.profile is None or _is_range(self.profile), "must be START,STOP with START < STOP")
         self._check_shape()
         _check(self, "character_coverage", 0.98 <= self.character_coverage <= 1, "must be between 0.98 and 1")
+        _check(self, "seed", 0 <= self.seed < 2**31, "must be at least 0 and below 2^31")
         _check(self, "model_dir", bool(self.model_dir), "must name a directory; leave it out for runs/PRESET")
         _check(self, "beam_size", self.beam_size <= MOST_HYPOTHESES, f"must be at most {MOST_HYPOTHESES}")
 

@@ -16,6 +16,8 @@ from keras_transformer.errors import FileError, UserError
 FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ENOTDIR}
 FORBIDDEN |= {errno.EEXIST, errno.ENOTEMPTY, errno.ENAMETOOLONG}
 
+_unfinished = set()  # the directories that this process is filling
+
 
 def write_whole(path, write, previous=None):
     """Calls `write` with a temporary path beside `path`, of the same suffix, and renames the result into place.
@@ -74,10 +76,11 @@ def whole_directory(path):
     """
     path = Path(path)
     for left_over in path.parent.glob(f".{glob.escape(path.name)}.[0-9]*.partial"):
-        process = int(left_over.name.split(".")[-2])
-        if process == os.getpid() or not psutil.pid_exists(process):  # a killed process has left it
-            shutil.rmtree(left_over, ignore_errors=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
+        process = int(left_over.name.split(".")[-3])
+        if left_over not in _unfinished and (process == os.getpid() or not psutil.pid_exists(process)):
+            shutil.rmtree(left_over, ignore_errors=True)  # a killed process has left it
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.{uuid.uuid4().hex[:8]}.partial")
+    _unfinished.add(temporary)
     try:
         temporary.mkdir(parents=True)
         yield temporary
@@ -88,6 +91,7 @@ def whole_directory(path):
         raise FileError.of("write", path, error) from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+        _unfinished.remove(temporary)
 
 
 def remove_partial_files(directory):

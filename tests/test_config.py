@@ -512,3 +512,9 @@ def test_types_have_words():
     assert describe_type(int | None) == "a whole number or not given"
     assert describe_type(str | tuple[str, ...]) == "text or several texts"
     assert describe_type(Literal["a", "b"]) == "one of a, b"
+
+
+@pytest.mark.parametrize("seed", [-1, 2**31])
+def test_a_seed_that_numpy_refuses_is_refused_at_once(seed):
+    with pytest.raises(ConfigError, match="`seed` must be at least 0"):
+        Config(seed=seed)

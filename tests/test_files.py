@@ -1,7 +1,11 @@
+import os
+import subprocess
+import sys
+
 import pytest
 
-from keras_transformer.errors import UserError
-from keras_transformer.files import find_saved_model
+from keras_transformer.errors import FileError, UserError
+from keras_transformer.files import find_saved_model, whole_directory
 
 
 def test_the_latest_version_is_found_and_any_other_by_its_name(tmp_path):
@@ -12,3 +16,31 @@ def test_the_latest_version_is_found_and_any_other_by_its_name(tmp_path):
     assert find_saved_model(str(tmp_path / "9")) == tmp_path / "9"
     with pytest.raises(UserError, match=r"no SavedModel at .*nowhere: `export\.py --format saved_model` writes one"):
         find_saved_model(tmp_path / "nowhere")
+
+
+def test_two_who_fill_the_same_directory_leave_each_other_alone(tmp_path):
+    with whole_directory(tmp_path / "1") as first:
+        (first / "a").write_text("first")
+        with pytest.raises(FileError, match="cannot write .*/1: Directory not empty"):
+            with whole_directory(tmp_path / "1") as second:
+                (second / "b").write_text("second")
+                first.rename(tmp_path / "1")  # as at the end of the first
+                first.mkdir()
+        (tmp_path / "1").rename(tmp_path / "2")
+    assert (tmp_path / "2" / "a").read_text() == "first" and not [*tmp_path.glob(".*")]
+
+
+def test_what_a_killed_process_has_left_goes_and_what_a_living_one_writes_stays(tmp_path):
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    left, living = tmp_path / f".1.{process.pid}.0a.partial", tmp_path / f".1.{os.getppid()}.0a.partial"
+    left.mkdir()
+    living.mkdir()
+    with whole_directory(tmp_path / "1"):
+        assert not left.exists() and living.exists()
+
+
+def test_a_bug_keeps_its_traceback(tmp_path):
+    with pytest.raises(FileNotFoundError), whole_directory(tmp_path / "1"):
+        (tmp_path / "nowhere").read_text()
+    assert not [*tmp_path.iterdir()]

@@ -13,7 +13,8 @@ from typing import Literal, get_args, get_origin
 
 from keras_transformer.cli.parser import Parser, reader
 from keras_transformer.config import Config, check_effect, read_settings
-from keras_transformer.errors import UserError
+from keras_transformer.errors import ConfigError, UserError
+from keras_transformer.presets import PRESETS
 from keras_transformer.protection import read_glossary
 from keras_transformer.translation.options import MOST, OPTIONS, options_of
 
@@ -65,6 +66,12 @@ def _parse(arguments, description, no_settings):
     given = vars(_settings_parser(description, no_settings, Config()).parse_args(arguments))
     others = {name: given.pop(name) for name in no_settings if name in given}
     settings = read_settings(others["config"]) if "config" in others else {}
+    before, preset = settings.get("preset"), given.get("preset")
+    if before and preset and before != preset and settings.keys() >= PRESETS[preset].keys():
+        raise ConfigError(
+            f"{others['config']} has all settings of a run of the preset {before}, so `preset` would change nothing but "
+            f"its name: leave one of the two out. Received: preset={preset}"
+        )
     config = Config(**{**settings, **given})
     if "help" in others:
         _settings_parser(description, no_settings, config).print_help()

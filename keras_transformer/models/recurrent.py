@@ -45,6 +45,8 @@ class RecurrentNetwork(SequenceToSequence):
     ```
     """
 
+    architectures = ("rnn", "lstm", "gru")
+
     def __init__(
         self,
         vocabulary_size,

@@ -7,7 +7,7 @@ from pathlib import Path
 import keras
 
 from keras_transformer.config import Config
-from keras_transformer.errors import UserError
+from keras_transformer.errors import ConfigError, UserError
 from keras_transformer.layers.layer import arguments_of
 
 
@@ -30,7 +30,12 @@ class SequenceToSequence(keras.Model):
 
     Returns:
         logits float32 (B, T, V): position t sees target_ids 0 ... t and predicts the token after it.
+
+    Attributes:
+        architectures: values of the setting `architecture` that mean this model; () for a model without presets.
     """
+
+    architectures = ()
 
     def __init__(self, *, policy, **kwargs):
         source_ids = keras.Input((None,), dtype="int32", name="source_ids")
@@ -101,7 +106,7 @@ class SequenceToSequence(keras.Model):
             arguments: those of the model that differ.
 
         Raises:
-            ConfigError: if there is no such preset.
+            ConfigError: if there is no such preset, or it is one of another model.
 
         Example:
 
@@ -109,7 +114,10 @@ class SequenceToSequence(keras.Model):
         Transformer.from_preset("tiny", vocabulary_size=8000).num_layers  # 4
         ```
         """
-        return cls.from_settings(Config(preset=name), **arguments)
+        config = Config(preset=name)
+        if cls.architectures and config.architecture not in cls.architectures:
+            raise ConfigError(f"the preset {name} has the architecture {config.architecture}: no {cls.__name__}")
+        return cls.from_settings(config, **arguments)
 
     @classmethod
     def from_settings(cls, config, **arguments):

@@ -56,6 +56,8 @@ class Transformer(SequenceToSequence):
     ```
     """
 
+    architectures = ("transformer",)
+
     def __init__(
         self,
         vocabulary_size,

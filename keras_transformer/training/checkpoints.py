@@ -105,7 +105,7 @@ def load_each(paths, variables):
     Raises:
         CheckpointError: after the last file, if none could be read; or if one was written by a different model.
     """
-    is_any_left = False
+    paths, is_any_left = list(paths), False
     for path in paths:
         try:
             load_variables(path, variables, is_whole=False)
@@ -115,9 +115,8 @@ def load_each(paths, variables):
         is_any_left = True
         yield path
     if not is_any_left:
-        raise CheckpointError(
-            f"no weights can be read from {path.parent}: go on training with more `epochs`, which writes new ones"
-        )
+        where = f"from {paths[0].parent}" if paths else "of any epoch"
+        raise CheckpointError(f"no weights can be read {where}: go on with more `epochs`, which writes new ones")
 
 
 def average_variables(paths, variables):

@@ -310,18 +310,25 @@ class Origin:
         self._check_has("config.yaml", "model.keras")
         before = Config.load(self.path / "config.yaml")
         self._check_has(*([SHARED] if before.share_vocabulary else [SOURCE, TARGET]))
-        with zipfile.ZipFile(self.path / "model.keras") as archive:  # the weights are for `load`
-            arguments = json.loads(archive.read("config.json"))["config"]
-        shape = [name for name in arguments if not name.endswith(("dropout_rate", "vocabulary_size"))]
-        if "learned" not in (before.positions, config.positions):
-            shape.remove("num_positions")  # a size of learned positions only
         different = [
             f"{name} is {getattr(before, name)}, not {getattr(config, name)}"
-            for name in ("share_vocabulary", *shape)
-            if hasattr(config, name) and getattr(before, name) != getattr(config, name)
+            for name in self._settings_of_the_model(before, config)
+            if getattr(before, name) != getattr(config, name)
         ]
         if different:
             raise ConfigError(f"{config.init_from} holds another model: {', '.join(different)}")
+
+    def _settings_of_the_model(self, before, config):
+        """The settings that decide about the shapes of weights, and about what a model does with them: list of str."""
+        if before.architecture != config.architecture:  # then no other setting can be compared
+            return ["architecture"]
+        with zipfile.ZipFile(self.path / "model.keras") as archive:  # the weights are for `load`
+            arguments = json.loads(archive.read("config.json"))["config"]
+        free = {name for name in arguments if name.endswith(("dropout_rate", "vocabulary_size"))}
+        if "learned" not in (before.positions, config.positions):
+            free.add("num_positions")  # a size of learned positions only
+        names = ["share_vocabulary", *arguments]
+        return [name for name in names if hasattr(config, name) and name not in free]
 
     def _check_has(self, *names):
         for name in names:

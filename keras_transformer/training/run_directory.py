@@ -102,7 +102,7 @@ class RunDirectory:
         paths = self.epochs()
         last = epoch_number(paths[-1]) if paths else 0
         count = count or max(1, (best or last) // 5)
-        stop = last if best is None else min(last, best + (count - 1) // 2)
+        stop = min(last, best + (count - 1) // 2) if best else last  # no epoch is the best if all measures are NaN
         return [self.epoch(number) for number in range(max(1, stop - count + 1), stop + 1)]
 
 

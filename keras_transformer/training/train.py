@@ -129,7 +129,7 @@ def make_network(config, data, policy):
     sizes = {"vocabulary_size": data.source_tokenizer.vocabulary_size}
     if not config.share_vocabulary:
         sizes["target_vocabulary_size"] = data.target_tokenizer.vocabulary_size
-    model_class = Transformer if config.architecture == "transformer" else RecurrentNetwork
+    model_class = next(model for model in (Transformer, RecurrentNetwork) if config.architecture in model.architectures)
     return model_class.from_settings(config, **sizes, dtype=policy, name=config.architecture)
 
 

@@ -116,14 +116,6 @@ def test_the_config_of_an_earlier_run_gives_that_run_again(tmp_path):
     assert parse("--config", str(tmp_path / "config.yaml")) == earlier
 
 
-def test_a_preset_beside_the_config_of_an_earlier_run_changes_nothing_but_the_name(tmp_path):
-    # Such a file has all settings, and a file overrides a preset.
-    earlier = Config(preset="tiny", d_ff=53)
-    earlier.save(tmp_path / "config.yaml")
-    config = parse("--preset", "base", "--config", str(tmp_path / "config.yaml"))
-    assert config == dataclasses.replace(earlier, preset="base")
-
-
 FLAGS = {
     str: ("other", "other"),
     int: ("22", 22),
@@ -480,3 +472,12 @@ def test_a_glossary_is_read_before_the_model(translator_parser, loaded, tmp_path
     for flags in (["--protect"], ["--glossary", "terms.tsv"]):
         with pytest.raises(UserError, match=f"{flags[0]} does not go with --litert"):
             check_litert(translator_parser.parse_args(["--litert", "exports/a", *flags]))
+
+
+def test_a_file_of_another_preset_does_not_get_the_name_of_this_one(tmp_path):
+    Config(preset="tiny").save(tmp_path / "config.yaml")
+    with pytest.raises(ConfigError, match="has all settings of a run of the preset tiny.* Received: preset=big"):
+        parse_config(["--config", str(tmp_path / "config.yaml"), "--preset", "big"], "")
+    assert parse_config(["--config", str(tmp_path / "config.yaml"), "--preset", "tiny"], "") == Config(preset="tiny")
+    (tmp_path / "some.yaml").write_text("epochs: 3")
+    assert parse_config(["--config", str(tmp_path / "some.yaml"), "--preset", "big"], "").d_model == 1024

@@ -346,7 +346,7 @@ def test_an_interruption_while_making_anew_leaves_the_old_one_for_its_own_ingred
 
 
 def test_the_rest_of_a_killed_start_is_cleared_away(directory):
-    unfinished = directory.with_name(f".train.{os.getpid()}.partial")
+    unfinished = directory.with_name(f".train.{os.getpid()}.0a1b.partial")
     unfinished.mkdir(parents=True)
     (unfinished / "ids").write_bytes(b"half")
     assert calls(directory) == 1

@@ -2,8 +2,10 @@ import keras
 import numpy as np
 import pytest
 
-from keras_transformer.errors import UserError
+from keras_transformer.errors import ConfigError, UserError
+from keras_transformer.models.recurrent import RecurrentNetwork
 from keras_transformer.models.sequence_to_sequence import SequenceToSequence, load_model
+from keras_transformer.models.transformer import Transformer
 from tests import tiny
 
 
@@ -118,3 +120,9 @@ def test_a_class_that_is_not_imported_is_named(tmp_path):
     keras.Sequential([keras.Input((3,)), type("Unknown", (keras.layers.Layer,), {})()]).save(path)
     with pytest.raises(UserError, match="the class Unknown is not known; import its module first"):
         load_model(path)
+
+
+@pytest.mark.parametrize(("model", "preset"), [(Transformer, "gru"), (RecurrentNetwork, "tiny")])
+def test_a_preset_of_another_model_is_refused(model, preset):
+    with pytest.raises(ConfigError, match=f"the preset {preset} has the architecture"):
+        model.from_preset(preset, vocabulary_size=11)

@@ -601,3 +601,14 @@ def test_the_log_is_kept_while_a_directory_is_claimed(tmp_path):
         log.warning("the second line")
     lines = run.log.read_text(encoding="utf-8").splitlines()
     assert [re.sub("^[0-9-]{10} [0-9:]{8} ", "", line) for line in lines] == ["the first line", "the second line"]
+
+
+def test_without_any_weights_the_error_says_so():
+    with pytest.raises(CheckpointError, match="no weights can be read of any epoch: go on with more"):
+        average_variables([], [])
+
+
+def test_the_last_epochs_are_averaged_where_no_epoch_validated_best(tmp_path):
+    run = RunDirectory(tmp_path)
+    save_variables(run.epoch(3), [])
+    assert run.epochs_to_average(2, best=0) == [run.epoch(2), run.epoch(3)]  # all measures were NaN

@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 from keras_transformer.errors import CheckpointError, ConfigError, CorpusError, UserError
+from keras_transformer.models.recurrent import RecurrentNetwork
 from keras_transformer.tokenizer import SHARED, SOURCE, TARGET, load_tokenizers
 from keras_transformer.training import preparation
 from keras_transformer.training.preparation import (
@@ -367,6 +368,19 @@ def test_another_model_is_refused_by_all_settings_that_differ(finished):
         Origin(started(config, num_heads=13, pre_norm=True, dropout_rate=0.3))
     line = f"{config.model_dir} holds another model: num_heads is 2, not 13, pre_norm is False, not True"
     assert str(refused.value) == line
+
+
+def test_another_architecture_is_refused_by_its_name(finished, tmp_path):
+    config, _ = finished
+    with pytest.raises(ConfigError, match="holds another model: architecture is transformer, not gru$"):
+        Origin(started(config, architecture="gru"))
+    recurrent = changed(config, architecture="gru", model_dir=str(tmp_path))
+    finish(recurrent, RecurrentNetwork.from_settings(recurrent, vocabulary_size=tiny.VOCABULARY))
+    with pytest.raises(ConfigError, match="holds another model: architecture is gru, not transformer$"):
+        Origin(started(recurrent, architecture="transformer"))
+    with pytest.raises(ConfigError, match="holds another model: architecture is gru, not lstm$"):
+        Origin(started(recurrent, architecture="lstm"))
+    Origin(started(recurrent, dropout_rate=0.3))
 
 
 def test_a_run_of_longer_texts_may_start_from_another_unless_its_positions_are_learned(finished, tmp_path):

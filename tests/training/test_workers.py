@@ -105,6 +105,13 @@ def test_the_loss_of_a_worker_is_a_line_that_names_it(five, message, gone):
 def test_other_errors_are_left_alone(five):
     with pytest.raises(tf.errors.UnavailableError), Workers(ONE).ending_together():
         raise tf.errors.UnavailableError(None, None, "of a file system, perhaps")
+    with (
+        pytest.raises(tf.errors.InternalError),
+        five().ending_together(),
+    ):  # a bug of ours, on the device of this worker
+        raise tf.errors.InternalError(
+            None, None, "in /job:worker/replica:0/task:3/device:CPU:0, and /job:localhost/task:0"
+        )
     with pytest.raises(tf.errors.ResourceExhaustedError), five().ending_together():
         raise tf.errors.ResourceExhaustedError(None, None, "memory")
 

@@ -75,7 +75,7 @@ def test_a_directory_that_cannot_be_written_is_one_line(tmp_path):
 
 def test_an_empty_directory_is_filled_and_a_killed_start_is_no_hindrance(tmp_path):
     (tmp_path / "clean").mkdir()
-    left_over = tmp_path / f".clean.{os.getpid()}.partial"
+    left_over = tmp_path / f".clean.{os.getpid()}.0a1b.partial"
     left_over.mkdir()
     (left_over / "train.en").touch()
     write(tmp_path / "clean")
