@@ -1,8 +1,9 @@
 """How often an epoch takes each pair of a corpus: its weight.
 
 The pair at place i of its corpus is taken floor((i + e + 1) w) - floor((i + e) w) times in epoch e, with w the weight.
-So every epoch takes w of the pairs, up to one pair, and others each time. Of a weight p / q, every q epochs take every
-pair exactly p times. Places are in the order of the lengths, so every epoch has short and long pairs alike.
+So every epoch takes a share w of the pairs, to within one pair, and each epoch takes other pairs. If w = p / q, then q
+epochs in a row take every pair exactly p times. Places are in the order of the lengths, so no epoch prefers short or
+long pairs.
 """
 
 import math
@@ -88,7 +89,7 @@ def rows_of_epoch(shares, source_lengths, target_lengths, seed, epoch):
 
 
 def widest_rows(shares, source_lengths, target_lengths):
-    """The pairs of an epoch that no epoch exceeds: sorted by length, its n-th last pair is at least as long as theirs.
+    """The pairs of the widest epoch. Sorted by length, its n-th last pair is at least as long as that of any epoch.
 
     Args:
         shares, source_lengths, target_lengths: as for `rows_of_epoch`.

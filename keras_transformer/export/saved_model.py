@@ -48,7 +48,7 @@ class ServingModule(tf.Module):
     """The weights, the tokenizers and the shortlist of a SavedModel, each once, and the columns of the logits.
 
     The Keras model itself is not an attribute: Keras would save copies of its variables, and TensorFlow Serving would
-    restore those instead of the variables that the functions read. The functions close over the model, and its
+    restore the copies instead of the variables that the functions read. The functions close over the model, and its
     variables are tracked here as they are.
 
     Args:
@@ -72,7 +72,7 @@ class SavedModelExport:
         translator: `Translator` of the run.
         precision: "float32" or "bfloat16", of the weights and of the computation. bfloat16 halves the size, and
             changes a few translations; it is fast only where the hardware multiplies it.
-        shortlist: dict for the manifest: what the shortlist of the translator changes. None if it has none.
+        shortlist: dict for the manifest: the changes by the translator's shortlist. None if it has no shortlist.
     """
 
     def __init__(self, translator, precision="float32", shortlist=None):

@@ -97,9 +97,9 @@ class MultiHeadAttention(Layer):
     *Relative to the paper*: dropout of the attention weights (`dropout_rate`), as in the authors' own code. Several
     heads may share their keys and values (`num_key_value_heads`; Ainslie et al. 2023), so that a cache is smaller.
 
-    In self-attention over a cache, `width` (W) hypotheses stand side by side at every position. Key j is at position j
-    // W. The queries are at the position of the last W keys. This class knows no positions. `RelativeAttention` and
-    `RotaryAttention` do, and override `project`, `weigh` and `collect`.
+    In self-attention over a cache, `width` (W) hypotheses stand side by side at every position. So key j is at position
+    j // W, and the queries are at the position of the last W keys. This class knows no positions. `RelativeAttention`
+    and `RotaryAttention` do, and override `project`, `weigh` and `collect`.
 
     Args:
         d_model: D, width in and out.

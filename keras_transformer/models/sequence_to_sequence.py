@@ -56,7 +56,8 @@ class SequenceToSequence(keras.Model):
 
         Args:
             ids: int (B, W), the tokens at `position`.
-            parents: int (B, W), the hypothesis of the step before that each token continues; ignored at position 0.
+            parents: int (B, W), the hypothesis of the step before that each token continues; at position 0, any below
+                W.
             position: int scalar, 0 for bos.
             state: from `start`, or from the step before.
 

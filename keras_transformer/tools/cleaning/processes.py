@@ -61,13 +61,13 @@ def clean_in_processes(pairs: Iterable[Pair], examiner: Examiner, processes: int
 
 
 class _Table(NamedTuple):
-    """Arrays with a row for each pair, in the order of the input; `bands` has rows for those alone that stay.
+    """Arrays with a row for each pair, in the order of the input; `bands` has rows only for the pairs that stay.
 
     Args:
         lengths: int64 (N,), bytes of each line of the file.
-        keys, texts: (N, 2), hashes of the pair as it came, and as it was mended.
+        keys, texts: (N, 2), hashes of the pair before and after mending.
         stays: bool (N,), whether no rule drops the pair.
-        bands: uint64 (number of those that stay, B).
+        bands: uint64 (number of pairs that stay, B).
     """
 
     lengths: np.ndarray
@@ -110,7 +110,7 @@ def _examined(chunks: Iterator[list[Pair]], examiner: Examiner, processes: int) 
             yield waiting.popleft().result()
             waiting.extend(pool.submit(_examine_here, chunk) for chunk in itertools.islice(chunks, 1))
     except BrokenProcessPool as error:
-        raise UserError("a process that examined text was killed, for want of memory maybe: use --workers 1") from error
+        raise UserError("a process that examined text was killed, maybe for lack of memory: use --workers 1") from error
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
 
