@@ -73,8 +73,7 @@ class Signatures:
         self.length_penalty = length_penalty
         self.max_length = max_length
         self.shortlist = shortlist
-        # The matrix of the logits, laid out in every search: weights change in training. A SavedModel lays it out once,
-        # see `export.saved_model.Columns`.
+        # The matrix of the logits, laid out in every search: weights change in training. A SavedModel keeps `Columns`.
         self.columns = lambda: columns_of(model.output_matrix, model.compute_dtype)
         self.divide = divide = segments.split_sentences if split_sentences else segments.split_lines
         # Each is a tf.function, so that a SavedModel holds it once however many signatures call it.
@@ -207,7 +206,7 @@ class Signatures:
     def explain(self, text):
         """The best translation, piece by piece, and the source pieces that each piece comes from.
 
-        Of a text in parts, the first part is explained, and the next ones while all have at most `max_length` pieces
+        Of a text in parts, it explains the first, and the next ones while all have at most `max_length` pieces
         together.
 
         Args:
