@@ -110,7 +110,7 @@ def _examined(chunks: Iterator[list[Pair]], examiner: Examiner, processes: int) 
             yield waiting.popleft().result()
             waiting.extend(pool.submit(_examine_here, chunk) for chunk in itertools.islice(chunks, 1))
     except BrokenProcessPool as error:
-        raise UserError("a process that examined text was killed, maybe for lack of memory: use --workers 1") from error
+        raise UserError("a process that examined text was killed, for want of memory maybe: use --workers 1") from error
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
 

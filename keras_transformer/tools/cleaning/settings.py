@@ -6,7 +6,7 @@ from keras_transformer.errors import UserError
 
 ADDED_TO_LENGTHS = 10  # characters, before the ratio: short sentences may differ more
 FEWEST_LETTERS = 10  # of a text whose language is identified
-SURE = 60  # characters at the start of a text, by which its language is identified
+SURE = 60  # characters: the beginning of a text by which its language is identified
 FEWEST_WORDS = 3  # of a text that can be called untranslated
 
 HELP = {
@@ -14,21 +14,20 @@ HELP = {
     "blank": "drop pairs with a blank side",
     "copied": "drop pairs whose sides differ in nothing but case and punctuation",
     "max_characters": "drop pairs with a longer side; a Chinese, Japanese or Korean character counts as three",
-    "max_ratio": "drop pairs with one side more than this many times as long as the other, after adding "
-    f"{ADDED_TO_LENGTHS} characters to both",
-    "min_letters": "drop pairs with a side whose share of letters is below this",
-    "min_script": "drop pairs with a side whose share of letters in the script of its language is below this",
-    "max_overlap": f"drop untranslated pairs: both sides have at least {FEWEST_WORDS} words, and more than this share "
-    "of the words of the longer side are also on the other side",
-    "numbers": "drop pairs that have numbers on both sides, but not the same numbers",
+    "max_ratio": f"drop pairs with a side so many times longer than the other, after adding {ADDED_TO_LENGTHS} to both",
+    "min_letters": "drop pairs with a side whose share of letters is smaller",
+    "min_script": "drop pairs with a side whose share of letters in the script of its language is smaller",
+    "max_overlap": f"drop untranslated pairs: of the words of the side with more of them, {FEWEST_WORDS} at least, a "
+    "greater share stands on both sides",
+    "numbers": "drop pairs with numbers on both sides that differ",
     "urls": "drop pairs with different URLs or e-mail addresses",
-    "brackets": "drop pairs whose sides do not have the same brackets",
-    "language_odds": f"drop pairs with a side of {FEWEST_LETTERS} letters or more whose first {SURE} characters are "
-    "this many times likelier in another language (needs `pip install py3langid`)",
-    "near_held_out": "drop pairs with a side at least this similar to a line of --without (Jaccard similarity of runs "
-    "of four characters)",
-    "duplicates": "drop pairs that repeat another pair",
-    "near_duplicates": "drop pairs at least this similar to another pair (Jaccard similarity, both sides together)",
+    "brackets": "drop pairs with different numbers of a bracket",
+    "language_odds": f"drop pairs with a side of {FEWEST_LETTERS} letters or more whose first {SURE} characters are so "
+    "many times likelier in another language (needs `pip install py3langid`)",
+    "near_held_out": "drop pairs with a side that is so similar to a line of --without (Jaccard similarity of runs of "
+    "four characters)",
+    "duplicates": "drop pairs that repeat another one",
+    "near_duplicates": "drop pairs that are so similar to another one (Jaccard similarity, both sides together)",
 }
 NUMBER_RANGES = {
     "max_ratio": (1, None),
@@ -44,7 +43,7 @@ NUMBER_RANGES = {
 
 @dataclass(frozen=True)
 class CleaningSettings:
-    """The settings of all steps; `HELP` describes each field.
+    """What is mended and what is dropped; `HELP` describes each field.
 
     Raises:
         UserError: for a number out of its range.
