@@ -264,7 +264,7 @@ if __name__ == "__main__":
     parser.add_argument("--half", type=int, choices=(0, 1), default=1)
     parser.add_argument("--seed", type=int, default=2)
     parser.add_argument("--keep", type=Path, help="new directory for the original, the dirty and the prepared corpus")
-    parser.add_argument("--pairs", type=int, help="measure time and memory with so many pairs")
+    parser.add_argument("--pairs", type=int, help="measure time and memory with this number of pairs")
     arguments = parser.parse_args()
     if arguments.pairs:
         measure_speed(arguments.corpus, arguments.pairs, arguments.seed)

@@ -169,7 +169,7 @@ def main():
     parser.add_argument("--target_lang", default="de")
     parser.add_argument("--fragments", type=int, default=300)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--show", type=int, default=0, help="print so many fragments with their translations")
+    parser.add_argument("--show", type=int, default=0, help="print this number of fragments with their translations")
     arguments = parser.parse_args()
 
     def lines(split, language):

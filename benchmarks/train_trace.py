@@ -1,4 +1,4 @@
-"""Where the time of an update goes: by part of the model, and by kind of operation.
+"""The time of an update, by part of the model and by kind of operation.
 
     python -m benchmarks.train_trace --dataset files:DIR --source_lang en --target_lang de --preset tiny
 

@@ -1,4 +1,4 @@
-"""The pictures of docs/tour/, drawn with matplotlib: of what the code of a page computes, or of `experiments`."""
+"""The pictures of docs/tour/, drawn with matplotlib from the results of the pages' code or of `experiments`."""
 
 import re
 from pathlib import Path

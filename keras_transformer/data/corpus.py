@@ -1,4 +1,4 @@
-"""A corpus: sentence pairs in two languages, in streamed splits, whatever their source."""
+"""A corpus: sentence pairs in two languages, in streamed splits, from any source."""
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence

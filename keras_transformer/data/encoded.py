@@ -88,7 +88,7 @@ class EncodedPairs:
         source: `Sentences`.
         target: `Sentences`, aligned with the source, each with eos at its end: the labels.
         dropped: reason -> number of pairs left out.
-        shares: tuple of `Share`, of the corpora whose pairs stand one after the other; () for one corpus of weight 1.
+        shares: tuple of `Share`, of the corpora, whose pairs follow one another; () for one corpus of weight 1.
     """
 
     source: Sentences
@@ -174,7 +174,7 @@ def encode_pairs(pairs, source_tokenizer, target_tokenizer, max_length, director
 
 
 def _encode_chunk(chunk, tokenizers, max_length, writers):
-    """Tokenises a list of pairs. Returns the numbers of those that are blank, too long, and written."""
+    """Tokenises a list of pairs. Returns the numbers of blank, too long, and written pairs."""
     filled = [(source, target) for source, target in chunk if source.strip() and target.strip()]
     if not filled:
         return len(chunk), 0, 0
@@ -215,7 +215,7 @@ def make_once(directory, ingredients, make):
     other ingredients, or a damaged one, is replaced; a line on the screen says so.
 
     Args:
-        directory: path; its parents are made as well.
+        directory: path; its parents are made, too.
         ingredients: dict of str to str or int: everything that the files depend on, with names for people.
         make: function of a path, an empty directory, that writes files into it.
 

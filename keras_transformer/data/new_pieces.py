@@ -115,7 +115,7 @@ def _is_letters(text):
 
 
 def frequent_characters(words, known):
-    """The characters that a tokenizer lacks, without the rarest: those cover `COVERAGE` of the text.
+    """The characters that a tokenizer lacks, without the rarest: the others cover `COVERAGE` of the text.
 
     Args:
         words: Counter of tuples of str.

@@ -165,7 +165,7 @@ def training_batches(pairs, batch_tokens, seed, first_epoch=0, first_batch=0, va
 def dealt(batches, strategy):
     """Deals out the rows of every batch, over and over, to the replicas of a strategy.
 
-    Of n replicas, replica i gets the rows i, i + n, ..., of which there may be none.
+    Of n replicas, replica i gets the rows i, i + n, ..., or no row if there are too few.
 
     Args:
         batches: tf.data.Dataset of `teacher_forced` batches, the same on every worker of the strategy.

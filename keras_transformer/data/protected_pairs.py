@@ -20,7 +20,7 @@ _UNITS = re.compile(f"{FIXED}|(?<!\\w){NUMBER}(?!\\w)|{WORD}")
 
 
 class PairProtection:
-    """Replaces words that stand on both sides of a pair by numbered placeholders, in some pairs of a batch.
+    """Replaces words that both sides of a pair have by numbered placeholders, in some pairs of a batch.
 
     Each pair is drawn with probability `rate`. A random number of its shared words, 1 to `MOST_HIDDEN`, become
     placeholders (see `find_shared`). Half of the drawn pairs number their placeholders from 0, as most texts do. The
@@ -146,7 +146,7 @@ def find_shared(source, target, terms=None):
 
 
 def _places(text):
-    """The units of a text, dict str -> (start, stop); None for a unit that stands there several times."""
+    """The units of a text, dict str -> (start, stop); None for a unit that occurs several times."""
     places = {}
     for found in _UNITS.finditer(text):
         places[found[0]] = None if found[0] in places else found.span()

@@ -17,7 +17,7 @@ SOURCE_STEP = 4  # source lengths this close may share a batch
 
 @dataclass(frozen=True)
 class Share:
-    """One of the corpora whose pairs stand one after the other, and how much of it an epoch takes.
+    """One of several corpora whose pairs follow one another, and the share of it that an epoch takes.
 
     Args:
         size: number of its pairs.
@@ -43,7 +43,7 @@ class Share:
         return np.diff((np.arange(self.size + 1) + epoch % q) * p // q)
 
     def latest_places(self):
-        """The last place that the pair in each position of an epoch may have, whatever the epoch: int64 (most,)."""
+        """The last place that the pair in each position may have in any epoch: int64 (most,)."""
         p, q = self.weight.as_integer_ratio()
         places = -(-np.arange(1, self.most + 1) * q // p) - 1
         return np.minimum(places, self.size - 1)
@@ -76,7 +76,7 @@ def rows_of_epoch(shares, source_lengths, target_lengths, seed, epoch):
         epoch: int.
 
     Returns:
-        int64 (M,): row numbers; a row stands there as often as the epoch takes it.
+        int64 (M,): row numbers, each as often as the epoch takes the row.
     """
     rows = []
     for number, (share, part) in enumerate(_parts(shares)):

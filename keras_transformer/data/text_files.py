@@ -90,7 +90,7 @@ class TsvFile:
 
 @dataclass(frozen=True)
 class _Without:
-    """All pairs but those with the given line numbers (from 0)."""
+    """All pairs without the given line numbers (from 0)."""
 
     pairs: AlignedFiles | TsvFile
     left_out: range
@@ -162,7 +162,7 @@ def hold_out(pairs: AlignedFiles | TsvFile) -> tuple[_Without, tuple[Pair, ...]]
         pairs: AlignedFiles or TsvFile.
 
     Returns:
-        `(train, validation)`; the latter is small (`held_out_size`) and a tuple.
+        `(train, validation)`; `validation` is a tuple of `held_out_size` pairs.
 
     Raises:
         CorpusError: if there is only one pair.

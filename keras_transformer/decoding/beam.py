@@ -51,7 +51,7 @@ def beam_search(step, state, limits, *, width, bos_id, eos_id, pad_id, length_pe
     - A row is done when W hypotheses have finished; when no live one can still overtake the worst of the `wanted` best
       finished ones; at its limit; or when none of its live hypotheses has a continuation (logits that are not a
       distribution, such as NaN, or options that leave nothing).
-    - A row that is done with no hypothesis finished returns its live ones as they stand, without eos.
+    - A row that is done without a finished hypothesis returns its live hypotheses as they are, without eos.
 
     No row's result depends on the others. With a beam of 1 it is greedy search.
 

@@ -59,7 +59,7 @@ def append(hypotheses, tokens, scores):
 def is_finished(tokens, eos_id):
     """Whether a hypothesis that ends in each of these tokens is finished, bool in their shape.
 
-    Eos finishes it. A row that reaches its limit ends as well, but its hypotheses have no eos.
+    Eos finishes it. A row that reaches its limit ends, too, but its hypotheses have no eos.
     """
     return tokens == eos_id
 
@@ -332,8 +332,8 @@ def take_rows(state, rows):
 def _free_to_grow(state):
     """The same state, in which no empty axis of a tensor (B, ...) has a static size.
 
-    TensorFlow's loop goes by the declared shapes. The converter of LiteRT goes by the shapes of the tensors that a loop
-    starts with, so an axis of static size 0 would never grow.
+    TensorFlow's loop uses the declared shapes. The converter of LiteRT uses the shapes of the tensors before the loop,
+    so an axis of static size 0 would never grow.
     """
     zero = tf.minimum(tf.size(state.done), 0)  # no compiler knows its value
 

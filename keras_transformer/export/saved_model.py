@@ -26,7 +26,7 @@ class Columns(tf.saved_model.experimental.TrackableResource):
     def __init__(self, model):
         super().__init__()
         self._matrix, self._dtype = model.output_matrix.value, model.compute_dtype
-        # All exports that a process loads share a resource of one name. So the name stands for the content.
+        # All exports that a process loads share a resource of one name. So the name has a hash of the content.
         content = keras.ops.convert_to_numpy(model.output_matrix).tobytes()
         self._name = f"columns_{self._dtype}_{hashlib.sha256(content).hexdigest()[:32]}"
         self._handle = self.resource_handle  # made here, so that functions capture it

@@ -234,7 +234,7 @@ class NoAttention(Layer):
 
 
 def positions_of(length, start=0, width=1):
-    """The positions of `length` vectors of which W stand side by side, after `start` others: int (length,)."""
+    """The positions of `length` vectors, W side by side at each position, after `start` others: int (length,)."""
     return (start + ops.arange(length)) // width
 
 

@@ -57,7 +57,7 @@ BREAKS = (
 JOINTS = ((rf"({WIDE_STOP}{CLOSING}*){NO_SPACE}", r"\1"), (NO_SPACE, " "))
 
 LONGEST_CHARACTER = 4  # bytes, each of which may be a piece
-EXTRA_LENGTH = 50  # a translation may have so many tokens more than its source (6.1)
+EXTRA_LENGTH = 50  # most tokens that a translation may have more than its source (6.1)
 MOST_FORCED = 1024  # tokens of a prefix; the rest is not forced
 LONGEST_SCORED = 1024  # tokens of a text that is scored as a whole; the rest is cut off
 

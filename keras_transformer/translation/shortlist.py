@@ -28,7 +28,7 @@ class AllowedPieces(NamedTuple):
     """
 
     pieces: tf.Tensor  # int32 (U,)
-    hidden: tf.Tensor  # float32 (P, 1, U), what is added to the logits of a row: 0, or `IMPOSSIBLE` off its list
+    hidden: tf.Tensor  # float32 (P, 1, U), added to the logits of a row: 0, or `IMPOSSIBLE` off its list
 
     def start(self, start):
         """Turns the model's function from W to the first state into the one for `step`."""

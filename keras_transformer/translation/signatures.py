@@ -184,7 +184,7 @@ class Signatures:
         scored in pairs; otherwise as a whole, up to `segments.LONGEST_SCORED`.
 
         Args:
-            text: string (B,). Blank text has no translation, whatever is given: score 0, no pieces.
+            text: string (B,). Blank text has no translation, even if one is given: score 0, no pieces.
             translation: string (B,). For a blank one, only eos is scored.
 
         Returns:
@@ -206,8 +206,7 @@ class Signatures:
     def explain(self, text):
         """The best translation, piece by piece, and the source pieces that each piece comes from.
 
-        Of a text in parts, it explains the first, and the next ones while all have at most `max_length` pieces
-        together.
+        Of a text in parts, it explains the first, and more while they have at most `max_length` pieces together.
 
         Args:
             text: string (B,).

@@ -18,7 +18,7 @@ from keras_transformer.training.run_directory import RunDirectory
 
 
 def prune(model, heads):
-    """A model without some heads. It computes what `model` computes while these heads are `silenced`.
+    """A model without some heads. It gives the same results as `model` with these heads `silenced`.
 
     The matrices of an attention lose the columns of W^Q, W^K and W^V and the rows of W^O that belong to these heads.
     The residual connection of an attention that loses all heads adds zeros.

@@ -29,7 +29,7 @@ MISTAKE = re.compile(r"^keras_transformer\.errors\.\w+: (.*?)(?: \[while running
 
 
 def pipeline_options(flags):
-    """The options of a pipeline that flags choose; Beam's file systems take them as well.
+    """The options of a pipeline that flags choose; Beam's file systems use them, too.
 
     The runner is DirectRunner by default, with a process for each core of this machine.
 

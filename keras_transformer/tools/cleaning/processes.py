@@ -98,7 +98,7 @@ def _hashes(hashes: Iterable[bytes]) -> np.ndarray:
 
 
 def _examined(chunks: Iterator[list[Pair]], examiner: Examiner, processes: int) -> Iterator[tuple[list[bytes], _Table]]:
-    """Yields what `_examine` gives for every chunk, in their order."""
+    """Yields the result of `_examine` for every chunk, in the order of the chunks."""
     if processes == 1:
         yield from map(functools.partial(_examine, examiner), chunks)
         return

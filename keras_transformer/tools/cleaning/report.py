@@ -75,7 +75,7 @@ def report_page(about: dict, tally: Tally) -> str:
         tally: Tally.
 
     Returns:
-        str of HTML. No text of the corpus can end the element in which it stands.
+        str of HTML. No text of the corpus can end the HTML element around it.
     """
     pairs = about["pairs"]
     data = {

@@ -146,7 +146,7 @@ def find_blocks(text):
         if token.type == "html_block":
             start, end = (lines[line] for line in token.map)
             if token.level and QUOTED.search(text, start, end):
-                continue  # the signs of the quotation stand between its lines
+                continue  # the signs of the quotation are between its lines
             units += [
                 Unit(unit.start + start, unit.end + start, unit.parts, unit.written)
                 for unit in pages.find_blocks(text[start:end])
