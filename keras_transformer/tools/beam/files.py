@@ -112,7 +112,7 @@ def find_files(pattern, output, asked):
     for metadata in sorted(found, key=lambda metadata: metadata.path):
         target = FileSystems.join(output, metadata.path.removeprefix(root))
         if target == metadata.path:
-            raise UserError(f"the translation would replace its source. Received: {target} for both")
+            raise UserError(f"the translation would take the place of its source. Received: {target} for both")
         if not (output.startswith(root) and metadata.path.startswith(f"{output}/")):
             files.append(_bulk_file(metadata, target, output, asked))
     if not files:

@@ -50,7 +50,7 @@ def test_files_that_cannot_be_found_or_would_be_lost_are_refused(texts):
         ("in/*.tsv", "out", UserError, r"no file matches --input .*\*\.tsv"),
         ("in", "out", UserError, r"--input .*in is a directory: name the files in it, such as '.*in/\*\.txt'"),
         ("in/missing", "out", UserError, "no file matches --input .*missing"),
-        ("in/*.txt", "in", UserError, "would replace its source. Received: .*a.txt for both"),
+        ("in/*.txt", "in", UserError, "would take the place of its source. Received: .*a.txt for both"),
     ):
         with pytest.raises(error, match=said):
             find_files(str(texts / pattern), str(texts / output), ASKED)
