@@ -4,9 +4,9 @@
     python -m benchmarks.cleaning --corpus data/tatoeba-en-de --keep data/dirt   # and its corpora, to train on them
     python -m benchmarks.cleaning --corpus data/tatoeba-en-de --pairs 500000     # time and memory
 
-`DIR` has train.en and train.de. The limits of the steps were chosen with `--half 0 --seed 1`, on every second line of
-the corpus. The default is the other half with another seed. Sentences of other languages come from the translations of
-Sphinx, which requirements-dev.txt installs.
+The corpus has train.en and train.de. The limits of the steps were chosen with `--half 0 --seed 1`, on every second line
+of the corpus. The default is the other half with another seed. Sentences of other languages come from the translations
+of Sphinx, which requirements-dev.txt installs.
 """
 
 import argparse
@@ -46,7 +46,7 @@ def foreign_sentences(languages):
 
 
 def one_side(pair, change, rng):
-    """The pair with one side changed, drawn at random."""
+    """The pair with a change of one side, which is drawn at random."""
     side = rng.randrange(2)
     return tuple(change(text) if number == side else text for number, text in enumerate(pair))
 
@@ -74,7 +74,7 @@ def blank_or_copied(pair, rng):
 
 
 def untranslated(pair, rng, others):
-    """The source but for a word, or another sentence of its language, in place of the target."""
+    """In place of the target: the source with one other word, or another sentence of the source language."""
     words = pair[0].split()
     place = rng.randrange(len(words))
     copy = " ".join(words[:place] + words[place + 1 :])
@@ -82,7 +82,7 @@ def untranslated(pair, rng, others):
 
 
 def with_numbers(pair, rng):
-    """A number that differs: one of the pair if it has any on both sides, else that of a list."""
+    """A wrong number: in place of a number that both sides have, else as the number of a list item."""
     digits = [[place for place, c in enumerate(text) if c.isdigit()] for text in pair]
     if all(digits):
         place = rng.choice(digits[1])
@@ -245,7 +245,7 @@ def measure_dirt(corpus, half, seed, directory):
 
 
 def measure_speed(corpus, pairs, seed):
-    """Prints the time and memory of a preparation, and what they are for five million pairs."""
+    """Prints the time and memory of a preparation, and an estimate of the time for five million pairs."""
     rng, sentences = random.Random(seed), read_pairs(corpus)
     made = ([f"{a} {b}" for a, b in zip(*rng.sample(sentences, 2), strict=True)] for _ in range(pairs))
     with tempfile.TemporaryDirectory() as name:
@@ -264,7 +264,7 @@ if __name__ == "__main__":
     parser.add_argument("--half", type=int, choices=(0, 1), default=1)
     parser.add_argument("--seed", type=int, default=2)
     parser.add_argument("--keep", type=Path, help="new directory for the original, the dirty and the prepared corpus")
-    parser.add_argument("--pairs", type=int, help="measure time and memory with so many pairs")
+    parser.add_argument("--pairs", type=int, help="measure time and memory with this number of pairs")
     arguments = parser.parse_args()
     if arguments.pairs:
         measure_speed(arguments.corpus, arguments.pairs, arguments.seed)

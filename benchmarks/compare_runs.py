@@ -3,8 +3,8 @@
     python -m benchmarks.compare_runs runs/gru runs/tiny --source val.en --reference val.de
 
 For each run in turn, the script trains a new model of the run's settings for some updates on one device, and translates
-the source with the run's own weights and search. Seconds are those of the processor, all its cores together: a busy
-machine changes them little.
+the source with the run's own weights and search. Seconds are processor seconds of all cores together, which a busy
+machine changes little.
 """
 
 import argparse

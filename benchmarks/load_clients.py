@@ -65,7 +65,8 @@ def _run(sender, *arguments):
 
 
 class Load:
-    """Clients that send requests, bytes, from `with` to `stop`: at a rate, or each its next after an answer.
+    """Clients that send requests, bytes, from `with` to `stop`: at a given rate, or each client its next request after
+    an answer.
 
     If the load `judges`, an answer with different scores counts as "mixed".
     """

@@ -1,4 +1,4 @@
-"""A server in a separate process, and versions of other scores for it."""
+"""A server in a separate process, and versions of the model with different scores for it."""
 
 import json
 import shutil
@@ -60,7 +60,7 @@ class Server:
 
 
 def publish(export, base_path, version):
-    """Publishes BASE_PATH/VERSION, complete. Each version but 1 gives the same translations other scores."""
+    """Publishes BASE_PATH/VERSION, complete. Each version but 1 gives the same translations with other scores."""
     from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
     directory = Path(base_path) / f"tmp-{version}"

@@ -7,9 +7,10 @@ with an empty tag. They are translated with the alignments of the run.
 
 The judge knows nothing of the model: word alignments of IBM model 1 with a preference for the diagonal (fast_align,
 Dyer et al. 2013), learnt from the training text in both directions. Only links on which both directions agree count. A
-tag is right if all links from the words it surrounded end in the words it surrounds, and no others do. A tag without
-such links is not judged. It touches if it surrounds at least one of its words. Two more rows tell what the figures
-mean: tags that are placed by position alone, and tags that are placed by the judge's own links.
+tag is right if all links from its source words end in the words that it surrounds in the translation, and no other
+links do. A tag without links is not judged. A tag touches if it surrounds at least one of the linked words. Two more
+rows show what the figures mean: tags that are placed by position alone, and tags that are placed by the judge's own
+links.
 """
 
 import argparse
@@ -113,13 +114,13 @@ def spans_of(parts):
 
 
 def by_position(length, source_length):
-    """Weights (T, S) that prefer the same place in the sentence, all that is known without an alignment."""
+    """Weights (T, S) that prefer the same place in the sentence, for a comparison without an alignment."""
     rows, columns = ((np.arange(n) + 0.5) / max(1, n) for n in (length, source_length))
     return np.exp(-20 * np.abs(rows[:, None] - columns))
 
 
 def by_judge(layout, text, weights, forward, backward):
-    """The links of the judge as weights (T, S): how well tags can be placed if the alignment is that of the judge."""
+    """The links of the judge as weights (T, S). They show how well tags can be placed with a perfect alignment."""
     judged = np.zeros_like(weights)
     for i, j in links_of(words_of(layout.text), words_of(text), forward, backward):
         judged[j, i] = 1
@@ -168,7 +169,7 @@ def main():
     parser.add_argument("--target_lang", default="de")
     parser.add_argument("--fragments", type=int, default=300)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--show", type=int, default=0, help="print so many fragments with their translations")
+    parser.add_argument("--show", type=int, default=0, help="print this number of fragments with their translations")
     arguments = parser.parse_args()
 
     def lines(split, language):
@@ -198,7 +199,7 @@ def main():
         shares = [f"{key} {counts[key] / len(fragments):.1%}" for key in ("well-formed", "same tags")]
         shares += [f"{key} {counts[key] / counts['judged']:.1%}" for key in ("right", "touching")]
         shares.append(f"links {counts['links kept'] / counts['links']:.1%}")
-        print(f"{name:16}{', '.join(shares)} of {counts['judged']} tags that the judge has links of")
+        print(f"{name:16}{', '.join(shares)} of {counts['judged']} tags for which the judge has links")
         if name == "explain":
             for fragment, parts in list(zip(fragments, translated, strict=True))[: arguments.show]:
                 print(f"{fragment}\n  {joined(parts)}")

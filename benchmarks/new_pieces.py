@@ -1,9 +1,9 @@
-"""How many pieces new text takes with a tokenizer of other text, with new pieces behind it, and with one of its own.
+"""Counts the pieces of new text: by a tokenizer of old text, by this tokenizer with new pieces, and by a new tokenizer.
 
     python -m benchmarks.new_pieces --old DIR --new DIR --source_lang en --target_lang de --pairs 20000
 
-Both directories are as `--dataset files:DIR` reads them. The tokenizers learn from the training pairs, of the new text
-from the first `--pairs`. The table counts the pieces of a sentence of the validation pairs, in Markdown.
+Both directories are as `--dataset files:DIR` reads them. The tokenizers learn from the training pairs; from the new
+text, only the first `--pairs` count. The table counts the pieces of a sentence of the validation pairs, in Markdown.
 """
 
 import argparse

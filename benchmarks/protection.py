@@ -1,14 +1,14 @@
-"""How many terms of a glossary a model keeps, and what that costs in BLEU.
+"""Measures how many terms of a glossary a model keeps, and the cost in BLEU.
 
     python -m benchmarks.protection --model_dir RUN --baseline PLAIN_RUN --data DIR --set test2016
 
 RUN was trained with --protect, PLAIN_RUN without. DIR is as `--dataset files:DIR` reads it; the terms are learnt from
 its training pairs. A term is a word that the lexicon of the training pairs translates by one with a capital letter: in
-German, a noun or a name. Of the set, 500 sentences are drawn that have a term on both sides. Each gets a glossary of
+German, a noun or a name. 500 sentences of the set with a term on both sides are drawn. Each sentence gets a glossary of
 one to three of its terms, drawn at random, with the words of its reference as target forms. The table has
 
-- terms: the share of the target forms that stand in the translation exactly once, as whole words; a model may also give
-  the same word for another word of the sentence;
+- terms: the share of the target forms that the translation has exactly once, as whole words; a model may also give the
+  same word for another word of the sentence;
 - BLEU: of the whole translations;
 - BLEU, terms apart: the target forms are taken out of the translations and of the references first.
 """
@@ -51,7 +51,7 @@ def draw_terms(pairs, terms, count, seed):
 
 
 def share_kept(translations, glossaries):
-    """The share of the target forms that stand in their translation exactly once."""
+    """The share of the target forms that their translation has exactly once."""
     kept = [
         len(re.findall(rf"(?<!\w){re.escape(form)}(?!\w)", text)) == 1
         for text, glossary in zip(translations, glossaries, strict=True)

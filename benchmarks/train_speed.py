@@ -7,9 +7,9 @@ Takes every flag of train.py. After a warm-up, the script times windows of updat
 It also prints the share of padding. For a Transformer, it counts the floating-point operations per target token from
 the shapes, and compares the operations per second with the measured rate of matrix products on this machine.
 
-With `--baseline COMMAND`, it then runs a peer's training of the same model on the same machine, and prints by how much
-ours is faster. The peer must report its rate again and again as "N target", as OpenNMT-tf does, and end of itself. Its
-first report counts as its warm-up.
+With `--baseline COMMAND`, it then runs a peer's training of the same model on the same machine, and prints how much
+faster ours is. The peer must report its rate again and again as "N target", as OpenNMT-tf does, and end by itself. The
+first report counts as the peer's warm-up.
 """
 
 import argparse

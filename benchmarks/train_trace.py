@@ -1,10 +1,9 @@
-"""Where the time of an update goes: by part of the model, and by kind of operation.
+"""The time of an update, by part of the model and by kind of operation.
 
     python -m benchmarks.train_trace --dataset files:DIR --source_lang en --target_lang de --preset tiny
 
 Takes every flag of train.py. After a warm-up, TensorFlow's profiler traces some updates inside `fit`. Each operation
-counts for the part of the model whose name it has, forward and backward together. `--strategy one_device` is easiest
-to read.
+counts for the part of the model in its name, forward and backward together. `--strategy one_device` is easiest to read.
 """
 
 import collections

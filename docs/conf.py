@@ -23,7 +23,7 @@ COLON = "\0"  # a colon that napoleon does not see
 
 
 def hide_colons(app, what, name, obj, options, lines):
-    """Keeps napoleon from taking what stands before a colon for the type of an attribute."""
+    """Keeps napoleon from reading the text before a colon as the type of an attribute."""
     if what == "attribute":
         lines[:] = [line.replace(":", COLON) for line in lines]
 

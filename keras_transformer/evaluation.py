@@ -81,8 +81,8 @@ def measure(
 
     Args:
         hypotheses: sequence of str, the translations.
-        references: sequence of str, as many; or of sequences of str, the same number of references for each.
-        tokenize: str, sacreBLEU's name of how BLEU splits words: `13a` for most languages, `zh`, `ja-mecab`, ...
+        references: sequence of str, one for each hypothesis; or sequence of sequences of str, equally many for each.
+        tokenize: str, sacreBLEU's name for a way to split words: `13a` for most languages, `zh`, `ja-mecab`, ...
 
     Returns:
         Evaluation.
@@ -145,7 +145,7 @@ def perplexity(translator, texts: Sequence[str], references: Sequence, on_progre
         on_progress: called with the number of texts done since its last call.
 
     Returns:
-        (float, the perplexity; int, the pieces that it is the mean of, ends of sentences included). Never compare
+        (float, the perplexity; int, the number of pieces in the mean, ends of sentences included). Never compare
         perplexities of different tokenizers.
 
     Raises:
@@ -177,7 +177,7 @@ def describe(evaluation: Evaluation) -> str:
 
 
 def describe_perplexity(translator, texts: Sequence[str], references: Sequence) -> str:
-    """`perplexity` in words, with the loss that it is exp of: a line."""
+    """A line with `perplexity` and its logarithm, the loss."""
     value, pieces = perplexity(translator, texts, references)
     return f"loss {math.log(value):.4f}, perplexity {value:.3f} of {pieces:,} pieces"
 

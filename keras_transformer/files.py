@@ -48,7 +48,7 @@ def write_whole(path, write, previous=None):
     except OSError as error:
         raise FileError.of("write", path, error) from error
     finally:
-        with contextlib.suppress(OSError):  # it is not there if all went well
+        with contextlib.suppress(OSError):  # it does not exist if all went well
             temporary.unlink()
 
 
@@ -66,13 +66,13 @@ def whole_directory(path):
     """A context that fills a directory under a temporary name, and renames it into place at its end.
 
     Args:
-        path: of the directory, which must not exist at the end of the context, or be empty.
+        path: of the directory. At the end of the context, it must be empty or not exist.
 
     Yields:
         Path of an empty directory beside `path`. An error in the context removes it.
 
     Raises:
-        FileError: if the disk is full, or something else forbids to write.
+        FileError: if the disk is full, or if something else forbids writing.
     """
     path = Path(path)
     for left_over in path.parent.glob(f".{glob.escape(path.name)}.[0-9]*.partial"):
@@ -95,7 +95,7 @@ def whole_directory(path):
 
 
 def remove_partial_files(directory):
-    """Removes what killed processes have left in a directory and below it, where no other process writes."""
+    """Removes partial files of killed processes in a directory and below it. No other process may write there."""
     for partial in [*directory.rglob(".*.partial"), *directory.rglob(".*.partial.*")]:
         if partial.is_dir():
             shutil.rmtree(partial, ignore_errors=True)

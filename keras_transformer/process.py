@@ -6,10 +6,11 @@ import os
 
 log = logging.getLogger(__name__)
 
-# Of mallopt(3): no block of its own for a large array (M_MMAP_MAX), and nothing given back (M_TRIM_THRESHOLD).
+# Options of mallopt(3): a large array gets no mapping of its own (M_MMAP_MAX), and no memory is given back
+# (M_TRIM_THRESHOLD).
 MALLOC_OPTIONS = {-4: 0, -1: 2**31 - 1}
 
-TOKENS_PER_REPLICA = 2048  # fewer, and a CPU thread spends its time on starting operations
+TOKENS_PER_REPLICA = 2048  # with fewer, a CPU thread spends its time on starting operations
 
 
 def available_cores():
@@ -24,9 +25,9 @@ def share_cores(name, batch_tokens):
     as one replica of two (benchmarks/train_speed.py). Must be called before TensorFlow's first operation.
 
     Args:
-        name: of the strategy; all but "auto" and "mirrored" keep TensorFlow's defaults.
-        batch_tokens: of all replicas; there are only as many as get `TOKENS_PER_REPLICA` each. A single one keeps
-            TensorFlow's defaults.
+        name: name of the strategy. Only "auto" and "mirrored" change TensorFlow's defaults.
+        batch_tokens: tokens of a batch, all replicas together. Each replica needs `TOKENS_PER_REPLICA` of them. If
+            there are too few for two replicas, TensorFlow's defaults stay.
     """
     import tensorflow as tf  # here, for a program that needs the number of cores only
 
@@ -49,9 +50,10 @@ def share_cores(name, batch_tokens):
 def keep_freed_memory():
     """Has the C library keep the memory that is freed, instead of giving it back to the system each time.
 
-    On a CPU, TensorFlow asks for new memory for every large result, in every update. The system must find and clear its
-    pages, which is a third of the processor time of `--preset quickstart` on two cores: it trains 1.7 times as fast
-    without, in 14 % more memory (benchmarks/train_speed.py). It holds for the whole process. Only glibc has this.
+    On a CPU, TensorFlow asks for new memory for every large result, in every update. The system must find and clear the
+    pages of this memory, which takes a third of the processor time of `--preset quickstart` on two cores. With the
+    memory kept, the preset trains 1.7 times as fast, with 14 % more memory (benchmarks/train_speed.py). The setting
+    holds for the whole process. Only glibc has it.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt

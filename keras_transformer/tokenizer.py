@@ -31,8 +31,8 @@ def train_tokenizer(sentences, vocabulary_size, character_coverage=0.9995, place
         sentences: iterable of str, read once; sampled if there are more than `MOST_TRAINING_SENTENCES`.
         vocabulary_size: V, most pieces wanted, control symbols and the 256 bytes included.
         character_coverage: share of the characters of the text whose pieces are whole; rarer ones are written as bytes.
-        placeholders: tuple of str, `PLACEHOLDERS` or none: pieces that no text divides, right behind the control
-            symbols.
+        placeholders: tuple of str, `PLACEHOLDERS` or none: pieces that are never divided. Their ids follow those of the
+            control symbols.
 
     Returns:
         The model, bytes. A corpus too small for `vocabulary_size` gives a smaller vocabulary.
@@ -53,7 +53,7 @@ def train_tokenizer(sentences, vocabulary_size, character_coverage=0.9995, place
 
 
 def _noting_errors(sentences, errors):
-    """The sentences. SentencePiece hides an error that they raise, so it is added to a list."""
+    """Yields the sentences. SentencePiece hides an error that they raise, so a list notes the error."""
     try:
         yield from sentences
     except Exception as error:
@@ -62,7 +62,7 @@ def _noting_errors(sentences, errors):
 
 
 def _remedy(error):
-    """What a user can do about an error of SentencePiece, whose own text names flags of its own programs."""
+    """The advice for an error of SentencePiece. Its own text names flags of SentencePiece's programs."""
     needed = re.search(r"smaller than required_chars\. \d+ vs (\d+)", str(error))
     if needed:
         return (
@@ -223,7 +223,7 @@ def save_tokenizers(directory, source_tokenizer, target_tokenizer):
 def with_eos(ids):
     """Ends every row with eos: RaggedTensor int32 (N, None) -> RaggedTensor int32 (N, None).
 
-    tf.concat along axis 1 would transpose integers, of which oneDNN complains on the console.
+    tf.concat along axis 1 would transpose integers, and oneDNN would complain on the console.
     """
     number = ids.nrows()
     ends = tf.RaggedTensor.from_tensor(tf.fill([number, 1], EOS_ID))

@@ -1,7 +1,7 @@
 """The measurements and the pictures of docs/tour/, beside the pages that show them.
 
     python -m benchmarks.tour                                      all six pages
-    python -m benchmarks.tour --pages recurrence latent_attention  those that train: minutes each on one core
+    python -m benchmarks.tour --pages recurrence latent_attention  the pages that train: minutes each on one core
 
 The page on translating step by step needs a run: `python train.py` trains runs/quickstart. The measurements are printed
 as tables.
@@ -30,7 +30,7 @@ def main(arguments):
     import keras_transformer as kt
     from benchmarks.tour import pictures
 
-    # Opened first, so that a wrong directory is told before minutes of measuring.
+    # Opened first, so that a wrong directory fails before minutes of measuring.
     translator = kt.load(arguments.model_dir) if "step_by_step" in arguments.pages else None
     for page in arguments.pages:
         draw = getattr(pictures, f"draw_{page}")

@@ -1,4 +1,4 @@
-"""The pictures of docs/tour/, drawn with matplotlib: of what the code of a page computes, or of `experiments`."""
+"""The pictures of docs/tour/, drawn with matplotlib from the results of the pages' code or of `experiments`."""
 
 import re
 from pathlib import Path
@@ -12,7 +12,7 @@ from benchmarks.tour import experiments, recipes
 from keras_transformer.config import BOS_ID, EOS_ID
 
 PAGES = Path(__file__).parents[2] / "docs/tour"
-# Of Okabe & Ito: people who see no red or no green tell them apart.
+# The colours of Okabe & Ito: people who see no red or no green can tell them apart.
 COLOURS = {"rnn": "#d55e00", "lstm": "#0072b2", "gru": "#009e73", "transformer": "#000000"}
 NAMES = {"rnn": "simple cell", "lstm": "LSTM", "gru": "GRU", "transformer": "Transformer"}
 WITHOUT, WITH = COLOURS["rnn"], COLOURS["lstm"]
@@ -108,7 +108,7 @@ def figure_of_recurrence(memory, gradients, steps):
 
 
 def draw_order():
-    """The sinusoids, their dot products against distance, and what a clipped distance leaves equal."""
+    """The sinusoids, their dot products against distance, and weights by clipped distances."""
     page = run_page("order")
     sinusoids, last = page["sinusoids"], page["last"]
     figure, (left, middle, right) = canvas(3, width=12)

@@ -69,8 +69,8 @@ def _parse(arguments, description, no_settings):
     before, preset = settings.get("preset"), given.get("preset")
     if before and preset and before != preset and settings.keys() >= PRESETS[preset].keys():
         raise ConfigError(
-            f"{others['config']} has all settings of a run of the preset {before}, so `preset` would change nothing but "
-            f"its name: leave one of the two out. Received: preset={preset}"
+            f"{others['config']} has all settings of a run of the preset {before}, so `preset` would change its name "
+            f"alone: leave one of the two out. Received: preset={preset}"
         )
     config = Config(**{**settings, **given})
     if "help" in others:

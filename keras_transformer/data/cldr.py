@@ -1,7 +1,7 @@
 """The default corpus: phrases made from Unicode CLDR through Babel, so that a first run needs no download.
 
 Babel writes the same value in both locales, so every source phrase has exactly one right translation. Every form and
-every word of the validation and test phrases occurs in the training split as well, with other values.
+every word of the validation and test phrases also occurs in the training split, with other values.
 """
 
 import re

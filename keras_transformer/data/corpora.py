@@ -40,7 +40,7 @@ def open_corpora(
 def split_weight(spec: str) -> tuple[str, Fraction]:
     """Divides `files:DIR:0.3` into the name of the corpus and its weight.
 
-    What follows the last colon is a weight if it is a number, unless a directory has the whole name.
+    The text after the last colon is a weight if it is a number and no directory has the whole name.
 
     Args:
         spec: str.

@@ -1,4 +1,4 @@
-"""A corpus: sentence pairs in two languages, in streamed splits, whatever their source."""
+"""A corpus: sentence pairs in two languages, in streamed splits, from any source."""
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
@@ -71,8 +71,8 @@ class InTurn:
 class Corpus:
     """A parallel corpus.
 
-    Every split can be iterated over again and again, each `iter()` starting anew, and streams: a split of millions
-    of pairs is never held in memory. Pairs may be blank on either side; the pipeline filters and counts those.
+    Every split can be iterated over again and again; each `iter()` starts anew. A split streams: millions of pairs are
+    never held in memory. Pairs may be blank on either side; the pipeline drops and counts blank pairs.
 
     Attributes:
         name: str, how the user named it, such as `files:data/multi30k`.
@@ -85,10 +85,11 @@ class Corpus:
             the same only if all pairs of `train` and `validation` are the same, up to their direction.
         notes: tuple of str, remarks for the user, such as the number of pairs held out for validation.
         held_out: bool, whether `validation` was taken from the training text.
-        others: tuple of Corpus, those that are mixed with the first one. `train` then has the pairs of all in turn;
-            `validation` and `test` are those of the first.
+        others: tuple of Corpus, the corpora that are mixed with the first one. `train` then has the pairs of all, one
+            corpus after the other; `validation` and `test` belong to the first one.
         weight: Fraction, how often an epoch takes each pair on average.
-        is_replayed: bool, whether it is of an earlier run. Its weight then counts beside other replayed corpora only.
+        is_replayed: bool, whether an earlier run trained on it. The weights of replayed corpora only divide the
+            replayed share among these corpora.
     """
 
     name: str

@@ -1,8 +1,8 @@
 """Sentence pairs as token ids: flat arrays with offsets, in files that are mapped into memory.
 
-However many pairs there are, tokenising holds one chunk of them, and training only the pages that its batches touch:
-the kernel takes pages of files back when it needs memory. Batches are quick, since a batch is one indexing of a flat
-array. The files are made once and kept (`make_once`).
+Whatever the size of the corpus, tokenising holds one chunk of pairs in memory, and training holds only the pages of the
+files that its batches touch. The kernel takes these pages back when it needs memory. Batches are quick, because a batch
+is one indexing of a flat array. The files are made once and kept (`make_once`).
 """
 
 import itertools
@@ -88,7 +88,7 @@ class EncodedPairs:
         source: `Sentences`.
         target: `Sentences`, aligned with the source, each with eos at its end: the labels.
         dropped: reason -> number of pairs left out.
-        shares: tuple of `Share`, of the corpora whose pairs stand one after the other; () for one corpus of weight 1.
+        shares: tuple of `Share`, of the corpora, whose pairs follow one another; () for one corpus of weight 1.
     """
 
     source: Sentences
@@ -174,7 +174,7 @@ def encode_pairs(pairs, source_tokenizer, target_tokenizer, max_length, director
 
 
 def _encode_chunk(chunk, tokenizers, max_length, writers):
-    """Tokenises a list of pairs. Returns the numbers of those that are blank, too long, and written."""
+    """Tokenises a list of pairs. Returns the numbers of blank, too long, and written pairs."""
     filled = [(source, target) for source, target in chunk if source.strip() and target.strip()]
     if not filled:
         return len(chunk), 0, 0
@@ -215,8 +215,8 @@ def make_once(directory, ingredients, make):
     other ingredients, or a damaged one, is replaced; a line on the screen says so.
 
     Args:
-        directory: path; its parents are made as well.
-        ingredients: dict of str to str or int: everything that the files depend on, under names for people.
+        directory: path; its parents are made, too.
+        ingredients: dict of str to str or int: everything that the files depend on, with names for people.
         make: function of a path, an empty directory, that writes files into it.
 
     Raises:
@@ -238,7 +238,7 @@ def make_once(directory, ingredients, make):
 
 
 def find_flaw(directory, ingredients):
-    """Why a directory of `make_once` cannot be used, after its name; None if it can."""
+    """The flaw of a directory of `make_once`, as words to put after its name; None if it has no flaw."""
     try:
         index = json.loads((directory / INDEX).read_text(encoding="utf-8"))
         before = index["ingredients"]

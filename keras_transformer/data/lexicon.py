@@ -1,7 +1,8 @@
 """A lexicon, counted from a corpus: the target pieces that each source piece may become.
 
-IBM model 1 (Brown et al. 1993): every target token f comes from one token e of its source sentence, from each equally
-often, and with probability t(f | e). The expectation-maximisation algorithm finds t. It alternates two steps:
+IBM model 1 (Brown et al. 1993): every target token f comes from one token e of its source sentence. All tokens e are
+equally likely, and e becomes f with probability t(f | e). The expectation-maximisation algorithm finds t in two steps
+that alternate:
 
     how much f comes from e:  t(f | e) / sum of t(f | e') over the tokens e' of the source
     t(f | e):                 the sum of these shares over the corpus, divided by the sum for e
@@ -16,7 +17,7 @@ MOST_LINKS = 1 << 25  # pairs of a source token and a target token; they take 40
 
 
 def links(pairs, rows):
-    """Every target token of some sentences with every token of its source: L links.
+    """Links every target token of some sentences with every token of its source: L links.
 
     Args:
         pairs: `EncodedPairs`.
@@ -35,7 +36,7 @@ def links(pairs, rows):
 def translation_probabilities(pairs, iterations=ITERATIONS):
     """t(f | e) of IBM model 1, for all pieces that occur in the same pair of sentences.
 
-    Of a large corpus, evenly spaced pairs are counted, so many that they have at most `MOST_LINKS` links.
+    In a large corpus, only evenly spaced pairs are counted, which have at most `MOST_LINKS` links together.
 
     Args:
         pairs: `EncodedPairs`.

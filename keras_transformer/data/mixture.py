@@ -10,7 +10,7 @@ from keras_transformer.errors import CorpusError
 
 
 def mix(corpora: Sequence[Corpus]) -> Corpus:
-    """Makes one corpus of several. The first is the one that is validated on; each of the others is measured as well.
+    """Makes one corpus of several. Training is validated on the first one; the other ones are measured, too.
 
     Args:
         corpora: sequence of Corpus, at least one.
@@ -46,8 +46,8 @@ def mix(corpora: Sequence[Corpus]) -> Corpus:
 def epoch_weights(corpora: Sequence[Corpus], sizes: Sequence[int], replay: float) -> list[Fraction]:
     """Says how often an epoch takes each pair of each corpus.
 
-    Replayed corpora together get `replay` of the pairs of an epoch, rounded to a pair. They divide it as their own
-    weights say.
+    Replayed corpora together get `replay` of the pairs of an epoch, rounded to a pair. The weights of the replayed
+    corpora divide this share among them.
 
     Args:
         corpora: sequence of Corpus.

@@ -1,7 +1,7 @@
 """A vocabulary that grows: pieces learnt from new text, behind those of a tokenizer that exists.
 
-The old tokenizer divides the new text. SentencePiece's BPE then goes on from there: its symbols are the old pieces, and
-what it merges are the new ones. So each new piece is made of old pieces, and text without new pieces stays as it was.
+The old tokenizer divides the new text. SentencePiece's BPE then takes the old pieces as its symbols, and merges them
+into new pieces. So each new piece is made of old pieces, and text without new pieces is divided as before.
 """
 
 import io
@@ -22,7 +22,7 @@ LEAST_WORDS = 2  # occurrences of a word from which pieces are learnt
 LONGEST = 16  # characters of a piece, SentencePiece's own limit
 CHUNK = 8192  # sentences divided at a time
 FIRST_SYMBOL, MOST_SYMBOLS = 0xF0000, 0xFFFD  # code points for private use, which stand for the old pieces
-BONUS = 0.01  # by which a new piece of a unigram model is better than the pieces that spell it, for each of them
+BONUS = 0.01  # added to the score of a new piece of a unigram model, for each old piece after the first that spells it
 
 
 def learn_pieces(model, sentences, most):
@@ -115,7 +115,7 @@ def _is_letters(text):
 
 
 def frequent_characters(words, known):
-    """The characters that a tokenizer lacks, without the rarest: those cover `COVERAGE` of the text.
+    """The characters that a tokenizer lacks, without the rarest: the others cover `COVERAGE` of the text.
 
     Args:
         words: Counter of tuples of str.
@@ -223,7 +223,8 @@ def spell(model, pieces):
 
 
 def new_in(model, old):
-    """The pieces of a tokenizer behind those of an older one: list of str; None if it does not begin with those."""
+    """The pieces of a tokenizer behind those of an older one: list of str; None if it does not begin with the old
+    pieces."""
     try:
         pieces, first = (ModelProto.FromString(each).pieces for each in (model, old))
     except DecodeError:  # it is no SentencePiece model at all

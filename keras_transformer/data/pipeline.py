@@ -53,7 +53,7 @@ def plan_epoch(pairs, sizes, seed, epoch):
     rows = rows_of_epoch(_shares(pairs), *_lengths(pairs), seed, epoch)
     rng = np.random.default_rng((seed, epoch))
     rows = rows[sort_by_length(*(side[rows] for side in _lengths(pairs)), rng.permutation(len(rows)))]
-    # The sizes are those of the widest epoch. This one may lack a few pairs: then its first batches are smaller.
+    # The sizes are those of the widest epoch. This epoch may have fewer pairs: then its first batches are smaller.
     missing = sum(sizes) - len(rows)
     cuts = np.maximum(np.cumsum([0, *sizes]) - missing, np.arange(len(sizes) + 1))
     batches = [rows[start:stop] for start, stop in itertools.pairwise(cuts)]
@@ -64,7 +64,7 @@ def plan_epoch(pairs, sizes, seed, epoch):
 def batch_sizes(pairs, batch_tokens):
     """The number of pairs in every batch of an epoch, in the order of their lengths: a list.
 
-    They are the same for every epoch, so that every epoch has as many batches.
+    The numbers are the same in every epoch, so every epoch has equally many batches.
 
     Args:
         pairs: `EncodedPairs`.
@@ -159,7 +159,7 @@ def training_batches(pairs, batch_tokens, seed, first_epoch=0, first_batch=0, va
 def dealt(batches, strategy):
     """Deals out the rows of every batch, over and over, to the replicas of a strategy.
 
-    Of n replicas, replica i gets the rows i, i + n, ..., of which there may be none.
+    Of n replicas, replica i gets the rows i, i + n, ..., or no row if there are too few.
 
     Args:
         batches: tf.data.Dataset of `teacher_forced` batches, the same on every worker of the strategy.
@@ -192,7 +192,7 @@ def count_batches(pairs, batch_tokens):
 
 @functools.lru_cache(4)  # it sorts the whole corpus, and a start asks for the same several times
 def batch_shapes(pairs, batch_tokens):
-    """(B, S, T) of every batch of an epoch, a list; of a corpus with a weight, those of the widest epoch."""
+    """(B, S, T) of every batch of an epoch, a list. If a corpus has a weight, this is the widest epoch."""
     sides = _lengths(pairs)
     widest = widest_rows(_shares(pairs), *sides)
     batches = plan_batches(*(side[widest] for side in sides), batch_tokens)

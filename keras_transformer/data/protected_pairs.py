@@ -1,4 +1,4 @@
-"""Training pairs with placeholders: what stands on both sides of a pair is hidden, in other pairs in every epoch."""
+"""Training pairs with placeholders, which hide words that both sides of a pair have. Each epoch draws other pairs."""
 
 import itertools
 import re
@@ -13,20 +13,20 @@ from keras_transformer.data.lexicon import translation_probabilities
 from keras_transformer.protection import FIXED, NUMBER, PLACEHOLDERS, WORD
 
 MOST_HIDDEN = 4  # words of a pair
-KEPT_SHARE = 0.75  # of the pairs keep the words of the source; in the others all is replaced, as terms of several words
+KEPT_SHARE = 0.75  # of the drawn pairs keep the hidden words in the source; the others lose them, as longer terms do
 MOST_COUNTED = 50_000  # pairs from which terms are learnt, evenly spaced
 LEAST_OCCURRENCES, LEAST_PROBABILITY = 4, 0.3  # of a term
 _UNITS = re.compile(f"{FIXED}|(?<!\\w){NUMBER}(?!\\w)|{WORD}")
 
 
 class PairProtection:
-    """Replaces words that stand on both sides of a pair by numbered placeholders, in some pairs of a batch.
+    """Replaces words that both sides of a pair have by numbered placeholders, in some pairs of a batch.
 
-    Each pair is drawn with probability `rate`. Of the words that `find_shared` finds in it, one to `MOST_HIDDEN` become
-    placeholders: as many as are drawn at random. Every second pair has the numbers from 0 on, as most texts have. In
-    the others the first number is drawn as well, so that all are learnt. In `KEPT_SHARE` of all, a word of the source
-    stays, before its placeholder. A pair without a word to hide stays as it is, and so does one that would become
-    longer than `max_length`.
+    Each pair is drawn with probability `rate`. A random number of its shared words, 1 to `MOST_HIDDEN`, become
+    placeholders (see `find_shared`). Half of the drawn pairs number their placeholders from 0, as most texts do. The
+    other half start at a random number, so that the model learns all placeholders. In `KEPT_SHARE` of the drawn pairs,
+    a hidden word also stays in the source, before its placeholder. A pair does not change if it has no word to hide, or
+    if it would become longer than `max_length`.
 
     Args:
         pairs: `EncodedPairs`, the corpus from which words that translate each other are learnt.
@@ -123,9 +123,9 @@ def _sentences(rows):
 
 
 def find_shared(source, target, terms=None):
-    """What stands on both sides of a pair: numbers, URLs, addresses, names, and words that translate each other.
+    """Finds the words that both sides of a pair have: numbers, URLs, addresses, names, and translations of each other.
 
-    A name is a word that is not all of lower-case letters. What stands twice on a side is left out.
+    A word is a name unless all its letters are lower-case. A word that one side has twice is left out.
 
     Args:
         source: str.
@@ -146,7 +146,7 @@ def find_shared(source, target, terms=None):
 
 
 def _places(text):
-    """The units of a text, dict str -> (start, stop); None for a unit that stands there several times."""
+    """The units of a text, dict str -> (start, stop); None for a unit that occurs several times."""
     places = {}
     for found in _UNITS.finditer(text):
         places[found[0]] = None if found[0] in places else found.span()
@@ -166,7 +166,7 @@ def hide_pair(source, target, shared, first=0, keep_words=False):
         target: str.
         shared: list of at most 10 pairs of spans, from `find_shared`.
         first: number of the first placeholder.
-        keep_words: whether words of the source stay, with their placeholder behind them, as `Protection` writes them.
+        keep_words: whether words of the source stay, each before its placeholder, as `Protection` writes them.
 
     Returns:
         (str, str).

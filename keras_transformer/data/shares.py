@@ -1,8 +1,9 @@
 """How often an epoch takes each pair of a corpus: its weight.
 
 The pair at place i of its corpus is taken floor((i + e + 1) w) - floor((i + e) w) times in epoch e, with w the weight.
-So every epoch takes w of the pairs, up to one pair, and others each time. Of a weight p / q, every q epochs take every
-pair exactly p times. Places are in the order of the lengths, so every epoch has short and long pairs alike.
+So every epoch takes a share w of the pairs, to within one pair, and each epoch takes other pairs. If w = p / q, then q
+epochs in a row take every pair exactly p times. Places are in the order of the lengths, so no epoch prefers short or
+long pairs.
 """
 
 import math
@@ -16,7 +17,7 @@ SOURCE_STEP = 4  # source lengths this close may share a batch
 
 @dataclass(frozen=True)
 class Share:
-    """One of the corpora whose pairs stand one after the other, and how much of it an epoch takes.
+    """One of several corpora whose pairs follow one another, and the share of it that an epoch takes.
 
     Args:
         size: number of its pairs.
@@ -42,7 +43,7 @@ class Share:
         return np.diff((np.arange(self.size + 1) + epoch % q) * p // q)
 
     def latest_places(self):
-        """The last place that the pair in each position of an epoch may have, whatever the epoch: int64 (most,)."""
+        """The last place that the pair in each position may have in any epoch: int64 (most,)."""
         p, q = self.weight.as_integer_ratio()
         places = -(-np.arange(1, self.most + 1) * q // p) - 1
         return np.minimum(places, self.size - 1)
@@ -75,7 +76,7 @@ def rows_of_epoch(shares, source_lengths, target_lengths, seed, epoch):
         epoch: int.
 
     Returns:
-        int64 (M,): row numbers; a row stands there as often as the epoch takes it.
+        int64 (M,): row numbers, each as often as the epoch takes the row.
     """
     rows = []
     for number, (share, part) in enumerate(_parts(shares)):
@@ -88,7 +89,7 @@ def rows_of_epoch(shares, source_lengths, target_lengths, seed, epoch):
 
 
 def widest_rows(shares, source_lengths, target_lengths):
-    """The pairs of an epoch that no epoch exceeds: sorted by length, its n-th last pair is at least as long as theirs.
+    """The pairs of the widest epoch. Sorted by length, its n-th last pair is at least as long as that of any epoch.
 
     Args:
         shares, source_lengths, target_lengths: as for `rows_of_epoch`.

@@ -179,7 +179,7 @@ def _read_through(path: Path, check_line: Callable[[bytes], None] | None = None)
         has_text = has_text or bool(block.removeprefix(_BOM).strip())
         if not _is_utf8(block):
             number = next(number for number, line in enumerate(lines, count + 1) if not _is_utf8(line))
-            raise CorpusError(f"{path}, line {number:,}: not valid UTF-8; convert the file to UTF-8, with iconv say")
+            raise CorpusError(f"{path}, line {number:,}: not valid UTF-8; convert it to UTF-8, for example with iconv")
         if check_line:
             _check_lines(path, lines, count + 1, check_line)
         count += len(lines)

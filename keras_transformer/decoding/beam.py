@@ -51,14 +51,15 @@ def beam_search(step, state, limits, *, width, bos_id, eos_id, pad_id, length_pe
     - A row is done when W hypotheses have finished; when no live one can still overtake the worst of the `wanted` best
       finished ones; at its limit; or when none of its live hypotheses has a continuation (logits that are not a
       distribution, such as NaN, or options that leave nothing).
-    - A row that is done with no hypothesis finished returns its live ones as they stand, without eos.
+    - A row that is done without a finished hypothesis returns its live hypotheses as they are, without eos.
 
     No row's result depends on the others. With a beam of 1 it is greedy search.
 
     Args:
         step: function (ids int32 (B, W), parents int32 (B, W), position int32 scalar, state)
-            -> (logits float (B, W, V), state). `ids` are the tokens at `position`. Each continues the hypothesis of the
-            step before that `parents` names. Rows that are done may be left out, or passed with arbitrary tokens.
+            -> (logits float (B, W, V), state). `ids` are the tokens at `position`. `parents` names the hypothesis of
+            the step before that each token continues. Rows that are done may be left out, or passed with arbitrary
+            tokens.
         state: nest of tensors (B, ...), the state of the model for each row. Axes may grow from step to step
             if they start out empty or of unknown size.
         limits: int32 (B,), most tokens that each row may produce, eos included; 0 gives an empty hypothesis.
@@ -70,7 +71,7 @@ def beam_search(step, state, limits, *, width, bos_id, eos_id, pad_id, length_pe
         wanted: int, or int32 scalar, 1 ... W: how many hypotheses of the result matter. The search does not go on for
             the sake of the others.
         options: dict of options of each row, (B,) or (B, ...): those of `next_tokens`, and "beam_size", int32
-            1 ... W. None for none. Scores are those of the log-probabilities that the options leave.
+            1 ... W. None for none. Scores are sums of log-probabilities after the options.
 
     Returns:
         `Hypotheses` of W, best first.

@@ -8,7 +8,7 @@ from keras_transformer.decoding.search import IMPOSSIBLE
 
 
 class Required(NamedTuple):
-    """The placeholders that the hypotheses of each row must have: M tokens, right behind eos.
+    """The placeholders that the hypotheses of each row must have: M tokens, whose ids follow that of eos.
 
     A hypothesis cannot end before it has all of them. No placeholder comes more often than the source requires, so a
     row whose source has no placeholder never gets one. When a row's limit leaves no room for other tokens, only
@@ -20,11 +20,12 @@ class Required(NamedTuple):
 
     @classmethod
     def of(cls, source_ids, prefix, limits, first_id, number):
-        """What the sources require.
+        """The placeholders that the sources require.
 
         Args:
             source_ids: int32 (B, S).
-            prefix: int32 (B, P), tokens that are forced, then padding 0. Placeholders in it may come as well.
+            prefix: int32 (B, P), tokens that are forced, then padding 0. A placeholder of the prefix may come even if
+                the source has none.
             limits: int32 (B,), most tokens of each row.
             first_id: int, of the first placeholder.
             number: M, int.
@@ -39,7 +40,7 @@ class Required(NamedTuple):
         return cls(counts, tf.maximum(limits, forced + tf.reduce_sum(counts, axis=1)))
 
     def start(self, start):
-        """The function from W to the first state for `step`, from that of the model."""
+        """Turns the model's function from W to the first state into the one for `step`."""
 
         def start_with(width):
             missing = tf.repeat(self.counts[:, None], width, axis=1)  # (B, W, M)

@@ -1,4 +1,4 @@
-"""What every search is made of: hypotheses, the choice of the next token, and the loop over the positions.
+"""The parts of every search: hypotheses, the choice of the next token, and the loop over the positions.
 
 Shapes: B rows, W hypotheses per row, L tokens at most, V vocabulary.
 
@@ -50,7 +50,7 @@ def empty_hypotheses(limits, width, pad_id):
 
 
 def append(hypotheses, tokens, scores):
-    """Every hypothesis one token longer: tokens int32 (B, W), and the scores of the longer ones, float32 (B, W)."""
+    """Appends tokens int32 (B, W) to the hypotheses; scores float32 (B, W) are those of the longer hypotheses."""
     ids, _, lengths = hypotheses
     here = tf.range(tf.shape(ids)[-1]) == lengths[..., None]  # (B, W, L)
     return Hypotheses(tf.where(here, tokens[..., None], ids), scores, lengths + 1)
@@ -59,7 +59,7 @@ def append(hypotheses, tokens, scores):
 def is_finished(tokens, eos_id):
     """Whether a hypothesis that ends in each of these tokens is finished, bool in their shape.
 
-    Eos finishes it. A row that reaches its limit ends as well, but its hypotheses have no eos.
+    Eos finishes it. A row that reaches its limit ends, too, but its hypotheses have no eos.
     """
     return tokens == eos_id
 
@@ -132,7 +132,7 @@ def next_tokens(logits, hypotheses, options, count):
             - "prefix": int32 (B, P), tokens that every hypothesis must start with, then 0;
             - "repetition_penalty": float32 (B, 1), positive; log-probabilities of tokens used already are multiplied
               by it;
-            - "no_repeat_ngram": int32 (B, 1), no sequence of so many tokens comes twice; below 1, any may.
+            - "no_repeat_ngram": int32 (B, 1), no sequence of this many tokens comes twice; below 1, any may.
         count: number of tokens.
 
     Returns:
@@ -165,14 +165,14 @@ def drawn_tokens(logits, options, position):
         options: dict with all of
 
             - "temperature": float32 (B, 1), positive; below 1, likely tokens become even likelier;
-            - "top_k": int32 (B, 1), so many of the most likely tokens may be drawn; below 1, all;
-            - "top_p": float32 (B, 1), the most likely tokens that have this probability together may be drawn, one at
-              least;
+            - "top_k": int32 (B, 1), only this many of the most likely tokens may be drawn; below 1, all;
+            - "top_p": float32 (B, 1), only the most likely tokens that have this probability together may be drawn, one
+              at least;
             - "seed": int64 (B, 1), the same seed draws the same tokens, whatever rows share the batch.
         position: int32 scalar.
 
     Returns:
-        log-probabilities float32 (B, 1, 1), the model's own whatever was drawn from, and tokens, int32 (B, 1, 1).
+        log-probabilities float32 (B, 1, 1), those of the model before the options, and tokens, int32 (B, 1, 1).
     """
     log_probs, tokens = tf.math.top_k(tf.nn.log_softmax(tf.cast(logits[:, 0], tf.float32)), logits.shape[-1])  # (B, V)
     shares = tf.nn.softmax(log_probs / options["temperature"])
@@ -332,8 +332,8 @@ def take_rows(state, rows):
 def _free_to_grow(state):
     """The same state, in which no empty axis of a tensor (B, ...) has a static size.
 
-    TensorFlow's loop goes by the declared shapes. The converter of LiteRT goes by the shapes of the tensors that a loop
-    starts with, so an axis of static size 0 would never grow.
+    TensorFlow's loop uses the declared shapes. The converter of LiteRT uses the shapes of the tensors before the loop,
+    so an axis of static size 0 would never grow.
     """
     zero = tf.minimum(tf.size(state.done), 0)  # no compiler knows its value
 

@@ -48,7 +48,7 @@ def sample(step, state, limits, options, **how):
         step, state, limits, how: see `_extend_until_end`.
 
     Returns:
-        `Hypotheses` of W = 1; scores are of the model's own log-probabilities, whatever was drawn from.
+        `Hypotheses` of W = 1; scores are sums of the model's log-probabilities before the options.
     """
     return _extend_until_end(step, state, limits, {name: option[:, None] for name, option in options.items()}, **how)
 

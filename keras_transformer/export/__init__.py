@@ -1,1 +1,2 @@
-"""From a trained run to EXPORT_DIR/VERSION: two formats, the proof that they translate as it does, the manifest."""
+"""From a trained run to EXPORT_DIR/VERSION: three formats, the proof that each translates as the run does, the
+manifest."""

@@ -78,7 +78,8 @@ class CTranslate2Export:
 
     @contextlib.contextmanager
     def opened(self, directory):
-        """A context with the function of the export that must do as `expected`, on one thread."""
+        """A context that gives the `translate_batch` of the export, on one thread. It must find what `expected`
+        finds."""
         run = self.reference
         tokenizers = (run.source_tokenizer, run.target_tokenizer)
         divide = run.signatures.divide
@@ -145,7 +146,7 @@ def transformer_spec(model, source_pieces, pieces, longest):
 
 
 def added_positions(model, length):
-    """What a model adds to the embeddings of the positions 0 ... length-1, (length, D)."""
+    """The vectors that a model adds to the embeddings of the positions 0 ... length-1, (length, D)."""
     embeddings = np.zeros((1, length, model.d_model), "float32")
     return ops.convert_to_numpy(model.position_layer(embeddings))[0].astype("float32")
 

@@ -28,7 +28,7 @@ except ImportError as error:
 QUANTIZATIONS = ("float32", "int8")
 MISSING = re.compile(r"'(tf\.\w+)' op is neither a custom op nor a flex op")
 LAST_CODE_POINT, UNASSIGNED = 0x10FFFF, "Cn"  # RE2 knows no unassigned characters
-# The parts of a pattern of RE2, the engine of TensorFlow, that Python writes otherwise.
+# The parts of a pattern of RE2, the engine of TensorFlow, that Python writes in another way.
 BRACKETS = re.compile(r"\[(?:\\.|[^\]\\])*\]")
 CATEGORY = re.compile(r"\\p(?:\{(\w+)\}|(\w))")
 
@@ -39,7 +39,7 @@ class LiteRTExport:
     Args:
         translator: `Translator` of the run.
         quantization: "float32", or "int8" for the matrices; activations are then quantised while they are computed.
-        shortlist: dict for the manifest: what the shortlist of the translator changes. None if it has none.
+        shortlist: dict for the manifest: the changes by the translator's shortlist. None if it has no shortlist.
 
     Raises:
         ExportError: for another quantization.

@@ -26,7 +26,7 @@ class Columns(tf.saved_model.experimental.TrackableResource):
     def __init__(self, model):
         super().__init__()
         self._matrix, self._dtype = model.output_matrix.value, model.compute_dtype
-        # All exports that a process loads share a resource of one name. So the name stands for the content.
+        # All exports that a process loads share a resource of one name. So the name has a hash of the content.
         content = keras.ops.convert_to_numpy(model.output_matrix).tobytes()
         self._name = f"columns_{self._dtype}_{hashlib.sha256(content).hexdigest()[:32]}"
         self._handle = self.resource_handle  # made here, so that functions capture it
@@ -48,7 +48,7 @@ class ServingModule(tf.Module):
     """The weights, the tokenizers and the shortlist of a SavedModel, each once, and the columns of the logits.
 
     The Keras model itself is not an attribute: Keras would save copies of its variables, and TensorFlow Serving would
-    restore those instead of the variables that the functions read. The functions close over the model, and its
+    restore the copies instead of the variables that the functions read. The functions close over the model, and its
     variables are tracked here as they are.
 
     Args:
@@ -72,7 +72,7 @@ class SavedModelExport:
         translator: `Translator` of the run.
         precision: "float32" or "bfloat16", of the weights and of the computation. bfloat16 halves the size, and
             changes a few translations; it is fast only where the hardware multiplies it.
-        shortlist: dict for the manifest: what the shortlist of the translator changes. None if it has none.
+        shortlist: dict for the manifest: the changes by the translator's shortlist. None if it has no shortlist.
     """
 
     def __init__(self, translator, precision="float32", shortlist=None):

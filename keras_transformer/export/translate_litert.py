@@ -146,7 +146,7 @@ class LiteRTTranslator:
 
 
 class Rules:
-    """How texts are divided and joined, and how scores are normalised: what `SETTINGS` says.
+    """How texts are divided and joined, and how scores are normalised. The file `SETTINGS` has the arguments.
 
     Args:
         beam_size: of the search inside the model.

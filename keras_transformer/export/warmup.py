@@ -16,7 +16,7 @@ from keras_transformer.errors import ExportError
 from keras_transformer.translation.options import INPUTS, OPTIONS
 
 FILE = Path("assets.extra", "tf_serving_warmup_requests")
-TEXT = "A man is riding a bike."  # Long or odd text makes a load slower: the search then goes on to its limit.
+TEXT = "A man is riding a bike."  # Long or odd text makes a load slower: the search then runs to its limit.
 BATCH_SIZES = (1, 16)  # A single request, and `max_batch_size` of serving/config/batching.config.
 
 

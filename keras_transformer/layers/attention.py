@@ -1,7 +1,7 @@
 """Scaled dot-product attention (3.2.1), multi-head attention (3.2.2), and the masks of both (3.2.3).
 
 Masks are boolean and explicit: True = may attend. `RelativeAttention` and `RotaryAttention` are self-attention that
-knows where its queries and keys stand.
+knows the positions of its queries and keys.
 """
 
 import keras
@@ -41,7 +41,7 @@ def causal_mask(length):
 def attention_weights(queries, keys, mask=None, terms=None):
     """softmax(Q K^T / sqrt(d_k)), the weights of equation (1).
 
-    The queries are scaled rather than the products: that is fewer multiplications, and float16 does not overflow.
+    The queries are scaled, not the products: this takes fewer multiplications, and float16 does not overflow.
 
     Args:
         queries: (B, H, T, K).
@@ -97,9 +97,9 @@ class MultiHeadAttention(Layer):
     *Relative to the paper*: dropout of the attention weights (`dropout_rate`), as in the authors' own code. Several
     heads may share their keys and values (`num_key_value_heads`; Ainslie et al. 2023), so that a cache is smaller.
 
-    In self-attention over a cache, `width` (W) hypotheses stand side by side at every position: key j is at position
-    j // W, and the queries are at that of the last W keys. This class knows no positions. `RelativeAttention` and
-    `RotaryAttention` do, and override `project`, `weigh` and `collect`.
+    In self-attention over a cache, `width` (W) hypotheses stand side by side at every position. So key j is at position
+    j // W, and the queries are at the position of the last W keys. This class knows no positions. `RelativeAttention`
+    and `RotaryAttention` do, and override `project`, `weigh` and `collect`.
 
     Args:
         d_model: D, width in and out.
@@ -151,7 +151,7 @@ class MultiHeadAttention(Layer):
         self.output_projection.build((None, None, self.num_heads * self.d_value))
 
     def project(self, memory, start=0, width=1):
-        """Makes the keys and values of memory (B, S, D): two of (B, G, S, K). `start` keys of a cache are before."""
+        """Makes the keys and values of memory (B, S, D): two of (B, G, S, K). They follow `start` keys of a cache."""
         return tuple(split_heads(linear(memory), self.num_key_value_heads) for linear in (self.key, self.value))
 
     def weigh(self, x, keys, attention_mask=None, width=1):
@@ -195,7 +195,7 @@ class MultiHeadAttention(Layer):
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class NoAttention(Layer):
-    """What is left of an attention whose heads are all pruned: zeros, and nothing to project or to cache.
+    """Replaces an attention whose heads are all pruned. It gives zeros, and has nothing to project or to cache.
 
     It has the methods of `MultiHeadAttention` that a layer of the encoder or decoder calls, with their arguments.
 
@@ -234,7 +234,7 @@ class NoAttention(Layer):
 
 
 def positions_of(length, start=0, width=1):
-    """The positions of `length` vectors of which W stand side by side, after `start` others: int (length,)."""
+    """The positions of `length` vectors, W side by side at each position, after `start` others: int (length,)."""
     return (start + ops.arange(length)) // width
 
 
@@ -250,7 +250,7 @@ class RelativeAttention(MultiHeadAttention):
 
     Args:
         clip: k, the largest distance that has a vector of its own.
-        **kwargs: those of `MultiHeadAttention`, which has the call arguments as well; memory is x.
+        **kwargs: the arguments of `MultiHeadAttention`. The call arguments are the same, too; memory is x.
     """
 
     def __init__(self, clip=16, **kwargs):
@@ -264,7 +264,7 @@ class RelativeAttention(MultiHeadAttention):
         self.distance_values = self.add_weight(name="distance_values", shape=(rows, self.d_value), initializer=start)
 
     def look_up(self, table, queries, keys, width):
-        """The vectors of a table (2k+1, K) for the last `queries` of so many `keys` and for these: (T, S, K)."""
+        """The vectors of a table (2k+1, K) for the distances from the last T `queries` to all S `keys`: (T, S, K)."""
         positions = positions_of(keys, 0, width)
         distances = positions[None, :] - positions[keys - queries :, None]  # (T, S)
         rows = ops.clip(distances, -self.clip, self.clip) + self.clip
@@ -282,8 +282,8 @@ class RelativeAttention(MultiHeadAttention):
 def rotate(heads, positions):
     """Turns the pair (2i, 2i+1) of every vector by the angle pos / 10000^(2i/K): (B, H, T, K), int (T,) -> the same.
 
-    The product of two vectors turned like this depends on the distance of their positions only (Su et al. 2021). The
-    angles are float32, because bfloat16 cannot count past 256.
+    The product of two turned vectors depends only on the distance of their positions (Su et al. 2021). The angles are
+    float32, because bfloat16 cannot count past 256.
     """
     turn = angles(positions, heads.shape[-1])  # (T, K/2)
     cosine, sine = ops.cast(ops.cos(turn), heads.dtype), ops.cast(ops.sin(turn), heads.dtype)
@@ -296,7 +296,7 @@ def rotate(heads, positions):
 class RotaryAttention(MultiHeadAttention):
     """Self-attention whose queries and keys are turned by their positions (Su et al. 2021; see `rotate`).
 
-    A cache keeps the keys as they were turned. Arguments and call arguments: see `MultiHeadAttention`; memory is x.
+    A cache keeps the turned keys. Arguments and call arguments: see `MultiHeadAttention`; memory is x.
 
     Raises:
         ValueError: if `d_key` is odd.

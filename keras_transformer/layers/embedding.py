@@ -10,7 +10,7 @@ from keras_transformer.layers.layer import Layer
 
 
 class VocabularyMatrix(Layer):
-    """A learned matrix (V, D), one row for each token; what `TokenEmbedding` and `OutputMatrix` share.
+    """A learned matrix (V, D), one row for each token: the base class of `TokenEmbedding` and `OutputMatrix`.
 
     It starts as N(0, d_model^-1/2): embeddings times sqrt(d_model), and logits of normalised activations, then have
     unit variance.
@@ -50,7 +50,7 @@ class TokenEmbedding(VocabularyMatrix):
 
 
 def columns_of(output_matrix, dtype):
-    """Lays out an output matrix (V, D) as the product of `logits_of` reads it: (D, V) in the compute dtype."""
+    """Lays out an output matrix (V, D) in the order in which `logits_of` reads it: (D, V) in the compute dtype."""
     return ops.transpose(ops.cast(output_matrix, dtype))
 
 
@@ -68,8 +68,8 @@ class Logits(keras.layers.Layer):
     """The linear map before the softmax (section 3.4): states matrix^T.
 
     Args:
-        source: the layer that owns the matrix (V, D): the `TokenEmbedding` of the target where it is shared, else an
-            `OutputMatrix`.
+        source: the layer that owns the matrix (V, D): the `TokenEmbedding` of the target if its matrix is shared, else
+            an `OutputMatrix`.
 
     Call arguments:
         states: (..., D).
@@ -152,10 +152,10 @@ def sinusoids(positions, d_model):
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class NoPositions(Layer):
-    """Drops out the embeddings (5.4) and adds nothing; what all kinds of positions at the input share.
+    """Drops out the embeddings (5.4) and adds nothing: the base class of all kinds of positions at the input.
 
-    The self-attention may know positions: see `RelativeAttention` and `RotaryAttention`. If it does not, the causal
-    mask of the decoder is all that tells an order.
+    The self-attention may know positions: see `RelativeAttention` and `RotaryAttention`. If it does not, only the
+    causal mask of the decoder shows an order.
 
     Args:
         dropout_rate: P_drop.
@@ -179,12 +179,12 @@ class NoPositions(Layer):
         return self.dropout(x, training=training)
 
     def at(self, x, position):
-        """What `call` does to `position` (int scalar), to every vector of x (B, W, D), without dropout."""
+        """As `call`, without dropout, for vectors x (B, W, D) that are all at one `position` (int scalar)."""
         return x
 
 
 class AddedPositions(NoPositions):
-    """Adds a vector for each position; what `PositionalEncoding` and `LearnedPositions` share.
+    """Adds a vector for each position: the base class of `PositionalEncoding` and `LearnedPositions`.
 
     A subclass has the method `encode`: positions int (T,) -> their vectors (T, D).
 
@@ -230,7 +230,7 @@ class PositionalEncoding(AddedPositions):
 class LearnedPositions(AddedPositions):
     """Adds a learned vector for each position to the embeddings (3.5; row E of Table 3), then drops out (5.4).
 
-    The table starts as that of the tokens does: rows of N(0, d_model^-1/2), times sqrt(d_model). One table serves
+    The table starts like the embedding of the tokens: rows of N(0, d_model^-1/2), times sqrt(d_model). One table serves
     source and target. Positions past the end of the table take its last row.
 
     Args:
@@ -251,6 +251,6 @@ class LearnedPositions(AddedPositions):
         )
 
     def encode(self, positions):
-        """The rows of the positions, the last row for all that the table does not have."""
+        """The rows of the positions. A position past the end of the table takes the last row."""
         rows = ops.take(self.table, ops.minimum(positions, self.num_positions - 1), axis=0)
         return rows * math.sqrt(self.d_model)

@@ -1,7 +1,7 @@
 """Linear maps, layer normalisation, dropout and masking, shaped so that TensorFlow's kernels for CPUs run them fast.
 
-Everything that is done for the sake of those kernels is in this module, and nothing else is. Each class computes what
-the Keras layer of the same name computes; the docstring says why ours differs.
+This module has everything that is shaped for these kernels, and nothing else. Each class computes what the Keras layer
+of the same name computes; the docstring says why ours differs.
 """
 
 import keras
@@ -17,8 +17,9 @@ MASKED = 1e9  # finite, so that a row without a position to attend to gives numb
 def hide(scores, mask):
     """Lowers the attention scores of hidden positions so far that softmax gives them 0.
 
-    TensorFlow fuses a product and the sum after it into one kernel of oneDNN. That kernel takes ten times as long where
-    the mask has other leading axes than the scores, as the causal mask has. A difference is not fused.
+    TensorFlow fuses a product and the sum after it into one kernel of oneDNN. The fused kernel takes ten times as long
+    if the mask has other leading axes than the scores, as the causal mask has. TensorFlow does not fuse a difference,
+    so this function subtracts.
 
     Args:
         scores: float32 (B, H, T, S).
@@ -39,8 +40,8 @@ def inner_shape(x):
 def matmul_positions(x, matrix):
     """One matrix product for all positions of all rows: x (B, ..., D), matrix (D, E) -> (B, ..., E).
 
-    `ops.matmul` would take a tensor product where the rank is not 2. That looks up its shapes with a dozen operations,
-    more than all others of a decoding step together.
+    If the rank is not 2, `ops.matmul` makes a tensor product. A tensor product looks up its shapes with a dozen
+    operations, more than all others of a decoding step together.
     """
     flat = ops.matmul(ops.reshape(x, (-1, x.shape[-1])), matrix)
     return ops.reshape(flat, (-1, *inner_shape(x), ops.shape(matrix)[1]))
@@ -51,8 +52,8 @@ class Linear(keras.layers.Dense):
     """activation(x W + b): `keras.layers.Dense` with the same arguments.
 
     *Relative to* `keras.layers.Dense`: one matrix product for all positions (see `matmul_positions`). The bias is added
-    after the reshape: TensorFlow would fuse the flat product and the sum into one kernel of oneDNN, which takes twice
-    as long as the two where there are few positions, as in a decoding step.
+    after the reshape: TensorFlow would fuse the flat product and the sum into one kernel of oneDNN. With few positions,
+    as in a decoding step, the fused kernel takes twice as long as product and sum apart.
 
     Call arguments:
         x: (B, ..., D).
@@ -74,7 +75,7 @@ def layer_norm(x, gamma, beta):
 
         dx = r (gamma dy - mean(gamma dy) - n mean(gamma dy n)),   dgamma = sum(dy n),   dbeta = sum(dy)
 
-    Automatic differentiation gives the same values with half as many passes again over the data.
+    Automatic differentiation gives the same values with 1.5 times as many passes over the data.
 
     Args:
         x: (..., D).

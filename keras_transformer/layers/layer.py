@@ -35,7 +35,7 @@ def check_choice(name, value, choices):
 
 
 class Layer(keras.layers.Layer):
-    """A Keras layer that has one public attribute for each argument; `get_config` returns exactly those."""
+    """A Keras layer that has one public attribute for each argument; `get_config` returns exactly these."""
 
     def get_config(self):
         return {**super().get_config(), **{name: getattr(self, name) for name in arguments_of(type(self))}}

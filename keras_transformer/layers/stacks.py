@@ -19,7 +19,7 @@ from keras_transformer.layers.layer import Layer, arguments_of
 
 
 class Residual(Layer):
-    """A residual connection with dropout (5.4) and layer normalisation; what `PostNorm` and `PreNorm` share.
+    """A residual connection with dropout (5.4) and layer normalisation: the base class of `PostNorm` and `PreNorm`.
 
     Args:
         dropout_rate: P_drop, applied to the output of the sub-layer.
@@ -59,7 +59,7 @@ class PreNorm(Residual):
     """x + Dropout(Sublayer(LayerNorm(x))).
 
     *Relative to the paper*: the residual path has no normalisation in it, so training is steadier at high learning
-    rates (Xiong et al. 2020). A stack of these ends with one more LayerNorm.
+    rates (Xiong et al. 2020). A stack of pre-norm layers ends with one more LayerNorm.
     """
 
     def enter(self, x):
@@ -121,7 +121,7 @@ class EncoderLayer(Layer):
         num_key_value_heads: heads of keys and values; must divide H. None: H.
         d_value: width of a head's values. None: K.
         positions: "relative" and "rotary" make the self-attention know positions (see `RelativeAttention` and
-            `RotaryAttention`); it does not for the kinds that are added to the embeddings, nor for "none".
+            `RotaryAttention`). With any other kind, it knows none.
         relative_clip: the largest distance that relative positions tell apart from larger ones.
 
     Call arguments:
@@ -267,7 +267,7 @@ class DecoderLayer(EncoderLayer):
 
         Args:
             x: (B, W, D), the newest position of every hypothesis.
-            history: bool (B, 1, W, (t+1)*W); of all positions read so far, those of the hypothesis itself.
+            history: bool (B, 1, W, (t+1)*W): which of the positions read so far belong to the hypothesis.
             cache: keys and values of the positions before, two of (B, G, t*W, K).
             projected_memory: two of (B, G, S, K), from `cross_attention.project`.
             source_mask: bool (B, 1, 1, S).
@@ -283,7 +283,7 @@ class DecoderLayer(EncoderLayer):
 
 
 class Stack(keras.layers.Layer):
-    """N identical layers on top of each other; what `Encoder` and `Decoder` share.
+    """N identical layers on top of each other: the base class of `Encoder` and `Decoder`.
 
     *Relative to the paper*: a stack of pre-norm layers ends with one more LayerNorm, because the output of its last
     layer is not normalised.
@@ -365,9 +365,9 @@ class Decoder(Stack):
     def align(self, x, memory, source_mask=None):
         """The result of `call` for the same arguments, and how much the layers attend to memory: float32 (B, T, S).
 
-        The weights of all heads are squared and added, so that a head counts more where it is sure. Of several layers,
-        the first does not count (`benchmarks/markup.py` shows why). A row sums to 1 over the positions that
-        source_mask leaves, and is 0 elsewhere.
+        The weights of all heads are squared and added, so that a head counts more where it is sure. The first of
+        several layers does not count (`benchmarks/markup.py` shows why). A row sums to 1 over the positions that
+        source_mask allows, and is 0 elsewhere.
         """
         attention_mask, alignment = causal_mask(ops.shape(x)[1]), 0.0
         counted = [layer for layer in self.layers[1:] or self.layers if layer.cross_attention.num_heads]
@@ -388,7 +388,7 @@ class Decoder(Stack):
         return tuple(layer.self_attention.empty_cache(batch) for layer in self.layers)
 
     def step(self, x, history, cache, projected_memory, source_mask=None):
-        """One position of W hypotheses per row; see `DecoderLayer.step`, whose caches come once per layer.
+        """One position of W hypotheses per row. See `DecoderLayer.step`; there is a cache for each layer.
 
         `history` is bool (B, W, (t+1)*W) here, or () where all positions belong to the only hypothesis.
         """

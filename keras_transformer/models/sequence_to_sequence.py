@@ -61,13 +61,14 @@ class SequenceToSequence(keras.Model):
 
         Args:
             ids: int (B, W), the tokens at `position`.
-            parents: int (B, W), which hypothesis of the step before each of them continues; any at position 0.
+            parents: int (B, W), the hypothesis of the step before that each token continues; at position 0, any below
+                W.
             position: int scalar, 0 for bos.
             state: from `start`, or from the step before.
 
         Returns:
-            states (B, W, D), and the state after this position. An axis of the latter may be longer than before if it
-            was of size 0 or unknown in `start`.
+            states (B, W, D), and the state after this position. An axis of this state may be longer than before if its
+            size was 0 or unknown in `start`.
         """
         raise self._missing("step")
 
@@ -77,7 +78,7 @@ class SequenceToSequence(keras.Model):
 
     @property
     def output_matrix(self):
-        """The variable (V, D) of `logits`: for a loss that never keeps them, and a search that lays it out once."""
+        """The variable (V, D) of `logits`, for a loss that keeps no logits, and for a search that lays it out once."""
         raise self._missing("output_matrix")
 
     def align(self, target_ids, memory):
@@ -87,9 +88,9 @@ class SequenceToSequence(keras.Model):
             target_ids, memory: those of `decode`.
 
         Returns:
-            The states of `decode`, (B, T, D), and float32 (B, T, S). Row t of the latter belongs to the token that
-            position t predicts, the one after target_ids[:, t]. It sums to 1 over the tokens of the source, and is 0 on
-            padding.
+            The states of `decode`, (B, T, D), and weights float32 (B, T, S). Row t of the weights belongs to the token
+            that position t predicts, the one after target_ids[:, t]. A row sums to 1 over the tokens of the source, and
+            is 0 on padding.
         """
         raise self._missing("align")
 
@@ -99,11 +100,11 @@ class SequenceToSequence(keras.Model):
 
     @classmethod
     def from_preset(cls, name, **arguments):
-        """A new model of the sizes of a preset.
+        """A new model with the sizes of a preset.
 
         Args:
             name: a preset, such as "quickstart", "tiny", "gru", "base".
-            arguments: those of the model that differ.
+            arguments: arguments of the model that differ from the preset.
 
         Raises:
             ConfigError: if there is no such preset, or it is one of another model.
@@ -121,7 +122,7 @@ class SequenceToSequence(keras.Model):
 
     @classmethod
     def from_settings(cls, config, **arguments):
-        """A new model of the settings of a `Config` that are arguments of it; `arguments` go before."""
+        """A new model from the settings of a `Config` that are arguments of the model; `arguments` override them."""
         settings = {name: getattr(config, name) for name in arguments_of(cls) if hasattr(config, name)}
         return cls(**{**settings, **arguments})
 
@@ -151,7 +152,7 @@ def load_model(path):
 
 
 def _reason(path, error):
-    """The cause of an error of Keras, and what to do. Its own advice may be to load a file that it calls unsafe."""
+    """The cause of an error of Keras, and the remedy. Keras itself may advise to load a file that it calls unsafe."""
     if "unsafe" in str(error):
         return "it holds Python code, which is never run; use a model that this package has saved"
     unknown = re.search("Could not locate class '(.+?)'", str(error))

@@ -18,9 +18,10 @@ class Transformer(SequenceToSequence):
     Its `memory` is {"states": (B, S, D), "mask": bool (B, 1, 1, S)}. Its decoding state is
     {"history": bool (B, W, t*W), "target": ..., "memory": ..., "mask": bool (B, 1, 1, S)}:
 
-    - "target" has every layer's keys and values of the target so far, N times two of (B, G, t*W, K). They grow by W
-      positions a step, one of each hypothesis, and are never moved.
-    - "history" says which of them belong to which hypothesis. It is () for a single hypothesis, to which all belong.
+    - "target" has every layer's keys and values of the target so far, N times two of (B, G, t*W, K). Each step appends
+      W positions, one of each hypothesis, and moves none.
+    - "history" says which positions of "target" belong to each hypothesis. It is () for a single hypothesis, to which
+      all belong.
     - "memory" has every layer's keys and values of memory, N times two of (B, G, S, K), shared by all hypotheses.
 
     Args:
@@ -174,7 +175,7 @@ def heads_of_layers(heads, num_layers, num_decoder_layers):
 
 
 def make_positions(kind, d_model, num_positions, **kwargs):
-    """A new layer that adds the positions of a kind to the embeddings, or nothing if the kind acts elsewhere.
+    """A new layer that adds the positions of a kind to the embeddings. A kind that acts in self-attention adds nothing.
 
     Args:
         kind, d_model, num_positions: `positions`, `d_model`, `num_positions` of the `Transformer`.
@@ -194,7 +195,7 @@ def extended_history(history, parents):
 
     Args:
         history: bool (B, W, t*W), of the hypotheses of the step before.
-        parents: int (B, W), which of those each hypothesis continues.
+        parents: int (B, W), the one of these hypotheses that each new hypothesis continues.
 
     Returns:
         bool (B, W, (t+1)*W): the history of the parent, and of the W newest tokens the hypothesis' own.

@@ -13,7 +13,7 @@ from keras_transformer.layers.layer import Layer, check_choice
 
 
 class AttentionScore(Layer):
-    """How well each query matches each key; what the four scores share.
+    """How well each query matches each key: the base class of the four scores.
 
     Args:
         d_model: D.
@@ -31,7 +31,7 @@ class AttentionScore(Layer):
         self.d_model = d_model
 
     def project(self, memory):
-        """What of the score depends on the source states (B, S, D) alone, computed once: (B, S, D)."""
+        """Computes, once, the part of the score that depends on the source states (B, S, D) alone: (B, S, D)."""
         return memory
 
 
@@ -85,13 +85,13 @@ class AdditiveScore(AttentionScore):
 class ConcatScore(AdditiveScore):
     """v tanh(W [q; k]) (Luong et al. 2015, equation 8): one matrix W (2D, D) of query and key, one above the other.
 
-    W [q; k] is the sum of a product with the upper half of W and a product with its lower half. So the function is that
-    of `AdditiveScore`, and only the matrix that it starts from differs. Arguments: see `AttentionScore`.
+    W [q; k] is the sum of a product with the upper half of W and a product with its lower half. So `call` is that of
+    `AdditiveScore`; only the initial matrix differs. Arguments: see `AttentionScore`.
     """
 
     def __init__(self, d_model, **kwargs):
         super().__init__(d_model, **kwargs)
-        # Glorot's limit, sqrt(6 / (2D + D)), of one matrix (2D, D); of each half alone it would be sqrt(6 / (D + D)).
+        # Glorot's limit, sqrt(6 / (2D + D)), of one matrix (2D, D). Each half alone would have sqrt(6 / (D + D)).
         limit = (2 / d_model) ** 0.5
         for linear in (self.query, self.key):
             linear.kernel_initializer = keras.initializers.RandomUniform(-limit, limit)
@@ -146,10 +146,11 @@ class RecurrentAttention(Layer):
       window / 2 around p (equation 10).
 
     *Relative to the paper*: the weights of "local_p" are normalised after the Gaussian, so that they sum to 1. At
-    target positions beyond the source, "local_m" stays at its last token.
+    target positions beyond the source, "local_m" stays at the last source token.
 
-    Hard attention (Xu et al. 2015) takes one position: in training one drawn with the probabilities a, in use the most
-    likely one. Its gradient is that of soft attention (straight through; Bengio et al. 2013), not that of REINFORCE.
+    Hard attention (Xu et al. 2015) takes one position. In training, this position is drawn with the probabilities a; in
+    use, it is the most likely one. The gradient is that of soft attention (straight through; Bengio et al. 2013), not
+    that of REINFORCE.
 
     Args:
         d_model: D.
@@ -223,7 +224,7 @@ class RecurrentAttention(Layer):
         return distances, ops.logical_and(mask[:, None], ops.abs(distances) <= self.window)
 
     def choose(self, weights, training):
-        """One position of each row of weights (B, T, S), as weights of 0 and 1 with the gradient of the soft ones."""
+        """One position of each row of weights (B, T, S), as weights of 0 and 1 with the gradient of `weights`."""
         logits = ops.log(weights + 1e-30)
         if training:  # the largest of logits with Gumbel noise is a draw with the probabilities `weights`
             uniform = keras.random.uniform(ops.shape(weights), 1e-7, 1.0, dtype="float32", seed=self.seed_generator)
@@ -234,7 +235,7 @@ class RecurrentAttention(Layer):
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class FixedContext(Layer):
-    """The same context at every target position: what a decoder has without attention.
+    """The same context at every target position, for a decoder without attention.
 
     "last" is the last state of the encoder (Cho et al. 2014; Sutskever et al. 2014); its weight is all on the last
     token. "mean" is the mean of all states. Call arguments and result: see `RecurrentAttention`.
@@ -272,12 +273,12 @@ class LatentAttention(Layer):
     """Weights of tokens in two stages (Liu et al. 2016, section 3): one token says which other tokens count.
 
         l = softmax_j(u e_j)          latent weights: how much the meaning hangs on token j, such as a preposition
-        A_ij = softmax_i(v_j e_i)     how much token i counts if it hangs on the token at position j
+        A_ij = softmax_i(v_j e_i)     how much token i counts if the meaning hangs on the token at position j
         w = A l,   o = sum_i w_i e_i / length(w)
 
     w are the active weights; length(w) is the square root of the sum of their squares.
 
-    *Relative to the paper*: padding has no weight. Positions past the last v_j take the last one.
+    *Relative to the paper*: padding has no weight. Positions past the last v_j take the last v_j.
 
     Args:
         d_model: D.

@@ -10,10 +10,10 @@ from keras_transformer.layers.layer import Layer
 
 
 class Cell(Layer):
-    """One position of a recurrent network; what the three cells share.
+    """One position of a recurrent network: the base class of the three cells.
 
-    W x + b does not depend on the state, so `project` computes it for all positions with one product. `call` adds what
-    does depend on it.
+    W x + b does not depend on the state, so `project` computes it for all positions with one product. `call` adds the
+    part that does.
 
     Args:
         units: U, width of the state.

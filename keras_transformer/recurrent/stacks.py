@@ -118,7 +118,7 @@ class RecurrentDecoder(Layer):
     (Luong et al. 2015, equation 5). With `input_feeding`, the cell reads [x_t; h~_{t-1}] (their section 3.3). Without
     it, the contexts of all positions are computed at once.
 
-    *Relative to Bahdanau et al.*: attention is asked with h_t, the state after reading x_t, not with h_{t-1}.
+    *Relative to Bahdanau et al.*: the query of attention is h_t, the state after reading x_t, not h_{t-1}.
 
     Args:
         cell: "rnn", "lstm" or "gru".

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from keras_transformer.errors import FileError, check_positive
 
 CHUNK = 1024  # lines sorted by length and translated together, and kept together
-PAUSE = 0.1  # seconds without a new line after which the lines of a stream that have come are translated
+PAUSE = 0.1  # seconds: if no new line of a stream comes for so long, the lines so far are translated
 BLOCK_BYTES = 1 << 16
 BATCHES_AT_ONCE = 2  # on few cores two batches side by side are faster than two threads for one
 BOM = b"\xef\xbb\xbf"
@@ -23,7 +23,7 @@ def translate_lines(answer, chunks, target):
         target: binary stream.
 
     Raises:
-        FileError: if the target cannot be written, other than a closed pipe.
+        FileError: if the target cannot be written. A closed pipe raises BrokenPipeError.
     """
     for chunk in chunks:
         texts = [line.removesuffix(b"\r").decode("utf-8", "replace") for line in chunk]
@@ -51,9 +51,9 @@ def chunks_of(file, first=0):
 
 
 def chunks_of_stream(stream):
-    """As `chunks_of`, of a stream whose lines come when they come, such as `tail -f`.
+    """As `chunks_of`, for a stream whose lines may come at any time, such as `tail -f`.
 
-    If no more lines come for a moment, those that have come are a chunk.
+    If no line comes for `PAUSE`, the lines so far are a chunk.
     """
     descriptor, lines, rest = stream.fileno(), [], BOM[:0]
     is_first = True

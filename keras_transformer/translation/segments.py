@@ -9,14 +9,15 @@ space divides two sentences only
 - with a line break in it, or
 - between an end and a beginning. An end is a question or exclamation mark, one of the marks that do the same in other
   scripts, or a full stop. The full stop must come after three small letters, two letters of a script without case, the
-  four digits of a year, or a closing bracket or quote: in abbreviations, initials and ordinals less precedes it, with a
-  few exceptions. A beginning is an upper-case letter or a letter of a script without case; quotes may precede it.
+  four digits of a year, or a closing bracket or quote. Most abbreviations, initials and ordinals have less before their
+  full stop; `ABBREVIATIONS` lists some that have more. A beginning is an upper-case letter or a letter of a script
+  without case; quotes may precede it.
 
 The full-width stops of Chinese and Japanese end a sentence even without white space.
 
 The sentence breaker of tensorflow-text is not used: it breaks inside "14:35" and "1.5", and before a closing quote.
 
-What belongs to parts of different lengths is flat: the values of all parts one after the other, as in a RaggedTensor.
+Values of parts of different lengths are flat: all parts stand one after the other, as in a RaggedTensor.
 """
 
 from typing import NamedTuple
@@ -36,7 +37,7 @@ FULL_STOP = rf"(?:[\p{{Ll}}\p{{M}}]{{3}}|\p{{Lo}}{{2}}|\p{{Nd}}{{4}}|{CLOSING})\
 WIDE_STOP = "[。！？｡]"
 END = rf"(?:{FULL_STOP}|[!?؟۔։।॥።፧။།]|{WIDE_STOP}){CLOSING}*"
 BEGINNING = r"[\pP\pS]*[\p{Lu}\p{Lt}\p{Lo}]"
-ABBREVIATIONS = "Capt|Corp|Dept|Prof|Sept|approx|bspw|bzw|evtl|inkl|vgl"  # words, by the rule above
+ABBREVIATIONS = "Capt|Corp|Dept|Prof|Sept|approx|bspw|bzw|evtl|inkl|vgl"  # which the rule above would take for words
 FEWEST_AT_ONCE = 32  # parts that are translated side by side, unless there are more texts than that
 
 # Unicode reserves these code points for internal use: no text may contain them.
@@ -56,7 +57,7 @@ BREAKS = (
 JOINTS = ((rf"({WIDE_STOP}{CLOSING}*){NO_SPACE}", r"\1"), (NO_SPACE, " "))
 
 LONGEST_CHARACTER = 4  # bytes, each of which may be a piece
-EXTRA_LENGTH = 50  # a translation may have so many tokens more than its source (6.1)
+EXTRA_LENGTH = 50  # most tokens that a translation may have more than its source (6.1)
 MOST_FORCED = 1024  # tokens of a prefix; the rest is not forced
 LONGEST_SCORED = 1024  # tokens of a text that is scored as a whole; the rest is cut off
 
@@ -178,7 +179,7 @@ def limits_of(ids, prefix=None, max_length=None, rows=None):
     Args:
         ids: RaggedTensor int32 (P, None), the pieces of each part.
         prefix: int32 (P, L), tokens that are forced, then padding; None for none.
-        max_length: int32 (B,), asked for each text; 0 for no wish.
+        max_length: int32 (B,), the limit that each text asks for; 0 for none.
         rows: int64 (P,), the text of each part.
     """
     limits = tf.cast(ids.row_lengths(), tf.int32) + EXTRA_LENGTH
@@ -281,7 +282,7 @@ def regrouped(parts, owners, number):
 
 
 def pairs(tokenizers, text, translation, text_parts, translation_parts):
-    """The pairs to score: the parts of a text with those of its translation if they are equally many, else the whole.
+    """The pairs to score: part by part if a text and its translation have equally many parts, else the whole texts.
 
     Args:
         tokenizers: `Tokenizer`s of texts and of translations.

@@ -28,10 +28,10 @@ class AllowedPieces(NamedTuple):
     """
 
     pieces: tf.Tensor  # int32 (U,)
-    hidden: tf.Tensor  # float32 (P, 1, U), what is added to the logits of a row: 0, or `IMPOSSIBLE` off its list
+    hidden: tf.Tensor  # float32 (P, 1, U), added to the logits of a row: 0, or `IMPOSSIBLE` off its list
 
     def start(self, start):
-        """The function from W to the first state for `step`, from that of the model."""
+        """Turns the model's function from W to the first state into the one for `step`."""
         return lambda width: {"model": start(width), "hidden": self.hidden}
 
     def step(self, step):
@@ -56,7 +56,7 @@ class AllowedPieces(NamedTuple):
         return {**options, "prefix": tf.reshape(numbers, tf.shape(prefix))}
 
     def hypotheses(self, hypotheses):
-        """What a search has found, with its numbers replaced by pieces."""
+        """The hypotheses of a search, with pieces in place of its numbers."""
         return hypotheses._replace(ids=tf.gather(self.pieces, hypotheses.ids))
 
 
@@ -65,8 +65,8 @@ class Shortlist(tf.Module):
 
     Args:
         table: int (source pieces, N), target pieces; padding where there are fewer, and in the row of padding.
-        frequent: int (A,), target pieces that are on every list, besides the control symbols. Of a model with
-            placeholders, these are among them, so that their numbers are their ids, too.
+        frequent: int (A,), target pieces that are on every list, besides the control symbols. They include the
+            placeholders of a model that has some, so that a placeholder's number is its id, too.
         vocabulary_size: V, number of target pieces.
     """
 
@@ -82,7 +82,7 @@ class Shortlist(tf.Module):
     def count(cls, pairs, source_tokenizer, target_tokenizer, size):
         """Counts the lists in a corpus.
 
-        A source piece that is a target piece as well is on its own list, so that names are copied.
+        A source piece that is also a target piece is on its own list, so that names can be copied.
 
         Args:
             pairs: `EncodedPairs`.

@@ -52,8 +52,8 @@ class Signatures:
         length_penalty: alpha.
         max_length: most source pieces that are translated as one sequence.
         split_sentences: whether the sentences of a text are translated one by one, or each line at once.
-        shortlist: `Shortlist` of the translations; None: a search chooses among all pieces. The results of `sample`,
-            `score` and `explain` are those of all pieces.
+        shortlist: `Shortlist` of the translations; None: a search chooses among all pieces. `sample`, `score` and
+            `explain` always use all pieces.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Signatures:
         self.length_penalty = length_penalty
         self.max_length = max_length
         self.shortlist = shortlist
-        # The matrix of the logits, laid out in every search: weights change in training. A SavedModel has another way.
+        # The matrix of the logits, laid out in every search: weights change in training. A SavedModel keeps `Columns`.
         self.columns = lambda: columns_of(model.output_matrix, model.compute_dtype)
         self.divide = divide = segments.split_sentences if split_sentences else segments.split_lines
         # Each is a tf.function, so that a SavedModel holds it once however many signatures call it.
@@ -147,7 +147,7 @@ class Signatures:
                 `max_length` is never less than the prefix has tokens.
 
         Returns:
-            As `translate`. The score is that of the log-probabilities that the options leave.
+            As `translate`. The score uses the log-probabilities after the options.
         """
         options = self._in_range(options)
         parts = self._split_source(text, _length(self.max_length))
@@ -166,7 +166,7 @@ class Signatures:
             options: tensors (B,), as `options.py` lists them.
 
         Returns:
-            As `translate`; the score is the model's own, whatever was drawn from.
+            As `translate`; the score is that of the model without the options.
         """
         options = self._in_range(options)
         parts = self._split_source(text, _length(self.max_length))
@@ -178,13 +178,13 @@ class Signatures:
     def score(self, text, translation):
         """How likely given translations are, scored as `translate` scores its own.
 
-        The score of a translation that `translate` returned is the one that came with it, up to rounding, with three
-        exceptions: the tokenizer divides the text into other pieces than the search found, as a word can be spelt in
-        several ways; the search reached its limit, without eos; or the text has placeholders. If text and translation
-        have the same number of parts, they are scored in pairs; otherwise as a whole, up to `segments.LONGEST_SCORED`.
+        A translation from `translate` gets the score that `translate` returned, up to rounding, with three exceptions:
+        the tokenizer divides the translation into other pieces than the search found; the search reached its limit,
+        without eos; or the text has placeholders. If text and translation have the same number of parts, they are
+        scored in pairs; otherwise as a whole, up to `segments.LONGEST_SCORED`.
 
         Args:
-            text: string (B,). Blank text has no translation, whatever is given: score 0, no pieces.
+            text: string (B,). Blank text has no translation, even if one is given: score 0, no pieces.
             translation: string (B,). For a blank one, only eos is scored.
 
         Returns:
@@ -206,7 +206,7 @@ class Signatures:
     def explain(self, text):
         """The best translation, piece by piece, and the source pieces that each piece comes from.
 
-        Of a text in parts, as many parts are explained as have `max_length` pieces together, the first at least.
+        Of a text in parts, it explains the first, and more while they have at most `max_length` pieces together.
 
         Args:
             text: string (B,).
@@ -331,7 +331,7 @@ class Signatures:
         return beam_search(step, state, limits, width=self.beam_size, wanted=wanted, options=options, **how)
 
     def candidates(self, source_ids, options):
-        """What `search` chooses from, for source_ids int32 (P, S) and its options."""
+        """The `AllowedPieces` of a search, for source_ids int32 (P, S) and its options; () for all pieces."""
         if self.shortlist is None or "temperature" in options:
             return ()
         nothing = tf.zeros([tf.shape(source_ids)[0], 0], tf.int32)

@@ -59,7 +59,7 @@ class Explanation(NamedTuple):
 
 
 def _of_one_or_many(method):
-    """Has a method of a list of texts take one str as well, and return the result of that text alone."""
+    """Lets a method that takes a list of texts also take one str, and then return one result."""
 
     @functools.wraps(method)
     def either(self, texts, *arguments, **keywords):
@@ -78,7 +78,7 @@ class TextTranslator:
     """The interface that `Translator` and `SavedModelTranslator` share; a subclass has `_call` and `width`.
 
     Every method takes a list of texts, or anything that can be made a list: a tuple, a NumPy array, a pandas Series.
-    It returns a list. Of one str it returns the one result.
+    It returns a list; for one str, it returns one result.
 
     Texts are sorted by length on the way, so that little is padded. `on_progress` is called with the number of texts
     done since its last call. An option is one value for all texts, or a list of a value for each.
@@ -91,9 +91,9 @@ class TextTranslator:
         protect: whether URLs, e-mail addresses, numbers with units, {variables}, format directives such as %s, and
             `code` stay as they are.
 
-    With `glossary` or `protect`, the model must have placeholders: those of a run with `protect`. `explain` then shows
-    placeholders in place of the words; `score` reads texts and translations as they are. The attribute `protection` is
-    the `Protection`, or None.
+    With `glossary` or `protect`, the model must have placeholders: it was trained with the setting `protect`. `explain`
+    then shows placeholders in place of the words. `score` reads texts and translations as they are. The attribute
+    `protection` is the `Protection`, or None.
 
     Raises:
         UserError: for a size that is not positive, and a glossary that cannot be read.
@@ -312,7 +312,7 @@ class Translator(TextTranslator):
         return self._functions[signature](inputs)
 
     def _share(self, inputs):
-        """`translate`; of n replicas, each translates the rows i, i + n, ... with its own weights."""
+        """`translate` over n replicas: replica i translates the rows i, i + n, ... with its own weights."""
         text = inputs["text"]
 
         def translate_part():

@@ -340,7 +340,7 @@ def test_if_no_file_can_be_read_the_weights_stay_and_a_line_tells_the_remedy(tmp
     save_variables(paths[0], variables(7))
     overwrite_with_text(paths[0])
     loaded = variables(5)
-    line = f"no weights can be read from {tmp_path}: go on training with more `epochs`, which writes new ones"
+    line = f"no weights can be read from {tmp_path}: go on with more `epochs`, which writes new ones"
     for load in (average_variables, lambda *arguments: next(load_each(*arguments))):
         with pytest.raises(CheckpointError) as refused:
             load(paths, loaded)

@@ -1,4 +1,4 @@
-"""What the heads of a Transformer do, which of them are needed, and a page that shows both."""
+"""Measures the heads of a Transformer: their roles, and how much a translation needs each. A page shows both."""
 
 from keras_transformer.tools.analysis.annotations import read_alignments, read_conllu
 from keras_transformer.tools.analysis.gates import attentions_of, silenced

@@ -1,7 +1,7 @@
-"""What people or other programs know of a corpus: word alignments, dependency parses; and the pieces of words.
+"""Annotations of a corpus by people or other programs: word alignments, dependency parses; and the pieces of words.
 
-A word is a span of its sentence: (start, stop) in the characters that are left without white space. Pieces of a
-tokenizer and words of any annotation can both be counted in these characters.
+A word is a span of its sentence: (start, stop), counted in characters without white space. Pieces of a tokenizer and
+words of any annotation can both be counted in these characters.
 """
 
 import re
@@ -27,7 +27,7 @@ class Tree(NamedTuple):
 
 
 def characters_of(text):
-    """The characters of a text that words are made of: those that are no white space."""
+    """The characters of a text that are no white space."""
     return "".join(text.replace(SPACE, " ").split())
 
 
@@ -41,14 +41,14 @@ def spans_of(words):
 
 
 def spelling(pieces):
-    """What pieces spell.
+    """The characters that pieces spell.
 
     Args:
         pieces: list of str of a sentence, as `Tokenizer.pieces` gives. Bytes of one character may be several pieces.
 
     Returns:
-        str, the characters without white space; for each of them the set of the numbers of its pieces, those of the
-        white space before it included.
+        str, the characters without white space; for each character the set of the numbers of its pieces. They include
+        the pieces of the white space before the character.
     """
     data, owners = bytearray(), []
     for number, piece in enumerate(pieces):
@@ -85,7 +85,7 @@ def read_alignments(path, sources, targets):
 
     Args:
         path: of the file.
-        sources, targets: lists of str. Their words are what white space divides.
+        sources, targets: lists of str. White space divides them into words.
 
     Returns:
         for each pair the list of its (source word, target word).

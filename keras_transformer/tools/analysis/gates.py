@@ -1,9 +1,9 @@
-"""Every head of a Transformer with a gate, without a change to its layers or weights.
+"""Gates for the heads of a Transformer, without a change to its layers or weights.
 
-A gate is a factor of the output of a head, 1 in a model as it is and 0 for a head that is silenced. There are two ways
-to the same gate. One factor for each sentence goes into the attention weights, because (gate A) V = gate (A V): `gated`
-puts it there, for gradients. One factor for all sentences goes into the rows of W^O that belong to the head:
-`silenced` puts it there, because graphs of a search that are made already read W^O at every call.
+A gate is a factor of the output of a head: 1 leaves the head as it is, 0 silences it. There are two ways to the same
+gate. `gated` multiplies the attention weights by a factor for each sentence, because (gate A) V = gate (A V); this way
+gives gradients. `silenced` multiplies the rows of W^O of the head by one factor for all sentences; this way also works
+for graphs that are made already, because they read W^O at every call.
 """
 
 import contextlib
@@ -45,8 +45,8 @@ def attentions_of(model):
         model: `Transformer`.
 
     Returns:
-        list of `PlacedAttention`, without those whose heads are all pruned. N heads in this order are the N heads of
-        everything in this package.
+        list of `PlacedAttention`, without those whose heads are all pruned. All modules of this package number the N
+        heads in this order.
 
     Raises:
         UserError: for another model.
@@ -76,7 +76,7 @@ def gated(attentions, gates):
         gates: for each of them a tensor (B, H).
 
     Yields:
-        list that has, after the model was called, for each attention its weights (B, H, T, S) before the gates.
+        list. After a call of the model, it has the weights (B, H, T, S) of each attention before the gates.
     """
     noted = [None] * len(attentions)
 
@@ -93,12 +93,12 @@ def gated(attentions, gates):
         yield noted
     finally:
         for attention in attentions:
-            del attention.sublayer.weigh  # that of the class is seen again
+            del attention.sublayer.weigh  # then the method of the class is used again
 
 
 @contextlib.contextmanager
 def silenced(model, heads):
-    """A context in which some heads of a model give zeros. It holds for graphs that were made before as well.
+    """A context in which some heads of a model give zeros, also in graphs that were made before.
 
     Args:
         model: `Transformer`.

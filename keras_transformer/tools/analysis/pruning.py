@@ -18,21 +18,21 @@ from keras_transformer.training.run_directory import RunDirectory
 
 
 def prune(model, heads):
-    """A model without some heads. It computes what `model` computes while these heads are `silenced`.
+    """A model without some heads. It gives the same results as `model` with these heads `silenced`.
 
-    Of the matrices of an attention, the columns of W^Q, W^K and W^V and the rows of W^O that belong to the heads are
-    left out. The residual connection of an attention that loses all heads adds zeros.
+    The matrices of an attention lose the columns of W^Q, W^K and W^V and the rows of W^O that belong to these heads.
+    The residual connection of an attention that loses all heads adds zeros.
 
     Args:
         model: `Transformer`.
         heads: bool (N,), True for a head that is left out; see `attentions_of`.
 
     Returns:
-        `Transformer`, whose argument `heads` has the numbers that are left.
+        `Transformer`, whose argument `heads` has the numbers of the remaining heads.
 
     Raises:
-        UserError: if heads share their keys and values, or the last attention to memory would lose all heads:
-            `Transformer.align` shows it.
+        UserError: if heads share their keys and values, or if the last attention to memory would lose all heads,
+            because `Transformer.align` reads this attention.
     """
     attentions, of_attentions = attentions_of(model), divide_by_attention(model, heads)
     if any(a.sublayer.num_key_value_heads != a.num_heads for a in attentions):
@@ -109,9 +109,9 @@ def pruned_curve(translator, texts, references, score, importance, counts, on_pr
 
 
 def keep_pruned(run, model, path):
-    """Writes the directory of a run with a pruned model in place of its own.
+    """Writes a copy of a run directory with a pruned model.
 
-    It can be used like a finished run. Its config.yaml is that of a training that goes on: `train.py --config
+    The directory can be used like a finished run. Its config.yaml continues the training: `train.py --config
     PATH/config.yaml` starts from the pruned model, and writes PATH_trained.
 
     Args:

@@ -32,7 +32,7 @@ def write_report(directory, translator, heads, title, texts, references, lost=No
         texts, references: lists of str, the corpus. Neighbours are shown for its pieces.
         lost: (N,), the score that is lost without each head; None if it is not known.
         curves: list of (name, list of (share of heads, value)).
-        score: str, what is said about the curves.
+        score: str, a note about the curves.
 
     Returns:
         pathlib.Path of report.html.
@@ -64,13 +64,13 @@ def write_report(directory, translator, heads, title, texts, references, lost=No
 
 
 def page(data):
-    """The page with its data, str. No text in the data can end the element that it stands in."""
+    """The page with its data, str. No text in the data can end the HTML element around it."""
     template = resources.files(__package__).joinpath(PAGE).read_text(encoding="utf-8")
     return template.replace(PLACE, json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c"))
 
 
 def positions(model):
-    """What a model adds to the embeddings of its first positions.
+    """The vectors that a model adds to the embeddings of its first positions.
 
     Args:
         model: `Transformer`.

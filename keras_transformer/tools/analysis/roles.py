@@ -1,7 +1,7 @@
-"""What a head does, from what it attends to: NumPy functions of attention weights.
+"""The roles of heads, read from their attention weights by NumPy functions.
 
 Attention weights of one sentence are (H, T, S): T queries look at S keys. A *look* is the key that a query attends to
-most. What is said of a corpus is computed from the looks of all its sentences, so that no weights need to be kept.
+most. The figures of a corpus come from the looks of all its sentences, so no weights need to be kept.
 """
 
 from typing import NamedTuple
@@ -38,8 +38,8 @@ def positional(looks, widths, is_causal=False):
         is_causal: whether a query sees no key after it.
 
     Returns:
-        offsets int (H,), the most frequent one of each head, and shares (H,): of the queries that have a key at this
-        offset, those that look there.
+        offsets int (H,), the most frequent offset of each head; and shares (H,) of the queries that look there, among
+        the queries with a key at this offset.
     """
     places = np.concatenate([np.arange(look.shape[1]) for look in looks])  # (Q,), the queries of all sentences
     ends = np.repeat(widths, [look.shape[1] for look in looks])
@@ -54,7 +54,7 @@ def positional(looks, widths, is_causal=False):
 
 
 def rare(looks, frequencies, is_causal=False):
-    """How often heads look at the least frequent token of the sentence, of those that the query sees.
+    """How often heads look at the rarest of the tokens that the query sees.
 
     Args:
         looks: list of int (H, T), one for each sentence.
@@ -77,14 +77,14 @@ def rare(looks, frequencies, is_causal=False):
 
 
 def diagonal(looks, widths):
-    """How often heads look at the diagonal, the keys that are as far in their sentence as the query in its own.
+    """How often heads look at the diagonal: keys at the same relative place in their sentence as the query in its own.
 
     Args:
         looks: list of int (H, T), one for each sentence.
         widths: list of int, S of each sentence.
 
     Returns:
-        shares (H,) of the queries that look at most one position beside it.
+        shares (H,) of the queries that look at most one position beside the diagonal.
     """
     hits, queries = 0, 0
     for look, width in zip(looks, widths, strict=True):
@@ -96,7 +96,7 @@ def diagonal(looks, widths):
 
 
 def attention_of_words(weights, query_words, key_words):
-    """The attention of words to words: from the last piece of a word, summed over the pieces of the other.
+    """The attention of words to words: from the last piece of one word, summed over the pieces of the other word.
 
     Args:
         weights: (H, T, S).
@@ -139,7 +139,7 @@ class Relation(NamedTuple):
         to_head: (H,), share of them that look at the word they depend on.
         to_dependent: (H,), share of the words they depend on that look at them.
         offset: int, the most frequent distance from a dependent to the word it depends on.
-        baseline: float, the share of this distance: a head that looks at a fixed offset finds as many.
+        baseline: float, the share of this distance, which a head that looks at a fixed offset finds, too.
     """
 
     pairs: int

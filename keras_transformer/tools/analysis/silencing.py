@@ -1,4 +1,4 @@
-"""Which heads a translation needs: heads are silenced, one alone or the least important together."""
+"""Finds the heads that a translation needs: silences one head alone, or the least important heads together."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ from keras_transformer.tools.analysis.gates import count_heads, silenced
 
 
 def losses(translator, texts, references, score, on_progress=None):
-    """The score that is lost if one head alone is silent, for each of the N heads; N + 1 translations of all texts.
+    """The score that each of the N heads is worth: the loss while it alone is silent. Translates all texts N + 1 times.
 
     Args:
         translator: `Translator`, whose model is a `Transformer`.

@@ -1,4 +1,4 @@
-"""What every head of a Transformer does on a corpus, and how much the loss depends on it."""
+"""Measures every head of a Transformer on a corpus, and how much the loss depends on it."""
 
 import logging
 from collections import Counter
@@ -19,19 +19,20 @@ from keras_transformer.translation.lines import run_sorted
 log = logging.getLogger(__name__)
 IDS = tf.TensorSpec([None, None], tf.int32)
 
-# From which share on a head is said to have a role. The first and the last are those of Voita et al. 2019.
+# The smallest shares that give a head a role. The first and the last are those of Voita et al. 2019.
 POSITIONAL, DIAGONAL, RARE, ALIGNED, ABOVE_BASELINE = 0.9, 0.9, 0.5, 0.5, 0.1
 FEWEST_PAIRS = 30  # of a relation: the best of many heads finds fewer by chance
 
 
 class Sentence(NamedTuple):
-    """A pair of sentences as the model reads it, and what is known of its words.
+    """A pair of sentences as the model reads it, with annotations of its words.
 
     Args:
         number: int, its line, from 0.
         source_ids, labels: int arrays (S,) and (T,); the latter ends with eos.
         source_pieces, label_pieces: lists of S and T str.
-        links: None, or (the pieces of the source words, those of the target words, list of (source word, target word)).
+        links: None, or (the pieces of the source words, the pieces of the target words, list of (source word, target
+            word)).
         tree: None, or (the pieces of the words, the edges of a `Tree`).
     """
 
@@ -45,12 +46,12 @@ class Sentence(NamedTuple):
 
 
 class Attended(NamedTuple):
-    """What all heads attend to in one pair of sentences.
+    """The attention of all heads in one pair of sentences.
 
     Args:
         source_pieces: list of S str.
-        target_pieces: list of T str, what the decoder reads: bos y1 ... yn.
-        label_pieces: list of T str, what it predicts: y1 ... yn eos.
+        target_pieces: list of T str, which the decoder reads: bos y1 ... yn.
+        label_pieces: list of T str, which the decoder predicts: y1 ... yn eos.
         weights: dict of kind -> float32 (heads of this kind, T or S, T or S).
     """
 
@@ -61,7 +62,7 @@ class Attended(NamedTuple):
 
 
 class Record(NamedTuple):
-    """What is kept of every pair: the looks (see `roles`) by kind, sums of entropies, gradients, looks of words."""
+    """The record of a pair: the looks (see `roles`) by kind, sums of entropies, gradients, looks of words."""
 
     looks: dict
     entropies: dict
@@ -84,10 +85,10 @@ class Heads:
         diagonal: (N,), see `roles.diagonal`; NaN for self-attention.
         aligned: (N,), see `roles.aligned`; NaN for self-attention, and without alignments.
         importance: (N,), the mean over all pairs of `|d loss / d gate|` (Michel et al. 2019).
-        relations: dict of relation -> `roles.Relation`, whose arrays are of the heads of the encoder, the first of the
-            N; empty without parses.
+        relations: dict of relation -> `roles.Relation`; empty without parses. Its arrays are for the heads of the
+            encoder, which are the first of the N.
         sentences: list of `Attended`, the first few pairs.
-        pairs: int, the number of pairs that all of this is of.
+        pairs: int, the number of pairs that were read.
     """
 
     kinds: list
@@ -137,7 +138,7 @@ class Heads:
 
 
 def heads(translator, texts, references, alignments=None, trees=None, keep=0, on_progress=None):
-    """Measures what every head does when the model reads pairs of sentences, each line at once.
+    """Measures every head while the model reads pairs of sentences, each line as one sequence.
 
     The importance of a head is the mean over the pairs of `|d loss / d gate|`, with the gate of the head at 1 and the
     loss of a pair the mean cross-entropy of its tokens. *Relative to* Michel et al. 2019: not divided by the norm of
@@ -149,7 +150,7 @@ def heads(translator, texts, references, alignments=None, trees=None, keep=0, on
         references: list of str, their translations.
         alignments: None, or as `read_alignments` gives.
         trees: None, or as `read_conllu` gives.
-        keep: int, of so many pairs at the start the weights of all heads are kept.
+        keep: int, the number of pairs, from the first, whose weights of all heads are kept.
         on_progress: called with the number of pairs done since its last call.
 
     Returns:
@@ -236,7 +237,7 @@ def _measuring(model, attentions):
             is_real = tf.cast(labels != PAD_ID, tf.float32)
             losses = is_real * tf.nn.sparse_softmax_cross_entropy_with_logits(labels, model.logits(states))
             means = tf.reduce_sum(losses, axis=1) / tf.reduce_sum(is_real, axis=1)  # (B,)
-        gradients = tape.gradient(means, gates)  # of their sum, but a gate is in the loss of its pair alone
+        gradients = tape.gradient(means, gates)  # of the sum; each gate acts on the loss of one pair
         rows, length, width = tf.shape(labels)[0], tf.shape(labels)[1], tf.shape(source_ids)[1]
         sizes = {"encoder": (width, width), "decoder": (length, length), "cross": (length, width)}
         by_kind = {kind: [tf.zeros([rows, 0, *sizes[kind]])] for kind in KINDS}  # a kind may have lost all its heads
@@ -248,7 +249,7 @@ def _measuring(model, attentions):
 
 
 def _record(sentence, padded, gradients, is_kept):
-    """The `Record` of one row of a batch. A head of the decoder is asked for the words that it predicts."""
+    """The `Record` of one row of a batch. A look of the decoder belongs to the word that the decoder predicts."""
     width, length = len(sentence.source_ids), len(sentence.labels)
     sizes = {"encoder": (width, width), "decoder": (length, length), "cross": (length, width)}
     weights = {kind: padded[kind][:, :rows, :columns].astype(np.float32) for kind, (rows, columns) in sizes.items()}

@@ -13,7 +13,7 @@ FILLER = "<BLANK>"
 
 
 def seed_of(text, seed):
-    """A number for the random draws of one text: the same for the same text, wherever it stands.
+    """A number for the random draws of one text: the same for the same text at any place.
 
     Args:
         text: str.

@@ -1,4 +1,4 @@
-"""The pairs that back-translation makes: what the model writes for each text, and a record of what it was made from."""
+"""The pairs of back-translation: the text that the model writes for each text, and a record of their origin."""
 
 import json
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from keras_transformer.errors import FileError, UserError
 from keras_transformer.files import write_whole
 from keras_transformer.tools.back_translation.noise import DELETED, FILLER, FURTHEST, REPLACED, add_noise, seed_of
 
-RECORD = "back_translation.json"  # what the pairs were made from, so that another text or model never adds to them
+RECORD = "back_translation.json"  # the origin of the pairs, so that another text or model never adds to them
 METHODS = {
     "beam": "the best translation",
     "sample": "a random translation",
@@ -33,7 +33,7 @@ def languages_of(model_dir):
 
 @dataclass(frozen=True)
 class Writing:
-    """What a model is asked to write for every text: the `request` of a bulk translation.
+    """The task of the model for every text: the `request` of a bulk translation.
 
     Attributes:
         method: one of `METHODS`.
@@ -65,7 +65,7 @@ def _tagged(text, tag):
 
 
 def keep_record(directory, record, languages):
-    """Says in a directory what its pairs are made from.
+    """Writes the origin of the pairs of a directory into the directory.
 
     Args:
         directory: Path; made if it does not exist.
@@ -73,7 +73,7 @@ def keep_record(directory, record, languages):
         languages: of the files that will be in it.
 
     Raises:
-        UserError: if it has pairs that were made from something else.
+        UserError: if it has pairs of another origin.
         FileError: if it cannot be written.
     """
     path = directory / RECORD

@@ -2,8 +2,7 @@
 
     lines of the input -> examine -> one of each group of equal texts -> bands -> comparisons -> lines in order
 
-Each decision is that of `keras_transformer.tools.cleaning`. So the result is that of the engine for one machine, to the
-byte.
+`keras_transformer.tools.cleaning` makes all decisions. So both engines give the same result, to the byte.
 """
 
 import json
@@ -93,10 +92,10 @@ class Examine(beam.DoFn):
 
 
 class Decide(beam.PTransform):
-    """(line, bands) -> (shard, line). A duplicate has its step in its line. A shard is the first byte of a key.
+    """(line, bands) -> (shard, line). The line of a duplicate names its step. A shard is the first byte of a key.
 
     Args:
-        duplicates: bool, whether pairs of equal texts go.
+        duplicates: bool, whether copies of a pair are dropped.
         near_duplicates: float, the smallest similarity of near duplicates, or 0.
     """
 
@@ -118,7 +117,7 @@ class Decide(beam.PTransform):
         return [*decided, staying] | beam.Flatten() | "by shard" >> beam.Map(_by_shard)
 
     def _without_similar(self, staying):
-        """(line, bands) -> line, in which the step of a near duplicate is named."""
+        """(line, bands) -> line. The line of a near duplicate names its step."""
         similar = (
             staying
             | "by band" >> beam.FlatMap(_by_bands)

@@ -1,12 +1,13 @@
-"""The files of a bulk translation: which are there, which are missing, and how each appears at once and complete.
+"""The files of a bulk translation: finds the existing and the missing ones, and makes each appear at once, complete.
 
-Beside the translations, the output directory has `.translation/`. Of every file there is
+Beside the translations, the output directory has `.translation/`. It has, for every file,
 
-* `.translation/FINGERPRINT/FIRST`, the translation of the lines from number FIRST on, while the file is worked at,
-* `.translation/FINGERPRINT/FIRST.jsonl`, the lines of it that could not be translated, and
+* `.translation/FINGERPRINT/FIRST`, the translation of the lines from number FIRST on, while work on the file goes on,
+* `.translation/FINGERPRINT/FIRST.jsonl`, the lines of this part that could not be translated, and
 * `.translation/FINGERPRINT.json`, its record, from the moment when the translation is complete.
 
-The fingerprint depends on the text, the model and the request. So other ones never take a part or a file for theirs.
+The fingerprint depends on the text, the model and the request. So another text, model or request never uses these
+parts.
 """
 
 import contextlib
@@ -26,11 +27,11 @@ from apache_beam.io.filesystems import FileSystems
 from keras_transformer.errors import FileError, UserError
 
 WORK = ".translation"
-ABOUT = """A bulk translation keeps here which files it has translated, and parts of those at which it works.
-Without this directory, the same command translates all of them again.
+ABOUT = """A bulk translation records here its finished files, and keeps the finished parts of its unfinished files.
+Without this directory, the same command translates all files again.
 """
 PART_NAME = "[0-9]" * 12
-RAW = {"compression_type": CompressionTypes.UNCOMPRESSED}  # gzip is Python's here: Beam's takes a torn file for whole
+RAW = {"compression_type": CompressionTypes.UNCOMPRESSED}  # Python unpacks gzip: Beam accepts a truncated file
 
 
 class BulkFile(NamedTuple):
@@ -38,7 +39,7 @@ class BulkFile(NamedTuple):
 
     Args:
         source: path of the text.
-        target: path of the translation; gzip if it ends in .gz, as the source then does.
+        target: path of the translation. If it ends in .gz, source and translation are gzip.
         errors: path of the records of lines that could not be translated.
         work: path of the directory of finished parts.
     """
@@ -74,7 +75,7 @@ class BulkFile(NamedTuple):
         return found[0].size_in_bytes if found else None
 
     def is_finished(self):
-        """Whether the translation and the records of its errors are there, as the record says."""
+        """Whether the translation and the records of its errors exist as the record describes them."""
         record = self.read_record()
         if record is None or record["bytes"] != self.size():
             return False
@@ -87,19 +88,20 @@ def find_files(pattern, output, asked):
     The translation of `a/b/c.txt` is `OUTPUT/c.txt` if the pattern is `a/b/*.txt`, and `OUTPUT/b/c.txt` if it is
     `a/*/*.txt`.
 
-    A pattern may match the output directory as well, as `a/**` does with `a/out`. Files in there are no input.
+    A pattern may match the output directory, too, as `a/**` matches `a/out`. Files in the output directory are no
+    input.
 
     Args:
         pattern: path, in which "*" stands for any part of a name, "**" for any part of a path and "?" for a letter.
         output: path of the directory of the translations.
-        asked: everything that the translations depend on besides the texts, as JSON can hold it.
+        asked: everything that the translations depend on besides the texts, in a form for JSON.
 
     Returns:
         list of `BulkFile`, in the order of their names.
 
     Raises:
         FileError: if the files cannot be listed.
-        UserError: if there is none, if it is a directory, or if a translation would take the place of its source.
+        UserError: if no file matches, if the pattern is a directory, or if a translation would replace its source.
     """
     pattern, output = _absolute(pattern), _absolute(output)
     if isdir(pattern):
@@ -194,7 +196,7 @@ def packed(file, path):
 def new_file(path, work):
     """A context of a binary file, which gets its name when it is complete.
 
-    Until then, and after an error, it is in `work`, under a name of its own: a second process may write the same file.
+    Until then, and after an error, the file has a unique name in `work`: another process may write the same file.
 
     Args:
         path: of the file.
@@ -237,7 +239,7 @@ def count_parts(files):
 
 
 def remove_directory(path):
-    """Removes a directory with its files, if it is there. An error does no harm: nobody reads them again."""
+    """Removes a directory with its files, if it exists. An error does no harm: nobody reads the files again."""
     with contextlib.suppress(BeamIOError, OSError):
         if files := FileSystems.match([FileSystems.join(path, "*")])[0].metadata_list:
             FileSystems.delete([metadata.path for metadata in files])

@@ -29,7 +29,7 @@ MISTAKE = re.compile(r"^keras_transformer\.errors\.\w+: (.*?)(?: \[while running
 
 
 def pipeline_options(flags):
-    """The options of a pipeline that flags choose; Beam's file systems take them as well.
+    """The options of a pipeline that flags choose; Beam's file systems use them, too.
 
     The runner is DirectRunner by default, with a process for each core of this machine.
 
@@ -65,7 +65,7 @@ def pipeline_options(flags):
 def _on_this_machine(flags, chosen):
     """Options of DirectRunner.
 
-    It is asked for by the name FnApiRunner: DirectRunner first tries to download another runner.
+    The name in the options is FnApiRunner, because DirectRunner first tries to download another runner.
     """
     given = {flag.partition("=")[0] for flag in flags}
     workers = chosen["direct_num_workers"] if "--direct_num_workers" in given else available_cores()
@@ -86,7 +86,7 @@ def run(build, options, worker):
         `PipelineResult`.
 
     Raises:
-        UserError: for a runner that is not there, and for a `UserError` of a worker, or its end.
+        UserError: for a runner that is not installed, for a `UserError` in a worker, and if a worker is killed.
     """
     try:
         pipeline = beam.Pipeline(_local_runner(options, worker), options)
@@ -113,7 +113,8 @@ def run(build, options, worker):
 
 @contextlib.contextmanager
 def _silent_threads():
-    """A context in which no thread prints a traceback: when a worker ends, several of Beam's do, and `run` raises."""
+    """A context in which no thread prints a traceback. When a worker dies, Beam's threads would, and `run` raises
+    anyway."""
     before, threading.excepthook = threading.excepthook, lambda arguments: None
     try:
         yield
@@ -124,8 +125,8 @@ def _silent_threads():
 def _local_runner(options, worker):
     """The runner of this machine if it has worker processes; None for all others, which Beam makes by their names.
 
-    The processes learn from their environment what is theirs. Together they have as many threads as there are cores:
-    a thread for each process is faster than threads that disturb each other.
+    The environment tells each process its number of threads. Together the processes have one thread for each core,
+    because more threads would slow each other down.
     """
     direct = options.view_as(DirectOptions)
     is_local = options.view_as(StandardOptions).runner == "FnApiRunner"

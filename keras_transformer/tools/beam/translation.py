@@ -1,8 +1,8 @@
-"""Bulk translation as a pipeline: text files are read in parts, the parts are translated anywhere, and put together.
+"""Bulk translation as a pipeline: it reads text files in parts, translates the parts anywhere, and joins them.
 
 A part is a chunk of lines, as `translate.py` translates them: sorted by length, in batches. So a translation does not
-depend on the engine. A part that is translated is a file. So a killed pipeline, started again, translates what is
-missing, and a runner may run a bundle twice: the second time, the part is there.
+depend on the engine. A translated part is a file. So a killed pipeline, started again, translates only the missing
+parts. A runner may run a bundle twice: the second time, the part exists already.
 """
 
 import io
@@ -27,8 +27,8 @@ def add_translation(pipeline, files, load, request):
         pipeline: `beam.Pipeline`.
         files: list of `BulkFile`.
         load: function without arguments that gives the translator; every process calls it once. It is pickled.
-        request: what is wanted of every text; `request.lines(translator, texts)` gives a list of `request.lines_each`
-            str for each of them. It is pickled.
+        request: the task for every text. `request.lines(translator, texts)` gives a list of `request.lines_each` str
+            for each text. The request is pickled.
 
     Returns:
         PCollection of the paths of finished translations.
@@ -63,7 +63,7 @@ def read_parts(file):
 
 
 class TranslatePart(beam.DoFn):
-    """Writes the translation of a part, unless it is there. A line that cannot be translated becomes blank.
+    """Writes the translation of a part, unless the file exists. A line that cannot be translated becomes blank.
 
     Args:
         load, request: see `add_translation`.
@@ -101,7 +101,7 @@ class TranslatePart(beam.DoFn):
 
         translation = io.BytesIO()
         translate_lines(answer, [lines], translation)
-        if failures:  # before the translation: when that is there, the part is complete
+        if failures:  # before the translation, whose file marks the part as complete
             with new_file(file.part_errors(first), file.work) as target:
                 target.write("".join(json.dumps(each, ensure_ascii=False) + "\n" for each in failures).encode("utf-8"))
         with new_file(file.part(first), file.work) as target:
@@ -110,18 +110,19 @@ class TranslatePart(beam.DoFn):
 
 
 def answer_each(request, translator, texts):
-    """The answers to texts, of which some may have none.
+    """The answers to texts. Some texts may have no answer.
 
     Args:
         request: see `add_translation`.
-        translator: what `load` there gives.
+        translator: from `load`, see `add_translation`.
         texts: list of str.
 
     Returns:
         list of (list of str, None), or of (list of blank str, Exception) for a text that has no answer.
 
     Raises:
-        Exception: that of all texts together, if each of several texts has none alone: the fault is not in a text.
+        Exception: the one of all texts together, if each of several texts fails alone, too: then the fault is not in a
+            text.
     """
     try:
         return [(row, None) for row in request.lines(translator, texts)]
@@ -146,7 +147,7 @@ def describe(error):
 
 
 class PutTogether(beam.DoFn):
-    """Makes a translation of its parts, and removes them. It appears when it is complete."""
+    """Joins the parts of a translation, and removes the parts. The translation appears when it is complete."""
 
     def __init__(self):
         self._files = Metrics.counter(NAMESPACE, "files")
@@ -154,14 +155,14 @@ class PutTogether(beam.DoFn):
     def process(self, file_and_parts):
         key, parts = file_and_parts
         file = BulkFile(*key)
-        if not file.is_finished():  # else a bundle runs again, and the parts are gone
+        if not file.is_finished():  # else the bundle runs for the second time, and the parts are removed
             put_together(file, dict(parts))
             self._files.inc()
         yield file.target
 
 
 def put_together(file, parts):
-    """Makes a translation, and the records of its errors, of their parts; removes the parts.
+    """Joins the parts of a translation and of the records of its errors; removes the parts.
 
     Args:
         file: `BulkFile`.

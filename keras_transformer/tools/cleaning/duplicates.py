@@ -7,11 +7,11 @@ import numpy as np
 from keras_transformer.tools.cleaning.minhash import similarity
 
 MOST_COMPARED = 32
-"""A pair is compared with so many pairs of a band: those with the smallest keys. A band of boilerplate can be huge."""
+"""In each band, a pair is compared with this many pairs of the smallest keys. A band of boilerplate can be huge."""
 
 
 def repeated(keys: np.ndarray, texts: np.ndarray) -> np.ndarray:
-    """Finds the pairs whose text is that of a pair with a smaller key.
+    """Finds the pairs that have the same text as a pair with a smaller key.
 
     Args:
         keys: uint64 (N, 2), the key of each pair.
@@ -28,7 +28,7 @@ def repeated(keys: np.ndarray, texts: np.ndarray) -> np.ndarray:
 
 
 def comparisons(bands: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Lists which pairs are compared: those that share a band (see `MOST_COMPARED`).
+    """Lists the comparisons: pairs that share a band are compared (see `MOST_COMPARED`).
 
     Args:
         bands: uint64 (N, B), those of the pairs in the order of their keys.
@@ -54,8 +54,8 @@ def near_duplicates(
 ) -> Iterator[tuple[int, int]]:
     """Finds the pairs that are similar to a pair with a smaller key.
 
-    A pair goes as well if the similar one goes itself, because of a third. So each pair is decided by itself, in
-    whatever order.
+    A pair is dropped even if the similar pair is itself dropped for a third one. So the order of the decisions does not
+    matter.
 
     Args:
         bands: uint64 (N, B), those of the pairs in the order of their keys.

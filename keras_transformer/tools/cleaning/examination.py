@@ -1,7 +1,7 @@
-"""What is decided about each pair without the others: the first step of both engines, chunk by chunk.
+"""The decisions about each pair without the others: the first step of both engines, chunk by chunk.
 
-A pair has a key, a hash of its text as it came. The order of the keys is the order of every output, and of several
-copies the one with the smallest key stays. So neither the order of the input nor the division of the work has a say.
+The key of a pair is a hash of its text before mending. Every output is in the order of the keys, and of several copies,
+the one with the smallest key stays. So the order of the input and the division of the work change nothing.
 """
 
 import hashlib
@@ -28,13 +28,13 @@ STEPS = (
 
 
 class Examined(NamedTuple):
-    """A pair, and what was found.
+    """A pair with its findings.
 
     Args:
-        received: (source, target) as they came.
-        pair: (source, target) as they are written, if they are.
+        received: (source, target) before mending.
+        pair: (source, target) after mending.
         step: str, the step that drops the pair; "" for a pair that stays.
-        detail: str, or a pair as a list: the language that was found, the held-out line or the pair that is so similar.
+        detail: str, or a pair as a list: the language that was found, the similar held-out line or the similar pair.
     """
 
     received: Pair
@@ -74,7 +74,7 @@ class HeldOut:
 
     Args:
         lines: iterable of str.
-        least: float, the similarity (Jaccard) from which on a text counts as a near duplicate.
+        least: float, the smallest similarity (Jaccard) of a near duplicate.
     """
 
     def __init__(self, lines: Iterable[str], least: float):
@@ -124,7 +124,7 @@ class Examiner:
         self._held_out = HeldOut(lines, settings.near_held_out) if settings.near_held_out else None
 
     def examine(self, pairs: list[Pair]) -> tuple[list[Examined], np.ndarray]:
-        """Mends pairs and asks all rules.
+        """Mends pairs and applies all rules.
 
         Args:
             pairs: list of N pairs.

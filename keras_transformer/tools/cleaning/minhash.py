@@ -1,10 +1,10 @@
 """Near duplicates by MinHash (Broder 1997): texts of similar shingles share a band of their signatures.
 
-The Jaccard similarity of two sets is |A & B| / |A | B|. A random function of the shingles has the same minimum over two
-sets with just this probability. A signature has the minima of `FUNCTIONS` functions, and a band `rows` of them. Two
-texts are compared if all rows of one band agree. Of texts with similarity s, 1 - (1 - s^rows)^(FUNCTIONS / rows) are:
-with 8 rows 99.6 % for s = 0.9 and 4 % for s = 0.5, with 4 rows 99.99 % for s = 0.8. The comparison itself is exact
-(`similarity`). So MinHash only decides how much is compared.
+The Jaccard similarity of two sets is |A & B| / |A | B|. With this probability, a random function of the shingles has
+the same minimum over both sets. A signature has the minima of `FUNCTIONS` functions, and a band has `rows` of these
+minima. Two texts are compared if all rows of one band agree. The probability that texts of similarity s are compared is
+1 - (1 - s^rows)^(FUNCTIONS / rows): with 8 rows 99.6 % for s = 0.9 and 4 % for s = 0.5, with 4 rows 99.99 % for s =
+0.8. The comparison itself is exact (`similarity`). So MinHash only decides which texts are compared.
 
 Whole lists of texts are hashed by NumPy. A library such as datasketch works on one set after the other, and its index
 is a Python dict: five million pairs would need more time and memory than the rest of the preparation.
@@ -34,7 +34,7 @@ def similarity(ones: list[set[str]], others: list[set[str]]) -> float:
         others: list of as many sets, the `shingles` of the other.
 
     Returns:
-        float from 0 to 1. A shingle of one side is another than that of the other side.
+        float from 0 to 1. Equal shingles of different sides count as different.
     """
     both = sum(len(one & other) for one, other in zip(ones, others, strict=True))
     return both / (sum(map(len, ones)) + sum(map(len, others)) - both)

@@ -25,9 +25,9 @@ def write_clean_corpus(
 ) -> dict:
     """Writes a prepared corpus, which `files:DIRECTORY` reads.
 
-    `train.LANG` has the pairs that stay, `dropped.jsonl` the others as they came, each with its step. Both are in the
-    order of the keys. `val.LANG` and `test.LANG` are those of the corpus, untouched. `report.html` is for people, and
-    `clean.json` has the settings and all counts.
+    `train.LANG` has the pairs that stay. `dropped.jsonl` has the other pairs before mending, each with its step. Both
+    are in the order of the keys. `val.LANG` and `test.LANG` are those of the corpus, unchanged. `report.html` is for
+    people, and `clean.json` has the settings and all counts.
 
     Args:
         directory: Path, which does not exist yet or is empty.

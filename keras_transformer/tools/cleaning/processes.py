@@ -61,13 +61,13 @@ def clean_in_processes(pairs: Iterable[Pair], examiner: Examiner, processes: int
 
 
 class _Table(NamedTuple):
-    """Arrays with a row for each pair, in the order of the input; `bands` has rows for those alone that stay.
+    """Arrays with a row for each pair, in the order of the input; `bands` has rows only for the pairs that stay.
 
     Args:
         lengths: int64 (N,), bytes of each line of the file.
-        keys, texts: (N, 2), hashes of the pair as it came, and as it was mended.
+        keys, texts: (N, 2), hashes of the pair before and after mending.
         stays: bool (N,), whether no rule drops the pair.
-        bands: uint64 (number of those that stay, B).
+        bands: uint64 (number of pairs that stay, B).
     """
 
     lengths: np.ndarray
@@ -98,7 +98,7 @@ def _hashes(hashes: Iterable[bytes]) -> np.ndarray:
 
 
 def _examined(chunks: Iterator[list[Pair]], examiner: Examiner, processes: int) -> Iterator[tuple[list[bytes], _Table]]:
-    """Yields what `_examine` gives for every chunk, in their order."""
+    """Yields the result of `_examine` for every chunk, in the order of the chunks."""
     if processes == 1:
         yield from map(functools.partial(_examine, examiner), chunks)
         return

@@ -23,8 +23,9 @@ class Tally:
         read, kept: int, numbers of pairs.
         mended: int, number of kept pairs whose text was changed.
         dropped: Counter, from a step to the number of pairs that it drops.
-        examples: dict, from a step to the first `Examined` that it drops. "normalize" has those that it mends.
-        lengths, ratios: dicts, from (side or None, whether only what stays is counted) to Counter of bars.
+        examples: dict, from a step to the first `Examined` that it drops. "normalize" has the first pairs that it
+            mends.
+        lengths, ratios: dicts, from (side or None, whether only pairs that stay are counted) to Counter of bars.
     """
 
     def __init__(self):
@@ -74,7 +75,7 @@ def report_page(about: dict, tally: Tally) -> str:
         tally: Tally.
 
     Returns:
-        str of HTML. No text of the corpus can end the element in which it stands.
+        str of HTML. No text of the corpus can end the HTML element around it.
     """
     pairs = about["pairs"]
     data = {
@@ -110,7 +111,7 @@ def _example(one: Examined) -> dict:
 
 
 def _visible(text: str) -> str:
-    """Writes the characters that nobody sees as their numbers."""
+    """Writes invisible characters as their numbers."""
     return "".join(c if c.isprintable() else f"[U+{ord(c):04X}]" for c in text)
 
 

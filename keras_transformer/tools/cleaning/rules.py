@@ -29,7 +29,7 @@ _MOST_DIGITS = 100  # of a number; Python reads no integer of many thousands
 
 
 def numbers(text: str) -> list[int]:
-    """Sorts the integers of a text, in the digits of any script. Separators of thousands are no part of them."""
+    """Sorts the integers of a text, in the digits of any script. Separators of thousands do not count."""
     if not _NUMBER.search(text):
         return []
     found = _NUMBER.findall(_GROUPS.sub(lambda group: group[0].replace(group[1], ""), text))
@@ -44,7 +44,7 @@ def urls(text: str) -> list[str]:
 
 
 def brackets(text: str) -> list[str]:
-    """Sorts the brackets of a text. A full-width one is an ordinary one."""
+    """Sorts the brackets of a text. A full-width bracket counts as an ordinary one."""
     return sorted(_HALF_WIDTH.get(bracket, bracket) for bracket in _BRACKET.findall(text))
 
 
@@ -55,9 +55,9 @@ def length_ratio(source: str, target: str) -> float:
 
 
 def overlap(source: str, target: str) -> float:
-    """Computes the share of the different words that stand on both sides, for the side that has more of them.
+    """Computes the number of different words that both sides have, divided by the number on the side with more words.
 
-    It is 0 if a side has less than `FEWEST_WORDS`.
+    The result is 0 if a side has fewer than `FEWEST_WORDS`.
     """
     ones, others = set(words(source)), set(words(target))
     if min(len(ones), len(others)) < FEWEST_WORDS:
@@ -73,9 +73,9 @@ def rules_of(settings: CleaningSettings, source_lang: str, target_lang: str) -> 
         source_lang, target_lang: str, codes of the languages.
 
     Returns:
-        dict, from the name of a step to a function of the sides of a pair. It returns False or "" for a pair that
-        stays. What it returns for a pair to be dropped is True, or a str that says more. The order is the one in which
-        the rules are asked.
+        dict, from the name of a step to a function of the sides of a pair. The function returns False or "" for a pair
+        that stays, and True or a str with a detail for a pair to be dropped. The rules are applied in the order of the
+        dict.
 
     Raises:
         UserError: if a step does not know a language, or needs a package that is not installed.
@@ -147,7 +147,7 @@ def _known_to(identifier, language: str) -> str:
 
 
 def _another_language(identifier, text: str, expected: str, odds: float) -> str:
-    """The name of the likeliest language if it is another one and likelier by these odds, else ""."""
+    """The name of the likeliest language if it is not the expected one and these odds speak for it, else ""."""
     if letters(text) < FEWEST_LETTERS:
         return ""
     start = text[:SURE]

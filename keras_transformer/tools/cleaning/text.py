@@ -10,7 +10,7 @@ from babel.core import get_global
 
 from keras_transformer.errors import UserError
 
-# Characters that nobody sees: soft hyphen, zero-width space and word joiner, byte order mark, marks of direction. The
+# Invisible characters: soft hyphen, zero-width space and word joiner, byte order mark, marks of direction. The
 # zero-width joiner and non-joiner stay, because Persian, Indian languages and emoji need them.
 _INVISIBLE = re.compile("[\u00ad\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]")
 _CONTROL = re.compile("[\u0000-\u0008\u000e-\u001b\u007f-\u0084\u0086-\u009f]")
@@ -18,7 +18,7 @@ _SPACE = re.compile(r"\s+")  # with U+0085, U+2028 and U+2029, which end a line 
 _WORD = re.compile(r"\w+")
 _WIDE = re.compile("[\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\U00020000-\U0003fffd]")
 _MARK = regex.compile(r"\p{M}")
-_WIDTH = 3  # of a Chinese, Japanese or Korean character: it says as much as three letters
+_WIDTH = 3  # of a Chinese, Japanese or Korean character, which says as much as three letters
 _PARTS_OF_SCRIPTS = {
     "Jpan": ("Hira", "Kana", "Hani"),
     "Kore": ("Hang", "Hani"),
@@ -30,7 +30,7 @@ _PARTS_OF_SCRIPTS = {
 def mend(text: str) -> str:
     """Writes a text in Unicode's composed form (NFC), without control and invisible characters.
 
-    A run of white space becomes one space. White space at both ends goes.
+    A run of white space becomes one space. White space at both ends is removed.
     """
     if text.isascii() and text.isprintable() and "  " not in text:
         return text.strip()
@@ -38,14 +38,14 @@ def mend(text: str) -> str:
     return _SPACE.sub(" ", unicodedata.normalize("NFC", text)).strip()
 
 
-@functools.lru_cache(16)  # several rules ask for those of the same pair
+@functools.lru_cache(16)  # several rules need the words of the same pair
 def words(text: str) -> tuple[str, ...]:
     """Lists the words of a text without regard to case, punctuation and compatibility forms (NFKC)."""
     return tuple(_WORD.findall(unicodedata.normalize("NFKC", text).casefold()))
 
 
 def skeleton(text: str) -> str:
-    """Gives the `words` of a text, with a space between them: what two copies of a sentence have in common."""
+    """Gives the `words` of a text, with a space between them. Copies of a sentence have the same skeleton."""
     return " ".join(words(text))
 
 

@@ -1,4 +1,4 @@
-"""From the pieces of an explanation to words: a translation, and how much its words come from those of the source."""
+"""From pieces to words: a translation, and how much each of its words comes from each word of the source."""
 
 import difflib
 import re
@@ -12,7 +12,7 @@ from keras_transformer.tools.documents.fragment import tokens_of
 
 BYTE = re.compile(r"<0x([0-9A-F]{2})>")
 END, SPACE = "</s>", "▁"
-# Attention is often unsure. What it leaves open, the place in the sentence decides; benchmarks/markup.py measures this.
+# Where attention is unsure, the place in the sentence decides; benchmarks/markup.py measures this.
 DIAGONAL, STEEPNESS, LEAST_SHARE = 0.1, 10.0, 0.35
 
 
@@ -60,7 +60,7 @@ def align_words(translator, texts, on_progress=None):
 
 
 def _read(text, explanation, protection):
-    """What an explanation of a text says about it, and where its source ends.
+    """Reads the explanation of a text, and finds where the explained source ends.
 
     Returns:
         ((translation, its piece spans, spans of the source pieces in `text`, alignment, `_pairs`), int).
@@ -94,7 +94,7 @@ def built(pieces, words=None):
 
     Args:
         pieces: list of str.
-        words: dict, place in `pieces` -> the word that stands there instead; None for none.
+        words: dict, place in `pieces` -> the word in place of the piece; None for none.
     """
     text, spans, waiting, words = "", [], b"", words or {}
     for place, piece in enumerate([*pieces, END]):
@@ -161,10 +161,10 @@ def _joined(text, parts):
 
 
 def _sharpened(weights):
-    """The weights (T, S) with a preference for the diagonal, greater where both sides choose each other.
+    """The weights (T, S), raised near the diagonal and where both sides choose each other.
 
-    A row says where a target token comes from, and a column where a source token goes to. So a token that all others
-    look at, such as the full stop, counts little for each of them.
+    A row says where a target token comes from, and a column where a source token goes to. So a source token that all
+    target tokens look at, such as the full stop, counts little for each of them.
     """
     rows, columns = ((np.arange(length) + 0.5) / max(1, length) for length in weights.shape)
     diagonal = np.exp(-STEEPNESS * np.abs(rows[:, None] - columns))
@@ -179,7 +179,7 @@ def _rows(weights):
 
 
 def _shares(tokens, spans):
-    """float (tokens, spans): the share of each span's characters that is in each token."""
+    """float (tokens, spans): the share of the characters of each span that are in each token."""
     starts, ends = np.array(tokens).reshape(-1, 2).T[:, :, None]
     others, other_ends = np.array(spans).reshape(-1, 2).T[:, None, :]
     common = np.minimum(ends, other_ends) - np.maximum(starts, others)

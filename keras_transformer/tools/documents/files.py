@@ -89,7 +89,7 @@ def translate_document(translator, path, output, format=None, on_progress=None):
     """Translates a document: a page, a text, subtitles, a catalogue of messages or a Word file.
 
     Only text changes. Tags stay around the words that they belong to, by the alignment that `explain` gives. Code,
-    URLs, times, identifiers and all that is marked `translate="no"` stay. `output` appears when it is complete.
+    URLs, times, identifiers and everything with `translate="no"` stay. `output` appears when it is complete.
 
     Args:
         translator: a `Translator` or a `SavedModelTranslator`.

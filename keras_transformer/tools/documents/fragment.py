@@ -81,7 +81,8 @@ class Layout:
 
 
 def tokens_of(text):
-    """The words, numbers and signs of a text: list of (start, end). They are all characters but white space."""
+    """The words, numbers and signs of a text: list of (start, end). Together they are all characters but white
+    space."""
     return [match.span() for match in TOKEN.finditer(text)]
 
 
@@ -128,7 +129,7 @@ def _is_outside(part):
 
 
 def _with_spaces_apart(parts):
-    """The parts with each run of white space that is not one space as a mark, and spaces at their ends apart."""
+    """The parts, with a mark for each run of white space but a single space, and with spaces at their ends apart."""
     apart = []
     for part in parts:
         if isinstance(part, Mark):
@@ -165,7 +166,7 @@ def _with_partners(parts):
 
 
 def _with_empty_pairs_joined(parts):
-    """The parts with each pair that surrounds no text as one empty mark."""
+    """The parts, with one empty mark for each pair that surrounds no text."""
     joined, place, partners = [], 0, _partners(parts)
     while place < len(parts):
         end = partners.get(place, place)

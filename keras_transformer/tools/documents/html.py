@@ -1,6 +1,6 @@
 """HTML and fragments of XHTML: blocks are translated, with their inline tags inside.
 
-The parser of the standard library gives the places of all tags, so that all that is not translated stays as it is.
+The parser of the standard library gives the places of all tags, so the rest of the document stays as it is.
 """
 
 import html
@@ -61,7 +61,7 @@ class _Events(HTMLParser):
 
 
 def _events(text):
-    """Dictionaries of the tags and texts, without those in content that stays: such content is one event, "opaque"."""
+    """Dictionaries of the tags and texts. Content that stays, with its tags and texts, is one event, "opaque"."""
     found = _Events(text).found
     starts = [*(start for *_, start in found), len(text)]
     events = [(*event, end) for event, end in zip(found, starts[1:], strict=True)]
@@ -116,7 +116,7 @@ def find_attributes(text):
 
 
 def find_blocks(text):
-    """The units of the text: all that stands between the borders of two blocks."""
+    """The units of the text: everything between the borders of two blocks."""
     units, block = [], []
     for event in [*_events(text), ("declaration", "", {}, len(text), len(text))]:
         if not _divides(event[0], event[1]):

@@ -32,7 +32,7 @@ def find_lines(text):
 
 
 def find_subtitles(text, path):
-    """The units of subtitles: the text of each, its line breaks as tags. Dialogue is divided at each speaker.
+    """The units of subtitles: the text of each, with line breaks as tags. Dialogue is divided at each speaker.
 
     Raises:
         UserError: if the document has no times.

@@ -1,6 +1,7 @@
 """Markdown: CommonMark with tables and strikethrough. Code, URLs and front matter stay as they are.
 
-markdown-it-py finds blocks and inline marks. It tells lines, not characters, so its inline rules note their places.
+markdown-it-py finds blocks and inline marks. It gives lines, not characters, so its inline rules are wrapped to note
+their places.
 """
 
 import functools
@@ -15,7 +16,7 @@ from keras_transformer.tools.documents.units import Unit, joined
 QUOTED = re.compile(r"^[ \t]*>", re.MULTILINE)
 FRONT_MATTER = re.compile(r"\A(---|\+\+\+)[ \t]*\r?\n.*?^\1[ \t]*$", re.DOTALL | re.MULTILINE)
 LINE = re.compile(r"\r\n|\r|\n")
-# URLs, and what other dialects mark with brackets: footnotes, alerts, and the boxes of tasks.
+# URLs, and marks of other dialects in brackets: footnotes, alerts, and the boxes of tasks.
 KEPT = re.compile(r"\bhttps?://[^\s<>\"']*[^\s<>\"'.,;:!?)]|\[\^[^\s\[\]]+\]:?|\[![A-Z]+\]|\A\[[ xX]\](?=\s)")
 ESCAPED = re.compile(r"\\([!-/:-@\[-`{-~])|&#?\w+;")
 RULES = "newline escape backticks strikethrough emphasis link image autolink html_inline entity".split()
@@ -106,14 +107,15 @@ class _Content:
 
 
 def _places(name, made, start, end):
-    """The tokens that a run of `*`, `_` or `~` made, each with its place. The text before may have made one, too."""
+    """The tokens that a run of `*`, `_` or `~` made, each with its place. The text before the run may have made a
+    token, too."""
     width = 2 if name == "strikethrough" else 1
     for back, token in enumerate(made[::-1][: -(-(end - start) // width)]):
         yield token, max(start, end - width * (back + 1))
 
 
 def _emphasis(token):
-    """The mark of a token; None if it is none."""
+    """The mark of a token of emphasis; None for another token."""
     place = token.meta.get("place")
     if place is None or not token.nesting:
         return None
@@ -144,7 +146,7 @@ def find_blocks(text):
         if token.type == "html_block":
             start, end = (lines[line] for line in token.map)
             if token.level and QUOTED.search(text, start, end):
-                continue  # the signs of the quotation stand between its lines
+                continue  # the signs of the quotation are between its lines
             units += [
                 Unit(unit.start + start, unit.end + start, unit.parts, unit.written)
                 for unit in pages.find_blocks(text[start:end])
@@ -155,11 +157,11 @@ def find_blocks(text):
 def _parts(content):
     parts, last, opening = [], 0, 0
     for start, end, kind, name, breaks in [*content.marks(), (len(content.content),) * 2 + (EMPTY, "", False)]:
-        if start < last:  # inside of a mark
+        if start < last:  # inside a mark
             continue
         parts += parts_of(_read(content.content[last:start]), KEPT)
         source = content.source(start, end)
-        if name == "link" and kind == CLOSE and source in ("]", "][]"):  # its text, which changes, names its target
+        if name == "link" and kind == CLOSE and source in ("]", "][]"):  # the text names the link's target, and changes
             source = f"][{content.source(opening, start)}]"
         opening = end if name == "link" and kind == OPEN else opening
         parts += [Mark(source, kind, name, breaks)] if end > start else []

@@ -1,8 +1,8 @@
-"""Where the tags of a fragment stand in its translation.
+"""Puts the tags of a fragment into its translation.
 
-The translation is a row of tokens, and an alignment says how much each of them comes from each token of the source. A
-pair surrounds the tokens that come from the tokens it surrounded. It surrounds one span, inside the span of the pair
-around it, so that the result is always well-formed.
+The translation is a row of tokens, and an alignment says how much each of them comes from each token of the source. In
+the translation, a pair surrounds the tokens that come from the tokens it surrounds in the source. A pair has one span,
+inside the span of the pair around it, so the result is always well-formed.
 """
 
 from dataclasses import dataclass, field
@@ -11,11 +11,11 @@ import numpy as np
 
 from keras_transformer.tools.documents.fragment import EMPTY, Element, tokens_of
 
-UNALIGNED = -1e-3  # a token that comes from nothing joins a span only if it stands inside
-COVERED = 2  # a pair goes inside its neighbour if the neighbour has a token that fits so many times better
+UNALIGNED = -1e-3  # weight of a token that comes from nothing: it joins a span only if it is inside
+COVERED = 2  # a pair is put inside its neighbour if the neighbour has a token that fits this many times better
 
-INNER = 0.1  # how much the words of the pairs inside add to the fit of a pair
-SIGN_FIT = 0.4  # most that a sign fits a pair without signs: a comma stays outside of a link
+INNER = 0.1  # share of the fit of the pairs inside that is added to the fit of a pair
+SIGN_FIT = 0.4  # largest fit of a sign to a pair without signs: a comma stays outside a link
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ def _place_inside(around, elements, alignment):
 
 
 def _host(element, fit, free, placed, pairs):
-    """The neighbour whose span the element has to share, its number; None if it finds a place of its own."""
+    """The number of the neighbour whose span the element must share; None if the element has a place of its own."""
     taken = {t: i for i, p in placed.items() for t in range(p.start, p.end)}
     if not taken:
         return None
@@ -109,7 +109,7 @@ def _host(element, fit, free, placed, pairs):
 def _fit(element, alignment):
     """float (T,): the share of each target token that comes from inside the element.
 
-    Of two spans that fit as well, the one that holds the words of the pairs inside is better.
+    Of two spans that fit equally, the one with the words of the inner pairs is better.
     """
     inside = alignment.inside(element)
     of_pairs = [_fit(child, alignment) for child in element.children if child.closing]
@@ -136,10 +136,11 @@ def _best_span(fit, is_aligned, free):
 
 
 def _place_empty(element, around, alignment):
-    """Finds the gap of an empty tag: beside the words beside which it stood, and outside of other tags.
+    """Finds the gap for an empty tag: beside the translations of its neighbours, and outside other tags.
 
-    The gap between the translations of the words before and after counts as well, so that line breaks divide a
-    translation where they divided the source. A line that ended with a sign ends with one again.
+    A gap is better if the words before it come from the words before the tag, and the words after it from the words
+    after. So line breaks divide the translation as they divide the source. A line that ends with a sign in the source
+    ends with one again.
     """
     source_tokens, weights = alignment.source_tokens, alignment.weights
     before = sum(end <= element.start for _, end in source_tokens)  # tokens of the source before it
@@ -236,7 +237,7 @@ def _gap(space, marks, edges):
 
 
 def _wish(mark, spaces):
-    """Where a mark stands: before the white space (-1), after it (1), or either (0)."""
+    """The place of a mark: before the white space (-1), after it (1), or either (0)."""
     if spaces[0] != spaces[1]:
         return 1 if spaces[0] else -1
     return mark.kind

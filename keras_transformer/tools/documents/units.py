@@ -1,4 +1,4 @@
-"""A document as text with units: the spans that are translated. All the rest stays byte for byte."""
+"""A document as text with units: the spans that are translated. Everything else stays byte for byte."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ class Unit:
         start, end: of the span that the translation replaces.
         parts: list of str and `Mark`, the fragment that is translated.
         written: function from the translated parts to the text that replaces the span.
-        is_apart: bool, whether the span is not that of the fragment: the translation stands beside its source.
+        is_apart: bool, whether the translation is written beside the fragment, not in its place.
     """
 
     start: int
@@ -33,7 +33,7 @@ def replaced(text, units, translated):
     Args:
         text: str, the document.
         units: list of `Unit`, in order.
-        translated: list of lists of parts. A unit that was given back as it is stays as it is.
+        translated: list of lists of parts. A unit with unchanged parts stays as it is.
     """
     pieces, end = [], 0
     for unit, parts in zip(units, translated, strict=True):
@@ -51,7 +51,7 @@ def joined(parts, escape=str):
 class FragmentTranslator:
     """Translates fragments: text with inline tags in, the same out.
 
-    A fragment whose translation has the words of its text stays as it is.
+    A fragment stays as it is if its translation has the same words as its text.
 
     Args:
         translator: object with the methods `translate` and `explain` of `TextTranslator`.

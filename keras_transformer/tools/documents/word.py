@@ -1,7 +1,7 @@
-"""Word documents (.docx): a zip file whose parts are XML. Paragraphs are translated, all the rest stays.
+"""Word documents (.docx): a zip file whose parts are XML. Paragraphs are translated, everything else stays.
 
-A paragraph is a row of runs, text of one format each. The format with the most text is the base; a run of another
-format is a pair of tags, which ends the base run before it and starts a base run after it.
+A paragraph is a row of runs, text of one format each. The format with the most text is the base. A run of another
+format is a pair of tags: its opening tag ends a base run, and its closing tag starts a base run.
 """
 
 import io
@@ -55,7 +55,7 @@ def translate_archive(data, path, translate):
         translate: function from a list of fragments to the same, translated.
 
     Returns:
-        bytes; the same if no paragraph has changed.
+        bytes; those of `data` if no paragraph has changed.
 
     Raises:
         UserError: if it is no Word document.
@@ -108,7 +108,7 @@ def find_paragraphs(text, path):
 
 
 def _paragraphs(node):
-    """The paragraphs of a document, without those inside other ones, such as text boxes."""
+    """The paragraphs of a document. Paragraphs inside other paragraphs, as in text boxes, are left out."""
     for child in node.children:
         if child.name == "p":
             yield child
@@ -193,7 +193,7 @@ def _items(text, nodes):
 
 
 def _is_text(run):
-    """Whether a run has text, and nothing that has text of its own."""
+    """Whether a run has text, and no other element with text."""
     names = {child.name for child in run.children}
     return "t" in names and not any(node.name == "p" for node in run.walk())
 

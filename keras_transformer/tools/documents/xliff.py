@@ -10,7 +10,7 @@ from keras_transformer.tools.documents.fragment import CLOSE, EMPTY, OPEN, Mark
 from keras_transformer.tools.documents.units import Unit, joined
 
 PAIRS = {"g", "pc", "mrk"}
-# Two elements that make a pair, by the attribute that tells the partner.
+# Elements that make pairs, and the attributes that name the partner.
 OPENING = {"bx": ("rid", "id"), "bpt": ("rid", "id"), "sc": ("id",), "sm": ("id",)}
 CLOSING = {"ex": ("rid", "id"), "ept": ("rid", "id"), "ec": ("startRef",), "em": ("startRef",)}
 
@@ -82,5 +82,5 @@ def _parts(text, node):
 
 
 def _partner(node, attributes, around):
-    names = attributes[node.name]  # partners stand in the same element: a pair across its border would tear it
+    names = attributes[node.name]  # only in the same element: a pair across its border would tear it
     return f"partner {around.start} " + next((node.attributes[name] for name in names if name in node.attributes), "")
