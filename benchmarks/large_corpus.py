@@ -74,7 +74,7 @@ def train(flags):
     from keras_transformer.training.train import build_trainer
 
     keep_freed_memory()
-    share_cores(config.strategy, config.batch_tokens)
+    share_cores(config.strategy, config.batch_tokens or config.of_preset("batch_tokens"))
     data = prepare(config, RunDirectory(config.model_dir))
     print(MARK, "prepared", time.time(), time.process_time(), flush=True)
     with make_strategy(config.strategy).scope():

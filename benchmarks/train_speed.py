@@ -141,7 +141,7 @@ def main(config, baseline=None):
     from keras_transformer.process import keep_freed_memory, share_cores
 
     keep_freed_memory()
-    share_cores(config.strategy, config.batch_tokens)
+    share_cores(config.strategy, config.batch_tokens or config.of_preset("batch_tokens"))
     rates, padding, data, replicas = time_updates(config)
     rate = statistics.median(rates)
     print(f"{rate:,.0f} real target tokens/s (median of {WINDOWS} windows: {min(rates):,.0f} to {max(rates):,.0f})")

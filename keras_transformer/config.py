@@ -7,19 +7,18 @@ import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, get_args, get_origin
+from typing import Literal
 
 import yaml
 
-from keras_transformer.errors import ConfigError
+from keras_transformer.errors import ConfigError, describe_type, is_a
 from keras_transformer.presets import OPTIMIZERS, PRESETS
 
 PAD_ID, UNK_ID, BOS_ID, EOS_ID = 0, 1, 2, 3  # the control symbols of every vocabulary
 FIRST_PLACEHOLDER_ID = 4  # of the placeholders, right behind them, in a vocabulary that has some
 MOST_HYPOTHESES = 256  # of a beam: more only cost memory, as much as V numbers for each hypothesis of each sentence
 
-WORDS_OF_TYPES = {int: "a whole number", float: "a number", bool: "true or false", str: "text", type(None): "not given"}
-WORDS_OF_TYPES |= {tuple[str, ...]: "several texts"}
+SUITED = {"batch_tokens": 4096, "warmup_steps": 4000}  # if None, they are suited to the corpus; what most presets have
 POSITIONS = ("sinusoidal", "learned", "relative", "rotary", "none")
 
 # Settings that have an effect with some values of other settings only.
@@ -156,9 +155,10 @@ class Config:
     """Passes over the corpus."""
     max_steps: int | None = None
     """Most updates. Training stops after them, if the epochs have not ended before."""
-    batch_tokens: int = 4096
+    batch_tokens: int | None = None
     """Most positions (rows x length, padding included) of either side of a batch, on all devices. Pieces that subword
-    dropout adds are not counted."""
+    dropout adds are not counted. None takes the number of the preset (quickstart 2,048; base and big 25,000; else
+    4,096), or for a small corpus so many that an epoch has about 100 updates."""
     accumulate_steps: int = 1
     """Batches for each update, as if they were one batch. Use it for batches that do not fit in memory."""
     optimizer: Literal[tuple(OPTIMIZERS)] = "adam"
@@ -169,8 +169,9 @@ class Config:
     """Largest norm of an update's gradient. A larger gradient is scaled down to it. By default, no limit."""
     peak_learning_rate: float | None = None
     """Learning rate at the end of the warm-up. None takes that of equation (3), (`d_model` x `warmup_steps`)^-0.5."""
-    warmup_steps: int = 4000
-    """Updates in which the learning rate rises linearly, before it falls."""
+    warmup_steps: int | None = None
+    """Updates in which the learning rate rises linearly, before it falls. None takes the number of the preset
+    (quickstart 150, tiny 1,000, rnn, lstm and gru 400, else 4,000), but at most a tenth of the run."""
     schedule: Literal["inverse_square_root", "linear", "cosine"] = "inverse_square_root"
     """How the learning rate falls after the warm-up. inverse_square_root is the paper's and never reaches 0. linear and
     cosine reach 0 at the end of the last epoch."""
@@ -225,7 +226,8 @@ class Config:
         settings = {name: os.fspath(x) if isinstance(x, os.PathLike) else x for name, x in settings.items()}
         if isinstance(names := settings.get("dataset"), list | tuple):
             settings["dataset"] = names[0] if len(names) == 1 else tuple(names)
-        given = {"model_dir": f"runs/{preset}", **PRESETS[preset], **settings, "preset": preset}
+        defaults = {name: value for name, value in PRESETS[preset].items() if name not in SUITED}
+        given = {"model_dir": f"runs/{preset}", **defaults, **settings, "preset": preset}
         for field in dataclasses.fields(self):
             object.__setattr__(self, field.name, given.get(field.name, field.default))
         self._check_values()
@@ -277,6 +279,10 @@ class Config:
         _check(self, "d_model", is_even, "must be even")
         is_even = (self.d_key or self.d_model // self.num_heads) % 2 == 0 or self.positions != "rotary"
         _check(self, "d_key", is_even, "must be even with rotary positions. By default, it is `d_model` / `num_heads`")
+
+    def of_preset(self, name):
+        """The preset's number for one of `SUITED`: what a setting that is None becomes, unless the corpus is small."""
+        return PRESETS[self.preset].get(name, SUITED[name])
 
     @property
     def corpora(self):
@@ -380,21 +386,3 @@ def _check(config, name, holds, rule):
 
 def _is_range(text):
     return re.fullmatch("[0-9]+,[0-9]+", text) and int(text.split(",")[0]) < int(text.split(",")[1])
-
-
-def is_a(value, kind):
-    """Whether a value is of a type: a class, Literal, union, or tuple of one type. An int is a float, a bool no int."""
-    if get_origin(kind) is Literal:
-        return isinstance(value, str) and value in get_args(kind)
-    if get_origin(kind) is tuple:
-        return isinstance(value, tuple) and len(value) > 0 and all(is_a(each, get_args(kind)[0]) for each in value)
-    if get_args(kind):
-        return any(is_a(value, choice) for choice in get_args(kind))
-    return type(value) is kind or (kind is float and type(value) is int)
-
-
-def describe_type(kind):
-    """A type in words, such as "a number or not given"."""
-    if get_origin(kind) is Literal:
-        return f"one of {', '.join(get_args(kind))}"
-    return " or ".join(WORDS_OF_TYPES[choice] for choice in get_args(kind) or (kind,))

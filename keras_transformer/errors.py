@@ -1,4 +1,9 @@
-"""The mistakes of users, as opposed to bugs: each message is one line with the remedy. And numbers in such messages."""
+"""The mistakes of users, as opposed to bugs: each message is one line with the remedy. Numbers and types in words."""
+
+from typing import Literal, get_args, get_origin
+
+WORDS_OF_TYPES = {int: "a whole number", float: "a number", bool: "true or false", str: "text", type(None): "not given"}
+WORDS_OF_TYPES |= {tuple[str, ...]: "several texts"}
 
 
 class UserError(ValueError):
@@ -72,3 +77,21 @@ def duration(seconds):
     if minutes < 1:
         return f"{seconds:.0f} s"
     return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def is_a(value, kind):
+    """Whether a value is of a type: a class, Literal, union, or tuple of one type. An int is a float, a bool no int."""
+    if get_origin(kind) is Literal:
+        return isinstance(value, str) and value in get_args(kind)
+    if get_origin(kind) is tuple:
+        return isinstance(value, tuple) and len(value) > 0 and all(is_a(each, get_args(kind)[0]) for each in value)
+    if get_args(kind):
+        return any(is_a(value, choice) for choice in get_args(kind))
+    return type(value) is kind or (kind is float and type(value) is int)
+
+
+def describe_type(kind):
+    """A type in words, such as "a number or not given"."""
+    if get_origin(kind) is Literal:
+        return f"one of {', '.join(get_args(kind))}"
+    return " or ".join(WORDS_OF_TYPES[choice] for choice in get_args(kind) or (kind,))

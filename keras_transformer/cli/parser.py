@@ -8,7 +8,7 @@ import sys
 from types import UnionType
 from typing import Literal, get_args, get_origin
 
-from keras_transformer.config import describe_type
+from keras_transformer.errors import describe_type
 
 WORDS = {bool: {"true": True, "True": True, "false": False, "False": False}, type(None): {"None": None}}
 

@@ -32,7 +32,7 @@ def main(config, dry_run):
     if dry_run:
         return rehearse(config)
     keep_freed_memory()
-    share_cores(config.strategy, config.batch_tokens)
+    share_cores(config.strategy, config.batch_tokens or config.of_preset("batch_tokens"))
     run = train(config=config)
     if run is None:  # on all workers but the first
         return

@@ -36,44 +36,6 @@ class Progress:
     metrics: dict = field(default_factory=dict)  # of the epoch under way: name of a metric's variable -> its value
 
 
-@dataclass(frozen=True)
-class Plan:
-    """When epochs end, and the run.
-
-    Args:
-        steps_per_epoch: updates of every epoch.
-        last_step: the last update of the run, which may be in the middle of an epoch.
-        patience: epochs without a better validation measure after which the run ends early; None: it never does.
-    """
-
-    steps_per_epoch: int
-    last_step: int
-    patience: int | None = None
-
-    def epoch(self, step):
-        """The epoch of update `step`; both are counted from 1."""
-        return math.ceil(step / self.steps_per_epoch)
-
-    def ends_epoch(self, step):
-        """Whether update `step` is the last one of its epoch, or of the run."""
-        return step % self.steps_per_epoch == 0 or step >= self.last_step
-
-    def has_lost_patience(self, progress):
-        """Whether the best validation measure is older than `patience` epochs."""
-        return self.patience is not None and self.epoch(progress.ended) - progress.best_epoch >= self.patience
-
-    def describe_end(self, progress):
-        """Why the run is over, for people."""
-        epochs = f"update {progress.ended:,} in epoch {self.epoch(progress.ended)}"
-        if progress.ended >= self.last_step:
-            return f"the run has reached its last update, {epochs}"
-        return f"the run has lost patience after {epochs}; the best one is {progress.best_epoch}"
-
-    def is_over(self, progress):
-        """Whether there is nothing left to train or to validate."""
-        return progress.ended >= self.last_step or self.has_lost_patience(progress)
-
-
 class HeldSignals:
     """Holds SIGINT and SIGTERM between `hold` and `release`, and then delivers them as if they had just come.
 

@@ -21,10 +21,11 @@ from keras_transformer.data.statistics import (
 from keras_transformer.errors import ConfigError, UserError, counted, duration
 from keras_transformer.process import TOKENS_PER_REPLICA
 from keras_transformer.training.memory import check_fits, count_parameters, estimate
+from keras_transformer.training.plan import as_before, make_plan, suited
 from keras_transformer.training.preparation import check_resumable, check_same_corpus, prepare
 from keras_transformer.training.run_directory import RunDirectory
 from keras_transformer.training.strategy import make_strategy
-from keras_transformer.training.train import build_trainer, describe_model, make_plan, resolved
+from keras_transformer.training.train import build_trainer, describe_model, resolved
 
 WARM_UP, MEASURED = 3, 10  # updates before the clock starts, and then
 LITTLE = 2**30  # bytes that a rehearsal may take
@@ -44,6 +45,7 @@ def rehearse(config):
         raise ConfigError("a dry run measures one machine: choose another `strategy` than multi_worker, such as auto")
     with tempfile.TemporaryDirectory() as directory:
         data = prepare(config, RunDirectory(directory))
+        asked, (config, data) = config, suited(as_before(config, RunDirectory(config.model_dir)), data)
         strategy = make_strategy(config.strategy)
         print("settings")
         for name, value in resolved(config, data).items():
@@ -56,7 +58,7 @@ def rehearse(config):
         print("model       {} parameters, {}, {}".format(*describe_model(config, parameters(config, data))))
         memory = estimate(config, data, strategy)
         print(f"memory      {memory.describe()}", flush=True)
-        if refused := refusal(config, data.corpus):
+        if refused := refusal(asked, data.corpus):
             print(f"refused     the training itself: {refused}", flush=True)
         check_fits(memory)
         small = shrunk(config, data, strategy)

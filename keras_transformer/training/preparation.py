@@ -22,6 +22,7 @@ from keras_transformer.files import write_whole
 from keras_transformer.models.sequence_to_sequence import load_model
 from keras_transformer.protection import PLACEHOLDERS
 from keras_transformer.tokenizer import SHARED, SOURCE, TARGET, Tokenizer, load_tokenizers, read_model, train_tokenizer
+from keras_transformer.training.plan import as_before
 
 log = logging.getLogger(__name__)
 
@@ -70,6 +71,7 @@ def prepare(config, run, corpus=None):
     """
     # Before the settings are compared with those of a run: a wrong corpus is the mistake that matters more.
     corpus = mix([*([corpus] if corpus else _open_named(config)), *open_replayed(config)])
+    config = as_before(config, run)
     check_resumable(config, run)
     origin = open_origin(config, run)
     for each in (corpus, *corpus.others):
@@ -261,7 +263,7 @@ def check_resumable(config, run):
             raise CheckpointError(f"checkpoints without their {needed}: put it back, or choose another `model_dir`")
     if not run.config.exists():
         return
-    before, now = asdict(Config.load(run.config)), asdict(config)
+    before, now = asdict(Config.load(run.config)), asdict(as_before(config, run))
     different = [name for name in now if before[name] != now[name] and name not in MAY_CHANGE]
     if different:
         changes = ", ".join(f"{name} was {before[name]} and is {now[name]}" for name in different)

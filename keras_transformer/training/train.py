@@ -3,9 +3,7 @@
 import contextlib
 import hashlib
 import logging
-import math
 import random
-import sys
 from dataclasses import asdict, replace
 
 import keras
@@ -16,7 +14,7 @@ from keras_transformer.data.encoded import INDEX
 from keras_transformer.data.pipeline import count_batches, dealt, evaluation_batches, make_batch, training_batches
 from keras_transformer.data.protected_pairs import PairProtection
 from keras_transformer.data.subword_dropout import SubwordDropout
-from keras_transformer.errors import CheckpointError, ConfigError, FileError
+from keras_transformer.errors import CheckpointError, FileError
 from keras_transformer.files import write_whole
 from keras_transformer.models.recurrent import RecurrentNetwork
 from keras_transformer.models.transformer import Transformer
@@ -25,7 +23,6 @@ from keras_transformer.training.callbacks import (
     HeldSignals,
     KeepWeights,
     MeasureOthers,
-    Plan,
     Progress,
     Recover,
     SaveState,
@@ -35,10 +32,11 @@ from keras_transformer.training.checkpoints import keep_architecture, load_last,
 from keras_transformer.training.final_score import score_model
 from keras_transformer.training.losses import CrossEntropy
 from keras_transformer.training.memory import check_fits, estimate
+from keras_transformer.training.plan import as_before, make_plan, peak_rate, suited
 from keras_transformer.training.preparation import open_origin, validation_pairs
 from keras_transformer.training.progress import ShowProgress
 from keras_transformer.training.run_directory import epoch_number
-from keras_transformer.training.schedules import make_schedule, paper_peak_rate
+from keras_transformer.training.schedules import make_schedule
 from keras_transformer.training.strategy import (
     POLICIES,
     decoding_strategy,
@@ -87,6 +85,7 @@ def train(config, evaluate, corpus=None):
         with run.claimed():
             log.info("devices     %s", describe_devices(strategy))
             data = prepare_on_all(config, run, workers, corpus)
+            config, data = suited(as_before(config, run), data)
             check_fits(estimate(config, data, strategy))
             with strategy.scope(), initial_weights_of(config.seed):
                 trainer = build_trainer(config, data)
@@ -145,7 +144,7 @@ def build_trainer(config, data):
         config.scheduled_sampling_rate,
     )
     last_step = make_plan(config, data).last_step
-    schedule = make_schedule(config.schedule, peak_rate(config), config.warmup_steps, last_step)
+    schedule = make_schedule(config.schedule, peak_rate(config, config.warmup_steps), config.warmup_steps, last_step)
     optimizer = make_optimizer(config.optimizer, schedule, config.weight_decay)
     trainer.compile(optimizer, CrossEntropy(config.label_smoothing))
     return trainer
@@ -154,11 +153,6 @@ def build_trainer(config, data):
 def describe_model(config, parameters):
     """The number of parameters, the preset and the dtype policy, three str."""
     return f"{parameters:,}", config.preset, POLICIES[resolve_precision(config.precision)]
-
-
-def peak_rate(config):
-    """The learning rate at the end of the warm-up: the config's, else that of equation (3)."""
-    return config.peak_learning_rate or paper_peak_rate(config.d_model, config.warmup_steps)
 
 
 def fit(config, run, data, trainer, translate, evaluate):
@@ -178,6 +172,7 @@ def fit(config, run, data, trainer, translate, evaluate):
         CheckpointError: if the checkpoints there cannot be used, or something cannot be written.
     """
     plan = make_plan(config, data)
+    log.info("plan        %s", plan.describe(config))
     log.info("model       %s parameters, %s, %s", *describe_model(config, trainer.network.count_params()))
     progress = restore(config, run, trainer, plan)
     workers = Workers(trainer.distribute_strategy)
@@ -251,22 +246,6 @@ def facts(config, run, data, progress):
         "tokens": hashlib.sha256("".join(tokens).encode()).hexdigest()[:12],
         "update": progress.step,
     }
-
-
-def make_plan(config, data):
-    """The `Plan` of a run, whose epochs are all of equal length: a pass over the corpus, or `validate_every` updates.
-
-    If the batches of a pass over the corpus are no multiple of `accumulate_steps`, the last update of an epoch takes a
-    few batches from the next pass.
-
-    Raises:
-        ConfigError: if the run ends before the profiler would start.
-    """
-    steps_per_pass = math.ceil(count_batches(data.train, config.batch_tokens) / config.accumulate_steps)
-    last_step = min(config.epochs * steps_per_pass, config.max_steps or sys.maxsize)
-    if config.profile and config.profiled_updates()[0] >= last_step:
-        raise ConfigError(f"`profile` must start before the last update, {last_step:,}. Received: {config.profile}")
-    return Plan(config.validate_every or steps_per_pass, last_step, config.patience)
 
 
 def update_and_validate(config, data, trainer, callbacks, plan, progress):
@@ -347,7 +326,7 @@ def resolved(config, data):
         "source_lang": data.corpus.source_lang,
         "target_lang": data.corpus.target_lang,
         "vocabulary_size": data.source_tokenizer.vocabulary_size,
-        "peak_learning_rate": peak_rate(config),
+        "peak_learning_rate": peak_rate(config, config.warmup_steps),
         "precision": resolve_precision(config.precision),
     }
 

@@ -19,13 +19,13 @@ from keras_transformer.training.callbacks import (
     CountSteps,
     HeldSignals,
     KeepWeights,
-    Plan,
     Progress,
     Recover,
     SaveState,
     ValidationBleu,
 )
 from keras_transformer.training.checkpoints import load_variables, save_variables
+from keras_transformer.training.plan import Plan
 from keras_transformer.training.run_directory import RunDirectory
 from keras_transformer.training.tensorboard import EventWriter
 from tests import tiny

@@ -4,7 +4,8 @@ import time
 import pytest
 
 from keras_transformer.training import progress as module
-from keras_transformer.training.callbacks import Plan, Progress
+from keras_transformer.training.callbacks import Progress
+from keras_transformer.training.plan import Plan
 from keras_transformer.training.progress import ShowProgress
 
 TRAINED = {"loss": 3.25, "accuracy": 0.5, "perplexity": 7.0, "padding": 0.125, "tokens/s": 13000.0}

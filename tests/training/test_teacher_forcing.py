@@ -7,8 +7,9 @@ import tensorflow as tf
 
 from keras_transformer.data import pipeline
 from keras_transformer.training import losses, teacher_forcing
-from keras_transformer.training.callbacks import CountSteps, Plan, Progress
+from keras_transformer.training.callbacks import CountSteps, Progress
 from keras_transformer.training.losses import LOSSES, CrossEntropy, Perplexity, TokenLoss, token_losses
+from keras_transformer.training.plan import Plan
 from keras_transformer.training.teacher_forcing import TeacherForcing
 from keras_transformer.training.tensorboard import EventWriter, TensorBoardCurves
 from keras_transformer.training.updates import Adam

@@ -24,12 +24,12 @@ from keras_transformer.evaluation import measure
 from keras_transformer.models.sequence_to_sequence import load_model
 from keras_transformer.tokenizer import SHARED, SOURCE, TARGET, Tokenizer, with_eos
 from keras_transformer.training import train as module
-from keras_transformer.training.callbacks import Plan
 from keras_transformer.training.checkpoints import keep_architecture, load_variables
+from keras_transformer.training.plan import Plan, make_plan
 from keras_transformer.training.preparation import prepare
 from keras_transformer.training.run_directory import RunDirectory
 from keras_transformer.training.tensorboard import HPARAMS
-from keras_transformer.training.train import build_trainer, finish, fit, make_plan
+from keras_transformer.training.train import build_trainer, finish, fit
 from keras_transformer.training.updates import Adam
 from tests import tiny
 from tests.training.curves import assert_same_curves, read_events
