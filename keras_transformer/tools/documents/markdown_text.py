@@ -190,7 +190,8 @@ class Writer:
 def _starts(line):
     """Ways to write the start of a line of parts, the plainest first: functions from str to str."""
     yield str
-    if line and isinstance(line[0], str):
+    first = next((part for part in line if not isinstance(part, str) or part.strip(SPACE)), None)
+    if isinstance(first, str):
         yield lambda text: START.sub(lambda match: match[0] + "\\", text, count=1)
     yield SPACE_ENTITY.__add__
 

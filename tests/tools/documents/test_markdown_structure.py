@@ -13,8 +13,8 @@ from tests.tools.documents.fake import SAME
 DOCUMENTS = 300
 WORDS = "one two three four Fünf 六 семь eight! nine, break ten. (no) it's 3 a_b ~".split()
 SIGNS = (
-    "# ## - + > >x 1. 2) 19. 1) | === = --- -- - - :- |-| --|-- ~~~ ~~ \\*\\*\\* \\* \\` \\~~~ ! \\_\\_\\_ : \\[a]: +++ "
-    "< & &#124; &#10;&#10; &#32; &gt; &lt;div&gt; \\# \\- \\1. \\> ### a|b"
+    "# ## - + > >x 1. 2) 19. 1) | === = --- -- - - :- |-| --|-- ~~~ ~~ \\*\\*\\* \\* \\` \\~~~ ! \\_\\_\\_ : \\[a]: "
+    "+++ < & &#124; &#10;&#10; &#32; &gt; &lt;div&gt; \\# \\- \\1. \\> ### a|b"
 ).split()
 MARKED = (
     "`code`",
