@@ -271,7 +271,7 @@ def _without_padding(pieces):
 
 
 def translate_lines(client, source, target, chunk, on_progress=None):
-    """Translates every line of a binary stream. Invalid UTF-8 becomes U+FFFD.
+    """Translates every line of a binary stream, without a byte order mark. Invalid UTF-8 becomes U+FFFD.
 
     Args:
         client: `Client`.
@@ -280,9 +280,10 @@ def translate_lines(client, source, target, chunk, on_progress=None):
         chunk: int, the number of lines to read before each translation.
         on_progress: see `Client.translate`.
     """
-    texts = (line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8", "replace") for line in source)
-    while lines := list(itertools.islice(texts, chunk)):
-        translations = (found.text.replace("\n", " ") for found in client.translate(lines, on_progress))
+    lines = (line if number else line.removeprefix(b"\xef\xbb\xbf") for number, line in enumerate(source))
+    texts = (line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8", "replace") for line in lines)
+    while of_chunk := list(itertools.islice(texts, chunk)):
+        translations = (found.text.replace("\n", " ") for found in client.translate(of_chunk, on_progress))
         target.write("".join(f"{text}\n" for text in translations).encode("utf-8"))
         target.flush()
 

@@ -224,6 +224,14 @@ def test_a_translation_with_a_line_break_stays_one_line():
     assert target.getvalue() == b"a b\na b\n"
 
 
+@pytest.mark.parametrize("end", [b"", b"\n"])
+def test_a_byte_order_mark_is_no_part_of_the_first_line(end):
+    client = SimpleNamespace(translate=lambda lines, _: [Translation(line, 0.0) for line in lines])
+    target = io.BytesIO()
+    translate_lines(client, io.BytesIO(b"\xef\xbb\xbfone" + end), target, 3)
+    assert target.getvalue() == b"one\n"
+
+
 def test_the_command_says_in_one_line_that_the_server_is_not_there():
     process = start(address("rest", free_port()), b"a\n", "--retries", "0")
     found, errors = process.communicate(timeout=SECONDS)

@@ -51,35 +51,48 @@ def apart(parts):
     """
     pieces = list(itertools.chain.from_iterable(map(_pieces, parts)))
     before = [0, *itertools.accumulate(kind == VISIBLE for _, kind in pieces)]  # how many words stand before each piece
-    breaks = [place for place, (_, kind) in enumerate(pieces) if kind == BREAK]
-    spaces = {}  # place between two words -> a piece of white space there
+    spaces = {}  # gap between two words, as the number of words before it -> the first white space there
     for place, (_, kind) in enumerate(pieces):
         if kind == GAP:
             spaces.setdefault(before[place], place)
-    free = set(range(1, before[-1]))
-    stays, moves = {}, []
-    for place in breaks:
-        if before[place] in free:
-            free.remove(before[place])
-            stays[place] = pieces[place][0]
-        else:
-            moves.append(place)
-    inserted, replaced = {}, {}
-    for place in moves:
-        nearest = min(free, key=lambda gap: (gap not in spaces, abs(gap - before[place])), default=None)
-        if nearest is None:
-            continue
-        free.remove(nearest)
-        if nearest in spaces:
-            replaced[spaces[nearest]] = pieces[place][0]
-        else:
-            inserted[before.index(nearest)] = pieces[place][0]
-    moved = []
-    for place, (part, kind) in enumerate([*pieces, ("", HIDDEN)]):
-        moved += [inserted[place]] if place in inserted else []
-        moved += [replaced[place]] if place in replaced else [stays[place]] if place in stays else []
-        moved += [part] if kind != BREAK and place not in replaced else []
-    return _merged(moved)
+    gaps = _gaps([before[place] for place, (_, kind) in enumerate(pieces) if kind == BREAK], before[-1], spaces)
+    breaks = [part for part, kind in pieces if kind == BREAK]
+    moved, instead = {}, set()  # line breaks by the piece before which they stand; white space whose place they take
+    for place, (_, kind) in enumerate(pieces):
+        if kind == BREAK:
+            part, gap = breaks.pop(0), gaps.pop(0)
+            if gap is None:
+                continue
+            new_place = place if gap == before[place] else spaces.get(gap, before.index(gap))
+            moved[new_place] = part
+            instead |= {new_place} if gap in spaces else set()
+    apart = []
+    for place, (part, kind) in enumerate(pieces):
+        apart += [moved[place]] if place in moved else []
+        apart += [part] if kind != BREAK and place not in instead else []
+    return _merged(apart)
+
+
+def _gaps(wanted, words, spaces):
+    """A gap of its own for each line break, or None. One that stands in a gap alone stays; others go to the nearest.
+
+    Args:
+        wanted: list of int, the gap in which each stands: the number of words before it.
+        words: int, how many there are.
+        spaces: the gaps with white space, where a line break divides no word.
+    """
+    free = set(range(1, words))
+    stays = []
+    for gap in wanted:
+        stays.append(gap in free)
+        free.discard(gap)
+    gaps = []
+    for gap, is_alone in zip(wanted, stays, strict=True):
+        if not is_alone:
+            gap = min(free, key=lambda other: (other not in spaces, abs(other - gap)), default=None)
+            free.discard(gap)
+        gaps.append(gap)
+    return gaps
 
 
 def _pieces(part):

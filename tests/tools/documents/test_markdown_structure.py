@@ -8,9 +8,12 @@ import pytest
 
 from keras_transformer.tools.documents import markdown
 from keras_transformer.tools.documents.files import translate_bytes
+from keras_transformer.tools.documents.fragment import CLOSE, OPEN, Mark
+from keras_transformer.tools.documents.markdown_text import apart
 from tests.tools.documents.fake import SAME
 
-DOCUMENTS = 300
+DOCUMENTS = [60, pytest.param(1009, marks=pytest.mark.slow)]
+NEXT, OPENING, CLOSING = Mark("\n", breaks=True), Mark("*", OPEN, "*"), Mark("*", CLOSE, "*")
 WORDS = "one two three four Fünf 六 семь eight! nine, break ten. (no) it's 3 a_b ~".split()
 SIGNS = (
     "# ## - + > >x 1. 2) 19. 1) | === = --- -- - - :- |-| --|-- ~~~ ~~ \\*\\*\\* \\* \\` \\~~~ ! \\_\\_\\_ : \\[a]: "
@@ -155,17 +158,60 @@ def _breaks(token):
     )
 
 
+@pytest.mark.parametrize("number", DOCUMENTS)
 @pytest.mark.parametrize("name", TRANSLATORS)
-def test_blocks_and_line_breaks_stay_in_every_translation(name):
-    rng = random.Random(1)
-    for _ in range(DOCUMENTS):
+def test_blocks_and_line_breaks_stay_in_every_translation(name, number):
+    rng = random.Random(number)
+    for _ in range(number):
         text = document_of(rng)
         found = translate_bytes(TRANSLATORS[name], text.encode(), "markdown").decode()
         assert structure_of(found) == structure_of(text), f"{text!r} became {found!r}"
 
 
-def test_random_documents_with_equal_translations_are_the_same_to_the_byte():
-    rng = random.Random(2)
-    for _ in range(DOCUMENTS):
+@pytest.mark.parametrize("number", DOCUMENTS)
+def test_random_documents_with_equal_translations_are_the_same_to_the_byte(number):
+    rng = random.Random(number)
+    for _ in range(number):
         text = document_of(rng).replace("\n", rng.choice(["\n", "\r\n"]))
         assert translate_bytes(SAME, text.encode(), "markdown").decode() == text
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("break #", "\\# break"),
+        ("break\nhere 1.", "1\\.\nhere break"),
+        ("a >b", "\\>b a"),
+        ("a b\nc --- d\n===", "d ---\nc b a\n==="),
+        ("a ===\nb", "b\n\\=== a"),
+        ("# \\# a b", "# b a \\#"),
+        ("- a &#124;\n  b\n  ---", "- b\n  | a\n  ---"),
+        ("a <div> `b`", "&#32;<div> `b` a"),
+        ("a [b](c) d!", "d! [b](c) a"),
+        ("> ![a\n> b c](d)", "> ![c b\n> a](d)"),
+        ("a &#10;&#10; b", "b &#10;&#10; a"),
+        ("- <i>\n  a b", "- <i>\n  b a"),
+        ("a `b`\n`c` `d`\n`e`\nf", None),
+        ("a\n**b**\n*c*\nd", "d\n*c*\n**b**\na"),
+    ],
+)
+def test_what_comes_to_the_start_of_a_line_begins_no_block(text, found):
+    written = translate_bytes(TRANSLATORS["backwards"], text.encode(), "markdown").decode()
+    assert structure_of(written) == structure_of(text)
+    assert found is None or written == found
+
+
+@pytest.mark.parametrize(
+    ("parts", "found"),
+    [
+        ([NEXT, "a b c"], "a|b c"),
+        (["a", NEXT, NEXT, "b c"], "a|b|c"),
+        (["a b", NEXT], "a|b"),
+        (["a", NEXT], "a"),
+        (["a ", NEXT, "b", NEXT, " c"], "a |b| c"),
+        (["a", NEXT, OPENING, NEXT, CLOSING, "b c"], "a|**b|c"),
+        (["六七", NEXT], "六|七"),
+    ],
+)
+def test_each_line_break_is_between_other_words(parts, found):
+    assert "".join("|" if part == NEXT else getattr(part, "text", part) for part in apart(parts)) == found
