@@ -18,7 +18,8 @@ LINE_BREAK = re.compile(r"\r\n|\r|\n")
 SPACE = " \t\r\n\f\v"
 PIECE = re.compile(rf"[{SPACE}]+|{TOKEN.pattern}|.", re.DOTALL)
 START = re.compile(r"[0-9]+|(?=[!-/:-@\[-`{-~])|")  # a backslash behind it, and the line begins no block
-ROW = re.compile(r"[|:\-][|:\- \t]*")  # makes the line above a table, even if that line begins with the sign of an item
+# A line of these signs makes the line above a table, and behind the sign of an item it is a rule: "- --".
+ROW = re.compile(r"[|:*_-][|:*_ \t-]*")
 VISIBLE, HIDDEN, GAP, BREAK = range(4)
 SPACE_ENTITY = "&#32;"  # a space that begins no block; browsers show nothing of it at the start of a line
 
@@ -57,19 +58,22 @@ def apart(parts):
             spaces.setdefault(before[place], place)
     gaps = _gaps([before[place] for place, (_, kind) in enumerate(pieces) if kind == BREAK], before[-1], spaces)
     breaks = [part for part, kind in pieces if kind == BREAK]
-    moved, instead = {}, set()  # line breaks by the piece before which they stand; white space whose place they take
+    moved = [[] for _ in pieces]  # the line breaks that stand before each piece
+    instead = set()  # white space whose place a line break takes
     for place, (_, kind) in enumerate(pieces):
-        if kind == BREAK:
-            part, gap = breaks.pop(0), gaps.pop(0)
-            if gap is None:
-                continue
+        if kind != BREAK:
+            continue
+        part, gap = breaks.pop(0), gaps.pop(0)
+        if gap is not None:
             new_place = place if gap == before[place] else spaces.get(gap, before.index(gap))
-            moved[new_place] = part
-            instead |= {new_place} if gap in spaces else set()
+            moved[new_place].append(part)
+            instead.add(new_place)
+        elif part.text.startswith("\\") and before[place] < before[-1]:  # its line is not blank, as "\\" is on it
+            moved[before.index(before[place] + 1) - 1].append(part)
     apart = []
     for place, (part, kind) in enumerate(pieces):
-        apart += [moved[place]] if place in moved else []
-        apart += [part] if kind != BREAK and place not in instead else []
+        apart += moved[place]
+        apart += [part] if kind != BREAK and not (kind == GAP and place in instead) else []
     return _merged(apart)
 
 
@@ -197,7 +201,9 @@ class Writer:
         is_heading = self.block in ("-", "=") and len(lines) > len(breaks)
         if not is_block(content, under=self.block if is_heading else ""):
             return False
-        return not self.is_nested or all(is_block(line) and not ROW.fullmatch(line) for line in lines[1:] if line)
+        if not self.is_nested:
+            return True
+        return all(map(is_block, filter(None, lines[1:]))) and not any(map(ROW.fullmatch, lines))
 
 
 def _starts(line):
