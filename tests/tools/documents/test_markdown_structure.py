@@ -9,7 +9,7 @@ import pytest
 from keras_transformer.tools.documents import markdown
 from keras_transformer.tools.documents.files import translate_bytes
 from keras_transformer.tools.documents.fragment import CLOSE, OPEN, Mark
-from keras_transformer.tools.documents.markdown_text import apart
+from keras_transformer.tools.documents.line_breaks import apart
 from tests.tools.documents.fake import SAME
 
 DOCUMENTS = [60, pytest.param(1009, marks=pytest.mark.slow)]
@@ -219,3 +219,15 @@ def test_what_comes_to_the_start_of_a_line_begins_no_block(text, found):
 def test_each_line_break_is_between_other_words(parts, found):
     signs = {NEXT: "|", HARD: "/", OPENING: "*", CLOSING: "*"}
     assert "".join(signs.get(part, part) for part in apart(parts)) == found
+
+
+@pytest.mark.parametrize("name", TRANSLATORS)
+def test_no_translation_ends_a_subtitle_with_a_blank_line(name):
+    rng = random.Random(7)
+    for _ in range(211):
+        times = "00:00:01,000 --> 00:00:02,500"
+        words = [rng.choice(["one", "<i>two</i>", "three!", "<b>four five</b>", "-"]) for _ in range(rng.randint(2, 7))]
+        text = "".join(word + rng.choice([" ", "\n", "\n"]) for word in ["a", *words]).strip()
+        document = f"1\n{times}\n{text}\n\n2\n{times}\nend here\n"
+        found = translate_bytes(TRANSLATORS[name], document.encode(), "srt").decode()
+        assert [len(part.splitlines()) for part in found.split("\n\n")] == [text.count("\n") + 3, 3], found
