@@ -16,7 +16,7 @@ from keras_transformer.protection import PLACEHOLDERS
 
 MOST_TRAINING_SENTENCES = 2_000_000  # a sample of this size decides a vocabulary as well as a whole corpus
 MOST_SENTENCE_BYTES = 1 << 16  # longer sentences are left out of the training of a tokenizer
-# The only rule replaces one code point that no text may contain; all other text stays as it is. Without any rule,
+# The only rule replaces one code point that no text may contain; it changes no other text. Without any rule,
 # SentencePiece prints a line at every load, in training and in serving.
 NORMALIZATION = "FFFF\tFFFD\n"
 SHARED, SOURCE, TARGET = "tokenizer.model", "source_tokenizer.model", "target_tokenizer.model"  # files of a directory
@@ -25,7 +25,8 @@ SHARED, SOURCE, TARGET = "tokenizer.model", "source_tokenizer.model", "target_to
 def train_tokenizer(sentences, vocabulary_size, character_coverage=0.9995, placeholders=()):
     """Trains a SentencePiece BPE model with byte fallback, so that every text can be written.
 
-    Case, spaces and Unicode forms stay as they are: tokenised text comes back unchanged.
+    Case, Unicode forms, and spaces inside and at the end stay as they are. Decoding does not give back four things:
+    spaces at the start are lost, "▁" becomes a space, U+FFFF and invalid UTF-8 become U+FFFD.
 
     Args:
         sentences: iterable of str, read once; sampled if there are more than `MOST_TRAINING_SENTENCES`.

@@ -219,7 +219,7 @@ def _without_padding(pieces):
 
 def translate_lines(client, source, target, chunk, on_progress=None):
     """Translates binary lines to a binary stream, `chunk` lines at a time. Invalid UTF-8 becomes U+FFFD."""
-    texts = (line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8", "replace") for line in source)
+    texts = (line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8-sig", "replace") for line in source)
     while lines := list(itertools.islice(texts, chunk)):
         translations = (found.text.replace("\n", " ") for found in client.translate(lines, on_progress))
         target.write("".join(f"{text}\n" for text in translations).encode("utf-8"))

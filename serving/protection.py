@@ -27,12 +27,18 @@ _VARIABLE = r"\{\{[^{}\n]+\}\}|\$?\{[^{}\s]*\}"
 _FORMAT = r"%%|(?<![\d%])%(?:\(\w+\))?(?:\d+\$)?[-+#0]*\d*(?:\.\d+)?(?:hh|h|ll|l|L|z|j|t)?[sdiuoxXfFeEgGcrap@]"
 NUMBER = r"\d+(?:[.,:]\d+)*"
 _CURRENCY = "EUR|USD|GBP|CHF|JPY|CNY"
-_UNIT = (
-    r"k?m/[hs]|[kMGT]?(?:Hz|W|Wh|V|B|b|bit|Pa|J)|[kcmµn]?m[²³23]?|[kmµ]?g|m?[lL]|mph|[mµn]?s|h|min|mAh|[ap]m|px|ft|lbs?"
-    rf"|{_CURRENCY}"
+# Symbols that no language has as a word: with a vowel only beside a capital inside, or several letters without a vowel.
+_SYMBOL = (
+    r"k?m/[hs]|[kMGT]?(?:Hz|Wh)|[kMGT](?:W|B|b|bit|Pa|J)|[kM]V|[kcmµn]m[²³23]?|m[²³23]|[kmµ]g|m[lL]|[mµn]s|mph|mAh"
+    rf"|px|ft|lbs?|{_CURRENCY}"
 )
+# Symbols that are words, too: Czech "3 s přáteli", Swedish "3 min". Behind a space they are units if no word follows.
+_SYMBOL_OR_WORD = "[mghslLWVBbJ]|Pa|bit|min"
+_WORD_FOLLOWS = r"\s*[\"'(\[{“”„‟«»‘’‚‹›¿¡]*\w"
 _QUANTITY = (
-    rf"(?<![\w.,])[-+−]?{NUMBER}(?:\s?(?:[%‰€$£¥]|°[CF]?)|[ \u00a0\u202f]?(?:{_UNIT})(?!\w))"
+    rf"(?<![\w.,])[-+−]?{NUMBER}(?:\s?(?:[%‰€$£¥]|°[CF]?)"
+    rf"|(?:[ap]m|[ \u00a0\u202f]?(?:{_SYMBOL})|[\u00a0\u202f]?(?:{_SYMBOL_OR_WORD}))(?!\w)"
+    rf"|[ ](?:{_SYMBOL_OR_WORD})(?!\w|{_WORD_FOLLOWS}))"
     rf"|(?:[€$£¥]|(?<!\w)(?:{_CURRENCY}))\s?{NUMBER}(?!\w)"
 )
 FIXED = f"{_CODE}|{_URL}|{_EMAIL}|{_VARIABLE}|{_FORMAT}"  # before a glossary: no term stands inside of these

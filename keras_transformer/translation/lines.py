@@ -55,16 +55,19 @@ def chunks_of_stream(stream):
 
     If no line comes for `PAUSE`, the lines so far are a chunk.
     """
-    descriptor, lines, rest = stream.fileno(), [], BOM[:0]
-    is_first = True
+    for number, (line, *lines) in enumerate(_as_they_come(stream)):
+        yield [line if number else line.removeprefix(BOM), *lines]
+
+
+def _as_they_come(stream):
+    """The chunks of a stream, with its byte order mark."""
+    descriptor, lines, rest = stream.fileno(), [], b""
     while True:
         if lines and not select.select([descriptor], [], [], PAUSE)[0]:
             yield lines
             lines = []
         block = os.read(descriptor, BLOCK_BYTES)
         *complete, rest = (rest + block).split(b"\n")
-        if is_first and complete:
-            complete[0], is_first = complete[0].removeprefix(BOM), False
         lines += complete
         if not block:
             break

@@ -16,11 +16,16 @@ const variable = String.raw`\{\{[^{}\n]+\}\}|\$?\{[^{}\s]*\}`;
 const format = String.raw`%%|(?<![\p{Nd}%])%(?:\(${letter}+\))?(?:\p{Nd}+\$)?[\-+#0]*\p{Nd}*(?:\.\p{Nd}+)?(?:hh|h|ll|l|L|z|j|t)?[sdiuoxXfFeEgGcrap@]`;
 const number = String.raw`\p{Nd}+(?:[.,:]\p{Nd}+)*`;
 const currency = "EUR|USD|GBP|CHF|JPY|CNY";
-const unit =
-  "k?m/[hs]|[kMGT]?(?:Hz|W|Wh|V|B|b|bit|Pa|J)|[kcmµn]?m[²³23]?|[kmµ]?g|m?[lL]|mph|[mµn]?s|h|min|mAh|[ap]m|px|ft|lbs?" +
-  `|${currency}`;
+// Symbols that no language has as a word, and symbols that are words, too: behind a space those are units if no word follows.
+const symbol =
+  "k?m/[hs]|[kMGT]?(?:Hz|Wh)|[kMGT](?:W|B|b|bit|Pa|J)|[kM]V|[kcmµn]m[²³23]?|m[²³23]|[kmµ]g|m[lL]|[mµn]s|mph|mAh" +
+  `|px|ft|lbs?|${currency}`;
+const symbolOrWord = "[mghslLWVBbJ]|Pa|bit|min";
+const wordFollows = String.raw`\s*["'(\[\{“”„‟«»‘’‚‹›¿¡]*${letter}`;
 const quantity =
-  String.raw`(?<![\p{L}\p{N}_.,])[\-+−]?${number}(?:\s?(?:[%‰€$£¥]|°[CF]?)|[ \u00a0\u202f]?(?:${unit})(?!${letter}))` +
+  String.raw`(?<![\p{L}\p{N}_.,])[\-+−]?${number}(?:\s?(?:[%‰€$£¥]|°[CF]?)` +
+  String.raw`|(?:[ap]m|[ \u00a0\u202f]?(?:${symbol})|[\u00a0\u202f]?(?:${symbolOrWord}))(?!${letter})` +
+  String.raw`|[ ](?:${symbolOrWord})(?!${letter}|${wordFollows}))` +
   String.raw`|(?:[€$£¥]|(?<!${letter})(?:${currency}))\s?${number}(?!${letter})`;
 const fixed = [code, url, email, variable, format].join("|");
 const word = /^[\p{L}\p{Nl}\p{No}][\p{L}\p{N}_'’\-]*$/u; // a term of one word stays before its placeholder

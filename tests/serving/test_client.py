@@ -146,7 +146,7 @@ def start(where, text, *flags):
 
 
 def test_the_command_gives_a_line_for_each_line_in_order(api):
-    source = b"one\r\n\n\xff two\nthree words long\nx\x0by\nlast without end"
+    source = b"\xef\xbb\xbfone\r\n\n\xff two\nthree words long\nx\x0by\nlast without end"
     with serve(api, Upper()) as where:
         process = start(where, source, "--max_batch_size", "2")
         found, errors = process.communicate(timeout=SECONDS)

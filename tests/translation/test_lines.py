@@ -59,7 +59,13 @@ def test_lines_that_have_come_are_translated_when_no_more_come():
         assert list(chunks) == [[b"seven"]]
 
 
-@pytest.mark.parametrize("text", [b"", b"\n", b"\n\n", b"a", b"a\r\n\nb", b"x\n" * 7])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(b"", b"\n", b"\n\n", b"a", b"a\r\n\nb", b"x\n" * 7),
+        *(b"\xef\xbb\xbf", b"\xef\xbb\xbf\n", b"\xef\xbb\xbfone", b"\xef\xbb\xbfone\n\xef\xbb\xbftwo", b"\xef\xbb"),
+    ],
+)
 def test_a_stream_has_the_lines_of_a_file(tmp_path, text):
     (tmp_path / "in").write_bytes(text)
     with open(tmp_path / "in", "rb") as file, open(tmp_path / "in", "rb") as stream:

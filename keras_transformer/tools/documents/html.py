@@ -19,6 +19,7 @@ OPAQUE_INLINE = set("code kbd samp var svg math canvas".split())  # inline, with
 OPAQUE = OPAQUE_INLINE | set("script style pre template textarea iframe object noembed".split())
 ATTRIBUTE = re.compile(r"""(?is)\s(?:alt|title|placeholder|aria-label)\s*=\s*(?:"([^"]*)"|'([^']*)')""")
 DESCRIPTION = re.compile(r"""(?is)\scontent\s*=\s*(?:"([^"]*)"|'([^']*)')""")
+SPACE_ENTITY = re.compile(r"&(?:#0*(?:9|1[0-3]|32)|#[xX]0*(?:[9a-dA-D]|20)|Tab|NewLine);")
 
 
 class _Events(HTMLParser):
@@ -134,10 +135,15 @@ def _parts(text, block):
         if kind == "text":
             raw += text[start:end]
             continue
-        parts += [html.unescape(raw)] if raw else []
+        parts += [_read(raw)] if raw else []
         raw = ""
         parts.append(Mark(text[start:end], kind if kind in (OPEN, CLOSE) else EMPTY, name, name == "br"))
-    return [*parts, html.unescape(raw)] if raw else parts
+    return [*parts, _read(raw)] if raw else parts
+
+
+def _read(raw):
+    """Text without entities. One of white space is a space, as in a browser: it begins no line."""
+    return html.unescape(SPACE_ENTITY.sub(" ", raw))
 
 
 def _written(parts):

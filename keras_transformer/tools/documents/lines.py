@@ -6,6 +6,7 @@ from babel.messages.pofile import denormalize, escape
 
 from keras_transformer.errors import UserError
 from keras_transformer.tools.documents.fragment import parts_of
+from keras_transformer.tools.documents.line_breaks import apart
 from keras_transformer.tools.documents.units import Unit, joined
 
 LINE = re.compile(r"[^\r\n]+")
@@ -48,10 +49,15 @@ def find_subtitles(text, path):
         for start, stop in lines:
             start += len(match[0]) if (match := SPEAKER.match(text, start, stop)) else 0
             if text[start:stop].strip():
-                units.append(Unit(start, stop, parts_of(text[start:stop], SUBTITLE_TAG), joined))
+                units.append(Unit(start, stop, parts_of(text[start:stop], SUBTITLE_TAG), _written_subtitle))
     if not units and text.strip():
         raise UserError(f"{path} has no subtitles: a line such as 00:00:01,000 --> 00:00:02,500 comes before each")
     return units
+
+
+def _written_subtitle(parts):
+    """A blank line would end the subtitle."""
+    return joined(apart(parts))
 
 
 def find_messages(text, path):

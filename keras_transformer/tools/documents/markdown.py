@@ -6,22 +6,24 @@ their places.
 
 import functools
 import html
+import itertools
 import re
 
-from keras_transformer.errors import UserError
 from keras_transformer.tools.documents import html as pages
 from keras_transformer.tools.documents.fragment import CLOSE, EMPTY, OPEN, Mark, parts_of
-from keras_transformer.tools.documents.units import Unit, joined
+from keras_transformer.tools.documents.markdown_text import Writer, in_html, is_block, load_markdown
+from keras_transformer.tools.documents.units import Unit
 
 QUOTED = re.compile(r"^[ \t]*>", re.MULTILINE)
 FRONT_MATTER = re.compile(r"\A(---|\+\+\+)[ \t]*\r?\n.*?^\1[ \t]*$", re.DOTALL | re.MULTILINE)
 LINE = re.compile(r"\r\n|\r|\n")
-# URLs, and marks of other dialects in brackets: footnotes, alerts, and the boxes of tasks.
-KEPT = re.compile(r"\bhttps?://[^\s<>\"']*[^\s<>\"'.,;:!?)]|\[\^[^\s\[\]]+\]:?|\[![A-Z]+\]|\A\[[ xX]\](?=\s)")
+# URLs, marks of other dialects in brackets (footnotes, alerts, the boxes of tasks), and entities of white space.
+KEPT = re.compile(
+    r"\bhttps?://[^\s<>\"']*[^\s<>\"'.,;:!?)\\]|\[\^[^\s\[\]]+\]:?|\[![A-Z]+\]|\A\[[ xX]\](?=\s)"
+    rf"|(?<!\\){pages.SPACE_ENTITY.pattern}"
+)
 ESCAPED = re.compile(r"\\([!-/:-@\[-`{-~])|&#?\w+;")
 RULES = "newline escape backticks strikethrough emphasis link image autolink html_inline entity".split()
-SPECIAL = re.compile(r"[\\`*\[\]]|<(?=[A-Za-z/!?])|&(?=#?\w+;)|(?<!\w)_|_(?!\w)")
-BLOCK_MARK = re.compile(r"\A(#{1,6}(?=\s)|[-+>](?=\s)|\d+(?=[.)]\s))")
 
 
 @functools.cache
@@ -31,11 +33,7 @@ def load_parser():
     Raises:
         UserError: without markdown-it-py.
     """
-    try:
-        from markdown_it import MarkdownIt
-    except ImportError as error:
-        raise UserError("Markdown needs a package that is not installed: pip install 'markdown-it-py>=3,<5'") from error
-    parser = MarkdownIt("commonmark").enable(["table", "strikethrough"])
+    parser = load_markdown()
     for name, rule in zip(parser.inline.ruler.get_active_rules(), parser.inline.ruler.getRules(""), strict=True):
         if name in RULES:
             parser.inline.ruler.at(name, functools.partial(_note, name, rule))
@@ -65,10 +63,18 @@ class _Content:
         content: str.
         starts: the place of each of its lines in the document.
         references: the definitions of links in the document.
+        writer: `Writer` of its block.
     """
 
-    def __init__(self, text, content, starts, references):
+    def __init__(self, text, content, starts, references, writer):
         self.text, self.content, self.starts, self.references = text, content, starts, references
+        self.writer = writer
+
+    def inside(self, start, end):
+        """The `_Content` of the text of an image."""
+        lines = [start, *(at + 1 for at in range(start, end) if self.content[at] == "\n")]
+        writer = Writer("image", self.writer.is_nested)
+        return _Content(self.text, self.content[start:end], list(map(self.place, lines)), self.references, writer)
 
     def parse(self):
         """The inline tokens, and the places that the rules noted: (rule, start, end, place of "]", tokens)."""
@@ -94,9 +100,10 @@ class _Content:
             elif name in ("emphasis", "strikethrough"):
                 for token, place in _places(name, made, start, end):
                     token.meta["place"] = place
-            elif name == "newline" or name == "escape" and self.content[end - 1 : end] == "\n":
-                line_end = self.content.index("\n", start) + 1
-                found.append((start, line_end, EMPTY, "" if name == "newline" else "br", True))
+            elif name == "newline":  # with the spaces before it, of which two make it a hard one
+                found.append((len(self.content[:start].rstrip(" ")), end, EMPTY, "", True))
+            elif name == "escape" and self.content[start + 1 : start + 2] == "\n":
+                found.append((start, end, EMPTY, "br", True))
             elif name in ("backticks", "image", "autolink"):
                 if made[-1:] and made[-1].type != "text":
                     found.append((start, end, EMPTY, name, False))
@@ -129,8 +136,7 @@ def find_images(text):
     for content in _contents(text):
         for name, start, _, label_end, _ in content.parse()[1]:
             if name == "image" and content.content[start + 2 : label_end].strip():
-                begin, end = content.place(start + 2), content.place(label_end)
-                units.append(Unit(begin, end, [text[begin:end]], _written))
+                units.append(_unit(content.inside(start + 2, label_end)))
     return sorted(units, key=lambda unit: unit.start)
 
 
@@ -138,20 +144,21 @@ def find_blocks(text):
     """The units of paragraphs, headings, cells and items, and those of blocks of HTML."""
     units = []
     for content in _contents(text):
-        parts = _parts(content)
-        if parts:
-            units.append(Unit(content.place(0), content.place(len(content.content)), parts, _written_block))
+        units.append(_unit(content))
     lines = _line_starts(text)
     for token in _parse(text)[0]:
         if token.type == "html_block":
             start, end = (lines[line] for line in token.map)
             if token.level and QUOTED.search(text, start, end):
                 continue  # the signs of the quotation are between its lines
-            units += [
-                Unit(unit.start + start, unit.end + start, unit.parts, unit.written)
-                for unit in pages.find_blocks(text[start:end])
-            ]
+            start = text.index("<", start)  # behind the sign of an item
+            block = text[start:end]
+            units += [in_html(unit, start, block) for unit in pages.find_blocks(block)]
     return sorted(units, key=lambda unit: unit.start)
+
+
+def _unit(content):
+    return Unit(content.place(0), content.place(len(content.content)), _parts(content), content.writer)
 
 
 def _parts(content):
@@ -159,7 +166,9 @@ def _parts(content):
     for start, end, kind, name, breaks in [*content.marks(), (len(content.content),) * 2 + (EMPTY, "", False)]:
         if start < last:  # inside a mark
             continue
-        parts += parts_of(_read(content.content[last:start]), KEPT)
+        parts += [
+            part if isinstance(part, Mark) else _read(part) for part in parts_of(content.content[last:start], KEPT)
+        ]
         source = content.source(start, end)
         if name == "link" and kind == CLOSE and source in ("]", "][]"):  # the text names the link's target, and changes
             source = f"][{content.source(opening, start)}]"
@@ -174,14 +183,6 @@ def _read(text):
     return ESCAPED.sub(lambda match: match[1] or html.unescape(match[0]), text)
 
 
-def _written(parts):
-    return joined(parts, lambda text: SPECIAL.sub(r"\\\g<0>", text))
-
-
-def _written_block(parts):
-    return BLOCK_MARK.sub(lambda match: match[0] + "\\" if match[0].isdigit() else "\\" + match[0], _written(parts))
-
-
 def _line_starts(text):
     return [0, *(match.end() for match in LINE.finditer(text)), len(text)]
 
@@ -194,11 +195,18 @@ def _parse(text):
     return load_parser().parse(hidden, env), env.get("references", {})
 
 
+def _block_of(token):
+    """The kind of block that a token opens, as `Writer` names it."""
+    if token.type == "heading_open":
+        return "heading" if token.markup.startswith("#") else token.markup
+    return "paragraph" if token.type == "paragraph_open" else "cell"
+
+
 def _contents(text):
     """Yields the `_Content` of every inline token of a document. One that is not found again is left out."""
     lines, row, cursor = _line_starts(text), None, 0
     tokens, references = _parse(text)
-    for token in tokens:
+    for before, token in itertools.pairwise(tokens):
         if token.type == "tr_open":
             row, cursor = token.map[0], lines[token.map[0]]
         elif token.type == "table_close":
@@ -211,5 +219,8 @@ def _contents(text):
             place = text.rfind(line, lines[number], line_end) if row is None else text.find(line, cursor, line_end)
             starts.append(place)
             cursor = max(cursor, place + len(line))
+        begins_line = row is not None and "|" not in text[lines[row] : starts[0]]
+        if begins_line and not is_block(token.content):
+            continue  # the sign that begins the cell may be what ends the block before
         if min(starts) >= 0:
-            yield _Content(text, token.content, starts, references)
+            yield _Content(text, token.content, starts, references, Writer(_block_of(before), token.level > 1))

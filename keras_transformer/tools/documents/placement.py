@@ -5,11 +5,13 @@ the translation, a pair surrounds the tokens that come from the tokens it surrou
 inside the span of the pair around it, so the result is always well-formed.
 """
 
+import itertools
+import re
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from keras_transformer.tools.documents.fragment import EMPTY, Element, tokens_of
+from keras_transformer.tools.documents.fragment import CHARACTER, EMPTY, Element, tokens_of
 
 UNALIGNED = -1e-3  # weight of a token that comes from nothing: it joins a span only if it is inside
 COVERED = 2  # a pair is put inside its neighbour if the neighbour has a token that fits this many times better
@@ -20,12 +22,16 @@ SIGN_FIT = 0.4  # largest fit of a sign to a pair without signs: a comma stays o
 
 @dataclass(frozen=True)
 class _Alignment:
-    """The tokens of the source, the weights (T, S), and which tokens of both sides are signs: bool (S,) and (T,)."""
+    """The tokens of the source, the weights (T, S), and which tokens of both sides are signs: bool (S,) and (T,).
+
+    `joints` are the gaps of the translation that white space would make wider: set of int.
+    """
 
     source_tokens: list
     weights: np.ndarray
     source_signs: np.ndarray
     target_signs: np.ndarray
+    joints: set
 
     def inside(self, element):
         """The tokens of the source that an element surrounds: list of int."""
@@ -59,7 +65,9 @@ def place(layout, target, weights):
     weights = weights / np.maximum(weights.sum(axis=1, keepdims=True), 1e-9)
     root = _Placed(layout.root, 0, len(target_tokens))
     signs = _signs(layout.text, source_tokens), _signs(target, target_tokens)
-    _place_inside(root, layout.root.children, _Alignment(source_tokens, weights, *signs))
+    _place_inside(
+        root, layout.root.children, _Alignment(source_tokens, weights, *signs, _joints(target, target_tokens))
+    )
     return [*layout.before, *_written(root, target, target_tokens), *layout.after]
 
 
@@ -158,9 +166,9 @@ def _place_empty(element, around, alignment):
     inside = alignment.inside(around.element)
     if element.opening.breaks and inside and inside[0] < before <= inside[-1] and last - first > 1:
         first, last = first + 1, last - 1  # a break between words stays between words
-    for gap in range(first, last + 1):
-        if gap in covered:
-            continue
+    gaps = [gap for gap in range(first, last + 1) if gap not in covered]
+    between_words = [gap for gap in gaps if gap not in alignment.joints]
+    for gap in between_words or gaps if element.opening.breaks else gaps:
         right_sides = before_gap[gap] - before_gap[around.start] + from_start[around.end] - from_start[gap]
         score = right_sides / max(1, around.end - around.start)
         if holds_left and gap > around.start:
@@ -172,6 +180,17 @@ def _place_empty(element, around, alignment):
         if score > best_score:
             best, best_score = gap, score
     return _Placed(element, best, best)
+
+
+def _joints(text, tokens):
+    """The gaps inside "it's" and before a comma: no white space is there, and the script has white space."""
+    return {
+        gap
+        for gap, ((_, end), (start, _)) in enumerate(itertools.pairwise(tokens), 1)
+        if end == start
+        and not re.match(f"[{CHARACTER}]", text[start])
+        and not re.match(f"[{CHARACTER}]", text[end - 1])
+    }
 
 
 def _signs(text, tokens):
