@@ -322,4 +322,4 @@ def test_requirements_are_the_dependencies_of_the_package_and_of_its_extras_for_
     lines = (ROOT / "requirements.txt").read_text(encoding="utf-8").splitlines()
     required = [line.split("#")[0].strip() for line in lines if not line.startswith("#")]
     expected = [name.replace("'", '"') for name in declared("dependencies") + declared("serving") + declared("tfds")]
-    assert sorted(required) == sorted(expected) and len(declared("tfds")) == 2
+    assert sorted(required) == sorted(expected) and len(declared("tfds")) == 3
