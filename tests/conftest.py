@@ -43,6 +43,22 @@ logging.getLogger("keras_transformer").addHandler(_Printed())
 logging.getLogger("keras_transformer").setLevel(logging.INFO)
 
 
+PASSED_TESTS_PER_DOT = 50
+
+
+def pytest_configure(config):
+    """Counts the passed tests for `pytest_report_teststatus`."""
+    config.passed_tests = 0
+
+
+def pytest_report_teststatus(report, config):
+    """Prints a dot for every `PASSED_TESTS_PER_DOT` passed tests. All other results keep their letters."""
+    if config.option.verbose > 0 or report.when != "call" or not report.passed or hasattr(report, "wasxfail"):
+        return None
+    config.passed_tests += 1
+    return "passed", "" if config.passed_tests % PASSED_TESTS_PER_DOT else ".", ""
+
+
 @pytest.fixture(autouse=True)
 def seed():
     """Every test starts from the same seeds, alone or after others.

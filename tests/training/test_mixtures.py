@@ -23,7 +23,7 @@ from keras_transformer.training.run_directory import RunDirectory
 from keras_transformer.training.train import build_trainer, make_network
 from tests import tiny
 from tests.training.curves import assert_same_curves, read_events
-from tests.training.test_run import again, assert_same_state, interrupt_after, train
+from tests.training.test_train import again, assert_same_state, interrupt_after, train
 
 NEW = [(f"{source} Katze", f"{target} кот") for source, target in tiny.pairs(59, seed=7)]
 
