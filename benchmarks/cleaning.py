@@ -176,7 +176,7 @@ def read_pairs(directory):
 
 def prepare(directory, *flags):
     """Runs the program on DIRECTORY/raw, in DIRECTORY/clean. Returns (seconds of CPU, seconds, peak MiB)."""
-    command = [sys.executable, "-m", "keras_transformer clean", "--input", f"files:{directory}/raw"]
+    command = [sys.executable, "-m", "keras_transformer", "clean", "--input", f"files:{directory}/raw"]
     command += ["--output", f"{directory}/clean", "--source_lang", "en", "--target_lang", "de", *flags]
     before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.time()
     child = subprocess.Popen(command, stdout=subprocess.DEVNULL)

@@ -131,18 +131,6 @@ def run(script, directory, warm):
 
 
 @pytest.fixture(scope="module")
-def warm(tmp_path_factory):
-    """The socket of a process that has imported TensorFlow."""
-    path = tmp_path_factory.mktemp("warm") / "socket"
-    command = [sys.executable, str(WARM_START), "serve", str(path)]
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    with subprocess.Popen(command, env=environment, **pipes) as process:
-        assert process.stdout.readline() == "ready\n"
-        yield path
-
-
-@pytest.fixture(scope="module")
 def desk(tmp_path_factory, warm):
     """A directory in which the pages may assume what they assume: the project, a corpus, a run and its exports."""
     directory = tmp_path_factory.mktemp("desk")
