@@ -11,9 +11,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from keras_transformer.config import Config
 from keras_transformer.errors import CheckpointError
+from keras_transformer.evaluation import measure
 from keras_transformer.models.sequence_to_sequence import load_model
 from keras_transformer.training.run_directory import RunDirectory
+from keras_transformer.training.train import train
 from tests import tiny
 from tests.training.curves import assert_same_curves, read_events
 
@@ -79,7 +82,7 @@ def test_a_killed_run_goes_on_after_the_last_update_saved(tmp_path, capsys):
     printed = end(process, signal.SIGKILL, 2)
     assert process.returncode == -signal.SIGKILL, printed
     settings = {**SETTINGS, "epochs": 1, "batch_tokens": 211, "beam_size": 1}
-    train(Config(dataset=f"files:{corpus}", model_dir=str(directory), **settings), lambda *_: SimpleNamespace(bleu=0.0))
+    train(Config(dataset=f"files:{corpus}", model_dir=str(directory), **settings), measure)
     (update,) = re.findall("resuming    after update ([0-9]+)", capsys.readouterr().out)
     assert int(update) >= 1 and load_model(RunDirectory(directory).model)
 

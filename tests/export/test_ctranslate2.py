@@ -27,6 +27,9 @@ LEARNED = [source for source, _ in tiny.learned_pairs()]
 TEXTS = [*LEARNED[-23:], "", " \t\n", "\ufeff", "</s> <pad>", "seven " * 50]
 
 
+LEARNED_POSITIONS = {"positions": "learned", "num_positions": 7, "num_key_value_heads": 1, "num_decoder_layers": 2}
+
+
 def translator(model):
     return Translator(model, tiny.tokenizer(), max_length=31)
 
@@ -61,10 +64,10 @@ def translated(export, path, texts=TEXTS):
 @pytest.mark.parametrize(
     "variant",
     [
-        {"positions": "learned", "num_positions": 7, "num_key_value_heads": 1, "num_decoder_layers": 2},
+        pytest.param(LEARNED_POSITIONS, marks=pytest.mark.slow),
         {"positions": "relative", "relative_clip": 3, "num_heads": 6, "d_key": 5, "num_key_value_heads": 2},
         {"positions": "rotary", "num_layers": 2, "d_key": 6, "num_key_value_heads": 1, "pre_norm": True},
-        {"positions": "none", "d_key": 7},
+        pytest.param({"positions": "none", "d_key": 7}, marks=pytest.mark.slow),
     ],
     ids=str,
 )
