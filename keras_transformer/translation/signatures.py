@@ -81,19 +81,14 @@ class Signatures:
         # Each is a tf.function, so that a SavedModel holds it once however many signatures call it. AutoGraph converts
         # a function and all that it calls, and takes most of the time of tracing. Only the three with a loop need it.
         as_graph = functools.partial(tf.function, autograph=False)
-        self._encode = as_graph(model.encode)
-        self._step = as_graph(model.step)
-        self._decode = as_graph(target_tokenizer.decode)
+        self._encode, self._step, self._search = map(as_graph, (model.encode, model.step, self.search))
+        self._decode, self._join, self._join_scores = map(as_graph, (target_tokenizer.decode, join, join_scores))
         self._split_source = as_graph(lambda text, length: divide_into_parts(text, source_tokenizer, length, divide))
         is_shared = target_tokenizer is source_tokenizer
         split_target = as_graph(lambda text, length: divide_into_parts(text, target_tokenizer, length, divide))
         self._split_target = self._split_source if is_shared else split_target
-        self._search = as_graph(self.search)
         self._translate_parts = tf.function(self.translate_parts)
-        self._find_labels = tf.function(self.find_labels)
-        self._explain_labels = tf.function(self.explain_labels)
-        self._join = as_graph(join)
-        self._join_scores = as_graph(join_scores)
+        self._find_labels, self._explain_labels = tf.function(self.find_labels), tf.function(self.explain_labels)
 
     def functions(self):
         """Name -> tf.function of every signature, from a dict of the `INPUTS` to a dict of the `OUTPUTS`."""
