@@ -47,7 +47,8 @@ NAMES += [
     "training",
     "translate_document",
 ]
-QUICK = {"vocabulary_size": 300, **tiny.SIZES, "max_length": 31, "batch_tokens": 401, "strategy": "one_device"}
+QUICK = {"vocabulary_size": 300, **tiny.SIZES, "max_length": 31, "batch_tokens": 401}
+QUICK |= {"strategy": "one_device", "beam_size": 1}
 
 
 def test_the_library_has_these_names_and_loads_tensorflow_when_it_is_needed():
@@ -192,6 +193,7 @@ def test_a_shortlist_is_counted_from_the_corpus_of_the_run(run):
         run.translator(shortlist=0)
 
 
+@pytest.mark.slow
 def test_a_shortlist_of_all_pieces_leaves_all_translations_of_the_validation_set(run):
     exact = run.translator(beam_size=1)
     size = exact.target_tokenizer.vocabulary_size

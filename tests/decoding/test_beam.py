@@ -246,7 +246,7 @@ SIGNATURE = [
 
 
 def test_graph_with_unknown_batch_equals_eager():
-    graph = tf.function(unknown_batch, input_signature=SIGNATURE, autograph=False)
+    graph = tf.function(unknown_batch, input_signature=SIGNATURE)
     alphas = np.full([5], 0.6, "float32")
     for eager, traced in zip(beam(Script(SEEDS), LIMITS), graph(SEEDS, LIMITS, alphas).values(), strict=True):
         np.testing.assert_allclose(eager, traced, rtol=1e-6)
@@ -255,7 +255,7 @@ def test_graph_with_unknown_batch_equals_eager():
 
 def test_an_export_runs_where_there_is_neither_python_nor_xla(tmp_path):
     module = tf.Module()
-    module.serve = tf.function(unknown_batch, input_signature=SIGNATURE, autograph=False)
+    module.serve = tf.function(unknown_batch, input_signature=SIGNATURE)
     tf.saved_model.save(module, str(tmp_path), signatures=module.serve)
     feeds = {"s": SEEDS, "l": np.array(LIMITS, "int32"), "p": np.full([5], 0.6, "float32")}
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:

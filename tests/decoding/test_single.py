@@ -158,7 +158,7 @@ def test_nan_ends_a_row_with_the_hypothesis_that_it_has(poisoned, found_by):
 
 @SEARCHES
 def test_graph_with_unknown_batch_equals_eager(found_by):
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.int32)] * 2, autograph=False)
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.int32), tf.TensorSpec([None], tf.int32)])
     def graph(seeds, limits):
         rows = slice(tf.size(seeds))
         return found_by(Script(seeds), limits, rows=rows)
