@@ -12,7 +12,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from hypothesis import settings
-from xdist.scheduler import LoadFileScheduling
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # before TensorFlow is imported
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
@@ -68,11 +67,6 @@ def pytest_configure(config):
         config.add_cleanup(shared.cleanup)
         if not getattr(config.option, "numprocesses", None):
             set_up_tensorflow()
-
-
-def pytest_xdist_make_scheduler(config, log):
-    """Gives slow tests to the processes in whole files: their fixtures train, and a page needs the pages before it."""
-    return LoadFileScheduling(config, log) if config.option.markexpr == "slow" else None
 
 
 def pytest_report_teststatus(report, config):

@@ -57,6 +57,7 @@ class TestPostNormContract(ModelContract):
 # Together, the other classes have every kind of positions and every other way in which a Transformer may differ.
 
 
+@pytest.mark.slow
 class TestRelativePositionsAndTwoVocabulariesContract(TestPostNormContract):
     arguments = {**SHALLOW, "positions": "relative", "relative_clip": 3, "num_key_value_heads": 1}
     arguments |= {"target_vocabulary_size": OTHER_V, "num_decoder_layers": 2}
