@@ -2,17 +2,19 @@
 
 import logging
 import os
-
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # before TensorFlow is imported
-os.environ.setdefault("KERAS_BACKEND", "tensorflow")
-
 import random
 import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
 
 import numpy as np
 import pytest
-import tensorflow as tf
 from hypothesis import settings
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # before TensorFlow is imported
+os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 
 # The same examples in every run, however slow the machine.
 settings.register_profile("derandomized", derandomize=True, deadline=None)
@@ -23,13 +25,23 @@ pytest.register_assert_rewrite("tests.layers.contract", "tests.models.contract")
 # A process in the background of a shell ignores Ctrl-C. The programs that tests start and stop must not inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# All of this has to stand before TensorFlow initialises its devices. Two logical CPUs let strategy tests run replicas.
-tf.config.set_logical_device_configuration(
-    tf.config.list_physical_devices("CPU")[0],
-    [tf.config.LogicalDeviceConfiguration(), tf.config.LogicalDeviceConfiguration()],
-)
-tf.config.threading.set_intra_op_parallelism_threads(1)
-tf.config.experimental.enable_tensor_float_32_execution(False)  # on a GPU: NumPy is the oracle, to 1e-5
+
+def set_up_tensorflow():
+    """All of this has to stand before TensorFlow initialises its devices."""
+    import tensorflow as tf
+
+    # Two logical CPUs let strategy tests run replicas.
+    tf.config.set_logical_device_configuration(
+        tf.config.list_physical_devices("CPU")[0],
+        [tf.config.LogicalDeviceConfiguration(), tf.config.LogicalDeviceConfiguration()],
+    )
+    tf.config.threading.set_intra_op_parallelism_threads(1)
+    tf.config.experimental.enable_tensor_float_32_execution(False)  # on a GPU: NumPy is the oracle, to 1e-5
+
+
+# A worker of pytest-xdist imports TensorFlow here, where pytest captures the lines that TensorFlow's C++ prints.
+if "PYTEST_XDIST_WORKER" in os.environ:
+    set_up_tensorflow()
 
 
 class _Printed(logging.Handler):
@@ -43,6 +55,28 @@ logging.getLogger("keras_transformer").addHandler(_Printed())
 logging.getLogger("keras_transformer").setLevel(logging.INFO)
 
 
+PASSED_TESTS_PER_DOT = 50
+
+
+def pytest_configure(config):
+    """Sets up TensorFlow in a process that runs tests, and makes the directory that all processes share."""
+    config.passed_tests = 0
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        shared = tempfile.TemporaryDirectory(prefix="shared-by-tests-")
+        os.environ["SHARED_BY_TESTS"] = shared.name
+        config.add_cleanup(shared.cleanup)
+        if not getattr(config.option, "numprocesses", None):
+            set_up_tensorflow()
+
+
+def pytest_report_teststatus(report, config):
+    """Prints a dot for every `PASSED_TESTS_PER_DOT` passed tests. All other results keep their letters."""
+    if config.option.verbose > 0 or report.when != "call" or not report.passed or hasattr(report, "wasxfail"):
+        return None
+    config.passed_tests += 1
+    return "passed", "" if config.passed_tests % PASSED_TESTS_PER_DOT else ".", ""
+
+
 @pytest.fixture(autouse=True)
 def seed():
     """Every test starts from the same seeds, alone or after others.
@@ -54,3 +88,14 @@ def seed():
     """
     random.seed(1)
     np.random.seed(1)
+
+
+@pytest.fixture(scope="session")
+def warm(tmp_path_factory):
+    """The socket of a process that has imported TensorFlow: see warm_start.py."""
+    path, root = tmp_path_factory.mktemp("warm") / "socket", Path(__file__).parents[1]
+    command = [sys.executable, str(root / "tests/warm_start.py"), "serve", str(path)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, env=os.environ | {"PYTHONPATH": str(root)}, **pipes) as process:
+        assert process.stdout.readline() == "ready\n"
+        yield path

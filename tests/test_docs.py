@@ -12,12 +12,11 @@ import pytest
 
 from tests import tiny
 
-pytestmark = pytest.mark.slow
-
 ROOT = Path(__file__).parents[1]
 WARM_START = ROOT / "tests/warm_start.py"
 GUIDE = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md"))
 PAGES = [*GUIDE, "serving/README.md", "README.md"]
+WITHOUT_A_RUN = "docs/tour/lookup.md"
 
 # What stands before the blocks. Programs that need an installation, a browser or hours do nothing; servers run in the
 # background; a training without a corpus takes the tiny one. A command that has trained, exported or evaluated for
@@ -131,20 +130,8 @@ def run(script, directory, warm):
 
 
 @pytest.fixture(scope="module")
-def warm(tmp_path_factory):
-    """The socket of a process that has imported TensorFlow."""
-    path = tmp_path_factory.mktemp("warm") / "socket"
-    command = [sys.executable, str(WARM_START), "serve", str(path)]
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    with subprocess.Popen(command, env=environment, **pipes) as process:
-        assert process.stdout.readline() == "ready\n"
-        yield path
-
-
-@pytest.fixture(scope="module")
-def desk(tmp_path_factory, warm):
-    """A directory in which the pages may assume what they assume: the project, a corpus, a run and its exports."""
+def empty_desk(tmp_path_factory):
+    """A directory with the project and a corpus."""
     directory = tmp_path_factory.mktemp("desk")
     for path in ROOT.iterdir():
         if not path.name.startswith(".") and path.name not in ("runs", "exports", "data", "build"):
@@ -156,25 +143,41 @@ def desk(tmp_path_factory, warm):
     (directory / "data/news.en").write_text("one two\n\nthree\n" * 5, encoding="utf-8")
     tiny.write_pairs(corpus, "test2016", tiny.pairs(5, seed=9))
     (directory / "new.en").write_text("one two\n\nthree\n", encoding="utf-8")
+    return directory
+
+
+@pytest.fixture(scope="module")
+def desk(empty_desk, warm):
+    """A directory in which the pages may assume what they assume: the project, a corpus, a run and its exports."""
     done = run(
         PRELUDE + "python train.py --dataset files:data/mine --source_lang en --target_lang de --preset tiny "
         "--model_dir runs/mine\n"
         "python export.py --model_dir runs/mine --export_dir exports/mine\ncp -r exports/mine exports/quickstart\n"
         "cp -r runs/mine runs/multi30k; sed -i s,runs/mine,runs/multi30k, runs/multi30k/config.yaml\n"
         "sed -i s,files:data/mine,files:DIR, runs/multi30k/config.yaml\n",
-        directory,
+        empty_desk,
         warm,
     )
     assert done.returncode == 0, done.stdout
-    return directory
+    return empty_desk
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if "```" in (ROOT / page).read_text(encoding="utf-8")])
+def test_every_block_of_a_page_without_a_run_runs(empty_desk, warm):
+    done = run(script_of(new_in(WITHOUT_A_RUN)), empty_desk, warm)
+    assert done.returncode == 0 and "Traceback" not in done.stdout, done.stdout
+
+
+WITH_BLOCKS = [page for page in PAGES if "```" in (ROOT / page).read_text(encoding="utf-8")]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", [page for page in WITH_BLOCKS if page != WITHOUT_A_RUN])
 def test_every_block_of_a_page_runs(page, desk, warm):
     done = run(script_of(new_in(page)), desk, warm)
     assert done.returncode == 0 and "Traceback" not in done.stdout, done.stdout
 
 
+@pytest.mark.slow
 def test_a_block_that_fails_fails_its_page(desk, warm):
     """So that the test above means something."""
     for block in ("```bash\npython translate.py --model_dir nowhere < new.en\ntrue\n```", "```python\n1 / 0\n```"):

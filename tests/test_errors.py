@@ -4,8 +4,6 @@ import pytest
 
 from keras_transformer import errors
 from keras_transformer.errors import (
-    CheckpointError,
-    DamagedCheckpoint,
     FileError,
     UserError,
     check_positive,
@@ -19,10 +17,6 @@ def test_every_error_is_a_mistake_of_the_user_and_a_value_error():
     classes = [found for _, found in inspect.getmembers(errors, inspect.isclass) if found.__module__ == errors.__name__]
     assert len(classes) > 5
     assert all(issubclass(found, UserError) for found in classes) and issubclass(UserError, ValueError)
-
-
-def test_a_damaged_checkpoint_is_one_that_cannot_be_used():
-    assert issubclass(DamagedCheckpoint, CheckpointError)
 
 
 @pytest.mark.parametrize("value", [0, -7])

@@ -11,13 +11,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from keras_transformer.config import Config
 from keras_transformer.errors import CheckpointError
 from keras_transformer.models.sequence_to_sequence import load_model
 from keras_transformer.training.run_directory import RunDirectory
 from tests import tiny
 from tests.training.curves import assert_same_curves, read_events
-
-pytestmark = pytest.mark.slow
+from tests.training.test_train import train
 
 ROOT = Path(__file__).parent.parent
 SETTINGS = {
@@ -74,6 +74,18 @@ def end(process, number, lines):
     return "".join(printed)
 
 
+def test_a_killed_run_goes_on_after_the_last_update_saved(tmp_path):
+    """One kill. The slow tests compare a run that is killed again and again with an uninterrupted one."""
+    corpus, directory = tiny.write_corpus(tmp_path / "corpus"), tmp_path / "run"
+    process = start(corpus, directory, save_minutes=0, epochs=1, batch_tokens=211)
+    printed = end(process, signal.SIGKILL, 2)
+    assert process.returncode == -signal.SIGKILL, printed
+    settings = {**SETTINGS, "epochs": 1, "batch_tokens": 211}
+    trainer, _, printed = train(Config(dataset=f"files:{corpus}", model_dir=str(directory), **settings))
+    (update,) = re.findall("resuming    after update ([0-9]+)", printed)
+    assert 1 <= int(update) < int(trainer.optimizer.iterations) and RunDirectory(directory).model.exists()
+
+
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
     """(an uninterrupted run, an interrupted one, (printed text, exit status) of each of its starts)."""
@@ -96,6 +108,7 @@ def runs(tmp_path_factory):
     return RunDirectory(directory / "uninterrupted"), RunDirectory(directory / "interrupted"), starts
 
 
+@pytest.mark.slow
 def test_a_run_killed_again_and_again_goes_on_to_its_end(runs):
     _, _, starts = runs
     for (printed, status), (number, _) in zip(starts, ENDS, strict=False):
@@ -105,6 +118,7 @@ def test_a_run_killed_again_and_again_goes_on_to_its_end(runs):
     assert status == 0 and "resuming    after update" in printed
 
 
+@pytest.mark.slow
 def test_a_signal_ends_a_run_with_a_line_that_says_how_to_go_on(runs):
     _, _, starts = runs
     for (printed, _), (number, _) in zip(starts, ENDS, strict=False):
@@ -114,6 +128,7 @@ def test_a_signal_ends_a_run_with_a_line_that_says_how_to_go_on(runs):
         assert len(ends) == (number != signal.SIGKILL), printed
 
 
+@pytest.mark.slow
 def test_its_weights_and_all_else_are_those_of_an_uninterrupted_run_bit_by_bit(runs):
     expected, found, _ = runs
     for path in (found.last, found.best, *found.epochs()):
@@ -126,6 +141,7 @@ def test_its_weights_and_all_else_are_those_of_an_uninterrupted_run_bit_by_bit(r
         np.testing.assert_array_equal(one.numpy(), other.numpy(), err_msg=one.path)
 
 
+@pytest.mark.slow
 def test_its_curves_are_those_of_an_uninterrupted_run_each_point_once(runs):
     expected, found, _ = runs
     assert_same_curves(found, expected)

@@ -47,7 +47,8 @@ NAMES += [
     "training",
     "translate_document",
 ]
-QUICK = {"vocabulary_size": 300, **tiny.SIZES, "max_length": 31, "batch_tokens": 401, "strategy": "one_device"}
+QUICK = {"vocabulary_size": 300, **tiny.SIZES, "max_length": 31, "batch_tokens": 401}
+QUICK |= {"strategy": "one_device", "beam_size": 1}
 
 
 def test_the_library_has_these_names_and_loads_tensorflow_when_it_is_needed():
@@ -192,6 +193,7 @@ def test_a_shortlist_is_counted_from_the_corpus_of_the_run(run):
         run.translator(shortlist=0)
 
 
+@pytest.mark.slow
 def test_a_shortlist_of_all_pieces_leaves_all_translations_of_the_validation_set(run):
     exact = run.translator(beam_size=1)
     size = exact.target_tokenizer.vocabulary_size
@@ -211,21 +213,13 @@ def test_ctranslate2_has_no_shortlist(run, tmp_path):
 def test_an_export_with_a_shortlist_translates_as_the_run_and_says_what_the_shortlist_changes(run, tmp_path):
     path, short = run.export(tmp_path / "exports", beam_size=2, shortlist=3), run.translator(beam_size=2, shortlist=3)
     texts, exported = ["one two", "three", "", "Größe 😀. Seven"], kt.load(path)
-    assert exported.translate(texts) == short.translate(texts)
+    assert path == tmp_path / "exports" / "1"
+    assert kt.load(path.parent).translate(np.array(texts)) == exported.translate(texts) == short.translate(texts)
     assert exported.translate(texts, prefix="😀") == short.translate(texts, prefix="😀")
     manifest = read_manifest(path)
     facts = compare_with_all_pieces(short, RunDirectory(run.path))
     assert manifest["shortlist"] == {"size": 3, **facts}
     assert f"shortlist   of 3 leaves {facts['equal']} of 7 translations" in summarise(manifest)
-
-
-@pytest.mark.slow
-def test_what_a_run_exports_translates_as_the_run(run, tmp_path):
-    path = run.export(tmp_path / "exports", beam_size=2)
-    assert path == tmp_path / "exports" / "1"
-    texts = np.array(["one two", "three"])
-    expected = run.translator(beam_size=2).translate(texts)
-    assert kt.load(tmp_path / "exports").translate(texts) == kt.load(path).translate(texts) == expected
 
 
 def test_initial_weights_depend_on_the_seed_alone_and_leave_pythons_numbers_alone():

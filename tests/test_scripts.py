@@ -9,8 +9,6 @@ from pathlib import Path
 import ctranslate2
 import pytest
 
-from keras_transformer.tokenizer import save_tokenizers
-from keras_transformer.training.run_directory import RunDirectory
 from tests import tiny
 
 ROOT = Path(__file__).parent.parent
@@ -27,9 +25,11 @@ SETTINGS = {
 }
 
 
-def run(script, *arguments, stdin=b""):
+def run(script, *arguments, stdin=b"", warm=None):
+    """Runs a program: from its start, or as a fork of the process of `warm`, which has imported TensorFlow."""
+    start = ["-S", "tests/warm_start.py", "run", str(warm)] if warm else []
     result = subprocess.run(
-        [sys.executable, script, *map(str, arguments)],
+        [sys.executable, *start, script, *map(str, arguments)],
         cwd=ROOT,
         env={name: value for name, value in os.environ.items() if name not in QUIET},
         input=stdin,
@@ -96,20 +96,14 @@ def test_the_manifest_of_an_export_has_the_score_that_training_ended_with(work, 
 @pytest.fixture(scope="module")
 def learned(work):
     """A run directory of a model that has learned for certain."""
-    run = RunDirectory(work / "learned")
-    run.path.mkdir()
-    tiny.config(work / "corpus", run.path).save(run.config)
-    save_tokenizers(run.path, tiny.tokenizer(), tiny.tokenizer())
-    tiny.trained_transformer().save(run.model)
-    run.samples.write_text("\n".join(source for source, _ in tiny.learned_pairs()), encoding="utf-8")
-    return run
+    return tiny.write_run(work / "learned", work / "corpus")
 
 
 @pytest.mark.slow
-def test_an_export_for_ctranslate2_opens_there(work, learned):
+def test_an_export_for_ctranslate2_opens_there(work, learned, warm):
     """In bfloat16: the engine's int8 depends on the processor, see tests/export/test_ctranslate2.py."""
     flags = ("--format", "ctranslate2", "--quantization", "bfloat16", "--version", 5)
-    result = run("export.py", "--model_dir", learned.path, "--export_dir", work / "ctranslate2", *flags)
+    result = run("export.py", "--model_dir", learned.path, "--export_dir", work / "ctranslate2", *flags, warm=warm)
     assert (result.returncode, result.stderr) == (0, "")
     path = work / "ctranslate2" / "5"
     assert str(path) in result.stdout
@@ -122,12 +116,13 @@ def test_an_export_for_ctranslate2_opens_there(work, learned):
 
 
 @pytest.mark.slow
-def test_an_export_for_litert_translates_as_the_run_does(work, learned):
-    result = run("export.py", "--model_dir", learned.path, "--export_dir", work / "litert", "--format", "litert")
+def test_an_export_for_litert_translates_as_the_run_does(work, learned, warm):
+    flags = ("--model_dir", learned.path, "--export_dir", work / "litert", "--format", "litert")
+    result = run("export.py", *flags, warm=warm)
     assert (result.returncode, result.stderr) == (0, "")
     texts = b"\n".join(LINES)
     found, expected = (
-        run("translate.py", *flags, "--json", stdin=texts)
+        run("translate.py", *flags, "--json", stdin=texts, warm=warm)
         for flags in (("--litert", work / "litert"), ("--model_dir", learned.path))
     )
     assert (found.returncode, found.stderr) == (0, "")
@@ -137,7 +132,7 @@ def test_an_export_for_litert_translates_as_the_run_does(work, learned):
 
 
 @pytest.mark.slow
-def test_the_filter_keeps_lines_and_is_the_same_from_run_and_export(work, exported):
+def test_the_filter_keeps_lines_and_is_the_same_from_run_and_export(work, exported, warm):
     """From standard input to standard output, and backwards from file to file."""
     result = run("translate.py", "--model_dir", work / "run", stdin=b"\n".join(LINES))
     assert (result.returncode, result.stderr) == (0, "")
@@ -147,32 +142,32 @@ def test_the_filter_keeps_lines_and_is_the_same_from_run_and_export(work, export
 
     (work / "in").write_bytes(b"".join(line + b"\n" for line in reversed(LINES)))
     files = ("--input", work / "in", "--output", work / "out")
-    result = run("translate.py", "--saved_model", work / "export", *files)
+    result = run("translate.py", "--saved_model", work / "export", *files, warm=warm)
     assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
     assert (work / "out").read_text(encoding="utf-8").split("\n") == [*reversed(lines), ""]
 
 
 @pytest.mark.slow
-def test_an_export_gives_json_of_its_best_translations_and_takes_options(work, exported):
+def test_an_export_gives_json_of_its_best_translations_and_takes_options(work, exported, warm):
     (work / "plain").write_bytes(b"one two three\nzero\n\xff\n")
     model, files = ("--saved_model", work / "export"), ("--input", work / "plain", "--output", work / "objects")
-    result = run("translate.py", *model, *files, "--json", "--n_best", 2)
+    result = run("translate.py", *model, *files, "--json", "--n_best", 2, warm=warm)
     assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
     best = [json.loads(line) for line in (work / "objects").read_text(encoding="utf-8").splitlines()]
     assert [row["text"] for row in best] == ["one two three", "zero", "\ufffd"]
     assert [len(row["alternatives"]) for row in best] == [2, 2, 2] and not [*work.glob("objects.*")]
 
     options = ("--prefix", "neun", "--beam_size", 1, "--length_penalty", 0.1)
-    result = run("translate.py", *model, *options, stdin=(work / "plain").read_bytes())
+    result = run("translate.py", *model, *options, stdin=(work / "plain").read_bytes(), warm=warm)
     assert (result.returncode, result.stderr) == (0, "")
     assert all(line.startswith("neun") for line in result.stdout.splitlines())
 
 
 @pytest.mark.slow
-def test_evaluation_of_run_and_export_is_the_one_that_training_ended_with(work, trained, exported):
+def test_evaluation_of_run_and_export_is_the_one_that_training_ended_with(work, trained, exported, warm):
     sides = ("--source", work / "corpus" / "test.en", "--reference", work / "corpus" / "test.de")
-    for model in (("--model_dir", work / "run"), ("--saved_model", work / "export")):
-        result = run("evaluate.py", *model, *sides, "--output", work / "translations")
+    for model, start in ((("--model_dir", work / "run"), None), (("--saved_model", work / "export"), warm)):
+        result = run("evaluate.py", *model, *sides, "--output", work / "translations", warm=start)
         assert (result.returncode, result.stderr) == (0, "")
         bleu, chrf, exact, speed = result.stdout.splitlines()
         assert "\n".join(["test set, beam 4:", bleu, chrf, exact]) in trained.stdout

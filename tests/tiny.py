@@ -2,8 +2,13 @@
 
 import functools
 import itertools
+import os
 import random
+import shutil
+import unittest.mock
+from pathlib import Path
 
+import filelock
 import keras
 import numpy as np
 import tensorflow as tf
@@ -13,7 +18,9 @@ from keras_transformer.data.encoded import EncodedPairs, Sentences
 from keras_transformer.data.pipeline import teacher_forced
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.protection import PLACEHOLDERS
-from keras_transformer.tokenizer import Tokenizer, train_tokenizer, with_eos
+from keras_transformer.tokenizer import Tokenizer, save_tokenizers, train_tokenizer, with_eos
+from keras_transformer.training.run_directory import RunDirectory
+from keras_transformer.translation.translator import Translator
 from tests import reference
 
 ENGLISH = "zero one two three four five six seven eight nine ten".split()
@@ -21,6 +28,18 @@ GERMAN = "null eins zwei drei vier fünf sechs sieben acht neun zehn".split()
 
 VOCABULARY = 331  # all bytes and a few pieces
 SIZES = {"d_model": 2 * 13, "num_heads": 2, "d_ff": 17, "num_layers": 1}
+
+
+def once(name, make):
+    """The path that `make(path)` writes, once for all processes of the tests. Tests only read it."""
+    path = Path(os.environ["SHARED_BY_TESTS"], name)  # see conftest.py
+    done = path.with_name(f"{name}.done")
+    with filelock.FileLock(path.with_name(f"{name}.lock")):
+        if not done.exists():
+            shutil.rmtree(path, ignore_errors=True)  # what a process left that failed
+            make(path)
+            done.touch()
+    return path
 
 
 def pairs(count, seed=0):
@@ -99,6 +118,19 @@ def trained_transformer():
     """
     random.seed(7)  # Keras draws from it
     model = Transformer(VOCABULARY, **SIZES, dropout_rate=0.0, name="transformer")
+    model(dict.fromkeys(("source_ids", "target_ids"), np.ones((1, 1), "int32")))  # makes the weights
+
+    def write(path):
+        learn_by_heart(model)
+        np.savez(path, *model.get_weights())
+
+    with np.load(once("trained_transformer.npz", write)) as weights:
+        model.set_weights(list(weights.values()))
+    return model
+
+
+def learn_by_heart(model):
+    """Trains a model until it is sure of every token of `learned_pairs`."""
     sources, targets = (tokenizer().encode(list(side)) for side in zip(*learned_pairs(), strict=True))
     inputs, labels, weights = teacher_forced(sources.to_tensor(), with_eos(targets).to_tensor())
     optimizer = keras.optimizers.Adam(keras.optimizers.schedules.CosineDecay(0.01, 300, alpha=0.1), beta_2=0.98)
@@ -117,8 +149,45 @@ def trained_transformer():
         for _ in range(10):
             learn()
         if tf.reduce_max(losses()) < 0.03:
-            return model
+            return
     raise RuntimeError("the toy has not learned its pairs")
+
+
+def write_run(path, corpus):
+    """Writes the directory of a finished run of `trained_transformer`."""
+    run = RunDirectory(path)
+    run.path.mkdir()
+    config(corpus, run.path).save(run.config)
+    save_tokenizers(run.path, tokenizer(), tokenizer())
+    trained_transformer().save(run.model)
+    run.samples.write_text("\n".join(source for source, _ in learned_pairs()), encoding="utf-8")
+    return run
+
+
+def beam_translator():
+    """A `Translator` of `trained_transformer` with beam search."""
+    return Translator(trained_transformer(), tokenizer(), beam_size=3, max_length=31)
+
+
+def saved_model():
+    """A directory with the proven version exports/1 of `beam_translator`, and `plain` and `compacted` on its way."""
+    return once("saved_model", _write_saved_model)
+
+
+def _write_saved_model(path):
+    from keras_transformer.export import saved_model as module  # here, as other tests do without it
+    from keras_transformer.export.versions import export_version
+
+    compact = module.compact_saved_model
+
+    def keep_and_compact(directory):
+        shutil.copytree(directory, path / "plain")
+        compact(directory)
+        shutil.copytree(directory, path / "compacted")
+
+    with unittest.mock.patch.object(module, "compact_saved_model", keep_and_compact):
+        texts = ["one two three", "ten", "five five zero nine"]
+        export_version(module.SavedModelExport(beam_translator()), path / "exports", sentences=texts)
 
 
 def transformer(seed=0, **arguments):

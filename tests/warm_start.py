@@ -3,7 +3,8 @@
     python tests/warm_start.py serve SOCKET          waits for programs until its input ends; says so in a line
     python -S tests/warm_start.py run SOCKET PROGRAM ...    has the same input, output, directory and status as PROGRAM
 
-For the pages, which start dozens of programs. That a program starts by itself is a promise of tests/test_scripts.py.
+For the pages and the benchmarks, which start dozens of programs. That a program starts by itself is a promise of
+tests/test_scripts.py.
 """
 
 import json
@@ -61,6 +62,9 @@ def status_of(arguments):
         if program == "-":
             sys.path[0] = ""
             exec(compile(sys.stdin.read(), "<stdin>", "exec"), {"__name__": "__main__"})
+        elif program == "-m":
+            del sys.argv[0]
+            runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
         else:
             sys.path[0] = os.path.dirname(os.path.realpath(program))
             runpy.run_path(program, run_name="__main__")

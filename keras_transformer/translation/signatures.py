@@ -5,6 +5,8 @@ result depends on the others. No row makes a call raise: an option out of its ra
 value, and NaN or an infinity as not given. `options.py` lists inputs and outputs.
 """
 
+import functools
+
 import tensorflow as tf
 
 from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID
@@ -76,20 +78,17 @@ class Signatures:
         # The matrix of the logits, laid out in every search: weights change in training. A SavedModel keeps `Columns`.
         self.columns = lambda: columns_of(model.output_matrix, model.compute_dtype)
         self.divide = divide = segments.split_sentences if split_sentences else segments.split_lines
-        # Each is a tf.function, so that a SavedModel holds it once however many signatures call it.
-        self._encode = tf.function(model.encode)
-        self._step = tf.function(model.step)
-        self._decode = tf.function(target_tokenizer.decode)
-        self._split_source = tf.function(lambda text, length: divide_into_parts(text, source_tokenizer, length, divide))
+        # Each is a tf.function, so that a SavedModel holds it once however many signatures call it. AutoGraph converts
+        # a function and all that it calls, and takes most of the time of tracing. Only the three with a loop need it.
+        as_graph = functools.partial(tf.function, autograph=False)
+        self._encode, self._step, self._search = map(as_graph, (model.encode, model.step, self.search))
+        self._decode, self._join, self._join_scores = map(as_graph, (target_tokenizer.decode, join, join_scores))
+        self._split_source = as_graph(lambda text, length: divide_into_parts(text, source_tokenizer, length, divide))
         is_shared = target_tokenizer is source_tokenizer
-        split_target = tf.function(lambda text, length: divide_into_parts(text, target_tokenizer, length, divide))
+        split_target = as_graph(lambda text, length: divide_into_parts(text, target_tokenizer, length, divide))
         self._split_target = self._split_source if is_shared else split_target
-        self._search = tf.function(self.search, autograph=False)
         self._translate_parts = tf.function(self.translate_parts)
-        self._find_labels = tf.function(self.find_labels)
-        self._explain_labels = tf.function(self.explain_labels)
-        self._join = tf.function(join)
-        self._join_scores = tf.function(join_scores)
+        self._find_labels, self._explain_labels = tf.function(self.find_labels), tf.function(self.explain_labels)
 
     def functions(self):
         """Name -> tf.function of every signature, from a dict of the `INPUTS` to a dict of the `OUTPUTS`."""
@@ -106,7 +105,7 @@ class Signatures:
                     for name, (_, dimensions) in OUTPUTS[signature].items()
                 }
 
-            return tf.function(call, input_signature=[specs])
+            return tf.function(call, input_signature=[specs], autograph=False)
 
         return {signature: as_function(signature) for signature in INPUTS}
 
@@ -357,9 +356,10 @@ class Signatures:
             )
             some_sources, some_labels = (x[start : start + batch_size] for x in (sources, labels))
             memory = self._encode(some_sources.to_tensor(PAD_ID))
-            states, alignment = self.model.align(shift_right(some_labels.to_tensor(PAD_ID)), memory)
+            align, logits = map(tf.autograph.experimental.do_not_convert, (self.model.align, self.model.logits))
+            states, alignment = align(shift_right(some_labels.to_tensor(PAD_ID)), memory)
             is_label, is_source = (tf.sequence_mask(x.row_lengths()) for x in (some_labels, some_sources))
-            more = log_probs_of(self.model.logits, tf.boolean_mask(states, is_label), some_labels.values)
+            more = log_probs_of(logits, tf.boolean_mask(states, is_label), some_labels.values)
             log_probs = tf.concat([log_probs, more], axis=0)
             alignment = tf.boolean_mask(alignment, is_label[:, :, None] & is_source[:, None, :])
             alignments = tf.concat([alignments, alignment], axis=0)

@@ -293,7 +293,7 @@ class Translator(TextTranslator):
         self.files = []
         self._replicas = len(self._strategy.experimental_local_results(model.weights[0].value))
         specs = {"text": tf.TensorSpec([None], tf.string)}
-        self._functions["translate"] = tf.function(self._share, input_signature=[specs])
+        self._functions["translate"] = tf.function(self._share, input_signature=[specs], autograph=False)
         super().__init__(batch_size * self._replicas, glossary, protect)
         if self.protection and not all(tokenizer.has_placeholders for tokenizer in tokenizers):
             raise UserError(NO_PLACEHOLDERS)

@@ -4,8 +4,6 @@ import sys
 
 import pytest
 
-from keras_transformer.tokenizer import save_tokenizers
-from keras_transformer.training.run_directory import RunDirectory
 from tests import tiny
 
 
@@ -13,13 +11,7 @@ from tests import tiny
 def learned(tmp_path_factory):
     """A finished run of a model that has learned for certain, with its corpus in `corpus` beside it; for reading."""
     directory = tmp_path_factory.mktemp("learned")
-    run = RunDirectory(directory / "run")
-    run.path.mkdir()
-    tiny.config(tiny.write_corpus(directory / "corpus"), run.path).save(run.config)
-    save_tokenizers(run.path, tiny.tokenizer(), tiny.tokenizer())
-    tiny.trained_transformer().save(run.model)
-    run.samples.write_text("\n".join(source for source, _ in tiny.learned_pairs()), encoding="utf-8")
-    return run
+    return tiny.write_run(directory / "run", tiny.write_corpus(directory / "corpus"))
 
 
 @pytest.fixture

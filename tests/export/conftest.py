@@ -1,4 +1,3 @@
-import shutil
 from types import SimpleNamespace
 
 import pytest
@@ -14,36 +13,21 @@ def known():
 
 
 @pytest.fixture(scope="session")
-def saved_model(tmp_path_factory):
+def saved_model():
     """An export with beam search, for reading: .translator, .version, and the SavedModel .plain and .compacted.
 
     `plain` is what TensorFlow has written, and `compacted` is the next stop on the way to the proven version.
     """
-    from keras_transformer.export import saved_model as module  # here, as other tests do without it
-    from keras_transformer.export.versions import export_version
-
-    translator = Translator(tiny.trained_transformer(), tiny.tokenizer(), beam_size=3, max_length=31)
-    kept, compact = tmp_path_factory.mktemp("stops"), module.compact_saved_model
-
-    def keep_and_compact(directory):
-        shutil.copytree(directory, kept / "plain")
-        compact(directory)
-        shutil.copytree(directory, kept / "compacted")
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "compact_saved_model", keep_and_compact)
-        texts = ["one two three", "ten", "five five zero nine"]
-        directory = tmp_path_factory.mktemp("export")
-        version = export_version(module.SavedModelExport(translator), directory, sentences=texts)
-    stops = {name: kept / name for name in ("plain", "compacted")}
-    return SimpleNamespace(translator=translator, version=version, **stops)
+    path = tiny.saved_model()
+    stops = {name: path / name for name in ("plain", "compacted")}
+    return SimpleNamespace(translator=tiny.beam_translator(), version=path / "exports" / "1", **stops)
 
 
 @pytest.fixture(scope="session")
-def litert_version(known, tmp_path_factory):
+def litert_version(known):
     """A proven version of an export for LiteRT, with beam search; for reading."""
     from keras_transformer.export.litert import LiteRTExport  # here, as other tests do without the engine
     from keras_transformer.export.versions import export_version
 
     sentences = [source for source, _ in tiny.learned_pairs()]
-    return export_version(LiteRTExport(known), tmp_path_factory.mktemp("litert"), sentences=sentences)
+    return tiny.once("litert", lambda path: export_version(LiteRTExport(known), path, sentences=sentences)) / "1"

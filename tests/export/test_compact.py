@@ -59,7 +59,10 @@ def open_apart(path):
     session.close()
 
 
-@pytest.mark.parametrize("name", list(INPUTS))
+SLOW = {"alternatives", "sample", "score"}
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in INPUTS])
 def test_every_signature_answers_as_before(call, name):
     inputs = {"text": np.array([text.encode() for text in TEXTS], object)}
     inputs |= {

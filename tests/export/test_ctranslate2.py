@@ -27,6 +27,11 @@ LEARNED = [source for source, _ in tiny.learned_pairs()]
 TEXTS = [*LEARNED[-23:], "", " \t\n", "\ufeff", "</s> <pad>", "seven " * 50]
 
 
+LEARNED_POSITIONS = {"positions": "learned", "num_positions": 7, "num_key_value_heads": 1, "num_decoder_layers": 2}
+
+ROTARY_POSITIONS = {"positions": "rotary", "num_layers": 2, "d_key": 6, "num_key_value_heads": 1, "pre_norm": True}
+
+
 def translator(model):
     return Translator(model, tiny.tokenizer(), max_length=31)
 
@@ -61,10 +66,10 @@ def translated(export, path, texts=TEXTS):
 @pytest.mark.parametrize(
     "variant",
     [
-        {"positions": "learned", "num_positions": 7, "num_key_value_heads": 1, "num_decoder_layers": 2},
+        pytest.param(LEARNED_POSITIONS, marks=pytest.mark.slow),
         {"positions": "relative", "relative_clip": 3, "num_heads": 6, "d_key": 5, "num_key_value_heads": 2},
-        {"positions": "rotary", "num_layers": 2, "d_key": 6, "num_key_value_heads": 1, "pre_norm": True},
-        {"positions": "none", "d_key": 7},
+        pytest.param(ROTARY_POSITIONS, marks=pytest.mark.slow),
+        pytest.param({"positions": "none", "d_key": 7}, marks=pytest.mark.slow),
     ],
     ids=str,
 )
@@ -79,6 +84,7 @@ def test_the_engine_translates_and_scores_as_every_variant_of_the_transformer_do
     np.testing.assert_allclose(found_scores, scores, rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_a_model_with_two_vocabularies_and_a_matrix_for_each_use_is_translated_as_well(tmp_path):
     german = Tokenizer(train_tokenizer([target for _, target in tiny.pairs(211)], 311))
     assert german.vocabulary_size != tiny.VOCABULARY
@@ -163,6 +169,7 @@ def test_positions_last_for_the_longest_input_and_its_translation(exported):
     assert len(result.hypotheses[0]) == length
 
 
+@pytest.mark.slow
 def test_positions_last_for_a_longer_input_where_the_run_translates_such(tmp_path):
     export = CTranslate2Export(Translator(tiny.transformer(), tiny.tokenizer(), max_length=1031))
     export.write(tmp_path)

@@ -52,7 +52,9 @@ def test_linear_is_the_product_with_its_kernel_at_every_position(axes):
 def test_the_graph_of_linear_has_one_product_and_looks_up_no_shapes_that_are_known():
     layer = Linear(F)
     layer.build((None, T, D))
-    graph = tf.function(layer, input_signature=[tf.TensorSpec([None, T, D])]).get_concrete_function().graph
+    graph = (
+        tf.function(layer, input_signature=[tf.TensorSpec([None, T, D])], autograph=False).get_concrete_function().graph
+    )
     ops = [op.type for op in graph.get_operations()]
     assert ops.count("MatMul") == 1
     assert not {"Shape", "Prod", "Pack", "ConcatV2"} & set(ops)
@@ -69,7 +71,7 @@ def test_linear_is_saved_and_loaded(tmp_path):
 def test_inner_sizes_are_numbers_where_they_are_known():
     assert inner_shape(tf.zeros([B, H, T, D])) == (H, T)
 
-    @tf.function(input_signature=[tf.TensorSpec([None, None, T, D])])
+    @tf.function(input_signature=[tf.TensorSpec([None, None, T, D])], autograph=False)
     def sizes(x):
         unknown, known = inner_shape(x)
         assert known == T and isinstance(unknown, tf.Tensor)

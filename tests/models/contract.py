@@ -301,6 +301,7 @@ class ModelContract:
         hypotheses = tf.TensorSpec((None, width, None), "int32")
         loop = tf.function(
             functools.partial(loop_over_steps, model),
+            autograph=False,
             input_signature=[tf.TensorSpec((None, None), "int32"), hypotheses, hypotheses],
         )
         ids, parents = self.random_ids(width), random_parents(width)
@@ -343,7 +344,7 @@ class ModelContract:
             return model.logits(model.decode(target_ids, memory)), model.align(target_ids, memory)
 
         spec = tf.TensorSpec((None, None), "int32")
-        graph = tf.function(everything, input_signature=[spec, spec])
+        graph = tf.function(everything, input_signature=[spec, spec], autograph=False)
         assert_close(graph(**inputs), everything(**inputs))
         shorter = {"source_ids": inputs["source_ids"][:2, : S - 2], "target_ids": inputs["target_ids"][:2, : T - 2]}
         assert_close(graph(**shorter), everything(**shorter))

@@ -50,7 +50,8 @@ def test_keras_trains_saves_and_loads_it(tmp_path):
     model = RecurrentNetwork(vocabulary_size=19, cell="rnn", d_model=22, attention="dot", dropout_rate=0.0)
     ids = np.random.default_rng(1).integers(4, 19, (29, 5))
     inputs = {"source_ids": ids, "target_ids": np.pad(ids, ((0, 0), (1, 0)), constant_values=2)[:, :-1]}
-    model.compile(keras.optimizers.Adam(0.01), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.Adam(0.01), loss, jit_compile=False)  # XLA would take most of the time
     losses = model.fit(inputs, ids, epochs=30, verbose=0).history["loss"]
     assert losses[-1] < 0.5 * losses[0]
     model.save(tmp_path / "model.keras")

@@ -57,12 +57,14 @@ class TestPostNormContract(ModelContract):
 # Together, the other classes have every kind of positions and every other way in which a Transformer may differ.
 
 
+@pytest.mark.slow
 class TestRelativePositionsAndTwoVocabulariesContract(TestPostNormContract):
     arguments = {**SHALLOW, "positions": "relative", "relative_clip": 3, "num_key_value_heads": 1}
     arguments |= {"target_vocabulary_size": OTHER_V, "num_decoder_layers": 2}
     target_size = OTHER_V
 
 
+@pytest.mark.slow
 class TestRotaryPositionsAndUntiedPreNormContract(TestPostNormContract):
     arguments = {**SHALLOW, "positions": "rotary", "d_key": 2 * 5, "d_value": 3}
     arguments |= {"pre_norm": True, "tie_embeddings": False}
@@ -131,9 +133,10 @@ def test_alignment_is_that_of_the_paper_s_transformer(residual):
     np.testing.assert_allclose(alignment, expected, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "millions"),
-    [({}, 65), pytest.param({"d_model": 1024, "num_heads": 16, "d_ff": 4096}, 213, marks=pytest.mark.slow)],
+    [({}, 65), ({"d_model": 1024, "num_heads": 16, "d_ff": 4096}, 213)],
     ids=["base", "big"],
 )
 def test_table_3_parameters(monkeypatch, arguments, millions):
@@ -358,7 +361,8 @@ def test_keras_trains_saves_and_loads_it(tmp_path):
     source_ids = rng.integers(4, V, (8, 3))
     target_ids = np.pad(source_ids, ((0, 0), (0, 1)), constant_values=3)  # to be copied, with eos
     x = {"source_ids": source_ids, "target_ids": np.pad(target_ids, ((0, 0), (1, 0)), constant_values=2)[:, :-1]}
-    model.compile(keras.optimizers.Adam(0.02), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.Adam(0.02), loss, jit_compile=False)  # XLA would take most of the time
     losses = model.fit(x, target_ids, epochs=60, verbose=0).history["loss"]
     assert losses[-1] < 0.3 < losses[0]
     model.save(tmp_path / "model.keras")

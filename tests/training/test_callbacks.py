@@ -70,12 +70,6 @@ def on(callback, model):
 # Progress.
 
 
-def test_a_new_run_stands_at_the_start():
-    assert Progress() == Progress(step=0, ended=0, best=-math.inf, best_epoch=0, metrics={})
-    Progress().metrics["loss"] = 1.0
-    assert Progress().metrics == {}
-
-
 @pytest.mark.parametrize(("step", "epoch"), [(0, 0), (1, 1), (6, 1), (7, 1), (8, 2), (14, 2), (15, 3)])
 def test_epochs_are_counted_from_1(step, epoch):
     assert Plan(steps_per_epoch=7, last_step=21).epoch(step) == epoch

@@ -81,6 +81,7 @@ def test_a_changed_corpus_of_an_existing_run_is_said(corpus, tmp_path, capsys):
     assert re.search("^refused .*: .* on another corpus: val.en, val.de changed", capsys.readouterr().out, re.M)
 
 
+@pytest.mark.slow
 def test_a_rehearsal_that_would_need_much_memory_trains_less_of_the_model(corpus, tmp_path, capsys, monkeypatch):
     trained = []
     monkeypatch.setattr(

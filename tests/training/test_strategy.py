@@ -5,7 +5,6 @@ import json
 import socket
 import time
 from pathlib import Path
-from types import SimpleNamespace
 from typing import get_args, get_type_hints
 
 import numpy as np
@@ -33,13 +32,10 @@ from tests import tiny
 ROOT = Path(__file__).parents[2]
 
 
-def devices(monkeypatch, **names):
-    """Makes TensorFlow list these logical devices."""
-    listed = {kind: [SimpleNamespace(name=name) for name in names.get(kind, [])] for kind in ("CPU", "GPU")}
-    monkeypatch.setattr(tf.config, "list_logical_devices", listed.__getitem__)
-    made = []
-    monkeypatch.setattr(tf.distribute, "MirroredStrategy", lambda names: made.append(names) or "mirrored")
-    return made
+def list_gpus(monkeypatch, number):
+    """Makes TensorFlow list its CPU devices as this number of GPUs, beside one CPU."""
+    devices = tf.config.list_logical_devices("CPU")
+    monkeypatch.setattr(tf.config, "list_logical_devices", {"GPU": devices[:number], "CPU": devices[:1]}.__getitem__)
 
 
 # Devices.
@@ -53,44 +49,27 @@ def test_mirrored_is_one_replica_per_cpu_device_where_there_is_no_gpu(monkeypatc
     assert mirrored.num_replicas_in_sync == len(cpus) == 2
 
 
-@pytest.mark.parametrize("name", ["mirrored", "auto"])
-def test_several_gpus_are_used_together(monkeypatch, name):
-    made = devices(monkeypatch, CPU=["/device:CPU:0"], GPU=["/device:GPU:0", "/device:GPU:1"])
-    assert make_strategy(name) == "mirrored"
-    assert made == [["/device:GPU:0", "/device:GPU:1"]]
+@pytest.mark.parametrize(("name", "gpus", "replicas"), [("mirrored", 2, 2), ("auto", 2, 2), ("mirrored", 1, 1)])
+def test_gpus_train_a_replica_each(monkeypatch, name, gpus, replicas):
+    list_gpus(monkeypatch, gpus)
+    strategy = make_strategy(name)
+    assert isinstance(strategy, tf.distribute.MirroredStrategy) and strategy.num_replicas_in_sync == replicas
 
 
-def test_auto_spares_the_bookkeeping_of_a_single_gpu(monkeypatch):
-    made = devices(monkeypatch, CPU=["/device:CPU:0", "/device:CPU:1"], GPU=["/device:GPU:0"])
-    assert make_strategy("auto") is tf.distribute.get_strategy() and not made
-    assert make_strategy("mirrored") == "mirrored" and made == [["/device:GPU:0"]]
+@pytest.mark.parametrize(("name", "gpus"), [("auto", 1), ("auto", 0), ("one_device", 2)])
+def test_one_device_needs_no_strategy_of_several(monkeypatch, name, gpus):
+    list_gpus(monkeypatch, gpus)
+    assert make_strategy(name) is tf.distribute.get_strategy()
 
 
-def test_auto_is_one_device_on_a_plain_cpu(monkeypatch):
-    made = devices(monkeypatch, CPU=["/device:CPU:0"])
-    assert make_strategy("auto") is tf.distribute.get_strategy() and not made
-
-
-def test_one_device_is_one_device_however_many_there_are(monkeypatch):
-    made = devices(monkeypatch, CPU=["/device:CPU:0"], GPU=["/device:GPU:0", "/device:GPU:1"])
-    assert make_strategy("one_device") is tf.distribute.get_strategy() and not made
-    assert make_strategy("one_device").num_replicas_in_sync == 1
-
-
-def test_gpus_share_validation_decoding_and_no_others(monkeypatch):
+def test_several_gpus_share_validation_and_the_test_set_and_one_gpu_or_cpus_do_not(monkeypatch):
     strategy = tf.distribute.get_strategy()
-    devices(monkeypatch, CPU=["/device:CPU:0"], GPU=["/device:GPU:0", "/device:GPU:1"])
-    assert decoding_strategy(strategy) is strategy
-    devices(monkeypatch, CPU=["/device:CPU:0", "/device:CPU:1"])
+    list_gpus(monkeypatch, 2)
+    assert decoding_strategy(strategy) is strategy and strategy_of_gpus().num_replicas_in_sync == 2
+    list_gpus(monkeypatch, 1)
+    assert strategy_of_gpus() is None
+    list_gpus(monkeypatch, 0)
     assert decoding_strategy(strategy) is None
-
-
-def test_several_gpus_share_the_test_set_and_one_does_it_alone(monkeypatch):
-    made = devices(monkeypatch, CPU=["/device:CPU:0"], GPU=["/device:GPU:0"])
-    assert strategy_of_gpus() is None and not made
-    made = devices(monkeypatch, CPU=["/device:CPU:0"], GPU=["/device:GPU:0", "/device:GPU:1"])
-    strategy_of_gpus()
-    assert made == [["/device:GPU:0", "/device:GPU:1"]]
 
 
 # The machines of a cluster.

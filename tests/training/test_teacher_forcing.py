@@ -385,7 +385,7 @@ def test_a_debugger_can_step_through_an_update_that_runs_eagerly(monkeypatch):
     assert losses[1] == pytest.approx(losses[0], rel=1e-5)
 
 
-@pytest.mark.parametrize("optimizer", ["sgd", "adafactor"])
+@pytest.mark.parametrize("optimizer", ["sgd", pytest.param("adafactor", marks=pytest.mark.slow)])
 def test_any_optimizer_of_keras_trains_by_its_name(optimizer):
     model = trainer(optimizer)
     assert type(model.optimizer) is type(keras.optimizers.get(optimizer))
@@ -422,7 +422,10 @@ def test_a_trainer_that_is_saved_and_loaded_goes_on_as_the_one_that_was_not(tmp_
     assert max(np.abs(x - y.numpy()).max() for x, y in zip(start, model.network.weights, strict=True)) > 1e-3
 
 
-@pytest.mark.parametrize("optimizer", ["adam", keras.optimizers.AdamW(0.01)])
+ADAMW = pytest.param(keras.optimizers.AdamW(0.01), marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize("optimizer", ["adam", ADAMW])
 def test_arrays_without_weights_train_as_batches_whose_padding_weighs_nothing(optimizer):
     """As in a notebook: `compile(Adam())`, and `fit` over whatever Keras takes, to its end."""
     inputs, labels, weights = make_batch(range(6))

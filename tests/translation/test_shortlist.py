@@ -114,6 +114,7 @@ def test_a_list_of_all_pieces_changes_nothing(model, width):
         np.testing.assert_allclose([x.score for x in found], [x.score for x in expected], rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_a_text_is_translated_the_same_alone_and_in_any_batch():
     exact, short = (translator(shortlist, tiny.transformer, 3) for shortlist in (None, few))
     prefix = ["x", "one", "Größe", ""]

@@ -82,6 +82,7 @@ def test_translations_are_those_of_a_plain_search_over_full_passes(beam_size):
     assert any(texts)
 
 
+@pytest.mark.slow
 def test_a_beam_finds_better_translations_than_greedy_search():
     _, greedy = translator(1, random_transformer).translate_batch(TEXTS)
     _, beam = translator(3, random_transformer).translate_batch(TEXTS)

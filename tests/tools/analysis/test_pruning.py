@@ -32,7 +32,13 @@ def pair():
 
 
 @pytest.mark.parametrize(
-    ("positions", "pre_norm"), [("sinusoidal", True), ("learned", False), ("relative", True), ("rotary", False)]
+    ("positions", "pre_norm"),
+    [
+        ("relative", True),
+        ("rotary", False),
+        pytest.param("sinusoidal", True, marks=pytest.mark.slow),
+        pytest.param("learned", False, marks=pytest.mark.slow),
+    ],
 )
 def test_a_pruned_model_computes_what_the_model_with_silent_heads_computes(positions, pre_norm):
     model, smaller = make_pair(positions=positions, pre_norm=pre_norm)

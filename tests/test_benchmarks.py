@@ -1,0 +1,115 @@
+"""Every benchmark runs on a toy and prints its figures. Its page quotes those of a real run."""
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import tensorflow as tf
+
+from tests import tiny
+
+ROOT = Path(__file__).parents[1]
+OF_TRAINING = {**tiny.SIZES, "vocabulary_size": tiny.VOCABULARY, "max_length": 31, "batch_tokens": 401}
+TRAINING = "--dataset files:CORPUS --source_lang en --target_lang de --preset tiny --strategy one_device " + " ".join(
+    f"--{name} {value}" for name, value in OF_TRAINING.items()
+)
+SIDES = "--source CORPUS/val.en --reference CORPUS/val.de"
+
+# Benchmark -> (its arguments, a pattern for each figure that it prints).
+RUNS = {
+    "bulk_translation": ("--saved_model EXPORT --text CORPUS/val.en --lines 7 --workers 1", [r"\| Beam, 1 .*\d \|"]),
+    "cleaning": ("--corpus MANY", [r"clean pairs lost \d+\.\d\d%"]),
+    "compare_exports": (
+        "EXPORT EXPORT --source CORPUS/val.en",
+        [r"one sentence: .* \d\.\d\d, the same", "batch of 32"],
+    ),
+    "compare_runs": (f"RUN {SIDES}", [r"\| run \| 0\.0 M \| [\d,]+ \| [\d,]+ \| \d+\.\d \|"]),
+    "decode_speed": (f"--model_dir RUN {SIDES}", [r"\| CTranslate2 float32 .*\d", r"BLEU: .*tok:13a"]),
+    "export_size": (
+        "--model_dir RUN --rounds 1",
+        [r"\| all steps \| \d+\.\d\d .*\|", r"\| without shorten_names \| \d"],
+    ),
+    "large_corpus": ("--pairs 3000", [r"second start: first update after \d+ s", r"peak to prepare: [\d,]+ MiB"]),
+    "load_time": ("EXPORT", [r"exports/1: \d+\.\d\d CPU s, 1\.00"]),
+    "markup": (
+        "--model_dir RUN --corpus CORPUS --fragments 7",
+        [r"explain +well-formed \d+\.\d%", "the judge .*links"],
+    ),
+    "new_pieces": (
+        f"--old CORPUS --new NAMES --source_lang en --target_lang de --vocabulary_size {tiny.VOCABULARY} --sizes 5",
+        [r"\| and 5 new pieces \| \d+\.\d\d \| \d+\.\d\d \|"],
+    ),
+    "protection": ("--model_dir RUN --data NAMES --set val", [r"\d+ terms\n", r"with the glossary \| \d+\.\d\d % \|"]),
+    "random_texts": ("--saved_model EXPORT --texts 20", [r"\d+ texts of [\d,]+ bytes .*: no text raised"]),
+    "serving_load": (
+        "--saved_model EXPORT --source CORPUS/val.en --seconds 1 --rounds 1 --clients 4 --swaps 1 --log LOG",
+        [r"REST has \d+% of the \d+ sentences/s in process", "gRPC: overload", r"version  2 serves, \d+ MB"],
+    ),
+    "train_speed": (TRAINING, [r"[\d,]+ real target tokens/s", r"\d\.\d% of the measured matrix-product rate"]),
+    "train_trace": (TRAINING, [r"\| attention \| \d+\.\d \| \d+\.\d% \|", r"\| \w*MatMul \| \d+\.\d \|"]),
+}
+
+
+def test_every_benchmark_is_named_by_a_page_and_runs_here():
+    scripts = {path.stem for path in (ROOT / "benchmarks").glob("*.py") if "__main__" in path.read_text("utf-8")}
+    assert scripts == {*RUNS}
+    pages = "".join(path.read_text("utf-8") for path in (ROOT / "docs").rglob("*.md"))
+    assert [name for name in scripts if f"benchmarks.{name}" not in pages] == []
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory):
+    """Name in `RUNS` -> path."""
+    directory = tmp_path_factory.mktemp("benchmarks")
+    corpus = tiny.write_corpus(directory / "corpus")
+    for name in ("names", "many"):
+        (directory / name).mkdir()
+    names = ("Ann", "Bob", "Cleo", "Dora", "Emil")
+    named = [
+        (f"{names[number % 5]} {source}", f"{names[number % 5]} {target}")
+        for number, (source, target) in enumerate(tiny.pairs(99))
+    ]
+    for stem, pairs in {"train": named[:80], "val": named[80:]}.items():
+        tiny.write_pairs(directory / "names", stem, pairs)
+    for stem in ("train", "val", "test"):
+        tiny.write_pairs(directory / "many", stem, tiny.pairs(3000))
+    run = tiny.write_run(directory / "run", corpus)
+    return {
+        "CORPUS": corpus,
+        "NAMES": directory / "names",
+        "MANY": directory / "many",
+        "RUN": run.path,
+        "EXPORT": tiny.saved_model() / "exports" / "1",
+        "LOG": directory / "server.log",
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", RUNS)
+def test_a_benchmark_prints_its_figures(name, places, warm):
+    arguments, patterns = RUNS[name]
+    for place, path in places.items():
+        arguments = arguments.replace(place, str(path))
+    program = [sys.executable, "-S", "tests/warm_start.py", "run", str(warm), "-m", f"benchmarks.{name}"]
+    ran = subprocess.run([*program, *arguments.split()], cwd=ROOT, capture_output=True, text=True, timeout=500)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert [pattern for pattern in patterns if not re.search(pattern, ran.stdout)] == [], ran.stdout
+
+
+@pytest.mark.slow
+def test_the_tour_draws_a_picture_for_each_page_that_trains_nothing(places, tmp_path, monkeypatch, capsys):
+    from benchmarks.tour import __main__ as tour
+    from benchmarks.tour import pictures
+
+    for page in pictures.PAGES.glob("*.md"):  # a picture can be of the blocks of its page
+        shutil.copy(page, tmp_path)
+    monkeypatch.setattr(pictures, "PAGES", tmp_path)
+    monkeypatch.setattr(tf.config.threading, "set_inter_op_parallelism_threads", lambda number: None)  # it has started
+    pages = ["lookup", "order", "square_root", "step_by_step"]
+    tour.main(SimpleNamespace(pages=pages, model_dir=places["RUN"], text="one two three"))
+    assert {path.stem for path in tmp_path.glob("*.png")} == {*pages}
+    assert capsys.readouterr().out.count("wrote ") == len(pages)
