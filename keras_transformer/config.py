@@ -16,6 +16,7 @@ from keras_transformer.presets import OPTIMIZERS, PRESETS
 
 PAD_ID, UNK_ID, BOS_ID, EOS_ID = 0, 1, 2, 3  # the control symbols of every vocabulary
 FIRST_PLACEHOLDER_ID = 4  # of the placeholders, right behind them, in a vocabulary that has some
+LENGTH_PENALTIES = (-10.0, 10.0)  # least and most alpha
 MOST_HYPOTHESES = 256  # of a beam: more only cost memory, as much as V numbers for each hypothesis of each sentence
 
 SUITED = {"batch_tokens": 4096, "warmup_steps": 4000}  # if None, they are suited to the corpus; what most presets have
@@ -259,7 +260,8 @@ class Config:
         _check(self, "character_coverage", 0.98 <= self.character_coverage <= 1, "must be between 0.98 and 1")
         _check(self, "seed", 0 <= self.seed < 2**31, "must be at least 0 and below 2^31")
         _check(self, "model_dir", bool(self.model_dir), "must name a directory; leave it out for runs/PRESET")
-        _check(self, "beam_size", self.beam_size <= MOST_HYPOTHESES, f"must be at most {MOST_HYPOTHESES}")
+        for name, least, most in (("beam_size", 1, MOST_HYPOTHESES), ("length_penalty", *LENGTH_PENALTIES)):
+            _check(self, name, least <= getattr(self, name) <= most, f"must be between {least:g} and {most:g}")
 
     def _check_shape(self):
         if self.architecture != "transformer":
@@ -275,8 +277,7 @@ class Config:
             _check(self, "heads", fits, f"must have {self.num_layers}/{depth}/{depth} numbers, the last one not 0")
             goes = self.d_key is not None and self.num_key_value_heads is None
             _check(self, "heads", goes, "needs `d_key`, and does not go with `num_key_value_heads`")
-        is_even = self.d_model % 2 == 0 or self.positions != "sinusoidal"
-        _check(self, "d_model", is_even, "must be even")
+        _check(self, "d_model", self.d_model % 2 == 0 or self.positions != "sinusoidal", "must be even")
         is_even = (self.d_key or self.d_model // self.num_heads) % 2 == 0 or self.positions != "rotary"
         _check(self, "d_key", is_even, "must be even with rotary positions. By default, it is `d_model` / `num_heads`")
 
@@ -369,8 +370,7 @@ def read_settings(path):
     if not isinstance(settings, dict):
         raise ConfigError(f"{path} must hold `name: value` lines, and has none")
     names = [field.name for field in dataclasses.fields(Config)]
-    unknown = [str(name) for name in settings if name not in names]
-    if unknown:
+    if unknown := [str(name) for name in settings if name not in names]:
         raise ConfigError(f"{path} has unknown settings: {', '.join(unknown)}; there are {', '.join(names)}")
     for field in dataclasses.fields(Config):
         if isinstance(settings.get(field.name), str) and is_a(0.0, field.type):

@@ -336,6 +336,7 @@ RATES = [
         ("num_key_value_heads", 3),  # of 4 heads
         ("positions", "alibi"),
         ("beam_size", 257),
+        *[("length_penalty", value) for value in (-10.1, 10.1, 1e9)],
         *[("length_penalty", value) for value in (float("nan"), float("inf"), -float("inf"))],
         ("strategy", "tpu"),
         ("optimizer", "adamm"),

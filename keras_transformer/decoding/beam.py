@@ -48,9 +48,11 @@ def beam_search(step, state, limits, *, width, bos_id, eos_id, pad_id, length_pe
     """Keeps the W most likely unfinished hypotheses of every row, and the W best-scored that have reached eos.
 
     - A hypothesis finishes when eos puts it among the W most likely continuations of its row.
-    - A row is done when W hypotheses have finished; when no live one can still overtake the worst of the `wanted` best
-      finished ones; at its limit; or when none of its live hypotheses has a continuation (logits that are not a
-      distribution, such as NaN, or options that leave nothing).
+    - A row is done when W hypotheses have finished, and no live one is ahead of the best of them as it is; when no live
+      one can still overtake the worst of the `wanted` best finished ones; at its limit; or when none of its live
+      hypotheses has a continuation (logits that are not a distribution, such as NaN, or options that leave nothing).
+    - With alpha of 0 or less, going on would never improve the best result. With alpha above 0, a hypothesis that is
+      behind can still win by its length alone. The search does not wait for it (docs/translate.md has the figures).
     - A row that is done without a finished hypothesis returns its live hypotheses as they are, without eos.
 
     No row's result depends on the others. With a beam of 1 it is greedy search.
@@ -156,9 +158,12 @@ def _is_decided(live, finished, limits, options, wanted):
     # mildest penalty ahead: that of the limit, or that of the next step where alpha is negative.
     alpha = options["length_penalty"]
     best_to_come = scores / tf.maximum(penalty(limits, alpha), penalty(lengths + 1, alpha))
-    is_full = tf.gather(finished.scores, options["beam_size"] - 1, batch_dims=1) > IMPOSSIBLE
     is_hopeless = best_to_come <= finished.scores[:, wanted - 1, None]
-    return tf.squeeze(is_full | is_hopeless | (lengths >= limits), axis=1)
+    is_full = tf.gather(finished.scores, options["beam_size"] - 1, batch_dims=1) > IMPOSSIBLE
+    # Behind the best, whatever is wanted: so the first of several results is the one result of a search for one. All
+    # of this step have the same length, so with a beam of 1 no live hypothesis is ahead of one that has just finished.
+    is_behind = scores / penalty(lengths, alpha) <= finished.scores[:, :1]
+    return tf.squeeze(is_hopeless | (is_full & is_behind) | (lengths >= limits), axis=1)
 
 
 def _results(beam):

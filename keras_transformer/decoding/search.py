@@ -260,14 +260,19 @@ def _end_repetitions(hypotheses, sizes):
         bool (B, W, L), for each token of the hypotheses.
     """
     ids, _, lengths = hypotheses
-    positions = tf.range(tf.shape(ids)[-1])
-    back = 1 + tf.range(tf.clip_by_value(tf.reduce_max(sizes) - 1, 0, tf.shape(ids)[-1]))  # (J,)
-    before = positions[:, None] - back  # (L, J): the J positions before each
-    newest = tf.maximum(lengths[..., None] - back, 0)  # (B, W, J): the last J of the hypothesis
-    is_same = tf.gather(ids, tf.maximum(before, 0), axis=2) == tf.gather(ids, newest, batch_dims=2)[:, :, None]
-    is_same = tf.cast(is_same & (before >= 0), tf.int32)  # (B, W, L, J)
-    agreeing = tf.reduce_sum(tf.math.cumprod(is_same, axis=-1), axis=-1)  # (B, W, L)
-    return _are_read(hypotheses) & (sizes[..., None] >= 1) & (agreeing >= sizes[..., None] - 1)
+    positions, sizes = tf.range(tf.shape(ids)[-1]), sizes[..., None]  # (L,), (B, 1, 1)
+    # No sequence longer than the hypothesis is in it.
+    can_repeat = (sizes >= 1) & (sizes <= lengths[..., None])  # (B, W, 1)
+    most = tf.reduce_max(tf.where(can_repeat, sizes, 0))
+
+    def compare(back, agree):
+        newest = tf.gather(ids, tf.maximum(lengths - back, 0)[..., None], batch_dims=2)  # (B, W, 1)
+        is_same = (tf.roll(ids, back, axis=2) == newest) & (positions >= back)
+        return back + 1, agree & (is_same | (back >= sizes))
+
+    start = tf.constant(1), _are_read(hypotheses) & can_repeat
+    # One position after the other: all at once would be (B, W, L, L).
+    return tf.while_loop(lambda back, agree: (back < most) & tf.reduce_any(agree), compare, start)[1]
 
 
 # The loop

@@ -10,7 +10,7 @@ This module imports no TensorFlow: `--help` must be quick.
 import math
 from typing import NamedTuple
 
-from keras_transformer.config import MOST_HYPOTHESES
+from keras_transformer.config import LENGTH_PENALTIES, MOST_HYPOTHESES
 from keras_transformer.errors import UserError
 
 MOST = 2**31 - 1  # of an int32
@@ -56,7 +56,7 @@ _BEAM, _SAMPLE = "translate_with_options", "sample"
 OPTIONS = (
     Option("prefix", _BEAM, "string", 0, 0, "", "", "A", "text that every translation begins with"),
     Option(
-        *("length_penalty", _BEAM, "float32", -10.0, 10.0, math.nan, None, 0.6),
+        *("length_penalty", _BEAM, "float32", *LENGTH_PENALTIES, math.nan, None, 0.6),
         "alpha of ((5 + n) / 6)^alpha; larger values prefer longer translations",
     ),
     Option(

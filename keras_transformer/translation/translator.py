@@ -1,13 +1,13 @@
 """Lists of strings in, lists of strings out: one interface over a trained run and over an exported SavedModel."""
 
 import functools
-import math
 import os
 from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
+from keras_transformer.config import LENGTH_PENALTIES
 from keras_transformer.errors import UserError, check_positive
 from keras_transformer.files import find_saved_model
 from keras_transformer.protection import NO_PLACEHOLDERS, PLACEHOLDERS, Protection, read_glossary
@@ -254,7 +254,7 @@ class Translator(TextTranslator):
         files: list of the paths that the weights were read from; empty for a model that is given.
 
     Raises:
-        UserError: for a size that is not positive, a length penalty that is not finite, and a model that has no
+        UserError: for a size that is not positive, a length penalty out of its range, and a model that has no
             placeholders for `glossary` or `protect`.
     """
 
@@ -274,8 +274,9 @@ class Translator(TextTranslator):
         protect=False,
     ):
         check_positive(beam_size=beam_size, max_length=max_length)
-        if not math.isfinite(length_penalty):
-            raise UserError(f"`length_penalty` must be finite. Received: length_penalty={length_penalty}")
+        if not LENGTH_PENALTIES[0] <= length_penalty <= LENGTH_PENALTIES[1]:
+            bounds = "{:g} and {:g}".format(*LENGTH_PENALTIES)
+            raise UserError(f"`length_penalty` must be between {bounds}. Received: length_penalty={length_penalty}")
         self.model = model
         self.source_tokenizer = source_tokenizer
         self.target_tokenizer = target_tokenizer or source_tokenizer

@@ -14,9 +14,9 @@ PAD, BOS, EOS = 0, 1, 2
 ENTRIES = 211  # of the table; prime, so that different prefixes seldom share one
 
 
-def table_of(vocabulary=7, table_seed=0, eos_bias=0.0):
-    """Random logits (ENTRIES, V). `eos_bias` is added to those of eos."""
-    table = np.random.default_rng(table_seed).normal(size=(ENTRIES, vocabulary)).astype("float32")
+def table_of(vocabulary=7, table_seed=0, eos_bias=0.0, spread=1.0):
+    """Random logits (ENTRIES, V) of the standard deviation `spread`. `eos_bias` is added to those of eos."""
+    table = spread * np.random.default_rng(table_seed).normal(size=(ENTRIES, vocabulary)).astype("float32")
     table[:, EOS] += eos_bias
     return table
 
@@ -107,19 +107,36 @@ def allowed_log_probs(script, row, ids, asked=None):
     return allowed
 
 
-def plain_beam_search(script, row, limit, alpha, width, asked=None):
-    """Beam search over Python lists, which stops at `width` finished hypotheses or at the limit: [(score, ids)]."""
+def endless_beam_search(script, row, limit, alpha, width, asked=None):
+    """Beam search over Python lists that nothing stops before the limit.
+
+    Yields:
+        after every step, the `width` best finished and the live hypotheses: two lists [(score, ids)], best first.
+    """
     live, finished = [(0.0, ())], []
-    while live and len(live[0][1]) < limit and len(finished) < width:
+    while live and len(live[0][1]) < limit:
         log_probs = [allowed_log_probs(script, row, ids, asked) for _, ids in live]
         candidates = [
             (s + p, (*ids, v)) for (s, ids), row_ in zip(live, log_probs, strict=True) for v, p in enumerate(row_)
         ]
         candidates = sorted((c for c in candidates if c[0] > -math.inf), reverse=True)
         finished += [(score(s, len(ids), alpha), ids) for s, ids in candidates[:width] if ids[-1] == EOS]
+        finished = sorted(finished, reverse=True)[:width]
+        dead_ends = [] if candidates else live
         live = [c for c in candidates if c[1][-1] != EOS][:width]
-    found = finished or [(score(s, len(ids), alpha), ids) for s, ids in live]
-    return sorted(found, reverse=True)[:width]
+        yield finished, [(score(s, len(ids), alpha), ids) for s, ids in live or dead_ends]
+
+
+def plain_beam_search(script, row, limit, alpha, width, asked=None):
+    """What `beam_search` must find under options, in batches, with placeholders: [(score, ids)].
+
+    It ends by the rule of `beam_search`, so it does not judge the rule. `exhaustive` and `endless_beam_search` do.
+    """
+    finished, live = [], [(0.0, ())]
+    for finished, live in endless_beam_search(script, row, limit, alpha, width, asked):
+        if len(finished) == width and not (live and live[0] > finished[0]):
+            break
+    return finished or live
 
 
 def options_of(asked):

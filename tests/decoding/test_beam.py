@@ -15,6 +15,7 @@ from tests.decoding.scripted import (
     Asked,
     Script,
     as_lists,
+    endless_beam_search,
     exhaustive,
     options_of,
     plain_beam_search,
@@ -50,7 +51,7 @@ def assert_same(found, expected):
 
 
 def test_a_wide_beam_finds_the_best_of_all_sequences():
-    seeds, limits, alphas = many_rows(3, [4, 3, 2], [*ALPHAS, -1.0])
+    seeds, limits, alphas = many_rows(3, [4, 3, 2], [*ALPHAS, 1.8, -1.0])
     script = Script(seeds, vocabulary=5, eos_bias=-1.0)
     for row, found in enumerate(as_lists(beam(script, limits, WIDE, alphas))):
         everything = exhaustive(script, row, limits[row], alphas[row])
@@ -72,12 +73,71 @@ def test_a_wide_beam_that_runs_to_the_limit_lists_all_sequences_in_order():
 
 
 @pytest.mark.parametrize("beam_size", [1, 2, 3, 11])
+@pytest.mark.parametrize("spread", [1.0, 5.0])
+def test_without_a_reward_for_length_stopping_early_never_costs_the_best(beam_size, spread):
+    seeds, limits, alphas = many_rows(23, LIMITS, [0.0, -1.0])
+    script = Script(seeds, spread=spread)
+    for row, found in enumerate(as_lists(beam(script, limits, beam_size, alphas))):
+        steps = [([], [(0.0, ())]), *endless_beam_search(script, row, limits[row], alphas[row], beam_size)]
+        finished, live = steps[-1]
+        assert_same(found[:1], (finished or live)[:1])
+
+
+@pytest.mark.parametrize("beam_size", [2, 5])
+def test_no_hypothesis_of_the_beam_is_ahead_of_the_result_when_the_search_ends(beam_size):
+    """All of the beam's hypotheses, at the step at which it has ended, are in the endless search at that step."""
+    seeds, limits, alphas = many_rows(5, [13], [0.0, 0.6, 1.0, 1.8])
+    early = 0
+    for row in range(len(seeds)):
+        script = Script(seeds[row : row + 1], spread=5.0)
+        (found,) = as_lists(beam(script, limits[row : row + 1], beam_size, alphas[row]))
+        steps = list(endless_beam_search(script, 0, limits[row], alphas[row], beam_size))
+        finished, live = steps[len(script.seen) - 1]
+        assert_same(found[:1], (finished or live)[:1])
+        if len(script.seen) < limits[row]:
+            early += 1
+            assert live[0][0] <= found[0][0] + 1e-6
+    assert early > len(seeds) // 2
+
+
+@pytest.mark.parametrize("alpha", [0.0, 1.0, 1.8])
+def test_a_search_does_not_end_while_a_live_hypothesis_is_ahead(alpha):
+    """Two hypotheses finish, one after the other, while the beam holds one that is likelier than both.
+
+    4 begins the best hypothesis, 3 one that is soon finished. The third step decides: the best one ends there.
+    """
+    nothing = 1e-9
+    table = np.full([6, 5], nothing)
+    table[0, [EOS, 3, 4]] = 0.27, 0.26, 0.47  # after bos: eos is finished at once
+    table[3, EOS] = 1.0  # after 3
+    table[4, [3, 4]] = nothing, 1.0  # after 4 comes 4 for certain
+    table[5, EOS] = 1.0  # after 4 4
+
+    def step(ids, parents, position, state):
+        entry = tf.where(ids == BOS, 0, tf.where((ids == 4) & (position == 2), 5, ids))
+        return tf.gather(tf.constant(np.log(table), tf.float32), entry), state
+
+    how = {"bos_id": BOS, "eos_id": EOS, "pad_id": PAD, "length_penalty": alpha}
+    (greedy,) = as_lists(greedy_search(step, (), [7], **how))
+    (found,) = as_lists(beam_search(step, (), [7], width=2, **how))
+    assert greedy[0][1] == (4, 4, EOS)
+    assert_same(found[:1], greedy)
+
+
+@pytest.mark.parametrize("beam_size", [1, 2, 3, 11])
 def test_a_narrow_beam_finds_the_best_of_plain_beam_search(beam_size):
-    """Plain beam search never stops early: stopping early never costs the best."""
-    seeds, limits, alphas = many_rows(5, LIMITS, ALPHAS)
+    seeds, limits, alphas = many_rows(5, LIMITS, [*ALPHAS, 1.8])
     script = Script(seeds)
     for row, found in enumerate(as_lists(beam(script, limits, beam_size, alphas))):
         assert_same(found[:1], plain_beam_search(script, row, limits[row], alphas[row], beam_size)[:1])
+
+
+@pytest.mark.parametrize("wanted", [2, 3])
+def test_the_first_of_several_results_is_the_result_of_a_search_for_one(wanted):
+    seeds, limits, alphas = many_rows(11, [7, 13], [*ALPHAS, 1.8, -1.0])
+    one, several = (as_lists(beam(Script(seeds), limits, 3, alphas, wanted=n)) for n in (1, wanted))
+    for alone, found in zip(one, several, strict=True):
+        assert_same(found[:1], alone[:1])
 
 
 @pytest.mark.parametrize("eos_bias", [-50.0, 0.0])
@@ -90,11 +150,11 @@ def test_a_narrow_beam_lists_what_plain_beam_search_lists(eos_bias):
 
 
 def test_a_beam_of_one_is_greedy_search():
-    seeds, limits, alphas = many_rows(7, LIMITS, [*ALPHAS, -1.0])
+    seeds, limits, alphas = many_rows(7, LIMITS, [*ALPHAS, 1.8, -1.0])
     script, how = Script(seeds), {"bos_id": BOS, "eos_id": EOS, "pad_id": PAD}
     greedy = greedy_search(script.step, script.start(1), limits, length_penalty=alphas, **how)
-    for one, other in zip(greedy, beam(script, limits, 1, alphas), strict=True):
-        np.testing.assert_array_equal(one, other)
+    for one, other in zip(as_lists(greedy), as_lists(beam(script, limits, 1, alphas)), strict=True):
+        assert_same(one, other)
 
 
 ASKED = [

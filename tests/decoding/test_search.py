@@ -208,6 +208,26 @@ def test_no_sequence_of_tokens_comes_twice(n):
         assert {token for token in range(11) if found[token] == IMPOSSIBLE} == forbidden_by_hand(ids, n)
 
 
+def test_no_repeated_sequences_need_no_memory_of_the_square_of_the_length():
+    rows, width, length, size = 5, 3, 101, 11
+    text = tf.TensorSpec([rows, width, length], tf.int32)
+
+    @tf.function(input_signature=[text, tf.TensorSpec([rows, 1], tf.int32)])
+    def find(ids, sizes):
+        hypotheses = Hypotheses(ids, tf.zeros([rows, width]), tf.fill([rows, width], length - 2))
+        options = {"prefix": tf.zeros([rows, 0], tf.int32), "repetition_penalty": tf.ones([rows, 1])}
+        return next_tokens(tf.zeros([rows, width, size]), hypotheses, {**options, "no_repeat_ngram": sizes}, size)
+
+    graph = find.get_concrete_function().graph.as_graph_def(add_shapes=True)
+    nodes = [*graph.node, *(node for function in graph.library.function for node in function.node_def)]
+    shapes = [[dim.size for dim in shape.dim] for node in nodes for shape in node.attr["_output_shapes"].list.shape]
+    assert [rows, width, length] in shapes
+    assert not [shape for shape in shapes if length in shape and len(shape) > 3]
+    for n in (99, 100, 2**31 - 1):  # of 99 tokens that are all 1
+        forbidden = np.isneginf(find(tf.ones(text.shape, tf.int32), tf.fill([rows, 1], n))[0]).sum()
+        assert forbidden == (rows * width if n == 99 else 0)
+
+
 def test_the_prefix_is_all_there_is_while_it_lasts():
     for length, token in enumerate([7, 8, 7]):
         found = allowed([7, 8, 7, 0, 0], length, prefix=[7, 8, 7], penalty=2.0, ngram=1)

@@ -50,13 +50,21 @@ class FullPasses:
     def search(self, width, alpha=ALPHA):
         """(text, score, ids) of the best hypothesis."""
         live, finished = [(0.0, [])], []
-        while len(live[0][1]) < len(self.source_ids) + 50 and len(finished) < width:
+        normalised = functools.partial(by_length, alpha=alpha)
+        while len(live[0][1]) < len(self.source_ids) + 50:
+            if len(finished) >= width and normalised(live[0]) <= max(map(normalised, finished)):
+                break
             candidates = [(sum_ + p, [*ids, v]) for sum_, ids in live for v, p in enumerate(self.log_probs(ids))]
             candidates.sort(reverse=True)
             finished += [c for c in candidates[:width] if c[1][-1] == EOS_ID]
             live = [c for c in candidates if c[1][-1] != EOS_ID][:width]
-        score, ids = max((sum_ / ((5 + len(ids)) / 6) ** alpha, ids) for sum_, ids in finished or live)
+        score, ids = max(map(normalised, finished or live))
         return self.pieces.decode([i for i in ids if i > EOS_ID]), score, ids
+
+
+def by_length(hypothesis, alpha):
+    sum_, ids = hypothesis
+    return sum_ / ((5 + len(ids)) / 6) ** alpha, ids
 
 
 @functools.cache
@@ -356,7 +364,14 @@ def test_a_missing_saved_model_says_what_makes_one(tmp_path, name):
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("beam_size", 0), ("beam_size", -1), ("max_length", 0), ("batch_size", 0), ("length_penalty", float("nan"))],
+    [
+        ("beam_size", 0),
+        ("beam_size", -1),
+        ("max_length", 0),
+        ("batch_size", 0),
+        ("length_penalty", float("nan")),
+        ("length_penalty", 11),
+    ],
 )
 def test_impossible_options_are_refused_by_name(name, value):
     with pytest.raises(UserError, match=rf"{name}.*{value}"):
