@@ -12,10 +12,9 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.config import Config
-from keras_transformer.data.corpora import open_corpora
+from keras_transformer.data.corpora import epoch_weights, mix, open_corpora
 from keras_transformer.data.corpus import BothSides, Corpus, InTurn, OneSide
 from keras_transformer.data.encoded import LAYOUT, EncodedPairs, encode_pairs, find_flaw, make_once
-from keras_transformer.data.mixture import epoch_weights, mix
 from keras_transformer.data.new_pieces import append_pieces, learn_pieces, mean_rows, new_in
 from keras_transformer.errors import CheckpointError, ConfigError, CorpusError, counted
 from keras_transformer.files import write_whole

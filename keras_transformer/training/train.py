@@ -39,10 +39,13 @@ from keras_transformer.training.run_directory import epoch_number
 from keras_transformer.training.schedules import make_schedule
 from keras_transformer.training.strategy import (
     POLICIES,
+    Workers,
     decoding_strategy,
     describe_devices,
     make_strategy,
+    prepare_on_all,
     resolve_precision,
+    run_directory,
     vary_seeds,
 )
 from keras_transformer.training.teacher_forcing import TeacherForcing
@@ -56,7 +59,6 @@ from keras_transformer.training.tensorboard import (
     write_hyper_parameters,
 )
 from keras_transformer.training.updates import make_optimizer
-from keras_transformer.training.workers import Workers, prepare_on_all, run_directory
 from keras_transformer.translation.translator import Translator
 
 log = logging.getLogger(__name__)
