@@ -172,9 +172,13 @@ WITH_BLOCKS = [page for page in PAGES if "```" in (ROOT / page).read_text(encodi
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", [page for page in WITH_BLOCKS if page != WITHOUT_A_RUN])
-def test_every_block_of_a_page_runs(page, desk, warm):
-    done = run(script_of(new_in(page)), desk, warm)
+def test_every_block_of_a_page_runs_and_prints_what_it_shows(page, desk, warm):
+    text = new_in(page)
+    done = run(script_of(text), desk, warm)
     assert done.returncode == 0 and "Traceback" not in done.stdout, done.stdout
+    shown = re.findall(r"^print\(.*\)  # (.+)$", "\n".join(blocks(text, "python")), re.MULTILINE)
+    assert [line for line in shown if line not in done.stdout.splitlines()] == [], done.stdout
+    assert shown or page != "README.md"
 
 
 @pytest.mark.slow

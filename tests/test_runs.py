@@ -259,3 +259,19 @@ def test_a_pruned_run_translates_and_is_the_origin_of_the_next(tmp_path):
     np.testing.assert_array_equal(trained_on(ids), model(ids))
     with pytest.raises(FileError, match="cannot write .*pruned: it exists already"):
         keep_pruned(Run(run.path), model, tmp_path / "pruned")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [12, 600])
+def test_a_small_corpus_is_learned_with_the_defaults_of_quickstart(count, tmp_path):
+    pairs = tiny.pairs(count)
+    run = kt.train(pairs, validation=pairs[::5], preset="quickstart", model_dir=tmp_path)
+    sources, references = map(list, zip(*pairs, strict=True))
+    assert kt.evaluate(run.translator(), sources, references).exact >= 0.99
+
+
+def test_more_epochs_of_a_schedule_that_ends_are_a_new_cycle_and_that_is_said(tmp_path, capsys):
+    settings = {"model_dir": tmp_path, "schedule": "linear", "warmup_steps": 2, **QUICK}
+    for epochs in (1, 2):
+        kt.train(tiny.pairs(53), epochs=epochs, **settings)
+    assert capsys.readouterr().out.count("a new cycle: the learning rate was to reach 0 at update") == 1

@@ -34,6 +34,7 @@ class Progress:
     best: float = -math.inf  # the best validation measure so far, larger is better
     best_epoch: int = 0
     metrics: dict = field(default_factory=dict)  # of the epoch under way: name of a metric's variable -> its value
+    last_step: int = 0  # the last update of the run, as it was planned
 
 
 class HeldSignals:

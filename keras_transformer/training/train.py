@@ -183,6 +183,7 @@ def fit(config, run, data, trainer, translate, evaluate):
     if plan.is_over(progress):
         log.info("complete    %s; more `epochs` would go on", plan.describe_end(progress))
         return
+    announce_new_cycle(config, progress, plan)
     write_samples(config, run, data)
     for outdated in (run.model, run.results):  # of a run that was finished, and goes on
         outdated.unlink(missing_ok=True)
@@ -232,6 +233,20 @@ def tokens_per_epoch(data, config, plan):
     """Real target tokens of an epoch, on average."""
     batches = plan.steps_per_epoch * config.accumulate_steps
     return data.train.tokens_per_epoch * batches / count_batches(data.train, config.batch_tokens)
+
+
+def announce_new_cycle(config, progress, plan):
+    """Says that the learning rate rises again if a run with a schedule that falls to 0 goes on for longer than planned.
+
+    The schedule then falls to 0 at the new end. So the rate of the next update is that of a run planned like this.
+    """
+    before, progress.last_step = progress.last_step, plan.last_step
+    if before not in (0, plan.last_step) and config.schedule != "inverse_square_root":
+        log.info(
+            "schedule    a new cycle: the learning rate was to reach 0 at update %s, and now does at %s",
+            f"{before:,}",
+            f"{plan.last_step:,}",
+        )
 
 
 def points_every(plan):
