@@ -125,12 +125,7 @@ def _whole(term):
 
 
 def read_glossary(path):
-    """Reads a file of terms: on every line a source form, a tab and its target form.
-
-    Blank lines, and lines that begin with #, are left out.
-
-    Args:
-        path: of the file, UTF-8.
+    """Reads a file of terms: a source form, a tab and its target form on every line. Blank and # lines do not count.
 
     Returns:
         dict, source form -> target form.
@@ -148,13 +143,12 @@ def read_glossary(path):
         if not line.strip() or line.startswith("#"):
             continue
         source, *targets = (form.strip() for form in line.split("\t"))
+        where = f"{path}, line {number}"
         if len(targets) != 1 or not source or not targets[0]:
-            raise ValueError(
-                f"{path}, line {number}: write a source form, a tab and its target form. Received: {line!r}"
-            )
+            raise ValueError(f"{where}: write a source form, a tab and its target form. Received: {line!r}")
         if terms.setdefault(source, targets[0]) != targets[0]:
             raise ValueError(
-                f"{path}, line {number}: {source!r} is {targets[0]!r} here and {terms[source]!r} in line "
+                f"{where}: {source!r} is {targets[0]!r} here and {terms[source]!r} in line "
                 f"{numbers[source]}: keep one of the two lines"
             )
         numbers.setdefault(source, number)
