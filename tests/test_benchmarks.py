@@ -45,6 +45,10 @@ RUNS = {
     ),
     "protection": ("--model_dir RUN --data NAMES --set val", [r"\d+ terms\n", r"with the glossary \| \d+\.\d\d % \|"]),
     "random_texts": ("--saved_model EXPORT --texts 20", [r"\d+ texts of [\d,]+ bytes .*: no text raised"]),
+    "search_end": (
+        f"--model_dir RUN {SIDES} --length_penalties 0.6",
+        [r"none ahead", r"tok:13a"],
+    ),
     "serving_load": (
         "--saved_model EXPORT --source CORPUS/val.en --seconds 1 --rounds 1 --clients 4 --swaps 1 --log LOG",
         [r"REST has \d+% of the \d+ sentences/s in process", "gRPC: overload", r"version  2 serves, \d+ MB"],

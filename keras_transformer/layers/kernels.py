@@ -132,7 +132,8 @@ class Dropout(Layer):
 
     *Relative to* `keras.layers.Dropout`: it draws one random byte for each activation, not one random float. Random
     numbers are a good part of a small model's training step on a CPU, and four bytes cost as much as one float. So the
-    rate is rounded to a multiple of 1/256. The scale is that of the rounded rate, so the expectation is exact.
+    rate is rounded to a multiple of 1/256, and a rate above 0 to at least that. The scale is that of the rounded rate,
+    so the expectation is exact.
 
     Args:
         rate: share of the activations dropped, in [0, 1).
@@ -154,7 +155,7 @@ class Dropout(Layer):
             raise ValueError(f"`rate` must be in [0, 1). Received: rate={rate}")
         self.rate = rate
         self.seed = seed
-        self.dropped_levels = min(round(rate * LEVELS), LEVELS - 1)
+        self.dropped_levels = min(max(round(rate * LEVELS), 1), LEVELS - 1) if rate else 0
         self.seed_generator = keras.random.SeedGenerator(seed, name="seed_generator")
 
     def build(self, x_shape):

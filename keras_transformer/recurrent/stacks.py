@@ -130,7 +130,8 @@ class RecurrentDecoder(Layer):
         hard_attention: attend to one source position at a time.
         context: "last" or "mean", the context without attention.
         input_feeding: let the cell read the last h~.
-        dropout_rate: dropout of the input of each layer, and of h~.
+        dropout_rate: dropout of the input of each layer, and of h~. With `input_feeding`, only the first layer's input
+            has dropout.
 
     Call arguments:
         x: (B, T, D), embedded target.

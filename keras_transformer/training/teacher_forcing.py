@@ -171,13 +171,22 @@ class TeacherForcing(AlwaysBuilt):
         strategy = self.distribute_strategy
 
         def update(iterator):
-            def add(taken):
-                strategy.run(self.add_step, args=(next(iterator),))
-                return taken + 1
-
             if self.accumulate_steps > 1:
-                tf.while_loop(lambda taken: taken < self.accumulate_steps - 1, add, [0], parallel_iterations=1)
-            strategy.run(self.train_step, args=(next(iterator),))
+                taken = self.updates.batches_taken  # those that the end of a dataset has left over, too
+
+                def add(_):
+                    batch = next(iterator)
+                    with tf.control_dependencies(tf.nest.flatten(batch, expand_composites=True)):
+                        strategy.run(self.add_step, args=(batch,))
+                        return taken.assign_add(1, read_value=True)
+
+                tf.while_loop(lambda _: taken < self.accumulate_steps - 1, add, [0], parallel_iterations=1)
+            batch = next(iterator)
+            # At the end of a dataset, `next` fails, and an operation that does not wait for it may run all the same.
+            with tf.control_dependencies(tf.nest.flatten(batch, expand_composites=True)):
+                if self.accumulate_steps > 1:
+                    taken.assign(0)
+                strategy.run(self.train_step, args=(batch,))
             return self.get_metrics_result()
 
         self.train_function = self._in_graph(update)
@@ -197,16 +206,18 @@ class TeacherForcing(AlwaysBuilt):
     def _in_graph(self, function):
         return function if self.run_eagerly else tf.function(function, reduce_retracing=True, autograph=False)
 
-    def evaluate(self, x, *arguments, steps=None, callbacks=None, **keywords):
-        """As Keras does, with the averages of the weights. With `steps`, x must be a dataset without end.
+    def evaluate(self, x, *arguments, steps=None, callbacks=None, return_dict=False, **keywords):
+        """As Keras does, with the averages of the weights.
 
         One iterator reads a dataset without end for the whole run. Keras would drop an iterator before every
         validation, and that can take a minute: in TensorFlow 2.21, tf.data's autotuner sleeps through the call to end.
         """
         with self.averaged():
-            if steps is None:
-                return super().evaluate(x, *arguments, callbacks=callbacks, **keywords)
-            return self._measure_on(x, steps, callbacks)
+            if steps is None or not _is_endless(x):
+                how = {"steps": steps, "callbacks": callbacks, "return_dict": return_dict}
+                return super().evaluate(x, *arguments, **how, **keywords)
+            measures = self._measure_on(x, steps, callbacks)
+            return measures if return_dict else [measures[metric.name] for metric in self.metrics]
 
     def _measure_on(self, batches, steps, callbacks):
         """Measures the next `steps` batches of a dataset without end: a dict of floats."""
@@ -305,6 +316,13 @@ class TeacherForcing(AlwaysBuilt):
         for name, metric in self.measures.items():
             if name in measured:  # validation may measure less than training
                 metric.update_state(measured[name], sample_weight=weights)
+
+
+def _is_endless(x):
+    """Whether x is a dataset without end. Those of a strategy are: see `data.pipeline.dealt`."""
+    if isinstance(x, tf.data.Dataset):
+        return x.cardinality() == tf.data.INFINITE_CARDINALITY
+    return isinstance(x, tf.distribute.DistributedDataset)
 
 
 def unpack(batch):

@@ -127,6 +127,8 @@ class Updates(keras.layers.Layer):
         if self.accumulate_steps > 1:  # sums over the batches of an update so far, of this replica
             self.gradient_sums = [_local_variable(variable.shape) for variable in variables]
             self.token_sum = _local_variable(())
+            only_first = tf.VariableAggregation.ONLY_FIRST_REPLICA
+            self.batches_taken = tf.Variable(0, trainable=False, aggregation=only_first)  # since the last update
 
     def _add_scalar(self, name, dtype, value):
         start = keras.initializers.Constant(value)

@@ -191,7 +191,7 @@ class TextTranslator:
 
     def translate_batch(self, texts):
         """Translates one batch, a list of str: (list of str, list of float scores)."""
-        rows = [_translation(row) for row in self._ask_batch("translate", {"text": texts})]
+        rows = self.translate_scored(texts)
         return [row.text for row in rows], [row.score for row in rows]
 
     def ask(self, signature, on_progress=None, **inputs):
@@ -301,8 +301,11 @@ class Translator(TextTranslator):
 
     def with_model(self, model, **settings):
         """A translator with the same tokenizers and another model; `settings` replace those of this one."""
-        settings = {**self.settings, "shortlist": self.shortlist, **settings}
-        return Translator(model, self.source_tokenizer, self.target_tokenizer, **settings)
+        keeps = settings.keys() & {"glossary", "protect"}
+        sizes = {"batch_size": self.batch_size // self._replicas, "shortlist": self.shortlist}
+        translator = Translator(model, self.source_tokenizer, self.target_tokenizer, **self.settings | sizes | settings)
+        translator.protection = translator.protection if keeps else self.protection
+        return translator
 
     @property
     def width(self):

@@ -463,7 +463,7 @@ def test_a_dataset_without_end_is_measured_where_the_measurement_before_has_stop
     one, other = map(tf.data.Dataset.from_tensors, batches)
     endless = one.concatenate(other).repeat()
     expected = [by_numpy(model, some)["loss"] for some in ([batches[0]], [batches[1]], batches, batches)]
-    found = [model.evaluate(endless, steps=steps)["loss"] for steps in (1, 1, 2, 2)]
+    found = [model.evaluate(endless, steps=steps, return_dict=True)["loss"] for steps in (1, 1, 2, 2)]
     assert found == pytest.approx(expected, rel=1e-5) and found[2] == found[3]
     assert abs(found[0] - found[1]) > 1e-4
 
@@ -579,3 +579,39 @@ def test_reset_forgets():
 def test_config_makes_the_same_metric_again():
     twin = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(Perplexity(name="some")))
     assert type(twin) is Perplexity and twin.name == "some"
+
+
+# As the guides of Keras show it.
+
+
+def finite(rows=3, size=2):
+    """A dataset of `rows` batches that ends."""
+    batches = [make_batch(range(size * row, size * (row + 1))) for row in range(rows)]
+    parts = [tf.data.Dataset.from_tensors(tf.nest.map_structure(tf.constant, batch)) for batch in batches]
+    dataset = parts[0]
+    for part in parts[1:]:
+        dataset = dataset.concatenate(part)
+    return dataset
+
+
+def test_a_validation_set_that_ends_is_read_anew_every_epoch():
+    history = trainer().fit(finite(), validation_data=finite(), validation_steps=2, epochs=3, verbose=0).history
+    assert len(history["val_loss"]) == 3 and np.isfinite(history["val_loss"]).all()
+
+
+@pytest.mark.parametrize(("steps", "is_endless"), [(None, False), (2, False), (2, True)])
+def test_evaluate_gives_a_list_or_a_dict_as_asked(steps, is_endless):
+    model = trainer()
+    data = finite(2).repeat() if is_endless else finite(2)
+    as_list, as_dict = (model.evaluate(data, steps=steps, verbose=0, return_dict=flag) for flag in (False, True))
+    assert (
+        isinstance(as_list, list)
+        and as_list == pytest.approx([as_dict[metric.name] for metric in model.metrics])
+        and set(as_dict) == set(METRICS)
+    )
+
+
+def test_a_batch_that_an_epoch_leaves_over_counts_in_the_next_update():
+    model = trainer(accumulate_steps=2)
+    model.fit(finite(3), epochs=2, verbose=0)
+    assert int(model.optimizer.iterations) == 3

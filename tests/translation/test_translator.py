@@ -453,3 +453,15 @@ def test_a_glossary_that_cannot_be_used_is_one_line(tmp_path):
     for glossary, said in ((tmp_path / "terms.tsv", "terms.tsv, line 1: "), ({"": "DUO"}, "must have a source form")):
         with pytest.raises(UserError, match=said):
             Translator(random_transformer(), tiny.keeping_tokenizer(), glossary=glossary)
+
+
+def test_a_translator_with_another_model_keeps_words_and_batch_size_too():
+    model, tokenizer = tiny.transformer(), tiny.keeping_tokenizer()
+    one = Translator(model, tokenizer, batch_size=5, glossary={"one": "eins"})
+    other = one.with_model(tiny.transformer(seed=3))
+    assert other.batch_size == 5 and other.protection.glossary == {"one": "eins"}
+    assert one.with_model(model, batch_size=7, glossary={"two": "zwei"}).protection.glossary == {"two": "zwei"}
+    texts = ["one two", "three one"]
+    (texts_of_batch, scores), found = one.translate_batch(texts), one.translate_scored(texts)
+    assert texts_of_batch == [row.text for row in found] and scores == [row.score for row in found]
+    assert all("eins" in text and "⟦" not in text for text in texts_of_batch)
