@@ -191,7 +191,9 @@ class TextTranslator:
 
     def translate_batch(self, texts):
         """Translates one batch, a list of str: (list of str, list of float scores)."""
-        rows = self.translate_scored(texts)
+        hidden = [self.protection.hide(text) for text in texts] if self.protection else []
+        found = self._ask_batch("translate", {"text": [each.text for each in hidden] or texts})
+        rows = [_translation(row) for row in (map(_restored, hidden, found) if hidden else found)]
         return [row.text for row in rows], [row.score for row in rows]
 
     def ask(self, signature, on_progress=None, **inputs):
@@ -275,17 +277,12 @@ class Translator(TextTranslator):
     ):
         check_positive(beam_size=beam_size, max_length=max_length)
         if not LENGTH_PENALTIES[0] <= length_penalty <= LENGTH_PENALTIES[1]:
-            bounds = "{:g} and {:g}".format(*LENGTH_PENALTIES)
-            raise UserError(f"`length_penalty` must be between {bounds}. Received: length_penalty={length_penalty}")
+            raise UserError(f"`length_penalty` must be between -10 and 10. Received: length_penalty={length_penalty}")
         self.model = model
         self.source_tokenizer = source_tokenizer
         self.target_tokenizer = target_tokenizer or source_tokenizer
-        self.settings = {
-            "beam_size": beam_size,
-            "length_penalty": length_penalty,
-            "max_length": max_length,
-            "split_sentences": split_sentences,
-        }
+        self.settings = {"beam_size": beam_size, "length_penalty": length_penalty, "max_length": max_length}
+        self.settings["split_sentences"] = split_sentences
         self.shortlist = shortlist
         tokenizers = (self.source_tokenizer, self.target_tokenizer)
         self.signatures = Signatures(model, *tokenizers, **self.settings, shortlist=shortlist)
@@ -301,11 +298,10 @@ class Translator(TextTranslator):
 
     def with_model(self, model, **settings):
         """A translator with the same tokenizers and another model; `settings` replace those of this one."""
-        keeps = settings.keys() & {"glossary", "protect"}
         sizes = {"batch_size": self.batch_size // self._replicas, "shortlist": self.shortlist}
-        translator = Translator(model, self.source_tokenizer, self.target_tokenizer, **self.settings | sizes | settings)
-        translator.protection = translator.protection if keeps else self.protection
-        return translator
+        other = Translator(model, self.source_tokenizer, self.target_tokenizer, **self.settings | sizes | settings)
+        other.protection = other.protection or self.protection
+        return other
 
     @property
     def width(self):
