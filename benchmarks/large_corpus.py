@@ -68,6 +68,7 @@ def train(flags):
 
     from keras_transformer.data.pipeline import dealt, training_batches
     from keras_transformer.process import keep_freed_memory, share_cores
+    from keras_transformer.training.plan import suited
     from keras_transformer.training.preparation import prepare
     from keras_transformer.training.run_directory import RunDirectory
     from keras_transformer.training.strategy import make_strategy
@@ -75,7 +76,7 @@ def train(flags):
 
     keep_freed_memory()
     share_cores(config.strategy, config.batch_tokens or config.of_preset("batch_tokens"))
-    data = prepare(config, RunDirectory(config.model_dir))
+    config, data = suited(config, prepare(config, RunDirectory(config.model_dir)))
     print(MARK, "prepared", time.time(), time.process_time(), flush=True)
     with make_strategy(config.strategy).scope():
         trainer = build_trainer(config, data)

@@ -103,6 +103,7 @@ def fit_updates(config, steps, callback):
     import keras
 
     from keras_transformer.data.pipeline import dealt, training_batches
+    from keras_transformer.training.plan import suited
     from keras_transformer.training.preparation import prepare
     from keras_transformer.training.run_directory import RunDirectory
     from keras_transformer.training.strategy import make_strategy
@@ -110,7 +111,7 @@ def fit_updates(config, steps, callback):
 
     keras.utils.set_random_seed(config.seed)
     with tempfile.TemporaryDirectory() as directory:
-        data = prepare(config, RunDirectory(directory))
+        config, data = suited(config, prepare(config, RunDirectory(directory)))
     strategy = make_strategy(config.strategy)
     with strategy.scope():
         trainer = build_trainer(config, data)

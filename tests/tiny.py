@@ -20,6 +20,7 @@ from keras_transformer.models.transformer import Transformer
 from keras_transformer.protection import PLACEHOLDERS
 from keras_transformer.tokenizer import Tokenizer, save_tokenizers, train_tokenizer, with_eos
 from keras_transformer.training.run_directory import RunDirectory
+from keras_transformer.training.strategy import make_strategy
 from keras_transformer.translation.translator import Translator
 from tests import reference
 
@@ -197,16 +198,11 @@ def transformer(seed=0, **arguments):
     )
 
 
-@functools.cache
 def two_replicas():
-    """MirroredStrategy on two CPU devices.
-
-    One for all tests: a second one would number its collective operations from the start again, and TensorFlow would
-    take them for those of the first.
-    """
-    devices = [device.name for device in tf.config.list_logical_devices("CPU")]
-    assert len(devices) == 2
-    return tf.distribute.MirroredStrategy(devices)
+    """MirroredStrategy on two CPU devices."""
+    strategy = make_strategy("mirrored")
+    assert strategy.num_replicas_in_sync == 2
+    return strategy
 
 
 def encoded_pairs(source_lengths, target_lengths, vocabulary_size, seed=0):

@@ -64,6 +64,7 @@ def status_of(arguments):
             exec(compile(sys.stdin.read(), "<stdin>", "exec"), {"__name__": "__main__"})
         elif program == "-m":
             del sys.argv[0]
+            sys.path[0] = os.getcwd()
             runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
         else:
             sys.path[0] = os.path.dirname(os.path.realpath(program))

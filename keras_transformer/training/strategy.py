@@ -2,6 +2,7 @@
 
 import atexit
 import contextlib
+import functools
 import json
 import logging
 import os
@@ -50,7 +51,17 @@ def make_strategy(name):
     devices = tf.config.list_logical_devices("GPU") or tf.config.list_logical_devices("CPU")
     if name == "one_device" or (name == "auto" and len(devices) == 1):
         return tf.distribute.get_strategy()
-    return tf.distribute.MirroredStrategy([device.name for device in devices])
+    return mirrored(*(device.name for device in devices))
+
+
+@functools.cache
+def mirrored(*devices):
+    """MirroredStrategy over the devices with these names: one for all runs of a process.
+
+    A second one would number its collective operations from the start again, and TensorFlow would take them for
+    operations of the first.
+    """
+    return tf.distribute.MirroredStrategy(devices)
 
 
 def join_workers():
@@ -158,7 +169,7 @@ def decoding_strategy(strategy):
 def strategy_of_gpus():
     """MirroredStrategy over the GPUs of this machine; None for fewer than two."""
     gpus = tf.config.list_logical_devices("GPU")
-    return tf.distribute.MirroredStrategy([gpu.name for gpu in gpus]) if len(gpus) > 1 else None
+    return mirrored(*(gpu.name for gpu in gpus)) if len(gpus) > 1 else None
 
 
 def vary_seeds(seeds, first_replica=0):
