@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,11 @@ os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 # The same examples in every run, however slow the machine.
 settings.register_profile("derandomized", derandomize=True, deadline=None)
 settings.load_profile("derandomized")
+
+# A Ctrl-C that a test raises can meet a callback of the garbage collector, which cannot raise it.
+warnings.filterwarnings(
+    "ignore", "(?s)Exception ignored in.*KeyboardInterrupt", pytest.PytestUnraisableExceptionWarning
+)
 
 pytest.register_assert_rewrite("tests.layers.contract", "tests.models.contract")
 
