@@ -107,6 +107,7 @@ def test_a_benchmark_prints_its_figures(name, places, warm):
 DRAW = """
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from benchmarks.tour import __main__ as tour, pictures
 pictures.PAGES, run, *pages = Path(sys.argv[1]), *sys.argv[2:]
 tour.main(SimpleNamespace(pages=pages, model_dir=run, text="one two three"))
