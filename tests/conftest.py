@@ -21,11 +21,6 @@ os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 settings.register_profile("derandomized", derandomize=True, deadline=None)
 settings.load_profile("derandomized")
 
-# A Ctrl-C that a test raises can meet a callback of the garbage collector, which cannot raise it.
-warnings.filterwarnings(
-    "ignore", "(?s)Exception ignored in.*KeyboardInterrupt", pytest.PytestUnraisableExceptionWarning
-)
-
 pytest.register_assert_rewrite("tests.layers.contract", "tests.models.contract")
 
 # A process in the background of a shell ignores Ctrl-C. The programs that tests start and stop must not inherit that.
@@ -73,6 +68,11 @@ def pytest_configure(config):
         config.add_cleanup(shared.cleanup)
         if not getattr(config.option, "numprocesses", None):
             set_up_tensorflow()
+
+
+def pytest_unconfigure():
+    """A Ctrl-C that a test raises can meet a callback of the garbage collector. Python reports it at the very end."""
+    warnings.filterwarnings("ignore", "(?s)Exception ignored in.*KeyboardInterrupt")
 
 
 def pytest_report_teststatus(report, config):
