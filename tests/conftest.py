@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -67,6 +68,11 @@ def pytest_configure(config):
         config.add_cleanup(shared.cleanup)
         if not getattr(config.option, "numprocesses", None):
             set_up_tensorflow()
+
+
+def pytest_unconfigure():
+    """A Ctrl-C that a test raises can meet a callback of the garbage collector. Python reports it at the very end."""
+    warnings.filterwarnings("ignore", "(?s)Exception ignored in.*KeyboardInterrupt")
 
 
 def pytest_report_teststatus(report, config):

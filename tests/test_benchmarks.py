@@ -5,10 +5,8 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
-import tensorflow as tf
 
 from tests import tiny
 
@@ -92,28 +90,38 @@ def places(tmp_path_factory):
     }
 
 
+def run(warm, *arguments, script=None):
+    """What a program prints that runs as a fork of the process of `warm`."""
+    program = [sys.executable, "-S", "tests/warm_start.py", "run", str(warm), *map(str, arguments)]
+    ran = subprocess.run(program, cwd=ROOT, input=script, capture_output=True, text=True, timeout=500)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    return ran.stdout
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", RUNS)
 def test_a_benchmark_prints_its_figures(name, places, warm):
     arguments, patterns = RUNS[name]
     for place, path in places.items():
         arguments = arguments.replace(place, str(path))
-    program = [sys.executable, "-S", "tests/warm_start.py", "run", str(warm), "-m", f"benchmarks.{name}"]
-    ran = subprocess.run([*program, *arguments.split()], cwd=ROOT, capture_output=True, text=True, timeout=500)
-    assert ran.returncode == 0, ran.stdout + ran.stderr
-    assert [pattern for pattern in patterns if not re.search(pattern, ran.stdout)] == [], ran.stdout
+    printed = run(warm, "-m", f"benchmarks.{name}", *arguments.split(), script="")
+    assert [pattern for pattern in patterns if not re.search(pattern, printed)] == [], printed
+
+
+DRAW = """
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from benchmarks.tour import __main__ as tour, pictures
+pictures.PAGES, run, *pages = Path(sys.argv[1]), *sys.argv[2:]
+tour.main(SimpleNamespace(pages=pages, model_dir=run, text="one two three"))
+"""
 
 
 @pytest.mark.slow
-def test_the_tour_draws_a_picture_for_each_page_that_trains_nothing(places, tmp_path, monkeypatch, capsys):
-    from benchmarks.tour import __main__ as tour
-    from benchmarks.tour import pictures
-
-    for page in pictures.PAGES.glob("*.md"):  # a picture can be of the blocks of its page
+def test_the_tour_draws_a_picture_for_each_page_that_trains_nothing(places, warm, tmp_path):
+    for page in (ROOT / "docs/tour").glob("*.md"):  # a picture can be of the blocks of its page
         shutil.copy(page, tmp_path)
-    monkeypatch.setattr(pictures, "PAGES", tmp_path)
-    monkeypatch.setattr(tf.config.threading, "set_inter_op_parallelism_threads", lambda number: None)  # it has started
     pages = ["lookup", "order", "square_root", "step_by_step"]
-    tour.main(SimpleNamespace(pages=pages, model_dir=places["RUN"], text="one two three"))
-    assert {path.stem for path in tmp_path.glob("*.png")} == {*pages}
-    assert capsys.readouterr().out.count("wrote ") == len(pages)
+    printed = run(warm, "-", tmp_path, places["RUN"], *pages, script=DRAW)
+    assert {path.stem for path in tmp_path.glob("*.png")} == {*pages} and printed.count("wrote ") == len(pages)

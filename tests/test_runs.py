@@ -184,6 +184,7 @@ def test_a_format_that_does_not_exist_is_named(run, tmp_path):
         run.export(tmp_path / "exports", format="onnx")
 
 
+@pytest.mark.slow
 def test_a_shortlist_is_counted_from_the_corpus_of_the_run(run):
     short = run.translator(shortlist=3, beam_size=2, batch_size=5)
     assert short.shortlist.table.shape == (run.config.vocabulary_size, 3 + 1) and short.batch_size == 5

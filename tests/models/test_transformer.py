@@ -354,6 +354,7 @@ def test_a_preset_gives_the_sizes_and_arguments_go_before():
         Transformer.from_preset("tyni")
 
 
+@pytest.mark.slow
 def test_keras_trains_saves_and_loads_it(tmp_path):
     random.seed(1)  # Keras draws initial weights from it
     model = Transformer(**SHALLOW, pre_norm=True, dropout_rate=0.0)

@@ -396,7 +396,7 @@ def test_any_optimizer_of_keras_trains_by_its_name(optimizer):
 @pytest.mark.parametrize(
     "arguments",
     [
-        {"ema_decay": 0.7},
+        pytest.param({"ema_decay": 0.7}, marks=pytest.mark.slow),
         pytest.param({"optimizer": "sgd"}, marks=pytest.mark.slow),
         pytest.param({"accumulate_steps": 2, "clip_norm": 0.5}, marks=pytest.mark.slow),
         pytest.param({"dtype": "mixed_float16"}, marks=pytest.mark.slow),

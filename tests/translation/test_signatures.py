@@ -240,7 +240,7 @@ def test_a_text_in_parts_draws_other_numbers_for_each():
     assert not translation.startswith(translation[len(translation) // 2 + 1 :])
 
 
-@pytest.mark.parametrize("width", [1, 3])
+@pytest.mark.parametrize("width", [pytest.param(1, marks=pytest.mark.slow), 3])
 def test_the_score_of_a_translation_is_the_one_it_came_with(width):
     """If the tokenizer divides the text into the pieces that were found: that is certain for greedy search here."""
     found, explained = call("translate", LEARNED, width), call("explain", LEARNED, width)
@@ -312,6 +312,7 @@ def german():
     return Tokenizer(train_tokenizer([target for _, target in tiny.pairs(211)], 311))
 
 
+@pytest.mark.slow
 def test_with_two_tokenizers_each_side_has_its_own():
     sizes = {"target_vocabulary_size": german().vocabulary_size, "tie_embeddings": False}
     own = Signatures(tiny.transformer(seed=5, **sizes), tiny.tokenizer(), german(), 1, 0.0, 31).functions()
