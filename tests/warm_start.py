@@ -63,7 +63,6 @@ def status_of(arguments):
             sys.path[0] = ""
             exec(compile(sys.stdin.read(), "<stdin>", "exec"), {"__name__": "__main__"})
         elif program == "-m":
-            sys.path[0] = os.getcwd()
             del sys.argv[0]
             sys.path[0] = os.getcwd()
             runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
