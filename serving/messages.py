@@ -53,7 +53,7 @@ FORMS = {"half_val": np.dtype("uint16"), "scomplex_val": np.dtype("float32"), "d
 VARINT = re.compile(rb"[\x80-\xff]{0,4}[\x00-\x7f]")
 MOST_DIMENSIONS = 32
 MOST_FILLED = 2**20  # The most elements that one value may fill.
-CHUNK = 2**16  # Values that are converted at once. Other threads can run between two chunks.
+CHUNK = 2**14  # Values that are converted at once. Other threads can run between two chunks.
 
 
 def to_array(proto):

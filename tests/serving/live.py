@@ -76,15 +76,15 @@ def both(base_paths, **options):
             yield SimpleNamespace(port=port, address=address, channel=channel, **calls, **vars(found))
 
 
-def ask(port, method, path, body=None, headers=(), connection=None):
-    """Status, headers and body of the reply; the body is read as JSON where it says that it is."""
+def ask(port, method, path, body=None, headers=(), connection=None, parse=json.loads):
+    """Status, headers and body of the reply; `parse` reads the body where it says that it is JSON."""
     connection = connection or http.client.HTTPConnection(HOST, port, timeout=DEADLINE_SECONDS)
     body = json.dumps(body).encode() if isinstance(body, dict) else body
     connection.request(method, path, body, dict(headers))
     response = connection.getresponse()
     content = response.read()
     is_json = response.getheader("Content-Type") == "application/json" and content
-    return response.status, response.headers, json.loads(content) if is_json else content
+    return response.status, response.headers, parse(content) if is_json else content
 
 
 def refusal(function, *arguments, **options):
