@@ -23,9 +23,10 @@ import numpy as np
 
 import keras_transformer as kt
 from keras_transformer.tools.documents.alignment import align_words
-from keras_transformer.tools.documents.fragment import CLOSE, OPEN, Mark, layout_of, parts_of, tokens_of
+from keras_transformer.tools.documents.fragment import CLOSE, OPEN, Mark, layout_of, parts_of
 from keras_transformer.tools.documents.placement import place
 from keras_transformer.tools.documents.units import joined
+from keras_transformer.words import is_sign, tokens_of
 
 TAG = re.compile(r"<[^<>]+>")
 NAMES = ("a", "b", "em", "i", "span", "u")
@@ -39,7 +40,7 @@ def words_of(text):
 
 def make_fragment(text, rng):
     """A sentence with tags around random words: str."""
-    tokens = [span for span in tokens_of(text) if text[span[0]].isalnum()]
+    tokens = [span for span in tokens_of(text) if not is_sign(text[span[0]])]
     names, spans = rng.sample(NAMES, rng.randint(1, 3)), []
     for name in names:
         low, high = (0, len(tokens)) if not spans or rng.random() < 0.5 else spans[-1][:2]  # half of them nested
@@ -145,7 +146,7 @@ def measure(fragments, translated, forward, backward):
         counts["same tags"] += sorted(TAG.findall(fragment)) == sorted(TAG.findall(written))
         text, before = spans_of(parts_of(fragment, TAG))
         translation, after = spans_of(parts)
-        signs = {j for j, (start, _) in enumerate(tokens_of(translation)) if not translation[start].isalnum()}
+        signs = {j for j, (start, _) in enumerate(tokens_of(translation)) if is_sign(translation[start])}
         links = links_of(words_of(text), words_of(translation), forward, backward)
         links = {(i, j) for i, j in links if j not in signs}
         for opening, inside in before.items():

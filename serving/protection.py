@@ -10,21 +10,30 @@ placeholder stands in its place.
 Placeholders are numbered 0, 1, ..., 9, 0, 1, ... through a text. Sentences keep their order. So the n-th ⟦3⟧ of a
 translation is the n-th ⟦3⟧ of its text, however long the text is.
 
-This file imports the standard library alone. `serving/protection.py` is a copy of it, byte for byte.
+This file imports `regex` alone. `serving/protection.py` is a copy of it, byte for byte.
 """
 
-import re
 from typing import NamedTuple
+
+import regex as re
 
 PLACEHOLDERS = tuple(f"⟦{number}⟧" for number in range(10))
 NO_PLACEHOLDERS = "this model has no placeholders, so it cannot keep words: train one with `protect` 0.1"
 
+# As in `keras_transformer.words`: the scripts that write no spaces between words, and the characters of other words.
+UNSPACED = (
+    r"(?=[\p{L}\p{M}\p{Nl}])[\p{sc=Hani}\p{sc=Hira}\p{sc=Kana}\p{sc=Bopo}\p{sc=Yiii}\p{sc=Thai}\p{sc=Laoo}\p{sc=Khmr}"
+    r"\p{sc=Mymr}\p{sc=Lana}\p{sc=Tale}\p{sc=Talu}\p{sc=Tavt}\p{sc=Ahom}\u3031-\u3035\u3099\u309a\u30fc\uff70\uff9e\uff9f]"
+)
+LETTER = rf"(?!{UNSPACED})[\p{{L}}\p{{M}}\p{{N}}\p{{Pc}}\u00ad\u200c\u200d]"
 _CODE = r"`[^`\n]+`"
-_IN_ADDRESS = r"""\([^\s()<>"]*\)|[^\s()<>"]"""
-_URL = rf"""(?<!\w)(?:https?://|ftp://|www\.)(?:{_IN_ADDRESS})*(?:\([^\s()<>"]*\)|[^\s()<>".,;:!?'’”»\]}}])"""
-_EMAIL = r"(?<![\w.+-])[\w.+-]+@[\w-]+(?:\.[\w-]+)+"
+_OUTSIDE = r"""\s()<>"\u3001-\u3003\u3008-\u3020\uff01-\uff65"""  # an address
+_END = r"(?!(?=[^\x00-\x7f])\p{P})[^.,;:!?'\]}]"
+_IN_ADDRESS = rf"\([^{_OUTSIDE}]*\)|(?!{UNSPACED})[^{_OUTSIDE}]"
+_URL = rf"(?<!{LETTER})(?:https?://|ftp://|www\.)(?:{_IN_ADDRESS})*(?<={_END})"
+_EMAIL = rf"(?<!{LETTER}|[.+\-])(?:{LETTER}|[.+\-])+@(?:{LETTER}|-)+(?:\.(?:{LETTER}|-)+)+"
 _VARIABLE = r"\{\{[^{}\n]+\}\}|\$?\{[^{}\s]*\}"
-_FORMAT = r"%%|(?<![\d%])%(?:\(\w+\))?(?:\d+\$)?[-+#0]*\d*(?:\.\d+)?(?:hh|h|ll|l|L|z|j|t)?[sdiuoxXfFeEgGcrap@]"
+_FORMAT = r"%%|(?<![\d%])%(?:\([^\s()]+\))?(?:\d+\$)?[-+#0]*\d*(?:\.\d+)?(?:hh|h|ll|l|L|z|j|t)?[sdiuoxXfFeEgGcrap@]"
 NUMBER = r"\d+(?:[.,:]\d+)*"
 _CURRENCY = "EUR|USD|GBP|CHF|JPY|CNY"
 # Symbols that no language has as a word: with a vowel only beside a capital inside, or several letters without a vowel.
@@ -34,17 +43,19 @@ _SYMBOL = (
 )
 # Symbols that are words, too: Czech "3 s přáteli", Swedish "3 min". Behind a space they are units if no word follows.
 _SYMBOL_OR_WORD = "[mghslLWVBbJ]|Pa|bit|min"
-_WORD_FOLLOWS = r"\s*[\"'(\[{“”„‟«»‘’‚‹›¿¡]*\w"
+_WORD_FOLLOWS = r"\s*[\"'(\[{“”„‟«»‘’‚‹›¿¡]*[\p{L}\p{N}_]"
 _QUANTITY = (
-    rf"(?<![\w.,])[-+−]?{NUMBER}(?:\s?(?:[%‰€$£¥]|°[CF]?)"
-    rf"|(?:[ap]m|[ \u00a0\u202f]?(?:{_SYMBOL})|[\u00a0\u202f]?(?:{_SYMBOL_OR_WORD}))(?!\w)"
-    rf"|[ ](?:{_SYMBOL_OR_WORD})(?!\w|{_WORD_FOLLOWS}))"
-    rf"|(?:[€$£¥]|(?<!\w)(?:{_CURRENCY}))\s?{NUMBER}(?!\w)"
+    rf"(?<!{LETTER}|[.,])[\-+−]?{NUMBER}(?:\s?(?:[%‰€$£¥]|°[CF]?)"
+    rf"|(?:[ap]m|[ \u00a0\u202f]?(?:{_SYMBOL})|[\u00a0\u202f]?(?:{_SYMBOL_OR_WORD}))(?!{LETTER})"
+    rf"|[ ](?:{_SYMBOL_OR_WORD})(?!{LETTER}|{_WORD_FOLLOWS}))"
+    rf"|(?:[€$£¥]|(?<!{LETTER})(?:{_CURRENCY}))\s?{NUMBER}(?!{LETTER})"
 )
 FIXED = f"{_CODE}|{_URL}|{_EMAIL}|{_VARIABLE}|{_FORMAT}"  # before a glossary: no term stands inside of these
-WORD = r"[^\W\d_][\w'’-]*"
+WORD = r"[\p{L}\p{Nl}\p{No}][\p{L}\p{M}\p{N}\p{Pc}\u00ad\u200c\u200d'’\-]*"
 _PLACEHOLDER = re.compile(r"⟦[0-9]⟧")
-_WITHOUT_SPACES = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u9fff\uf900-\ufaff]")  # their scripts
+# The edges of a term: of a word; in scripts without spaces, of a letter with its marks, its vowel and those below it.
+_BEGIN = rf"(?:(?={LETTER})(?<!{LETTER})|(?!{LETTER})(?<![\p{{LOE}}\u1039\u17d2]))"
+_STOP = rf"(?:(?<={LETTER})(?!{LETTER})|(?<!{LETTER})(?![\p{{M}}\u0e33\u0eb3\u200c\u200d]))"
 
 
 class Hidden(NamedTuple):
@@ -67,12 +78,7 @@ class Hidden(NamedTuple):
         left = {}
         for placeholder, word in zip(_PLACEHOLDER.findall(self.text), self.words, strict=True):
             left.setdefault(placeholder, []).append(word)
-        return _PLACEHOLDER.sub(lambda found: _next(left, found[0]), translation)
-
-
-def _next(left, placeholder):
-    words = left.get(placeholder)
-    return words.pop(0) if words else placeholder
+        return _PLACEHOLDER.sub(lambda found: (left.get(found[0]) or [found[0]]).pop(0), translation)
 
 
 class Protection:
@@ -80,7 +86,7 @@ class Protection:
 
     Args:
         glossary: dict, source form -> target form, see `read_glossary`. A source form is found as it is written, as
-            whole words; of two that begin at the same place, the longer one.
+            whole words; in scripts without spaces, as whole characters. The longer one of two at the same place wins.
         patterns: whether URLs, e-mail addresses, numbers with units, {variables}, format directives such as %s, and
             `code` are protected.
 
@@ -100,7 +106,8 @@ class Protection:
         self.glossary = dict(glossary or {})
         if "" in self.glossary:
             raise ValueError("every term of a glossary must have a source form. Received: ''")
-        terms = "|".join(map(_whole, sorted(self.glossary, key=len, reverse=True)))
+        terms = "|".join(map(re.escape, sorted(self.glossary, key=len, reverse=True)))
+        terms = f"{_BEGIN}(?:{terms}){_STOP}" if terms else ""
         parts = [_PLACEHOLDER.pattern, FIXED if patterns else "", terms, _QUANTITY if patterns else ""]
         self._spans = re.compile("|".join(filter(None, parts)))
 
@@ -116,12 +123,6 @@ class Protection:
             return found[0] + name if is_kept[-1] else name
 
         return Hidden(self._spans.sub(placeholder, text), *map(tuple, (words, spans, is_kept)))
-
-
-def _whole(term):
-    """A pattern for a term as whole words. Where a script writes no spaces, its characters are no part of a word."""
-    before, after = (re.match(r"\w", edge) and not _WITHOUT_SPACES.match(edge) for edge in (term[0], term[-1]))
-    return (r"(?<!\w)" if before else "") + re.escape(term) + (r"(?!\w)" if after else "")
 
 
 def read_glossary(path):
@@ -148,8 +149,7 @@ def read_glossary(path):
             raise ValueError(f"{where}: write a source form, a tab and its target form. Received: {line!r}")
         if terms.setdefault(source, targets[0]) != targets[0]:
             raise ValueError(
-                f"{where}: {source!r} is {targets[0]!r} here and {terms[source]!r} in line "
-                f"{numbers[source]}: keep one of the two lines"
+                f"{where}: {source!r} is {targets[0]!r} here and {terms[source]!r} in line {numbers[source]}: keep one"
             )
         numbers.setdefault(source, number)
     return terms

@@ -5,7 +5,6 @@ the value in any locale. Two locales therefore give a phrase and its exact trans
 `cldr_calendar.py`.
 """
 
-import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from copy import deepcopy
@@ -15,6 +14,7 @@ from functools import partial
 from random import Random
 from typing import Any
 
+import regex
 from babel import Locale, dates, lists, localedata, numbers
 
 from keras_transformer.private_api import unit_patterns
@@ -182,7 +182,7 @@ def _draw_price(rng: Random, cents: bool) -> Decimal:
     return Decimal(rng.choice((draw_count(rng), rng.randint(1000, 999999))))
 
 
-_LETTER_MEETS_FIGURE = re.compile(r"(?<=[^\W\d_])(?=\d)|(?<=\d)(?=[^\W\d_])")
+_LETTER_MEETS_FIGURE = regex.compile(r"(?<=[\p{L}\p{M}])(?=\p{Nd})|(?<=\p{Nd})(?=\p{L})")
 
 
 def _write_symbol(price: Decimal, locale: Locale, currency: str) -> str:

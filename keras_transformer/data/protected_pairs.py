@@ -1,22 +1,26 @@
 """Training pairs with placeholders, which hide words that both sides of a pair have. Each epoch draws other pairs."""
 
 import itertools
-import re
 from dataclasses import replace
 
 import numpy as np
+import regex as re
 import sentencepiece
 
 from keras_transformer.config import EOS_ID
 from keras_transformer.data.encoded import EncodedPairs, Sentences
 from keras_transformer.data.lexicon import translation_probabilities
-from keras_transformer.protection import FIXED, NUMBER, PLACEHOLDERS, WORD
+from keras_transformer.protection import FIXED, LETTER, NUMBER, PLACEHOLDERS, UNSPACED, WORD
+from keras_transformer.words import letters
 
 MOST_HIDDEN = 4  # words of a pair
 KEPT_SHARE = 0.75  # of the drawn pairs keep the hidden words in the source; the others lose them, as longer terms do
 MOST_COUNTED = 50_000  # pairs from which terms are learnt, evenly spaced
 LEAST_OCCURRENCES, LEAST_PROBABILITY = 4, 0.3  # of a term
-_UNITS = re.compile(f"{FIXED}|(?<!\\w){NUMBER}(?!\\w)|{WORD}")
+# A name in Latin letters is a word of its own beside a script without spaces.
+_UNITS = re.compile(
+    rf"{FIXED}|(?<!{LETTER}){NUMBER}(?!{LETTER})|(?=[\p{{L}}\p{{Nl}}\p{{No}}])(?:{LETTER}|['’\-])+|(?:{UNSPACED})+"
+)
 
 
 class PairProtection:
@@ -138,7 +142,7 @@ def find_shared(source, target, terms=None):
     places, partners = _places(source), _places(target)
     shared = []
     for unit, place in places.items():
-        is_copied = unit in partners and not (unit.isalpha() and unit.islower())
+        is_copied = unit in partners and not (letters(unit) == len(unit) and unit.islower())
         partner = unit if is_copied else (terms or {}).get(unit)
         if place and partners.get(partner):
             shared.append((place, partners.pop(partner)))

@@ -12,12 +12,13 @@ import unicodedata
 from pathlib import Path
 
 import numpy as np
+import regex
 import tensorflow as tf
 
 from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from keras_transformer.errors import ExportError
 from keras_transformer.tokenizer import save_tokenizers
-from keras_transformer.translation import segments
+from keras_transformer.translation import segments, sentences
 from keras_transformer.translation.segments import EXTRA_LENGTH
 
 try:
@@ -30,7 +31,7 @@ MISSING = re.compile(r"'(tf\.\w+)' op is neither a custom op nor a flex op")
 LAST_CODE_POINT, UNASSIGNED = 0x10FFFF, "Cn"  # RE2 knows no unassigned characters
 # The parts of a pattern of RE2, the engine of TensorFlow, that Python writes in another way.
 BRACKETS = re.compile(r"\[(?:\\.|[^\]\\])*\]")
-CATEGORY = re.compile(r"\\p(?:\{(\w+)\}|(\w))")
+PROPERTY = re.compile(r"\\p(?:\{(\w+)\}|(\w))")
 
 
 class LiteRTExport:
@@ -144,35 +145,24 @@ def convert(signatures, quantization):
 def reader_settings(translator):
     """The arguments of `translate_litert.Rules`, a dict."""
     settings = translator.settings
-    breaks = segments.BREAKS if settings["split_sentences"] else segments.LINE_BREAKS
-    rules = {"divide": (segments.RESERVED, *breaks), "join": segments.JOINTS}
+    rules = {"divide": (sentences.RESERVED, *translator.signatures.breaks), "join": segments.JOINTS}
     return {
         "beam_size": settings["beam_size"],
         "length_penalty": settings["length_penalty"],
         "max_length": settings["max_length"],
         "last_control_id": max(PAD_ID, UNK_ID, BOS_ID, EOS_ID),
-        "blank": as_python(segments.BLANK),
-        "no_space": segments.NO_SPACE,
-        "border": segments.BORDER,
+        "blank": as_python(sentences.BLANK),
+        "no_space": sentences.NO_SPACE,
+        "border": sentences.BORDER,
         **{name: [(as_python(pattern), new) for pattern, new in pairs] for name, pairs in rules.items()},
     }
 
 
 def as_python(pattern):
-    """A pattern of RE2 as Python's `re` reads it, which knows no classes of Unicode."""
-    pattern = re.sub(r"\\x\{(\w+)\}", lambda match: _escaped(int(match[1], 16)), pattern)
-    pattern = pattern.replace(r"\z", r"\Z").replace(r"\b", r"(?a:\b)")  # a word of RE2 has ASCII letters
-    pattern = BRACKETS.sub(lambda match: CATEGORY.sub(_ranges, match[0]), pattern)
-    return CATEGORY.sub(lambda match: f"[{_ranges(match)}]", pattern)
-
-
-def _ranges(match):
-    """The ranges of all characters of a category such as "Lu" or "P", for a class of characters."""
-    category = match[1] or match[2]
-    ranges = [runs for name, *runs in runs_of_categories() if name.startswith(category) and name != UNASSIGNED]
-    return "".join(
-        _escaped(first) if first == last else f"{_escaped(first)}-{_escaped(last)}" for first, last in ranges
-    )
+    """A pattern of RE2 as Python's `re` reads it, which knows no properties of Unicode."""
+    pattern = re.sub(r"\\x\{(\w+)\}", lambda match: _escaped(int(match[1], 16)), pattern).replace(r"\z", r"\Z")
+    pattern = BRACKETS.sub(lambda match: PROPERTY.sub(lambda name: ranges_of(name[1] or name[2]), match[0]), pattern)
+    return PROPERTY.sub(lambda match: f"[{ranges_of(match[1] or match[2])}]", pattern)
 
 
 def _escaped(point):
@@ -180,8 +170,27 @@ def _escaped(point):
 
 
 @functools.cache
+def ranges_of(name):
+    """The ranges of all characters of a category ("Lu", "P") or a script ("Thai"), for a class of characters."""
+    if len(name) > 2:
+        runs = [run.span() for run in regex.finditer(rf"\p{{Script={name}}}+", _characters())]
+    else:
+        known = (run for run in runs_of_categories() if run[0] != UNASSIGNED)
+        runs = [span for category, *span in known if category.startswith(name)]
+    return "".join(f"{_escaped(start)}-{_escaped(stop - 1)}" for start, stop in runs)
+
+
+@functools.cache
 def runs_of_categories():
-    """All code points as runs of one category: a list of (category, first, last)."""
-    runs = itertools.groupby(range(LAST_CODE_POINT + 1), lambda point: unicodedata.category(chr(point)))
-    points = [(category, list(run)) for category, run in runs]
-    return [(category, run[0], run[-1]) for category, run in points]
+    """All code points as runs of one category: a list of (category, start, stop).
+
+    The categories are those of Python, whose version of Unicode is about as old as that of RE2.
+    """
+    runs = [(category, len(list(run))) for category, run in itertools.groupby(map(unicodedata.category, _characters()))]
+    starts = itertools.accumulate((length for _, length in runs), initial=0)
+    return [(category, start, start + length) for (category, length), start in zip(runs, starts, strict=False)]
+
+
+@functools.cache
+def _characters():
+    return "".join(map(chr, range(LAST_CODE_POINT + 1)))

@@ -17,6 +17,7 @@ class RunDirectory:
         config.yaml              all settings, as resolved
         corpus.json              the hash of each part of the corpus, which must stay the same
         tokenizer.model          SentencePiece; or source_tokenizer.model and target_tokenizer.model
+        full_stops.json          the abbreviations of both languages, counted in the corpus
         tokens/                  the tokenised corpus; if it is removed, the next start makes it again
         samples.txt              validation sentences that export.py compares translations on
         model.json               what the model is made of, without weights
@@ -38,6 +39,7 @@ class RunDirectory:
         self.path = Path(path)
         self.config = self.path / "config.yaml"
         self.corpus = self.path / "corpus.json"
+        self.full_stops = self.path / "full_stops.json"
         self.tokens = self.path / "tokens"
         self.samples = self.path / "samples.txt"
         self.checkpoints = self.path / "checkpoints"

@@ -3,20 +3,6 @@
 A text is white space and sentences in turn. White space goes to the output as it is. Sentences go through the model, in
 several parts if they have more than `max_length` pieces.
 
-A missed break costs little, because the model then reads two sentences as one. A wrong break tears a sentence. So white
-space divides two sentences only
-
-- with a line break in it, or
-- between an end and a beginning. An end is a question or exclamation mark, one of the marks that do the same in other
-  scripts, or a full stop. The full stop must come after three small letters, two letters of a script without case, the
-  four digits of a year, or a closing bracket or quote. Most abbreviations, initials and ordinals have less before their
-  full stop; `ABBREVIATIONS` lists some that have more. A beginning is an upper-case letter or a letter of a script
-  without case; quotes may precede it.
-
-The full-width stops of Chinese and Japanese end a sentence even without white space.
-
-The sentence breaker of tensorflow-text is not used: it breaks inside "14:35" and "1.5", and before a closing quote.
-
 Values of parts of different lengths are flat: all parts stand one after the other, as in a RaggedTensor.
 """
 
@@ -29,31 +15,10 @@ from keras_transformer.decoding.placeholders import Required
 from keras_transformer.decoding.search import penalty
 from keras_transformer.protection import PLACEHOLDERS
 from keras_transformer.tokenizer import with_eos
+from keras_transformer.translation.sentences import BLANK, BREAKS, CLOSING, NO_SPACE, WIDE_STOP, split_at
 
-BLANK = r"[\pZ\pC]"  # separators, control and invisible formatting characters
-LINE_BREAK = r"[\n\v\f\r\x{85}\x{2028}\x{2029}]"
-CLOSING = r"""["'\p{Pe}\p{Pf}\p{Pi}]"""
-FULL_STOP = rf"(?:[\p{{Ll}}\p{{M}}]{{3}}|\p{{Lo}}{{2}}|\p{{Nd}}{{4}}|{CLOSING})\."
-WIDE_STOP = "[。！？｡]"
-END = rf"(?:{FULL_STOP}|[!?؟۔։।॥።፧။།]|{WIDE_STOP}){CLOSING}*"
-BEGINNING = r"[\pP\pS]*[\p{Lu}\p{Lt}\p{Lo}]"
-ABBREVIATIONS = "Capt|Corp|Dept|Prof|Sept|approx|bspw|bzw|evtl|inkl|vgl"  # which the rule above would take for words
 FEWEST_AT_ONCE = 32  # parts that are translated side by side, unless there are more texts than that
 
-# Unicode reserves these code points for internal use: no text may contain them.
-BORDER = "\uffff"  # between white space and a sentence
-NO_SPACE = "\ufffe"  # in place of the white space between two sentences that have none
-ENDED = "\ufdd0"  # behind an end, until the text after it is known
-RESERVED = (f"[{BORDER}{NO_SPACE}{ENDED}]", "\ufffd")
-LINE_BREAKS = ((rf"(\A{BLANK}+|{BLANK}*{LINE_BREAK}{BLANK}*|{BLANK}+\z)", rf"{BORDER}\1{BORDER}"),)
-BREAKS = (
-    *LINE_BREAKS,
-    (rf"({END})({BLANK})", rf"\1{ENDED}\2"),
-    (rf"\b((?:{ABBREVIATIONS})\.){ENDED}", r"\1"),
-    (rf"{ENDED}({BLANK}+)({BEGINNING})", rf"{BORDER}\1{BORDER}\2"),
-    (ENDED, ""),
-    (rf"({WIDE_STOP})([^\pP\pZ\pC{BORDER}]|[\p{{Ps}}\p{{Pi}}])", rf"\1{BORDER}{NO_SPACE}{BORDER}\2"),
-)
 JOINTS = ((rf"({WIDE_STOP}{CLOSING}*){NO_SPACE}", r"\1"), (NO_SPACE, " "))
 
 LONGEST_CHARACTER = 4  # bytes, each of which may be a piece
@@ -88,37 +53,19 @@ class Segments(NamedTuple):
         return tf.ragged.range(tf.reduce_sum(self.fragments.with_values(self.counts), axis=1)).values
 
 
-def split_sentences(text):
-    """text string (B,) -> its white space and sentences in their order, RaggedTensor string (B, None)."""
-    return _split_at(BREAKS, text)
-
-
-def split_lines(text):
-    """As `split_sentences`, but every line is one sentence."""
-    return _split_at(LINE_BREAKS, text)
-
-
-def _split_at(breaks, text):
-    text = tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", errors="replace")
-    text = tf.where(tf.strings.regex_full_match(text, f"{BLANK}*"), "", text)
-    for pattern, rewrite in (RESERVED, *breaks):
-        text = tf.strings.regex_replace(text, pattern, rewrite)
-    return tf.strings.split(text, BORDER)
-
-
-def divide_into_parts(text, tokenizer, max_length, divide=split_sentences):
+def divide_into_parts(text, tokenizer, max_length, breaks=BREAKS):
     """Divides a batch of texts into parts.
 
     Args:
         text: string (B,). Invalid UTF-8 becomes U+FFFD; blank text has no parts.
         tokenizer: `Tokenizer`.
         max_length: int, or int64 scalar: most pieces of a part. A character of up to 4 pieces is never divided.
-        divide: `split_sentences` or `split_lines`.
+        breaks: where the text is divided, see `sentences.breaks_of`.
 
     Returns:
         `Segments`.
     """
-    fragments = divide(text)
+    fragments = split_at(breaks, text)
     is_space = tf.strings.regex_full_match(fragments.values, f"{BLANK}*|{NO_SPACE}")
     sentences = tokenizer.encode(tf.where(is_space, "", fragments.values))
     pieces = tokenizer.pieces(sentences.values)  # (T,)

@@ -15,7 +15,6 @@ from keras_transformer.decoding.search import last_repeated, log_probs_of, penal
 from keras_transformer.decoding.single import greedy_search, sample
 from keras_transformer.layers.embedding import columns_of, logits_of
 from keras_transformer.tokenizer import shift_right
-from keras_transformer.translation import segments
 from keras_transformer.translation.options import INPUTS, OPTIONS, OUTPUTS
 from keras_transformer.translation.segments import (
     EXTRA_LENGTH,
@@ -32,6 +31,7 @@ from keras_transformer.translation.segments import (
     regrouped,
     required_placeholders,
 )
+from keras_transformer.translation.sentences import LINE_BREAKS, UNKNOWN, breaks_of
 
 PARTS_APART = 1_000_003  # between the seeds of two texts, so that each part of a text has its own
 CONTROL_IDS = {"bos_id": BOS_ID, "eos_id": EOS_ID, "pad_id": PAD_ID}
@@ -54,6 +54,7 @@ class Signatures:
         length_penalty: alpha.
         max_length: most source pieces that are translated as one sequence.
         split_sentences: whether the sentences of a text are translated one by one, or each line at once.
+        full_stops: two `FullStops`, of the texts and of the translations, which decide about sentences, too.
         shortlist: `Shortlist` of the translations; None: a search chooses among all pieces. `sample`, `score` and
             `explain` always use all pieces.
     """
@@ -67,25 +68,25 @@ class Signatures:
         length_penalty,
         max_length,
         split_sentences=True,
+        full_stops=UNKNOWN,
         shortlist=None,
     ):
         self.model = model
         self.tokenizers = self.source_tokenizer, self.target_tokenizer = source_tokenizer, target_tokenizer
-        self.beam_size = beam_size
-        self.length_penalty = length_penalty
-        self.max_length = max_length
+        self.beam_size, self.length_penalty, self.max_length = beam_size, length_penalty, max_length
         self.shortlist = shortlist
         # The matrix of the logits, laid out in every search: weights change in training. A SavedModel keeps `Columns`.
         self.columns = lambda: columns_of(model.output_matrix, model.compute_dtype)
-        self.divide = divide = segments.split_sentences if split_sentences else segments.split_lines
+        breaks, of_target = (breaks_of(each) if split_sentences else LINE_BREAKS for each in full_stops)
+        self.breaks = breaks
         # Each is a tf.function, so that a SavedModel holds it once however many signatures call it. AutoGraph converts
         # a function and all that it calls, and takes most of the time of tracing. Only the three with a loop need it.
         as_graph = functools.partial(tf.function, autograph=False)
         self._encode, self._step, self._search = map(as_graph, (model.encode, model.step, self.search))
         self._decode, self._join, self._join_scores = map(as_graph, (target_tokenizer.decode, join, join_scores))
-        self._split_source = as_graph(lambda text, length: divide_into_parts(text, source_tokenizer, length, divide))
-        is_shared = target_tokenizer is source_tokenizer
-        split_target = as_graph(lambda text, length: divide_into_parts(text, target_tokenizer, length, divide))
+        self._split_source = as_graph(lambda text, length: divide_into_parts(text, source_tokenizer, length, breaks))
+        split_target = as_graph(lambda text, length: divide_into_parts(text, target_tokenizer, length, of_target))
+        is_shared = target_tokenizer is source_tokenizer and breaks == of_target
         self._split_target = self._split_source if is_shared else split_target
         self._translate_parts = tf.function(self.translate_parts)
         self._find_labels, self._explain_labels = tf.function(self.find_labels), tf.function(self.explain_labels)
@@ -368,8 +369,7 @@ class Signatures:
     def _joined(self, parts, found, length_penalty=None):
         """The results of `translate_parts` as those of texts: string (B, count) and float32 (B, count)."""
         translations, scores, lengths = found
-        number = parts.fragments.nrows()
-        alpha = tf.fill([number], self.length_penalty) if length_penalty is None else length_penalty
+        alpha = tf.constant(self.length_penalty) if length_penalty is None else length_penalty
         return self._join(parts, translations), self._join_scores(parts, scores, lengths, alpha)
 
     def _in_range(self, given):

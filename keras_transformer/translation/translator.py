@@ -13,6 +13,7 @@ from keras_transformer.files import find_saved_model
 from keras_transformer.protection import NO_PLACEHOLDERS, PLACEHOLDERS, Protection, read_glossary
 from keras_transformer.translation.lines import run_sorted
 from keras_transformer.translation.options import INPUTS, complete_inputs
+from keras_transformer.translation.sentences import UNKNOWN
 from keras_transformer.translation.signatures import Signatures
 
 
@@ -242,14 +243,12 @@ class Translator(TextTranslator):
         model: `SequenceToSequence`.
         source_tokenizer: `Tokenizer` of the texts.
         target_tokenizer: `Tokenizer` of the translations; that of the texts by default.
-        beam_size: W; 1 is greedy search.
-        length_penalty: alpha.
+        beam_size, length_penalty: W and alpha; a W of 1 is greedy search.
         max_length: most source tokens that are translated as one sequence; longer text is divided.
         batch_size: texts translated at a time, on every device.
         strategy: tf.distribute.Strategy under which the weights were made. Each of its replicas on this machine
             translates its part of every batch. None leaves all to the first.
-        split_sentences: whether the sentences of a text are translated one by one, or each line at once.
-        shortlist: `Shortlist` of the translations; None: a search chooses among all pieces.
+        split_sentences, full_stops, shortlist: see `Signatures`.
         glossary, protect: see `TextTranslator`.
 
     Attributes:
@@ -271,6 +270,7 @@ class Translator(TextTranslator):
         batch_size=32,
         strategy=None,
         split_sentences=True,
+        full_stops=UNKNOWN,
         shortlist=None,
         glossary=None,
         protect=False,
@@ -283,9 +283,9 @@ class Translator(TextTranslator):
         self.target_tokenizer = target_tokenizer or source_tokenizer
         self.settings = {"beam_size": beam_size, "length_penalty": length_penalty, "max_length": max_length}
         self.settings["split_sentences"] = split_sentences
-        self.shortlist = shortlist
+        self.full_stops, self.shortlist = full_stops, shortlist
         tokenizers = (self.source_tokenizer, self.target_tokenizer)
-        self.signatures = Signatures(model, *tokenizers, **self.settings, shortlist=shortlist)
+        self.signatures = Signatures(model, *tokenizers, **self.settings, full_stops=full_stops, shortlist=shortlist)
         self._functions = self.signatures.functions()
         self._strategy = strategy or tf.distribute.get_strategy()
         self.files = []
@@ -298,8 +298,9 @@ class Translator(TextTranslator):
 
     def with_model(self, model, **settings):
         """A translator with the same tokenizers and another model; `settings` replace those of this one."""
-        sizes = {"batch_size": self.batch_size // self._replicas, "shortlist": self.shortlist}
-        other = Translator(model, self.source_tokenizer, self.target_tokenizer, **self.settings | sizes | settings)
+        same = {"full_stops": self.full_stops, "shortlist": self.shortlist}
+        same["batch_size"] = self.batch_size // self._replicas
+        other = Translator(model, self.source_tokenizer, self.target_tokenizer, **self.settings | same | settings)
         other.protection = other.protection or self.protection
         return other
 

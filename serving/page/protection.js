@@ -7,13 +7,19 @@
 
 const MARK = /⟦[0-9]⟧/u;
 const NUMBERS = 10;
-const letter = String.raw`[\p{L}\p{N}_]`;
-const inAddress = String.raw`\([^\s()<>"]*\)|[^\s()<>"]`;
+// As in protection.py: the scripts that write no spaces between words, and the characters of other words.
+const unspaced =
+  String.raw`(?=[\p{L}\p{M}\p{Nl}])[\p{sc=Hani}\p{sc=Hira}\p{sc=Kana}\p{sc=Bopo}\p{sc=Yiii}\p{sc=Thai}\p{sc=Laoo}\p{sc=Khmr}` +
+  String.raw`\p{sc=Mymr}\p{sc=Lana}\p{sc=Tale}\p{sc=Talu}\p{sc=Tavt}\p{sc=Ahom}\u3031-\u3035\u3099\u309a\u30fc\uff70\uff9e\uff9f]`;
+const letter = String.raw`(?!${unspaced})[\p{L}\p{M}\p{N}\p{Pc}\u00ad\u200c\u200d]`;
 const code = "`[^`\\n]+`";
-const url = String.raw`(?<!${letter})(?:https?://|ftp://|www\.)(?:${inAddress})*(?:\([^\s()<>"]*\)|[^\s()<>".,;:!?'’”»\]\}])`;
-const email = String.raw`(?<![\p{L}\p{N}_.+\-])[\p{L}\p{N}_.+\-]+@[\p{L}\p{N}_\-]+(?:\.[\p{L}\p{N}_\-]+)+`;
+const outside = String.raw`\s\(\)<>"\u3001-\u3003\u3008-\u3020\uff01-\uff65`; // an address
+const end = String.raw`(?!(?=[^\x00-\x7f])\p{P})[^.,;:!?'\]\}]`;
+const inAddress = String.raw`\([^${outside}]*\)|(?!${unspaced})[^${outside}]`;
+const url = String.raw`(?<!${letter})(?:https?://|ftp://|www\.)(?:${inAddress})*(?<=${end})`;
+const email = String.raw`(?<!${letter}|[.+\-])(?:${letter}|[.+\-])+@(?:${letter}|-)+(?:\.(?:${letter}|-)+)+`;
 const variable = String.raw`\{\{[^{}\n]+\}\}|\$?\{[^{}\s]*\}`;
-const format = String.raw`%%|(?<![\p{Nd}%])%(?:\(${letter}+\))?(?:\p{Nd}+\$)?[\-+#0]*\p{Nd}*(?:\.\p{Nd}+)?(?:hh|h|ll|l|L|z|j|t)?[sdiuoxXfFeEgGcrap@]`;
+const format = String.raw`%%|(?<![\p{Nd}%])%(?:\([^\s\(\)]+\))?(?:\p{Nd}+\$)?[\-+#0]*\p{Nd}*(?:\.\p{Nd}+)?(?:hh|h|ll|l|L|z|j|t)?[sdiuoxXfFeEgGcrap@]`;
 const number = String.raw`\p{Nd}+(?:[.,:]\p{Nd}+)*`;
 const currency = "EUR|USD|GBP|CHF|JPY|CNY";
 // Symbols that no language has as a word, and symbols that are words, too: behind a space those are units if no word follows.
@@ -21,24 +27,19 @@ const symbol =
   "k?m/[hs]|[kMGT]?(?:Hz|Wh)|[kMGT](?:W|B|b|bit|Pa|J)|[kM]V|[kcmµn]m[²³23]?|m[²³23]|[kmµ]g|m[lL]|[mµn]s|mph|mAh" +
   `|px|ft|lbs?|${currency}`;
 const symbolOrWord = "[mghslLWVBbJ]|Pa|bit|min";
-const wordFollows = String.raw`\s*["'(\[\{“”„‟«»‘’‚‹›¿¡]*${letter}`;
+const wordFollows = String.raw`\s*["'(\[\{“”„‟«»‘’‚‹›¿¡]*[\p{L}\p{N}_]`;
 const quantity =
-  String.raw`(?<![\p{L}\p{N}_.,])[\-+−]?${number}(?:\s?(?:[%‰€$£¥]|°[CF]?)` +
+  String.raw`(?<!${letter}|[.,])[\-+−]?${number}(?:\s?(?:[%‰€$£¥]|°[CF]?)` +
   String.raw`|(?:[ap]m|[ \u00a0\u202f]?(?:${symbol})|[\u00a0\u202f]?(?:${symbolOrWord}))(?!${letter})` +
   String.raw`|[ ](?:${symbolOrWord})(?!${letter}|${wordFollows}))` +
   String.raw`|(?:[€$£¥]|(?<!${letter})(?:${currency}))\s?${number}(?!${letter})`;
 const fixed = [code, url, email, variable, format].join("|");
-const word = /^[\p{L}\p{Nl}\p{No}][\p{L}\p{N}_'’\-]*$/u; // a term of one word stays before its placeholder
-const withoutSpaces = /[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u9fff\uf900-\ufaff]/u; // their scripts
-const isLetter = new RegExp(letter, "u");
+const word = /^[\p{L}\p{Nl}\p{No}][\p{L}\p{M}\p{N}\p{Pc}\u00ad\u200c\u200d'’\-]*$/u; // a term of one word stays before its placeholder
+// The edges of a term: of a word, and in scripts without spaces, of a letter with its marks, its vowel and those below it.
+const begin = String.raw`(?:(?=${letter})(?<!${letter})|(?!${letter})(?<![\p{LOE}\u1039\u17d2]))`;
+const stop = String.raw`(?:(?<=${letter})(?!${letter})|(?<!${letter})(?![\p{M}\u0e33\u0eb3\u200c\u200d]))`;
 
-/** Returns a pattern for a term as whole words. Where a script writes no spaces, its characters are no part of a word. */
-function whole(term) {
-  const edges = [[...term][0], [...term].at(-1)];
-  const [before, after] = edges.map((edge) => isLetter.test(edge) && !withoutSpaces.test(edge));
-  const escaped = term.replace(/[\\^$.*+?()[\]{}|/]/gu, "\\$&");
-  return (before ? `(?<!${letter})` : "") + escaped + (after ? `(?!${letter})` : "");
-}
+const escaped = (term) => term.replace(/[\\^$.*+?()[\]{}|/]/gu, "\\$&");
 
 /**
  * Reads terms, one a line: "apple = Apfel", or with a tab in place of "=". Blank lines and lines with # are left out.
@@ -65,8 +66,9 @@ export class Protection {
    */
   constructor(terms, patterns) {
     this.terms = terms;
-    const longestFirst = [...terms.keys()].sort((a, b) => [...b].length - [...a].length).map(whole).join("|");
-    const parts = [MARK.source, patterns ? fixed : "", longestFirst, patterns ? quantity : ""];
+    const longestFirst = [...terms.keys()].sort((a, b) => [...b].length - [...a].length).map(escaped).join("|");
+    const words = longestFirst && `${begin}(?:${longestFirst})${stop}`;
+    const parts = [MARK.source, patterns ? fixed : "", words, patterns ? quantity : ""];
     this.spans = new RegExp(parts.filter(Boolean).join("|"), "gu");
   }
 

@@ -3,6 +3,7 @@ import re
 import shutil
 import sys
 import unicodedata
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,15 +11,18 @@ import tensorflow as tf
 
 from keras_transformer.config import PAD_ID
 from keras_transformer.errors import ExportError
-from keras_transformer.export.litert import LiteRTExport, as_python
+from keras_transformer.export.litert import LiteRTExport, as_python, reader_settings
 from keras_transformer.export.manifest import read_manifest
+from keras_transformer.export.translate_litert import Rules
 from keras_transformer.export.versions import export_version
 from keras_transformer.models.recurrent import RecurrentNetwork
 from keras_transformer.tokenizer import Tokenizer, train_tokenizer
-from keras_transformer.translation import segments
+from keras_transformer.translation import sentences
+from keras_transformer.translation.sentences import breaks_of, learn_full_stops, split_at
 from keras_transformer.translation.shortlist import Shortlist
 from keras_transformer.translation.translator import Translator
 from tests import reference, tiny
+from tests.abbreviations import CORPORA, PAIRS, UNSEEN, UNSPACED_PAIRS
 
 LEARNED = [source for source, _ in tiny.learned_pairs()]
 TEXTS = [
@@ -99,10 +103,14 @@ def test_without_the_package_it_is_one_line(monkeypatch):
 
 
 PATTERNS = [
-    segments.BLANK,
-    segments.LINE_BREAK,
-    segments.CLOSING,
-    rf"[^\pP\pZ{segments.BORDER}]",
+    sentences.BLANK,
+    sentences.LINE_BREAK,
+    sentences.CLOSING,
+    sentences.MARK,
+    sentences.TIGHT_STOP,
+    r"[\p{Lu}\p{Lt}\p{Lo}\p{Georgian}]",
+    r"\p{Thai}",
+    rf"[^\pP\pZ{sentences.BORDER}]",
     r"\p{Nd}",
     r"[\p{Lu}\p{Lo}]",
 ]
@@ -118,6 +126,17 @@ def test_a_pattern_matches_the_same_characters_in_python_as_in_the_graph(pattern
     compiled = re.compile(as_python(pattern))
     assert [compiled.fullmatch(x) is not None for x in known] == expected.tolist()
     assert 0 < expected.sum() < len(known)
+
+
+@pytest.mark.parametrize("language", CORPORA)
+def test_sentences_are_divided_as_in_the_graph(language):
+    breaks = breaks_of(learn_full_stops(CORPORA[language].split("\n")))
+    settings = {"beam_size": 1, "length_penalty": 0.0, "max_length": 31}
+    rules = Rules(**reader_settings(SimpleNamespace(settings=settings, signatures=SimpleNamespace(breaks=breaks))))
+    lines = [*CORPORA[language].split("\n"), *UNSEEN[language].split("\n"), *PAIRS.get(language, "A.|B.").split("|")]
+    texts = [*lines, " ".join(lines), "".join(lines), "  ".join(PAIRS.values()), "".join(UNSPACED_PAIRS.values())]
+    found = split_at(breaks, tf.constant(texts)).to_list()
+    assert [rules.fragments(text) for text in texts] == [[part.decode() for part in row] for row in found]
 
 
 @pytest.mark.slow

@@ -7,6 +7,7 @@ import pytest
 from playwright.sync_api import expect, sync_playwright
 
 from serving.protection import Protection
+from tests.sentences import SENTENCES, TERMS
 from tests.serving.fake import Page
 
 CHROMIUM = next(filter(None, map(shutil.which, ["chromium", "chromium-browser", "google-chrome"])), None)
@@ -178,7 +179,7 @@ def test_the_page_asks_no_server_but_its_own_moves_nothing_unwelcome_and_copies(
 
 
 def test_the_browser_hides_what_the_client_hides(page):
-    terms = {"apple": "Apfel", "apple tree": "Apfelbaum", "C++": "C++", "電話": "phone", "a|b": "c", "größe": "size"}
+    terms = {"apple": "Apfel", "apple tree": "Apfelbaum", "C++": "C++", "電話": "phone", "a|b": "c", **TERMS}
     texts = [
         "An apple tree, Apple, pineapple, C++ and 電話です, a|b, größe, größer",
         "see https://a.org/x_(y)?q=1, (http://b.c/d) or www.e.f, or write to a.b+ü@d-e.org.",
@@ -186,6 +187,7 @@ def test_the_browser_hides_what_the_client_hides(page):
         "{name} has {0:.2f}, ${x}, {{ a b }}, %s of %(größe)d, %1$s, %5.2f%%, `ls -l` ⟦3⟧ ⟦12⟧ `open {open %",
         ". ".join(f"It is {n} km from {n} kg" for n in range(7)),
         "Gleis 3 am Bahnhof, 12 a Day, 5 s přáteli, 3 s „nimi“, 9am, 7\u00a0m away, 12 V, 5 m; (3 h) 7 min. 6 TV",
+        *(f"{sentence.text} 見https://a.org/bを{sentence.words}5 kmの" for sentence in SENTENCES.values()),
     ]
     for patterns in (True, False):
         hidden = page.evaluate(

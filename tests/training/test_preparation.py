@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from keras_transformer.data.corpus import pairs_corpus
 from keras_transformer.errors import CheckpointError, ConfigError, CorpusError, UserError
 from keras_transformer.models.recurrent import RecurrentNetwork
 from keras_transformer.tokenizer import SHARED, SOURCE, TARGET, load_tokenizers
@@ -21,6 +22,7 @@ from keras_transformer.training.preparation import (
     validation_pairs,
 )
 from keras_transformer.training.run_directory import RunDirectory
+from keras_transformer.translation.sentences import UNKNOWN, load_full_stops
 from tests import tiny
 
 
@@ -111,6 +113,20 @@ def test_a_run_of_two_tokenizers_needs_both(corpus, tmp_path, name):
 
 
 # Starting again.
+
+
+def test_abbreviations_are_counted_at_the_start_and_an_old_run_goes_on_without(corpus, tmp_path):
+    config = tiny.config(corpus, tmp_path / "run")
+    run = RunDirectory(config.model_dir)
+    pairs = [*tiny.pairs(211), *[("see chap. Three.", "siehe Abschn. Drei.")] * 2]
+    prepare(config, run, pairs_corpus(pairs, tiny.pairs(7)))
+    source, target = load_full_stops(run.full_stops)
+    assert source.abbreviations == ("chap",) and target.abbreviations == ("Abschn",)
+    run.last.parent.mkdir(parents=True, exist_ok=True)
+    run.last.touch()
+    run.full_stops.unlink()
+    prepare(config, run, pairs_corpus(pairs, tiny.pairs(7)))
+    assert load_full_stops(run.full_stops) == UNKNOWN
 
 
 def test_a_second_start_does_not_tokenise_again(prepared, monkeypatch):

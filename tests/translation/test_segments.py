@@ -1,7 +1,5 @@
 import functools
 import random
-import re
-import unicodedata
 
 import numpy as np
 import pytest
@@ -25,173 +23,12 @@ from keras_transformer.translation.segments import (
     pairs,
     pieces_of,
     regrouped,
-    split_lines,
-    split_sentences,
 )
 from tests import tiny
+from tests.translation.test_sentences import compositions, is_blank
 
 fast = settings(max_examples=59, deadline=None, derandomize=True)
 any_text = st.text(max_size=61)
-WORDS = [
-    "dog",
-    "Dog",
-    "z.",
-    "B.",
-    "Prof.",
-    "bzw.",
-    "3",
-    "1999",
-    ".",
-    "!",
-    "?",
-    "…",
-    '"',
-    "“",
-    ")",
-    "(",
-    "e\u0301t\u0301",
-]
-WORDS += ["今天", "。", "「", "」", "갔다", "؟", "।", " ", " ", " ", "\n", "\u00a0", "\u200b", "\u2028", "Ǆ", "½", "-"]
-compositions = st.lists(st.sampled_from(WORDS), max_size=17).map("".join)
-
-
-def category(character):
-    return unicodedata.category(character)
-
-
-def is_blank(character):
-    return category(character) in {"Zs", "Zl", "Zp", "Cc", "Cf", "Cs", "Co"}
-
-
-def is_closing(character):
-    return character in "\"'" or category(character) in {"Pe", "Pf", "Pi"}
-
-
-def ends_sentence(text):
-    """Whether white space after this may divide two sentences: the module's rule, spelt out."""
-    if re.search(r"\b(Capt|Corp|Dept|Prof|Sept|approx|bspw|bzw|evtl|inkl|vgl)\.$", text, re.ASCII):
-        return False
-    while text and is_closing(text[-1]):
-        text = text[:-1]
-    if not text.endswith("."):
-        return text.endswith(tuple("!?؟۔։।॥።፧။།。！？｡"))
-    last = [category(c) for c in text[-5:-1]]
-    small_letters = len(last) > 2 and {*last[-3:]} <= {"Ll", "Mn", "Mc", "Me"}
-    return small_letters or last[-2:] == ["Lo"] * 2 or last == ["Nd"] * 4 or (len(text) > 1 and is_closing(text[-2]))
-
-
-def begins_sentence(text):
-    letters = text.lstrip("".join({c for c in text if category(c)[0] in "PS"}))
-    return category(letters[0]) in {"Lu", "Lt", "Lo"} if letters else False
-
-
-def sentences_by_hand(text):
-    """The sentences of a text without their white space, found one character after the other."""
-    blanks = "".join({c for c in text if is_blank(c)})
-    text = text.strip(blanks)
-    found, start = [], 0
-    for place, character in enumerate(text):
-        if is_blank(character) and not is_blank(text[place - 1]):
-            rest = text[place:].lstrip(blanks)
-            space = text[place : -len(rest)]
-            if re.search(r"[\n\r\v\f\x85\u2028\u2029]", space) or (
-                ends_sentence(text[start:place]) and begins_sentence(rest)
-            ):
-                found.append(text[start:place])
-                start = len(text) - len(rest)
-    return [*found, text[start:]] if text else []
-
-
-def sentences(*texts):
-    found = split_sentences(tf.constant(texts, tf.string, shape=[len(texts)])).to_list()
-    return [[s for s in map(bytes.decode, row) if not all(is_blank(c) or c == "\ufffe" for c in s)] for row in found]
-
-
-# Sentences.
-
-WHOLE = [
-    "Dec. 18, 2001",
-    "from 3 p.m. to 4 p.m. PST",
-    "Dr. Smith and Prof. Jones met J. R. R. Tolkien.",
-    "der 3. März",
-    "am 18. Dezember",
-    "d. h. Hunde bzw. Katzen, z. B. Dackel",
-    "1.5 m, 3.14 and 1.000,50",
-    "the U.S. Army",
-    "at 14:35 on http://example.org/a?b=C",
-    "Wait... What",
-    "e.g. this. and that? no",
-    '"Stop!" he said.',
-]
-
-
-@pytest.mark.parametrize("text", WHOLE)
-def test_what_is_no_end_divides_nothing(text):
-    assert sentences(text) == [[text]]
-
-
-DIVIDED = {
-    "english": ["A man rides.", "Two dogs play!", "Why?", '"He knows."', "(She too.)", "In 1999.", "Then"],
-    "german": ["„Ein Hund.“", "Über das Meer.", "Zwei Männer?"],
-    "russian": ["Он ушёл.", "Она пришла."],
-    "hindi": ["यह घर है।", "वह गया।"],
-    "arabic": ["هل أنت هنا؟", "نعم.", "لا"],
-    "korean": ["갔다.", "왔다.", "보았다."],
-    "spanish": ["Hola.", "¿Quién es?", "Yo."],
-}
-
-
-@pytest.mark.parametrize("parts", DIVIDED.values(), ids=DIVIDED)
-@pytest.mark.parametrize("space", [" ", "  ", "\u00a0", "\t", "\n", "\r\n\r\n"])
-def test_sentences_are_divided_at_white_space(parts, space):
-    assert sentences(space.join(parts)) == [parts]
-
-
-def test_a_line_break_divides_whatever_is_around_it():
-    for line_break in ("\n", "\r\n", "\r", "\v", "\f", "\x85", "\u2028", "\u2029", " \n\n\t\n "):
-        assert sentences(f"one{line_break}two") == [["one", "two"]]
-
-
-def test_full_width_stops_divide_without_white_space():
-    assert sentences("今天。明天！你好吗？「是」。", "他说「好。」他走了。") == [
-        ["今天。", "明天！", "你好吗？", "「是」。"],
-        ["他说「好。」他走了。"],
-    ]
-
-
-@fast
-@given(compositions)
-def test_sentences_are_those_found_by_hand(text):
-    without_wide_stops = text.replace("。", "!")
-    assert sentences(without_wide_stops) == [sentences_by_hand(without_wide_stops)]
-
-
-@fast
-@given(st.lists(any_text | compositions, max_size=5))
-def test_nothing_is_lost_between_fragments(texts):
-    found = split_sentences(tf.constant(texts, tf.string, shape=[len(texts)])).to_list()
-    noncharacters = str.maketrans("\ufdd0\ufffe\uffff", "\ufffd\ufffd\ufffd")
-    expected = ["" if all(map(is_blank, text)) else text.translate(noncharacters) for text in texts]
-    assert [b"".join(row).decode().replace("\ufffe", "") for row in found] == expected
-
-
-@pytest.mark.parametrize("parts", DIVIDED.values(), ids=DIVIDED)
-def test_without_sentences_only_lines_divide(parts):
-    line = " ".join(parts)
-    found = split_lines(tf.constant([line, f" {line}\r\n{line}\n", "今天。明天！", " \t", ""])).to_list()
-    assert [[part.decode() for part in row if part] for row in found] == [
-        [line],
-        [" ", line, "\r\n", line, "\n"],
-        ["今天。明天！"],
-        [],
-        [],
-    ]
-
-
-def test_invalid_utf8_becomes_the_replacement_character():
-    (row,) = split_sentences(tf.constant([b"one \xff\xfe. \xe2\x82 \xed\xa0\x80"])).to_list()
-    assert b"".join(row).decode() == b"one \xff\xfe. \xe2\x82 \xed\xa0\x80".decode("utf-8", "replace")
-
 
 # Parts.
 

@@ -4,6 +4,8 @@ import functools
 import re
 from collections.abc import Callable
 
+import regex
+
 from keras_transformer.errors import UserError
 from keras_transformer.tools.cleaning.settings import (
     ADDED_TO_LENGTHS,
@@ -12,14 +14,17 @@ from keras_transformer.tools.cleaning.settings import (
     SURE,
     CleaningSettings,
 )
-from keras_transformer.tools.cleaning.text import letter_share, letters, script_of, script_share, skeleton, width, words
+from keras_transformer.tools.cleaning.text import letter_share, script_of, script_share, skeleton, width, words
+from keras_transformer.words import letters
 
 Rule = Callable[[str, str], str | bool]
 
 _NUMBER = re.compile(r"\d+")
 _GROUPS = re.compile(r"(?<!\d)\d{1,3}([.,'’\u00a0\u202f ])\d{3}(?:\1\d{3})*(?!\d)")  # 1,000 and 1.000 and 1 000
-_URL = re.compile(
-    r"(?:https?://|www\.)[^\s<>\"“”„«»…、。，；：！？（）「」]+|(?<![\w.+-])[\w.+-]+@[\w-]+\.[\w.-]+", re.IGNORECASE
+_URL = regex.compile(
+    r"(?:https?://|www\.)[^\s<>\"“”„«»…、。，；：！？（）「」]+"
+    r"|(?<![\p{L}\p{M}\p{N}_.+\-])[\p{L}\p{M}\p{N}_.+\-]+@[\p{L}\p{M}\p{N}_\-]+\.[\p{L}\p{M}\p{N}_.\-]+",
+    regex.IGNORECASE,
 )
 _SIGNS_OF_URLS = ("@", "://", "www.", "WWW.", "Www.")
 _AFTER_URL = ".,;:!?)]}'‘’"

@@ -9,15 +9,14 @@ from babel import Locale, UnknownLocaleError
 from babel.core import get_global
 
 from keras_transformer.errors import UserError
+from keras_transformer.words import letters, words_of
 
 # Invisible characters: soft hyphen, zero-width space and word joiner, byte order mark, marks of direction. The
 # zero-width joiner and non-joiner stay, because Persian, Indian languages and emoji need them.
 _INVISIBLE = re.compile("[\u00ad\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]")
 _CONTROL = re.compile("[\u0000-\u0008\u000e-\u001b\u007f-\u0084\u0086-\u009f]")
 _SPACE = re.compile(r"\s+")  # with U+0085, U+2028 and U+2029, which end a line in other programs
-_WORD = re.compile(r"\w+")
 _WIDE = re.compile("[\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\U00020000-\U0003fffd]")
-_MARK = regex.compile(r"\p{M}")
 _WIDTH = 3  # of a Chinese, Japanese or Korean character, which says as much as three letters
 _PARTS_OF_SCRIPTS = {
     "Jpan": ("Hira", "Kana", "Hani"),
@@ -41,7 +40,7 @@ def mend(text: str) -> str:
 @functools.lru_cache(16)  # several rules need the words of the same pair
 def words(text: str) -> tuple[str, ...]:
     """Lists the words of a text without regard to case, punctuation and compatibility forms (NFKC)."""
-    return tuple(_WORD.findall(unicodedata.normalize("NFKC", text).casefold()))
+    return tuple(words_of(unicodedata.normalize("NFKC", text).casefold()))
 
 
 def skeleton(text: str) -> str:
@@ -52,11 +51,6 @@ def skeleton(text: str) -> str:
 def width(text: str) -> int:
     """Counts the characters of a text. A Chinese, Japanese or Korean one counts as three."""
     return len(text) if text.isascii() else len(text) + (_WIDTH - 1) * len(_WIDE.findall(text))
-
-
-def letters(text: str) -> int:
-    """Counts the letters of a text, with their marks."""
-    return sum(map(str.isalpha, text)) + (0 if text.isascii() else len(_MARK.findall(text)))
 
 
 def letter_share(text: str) -> float:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from keras_transformer.protection import PLACEHOLDERS, Protection
-from keras_transformer.tools.documents.fragment import tokens_of
+from keras_transformer.words import has_words, tokens_of
 
 BYTE = re.compile(r"<0x([0-9A-F]{2})>")
 END, SPACE = "</s>", "▁"
@@ -53,7 +53,7 @@ def align_words(translator, texts, on_progress=None):
             part, end = _read(texts[i][begins[i] :], explanation, protection)
             found[i].append((begins[i], *part))
             begins[i] += end
-            if end and re.search(r"\w", texts[i][begins[i] :]):
+            if end and has_words(texts[i][begins[i] :]):
                 going_on.append(i)
         waiting, on_progress = going_on, None
     return [_joined(text, parts) for text, parts in zip(texts, found, strict=True)]
@@ -125,8 +125,8 @@ def _places(built_text, text):
 
 
 def _characters(text):
-    """The characters of a text in their plain forms, without white space, and the place of each: two lists."""
-    plain = [(c, i) for i, char in enumerate(text) for c in unicodedata.normalize("NFKC", char) if c.strip()]
+    """The characters of a text, decomposed (NFKD), without white space, and the place of each: two lists."""
+    plain = [(c, i) for i, char in enumerate(text) for c in unicodedata.normalize("NFKD", char) if c.strip()]
     return [c for c, _ in plain], [i for _, i in plain]
 
 

@@ -8,8 +8,6 @@ import re
 from dataclasses import dataclass, field, replace
 
 OPEN, EMPTY, CLOSE = 1, 0, -1
-CHARACTER = r"\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"  # of Chinese and Japanese, which divide no words by spaces
-TOKEN = re.compile(rf"[{CHARACTER}]|\d+|[^\W\d{CHARACTER}]+|[^\w\s]")
 SPACE = re.compile(r"[ \t\r\n\f\v]+")
 VOID = {"br", "img", "wbr", "input"}  # tags of HTML without a closing one
 SIGN = re.compile(r"[.,;:!?)\]»”’…]")
@@ -80,12 +78,6 @@ class Layout:
         return not self.root.children
 
 
-def tokens_of(text):
-    """The words, numbers and signs of a text: list of (start, end). Together they are all characters but white
-    space."""
-    return [match.span() for match in TOKEN.finditer(text)]
-
-
 def parts_of(text, pattern):
     """A fragment of text with tags that a pattern finds. `<b>` and `</b>` are a pair; other matches are empty tags.
 
@@ -95,7 +87,7 @@ def parts_of(text, pattern):
     """
     parts, end = [], 0
     for match in pattern.finditer(text):
-        tag = re.fullmatch(r"(?s)<(/?)([A-Za-z][\w:-]*).*?(/?)>", match[0])
+        tag = re.fullmatch(r"(?s)<(/?)([A-Za-z][^\s/>]*).*?(/?)>", match[0])
         kind = EMPTY if not tag or tag[3] else CLOSE if tag[1] else OPEN
         name = tag[2].lower() if tag else ""
         parts += [text[end : match.start()], Mark(match[0], EMPTY if name in VOID else kind, name, name == "br")]

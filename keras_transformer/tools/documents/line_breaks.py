@@ -4,13 +4,15 @@ A blank line ends a paragraph of Markdown, and a subtitle.
 """
 
 import itertools
-import re
 
-from keras_transformer.tools.documents.fragment import CLOSE, OPEN, TOKEN, Mark
+import regex as re
+
+from keras_transformer.tools.documents.fragment import CLOSE, OPEN, Mark
+from keras_transformer.words import TOKEN, tokens_of
 
 LINE_BREAK = re.compile(r"\r\n|\r|\n")
 SPACE = " \t\r\n\f\v"
-PIECE = re.compile(rf"[{SPACE}]+|{TOKEN.pattern}|.", re.DOTALL)
+PIECE = re.compile(rf"[{SPACE}]+|{TOKEN}|.", re.DOTALL)
 VISIBLE, HIDDEN, GAP, BREAK = range(4)
 
 
@@ -80,7 +82,7 @@ def _pieces(part):
     if isinstance(part, Mark):
         return [(part, GAP if part.is_space else HIDDEN if part.kind in (OPEN, CLOSE) else VISIBLE)]
     return [
-        (piece, GAP if not piece.strip(SPACE) else VISIBLE if TOKEN.fullmatch(piece) else HIDDEN)
+        (piece, GAP if not piece.strip(SPACE) else VISIBLE if tokens_of(piece) else HIDDEN)
         for piece in PIECE.findall(part)
     ]
 

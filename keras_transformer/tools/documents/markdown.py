@@ -22,7 +22,7 @@ KEPT = re.compile(
     r"\bhttps?://[^\s<>\"']*[^\s<>\"'.,;:!?)\\]|\[\^[^\s\[\]]+\]:?|\[![A-Z]+\]|\A\[[ xX]\](?=\s)"
     rf"|(?<!\\){pages.SPACE_ENTITY.pattern}"
 )
-ESCAPED = re.compile(r"\\([!-/:-@\[-`{-~])|&#?\w+;")
+ESCAPED = re.compile(r"\\([!-/:-@\[-`{-~])|&#?[0-9A-Za-z]+;")
 RULES = "newline escape backticks strikethrough emphasis link image autolink html_inline entity".split()
 
 

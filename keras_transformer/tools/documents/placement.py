@@ -6,12 +6,12 @@ inside the span of the pair around it, so the result is always well-formed.
 """
 
 import itertools
-import re
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from keras_transformer.tools.documents.fragment import CHARACTER, EMPTY, Element, tokens_of
+from keras_transformer.tools.documents.fragment import EMPTY, Element
+from keras_transformer.words import is_sign, is_unspaced, tokens_of
 
 UNALIGNED = -1e-3  # weight of a token that comes from nothing: it joins a span only if it is inside
 COVERED = 2  # a pair is put inside its neighbour if the neighbour has a token that fits this many times better
@@ -187,14 +187,12 @@ def _joints(text, tokens):
     return {
         gap
         for gap, ((_, end), (start, _)) in enumerate(itertools.pairwise(tokens), 1)
-        if end == start
-        and not re.match(f"[{CHARACTER}]", text[start])
-        and not re.match(f"[{CHARACTER}]", text[end - 1])
+        if end == start and not is_unspaced(text[start]) and not is_unspaced(text[end - 1])
     }
 
 
 def _signs(text, tokens):
-    return np.array([not text[start].isalnum() for start, _ in tokens], bool)
+    return np.array([is_sign(text[start]) for start, _ in tokens], bool)
 
 
 def _written(root, target, tokens):

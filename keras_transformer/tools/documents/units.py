@@ -7,6 +7,7 @@ from keras_transformer.errors import UserError
 from keras_transformer.tools.documents.alignment import align_words
 from keras_transformer.tools.documents.fragment import Mark, layout_of
 from keras_transformer.tools.documents.placement import place
+from keras_transformer.words import letters
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ class FragmentTranslator:
     def __call__(self, fragments):
         """list of lists of parts -> the same, translated."""
         layouts = [layout_of(parts) for parts in fragments]
-        has_words = [any(char.isalpha() for char in layout.text) for layout in layouts]
+        has_words = [letters(layout.text) > 0 for layout in layouts]
         plain = [i for i, layout in enumerate(layouts) if layout.is_plain and has_words[i]]
         tagged = [i for i, layout in enumerate(layouts) if not layout.is_plain and has_words[i]]
         if tagged and not hasattr(self._translator, "explain"):

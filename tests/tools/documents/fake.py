@@ -1,9 +1,9 @@
 """Translators that need no model: word by word, with the alignment of word by word."""
 
-import re
 from types import SimpleNamespace
 
 import numpy as np
+import regex as re
 
 
 class WordByWord:
@@ -55,7 +55,7 @@ class Backwards(WordByWord):
         return super().explain([self.protection.hide(text).text for text in texts], on_progress)
 
     def _explanation(self, words):
-        written = [re.sub(r"[^\W\d]+(?=⟦)", "", word) for word in words[::-1]]
+        written = [re.sub(r"[\p{L}\p{M}_]+(?=⟦)", "", word) for word in words[::-1]]
         source_pieces, pieces = self._pieces(words), self._pieces(map(self.word, written))
         alignment = np.eye(1, len(source_pieces)).repeat(len(pieces), axis=0)
         return SimpleNamespace(source_pieces=source_pieces, pieces=pieces, alignment=alignment)

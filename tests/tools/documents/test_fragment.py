@@ -2,7 +2,8 @@ import re
 
 import pytest
 
-from keras_transformer.tools.documents.fragment import CLOSE, EMPTY, OPEN, Mark, layout_of, parts_of, tokens_of
+from keras_transformer.tools.documents.fragment import CLOSE, EMPTY, OPEN, Mark, layout_of, parts_of
+from keras_transformer.words import tokens_of
 
 TAG = re.compile(r"<[^<>]+>")
 

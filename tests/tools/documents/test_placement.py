@@ -6,10 +6,11 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keras_transformer.tools.documents.fragment import layout_of, parts_of, tokens_of
+from keras_transformer.tools.documents.fragment import layout_of, parts_of
 from keras_transformer.tools.documents.placement import place
 from keras_transformer.tools.documents.units import joined
 from keras_transformer.tools.documents.xml import parse
+from keras_transformer.words import tokens_of
 
 TAG = re.compile(r"<[^<>]+>")
 

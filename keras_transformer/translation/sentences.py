@@ -1,0 +1,201 @@
+"""Where sentences end: a rule, the exceptions that a corpus knows, and the division of text in the graph.
+
+A missed break costs little, because the model then reads two sentences as one. A wrong break tears a sentence. So white
+space divides two sentences only
+
+- with a line break in it, or
+- between an end and a beginning. An end is a question or exclamation mark, one of the signs that end sentences in other
+  scripts, or a full stop. The full stop must come after three small letters, after two letters of a script without case
+  or three with marks, after the four digits of a year, or after a closing bracket or quote. Most abbreviations,
+  initials and ordinals have less before their full stop. A beginning is a capital, or a letter of a script without
+  case; quotes may precede it.
+
+The corpus of a run knows the exceptions, see `FullStops`. Without a corpus, a few titles are known.
+
+The stops of Chinese and Japanese end a sentence even without white space. The signs of other scripts do so, too, if a
+letter follows.
+
+The sentence breaker of tensorflow-text is not used: it breaks inside "14:35" and "1.5", and before a closing quote.
+"""
+
+import json
+from collections import Counter
+from itertools import islice
+from typing import NamedTuple
+
+import regex
+import tensorflow as tf
+
+from keras_transformer.errors import FileError
+from keras_transformer.words import WORD_CHARACTER
+
+BLANK = r"[\pZ\pC]"  # separators, control and invisible formatting characters
+LINE_BREAK = r"[\n\v\f\r\x{85}\x{2028}\x{2029}]"
+CLOSING = r"""["'\p{Pe}\p{Pf}\p{Pi}]"""
+CLOSINGS = rf"{CLOSING}*(?:\pZ[»›])?"  # French writes a space before its quotes
+WIDE_STOP = "[。！？｡]"
+# Unicode's property Sentence_Terminal without ASCII, without full stops, and without the comma of Burmese. The signs of
+# Tibetan do not have the property. A Greek question mark is a semicolon.
+_ENDING = r"(?![\x00-\x7f\u104a\u2024\ufe52\uff0e])\p{STerm}|[\u0f0d\u0f0e]"
+SIGNS = "".join(regex.findall(_ENDING, "".join(map(chr, [*range(0xD800), *range(0xE000, 0x20000)]))))
+MARK = rf"(?:[!?{SIGNS}]|\p{{Greek}}\p{{M}}*[;\x{{37e}}])"
+WORD_BEFORE = r"(?:[\p{Ll}\p{M}]{3}|\p{Lo}{2}|(?:\p{Lo}\p{M}*){3}|\p{Nd}{4})"  # a full stop that ends a sentence
+BEGINNING = r"[\pP\pS]*[\p{Lu}\p{Lt}\p{Lo}\p{Georgian}]"
+IN_WORD = r"\p{L}\p{M}\p{N}"
+# The stops of Armenian and Urdu stand inside times and abbreviations, too.
+TIGHT_STOP = "[" + "".join(sign for sign in SIGNS if sign not in "։۔") + "]"
+
+# Unicode reserves these code points for internal use: no text may contain them.
+BORDER = "\uffff"  # between white space and a sentence
+NO_SPACE = "\ufffe"  # in place of the white space between two sentences that have none
+STOPPED = "\ufdd0"  # behind every stop before white space, until it is known whether it is an end
+ENDED = "\ufdd1"  # behind an end, until the text after it is known
+RESERVED = (f"[{BORDER}{NO_SPACE}{STOPPED}{ENDED}]", "\ufffd")
+LINE_BREAKS = ((rf"(\A{BLANK}+|{BLANK}*{LINE_BREAK}{BLANK}*|{BLANK}+\z)", rf"{BORDER}\1{BORDER}"),)
+
+# Titles and a few abbreviations that the rule takes for words.
+ABBREVIATIONS = "capt corp dept prof sept approx bspw bzw evtl inkl vgl dott sig ing mgr inż проф акад".split()
+MOST_LINES = 1_000_000  # that are counted
+MOST_WORDS, LONGEST_WORD = 400, 16  # words of each kind, and characters of one: the patterns stay small
+LEAST_AT_END, LEAST_SEEN = 3, 10  # times, before a short word is known to end sentences
+SIDES = ("source", "target")
+_TOKEN = regex.compile(rf"(.*?)({WORD_CHARACTER}+)(\.?)((?:(?!\.)[\p{{P}}\p{{S}}])*)")
+_NONE = regex.match("()()()()", "")
+_BEGINNING = regex.compile(BEGINNING)
+_ENDS_BY_RULE = regex.compile(rf".*{WORD_BEFORE}")
+
+
+class FullStops(NamedTuple):
+    """The exceptions to the rule that a corpus of sentences knows. A 0 in a word stands for any digit.
+
+    Args:
+        abbreviations: tuple of str, words whose full stop ends no sentence, such as "vgl".
+        ends: tuple of str, words and numbers whose full stop ends a sentence, such as "us".
+    """
+
+    abbreviations: tuple = ()
+    ends: tuple = ()
+
+
+def learn_full_stops(lines):
+    """Finds the exceptions in a corpus.
+
+    An abbreviation stands with a full stop inside lines and hardly ever at their end. It seldom stands without a full
+    stop, or no beginning follows it. A short word or a number ends sentences if it does so in the corpus. So does a
+    frequent short word that never has a full stop inside a line.
+
+    Args:
+        lines: iterable of str, one sentence each for the most part; the first `MOST_LINES` are counted.
+
+    Returns:
+        `FullStops`, the most frequent words first, at most `MOST_WORDS` of each kind.
+    """
+    inside, small, end, bare = _count(lines)
+
+    def is_abbreviation(word):
+        is_whole = 2 * bare[word] <= inside[word] or 2 * small[word] > max(inside[word], 2)
+        return is_whole and inside[word] > 9 * end[word]
+
+    def is_end(word):
+        if end[word] >= max(LEAST_AT_END, 10 * inside[word]):
+            return len(word) > 1 or not word.isupper()  # a capital is an initial
+        return bare[word] >= LEAST_SEEN and not inside[word] and len(word) > 1 and not word.isdecimal()
+
+    frequent = [word for word, _ in (inside + end + bare).most_common() if len(word) <= LONGEST_WORD]
+    by_rule = set(filter(_ENDS_BY_RULE.fullmatch, frequent))
+    abbreviations = [word for word, _ in inside.most_common() if word in by_rule and is_abbreviation(word)]
+    ends = [word for word in frequent if word not in by_rule and is_end(word)]
+    return FullStops(tuple(abbreviations[:MOST_WORDS]), tuple(ends[:MOST_WORDS]))
+
+
+def _count(lines):
+    """Four Counters of words: with a full stop inside lines, there before no beginning, at the end, and without one."""
+    tokens = Counter()  # (token, whether it is the last one, whether a beginning follows)
+    for line in islice(lines, MOST_LINES):
+        row = line.split()
+        for token, other in zip(row, [*row, ""][1:], strict=True):
+            has_stop = "." in token
+            tokens[token, has_stop and not other, has_stop and _BEGINNING.match(other) is not None] += 1
+    inside, small, end, bare = counters = [Counter() for _ in range(4)]
+    for (token, is_last, is_before_beginning), count in tokens.items():
+        before, word, stop, after = (_TOKEN.fullmatch(token) or _NONE).groups()
+        word = regex.sub(r"\p{Nd}", "0", word)
+        if not stop:
+            bare[word] += count
+        elif not is_last:
+            inside[word] += count
+            small[word] += 0 if is_before_beginning and not after.startswith((",", ";", ":")) else count
+        elif not before.endswith("."):  # the end "p.m." says nothing about "m"
+            end[word] += count
+    return counters
+
+
+def save_full_stops(path, of_sides):
+    """Writes two `FullStops`, of the source and of the target."""
+    facts = {name: each._asdict() for name, each in zip(SIDES, of_sides, strict=True)}
+    path.write_text(json.dumps(facts, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+
+
+def load_full_stops(path):
+    """Reads the two `FullStops` of `save_full_stops`: a tuple. `UNKNOWN` if there is no such file, as in old runs.
+
+    Raises:
+        FileError: if the file cannot be read or is damaged.
+    """
+    if not path.exists():
+        return UNKNOWN
+    try:
+        facts = json.loads(path.read_text(encoding="utf-8"))
+        return tuple(FullStops(**{kind: tuple(words) for kind, words in facts[side].items()}) for side in SIDES)
+    except OSError as error:
+        raise FileError.of("read", path, error) from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise FileError(f"{path} is damaged: put a copy of it back, or remove it") from error
+
+
+def _either_case(word):
+    first = word[0]
+    forms = sorted({first, first.lower(), first.upper()})
+    return f"[{''.join(forms)}]{word[1:]}" if len(forms) > 1 and max(map(len, forms)) == 1 else word
+
+
+def _pattern(words):
+    return "|".join(words).replace("0", r"\p{Nd}")
+
+
+def breaks_of(full_stops):
+    """The replacements that put `BORDER` between sentences and the white space beside them.
+
+    Args:
+        full_stops: `FullStops`.
+
+    Returns:
+        tuple of (pattern of RE2, replacement).
+    """
+    known = map(_either_case, dict.fromkeys([*ABBREVIATIONS, *full_stops.abbreviations]))
+    whole = rf"(?:\A|[^{IN_WORD}])"
+    ends = ((rf"((?:\A|[^{IN_WORD}.])(?:{_pattern(full_stops.ends)})\.{CLOSINGS}){STOPPED}", rf"\1{ENDED}"),)
+    return (
+        *LINE_BREAKS,
+        (rf"((?:\.|{MARK}){CLOSINGS})({BLANK})", rf"\1{STOPPED}\2"),
+        (rf"((?:(?:{WORD_BEFORE}|{CLOSING})\.|{MARK}){CLOSINGS}){STOPPED}", rf"\1{ENDED}"),
+        *(ends if full_stops.ends else ()),
+        (rf"((?:{whole}(?:{_pattern(known)})|\p{{Thai}})\.{CLOSINGS}){ENDED}", r"\1"),
+        (rf"{ENDED}({BLANK}+)({BEGINNING})", rf"{BORDER}\1{BORDER}\2"),
+        (f"[{STOPPED}{ENDED}]", ""),
+        (rf"({WIDE_STOP})([^\pP\pZ\pC{BORDER}]|[\p{{Ps}}\p{{Pi}}])", rf"\1{BORDER}{NO_SPACE}{BORDER}\2"),
+        (rf"({TIGHT_STOP})([\p{{L}}\p{{Ps}}\p{{Pi}}])", rf"\1{BORDER}{NO_SPACE}{BORDER}\2"),
+    )
+
+
+UNKNOWN = (FullStops(), FullStops())  # of both sides of a run without a corpus
+BREAKS = breaks_of(FullStops())
+
+
+def split_at(breaks, text):
+    """text string (B,) -> its white space and sentences in their order, RaggedTensor string (B, None)."""
+    text = tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", errors="replace")
+    text = tf.where(tf.strings.regex_full_match(text, f"{BLANK}*"), "", text)
+    for pattern, rewrite in (RESERVED, *breaks):
+        text = tf.strings.regex_replace(text, pattern, rewrite)
+    return tf.strings.split(text, BORDER)

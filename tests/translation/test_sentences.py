@@ -1,0 +1,280 @@
+import re
+import unicodedata
+
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from keras_transformer.errors import FileError
+from keras_transformer.translation.sentences import (
+    BREAKS,
+    LINE_BREAKS,
+    MOST_WORDS,
+    SIGNS,
+    UNKNOWN,
+    FullStops,
+    breaks_of,
+    learn_full_stops,
+    load_full_stops,
+    save_full_stops,
+    split_at,
+)
+from tests.abbreviations import CORPORA, PAIRS, UNSEEN, UNSPACED_PAIRS
+from tests.sentences import SENTENCES
+
+fast = settings(max_examples=59, deadline=None, derandomize=True)
+any_text = st.text(max_size=61)
+WORDS = [
+    "dog",
+    "Dog",
+    "z.",
+    "B.",
+    "Prof.",
+    "bzw.",
+    "3",
+    "1999",
+    ".",
+    "!",
+    "?",
+    "…",
+    '"',
+    "“",
+    ")",
+    "(",
+    "e\u0301t\u0301",
+]
+WORDS += ["今天", "。", "「", "」", "갔다", "؟", "।", " ", " ", " ", "\n", "\u00a0", "\u200b", "\u2028", "Ǆ", "½", "-"]
+compositions = st.lists(st.sampled_from(WORDS), max_size=17).map("".join)
+
+
+def category(character):
+    return unicodedata.category(character)
+
+
+def is_blank(character):
+    return category(character) in {"Zs", "Zl", "Zp", "Cc", "Cf", "Cs", "Co"}
+
+
+def is_closing(character):
+    return character in "\"'" or category(character) in {"Pe", "Pf", "Pi"}
+
+
+def ends_sentence(text, abbreviations, ends):
+    """Whether white space after this may divide two sentences: the module's rule, spelt out."""
+    while text and is_closing(text[-1]):
+        text = text[:-1]
+    if not text.endswith("."):
+        return text.endswith(tuple("!?؟۔։।॥።፧။།。！？｡"))
+    word = re.search(r"[^\W_]*$", unicodedata.normalize("NFC", text[:-1]))[0]
+    if word.lower() in abbreviations:
+        return False
+    last = [category(c) for c in text[-5:-1]]
+    small_letters = len(last) > 2 and {*last[-3:]} <= {"Ll", "Mn", "Mc", "Me"}
+    by_rule = small_letters or last[-2:] == ["Lo"] * 2 or last == ["Nd"] * 4 or (len(text) > 1 and is_closing(text[-2]))
+    is_whole = text[: -len(word) - 1][-1:] != "."
+    return by_rule or (word in ends and is_whole)
+
+
+def begins_sentence(text):
+    letters = text.lstrip("".join({c for c in text if category(c)[0] in "PS"}))
+    return category(letters[0]) in {"Lu", "Lt", "Lo"} if letters else False
+
+
+def sentences_by_hand(text, abbreviations, ends):
+    """The sentences of a text without their white space, found one character after the other."""
+    blanks = "".join({c for c in text if is_blank(c)})
+    text = text.strip(blanks)
+    found, start = [], 0
+    for place, character in enumerate(text):
+        if is_blank(character) and not is_blank(text[place - 1]):
+            rest = text[place:].lstrip(blanks)
+            space = text[place : -len(rest)]
+            if re.search(r"[\n\r\v\f\x85\u2028\u2029]", space) or (
+                ends_sentence(text[start:place], abbreviations, ends) and begins_sentence(rest)
+            ):
+                found.append(text[start:place])
+                start = len(text) - len(rest)
+    return [*found, text[start:]] if text else []
+
+
+def fragments(*texts, breaks=BREAKS):
+    return split_at(breaks, tf.constant(texts, tf.string, shape=[len(texts)])).to_list()
+
+
+def sentences(*texts, breaks=BREAKS):
+    found = fragments(*texts, breaks=breaks)
+    return [[s for s in map(bytes.decode, row) if not all(is_blank(c) or c == "\ufffe" for c in s)] for row in found]
+
+
+# Sentences.
+
+WHOLE = [
+    "Dec. 18, 2001",
+    "from 3 p.m. to 4 p.m. PST",
+    "Dr. Smith and Prof. Jones met J. R. R. Tolkien.",
+    "der 3. März",
+    "am 18. Dezember",
+    "d. h. Hunde bzw. Katzen, z. B. Dackel",
+    "1.5 m, 3.14 and 1.000,50",
+    "the U.S. Army",
+    "at 14:35 on http://example.org/a?b=C",
+    "Wait... What",
+    "e.g. this. and that? no",
+    '"Stop!" he said.',
+]
+
+
+@pytest.mark.parametrize("text", WHOLE)
+def test_what_is_no_end_divides_nothing(text):
+    assert sentences(text) == [[text]]
+
+
+DIVIDED = {
+    "english": ["A man rides.", "Two dogs play!", "Why?", '"He knows."', "(She too.)", "In 1999.", "Then"],
+    "german": ["„Ein Hund.“", "Über das Meer.", "Zwei Männer?"],
+    "russian": ["Он ушёл.", "Она пришла."],
+    "hindi": ["यह घर है।", "वह गया।"],
+    "arabic": ["هل أنت هنا؟", "نعم.", "لا"],
+    "korean": ["갔다.", "왔다.", "보았다."],
+    "spanish": ["Hola.", "¿Quién es?", "Yo."],
+}
+
+
+@pytest.mark.parametrize("parts", DIVIDED.values(), ids=DIVIDED)
+@pytest.mark.parametrize("space", [" ", "  ", "\u00a0", "\t", "\n", "\r\n\r\n"])
+def test_sentences_are_divided_at_white_space(parts, space):
+    assert sentences(space.join(parts)) == [parts]
+
+
+def test_a_line_break_divides_whatever_is_around_it():
+    for line_break in ("\n", "\r\n", "\r", "\v", "\f", "\x85", "\u2028", "\u2029", " \n\n\t\n "):
+        assert sentences(f"one{line_break}two") == [["one", "two"]]
+
+
+def test_full_width_stops_divide_without_white_space():
+    assert sentences("今天。明天！你好吗？「是」。", "他说「好。」他走了。") == [
+        ["今天。", "明天！", "你好吗？", "「是」。"],
+        ["他说「好。」他走了。"],
+    ]
+
+
+@pytest.mark.parametrize("known", [FullStops(), FullStops(("dog", "0000"), ("z", "0"))], ids=["rule", "corpus"])
+@fast
+@given(text=compositions)
+def test_sentences_are_those_found_by_hand(text, known):
+    abbreviations = {"prof", "bzw", *(("dog", "1999") if known.ends else ())}
+    ends = {"z", "3"} if known.ends else set()
+    without_wide_stops = text.replace("。", "!").replace("؟", "?").replace("।", "!")
+    found = sentences(without_wide_stops, breaks=breaks_of(known))
+    assert found == [sentences_by_hand(without_wide_stops, abbreviations, ends)]
+
+
+@fast
+@given(st.lists(any_text | compositions, max_size=5))
+def test_nothing_is_lost_between_fragments(texts):
+    found = fragments(*texts)
+    noncharacters = str.maketrans("\ufdd0\ufdd1\ufffe\uffff", "\ufffd" * 4)
+    expected = ["" if all(map(is_blank, text)) else text.translate(noncharacters) for text in texts]
+    assert [b"".join(row).decode().replace("\ufffe", "") for row in found] == expected
+
+
+@pytest.mark.parametrize("parts", DIVIDED.values(), ids=DIVIDED)
+def test_without_sentences_only_lines_divide(parts):
+    line = " ".join(parts)
+    found = fragments(line, f" {line}\r\n{line}\n", "今天。明天！", " \t", "", breaks=LINE_BREAKS)
+    assert [[part.decode() for part in row if part] for row in found] == [
+        [line],
+        [" ", line, "\r\n", line, "\n"],
+        ["今天。明天！"],
+        [],
+        [],
+    ]
+
+
+def test_invalid_utf8_becomes_the_replacement_character():
+    (row,) = split_at(BREAKS, tf.constant([b"one \xff\xfe. \xe2\x82 \xed\xa0\x80"])).to_list()
+    assert b"".join(row).decode() == b"one \xff\xfe. \xe2\x82 \xed\xa0\x80".decode("utf-8", "replace")
+
+
+def test_the_signs_are_those_that_unicode_says_end_sentences():
+    assert set("؟۔।॥။៕។።፧։。！？｡‼⁇⁈⁉᙮᠃꓿𑅁།") <= set(SIGNS)
+    assert not set("၊،,;:.…·．﹒") & set(SIGNS)
+    assert {category(sign) for sign in SIGNS if sign < "\uffff"} == {"Po"}
+
+
+# Languages and their corpora.
+
+
+def rows(text):
+    return text.split("\n")
+
+
+@pytest.mark.parametrize("language", CORPORA)
+def test_a_corpus_knows_its_abbreviations(language):
+    known = breaks_of(learn_full_stops(rows(CORPORA[language])))
+    for lines in (rows(CORPORA[language]), rows(UNSEEN[language])):
+        assert sentences(*lines, breaks=known) == [[line] for line in lines]
+
+
+@pytest.mark.parametrize("language", PAIRS)
+def test_two_sentences_are_divided(language):
+    known = breaks_of(learn_full_stops(rows(CORPORA.get(language, ""))))
+    pairs = [pair.split("|") for pair in rows(PAIRS[language])]
+    assert sentences(*map(" ".join, pairs), breaks=known) == pairs
+
+
+@pytest.mark.parametrize("language", UNSPACED_PAIRS)
+def test_signs_of_other_scripts_divide_without_a_space(language):
+    pairs = [pair.split("|") for pair in rows(UNSPACED_PAIRS[language])]
+    assert sentences(*map("".join, pairs)) == pairs
+
+
+@pytest.mark.parametrize("sentence", SENTENCES.values(), ids=SENTENCES)
+def test_a_sentence_of_any_script_is_one_and_two_are_two(sentence):
+    text = sentence.text
+    assert sentences(text) == [[text]]
+    if sentence.stop:
+        assert sentences(f"{text}\u00a0{text}") == [[text, text]]
+
+
+def test_numbers_end_sentences_where_ordinals_have_no_full_stop():
+    english, german = ["She is 12.", "We are 30.", "He has 50."], ["am 3. Mai", "am 12. Juni", "am 30. Juli", "nur 50."]
+    assert sentences("I am 12. Yes.", breaks=breaks_of(learn_full_stops(english))) == [["I am 12.", "Yes."]]
+    for corpus in (german, [*german, *english], []):
+        assert sentences("am 12. August", breaks=breaks_of(learn_full_stops(corpus))) == [["am 12. August"]]
+
+
+def test_a_word_that_also_ends_lines_or_stands_without_a_full_stop_is_no_abbreviation():
+    once, often = ["Don't worry. He will."], ["Please don't worry."] * 2
+    assert learn_full_stops(once).abbreviations == ("worry",)
+    assert learn_full_stops([*once, *often]).abbreviations == ()
+    assert learn_full_stops([*once, "do not worry now", "worry"]).abbreviations == ()
+    assert learn_full_stops(["see art. 5", "by art. 7", *["the art of war"] * 9]).abbreviations == ("art",)
+
+
+def test_initials_and_parts_of_abbreviations_end_nothing():
+    corpus = ["It is vitamin C.", "I like plan C.", "Take the C.", "at 3 p.m.", "at 5 p.m.", "at 7 p.m.", "by 8 p.m."]
+    assert learn_full_stops(corpus).ends == ()
+
+
+def test_the_lists_are_bounded_and_their_patterns_are_not_those_of_other_words():
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    words = [f"{a}{b}{c}x" for a in letters for b in letters for c in "abc"]
+    known = learn_full_stops([*(f"see {word}. Two" for word in words), f"see {'x' * 17}. Two", *["by abax. Four"] * 2])
+    assert len(known.abbreviations) == MOST_WORDS and known.abbreviations[0] == "abax"
+    assert sentences("See Abax. Two. It is cabax. Three.", breaks=breaks_of(known)) == [
+        ["See Abax. Two.", "It is cabax.", "Three."]
+    ]
+
+
+def test_full_stops_are_kept_in_a_file_and_a_damaged_one_is_named(tmp_path):
+    path = tmp_path / "full_stops.json"
+    assert load_full_stops(path) == UNKNOWN
+    known = (FullStops(("ул", "vgl"), ("0",)), FullStops())
+    save_full_stops(path, known)
+    assert load_full_stops(path) == known and "ул" in path.read_text(encoding="utf-8")
+    for damaged in ("{", "{}", '{"source": 3}', '{"source": {"x": []}, "target": {}}'):
+        path.write_text(damaged, encoding="utf-8")
+        with pytest.raises(FileError, match="full_stops.json is damaged: put a copy"):
+            load_full_stops(path)
