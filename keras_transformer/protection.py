@@ -10,11 +10,12 @@ placeholder stands in its place.
 Placeholders are numbered 0, 1, ..., 9, 0, 1, ... through a text. Sentences keep their order. So the n-th ⟦3⟧ of a
 translation is the n-th ⟦3⟧ of its text, however long the text is.
 
-This file imports the standard library alone. `serving/protection.py` is a copy of it, byte for byte.
+This file imports `regex` alone. `serving/protection.py` is a copy of it, byte for byte.
 """
 
-import re
 from typing import NamedTuple
+
+import regex as re
 
 PLACEHOLDERS = tuple(f"⟦{number}⟧" for number in range(10))
 NO_PLACEHOLDERS = "this model has no placeholders, so it cannot keep words: train one with `protect` 0.1"
@@ -23,8 +24,22 @@ _CODE = r"`[^`\n]+`"
 _IN_ADDRESS = r"""\([^\s()<>"]*\)|[^\s()<>"]"""
 _URL = rf"""(?<!\w)(?:https?://|ftp://|www\.)(?:{_IN_ADDRESS})*(?:\([^\s()<>"]*\)|[^\s()<>".,;:!?'’”»\]}}])"""
 _EMAIL = r"(?<![\w.+-])[\w.+-]+@[\w-]+(?:\.[\w-]+)+"
-_VARIABLE = r"\{\{[^{}\n]+\}\}|\$?\{[^{}\s]*\}"
-_FORMAT = r"%%|(?<![\d%])%(?:\(\w+\))?(?:\d+\$)?[-+#0]*\d*(?:\.\d+)?(?:hh|h|ll|l|L|z|j|t)?[sdiuoxXfFeEgGcrap@]"
+_NAME, _NO_LETTER = r"[\p{L}_][\p{L}\p{M}\p{N}_]*", r"(?![\p{L}\p{M}\p{N}])"
+_INSIDE = r"[^{}]"
+for _ in range(4):  # braces in braces: plural and select of ICU, with their branches
+    _INSIDE = rf"(?:[^{{}}]|\{{{_INSIDE}*\}})"
+_ARGUMENT = rf"\s*[$@]?[\p{{L}}\p{{M}}\p{{N}}_.\-]+\s*(?:,{_INSIDE}*)?"
+BRACES = rf"\{{\{{\{{?[^{{}}\n]+\}}?\}}\}}|\{{[%#][^{{}}\n]*[%#]\}}|[$#%@]?\{{(?:[^{{}}\s]*|{_ARGUMENT})\}}"
+DOLLAR = rf"(?<![\p{{L}}\p{{M}}\p{{N}}$])\${_NAME}\$?"
+_WIDTH = r"[\-+#0']*(?:\*|[0-9]+)?(?:\.(?:\*|[0-9]+))?(?:hh|h|ll|l|L|q|z|j|t)?"
+_CONVERSION = rf"[sdiuoxXfFeEgGcraAp@]|[A-Za-z]{_NO_LETTER}"
+# "%s" is one behind a letter, not behind a number: "100%sure". "% d" is one unless it can be "100 % der" or "% d'eau".
+DIRECTIVE = (
+    rf"%%|(?<!(?<!%)\p{{Nd}})%(?:\([^()\n]+\){_WIDTH}[A-Za-z]|(?:[0-9]+\$)?{_WIDTH}(?:{_CONVERSION})"
+    rf"|L?[1-9](?![0-9]|[.,][0-9])|[0-9]+:{_WIDTH}(?:{_CONVERSION})|{_WIDTH}<{_NAME}>(?:{_WIDTH}[A-Za-z]{_NO_LETTER})?)"
+    rf"|(?<!\p{{Nd}}\s?)% {_WIDTH}[dif](?![\p{{L}}\p{{M}}'’])"
+)
+VARIABLE = f"{BRACES}|{DOLLAR}|{DIRECTIVE}"
 NUMBER = r"\d+(?:[.,:]\d+)*"
 _CURRENCY = "EUR|USD|GBP|CHF|JPY|CNY"
 # Symbols that no language has as a word: with a vowel only beside a capital inside, or several letters without a vowel.
@@ -41,7 +56,7 @@ _QUANTITY = (
     rf"|[ ](?:{_SYMBOL_OR_WORD})(?!\w|{_WORD_FOLLOWS}))"
     rf"|(?:[€$£¥]|(?<!\w)(?:{_CURRENCY}))\s?{NUMBER}(?!\w)"
 )
-FIXED = f"{_CODE}|{_URL}|{_EMAIL}|{_VARIABLE}|{_FORMAT}"  # before a glossary: no term stands inside of these
+FIXED = f"{_CODE}|{_URL}|{_EMAIL}|{VARIABLE}"  # before a glossary: no term stands inside of these
 WORD = r"[^\W\d_][\w'’-]*"
 _PLACEHOLDER = re.compile(r"⟦[0-9]⟧")
 _WITHOUT_SPACES = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u9fff\uf900-\ufaff]")  # their scripts

@@ -1,10 +1,10 @@
 """Training pairs with placeholders, which hide words that both sides of a pair have. Each epoch draws other pairs."""
 
 import itertools
-import re
 from dataclasses import replace
 
 import numpy as np
+import regex as re
 import sentencepiece
 
 from keras_transformer.config import EOS_ID

@@ -6,7 +6,7 @@ A blank line ends a paragraph of Markdown, and a subtitle.
 import itertools
 import re
 
-from keras_transformer.tools.documents.fragment import CLOSE, OPEN, TOKEN, Mark
+from keras_transformer.tools.documents.fragment import CLOSE, OPEN, TOKEN, Mark, merged
 
 LINE_BREAK = re.compile(r"\r\n|\r|\n")
 SPACE = " \t\r\n\f\v"
@@ -48,7 +48,7 @@ def apart(parts):
     for place, (part, kind) in enumerate(pieces):
         apart += moved[place]
         apart += [part] if kind != BREAK and not (kind == GAP and place in instead) else []
-    return _merged(apart)
+    return merged(apart)
 
 
 def _gaps(wanted, words, spaces):
@@ -83,14 +83,3 @@ def _pieces(part):
         (piece, GAP if not piece.strip(SPACE) else VISIBLE if TOKEN.fullmatch(piece) else HIDDEN)
         for piece in PIECE.findall(part)
     ]
-
-
-def _merged(parts):
-    """The parts with neighbouring texts as one."""
-    merged = []
-    for part in parts:
-        if isinstance(part, str) and merged and isinstance(merged[-1], str):
-            merged[-1] += part
-        else:
-            merged.append(part)
-    return [part for part in merged if part]

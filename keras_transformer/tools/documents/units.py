@@ -18,6 +18,7 @@ class Unit:
         parts: list of str and `Mark`, the fragment that is translated.
         written: function from the translated parts to the text that replaces the span.
         is_apart: bool, whether the translation is written beside the fragment, not in its place.
+        syntax: `Syntax` of its text; None for text without variables.
     """
 
     start: int
@@ -25,6 +26,7 @@ class Unit:
     parts: list
     written: Callable
     is_apart: bool = False
+    syntax: object = None
 
 
 def replaced(text, units, translated):
@@ -33,11 +35,11 @@ def replaced(text, units, translated):
     Args:
         text: str, the document.
         units: list of `Unit`, in order.
-        translated: list of lists of parts. A unit with unchanged parts stays as it is.
+        translated: list of lists of parts. A unit with unchanged parts, or with None, stays as it is.
     """
     pieces, end = [], 0
     for unit, parts in zip(units, translated, strict=True):
-        if parts is not unit.parts or unit.is_apart:
+        if parts is not None and (parts is not unit.parts or unit.is_apart):
             pieces += [text[end : unit.start], unit.written(parts)]
             end = unit.end
     return "".join([*pieces, text[end:]])
