@@ -12,8 +12,19 @@ const inAddress = String.raw`\([^\s()<>"]*\)|[^\s()<>"]`;
 const code = "`[^`\\n]+`";
 const url = String.raw`(?<!${letter})(?:https?://|ftp://|www\.)(?:${inAddress})*(?:\([^\s()<>"]*\)|[^\s()<>".,;:!?'’”»\]\}])`;
 const email = String.raw`(?<![\p{L}\p{N}_.+\-])[\p{L}\p{N}_.+\-]+@[\p{L}\p{N}_\-]+(?:\.[\p{L}\p{N}_\-]+)+`;
-const variable = String.raw`\{\{[^{}\n]+\}\}|\$?\{[^{}\s]*\}`;
-const format = String.raw`%%|(?<![\p{Nd}%])%(?:\(${letter}+\))?(?:\p{Nd}+\$)?[\-+#0]*\p{Nd}*(?:\.\p{Nd}+)?(?:hh|h|ll|l|L|z|j|t)?[sdiuoxXfFeEgGcrap@]`;
+const [name, noLetter] = [String.raw`[\p{L}_][\p{L}\p{M}\p{N}_]*`, String.raw`(?![\p{L}\p{M}\p{N}])`];
+let inside = "[^{}]"; // and braces in braces: plural and select of ICU, with their branches
+for (let depth = 0; depth < 4; depth++) inside = String.raw`(?:[^{}]|\{${inside}*\})`;
+const argument = String.raw`\s*[$@]?[\p{L}\p{M}\p{N}_.\-]+\s*(?:,${inside}*)?`;
+const braces = String.raw`\{\{\{?[^{}\n]+\}?\}\}|\{[%#][^{}\n]*[%#]\}|[$#%@]?\{(?:[^{}\s]*|${argument})\}`;
+const dollar = String.raw`(?<![\p{L}\p{M}\p{N}$])\$${name}\$?`;
+const width = String.raw`[\-+#0']*(?:\*|[0-9]+)?(?:\.(?:\*|[0-9]+))?(?:hh|h|ll|l|L|q|z|j|t)?`;
+const conversion = `[sdiuoxXfFeEgGcraAp@]|[A-Za-z]${noLetter}`;
+const directive =
+  String.raw`%%|(?<!(?<!%)\p{Nd})%(?:\([^()\n]+\)${width}[A-Za-z]|(?:[0-9]+\$)?${width}(?:${conversion})` +
+  String.raw`|L?[1-9](?![0-9]|[.,][0-9])|[0-9]+:${width}(?:${conversion})|${width}<${name}>(?:${width}[A-Za-z]${noLetter})?)` +
+  String.raw`|(?<!\p{Nd}\s?)% ${width}[dif](?![\p{L}\p{M}'’])`;
+const variable = [braces, dollar, directive].join("|");
 const number = String.raw`\p{Nd}+(?:[.,:]\p{Nd}+)*`;
 const currency = "EUR|USD|GBP|CHF|JPY|CNY";
 // Symbols that no language has as a word, and symbols that are words, too: behind a space those are units if no word follows.
@@ -27,7 +38,7 @@ const quantity =
   String.raw`|(?:[ap]m|[ \u00a0\u202f]?(?:${symbol})|[\u00a0\u202f]?(?:${symbolOrWord}))(?!${letter})` +
   String.raw`|[ ](?:${symbolOrWord})(?!${letter}|${wordFollows}))` +
   String.raw`|(?:[€$£¥]|(?<!${letter})(?:${currency}))\s?${number}(?!${letter})`;
-const fixed = [code, url, email, variable, format].join("|");
+const fixed = [code, url, email, variable].join("|");
 const word = /^[\p{L}\p{Nl}\p{No}][\p{L}\p{N}_'’\-]*$/u; // a term of one word stays before its placeholder
 const withoutSpaces = /[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u9fff\uf900-\ufaff]/u; // their scripts
 const isLetter = new RegExp(letter, "u");

@@ -43,7 +43,7 @@ FORMATS = {
     "qt-plural": ("%L?n", {}),
     "boost": (rf"%[0-9]+%|%\|[^|\n]*\||{_PERCENT}", _DOUBLED_PERCENT),
     **dict.fromkeys("python-brace csharp c++ rust".split(), (rf"\{{\{{|\}}\}}|{_BRACED}", _DOUBLED_BRACES)),
-    "java": (rf"''|'\{{[^']*'|{_BRACED}", {"''": "'"}),
+    "java": (rf"''|'[^']+(?:'|\Z)|{_BRACED}|[{{}}]", {"''": "'"}),
     **dict.fromkeys("lisp scheme".split(), (r"~[^A-Za-z~%\n]*[A-Za-z~%&|\[\]{}<>()^;*?]", {})),
 }
 
@@ -118,7 +118,7 @@ def _unit(entry, form, is_singular):
     syntax = syntax_of(frozenset(entry.flags), singular + plural)
     of_singular, of_plural = (variables_of(text, syntax.variable, syntax.literals) for text in (singular, plural))
     source = singular if is_singular(form, of_singular == of_plural) else plural
-    return Unit(*entry.spans[form], parts_of(source, MARKUP), _written, is_apart=True, syntax=syntax)
+    return Unit(*entry.spans[form], parts_of(source, MARKUP), _written, True, syntax, whole=id(entry))
 
 
 def _singular_forms(header):

@@ -18,12 +18,13 @@ class Format:
     Attributes:
         endings: of the names of its files.
         finders: functions (text, path) -> list of `Unit`, one after the other; empty for an archive.
-        in_language: function (text, path, code of a language or None) -> the text, which declares the language.
+        in_language: function (text, path, code of a language or None) -> the text, which declares the language; None
+            for a format that declares none.
     """
 
     endings: tuple
     finders: tuple[Callable, ...] = ()
-    in_language: Callable = lambda text, path, language: text
+    in_language: Callable | None = None
 
 
 def _without_path(find):
@@ -53,12 +54,28 @@ def format_of(path):
     return next((name for name, format in FORMATS.items() if ending in format.endings), None)
 
 
-def check_format(format):
-    """Raises UserError for a format that does not exist, or that needs a package that is not installed."""
+def check_format(format, target_lang=None):
+    """Checks a format, and the language that a document shall declare.
+
+    Args:
+        format: name, of `FORMATS`.
+        target_lang: code of a language; None for none.
+
+    Raises:
+        UserError: for a format that does not exist, that needs a package that is not installed, or that declares no
+            language; and for a code that is none.
+    """
     if format not in FORMATS:
         raise UserError(f"`format` must be one of {', '.join(FORMATS)}. Received: {format!r}")
     if format == "markdown":
         markdown.load_parser()
+    declaring = [name for name in FORMATS if FORMATS[name].in_language]
+    if target_lang and format not in declaring:
+        raise UserError(
+            f"`target_lang` needs a format that declares a language: {', '.join(declaring)}. Received: {format}"
+        )
+    if target_lang and not declared.LANGUAGE.fullmatch(target_lang):
+        raise UserError(f"`target_lang` must be the code of a language, such as de or pt-BR. Received: {target_lang!r}")
 
 
 def translate_bytes(translator, data, format, path="the document", on_progress=None, *, on_left=None, target_lang=None):
@@ -70,7 +87,7 @@ def translate_bytes(translator, data, format, path="the document", on_progress=N
         format: name, of `FORMATS`.
         path: name of the document, for errors.
         on_progress: called with the number of texts done since its last call.
-        on_left: called with each text that stays untranslated, because its translation lost a variable.
+        on_left: called with each text that stays untranslated, because its translation lost or moved a variable.
         target_lang: code of the language of the translation, which the document then declares; None: the one of the
             translator's run, if it is known.
 
@@ -80,13 +97,14 @@ def translate_bytes(translator, data, format, path="the document", on_progress=N
     Raises:
         UserError: for an unknown format, a document that cannot be read, and a translator that does not explain.
     """
-    check_format(format)
+    check_format(format, target_lang)
     translate = FragmentTranslator(translator, on_progress)
     if not FORMATS[format].finders:
         return word.translate_archive(data, path, translate)
     text, charset = declared.read_text(data, format, path)
     mark, text = text[: text.startswith("\ufeff")], text.removeprefix("\ufeff")  # of byte order, no part of the text
-    text = FORMATS[format].in_language(text, path, target_lang or declared.language_of(translator))
+    if in_language := FORMATS[format].in_language:
+        text = in_language(text, path, target_lang or declared.language_of(translator))
     for find in FORMATS[format].finders:
         units = find(text, path)
         text = replaced(text, units, translate_units(units, translate, on_left))
@@ -108,7 +126,7 @@ def translate_document(translator, path, output, format=None, on_progress=None, 
         target_lang: code of the language of the translation, see `translate_bytes`.
 
     Returns:
-        list of str, the texts that stay untranslated, because their translations lost a variable.
+        list of str, the texts that stay untranslated, because their translations lost or moved a variable.
 
     Raises:
         UserError: for an unknown ending, a document that cannot be read, and a translator that does not explain.

@@ -66,13 +66,12 @@ def translate_units(units, translate, on_left=None):
         list of lists of parts, for `replaced`; None for a unit that stays as it is.
     """
     messages = [_Message(unit.parts, unit.syntax) for unit in units]
-    fragments = list(itertools.chain.from_iterable(message.fragments for message in messages))
-    translated = iter(translate(fragments))
-    found = []
-    for unit, message in zip(units, messages, strict=True):
-        own = list(itertools.islice(translated, len(message.fragments)))
-        found.append(message.with_texts(own))
-        if found[-1] is None and on_left:
+    translated = iter(translate(list(itertools.chain.from_iterable(message.fragments for message in messages))))
+    found = [message.with_texts(list(itertools.islice(translated, len(message.fragments)))) for message in messages]
+    torn = {unit.whole for unit, parts in zip(units, found, strict=True) if parts is None} - {None}
+    found = [None if unit.whole in torn else parts for unit, parts in zip(units, found, strict=True)]
+    for unit, parts in zip(units, found, strict=True):
+        if parts is None and on_left:
             on_left(" ".join(joined(unit.parts).split()))
     return found
 
@@ -202,19 +201,21 @@ class _Message:
         parts = []
         for piece in pieces:
             for part in [piece] if isinstance(piece, Mark) else texts[piece]:
-                parts += self._shown(part, texts) if isinstance(part, Mark) else [self._with_literals(part)]
+                if isinstance(part, str):
+                    parts.append(self._with_literals(part))
+                else:
+                    parts += self._shown(part.text, texts) if _KEY.search(part.text) else [part]
         return parts
 
-    def _shown(self, mark, texts):
-        """The parts that the keys of a mark stand for."""
+    def _shown(self, text, texts, escape=str):
+        """The parts of a text with keys. `escape` is for the text around the keys."""
         parts = []
-        for place, text in enumerate(_KEY.split(mark.text)):
-            kept = self.kept[int(text)] if place % 2 else Mark(text)
-            parts += (
-                self._assembled(kept, texts)
-                if isinstance(kept, list)
-                else [kept if isinstance(kept, Mark) else Mark(self.syntax.escape(kept))]
-            )
+        for place, piece in enumerate(_KEY.split(text)):
+            kept = self.kept[int(piece)] if place % 2 else Mark(escape(piece))
+            if isinstance(kept, str):
+                parts += self._shown(kept, texts, self.syntax.escape)
+            else:
+                parts += self._assembled(kept if isinstance(kept, list) else [kept], texts)
         return parts
 
 

@@ -19,6 +19,8 @@ class Unit:
         written: function from the translated parts to the text that replaces the span.
         is_apart: bool, whether the translation is written beside the fragment, not in its place.
         syntax: `Syntax` of its text; None for text without variables.
+        whole: equal for units that are written together or not at all, such as the plural forms of a message; None
+            for a unit of its own.
     """
 
     start: int
@@ -27,6 +29,7 @@ class Unit:
     written: Callable
     is_apart: bool = False
     syntax: object = None
+    whole: object = None
 
 
 def replaced(text, units, translated):
