@@ -217,7 +217,8 @@ def _flat(parts):
             is_after_tag = place and isinstance(parts[place - 1], Mark) and parts[place - 1].kind == EMPTY
             if is_after_tag and SIGN.match(part) and text.endswith(" "):  # "Press <kbd>x</kbd>.": not "Press ."
                 text = text[:-1]
-                open_ones[-1].children[-1].start = open_ones[-1].children[-1].end = len(text)
+                for child in open_ones[-1].children:  # all that stood behind the space
+                    child.start, child.end = min(child.start, len(text)), min(child.end, len(text))
             text += part.lstrip(" ") if part[0] == " " and text.endswith(" ") else part
             continue
         spaces = _has_space(parts, place - 1), _has_space(parts, place + 1)
