@@ -13,7 +13,7 @@ from keras_transformer.export.manifest import read_manifest
 # Where a format names its charset, which the pattern has as a group. Comments are no declarations.
 _XML = r"(?s)\A\ufeff?\s*<\?xml\b[^>]*?\bencoding\s*=\s*[\"']([^\"']+)"
 _HTML = r"(?si)<!--.*?-->|<meta\b[^>]*?\bcharset\s*=\s*[\"']?\s*([^\s\"'/>;]+)"
-_PO = r"(?m)^\"[^\n]*\bcharset=([^\s\\\";]+)"
+_PO = r"(?m)^[ \t]*(?:msgstr[ \t]*)?\"[^\n]*\bcharset=([^\s\\\";]+)"
 CHARSETS = {"xliff": (_XML,), "html": (_XML, _HTML), "po": (_PO,)}
 LONGEST_HEAD = 4096  # characters in which HTML and catalogues declare their charset
 MARKS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}

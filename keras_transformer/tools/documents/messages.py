@@ -4,6 +4,7 @@ A message is divided into texts that are translated one by one: each branch, and
 variable is a tag. A translation counts if it has all variables of its message, each as often.
 """
 
+import html
 import itertools
 from collections import Counter
 from collections.abc import Callable
@@ -15,12 +16,11 @@ from keras_transformer.protection import VARIABLE
 from keras_transformer.tools.documents.fragment import Mark, merged
 from keras_transformer.tools.documents.units import joined
 
-# Tags, entities and comments in the text of a message. `<PRIu64>` and `%<name>` are variables.
+# Tags and comments in the text of a message. `<PRIu64>` and `%<name>` are variables.
 MARKUP = regex.compile(
-    r"""(?<!%)</?(?!PRI|SCN)[A-Za-z](?:[^<>"']|"[^"]*"|'[^']*')*>|<!--.*?-->|&lt;/?[A-Za-z].*?&gt;"""
-    r"|&(?:[A-Za-z][A-Za-z0-9]*|#[0-9]+|#[xX][0-9A-Fa-f]+);",
-    regex.DOTALL,
+    r"""(?<!%)</?(?!PRI|SCN)[A-Za-z](?:[^<>"']|"[^"]*"|'[^']*')*>|<!--.*?-->|&lt;/?[A-Za-z].*?&gt;""", regex.DOTALL
 )
+_ENTITY = regex.compile(r"&(?:[A-Za-z][A-Za-z0-9]*|#[0-9]+|#[xX][0-9A-Fa-f]+);")
 # {n, plural, offset:1 =0 {branch} other {branch}}
 _OPENING = regex.compile(
     r"\{\s*[^\s{},\0]+\s*,\s*(?:(plural|selectordinal)|select)\s*,\s*(?:offset\s*:\s*[0-9]+\s*)?(?=[^\s{}])"
@@ -92,7 +92,9 @@ class _Message:
             self.fragments, self._pieces = [parts], [0]
         else:
             text = "".join(part if isinstance(part, str) else self._hidden(part) for part in parts)
-            self._pieces = self._divided(text, syntax.variable)
+            entities = _entities(text)
+            self._literals = entities | syntax.literals
+            self._pieces = self._divided(text, "|".join([*entities, syntax.variable]))
 
     def with_texts(self, texts):
         """The parts with translated fragments; None if one of them has other variables than before."""
@@ -100,7 +102,7 @@ class _Message:
             return self.parts
         if self.syntax is None:
             return texts[0]
-        texts = [self._with_plain_apostrophes(*each) for each in zip(texts, self._patterns, strict=True)]
+        texts = [_with_plain_apostrophes(*each) for each in zip(texts, self._patterns, strict=True)]
         if all(map(self._keeps_variables, self.fragments, texts, self._patterns)):
             return self._assembled(self._pieces, texts)
         return None
@@ -157,7 +159,7 @@ class _Message:
         """Makes a text a fragment: list of its number, empty if there is no text."""
         parts, end = [], 0
         for match in regex.finditer(f"{_KEY.pattern}|{variable}", text):
-            kept = self.kept[int(match[1])] if match[1] else self.syntax.literals.get(match[0])
+            kept = self.kept[int(match[1])] if match[1] else self._literals.get(match[0])
             if kept is None:
                 kept = Mark(self._hidden(match[0]))
             parts += [text[end : match.start()], kept if isinstance(kept, (Mark, str)) else Mark(match[0])]
@@ -168,15 +170,6 @@ class _Message:
         self.fragments.append(parts)
         self._patterns.append(variable)
         return [len(self.fragments) - 1]
-
-    def _with_plain_apostrophes(self, parts, variable):
-        """In a branch, an apostrophe before a variable would quote the variable: a typographic one does not."""
-        if _OF_BRANCH not in variable:
-            return parts
-        return [
-            part[:-1] + "’" if isinstance(part, str) and part.endswith("'") and isinstance(after, Mark) else part
-            for part, after in itertools.zip_longest(parts, parts[1:])
-        ]
 
     def _keeps_variables(self, before, after, variable):
         keys, found = ([int(key) for key in _KEY.findall(joined(parts))] for parts in (before, after))
@@ -189,10 +182,10 @@ class _Message:
         """How often each variable stands in the text of a fragment: a `Counter`."""
         text = joined(parts, self._with_literals)
         text = _KEY.sub(lambda key: kept if isinstance(kept := self.kept[int(key[1])], str) else key[0], text)
-        return variables_of(text, variable, self.syntax.literals)
+        return variables_of(text, variable, self._literals)
 
     def _with_literals(self, text):
-        for literal, sign in self.syntax.literals.items():
+        for literal, sign in self._literals.items():
             text = text.replace(sign, literal)
         return text
 
@@ -217,6 +210,27 @@ class _Message:
             else:
                 parts += self._assembled(kept if isinstance(kept, list) else [kept], texts)
         return parts
+
+
+def _with_plain_apostrophes(parts, variable):
+    """In a branch, an apostrophe before a variable would quote the variable: a typographic one does not."""
+    if _OF_BRANCH not in variable:
+        return parts
+    return [
+        part[:-1] + "’" if isinstance(part, str) and part.endswith("'") and isinstance(after, Mark) else part
+        for part, after in itertools.zip_longest(parts, parts[1:])
+    ]
+
+
+def _entities(text):
+    """The entities of a text that stand for a sign: dict, entity -> sign. The one of "&" comes first."""
+    found = {entity: html.unescape(entity) for entity in _ENTITY.findall(text)}
+    if "&" in _ENTITY.sub("", text):  # some stand for themselves
+        found.pop("&amp;", None)
+    signs = {
+        entity: sign for entity, sign in found.items() if len(sign) == 1 and (sign.isprintable() or sign == "\u00a0")
+    }
+    return dict(sorted(signs.items(), key=lambda pair: pair[1] != "&"))
 
 
 def _end_of_branch(text, place):
