@@ -78,8 +78,7 @@ def read_tensors(document, inputs):
     """Makes tensors of "instances" (rows) or "inputs" (columns) of a document; see `parse`.
 
     `inputs` is a dict, name -> number of the dtype (DT_...). Returns (dict name -> np.ndarray, with bytes objects for a
-    string input; whether the request has rows). Raises ServingError: INVALID_ARGUMENT, or UNIMPLEMENTED for a dtype
-    that JSON has no values for.
+    string input; whether the request has rows). Raises ServingError: INVALID_ARGUMENT; UNIMPLEMENTED for other dtypes.
     """
     if not inputs:
         raise invalid("The signature has no inputs.")

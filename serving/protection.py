@@ -4,8 +4,7 @@ A placeholder is a digit between ⟦ and ⟧. A model that was trained with `pro
 exactly once in the translation. So text -> `Protection.hide` -> model -> `Hidden.restore` keeps the words.
 
 A term of one word stays in the text, and its placeholder stands behind it: "man⟦0⟧". So the model knows the gender, the
-number and the sense of the word for which it writes ⟦0⟧. A longer term, a URL or a number leaves the text: its
-placeholder stands in its place.
+number and the sense of the word for which it writes ⟦0⟧. A longer term, a URL or a number leaves the text.
 
 Placeholders are numbered 0, 1, ..., 9, 0, 1, ... through a text. Sentences keep their order. So the n-th ⟦3⟧ of a
 translation is the n-th ⟦3⟧ of its text, however long the text is.
@@ -25,18 +24,15 @@ _IN_ADDRESS = r"""\([^\s()<>"]*\)|[^\s()<>"]"""
 _URL = rf"""(?<!\w)(?:https?://|ftp://|www\.)(?:{_IN_ADDRESS})*(?:\([^\s()<>"]*\)|[^\s()<>".,;:!?'’”»\]}}])"""
 _EMAIL = r"(?<![\w.+-])[\w.+-]+@[\w-]+(?:\.[\w-]+)+"
 _NAME, _NO_LETTER = r"[\p{L}_][\p{L}\p{M}\p{N}_]*", r"(?![\p{L}\p{M}\p{N}])"
-_INSIDE = r"[^{}]"
-for _ in range(4):  # braces in braces: plural and select of ICU, with their branches
-    _INSIDE = rf"(?:[^{{}}]|\{{{_INSIDE}*\}})"
-_ARGUMENT = rf"\s*[$@]?[\p{{L}}\p{{M}}\p{{N}}_.\-]+\s*(?:,{_INSIDE}*)?"
+_INSIDE = r"(?:[^{}]|\{" * 4 + "[^{}]*" + r"\})*" * 4  # braces in braces: plurals of ICU, with their branches
+_ARGUMENT = rf"\s*[$@]?[\p{{L}}\p{{M}}\p{{N}}_.\-]+\s*(?:,{_INSIDE})?"
 BRACES = rf"\{{\{{\{{?[^{{}}\n]+\}}?\}}\}}|\{{[%#][^{{}}\n]*[%#]\}}|[$#%@]?\{{(?:[^{{}}\s]*|{_ARGUMENT})\}}"
 DOLLAR = rf"(?<![\p{{L}}\p{{M}}\p{{N}}$])\${_NAME}\$?"
 _WIDTH = r"[\-+#0']*(?:\*|[0-9]+)?(?:\.(?:\*|[0-9]+))?(?:hh|h|ll|l|L|q|z|j|t)?"
-_CONVERSION = rf"[sdiuoxXfFeEgGcraAp@]|[A-Za-z]{_NO_LETTER}"
 # "%s" is one behind a letter, not behind a number: "100%sure". "% d" is one unless it can be "100 % der" or "% d'eau".
 DIRECTIVE = (
-    rf"%%|(?<!(?<!%)\p{{Nd}})%(?:\([^()\n]+\){_WIDTH}[A-Za-z]|(?:[0-9]+\$)?{_WIDTH}(?:{_CONVERSION})"
-    rf"|L?[1-9](?![0-9]|[.,][0-9])|[0-9]+:{_WIDTH}(?:{_CONVERSION})|{_WIDTH}<{_NAME}>(?:{_WIDTH}[A-Za-z]{_NO_LETTER})?)"
+    rf"%%|(?<!(?<!%)\p{{Nd}})%(?:\([^()\n]+\){_WIDTH}[A-Za-z]|(?:[0-9]+[$:])?{_WIDTH}(?:[sdiuoxXfFeEgGcraAp@]|[A-Za-z]"
+    rf"{_NO_LETTER})|L?[1-9](?!\.?,?[0-9])|{_WIDTH}<{_NAME}>(?:{_WIDTH}[A-Za-z]{_NO_LETTER})?)"
     rf"|(?<!\p{{Nd}}\s?)% {_WIDTH}[dif](?![\p{{L}}\p{{M}}'’])"
 )
 VARIABLE = f"{BRACES}|{DOLLAR}|{DIRECTIVE}"
@@ -82,12 +78,7 @@ class Hidden(NamedTuple):
         left = {}
         for placeholder, word in zip(_PLACEHOLDER.findall(self.text), self.words, strict=True):
             left.setdefault(placeholder, []).append(word)
-        return _PLACEHOLDER.sub(lambda found: _next(left, found[0]), translation)
-
-
-def _next(left, placeholder):
-    words = left.get(placeholder)
-    return words.pop(0) if words else placeholder
+        return _PLACEHOLDER.sub(lambda found: left[found[0]].pop(0) if left.get(found[0]) else found[0], translation)
 
 
 class Protection:
@@ -96,8 +87,7 @@ class Protection:
     Args:
         glossary: dict, source form -> target form, see `read_glossary`. A source form is found as it is written, as
             whole words; of two that begin at the same place, the longer one.
-        patterns: whether URLs, e-mail addresses, numbers with units, {variables}, format directives such as %s, and
-            `code` are protected.
+        patterns: whether URLs, e-mail addresses, numbers with units, variables such as {x} and %s, and `code` stay.
 
     Raises:
         ValueError: for a term without a source form.
@@ -162,9 +152,7 @@ def read_glossary(path):
         if len(targets) != 1 or not source or not targets[0]:
             raise ValueError(f"{where}: write a source form, a tab and its target form. Received: {line!r}")
         if terms.setdefault(source, targets[0]) != targets[0]:
-            raise ValueError(
-                f"{where}: {source!r} is {targets[0]!r} here and {terms[source]!r} in line "
-                f"{numbers[source]}: keep one of the two lines"
-            )
+            other = f"{terms[source]!r} in line {numbers[source]}"
+            raise ValueError(f"{where}: {source!r} is {targets[0]!r} here and {other}: keep one of the two lines")
         numbers.setdefault(source, number)
     return terms

@@ -13,16 +13,14 @@ const code = "`[^`\\n]+`";
 const url = String.raw`(?<!${letter})(?:https?://|ftp://|www\.)(?:${inAddress})*(?:\([^\s()<>"]*\)|[^\s()<>".,;:!?'’”»\]\}])`;
 const email = String.raw`(?<![\p{L}\p{N}_.+\-])[\p{L}\p{N}_.+\-]+@[\p{L}\p{N}_\-]+(?:\.[\p{L}\p{N}_\-]+)+`;
 const [name, noLetter] = [String.raw`[\p{L}_][\p{L}\p{M}\p{N}_]*`, String.raw`(?![\p{L}\p{M}\p{N}])`];
-let inside = "[^{}]"; // and braces in braces: plural and select of ICU, with their branches
-for (let depth = 0; depth < 4; depth++) inside = String.raw`(?:[^{}]|\{${inside}*\})`;
-const argument = String.raw`\s*[$@]?[\p{L}\p{M}\p{N}_.\-]+\s*(?:,${inside}*)?`;
+const inside = String.raw`(?:[^{}]|\{`.repeat(4) + "[^{}]*" + String.raw`\})*`.repeat(4); // braces in braces
+const argument = String.raw`\s*[$@]?[\p{L}\p{M}\p{N}_.\-]+\s*(?:,${inside})?`;
 const braces = String.raw`\{\{\{?[^{}\n]+\}?\}\}|\{[%#][^{}\n]*[%#]\}|[$#%@]?\{(?:[^{}\s]*|${argument})\}`;
 const dollar = String.raw`(?<![\p{L}\p{M}\p{N}$])\$${name}\$?`;
 const width = String.raw`[\-+#0']*(?:\*|[0-9]+)?(?:\.(?:\*|[0-9]+))?(?:hh|h|ll|l|L|q|z|j|t)?`;
-const conversion = `[sdiuoxXfFeEgGcraAp@]|[A-Za-z]${noLetter}`;
 const directive =
-  String.raw`%%|(?<!(?<!%)\p{Nd})%(?:\([^()\n]+\)${width}[A-Za-z]|(?:[0-9]+\$)?${width}(?:${conversion})` +
-  String.raw`|L?[1-9](?![0-9]|[.,][0-9])|[0-9]+:${width}(?:${conversion})|${width}<${name}>(?:${width}[A-Za-z]${noLetter})?)` +
+  String.raw`%%|(?<!(?<!%)\p{Nd})%(?:\([^()\n]+\)${width}[A-Za-z]|(?:[0-9]+[$:])?${width}(?:[sdiuoxXfFeEgGcraAp@]|[A-Za-z]` +
+  String.raw`${noLetter})|L?[1-9](?!\.?,?[0-9])|${width}<${name}>(?:${width}[A-Za-z]${noLetter})?)` +
   String.raw`|(?<!\p{Nd}\s?)% ${width}[dif](?![\p{L}\p{M}'’])`;
 const variable = [braces, dollar, directive].join("|");
 const number = String.raw`\p{Nd}+(?:[.,:]\p{Nd}+)*`;
