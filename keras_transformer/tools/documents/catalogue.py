@@ -30,7 +30,9 @@ NUMBERS = range(1000)
 
 # The variables of each format, as gettext reads them.
 _WIDTH = r"[\-+ #0'I]*(?:\*(?:[0-9]+\$)?|[0-9]+)?(?:\.(?:\*(?:[0-9]+\$)?|[0-9]+)?)?(?:hh|ll|[hlLqjztZ])?"
-_PERCENT = rf"%%|%(?:\([^()]+\)|<\w+>|[0-9]+[$:])?{_WIDTH}(?:[diouxXeEfFgGaAcCsSpnmrbqv@]|<(?:PRI|SCN)[A-Za-z0-9]+>)"
+_PERCENT = (
+    rf"%%|%(?:\([^()]+\)|<[^<>%\s]+>|[0-9]+[$:])?{_WIDTH}(?:[diouxXeEfFgGaAcCsSpnmrbqv@]|<(?:PRI|SCN)[A-Za-z0-9]+>)"
+)
 _BRACED = r"\{[^{}\n]*(?:\{[^{}\n]*\}[^{}\n]*)*\}"
 _DOUBLED_PERCENT, _DOUBLED_BRACES = {"%%": "%"}, {"{{": "{", "}}": "}"}
 FORMATS = {
