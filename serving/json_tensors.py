@@ -86,8 +86,7 @@ def read_tensors(document, inputs):
         raise invalid("A request must have only one of 'inputs' and 'instances'.")
     if "inputs" in document:
         return _read_columns(document["inputs"], inputs), False
-    rows = document["instances"]
-    if not isinstance(rows, list) or not rows:
+    if not isinstance(rows := document["instances"], list) or not rows:
         raise invalid("'instances' must be a list with at least one row.")
     try:
         return _read_rows(rows, inputs), True
