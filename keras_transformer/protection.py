@@ -4,8 +4,7 @@ A placeholder is a digit between ⟦ and ⟧. A model that was trained with `pro
 exactly once in the translation. So text -> `Protection.hide` -> model -> `Hidden.restore` keeps the words.
 
 A term of one word stays in the text, and its placeholder stands behind it: "man⟦0⟧". So the model knows the gender, the
-number and the sense of the word for which it writes ⟦0⟧. A longer term, a URL or a number leaves the text: its
-placeholder stands in its place.
+number and the sense of the word for which it writes ⟦0⟧. A longer term, a URL or a number leaves the text.
 
 Placeholders are numbered 0, 1, ..., 9, 0, 1, ... through a text. Sentences keep their order. So the n-th ⟦3⟧ of a
 translation is the n-th ⟦3⟧ of its text, however long the text is.
@@ -32,8 +31,19 @@ _END = r"(?!(?=[^\x00-\x7f])\p{P})[^.,;:!?'\]}]"
 _IN_ADDRESS = rf"\([^{_OUTSIDE}]*\)|(?!{UNSPACED})[^{_OUTSIDE}]"
 _URL = rf"(?<!{LETTER})(?:https?://|ftp://|www\.)(?:{_IN_ADDRESS})*(?<={_END})"
 _EMAIL = rf"(?<!{LETTER}|[.+\-])(?:{LETTER}|[.+\-])+@(?:{LETTER}|-)+(?:\.(?:{LETTER}|-)+)+"
-_VARIABLE = r"\{\{[^{}\n]+\}\}|\$?\{[^{}\s]*\}"
-_FORMAT = r"%%|(?<![\d%])%(?:\([^\s()]+\))?(?:\d+\$)?[-+#0]*\d*(?:\.\d+)?(?:hh|h|ll|l|L|z|j|t)?[sdiuoxXfFeEgGcrap@]"
+_NAME, _NO_LETTER = r"[\p{L}_][\p{L}\p{M}\p{N}_]*", r"(?![\p{L}\p{M}\p{N}])"
+_INSIDE = r"(?:[^{}]|\{" * 4 + "[^{}]*" + r"\})*" * 4  # braces in braces: plurals of ICU, with their branches
+_ARGUMENT = rf"\s*[$@]?[\p{{L}}\p{{M}}\p{{N}}_.\-]+\s*(?:,{_INSIDE})?"
+BRACES = rf"\{{\{{\{{?[^{{}}\n]+\}}?\}}\}}|\{{[%#][^{{}}\n]*[%#]\}}|[$#%@]?\{{(?:[^{{}}\s]*|{_ARGUMENT})\}}"
+DOLLAR = rf"(?<![\p{{L}}\p{{M}}\p{{N}}$])\${_NAME}\$?"
+_WIDTH = r"[\-+#0']*(?:\*|[0-9]+)?(?:\.(?:\*|[0-9]+))?(?:hh|h|ll|l|L|q|z|j|t)?"
+# "%s" is one behind a letter, not behind a number: "100%sure". "% d" is one unless it can be "100 % der" or "% d'eau".
+DIRECTIVE = (
+    rf"%%|(?<!(?<!%)\p{{Nd}})%(?:\([^()\n]+\){_WIDTH}[A-Za-z]|(?:[0-9]+[$:])?{_WIDTH}(?:[sdiuoxXfFeEgGcraAp@]|[A-Za-z]"
+    rf"{_NO_LETTER})|L?[1-9](?!\.?,?[0-9])|{_WIDTH}<{_NAME}>(?:{_WIDTH}[A-Za-z]{_NO_LETTER})?)"
+    rf"|(?<!\p{{Nd}}\s?)% {_WIDTH}[dif](?![\p{{L}}\p{{M}}'’])"
+)
+VARIABLE = f"{BRACES}|{DOLLAR}|{DIRECTIVE}"
 NUMBER = r"\d+(?:[.,:]\d+)*"
 _CURRENCY = "EUR|USD|GBP|CHF|JPY|CNY"
 # Symbols that no language has as a word: with a vowel only beside a capital inside, or several letters without a vowel.
@@ -50,7 +60,7 @@ _QUANTITY = (
     rf"|[ ](?:{_SYMBOL_OR_WORD})(?!{LETTER}|{_WORD_FOLLOWS}))"
     rf"|(?:[€$£¥]|(?<!{LETTER})(?:{_CURRENCY}))\s?{NUMBER}(?!{LETTER})"
 )
-FIXED = f"{_CODE}|{_URL}|{_EMAIL}|{_VARIABLE}|{_FORMAT}"  # before a glossary: no term stands inside of these
+FIXED = f"{_CODE}|{_URL}|{_EMAIL}|{VARIABLE}"  # before a glossary: no term stands inside of these
 WORD = r"[\p{L}\p{Nl}\p{No}][\p{L}\p{M}\p{N}\p{Pc}\u00ad\u200c\u200d'’\-]*"
 _PLACEHOLDER = re.compile(r"⟦[0-9]⟧")
 # The edges of a term: of a word; in scripts without spaces, of a letter with its marks, its vowel and those below it.
@@ -87,8 +97,7 @@ class Protection:
     Args:
         glossary: dict, source form -> target form, see `read_glossary`. A source form is found as it is written, as
             whole words; in scripts without spaces, as whole characters. The longer one of two at the same place wins.
-        patterns: whether URLs, e-mail addresses, numbers with units, {variables}, format directives such as %s, and
-            `code` are protected.
+        patterns: whether URLs, e-mail addresses, numbers with units, variables such as {x} and %s, and `code` stay.
 
     Raises:
         ValueError: for a term without a source form.
@@ -148,8 +157,7 @@ def read_glossary(path):
         if len(targets) != 1 or not source or not targets[0]:
             raise ValueError(f"{where}: write a source form, a tab and its target form. Received: {line!r}")
         if terms.setdefault(source, targets[0]) != targets[0]:
-            raise ValueError(
-                f"{where}: {source!r} is {targets[0]!r} here and {terms[source]!r} in line {numbers[source]}: keep one"
-            )
+            other = f"{terms[source]!r} in line {numbers[source]}"
+            raise ValueError(f"{where}: {source!r} is {targets[0]!r} here and {other}: keep one of the two lines")
         numbers.setdefault(source, number)
     return terms

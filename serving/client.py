@@ -247,8 +247,7 @@ def parse_arguments(arguments=None):
 
 def add_protection_arguments(parser):
     """Adds to an argparse parser the flags of words that translations keep."""
-    terms = "file of terms: a source form, a tab, its target form on each line; for a model trained with --protect"
-    parser.add_argument("--glossary", help=terms)
+    parser.add_argument("--glossary", help="terms: source form, tab, target form; for a model trained with --protect")
     kept = "keep URLs, e-mail addresses, numbers with units, {variables}, %%s and `code`; needs the same model"
     parser.add_argument("--protect", action="store_true", help=kept)
 

@@ -78,8 +78,7 @@ def read_tensors(document, inputs):
     """Makes tensors of "instances" (rows) or "inputs" (columns) of a document; see `parse`.
 
     `inputs` is a dict, name -> number of the dtype (DT_...). Returns (dict name -> np.ndarray, with bytes objects for a
-    string input; whether the request has rows). Raises ServingError: INVALID_ARGUMENT, or UNIMPLEMENTED for a dtype
-    that JSON has no values for.
+    string input; whether the request has rows). Raises ServingError: INVALID_ARGUMENT; UNIMPLEMENTED for other dtypes.
     """
     if not inputs:
         raise invalid("The signature has no inputs.")
@@ -87,8 +86,7 @@ def read_tensors(document, inputs):
         raise invalid("A request must have only one of 'inputs' and 'instances'.")
     if "inputs" in document:
         return _read_columns(document["inputs"], inputs), False
-    rows = document["instances"]
-    if not isinstance(rows, list) or not rows:
+    if not isinstance(rows := document["instances"], list) or not rows:
         raise invalid("'instances' must be a list with at least one row.")
     try:
         return _read_rows(rows, inputs), True

@@ -129,8 +129,7 @@ async def _form(request, kind, body):
 
 def _text_of(parameters, name):
     """Returns the text, or for "q" the text or the list of texts, of a parameter."""
-    value = parameters.get(name)
-    if not value:
+    if not (value := parameters.get(name)):
         raise invalid(f"Invalid request: missing {name} parameter")
     texts = value if isinstance(value, list) and name == "q" else [value]
     # JSON can write half of a surrogate pair, and UTF-8 cannot.

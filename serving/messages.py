@@ -70,8 +70,7 @@ def to_array(proto):
         raise ValueError(f"tensors of this dtype are not read. Received: dtype={proto.dtype}")
     size = math.prod(shape)
     values = joined(_strings(proto, size), object) if proto.dtype == STRING else _numbers(proto, size)
-    missing = size - len(values)
-    if missing > MOST_FILLED:
+    if (missing := size - len(values)) > MOST_FILLED:
         raise ValueError(f"the values must fill the shape. Received: {len(values)} of {size}")
     if missing > 0:
         last = values[-1] if len(values) else b"" if values.dtype == object else 0

@@ -102,8 +102,7 @@ class Models:
         with self._changed:
             config = self._configs.get(name)
             if label is not None:
-                version = config and config.labels.get(label)
-                if version is None:
+                if (version := config and config.labels.get(label)) is None:
                     raise ServingError(StatusCode.INVALID_ARGUMENT, f"Unrecognized servable version label: {label}")
             available = self._available(name) if config else {}
             servable = available.get(max(available, default=None) if version is None else version)

@@ -47,8 +47,7 @@ class Prediction(NamedTuple):
 class Predictor:
     """Answers requests by threads that compute the batches of all queues, in turn.
 
-    Without `BatchingParameters`, each request is a batch of its own, and there are `threads` threads, by default 4 for
-    each core. `metrics` is public.
+    Without `BatchingParameters`, each request is a batch, and there are `threads` threads: 4 for each core by default.
     """
 
     def __init__(self, models, batching=None, threads=None, metrics=None):

@@ -1,7 +1,6 @@
 """The local server: python -m serving.server --model_base_path EXPORT_DIR --model_name translator
 
-It has all flags of TensorFlow Serving, by the same names, and a few of our own. This module imports TensorFlow only
-after the flags are right.
+It has all flags of TensorFlow Serving and a few of our own. It imports TensorFlow only after the flags are right.
 """
 
 import argparse

@@ -1,22 +1,30 @@
 """translate.py with a document: its format, the flags that go with it, and its way from file to file."""
 
 import contextlib
+import json
 import sys
 from pathlib import Path
 
 from tqdm import tqdm
 
 from keras_transformer.cli import console
-from keras_transformer.errors import FileError, UserError
+from keras_transformer.errors import FileError, UserError, counted
 from keras_transformer.files import write_whole
+
+SHOWN = 60  # characters of a text in a message
 
 
 def add_format_argument(parser):
-    """Adds to an argparse parser the flag of the format."""
+    """Adds to an argparse parser the flags of documents."""
     parser.add_argument(
         "--format",
         help="format of input and output: lines, html, markdown, xliff, po, srt or docx. In a document, tags stay "
         "around their words (default: that of the name of --input, else lines)",
+    )
+    parser.add_argument(
+        "--target_lang",
+        help="code of the language of the translation, which a document then declares (default: the target language "
+        "of the run, if it is known)",
     )
 
 
@@ -36,15 +44,17 @@ def check_document(arguments, request):
     Raises:
         UserError: for flags that do not go together, and for a format that needs a package that is not installed.
     """
-    if arguments.engine != "local":
-        if arguments.format not in (None, "lines"):
-            raise UserError(f"--engine beam translates lines. Received: --format {arguments.format}")
+    is_given, is_beam = arguments.format is not None, arguments.engine != "local"
+    if is_beam and arguments.format not in (None, "lines"):
+        raise UserError(f"--engine beam translates lines. Received: --format {arguments.format}")
+    if not is_beam:
+        arguments.format = arguments.format or _format_of(arguments.input) or "lines"
+    if is_beam or arguments.format == "lines":
+        if arguments.target_lang:
+            raise UserError(f"--target_lang needs a document. Received: lines, --target_lang {arguments.target_lang}")
         return
-    is_given = arguments.format is not None
-    arguments.format = arguments.format or _format_of(arguments.input) or "lines"
-    if arguments.format == "lines":
-        return
-    console.tool("documents.files", f"--format {arguments.format}").check_format(arguments.format)
+    tool = console.tool("documents.files", f"--format {arguments.format}")
+    tool.check_format(arguments.format, arguments.target_lang)
     others = ("sample", "n_best", "explain", "score", "json", "shortlist")
     refused = [*(name for name in others if getattr(arguments, name)), *request.options]
     if refused:
@@ -61,14 +71,17 @@ def check_document(arguments, request):
         )
 
 
-def translate_whole(translator, format, source, target):
+def translate_whole(translator, format, source, target, target_lang=None):
     """Translates a document with a progress bar. The output appears when it is complete.
+
+    One line tells which texts stay untranslated, because their translations lost or moved a variable.
 
     Args:
         translator: `TextTranslator`.
         format: name, of `FORMATS`.
         source: path; None for standard input.
         target: path; None for standard output.
+        target_lang: code of the language of the translation; None: the one of the translator's run.
 
     Raises:
         UserError: for a document that cannot be read, or not be translated by this translator.
@@ -79,10 +92,23 @@ def translate_whole(translator, format, source, target):
     except OSError as error:
         raise FileError.of("read", source, error) from error
     translate_bytes = console.tool("documents.files", f"--format {format}").translate_bytes
+    left = []
     with tqdm(unit=" texts", disable=None) as progress:
-        translated = translate_bytes(translator, data, format, source or "standard input", progress.update)
+        translated = translate_bytes(
+            translator,
+            data,
+            format,
+            source or "standard input",
+            progress.update,
+            on_left=left.append,
+            target_lang=target_lang,
+        )
     if target:
         write_whole(target, lambda temporary: temporary.write_bytes(translated))
     else:
         sys.stdout.buffer.write(translated)
         sys.stdout.buffer.flush()
+    if left:
+        named = ", ".join(json.dumps(text[:SHOWN], ensure_ascii=False) for text in left)
+        what = f"{counted(len(left), 'text')} of {source or 'standard input'} {'stays' if len(left) == 1 else 'stay'}"
+        print(f"warning: {what} untranslated, because a variable was lost or moved: {named}", file=sys.stderr)

@@ -99,7 +99,7 @@ def main(arguments, request):
     translator = load_translator(arguments)
     request.check_width(translator)
     if arguments.format != "lines":
-        return translate_whole(translator, arguments.format, arguments.input, arguments.output)
+        return translate_whole(translator, arguments.format, arguments.input, arguments.output, arguments.target_lang)
 
     def answer(texts, on_progress=None):
         return request.lines(translator, texts, on_progress)

@@ -18,8 +18,17 @@ const end = String.raw`(?!(?=[^\x00-\x7f])\p{P})[^.,;:!?'\]\}]`;
 const inAddress = String.raw`\([^${outside}]*\)|(?!${unspaced})[^${outside}]`;
 const url = String.raw`(?<!${letter})(?:https?://|ftp://|www\.)(?:${inAddress})*(?<=${end})`;
 const email = String.raw`(?<!${letter}|[.+\-])(?:${letter}|[.+\-])+@(?:${letter}|-)+(?:\.(?:${letter}|-)+)+`;
-const variable = String.raw`\{\{[^{}\n]+\}\}|\$?\{[^{}\s]*\}`;
-const format = String.raw`%%|(?<![\p{Nd}%])%(?:\([^\s\(\)]+\))?(?:\p{Nd}+\$)?[\-+#0]*\p{Nd}*(?:\.\p{Nd}+)?(?:hh|h|ll|l|L|z|j|t)?[sdiuoxXfFeEgGcrap@]`;
+const [name, noLetter] = [String.raw`[\p{L}_][\p{L}\p{M}\p{N}_]*`, String.raw`(?![\p{L}\p{M}\p{N}])`];
+const inside = String.raw`(?:[^{}]|\{`.repeat(4) + "[^{}]*" + String.raw`\})*`.repeat(4); // braces in braces
+const argument = String.raw`\s*[$@]?[\p{L}\p{M}\p{N}_.\-]+\s*(?:,${inside})?`;
+const braces = String.raw`\{\{\{?[^{}\n]+\}?\}\}|\{[%#][^{}\n]*[%#]\}|[$#%@]?\{(?:[^{}\s]*|${argument})\}`;
+const dollar = String.raw`(?<![\p{L}\p{M}\p{N}$])\$${name}\$?`;
+const width = String.raw`[\-+#0']*(?:\*|[0-9]+)?(?:\.(?:\*|[0-9]+))?(?:hh|h|ll|l|L|q|z|j|t)?`;
+const directive =
+  String.raw`%%|(?<!(?<!%)\p{Nd})%(?:\([^()\n]+\)${width}[A-Za-z]|(?:[0-9]+[$:])?${width}(?:[sdiuoxXfFeEgGcraAp@]|[A-Za-z]` +
+  String.raw`${noLetter})|L?[1-9](?!\.?,?[0-9])|${width}<${name}>(?:${width}[A-Za-z]${noLetter})?)` +
+  String.raw`|(?<!\p{Nd}\s?)% ${width}[dif](?![\p{L}\p{M}'’])`;
+const variable = [braces, dollar, directive].join("|");
 const number = String.raw`\p{Nd}+(?:[.,:]\p{Nd}+)*`;
 const currency = "EUR|USD|GBP|CHF|JPY|CNY";
 // Symbols that no language has as a word, and symbols that are words, too: behind a space those are units if no word follows.
@@ -33,7 +42,7 @@ const quantity =
   String.raw`|(?:[ap]m|[ \u00a0\u202f]?(?:${symbol})|[\u00a0\u202f]?(?:${symbolOrWord}))(?!${letter})` +
   String.raw`|[ ](?:${symbolOrWord})(?!${letter}|${wordFollows}))` +
   String.raw`|(?:[€$£¥]|(?<!${letter})(?:${currency}))\s?${number}(?!${letter})`;
-const fixed = [code, url, email, variable, format].join("|");
+const fixed = [code, url, email, variable].join("|");
 const word = /^[\p{L}\p{Nl}\p{No}][\p{L}\p{M}\p{N}\p{Pc}\u00ad\u200c\u200d'’\-]*$/u; // a term of one word stays before its placeholder
 // The edges of a term: of a word, and in scripts without spaces, of a letter with its marks, its vowel and those below it.
 const begin = String.raw`(?:(?=${letter})(?<!${letter})|(?!${letter})(?<![\p{LOE}\u1039\u17d2]))`;

@@ -53,6 +53,9 @@ def test_a_pipe_needs_the_format(program, capfdbinary, monkeypatch):
         (("--format", "html", "--prefix", "x"), "--prefix needs lines"),
         (("--input", "a.xliff", "--output", "b.xliff"), "a.xliff is not well-formed XML: line 2, column "),
         (("--engine", "beam", "--format", "html"), "--engine beam"),
+        (("--target_lang", "de"), "--target_lang needs a document. Received: lines"),
+        (("--format", "srt", "--target_lang", "de"), "--target_lang needs a format that declares a language: html, "),
+        (("--format", "po", "--target_lang", "Deutsch"), "--target_lang must be the code of a language"),
     ],
 )
 def test_a_mistake_is_one_line_and_writes_nothing(program, tmp_path, capsys, flags, named):
@@ -64,3 +67,19 @@ def test_a_mistake_is_one_line_and_writes_nothing(program, tmp_path, capsys, fla
     (line,) = capsys.readouterr().err.splitlines()
     assert named in line and line.startswith("error: ")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.html", "a.xliff"]
+
+
+def test_texts_that_stay_are_named_in_one_line(program, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(runs, "load", lambda *arguments, **settings: WordByWord(lambda word: "{x}"))
+    (tmp_path / "a.po").write_text('msgid "one"\nmsgstr ""\n\nmsgid "two"\nmsgstr ""\n\nmsgid "three"\nmsgstr "3"\n')
+    program("--input", "a.po", "--output", "b.po")
+    assert capsys.readouterr().err.splitlines() == [
+        'warning: 2 texts of a.po stay untranslated, because a variable was lost or moved: "one", "two"'
+    ]
+    assert (tmp_path / "b.po").read_text() == (tmp_path / "a.po").read_text()
+
+
+def test_a_document_declares_the_language_that_is_given(program, tmp_path):
+    (tmp_path / "a.html").write_text('<html lang="en"><p>one</p></html>')
+    program("--input", "a.html", "--output", "b.html", "--target_lang", "de")
+    assert (tmp_path / "b.html").read_text() == '<html lang="de"><p>ONE</p></html>'

@@ -186,6 +186,8 @@ def test_the_browser_hides_what_the_client_hides(page):
         "5 km, 3.5kg, 20 °C, 50% off, 1,000 €, $5.50, 15.50 EUR, CHF 9, aUSD 7, -3 m/s, 5 may, 12 dogs, ٣ km, 5 µm",
         "{name} has {0:.2f}, ${x}, {{ a b }}, %s of %(größe)d, %1$s, %5.2f%%, `ls -l` ⟦3⟧ ⟦12⟧ `open {open %",
         ". ".join(f"It is {n} km from {n} kg" for n in range(7)),
+        "%1 of %2%L1, %'d, % d, %<PRIu64>, %<größe>d, %{count}, %@, %1$lld, $größe, US$5, %0:d, {{ n }}, {n, x}, %n",
+        "{n, plural, one {# in {x}} other {{g, select, a {b} other {c}}}} {two words} {%x%} 100 % der % d'eau, 9%s %Y",
         "Gleis 3 am Bahnhof, 12 a Day, 5 s přáteli, 3 s „nimi“, 9am, 7\u00a0m away, 12 V, 5 m; (3 h) 7 min. 6 TV",
         *(f"{sentence.text} 見https://a.org/bを{sentence.words}5 kmの" for sentence in SENTENCES.values()),
     ]

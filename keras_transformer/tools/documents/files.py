@@ -6,7 +6,8 @@ from pathlib import Path
 
 from keras_transformer.errors import FileError, UserError
 from keras_transformer.files import write_whole
-from keras_transformer.tools.documents import html, lines, markdown, word, xliff
+from keras_transformer.tools.documents import catalogue, declared, html, lines, markdown, word, xliff
+from keras_transformer.tools.documents.messages import translate_units
 from keras_transformer.tools.documents.units import FragmentTranslator, replaced
 
 
@@ -17,10 +18,13 @@ class Format:
     Attributes:
         endings: of the names of its files.
         finders: functions (text, path) -> list of `Unit`, one after the other; empty for an archive.
+        in_language: function (text, path, code of a language or None) -> the text, which declares the language; None
+            for a format that declares none.
     """
 
     endings: tuple
     finders: tuple[Callable, ...] = ()
+    in_language: Callable | None = None
 
 
 def _without_path(find):
@@ -29,12 +33,16 @@ def _without_path(find):
 
 FORMATS = {
     "lines": Format((".txt",), (_without_path(lines.find_lines),)),
-    "html": Format((".html", ".htm", ".xhtml"), (_without_path(html.find_attributes), _without_path(html.find_blocks))),
+    "html": Format(
+        (".html", ".htm", ".xhtml"),
+        (_without_path(html.find_attributes), _without_path(html.find_blocks)),
+        declared.html_in_language,
+    ),
     "markdown": Format(
         (".md", ".markdown"), (_without_path(markdown.find_images), _without_path(markdown.find_blocks))
     ),
-    "xliff": Format((".xliff", ".xlf"), (xliff.find_units,)),
-    "po": Format((".po", ".pot"), (lines.find_messages,)),
+    "xliff": Format((".xliff", ".xlf"), (xliff.find_units,), xliff.in_language),
+    "po": Format((".po", ".pot"), (catalogue.find_messages,), catalogue.in_language),
     "srt": Format((".srt",), (lines.find_subtitles,)),
     "docx": Format((".docx",)),
 }
@@ -46,46 +54,64 @@ def format_of(path):
     return next((name for name, format in FORMATS.items() if ending in format.endings), None)
 
 
-def check_format(format):
-    """Raises UserError for a format that does not exist, or that needs a package that is not installed."""
+def check_format(format, target_lang=None):
+    """Checks a format, and the language that a document shall declare.
+
+    Args:
+        format: name, of `FORMATS`.
+        target_lang: code of a language; None for none.
+
+    Raises:
+        UserError: for a format that does not exist, that needs a package that is not installed, or that declares no
+            language; and for a code that is none.
+    """
     if format not in FORMATS:
         raise UserError(f"`format` must be one of {', '.join(FORMATS)}. Received: {format!r}")
     if format == "markdown":
         markdown.load_parser()
+    declaring = [name for name in FORMATS if FORMATS[name].in_language]
+    if target_lang and format not in declaring:
+        raise UserError(
+            f"`target_lang` needs a format that declares a language: {', '.join(declaring)}. Received: {format}"
+        )
+    if target_lang and not declared.LANGUAGE.fullmatch(target_lang):
+        raise UserError(f"`target_lang` must be the code of a language, such as de or pt-BR. Received: {target_lang!r}")
 
 
-def translate_bytes(translator, data, format, path="the document", on_progress=None):
+def translate_bytes(translator, data, format, path="the document", on_progress=None, *, on_left=None, target_lang=None):
     """Translates a document that is in memory.
 
     Args:
         translator: object with the methods `translate` and `explain` of `TextTranslator`.
-        data: bytes, UTF-8 in every format that is text.
+        data: bytes. In a format that is text: in the charset that the document declares, or in UTF-8.
         format: name, of `FORMATS`.
         path: name of the document, for errors.
         on_progress: called with the number of texts done since its last call.
+        on_left: called with each text that stays untranslated, because its translation lost or moved a variable.
+        target_lang: code of the language of the translation, which the document then declares; None: the one of the
+            translator's run, if it is known.
 
     Returns:
-        bytes, of the same format.
+        bytes, of the same format. In the charset of the document, or in UTF-8 if that lacks a character.
 
     Raises:
         UserError: for an unknown format, a document that cannot be read, and a translator that does not explain.
     """
-    check_format(format)
+    check_format(format, target_lang)
     translate = FragmentTranslator(translator, on_progress)
     if not FORMATS[format].finders:
         return word.translate_archive(data, path, translate)
-    try:
-        text = data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path} is not UTF-8: {error.reason} at byte {error.start}. Save it as UTF-8") from error
+    text, charset = declared.read_text(data, format, path)
     mark, text = text[: text.startswith("\ufeff")], text.removeprefix("\ufeff")  # of byte order, no part of the text
+    if in_language := FORMATS[format].in_language:
+        text = in_language(text, path, target_lang or declared.language_of(translator))
     for find in FORMATS[format].finders:
         units = find(text, path)
-        text = replaced(text, units, translate([unit.parts for unit in units]))
-    return (mark + text).encode("utf-8")
+        text = replaced(text, units, translate_units(units, translate, on_left))
+    return declared.write_text(mark + text, charset, format)
 
 
-def translate_document(translator, path, output, format=None, on_progress=None):
+def translate_document(translator, path, output, format=None, on_progress=None, target_lang=None):
     """Translates a document: a page, a text, subtitles, a catalogue of messages or a Word file.
 
     Only text changes. Tags stay around the words that they belong to, by the alignment that `explain` gives. Code,
@@ -97,6 +123,10 @@ def translate_document(translator, path, output, format=None, on_progress=None):
         output: path of its translation, of the same format.
         format: "lines", "html", "markdown", "xliff", "po", "srt" or "docx"; None: by the ending of `path`.
         on_progress: called with the number of texts done since its last call.
+        target_lang: code of the language of the translation, see `translate_bytes`.
+
+    Returns:
+        list of str, the texts that stay untranslated, because their translations lost or moved a variable.
 
     Raises:
         UserError: for an unknown ending, a document that cannot be read, and a translator that does not explain.
@@ -116,5 +146,9 @@ def translate_document(translator, path, output, format=None, on_progress=None):
         data = Path(path).read_bytes()
     except OSError as error:
         raise FileError.of("read", path, error) from error
-    translated = translate_bytes(translator, data, format, path, on_progress)
+    left = []
+    translated = translate_bytes(
+        translator, data, format, path, on_progress, on_left=left.append, target_lang=target_lang
+    )
     write_whole(output, lambda temporary: temporary.write_bytes(translated))
+    return left

@@ -4,12 +4,17 @@ A fragment is a list of parts. A part is text, a str, or a `Mark`: the opening o
 without content. `Layout` is a fragment ready for translation: the text without tags, and the tags at their places.
 """
 
+import html
 import re
 from dataclasses import dataclass, field, replace
 
 OPEN, EMPTY, CLOSE = 1, 0, -1
 SPACE = re.compile(r"[ \t\r\n\f\v]+")
 VOID = {"br", "img", "wbr", "input"}  # tags of HTML without a closing one
+# Tags of HTML between two texts.
+BLOCKS = set(
+    "article blockquote center dd div dl dt h1 h2 h3 h4 h5 h6 hr li ol p pre section table td th tr ul".split()
+)
 SIGN = re.compile(r"[.,;:!?)\]»”’…]")
 
 
@@ -22,12 +27,14 @@ class Mark:
         kind: OPEN, CLOSE or EMPTY.
         name: str, equal for the two tags of a pair.
         breaks: bool, whether it divides words as white space does.
+        divides: bool, whether the texts before it and after it are translated one by one.
     """
 
     text: str
     kind: int = EMPTY
     name: str = ""
     breaks: bool = False
+    divides: bool = False
 
     @property
     def is_space(self):
@@ -78,21 +85,34 @@ class Layout:
         return not self.root.children
 
 
-def parts_of(text, pattern):
+def parts_of(text, pattern, escape=str):
     """A fragment of text with tags that a pattern finds. `<b>` and `</b>` are a pair; other matches are empty tags.
 
     Args:
         text: str.
         pattern: compiled regular expression.
+        escape: function from a tag to its form in the document.
     """
     parts, end = [], 0
     for match in pattern.finditer(text):
-        tag = re.fullmatch(r"(?s)<(/?)([A-Za-z][^\s/>]*).*?(/?)>", match[0])
+        tag = re.fullmatch(r"(?s)<(/?)([A-Za-z][^\s/>]*).*?(/?)>", html.unescape(match[0]))
         kind = EMPTY if not tag or tag[3] else CLOSE if tag[1] else OPEN
         name = tag[2].lower() if tag else ""
-        parts += [text[end : match.start()], Mark(match[0], EMPTY if name in VOID else kind, name, name == "br")]
+        mark = Mark(escape(match[0]), EMPTY if name in VOID else kind, name, name == "br", name in BLOCKS)
+        parts += [text[end : match.start()], mark]
         end = match.end()
     return [part for part in [*parts, text[end:]] if part]
+
+
+def merged(parts):
+    """The parts with neighbouring texts as one."""
+    joined = []
+    for part in parts:
+        if isinstance(part, str) and joined and isinstance(joined[-1], str):
+            joined[-1] += part
+        else:
+            joined.append(part)
+    return [part for part in joined if part]
 
 
 def layout_of(parts):
@@ -189,7 +209,8 @@ def _flat(parts):
             is_after_tag = place and isinstance(parts[place - 1], Mark) and parts[place - 1].kind == EMPTY
             if is_after_tag and SIGN.match(part) and text.endswith(" "):  # "Press <kbd>x</kbd>.": not "Press ."
                 text = text[:-1]
-                open_ones[-1].children[-1].start = open_ones[-1].children[-1].end = len(text)
+                for child in open_ones[-1].children:  # all that stood behind the space
+                    child.start, child.end = min(child.start, len(text)), min(child.end, len(text))
             text += part.lstrip(" ") if part[0] == " " and text.endswith(" ") else part
             continue
         spaces = _has_space(parts, place - 1), _has_space(parts, place + 1)

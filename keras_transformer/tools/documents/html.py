@@ -9,6 +9,7 @@ import re
 from html.parser import HTMLParser
 
 from keras_transformer.tools.documents.fragment import CLOSE, EMPTY, OPEN, VOID, Mark
+from keras_transformer.tools.documents.messages import Syntax
 from keras_transformer.tools.documents.units import Unit, joined
 
 INLINE = set(
@@ -20,6 +21,8 @@ OPAQUE = OPAQUE_INLINE | set("script style pre template textarea iframe object n
 ATTRIBUTE = re.compile(r"""(?is)\s(?:alt|title|placeholder|aria-label)\s*=\s*(?:"([^"]*)"|'([^']*)')""")
 DESCRIPTION = re.compile(r"""(?is)\scontent\s*=\s*(?:"([^"]*)"|'([^']*)')""")
 SPACE_ENTITY = re.compile(r"&(?:#0*(?:9|1[0-3]|32)|#[xX]0*(?:[9a-dA-D]|20)|Tab|NewLine);")
+
+IN_TEXT, IN_ATTRIBUTE = Syntax(escape=lambda text: html.escape(text, quote=False)), Syntax(escape=html.escape)
 
 
 class _Events(HTMLParser):
@@ -112,7 +115,9 @@ def find_attributes(text):
         for match in (DESCRIPTION if is_description else ATTRIBUTE).finditer(text, start, end):
             begin, stop = match.span(1) if match[1] is not None else match.span(2)
             if stop > begin:
-                units.append(Unit(begin, stop, [html.unescape(text[begin:stop])], _written_attribute))
+                units.append(
+                    Unit(begin, stop, [html.unescape(text[begin:stop])], _written_attribute, syntax=IN_ATTRIBUTE)
+                )
     return units
 
 
@@ -124,7 +129,7 @@ def find_blocks(text):
             block.append(event)
             continue
         if any(kind == "text" and text[start:end].strip() for kind, _, _, start, end in block):
-            units.append(Unit(block[0][3], block[-1][4], _parts(text, block), _written))
+            units.append(Unit(block[0][3], block[-1][4], _parts(text, block), _written, syntax=IN_TEXT))
         block = []
     return units
 

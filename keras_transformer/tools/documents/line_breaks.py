@@ -7,7 +7,7 @@ import itertools
 
 import regex as re
 
-from keras_transformer.tools.documents.fragment import CLOSE, OPEN, Mark
+from keras_transformer.tools.documents.fragment import CLOSE, OPEN, Mark, merged
 from keras_transformer.words import TOKEN, tokens_of
 
 LINE_BREAK = re.compile(r"\r\n|\r|\n")
@@ -50,7 +50,7 @@ def apart(parts):
     for place, (part, kind) in enumerate(pieces):
         apart += moved[place]
         apart += [part] if kind != BREAK and not (kind == GAP and place in instead) else []
-    return _merged(apart)
+    return merged(apart)
 
 
 def _gaps(wanted, words, spaces):
@@ -85,14 +85,3 @@ def _pieces(part):
         (piece, GAP if not piece.strip(SPACE) else VISIBLE if tokens_of(piece) else HIDDEN)
         for piece in PIECE.findall(part)
     ]
-
-
-def _merged(parts):
-    """The parts with neighbouring texts as one."""
-    merged = []
-    for part in parts:
-        if isinstance(part, str) and merged and isinstance(merged[-1], str):
-            merged[-1] += part
-        else:
-            merged.append(part)
-    return [part for part in merged if part]

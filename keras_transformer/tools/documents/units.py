@@ -19,6 +19,9 @@ class Unit:
         parts: list of str and `Mark`, the fragment that is translated.
         written: function from the translated parts to the text that replaces the span.
         is_apart: bool, whether the translation is written beside the fragment, not in its place.
+        syntax: `Syntax` of its text; None for text without variables.
+        whole: equal for units that are written together or not at all, such as the plural forms of a message; None
+            for a unit of its own.
     """
 
     start: int
@@ -26,6 +29,8 @@ class Unit:
     parts: list
     written: Callable
     is_apart: bool = False
+    syntax: object = None
+    whole: object = None
 
 
 def replaced(text, units, translated):
@@ -34,11 +39,11 @@ def replaced(text, units, translated):
     Args:
         text: str, the document.
         units: list of `Unit`, in order.
-        translated: list of lists of parts. A unit with unchanged parts stays as it is.
+        translated: list of lists of parts. A unit with unchanged parts, or with None, stays as it is.
     """
     pieces, end = [], 0
     for unit, parts in zip(units, translated, strict=True):
-        if parts is not unit.parts or unit.is_apart:
+        if parts is not None and (parts is not unit.parts or unit.is_apart):
             pieces += [text[end : unit.start], unit.written(parts)]
             end = unit.end
     return "".join([*pieces, text[end:]])

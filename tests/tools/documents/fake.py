@@ -65,4 +65,17 @@ class Backwards(WordByWord):
         return [*pieces, "</s>"]
 
 
+class Reversed(WordByWord):
+    """Writes the words in reverse order, with the alignment that says so."""
+
+    def translate(self, texts, on_progress=None):
+        return [" ".join(self.word(word) for word in text.split()[::-1]) for text in texts]
+
+    def _explanation(self, words):
+        explained = super()._explanation(words)
+        explained.pieces = [*explained.pieces[-2::-1], "</s>"]
+        explained.alignment[:-1] = explained.alignment[-2::-1].copy()
+        return explained
+
+
 SAME, UPPER = WordByWord(), WordByWord(str.upper)

@@ -6,7 +6,7 @@ from keras_transformer.errors import UserError
 from keras_transformer.tools.documents.files import translate_bytes
 from keras_transformer.tools.documents.fragment import layout_of
 from keras_transformer.tools.documents.xliff import find_units
-from tests.tools.documents.fake import SAME, UPPER
+from tests.tools.documents.fake import SAME, UPPER, Reversed
 
 OLD = """<?xml version="1.0" encoding="UTF-8"?>
 <xliff version="1.2" xmlns="urn:oasis:names:tc:xliff:document:1.2"><file original="a" source-language="en"><body>
@@ -71,3 +71,86 @@ def test_partners_across_the_border_of_an_element_do_not_tear_it():
 def test_other_xml_is_refused():
     with pytest.raises(UserError, match="the document is no XLIFF: it has no element `xliff`"):
         translate_bytes(SAME, b"<tmx/>", "xliff")
+
+
+def unit(content, version="1.2"):
+    return f'<xliff version="{version}"><file><trans-unit id="1">{content}</trans-unit></file></xliff>'
+
+
+def segment(number, text, *attributes):
+    return f'<mrk mtype="seg" mid="{number}"{"".join(f" {each}" for each in attributes)}>{text}</mrk>'
+
+
+DONE = segment(1, "fertig", 'comment="x"')
+SEGMENTED = "<source>A b. C d.</source><seg-source>" + segment(1, "A b.") + " " + segment(2, "C d.") + "</seg-source>"
+
+
+@pytest.mark.parametrize(
+    ("target", "filled"),
+    [
+        ("", segment(1, "A B.") + " " + segment(2, "C D.")),
+        ("<target/>", segment(1, "A B.") + " " + segment(2, "C D.")),
+        (f"<target>{segment(1, '')} {segment(2, '')}</target>", segment(1, "A B.") + " " + segment(2, "C D.")),
+        (f"<target>{DONE}</target>", DONE + " " + segment(2, "C D.")),
+        (f"<target>{segment(1, '')} {segment(2, 'fertig')}</target>", segment(1, "A B.") + " " + segment(2, "fertig")),
+        (
+            f'<target state="needs-translation">{segment(1, "fertig")} {segment(2, "C d.")}</target>',
+            segment(1, "fertig") + " " + segment(2, "C D."),
+        ),
+    ],
+)
+def test_each_segment_gets_a_target_and_the_done_one_is_kept(target, filled):
+    found = translate_bytes(UPPER, unit(SEGMENTED + target).encode(), "xliff").decode()
+    opening = '<target state="needs-translation">' if "state" in target else "<target>"
+    assert found == unit(SEGMENTED + f"{opening}{filled}</target>")
+
+
+def test_segments_are_translated_one_by_one():
+    found = translate_bytes(Reversed(), unit(SEGMENTED).encode(), "xliff").decode()
+    assert found == unit(SEGMENTED + f"<target>{segment(1, 'b. A')} {segment(2, 'd. C')}</target>")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        SEGMENTED + f"<target>{segment(1, 'eins')} {segment(2, 'zwei')}</target>",
+        SEGMENTED + "<target>eins und zwei</target>",
+        SEGMENTED + f"<target>{segment(1, 'eins')}{segment(7, 'sieben')}</target>",
+        '<source>a</source><target state="needs-translation">ein A</target>',
+        '<source>a</source><target state="translated">a</target>',
+        "<source>a</source><target>a</target>",
+    ],
+)
+def test_what_is_done_stays(content):
+    assert translate_bytes(UPPER, unit(content).encode(), "xliff").decode() == unit(content)
+
+
+def test_a_copy_that_waits_for_its_translation_is_translated():
+    text = '<source>a <g id="1">b</g></source><target state="{}">{}</target>'
+    for state in ("needs-translation", "new"):
+        found = translate_bytes(UPPER, unit(text.format(state, 'a <g id="1">b</g>')).encode(), "xliff").decode()
+        assert found == unit(text.format(state, 'A <g id="1">B</g>'))
+    new = '<xliff srcLang="en" trgLang="de"><segment state="initial"><source>a</source><target>{}</target></segment>'
+    new += "</xliff>"
+    assert translate_bytes(UPPER, new.format("a").encode(), "xliff").decode() == new.format("A")
+
+
+def test_markup_that_is_escaped_or_in_cdata_is_markup():
+    for source, target in (
+        ("<![CDATA[<p>a, <b>b</b> & c</p>]]>", "<![CDATA[<p>A, <b>B</b> & C</p>]]>"),
+        (" <![CDATA[a]]> ", "<![CDATA[ A ]]>"),
+        ("&lt;b title=&quot;x&quot;&gt;a&lt;/b&gt; b", '&lt;b title="x"&gt;A&lt;/b&gt; B'),
+        ("a &amp;amp; b &lt; c", "A &amp;amp; B &lt; C"),
+        ("%&lt;PRIu64&gt; a", "%&lt;PRIu64&gt; A"),
+        ("a <![CDATA[b <i>c</i>]]>", "A B &lt;i&gt;C&lt;/i&gt;"),
+        ('<mrk mtype="protected">a</mrk> b', '<mrk mtype="protected">a</mrk> B'),
+    ):
+        found = translate_bytes(UPPER, unit(f"<source>{source}</source>").encode(), "xliff").decode()
+        assert found == unit(f"<source>{source}</source><target>{target}</target>")
+
+
+def test_a_branch_of_angular_keeps_the_elements_inside():
+    source = '{VAR, plural, =0 {just now} other {<x id="I" equiv-text="{{ n }}"/> minutes ago}}'
+    found = translate_bytes(Reversed(), unit(f"<source>{source}</source>").encode(), "xliff").decode()
+    target = '{VAR, plural, =0 {now just} other {<x id="I" equiv-text="{{ n }}"/> ago minutes}}'
+    assert found == unit(f"<source>{source}</source><target>{target}</target>")

@@ -1,0 +1,141 @@
+"""What a document declares of itself: its charset and its language. A translation declares its own."""
+
+import codecs
+import re
+from pathlib import Path
+
+import yaml
+
+from keras_transformer.errors import UserError
+from keras_transformer.export.manifest import NAME as MANIFEST
+from keras_transformer.export.manifest import read_manifest
+
+# Where a format names its charset, which the pattern has as a group. Comments are no declarations.
+_XML = r"(?s)\A\ufeff?\s*<\?xml\b[^>]*?\bencoding\s*=\s*[\"']([^\"']+)"
+_HTML = r"(?si)<!--.*?-->|<meta\b[^>]*?\bcharset\s*=\s*[\"']?\s*([^\s\"'/>;]+)"
+_PO = r"(?m)^[ \t]*(?:msgstr[ \t]*)?\"[^\n]*\bcharset=([^\s\\\";]+)"
+CHARSETS = {"xliff": (_XML,), "html": (_XML, _HTML), "po": (_PO,)}
+LONGEST_HEAD = 4096  # characters in which HTML and catalogues declare their charset
+MARKS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
+# A browser reads these charsets as larger ones: https://encoding.spec.whatwg.org/#names-and-labels
+BROWSERS = {
+    **dict.fromkeys(("iso8859-1", "ascii"), "cp1252"),
+    **{"iso8859-9": "cp1254", "tis-620": "cp874", "iso8859-11": "cp874", "gb2312": "gb18030", "gbk": "gb18030"},
+    **{"shift_jis": "cp932", "euc_kr": "cp949"},
+}
+CDATA = re.compile(r"<!\[CDATA\[.*?\]\]>", re.DOTALL)
+HTML_LANGUAGE = re.compile(r"(?is)<!--.*?-->|<html\b[^>]*>")
+LANGUAGE = re.compile(r"[A-Za-z]{2,3}(?:[-_][A-Za-z0-9]{2,8})*")
+
+
+def read_text(data, format, path):
+    """Decodes a document.
+
+    Args:
+        data: bytes.
+        format: name, of `files.FORMATS`.
+        path: of the document, for errors.
+
+    Returns:
+        (str, the name of its charset for Python).
+
+    Raises:
+        UserError: for a charset that does not exist, and for bytes that it does not have.
+    """
+    charset = next((charset for mark, charset in MARKS.items() if data.startswith(mark)), None)
+    charset = charset or _declared_charset(data, format, path)
+    try:
+        return data.decode(charset), charset
+    except UnicodeDecodeError as error:
+        raise UserError(
+            f"{path} is not {charset.upper()}: {error.reason} at byte {error.start}. Save it as UTF-8"
+        ) from error
+
+
+def _declared_charset(data, format, path):
+    head = data[:LONGEST_HEAD].decode("latin-1")
+    found = _declarations(head, format)
+    if not found or head[slice(*found[0])] == "CHARSET":  # as gettext writes it in a template
+        return "utf-8"
+    declared = head[slice(*found[0])]
+    try:
+        codec = codecs.lookup(declared)
+        "".encode(codec.name)  # refuses what is no charset, such as base64
+    except LookupError:
+        raise UserError(
+            f"{path} declares a charset that does not exist: save it as UTF-8. Received: {declared[:60]!r}"
+        ) from None
+    name = BROWSERS.get(codec.name, codec.name) if format == "html" else codec.name
+    return "utf-8" if name.startswith("utf-16") else name  # its bytes would begin with a mark
+
+
+def _declarations(text, format):
+    """The places of the names of charsets in a document: list of (start, end)."""
+    found = []
+    for pattern in CHARSETS.get(format, ()):
+        spans = [match.span(1) for match in re.finditer(pattern, text[:LONGEST_HEAD]) if match[1]]
+        found += spans[:1]
+    return found
+
+
+def write_text(text, charset, format):
+    """Encodes a document in its charset, or else in UTF-8, and then its declaration says so.
+
+    HTML and XML have references for characters that the charset lacks.
+
+    Args:
+        text: str.
+        charset, format: see `read_text`.
+
+    Returns:
+        bytes.
+    """
+    declared = {text[start:end] for start, end in _declarations(text, format)}
+    if "CHARSET" not in declared:
+        try:
+            return text.encode(charset)
+        except UnicodeEncodeError:
+            if format in ("html", "xliff") and all(_has(charset, part) for part in CDATA.findall(text)):
+                return text.encode(charset, "xmlcharrefreplace")
+    for start, end in sorted(_declarations(text, format), reverse=True):
+        text = f"{text[:start]}UTF-8{text[end:]}"
+    return text.encode("utf-8")
+
+
+def _has(charset, text):
+    try:
+        return bool(text.encode(charset))
+    except UnicodeEncodeError:
+        return False
+
+
+def html_in_language(text, path, language):
+    """A page whose element `html` has a language in place of the one that it declares."""
+
+    def declare(tag):
+        if tag[0].startswith("<!--") or not language:
+            return tag[0]
+        return re.sub(
+            r"(?i)(\s(?:xml:)?lang\s*=\s*[\"']?)([^\s\"'>]*)",
+            lambda match: match[1] + (match[2] if is_same_language(match[2], language) else language),
+            tag[0],
+        )
+
+    return HTML_LANGUAGE.sub(declare, text)
+
+
+def is_same_language(code, other):
+    """Whether two codes are of one language, as "de-AT" and "de" are."""
+    return re.split("[-_]", code.strip().lower())[0] == re.split("[-_]", other.lower())[0]
+
+
+def language_of(translator):
+    """The code of the language into which a translator translates, as its run or its export says; None if unknown."""
+    for path in getattr(translator, "files", ()):
+        for directory in Path(path).parents[:2]:
+            settings = [directory / name for name in ("results.yaml", "config.yaml") if (directory / name).exists()]
+            origins = [yaml.safe_load(file.read_text(encoding="utf-8")) for file in settings]
+            origins += [read_manifest(directory).get("run") or {}] if (directory / MANIFEST).exists() else []
+            for language in filter(None, (origin.get("target_lang") for origin in origins)):
+                return language.replace("_", "-") if LANGUAGE.fullmatch(language) else None
+    return None

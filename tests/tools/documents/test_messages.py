@@ -1,0 +1,159 @@
+import html
+import re
+from collections import Counter
+from xml.etree import ElementTree
+from xml.sax.saxutils import escape
+
+import pytest
+from babel.messages.pofile import denormalize
+from babel.messages.pofile import escape as quoted
+
+from keras_transformer.protection import Protection
+from keras_transformer.tools.documents.files import translate_bytes
+from tests.tools.documents.fake import SAME, UPPER, Reversed, WordByWord
+
+# A text, and the variables of it.
+TEXTS = [
+    ("copy %1 of %2 files", ["%1", "%2"]),
+    ("join%1%2, %L1 and %n file(s)", ["%1", "%2", "%L1", "%n"]),
+    ("see %'d files, % d items and % 5.2f points", ["%'d", "% d", "% 5.2f"]),
+    ("see %<PRIu64> bytes, %-5<PRId64> more, %<name>s and %<n>.2f of them", ["%<PRIu64>", "%-5<PRId64>"]),
+    ("see %{count} users, #{name}, ${x} and $count of $user_name", ["%{count}", "#{name}", "${x}", "$count"]),
+    ("see %@, %1$@, %2$lld, %0:d, %ld, %.2f, %*d and %-10s", ["%@", "%1$@", "%2$lld", "%0:d", "%ld", "%.2f", "%*d"]),
+    ("see %(name)s's page of %(größe)d", ["%(name)s", "%(größe)d"]),
+    ("see {{ n }}, {{{raw}}}, {name}, { name }, {0:.2f}, {} and {n, number, percent}", ["{{ n }}", "{{{raw}}}"]),
+    ("am %Y-%m-%d um %H:%M", ["%Y", "%m", "%d", "%H", "%M"]),
+]
+PROSE = ["100 % der Leute", "10 % d'eau", "le % d'eau", "it is 100% sure", "%50 indirim", "$5 or US$6", "a {two words}"]
+
+
+def catalogue(text, before=""):
+    return f'msgid ""\nmsgstr "Language: de\\n"\n\n{before}msgid {quoted(text)}\nmsgstr ""\n'.encode()
+
+
+def in_catalogue(translator, text, before="", **how):
+    found = translate_bytes(translator, catalogue(text, before), "po", **how).decode()
+    return denormalize(found.split("msgstr ")[-1].strip())
+
+
+def in_xliff(translator, text, **how):
+    unit = "<xliff><file><trans-unit><source>{}</source>{}</trans-unit></file></xliff>"
+    found = translate_bytes(translator, unit.format(escape(text), "").encode(), "xliff", **how)
+    return ElementTree.fromstring(found).findtext(".//target", "")
+
+
+def in_html(translator, text, **how):
+    found = translate_bytes(translator, f"<p>{html.escape(text, quote=False)}</p>".encode(), "html", **how).decode()
+    return html.unescape(found.removeprefix("<p>").removesuffix("</p>"))
+
+
+FORMATS = [in_catalogue, in_xliff, in_html]
+
+
+@pytest.mark.parametrize("translated", FORMATS)
+@pytest.mark.parametrize(("text", "variables"), TEXTS)
+def test_variables_stay_and_words_are_translated(translated, text, variables):
+    found = translated(UPPER, text)
+    assert [name for name in variables if name not in found] == []
+    words = re.findall(r"\b(?:see|copy|join|am|files?|items|users|page|points|of|and|more|um)\b", text)
+    assert words and [word for word in words if word.upper() not in found] == []
+    assert translated(SAME, text) == text
+    left = []
+    backwards = translated(Reversed(), text, on_left=left.append) or text  # moved, or left as it was
+    assert Counter(re.findall(r"\S", backwards)) == Counter(re.findall(r"\S", text))
+    assert [name for name in variables if name not in backwards] == []
+
+
+@pytest.mark.parametrize(("text", "variables"), TEXTS)
+def test_protection_keeps_the_same_variables(text, variables):
+    words = Protection().hide(text).words
+    assert [name for name in variables if name not in words] == []
+
+
+@pytest.mark.parametrize("text", PROSE)
+def test_a_percent_sign_of_prose_is_no_variable(text):
+    for translated in FORMATS:
+        assert translated(UPPER, text) == text.upper()
+
+
+@pytest.mark.parametrize("translated", FORMATS)
+@pytest.mark.parametrize(
+    ("text", "upper"),
+    [
+        ("{n, plural, one {# day} other {# days}}", "{n, plural, one {# DAY} other {# DAYS}}"),
+        (
+            "Saved {n, plural, offset:1 =0 {no files} one {# file in {dir}} other {{g, select, male {his # files} "
+            "other {their files}}}} today",
+            "SAVED {n, plural, offset:1 =0 {NO FILES} one {# FILE IN {dir}} other {{g, select, male {HIS # FILES} "
+            "other {THEIR FILES}}}} TODAY",
+        ),
+        (
+            "{minutes, plural, =0 {just now} other {{{minutes}} minutes ago}}",
+            "{minutes, plural, =0 {JUST NOW} other {{{minutes}} MINUTES AGO}}",
+        ),
+        (
+            "{n, selectordinal, one {the #st} other {a '{' and {l'{name}}}}}",
+            "{n, selectordinal, one {THE #ST} other {A '{' AND {L’{name}}}}}",
+        ),
+        ("{g, select, a {one # two} other {}}", "{g, select, a {ONE # TWO} other {}}"),
+        ("{n, plural, one {day", "{N, PLURAL, ONE {DAY"),  # no message: text
+    ],
+)
+def test_branches_are_translated_and_their_skeleton_stays(translated, text, upper):
+    assert translated(UPPER, text) == upper
+    assert translated(SAME, text) == text
+
+
+def test_a_plural_moves_as_a_word_does_and_its_branches_stay_in_their_order():
+    text = "You have {n, plural, one {<b>one</b> new message} other {{n} new messages}} of yours"
+    found = in_catalogue(Reversed(), text)
+    assert found == "yours {n, plural, one {message new <b>one</b>} other {{n} messages new}} of have You"
+    tagged = "a <b>{n, plural, one {x y} other {z w}}</b> b"
+    assert in_catalogue(UPPER, tagged) == "A <b>{n, plural, one {X Y} other {Z W}}</b> B"
+
+
+class Writing(WordByWord):
+    """Writes one text for every source."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.text = text
+
+    def translate(self, texts, on_progress=None):
+        return [self.text] * len(texts)
+
+
+@pytest.mark.parametrize(
+    ("before", "text", "translation"),
+    [
+        ("", "a {name}", "b {other}"),
+        ("", "a %s", "b $c"),
+        ("#, python-brace-format\n", "a", "b {c}"),
+        ("", "{n, plural, one {a} other {b}}", "c }"),
+        ("", "{n, plural, one {a} other {b}}", "c # d"),
+        ("#, qt-format\n", "a", "%1 b"),
+    ],
+)
+def test_a_translation_with_other_variables_is_not_written(before, text, translation):
+    left = []
+    assert in_catalogue(Writing(translation), text, before, on_left=left.append) in ("", "b {{c}}")
+    assert left == [text] or "brace" in before
+
+
+def test_unnumbered_variables_keep_their_order_or_the_text_stays():
+    left, text = [], "the {} theme inherits from the {} theme"
+    for one, other in (("%s", "%d"), ("%d", "%d"), ("{}", "{}"), ("%@", "%@")):
+        assert in_catalogue(Reversed(), text.format(one, other), on_left=left.append) == ""
+    assert left == [text.format(*pair) for pair in (("%s", "%d"), ("%d", "%d"), ("{}", "{}"), ("%@", "%@"))]
+    for one, other in (("%1$s", "%2$d"), ("%(a)s", "%(b)s"), ("%1", "%2"), ("{a}", "{b}")):
+        assert in_catalogue(Reversed(), text.format(one, other)) == f"theme the {other} from inherits {one} theme the"
+
+
+@pytest.mark.parametrize("translated", [in_catalogue, in_xliff])
+def test_escaped_markup_is_markup(translated):
+    assert translated(UPPER, '<a href="a b">one</a> &lt;b&gt;two&lt;/b&gt;') == (
+        '<a href="a b">ONE</a> &lt;b&gt;TWO&lt;/b&gt;'
+    )
+    assert translated(Reversed(), "<p>one two</p><p>three <br/>four</p>") == "<p>two one</p><p>four <br/>three</p>"
+    assert translated(UPPER, "Terms&nbsp;&amp; &quot;uses&quot; &copy;") == "TERMS&nbsp;&amp; &quot;USES&quot; &copy;"
+    assert translated(UPPER, "R&D &amp; &File") == "R&D &AMP; &FILE"  # which signs are escaped is not known
