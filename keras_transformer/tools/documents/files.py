@@ -6,7 +6,7 @@ from pathlib import Path
 
 from keras_transformer.errors import FileError, UserError
 from keras_transformer.files import write_whole
-from keras_transformer.tools.documents import html, lines, markdown, word, xliff
+from keras_transformer.tools.documents import html, lines, markdown, subtitles, word, xliff
 from keras_transformer.tools.documents.units import FragmentTranslator, replaced
 
 
@@ -35,7 +35,9 @@ FORMATS = {
     ),
     "xliff": Format((".xliff", ".xlf"), (xliff.find_units,)),
     "po": Format((".po", ".pot"), (lines.find_messages,)),
-    "srt": Format((".srt",), (lines.find_subtitles,)),
+    "srt": Format((".srt",), (subtitles.find_subtitles,)),
+    "vtt": Format((".vtt",), (subtitles.find_cues,)),
+    "ass": Format((".ass", ".ssa"), (subtitles.find_dialogue,)),
     "docx": Format((".docx",)),
 }
 

@@ -24,12 +24,14 @@ class Mark:
         kind: OPEN, CLOSE or EMPTY.
         name: str, equal for the two tags of a pair.
         breaks: bool, whether it divides words as white space does.
+        is_ordered: bool, whether it must stay between the ordered marks before and after it, such as `{% else %}`.
     """
 
     text: str
     kind: int = EMPTY
     name: str = ""
     breaks: bool = False
+    is_ordered: bool = False
 
     @property
     def is_space(self):

@@ -48,6 +48,13 @@ def joined(parts, escape=str):
     return "".join(part.text if isinstance(part, Mark) else escape(part) for part in parts)
 
 
+def in_order(parts, source):
+    """The parts of a translation, where ordered marks follow each other as they do in the parts of the source."""
+    places = {id(part): place for place, part in enumerate(source) if isinstance(part, Mark) and part.is_ordered}
+    ordered = iter(sorted((part for part in parts if id(part) in places), key=lambda part: places[id(part)]))
+    return [next(ordered) if id(part) in places else part for part in parts]
+
+
 class FragmentTranslator:
     """Translates fragments: text with inline tags in, the same out.
 
@@ -82,7 +89,7 @@ class FragmentTranslator:
                 translated[i] = [*layouts[i].before, text, *layouts[i].after]
         for i, aligned in zip(tagged, self._aligned([layouts[i].text for i in tagged]), strict=True):
             if aligned.text.split() != layouts[i].text.split():
-                translated[i] = place(layouts[i], *aligned)
+                translated[i] = in_order(place(layouts[i], *aligned), fragments[i])
         return translated
 
     def _translated(self, texts):

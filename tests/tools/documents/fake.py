@@ -65,4 +65,27 @@ class Backwards(WordByWord):
         return [*pieces, "</s>"]
 
 
+class Reorders:
+    """Writes the words in another order, with the alignment that says so, or with one that says nothing."""
+
+    def __init__(self, order, is_aligned=True):
+        self.order, self.is_aligned = order, is_aligned
+
+    def translate(self, texts, on_progress=None):
+        return [" ".join(words[i] for i in self.order(len(words))) for words in map(str.split, texts)]
+
+    def explain(self, texts, on_progress=None):
+        return [self._explanation(text.split()) for text in texts]
+
+    def _explanation(self, words):
+        order = list(self.order(len(words)))
+        alignment = np.eye(len(words) + 1)[[*order, len(words)]]
+        return SimpleNamespace(
+            source_pieces=[f"▁{word}" for word in words] + ["</s>"],
+            pieces=[f"▁{words[i]}" for i in order] + ["</s>"],
+            alignment=alignment if self.is_aligned else np.ones_like(alignment),
+        )
+
+
 SAME, UPPER = WordByWord(), WordByWord(str.upper)
+BACKWARDS = Reorders(lambda length: range(length - 1, -1, -1))
