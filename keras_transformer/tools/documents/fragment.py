@@ -110,7 +110,7 @@ def layout_of(parts):
 
     Tags without a partner count as empty ones. So does a pair that surrounds no text.
     """
-    parts = _with_empty_pairs_joined(_with_partners(_with_spaces_apart(parts)))
+    parts = _with_empty_pairs_joined(with_partners(_with_spaces_apart(parts)))
     before, after = [], []
     while parts:
         partners = _partners(parts)
@@ -158,11 +158,14 @@ def _partners(parts):
     return partners
 
 
-def _with_partners(parts):
+def with_partners(parts):
+    """The parts, where a tag without a partner is an empty one, which stays between those before and after it."""
     partners = _partners(parts)
     paired = {*partners, *partners.values()}
     return [
-        replace(part, kind=EMPTY) if isinstance(part, Mark) and part.kind and place not in paired else part
+        replace(part, kind=EMPTY, is_ordered=True)
+        if isinstance(part, Mark) and part.kind and place not in paired
+        else part
         for place, part in enumerate(parts)
     ]
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from keras_transformer.errors import UserError
 from keras_transformer.tools.documents.alignment import align_words
-from keras_transformer.tools.documents.fragment import Mark, layout_of
+from keras_transformer.tools.documents.fragment import Mark, layout_of, with_partners
 from keras_transformer.tools.documents.placement import place
 
 
@@ -74,7 +74,8 @@ class FragmentTranslator:
 
     def __call__(self, fragments):
         """list of lists of parts -> the same, translated."""
-        layouts = [layout_of(parts) for parts in fragments]
+        in_pairs = [with_partners(parts) for parts in fragments]
+        layouts = [layout_of(parts) for parts in in_pairs]
         has_words = [any(char.isalpha() for char in layout.text) for layout in layouts]
         plain = [i for i, layout in enumerate(layouts) if layout.is_plain and has_words[i]]
         tagged = [i for i, layout in enumerate(layouts) if not layout.is_plain and has_words[i]]
@@ -89,7 +90,7 @@ class FragmentTranslator:
                 translated[i] = [*layouts[i].before, text, *layouts[i].after]
         for i, aligned in zip(tagged, self._aligned([layouts[i].text for i in tagged]), strict=True):
             if aligned.text.split() != layouts[i].text.split():
-                translated[i] = in_order(place(layouts[i], *aligned), fragments[i])
+                translated[i] = in_order(place(layouts[i], *aligned), in_pairs[i])
         return translated
 
     def _translated(self, texts):
