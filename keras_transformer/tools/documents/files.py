@@ -33,9 +33,7 @@ def _without_path(find):
 FORMATS = {
     "lines": Format((".txt",), (_without_path(lines.find_lines),)),
     "html": Format((".html", ".htm", ".xhtml"), (_without_path(html.find_attributes), _without_path(html.find_blocks))),
-    "markdown": Format(
-        (".md", ".markdown"), (_without_path(markdown.find_images), _without_path(markdown.find_blocks))
-    ),
+    "markdown": Format((".md", ".markdown", ".mdx"), (markdown.find_images, markdown.find_blocks)),
     "xliff": Format((".xliff", ".xlf"), (xliff.find_units,)),
     "po": Format((".po", ".pot"), (lines.find_messages,)),
     "srt": Format((".srt",), (subtitles.find_subtitles,)),

@@ -9,7 +9,15 @@ from tests.tools.documents.fake import UPPER
 
 
 def test_the_ending_tells_the_format():
-    names = {"a.TXT": "lines", "b.md": "markdown", "c.htm": "html", "d.xlf": "xliff", "e.po": "po", "f.srt": "srt"}
+    names = {
+        "a.TXT": "lines",
+        "b.md": "markdown",
+        "o.mdx": "markdown",
+        "c.htm": "html",
+        "d.xlf": "xliff",
+        "e.po": "po",
+        "f.srt": "srt",
+    }
     assert {name: format_of(name) for name in names} == names
     assert format_of("i.vtt") == "vtt" and format_of("j.SSA") == "ass" and format_of("k.srt.gz") == "srt"
     assert format_of("l.gz") is None and format_of("m.odt") is None and format_of("n.odt.gz") is None
