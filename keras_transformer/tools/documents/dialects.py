@@ -40,14 +40,17 @@ PATTERNS = {
     r"(?P<title>[^\n]*?)(?P<end>\](?:(?&brace))?)?(?=[ \t]*\r?$)",
     "admonition": rf"^(?P<signs>(?:!!!|\?\?\?\+?)[ \t]+{WORD}(?:[ \t]+{WORD})*(?:[ \t]+\")?)(?P<words>[^\n\"]*)"
     r"(?P<quote>\"?)(?=[ \t]*\r?$)",
-    "footnote": r"^ {0,3}\[\^[^\]\s]+\]:(?=[ \t]+\S)",
+    "note": r"^ {0,3}(?:\[\^[^\]\s]+\]|\*\[[^\]\n]+\]):(?=[ \t]+\S)",
+    "definition": r"^ {0,3}:(?=[ \t]+\S)",
     # Marks around text, and marks inside of it.
     "code": rf"(?is:{code.CODE})",
-    "labelled": r"(?P<before>(?<!!)\[\[[^\[\]\n]+\||\^\[|(?<![\p{L}\p{N}:]):{1,2}[A-Za-z][A-Za-z0-9_-]*\[)"
+    "labelled": r"(?P<before>(?<!!)\[\[[^\[\]\n]+\||\^\[|(?<![\[\]!])\[(?=[^\[\]\n]+\]\{)"
+    r"|(?<![\p{L}\p{N}:]):{1,2}[A-Za-z][A-Za-z0-9_-]*\[)"
     r"(?P<label>(?:[^\[\]\n]|\[[^\[\]\n]*\])+)(?P<after>\]\]|\](?:(?&brace))?)(?![\[(])",
     "link": r"!?\[\[[^\[\]\n]+\]\](?![\[(:])",
     "math": rf"\\\((?:(?!\\\)){SAME})+\\\)|(?<!\$)\$(?![\s$])(?:\\.|(?![$\\]){SAME})*?(?<!\s)\$(?![\d$])",
-    "formula": rf"\$\$(?:(?!\$\$){SAME})+\$\$|^[ \t>]*+\$\$[ \t]*$(?:(?!\$\$).)+\$\$|\\\[(?:(?!\\\]){SAME})+\\\]",
+    "formula": rf"\$\$(?:(?!\$\$){SAME})+\$\$|^[ \t>]*+\$\$[ \t]*$(?:(?!\$\$).)+\$\$|\\\[(?:(?!\\\]){SAME})+\\\]"
+    r"|\\begin\{(?P<environment>[A-Za-z]+\*?)\}(?:(?!\\end\{).)*\\end\{(?P=environment)\}",
     "tag": rf"</?>|</?(?P<name>[A-Za-z][A-Za-z0-9.:_-]*)(?:{GAP}+(?:{ATTRIBUTE}))*+{GAP}*/?>",
     "url": r"(?<![<(])\bhttps?://(?:\{\{.*?\}\}|\{%.*?%\}|[^\s<>\"'])*[^\s<>\"'.,;:!?)\\]",
     "expression": BRACE,
@@ -101,8 +104,10 @@ def _stand_in(kind, match):
         return match["indent"] + _titled(match["colons"], match["title"], match["end"] or "")
     if kind == "admonition":
         return "-   " + _titled(match["signs"][4:], match["words"], match["quote"])
-    if kind == "footnote":
+    if kind == "note":
         return "-   " + _row(INLINE, whole[4:])
+    if kind == "definition":
+        return whole.replace(":", "-")
     if kind == "labelled":
         return _row(INLINE, match["before"]) + _hidden(match["label"]) + _row(INLINE, match["after"])
     if kind == "pipe":
@@ -153,7 +158,7 @@ def mark_of(source):
     """
     if source == "^[":
         return Mark(source, OPEN, "label", breaks=True)  # a note divides words: one^[two]
-    if re.match(r"\[\[[^\]]*\|\Z|:[^\[\]]*\[\Z", source):
+    if re.match(r"\[\[[^\]]*\|\Z|(?::[^\[\]]*)?\[\Z", source):
         return Mark(source, OPEN, "label")
     if source.startswith("]"):
         return Mark(source, CLOSE, "label")

@@ -77,6 +77,11 @@ ROWS = [
         "ONE `$a` $b$ `{c}`\n\n```\n$d$ {{ e }}\n:::\n```\n\n    {% f %}\n    code",
     ),
     ("zero <!-- {{ a --> one }} <a href='$x$'>two</a> $y$", "ZERO <!-- {{ a --> ONE }} <a href='$x$'>TWO</a> $y$"),
+    ("one term\n: two *three*\n\n: four", "ONE TERM\n: TWO *THREE*\n\n: FOUR"),
+    ("one [two three]{.cls} four\n\n*[HTML]: five six", "ONE [TWO THREE]{.cls} FOUR\n\n*[HTML]: FIVE SIX"),
+    ("one\n\n\\begin{x}\na & b\n\n\\end{x}\n\ntwo", "ONE\n\n\\begin{x}\na & b\n\n\\end{x}\n\nTWO"),
+    ("one\n<A/> two\n![three](x) four", "ONE\n<A/> TWO\n![THREE](x) FOUR"),
+    ("[one {{ a }}]({{ b }}) two", "[ONE {{ a }}]({{ b }}) TWO"),
     ("a \\$5 and \\$6, \\{b\\}, ⎕ ⎏", "A $5 AND $6, {B}, ⎕ ⎏"),
 ]
 
