@@ -4,12 +4,17 @@ The parsers of documents know no such code, and read it as tags and text. So it 
 the same length stands in its place, and every other character keeps its place.
 """
 
-import re
 from typing import NamedTuple
+
+import regex
 
 from keras_transformer.tools.documents.fragment import Mark
 
 SKIPPED = r"<!--.*?(?:-->|\Z)|<(?P<raw>script|style)\b.*?</(?P=raw)\s*>"  # the parsers know these
+# A plural or a select of ICU is text with variables.
+MESSAGE = (
+    r"\{\s*[^\s{},]+\s*,\s*(?:plural|select|selectordinal)\s*,(?:[^{}]|(?P<branch>\{(?:[^{}]|(?&branch))*+\}))*+\}"
+)
 # What writes no text and has no other text in its range.
 COMMENT = r"\{\#(?:(?!\{\#).)*?\#\}|\{\{(?:!--.*?--|--.*?--|!(?!!).*?)\}\}|<%(?:\#|--).*?%>|<\#--.*?-->"
 # What writes a value into the text around it.
@@ -21,7 +26,7 @@ STATEMENT = (
     r"|<\?(?:php\b|\s).*?(?:\?>|\Z)|<\?(?!xml)[a-z]+\b[^<>]*\?>|<%.*?%>|</?[\#@][A-Za-z][^<>]*>"
 )
 CODE = rf"(?P<inline>{COMMENT}|{EXPRESSION})|(?P<statement>{STATEMENT})|(?P<braces>{BRACES})"
-PATTERN = re.compile(rf"(?is){SKIPPED}|{CODE}")
+PATTERN = regex.compile(rf"(?is){SKIPPED}|{MESSAGE}|{CODE}")
 
 
 class Code(NamedTuple):

@@ -166,4 +166,4 @@ def mark_of(source):
     if tag:
         return Mark(source, EMPTY if tag[3] else CLOSE if tag[1] else OPEN, f"<{tag[2].lower()}")
     is_statement = re.match(r"\{%|\{\{[-~]?[<%#/^]|<%(?!=)|<\?(?!=)|\[%|</?[#@]", source) is not None
-    return Mark(source, EMPTY, STATEMENT if is_statement else "code", is_statement, is_statement)
+    return Mark(source, EMPTY, STATEMENT if is_statement else "code", is_statement, is_ordered=is_statement)

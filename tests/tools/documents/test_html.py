@@ -3,6 +3,7 @@ import re
 import pytest
 
 from keras_transformer.protection import Protection
+from keras_transformer.tools.documents.code import find_code
 from keras_transformer.tools.documents.files import translate_bytes
 from keras_transformer.tools.documents.html import find_attributes, find_blocks
 from tests.tools.documents.fake import BACKWARDS, SAME, UPPER, Backwards
@@ -104,6 +105,11 @@ CODE_WORDS = re.compile(
     r"|\{#.*?#\}|\{\{\{?.*?\}?\}\}|\{!!.*?!!\}"
     r"|\[%.*?%\]|</?#[^>]*>|class=['\"][^'\"]*['\"]|&\w+;|</?\w+|(?:alt|title|placeholder)="
 )
+
+
+def test_plurals_are_no_code():
+    text = "{n, plural, one {a} other {{{n}} b {{g, select, other {c}}}}} {{ d }}"
+    assert [text[start:end] for start, end, _ in find_code(text)] == ["{{ d }}"]
 
 
 @pytest.mark.parametrize(("source", "target"), CODE_IN_PAGES)
