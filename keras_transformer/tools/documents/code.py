@@ -97,6 +97,6 @@ def divided(text, start, end, code, read):
     parts = []
     for span in code:
         if start <= span.start and span.end <= end:
-            parts += [read(text[start : span.start]), Mark(text[span.start : span.end], is_ordered=span.is_statement)]
+            parts += [read(text[start : span.start]), Mark(text[span.start : span.end], divides=span.is_statement)]
             start = span.end
     return [part for part in [*parts, read(text[start:end])] if part]

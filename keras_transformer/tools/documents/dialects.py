@@ -12,7 +12,7 @@ from keras_transformer.tools.documents import code
 from keras_transformer.tools.documents.fragment import CLOSE, EMPTY, OPEN, Mark
 
 INLINE, BLOCK, REST = "⹎", "⸙", "⹏"  # stand-ins: the first sign of a mark, that of one that may be a block, and others
-STATEMENT = "statement"  # the name of marks that keep their order, as `{% else %}` does
+STATEMENT = "statement"  # the name of marks between two texts, such as `{% else %}`
 CODE_INDENT = 4  # spaces before code, to CommonMark
 STAND_IN = re.compile(f"[{INLINE}{BLOCK}{REST}](?:{REST}|\n(?={REST}))*")
 ALONE = re.compile(
@@ -166,4 +166,4 @@ def mark_of(source):
     if tag:
         return Mark(source, EMPTY if tag[3] else CLOSE if tag[1] else OPEN, f"<{tag[2].lower()}")
     is_statement = re.match(r"\{%|\{\{[-~]?[<%#/^]|<%(?!=)|<\?(?!=)|\[%|</?[#@]", source) is not None
-    return Mark(source, EMPTY, STATEMENT if is_statement else "code", is_statement, is_ordered=is_statement)
+    return Mark(source, EMPTY, STATEMENT if is_statement else "code", divides=is_statement)

@@ -24,13 +24,15 @@ class Mark:
         kind: OPEN, CLOSE or EMPTY.
         name: str, equal for the two tags of a pair.
         breaks: bool, whether it divides words as white space does.
-        is_ordered: bool, whether it must stay between the ordered marks before and after it, such as `{% else %}`.
+        divides: bool, whether the texts before it and after it are translated one by one.
+        is_ordered: bool, whether it must stay between the ordered marks before and after it, such as a time of karaoke.
     """
 
     text: str
     kind: int = EMPTY
     name: str = ""
     breaks: bool = False
+    divides: bool = False
     is_ordered: bool = False
 
     @property

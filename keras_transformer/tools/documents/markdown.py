@@ -181,7 +181,7 @@ def _parts(content):
         if name == "link" and kind == CLOSE and source in ("]", "][]"):  # the text names the link's target, and changes
             source = f"][{content.source(opening, start)}]"
         opening = end if name == "link" and kind == OPEN else opening
-        parts += [Mark(source, kind, name, breaks, is_ordered=name == dialects.STATEMENT)] if end > start else []
+        parts += [Mark(source, kind, name, breaks, divides=name == dialects.STATEMENT)] if end > start else []
         last = end
     return parts
 

@@ -1,5 +1,6 @@
 """A document as text with units: the spans that are translated. Everything else stays byte for byte."""
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -48,6 +49,12 @@ def joined(parts, escape=str):
     return "".join(part.text if isinstance(part, Mark) else escape(part) for part in parts)
 
 
+def _divided(parts):
+    """Yields the pieces of a fragment: the texts that a mark divides, and the mark alone."""
+    for _, piece in itertools.groupby(parts, lambda part: id(part) if isinstance(part, Mark) and part.divides else 0):
+        yield list(piece)
+
+
 def in_order(parts, source):
     """The parts of a translation, where ordered marks follow each other as they do in the parts of the source."""
     places = {id(part): place for place, part in enumerate(source) if isinstance(part, Mark) and part.is_ordered}
@@ -74,6 +81,17 @@ class FragmentTranslator:
 
     def __call__(self, fragments):
         """list of lists of parts -> the same, translated."""
+        pieces = [list(_divided(parts)) for parts in fragments]
+        translated = iter(self._of_pieces(list(itertools.chain.from_iterable(pieces))))
+        found = []
+        for parts, of_parts in zip(fragments, pieces, strict=True):
+            new = [next(translated) for _ in of_parts]
+            is_same = all(one is other for one, other in zip(new, of_parts, strict=True))
+            found.append(parts if is_same else list(itertools.chain.from_iterable(new)))
+        return found
+
+    def _of_pieces(self, fragments):
+        """As `__call__`, for fragments without marks that divide."""
         in_pairs = [with_partners(parts) for parts in fragments]
         layouts = [layout_of(parts) for parts in in_pairs]
         has_words = [any(char.isalpha() for char in layout.text) for layout in layouts]

@@ -96,6 +96,13 @@ def test_marks_of_dialects_stay_and_text_is_translated(text, found):
         assert [len(line) for line in hidden.split("\n")] == [len(line) for line in own.split("\n")]
 
 
+def test_no_word_goes_from_one_branch_to_another():
+    text = b"one two {% if x %}three *four*{% else %}five six{% endif %} seven eight\n{% end %}\nnine ten"
+    assert translate_bytes(BACKWARDS, text, "markdown").decode() == (
+        "two one {% if x %}*four* three{% else %}six five{% endif %} eight seven\n{% end %}\nten nine"
+    )
+
+
 def test_in_mdx_indented_text_is_no_code():
     text = b"<A>\n    <B>\n        one *two*\n    </B>\n</A>\n"
     assert translate_bytes(UPPER, text, "markdown", "a.mdx") == text.replace(b"one *two*", b"ONE *TWO*")
