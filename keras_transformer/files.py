@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import glob
+import gzip
 import os
 import shutil
 import uuid
@@ -50,6 +51,18 @@ def write_whole(path, write, previous=None):
     finally:
         with contextlib.suppress(OSError):  # it does not exist if all went well
             temporary.unlink()
+
+
+def packed(file, path):
+    """A context of a file to write into, which packs it if `path` is called gzip; equal contents give equal bytes.
+
+    Args:
+        file: binary file.
+        path: str or Path, the name that the file will have.
+    """
+    if not str(path).endswith(".gz"):
+        return contextlib.nullcontext(file)
+    return gzip.GzipFile("", "wb", fileobj=file, mtime=0)
 
 
 def _flush_to_disk(path):

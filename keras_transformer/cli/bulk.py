@@ -16,6 +16,7 @@ import psutil
 from tqdm import tqdm
 
 from keras_transformer.cli import console
+from keras_transformer.cli.documents import refuse_documents
 from keras_transformer.cli.flags import load_translator, protected
 from keras_transformer.cli.line_files import file_state
 from keras_transformer.errors import UserError, counted, duration
@@ -78,6 +79,7 @@ def translate_in_bulk(arguments, request, flags):
     model = find_saved_model(arguments.saved_model).absolute()
     asked = [file_state(model / "saved_model.pb"), dataclasses.asdict(request), protected(arguments)]
     found = console.tool("beam.files", ENGINE).find_files(arguments.input, arguments.output, asked)
+    refuse_documents([file.source for file in found], arguments.format)
     load = functools.partial(load_checked, argparse.Namespace(**{**vars(arguments), "saved_model": model}), request)
     _run(found, load, request, options, arguments.output)
 
@@ -112,10 +114,11 @@ def beam_options(flags):
 def _run(found, load, request, options, output):
     """Translates those of the files that are missing, and says what it has done."""
     files, runner, translation = (console.tool(f"beam.{name}", ENGINE) for name in ("files", "runner", "translation"))
-    files.prepare_output(output)
     missing = [file for file in found if not file.is_finished()]
     if len(missing) < len(found):
         log.info("%s of %s there already", len(found) - len(missing), counted(len(found), "file"))
+    files.check_texts(missing)
+    files.prepare_output(output)
     if not missing:
         return
     start = time.monotonic()

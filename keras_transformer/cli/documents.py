@@ -3,13 +3,11 @@
 import contextlib
 import json
 import sys
-from pathlib import Path
 
 from tqdm import tqdm
 
 from keras_transformer.cli import console
-from keras_transformer.errors import FileError, UserError, counted
-from keras_transformer.files import write_whole
+from keras_transformer.errors import UserError, counted
 
 SHOWN = 60  # characters of a text in a message
 
@@ -18,8 +16,8 @@ def add_format_argument(parser):
     """Adds to an argparse parser the flags of documents."""
     parser.add_argument(
         "--format",
-        help="format of input and output: lines, html, markdown, xliff, po, srt or docx. In a document, tags stay "
-        "around their words (default: that of the name of --input, else lines)",
+        help="format of input and output: lines, html, markdown, xliff, po, srt, vtt, ass or docx. In a document, tags "
+        "stay around their words (default: that of the name of --input, else lines)",
     )
     parser.add_argument(
         "--target_lang",
@@ -71,6 +69,17 @@ def check_document(arguments, request):
         )
 
 
+def refuse_documents(paths, format):
+    """Raises UserError if a file that Beam translates line by line is a document, unless `format` is "lines"."""
+    for path in paths:
+        name = _format_of(path)
+        if format is None and name not in (None, "lines"):
+            raise UserError(
+                "--engine beam translates lines, no documents: leave it out, or give --format lines. Received: "
+                f"{path} ({name})"
+            )
+
+
 def translate_whole(translator, format, source, target, target_lang=None):
     """Translates a document with a progress bar. The output appears when it is complete.
 
@@ -87,14 +96,11 @@ def translate_whole(translator, format, source, target, target_lang=None):
         UserError: for a document that cannot be read, or not be translated by this translator.
         FileError: for a file that cannot be read or written.
     """
-    try:
-        data = Path(source).read_bytes() if source else sys.stdin.buffer.read()
-    except OSError as error:
-        raise FileError.of("read", source, error) from error
-    translate_bytes = console.tool("documents.files", f"--format {format}").translate_bytes
+    files = console.tool("documents.files", f"--format {format}")
+    data = files.read_document(source) if source else sys.stdin.buffer.read()
     left = []
     with tqdm(unit=" texts", disable=None) as progress:
-        translated = translate_bytes(
+        translated = files.translate_bytes(
             translator,
             data,
             format,
@@ -104,7 +110,7 @@ def translate_whole(translator, format, source, target, target_lang=None):
             target_lang=target_lang,
         )
     if target:
-        write_whole(target, lambda temporary: temporary.write_bytes(translated))
+        files.write_document(target, translated)
     else:
         sys.stdout.buffer.write(translated)
         sys.stdout.buffer.flush()

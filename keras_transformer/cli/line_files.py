@@ -6,23 +6,43 @@ import hashlib
 import json
 import logging
 import os
+import shutil
 import zlib
 from pathlib import Path
 
 from tqdm import tqdm
 
 from keras_transformer.errors import FileError, UserError, counted
-from keras_transformer.translation.lines import chunks_of, translate_lines
+from keras_transformer.files import packed, write_whole
+from keras_transformer.translation.lines import FIRST_BYTES, check_text, chunks_of, translate_lines
 
 log = logging.getLogger(__name__)
 
 
 def open_input(path):
-    """Opens a file for its bytes; a file `.gz` is unpacked. Raises FileError."""
+    """Opens a text for its bytes; a file `.gz` is unpacked.
+
+    Raises:
+        FileError: if it cannot be read, or is damaged.
+        UserError: if it is no text.
+    """
     try:
-        return gzip.open(path) if str(path).endswith(".gz") else open(path, "rb")
+        file = gzip.open(path) if str(path).endswith(".gz") else open(path, "rb")
+        start = file.peek(FIRST_BYTES)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:  # what gzip says of a file that is damaged
+        raise FileError(f"cannot read {path}: {error}") from error
     except OSError as error:
         raise FileError.of("read", path, error) from error
+    check_text(start, path)
+    return file
+
+
+def checked(chunks, name):
+    """Yields chunks of lines. Raises UserError if the first one is no text."""
+    for number, chunk in enumerate(chunks):
+        if number == 0:
+            check_text(b"\n".join(chunk)[:FIRST_BYTES], name)
+        yield chunk
 
 
 def chunks_in(path):
@@ -37,8 +57,8 @@ def chunks_in(path):
 def translate_file(answer, source, target, asked, lines_each=1):
     """Translates a file into another, which appears when it is complete.
 
-    Until then the translation is in `partial_path`. The lines that are complete there are kept, so that the same call
-    goes on after them.
+    A target that ends in `.gz` is packed. Until it is complete, the translation is in `partial_path`. The lines that
+    are complete there are kept, so that the same call goes on after them.
 
     Args:
         answer: function (list of str, `on_progress`) -> as many lists of str, `lines_each` lines of each.
@@ -60,7 +80,17 @@ def translate_file(answer, source, target, asked, lines_each=1):
             log.info("%s: goes on after %d of %s", target, done, counted(total, "line"))
         with tqdm(total=total, initial=done, unit=" sentences", disable=None) as progress:
             translate_lines(lambda texts: answer(texts, progress.update), chunks_of(lines, done), file)
-        os.replace(partial, os.path.realpath(target))
+        if str(target).endswith(".gz"):
+            file.seek(0)
+            write_whole(target, lambda temporary: _pack(file, temporary))
+            os.unlink(partial)
+        else:
+            os.replace(partial, os.path.realpath(target))
+
+
+def _pack(file, path):
+    with open(path, "wb") as new, packed(new, path) as target:
+        shutil.copyfileobj(file, target)
 
 
 def _count_lines(file, path):
@@ -119,17 +149,15 @@ def check_files(source, target):
 
     Raises:
         FileError: if `source` cannot be read, or `target` not be written.
-        UserError: if they are the same, or if the target is called a gzip file.
+        UserError: if they are the same.
     """
     if source:
         if os.path.isdir(source):
             raise FileError(f"cannot read {source}: it is a directory")
         if not os.access(source, os.R_OK):
-            open_input(source).close()  # raises the reason
+            _raise_unreadable(source)
     if not target:
         return
-    if str(target).endswith(".gz"):
-        raise UserError(f"the output is plain text: give it a name without .gz. Received: {target}")
     place = target if os.path.exists(target) else os.path.dirname(os.path.realpath(target))
     if os.path.isdir(target):
         raise FileError(f"cannot write {target}: it is a directory")
@@ -139,6 +167,13 @@ def check_files(source, target):
         raise FileError(f"cannot write {target}: you may not write to {place}")
     if source and os.path.exists(target) and os.path.samefile(source, target):
         raise UserError(f"the translation would take the place of its source. Received: {source} for both")
+
+
+def _raise_unreadable(path):
+    try:
+        open(path, "rb").close()
+    except OSError as error:
+        raise FileError.of("read", path, error) from error
 
 
 def _lock(file, path):

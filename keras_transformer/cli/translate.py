@@ -1,6 +1,7 @@
 """Translates text with a trained run or an export: a file, a filter between pipes, or a dialogue."""
 
 import dataclasses
+import os
 import sys
 
 from keras_transformer.cli import console
@@ -10,12 +11,15 @@ from keras_transformer.cli.flags import add_translator_arguments, load_translato
 from keras_transformer.cli.line_files import (
     are_regular,
     check_files,
+    checked,
     chunks_in,
     file_state,
+    open_input,
     translate_file,
 )
 from keras_transformer.cli.parser import Parser
 from keras_transformer.cli.request import Request, add_request_arguments
+from keras_transformer.files import packed
 from keras_transformer.translation.lines import chunks_of_stream, translate_lines
 
 DESCRIPTION = """Translate line by line: every line of input gives one line of output, in the same order.
@@ -27,7 +31,8 @@ DESCRIPTION = """Translate line by line: every line of input gives one line of o
   python translate.py --litert exports/mine_litert < new.en > new.de
       the same with an export for LiteRT, which starts without TensorFlow
   python translate.py --model_dir runs/mine --input new.en --output new.de
-      a file, with a progress bar. After an interruption, the same command goes on: new.de.*.partial keeps the lines
+      a file, plain or .gz, with a progress bar. After an interruption, the same command goes on: new.de.*.partial
+      keeps the lines
   python translate.py --model_dir runs/mine --input new.en --json --n_best 3
       a JSON object for every line: text, translation and score, and the same of 3 alternatives
   python translate.py --model_dir runs/mine --input new.en --json --explain
@@ -41,7 +46,7 @@ DESCRIPTION = """Translate line by line: every line of input gives one line of o
   paste new.en new.de | python translate.py --model_dir runs/mine --score
       a score for every given translation: how likely it is
   python translate.py --model_dir runs/mine --input page.html --output seite.html
-      a document: .html .md .xliff .po .srt .docx. Tags stay around their words. In a pipe, add --format html
+      a document: .html .md .xliff .po .srt .vtt .ass .docx. Tags stay around their words. In a pipe, add --format html
   python translate.py --engine beam --saved_model exports/mine --input 'in/*.txt' --output out --runner DirectRunner
       many files with Apache Beam, in a process for each core, or in two with --direct_num_workers 2. Beam has other
       runners, too. After an interruption, the same command translates the files that are missing"""
@@ -71,6 +76,8 @@ def parse_arguments(parser):
         check_files(arguments.input, arguments.output)
     request = Request.of(arguments)
     check_document(arguments, request)
+    if arguments.format == "lines" and arguments.input and os.path.isfile(arguments.input):
+        open_input(arguments.input).close()  # before the model is loaded
     return arguments, request, others
 
 
@@ -113,10 +120,13 @@ def main(arguments, request):
         except KeyboardInterrupt:
             print("the same command goes on from here", file=sys.stderr)
             raise
-    chunks = chunks_in(arguments.input) if arguments.input else chunks_of_stream(sys.stdin.buffer)
+    if arguments.input:
+        chunks = chunks_in(arguments.input)
+    else:
+        chunks = checked(chunks_of_stream(sys.stdin.buffer), "standard input")
     target = open(arguments.output, "wb") if arguments.output else sys.stdout.buffer
-    with tqdm(unit=" sentences", disable=None) as progress:
-        translate_lines(lambda texts: answer(texts, progress.update), chunks, target)
+    with tqdm(unit=" sentences", disable=None) as progress, packed(target, arguments.output) as file:
+        translate_lines(lambda texts: answer(texts, progress.update), chunks, file)
 
 
 def program():

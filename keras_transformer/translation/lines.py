@@ -5,13 +5,32 @@ import os
 import select
 from concurrent.futures import ThreadPoolExecutor
 
-from keras_transformer.errors import FileError, check_positive
+from keras_transformer.errors import FileError, UserError, check_positive
 
 CHUNK = 1024  # lines sorted by length and translated together, and kept together
 PAUSE = 0.1  # seconds: if no new line of a stream comes for so long, the lines so far are translated
 BLOCK_BYTES = 1 << 16
 BATCHES_AT_ONCE = 2  # on few cores two batches side by side are faster than two threads for one
 BOM = b"\xef\xbb\xbf"
+FIRST_BYTES = 1 << 13  # of a file, which tell whether it is text
+NO_TEXT = {b"PK\x03\x04": "a zip archive", b"\x1f\x8b": "gzip", b"%PDF-": "a PDF", b"{\\rtf": "RTF"}  # by first bytes
+
+
+def check_text(start, name):
+    """Checks that a file can be translated line by line.
+
+    Args:
+        start: bytes, the first `FIRST_BYTES` of the file.
+        name: of the file, for the error.
+
+    Raises:
+        UserError: for an archive, a picture, UTF-16 and all else that is no text.
+    """
+    kind = next((kind for first, kind in NO_TEXT.items() if start.startswith(first)), None)
+    if kind is None and b"\0" in start:
+        kind = "bytes of another kind, such as a picture or UTF-16"
+    if kind:
+        raise UserError(f"{name} is no text: it is {kind}. Lines are translated of text in UTF-8 alone")
 
 
 def translate_lines(answer, chunks, target):

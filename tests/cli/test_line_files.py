@@ -8,6 +8,7 @@ from keras_transformer.cli import line_files
 from keras_transformer.cli.line_files import (
     are_regular,
     check_files,
+    checked,
     chunks_in,
     keep_complete,
     partial_path,
@@ -178,8 +179,42 @@ def test_files_that_cannot_be_read_or_written_are_named_at_once(source, tmp_path
     check_files(None, None)
     check_files(source, tmp_path / "out")
     assert sorted(os.listdir(tmp_path)) == ["in"]
-    with pytest.raises(UserError, match="plain text: give it a name without .gz"):
-        check_files(source, tmp_path / "out.gz")
+
+
+def test_a_file_that_is_called_gzip_is_written_packed_and_resumed(source, tmp_path):
+    target = tmp_path / "out.gz"
+    with pytest.raises(KeyboardInterrupt):
+        translate_file(Interrupted(1), source, target, [], lines_each=2)
+    assert not target.exists()
+    translate_file(twice, source, target, [], lines_each=2)
+    assert gzip.decompress(target.read_bytes()) == EXPECTED and sorted(os.listdir(tmp_path)) == ["in", "out.gz"]
+
+
+NO_TEXT = {
+    "zip archive": b"PK\x03\x04abc",
+    "gzip": gzip.compress(b"one"),
+    "PDF": b"%PDF-1.7\none",
+    "RTF": b"{\\rtf1 one}",
+    "picture": b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR",
+    "UTF-16": "one".encode("utf-16"),
+}
+
+
+@pytest.mark.parametrize("kind", NO_TEXT)
+def test_a_file_that_is_no_text_is_refused_and_nothing_is_written(tmp_path, kind):
+    path = tmp_path / "a.odt"
+    for name, data in (("a.odt", NO_TEXT[kind]), ("a.gz", gzip.compress(NO_TEXT[kind]))):
+        path = tmp_path / name
+        path.write_bytes(data)
+        with pytest.raises(UserError, match=f"{name} is no text: it is .*{kind}"):
+            translate_file(twice, path, tmp_path / "out", [], 2)
+        with pytest.raises(UserError, match="is no text"):
+            list(chunks_in(path))
+        path.unlink()
+    with pytest.raises(UserError, match="standard input is no text"):
+        list(checked([NO_TEXT[kind].split(b"\n")], "standard input"))
+    assert list(tmp_path.iterdir()) == []
+    assert list(checked([[b"a"], [b"\0"]], "standard input")) == [[b"a"], [b"\0"]]
 
 
 def test_a_file_that_is_zipped_is_read_as_its_text(source, tmp_path):

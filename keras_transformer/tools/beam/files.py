@@ -25,6 +25,7 @@ from apache_beam.io.filesystem import BeamIOError, CompressionTypes
 from apache_beam.io.filesystems import FileSystems
 
 from keras_transformer.errors import FileError, UserError
+from keras_transformer.translation.lines import FIRST_BYTES, check_text
 
 WORK = ".translation"
 ABOUT = """A bulk translation records here its finished files, and keeps the finished parts of its unfinished files.
@@ -133,6 +134,13 @@ def find_file(source, target, asked):
     return _bulk_file(found[0], target, target.rpartition("/")[0], asked)
 
 
+def check_texts(files):
+    """Raises UserError if a file (list of `BulkFile`) is no text, and FileError if it cannot be read."""
+    for file in files:
+        with open_text(file.source) as text:
+            check_text(text.read(FIRST_BYTES), file.source)
+
+
 def _match(pattern):
     try:
         return FileSystems.match([pattern])[0].metadata_list
@@ -183,13 +191,6 @@ def open_text(path):
             yield stack.enter_context(gzip.GzipFile(fileobj=file)) if path.endswith(".gz") else file
     except (BeamIOError, OSError, EOFError, zlib.error) as error:  # the last two: gzip, of a damaged file
         raise FileError(f"cannot read {path}: {error}") from error
-
-
-def packed(file, path):
-    """A context of a file to write text into, which packs it if `path` is called gzip; equal texts give equal bytes."""
-    if not path.endswith(".gz"):
-        return contextlib.nullcontext(file)
-    return gzip.GzipFile("", "wb", fileobj=file, mtime=0)
 
 
 @contextlib.contextmanager

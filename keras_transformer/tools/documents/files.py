@@ -1,14 +1,17 @@
 """Documents from file to file: the format by the ending of the name, the same format out."""
 
+import gzip
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from keras_transformer.errors import FileError, UserError
-from keras_transformer.files import write_whole
-from keras_transformer.tools.documents import catalogue, declared, html, lines, markdown, word, xliff
+from keras_transformer.files import packed, write_whole
+from keras_transformer.tools.documents import catalogue, declared, html, lines, markdown, subtitles, word, xliff
 from keras_transformer.tools.documents.messages import translate_units
 from keras_transformer.tools.documents.units import FragmentTranslator, replaced
+from keras_transformer.translation.lines import FIRST_BYTES, check_text
 
 
 @dataclass(frozen=True)
@@ -38,19 +41,19 @@ FORMATS = {
         (_without_path(html.find_attributes), _without_path(html.find_blocks)),
         declared.html_in_language,
     ),
-    "markdown": Format(
-        (".md", ".markdown"), (_without_path(markdown.find_images), _without_path(markdown.find_blocks))
-    ),
+    "markdown": Format((".md", ".markdown", ".mdx"), (markdown.find_images, markdown.find_blocks)),
     "xliff": Format((".xliff", ".xlf"), (xliff.find_units,), xliff.in_language),
     "po": Format((".po", ".pot"), (catalogue.find_messages,), catalogue.in_language),
-    "srt": Format((".srt",), (lines.find_subtitles,)),
+    "srt": Format((".srt",), (subtitles.find_subtitles,)),
+    "vtt": Format((".vtt",), (subtitles.find_cues,)),
+    "ass": Format((".ass", ".ssa"), (subtitles.find_dialogue,)),
     "docx": Format((".docx",)),
 }
 
 
 def format_of(path):
-    """The name of the format of a file, by its ending; None for another ending."""
-    ending = Path(path).suffix.lower()
+    """The name of the format of a file, by its ending, before `.gz` if it is packed; None for another ending."""
+    ending = Path(str(path).lower().removesuffix(".gz")).suffix
     return next((name for name, format in FORMATS.items() if ending in format.endings), None)
 
 
@@ -99,6 +102,8 @@ def translate_bytes(translator, data, format, path="the document", on_progress=N
     """
     check_format(format, target_lang)
     translate = FragmentTranslator(translator, on_progress)
+    if format == "lines":
+        check_text(data[:FIRST_BYTES], path)
     if not FORMATS[format].finders:
         return word.translate_archive(data, path, translate)
     text, charset = declared.read_text(data, format, path)
@@ -111,6 +116,31 @@ def translate_bytes(translator, data, format, path="the document", on_progress=N
     return declared.write_text(mark + text, charset, format)
 
 
+def read_document(path):
+    """The bytes of a document, unpacked if it is called gzip.
+
+    Raises:
+        FileError: if it cannot be read, or is damaged.
+    """
+    try:
+        data = Path(path).read_bytes()
+        return gzip.decompress(data) if str(path).endswith(".gz") else data
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:  # what gzip says of a file that is damaged
+        raise FileError(f"cannot read {path}: {error}") from error
+    except OSError as error:
+        raise FileError.of("read", path, error) from error
+
+
+def write_document(path, data):
+    """Writes bytes into a file that appears when it is complete, packed if it is called gzip. Raises FileError."""
+
+    def write(temporary):
+        with open(temporary, "wb") as file, packed(file, path) as target:
+            target.write(data)
+
+    write_whole(path, write)
+
+
 def translate_document(translator, path, output, format=None, on_progress=None, target_lang=None):
     """Translates a document: a page, a text, subtitles, a catalogue of messages or a Word file.
 
@@ -119,9 +149,10 @@ def translate_document(translator, path, output, format=None, on_progress=None, 
 
     Args:
         translator: a `Translator` or a `SavedModelTranslator`.
-        path: of the document; .txt .md .html .srt .po .xliff .docx.
-        output: path of its translation, of the same format.
-        format: "lines", "html", "markdown", "xliff", "po", "srt" or "docx"; None: by the ending of `path`.
+        path: of the document; .txt .md .html .srt .vtt .ass .po .xliff .docx. With .gz behind it, it is packed.
+        output: path of its translation, of the same format. With .gz at its end, the translation is packed.
+        format: "lines", "html", "markdown", "xliff", "po", "srt", "vtt", "ass" or "docx"; None: by the ending of
+            `path`.
         on_progress: called with the number of texts done since its last call.
         target_lang: code of the language of the translation, see `translate_bytes`.
 
@@ -142,13 +173,9 @@ def translate_document(translator, path, output, format=None, on_progress=None, 
     if format is None:
         endings = " ".join(ending for known in FORMATS.values() for ending in known.endings)
         raise UserError(f"the ending of {path} is unknown: name a `format`, or use one of {endings}")
-    try:
-        data = Path(path).read_bytes()
-    except OSError as error:
-        raise FileError.of("read", path, error) from error
     left = []
     translated = translate_bytes(
-        translator, data, format, path, on_progress, on_left=left.append, target_lang=target_lang
+        translator, read_document(path), format, path, on_progress, on_left=left.append, target_lang=target_lang
     )
-    write_whole(output, lambda temporary: temporary.write_bytes(translated))
+    write_document(output, translated)
     return left

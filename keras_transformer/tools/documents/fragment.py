@@ -28,6 +28,7 @@ class Mark:
         name: str, equal for the two tags of a pair.
         breaks: bool, whether it divides words as white space does.
         divides: bool, whether the texts before it and after it are translated one by one.
+        is_ordered: bool, whether it must stay between the ordered marks before and after it, such as a time of karaoke.
     """
 
     text: str
@@ -35,6 +36,7 @@ class Mark:
     name: str = ""
     breaks: bool = False
     divides: bool = False
+    is_ordered: bool = False
 
     @property
     def is_space(self):
@@ -95,7 +97,7 @@ def parts_of(text, pattern, escape=str):
     """
     parts, end = [], 0
     for match in pattern.finditer(text):
-        tag = re.fullmatch(r"(?s)<(/?)([A-Za-z][^\s/>]*).*?(/?)>", html.unescape(match[0]))
+        tag = re.fullmatch(r"(?s)<(/?)([A-Za-z][^\s/>.]*).*?(/?)>", html.unescape(match[0]))
         kind = EMPTY if not tag or tag[3] else CLOSE if tag[1] else OPEN
         name = tag[2].lower() if tag else ""
         mark = Mark(escape(match[0]), EMPTY if name in VOID else kind, name, name == "br", name in BLOCKS)
@@ -120,7 +122,7 @@ def layout_of(parts):
 
     Tags without a partner count as empty ones. So does a pair that surrounds no text.
     """
-    parts = _with_empty_pairs_joined(_with_partners(_with_spaces_apart(parts)))
+    parts = _with_empty_pairs_joined(with_partners(_with_spaces_apart(parts)))
     before, after = [], []
     while parts:
         partners = _partners(parts)
@@ -168,11 +170,14 @@ def _partners(parts):
     return partners
 
 
-def _with_partners(parts):
+def with_partners(parts):
+    """The parts, where a tag without a partner is an empty one, which stays between those before and after it."""
     partners = _partners(parts)
     paired = {*partners, *partners.values()}
     return [
-        replace(part, kind=EMPTY) if isinstance(part, Mark) and part.kind and place not in paired else part
+        replace(part, kind=EMPTY, is_ordered=True)
+        if isinstance(part, Mark) and part.kind and place not in paired
+        else part
         for place, part in enumerate(parts)
     ]
 

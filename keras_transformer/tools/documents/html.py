@@ -3,11 +3,14 @@
 The parser of the standard library gives the places of all tags, so the rest of the document stays as it is.
 """
 
+import collections
 import html
 import itertools
 import re
 from html.parser import HTMLParser
+from typing import NamedTuple
 
+from keras_transformer.tools.documents.code import between_statements, divided, find_code, hidden
 from keras_transformer.tools.documents.fragment import CLOSE, EMPTY, OPEN, VOID, Mark
 from keras_transformer.tools.documents.messages import Syntax
 from keras_transformer.tools.documents.units import Unit, joined
@@ -17,9 +20,15 @@ INLINE = set(
     "strike strong sub sup time tt u wbr".split()
 )
 OPAQUE_INLINE = set("code kbd samp var svg math canvas".split())  # inline, with content that stays
-OPAQUE = OPAQUE_INLINE | set("script style pre template textarea iframe object noembed".split())
-ATTRIBUTE = re.compile(r"""(?is)\s(?:alt|title|placeholder|aria-label)\s*=\s*(?:"([^"]*)"|'([^']*)')""")
-DESCRIPTION = re.compile(r"""(?is)\scontent\s*=\s*(?:"([^"]*)"|'([^']*)')""")
+OPAQUE = OPAQUE_INLINE | set("script style pre textarea iframe object noembed".split())
+# Attributes that a reader sees: of every tag, of some tags, and those of `meta` by its name.
+SEEN = set("alt title placeholder aria-label aria-description aria-placeholder aria-roledescription".split())
+SEEN_OF = {"optgroup": {"label"}, "option": {"label"}, "track": {"label"}}
+BUTTONS = {"submit", "button", "reset"}  # types of `input` that show their value
+META = set("description og:title og:description og:image:alt twitter:title twitter:description".split())
+SIGN = "\ue000"  # stands for code in a tag
+ATTRIBUTE = re.compile(rf"""(?s)([^\s"'<>/={SIGN}]+)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'>](?:(?!/?>)\S)*))""")
+UNQUOTED = 4  # the group of a value without quotes
 SPACE_ENTITY = re.compile(r"&(?:#0*(?:9|1[0-3]|32)|#[xX]0*(?:[9a-dA-D]|20)|Tab|NewLine);")
 
 IN_TEXT, IN_ATTRIBUTE = Syntax(escape=lambda text: html.escape(text, quote=False)), Syntax(escape=html.escape)
@@ -64,27 +73,64 @@ class _Events(HTMLParser):
     handle_pi = unknown_decl = handle_decl
 
 
-def _events(text):
-    """Dictionaries of the tags and texts. Content that stays, with its tags and texts, is one event, "opaque"."""
-    found = _Events(text).found
+class _Event(NamedTuple):
+    """A tag, a text, code, or an element that stays.
+
+    Args:
+        kind: OPEN, EMPTY or CLOSE for a tag; "text", "code", "comment", "declaration", and "opaque" for an element.
+        name: str, of the tag. "statement" is the name of code that divides text.
+        attributes: dict.
+        start, end: its place.
+        tag_end: the end of the tag; of an element, that of its opening tag.
+        divides: bool, whether it is the border of a block.
+    """
+
+    kind: int | str
+    name: str
+    attributes: dict
+    start: int
+    end: int
+    tag_end: int
+    divides: bool
+
+
+def _events(text, code):
+    """The events of a document. Content that stays, with its tags and texts, is one event, "opaque"."""
+    found = _Events(hidden(text, code, "x")).found
     starts = [*(start for *_, start in found), len(text)]
-    events = [(*event, end) for event, end in zip(found, starts[1:], strict=True)]
+    events = list(_with_code([(*event, end) for event, end in zip(found, starts[1:], strict=True)], code))
     place = 0
     while place < len(events):
         kind, name, attributes, start, end = events[place]
-        if kind in (OPEN, EMPTY) and _stays(name, attributes):
+        if kind in (OPEN, EMPTY) and (name in OPAQUE or _is_marked(attributes)):
             last = _closing(events, place) if kind == OPEN else place
-            is_inline = name in INLINE | OPAQUE_INLINE
-            yield "opaque", name if is_inline else "block", {}, start, events[last][4]
+            seen = {} if _is_marked(attributes) else attributes
+            yield _Event("opaque", name, seen, start, events[last][4], end, name not in INLINE | OPAQUE_INLINE)
             place = last
         else:
-            yield events[place]
+            yield _Event(kind, name, attributes, start, end, end, _divides(kind, name))
         place += 1
 
 
-def _stays(name, attributes):
+def _with_code(events, code):
+    """The events, where code in a text is an event of its own: (kind, name, attributes, start, end)."""
+    waiting, last = collections.deque(code), 0
+    for kind, name, attributes, start, end in events:
+        start = max(start, last)
+        while waiting and waiting[0].start < end:
+            span = waiting.popleft()
+            if kind == "text":
+                yield kind, name, attributes, start, span.start
+                yield "code", "statement" if span.is_statement else "", {}, span.start, span.end
+                start = last = span.end
+        if start < end:
+            yield kind, name, attributes, start, end
+
+
+def _is_marked(attributes):
+    """Whether attributes say that an element is not translated."""
     classes = (attributes.get("class") or "").split()
-    return name in OPAQUE or (attributes.get("translate") or "").lower() == "no" or "notranslate" in classes
+    return (attributes.get("translate") or "").lower() == "no" or "notranslate" in classes
 
 
 def _closing(events, place):
@@ -94,55 +140,66 @@ def _closing(events, place):
         depth += {OPEN: 1, CLOSE: -1}.get(kind, 0) if other == name else 0
         if depth == 0 and kind == CLOSE and other == name:
             return at
-    blocks = (at for at, event in enumerate(events[place + 1 :], place) if _divides(event[0], event[1]))
+    blocks = (at for at, event in enumerate(events[place + 1 :], place) if _divides(*event[:2]))
     return next(blocks, len(events) - 1)
 
 
 def _divides(kind, name):
     """Whether an event is the border of a block."""
-    if kind in ("text", "comment"):
-        return False
-    return name == "block" if kind == "opaque" else name not in INLINE
+    if kind == "code":
+        return name == "statement"
+    return kind not in ("text", "comment") and name not in INLINE
 
 
 def find_attributes(text):
-    """The units of the attributes that a reader sees: alt, title, placeholder, aria-label, and the description."""
-    units = []
-    for kind, name, attributes, start, end in _events(text):
-        if kind not in (OPEN, EMPTY):
+    """The units of the attributes that a reader sees, such as alt, title, the words of buttons and the description."""
+    code, units = find_code(text), []
+    seen = hidden(text, code, SIGN)
+    for event in _events(text, code):
+        if not event.attributes:
             continue
-        is_description = name == "meta" and (attributes.get("name") or "").lower() == "description"
-        for match in (DESCRIPTION if is_description else ATTRIBUTE).finditer(text, start, end):
-            begin, stop = match.span(1) if match[1] is not None else match.span(2)
-            if stop > begin:
-                units.append(
-                    Unit(begin, stop, [html.unescape(text[begin:stop])], _written_attribute, syntax=IN_ATTRIBUTE)
-                )
+        for match in ATTRIBUTE.finditer(seen, event.start + 1, event.tag_end):
+            if _is_seen(event, match[1].lower()):
+                written = _written_attribute if match.lastindex < UNQUOTED else _quoted
+                for start, end in between_statements(*match.span(match.lastindex), code):
+                    parts = divided(text, start, end, code, html.unescape)
+                    units.append(Unit(start, end, parts, written, syntax=IN_ATTRIBUTE))
     return units
+
+
+def _is_seen(event, name):
+    """Whether a reader sees the attribute of this name, of a tag."""
+    if name == "value":
+        return event.name == "input" and (event.attributes.get("type") or "").lower() in BUTTONS
+    if name == "content":
+        named = (event.attributes.get(key) or "" for key in ("name", "property"))
+        return event.name == "meta" and any(key.lower() in META for key in named)
+    return name in SEEN or name in SEEN_OF.get(event.name, ())
 
 
 def find_blocks(text):
     """The units of the text: everything between the borders of two blocks."""
-    units, block = [], []
-    for event in [*_events(text), ("declaration", "", {}, len(text), len(text))]:
-        if not _divides(event[0], event[1]):
+    units, block, end = [], [], len(text)
+    for event in [*_events(text, find_code(text)), _Event("declaration", "", {}, end, end, end, True)]:
+        if not event.divides:
             block.append(event)
             continue
-        if any(kind == "text" and text[start:end].strip() for kind, _, _, start, end in block):
-            units.append(Unit(block[0][3], block[-1][4], _parts(text, block), _written, syntax=IN_TEXT))
+        if any(event.kind == "text" and text[event.start : event.end].strip() for event in block):
+            units.append(Unit(block[0].start, block[-1].end, _parts(text, block), _written, syntax=IN_TEXT))
         block = []
     return units
 
 
 def _parts(text, block):
     parts, raw = [], ""
-    for kind, name, _, start, end in block:
-        if kind == "text":
-            raw += text[start:end]
+    for event in block:
+        if event.kind == "text":
+            raw += text[event.start : event.end]
             continue
         parts += [_read(raw)] if raw else []
         raw = ""
-        parts.append(Mark(text[start:end], kind if kind in (OPEN, CLOSE) else EMPTY, name, name == "br"))
+        kind = event.kind if event.kind in (OPEN, CLOSE) else EMPTY
+        parts.append(Mark(text[event.start : event.end], kind, event.name, event.name == "br"))
     return [*parts, _read(raw)] if raw else parts
 
 
@@ -157,3 +214,7 @@ def _written(parts):
 
 def _written_attribute(parts):
     return joined(parts, html.escape)
+
+
+def _quoted(parts):
+    return f'"{_written_attribute(parts)}"'

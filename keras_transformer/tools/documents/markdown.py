@@ -9,13 +9,13 @@ import html
 import itertools
 import re
 
+from keras_transformer.tools.documents import dialects
 from keras_transformer.tools.documents import html as pages
 from keras_transformer.tools.documents.fragment import CLOSE, EMPTY, OPEN, Mark, parts_of
 from keras_transformer.tools.documents.markdown_text import Writer, in_html, is_block, load_markdown
 from keras_transformer.tools.documents.units import Unit
 
 QUOTED = re.compile(r"^[ \t]*>", re.MULTILINE)
-FRONT_MATTER = re.compile(r"\A(---|\+\+\+)[ \t]*\r?\n.*?^\1[ \t]*$", re.DOTALL | re.MULTILINE)
 LINE = re.compile(r"\r\n|\r|\n")
 # URLs, marks of other dialects in brackets (footnotes, alerts, the boxes of tasks), and entities of white space.
 KEPT = re.compile(
@@ -27,13 +27,16 @@ RULES = "newline escape backticks strikethrough emphasis link image autolink htm
 
 
 @functools.cache
-def load_parser():
+def load_parser(is_mdx=False):
     """The parser. Its inline rules append (rule, start, end, place of "]", tokens) to env["found"].
+
+    Args:
+        is_mdx: bool, whether indented text is no code.
 
     Raises:
         UserError: without markdown-it-py.
     """
-    parser = load_markdown()
+    parser = load_markdown().disable("code" if is_mdx else [])
     for name, rule in zip(parser.inline.ruler.get_active_rules(), parser.inline.ruler.getRules(""), strict=True):
         if name in RULES:
             parser.inline.ruler.at(name, functools.partial(_note, name, rule))
@@ -60,7 +63,7 @@ class _Content:
 
     Args:
         text: str, the document.
-        content: str.
+        content: str, with stand-ins for the marks of dialects.
         starts: the place of each of its lines in the document.
         references: the definitions of links in the document.
         writer: `Writer` of its block.
@@ -69,6 +72,8 @@ class _Content:
     def __init__(self, text, content, starts, references, writer):
         self.text, self.content, self.starts, self.references = text, content, starts, references
         self.writer = writer
+        lines = zip(starts, content.split("\n"), strict=True)
+        self.original = "\n".join(text[start : start + len(line)] for start, line in lines)
 
     def inside(self, start, end):
         """The `_Content` of the text of an image."""
@@ -94,6 +99,9 @@ class _Content:
         """list of (start, end, kind, name, breaks) of the content: the marks in order."""
         tokens, noted = self.parse()
         found = []
+        for match in dialects.STAND_IN.finditer(self.content):
+            mark = dialects.mark_of(self.original[slice(*match.span())])
+            found.append((*match.span(), mark.kind, mark.name, mark.breaks))
         for name, start, end, label_end, made in noted:
             if name == "link":
                 found += [(start, start + 1, OPEN, "link", False), (label_end, end, CLOSE, "link", False)]
@@ -130,23 +138,23 @@ def _emphasis(token):
     return start, start + len(token.markup), OPEN if token.nesting == 1 else CLOSE, token.markup, False
 
 
-def find_images(text):
-    """The units of the texts of images."""
+def find_images(text, path=""):
+    """The units of the texts of images, in a document of this path."""
     units = []
-    for content in _contents(text):
+    for content in _contents(text, path):
         for name, start, _, label_end, _ in content.parse()[1]:
             if name == "image" and content.content[start + 2 : label_end].strip():
                 units.append(_unit(content.inside(start + 2, label_end)))
     return sorted(units, key=lambda unit: unit.start)
 
 
-def find_blocks(text):
-    """The units of paragraphs, headings, cells and items, and those of blocks of HTML."""
+def find_blocks(text, path=""):
+    """The units of paragraphs, headings, cells and items, and those of blocks of HTML, in a document of this path."""
     units = []
-    for content in _contents(text):
+    for content in _contents(text, path):
         units.append(_unit(content))
     lines = _line_starts(text)
-    for token in _parse(text)[0]:
+    for token in _parse(text, path)[1]:
         if token.type == "html_block":
             start, end = (lines[line] for line in token.map)
             if token.level and QUOTED.search(text, start, end):
@@ -167,13 +175,13 @@ def _parts(content):
         if start < last:  # inside a mark
             continue
         parts += [
-            part if isinstance(part, Mark) else _read(part) for part in parts_of(content.content[last:start], KEPT)
+            part if isinstance(part, Mark) else _read(part) for part in parts_of(content.original[last:start], KEPT)
         ]
         source = content.source(start, end)
         if name == "link" and kind == CLOSE and source in ("]", "][]"):  # the text names the link's target, and changes
             source = f"][{content.source(opening, start)}]"
         opening = end if name == "link" and kind == OPEN else opening
-        parts += [Mark(source, kind, name, breaks)] if end > start else []
+        parts += [Mark(source, kind, name, breaks, divides=name == dialects.STATEMENT)] if end > start else []
         last = end
     return parts
 
@@ -187,12 +195,11 @@ def _line_starts(text):
     return [0, *(match.end() for match in LINE.finditer(text)), len(text)]
 
 
-def _parse(text):
-    """The tokens of a document, and the definitions of its links."""
-    match = FRONT_MATTER.match(text)
-    hidden = "\n" * len(LINE.findall(match[0])) + text[match.end() :] if match else text
+def _parse(text, path):
+    """The text that the parser sees, its tokens, and the definitions of its links."""
+    hidden, is_mdx = dialects.hide(text, str(path).lower().removesuffix(".gz").endswith(".mdx"))
     env = {}
-    return load_parser().parse(hidden, env), env.get("references", {})
+    return hidden, load_parser(is_mdx).parse(hidden, env), env.get("references", {})
 
 
 def _block_of(token):
@@ -202,10 +209,10 @@ def _block_of(token):
     return "paragraph" if token.type == "paragraph_open" else "cell"
 
 
-def _contents(text):
+def _contents(text, path):
     """Yields the `_Content` of every inline token of a document. One that is not found again is left out."""
     lines, row, cursor = _line_starts(text), None, 0
-    tokens, references = _parse(text)
+    hidden, tokens, references = _parse(text, path)
     for before, token in itertools.pairwise(tokens):
         if token.type == "tr_open":
             row, cursor = token.map[0], lines[token.map[0]]
@@ -216,11 +223,13 @@ def _contents(text):
         starts = []
         for number, line in enumerate(token.content.split("\n"), token.map[0] if row is None else row):
             line_end = lines[number + 1]
-            place = text.rfind(line, lines[number], line_end) if row is None else text.find(line, cursor, line_end)
+            find, start = (hidden.rfind, lines[number]) if row is None else (hidden.find, cursor)
+            place = find(line, start, line_end)
             starts.append(place)
             cursor = max(cursor, place + len(line))
         begins_line = row is not None and "|" not in text[lines[row] : starts[0]]
-        if begins_line and not is_block(token.content):
-            continue  # the sign that begins the cell may be what ends the block before
-        if min(starts) >= 0:
-            yield _Content(text, token.content, starts, references, Writer(_block_of(before), token.level > 1))
+        if min(starts) < 0:
+            continue
+        content = _Content(text, token.content, starts, references, Writer(_block_of(before), token.level > 1))
+        if not begins_line or is_block(content.original):  # else the sign that begins the cell may end the block before
+            yield content

@@ -234,9 +234,14 @@ def _gap(space, marks, edges):
         marks: list of (mark, whether the source has white space before it, and after it).
         edges: two bool, whether the text begins here, and whether it ends here.
     """
-    if not marks or any(mark.is_space for mark, _ in marks):
-        return [mark for mark, _ in marks] or [space]
+    if not marks:
+        return [space]
     written = []
+    if any(mark.is_space for mark, _ in marks):
+        for (mark, spaces), (following, _) in itertools.zip_longest(marks, marks[1:], fillvalue=(None, None)):
+            is_before_word = following is None and not edges[1] and mark.kind == EMPTY and not mark.breaks
+            written += [mark, " " if is_before_word and all(spaces) else ""]
+        return written
     if not space or any(mark.breaks and not any(spaces) for mark, spaces in marks):
         for mark, spaces in marks:
             is_apart = mark.kind == EMPTY and not mark.breaks and any(spaces)
@@ -247,9 +252,8 @@ def _gap(space, marks, edges):
     wishes = [_wish(mark, spaces) for mark, spaces in marks]
     at = min(range(len(marks) + 1), key=lambda i: sum(w > 0 for w in wishes[:i]) + sum(w < 0 for w in wishes[i:]))
     for i, (mark, spaces) in enumerate(marks):
-        is_apart = all(spaces)
-        written += [space if i == at else " " if is_apart and i < at else "", mark]
-        written += [" " if is_apart and i >= at else ""]
+        written += [space if i == at else " " if spaces[0] and i < at else "", mark]
+        written += [" " if spaces[1] and i >= at else ""]
     return [*written, space] if at == len(marks) else written
 
 

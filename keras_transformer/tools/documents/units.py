@@ -1,11 +1,12 @@
 """A document as text with units: the spans that are translated. Everything else stays byte for byte."""
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from keras_transformer.errors import UserError
 from keras_transformer.tools.documents.alignment import align_words
-from keras_transformer.tools.documents.fragment import Mark, layout_of
+from keras_transformer.tools.documents.fragment import Mark, layout_of, with_partners
 from keras_transformer.tools.documents.placement import place
 from keras_transformer.words import letters
 
@@ -54,6 +55,19 @@ def joined(parts, escape=str):
     return "".join(part.text if isinstance(part, Mark) else escape(part) for part in parts)
 
 
+def _divided(parts):
+    """Yields the pieces of a fragment: the texts that a mark divides, and the mark alone."""
+    for _, piece in itertools.groupby(parts, lambda part: id(part) if isinstance(part, Mark) and part.divides else 0):
+        yield list(piece)
+
+
+def in_order(parts, source):
+    """The parts of a translation, where ordered marks follow each other as they do in the parts of the source."""
+    places = {id(part): place for place, part in enumerate(source) if isinstance(part, Mark) and part.is_ordered}
+    ordered = iter(sorted((part for part in parts if id(part) in places), key=lambda part: places[id(part)]))
+    return [next(ordered) if id(part) in places else part for part in parts]
+
+
 class FragmentTranslator:
     """Translates fragments: text with inline tags in, the same out.
 
@@ -73,7 +87,19 @@ class FragmentTranslator:
 
     def __call__(self, fragments):
         """list of lists of parts -> the same, translated."""
-        layouts = [layout_of(parts) for parts in fragments]
+        pieces = [list(_divided(parts)) for parts in fragments]
+        translated = iter(self._of_pieces(list(itertools.chain.from_iterable(pieces))))
+        found = []
+        for parts, of_parts in zip(fragments, pieces, strict=True):
+            new = [next(translated) for _ in of_parts]
+            is_same = all(one is other for one, other in zip(new, of_parts, strict=True))
+            found.append(parts if is_same else list(itertools.chain.from_iterable(new)))
+        return found
+
+    def _of_pieces(self, fragments):
+        """As `__call__`, for fragments without marks that divide."""
+        in_pairs = [with_partners(parts) for parts in fragments]
+        layouts = [layout_of(parts) for parts in in_pairs]
         has_words = [letters(layout.text) > 0 for layout in layouts]
         plain = [i for i, layout in enumerate(layouts) if layout.is_plain and has_words[i]]
         tagged = [i for i, layout in enumerate(layouts) if not layout.is_plain and has_words[i]]
@@ -88,7 +114,7 @@ class FragmentTranslator:
                 translated[i] = [*layouts[i].before, text, *layouts[i].after]
         for i, aligned in zip(tagged, self._aligned([layouts[i].text for i in tagged]), strict=True):
             if aligned.text.split() != layouts[i].text.split():
-                translated[i] = place(layouts[i], *aligned)
+                translated[i] = in_order(place(layouts[i], *aligned), in_pairs[i])
         return translated
 
     def _translated(self, texts):

@@ -12,6 +12,8 @@ class Node:
 
     Attributes:
         name: str, without its prefix; "" for text.
+        prefix: str, of its name, with the colon; "" without one.
+        space: str, the URI of its namespace; "" without one.
         attributes: dict.
         start, end: its place in the document, in characters.
         inner_start, inner_end: the place of its content; equal for an empty element.
@@ -27,6 +29,8 @@ class Node:
     inner_end: int = 0
     text: str = ""
     children: list = field(default_factory=list)
+    prefix: str = ""
+    space: str = ""
 
     def find(self, name):
         """The first child of this name; None if there is none."""
@@ -51,14 +55,17 @@ def parse(text, path):
     """
     events = _events(text, path)
     root = Node("", end=len(text), inner_end=len(text))
-    open_ones = [root]
+    open_ones, scopes = [root], [{}]
     for (kind, payload, start), (*_, end) in zip(events, [*events[1:], ("end", None, len(text))], strict=True):
         if kind == "start":
-            node = Node(payload[0].split(":")[-1], payload[1], start, end, end, end)
+            prefix, colon, name = payload[0].rpartition(":")
+            scopes.append(scopes[-1] | _declared(payload[1]))
+            node = Node(name, payload[1], start, end, end, end, prefix=prefix + colon, space=scopes[-1].get(prefix, ""))
             open_ones[-1].children.append(node)
             open_ones.append(node)
         elif kind == "end":
             node = open_ones.pop()
+            scopes.pop()
             if start > node.start:
                 node.inner_end, node.end = start, end
             else:  # <x/>, whose end has the place of its beginning
@@ -66,6 +73,13 @@ def parse(text, path):
         elif kind == "text":
             open_ones[-1].children.append(Node("", start=start, end=end, text=payload))
     return root
+
+
+def _declared(attributes):
+    """The namespaces that the attributes of an element declare: dict of prefix -> URI."""
+    return {
+        name.partition(":")[2]: uri for name, uri in attributes.items() if name == "xmlns" or name.startswith("xmlns:")
+    }
 
 
 def _events(text, path):

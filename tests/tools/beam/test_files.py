@@ -4,7 +4,15 @@ import os
 import pytest
 
 from keras_transformer.errors import FileError, UserError
-from keras_transformer.tools.beam.files import find_files, new_file, open_text, packed, prepare_output, remove_directory
+from keras_transformer.files import packed
+from keras_transformer.tools.beam.files import (
+    check_texts,
+    find_files,
+    new_file,
+    open_text,
+    prepare_output,
+    remove_directory,
+)
 
 ASKED = {"beam_size": 3}
 
@@ -127,3 +135,13 @@ def test_a_damaged_gzip_file_is_named(tmp_path, damage):
         list(text)
     with pytest.raises(FileError, match="cannot read .*missing"), open_text(str(tmp_path / "missing")) as text:
         list(text)
+
+
+def test_a_file_that_is_no_text_is_refused(tmp_path):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/a.txt").write_bytes(b"one\n")
+    (tmp_path / "in/b.odt").write_bytes(b"PK\x03\x04one")
+    found = find_files(str(tmp_path / "in/*"), str(tmp_path / "out"), [])
+    check_texts(found[:1])
+    with pytest.raises(UserError, match=r"in/b.odt is no text: it is a zip archive"):
+        check_texts(found)

@@ -65,17 +65,31 @@ class Backwards(WordByWord):
         return [*pieces, "</s>"]
 
 
-class Reversed(WordByWord):
-    """Writes the words in reverse order, with the alignment that says so."""
+class Reorders:
+    """Writes the words in another order, with the alignment that says so, or with one that says nothing."""
+
+    def __init__(self, order, is_aligned=True, word=str):
+        self.order, self.is_aligned, self.word = order, is_aligned, word
 
     def translate(self, texts, on_progress=None):
-        return [" ".join(self.word(word) for word in text.split()[::-1]) for text in texts]
+        return [" ".join(self.word(words[i]) for i in self.order(len(words))) for words in map(str.split, texts)]
+
+    def explain(self, texts, on_progress=None):
+        return [self._explanation(text.split()) for text in texts]
 
     def _explanation(self, words):
-        explained = super()._explanation(words)
-        explained.pieces = [*explained.pieces[-2::-1], "</s>"]
-        explained.alignment[:-1] = explained.alignment[-2::-1].copy()
-        return explained
+        order = list(self.order(len(words)))
+        alignment = np.eye(len(words) + 1)[[*order, len(words)]]
+        return SimpleNamespace(
+            source_pieces=[f"▁{word}" for word in words] + ["</s>"],
+            pieces=[f"▁{self.word(words[i])}" for i in order] + ["</s>"],
+            alignment=alignment if self.is_aligned else np.ones_like(alignment),
+        )
 
 
-SAME, UPPER = WordByWord(), WordByWord(str.upper)
+def backwards(word=str):
+    """Writes the words in reverse order."""
+    return Reorders(lambda length: range(length - 1, -1, -1), word=word)
+
+
+SAME, UPPER, BACKWARDS = WordByWord(), WordByWord(str.upper), backwards()

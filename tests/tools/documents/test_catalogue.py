@@ -8,7 +8,7 @@ from babel.messages.pofile import read_po
 
 from keras_transformer.errors import UserError
 from keras_transformer.tools.documents.files import translate_bytes
-from tests.tools.documents.fake import SAME, UPPER, Reversed, WordByWord
+from tests.tools.documents.fake import BACKWARDS, SAME, UPPER, WordByWord, backwards
 
 CATALOGUE = r"""# a comment
 msgid ""
@@ -195,7 +195,7 @@ WHOLE += "".join(
 )
 
 
-@pytest.mark.parametrize("translator", [SAME, UPPER, Reversed(), Reversed(lambda word: f"{word}% d")])
+@pytest.mark.parametrize("translator", [SAME, UPPER, BACKWARDS, backwards(lambda word: f"{word}% d")])
 def test_gettext_and_babel_accept_the_result(translator, tmp_path):
     left, path = [], tmp_path / "a.po"
     path.write_text(translated(translator, WHOLE, on_left=left.append), encoding="utf-8")

@@ -1,3 +1,5 @@
+import gzip
+
 import pytest
 
 import keras_transformer as kt
@@ -7,8 +9,18 @@ from tests.tools.documents.fake import UPPER
 
 
 def test_the_ending_tells_the_format():
-    names = {"a.TXT": "lines", "b.md": "markdown", "c.htm": "html", "d.xlf": "xliff", "e.po": "po", "f.srt": "srt"}
+    names = {
+        "a.TXT": "lines",
+        "b.md": "markdown",
+        "o.mdx": "markdown",
+        "c.htm": "html",
+        "d.xlf": "xliff",
+        "e.po": "po",
+        "f.srt": "srt",
+    }
     assert {name: format_of(name) for name in names} == names
+    assert format_of("i.vtt") == "vtt" and format_of("j.SSA") == "ass" and format_of("k.srt.gz") == "srt"
+    assert format_of("l.gz") is None and format_of("m.odt") is None and format_of("n.odt.gz") is None
     assert format_of("g.docx") == "docx" and format_of("h.pdf") is None and format_of("md") is None
     assert {format_of(f"x{ending}") for format in FORMATS.values() for ending in format.endings} == set(FORMATS)
 
@@ -26,6 +38,22 @@ def test_a_document_is_written_when_it_is_complete(tmp_path):
     with pytest.raises(UserError, match="a.html is not UTF-8: .* at byte 3. Save it as UTF-8"):
         kt.translate_document(UPPER, source, target)
     assert target.read_text() == "<p>ONE <b>TWO</b></p>" and sorted(tmp_path.iterdir()) == [source, target]
+
+
+def test_a_document_is_packed_as_its_name_says(tmp_path):
+    text = b"1\n00:00:01,000 --> 00:00:02,000\none\n"
+    (tmp_path / "a.srt.gz").write_bytes(gzip.compress(text))
+    for name in ("b.srt.gz", "b.srt"):
+        kt.translate_document(UPPER, tmp_path / "a.srt.gz", tmp_path / name)
+    assert (tmp_path / "b.srt").read_bytes() == text.replace(b"one", b"ONE")
+    assert gzip.decompress((tmp_path / "b.srt.gz").read_bytes()) == text.replace(b"one", b"ONE")
+    (tmp_path / "a.srt.gz").write_bytes(gzip.compress(text)[:-5])
+    with pytest.raises(FileError, match="cannot read .*a.srt.gz"):
+        kt.translate_document(UPPER, tmp_path / "a.srt.gz", tmp_path / "c.srt")
+    (tmp_path / "a.txt").write_bytes(b"PK\x03\x04one")
+    with pytest.raises(UserError, match="a.txt is no text: it is a zip archive"):
+        kt.translate_document(UPPER, tmp_path / "a.txt", tmp_path / "c.txt")
+    assert not list(tmp_path.glob("c.*"))
 
 
 def test_a_byte_order_mark_stays_at_the_beginning_and_is_no_text():

@@ -1,9 +1,12 @@
+import re
+
 import pytest
 
 from keras_transformer.protection import Protection
+from keras_transformer.tools.documents.code import find_code
 from keras_transformer.tools.documents.files import translate_bytes
 from keras_transformer.tools.documents.html import find_attributes, find_blocks
-from tests.tools.documents.fake import SAME, UPPER, Backwards
+from tests.tools.documents.fake import BACKWARDS, SAME, UPPER, Backwards
 
 PAGE = """<!DOCTYPE html>\r
 <html lang="en"><head><title>A title &amp; more</title>
@@ -70,3 +73,97 @@ def test_blocks_are_the_units():
 def test_html_that_is_none_is_read_all_the_same(text):
     assert find_attributes(text) == []
     assert translate_bytes(SAME, text.encode(), "html") == text.encode()
+
+
+CODE_IN_PAGES = [
+    (
+        "<p>Hello {{ user.name }}, {% if n > 1 %}{{ n }} new days{% else %}one <b>new</b> day{% endif %}.</p>",
+        "<p>HELLO {{ user.name }}, {% if n > 1 %}{{ n }} NEW DAYS{% else %}ONE <b>NEW</b> DAY{% endif %}.</p>",
+    ),
+    (
+        '<p>on <?php echo $a->b > 1 ? "x" : "y"; ?> the day</p>',
+        '<p>ON <?php echo $a->b > 1 ? "x" : "y"; ?> THE DAY</p>',
+    ),
+    ("<?php\n$a = '<p>one</p>';\nif ($b): ?>\n<p>two <?= $a->b ?></p>", None),
+    ("<p>one</p>\n<?php foreach ($a as $b => $c) { echo '<p>two</p>'; }", None),
+    ('<ul><% days.each do |d| %><li class="<%= d > 1 %>">day <%= d %> of it</li><% end %></ul>', None),
+    ("<div <?php if ($a > 1) echo 'class=\"x\"'; ?>>one</div>", None),
+    ('<a href="{{ url("a b") }}" {% if x %}class="one"{% endif %}>two</a> {# a < b "c" #} three', None),
+    ("<{{ tag }} class='x'>one</{{ tag }}> <h{{ n }}>two</h{{ n }}>", None),
+    ("{{#if a}}<p>one {{!-- note --}} two</p>{{else}}three{{/if}} {{> part}} four {{{raw}}}", None),
+    (
+        '<img alt="one {{ a["b"] }}" title=\'{% if x %}one{% else %}two{% endif %}\' {{ c }}placeholder="a">',
+        None,
+    ),
+    ("<#if a gt 1>one<#else>two</#if> [% IF x %]three[% END %] {!! $a !!}", None),
+    ("<!-- {{ one --> <p>two }}</p> <script>if (a < b) {{ c() }}</script>", None),
+    ("<p>a &lt; {{ b }} &amp; {{ c | d }}</p>", "<p>A &lt; {{ b }} &amp; {{ c | d }}</p>"),
+    ('<?xml version="1.0"?>\n<?xml-stylesheet href="a"?><html>one</html>', None),
+]
+CODE_WORDS = re.compile(
+    r"(?s)<!--.*?-->|href=\"(?:\{\{.*?\}\}|[^\"])*\"|<script.*?</script>|<\?.*?(?:\?>|\Z)|<%.*?%>|\{%.*?%\}"
+    r"|\{#.*?#\}|\{\{\{?.*?\}?\}\}|\{!!.*?!!\}"
+    r"|\[%.*?%\]|</?#[^>]*>|class=['\"][^'\"]*['\"]|&\w+;|</?\w+|(?:alt|title|placeholder)="
+)
+
+
+def test_plurals_are_no_code():
+    text = "{n, plural, one {a} other {{{n}} b {{g, select, other {c}}}}} {{ d }}"
+    assert [text[start:end] for start, end, _ in find_code(text)] == ["{{ d }}"]
+
+
+@pytest.mark.parametrize(("source", "target"), CODE_IN_PAGES)
+def test_code_in_a_page_stays_to_the_byte(source, target):
+    wanted, end = "", 0
+    for match in CODE_WORDS.finditer(source):
+        wanted, end = wanted + source[end : match.start()].upper() + match[0], match.end()
+    wanted += source[end:].upper()
+    assert target in (None, wanted)
+    assert translate_bytes(UPPER, source.encode(), "html").decode() == wanted
+    assert translate_bytes(SAME, source.encode(), "html").decode() == source
+    found = translate_bytes(BACKWARDS, source.encode(), "html").decode()
+    assert sorted(CODE_WORDS.findall(found)) == sorted(CODE_WORDS.findall(source))
+    statements = re.compile(r"(?s)\{%.*?%\}|<%(?!=).*?%>|<\?(?!=).*?(?:\?>|\Z)|\{\{[#/e].*?\}\}|</?#[^>]*>|\[%.*?%\]")
+    assert statements.findall(found) == statements.findall(source)
+
+
+@pytest.mark.parametrize(
+    ("source", "target"),
+    [
+        (
+            "<a onclick=\"show( title='one')\" href=x?title=one>two</a>",
+            "<a onclick=\"show( title='one')\" href=x?title=one>TWO</a>",
+        ),
+        (
+            '<input type="Submit" value="one"><input type=reset value=two>',
+            '<input type="Submit" value="ONE"><input type=reset value="TWO">',
+        ),
+        ('<input type="text" value="one" placeholder="two">', '<input type="text" value="one" placeholder="TWO">'),
+        ("<input value=one><button value=two>three</button>", "<input value=one><button value=two>THREE</button>"),
+        ("<img alt=one src=x><img src=x alt=two/>", '<img alt="ONE" src=x><img src=x alt="TWO"/>'),
+        ('<meta property="og:title" content="one">', '<meta property="og:title" content="ONE">'),
+        ("<meta content=\"one\" property='og:description'>", "<meta content=\"ONE\" property='og:description'>"),
+        ('<meta property="og:type" content="one"><meta name="robots" content="two">', None),
+        ("<template><p title='one'>two</p></template>", "<template><p title='ONE'>TWO</p></template>"),
+        ('<template translate="no"><p title="one">two</p></template>', None),
+        ('<textarea placeholder="one">two</textarea>', '<textarea placeholder="ONE">two</textarea>'),
+        ('<iframe title="one" srcdoc="two"></iframe>', '<iframe title="ONE" srcdoc="two"></iframe>'),
+        ('<code title="one" translate="no">two</code>', None),
+        (
+            '<optgroup label="one"><option label="two" value="three">four',
+            '<optgroup label="ONE"><option label="TWO" value="three">FOUR',
+        ),
+        ("<b data-title=\"one\" ARIA-LABEL = 'two'>x</b>", "<b data-title=\"one\" ARIA-LABEL = 'TWO'>X</b>"),
+        ('<p title="a &quot;b&quot; &amp; c">', '<p title="A &quot;B&quot; &amp; C">'),
+    ],
+)
+def test_attributes_that_a_reader_sees_are_translated(source, target):
+    assert translate_bytes(UPPER, source.encode(), "html").decode() == (target or source)
+    assert translate_bytes(SAME, source.encode(), "html").decode() == source
+
+
+def test_tags_whose_partner_stands_behind_code_are_nested_as_before():
+    source = "<p>one <b>two <i>three {% if x %} four</i> five</b> <u>six seven</u>{% endif %}</p>"
+    found = translate_bytes(BACKWARDS, source.encode(), "html").decode()
+    assert re.findall(r"</?[bi]>|\{%.*?%\}", found) == re.findall(r"</?[bi]>|\{%.*?%\}", source)
+    assert re.fullmatch(r".*<u>(?:(?!<).)*</u>.*", found)

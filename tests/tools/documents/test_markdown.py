@@ -70,7 +70,7 @@ def test_text_is_translated_and_code_urls_and_front_matter_stay():
         ("*a **b** c*", "*A **B** C*"),
         ("a ~~~b~~~ c", "A ~~~B~~~ C"),
         ("![a](b.png) <x@y.z>", "![A](b.png) <x@y.z>"),
-        ("some a\n\n| x \\| y | a |\n|---|---|\n| b | c |", "SOME A\n\n| x \\| y | A |\n|---|---|\n| B | C |"),
+        ("some a\n\n| x \\| y | a |\n|---|---|\n| b | c |", "SOME A\n\n| X \\| Y | A |\n|---|---|\n| B | C |"),
         ("a [^1] b\n\n- [ ] c\n\n> [!NOTE]\n> d\n\n[^1]: e f", "A [^1] B\n\n- [ ] C\n\n> [!NOTE]\n> D\n\n[^1]: E F"),
         ("[a b][] [a b]\n\n[a b]: x", "[A B][a b] [A B][a b]\n\n[a b]: x"),
         ("a &amp;lt; \\&lt; b", "A \\&LT; \\&LT; B"),

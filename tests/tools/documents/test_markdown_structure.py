@@ -1,16 +1,14 @@
 """No translation of Markdown makes or removes a block or a line break, wherever its words go."""
 
 import random
-from types import SimpleNamespace
 
-import numpy as np
 import pytest
 
 from keras_transformer.tools.documents import markdown
 from keras_transformer.tools.documents.files import translate_bytes
 from keras_transformer.tools.documents.fragment import CLOSE, OPEN, Mark
 from keras_transformer.tools.documents.line_breaks import apart
-from tests.tools.documents.fake import SAME
+from tests.tools.documents.fake import BACKWARDS, SAME, Reorders
 
 DOCUMENTS = [60, pytest.param(1009, marks=pytest.mark.slow)]
 NEXT, HARD = Mark("\n", breaks=True), Mark("\\\n", name="br", breaks=True)
@@ -101,39 +99,13 @@ def _text(rng, length):
     return "".join(_word(rng) + space for space in breaks).strip().rstrip("\\")
 
 
-class Reorders:
-    """Writes the words in another order, with the alignment that says so, or with one that says nothing."""
-
-    def __init__(self, order, is_aligned=True):
-        self.order, self.is_aligned = order, is_aligned
-
-    def translate(self, texts, on_progress=None):
-        return [" ".join(words[i] for i in self.order(len(words))) for words in map(str.split, texts)]
-
-    def explain(self, texts, on_progress=None):
-        return [self._explanation(text.split()) for text in texts]
-
-    def _explanation(self, words):
-        order = list(self.order(len(words)))
-        alignment = np.eye(len(words) + 1)[[*order, len(words)]]
-        return SimpleNamespace(
-            source_pieces=[f"▁{word}" for word in words] + ["</s>"],
-            pieces=[f"▁{words[i]}" for i in order] + ["</s>"],
-            alignment=alignment if self.is_aligned else np.ones_like(alignment),
-        )
-
-
-def _backwards(length):
-    return range(length - 1, -1, -1)
-
-
 def _shuffled(length):
     return random.Random(length).sample(range(length), length)
 
 
 TRANSLATORS = {
-    "backwards": Reorders(_backwards),
-    "backwards, not aligned": Reorders(_backwards, is_aligned=False),
+    "backwards": BACKWARDS,
+    "backwards, not aligned": Reorders(BACKWARDS.order, is_aligned=False),
     "shuffled": Reorders(_shuffled),
 }
 

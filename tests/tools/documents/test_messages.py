@@ -10,7 +10,7 @@ from babel.messages.pofile import escape as quoted
 
 from keras_transformer.protection import Protection
 from keras_transformer.tools.documents.files import translate_bytes
-from tests.tools.documents.fake import SAME, UPPER, Reversed, WordByWord
+from tests.tools.documents.fake import BACKWARDS, SAME, UPPER, WordByWord
 
 # A text, and the variables of it.
 TEXTS = [
@@ -59,7 +59,7 @@ def test_variables_stay_and_words_are_translated(translated, text, variables):
     assert words and [word for word in words if word.upper() not in found] == []
     assert translated(SAME, text) == text
     left = []
-    backwards = translated(Reversed(), text, on_left=left.append) or text  # moved, or left as it was
+    backwards = translated(BACKWARDS, text, on_left=left.append) or text  # moved, or left as it was
     assert Counter(re.findall(r"\S", backwards)) == Counter(re.findall(r"\S", text))
     assert [name for name in variables if name not in backwards] == []
 
@@ -106,7 +106,7 @@ def test_branches_are_translated_and_their_skeleton_stays(translated, text, uppe
 
 def test_a_plural_moves_as_a_word_does_and_its_branches_stay_in_their_order():
     text = "You have {n, plural, one {<b>one</b> new message} other {{n} new messages}} of yours"
-    found = in_catalogue(Reversed(), text)
+    found = in_catalogue(BACKWARDS, text)
     assert found == "yours {n, plural, one {message new <b>one</b>} other {{n} messages new}} of have You"
     tagged = "a <b>{n, plural, one {x y} other {z w}}</b> b"
     assert in_catalogue(UPPER, tagged) == "A <b>{n, plural, one {X Y} other {Z W}}</b> B"
@@ -143,10 +143,10 @@ def test_a_translation_with_other_variables_is_not_written(before, text, transla
 def test_unnumbered_variables_keep_their_order_or_the_text_stays():
     left, text = [], "the {} theme inherits from the {} theme"
     for one, other in (("%s", "%d"), ("%d", "%d"), ("{}", "{}"), ("%@", "%@")):
-        assert in_catalogue(Reversed(), text.format(one, other), on_left=left.append) == ""
+        assert in_catalogue(BACKWARDS, text.format(one, other), on_left=left.append) == ""
     assert left == [text.format(*pair) for pair in (("%s", "%d"), ("%d", "%d"), ("{}", "{}"), ("%@", "%@"))]
     for one, other in (("%1$s", "%2$d"), ("%(a)s", "%(b)s"), ("%1", "%2"), ("{a}", "{b}")):
-        assert in_catalogue(Reversed(), text.format(one, other)) == f"theme the {other} from inherits {one} theme the"
+        assert in_catalogue(BACKWARDS, text.format(one, other)) == f"theme the {other} from inherits {one} theme the"
 
 
 @pytest.mark.parametrize("translated", [in_catalogue, in_xliff])
@@ -154,6 +154,6 @@ def test_escaped_markup_is_markup(translated):
     assert translated(UPPER, '<a href="a b">one</a> &lt;b&gt;two&lt;/b&gt;') == (
         '<a href="a b">ONE</a> &lt;b&gt;TWO&lt;/b&gt;'
     )
-    assert translated(Reversed(), "<p>one two</p><p>three <br/>four</p>") == "<p>two one</p><p>four <br/>three</p>"
+    assert translated(BACKWARDS, "<p>one two</p><p>three <br/>four</p>") == "<p>two one</p><p>four <br/>three</p>"
     assert translated(UPPER, "Terms&nbsp;&amp; &quot;uses&quot; &copy;") == "TERMS&nbsp;&amp; &quot;USES&quot; &copy;"
     assert translated(UPPER, "R&D &amp; &File") == "R&D &AMP; &FILE"  # which signs are escaped is not known

@@ -1,4 +1,5 @@
 import io
+import re
 import zipfile
 
 import pytest
@@ -8,7 +9,7 @@ from keras_transformer.tools.documents.files import translate_bytes
 from keras_transformer.tools.documents.fragment import layout_of
 from keras_transformer.tools.documents.word import find_paragraphs
 from keras_transformer.tools.documents.xml import parse
-from tests.tools.documents.fake import SAME, UPPER
+from tests.tools.documents.fake import BACKWARDS, SAME, UPPER
 
 BOLD, LINK = "<w:rPr><w:b/></w:rPr>", '<w:rPr><w:rStyle w:val="L"/></w:rPr>'
 FIELD = "".join(
@@ -30,6 +31,22 @@ def document(*paragraphs):
     return f"{start}{body}</w:body></w:document>"
 
 
+def archive_of(**parts):
+    """An archive of parts: name -> text."""
+    target = io.BytesIO()
+    with zipfile.ZipFile(target, "w") as file:
+        for name, content in parts.items():
+            file.writestr(name, content)
+    return target.getvalue()
+
+
+def relationships(**targets):
+    """The part that names the parts of these types."""
+    start = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+    inside = "".join(f'<Relationship Id="r" Type="{start}/{kind}" Target="{to}"/>' for kind, to in targets.items())
+    return f"<Relationships>{inside}</Relationships>"
+
+
 def archive(text):
     target = io.BytesIO()
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as file:
@@ -38,8 +55,8 @@ def archive(text):
     return target.getvalue()
 
 
-def translated(text):
-    with zipfile.ZipFile(io.BytesIO(translate_bytes(UPPER, archive(text), "docx"))) as file:
+def translated(text, translator=UPPER):
+    with zipfile.ZipFile(io.BytesIO(translate_bytes(translator, archive(text), "docx"))) as file:
         assert [(info.filename, info.date_time[0]) for info in file.infolist()] == [
             *[("[Content_Types].xml", 2020), ("word/document.xml", 2020), ("word/a.png", 2020)]
         ]
@@ -73,6 +90,127 @@ def translated(text):
 )
 def test_paragraphs_are_translated_with_their_formats(source, target):
     assert translated(document(source)) == document(source if target is None else target)
+
+
+CONTAINERS = {
+    "content control": ("<w:sdt><w:sdtPr><w:text/></w:sdtPr><w:sdtContent>", "</w:sdtContent></w:sdt>"),
+    "other direction": ('<w:bdo w:val="rtl">', "</w:bdo>"),
+    "direction": ('<w:dir w:val="rtl">', "</w:dir>"),
+    "custom": ('<w:customXml w:element="e"><w:customXmlPr><w:a/></w:customXmlPr>', "</w:customXml>"),
+    "smart tag": ('<w:smartTag w:element="e"><w:smartTagPr/>', "</w:smartTag>"),
+    "insertion": ('<w:ins w:id="1">', "</w:ins>"),
+    "link": ('<w:hyperlink r:id="x">', "</w:hyperlink>"),
+    "link in a link": ('<w:ins w:id="1"><w:hyperlink r:id="x">', "</w:hyperlink></w:ins>"),
+    "simple field of a link": ('<w:fldSimple w:instr=" HYPERLINK x ">', "</w:fldSimple>"),
+    "field of a link": (
+        '<w:r><w:fldChar w:fldCharType="begin"/></w:r><w:r><w:instrText> HYPERLINK "x y"</w:instrText></w:r>'
+        '<w:r><w:fldChar w:fldCharType="separate"/></w:r>',
+        '<w:r><w:fldChar w:fldCharType="end"/></w:r>',
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CONTAINERS)
+def test_text_in_containers_is_translated(name):
+    first, last = CONTAINERS[name]
+    source = document(
+        run("one ") + first + run("two ") + run("three", BOLD) + last + run(" four"), first + run("five") + last
+    )
+    assert translated(source) == document(
+        run("ONE ") + first + run("TWO ") + run("THREE", BOLD) + last + run(" FOUR"), first + run("FIVE") + last
+    )
+    (words,) = (unit for unit in find_paragraphs(translated(source, BACKWARDS), "a") if len(unit.parts) > 9)
+    assert "".join(part for part in words.parts if isinstance(part, str)).split() == ["four", "three", "two", "one"]
+
+
+def border(kind):
+    return f'<w:r>{BOLD}<w:fldChar w:fldCharType="{kind}"/></w:r>'
+
+
+@pytest.mark.parametrize(
+    ("source", "target"),
+    [
+        ([FIELD + run("one")], [FIELD + run("ONE")]),
+        (
+            [
+                border("begin") + "<w:r><w:instrText>TOC one</w:instrText></w:r>" + border("separate") + run("two"),
+                run("three"),
+            ],
+            [
+                border("begin") + "<w:r><w:instrText>TOC one</w:instrText></w:r>" + border("separate") + run("TWO"),
+                run("THREE"),
+            ],
+        ),
+        ([run("one") + border("end") + run(" two")], [run("ONE") + border("end") + run(" TWO")]),
+        ([border("end") + run("two"), run("three")], [border("end") + run("TWO"), run("THREE")]),
+        (
+            ['<w:r><w:fldChar w:fldCharType="end"/><w:t>one</w:t></w:r>'],
+            ['<w:r><w:fldChar w:fldCharType="end"/></w:r>' + run("ONE")],
+        ),
+        (
+            [f"<w:r>{BOLD}<w:t>one </w:t>{FIELD.replace('<w:r>', '').replace('</w:r>', '')}<w:t> two</w:t></w:r>"],
+            [
+                run("ONE ", BOLD)
+                + f'<w:r>{BOLD}<w:fldChar w:fldCharType="begin"/><w:instrText>PAGE</w:instrText>'
+                + f'<w:fldChar w:fldCharType="separate"/></w:r><w:r>{BOLD}<w:t>seven</w:t></w:r>'
+                + border("end")
+                + run(" TWO", BOLD)
+            ],
+        ),
+        ([f"<w:hyperlink>{run('one')}{FIELD}</w:hyperlink>"], [f"<w:hyperlink>{run('ONE')}{FIELD}</w:hyperlink>"]),
+    ],
+)
+def test_text_around_fields_is_translated(source, target):
+    assert translated(document(*source)) == document(*target)
+
+
+@pytest.mark.parametrize(
+    ("prefix", "declared"), [("ns0:", "xmlns:ns0"), ("", "xmlns"), ("w:", "xmlns:w"), ("a.b-c:", "xmlns:a.b-c")]
+)
+def test_elements_have_any_prefix(prefix, declared):
+    text = document(
+        run("one ")
+        + run("two", BOLD)
+        + "<w:r><w:br/></w:r>"
+        + f"<m:r>{run('formula')}</m:r>"
+        + CONTAINERS["link"][0]
+        + run("three")
+        + "</w:hyperlink>"
+    )
+    text = text.replace('xmlns:w="u"', 'xmlns:w="u" xmlns:m="f"')
+    own = re.sub(r"(</?)w:", rf"\g<1>{prefix}", text).replace("xmlns:w=", f'xmlns:w="u" {declared}=', prefix != "w:")
+    wanted = own.replace(">one", ">ONE").replace(">two", ">TWO").replace(">three", ">THREE")
+    assert translated(own) == wanted
+
+
+def test_a_run_may_declare_the_namespace():
+    text = document('<x:r xmlns:x="u"><x:rPr><x:b/></x:rPr><x:t>one</x:t></x:r>')
+    assert '<w:r xmlns:x="u"><x:rPr><x:b/></x:rPr><w:t xml:space="preserve">ONE</w:t></w:r>' in translated(text)
+
+
+def test_relationships_name_the_parts():
+    text = document(run("one"))
+    data = archive_of(
+        **{
+            "_rels/.rels": relationships(officeDocument="/other/document2.xml"),
+            "other/document2.xml": text,
+            "other/_rels/document2.xml.rels": relationships(header="../head.xml", footnotes="notes.xml", image="a.xml"),
+            "head.xml": text,
+            "other/notes.xml": text,
+            "other/a.xml": text,
+            "word/footer3.xml": f"\ufeff{text}",
+        }
+    )
+    with zipfile.ZipFile(io.BytesIO(translate_bytes(UPPER, data, "docx"))) as file:
+        found = {name for name in file.namelist() if b"ONE" in file.read(name)}
+    assert found == {"other/document2.xml", "head.xml", "other/notes.xml", "word/footer3.xml"}
+    assert translate_bytes(SAME, data, "docx") == data
+    data = archive_of(**{"_rels/.rels": relationships(officeDocument="xl/workbook.xml"), "word/document.xml": text})
+    with pytest.raises(UserError, match="it has no xl/workbook.xml"):
+        translate_bytes(SAME, data, "docx")
+    data = archive_of(**{"_rels/.rels": relationships(officeDocument="xl/workbook.xml"), "xl/workbook.xml": "<a/>"})
+    with pytest.raises(UserError, match="its main part is xl/workbook.xml, which is no document"):
+        translate_bytes(SAME, data, "docx")
 
 
 def test_a_document_with_equal_translations_is_the_same_to_the_byte():

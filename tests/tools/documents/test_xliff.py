@@ -6,7 +6,7 @@ from keras_transformer.errors import UserError
 from keras_transformer.tools.documents.files import translate_bytes
 from keras_transformer.tools.documents.fragment import layout_of
 from keras_transformer.tools.documents.xliff import find_units
-from tests.tools.documents.fake import SAME, UPPER, Reversed
+from tests.tools.documents.fake import BACKWARDS, SAME, UPPER
 
 OLD = """<?xml version="1.0" encoding="UTF-8"?>
 <xliff version="1.2" xmlns="urn:oasis:names:tc:xliff:document:1.2"><file original="a" source-language="en"><body>
@@ -106,7 +106,7 @@ def test_each_segment_gets_a_target_and_the_done_one_is_kept(target, filled):
 
 
 def test_segments_are_translated_one_by_one():
-    found = translate_bytes(Reversed(), unit(SEGMENTED).encode(), "xliff").decode()
+    found = translate_bytes(BACKWARDS, unit(SEGMENTED).encode(), "xliff").decode()
     assert found == unit(SEGMENTED + f"<target>{segment(1, 'b. A')} {segment(2, 'd. C')}</target>")
 
 
@@ -151,6 +151,6 @@ def test_markup_that_is_escaped_or_in_cdata_is_markup():
 
 def test_a_branch_of_angular_keeps_the_elements_inside():
     source = '{VAR, plural, =0 {just now} other {<x id="I" equiv-text="{{ n }}"/> minutes ago}}'
-    found = translate_bytes(Reversed(), unit(f"<source>{source}</source>").encode(), "xliff").decode()
+    found = translate_bytes(BACKWARDS, unit(f"<source>{source}</source>").encode(), "xliff").decode()
     target = '{VAR, plural, =0 {now just} other {<x id="I" equiv-text="{{ n }}"/> ago minutes}}'
     assert found == unit(f"<source>{source}</source><target>{target}</target>")

@@ -1,0 +1,159 @@
+import pytest
+
+from keras_transformer.errors import UserError
+from keras_transformer.tools.documents.files import translate_bytes
+from keras_transformer.tools.documents.subtitles import find_subtitles
+from tests.tools.documents.fake import BACKWARDS, SAME, UPPER
+
+SUBTITLES = """\ufeff1\r
+00:00:01,000 --> 00:00:02,500 X1:40\r
+Hello <i>big</i>\r
+world again\r
+\r
+2
+00:00:03,000 --> 00:00:04,500
+- Hi.
+- {\\an8}Hello you.
+
+3
+00:00:05,000 --> 00:00:06,000
+
+"""
+VTT = """\ufeffWEBVTT - some file
+X-TIMESTAMP-MAP=LOCAL:00:00:00.000
+
+NOTE one comment
+of two lines
+
+STYLE
+::cue(v[voice="A b"]) { color: red }
+
+REGION
+id:left
+
+intro
+00:01.000 --> 00:02.000 align:start position:0%
+<v A b>Hello <i>big</i> &amp; new</v>
+world\tagain &lt;now&gt;
+
+00:00:03.000 --> 00:00:04.500
+- Hi.
+- <c.yellow.bg_blue>Hello</c> you.
+
+00:00:05.000 --> 00:00:06.500
+<v A b>one day
+<v C>two days
+
+00:00:07.000 --> 00:00:08.000
+Never <00:00:07.300>drink <00:00:07.600>this
+
+00:00:09.000 --> 00:00:10.000
+"""
+ASS = r"""[Script Info]
+Title: some title
+; Dialogue: 0,a comment
+
+[V4+ Styles]
+Format: Name, Fontname
+Style: Default,Arial
+
+[Events]
+Format: Layer, Start, End, Style, Name, MarginL, MarginR, MarginV, Effect, Text
+Comment: 0,0:00:01.00,0:00:02.00,Default,,0,0,0,,a comment
+Dialogue: 0,0:00:01.00,0:00:02.00,Default,Ann,0,0,0,,{\an8}one, {\i1}two{\i0}\Nthree\hfour
+Dialogue: 0,0:00:01.00,0:00:02.00,Default,,0,0,0,,{\p1}m 0 0 l 100 0 b{\p0}
+Dialogue: 0,0:00:01.00,0:00:02.00,Default,,0,0,0,,{\k20}ka {\k30}ra {\c&H0000FF&}red{\c}
+"""
+
+
+def test_subtitles_keep_their_times_numbers_and_line_breaks():
+    found = translate_bytes(UPPER, SUBTITLES.encode(), "srt").decode()
+    wanted = SUBTITLES.replace("Hello <i>big</i>", "HELLO <i>BIG</i>").replace("world again", "WORLD AGAIN")
+    assert found == wanted.replace("- Hi.", "- HI.").replace("}Hello you", "}HELLO YOU")
+    assert translate_bytes(SAME, SUBTITLES.encode(), "srt") == SUBTITLES.encode()
+
+
+def test_a_subtitle_ends_where_the_next_one_begins():
+    times = "00:00:0{0},000 --> 00:00:0{0},900\n"
+    text = f"1\n{times.format(1)}\n2\n{times.format(2)}one\n3x{{}}\n3\n{times.format(3)}"
+    units = find_subtitles(text, "a.srt")
+    assert [text[unit.start : unit.end] for unit in units] == ["one\n3x{}"]
+
+
+def test_text_without_times_is_no_subtitles():
+    with pytest.raises(UserError, match="the document has no subtitles: a line such as 00:00:01,000 -->"):
+        translate_bytes(SAME, b"one\n", "srt")
+
+
+TIMES = "00:00:01,000 --> 00:00:04,000"
+
+
+@pytest.mark.parametrize(
+    ("source", "target"),
+    [
+        (
+            f"1\n{TIMES}\none a\n\ntwo b\n\n2\n{TIMES}\nthree c\n",
+            f"1\n{TIMES}\na one\n\nb two\n\n2\n{TIMES}\nc three\n",
+        ),
+        (f"1\r\n{TIMES}\r\none a\r\n \r\n\r\n- two b\r\n- c", f"1\r\n{TIMES}\r\na one\r\n \r\n\r\n- b two\r\n- c"),
+        (f"1\n{TIMES}\n\none a\n7\n\n2\n{TIMES}\nb", f"1\n{TIMES}\n\n7 a\none\n\n2\n{TIMES}\nb"),
+    ],
+)
+def test_text_after_a_blank_line_in_a_subtitle_is_translated(source, target):
+    assert translate_bytes(BACKWARDS, source.encode(), "srt").decode() == target
+
+
+def test_cues_keep_all_but_their_words():
+    assert translate_bytes(SAME, VTT.encode(), "vtt") == VTT.encode()
+    wanted = VTT
+    for text in (
+        "Hello",
+        "big",
+        "new",
+        "world",
+        "again",
+        "now",
+        "Hi.",
+        "you.",
+        "one day",
+        "two days",
+        "Never",
+        "drink",
+    ):
+        wanted = wanted.replace(text, text.upper())
+    wanted = wanted.replace("this", "THIS")
+    assert translate_bytes(UPPER, VTT.encode(), "vtt").decode() == wanted
+    found = translate_bytes(BACKWARDS, VTT.encode(), "vtt").decode()
+    assert "<v A b>day one\n<v C>days two" in found  # each voice keeps its text
+    assert "\n<00:00:07.300> this <00:00:07.600>drink Never\n" in found  # times rise
+    assert "\n- Hi.\n- you. <c.yellow.bg_blue>Hello</c>\n" in found
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_cues_are_found_with_every_line_end(end):
+    text = "WEBVTT\n\n00:01.000 --> 00:02.000\none\n\nx\n00:03.000 --> 00:04.000\ntwo\nthree".replace("\n", end)
+    wanted = text.replace("one", "ONE").replace("two", "TWO").replace("three", "THREE")
+    assert translate_bytes(UPPER, text.encode(), "vtt").decode() == wanted
+
+
+def test_dialogue_keeps_its_marks_and_drawings():
+    assert translate_bytes(SAME, ASS.encode(), "ass") == ASS.encode()
+    found = translate_bytes(UPPER, ASS.encode(), "ass").decode()
+    wanted = ASS.replace("}one, ", "}ONE, ").replace("two{", "TWO{").replace(r"three\hfour", r"THREE\hFOUR")
+    assert found == wanted.replace("}ka {", "}KA {").replace("}ra {", "}RA {").replace("}red{", "}RED{")
+    found = translate_bytes(BACKWARDS, ASS.encode(), "ass").decode()
+    assert r"{\an8}four" in found and r"{\i1}two{\i0}" in found and found.count(r"\N") == 1
+    assert [found.index(mark) for mark in (r"{\k20}", r"{\k30}", r"{\c&", r"{\c}")] == sorted(
+        found.index(mark) for mark in (r"{\k20}", r"{\k30}", r"{\c&", r"{\c}")
+    )
+
+
+def test_files_without_subtitles_are_refused():
+    with pytest.raises(
+        UserError, match="the document is no WebVTT: its first line must begin with WEBVTT. Received: 'one'"
+    ):
+        translate_bytes(SAME, b"one\ntwo", "vtt")
+    with pytest.raises(
+        UserError, match="the document has no subtitles: each needs a line that begins with `Dialogue:`"
+    ):
+        translate_bytes(SAME, b"[Events]\none", "ass")
