@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 import math
 import os
 import re
@@ -11,8 +12,8 @@ from typing import Literal
 
 import yaml
 
-from keras_transformer.errors import ConfigError, describe_type, is_a
-from keras_transformer.presets import OPTIMIZERS, PRESETS
+from keras_transformer.errors import ConfigError, check_setting, describe_type, is_a
+from keras_transformer.presets import ACTIVATIONS, OPTIMIZERS, POSITIONS, PRESETS, SINUSOIDAL
 
 PAD_ID, UNK_ID, BOS_ID, EOS_ID = 0, 1, 2, 3  # the control symbols of every vocabulary
 FIRST_PLACEHOLDER_ID = 4  # of the placeholders, right behind them, in a vocabulary that has some
@@ -20,22 +21,6 @@ LENGTH_PENALTIES = (-10.0, 10.0)  # least and most alpha
 MOST_HYPOTHESES = 256  # of a beam: more only cost memory, as much as V numbers for each hypothesis of each sentence
 
 SUITED = {"batch_tokens": 4096, "warmup_steps": 4000}  # if None, they are suited to the corpus; what most presets have
-POSITIONS = ("sinusoidal", "learned", "relative", "rotary", "none")
-
-# Settings that have an effect with some values of other settings only.
-_TRANSFORMER = {"architecture": ("transformer",)}
-_RECURRENT = {"architecture": ("rnn", "lstm", "gru")}
-_ATTENTION = {**_RECURRENT, "attention": ("additive", "dot", "general", "concat")}
-EFFECTS = {
-    **dict.fromkeys(("d_ff", "num_heads", "d_key", "num_key_value_heads", "num_decoder_layers"), _TRANSFORMER),
-    **dict.fromkeys(("attention_dropout_rate", "feed_forward_dropout_rate", "pre_norm", "positions"), _TRANSFORMER),
-    **dict.fromkeys(("heads", "d_value"), _TRANSFORMER),
-    "relative_clip": {**_TRANSFORMER, "positions": ("relative",)},
-    **dict.fromkeys(("bidirectional", "attention", "input_feeding"), _RECURRENT),
-    "context": {**_RECURRENT, "attention": ("none",)},
-    **dict.fromkeys(("attention_span", "hard_attention"), _ATTENTION),
-    "attention_window": {**_ATTENTION, "attention_span": ("local_m", "local_p")},
-}
 
 
 @dataclass(frozen=True, init=False)
@@ -77,7 +62,11 @@ class Config:
     """Share of the characters of the text that become pieces. Rarer characters are written as bytes. 1 makes every
     character a piece, which fills a small vocabulary."""
     share_vocabulary: bool = True
-    """One tokenizer for both languages, as in the paper. false trains a tokenizer for each language."""
+    """One vocabulary, and one tokenizer, for both languages, as in the paper. false trains a tokenizer for each
+    language."""
+    share_tokenizer: bool | None = None
+    """By default, as `share_vocabulary`. false beside a shared vocabulary: two tokenizers divide source and target, and
+    an id means the same piece in both. Runs of OPUS-MT models have them, so give it with `init_from`."""
     tokenizer: str | None = None
     """SentencePiece model for both languages, instead of training one. It needs pad 0, unk 1, bos 2 and eos 3."""
     protect: float = 0.0
@@ -115,7 +104,12 @@ class Config:
     """Heads of each attention of a pruned model, such as 4,3/4,4/0,2: encoder / decoder / decoder to memory."""
     positions: Literal[POSITIONS] = "sinusoidal"
     """How the model knows the order of the tokens. sinusoidal (the paper's) and learned are added to the embeddings.
-    relative (Shaw et al. 2018) and rotary (Su et al. 2021) act in self-attention."""
+    sinusoidal_halves (Marian models of Hugging Face) and sinusoidal_tensor2tensor (Marian, M2M-100, OpenNMT-tf) have
+    the sines first, then the cosines. relative (Shaw et al. 2018) and rotary (Su et al. 2021) act in self-attention."""
+    first_position: int = 0
+    """Number of the first position of sinusoids. The paper's is 0, OpenNMT-tf's 1, M2M-100's 2."""
+    tie_positions: bool = True
+    """One table of learned positions for source and target. false gives source and target a table each."""
     relative_clip: int = 16
     """k: the largest distance that relative positions distinguish. All larger distances count as k."""
     dropout_rate: float = 0.1
@@ -129,6 +123,22 @@ class Config:
     model from learning a small corpus by heart."""
     pre_norm: bool = False
     """Normalise before each sub-layer. The paper normalises after it."""
+    frame: str | None = None
+    """Ids of tokens that an imported model expects around every text: before the source / after it / before bos, such
+    as /3/ (eos after the source, as Marian) or 17/3/3. They are part of the model: no result shows them."""
+    attention_bias: bool = False
+    """Biases in the four projections of every attention, Q = X W + b. The paper has none."""
+    activation: Literal[ACTIVATIONS] = "relu"
+    """Function inside the feed-forward networks. relu is the paper's, gelu the exact one with erf, silu also called
+    swish. gelu_tanh (OpenNMT-tf) and gelu_sigmoid (Marian) are approximations of gelu."""
+    layer_norm_epsilon: float = 1e-6
+    """epsilon of layer normalisation, under its root."""
+    scale_embeddings: bool = True
+    """Multiply the embeddings, and learned positions, by the square root of `d_model`, as in the paper (3.4)."""
+    embedding_norm: bool = False
+    """Normalise the sums of embeddings and positions, as mBART does."""
+    logits_bias: bool = False
+    """A bias for every token in the logits. The paper has none."""
     tie_embeddings: bool = True
     """One matrix for the embeddings and the logits, as in the paper (3.4). With two vocabularies, the target and the
     logits share it. false gives source, target and logits a matrix each."""
@@ -236,50 +246,68 @@ class Config:
     def _check_values(self):
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
-            _check(self, field.name, is_a(value, field.type), f"must be {describe_type(field.type)}")
+            check_setting(self, field.name, is_a(value, field.type), f"must be {describe_type(field.type)}")
             if isinstance(value, float):
-                _check(self, field.name, math.isfinite(value), "must be finite")
-            if field.type in (int, int | None) and field.name != "seed":
-                _check(self, field.name, value is None or value >= 1, "must be at least 1")
+                check_setting(self, field.name, math.isfinite(value), "must be finite")
+            if field.type in (int, int | None) and field.name not in ("seed", "first_position"):
+                check_setting(self, field.name, value is None or value >= 1, "must be at least 1")
         rates = [name for name in vars(self) if name.endswith("dropout_rate")]
         for name in (*rates, "label_smoothing", "scheduled_sampling_rate", "replay", "protect"):
-            _check(self, name, 0 <= getattr(self, name) < 1, "must be in [0, 1)")
+            check_setting(self, name, 0 <= getattr(self, name) < 1, "must be in [0, 1)")
         decay = self.ema_decay
-        _check(self, "ema_decay", decay is None or 0 < decay < 1, "must be between 0 and 1")
+        check_setting(self, "ema_decay", decay is None or 0 < decay < 1, "must be between 0 and 1")
         for name in ("save_minutes", "weight_decay"):
-            _check(self, name, (getattr(self, name) or 0) >= 0, "must not be negative")
-        for name in ("peak_learning_rate", "clip_norm"):
-            _check(self, name, getattr(self, name) is None or getattr(self, name) > 0, "must be positive")
+            check_setting(self, name, (getattr(self, name) or 0) >= 0, "must not be negative")
+        for name in ("peak_learning_rate", "clip_norm", "layer_norm_epsilon"):
+            check_setting(self, name, getattr(self, name) is None or getattr(self, name) > 0, "must be positive")
         is_new = self.tokenizer is None
-        _check(self, "share_vocabulary", is_new or self.share_vocabulary, "must be true with `tokenizer`")
-        _check(self, "init_from", is_new or self.init_from is None, "brings its own tokenizer: leave out `tokenizer`")
+        check_setting(self, "share_vocabulary", is_new or self.share_vocabulary, "must be true with `tokenizer`")
+        check_setting(self, "share_tokenizer", is_new or self.has_one_tokenizer, "must not be false with `tokenizer`")
+        has_vocabulary = self.share_vocabulary or not self.has_one_tokenizer
+        check_setting(self, "share_tokenizer", has_vocabulary, "must not be true with `share_vocabulary` false")
+        grows = self.extend_vocabulary is None or self.share_vocabulary == self.has_one_tokenizer
+        check_setting(self, "extend_vocabulary", grows, "cannot extend one vocabulary of two tokenizers")
+        check_setting(
+            self, "init_from", is_new or self.init_from is None, "brings its own tokenizer: leave out `tokenizer`"
+        )
         for name in ("replay", "extend_vocabulary"):
-            _check(self, name, self.init_from is not None or not getattr(self, name), "needs `init_from`")
-        _check(self, "profile", self.profile is None or _is_range(self.profile), "must be START,STOP with START < STOP")
+            check_setting(self, name, self.init_from is not None or not getattr(self, name), "needs `init_from`")
+        check_setting(
+            self, "profile", self.profile is None or _is_range(self.profile), "must be START,STOP with START < STOP"
+        )
         self._check_shape()
-        _check(self, "character_coverage", 0.98 <= self.character_coverage <= 1, "must be between 0.98 and 1")
-        _check(self, "seed", 0 <= self.seed < 2**31, "must be at least 0 and below 2^31")
-        _check(self, "model_dir", bool(self.model_dir), "must name a directory; leave it out for runs/PRESET")
+        check_setting(self, "character_coverage", 0.98 <= self.character_coverage <= 1, "must be between 0.98 and 1")
+        check_setting(self, "seed", 0 <= self.seed < 2**31, "must be at least 0 and below 2^31")
+        check_setting(self, "model_dir", bool(self.model_dir), "must name a directory; leave it out for runs/PRESET")
         for name, least, most in (("beam_size", 1, MOST_HYPOTHESES), ("length_penalty", *LENGTH_PENALTIES)):
-            _check(self, name, least <= getattr(self, name) <= most, f"must be between {least:g} and {most:g}")
+            check_setting(self, name, least <= getattr(self, name) <= most, f"must be between {least:g} and {most:g}")
 
     def _check_shape(self):
+        check = functools.partial(check_setting, self)
         if self.architecture != "transformer":
-            _check(self, "d_model", self.d_model % 2 == 0 or not self.bidirectional, "must be even")
+            check("d_model", self.d_model % 2 == 0 or not self.bidirectional, "must be even")
             return
         divides = self.d_key is not None or self.d_model % self.num_heads == 0
-        _check(self, "num_heads", divides, f"must divide `d_model`, {self.d_model}")
+        check("num_heads", divides, f"must divide `d_model`, {self.d_model}")
         groups = self.num_key_value_heads or self.num_heads
-        _check(self, "num_key_value_heads", self.num_heads % groups == 0, f"must divide `num_heads`, {self.num_heads}")
+        check("num_key_value_heads", self.num_heads % groups == 0, f"must divide `num_heads`, {self.num_heads}")
         if self.heads is not None:
             counts, depth = split_heads_setting(self.heads), self.num_decoder_layers or self.num_layers
             fits = [*map(len, counts)] == [self.num_layers, depth, depth] and counts[2][-1] > 0
-            _check(self, "heads", fits, f"must have {self.num_layers}/{depth}/{depth} numbers, the last one not 0")
+            check("heads", fits, f"must have {self.num_layers}/{depth}/{depth} numbers, the last one not 0")
             goes = self.d_key is not None and self.num_key_value_heads is None
-            _check(self, "heads", goes, "needs `d_key`, and does not go with `num_key_value_heads`")
-        _check(self, "d_model", self.d_model % 2 == 0 or self.positions != "sinusoidal", "must be even")
+            check("heads", goes, "needs `d_key`, and does not go with `num_key_value_heads`")
+        if self.frame is not None:
+            rule = "must be ids before the source/after it/before bos, such as /3/, and no padding"
+            check("frame", bool(split_frame_setting(self.frame)), rule)
+        check("first_position", self.first_position >= 0, "must not be negative")
+        check("d_model", self.d_model % 2 == 0 or self.positions not in SINUSOIDAL, "must be even")
+        has_period = self.d_model >= 4 or self.positions != "sinusoidal_tensor2tensor"
+        check("d_model", has_period, "must be at least 4 with `positions` sinusoidal_tensor2tensor")
+        has_tables = not (self.embedding_norm and self.tie_positions and self.positions == "learned")
+        check("tie_positions", has_tables, "must be false with `embedding_norm` and learned positions")
         is_even = (self.d_key or self.d_model // self.num_heads) % 2 == 0 or self.positions != "rotary"
-        _check(self, "d_key", is_even, "must be even with rotary positions. By default, it is `d_model` / `num_heads`")
+        check("d_key", is_even, "must be even with rotary positions. By default, it is `d_model` / `num_heads`")
 
     def of_preset(self, name):
         """The preset's number for one of `SUITED`: what a setting that is None becomes, unless the corpus is small."""
@@ -289,6 +317,11 @@ class Config:
     def corpora(self):
         """The corpora that `dataset` names, a tuple of str."""
         return (self.dataset,) if isinstance(self.dataset, str) else self.dataset
+
+    @property
+    def has_one_tokenizer(self):
+        """Whether one tokenizer divides source and target."""
+        return self.share_vocabulary if self.share_tokenizer is None else self.share_tokenizer
 
     def profiled_updates(self):
         """START and STOP of `profile` as int; None without a profile."""
@@ -315,6 +348,13 @@ def split_heads_setting(heads):
     return [[int(number) for number in part.split(",")] for part in heads.split("/")] if is_right else []
 
 
+def split_frame_setting(frame):
+    """The ids in the setting `frame`: "17,5/3/" -> [[17, 5], [3], []]; [] for other text, and for padding, 0."""
+    ids = "([1-9][0-9]*(,[1-9][0-9]*)*)?"
+    is_right = re.fullmatch(f"{ids}(/{ids}){{2}}", frame)
+    return [[int(id) for id in part.split(",") if id] for part in frame.split("/")] if is_right else []
+
+
 def preset(name, **settings):
     """The settings of a preset: `Config`.
 
@@ -329,32 +369,6 @@ def preset(name, **settings):
     ```
     """
     return Config(preset=name, **settings)
-
-
-def check_effect(config, given):
-    """Refuses a setting that another setting makes useless.
-
-    Args:
-        config: `Config`.
-        given: names of the settings that the user gave, as opposed to those of a preset or a file.
-
-    Raises:
-        ConfigError: that names both settings.
-    """
-    if config.ema_decay is not None and "average_epochs" in given:
-        raise ConfigError(
-            "with `ema_decay`, the final model is the exponential average, so `average_epochs` has no effect: give one "
-            f"of the two. Received: ema_decay={config.ema_decay}, average_epochs={config.average_epochs}"
-        )
-    for name, need in EFFECTS.items():
-        for setting, values in need.items():
-            has_effect = name not in given or getattr(config, setting) in values
-            rule = f"has no effect with {setting}={getattr(config, setting)}, only with {' or '.join(values)}"
-            _check(config, name, has_effect, f"{rule}: leave it out")
-    for name in ("vocabulary_size", "character_coverage"):
-        for origin in ("tokenizer", "init_from"):
-            has_effect = name not in given or getattr(config, origin) is None
-            _check(config, name, has_effect, f"has no effect with `{origin}`, which brings a tokenizer: leave it out")
 
 
 def read_settings(path):
@@ -377,11 +391,6 @@ def read_settings(path):
             with contextlib.suppress(ValueError):  # YAML 1.1 reads 1e-3 as text, and 1.0e-3 as a number
                 settings[field.name] = float(settings[field.name])
     return settings
-
-
-def _check(config, name, holds, rule):
-    if not holds:
-        raise ConfigError(f"`{name}` {rule}. Received: {name}={getattr(config, name)!r}")
 
 
 def _is_range(text):

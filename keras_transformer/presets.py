@@ -1,4 +1,8 @@
-"""What `Config` chooses from: the presets, each with the settings that differ from its defaults, and the optimizers."""
+"""What `Config` chooses from: the presets, each with the settings that differ from its defaults, kinds, optimizers."""
+
+SINUSOIDAL = ("sinusoidal", "sinusoidal_halves", "sinusoidal_tensor2tensor")
+POSITIONS = (*SINUSOIDAL, "learned", "relative", "rotary", "none")
+ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "gelu_sigmoid", "silu")
 
 TINY = {
     "d_ff": 256,
@@ -80,4 +84,22 @@ OPTIMIZERS = {
     "adamw": {"beta_1": 0.9, "beta_2": 0.98, "epsilon": 1e-9, "weight_decay": 0.01},
     "lion": {"beta_1": 0.9, "beta_2": 0.99},
     "adafactor": {},
+}
+
+# Settings that have an effect with some values of other settings only.
+_TRANSFORMER = {"architecture": ("transformer",)}
+_RECURRENT = {"architecture": ("rnn", "lstm", "gru")}
+_ATTENTION = {**_RECURRENT, "attention": ("additive", "dot", "general", "concat")}
+EFFECTS = {
+    **dict.fromkeys(("d_ff", "num_heads", "d_key", "num_key_value_heads", "num_decoder_layers"), _TRANSFORMER),
+    **dict.fromkeys(("attention_dropout_rate", "feed_forward_dropout_rate", "pre_norm", "positions"), _TRANSFORMER),
+    **dict.fromkeys(("heads", "d_value", "attention_bias", "activation", "layer_norm_epsilon", "frame"), _TRANSFORMER),
+    **dict.fromkeys(("logits_bias", "scale_embeddings", "embedding_norm"), _TRANSFORMER),
+    "first_position": {**_TRANSFORMER, "positions": SINUSOIDAL},
+    "tie_positions": {**_TRANSFORMER, "positions": ("learned",)},
+    "relative_clip": {**_TRANSFORMER, "positions": ("relative",)},
+    **dict.fromkeys(("bidirectional", "attention", "input_feeding"), _RECURRENT),
+    "context": {**_RECURRENT, "attention": ("none",)},
+    **dict.fromkeys(("attention_span", "hard_attention"), _ATTENTION),
+    "attention_window": {**_ATTENTION, "attention_span": ("local_m", "local_p")},
 }

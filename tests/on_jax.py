@@ -20,6 +20,9 @@ VARIANTS = [
     {"positions": "relative", "relative_clip": 1, "num_key_value_heads": 1},
     {"positions": "rotary", "d_key": 10},
     {"positions": "none", "num_heads": 6, "d_key": 5, "num_key_value_heads": 3},
+    {"positions": "sinusoidal_tensor2tensor", "first_position": 2, "attention_bias": True, "activation": "silu"},
+    {"positions": "learned", "tie_positions": False, "embedding_norm": True, "activation": "gelu", "logits_bias": True},
+    {"positions": "sinusoidal_halves", "activation": "gelu_sigmoid", "layer_norm_epsilon": 1e-5, "frame": "5/3/7"},
 ]
 RECURRENT = [
     {"dropout_rate": 0.0},

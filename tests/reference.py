@@ -1,7 +1,8 @@
 """The Transformer in plain NumPy, written from the papers and sharing no code with the package.
 
 float64, one sentence and one head at a time, loops where the paper has an index. Weights are a dict from path
-("encoder/layer_0/self_attention/query/kernel") to array. Masks are boolean, True = may attend.
+("encoder/layer_0/self_attention/query/kernel") to array; paths that begin with "@" have settings that hold for all
+parts. Masks are boolean, True = may attend.
 """
 
 import math
@@ -35,8 +36,15 @@ def randomise(layer, seed=0):
 
 
 def part(weights, name):
-    """The weights below `name`, by the rest of their path."""
-    return {path.removeprefix(f"{name}/"): w for path, w in weights.items() if path.startswith(f"{name}/")}
+    """The weights below `name`, by the rest of their path, and the settings."""
+    below = {path.removeprefix(f"{name}/"): w for path, w in weights.items() if path.startswith(f"{name}/")}
+    return {**below, **{path: setting for path, setting in weights.items() if path[0] == "@"}}
+
+
+def columns(weights, name, x, some=slice(None)):
+    """Some columns of x W + b; b is 0 where there is none."""
+    bias = weights.get(f"{name}/bias", np.zeros(weights[f"{name}/kernel"].shape[1]))
+    return x @ weights[f"{name}/kernel"][:, some] + bias[some]
 
 
 def softmax(x):
@@ -63,9 +71,8 @@ def squared_attention_weights(weights, x, memory, num_heads, mask=True):
     squares = np.zeros((x.shape[0], x.shape[1], memory.shape[1]))
     for b in range(x.shape[0]):
         for h in range(num_heads):
-            columns = slice(h * d_k, (h + 1) * d_k)
-            q = x[b] @ weights["query/kernel"][:, columns]
-            k = memory[b] @ weights["key/kernel"][:, columns]
+            head = slice(h * d_k, (h + 1) * d_k)
+            q, k = columns(weights, "query", x[b], head), columns(weights, "key", memory[b], head)
             squares[b] += attention_weights(q, k, mask[b, h]) ** 2
     return squares
 
@@ -85,16 +92,16 @@ def multi_head_attention(weights, x, memory, num_heads, mask=True, rotary=False)
         heads = []
         for h in range(num_heads):
             g = h // heads_per_group
-            q = x[b] @ weights["query/kernel"][:, h * d_k : (h + 1) * d_k]
-            k = memory[b] @ weights["key/kernel"][:, g * d_k : (g + 1) * d_k]
-            v = memory[b] @ weights["value/kernel"][:, g * d_v : (g + 1) * d_v]
+            q = columns(weights, "query", x[b], slice(h * d_k, (h + 1) * d_k))
+            k = columns(weights, "key", memory[b], slice(g * d_k, (g + 1) * d_k))
+            v = columns(weights, "value", memory[b], slice(g * d_v, (g + 1) * d_v))
             if "distance_keys" in weights:
                 tables = weights["distance_keys"], weights["distance_values"]
                 heads.append(relative_attention(q, k, v, mask[b, h], *tables))
             else:
                 q, k = (turned(q), turned(k)) if rotary else (q, k)
                 heads.append(attention(q, k, v, mask[b, h]))
-        output[b] = np.concatenate(heads, axis=1) @ weights["output/kernel"]
+        output[b] = columns(weights, "output", np.concatenate(heads, axis=1))
     return output
 
 
@@ -117,14 +124,30 @@ def turned(x):
     return np.stack([numbers.real, numbers.imag], axis=-1).reshape(x.shape)
 
 
+def normal_distribution(x):
+    """Phi(x): the share of N(0, 1) below x."""
+    return (1 + np.vectorize(math.erf)(x / math.sqrt(2))) / 2
+
+
+# Hendrycks & Gimpel 2016: x Phi(x), and two approximations of it; Ramachandran et al. 2017.
+ACTIVATIONS = {
+    "relu": lambda x: np.maximum(0, x),
+    "gelu": lambda x: x * normal_distribution(x),
+    "gelu_tanh": lambda x: 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))),
+    "gelu_sigmoid": lambda x: x * sigmoid(1.702 * x),
+    "silu": lambda x: x * sigmoid(x),
+}
+
+
 def feed_forward(weights, x):
-    """Equation (2)."""
-    inner = np.maximum(0, x @ weights["inner/kernel"] + weights["inner/bias"])
-    return inner @ weights["outer/kernel"] + weights["outer/bias"]
+    """Equation (2), or with the activation of the settings."""
+    inner = ACTIVATIONS[weights.get("@activation", "relu")](columns(weights, "inner", x))
+    return columns(weights, "outer", inner)
 
 
-def layer_norm(weights, x, epsilon=1e-6):
+def layer_norm(weights, x):
     """Ba et al. 2016: mean and variance of every position by itself."""
+    epsilon = weights.get("@epsilon", 1e-6)
     centred = x - x.mean(axis=-1, keepdims=True)
     deviation = np.sqrt((centred**2).mean(axis=-1, keepdims=True) + epsilon)
     return weights["gamma"] * centred / deviation + weights["beta"]
@@ -167,7 +190,7 @@ def decoder_layer(weights, x, memory, num_heads, residual, mask=True, source_mas
 def stack(weights, x, residual, layer):
     """layer(weights, x) N times; pre-norm ends with one more LayerNorm."""
     i = 0
-    while part(weights, f"layer_{i}"):
+    while any(path.startswith(f"layer_{i}/") for path in weights):
         x = layer(part(weights, f"layer_{i}"), x)
         i += 1
     return layer_norm(part(weights, "norm"), x) if residual is pre_norm else x
@@ -211,26 +234,37 @@ def decoder_alignment(weights, x, memory, num_heads, residual, source_mask=True)
     return squares / squares.sum(axis=-1, keepdims=True)
 
 
-def sinusoids(length, d_model):
-    """3.5: PE(pos, 2i) = sin(pos / 10000^(2i/d_model)), PE(pos, 2i+1) = cos(the same)."""
+def sinusoids(length, d_model, kind="sinusoidal", first=0):
+    """3.5: PE(pos, 2i) = sin(pos / 10000^(2i/d_model)), PE(pos, 2i+1) = cos(the same), from position `first` on.
+
+    Other kinds have all sines before all cosines. tensor2tensor: the timescales are a geometric sequence of d_model / 2
+    numbers from 1 to 10000, both included (`get_timing_signal_1d`).
+    """
     table = np.zeros((length, d_model))
     for pos in range(length):
         for i in range(d_model // 2):
-            angle = pos / 10000 ** (2 * i / d_model)
-            table[pos, 2 * i] = math.sin(angle)
-            table[pos, 2 * i + 1] = math.cos(angle)
+            angle = (first + pos) / 10000 ** (2 * i / d_model)
+            if kind == "sinusoidal_tensor2tensor":
+                angle = (first + pos) * math.exp(-i * math.log(10000) / (d_model // 2 - 1))
+            sine, cosine = (2 * i, 2 * i + 1) if kind == "sinusoidal" else (i, d_model // 2 + i)
+            table[pos, sine] = math.sin(angle)
+            table[pos, cosine] = math.cos(angle)
     return table
 
 
-def embed(matrix, ids, positions="sinusoidal", table=None):
-    """3.4 and 3.5: vectors times sqrt(d_model), plus positions. ids (B, T) -> (B, T, D). table: learned positions."""
-    d_model, length = matrix.shape[1], ids.shape[1]
-    x = matrix[ids] * math.sqrt(d_model)
-    if positions == "sinusoidal":
-        return x + sinusoids(length, d_model)
+def embed(matrix, ids, positions="sinusoidal", side=None, scale=True, first=0):
+    """3.4 and 3.5: vectors times sqrt(d_model), plus positions. ids (B, T) -> (B, T, D).
+
+    side: the weights of its positions, a learned table or the norm of the sum (mBART).
+    """
+    d_model, length, side = matrix.shape[1], ids.shape[1], side or {}
+    factor = math.sqrt(d_model) if scale else 1
+    x = matrix[ids] * factor
+    if positions.startswith("sinusoidal"):
+        x = x + sinusoids(length, d_model, positions, first)
     if positions == "learned":
-        return x + math.sqrt(d_model) * np.array([table[min(pos, len(table) - 1)] for pos in range(length)])
-    return x
+        x = x + factor * np.array([side["table"][min(pos, len(side["table"]) - 1)] for pos in range(length)])
+    return layer_norm(part(side, "norm"), x) if "norm/gamma" in side else x
 
 
 def matrices(weights):
@@ -240,13 +274,22 @@ def matrices(weights):
     return weights.get("source_embedding/matrix", shared), target, weights.get("logits/output_matrix/matrix", target)
 
 
-def transformer(weights, source_ids, target_ids, num_heads, residual, positions="sinusoidal"):
-    """Figure 1 up to the softmax: logits (B, T, V). 0 is padding; residual: `post_norm` or `pre_norm`."""
+def transformer(
+    weights, source_ids, target_ids, num_heads, residual, positions="sinusoidal", scale=True, first=0, **settings
+):
+    """Figure 1 up to the softmax: logits (B, T, V). 0 is padding; residual: `post_norm` or `pre_norm`.
+
+    settings: `activation` of the feed-forward networks, `epsilon` of the norms.
+    """
+    weights = {**weights, **{f"@{name}": setting for name, setting in settings.items()}}
     source, target, output = matrices(weights)
-    embedded = positions, weights.get("positions/table")
+    shared = part(weights, "positions")
+    of_source, of_target = ({**shared, **part(weights, f"{side}_positions")} for side in ("source", "target"))
     rest = num_heads, residual, (source_ids != 0)[:, None, None, :], positions == "rotary"
-    memory = encoder(part(weights, "encoder"), embed(source, source_ids, *embedded), *rest)
-    return decoder(part(weights, "decoder"), embed(target, target_ids, *embedded), memory, *rest) @ output.T
+    x = embed(source, source_ids, positions, of_source, scale, first)
+    memory = encoder(part(weights, "encoder"), x, *rest)
+    x = embed(target, target_ids, positions, of_target, scale, first)
+    return decoder(part(weights, "decoder"), x, memory, *rest) @ output.T + weights.get("logits/bias", 0)
 
 
 def alignment(weights, source_ids, target_ids, num_heads, residual):

@@ -1,17 +1,22 @@
 import dataclasses
+import functools
 import re
 from typing import Literal, get_args
 
 import pytest
 import yaml
 
+from keras_transformer import errors
 from keras_transformer.cli.flags import parse_config
-from keras_transformer.config import EFFECTS, SUITED, Config, check_effect, read_settings
+from keras_transformer.config import SUITED, Config, read_settings, split_frame_setting
 from keras_transformer.errors import ConfigError, describe_type, is_a
+from keras_transformer.layers import embedding, stacks
 from keras_transformer.layers.layer import arguments_of
 from keras_transformer.models.recurrent import RecurrentNetwork
 from keras_transformer.models.transformer import Transformer
-from keras_transformer.presets import OPTIMIZERS, PRESETS
+from keras_transformer.presets import ACTIVATIONS, EFFECTS, OPTIMIZERS, PRESETS, SINUSOIDAL
+
+check_effect = functools.partial(errors.check_effect, effects=EFFECTS)
 
 # Every field, none with its default. `no` is Norwegian; in YAML, a bare `no` is false.
 OTHER = {
@@ -23,6 +28,7 @@ OTHER = {
     "vocabulary_size": 503,
     "character_coverage": 0.983,
     "share_vocabulary": False,
+    "share_tokenizer": False,
     "tokenizer": None,  # there is none beside `init_from`
     "protect": 0.07,
     "max_length": 61,
@@ -39,12 +45,21 @@ OTHER = {
     "num_key_value_heads": 1,
     "heads": None,  # nor beside `num_key_value_heads`
     "positions": "relative",
+    "first_position": 2,
+    "tie_positions": False,
     "relative_clip": 37,
     "dropout_rate": 0.37,
     "attention_dropout_rate": 0.41,
     "feed_forward_dropout_rate": 0.43,
     "subword_dropout_rate": 0.47,
     "pre_norm": True,
+    "frame": "17,5/3/3",
+    "attention_bias": True,
+    "activation": "gelu",
+    "layer_norm_epsilon": 1e-05,
+    "scale_embeddings": False,
+    "embedding_norm": True,
+    "logits_bias": True,
     "tie_embeddings": False,
     "architecture": "lstm",
     "bidirectional": False,
@@ -158,6 +173,9 @@ def test_base_and_big_are_those_of_table_3(tmp_path, made, name, d_model, d_ff, 
     assert (config.num_layers, config.d_model, config.d_ff, config.num_heads) == (6, d_model, d_ff, num_heads)
     assert (config.dropout_rate, config.label_smoothing, config.of_preset("warmup_steps")) == (dropout_rate, 0.1, 4000)
     assert (config.attention_dropout_rate, config.feed_forward_dropout_rate, config.pre_norm) == (0, 0, False)
+    assert (config.positions, config.first_position, config.activation) == ("sinusoidal", 0, "relu")  # 3.5 and 3.3
+    assert (config.attention_bias, config.logits_bias) == (False, False)  # equation (1) and 3.4
+    assert (config.scale_embeddings, config.embedding_norm, config.layer_norm_epsilon) == (True, False, 1e-6)  # 3.4
     assert (config.share_vocabulary, config.tie_embeddings) == (True, True)  # 5.1 and 3.4
     assert (config.optimizer, config.clip_norm, config.peak_learning_rate) == ("adam", None, None)  # equation (3)
     assert (config.of_preset("batch_tokens"), config.vocabulary_size) == (25000, 37000)  # 5.1
@@ -327,6 +345,10 @@ RATES = [
         *[(name, value) for name in AT_LEAST_ONE for value in (0, -7)],
         *[(name, value) for name in RATES for value in (-0.1, 1.0, float("nan"))],
         *[(name, value) for name in ("peak_learning_rate", "clip_norm") for value in (0.0, -0.1, float("nan"))],
+        *[("layer_norm_epsilon", value) for value in (0.0, -1e-6, float("nan"))],
+        ("first_position", -1),
+        ("activation", "swish"),
+        *[("frame", value) for value in ("", "3", "/3", "0/3/", "a/3/", "/3,/", "/3/3/3", "-1//")],
         *[("ema_decay", value) for value in (0.0, 1.0, float("nan"))],
         ("save_minutes", -1.0),
         *[("weight_decay", value) for value in (-0.1, float("nan"))],
@@ -369,6 +391,36 @@ def test_a_given_tokenizer_is_that_of_both_languages_and_of_a_new_model(other, s
     assert Config.load(tmp_path / "config.yaml").tokenizer == "spm.model"
 
 
+@pytest.mark.parametrize(
+    ("settings", "has_one"),
+    [
+        ({}, True),
+        ({"share_vocabulary": False}, False),
+        ({"share_tokenizer": False}, False),
+        ({"share_vocabulary": False, "share_tokenizer": False}, False),
+        ({"share_tokenizer": True}, True),
+    ],
+)
+def test_one_vocabulary_may_have_two_tokenizers(settings, has_one):
+    assert Config(**settings).has_one_tokenizer is has_one
+
+
+@pytest.mark.parametrize(
+    ("settings", "rule"),
+    [
+        ({"share_vocabulary": False, "share_tokenizer": True}, "`share_tokenizer` must not be true with"),
+        ({"tokenizer": "spm.model", "share_tokenizer": False}, "`share_tokenizer` must not be false with `tokenizer`"),
+        (
+            {"init_from": "runs/a", "extend_vocabulary": 7, "share_tokenizer": False},
+            "`extend_vocabulary` cannot extend one vocabulary of two tokenizers",
+        ),
+    ],
+)
+def test_tokenizers_that_do_not_fit_the_vocabulary_are_refused(settings, rule):
+    with pytest.raises(ConfigError, match=f"^{rule}"):
+        Config(**settings)
+
+
 @pytest.mark.parametrize("origin", ["tokenizer", "init_from"])
 @pytest.mark.parametrize("name", ["vocabulary_size", "character_coverage"])
 def test_settings_of_a_new_tokenizer_are_refused_where_none_is_trained(origin, name):
@@ -408,6 +460,41 @@ def test_an_odd_width_is_refused_where_sines_and_cosines_come_in_pairs():
         with pytest.raises(ConfigError, match=f"`d_key` must be even with rotary .* Received: d_key={d_key}$"):
             Config(d_model=22, num_heads=2, d_key=d_key, positions="rotary")
     assert Config(d_model=33, num_heads=5, d_key=14, positions="rotary").d_key == 14
+
+
+def test_a_frame_is_three_lists_of_ids():
+    assert split_frame_setting("17,5/3/") == [[17, 5], [3], []] and split_frame_setting("//") == [[], [], []]
+    assert Config(frame="/3/").frame == "/3/"
+
+
+def test_the_choices_are_those_of_the_layers():
+    assert embedding.SINUSOIDAL == SINUSOIDAL and tuple(stacks.ACTIVATIONS) == ACTIVATIONS
+
+
+@pytest.mark.parametrize(
+    ("given", "rule"),
+    [
+        ({"positions": "learned", "first_position": 2}, "`first_position` has no effect with positions=learned, "),
+        ({"tie_positions": False}, "`tie_positions` has no effect with positions=sinusoidal, only with learned"),
+        ({"architecture": "gru", "logits_bias": True}, "`logits_bias` has no effect with architecture=gru, "),
+    ],
+)
+def test_settings_of_positions_that_are_not_there_are_refused(given, rule):
+    with pytest.raises(ConfigError, match=f"^{rule}.* leave it out. Received: "):
+        check_effect(Config(**given), given)
+
+
+@pytest.mark.parametrize(
+    ("given", "rule"),
+    [
+        ({"positions": "learned", "embedding_norm": True}, "`tie_positions` must be false with `embedding_norm` and l"),
+        ({"positions": "sinusoidal_tensor2tensor", "d_model": 2, "num_heads": 1}, "`d_model` must be at least 4 with"),
+        ({"positions": "sinusoidal_halves", "d_model": 5, "num_heads": 1}, "`d_model` must be even"),
+    ],
+)
+def test_what_no_layer_can_do_is_refused(given, rule):
+    with pytest.raises(ConfigError, match=f"^{rule}"):
+        Config(**given)
 
 
 def test_heads_of_a_given_width_need_not_divide_the_model():

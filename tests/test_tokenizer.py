@@ -22,6 +22,7 @@ from keras_transformer.tokenizer import (
     train_tokenizer,
     with_eos,
 )
+from tests import tiny
 
 BYTES_AND_CONTROL_SYMBOLS = 256 + 4
 VOCABULARY = 503
@@ -333,6 +334,15 @@ def test_two_tokenizers_come_back_on_their_sides(tokenizer, other, tmp_path):
     save_tokenizers(tmp_path, tokenizer, other)
     assert sorted(path.name for path in tmp_path.iterdir()) == [SOURCE, TARGET]
     assert [found.model for found in load_tokenizers(str(tmp_path))] == [tokenizer.model, other.model]
+
+
+def test_two_tokenizers_of_one_vocabulary_divide_differently_and_write_the_same():
+    pieces, characters = tiny.tokenizer(), tiny.spelling_tokenizer()
+    assert pieces.vocabulary_size == characters.vocabulary_size
+    long, short = pieces.encode(["seven nine"]), characters.encode(["seven nine"])
+    assert long.row_lengths()[0] < short.row_lengths()[0]
+    for ids in (long, short):
+        assert [tokenizer.decode(ids).numpy()[0] for tokenizer in (pieces, characters)] == [b"seven nine"] * 2
 
 
 @pytest.mark.parametrize(("names", "missing"), [((), SHARED), ((SOURCE,), TARGET), ((TARGET,), SOURCE)])

@@ -12,6 +12,7 @@ import filelock
 import keras
 import numpy as np
 import tensorflow as tf
+from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
 from keras_transformer.config import EOS_ID, Config
 from keras_transformer.data.encoded import EncodedPairs, Sentences
@@ -90,6 +91,22 @@ def tokenizer_model():
 @functools.cache
 def tokenizer():
     return Tokenizer(tokenizer_model())
+
+
+@functools.cache
+def spelling_tokenizer():
+    """One with the pieces and ids of `tokenizer`. It divides text into characters: longer pieces are unused."""
+    model = ModelProto.FromString(tokenizer_model())
+    for piece in model.pieces:
+        if piece.type == piece.NORMAL and len(piece.piece) > 1:
+            piece.type = piece.UNUSED
+    return Tokenizer(model.SerializeToString())
+
+
+# As OPUS-MT and M2M-100 are: what their models have that the paper's has not.
+OPUS = {"positions": "sinusoidal_tensor2tensor", "attention_bias": True, "logits_bias": True, "activation": "silu"}
+OPUS |= {"frame": "/3/", "layer_norm_epsilon": 1e-5}
+M2M_100 = {**OPUS, "activation": "relu", "pre_norm": True, "first_position": 2, "frame": "17/3/3"}
 
 
 @functools.cache

@@ -236,12 +236,12 @@ def mean_rows(matrix, old, pieces):
     """The rows of new pieces: the mean of the rows of the old pieces that spell them.
 
     Args:
-        matrix: float (V, D), the rows of the old pieces.
+        matrix: float (V, D), the rows of the old pieces, or float (V,), a number for each.
         old: the old SentencePiece model, bytes.
         pieces: list of N str.
 
     Returns:
-        float (N, D).
+        float (N, D) or (N,).
     """
     rows = [np.mean(matrix[ids], axis=0) for ids in spell(old, pieces)]
-    return np.reshape(rows, (len(pieces), matrix.shape[1])).astype(matrix.dtype)
+    return np.reshape(rows, (len(pieces), *matrix.shape[1:])).astype(matrix.dtype)

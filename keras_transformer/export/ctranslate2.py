@@ -3,6 +3,7 @@
 import contextlib
 import itertools
 import logging
+import re
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,6 @@ from ml_dtypes import bfloat16
 
 from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from keras_transformer.errors import ExportError
-from keras_transformer.layers.kernels import EPSILON
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.tokenizer import SHARED, SOURCE, TARGET, save_tokenizers
 from keras_transformer.translation.segments import EXTRA_LENGTH, at_once, divide_into_parts
@@ -25,6 +25,15 @@ except ImportError as error:
 
 ctranslate2.set_log_level(logging.ERROR)  # it warns that bfloat16 is computed as float32 on CPU
 log = logging.getLogger(__name__)
+_KINDS = ctranslate2.specs.common_spec.Activation
+ACTIVATIONS = {
+    "relu": _KINDS.RELU,
+    "gelu": _KINDS.GELU,
+    "gelu_tanh": _KINDS.GELUTanh,
+    "gelu_sigmoid": _KINDS.GELUSigmoid,
+    "silu": _KINDS.SWISH,
+}
+SOURCE_EOS = re.compile(f"/({EOS_ID})?/")  # the frames that the engine can add
 MOST_INPUT = 1024  # source tokens; by default, CTranslate2 cuts off the rest
 
 
@@ -52,6 +61,9 @@ class CTranslate2Export:
             raise ExportError(
                 "CTranslate2 cannot keep words that must not change: export a SavedModel, or train without `protect`"
             )
+        if translator.model.frame and not SOURCE_EOS.fullmatch(translator.model.frame):
+            frame = translator.model.frame
+            raise ExportError(f"CTranslate2 adds only eos to a source. Received: frame={frame!r}; export a SavedModel")
         if translator.model.heads:
             raise ExportError("CTranslate2 needs equally many heads in all attentions: export a SavedModel")
         attention = translator.model.decoder.layers[0].self_attention
@@ -115,6 +127,8 @@ def transformer_spec(model, source_pieces, pieces, longest):
     shape = {
         "num_heads": model.num_heads,
         "pre_norm": model.pre_norm,
+        "activation": ACTIVATIONS[model.activation],
+        "layernorm_embedding": model.embedding_norm,
         "head_dim": model.d_key,
         "num_heads_kv": model.num_key_value_heads,
         "relative_position": model.positions == "relative",
@@ -125,19 +139,22 @@ def transformer_spec(model, source_pieces, pieces, longest):
         # alignment_heads=0: the mean over all heads of the last layer
         stacks.TransformerDecoderSpec(len(model.decoder.layers), alignment_heads=0, **shape),
     )
-    spec.config.layer_norm_epsilon = EPSILON
+    spec.config.layer_norm_epsilon = model.layer_norm_epsilon
     spec.config.unk_token, spec.config.bos_token, spec.config.eos_token = (pieces[i] for i in (UNK_ID, BOS_ID, EOS_ID))
     spec.config.decoder_start_token = pieces[BOS_ID]
+    spec.config.add_source_eos = bool(model.source_frame.after)
     spec.register_source_vocabulary(source_pieces)
     spec.register_target_vocabulary(pieces)
 
     spec.encoder.embeddings[0].weight = ops.convert_to_numpy(model.source_embedding.matrix)
     spec.decoder.embeddings.weight = ops.convert_to_numpy(model.target_embedding.matrix)
     spec.decoder.projection.weight = ops.convert_to_numpy(model.output_matrix)
-    if model.positions not in ("relative", "rotary"):
-        positions = added_positions(model, longest)
-        spec.encoder.position_encodings.encodings = spec.decoder.position_encodings.encodings = positions
+    if model.logits_bias:
+        spec.decoder.projection.bias = ops.convert_to_numpy(model.output_bias)
+    fill_positions(spec.encoder, model.position_layer, model, longest)
+    fill_positions(spec.decoder, model.target_position_layer, model, longest)
     for stack_spec, layers in ((spec.encoder, model.encoder), (spec.decoder, model.decoder)):
+        stack_spec.scale_embeddings = model.scale_embeddings
         for layer_spec, layer in zip(stack_spec.layer, layers.layers, strict=True):
             fill_layer(layer_spec, layer)
         if model.pre_norm:
@@ -145,10 +162,17 @@ def transformer_spec(model, source_pieces, pieces, longest):
     return spec
 
 
-def added_positions(model, length):
-    """The vectors that a model adds to the embeddings of the positions 0 ... length-1, (length, D)."""
-    embeddings = np.zeros((1, length, model.d_model), "float32")
-    return ops.convert_to_numpy(model.position_layer(embeddings))[0].astype("float32")
+def fill_positions(spec, layer, model, length):
+    """Fills in the vectors that a layer adds to the embeddings of `length` positions, and the norm of the sums.
+
+    The engine adds zeros if self-attention knows no positions either: without a table, it would add its own sinusoids.
+    """
+    if model.positions not in ("relative", "rotary"):
+        encodings = layer.encode(ops.arange(length))
+        encodings = np.zeros((length, model.d_model)) if encodings is None else ops.convert_to_numpy(encodings)
+        spec.position_encodings.encodings = encodings.astype("float32")
+    if model.embedding_norm:
+        fill_norm(spec.layernorm_embedding, layer.sum_norm)
 
 
 def fill_layer(spec, layer):

@@ -14,6 +14,7 @@ from keras_transformer.layers.attention import (
     padding_mask,
 )
 from keras_transformer.layers.embedding import (
+    Frame,
     LearnedPositions,
     Logits,
     OutputMatrix,
@@ -32,6 +33,7 @@ __all__ = [
     "Encoder",
     "EncoderLayer",
     "FeedForward",
+    "Frame",
     "Layer",
     "LayerNormalization",
     "LearnedPositions",

@@ -95,7 +95,9 @@ class MultiHeadAttention(Layer):
     the same projected keys and values.
 
     *Relative to the paper*: dropout of the attention weights (`dropout_rate`), as in the authors' own code. Several
-    heads may share their keys and values (`num_key_value_heads`; Ainslie et al. 2023), so that a cache is smaller.
+    heads may share their keys and values (`num_key_value_heads`; Ainslie et al. 2023), so that a cache is smaller. With
+    `use_bias`, every projection has a bias: Q = X W^Q + b^Q, K = M W^K + b^K, V = M W^V + b^V, and the output
+    Concat(head_1, ..., head_h) W^O + b^O.
 
     In self-attention over a cache, `width` (W) hypotheses stand side by side at every position. So key j is at position
     j // W, and the queries are at the position of the last W keys. This class knows no positions. `RelativeAttention`
@@ -108,6 +110,7 @@ class MultiHeadAttention(Layer):
         d_key: K, the width of a head. None: D / H.
         num_key_value_heads: G, heads of keys and values; must divide H. None: H.
         d_value: width of a head's values. None: K, which the shapes below assume.
+        use_bias: whether the four projections have biases.
 
     Call arguments:
         x: (B, T, D), from which the queries are made.
@@ -122,7 +125,15 @@ class MultiHeadAttention(Layer):
     """
 
     def __init__(
-        self, d_model, num_heads, dropout_rate=0.0, d_key=None, num_key_value_heads=None, d_value=None, **kwargs
+        self,
+        d_model,
+        num_heads,
+        dropout_rate=0.0,
+        d_key=None,
+        num_key_value_heads=None,
+        d_value=None,
+        use_bias=False,
+        **kwargs,
     ):
         super().__init__(**kwargs)
         if d_key is None and (num_heads < 1 or d_model % num_heads):
@@ -138,7 +149,8 @@ class MultiHeadAttention(Layer):
                 "`num_key_value_heads` must divide `num_heads`. "
                 f"Received: num_key_value_heads={num_key_value_heads}, num_heads={num_heads}"
             )
-        linear = {"use_bias": False, "dtype": self.dtype_policy}
+        self.use_bias = use_bias
+        linear = {"use_bias": use_bias, "dtype": self.dtype_policy}
         self.query = Linear(self.num_heads * self.d_key, name="query", **linear)
         self.key = Linear(self.num_key_value_heads * self.d_key, name="key", **linear)
         self.value = Linear(self.num_key_value_heads * self.d_value, name="value", **linear)
@@ -197,7 +209,11 @@ class MultiHeadAttention(Layer):
 class NoAttention(Layer):
     """Replaces an attention whose heads are all pruned. It gives zeros, and has nothing to project or to cache.
 
-    It has the methods of `MultiHeadAttention` that a layer of the encoder or decoder calls, with their arguments.
+    It has the methods of `MultiHeadAttention` that a layer of the encoder or decoder calls, with their arguments. Of an
+    attention with biases, b^O is left: it gives b^O at every position.
+
+    Args:
+        use_bias: whether the attention had biases.
 
     Call arguments:
         x: (B, T, D).
@@ -205,21 +221,30 @@ class NoAttention(Layer):
         attention_mask: ignored.
 
     Returns:
-        zeros (B, T, D).
+        (B, T, D), zeros or b^O.
     """
 
     num_heads = 0
 
+    def __init__(self, use_bias=False, **kwargs):
+        super().__init__(**kwargs)
+        self.use_bias = use_bias
+
     def build(self, x_shape, memory_shape=None):
-        """There are no weights."""
+        """Its only weight is b^O."""
+        if self.use_bias:
+            self.output_bias = self.add_weight(name="output_bias", shape=(x_shape[-1],), initializer="zeros")
 
     def project(self, memory, start=0, width=1):
         """No keys and no values: ()."""
         return ()
 
     def attend(self, x, attention_mask=None, width=1, training=False):
-        """Zeros in the shape of x (B, T, D). As a product, they give layers before them a gradient of 0, not None."""
-        return x * 0
+        """Zeros in the shape of x (B, T, D), or b^O in their place.
+
+        As a product, the zeros give the layers before them a gradient of 0, not None.
+        """
+        return x * 0 + ops.cast(self.output_bias, x.dtype) if self.use_bias else x * 0
 
     def call(self, x, memory, attention_mask=None, training=False):
         return self.attend(x)
@@ -229,7 +254,7 @@ class NoAttention(Layer):
         return ()
 
     def step(self, x, cache, history=None):
-        """Zeros in the shape of x (B, W, D), and the cache as it is."""
+        """The result of `attend` for x (B, W, D), and the cache as it is."""
         return self.attend(x), cache
 
 
@@ -315,3 +340,19 @@ class RotaryAttention(MultiHeadAttention):
         queries, length = split_heads(self.query(x), self.num_heads), ops.shape(x)[1]
         positions = positions_of(length, ops.shape(keys)[2] - length, width)
         return attention_weights(rotate(queries, positions), keys, attention_mask)
+
+
+def make_attention(positions, *, num_heads, relative_clip=16, **arguments):
+    """A new attention, which knows positions if their kind acts in self-attention.
+
+    Args:
+        positions: "relative" or "rotary"; any other kind gives a `MultiHeadAttention`.
+        num_heads: H; 0 gives a `NoAttention` if `d_key` is given.
+        relative_clip: `clip` of a `RelativeAttention`.
+        **arguments: the other arguments of `MultiHeadAttention`.
+    """
+    if num_heads == 0 and arguments["d_key"] is not None:
+        return NoAttention(**{name: arguments[name] for name in ("use_bias", "name", "dtype")})
+    if positions == "relative":
+        return RelativeAttention(num_heads=num_heads, clip=relative_clip, **arguments)
+    return (RotaryAttention if positions == "rotary" else MultiHeadAttention)(num_heads=num_heads, **arguments)

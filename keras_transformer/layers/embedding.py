@@ -1,12 +1,14 @@
-"""Token embedding (3.4), positional encoding (3.5), and the logits, which may share the embedding's matrix (3.4)."""
+"""Token embedding, and the logits, which may share its matrix (3.4); positions, which are added to embeddings (3.5)."""
 
 import math
 
 import keras
 from keras import ops
 
-from keras_transformer.layers.kernels import Dropout, matmul_positions
-from keras_transformer.layers.layer import Layer
+from keras_transformer.layers.kernels import EPSILON, Dropout, LayerNormalization, matmul_positions
+from keras_transformer.layers.layer import Layer, check_choice
+
+SINUSOIDAL = ("sinusoidal", "sinusoidal_halves", "sinusoidal_tensor2tensor")
 
 
 class VocabularyMatrix(Layer):
@@ -35,7 +37,11 @@ class VocabularyMatrix(Layer):
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class TokenEmbedding(VocabularyMatrix):
-    """One learned vector for each token, scaled by sqrt(d_model) (section 3.4). Arguments: see `VocabularyMatrix`.
+    """One learned vector for each token, E[id] sqrt(d_model) (section 3.4).
+
+    Args:
+        vocabulary_size, d_model: see `VocabularyMatrix`.
+        scale: multiply the vectors by sqrt(d_model), as in the paper. False gives E[id].
 
     Call arguments:
         ids: int (B, T).
@@ -44,9 +50,13 @@ class TokenEmbedding(VocabularyMatrix):
         (B, T, D) in the compute dtype.
     """
 
+    def __init__(self, vocabulary_size, d_model, scale=True, **kwargs):
+        super().__init__(vocabulary_size, d_model, **kwargs)
+        self.scale = scale
+
     def call(self, ids):
-        vectors = ops.take(self.matrix, ids, axis=0)  # (B, T, D)
-        return ops.cast(vectors, self.compute_dtype) * math.sqrt(self.d_model)
+        vectors = ops.cast(ops.take(self.matrix, ids, axis=0), self.compute_dtype)  # (B, T, D)
+        return vectors * math.sqrt(self.d_model) if self.scale else vectors
 
 
 def columns_of(output_matrix, dtype):
@@ -54,22 +64,32 @@ def columns_of(output_matrix, dtype):
     return ops.transpose(ops.cast(output_matrix, dtype))
 
 
-def logits_of(states, columns):
-    """The logits of every position: states (..., D) and `columns_of` a matrix -> float32 (..., V).
+def logits_of(states, columns, bias=None):
+    """The logits of every position, states matrix^T + b, float32 (..., V).
+
+    Args:
+        states: (..., D).
+        columns: (D, V), `columns_of` the matrix.
+        bias: b, (V,); None for 0.
 
     A search calls `columns_of` once and `logits_of` in every step: a layout made anew costs as much as the product of a
     few positions.
     """
-    return ops.cast(matmul_positions(states, columns), "float32")
+    logits = ops.cast(matmul_positions(states, columns), "float32")
+    return logits if bias is None else logits + ops.cast(bias, "float32")
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class Logits(keras.layers.Layer):
-    """The linear map before the softmax (section 3.4): states matrix^T.
+    """The linear map before the softmax (section 3.4): states matrix^T, or states matrix^T + b.
 
     Args:
         source: the layer that owns the matrix (V, D): the `TokenEmbedding` of the target if its matrix is shared, else
             an `OutputMatrix`.
+        use_bias: whether there is a b (V,), a number for each token. The paper has none.
+
+    Attributes:
+        bias: b, or None.
 
     Call arguments:
         states: (..., D).
@@ -78,19 +98,24 @@ class Logits(keras.layers.Layer):
         float32 (..., V), whatever the dtype policy.
     """
 
-    def __init__(self, source, **kwargs):
+    def __init__(self, source, use_bias=False, **kwargs):
         super().__init__(**kwargs)
         self.source = source
+        self.use_bias = use_bias
+        self.bias = None
 
     def build(self, states_shape):
         if not self.source.built:
             self.source.build()
+        if self.use_bias:
+            self.bias = self.add_weight(name="bias", shape=(self.source.vocabulary_size,), initializer="zeros")
 
     def call(self, states):
-        return logits_of(states, columns_of(self.source.matrix, self.compute_dtype))
+        return logits_of(states, columns_of(self.source.matrix, self.compute_dtype), self.bias)
 
     def get_config(self):
-        return {**super().get_config(), "source": keras.saving.serialize_keras_object(self.source)}
+        source = keras.saving.serialize_keras_object(self.source)
+        return {**super().get_config(), "source": source, "use_bias": self.use_bias}
 
     @classmethod
     def from_config(cls, config):
@@ -102,7 +127,9 @@ class OutputMatrix(VocabularyMatrix):
     """The matrix of `Logits` where no embedding shares its own. Arguments: see `VocabularyMatrix`."""
 
 
-def make_embeddings(vocabulary_size, target_vocabulary_size, tie_embeddings, d_model, dtype):
+def make_embeddings(
+    vocabulary_size, target_vocabulary_size, tie_embeddings, d_model, dtype, scale=True, logits_bias=False
+):
     """The layers of a model that know its vocabularies.
 
     Args:
@@ -112,39 +139,53 @@ def make_embeddings(vocabulary_size, target_vocabulary_size, tie_embeddings, d_m
             gives source, target and logits a matrix each.
         d_model: D.
         dtype: dtype policy.
+        scale: see `TokenEmbedding`.
+        logits_bias: whether the logits have a bias, see `Logits`.
 
     Returns:
         `TokenEmbedding` of the source, `TokenEmbedding` of the target, which may be the same object, and `Logits`.
     """
     target_size = target_vocabulary_size or vocabulary_size
     if tie_embeddings and target_vocabulary_size is None:
-        source = target = TokenEmbedding(vocabulary_size, d_model, name="embedding", dtype=dtype)
+        source = target = TokenEmbedding(vocabulary_size, d_model, scale, name="embedding", dtype=dtype)
     else:
-        source = TokenEmbedding(vocabulary_size, d_model, name="source_embedding", dtype=dtype)
-        target = TokenEmbedding(target_size, d_model, name="target_embedding", dtype=dtype)
+        source = TokenEmbedding(vocabulary_size, d_model, scale, name="source_embedding", dtype=dtype)
+        target = TokenEmbedding(target_size, d_model, scale, name="target_embedding", dtype=dtype)
     matrix = target if tie_embeddings else OutputMatrix(target_size, d_model, name="output_matrix", dtype=dtype)
-    return source, target, Logits(matrix, name="logits", dtype=dtype)
+    return source, target, Logits(matrix, logits_bias, name="logits", dtype=dtype)
 
 
-def angles(positions, width):
-    """pos / 10000^(2i/width) for i = 0 ... width/2 - 1: positions int (T,) -> float32 (T, width/2).
+def angles(positions, width, period=None):
+    """pos / 10000^(2i/period) for i = 0 ... width/2 - 1: positions int (T,) -> float32 (T, width/2).
 
-    Computed in float32, because bfloat16 cannot count past 256.
+    Computed in float32, because bfloat16 cannot count past 256. By default, `period` is `width`.
     """
-    exponents = ops.arange(0, width, 2, dtype="float32") / width
+    exponents = ops.arange(0, width, 2, dtype="float32") / (period or width)
     return ops.cast(positions, "float32")[:, None] / ops.power(10000.0, exponents)[None, :]
 
 
-def sinusoids(positions, d_model):
-    """PE(pos, 2i) = sin(pos / 10000^(2i/d_model)), PE(pos, 2i+1) = cos(the same): sines and cosines interleaved.
+def sinusoids(positions, d_model, kind="sinusoidal"):
+    """The vectors of positions. For i = 0 ... D/2 - 1, they are
+
+        sinusoidal                 PE(pos, 2i) = sin(pos / 10000^(2i/D)),      PE(pos, 2i+1)    = cos(the same)
+        sinusoidal_halves          PE(pos, i)  = sin(pos / 10000^(2i/D)),      PE(pos, D/2 + i) = cos(the same)
+        sinusoidal_tensor2tensor   PE(pos, i)  = sin(pos / 10000^(2i/(D-2))),  PE(pos, D/2 + i) = cos(the same)
+
+    The first is the paper's (3.5). The second is that of Marian models in Hugging Face. The third is that of the
+    authors' own code, tensor2tensor: 2i/(D-2) is i/(D/2 - 1). Marian itself, fairseq (M2M-100, NLLB-200) and OpenNMT-tf
+    have taken it over.
 
     Args:
         positions: int (T,).
         d_model: D, even.
+        kind: one of `SINUSOIDAL`.
 
     Returns:
         float32 (T, D).
     """
+    if kind != "sinusoidal":
+        turn = angles(positions, d_model, d_model - 2 if kind == "sinusoidal_tensor2tensor" else d_model)
+        return ops.concatenate([ops.sin(turn), ops.cos(turn)], axis=-1)
     turn = angles(positions, d_model)  # (T, D/2)
     pairs = ops.stack([ops.sin(turn), ops.cos(turn)], axis=-1)  # (T, D/2, 2)
     return ops.reshape(pairs, (-1, d_model))
@@ -157,8 +198,12 @@ class NoPositions(Layer):
     The self-attention may know positions: see `RelativeAttention` and `RotaryAttention`. If it does not, only the
     causal mask of the decoder shows an order.
 
+    *Relative to the paper*: with `norm`, the sum is normalised before dropout, as in mBART: Dropout(LN(x + PE)).
+
     Args:
         dropout_rate: P_drop.
+        norm: whether the sum of embedding and position is normalised.
+        layer_norm_epsilon: see `layer_norm`.
 
     Call arguments:
         x: (B, T, D), embeddings of the positions 0 ... T-1.
@@ -167,26 +212,41 @@ class NoPositions(Layer):
         (B, T, D).
     """
 
-    def __init__(self, dropout_rate=0.0, **kwargs):
+    def __init__(self, dropout_rate=0.0, norm=False, layer_norm_epsilon=EPSILON, **kwargs):
         super().__init__(**kwargs)
         self.dropout_rate = dropout_rate
+        self.norm = norm
+        self.layer_norm_epsilon = layer_norm_epsilon
         self.dropout = Dropout(dropout_rate, name="dropout", dtype=self.dtype_policy)
+        if norm:
+            self.sum_norm = LayerNormalization(layer_norm_epsilon, name="norm", dtype=self.dtype_policy)
 
     def build(self, input_shape):
         self.dropout.build(input_shape)
+        if self.norm:
+            self.sum_norm.build(input_shape)
 
     def call(self, x, training=False):
+        x = self.add(x, ops.arange(ops.shape(x)[1]))
         return self.dropout(x, training=training)
 
     def at(self, x, position):
         """As `call`, without dropout, for vectors x (B, W, D) that are all at one `position` (int scalar)."""
-        return x
+        return self.add(x, ops.reshape(position, (1,)))
+
+    def add(self, x, positions):
+        """The normalised sum of x (B, T, D) and its positions, int (T,) or (1,)."""
+        encoding = self.encode(positions)
+        x = x if encoding is None else x + ops.cast(encoding, x.dtype)
+        return self.sum_norm(x) if self.norm else x
+
+    def encode(self, positions):
+        """The vectors (T, D) that are added at positions int (T,); None for a kind that adds nothing."""
+        return None
 
 
 class AddedPositions(NoPositions):
     """Adds a vector for each position: the base class of `PositionalEncoding` and `LearnedPositions`.
-
-    A subclass has the method `encode`: positions int (T,) -> their vectors (T, D).
 
     Args:
         d_model: D.
@@ -197,50 +257,53 @@ class AddedPositions(NoPositions):
         super().__init__(**kwargs)
         self.d_model = d_model
 
-    def call(self, x, training=False):
-        encoding = self.encode(ops.arange(ops.shape(x)[1]))  # (T, D)
-        return self.dropout(x + ops.cast(encoding, x.dtype), training=training)
-
-    def at(self, x, position):
-        return x + ops.cast(self.encode(ops.reshape(position, (1,))), x.dtype)
-
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class PositionalEncoding(AddedPositions):
     """Adds the sinusoids of the positions to the embeddings (3.5), then drops out (5.4).
 
     Args:
-        **kwargs: those of `AddedPositions`; `d_model` must be even. Call arguments: see `NoPositions`.
+        d_model: D, even.
+        kind: one of `SINUSOIDAL`, see `sinusoids`.
+        first_position: pos of the first token: 0 in the paper, 1 in OpenNMT-tf, 2 in M2M-100.
+        **kwargs: those of `AddedPositions`. Call arguments: see `NoPositions`.
 
     Raises:
-        ValueError: for an odd `d_model`.
+        ValueError: for an odd `d_model`, one below 4 beside the kind of tensor2tensor, and for another kind.
     """
 
-    def __init__(self, d_model, **kwargs):
+    def __init__(self, d_model, kind="sinusoidal", first_position=0, **kwargs):
         super().__init__(d_model, **kwargs)
+        check_choice("kind", kind, SINUSOIDAL)
+        if kind == "sinusoidal_tensor2tensor" and d_model < 4:
+            raise ValueError(f"`d_model` must be at least 4 for the timescales of tensor2tensor. Received: {d_model}")
+        self.kind = kind
+        self.first_position = first_position
         if d_model % 2:
             raise ValueError(f"`d_model` must be even: sines and cosines come in pairs. Received: d_model={d_model}")
 
     def encode(self, positions):
         """See `sinusoids`."""
-        return sinusoids(positions, self.d_model)
+        return sinusoids(positions + self.first_position, self.d_model, self.kind)
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class LearnedPositions(AddedPositions):
     """Adds a learned vector for each position to the embeddings (3.5; row E of Table 3), then drops out (5.4).
 
-    The table starts like the embedding of the tokens: rows of N(0, d_model^-1/2), times sqrt(d_model). One table serves
-    source and target. Positions past the end of the table take its last row.
+    The table starts like the embedding of the tokens: rows of N(0, d_model^-1/2), times sqrt(d_model). Positions past
+    the end of the table take its last row.
 
     Args:
         num_positions: rows of the table, the positions of the longest text in training.
+        scale: multiply the rows by sqrt(d_model), as the vectors of the tokens are.
         **kwargs: those of `AddedPositions`. Call arguments: see `NoPositions`.
     """
 
-    def __init__(self, num_positions=257, **kwargs):
+    def __init__(self, num_positions=257, scale=True, **kwargs):
         super().__init__(**kwargs)
         self.num_positions = num_positions
+        self.scale = scale
 
     def build(self, input_shape):
         super().build(input_shape)
@@ -253,4 +316,63 @@ class LearnedPositions(AddedPositions):
     def encode(self, positions):
         """The rows of the positions. A position past the end of the table takes the last row."""
         rows = ops.take(self.table, ops.minimum(positions, self.num_positions - 1), axis=0)
-        return rows * math.sqrt(self.d_model)
+        return rows * math.sqrt(self.d_model) if self.scale else rows
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class Frame(Layer):
+    """Puts the same tokens around the tokens of every row: x_1 ... x_n becomes before, x_1 ... x_n, after.
+
+    Args:
+        before, after: lists of int, A and Z ids.
+        pad_id: the id of padding, which stays behind `after`.
+
+    Call arguments:
+        ids: int (B, S), padded.
+
+    Returns:
+        int (B, A + S + Z), padded.
+    """
+
+    def __init__(self, before=(), after=(), pad_id=0, **kwargs):
+        super().__init__(**kwargs)
+        self.before = list(before)
+        self.after = list(after)
+        self.pad_id = pad_id
+
+    @property
+    def width(self):
+        """A + Z."""
+        return len(self.before) + len(self.after)
+
+    def build(self, ids_shape):
+        """There are no weights."""
+
+    def call(self, ids):
+        if not self.width:
+            return ids
+        first = len(self.before)
+        framed = ops.pad(ids, ((0, 0), (first, len(self.after))), constant_values=self.pad_id)
+        places = ops.arange(ops.shape(framed)[1])[None]  # (1, A + S + Z)
+        ends = first + ops.sum(ops.cast(ops.not_equal(ids, self.pad_id), places.dtype), axis=1, keepdims=True)  # (B, 1)
+        for offset, id in enumerate(self.before):
+            framed = ops.where(places == offset, ops.cast(id, ids.dtype), framed)
+        for offset, id in enumerate(self.after):
+            framed = ops.where(places == ends + offset, ops.cast(id, ids.dtype), framed)
+        return framed
+
+
+def unframed(weights, is_text, first):
+    """The weights on the tokens of a text alone, which then sum to 1.
+
+    Args:
+        weights: float32 (B, T, S + S'), on the tokens and on those of the frame.
+        is_text: bool (B, 1, S), whether a position of the text has a token.
+        first: int, how many tokens stand before the text.
+
+    Returns:
+        float32 (B, T, S).
+    """
+    weights = weights[:, :, first : first + ops.shape(is_text)[2]]
+    weights = ops.where(is_text, weights, 0.0)
+    return weights / ops.maximum(ops.sum(weights, axis=-1, keepdims=True), 1e-30)

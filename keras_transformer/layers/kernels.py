@@ -67,8 +67,7 @@ class Linear(keras.layers.Dense):
         return self.activation(y if self.bias is None else ops.add(y, self.bias))
 
 
-@ops.custom_gradient
-def layer_norm(x, gamma, beta):
+def layer_norm(x, gamma, beta, epsilon=EPSILON):
     """LN(x) = gamma (x - mean) / sqrt(variance + epsilon) + beta, over the last axis (3.1; Ba et al. 2016).
 
     With n the normalised x, r = 1 / sqrt(variance + epsilon), dy the gradient that arrives and mean() over D,
@@ -81,25 +80,31 @@ def layer_norm(x, gamma, beta):
         x: (..., D).
         gamma: float32 (D,).
         beta: float32 (D,).
+        epsilon: float, which keeps a row of equal numbers finite.
 
     Returns:
         (..., D) in the dtype of x; computed in float32.
     """
-    x32 = ops.cast(x, "float32")
-    centred = x32 - ops.mean(x32, axis=-1, keepdims=True)
-    r = ops.rsqrt(ops.mean(ops.square(centred), axis=-1, keepdims=True) + EPSILON)  # (..., 1)
-    normal = centred * r
 
-    def gradient(*args, upstream=None):
-        dy = ops.cast(args[0] if upstream is None else upstream, "float32")
-        dy_normal = dy * normal
-        column = ops.expand_dims(ops.cast(gamma, "float32") / x.shape[-1], -1)  # (D, 1): a product with it is a mean
-        mean, mean_normal = ops.matmul(dy, column), ops.matmul(dy_normal, column)  # (..., 1)
-        dx = r * (dy * gamma - mean - normal * mean_normal)
-        rows = tuple(range(len(x.shape) - 1))
-        return ops.cast(dx, x.dtype), ops.sum(dy_normal, axis=rows), ops.sum(dy, axis=rows)
+    @ops.custom_gradient
+    def normalise(x, gamma, beta):
+        x32 = ops.cast(x, "float32")
+        centred = x32 - ops.mean(x32, axis=-1, keepdims=True)
+        r = ops.rsqrt(ops.mean(ops.square(centred), axis=-1, keepdims=True) + epsilon)  # (..., 1)
+        normal = centred * r
 
-    return ops.cast(normal * gamma + beta, x.dtype), gradient
+        def gradient(*args, upstream=None):
+            dy = ops.cast(args[0] if upstream is None else upstream, "float32")
+            dy_normal = dy * normal
+            column = ops.expand_dims(ops.cast(gamma, "float32") / x.shape[-1], -1)  # (D, 1): a product is a mean
+            mean, mean_normal = ops.matmul(dy, column), ops.matmul(dy_normal, column)  # (..., 1)
+            dx = r * (dy * gamma - mean - normal * mean_normal)
+            rows = tuple(range(len(x.shape) - 1))
+            return ops.cast(dx, x.dtype), ops.sum(dy_normal, axis=rows), ops.sum(dy, axis=rows)
+
+        return ops.cast(normal * gamma + beta, x.dtype), gradient
+
+    return normalise(x, gamma, beta)
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -109,12 +114,19 @@ class LayerNormalization(Layer):
     *Relative to* `keras.layers.LayerNormalization`: a third less time on a CPU (see `layer_norm`), and the paper's
     epsilon.
 
+    Args:
+        epsilon: see `layer_norm`.
+
     Call arguments:
         x: (..., D).
 
     Returns:
         The shape and dtype of x.
     """
+
+    def __init__(self, epsilon=EPSILON, **kwargs):
+        super().__init__(**kwargs)
+        self.epsilon = epsilon
 
     def build(self, x_shape):
         exact = {"shape": (x_shape[-1],), "dtype": "float32", "autocast": False}
@@ -123,7 +135,7 @@ class LayerNormalization(Layer):
 
     def call(self, x):
         gamma, beta = ops.copy(self.gamma), ops.copy(self.beta)  # TensorFlow takes a variable for a hidden input
-        return layer_norm(x, gamma, beta)
+        return layer_norm(x, gamma, beta, self.epsilon)
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")

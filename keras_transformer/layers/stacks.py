@@ -7,15 +7,18 @@ differ in where they normalise.
 import keras
 from keras import ops
 
-from keras_transformer.layers.attention import (
-    MultiHeadAttention,
-    NoAttention,
-    RelativeAttention,
-    RotaryAttention,
-    causal_mask,
-)
-from keras_transformer.layers.kernels import Dropout, LayerNormalization, Linear
-from keras_transformer.layers.layer import Layer, arguments_of
+from keras_transformer.layers.attention import causal_mask, make_attention
+from keras_transformer.layers.kernels import EPSILON, Dropout, LayerNormalization, Linear
+from keras_transformer.layers.layer import Layer, arguments_of, check_choice
+
+# f of a feed-forward network, by the name that a user gives.
+ACTIVATIONS = {
+    "relu": ops.relu,
+    "gelu": lambda x: ops.gelu(x, approximate=False),
+    "gelu_tanh": lambda x: ops.gelu(x, approximate=True),
+    "gelu_sigmoid": lambda x: x * ops.sigmoid(1.702 * x),
+    "silu": ops.silu,
+}
 
 
 class Residual(Layer):
@@ -23,6 +26,7 @@ class Residual(Layer):
 
     Args:
         dropout_rate: P_drop, applied to the output of the sub-layer.
+        layer_norm_epsilon: see `layer_norm`.
 
     Call arguments:
         x: (B, T, D), the input of `enter`.
@@ -32,11 +36,11 @@ class Residual(Layer):
         (B, T, D).
     """
 
-    def __init__(self, dropout_rate=0.0, **kwargs):
+    def __init__(self, dropout_rate=0.0, layer_norm_epsilon=EPSILON, **kwargs):
         super().__init__(**kwargs)
-        self.dropout_rate = dropout_rate
+        self.dropout_rate, self.layer_norm_epsilon = dropout_rate, layer_norm_epsilon
         self.dropout = Dropout(dropout_rate, name="dropout", dtype=self.dtype_policy)
-        self.norm = LayerNormalization(name="norm", dtype=self.dtype_policy)
+        self.norm = LayerNormalization(layer_norm_epsilon, name="norm", dtype=self.dtype_policy)
 
     def build(self, x_shape, update_shape=None):
         self.norm.build(x_shape)
@@ -74,26 +78,36 @@ class PreNorm(Residual):
 class FeedForward(Layer):
     """FFN(x) = max(0, x W_1 + b_1) W_2 + b_2 (section 3.3, equation 2), the same at every position.
 
-    *Relative to the paper*: dropout after the ReLU (`dropout_rate`), as in the authors' own code.
+    *Relative to the paper*: dropout after the ReLU (`dropout_rate`), as in the authors' own code. Another `activation`
+    f takes the place of the ReLU, FFN(x) = f(x W_1 + b_1) W_2 + b_2, with Phi the distribution function of N(0, 1):
+
+        relu           max(0, x)
+        gelu           x Phi(x) = x (1 + erf(x / sqrt(2))) / 2, the exact one, as "gelu" of Hugging Face
+        gelu_tanh      x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2, as "gelu" of OpenNMT-tf
+        gelu_sigmoid   x sigmoid(1.702 x), as "gelu" of Marian
+        silu           x sigmoid(x), also called swish
 
     Args:
-        d_model: D, width in and out.
-        d_ff: F, width between.
+        d_model, d_ff: D, width in and out, and F, width between.
         dropout_rate: share of the inner activations dropped in training.
+        activation: f, see above.
 
     Call arguments:
         x: (B, T, D).
 
     Returns:
         (B, T, D).
+
+    Raises:
+        ValueError: for another activation.
     """
 
-    def __init__(self, d_model, d_ff, dropout_rate=0.0, **kwargs):
+    def __init__(self, d_model, d_ff, dropout_rate=0.0, activation="relu", **kwargs):
         super().__init__(**kwargs)
-        self.d_model = d_model
-        self.d_ff = d_ff
-        self.dropout_rate = dropout_rate
-        self.inner = Linear(d_ff, activation="relu", name="inner", dtype=self.dtype_policy)
+        check_choice("activation", activation, ACTIVATIONS)
+        self.d_model, self.d_ff = d_model, d_ff
+        self.dropout_rate, self.activation = dropout_rate, activation
+        self.inner = Linear(d_ff, activation=ACTIVATIONS[activation], name="inner", dtype=self.dtype_policy)
         self.dropout = Dropout(dropout_rate, name="dropout", dtype=self.dtype_policy)
         self.outer = Linear(d_model, name="outer", dtype=self.dtype_policy)
 
@@ -114,8 +128,7 @@ class EncoderLayer(Layer):
         num_heads: H; 0 leaves out the self-attention (see `NoAttention`), and needs `d_key`.
         d_ff: F.
         dropout_rate: P_drop of the residual connections.
-        attention_dropout_rate: dropout of the attention weights.
-        feed_forward_dropout_rate: dropout inside the feed-forward network.
+        attention_dropout_rate, feed_forward_dropout_rate: dropout of the attention weights, and inside the network.
         pre_norm: normalise before each sub-layer; the paper normalises after it.
         d_key: K, the width of a head. None: D / H.
         num_key_value_heads: heads of keys and values; must divide H. None: H.
@@ -123,6 +136,9 @@ class EncoderLayer(Layer):
         positions: "relative" and "rotary" make the self-attention know positions (see `RelativeAttention` and
             `RotaryAttention`). With any other kind, it knows none.
         relative_clip: the largest distance that relative positions tell apart from larger ones.
+        attention_bias: whether the projections of the attentions have biases, Q = X W + b.
+        activation: f of the feed-forward network, see `FeedForward`.
+        layer_norm_epsilon: see `layer_norm`.
 
     Call arguments:
         x: (B, S, D).
@@ -146,55 +162,38 @@ class EncoderLayer(Layer):
         d_value=None,
         positions="sinusoidal",
         relative_clip=16,
+        attention_bias=False,
+        activation="relu",
+        layer_norm_epsilon=EPSILON,
         **kwargs,
     ):
+        given = locals()
+        arguments = {name: given[name] for name in arguments_of(EncoderLayer)}
         super().__init__(**kwargs)
-        self.d_model = d_model
-        self.num_heads = num_heads
-        self.d_ff = d_ff
-        self.dropout_rate = dropout_rate
-        self.attention_dropout_rate = attention_dropout_rate
-        self.feed_forward_dropout_rate = feed_forward_dropout_rate
-        self.pre_norm = pre_norm
-        self.d_key, self.d_value, self.num_key_value_heads = d_key, d_value, num_key_value_heads
-        self.positions, self.relative_clip = positions, relative_clip
-        self.self_attention = self.make_self_attention("self_attention")
+        for name, value in arguments.items():
+            setattr(self, name, value)
+        self.self_attention = self.make_attention("self_attention", num_heads, positions)
         self.self_attention_residual = self.make_residual("self_attention_residual")
         self.feed_forward = FeedForward(
-            d_model, d_ff, feed_forward_dropout_rate, name="feed_forward", dtype=self.dtype_policy
+            d_model, d_ff, feed_forward_dropout_rate, activation, name="feed_forward", dtype=self.dtype_policy
         )
         self.feed_forward_residual = self.make_residual("feed_forward_residual")
 
-    def make_attention(self, name, num_heads, attention_class=MultiHeadAttention, **arguments):
-        """A new attention of this layer's width, which knows no positions unless its class does."""
-        if num_heads == 0 and self.d_key is not None:
-            return NoAttention(name=name, dtype=self.dtype_policy)
-        return attention_class(
-            d_model=self.d_model,
-            num_heads=num_heads,
-            dropout_rate=self.attention_dropout_rate,
-            d_key=self.d_key,
-            num_key_value_heads=self.num_key_value_heads,
-            d_value=self.d_value,
-            **{"name": name, "dtype": self.dtype_policy, **arguments},
-        )
-
-    def make_self_attention(self, name):
-        """A new attention of this layer's width and kind of positions."""
-        if self.positions == "relative":
-            return self.make_attention(name, self.num_heads, RelativeAttention, clip=self.relative_clip)
-        attention_class = RotaryAttention if self.positions == "rotary" else MultiHeadAttention
-        return self.make_attention(name, self.num_heads, attention_class)
+    def make_attention(self, name, num_heads, positions="none"):
+        """A new attention of this layer's width; see `attention.make_attention`."""
+        shared = ("d_model", "d_key", "num_key_value_heads", "d_value", "relative_clip")
+        arguments = {argument: getattr(self, argument) for argument in shared}
+        arguments |= {"dropout_rate": self.attention_dropout_rate, "use_bias": self.attention_bias}
+        return make_attention(positions, num_heads=num_heads, **arguments, name=name, dtype=self.dtype_policy)
 
     def make_residual(self, name):
         """A new residual connection of this layer's kind."""
-        return (PreNorm if self.pre_norm else PostNorm)(self.dropout_rate, name=name, dtype=self.dtype_policy)
+        residual_class = PreNorm if self.pre_norm else PostNorm
+        return residual_class(self.dropout_rate, self.layer_norm_epsilon, name=name, dtype=self.dtype_policy)
 
     def build(self, x_shape):
-        self.self_attention.build(x_shape)
-        self.self_attention_residual.build(x_shape)
-        self.feed_forward.build(x_shape)
-        self.feed_forward_residual.build(x_shape)
+        for layer in (self.self_attention, self.self_attention_residual, self.feed_forward, self.feed_forward_residual):
+            layer.build(x_shape)
 
     def call(self, x, attention_mask=None, training=False):
         x = self.attend_to_self(x, attention_mask, training)
@@ -238,8 +237,8 @@ class DecoderLayer(EncoderLayer):
 
     def build(self, x_shape, memory_shape=None):
         super().build(x_shape)
-        self.cross_attention.build(x_shape)
-        self.cross_attention_residual.build(x_shape)
+        for layer in (self.cross_attention, self.cross_attention_residual):
+            layer.build(x_shape)
 
     def call(self, x, memory, attention_mask=None, source_mask=None, training=False):
         x = self.attend_to_self(x, attention_mask, training)
@@ -306,8 +305,9 @@ class Stack(keras.layers.Layer):
             self.layer_class(**{**arguments, **own}, name=f"layer_{i}", dtype=self.dtype_policy)
             for i, own in enumerate(of_layers)
         ]
-        norm = LayerNormalization if self.layers[0].pre_norm else keras.layers.Identity
-        self.norm = norm(name="norm", dtype=self.dtype_policy)
+        first, named = self.layers[0], {"name": "norm", "dtype": self.dtype_policy}
+        norm = LayerNormalization(first.layer_norm_epsilon, **named)
+        self.norm = norm if first.pre_norm else keras.layers.Identity(**named)
 
     def build(self, x_shape):
         for layer in self.layers:

@@ -73,13 +73,18 @@ class SequenceToSequence(keras.Model):
         raise self._missing("step")
 
     def logits(self, states):
-        """states (..., D) -> float32 (..., V), states output_matrix^T."""
+        """states (..., D) -> float32 (..., V), states output_matrix^T, plus `output_bias` if there is one."""
         raise self._missing("logits")
 
     @property
     def output_matrix(self):
         """The variable (V, D) of `logits`, for a loss that keeps no logits, and for a search that lays it out once."""
         raise self._missing("output_matrix")
+
+    @property
+    def output_bias(self):
+        """The variable (V,) that `logits` adds; None, as here, if it adds nothing."""
+        return None
 
     def align(self, target_ids, memory):
         """Shows which source positions each target position looks at.

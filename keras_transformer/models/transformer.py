@@ -3,12 +3,21 @@
 import keras
 from keras import ops
 
-from keras_transformer.config import PAD_ID, POSITIONS, split_heads_setting
+from keras_transformer.config import PAD_ID, split_frame_setting, split_heads_setting
 from keras_transformer.layers.attention import padding_mask
-from keras_transformer.layers.embedding import LearnedPositions, NoPositions, PositionalEncoding, make_embeddings
-from keras_transformer.layers.layer import check_choice
-from keras_transformer.layers.stacks import Decoder, Encoder
+from keras_transformer.layers.embedding import (
+    Frame,
+    LearnedPositions,
+    NoPositions,
+    PositionalEncoding,
+    make_embeddings,
+    unframed,
+)
+from keras_transformer.layers.kernels import EPSILON
+from keras_transformer.layers.layer import arguments_of, check_choice
+from keras_transformer.layers.stacks import Decoder, Encoder, EncoderLayer
 from keras_transformer.models.sequence_to_sequence import SequenceToSequence
+from keras_transformer.presets import POSITIONS, SINUSOIDAL
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -23,6 +32,9 @@ class Transformer(SequenceToSequence):
     - "history" says which positions of "target" belong to each hypothesis. It is () for a single hypothesis, to which
       all belong.
     - "memory" has every layer's keys and values of memory, N times two of (B, G, S, K), shared by all hypotheses.
+
+    With a `frame`, S counts the tokens around the source, too, and memory["text"], bool (B, 1, 1, S - S'), tells which
+    of the S - S' positions of `source_ids` have tokens. The cache then starts with the tokens before bos.
 
     Args:
         vocabulary_size: number of source tokens, and of target tokens unless `target_vocabulary_size` is given.
@@ -41,12 +53,26 @@ class Transformer(SequenceToSequence):
         d_key: K, the width of a head. None: D / H.
         num_key_value_heads: G, heads of keys and values in every attention; must divide H. None: H.
         d_value: width of a head's values. None: K.
-        positions: "sinusoidal" (3.5) or "learned" vectors are added to the embeddings. "relative" (Shaw et al. 2018)
+        positions: "sinusoidal" (3.5) or "learned" vectors are added to the embeddings. "sinusoidal_halves" and
+            "sinusoidal_tensor2tensor" are sinusoids of other programs, see `sinusoids`. "relative" (Shaw et al. 2018)
             and "rotary" (Su et al. 2021) positions act in self-attention. "none": only the causal mask tells an order.
         relative_clip: k, the largest distance that relative positions tell apart from larger ones.
         heads: heads of each attention, layer by layer, of the encoder / of the decoder / of the decoder to memory, such
             as "4,3/4,4/0,2"; it needs `d_key`. None: H. An attention with 0 heads gives zeros.
         num_positions: rows of the table of learned positions; all positions past its end take its last row.
+        attention_bias: whether the projections of the attentions have biases: Q = X W + b, and so K, V and the output.
+        activation: f of the feed-forward networks, f(x W_1 + b_1) W_2 + b_2: "relu" (3.3), "gelu" (the exact one),
+            "gelu_tanh", "gelu_sigmoid" or "silu"; see `FeedForward`.
+        layer_norm_epsilon: epsilon of gamma (x - mean) / sqrt(variance + epsilon) + beta.
+        logits_bias: whether the logits have a bias, states matrix^T + b.
+        scale_embeddings: multiply embeddings, and learned positions, by sqrt(d_model) (3.4). False leaves them as they
+            are.
+        embedding_norm: normalise the sum of embedding and position, LN(x + PE); encoder and decoder have one each.
+        first_position: number of the first position of sinusoids, 0 in the paper.
+        frame: ids of tokens around every text that are part of the model: before the source / after it / before bos,
+            such as "/3/" or "17,5/3/3". Encoder and decoder read them with the text; results do not show them. None:
+            there are no such tokens, as in the paper.
+        tie_positions: use one table of learned positions for source and target. False gives them one each.
         dtype: name of a dtype policy, such as "mixed_bfloat16".
 
     Example:
@@ -80,66 +106,87 @@ class Transformer(SequenceToSequence):
         relative_clip=16,
         num_positions=257,
         heads=None,
+        attention_bias=False,
+        activation="relu",
+        layer_norm_epsilon=EPSILON,
+        logits_bias=False,
+        scale_embeddings=True,
+        embedding_norm=False,
+        first_position=0,
+        tie_positions=True,
+        frame=None,
         *,
         dtype=None,
         **kwargs,
     ):
+        given = locals()
+        arguments = {name: given[name] for name in arguments_of(Transformer)}
+        stack = {name: arguments[name] for name in arguments_of(EncoderLayer)}
         policy = keras.dtype_policies.get(dtype or keras.config.dtype_policy())
-        stack = {
-            "d_model": d_model,
-            "num_heads": num_heads,
-            "d_ff": d_ff,
-            "dropout_rate": dropout_rate,
-            "attention_dropout_rate": attention_dropout_rate,
-            "feed_forward_dropout_rate": feed_forward_dropout_rate,
-            "pre_norm": pre_norm,
-            "d_key": d_key,
-            "num_key_value_heads": num_key_value_heads,
-            "d_value": d_value,
-            "positions": positions,
-            "relative_clip": relative_clip,
-        }
-        layers = make_embeddings(vocabulary_size, target_vocabulary_size, tie_embeddings, d_model, policy)
+        sizes = vocabulary_size, target_vocabulary_size, tie_embeddings, d_model
+        layers = make_embeddings(*sizes, policy, scale_embeddings, logits_bias)
         self.source_embedding, self.target_embedding, self.logits_layer = layers
-        self.position_layer = make_positions(
-            positions, d_model, num_positions, dropout_rate=dropout_rate, name="positions", dtype=policy
-        )
+        self.position_layer, self.target_position_layer = make_position_layers(**arguments, dtype=policy)
+        before, after, before_bos = ids_of_frame(frame, vocabulary_size, target_vocabulary_size or vocabulary_size)
+        self.source_frame = Frame(before, after, PAD_ID, name="source_frame", dtype=policy)
+        self.target_frame = Frame(before_bos, [], PAD_ID, name="target_frame", dtype=policy)
         of_encoder, of_decoder = heads_of_layers(heads, num_layers, num_decoder_layers or num_layers)
         self.encoder = Encoder(num_layers, of_encoder, **stack, name="encoder", dtype=policy)
         self.decoder = Decoder(num_decoder_layers or num_layers, of_decoder, **stack, name="decoder", dtype=policy)
         super().__init__(policy=policy, **kwargs)
-        self.vocabulary_size, self.target_vocabulary_size = vocabulary_size, target_vocabulary_size
-        self.num_layers, self.num_decoder_layers = num_layers, num_decoder_layers
-        self.tie_embeddings, self.num_positions, self.heads = tie_embeddings, num_positions, heads
-        for name, value in stack.items():
+        for name, value in arguments.items():
             setattr(self, name, value)
 
     def encode(self, source_ids):
-        source_mask = padding_mask(source_ids, PAD_ID)
-        x = self.position_layer(self.source_embedding(source_ids))
-        return {"states": self.encoder(x, attention_mask=source_mask), "mask": source_mask}
+        framed_ids = self.source_frame(source_ids)
+        mask = padding_mask(framed_ids, PAD_ID)
+        states = self.encoder(self.position_layer(self.source_embedding(framed_ids)), attention_mask=mask)
+        own = {"text": padding_mask(source_ids, PAD_ID)} if self.source_frame.width else {}
+        return {"states": states, "mask": mask, **own}
 
     def decode(self, target_ids, memory):
-        x = self.position_layer(self.target_embedding(target_ids))
-        return self.decoder(x, memory["states"], source_mask=memory["mask"])
+        x = self.embed_target(target_ids)
+        return self.from_bos_on(self.decoder(x, memory["states"], source_mask=memory["mask"]))
 
     def align(self, target_ids, memory):
         """As in the contract: how much the heads of the decoder attend to memory, see `Decoder.align`."""
-        x = self.position_layer(self.target_embedding(target_ids))
-        return self.decoder.align(x, memory["states"], memory["mask"])
+        x = self.embed_target(target_ids)
+        states, alignment = self.decoder.align(x, memory["states"], memory["mask"])
+        if self.source_frame.width:
+            alignment = unframed(alignment, memory["text"][:, 0], len(self.source_frame.before))
+        return self.from_bos_on(states), self.from_bos_on(alignment)
+
+    def embed_target(self, target_ids):
+        """target_ids int (B, T) -> the input of the decoder (B, T' + T, D), the T' tokens before bos at first."""
+        return self.target_position_layer(self.target_embedding(self.target_frame(target_ids)))
+
+    def from_bos_on(self, x):
+        """Leaves out the tokens before bos: (B, T' + T, ...) -> (B, T, ...)."""
+        return x[:, self.target_frame.width :] if self.target_frame.width else x
 
     def start(self, memory, width):
         batch = ops.shape(memory["states"])[0]
-        return {
+        state = {
             "history": ops.zeros((batch, width, 0), "bool") if width > 1 else (),
             "target": self.decoder.empty_cache(batch),
             "memory": self.decoder.project(memory["states"]),
             "mask": memory["mask"],
         }
+        if not self.target_frame.width:
+            return state
+        itself = ops.zeros((batch, width), "int32") + ops.arange(width, dtype="int32")
+        for position, id in enumerate(self.target_frame.before):
+            _, state = self.read(ops.zeros_like(itself) + id, itself, position, state)
+        return free_to_grow(state)
 
     def step(self, ids, parents, position, state):
+        first = self.target_frame.width
+        return self.read(ids, parents, position + first if first else position, state)
+
+    def read(self, ids, parents, position, state):
+        """As `step`, with the tokens before bos among the positions."""
         history = extended_history(state["history"], parents) if ids.shape[1] > 1 else ()
-        x = self.position_layer.at(self.target_embedding(ids), position)  # (B, W, D)
+        x = self.target_position_layer.at(self.target_embedding(ids), position)  # (B, W, D)
         x, target = self.decoder.step(x, history, state["target"], state["memory"], state["mask"])
         return x, {**state, "history": history, "target": target}
 
@@ -149,6 +196,10 @@ class Transformer(SequenceToSequence):
     @property
     def output_matrix(self):
         return self.logits_layer.source.matrix
+
+    @property
+    def output_bias(self):
+        return self.logits_layer.bias
 
 
 def heads_of_layers(heads, num_layers, num_decoder_layers):
@@ -174,20 +225,61 @@ def heads_of_layers(heads, num_layers, num_decoder_layers):
     return [[count] for count in of_encoder], [list(pair) for pair in zip(to_target, to_memory, strict=True)]
 
 
-def make_positions(kind, d_model, num_positions, **kwargs):
-    """A new layer that adds the positions of a kind to the embeddings. A kind that acts in self-attention adds nothing.
-
-    Args:
-        kind, d_model, num_positions: `positions`, `d_model`, `num_positions` of the `Transformer`.
-        **kwargs: those of `NoPositions`.
+def ids_of_frame(frame, source_size, target_size):
+    """The ids in the argument `frame` of a `Transformer`: before a source, after it, before bos.
 
     Raises:
-        ValueError: if there is no such kind.
+        ValueError: if it is no such text, or an id is not in its vocabulary, of `source_size` or `target_size` tokens.
     """
-    check_choice("positions", kind, POSITIONS)
-    if kind == "sinusoidal":
-        return PositionalEncoding(d_model, **kwargs)
-    return LearnedPositions(num_positions, d_model=d_model, **kwargs) if kind == "learned" else NoPositions(**kwargs)
+    parts = [[], [], []] if frame is None else split_frame_setting(frame)
+    sizes = source_size, source_size, target_size
+    if not parts or any(id >= size for ids, size in zip(parts, sizes, strict=True) for id in ids):
+        raise ValueError(
+            f"`frame` must be ids of the vocabulary, such as /3/, and no padding. Received: frame={frame!r}"
+        )
+    return parts
+
+
+def free_to_grow(state):
+    """The same decoding state, whose history and cache have a length that no compiler knows: it may grow."""
+    zero = ops.minimum(ops.sum(ops.cast(state["mask"], "int32")), 0)
+
+    def with_unknown_length(x):
+        return x[:, :, : x.shape[2] + zero]  # (B, W, t*W) and (B, G, t*W, K)
+
+    growing = {name: state[name] for name in ("history", "target")}
+    return {**state, **keras.tree.map_structure(with_unknown_length, growing)}
+
+
+def make_position_layers(*, positions, tie_positions, embedding_norm, dtype, **arguments):
+    """New layers that add the positions of source and of target to their embeddings.
+
+    They are the same object unless each side has weights of its own. A kind that acts in self-attention adds nothing.
+
+    Args:
+        positions, tie_positions, embedding_norm, **arguments: those of the `Transformer`.
+        dtype: dtype policy.
+
+    Raises:
+        ValueError: if there is no such kind, or one table would have two norms.
+    """
+    check_choice("positions", positions, POSITIONS)
+    if positions == "learned" and embedding_norm and tie_positions:
+        raise ValueError("`embedding_norm` with learned positions needs `tie_positions` false: each side has its norm")
+    layer_class, names = NoPositions, ("dropout_rate", "layer_norm_epsilon")
+    own = {"norm": embedding_norm, "dtype": dtype}
+    if positions in SINUSOIDAL:
+        layer_class, names, own["kind"] = PositionalEncoding, (*names, "d_model", "first_position"), positions
+    if positions == "learned":
+        layer_class, names, own["scale"] = (
+            LearnedPositions,
+            (*names, "d_model", "num_positions"),
+            arguments["scale_embeddings"],
+        )
+    own |= {name: arguments[name] for name in names}
+    if embedding_norm or (positions == "learned" and not tie_positions):
+        return [layer_class(**own, name=name) for name in ("source_positions", "target_positions")]
+    return [layer_class(**own, name="positions")] * 2
 
 
 def extended_history(history, parents):

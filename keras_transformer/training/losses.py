@@ -44,13 +44,14 @@ class TokenLoss:
         """
         return [states(inputs, training=True) for _ in range(self.passes)]
 
-    def of_tokens(self, passes, output_matrix, labels):
+    def of_tokens(self, passes, output_matrix, labels, output_bias=None):
         """The loss of N real target tokens.
 
         Args:
             passes: list of (N, D), the states of every pass; in validation of one.
             output_matrix: (V, D), see `SequenceToSequence.output_matrix`.
             labels: int32 (N,).
+            output_bias: (V,), see `SequenceToSequence.output_bias`. It is given only for a model that has one.
 
         Returns:
             float32 (N,), differentiable; and a dict from the names in `measures` to values (N,).
@@ -88,8 +89,10 @@ class CrossEntropy(TokenLoss):
             raise ValueError(f"`label_smoothing` must be in [0, 1). Received: label_smoothing={label_smoothing}")
         self.label_smoothing = label_smoothing
 
-    def of_tokens(self, passes, output_matrix, labels):
-        smoothed, cross_entropy, is_right = token_losses(passes[0], output_matrix, labels, self.label_smoothing)
+    def of_tokens(self, passes, output_matrix, labels, output_bias=None):
+        smoothed, cross_entropy, is_right = token_losses(
+            passes[0], output_matrix, labels, self.label_smoothing, output_bias
+        )
         return smoothed, {"accuracy": is_right, "perplexity": cross_entropy}
 
     def get_config(self):
@@ -127,18 +130,18 @@ def count_real_tokens(weights):
     return replica.all_reduce(tf.distribute.ReduceOp.SUM, tf.reduce_sum(weights))
 
 
-def token_losses(states, matrix, labels, label_smoothing=0.0):
+def token_losses(states, matrix, labels, label_smoothing=0.0, bias=None):
     """Cross-entropy of every token, with and without label smoothing, straight from the decoder's output.
 
-    The logits are z = states matrix^T (`SequenceToSequence.logits`). The smoothed target is (1 - eps) on the label plus
-    eps / V on every token, so with y the label
+    The logits are z = states matrix^T + b (`SequenceToSequence.logits`). The smoothed target is (1 - eps) on the label
+    plus eps / V on every token, so with y the label
 
         smoothed = -log softmax(z)_y + eps (z_y - mean z)
         d smoothed / d z = softmax(z) - eps / V - (1 - eps) one_hot(y)
 
     A small model spends most of its training time on (N, V) arrays. So only z and softmax(z) are ever made. The mean of
-    z is a product with the mean row of the matrix. The two other terms of the gradient are products of (N, D) and
-    (V, D) size, and the upstream gradient is applied to the states.
+    z is a product with the mean row of the matrix, plus the mean of b. The two other terms of the gradient are products
+    of (N, D) and (V, D) size, and the upstream gradient is applied to the states.
 
     In mixed precision these two arrays are in half precision, like the states; the softmax of TensorFlow still computes
     in float32. Every sum of them is float32. Validation passes float32 states, and so computes in float32 throughout.
@@ -148,16 +151,18 @@ def token_losses(states, matrix, labels, label_smoothing=0.0):
         matrix: (V, D), the `output_matrix` of the model.
         labels: int (N,).
         label_smoothing: eps.
+        bias: b, (V,), the `output_bias` of the model; None for 0.
 
     Returns:
-        smoothed float32 (N,), differentiable with respect to states and matrix; and without a gradient, cross_entropy
-        float32 (N,), and is_right bool (N,), whether no token is likelier than the label.
+        smoothed float32 (N,), differentiable with respect to states, matrix and bias; and without a gradient,
+        cross_entropy float32 (N,), and is_right bool (N,), whether no token is likelier than the label.
     """
 
     @tf.custom_gradient
-    def losses(states, matrix):
+    def losses(states, matrix, *bias):
         weights = tf.cast(matrix, states.dtype)
-        probabilities = tf.nn.softmax(tf.matmul(states, weights, transpose_b=True))  # (N, V)
+        logits = tf.matmul(states, weights, transpose_b=True)
+        probabilities = tf.nn.softmax(logits + tf.cast(bias[0], states.dtype) if bias else logits)  # (N, V)
         label_positions = tf.stack([tf.range(tf.size(labels)), labels], axis=1)
         label_probabilities = tf.gather_nd(probabilities, label_positions)
         is_right = label_probabilities >= largest(probabilities)
@@ -165,7 +170,10 @@ def token_losses(states, matrix, labels, label_smoothing=0.0):
         cross_entropy = -tf.math.log(tf.maximum(tf.cast(label_probabilities, tf.float32), smallest))
         mean_row = tf.reduce_mean(matrix, axis=0)  # (D,)
         states32, label_rows = tf.cast(states, tf.float32), tf.gather(matrix, labels)  # (N, D)
-        smoothed = cross_entropy + label_smoothing * tf.reduce_sum(states32 * (label_rows - mean_row), axis=-1)
+        above_mean = tf.reduce_sum(states32 * (label_rows - mean_row), axis=-1)  # z_y - mean z
+        if bias:
+            above_mean += tf.gather(bias[0], labels) - tf.reduce_mean(bias[0])
+        smoothed = cross_entropy + label_smoothing * above_mean
 
         def gradient(upstream, *_):
             upstream = upstream[:, None]
@@ -177,11 +185,17 @@ def token_losses(states, matrix, labels, label_smoothing=0.0):
             d_matrix = tf.cast(d_matrix, tf.float32)
             d_matrix -= label_smoothing / matrix.shape[0] * tf.reduce_sum(weighted, axis=0)
             d_matrix = tf.tensor_scatter_nd_sub(d_matrix, labels[:, None], (1 - label_smoothing) * weighted)
-            return tf.cast(d_states, states.dtype), d_matrix
+            return tf.cast(d_states, states.dtype), d_matrix, *(d_bias(upstream) for _ in bias)
+
+        def d_bias(upstream):
+            d_logits = tf.reduce_sum(tf.cast(probabilities, tf.float32) * upstream, axis=0)  # (V,)
+            d_logits -= label_smoothing / matrix.shape[0] * tf.reduce_sum(upstream)
+            return tf.tensor_scatter_nd_sub(d_logits, labels[:, None], (1 - label_smoothing) * upstream[:, 0])
 
         return (smoothed, cross_entropy, is_right), gradient
 
-    return losses(states, tf.convert_to_tensor(matrix))
+    biases = () if bias is None else (tf.convert_to_tensor(bias),)
+    return losses(states, tf.convert_to_tensor(matrix), *biases)
 
 
 def largest(probabilities):

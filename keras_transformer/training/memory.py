@@ -66,8 +66,9 @@ def count_parameters(config, source_size, target_size):
     matrices = target_size if config.tie_embeddings else 2 * target_size
     if not (config.share_vocabulary and config.tie_embeddings):
         matrices += source_size
-    is_recurrent = config.architecture != "transformer"
-    return matrices * config.d_model + (_count_recurrent(config) if is_recurrent else _count_transformer(config))
+    if config.architecture != "transformer":
+        return matrices * config.d_model + _count_recurrent(config)
+    return matrices * config.d_model + target_size * config.logits_bias + _count_transformer(config)
 
 
 def _count_transformer(config):
@@ -75,16 +76,22 @@ def _count_transformer(config):
     d, f = config.d_model, config.d_ff
     asking, asked = widths(config)
     attention, feed_forward, norm = d * (asking + asked), 2 * d * f + f + d, 2 * d
+    of_head = 2 * d * (asking // config.num_heads)
+    if config.attention_bias:
+        d_key = config.d_key or d // config.num_heads
+        attention += config.num_heads * d_key + asked + d
+        of_head += d_key + asking // config.num_heads
     tables = (2 * config.relative_clip + 1) * asking // config.num_heads * (config.positions == "relative")
     encoder = attention + tables + norm + feed_forward + norm
     decoder = encoder + attention + norm
-    learned = config.num_positions * d * (config.positions == "learned")
+    at_input = config.num_positions * d * (config.positions == "learned") * (1 if config.tie_positions else 2)
+    at_input += 2 * norm * config.embedding_norm
     encoders, decoders = depths(config)
     if config.heads:
         to_self, to_target, to_memory = split_heads_setting(config.heads)
         missing = config.num_heads * (encoders + 2 * decoders) - sum(to_self + to_target + to_memory)
-        learned -= missing * 2 * d * (asking // config.num_heads) + (to_self + to_target).count(0) * tables
-    return learned + encoders * encoder + decoders * decoder + 2 * norm * config.pre_norm
+        at_input -= missing * of_head + (to_self + to_target).count(0) * tables
+    return at_input + encoders * encoder + decoders * decoder + 2 * norm * config.pre_norm
 
 
 def _count_recurrent(config):

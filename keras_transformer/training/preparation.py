@@ -157,9 +157,9 @@ def make_tokenizers(config, run, corpus, origin):
     Returns:
         dict, from the path of a tokenizer to its model, bytes.
     """
-    files = run.tokenizer_files(config.share_vocabulary)
+    files = run.tokenizer_files(config.has_one_tokenizer)
     new = InTurn({each.name: pairs for each, pairs in _training_pairs(corpus) if not each.is_replayed})
-    texts = [BothSides(new)] if config.share_vocabulary else [OneSide(new, i) for i in (0, 1)]
+    texts = [BothSides(new)] if config.has_one_tokenizer else [OneSide(new, i) for i in (0, 1)]
     is_other = bool(_different_parts(run, corpus))
     return {
         path: _make_model(config, path.name, text, origin)
@@ -188,6 +188,11 @@ def _make_model(config, name, text, origin):
         model, most = (origin.path / name).read_bytes(), config.extend_vocabulary
         check_placeholders(config, model)
         return append_pieces(model, learn_pieces(model, text, most)) if most else model
+    if config.share_vocabulary != config.has_one_tokenizer:
+        raise ConfigError(
+            "`share_tokenizer` false beside `share_vocabulary` true needs two tokenizers whose ids mean the same, and "
+            "training makes none: start from a run that has them with `init_from`, or leave out `share_tokenizer`"
+        )
     if config.tokenizer:
         model = read_model(config.tokenizer)
         check_placeholders(config, model)
@@ -208,7 +213,7 @@ def check_placeholders(config, model):
 
 def describe_tokenizers(config, run):
     """Says how large the tokenizers of the run are, and where they come from."""
-    for path in run.tokenizer_files(config.share_vocabulary):
+    for path in run.tokenizer_files(config.has_one_tokenizer):
         size = Tokenizer.load(path).vocabulary_size
         before = Path(config.init_from or "", path.name)
         if config.extend_vocabulary and before.exists():  # a run that is resumed does not need it any more
@@ -218,7 +223,7 @@ def describe_tokenizers(config, run):
         else:
             asked = f" ({config.vocabulary_size:,} asked for; the corpus is too small for more)"
             note = asked if size < config.vocabulary_size else ""
-        name = "tokenizer" if config.share_vocabulary else path.name.split("_")[0]
+        name = "tokenizer" if config.has_one_tokenizer else path.name.split("_")[0]
         log.info("%-12s%s%s", name, counted(size, "piece"), note)
 
 
@@ -257,7 +262,7 @@ def open_split(run, name):
 
 def _ingredients(config, run, identity):
     """Everything that the tokenised corpus of a run depends on, for `make_once`; `identity` is that of the corpus."""
-    models = [path.read_bytes() for path in run.tokenizer_files(config.share_vocabulary)]
+    models = [path.read_bytes() for path in run.tokenizer_files(config.has_one_tokenizer)]
     tokenizer = hashlib.sha256(b"".join(models)).hexdigest()
     return {**identity, "tokenizer": tokenizer, "max_length": config.max_length, "layout": LAYOUT}
 
@@ -269,7 +274,7 @@ def check_resumable(config, run):
         ConfigError: that names the settings.
         CheckpointError: that names the file.
     """
-    for needed in (run.config, *run.tokenizer_files(config.share_vocabulary)):
+    for needed in (run.config, *run.tokenizer_files(config.has_one_tokenizer)):
         if run.has_checkpoint() and not needed.exists():
             raise CheckpointError(f"checkpoints without their {needed}: put it back, or choose another `model_dir`")
     if not run.config.exists():
@@ -322,12 +327,12 @@ class Origin:
         self.path = Path(config.init_from)
         self._check_has("config.yaml", "model.keras")
         before = Config.load(self.path / "config.yaml")
-        self._check_has(*([SHARED] if before.share_vocabulary else [SOURCE, TARGET]))
-        different = [
-            f"{name} is {getattr(before, name)}, not {getattr(config, name)}"
-            for name in self._settings_of_the_model(before, config)
-            if getattr(before, name) != getattr(config, name)
-        ]
+        self._check_has(*([SHARED] if before.has_one_tokenizer else [SOURCE, TARGET]))
+        names = self._settings_of_the_model(before, config)
+        values = {name: (getattr(before, name), getattr(config, name)) for name in names}
+        if before.share_vocabulary == config.share_vocabulary:
+            values["share_tokenizer"] = before.has_one_tokenizer, config.has_one_tokenizer
+        different = [f"{name} is {old}, not {new}" for name, (old, new) in values.items() if old != new]
         if different:
             raise ConfigError(f"{config.init_from} holds another model: {', '.join(different)}")
 

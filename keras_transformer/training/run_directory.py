@@ -52,9 +52,9 @@ class RunDirectory:
         self.logs = self.path / "logs"
         self.log = self.path / "run.log"
 
-    def tokenizer_files(self, share_vocabulary):
+    def tokenizer_files(self, has_one_tokenizer):
         """The paths of the tokenizers: one if both sides share it, else those of source and target."""
-        return [self.path / name for name in ([SHARED] if share_vocabulary else [SOURCE, TARGET])]
+        return [self.path / name for name in ([SHARED] if has_one_tokenizer else [SOURCE, TARGET])]
 
     @contextlib.contextmanager
     def claimed(self):

@@ -309,7 +309,9 @@ class TeacherForcing(AlwaysBuilt):
         """Of the real tokens: loss (N,), dict of measures (N,), weight (N,). Padding ends here."""
         is_real = weights > 0
         *passes, labels, weights = (tf.boolean_mask(x, is_real) for x in (*passes, labels, weights))
-        return *self.token_loss.of_tokens(passes, self.network.output_matrix, labels), weights
+        bias = self.network.output_bias
+        given = {} if bias is None else {"output_bias": bias}
+        return *self.token_loss.of_tokens(passes, self.network.output_matrix, labels, **given), weights
 
     def _measure(self, losses, measured, weights):
         self.loss_metric.update_state(losses, sample_weight=weights)

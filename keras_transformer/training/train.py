@@ -354,7 +354,7 @@ def restore(config, run, trainer, plan):
     """Loads the last checkpoint into the trainer, or the weights to start from, and returns the `Progress`."""
     if not run.has_checkpoint():
         if origin := open_origin(config, run):
-            origin.load(trainer.network, run.tokenizer_files(config.share_vocabulary))
+            origin.load(trainer.network, run.tokenizer_files(config.has_one_tokenizer))
         return Progress()
     progress = Progress(**load_last(run, trainer.resumable_variables))
     for later in run.epochs():  # if last.npz was damaged, there are later ones

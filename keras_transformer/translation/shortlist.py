@@ -16,6 +16,7 @@ from keras_transformer.config import BOS_ID, EOS_ID, FIRST_PLACEHOLDER_ID, PAD_I
 from keras_transformer.data.lexicon import likeliest, most_frequent
 from keras_transformer.decoding.search import IMPOSSIBLE, marked
 from keras_transformer.errors import check_positive
+from keras_transformer.layers.embedding import columns_of
 from keras_transformer.protection import PLACEHOLDERS
 
 FREQUENT = 1000  # target pieces that are on every list
@@ -29,6 +30,11 @@ class AllowedPieces(NamedTuple):
 
     pieces: tf.Tensor  # int32 (U,)
     hidden: tf.Tensor  # float32 (P, 1, U), added to the logits of a row: 0, or `IMPOSSIBLE` off its list
+
+    def logits_of(self, model):
+        """The columns (D, U) and the bias (U,), or None, of the logits of a `SequenceToSequence`; see `logits_of`."""
+        columns = columns_of(tf.gather(model.output_matrix, self.pieces), model.compute_dtype)
+        return columns, None if model.output_bias is None else tf.gather(model.output_bias, self.pieces)
 
     def start(self, start):
         """Turns the model's function from W to the first state into the one for `step`."""

@@ -301,15 +301,14 @@ class Signatures:
         Returns:
             `Hypotheses`.
         """
-        matrix, dtype = self.model.output_matrix, self.model.compute_dtype
-        columns = columns_of(tf.gather(matrix, candidates.pieces), dtype) if candidates else self.columns()
+        columns, bias = candidates.logits_of(self.model) if candidates else (self.columns(), self.model.output_bias)
 
         def start(width):
             return self.model.start(memory, width)
 
         def step(ids, parents, position, state):
             states, state = self._step(ids, parents, position, state)
-            return logits_of(states, columns), state
+            return logits_of(states, columns, bias), state
 
         if candidates:
             start, step, options = candidates.start(start), candidates.step(step), candidates.options(options)

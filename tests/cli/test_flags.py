@@ -27,7 +27,7 @@ from keras_transformer.cli.parser import with_dashes
 from keras_transformer.cli.request import add_request_arguments
 from keras_transformer.config import Config
 from keras_transformer.errors import ConfigError, UserError
-from keras_transformer.presets import PRESETS
+from keras_transformer.presets import EFFECTS, PRESETS
 from keras_transformer.translation.options import MOST, OPTIONS
 
 
@@ -128,11 +128,11 @@ FLAGS = {
 def test_every_setting_has_a_flag(field):
     choices = getattr(field.type, "__args__", (field.type,))
     text, value = FLAGS.get(choices[0], (choices[-1], choices[-1]))
-    shaped = {"profile": "3,7", "heads": "3,1/2,4/0,2"}
+    shaped = {"profile": "3,7", "heads": "3,1/2,4/0,2", "frame": "/3/"}
     text, value = (shaped[field.name],) * 2 if field.name in shaped else (text, value)
     arguments = ["--num_heads", "11"] if field.name == "d_model" else []
     arguments += ["--d_model", "22"] if field.name == "num_heads" else []
-    for name, values in config_module.EFFECTS.get(field.name, {}).items():
+    for name, values in EFFECTS.get(field.name, {}).items():
         arguments += [f"--{name}", values[0]]
     arguments += ["--d_key", "32"] if field.name == "heads" else []
     arguments += ["--init_from", "runs/a"] if field.name in ("replay", "extend_vocabulary") else []

@@ -115,6 +115,7 @@ def test_new_rows_are_the_mean_of_the_rows_that_spell_them(name):
     assert len(ids) > 3
     np.testing.assert_allclose(rows[number], sum(matrix[i] for i in whole) / len(whole), rtol=1e-5)
     assert mean_rows(matrix, MODELS[name], []).shape == (0, 13)
+    np.testing.assert_array_equal(mean_rows(matrix[:, 5], MODELS[name], LEARNT[name]), rows[:, 5])  # a bias
 
 
 def test_every_new_piece_is_used_where_it_stands_alone(name):

@@ -29,6 +29,16 @@ TEXTS = [*LEARNED[-23:], "", " \t\n", "\ufeff", "</s> <pad>", "seven " * 50]
 
 LEARNED_POSITIONS = {"positions": "learned", "num_positions": 7, "num_key_value_heads": 1, "num_decoder_layers": 2}
 
+OTHERS = {"positions": "sinusoidal_halves", "first_position": 2, "attention_bias": True, "activation": "gelu_tanh"}
+MBART = {
+    "positions": "learned",
+    "num_positions": 7,
+    "tie_positions": False,
+    "embedding_norm": True,
+    "activation": "gelu",
+}
+MBART |= {"scale_embeddings": False, "attention_bias": True, "pre_norm": True, "layer_norm_epsilon": 1e-3}
+
 ROTARY_POSITIONS = {"positions": "rotary", "num_layers": 2, "d_key": 6, "num_key_value_heads": 1, "pre_norm": True}
 
 
@@ -70,12 +80,17 @@ def translated(export, path, texts=TEXTS):
         {"positions": "relative", "relative_clip": 3, "num_heads": 6, "d_key": 5, "num_key_value_heads": 2},
         pytest.param(ROTARY_POSITIONS, marks=pytest.mark.slow),
         pytest.param({"positions": "none", "d_key": 7}, marks=pytest.mark.slow),
+        pytest.param(tiny.OPUS, marks=pytest.mark.slow),
+        pytest.param(OTHERS, marks=pytest.mark.slow),
+        MBART,
+        pytest.param({"activation": "gelu_sigmoid", "embedding_norm": True}, marks=pytest.mark.slow),
     ],
     ids=str,
 )
 def test_the_engine_translates_and_scores_as_every_variant_of_the_transformer_does(tmp_path, variant):
     """Random weights, so that nothing is left at 0 or 1. The test after this one has the Transformer of the paper."""
-    export = CTranslate2Export(translator(tiny.transformer(**variant)))
+    tokenizers = tiny.spelling_tokenizer(), tiny.tokenizer()  # one vocabulary
+    export = CTranslate2Export(Translator(tiny.transformer(**variant), *tokenizers, max_length=31))
     export.write(tmp_path)
     texts, scores = export.expected(TEXTS)
     assert len(set(texts)) > 5
@@ -127,6 +142,12 @@ def test_pieces_that_two_detokenizers_write_differently_are_the_same(trained, tm
 def test_another_kind_of_model_is_refused_by_name():
     with pytest.raises(ExportError, match="Transformers only. Received: .* RecurrentNetwork; export a SavedModel"):
         CTranslate2Export(translator(RecurrentNetwork(tiny.VOCABULARY, d_model=22)))
+
+
+@pytest.mark.parametrize("frame", ["5//", "/5/", "//5", "/3,3/"])
+def test_a_frame_that_the_engine_cannot_add_is_refused(frame):
+    with pytest.raises(ExportError, match=f"adds only eos to a source. Received: frame='{frame}'; export a SavedModel"):
+        CTranslate2Export(translator(tiny.transformer(frame=frame)))
 
 
 def test_values_of_another_width_than_keys_are_refused():

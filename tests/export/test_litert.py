@@ -149,11 +149,15 @@ def test_sentences_are_divided_as_in_the_graph(language):
         {"positions": "rotary", "num_heads": 6, "d_key": 6, "num_key_value_heads": 2},
         {"positions": "none", "d_key": 7, "d_value": 5},
         {"d_key": 13, "heads": "0/2/1"},
+        tiny.OPUS,
+        tiny.M2M_100,
+        {"positions": "learned", "tie_positions": False, "embedding_norm": True, "activation": "gelu"},
     ],
     ids=str,
 )
 def test_the_engine_runs_every_variant_of_the_transformer(tmp_path, variant):
-    export = LiteRTExport(Translator(tiny.transformer(**variant), tiny.tokenizer(), max_length=31))
+    tokenizers = tiny.spelling_tokenizer(), tiny.tokenizer()  # one vocabulary
+    export = LiteRTExport(Translator(tiny.transformer(**variant), *tokenizers, max_length=31))
     export.write(tmp_path)
     check(export, tmp_path)
 

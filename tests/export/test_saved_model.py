@@ -82,12 +82,15 @@ def test_a_search_reads_the_matrix_that_was_laid_out_at_load(exported, translato
     [
         {"positions": "learned", "num_positions": 7, "num_decoder_layers": 2, "num_key_value_heads": 1},
         {"positions": "rotary", "d_key": 10, "pre_norm": True},
+        tiny.OPUS,
+        tiny.M2M_100,
     ],
     ids=str,
 )
 def test_an_export_of_a_variant_finds_what_the_translator_finds(variant, tmp_path):
-    model = tiny.transformer(seed=3, **variant)
-    translator = Translator(model, tiny.tokenizer(), beam_size=3, length_penalty=0.6, max_length=31)
+    """The tokenizers are two over one vocabulary, as those of OPUS-MT."""
+    model, tokenizers = tiny.transformer(seed=3, **variant), (tiny.spelling_tokenizer(), tiny.tokenizer())
+    translator = Translator(model, *tokenizers, beam_size=3, length_penalty=0.6, max_length=31)
     path = export_version(SavedModelExport(translator), tmp_path, sentences=TEXTS)
     outputs = run_like_serving(path, TEXTS + ODD)
     texts, scores = translator.translate_batch(TEXTS + ODD)

@@ -24,11 +24,12 @@ CLIP, EVEN = 3, 2 * 7  # a distance that T exceeds, and a width of heads that is
 class TestContract(LayerContract):
     layer_class = MultiHeadAttention
     arguments = {
-        "d_model": D, "num_heads": H, "dropout_rate": 0.3, "d_key": K, "num_key_value_heads": H, "d_value": K
+        "d_model": D, "num_heads": H, "dropout_rate": 0.3, "d_key": K, "num_key_value_heads": H, "d_value": K,
+        "use_bias": True,
     }  # fmt: skip
     inputs = {"x": "BTD", "memory": "BSD", "attention_mask": "B1TS"}
     output = "BTD"
-    weight_count = ATTENTION_WEIGHTS
+    weight_count = ATTENTION_WEIGHTS + 4 * D
 
 
 class TestGroupedContract(TestContract):
@@ -39,6 +40,7 @@ class TestGroupedContract(TestContract):
         "d_key": 3,
         "num_key_value_heads": 5,
         "d_value": 7,
+        "use_bias": False,
     }
     weight_count = D * 3 * (10 + 5) + D * 7 * (5 + 10)
 
@@ -52,10 +54,11 @@ class TestRelativeContract(TestContract):
         "d_key": K,
         "num_key_value_heads": 1,
         "d_value": 7,
+        "use_bias": True,
         "clip": CLIP,
     }
     inputs = {"x": "BTD", "memory": "BTD", "attention_mask": "B1TT"}
-    weight_count = D * (K * (H + 1) + 7 * (1 + H)) + (2 * CLIP + 1) * (K + 7)
+    weight_count = D * (K * (H + 1) + 7 * (1 + H)) + (2 * CLIP + 1) * (K + 7) + (H + 1) * K + 7 + D
 
 
 class TestRotaryContract(TestContract):
@@ -67,6 +70,7 @@ class TestRotaryContract(TestContract):
         "d_key": EVEN,
         "num_key_value_heads": H,
         "d_value": 7,
+        "use_bias": False,
     }
     inputs = TestRelativeContract.inputs
     weight_count = 2 * D * H * (EVEN + 7)
@@ -336,6 +340,14 @@ def test_a_turn_keeps_far_positions_apart_in_half_precision():
 def test_an_odd_width_of_heads_cannot_be_turned():
     with pytest.raises(ValueError, match=r"`d_key` must be even: .* Received: d_key=13$"):
         RotaryAttention(d_model=D, num_heads=H)
+
+
+def test_no_attention_of_an_attention_with_biases_gives_that_of_the_output():
+    layer, x = NoAttention(use_bias=True), some("x", "BTD")
+    layer.build((None, None, D))
+    layer.output_bias.assign(np.arange(D) / 7)
+    for found in (layer(x, some("memory", "BSD")), layer.step(x, ())[0]):
+        np.testing.assert_allclose(found, np.broadcast_to(np.arange(D) / 7, x.shape), rtol=1e-6)
 
 
 def test_no_attention_gives_zeros_and_a_gradient_of_0():

@@ -3,65 +3,36 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_transformer.layers.embedding import (
-    LearnedPositions,
-    Logits,
-    NoPositions,
-    OutputMatrix,
-    PositionalEncoding,
-    TokenEmbedding,
-    columns_of,
-    logits_of,
-    sinusoids,
-)
-from tests import reference
-from tests.layers.contract import B, D, LayerContract, S, T, V, W, some
-
-LONG = 1031  # positions; bfloat16 cannot count past 256
+from keras_transformer.layers.embedding import Logits, OutputMatrix, TokenEmbedding, columns_of, logits_of
+from tests.layers.contract import D, LayerContract, V, some
 
 
 class TestTokenEmbeddingContract(LayerContract):
     layer_class = TokenEmbedding
-    arguments = {"vocabulary_size": V, "d_model": D}
+    arguments = {"vocabulary_size": V, "d_model": D, "scale": False}
     inputs = {"ids": "BT"}
     output = "BTD"
     weight_count = V * D
 
 
-class TestPositionalEncodingContract(LayerContract):
-    layer_class = PositionalEncoding
-    arguments = {"d_model": D, "dropout_rate": 0.3}
-    inputs = {"x": "BTD"}
-    output = "BTD"
-    weight_count = 0
-
-
-class TestLearnedPositionsContract(TestPositionalEncodingContract):
-    layer_class = LearnedPositions
-    arguments = {"num_positions": S, "d_model": D, "dropout_rate": 0.3}
-    weight_count = S * D
-
-
-class TestNoPositionsContract(TestPositionalEncodingContract):
-    layer_class = NoPositions
-    arguments = {"dropout_rate": 0.3}
-
-
 class TestSharedLogitsContract(LayerContract):
     layer_class = Logits
-    config_keys = ["source"]
+    config_keys = ["source", "use_bias"]
     inputs = {"states": "BTD"}
     output = "BTV"
     output_dtype = "float32"
     weight_count = V * D  # the embedding's, and none of its own
     source_class = TokenEmbedding
+    use_bias = False
 
     def make(self, dtype=None, **kwargs):
-        return Logits(self.source_class(V, D, name="source", dtype=dtype), dtype=dtype, **kwargs)
+        return Logits(self.source_class(V, D, name="source", dtype=dtype), self.use_bias, dtype=dtype, **kwargs)
 
 
-class TestUnsharedLogitsContract(TestSharedLogitsContract):
+class TestUnsharedLogitsWithABiasContract(TestSharedLogitsContract):
     source_class = OutputMatrix
+    weight_count = V * D + V
+    use_bias = True
 
 
 def token_embedding(vocabulary_size=V, **kwargs):
@@ -74,6 +45,11 @@ def test_a_token_is_its_row_times_the_root_of_d_model():
     layer, ids = token_embedding(), some("ids", "BT")
     expected = layer.matrix.numpy()[np.asarray(ids)] * D**0.5
     np.testing.assert_allclose(layer(ids), expected, rtol=1e-6)
+
+
+def test_without_a_scale_a_token_is_its_row():
+    layer, ids = token_embedding(scale=False), some("ids", "BT")
+    np.testing.assert_array_equal(layer(ids), layer.matrix.numpy()[np.asarray(ids)])
 
 
 @pytest.mark.parametrize("layer_class", [TokenEmbedding, OutputMatrix])
@@ -102,6 +78,14 @@ def test_logits_are_products_with_the_rows_of_their_source(source_class):
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
 
 
+def test_a_bias_is_added_to_the_logits():
+    layer, states = Logits(token_embedding(), use_bias=True), some("states", "BTD")
+    without = np.asarray(layer(states))  # a new bias is 0
+    layer.bias.assign(np.arange(V) / 7)
+    np.testing.assert_allclose(layer(states), without + np.arange(V) / 7, rtol=1e-5, atol=1e-5)
+    assert [id(w) for w in layer.weights] == [id(layer.bias), id(layer.source.matrix)]
+
+
 def test_logits_and_embedding_learn_one_matrix():
     embedding = token_embedding()
     logits = Logits(embedding)
@@ -125,87 +109,6 @@ def test_a_layout_is_in_the_compute_dtype_and_its_logits_are_float32(dtype):
     columns = columns_of(some("matrix", "VD"), dtype)
     assert columns.dtype == dtype
     assert logits_of(tf.cast(some("states", "BTD"), dtype), columns).dtype == "float32"
-
-
-def test_sinusoids_of_the_paper():
-    np.testing.assert_allclose(sinusoids(tf.range(T), D), reference.sinusoids(T, D), rtol=1e-5, atol=1e-6)
-
-
-def test_sinusoids_of_far_positions():
-    table = sinusoids(tf.range(LONG), D)
-    assert table.dtype == tf.float32
-    np.testing.assert_allclose(table, reference.sinusoids(LONG, D), atol=1e-3)
-
-
-def test_positions_are_added():
-    x = some("x", "BTD")
-    expected = np.asarray(x) + reference.sinusoids(T, D)
-    np.testing.assert_allclose(PositionalEncoding(D)(x), expected, rtol=1e-5, atol=1e-6)
-
-
-@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
-def test_half_precision_knows_positions_past_256(policy):
-    layer = PositionalEncoding(D, dtype=policy)
-    rounding = 2**-9 if policy == "mixed_bfloat16" else 2**-12
-    encoding = tf.cast(layer(tf.zeros((1, LONG, D), layer.compute_dtype)), "float32")[0]
-    np.testing.assert_allclose(encoding, reference.sinusoids(LONG, D), atol=rounding + 1e-3)
-    at = tf.cast(layer.at(tf.zeros((1, 1, D), layer.compute_dtype), LONG - 1), "float32")[0, 0]
-    np.testing.assert_array_equal(at, encoding[-1])
-
-
-def learned_positions(num_positions, **kwargs):
-    layer = LearnedPositions(num_positions, d_model=D, **kwargs)
-    layer.build((None, None, D))
-    return reference.randomise(layer)
-
-
-def test_learned_positions_are_added_and_past_their_end_the_last_row_is():
-    layer, x = learned_positions(5), some("x", "BTD")
-    rows = D**0.5 * layer.table.numpy()[[0, 1, 2, 3, 4, 4, 4]]
-    np.testing.assert_allclose(layer(x), np.asarray(x) + rows, rtol=1e-5, atol=1e-6)
-    at = layer.at(tf.zeros((B, W, D)), LONG)
-    np.testing.assert_allclose(at, np.broadcast_to(rows[-1], (B, W, D)), rtol=1e-6)
-
-
-def test_learned_positions_start_with_variance_one():
-    layer = LearnedPositions(1009, d_model=D)
-    layer.build((None, None, D))
-    rows = layer.encode(tf.range(1009)).numpy()
-    assert abs(rows.std() - 1) < 5 / (2 * rows.size) ** 0.5 and abs(rows.mean()) < 5 / rows.size**0.5
-
-
-def test_no_positions_add_nothing():
-    x = some("x", "BTD")
-    np.testing.assert_array_equal(NoPositions()(x), x)
-
-
-@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "graph"])
-@pytest.mark.parametrize("kind", ["sinusoidal", "learned", "none"])
-def test_one_position_at_a_time_is_all_positions_at_once(kind, compiled):
-    kinds = {"sinusoidal": lambda: PositionalEncoding(D), "learned": lambda: learned_positions(5), "none": NoPositions}
-    layer, x = kinds[kind](), some("x", "BTD")
-    at = tf.function(layer.at) if compiled else layer.at
-    steps = [at(x[:, t : t + 1], tf.constant(t)) for t in range(T)]
-    np.testing.assert_allclose(tf.concat(steps, axis=1), layer(x), rtol=1e-6, atol=1e-6)
-
-
-def test_every_hypothesis_stands_at_the_same_position():
-    x = tf.random.stateless_normal((B, W, D), (1, 2))
-    encoding = np.asarray(PositionalEncoding(D).at(x, 5)) - np.asarray(x)
-    np.testing.assert_allclose(encoding, np.broadcast_to(reference.sinusoids(T, D)[5], (B, W, D)), atol=1e-6)
-
-
-def test_dropout_falls_on_the_sum():
-    layer = PositionalEncoding(D, dropout_rate=0.5)
-    y = np.asarray(layer(10.0 + 0.0 * some("x", "BTD"), training=True))
-    assert 0.3 < np.mean(y == 0) < 0.7
-    expected = np.broadcast_to(2.0 * (10.0 + reference.sinusoids(T, D)), y.shape)
-    np.testing.assert_allclose(y[y != 0], expected[y != 0], rtol=1e-5)
-
-
-def test_an_odd_d_model_is_refused():
-    with pytest.raises(ValueError, match=r"`d_model` must be even.* Received: d_model=13$"):
-        PositionalEncoding(13)
 
 
 def test_no_implicit_mask_is_attached():

@@ -1,3 +1,4 @@
+import functools
 import math
 
 import keras
@@ -85,6 +86,7 @@ def test_inner_sizes_are_numbers_where_they_are_known():
 
 class TestLayerNormalizationContract(LayerContract):
     layer_class = LayerNormalization
+    arguments = {"epsilon": 1e-3}
     inputs = {"x": "BTD"}
     output = "BTD"
     weight_count = NORM_WEIGHTS
@@ -101,6 +103,8 @@ def test_rows_are_normalised_as_in_the_paper(size):
     x = size * np.asarray(some("x", "BTD"), "float64") + size
     expected = reference.layer_norm({"gamma": gamma, "beta": beta}, x)
     np.testing.assert_allclose(layer_norm(x.astype("float32"), gamma, beta), expected, rtol=1e-4, atol=1e-4)
+    expected = reference.layer_norm({"gamma": gamma, "beta": beta, "@epsilon": 0.1}, x)
+    np.testing.assert_allclose(layer_norm(x.astype("float32"), gamma, beta, 0.1), expected, rtol=1e-4, atol=1e-4)
 
 
 def test_a_row_of_equal_numbers_becomes_the_bias():
@@ -129,7 +133,7 @@ def test_gradients_are_those_of_automatic_differentiation(axes, size):
     x = size * np.asarray(some("x", axes), "float64")
     upstream = np.asarray(some("upstream", axes), "float64")
     expected = gradients(naive, x, gamma.astype("float64"), beta.astype("float64"), upstream)
-    found = gradients(layer_norm, x.astype("float32"), gamma, beta, upstream)
+    found = gradients(functools.partial(layer_norm, epsilon=1e-6), x.astype("float32"), gamma, beta, upstream)
     for one, other in zip(found, expected, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-4 / size)
         assert np.abs(other).max() > 0.1

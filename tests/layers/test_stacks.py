@@ -4,7 +4,16 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_transformer.layers.stacks import Decoder, DecoderLayer, Encoder, EncoderLayer, FeedForward, PostNorm, PreNorm
+from keras_transformer.layers.stacks import (
+    ACTIVATIONS,
+    Decoder,
+    DecoderLayer,
+    Encoder,
+    EncoderLayer,
+    FeedForward,
+    PostNorm,
+    PreNorm,
+)
 from tests import reference
 from tests.layers.contract import (
     ATTENTION_WEIGHTS,
@@ -26,7 +35,8 @@ N = 2
 SHAPE = {"d_model": D, "num_heads": H, "d_ff": F}
 RATES = {"dropout_rate": 0.3, "attention_dropout_rate": 0.2, "feed_forward_dropout_rate": 0.1}
 VARIANT = {"d_key": 7, "num_key_value_heads": 1, "d_value": 11, "positions": "relative", "relative_clip": 5}
-VARIANT_ATTENTION_WEIGHTS = D * (7 + 11) * (H + 1)
+VARIANT |= {"attention_bias": True, "activation": "gelu", "layer_norm_epsilon": 1e-3}
+VARIANT_ATTENTION_WEIGHTS = D * (7 + 11) * (H + 1) + 7 * (H + 1) + 11 + D
 VARIANT_ENCODER_LAYER_WEIGHTS = (
     VARIANT_ATTENTION_WEIGHTS + (7 + 11) * (2 * 5 + 1) + FEED_FORWARD_WEIGHTS + 2 * NORM_WEIGHTS
 )
@@ -40,7 +50,7 @@ RESIDUALS = pytest.mark.parametrize("residual", [reference.post_norm, reference.
 
 
 class ResidualContract(LayerContract):
-    arguments = {"dropout_rate": 0.3}
+    arguments = {"dropout_rate": 0.3, "layer_norm_epsilon": 1e-3}
     inputs = {"x": "BTD", "update": "BTD"}
     output = "BTD"
     weight_count = NORM_WEIGHTS
@@ -79,6 +89,17 @@ def test_residual_connection(layer_class, expected, size):
     )
 
 
+@pytest.mark.parametrize("layer_class", [PostNorm, PreNorm])
+def test_the_norm_has_the_epsilon_that_is_given(layer_class):
+    layer = layer_class(0.0, 0.1)
+    layer.build((None, None, D))
+    x = np.asarray(some("x", "BTD"))
+    found = layer.enter(x) if layer_class is PreNorm else layer(x, 0 * x)
+    weights = {**reference.part(reference.weights_of(layer), "norm"), "@epsilon": 0.1}
+    expected = reference.layer_norm(weights, x.astype("float64"))
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+
+
 def test_post_norm_hands_the_sublayer_x_itself():
     x = some("x", "BTD")
     assert residual_connection(PostNorm).enter(x) is x
@@ -108,7 +129,7 @@ def test_dropout_falls_on_the_update_and_not_on_the_residual(layer_class):
 
 class TestFeedForwardContract(LayerContract):
     layer_class = FeedForward
-    arguments = {"d_model": D, "d_ff": F, "dropout_rate": 0.3}
+    arguments = {"d_model": D, "d_ff": F, "dropout_rate": 0.3, "activation": "silu"}
     inputs = {"x": "BTD"}
     output = "BTD"
     weight_count = FEED_FORWARD_WEIGHTS
@@ -124,6 +145,26 @@ def test_feed_forward_is_equation_2():
     layer, x = feed_forward(), some("x", "BTD")
     expected = reference.feed_forward(reference.weights_of(layer), np.asarray(x, "float64"))
     np.testing.assert_allclose(layer(x), expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_other_activations_take_the_place_of_the_relu(activation):
+    layer, x = feed_forward(activation=activation), 3 * some("x", "BTD")  # far enough for the approximations to differ
+    weights = {**reference.weights_of(layer), "@activation": activation}
+    expected = reference.feed_forward(weights, np.asarray(x, "float64"))
+    np.testing.assert_allclose(layer(x), expected, rtol=1e-5, atol=2e-5)
+    others = [reference.feed_forward({**weights, "@activation": a}, np.asarray(x, "float64")) for a in ACTIVATIONS]
+    assert sum(np.allclose(layer(x), other, rtol=1e-5, atol=2e-5) for other in others) == 1
+
+
+def test_the_gelu_is_the_exact_one():
+    """Values of 1 / 2 (1 + erf(x / sqrt(2))) x from a table; the approximation with tanh gives 0.8412 and -0.1588."""
+    np.testing.assert_allclose(ACTIVATIONS["gelu"](tf.constant([1.0, -1.0])), [0.841345, -0.158655], atol=1e-6)
+
+
+def test_an_unknown_activation_is_refused():
+    with pytest.raises(ValueError, match="`activation` must be one of relu, gelu, .*silu. Received: activation='elu'$"):
+        FeedForward(D, F, activation="elu")
 
 
 def test_feed_forward_treats_every_position_by_itself():

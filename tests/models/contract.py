@@ -204,7 +204,8 @@ class ModelContract:
         states = np.random.default_rng(3).normal(size=(*leading, matrix.shape[1]))
         logits = model.logits(tf.constant(states, "float32"))
         assert logits.dtype == "float32"
-        np.testing.assert_allclose(logits, states @ matrix.T, rtol=1e-5, atol=1e-5)
+        bias = 0 if model.output_bias is None else np.asarray(model.output_bias)
+        np.testing.assert_allclose(logits, states @ matrix.T + bias, rtol=1e-5, atol=1e-5)
 
     def test_future_tokens_do_not_change_past_outputs(self):
         model, inputs = self.model(), self.batch()

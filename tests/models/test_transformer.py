@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from keras_transformer.errors import ConfigError
 from keras_transformer.models.transformer import Transformer, extended_history
-from tests import reference
+from tests import reference, tiny
 from tests.models.contract import PAD, B, ModelContract, S, T, W, random_parents, step_by_step
 
 H, K, F, V, OTHER_V, N = 2, 13, 17, 19, 23, 2
@@ -34,7 +34,27 @@ OTHER_THAN_DEFAULT = {
     "relative_clip": 5,
     "num_positions": 29,
     "heads": "1/1,2,1/0,1,2",
+    "attention_bias": True,
+    "activation": "gelu",
+    "layer_norm_epsilon": 1e-3,
+    "logits_bias": True,
+    "scale_embeddings": False,
+    "embedding_norm": True,
+    "first_position": 2,
+    "tie_positions": False,
+    "frame": "5,7/3/11",
 }
+# As they are in the models of other programs.
+MARIAN = {**tiny.OPUS, "frame": None, "layer_norm_epsilon": 1e-9}
+M2M_100 = {**MARIAN, "activation": "relu", "first_position": 2, "layer_norm_epsilon": 1e-5, "logits_bias": False}
+MBART = {
+    "positions": "learned",
+    "num_positions": 5,
+    "tie_positions": False,
+    "embedding_norm": True,
+    "activation": "gelu",
+}
+MBART |= {"scale_embeddings": False, "attention_bias": True, "logits_bias": True, "layer_norm_epsilon": 1e-5}
 VOCABULARIES = pytest.mark.parametrize(
     "vocabularies",
     [
@@ -76,6 +96,22 @@ class TestLearnedPositionsAndPrunedContract(TestPostNormContract):
     arguments |= {"num_decoder_layers": 2, "heads": "0/0,1/0,3", "d_key": K}
 
 
+@pytest.mark.slow
+class TestMBartContract(TestPostNormContract):
+    arguments = {**SHALLOW, **MBART, "pre_norm": True}
+
+
+@pytest.mark.slow
+class TestM2M100Contract(TestPostNormContract):
+    arguments = {**SHALLOW, **M2M_100, "pre_norm": True}
+
+
+class TestFrameContract(TestPostNormContract):
+    """Tokens around the texts: all methods count positions as without them."""
+
+    arguments = {**SHALLOW, "frame": "5,7/3/11,13"}
+
+
 @functools.cache  # no test changes its weights
 def transformer(residual=POST, **kwargs):
     return reference.randomise(Transformer(**{**SMALL, **kwargs}, pre_norm=residual is PRE))
@@ -108,12 +144,23 @@ def test_transformer_of_the_paper(residual):
         (PRE, {"positions": "none", "d_key": 7, "d_value": 11}),
         (PRE, {"num_layers": 1, "num_decoder_layers": 3, "positions": "rotary", "d_key": 2, "num_key_value_heads": 1}),
         (POST, {"num_key_value_heads": 1, "positions": "relative", "relative_clip": 1}),
+        (POST, MARIAN),
+        (PRE, M2M_100),
+        (PRE, MBART),
+        (POST, {"positions": "sinusoidal_halves", "activation": "gelu_sigmoid", "layer_norm_epsilon": 0.1}),
+        (PRE, {"positions": "sinusoidal_halves", "first_position": 1, "activation": "gelu_tanh"}),
+        (PRE, {"embedding_norm": True, "positions": "rotary", "d_key": 10, "attention_bias": True}),
+        (POST, {"positions": "learned", "num_positions": 5, "scale_embeddings": False, "tie_positions": False}),
+        (PRE, {"num_key_value_heads": 1, "d_value": 11, "attention_bias": True, "layer_norm_epsilon": 0.1}),
     ],
     ids=lambda value: value.__name__ if callable(value) else str(value),
 )
 def test_variants_of_the_transformer_are_those_of_their_papers(variant, residual):
     model, inputs = transformer(residual, **variant), batch()
-    arguments = {"num_heads": H, "residual": residual, "positions": variant.get("positions", "sinusoidal")}
+    names = {"positions": "positions", "scale_embeddings": "scale", "first_position": "first"}
+    names |= {"activation": "activation", "layer_norm_epsilon": "epsilon"}
+    arguments = {names[name]: value for name, value in variant.items() if name in names}
+    arguments |= {"num_heads": H, "residual": residual}
     expected = reference.transformer(reference.weights_of(model), **inputs, **arguments)
     np.testing.assert_allclose(model(inputs), expected, rtol=1e-5, atol=1e-5)
 
@@ -143,6 +190,32 @@ def test_table_3_parameters(monkeypatch, arguments, millions):
     for drawn in (keras.initializers.RandomNormal, keras.initializers.VarianceScaling):  # takes seconds for nothing
         monkeypatch.setattr(drawn, "__call__", lambda self, shape, dtype=None: keras.ops.zeros(shape, dtype))
     assert Transformer(vocabulary_size=37_000, **arguments).count_params() == pytest.approx(millions * 1e6, rel=0.04)
+
+
+# Tokens around the texts
+
+
+def test_a_frame_is_the_same_tokens_in_the_text():
+    """The oracle is the model without a frame, one row at a time, whose texts have the tokens in them."""
+    plain, framed, inputs = transformer(), transformer(frame="5,7/3/11,13"), batch()
+    memory = framed.encode(inputs["source_ids"])
+    states, alignment = framed.align(inputs["target_ids"], memory)
+    np.testing.assert_allclose(framed.logits(states), framed(inputs), rtol=1e-5, atol=1e-5)
+    for row, (source, target) in enumerate(zip(inputs["source_ids"], inputs["target_ids"], strict=True)):
+        text = source[source != PAD]
+        own = np.array([[5, 7, *text, 3]], "int32"), np.array([[11, 13, *target]], "int32")
+        expected, weights = plain.align(own[1], plain.encode(own[0]))
+        np.testing.assert_allclose(states[row], expected[0, 2:], rtol=1e-4, atol=1e-5)
+        on_text = np.asarray(weights)[0, 2:, 2:-1]
+        expected = on_text / on_text.sum(axis=1, keepdims=True)
+        np.testing.assert_allclose(alignment[row, :, : len(text)], expected, rtol=1e-4, atol=1e-5)
+        assert not np.any(alignment[row, :, len(text) :])
+
+
+@pytest.mark.parametrize("frame", ["", "3", "0//", f"{V}//", f"//{V}", "//3,"])
+def test_a_frame_that_is_none_is_refused(frame):
+    with pytest.raises(ValueError, match=f"`frame` must be ids of the vocabulary.* Received: frame='{frame}'$"):
+        Transformer(**SHALLOW, frame=frame)
 
 
 # Vocabularies and weights
@@ -330,7 +403,10 @@ def test_before_the_first_token_there_is_nothing_to_inherit():
     [
         ({"num_heads": 3}, rf"`num_heads` must divide `d_model`\. Received: num_heads=3, d_model={D}$"),
         ({"d_model": 13, "num_heads": 13}, r"`d_model` must be even.* Received: d_model=13$"),
-        ({"positions": "alibi"}, r"must be one of sinusoidal, learned, .*none\. Received: positions='alibi'$"),
+        (
+            {"positions": "alibi"},
+            r"must be one of sinusoidal, sinusoidal_halves, .*none\. Received: positions='alibi'$",
+        ),
         ({"positions": "rotary"}, r"`d_key` must be even: .* Received: d_key=13$"),
         ({"num_key_value_heads": 3}, r"`num_key_value_heads` must divide `num_heads`\. Received: .*=3, num_heads=2$"),
         ({"dropout_rate": 1.0}, r"must be in \[0, 1\)\. Received: rate=1\.0$"),

@@ -116,6 +116,29 @@ def test_gradient_is_the_slope_of_the_loss(label_smoothing):
     np.testing.assert_allclose(gradients_of(labels, states, matrix, label_smoothing, weights)[0], slopes, atol=3e-4)
 
 
+@SMOOTHING
+def test_a_bias_is_part_of_the_logits_and_learns(label_smoothing):
+    """A column of the matrix for a state that is always 1 is a bias."""
+    labels, states, matrix = batch()
+    bias, weights = (
+        tf.constant(np.random.default_rng(7).normal(size=V), "float32"),
+        np.arange(1, N + 1, dtype="float32"),
+    )
+    wide = np.append(states, np.ones((N, 1), "float32"), axis=1), np.append(matrix, bias[:, None], axis=1)
+    expected = losses(labels, *wide, label_smoothing)
+    variables = [tf.constant(states), tf.constant(matrix), bias]
+    with tf.GradientTape() as tape:
+        tape.watch(variables)
+        found = token_losses(*variables[:2], labels, label_smoothing, variables[2])
+        total = tf.reduce_sum(found[0] * weights)
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
+    d_states, d_matrix = (np.asarray(x) for x in gradients_of(labels, *wide, label_smoothing, weights))
+    expected = [d_states[:, :-1], d_matrix[:, :-1], d_matrix[:, -1]]
+    for one, other in zip(tape.gradient(total, variables), expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+
+
 def test_only_the_smoothed_loss_carries_a_gradient():
     labels, states, matrix = batch()
     inputs = [tf.constant(states), tf.constant(matrix)]

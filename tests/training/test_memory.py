@@ -60,6 +60,9 @@ VARIANTS = [
     {"positions": "none", "num_decoder_layers": 1},
     {"num_decoder_layers": 3, "d_key": 7, "num_key_value_heads": 1, "pre_norm": True},
     {"heads": "2,0,1/0,1/3,2", "d_key": 11, "num_layers": 3, "num_decoder_layers": 2, "positions": "relative"},
+    {"attention_bias": True, "logits_bias": True, "embedding_norm": True, "d_key": 7, "d_value": 3},
+    {"positions": "learned", "tie_positions": False, "embedding_norm": True, "max_length": 41},
+    {"heads": "2,0/0,1/1,2", "d_key": 11, "d_value": 5, "num_layers": 2, "attention_bias": True},
 ]
 
 

@@ -10,7 +10,7 @@ import tensorflow as tf
 from keras_transformer.data.corpus import pairs_corpus
 from keras_transformer.errors import CheckpointError, ConfigError, CorpusError, UserError
 from keras_transformer.models.recurrent import RecurrentNetwork
-from keras_transformer.tokenizer import SHARED, SOURCE, TARGET, load_tokenizers
+from keras_transformer.tokenizer import SHARED, SOURCE, TARGET, load_tokenizers, save_tokenizers
 from keras_transformer.training import preparation
 from keras_transformer.training.preparation import (
     Origin,
@@ -22,6 +22,7 @@ from keras_transformer.training.preparation import (
     validation_pairs,
 )
 from keras_transformer.training.run_directory import RunDirectory
+from keras_transformer.training.train import make_network
 from keras_transformer.translation.sentences import UNKNOWN, load_full_stops
 from tests import tiny
 
@@ -444,6 +445,35 @@ def test_a_run_takes_the_tokenizer_of_its_origin(finished, corpus, tmp_path):
     data = prepare(started(config, model_dir=str(run.path), dataset=f"files:{corpus}", vocabulary_size=997), run)
     assert (run.path / SHARED).read_bytes() == tiny.tokenizer_model()
     assert data.source_tokenizer.vocabulary_size == tiny.VOCABULARY
+
+
+@pytest.fixture(scope="module")
+def of_two_tokenizers(tmp_path_factory):
+    """The config of a finished run with two tokenizers over one vocabulary."""
+    config = tiny.config("corpus", tmp_path_factory.mktemp("finished"), share_tokenizer=False)
+    finish(config, tiny.transformer(seed=3))
+    save_tokenizers(config.model_dir, tiny.spelling_tokenizer(), tiny.tokenizer())
+    return config
+
+
+def test_two_tokenizers_over_one_vocabulary_go_on(of_two_tokenizers, corpus, tmp_path):
+    run = RunDirectory(tmp_path / "run")
+    config = started(of_two_tokenizers, model_dir=str(run.path), dataset=f"files:{corpus}")
+    data = prepare(config, run)
+    files = [(run.path / name).read_bytes() for name in (SOURCE, TARGET)]
+    assert files == [tiny.spelling_tokenizer().model, tiny.tokenizer().model] and not (run.path / SHARED).exists()
+    assert data.train.source.ids.size > 2 * data.train.target.ids.size  # one side is spelled
+    network = make_network(config, data, "float32")
+    assert network.source_embedding is network.target_embedding
+    Origin(config).load(network, run.tokenizer_files(config.has_one_tokenizer))
+
+
+def test_two_tokenizers_over_one_vocabulary_are_not_trained(of_two_tokenizers, corpus, tmp_path):
+    run = RunDirectory(tmp_path / "run")
+    with pytest.raises(ConfigError, match="training makes none: start from a run that has them with `init_from`"):
+        prepare(tiny.config(corpus, run.path, share_tokenizer=False), run)
+    with pytest.raises(ConfigError, match="holds another model: share_tokenizer is False, not True$"):
+        Origin(started(of_two_tokenizers, share_tokenizer=None))
 
 
 def test_a_resumed_run_needs_no_origin(finished, tmp_path):

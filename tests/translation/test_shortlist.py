@@ -8,6 +8,7 @@ from keras_transformer.config import EOS_ID, PAD_ID
 from keras_transformer.decoding.beam import beam_search
 from keras_transformer.decoding.search import IMPOSSIBLE
 from keras_transformer.errors import UserError
+from keras_transformer.layers.embedding import logits_of
 from keras_transformer.models.recurrent import RecurrentNetwork
 from keras_transformer.tokenizer import Tokenizer, train_tokenizer
 from keras_transformer.translation.shortlist import FREQUENT, AllowedPieces, Shortlist
@@ -66,6 +67,14 @@ def test_padding_and_other_rows_leave_the_list_of_a_row_as_it_is():
     assert len(alone) < len(pieces)
 
 
+def test_the_logits_of_the_listed_pieces_are_theirs_with_their_biases():
+    model, states = biased(), tf.random.stateless_normal([3, tiny.SIZES["d_model"]], (1, 2))
+    candidates = few().candidates(tf.constant([[5, 7, 11]]), tf.zeros([1, 0], tf.int32))
+    found = logits_of(states, *candidates.logits_of(model))
+    np.testing.assert_allclose(found, tf.gather(model.logits(states), candidates.pieces, axis=1), rtol=1e-4, atol=1e-5)
+    assert np.any(tf.gather(model.output_bias, candidates.pieces))
+
+
 @pytest.mark.parametrize("width", [3, 131])
 def test_beam_search_finds_the_best_of_all_sequences_of_the_own_list(width):
     lists = [{PAD, BOS, EOS, 3, 5}, {PAD, BOS, EOS, 4}, {PAD, BOS, EOS, 3, 4, 6}]
@@ -95,10 +104,14 @@ def recurrent():
     return reference.randomise(network, 5)
 
 
+def biased():
+    return tiny.transformer(logits_bias=True)
+
+
 KINDS = pytest.mark.parametrize(
     ("model", "width"),
     [
-        (tiny.transformer, 3),
+        (biased, 3),
         pytest.param(tiny.transformer, 1, marks=pytest.mark.slow),
         pytest.param(recurrent, 2, marks=pytest.mark.slow),
     ],

@@ -55,9 +55,12 @@ def prune(model, heads):
         sublayer, stays = attention.sublayer, kept[attention[:2]]
         widths = {sublayer.query: sublayer.d_key, sublayer.key: sublayer.d_key, sublayer.value: sublayer.d_value}
         for linear, width in widths.items():
-            values[linear.kernel.path] = values[linear.kernel.path][:, np.repeat(stays, width)]
-        path = sublayer.output_projection.kernel.path
-        values[path] = values[path][np.repeat(stays, sublayer.d_value)]
+            for weight in linear.weights:  # (D, H K), and the bias (H K,) if there is one
+                values[weight.path] = values[weight.path][..., np.repeat(stays, width)]
+        output = sublayer.output_projection
+        values[output.kernel.path] = values[output.kernel.path][np.repeat(stays, sublayer.d_value)]
+        if output.use_bias:
+            values[f"{sublayer.path}/output_bias"] = values[output.bias.path]  # if no head stays
     for weight in smaller.weights:
         weight.assign(values[weight.path])
     return smaller
@@ -137,7 +140,7 @@ def keep_pruned(run, model, path):
     config = Config(**{**dataclasses.asdict(run.config), **settings})
     try:
         target.path.mkdir(parents=True, exist_ok=True)
-        for file in (*source.tokenizer_files(config.share_vocabulary), source.samples):
+        for file in (*source.tokenizer_files(config.has_one_tokenizer), source.samples):
             shutil.copyfile(file, target.path / file.name)
         keep_architecture(target, model)
         model.save(target.model)

@@ -77,13 +77,13 @@ def positions(model):
 
     Returns:
         dict of sizes, values as bytes in base64, and the mean dot product of two positions at each distance. None for
-        a model that adds nothing.
+        a model that adds nothing. If source and target have a table each, those of the source.
     """
-    encodings = ops.convert_to_numpy(model.position_layer(ops.zeros((1, POSITIONS, model.d_model))))
-    encodings = encodings[0].astype(np.float64)
-    largest = np.abs(encodings).max()
-    if largest == 0:
+    encodings = model.position_layer.encode(ops.arange(POSITIONS))
+    if encodings is None:
         return None
+    encodings = ops.convert_to_numpy(encodings).astype(np.float64)
+    largest = np.abs(encodings).max()
     products = encodings @ encodings.T
     return {
         "length": POSITIONS,

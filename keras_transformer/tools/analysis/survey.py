@@ -225,7 +225,12 @@ def _words(pieces, text, spans, number):
 
 
 def _measuring(model, attentions):
-    """The graph from a batch to the weights by kind, (B, heads, T, S), and the gradients of the gates, (B, N)."""
+    """The graph from a batch to the weights by kind, (B, heads, T, S), and the gradients of the gates, (B, N).
+
+    Weights on the tokens of the model's `frame` are left out. So a row can sum to less than 1.
+    """
+    target, source = model.target_frame.width, len(model.source_frame.before)
+    first = {"encoder": (source, source), "decoder": (target, target), "cross": (target, source)}
 
     @tf.function(autograph=False, input_signature=[IDS, IDS])
     def measure(source_ids, labels):
@@ -242,7 +247,8 @@ def _measuring(model, attentions):
         sizes = {"encoder": (width, width), "decoder": (length, length), "cross": (length, width)}
         by_kind = {kind: [tf.zeros([rows, 0, *sizes[kind]])] for kind in KINDS}  # a kind may have lost all its heads
         for attention, of_attention in zip(attentions, weights, strict=True):
-            by_kind[attention.kind].append(of_attention)
+            (row, column), (height, width) = first[attention.kind], sizes[attention.kind]
+            by_kind[attention.kind].append(of_attention[:, :, row : row + height, column : column + width])
         return {kind: tf.concat(of_kind, axis=1) for kind, of_kind in by_kind.items()}, tf.concat(gradients, axis=1)
 
     return measure

@@ -32,16 +32,16 @@ def pair():
 
 
 @pytest.mark.parametrize(
-    ("positions", "pre_norm"),
+    ("positions", "pre_norm", "attention_bias"),
     [
-        ("relative", True),
-        ("rotary", False),
-        pytest.param("sinusoidal", True, marks=pytest.mark.slow),
-        pytest.param("learned", False, marks=pytest.mark.slow),
+        ("relative", True, False),
+        ("rotary", False, True),
+        pytest.param("sinusoidal", True, True, marks=pytest.mark.slow),
+        pytest.param("learned", False, False, marks=pytest.mark.slow),
     ],
 )
-def test_a_pruned_model_computes_what_the_model_with_silent_heads_computes(positions, pre_norm):
-    model, smaller = make_pair(positions=positions, pre_norm=pre_norm)
+def test_a_pruned_model_computes_what_the_model_with_silent_heads_computes(positions, pre_norm, attention_bias):
+    model, smaller = make_pair(positions=positions, pre_norm=pre_norm, attention_bias=attention_bias)
     with silenced(model, GONE):
         expected = np.asarray(model(inputs()))
     np.testing.assert_allclose(smaller(inputs()), expected, rtol=1e-4, atol=1e-4)

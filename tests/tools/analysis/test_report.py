@@ -11,6 +11,7 @@ import pytest
 from playwright.sync_api import expect, sync_playwright
 
 from keras_transformer.errors import FileError
+from keras_transformer.layers.embedding import NoPositions
 from keras_transformer.tools.analysis.report import NEIGHBOURS, POSITIONS, neighbours, page, positions, write_report
 from keras_transformer.tools.analysis.roles import Relation
 from keras_transformer.tools.analysis.survey import Attended, Heads
@@ -122,7 +123,7 @@ def test_the_positions_are_the_sinusoids_of_the_paper(translator):
 
 
 def test_a_model_that_adds_nothing_has_no_picture_of_positions(translator, monkeypatch):
-    monkeypatch.setattr(translator.model, "position_layer", lambda x: x)
+    monkeypatch.setattr(translator.model, "position_layer", NoPositions())
     assert positions(translator.model) is None
 
 

@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 from keras_transformer.errors import CorpusError, UserError
+from keras_transformer.layers.attention import causal_mask
 from keras_transformer.models.recurrent import RecurrentNetwork
 from keras_transformer.tokenizer import Tokenizer, shift_right, with_eos
 from keras_transformer.tools.analysis import roles
@@ -66,6 +67,18 @@ def test_the_kept_weights_are_those_of_the_paper(translator, found):
         s, t = source_ids.shape[1], target_ids.shape[1]
         assert attended.weights["encoder"].shape == (N * H, s, s) and attended.weights["decoder"].shape == (N * H, t, t)
         assert not np.any(np.triu(attended.weights["decoder"], 1))
+
+
+def test_tokens_that_a_model_puts_around_texts_are_left_out():
+    """The weights on a text are those that the same tokens inside the text leave for it."""
+    framed = Translator(tiny.transformer(num_layers=1, frame="7,5/3/11"), tiny.tokenizer(), batch_size=3)
+    plain = tiny.transformer(num_layers=1)
+    attended = heads(framed, TEXTS[:2], REFERENCES[:2], keep=2).sentences[0]
+    source_ids, target_ids, _ = (np.asarray(x) for x in ids(*PAIRS[0]))
+    memory = plain.encode(np.array([[7, 5, *source_ids[0], 3]], "int32"))
+    x = plain.position_layer(plain.target_embedding(np.array([[11, *target_ids[0]]], "int32")))
+    _, weights = plain.decoder.layers[0].align(x, memory["states"], causal_mask(x.shape[1]), memory["mask"])
+    np.testing.assert_allclose(attended.weights["cross"], np.asarray(weights)[0, :, 1:, 2:-1], rtol=1e-3, atol=1e-5)
 
 
 def test_every_head_has_a_name(found):
