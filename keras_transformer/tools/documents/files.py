@@ -8,7 +8,7 @@ from pathlib import Path
 
 from keras_transformer.errors import FileError, UserError
 from keras_transformer.files import packed, write_whole
-from keras_transformer.tools.documents import catalogue, declared, html, lines, markdown, subtitles, word, xliff
+from keras_transformer.tools.documents import catalogue, declared, html, markdown, subtitles, word, xliff
 from keras_transformer.tools.documents.messages import translate_units
 from keras_transformer.tools.documents.units import FragmentTranslator, replaced
 from keras_transformer.translation.lines import FIRST_BYTES, check_text
@@ -35,7 +35,7 @@ def _without_path(find):
 
 
 FORMATS = {
-    "lines": Format((".txt",), (_without_path(lines.find_lines),)),
+    "lines": Format((".txt",), (_without_path(subtitles.find_lines),)),
     "html": Format(
         (".html", ".htm", ".xhtml"),
         (_without_path(html.find_attributes), _without_path(html.find_blocks)),

@@ -1,4 +1,4 @@
-"""Subtitles: SubRip (.srt), WebVTT (.vtt) and SubStation Alpha (.ass, .ssa). Text is translated between times."""
+"""Plain text, line by line; and subtitles: SubRip (.srt), WebVTT (.vtt) and SubStation Alpha (.ass, .ssa)."""
 
 import functools
 import html
@@ -30,6 +30,11 @@ ASS_FIELDS = re.compile(r"[ \t]*Format[ \t]*:(.*)", re.IGNORECASE)
 ASS_MARK = re.compile(r"\{[^{}]*\\p[1-9][^{}]*\}.*?(?:\{[^{}]*\\p0[^{}]*\}|\Z)|\{[^{}]*\}|\\[Nnh]")
 ASS_PAIR = re.compile(r"\{\\([ibus])([01])\}")
 ASS_FIELDS_BY_DEFAULT = 10
+
+
+def find_lines(text):
+    """The units of plain text, a line each."""
+    return [Unit(*match.span(), [match[0]], joined) for match in LINE.finditer(text) if match[0].strip()]
 
 
 def find_subtitles(text, path):

@@ -66,6 +66,12 @@ Dialogue: 0,0:00:01.00,0:00:02.00,Default,,0,0,0,,{\k20}ka {\k30}ra {\c&H0000FF&
 """
 
 
+def test_lines_are_translated_and_blank_ones_stay():
+    text = b"one  two\n\n \ttwo \r\nthree"
+    assert translate_bytes(UPPER, text, "lines") == b"ONE  TWO\n\n \tTWO \r\nTHREE"
+    assert translate_bytes(SAME, text, "lines") == text
+
+
 def test_subtitles_keep_their_times_numbers_and_line_breaks():
     found = translate_bytes(UPPER, SUBTITLES.encode(), "srt").decode()
     wanted = SUBTITLES.replace("Hello <i>big</i>", "HELLO <i>BIG</i>").replace("world again", "WORLD AGAIN")
