@@ -191,8 +191,9 @@ class Config:
     the screen and for `patience` and `average_epochs`."""
     best_by: Literal["bleu", "loss"] = "bleu"
     """Validation measure that decides which checkpoint is kept as the best one."""
-    tokenize: str = "13a"
-    """How sacreBLEU splits words: 13a for raw text, none for tokenised text, zh, ja-mecab, ..."""
+    tokenize: str = "auto"
+    """How sacreBLEU splits words: 13a for raw text, none for tokenised text, zh, ja-mecab, char, ... auto: sacreBLEU's
+    choice for the target language, and characters for a text without spaces between words."""
     validation_sentences: int = 1000
     """Most sentences for the validation BLEU after every epoch."""
     save_minutes: float = 10.0

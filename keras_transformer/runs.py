@@ -131,8 +131,8 @@ def compare_with_all_pieces(translator, run):
     references = pairs.target.texts(translator.target_tokenizer)
     every = translator.with_model(translator.model, shortlist=None)
     translations = [each.translate(sources) for each in (translator, every)]
-    tokenize = Config.load(run.config).tokenize
-    bleu, bleu_of_all = (measure(found, references, tokenize) for found in translations)
+    config = Config.load(run.config)
+    bleu, bleu_of_all = (measure(found, references, config.tokenize, config.target_lang) for found in translations)
     return {
         "sentences": len(sources),
         "equal": sum(one == other for one, other in zip(*translations, strict=True)),

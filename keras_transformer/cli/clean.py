@@ -118,14 +118,16 @@ def main(arguments, runner_flags):
     from keras_transformer.data.text_files import lines_of
     from keras_transformer.tools.cleaning.examination import Examiner
     from keras_transformer.tools.cleaning.output import write_clean_corpus
+    from keras_transformer.tools.cleaning.rules import usual_ratio
 
     settings, corpus = settings_of(arguments), open_input(arguments)
     for note in corpus.notes:
         if not note.startswith("no validation split"):  # held-out pairs are prepared with all others
             log.info(note)
     held_out = itertools.chain.from_iterable(map(lines_of, arguments.without))
-    examiner = Examiner(settings, corpus.source_lang, corpus.target_lang, held_out)
     pairs = corpus.train.pairs if corpus.held_out else corpus.train
+    usual = usual_ratio(pairs) if settings.max_ratio else 1.0
+    examiner = Examiner(settings, corpus.source_lang, corpus.target_lang, held_out, usual)
     names = [str(path) for path in arguments.without]
     about = write_clean_corpus(
         arguments.output, corpus, settings, names, engine(arguments, runner_flags, pairs, examiner)
