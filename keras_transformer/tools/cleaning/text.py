@@ -20,7 +20,7 @@ _IDEOGRAPH = regex.compile(r"\p{Ideographic}")  # says as much as three letters
 _SYLLABLE = regex.compile(r"[\p{Hiragana}\p{Katakana}\p{Hangul}]")  # says as much as two
 _MARK = regex.compile(r"\p{M}")
 # A number with its signs, which are no letters, and no symbols in the place of letters: "$ 1,250.50", "१२%".
-_QUANTITY = regex.compile(r"[\p{Sc}+±~-]?\s?\d+(?:[^\p{L}\p{M}\p{Z}\p{S}]?\d+)*(?:\s?[\p{Sc}%‰°٪])?")
+_QUANTITY = regex.compile(r"[\p{Sc}%％٪+±~-]?\s?\d+(?:[^\p{L}\p{M}\p{Z}\p{S}]?\d+)*(?:\s?[\p{Sc}%％٪‰°])?")
 _PARTS_OF_SCRIPTS = {
     "Jpan": ("Hira", "Kana", "Hani"),
     "Kore": ("Hang", "Hani"),

@@ -29,6 +29,7 @@ RIGHT = {
         ("Chapter 3, page 45", "第３章 四十五ページ"),
         ("Two cats and 3 dogs", "猫2匹と犬3匹"),
         ("It opened in 2021.", "令和3年に開業した。"),
+        ("Tuesday, March 3", "3月3日（火）"),
     ],
     ("en", "zh"): [
         ("The city has 1.5 million inhabitants.", "这座城市有150万居民。"),
@@ -138,6 +139,7 @@ RIGHT = {
     ("en", "tr"): [
         ("100,000 people came.", "100 bin kişi geldi."),
         ("The rate is 12.5%.", "Oran %12,5."),
+        ("2.5%", "%2,5"),
         ("It starts at 4 p.m.", "Saat 16.00'da başlıyor."),
         ("On 29 October 1923", "29 Ekim 1923'te"),
         ("3 million lira", "3 milyon lira"),
@@ -167,6 +169,7 @@ RIGHT = {
         ("80 million people live in Iran.", "۸۰ میلیون نفر در ایران زندگی می‌کنند."),
         ("See https://example.ir for details.", "برای جزئیات به https://example.ir مراجعه کنید."),
         ("March 21, 2024", "۱ فروردین ۱۴۰۳"),
+        ("March 3, 2026", "۱۲ اسفند ۱۴۰۴"),
         ("Chapter 12 (part 3)", "فصل ۱۲ (بخش ۳)"),
         ("Hello, my friend.", "سلام دوست من."),
         ("The train leaves at 14:30.", "قطار ساعت ۱۴:۳۰ حرکت می‌کند."),
