@@ -71,6 +71,9 @@ class Config:
     """Code of the language to translate from, such as en. A corpus files:DIR needs it."""
     target_lang: str | None = None
     """Code of the language to translate to. A corpus files:DIR needs it."""
+    skip_bad_lines: bool = False
+    """Leave out the lines of a corpus files:DIR that are no pair, such as a TSV line without a tab, and list them in
+    bad_lines.jsonl."""
     vocabulary_size: int = 8000
     """V: most pieces of a tokenizer. A small corpus may give fewer."""
     character_coverage: float = 0.9995

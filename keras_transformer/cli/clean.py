@@ -40,6 +40,11 @@ def make_parser():
     )
     parser.add_argument("--target_lang", help="code of the target language")
     parser.add_argument(
+        "--skip_bad_lines",
+        action="store_true",
+        help="leave out the lines of a corpus files:DIR that are no pair, and list them in bad_lines.jsonl",
+    )
+    parser.add_argument(
         "--without",
         type=Path,
         nargs="+",
@@ -70,6 +75,8 @@ def parse_arguments(parser, words=None):
         raise UserError(f"--workers must be at least 1. Received: {arguments.workers}")
     if arguments.without and not arguments.near_held_out:
         raise UserError("--without has no effect with --near_held_out 0: leave one out")
+    if arguments.skip_bad_lines and not arguments.input.startswith("files:"):
+        raise UserError("--skip_bad_lines needs a corpus files:DIR: leave it out")
     for path in arguments.without:
         check_files(path, None)
     check_new_directory(arguments.output)
@@ -110,7 +117,7 @@ def open_input(arguments):
     if arguments.input.startswith("files:") and languages == (None, None):
         found = languages_in(arguments.input.removeprefix("files:"))
         languages = tuple(found) if len(found) == 2 else languages
-    return open_corpus(arguments.input, *languages)
+    return open_corpus(arguments.input, *languages, skip_bad_lines=arguments.skip_bad_lines)
 
 
 def main(arguments, runner_flags):
