@@ -3,6 +3,7 @@
 import functools
 
 from babel import Locale, UnknownLocaleError
+from babel.core import get_global
 
 
 @functools.cache
@@ -25,3 +26,23 @@ def language_of(code: str | None) -> str:
     """Gives the shortest code of a language: "zh" for "zho_Hans"; "" if CLDR does not know the code."""
     locale = locale_of(code)
     return locale.language if locale else ""
+
+
+def likely_script(code: str) -> str:
+    """Gives the script in which a language is usually written: "Latn" for "en"; "" if CLDR does not know the code."""
+    locale = locale_of(code)
+    return (locale and locale.script) or _likely_subtags(code)[0]
+
+
+def likely_territory(code: str) -> str:
+    """Gives the country in which a language is mostly spoken: "IN" for "hi"; "" if CLDR does not know the code."""
+    locale = locale_of(code)
+    return (locale and locale.territory) or _likely_subtags(code)[1]
+
+
+def _likely_subtags(code: str) -> tuple[str, str]:
+    """(script, territory) by Unicode's table of likely subtags."""
+    table = get_global("likely_subtags")
+    likely = table.get(code.replace("-", "_")) or table.get(language_of(code), "__")
+    _, script, territory = likely.split("_")
+    return script, territory

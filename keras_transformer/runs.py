@@ -1,6 +1,5 @@
 """From Python: train a run, open it or its export, translate with it and export it."""
 
-from functools import partial
 from pathlib import Path
 
 from keras_transformer.config import Config, check_effect
@@ -178,7 +177,7 @@ def train(pairs=None, config=None, *, validation=None, test=None, **settings):
     languages = {name: getattr(config, name) for name in ("source_lang", "target_lang") if getattr(config, name)}
     corpus = None if pairs is None else pairs_corpus(pairs, validation, test, **languages)
     check_tokenization(config.tokenize)  # a wrong one is found before the long work
-    trained = training.train(config, partial(measure, tokenize=config.tokenize), corpus=corpus)
+    trained = training.train(config, measure, corpus=corpus)
     return trained and Run(trained[0].path, *trained[1:])
 
 

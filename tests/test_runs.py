@@ -72,6 +72,10 @@ def test_the_target_language_chooses_how_validation_divides_words(tmp_path, monk
     pairs = [(source, "".join(source.split())) for source, _ in tiny.pairs(40)]
     run = kt.train(pairs, source_lang="en", model_dir=tmp_path, **QUICK, **settings)
     assert run.evaluation.bleu == pytest.approx(100) and f"|tok:{tokenization}|" in run.evaluation.bleu_signature
+    config = run.path / "config.yaml"  # as an earlier version wrote it
+    config.write_text(config.read_text("utf-8").replace("tokenize: auto", "tokenize: none"), encoding="utf-8")
+    again = kt.train(pairs, source_lang="en", model_dir=tmp_path, **QUICK, **settings)
+    assert "|tok:none|" in again.evaluation.bleu_signature
 
 
 WITHOUT_EXTRAS = """

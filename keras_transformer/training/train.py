@@ -1,11 +1,11 @@
 """A training run from config to finished model, in the order in which things happen: `train` names every stop."""
 
 import contextlib
-import functools
 import hashlib
 import logging
 import random
 from dataclasses import asdict, replace
+from functools import partial
 
 import keras
 import numpy as np
@@ -72,7 +72,7 @@ def train(config, evaluate, corpus=None):
 
     Args:
         config: `Config`.
-        evaluate: function (translations, references, `target_lang`) -> `Evaluation`.
+        evaluate: function (translations, references, `tokenize`, `target_lang`) -> `Evaluation`.
         corpus: `Corpus`; by default the one that `config.dataset` names.
 
     Returns:
@@ -89,7 +89,7 @@ def train(config, evaluate, corpus=None):
             log.info("devices     %s", describe_devices(strategy))
             data = prepare_on_all(config, run, workers, corpus)
             config, data = suited(as_before(config, run), data)
-            evaluate = functools.partial(evaluate, target_lang=data.corpus.target_lang)
+            evaluate = partial(evaluate, tokenize=config.tokenize, target_lang=data.corpus.target_lang)
             check_fits(estimate(config, data, strategy))
             with strategy.scope(), initial_weights_of(config.seed):
                 trainer = build_trainer(config, data)

@@ -17,9 +17,8 @@ from typing import NamedTuple
 
 import regex
 from babel import Locale
-from babel.core import get_global
 
-from keras_transformer.languages import locale_of
+from keras_transformer.languages import likely_territory, locale_of
 
 _SPACES = " \u00a0\u2009\u202f"
 _DIGITS = re.compile(r"\d+")
@@ -206,8 +205,7 @@ def _plain(text: str) -> str:
 
 def _as_written_with(one: Locale, other: Locale) -> Locale | None:
     """The language of one locale in the country of another one: English in India counts as the country does."""
-    likely = get_global("likely_subtags").get(other.language, "")
-    return locale_of(f"{one.language}_{other.territory or likely.rpartition('_')[2]}")
+    return locale_of(f"{one.language}_{likely_territory(str(other))}")
 
 
 def _scales_of(locale: Locale) -> Iterator[tuple[str, int]]:

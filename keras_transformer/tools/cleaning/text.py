@@ -5,10 +5,9 @@ import re
 import unicodedata
 
 import regex
-from babel.core import get_global
 
 from keras_transformer.errors import UserError
-from keras_transformer.languages import locale_of
+from keras_transformer.languages import likely_script
 
 # Invisible characters: soft hyphen, zero-width space and word joiner, byte order mark, marks of direction. The
 # zero-width joiner and non-joiner stay, because Persian, Indian languages and emoji need them.
@@ -121,9 +120,7 @@ def script_of(language: str) -> str:
     Raises:
         UserError: if Unicode does not know the language.
     """
-    locale = locale_of(language)
-    if locale is None:
+    script = likely_script(language)
+    if not script:
         raise UserError(f"no language is called {language!r}: use a code such as en, or set `min_script` to 0")
-    likely = get_global("likely_subtags")
-    code = language.replace("-", "_")
-    return locale.script or likely.get(code, likely[locale.language]).split("_")[1]
+    return script
