@@ -111,7 +111,7 @@ def parse_arguments():
     parser.add_argument("--model_dir", required=True, help="run directory that train.py wrote")
     parser.add_argument("--source", type=Path, required=True, help="file of sentences to translate, one a line")
     parser.add_argument("--reference", type=Path, required=True, help="file of their translations, line by line")
-    parser.add_argument("--tokenize", default="13a", help="sacreBLEU's word splitting (default: 13a)")
+    parser.add_argument("--tokenize", default="auto", help="sacreBLEU's word splitting (default: auto)")
     parser.add_argument("--shortlist", type=int, help="also measure a SavedModel with a shortlist of this size")
     parser.add_argument("--beside", action="append", default=[], metavar="RUN", help="another run, repeatable")
     parser.add_argument("--batch_size", type=int, default=32, help="sentences translated at a time (default: 32)")

@@ -5,13 +5,22 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import regex
 from sacrebleu.metrics import BLEU, CHRF, TER
 from sacrebleu.significance import PairedTest, Result
 
 from keras_transformer.errors import UserError, check_positive, counted
+from keras_transformer.languages import language_of
+
+log = logging.getLogger(__name__)
 
 RESAMPLES = 1000  # test sets that `compare` draws
-_UNSPACED = ("zh", "ja-mecab")  # tokenizations of languages that put no spaces between words
+AUTO = "auto"  # the tokenization of BLEU is chosen by the target language and the text
+_ORDER = 4  # words of the longest runs that BLEU compares
+_SAMPLE = 1000  # references that show whether a tokenization divides the text
+# A word by Unicode's rules (UAX 29). They make one of every letter of a script without spaces, and of every ideograph.
+_LETTER = r"\p{WB=ALetter}\p{WB=Hebrew_Letter}\p{WB=Katakana}\p{WB=Numeric}\p{WB=ExtendNumLet}"
+_WORD = regex.compile(rf"[{_LETTER}](?:[{_LETTER}\p{{M}}\p{{Cf}}]|[.'’](?=[{_LETTER}]))*|\p{{L}}")
 
 
 class _Once(logging.Filter):
@@ -28,7 +37,8 @@ class _Once(logging.Filter):
 
 
 # sacreBLEU warns of text that looks tokenised at every score, and training computes a score after every epoch.
-logging.getLogger("sacrebleu").addFilter(_Once())
+for _logger in (log, logging.getLogger("sacrebleu")):
+    _logger.addFilter(_Once())
 
 
 @dataclass(frozen=True)
@@ -75,14 +85,23 @@ class Comparison:
 
 
 def measure(
-    hypotheses: Sequence[str], references: Sequence[str] | Sequence[Sequence[str]], tokenize: str = "13a"
+    hypotheses: Sequence[str],
+    references: Sequence[str] | Sequence[Sequence[str]],
+    tokenize: str = AUTO,
+    target_lang: str | None = None,
 ) -> Evaluation:
     """Scores translations against one reference each, or several.
+
+    With `auto`, BLEU takes sacreBLEU's tokenization for the target language. If that does not find the words of the
+    references, as in a script without spaces, BLEU counts characters. A warning names a package that is not installed,
+    and a tokenization that makes BLEU meaningless.
 
     Args:
         hypotheses: sequence of str, the translations.
         references: sequence of str, one for each hypothesis; or sequence of sequences of str, equally many for each.
-        tokenize: str, sacreBLEU's name for a way to split words: `13a` for most languages, `zh`, `ja-mecab`, ...
+        tokenize: str, sacreBLEU's name for a way to split words: `13a` for most languages, `zh`, `ja-mecab`, ...; or
+            `auto`.
+        target_lang: str, the language of the translations, such as `zh` or `zho_Hans`; or None. Only `auto` needs it.
 
     Returns:
         Evaluation.
@@ -92,7 +111,7 @@ def measure(
     """
     _check_counts(hypotheses=hypotheses, references=references)
     sets = _reference_sets(references)
-    bleu, chrf = _bleu_metric(tokenize), CHRF()
+    bleu, chrf = _bleu_metric(tokenize, sets, target_lang), CHRF()
     bleu_score = bleu.corpus_score(hypotheses, sets).score
     chrf_score = chrf.corpus_score(hypotheses, sets).score
     matches = sum(hypothesis in row for hypothesis, row in zip(hypotheses, zip(*sets, strict=True), strict=True))
@@ -107,7 +126,13 @@ def measure(
 
 
 def evaluate(
-    translator, texts: Sequence[str], references: Sequence, tokenize: str = "13a", on_progress=None, **options
+    translator,
+    texts: Sequence[str],
+    references: Sequence,
+    tokenize: str = AUTO,
+    on_progress=None,
+    target_lang: str | None = None,
+    **options,
 ) -> Evaluation:
     """Translates texts and scores the translations.
 
@@ -117,6 +142,7 @@ def evaluate(
         references: as for `measure`.
         tokenize: str, as for `measure`.
         on_progress: called with the number of texts done since its last call.
+        target_lang: str or None, as for `measure`.
         options: those of `TextTranslator.translate`.
 
     Returns:
@@ -132,7 +158,7 @@ def evaluate(
     ```
     """
     check_tokenization(tokenize)
-    return measure(translator.translate(texts, on_progress, **options), references, tokenize)
+    return measure(translator.translate(texts, on_progress, **options), references, tokenize, target_lang)
 
 
 def perplexity(translator, texts: Sequence[str], references: Sequence, on_progress=None) -> tuple[float, int]:
@@ -186,8 +212,9 @@ def compare(
     system: Sequence[str],
     baseline: Sequence[str],
     references: Sequence[str] | Sequence[Sequence[str]],
-    tokenize: str = "13a",
+    tokenize: str = AUTO,
     resamples: int = RESAMPLES,
+    target_lang: str | None = None,
 ) -> list[Comparison]:
     """Tests whether two systems differ by more than chance: paired bootstrap resampling (Koehn, 2004).
 
@@ -200,22 +227,25 @@ def compare(
         system: sequence of str, the translations of one system.
         baseline: sequence of str, the translations of the other.
         references: as for `measure`.
-        tokenize: str, as for `measure`. For `zh` and `ja-mecab`, TER counts characters instead of words.
+        tokenize: str, as for `measure`.
         resamples: int, the number of test sets that are drawn.
+        target_lang: str or None, as for `measure`.
 
     Returns:
-        list of Comparison: BLEU, chrF and TER.
+        list of Comparison: BLEU, chrF and TER. TER counts Chinese and Japanese characters instead of words. TER is not
+        there for other scripts without spaces.
 
     Raises:
         UserError: as `measure`, and if `resamples` is not positive.
     """
     _check_counts(system=system, baseline=baseline, references=references)
     check_positive(resamples=resamples)
-    is_unspaced = tokenize in _UNSPACED
-    ter = TER(normalized=is_unspaced, asian_support=is_unspaced)
-    metrics = {"BLEU": _bleu_metric(tokenize), "chrF": CHRF(), "TER": ter}
+    sets = _reference_sets(references)
+    metrics = {"BLEU": _bleu_metric(tokenize, sets, target_lang), "chrF": CHRF()}
+    ways = (TER(), TER(normalized=True, asian_support=True))
+    metrics |= next(({"TER": ter} for ter in ways if _finds_words(ter, sets)), {})
     named = [("baseline", baseline), ("system", system)]
-    signatures, results = PairedTest(named, metrics, _reference_sets(references), test_type="bs", n_samples=resamples)()
+    signatures, results = PairedTest(named, metrics, sets, test_type="bs", n_samples=resamples)()
     return [
         _comparison(metric, str(signature), *results[name])
         for metric, (name, signature) in zip(metrics, signatures.items(), strict=True)  # sacreBLEU says chrF2
@@ -243,7 +273,8 @@ def describe_comparison(comparisons: Sequence[Comparison]) -> str:
 
 def check_tokenization(tokenize: str) -> None:
     """Raises UserError if sacreBLEU cannot split words by this name."""
-    _bleu_metric(tokenize)
+    if tokenize != AUTO:
+        _named_metric(tokenize)
 
 
 def _reference_sets(references: Sequence) -> list[list[str]]:
@@ -272,12 +303,51 @@ def _check_counts(**sentences: Sequence[str]) -> None:
         raise UserError(f"There is nothing to score. Received: {received}")
 
 
-def _bleu_metric(tokenize: str) -> BLEU:
+def _bleu_metric(tokenize: str, references: list[list[str]], target_lang: str | None) -> BLEU:
+    """BLEU with the named tokenization, or with the one that suits the target language and the references."""
+    metric = _chosen_metric(references, language_of(target_lang)) if tokenize == AUTO else _named_metric(tokenize)
+    is_chosen_for_text = tokenize in (AUTO, "none")
+    if not _has_runs(metric, references) or not (is_chosen_for_text or _finds_words(metric, references)):
+        log.warning(
+            f"BLEU (tok:{metric.tokenizer_signature}) means nothing here, because it does not find {_ORDER} words in a "
+            f"row in the references. Use chrF{'' if tokenize == AUTO else f', or `tokenize` {AUTO}'}"
+        )
+    return metric
+
+
+def _chosen_metric(references: list[list[str]], language: str) -> BLEU:
+    try:
+        metric = BLEU(trg_lang=language)
+    except (RuntimeError, ImportError, OSError) as error:  # a package is not installed
+        log.warning(f"BLEU cannot use sacreBLEU's own tokenization for {language}: {_on_one_line(error)}")
+        metric = BLEU()
+    if metric.tokenizer_signature != BLEU.TOKENIZER_DEFAULT:
+        return metric
+    return metric if _finds_words(metric, references) and _has_runs(metric, references) else BLEU(tokenize="char")
+
+
+def _has_runs(metric: BLEU, references: list[list[str]]) -> bool:
+    """Whether a reference has enough words for BLEU. Without one, BLEU is 0 even for equal translations."""
+    return any(len(metric.tokenizer(text).split()) >= _ORDER for column in references for text in column)
+
+
+def _finds_words(metric: BLEU | TER, references: list[list[str]]) -> bool:
+    """Whether the tokens of a metric are about as many as the words of the references by Unicode's rules."""
+    texts = references[0][:_SAMPLE]
+    tokens = sum(len(metric.tokenizer(text).split()) for text in texts)
+    return sum(len(_WORD.findall(text)) for text in texts) < 2 * max(1, tokens)
+
+
+def _named_metric(tokenize: str) -> BLEU:
     if tokenize not in BLEU.TOKENIZERS:
-        names = ", ".join(BLEU.TOKENIZERS)
+        names = ", ".join([AUTO, *BLEU.TOKENIZERS])
         raise UserError(f"`tokenize` must be one of {names}. Received: tokenize={tokenize!r}")
     try:
         # `force` silences the warning that the text looks tokenised: the caller of "none" knows that.
         return BLEU(tokenize=tokenize, force=tokenize == "none")
     except (RuntimeError, ImportError, OSError) as error:  # a package is not installed, a download failed
-        raise UserError(f"tokenize={tokenize!r} cannot be used: {' '.join(str(error).split())}") from error
+        raise UserError(f"tokenize={tokenize!r} cannot be used: {_on_one_line(error)}") from error
+
+
+def _on_one_line(error: Exception) -> str:
+    return " ".join(str(error).split())

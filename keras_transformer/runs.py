@@ -1,6 +1,5 @@
 """From Python: train a run, open it or its export, translate with it and export it."""
 
-from functools import partial
 from pathlib import Path
 
 from keras_transformer.config import Config
@@ -132,8 +131,8 @@ def compare_with_all_pieces(translator, run):
     references = pairs.target.texts(translator.target_tokenizer)
     every = translator.with_model(translator.model, shortlist=None)
     translations = [each.translate(sources) for each in (translator, every)]
-    tokenize = Config.load(run.config).tokenize
-    bleu, bleu_of_all = (measure(found, references, tokenize) for found in translations)
+    config = Config.load(run.config)
+    bleu, bleu_of_all = (measure(found, references, config.tokenize, config.target_lang) for found in translations)
     return {
         "sentences": len(sources),
         "equal": sum(one == other for one, other in zip(*translations, strict=True)),
@@ -179,7 +178,7 @@ def train(pairs=None, config=None, *, validation=None, test=None, **settings):
     languages = {name: getattr(config, name) for name in ("source_lang", "target_lang") if getattr(config, name)}
     corpus = None if pairs is None else pairs_corpus(pairs, validation, test, **languages)
     check_tokenization(config.tokenize)  # a wrong one is found before the long work
-    trained = training.train(config, partial(measure, tokenize=config.tokenize), corpus=corpus)
+    trained = training.train(config, measure, corpus=corpus)
     return trained and Run(trained[0].path, *trained[1:])
 
 

@@ -25,6 +25,7 @@ OTHER = {
     "dataset": "tfds:ted_hrlr_translate/pt_to_en",
     "source_lang": "no",
     "target_lang": "null",
+    "skip_bad_lines": True,
     "vocabulary_size": 503,
     "character_coverage": 0.983,
     "share_vocabulary": False,

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 import sacrebleu
+from sacrebleu.metrics import BLEU
 
+import keras_transformer.evaluation
 from keras_transformer.errors import UserError
 from keras_transformer.evaluation import compare, describe, describe_comparison, measure, perplexity
 from keras_transformer.translation.translator import Score
@@ -96,6 +98,82 @@ def test_description_has_scores_and_signatures():
     ]
 
 
+@pytest.mark.parametrize(
+    ("target_lang", "references", "tokenization"),
+    [
+        ("zh", ["我们走吧，今天天气很好。", "你好"], "zh"),  # sacreBLEU's own choice, whatever the code of the language
+        ("zh-CN", ["我们走吧。"], "zh"),
+        ("zho_Hans", ["我们走吧。"], "zh"),
+        ("cmn", ["我们走吧。"], "zh"),
+        ("yue", ["我哋走啦。"], "char"),  # sacreBLEU does not know these languages
+        ("th", ["ฉันไปโรงเรียนทุกวัน", "สวัสดีครับ"], "char"),
+        ("km", ["ខ្ញុំទៅសាលារៀនរាល់ថ្ងៃ"], "char"),
+        ("my", ["ကျွန်တော်ကျောင်းသွားတယ်။"], "char"),
+        ("lo", ["ຂ້ອຍໄປໂຮງຮຽນທຸກໆມື້"], "char"),
+        ("bo", ["བཀྲ་ཤིས་བདེ་ལེགས།"], "char"),
+        (None, ["わたしは毎日、学校に行きます。"], "char"),  # the text tells
+        ("target", ["ฉันไปโรงเรียน ทุกวัน และ อ่านหนังสือ ที่บ้าน"], "char"),  # spaces between phrases only
+        (None, ["eins zwei", "drei"], "char"),  # words alone have no runs of four
+        ("de", ["Das Haus ist groß."], "13a"),
+        ("en", ["e-mail: a.b@c.org, U.S.A. and the dog's bowl"], "13a"),
+        ("hi", ["मैं रोज़ स्कूल जाता हूँ।"], "13a"),
+        ("ar", ["أذهب إلى المدرسة كل يوم."], "13a"),
+        ("he", ["אני הולך לבית הספר כל יום."], "13a"),
+        ("ta", ["நான் தினமும் பள்ளிக்குச் செல்கிறேன்."], "13a"),
+        ("ru", ["Я каждый день хожу в школу."], "13a"),
+        ("el", ["Πηγαίνω στο σχολείο κάθε μέρα."], "13a"),
+        ("vi", ["Tôi đi học mỗi ngày."], "13a"),
+    ],
+)
+def test_the_language_and_the_text_choose_a_tokenization_that_finds_words(target_lang, references, tokenization):
+    evaluation = measure(references, references, target_lang=target_lang)
+    assert f"|tok:{tokenization}|" in evaluation.bleu_signature and evaluation.bleu == pytest.approx(100)
+
+
+@pytest.mark.parametrize(
+    ("target_lang", "reference", "tokenization"),
+    [("ja", "私は毎日学校に行きます。", "char"), ("kor_Hang", "나는 매일 학교에 갑니다.", "13a")],
+)
+def test_a_package_that_the_language_needs_is_named_once_in_one_line(
+    caplog, monkeypatch, target_lang, reference, tokenization
+):
+    def without_packages(trg_lang="", **arguments):
+        if trg_lang in ("ja", "ko"):
+            raise RuntimeError(f"\nInstall it:\n\n  pip install sacrebleu[{trg_lang}]\n")
+        return BLEU(**arguments)
+
+    without_packages.TOKENIZER_DEFAULT = "13a"
+    monkeypatch.setattr(keras_transformer.evaluation, "BLEU", without_packages)
+    evaluations = [measure([reference], [reference], target_lang=target_lang) for _ in range(2)]
+    assert evaluations[0].bleu == pytest.approx(100) and f"|tok:{tokenization}|" in evaluations[0].bleu_signature
+    language = target_lang[:2]
+    (message,) = caplog.messages
+    assert message == (
+        f"BLEU cannot use sacreBLEU's own tokenization for {language}: Install it: pip install sacrebleu[{language}]"
+    )
+
+
+@pytest.mark.parametrize(
+    ("tokenize", "reference", "is_marked"),
+    [
+        ("13a", "今天天气很好，我们走吧。", True),
+        ("zh", "ฉันไปโรงเรียน ทุกวัน และ อ่านหนังสือ ที่บ้าน", True),
+        ("13a", "eins zwei drei", True),
+        ("auto", "42", True),
+        ("none", "今天 天气 很 好 ， 我们 走 吧 。", False),
+        ("13a", "Das Haus ist groß.", False),
+    ],
+)
+def test_a_bleu_that_means_nothing_is_marked(caplog, tokenize, reference, is_marked):
+    measure([reference], [reference], tokenize)
+    assert any(" means nothing here" in message for message in caplog.messages) == is_marked
+
+
+def test_ter_is_left_out_where_it_finds_no_words():
+    for reference, metrics in {"ฉันไปโรงเรียนทุกวัน": 2, "我们走吧。": 3, "eins zwei drei": 3}.items():
+        assert len(compare([reference], [reference], [reference], resamples=2)) == metrics
+
+
 @pytest.mark.parametrize(("tokenize", "warns"), [("13a", True), ("none", False)])
 def test_only_unasked_tokenization_is_warned_of(caplog, tokenize, warns):
     with caplog.at_level(logging.WARNING, logger="sacrebleu"):
@@ -144,6 +222,13 @@ def test_a_tokenization_that_needs_more_than_is_here_says_so_in_one_line(monkeyp
 @pytest.fixture(autouse=True)
 def no_other_seed(monkeypatch):
     monkeypatch.delenv("SACREBLEU_SEED", raising=False)
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_said_yet(monkeypatch):
+    """Each message comes once in a process: a test forgets those of the tests before."""
+    for filtered in keras_transformer.evaluation.log.filters:
+        monkeypatch.setattr(filtered, "_seen", set())
 
 
 @pytest.fixture(scope="module")

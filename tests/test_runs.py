@@ -61,6 +61,23 @@ def test_the_library_has_these_names_and_loads_tensorflow_when_it_is_needed():
         kt.tarin  # noqa: B018
 
 
+@pytest.mark.parametrize(("settings", "tokenization"), [({"target_lang": "zho_Hans"}, "zh"), ({}, "char")])
+def test_the_target_language_chooses_how_validation_divides_words(tmp_path, monkeypatch, settings, tokenization):
+    def measured(*arguments):
+        return arguments[-1](["今天天气很好。"], ["今天天气很好。"])
+
+    monkeypatch.setattr(training, "fit", measured)
+    monkeypatch.setattr(training, "finish", lambda *arguments: None)
+    monkeypatch.setattr(training, "score_model", lambda *arguments: ("validation", measured(*arguments)))
+    pairs = [(source, "".join(source.split())) for source, _ in tiny.pairs(40)]
+    run = kt.train(pairs, source_lang="en", model_dir=tmp_path, **QUICK, **settings)
+    assert run.evaluation.bleu == pytest.approx(100) and f"|tok:{tokenization}|" in run.evaluation.bleu_signature
+    config = run.path / "config.yaml"  # as an earlier version wrote it
+    config.write_text(config.read_text("utf-8").replace("tokenize: auto", "tokenize: none"), encoding="utf-8")
+    again = kt.train(pairs, source_lang="en", model_dir=tmp_path, **QUICK, **settings)
+    assert "|tok:none|" in again.evaluation.bleu_signature
+
+
 WITHOUT_EXTRAS = """
 import importlib, pkgutil, sys
 serving = ["fastapi", "uvicorn", "grpc_health", "prometheus_client"]

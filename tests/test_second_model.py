@@ -40,7 +40,7 @@ def run(tmp_path_factory):
     settings |= {"peak_learning_rate": 0.02, "batch_tokens": 201, "strategy": "one_device"}
     settings |= {"scheduled_sampling_rate": 0.1}  # coins, dropout and hard attention draw random numbers
     whole = tiny.config(corpus, directory / "whole", epochs=12, **settings)
-    train_run = partial(train, evaluate=partial(measure, tokenize="13a"))
+    train_run = partial(train, evaluate=measure)
     train_run(whole)
     train_run(tiny.config(corpus, directory / "resumed", epochs=5, **settings))
     train_run(tiny.config(corpus, directory / "resumed", epochs=12, **settings))

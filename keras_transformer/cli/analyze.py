@@ -105,7 +105,8 @@ def measuring(arguments):
     from keras_transformer.evaluation import measure
     from keras_transformer.runs import Run
 
-    return functools.partial(measure, tokenize=Run(arguments.model_dir).config.tokenize)
+    config = Run(arguments.model_dir).config
+    return functools.partial(measure, tokenize=config.tokenize, target_lang=config.target_lang)
 
 
 def describe_score(arguments, references):

@@ -27,7 +27,7 @@ DESCRIPTION = """Prepare a corpus: mend its text, and drop pairs that are useles
 
 The result does not depend on the order of the input, the number of workers or the engine. The pairs of the output are
 in the order of their hashes. The steps run in the order of the flags below, and a pair counts for the first step that
-drops it. The program needs `pip install py3langid regex`."""
+drops it. The program needs `pip install py3langid`."""
 
 
 def make_parser():
@@ -39,6 +39,11 @@ def make_parser():
         "--source_lang", help="code of the source language (default: the first in the alphabet, if there are only two)"
     )
     parser.add_argument("--target_lang", help="code of the target language")
+    parser.add_argument(
+        "--skip_bad_lines",
+        action="store_true",
+        help="leave out the lines of a corpus files:DIR that are no pair, and list them in bad_lines.jsonl",
+    )
     parser.add_argument(
         "--without",
         type=Path,
@@ -70,6 +75,8 @@ def parse_arguments(parser, words=None):
         raise UserError(f"--workers must be at least 1. Received: {arguments.workers}")
     if arguments.without and not arguments.near_held_out:
         raise UserError("--without has no effect with --near_held_out 0: leave one out")
+    if arguments.skip_bad_lines and not arguments.input.startswith("files:"):
+        raise UserError("--skip_bad_lines needs a corpus files:DIR: leave it out")
     for path in arguments.without:
         check_files(path, None)
     check_new_directory(arguments.output)
@@ -110,7 +117,7 @@ def open_input(arguments):
     if arguments.input.startswith("files:") and languages == (None, None):
         found = languages_in(arguments.input.removeprefix("files:"))
         languages = tuple(found) if len(found) == 2 else languages
-    return open_corpus(arguments.input, *languages)
+    return open_corpus(arguments.input, *languages, skip_bad_lines=arguments.skip_bad_lines)
 
 
 def main(arguments, runner_flags):
@@ -118,14 +125,16 @@ def main(arguments, runner_flags):
     from keras_transformer.data.text_files import lines_of
     from keras_transformer.tools.cleaning.examination import Examiner
     from keras_transformer.tools.cleaning.output import write_clean_corpus
+    from keras_transformer.tools.cleaning.rules import usual_ratio
 
     settings, corpus = settings_of(arguments), open_input(arguments)
     for note in corpus.notes:
         if not note.startswith("no validation split"):  # held-out pairs are prepared with all others
             log.info(note)
     held_out = itertools.chain.from_iterable(map(lines_of, arguments.without))
-    examiner = Examiner(settings, corpus.source_lang, corpus.target_lang, held_out)
     pairs = corpus.train.pairs if corpus.held_out else corpus.train
+    usual = usual_ratio(pairs) if settings.max_ratio else 1.0
+    examiner = Examiner(settings, corpus.source_lang, corpus.target_lang, held_out, usual)
     names = [str(path) for path in arguments.without]
     about = write_clean_corpus(
         arguments.output, corpus, settings, names, engine(arguments, runner_flags, pairs, examiner)

@@ -62,8 +62,12 @@ def make_parser():
     )
     parser.add_argument(
         "--tokenize",
-        default="13a",
-        help="how sacreBLEU splits words: 13a for raw text, none for tokenised text, zh, ja-mecab, ... (default: 13a)",
+        default="auto",
+        help="how sacreBLEU splits words: 13a for raw text, none for tokenised text, zh, ja-mecab, char, ... auto: "
+        "sacreBLEU's choice for the target language, and characters for a text without spaces (default: auto)",
+    )
+    parser.add_argument(
+        "--target_lang", help="language of the translations, for --tokenize auto (default: the ending of --reference)"
     )
     parser.add_argument("--output", help="file for the translations of the model")
     return parser
@@ -93,6 +97,8 @@ def check_together(arguments):
     for name in ("output", "perplexity"):
         if getattr(arguments, name) and arguments.hypotheses:
             raise UserError(f"--{name} needs a model, and does not go with --hypotheses: leave one out")
+    if arguments.target_lang and arguments.tokenize != "auto":
+        raise UserError("--target_lang has no effect without --tokenize auto: leave one out")
     for path in (arguments.source, *arguments.reference, *(system.hypotheses for system in systems)):
         check_files(path, arguments.output)
 
@@ -138,6 +144,11 @@ def read_lines(systems):
         texts.append([line for line, _ in files[0]])
         references = [[reference for _, reference in pairs] for pairs in files]
     return texts, references[0] if len(references) == 1 else list(zip(*references, strict=True))
+
+
+def target_language(arguments):
+    """The language of the translations: the flag, or else the ending of the references, such as .zh or .zh.gz."""
+    return arguments.target_lang or Path(arguments.reference[0].name.removesuffix(".gz")).suffix[1:]
 
 
 def load(system):
@@ -188,6 +199,7 @@ def main(arguments):
     systems = systems_of(arguments)
     texts, references = read_lines(systems)
     check_tokenization(arguments.tokenize)
+    how = {"tokenize": arguments.tokenize, "target_lang": target_language(arguments)}
     translators = [load(system) for system in systems]  # a model that is missing is found early
 
     translations, *speeds = translate(systems[0], translators[0], texts[0])
@@ -195,9 +207,9 @@ def main(arguments):
     if len(systems) > 1:
         baseline, speed = translate(systems[1], translators[1], texts[1])
         speeds.append(speed)
-        print(describe_comparison(compare(translations, baseline, references, arguments.tokenize)))
+        print(describe_comparison(compare(translations, baseline, references, **how)))
     else:
-        print(describe(measure(translations, references, arguments.tokenize)))
+        print(describe(measure(translations, references, **how)))
     for of_whom, translator, speed in zip(("", " (baseline)"), translators, speeds, strict=False):
         if translator and arguments.perplexity:
             print(f"{describe_perplexity(translator, texts[0], references)}{of_whom}")

@@ -17,24 +17,30 @@ _LARGEST_WEIGHT, _DECIMALS = 1000, 4
 
 
 def open_corpora(
-    specs: Iterable[str], source_lang: str | None = None, target_lang: str | None = None, seed: int = 1
+    specs: Iterable[str],
+    source_lang: str | None = None,
+    target_lang: str | None = None,
+    seed: int = 1,
+    skip_bad_lines: bool = False,
 ) -> list[Corpus]:
     """Opens each of the corpora that the user named.
 
     Args:
         specs: iterable of str, see `open_corpus`, each followed by `:WEIGHT` or not.
-        source_lang, target_lang, seed: see `open_corpus`.
+        source_lang, target_lang, seed, skip_bad_lines: see `open_corpus`.
 
     Returns:
         list of Corpus.
 
     Raises:
-        CorpusError: as `open_corpus`, and for a weight that is not possible.
+        CorpusError: as `open_corpus`, for a weight that is not possible, and for `skip_bad_lines` without `files:`.
     """
-    opened = []
+    specs, opened = list(specs), []
+    if skip_bad_lines and not any(spec.startswith("files:") for spec in specs):
+        raise CorpusError(f"`skip_bad_lines` needs a corpus files:DIR. Received: {', '.join(specs)}")
     for spec in specs:
         name, weight = split_weight(spec)
-        opened.append(replace(open_corpus(name, source_lang, target_lang, seed), weight=weight))
+        opened.append(replace(open_corpus(name, source_lang, target_lang, seed, skip_bad_lines), weight=weight))
     return opened
 
 
@@ -65,7 +71,13 @@ def split_weight(spec: str) -> tuple[str, Fraction]:
     return name, weight
 
 
-def open_corpus(spec: str, source_lang: str | None = None, target_lang: str | None = None, seed: int = 1) -> Corpus:
+def open_corpus(
+    spec: str,
+    source_lang: str | None = None,
+    target_lang: str | None = None,
+    seed: int = 1,
+    skip_bad_lines: bool = False,
+) -> Corpus:
     """Opens the corpus that the user named.
 
     Args:
@@ -77,6 +89,7 @@ def open_corpus(spec: str, source_lang: str | None = None, target_lang: str | No
         source_lang: str, or None for the corpus's own source language. `files:` needs a language.
         target_lang: str, or None for the corpus's own target language. `files:` needs a language.
         seed: int, the seed of the random draws of `cldr:`.
+        skip_bad_lines: bool, whether lines of `files:` that are no pair are left out instead of refused.
 
     Returns:
         Corpus.
@@ -92,7 +105,7 @@ def open_corpus(spec: str, source_lang: str | None = None, target_lang: str | No
     if scheme == "cldr":
         return _open_cldr(spec, rest, source_lang, target_lang, seed)
     if scheme == "files":
-        return _open_files(rest, source_lang, target_lang)
+        return _open_files(rest, source_lang, target_lang, skip_bad_lines)
     return tfds_corpus(rest, source_lang, target_lang)
 
 
@@ -111,11 +124,11 @@ def _open_cldr(spec: str, locales: str, source_lang: str | None, target_lang: st
     )
 
 
-def _open_files(directory: str, source_lang: str | None, target_lang: str | None) -> Corpus:
+def _open_files(directory: str, source_lang: str | None, target_lang: str | None, skip_bad_lines: bool) -> Corpus:
     if source_lang is None or target_lang is None:
         found = ", ".join(languages_in(directory)) or "no train.LANG"
         raise CorpusError(f"files:{directory} needs both `source_lang` and `target_lang`. The directory has {found}.")
-    return text_files_corpus(directory, source_lang, target_lang)
+    return text_files_corpus(directory, source_lang, target_lang, skip_bad_lines)
 
 
 def mix(corpora: Sequence[Corpus]) -> Corpus:

@@ -1,16 +1,24 @@
 """A corpus: sentence pairs in two languages, in streamed splits, from any source."""
 
 import hashlib
+import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import chain, compress
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from keras_transformer.errors import CorpusError, counted
+from keras_transformer.files import write_whole
 
 Pair = tuple[str, str]
+
+BAD_LINES = "bad_lines.jsonl"
+"""File of the bad lines that were skipped, in the directory of a run or of a prepared corpus."""
 
 VALIDATION_NAMES = ("validation", "val", "valid", "dev")
 """Names of validation splits; the first that exists is taken."""
@@ -21,6 +29,35 @@ HASH_DIGITS = 16
 _LARGEST_HOLD_OUT = 1000
 _HOLD_OUT_DIVISOR = 20
 _FEW = 20  # different pairs: too few to keep any of them from the training
+
+
+class BadLine(NamedTuple):
+    """A line of a file that is no pair.
+
+    Args:
+        file: str, the name of the file.
+        line: int, counted from 1.
+        fault: str, such as "not valid UTF-8".
+        text: str, the line. A byte that is not valid UTF-8 is written as `\\xff`.
+    """
+
+    file: str
+    line: int
+    fault: str
+    text: str
+
+
+def describe_bad_lines(bad_lines: Sequence[BadLine]) -> str:
+    """Says which lines are skipped, the first one with its fault."""
+    files = ", ".join(f"{count:,} of {file}" for file, count in Counter(bad.file for bad in bad_lines).items())
+    first = bad_lines[0]
+    return f"bad lines are skipped: {files}. The first one is line {first.line:,} of {first.file}: {first.fault}"
+
+
+def write_bad_lines(path: Path, bad_lines: Sequence[BadLine]) -> None:
+    """Writes a line of JSON for each bad line."""
+    lines = (json.dumps(bad._asdict(), ensure_ascii=False) for bad in bad_lines)
+    write_whole(path, lambda temporary: temporary.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8"))
 
 
 @dataclass(frozen=True)
@@ -88,6 +125,7 @@ class Corpus:
         others: tuple of Corpus, the corpora that are mixed with the first one. `train` then has the pairs of all, one
             corpus after the other; `validation` and `test` belong to the first one.
         weight: Fraction, how often an epoch takes each pair on average.
+        bad_lines: tuple of BadLine, those of its files that are skipped.
         is_replayed: bool, whether an earlier run trained on it. The weights of replayed corpora only divide the
             replayed share among these corpora.
     """
@@ -104,6 +142,7 @@ class Corpus:
     others: tuple["Corpus", ...] = ()
     weight: Fraction = Fraction(1)
     is_replayed: bool = False
+    bad_lines: tuple[BadLine, ...] = ()
 
     @property
     def identity(self) -> dict[str, str]:

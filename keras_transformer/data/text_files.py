@@ -14,24 +14,35 @@ plain or gzipped (`train.en.gz`, `train.tsv.gz`). Only `train` is required:
 Files are UTF-8, with or without a byte order mark. Only "\n" ends a line, after an optional "\r". The other line ends
 of Unicode (U+2028, form feed, ...) occur inside sentences: a break there would shift one side against the other. Each
 file is read through once when it is opened, so that a faulty line is reported at once and not hours into the training.
+With `skip_bad_lines`, a faulty line is left out and listed instead.
 """
 
 import gzip
 import hashlib
 import io
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TypeVar
 
-from keras_transformer.data.corpus import HASH_DIGITS, VALIDATION_NAMES, Corpus, Pair, hold_out
+from keras_transformer.data.corpus import (
+    HASH_DIGITS,
+    VALIDATION_NAMES,
+    BadLine,
+    Corpus,
+    Pair,
+    describe_bad_lines,
+    hold_out,
+)
 from keras_transformer.errors import CorpusError, counted
 
+T = TypeVar("T")
 _LISTED_FILES = 12
 _BLOCK_BYTES = 1 << 20
 _BOM = b"\xef\xbb\xbf"
+_HINT = ". With `skip_bad_lines`, bad lines are left out and listed"
 
 
 @dataclass(frozen=True)
@@ -41,21 +52,23 @@ class AlignedFiles:
     Attributes:
         source: Path of the file with the first member of every pair.
         target: Path of the file with the second.
-        size: int, the number of lines of each.
+        size: int, the number of pairs.
         fingerprint: dict, as `Corpus.fingerprint`.
+        bad_lines: tuple of BadLine, the lines of either file whose pairs are left out.
     """
 
     source: Path
     target: Path
     size: int
     fingerprint: dict[str, str]
+    bad_lines: tuple[BadLine, ...] = ()
 
     def __len__(self) -> int:
         return self.size
 
     def __iter__(self) -> Iterator[Pair]:
         """Reads the files from their start; ValueError if they have since become unequally long."""
-        return zip(_lines(self.source), _lines(self.target), strict=True)
+        return _without(self.bad_lines, zip(_lines(self.source), _lines(self.target), strict=True))
 
 
 @dataclass(frozen=True)
@@ -69,6 +82,7 @@ class TsvFile:
         size: int, the number of pairs.
         columns: int, 2 or 3; the third is ignored.
         fingerprint: dict, as `Corpus.fingerprint`.
+        bad_lines: tuple of BadLine, the lines that are left out.
     """
 
     path: Path
@@ -77,23 +91,25 @@ class TsvFile:
     size: int
     columns: int
     fingerprint: dict[str, str]
+    bad_lines: tuple[BadLine, ...] = ()
 
     def __len__(self) -> int:
         return self.size
 
     def __iter__(self) -> Iterator[Pair]:
         """Reads the file from its start."""
-        for line in islice(_lines(self.path), self.header_lines, None):
+        for line in islice(_without(self.bad_lines, _lines(self.path)), self.header_lines, None):
             columns = line.split("\t")
             yield columns[self.source_column], columns[1 - self.source_column]
 
 
-def open_aligned_files(source: Path, target: Path) -> AlignedFiles:
+def open_aligned_files(source: Path, target: Path, skip_bad_lines: bool | None = None) -> AlignedFiles:
     """Opens two files whose n-th lines are each other's translation.
 
     Args:
         source: Path of the file in the source language.
         target: Path of the file in the target language.
+        skip_bad_lines: bool, whether a pair with a line that is not UTF-8 is left out; None if that is no setting.
 
     Returns:
         AlignedFiles.
@@ -101,16 +117,19 @@ def open_aligned_files(source: Path, target: Path) -> AlignedFiles:
     Raises:
         CorpusError: if a file cannot be read, holds no text or is not UTF-8, or if their numbers of lines differ.
     """
-    (source_count, source_hash), (target_count, target_hash) = _read_through(source), _read_through(target)
+    source_count, source_hash, source_bad = _read_through(source, skip_bad_lines=skip_bad_lines)
+    target_count, target_hash, target_bad = _read_through(target, skip_bad_lines=skip_bad_lines)
     if source_count != target_count:
         raise CorpusError(
             f"not line-aligned: {source} has {counted(source_count, 'line')}, but {target} has {target_count:,}; "
             "every line must face its translation"
         )
-    return AlignedFiles(source, target, source_count, {_part(source): source_hash, _part(target): target_hash})
+    bad = (*source_bad, *target_bad)
+    size = source_count - len({one.line for one in bad})
+    return AlignedFiles(source, target, size, {_part(source): source_hash, _part(target): target_hash}, bad)
 
 
-def open_tsv_file(path: Path, source_lang: str, target_lang: str) -> TsvFile:
+def open_tsv_file(path: Path, source_lang: str, target_lang: str, skip_bad_lines: bool | None = None) -> TsvFile:
     """Opens a file of lines `source TAB target`.
 
     A first line that is nothing but the two language codes, such as `de TAB en`, is a header: it is no pair, and says
@@ -121,6 +140,7 @@ def open_tsv_file(path: Path, source_lang: str, target_lang: str) -> TsvFile:
         path: Path of the file.
         source_lang: str, the code of the source language.
         target_lang: str, the code of the target language.
+        skip_bad_lines: bool or None, as above, for a line that is not UTF-8 or has a wrong number of columns.
 
     Returns:
         TsvFile.
@@ -129,14 +149,14 @@ def open_tsv_file(path: Path, source_lang: str, target_lang: str) -> TsvFile:
         CorpusError: if the file cannot be read, holds no pair, is not UTF-8, or a line has a wrong number of columns.
     """
     columns = _Columns()
-    count, content = _read_through(path, columns.check)
-    first_line = next(_lines(path)).split("\t")[:2]
+    count, content, bad = _read_through(path, columns.fault_of, skip_bad_lines)
+    first_line = next(_without(bad, _lines(path)), "").split("\t")[:2]
     is_header = sorted(first_line) == sorted((source_lang, target_lang))
-    if is_header and count == 1:
-        raise CorpusError(f"{path} has a header, but no pairs")
+    size = count - len(bad) - int(is_header)
+    if size == 0:
+        raise CorpusError(f"{path} has {'a header' if is_header else counted(len(bad), 'bad line')}, but no pairs")
     source_column = first_line.index(source_lang) if is_header else 0
-    size = count - int(is_header)
-    return TsvFile(path, source_column, int(is_header), size, columns.number, {_part(path): content})
+    return TsvFile(path, source_column, int(is_header), size, columns.number, {_part(path): content}, bad)
 
 
 def lines_of(path: Path) -> Iterator[str]:
@@ -156,37 +176,49 @@ def lines_of(path: Path) -> Iterator[str]:
 
 
 def _lines(path: Path) -> Iterator[str]:
-    opener = gzip.open if path.suffix == ".gz" else open
-    with opener(path, "rt", encoding="utf-8-sig", newline="\n") as file:
+    opener = gzip.open if path.suffix == ".gz" else open  # a line that is no UTF-8 has been refused or will be left out
+    with opener(path, "rt", encoding="utf-8-sig", errors="replace", newline="\n") as file:
         for line in file:
             yield line.removesuffix("\n").removesuffix("\r")
 
 
-def _part(path: Path) -> str:
-    """The name of a file in a fingerprint. A compressed file is the same part of a corpus."""
-    return path.name.removesuffix(".gz")
+def _without(bad_lines: Sequence[BadLine], lines: Iterable[T]) -> Iterator[T]:
+    """The lines, or pairs of lines, that are not bad."""
+    numbers = {bad.line for bad in bad_lines}
+    return (line for number, line in enumerate(lines, start=1) if number not in numbers) if numbers else iter(lines)
 
 
-def _read_through(path: Path, check_line: Callable[[bytes], None] | None = None) -> tuple[int, str]:
-    """Reads and checks the whole file. `check_line` raises ValueError with the fault of a line.
+def _read_through(
+    path: Path, check_line: Callable[[bytes], str] | None = None, skip_bad_lines: bool | None = None
+) -> tuple[int, str, tuple[BadLine, ...]]:
+    """Reads and checks the whole file. `check_line` gives the fault of a line, or "".
+
+    An error names the setting `skip_bad_lines`, unless it is None.
 
     Returns:
-        The number of lines, and a hash of the text.
+        The number of lines, a hash of the text, and the bad lines.
     """
-    count, has_text, content = 0, False, hashlib.sha256()
+    count, has_text, content, bad = 0, False, hashlib.sha256(), []
     for lines in _blocks(path):
         block = b"".join(lines)
         has_text = has_text or bool(block.removeprefix(_BOM).strip())
-        if not _is_utf8(block):
-            number = next(number for number, line in enumerate(lines, count + 1) if not _is_utf8(line))
-            raise CorpusError(f"{path}, line {number:,}: not valid UTF-8; convert it to UTF-8, for example with iconv")
-        if check_line:
-            _check_lines(path, lines, count + 1, check_line)
+        for number, line in enumerate(lines, count + 1) if check_line or not _is_utf8(block) else ():
+            if fault := _fault_of(line, check_line):
+                if not skip_bad_lines:
+                    raise CorpusError(f"{path}, line {number:,}: {fault}{'' if skip_bad_lines is None else _HINT}")
+                bad.append(BadLine(path.name, number, fault, line.decode("utf-8", "backslashreplace").rstrip("\r\n")))
         count += len(lines)
         content.update(block)
     if not has_text:
         raise CorpusError(f"{path} is empty" if count < 2 else f"{path} has nothing but blank lines")
-    return count, content.hexdigest()[:HASH_DIGITS]
+    return count, content.hexdigest()[:HASH_DIGITS], tuple(bad)
+
+
+def _fault_of(line: bytes, check_line: Callable[[bytes], str] | None) -> str:
+    """What is wrong with a line; "" if nothing is."""
+    if not _is_utf8(line):
+        return "not valid UTF-8; convert it to UTF-8, for example with iconv"
+    return check_line(line) if check_line else ""
 
 
 def _blocks(path: Path) -> Iterator[list[bytes]]:
@@ -214,12 +246,9 @@ def _is_utf8(text: bytes) -> bool:
     return True
 
 
-def _check_lines(path: Path, lines: list[bytes], first_number: int, check_line: Callable[[bytes], None]) -> None:
-    for number, line in enumerate(lines, first_number):
-        try:
-            check_line(line)
-        except ValueError as error:
-            raise CorpusError(f"{path}, line {number:,}: {error}") from error
+def _part(path: Path) -> str:
+    """The name of a file in a fingerprint. A compressed file is the same part of a corpus."""
+    return path.name.removesuffix(".gz")
 
 
 class _Columns:
@@ -227,21 +256,25 @@ class _Columns:
 
     number = 0
 
-    def check(self, line: bytes) -> None:
+    def fault_of(self, line: bytes) -> str:
         found = line.count(b"\t") + 1
         self.number = self.number or (3 if found == 3 else 2)
         if found != self.number:
             needed = "two columns, source TAB target" if self.number == 2 else "three columns, as the first line"
-            raise ValueError(f"needs exactly {needed}; it has {found}")
+            return f"needs exactly {needed}; it has {found}"
+        return ""
 
 
-def text_files_corpus(directory: str | Path, source_lang: str, target_lang: str) -> Corpus:
+def text_files_corpus(
+    directory: str | Path, source_lang: str, target_lang: str, skip_bad_lines: bool = False
+) -> Corpus:
     """Opens the corpus in a directory of text files, and checks every file that it will read.
 
     Args:
         directory: str or Path; a leading `~` is the home directory.
         source_lang: str, the ending of the source files, such as `en`.
         target_lang: str, the ending of the target files.
+        skip_bad_lines: bool, whether lines that are no pair are left out, and are the `bad_lines` of the corpus.
 
     Returns:
         Corpus. Where validation lines were held out of the training text, or a test set was chosen, `notes` says so.
@@ -251,18 +284,20 @@ def text_files_corpus(directory: str | Path, source_lang: str, target_lang: str)
             not UTF-8, not of the same number of lines as its other side, not a whole gzip file, or has a TSV line with
             a wrong number of columns.
     """
-    root = Path(directory).expanduser()
-    train_files = _open_split(root, "train", source_lang, target_lang)
+    root, how = Path(directory).expanduser(), (source_lang, target_lang, skip_bad_lines)
+    train_files = _open_split(root, "train", *how)
     if train_files is None:
         raise CorpusError(
             f"no training text: {root} has neither train.{source_lang} and train.{target_lang} nor train.tsv; "
             + describe_directory(root)
         )
-    train, validation, fingerprint, validation_notes = _with_validation(root, train_files, source_lang, target_lang)
-    test, test_notes = _open_test(root, source_lang, target_lang)
-    notes = validation_notes + test_notes + _column_notes(train_files, validation, test)
-    name, is_held_out = f"files:{directory}", bool(validation_notes)
-    return Corpus(name, source_lang, target_lang, train, validation, test, fingerprint, notes, held_out=is_held_out)
+    train, validation, fingerprint, validation_notes = _with_validation(root, train_files, *how)
+    test, test_notes = _open_test(root, *how)
+    splits = (train_files, validation, test)
+    bad = tuple(line for split in splits for line in getattr(split, "bad_lines", ()))
+    notes = validation_notes + test_notes + _column_notes(*splits) + ((describe_bad_lines(bad),) if bad else ())
+    parts = (train, validation, test, fingerprint, notes, bool(validation_notes))
+    return Corpus(f"files:{directory}", source_lang, target_lang, *parts, bad_lines=bad)
 
 
 def languages_in(directory: str | Path) -> list[str]:
@@ -305,15 +340,17 @@ def _file_names(root: Path) -> list[str]:
     return sorted(path.name for path in root.iterdir() if path.is_file())
 
 
-def _open_split(root: Path, stem: str, source_lang: str, target_lang: str) -> AlignedFiles | TsvFile | None:
+def _open_split(
+    root: Path, stem: str, source_lang: str, target_lang: str, skip_bad_lines: bool
+) -> AlignedFiles | TsvFile | None:
     source, target = _find(root, f"{stem}.{source_lang}"), _find(root, f"{stem}.{target_lang}")
     tsv = _find(root, f"{stem}.tsv")
     if tsv and (source or target):
         raise CorpusError(f"{root} has both {tsv.name} and {(source or target).name}: remove or rename one of them")
     if tsv:
-        return open_tsv_file(tsv, source_lang, target_lang)
+        return open_tsv_file(tsv, source_lang, target_lang, skip_bad_lines)
     if source and target:
-        return open_aligned_files(source, target)
+        return open_aligned_files(source, target, skip_bad_lines)
     if source or target:
         missing = f"{stem}.{target_lang if source else source_lang}"
         raise CorpusError(f"{root} has {(source or target).name}, but no {missing}; {describe_directory(root)}")
@@ -326,10 +363,10 @@ def _find(root: Path, name: str) -> Path | None:
 
 
 def _with_validation(
-    root: Path, train: AlignedFiles | TsvFile, source_lang: str, target_lang: str
+    root: Path, train: AlignedFiles | TsvFile, *how: str | bool
 ) -> tuple[Iterable[Pair], Iterable[Pair], dict[str, str], tuple[str, ...]]:
     for stem in VALIDATION_NAMES:
-        if validation := _open_split(root, stem, source_lang, target_lang):
+        if validation := _open_split(root, stem, *how):
             return train, validation, train.fingerprint | validation.fingerprint, ()
     rest, held_out, note = hold_out(train)
     return rest, held_out, train.fingerprint, (note,)
@@ -340,13 +377,15 @@ def _column_notes(*splits: Iterable[Pair] | None) -> tuple[str, ...]:
     return (f"the third column of {', '.join(names)} is ignored",) if names else ()
 
 
-def _open_test(root: Path, source_lang: str, target_lang: str) -> tuple[Iterable[Pair] | None, tuple[str, ...]]:
-    if test := _open_split(root, "test", source_lang, target_lang):
+def _open_test(
+    root: Path, source_lang: str, target_lang: str, skip_bad_lines: bool
+) -> tuple[Iterable[Pair] | None, tuple[str, ...]]:
+    if test := _open_split(root, "test", source_lang, target_lang, skip_bad_lines):
         return test, ()
     stems = _test_stems(root, source_lang, target_lang)
     if len(stems) == 1:
         note = f"the test set is {stems[0]}.{source_lang} and {stems[0]}.{target_lang}"
-        return _open_split(root, stems[0], source_lang, target_lang), (note,)
+        return _open_split(root, stems[0], source_lang, target_lang, skip_bad_lines), (note,)
     if stems:
         return None, (f"no test set: {root} has several ({', '.join(stems)}); call one of them test.LANG",)
     return None, ()

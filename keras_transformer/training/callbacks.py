@@ -191,7 +191,8 @@ class KeepWeights(keras.callbacks.Callback):
 
     def _save(self, epoch, value):
         save_variables(self.run.epoch(epoch), self.model.network.weights)
-        if value > self.progress.best:
+        # A BLEU of 0 compares nothing: no four words in a row are right yet. So patience does not count its epochs.
+        if value > self.progress.best or value == self.progress.best == 0:
             self.progress.best, self.progress.best_epoch = value, epoch
             save_variables(self.run.best, self.model.network.weights)
 

@@ -63,7 +63,9 @@ class Plan:
 
 
 def as_before(config, run):
-    """The config with the sizes that a run in this directory began with, where the user sets none.
+    """The config with the sizes and the tokenization of BLEU that a run in this directory began with.
+
+    Both stay as the user sets them. A run of an earlier version has another default of `tokenize`.
 
     Args:
         config: `Config`.
@@ -75,8 +77,9 @@ def as_before(config, run):
     if not run.config.exists():
         return config
     before = Config.load(run.config)
-    sizes = {name: getattr(before, name) for name in ("batch_tokens", "warmup_steps") if getattr(config, name) is None}
-    return Config(**{**vars(config), **sizes})
+    names = [name for name in ("batch_tokens", "warmup_steps") if getattr(config, name) is None]
+    names += ["tokenize"] if config.tokenize == "auto" else []
+    return Config(**{**vars(config), **{name: getattr(before, name) for name in names}})
 
 
 def peak_rate(config, warmup_steps):

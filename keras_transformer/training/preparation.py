@@ -13,7 +13,7 @@ from keras import ops
 
 from keras_transformer.config import Config
 from keras_transformer.data.corpora import epoch_weights, mix, open_corpora
-from keras_transformer.data.corpus import BothSides, Corpus, InTurn, OneSide
+from keras_transformer.data.corpus import BothSides, Corpus, InTurn, OneSide, write_bad_lines
 from keras_transformer.data.encoded import LAYOUT, EncodedPairs, encode_pairs, find_flaw, make_once
 from keras_transformer.data.new_pieces import append_pieces, learn_pieces, mean_rows, new_in
 from keras_transformer.errors import CheckpointError, ConfigError, CorpusError, counted
@@ -83,6 +83,8 @@ def prepare(config, run, corpus=None):
     write_whole(run.config, config.save)
     for path, model in models.items():
         write_whole(path, lambda temporary, model=model: temporary.write_bytes(model))
+    if bad_lines := [line for each in (corpus, *corpus.others) for line in each.bad_lines]:
+        write_bad_lines(run.bad_lines, bad_lines)
     identity = json.dumps(corpus.identity, indent=1)
     write_whole(run.corpus, lambda path: path.write_text(identity, encoding="utf-8"))
     describe_tokenizers(config, run)
@@ -102,7 +104,8 @@ def prepare(config, run, corpus=None):
 
 
 def _open_named(config):
-    return open_corpora(config.corpora, config.source_lang, config.target_lang, config.seed)
+    languages = (config.source_lang, config.target_lang)
+    return open_corpora(config.corpora, *languages, config.seed, config.skip_bad_lines)
 
 
 def open_replayed(config):

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import filelock
 
+from keras_transformer.data.corpus import BAD_LINES
 from keras_transformer.errors import CheckpointError, FileError
 from keras_transformer.files import remove_partial_files
 from keras_transformer.tokenizer import SHARED, SOURCE, TARGET
@@ -16,6 +17,7 @@ class RunDirectory:
 
         config.yaml              all settings, as resolved
         corpus.json              the hash of each part of the corpus, which must stay the same
+        bad_lines.jsonl          the lines of the corpus that `skip_bad_lines` has left out
         tokenizer.model          SentencePiece; or source_tokenizer.model and target_tokenizer.model
         full_stops.json          the abbreviations of both languages, counted in the corpus
         tokens/                  the tokenised corpus; if it is removed, the next start makes it again
@@ -40,6 +42,7 @@ class RunDirectory:
         self.config = self.path / "config.yaml"
         self.corpus = self.path / "corpus.json"
         self.full_stops = self.path / "full_stops.json"
+        self.bad_lines = self.path / BAD_LINES
         self.tokens = self.path / "tokens"
         self.samples = self.path / "samples.txt"
         self.checkpoints = self.path / "checkpoints"

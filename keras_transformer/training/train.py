@@ -5,6 +5,7 @@ import hashlib
 import logging
 import random
 from dataclasses import asdict, replace
+from functools import partial
 
 import keras
 import numpy as np
@@ -72,7 +73,7 @@ def train(config, evaluate, corpus=None):
 
     Args:
         config: `Config`.
-        evaluate: function (translations, references) -> `Evaluation`.
+        evaluate: function (translations, references, `tokenize`, `target_lang`) -> `Evaluation`.
         corpus: `Corpus`; by default the one that `config.dataset` names.
 
     Returns:
@@ -89,6 +90,7 @@ def train(config, evaluate, corpus=None):
             log.info("devices     %s", describe_devices(strategy))
             data = prepare_on_all(config, run, workers, corpus)
             config, data = suited(as_before(config, run), data)
+            evaluate = partial(evaluate, tokenize=config.tokenize, target_lang=data.corpus.target_lang)
             check_fits(estimate(config, data, strategy))
             with strategy.scope(), initial_weights_of(config.seed):
                 trainer = build_trainer(config, data)

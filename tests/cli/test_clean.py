@@ -64,6 +64,21 @@ def test_mistakes_are_one_line_before_any_work(raw, tmp_path, mistake):
     assert not output.exists() and not (tmp_path / "clean.unfinished").exists()
 
 
+def test_bad_lines_are_skipped_counted_and_written_if_the_user_wants_that(tmp_path, monkeypatch, capsys, mistake):
+    (tmp_path / "raw").mkdir()
+    pairs = [f"{source}\t{target}\n" for source, target in tiny.pairs(40)]
+    (tmp_path / "raw/train.tsv").write_text("".join([*pairs, "no tab\n"]), encoding="utf-8")
+    asked = ["--input", f"files:{tmp_path / 'raw'}", "--source_lang", "en", "--target_lang", "de", *QUICK]
+    assert "With --skip_bad_lines, bad lines are" in mistake(clean, *asked, "--output", tmp_path / "clean")
+    cldr = ["--input", "cldr:en-de", "--output", tmp_path / "clean", "--skip_bad_lines"]
+    assert "--skip_bad_lines needs a corpus files:DIR" in mistake(clean, *cldr)
+    run(monkeypatch, *asked, "--output", tmp_path / "clean", "--skip_bad_lines")
+    assert "bad lines are skipped: 1 of train.tsv. The first one is line 41 " in capsys.readouterr().out
+    assert json.loads((tmp_path / "clean/clean.json").read_text("utf-8"))["bad_lines"] == 1
+    (bad,) = map(json.loads, (tmp_path / "clean/bad_lines.jsonl").read_text("utf-8").splitlines())
+    assert (bad["file"], bad["line"], bad["text"]) == ("train.tsv", 41, "no tab")
+
+
 def test_without_beam_the_flag_says_so(raw, tmp_path, mistake, monkeypatch):
     monkeypatch.setitem(sys.modules, "apache_beam", None)
     for name in [name for name in sys.modules if name.startswith("keras_transformer.tools.beam")]:

@@ -89,6 +89,23 @@ def test_a_file_of_translations_is_scored_without_a_model(program, work):
     assert (status, lines, errors) == (0, describe(measure(hypotheses, references)).splitlines(), [])
 
 
+def test_the_ending_of_the_references_or_a_flag_names_the_language(program, work):
+    for name in ("ref.zh", "ref"):
+        write_lines(work / name, ["今天天气很好，我们走吧。", "你好。"])
+    for reference, flags, tokenization in (
+        ("ref.zh", (), "zh"),
+        ("ref", (), "char"),
+        ("ref", ("--target_lang", "zh-TW"), "zh"),
+        ("ref.zh", ("--tokenize", "char"), "char"),
+    ):
+        status, lines, errors = program("--hypotheses", "ref", "--reference", reference, *flags)
+        assert (
+            (status, errors) == (0, []) and lines[0].startswith("BLEU 100.0 ") and f"|tok:{tokenization}|" in lines[0]
+        )
+    _, lines, _ = program("--hypotheses", "ref", "--reference", "ref.zh", "--tokenize", "13a")
+    assert " means nothing here" in lines[0] and lines[-3].startswith("BLEU 0.0 ")
+
+
 def test_two_files_are_compared_the_baseline_second(program, work):
     status, lines, _ = program(*FILES, "--baseline", "bad", "--tokenize", "none")
     texts = ((work / name).read_text(encoding="utf-8").splitlines() for name in ("good", "bad", "test.de"))
@@ -182,7 +199,8 @@ def test_scores_are_printed_even_if_the_translations_cannot_be_kept(program, loa
         (("--model_dir", "run", "--source", "shorter", "--reference", "test.de"), "not line-aligned: shorter has"),
         (("--hypotheses", "nowhere", "--reference", "test.de"), "nowhere: No such file"),
         ((*FILES, "--baseline", "nowhere"), "--baseline nowhere: there is no such file or directory"),
-        ((*FILES, "--tokenize", "14a"), "--tokenize must be one of"),
+        ((*FILES, "--tokenize", "14a"), "--tokenize must be one of auto, "),
+        ((*FILES, "--tokenize", "13a", "--target_lang", "de"), "--target_lang has no effect without --tokenize auto"),
         (("--model_dir", "run", *SIDES, "--tokenize", "14a"), "--tokenize must be one of"),
         ((*FILES, "--output", "kept"), "--output needs a model"),
         ((*FILES, "--perplexity"), "--perplexity needs a model, and does not go with --hypotheses"),

@@ -131,6 +131,8 @@ def test_a_weight_that_is_not_possible_is_refused(weight):
 
 def test_corpora_of_all_kinds_are_opened_with_their_weights(cldr, tmp_path):
     (tmp_path / "train.tsv").write_text("one\teins\ntwo\tzwei\n")
+    with pytest.raises(CorpusError, match="`skip_bad_lines` needs a corpus files:DIR. Received: cldr:en-de"):
+        open_corpora(["cldr:en-de"], skip_bad_lines=True)
     opened = open_corpora(["cldr:en-de:0.3", f"files:{tmp_path}:2"], "en", "de", seed=7)
     assert [(each.name, each.weight) for each in opened] == [("seed 7", Fraction(3, 10)), (f"files:{tmp_path}", 2)]
 

@@ -1,8 +1,10 @@
 import gzip
+import json
 import os
 
 import pytest
 
+from keras_transformer.data.corpus import BadLine, write_bad_lines
 from keras_transformer.data.text_files import (
     languages_in,
     lines_of,
@@ -313,6 +315,60 @@ def test_a_bad_split_is_refused_when_the_corpus_is_opened(tmp_path, stem):
     fill(tmp_path, TRAIN, VALIDATION, {f"{stem}.en": "x\ny\nz\n", f"{stem}.de": "x\n"})
     found = message(tmp_path)
     assert f"{stem}.en has 3 lines" in found and f"{stem}.de has 1" in found
+
+
+BAD_TSV = b"""de\ten
+eins\tone
+zwei
+drei\tthree
+v\xfcnf\tfive
+
+sechs\tsix\tmore
+sieben\tseven
+"""
+
+
+@pytest.mark.parametrize("name", ["train.tsv", "train.tsv.gz"])
+def test_bad_lines_are_left_out_and_listed_if_the_user_wants_that(tmp_path, name):
+    write(tmp_path / name, BAD_TSV)
+    write(tmp_path / "val.tsv", "acht\teight\nneun\n")
+    with pytest.raises(CorpusError, match=r"line 3: needs exactly two columns.* With `skip_bad_lines`, bad lines are"):
+        text_files_corpus(tmp_path, "en", "de")
+    corpus = text_files_corpus(tmp_path, "en", "de", skip_bad_lines=True)
+    assert list(corpus.train) == [("one", "eins"), ("three", "drei"), ("seven", "sieben")] and len(corpus.train) == 3
+    assert list(corpus.validation) == [("acht", "eight")]
+    assert [bad[:2] for bad in corpus.bad_lines] == [(name, 3), (name, 5), (name, 6), (name, 7), ("val.tsv", 2)]
+    assert corpus.bad_lines[1].text == r"v\xfcnf	five" and "not valid UTF-8" in corpus.bad_lines[1].fault
+    (note,) = corpus.notes
+    assert note.startswith(f"bad lines are skipped: 4 of {name}, 1 of val.tsv. The first one is line 3 of {name}: ")
+
+
+def test_a_bad_line_of_either_file_takes_its_pair_with_it(tmp_path):
+    write(tmp_path / "train.en", b"one\ntw\xff\nthree\nfour\nfive\n")
+    write(tmp_path / "train.de", b"eins\nzwei\ndr\xffi\nvier\nf\xff\n")
+    with pytest.raises(CorpusError, match=r"train\.en, line 2: not valid UTF-8.* With `skip_bad_lines`"):
+        text_files_corpus(tmp_path, "en", "de")
+    corpus = text_files_corpus(tmp_path, "en", "de", skip_bad_lines=True)
+    assert sorted([*corpus.train, *corpus.validation]) == [("four", "vier"), ("one", "eins")]
+    assert [bad[:2] for bad in corpus.bad_lines] == [("train.en", 2), ("train.de", 3), ("train.de", 5)]
+
+
+def test_a_file_of_bad_lines_alone_is_refused(tmp_path):
+    with pytest.raises(CorpusError, match=r"a\.tsv has 2 bad lines, but no pairs"):
+        open_tsv_file(write(tmp_path / "a.tsv", "one\ntwo\n"), "en", "de", skip_bad_lines=True)
+
+
+def test_a_program_without_the_flag_does_not_name_it(tmp_path):
+    with pytest.raises(CorpusError) as refused:
+        aligned(tmp_path, b"\xff\n", "eins\n")
+    assert "skip_bad_lines" not in str(refused.value)
+
+
+def test_bad_lines_are_written_as_lines_of_json(tmp_path):
+    bad = [BadLine("train.tsv", 3, "needs two columns", 'a "b" ü'), BadLine("train.de", 7, "not valid UTF-8", r"\xff")]
+    write_bad_lines(tmp_path / "bad.jsonl", bad)
+    lines = (tmp_path / "bad.jsonl").read_text("utf-8").splitlines()
+    assert [BadLine(**json.loads(line)) for line in lines] == bad
 
 
 def test_languages_are_the_endings_of_training_files(tmp_path):

@@ -308,7 +308,8 @@ def test_without_a_number_and_with_patience_a_fifth_of_the_best_epochs_number_is
     [
         ("bleu", [7.0, 11.0, 5.0, 10.0], [4.0, 3.0, 2.0, 1.0], 11.0, 2),
         ("loss", [7.0, 11.0, 5.0, 10.0], [4.0, 3.0, 1.0, 2.0], -1.0, 3),
-        ("bleu", [0.0, 0.0, 0.0], None, 0.0, 1),  # the first of equals
+        ("bleu", [3.0, 3.0, 3.0], None, 3.0, 1),  # the first of equals
+        ("bleu", [0.0, 0.0, 0.0], None, 0.0, 3),  # a BLEU of 0 compares nothing
         ("bleu", [3.0, math.nan, 2.0], None, 3.0, 1),
         ("loss", [3.0, 3.0, 3.0], [math.nan, 5.0, math.nan], -5.0, 2),
     ],

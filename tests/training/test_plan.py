@@ -48,3 +48,5 @@ def test_a_run_goes_on_with_the_sizes_that_it_began_with(tmp_path):
     Config(batch_tokens=2048, warmup_steps=150).save(run.config)  # as versions before 0.2 wrote them
     assert as_before(Config(), run) == Config(batch_tokens=2048, warmup_steps=150)
     assert as_before(Config(batch_tokens=512), run) == Config(batch_tokens=512, warmup_steps=150)
+    Config(tokenize="13a").save(run.config)  # the default of earlier versions
+    assert as_before(Config(), run).tokenize == "13a" and as_before(Config(tokenize="zh"), run).tokenize == "zh"

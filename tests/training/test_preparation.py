@@ -1,4 +1,5 @@
 import dataclasses
+import json
 import random
 import shutil
 from pathlib import Path
@@ -161,6 +162,21 @@ def test_a_tokenised_corpus_that_is_not_the_runs_is_refused(prepared, change, fl
     change(run)
     with pytest.raises(CheckpointError, match=f"tokens/train {flaw}.*: train.py with the settings of the run"):
         open_split(run, "train")
+
+
+def test_bad_lines_that_are_skipped_are_listed_in_the_run(tmp_path):
+    directory = tiny.write_corpus(tmp_path / "pairs")
+    with open(directory / "train.de", "ab") as german, open(directory / "train.en", "a", encoding="utf-8") as english:
+        german.write(b"f\xfcnf\n")
+        english.write("five\n")
+    config = tiny.config(directory, tmp_path / "run")
+    run = RunDirectory(config.model_dir)
+    with pytest.raises(CorpusError, match=r"train\.de, line \d+: not valid UTF-8.* With `skip_bad_lines`"):
+        prepare(config, run)
+    assert not run.bad_lines.exists()
+    data = prepare(changed(config, skip_bad_lines=True), run)
+    assert json.loads(run.bad_lines.read_text(encoding="utf-8"))["text"] == r"f\xfcnf"
+    assert all("\ufffd" not in text for text in data.train.target.texts(data.target_tokenizer))
 
 
 @pytest.fixture

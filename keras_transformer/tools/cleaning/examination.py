@@ -108,18 +108,24 @@ class Examiner:
         settings: CleaningSettings.
         source_lang, target_lang: str, codes of the languages.
         held_out: iterable of str, the lines that must not stay in the text, on either side.
+        usual: float, how many times as wide as a source the targets are, see `usual_ratio`.
 
     Raises:
         UserError: if a step does not know a language, or needs a package that is not installed.
     """
 
     def __init__(
-        self, settings: CleaningSettings, source_lang: str, target_lang: str, held_out: Iterable[str] = ()
+        self,
+        settings: CleaningSettings,
+        source_lang: str,
+        target_lang: str,
+        held_out: Iterable[str] = (),
+        usual: float = 1.0,
     ) -> None:
         self.settings = settings
         held_out = list(held_out)
-        self.arguments = (settings, source_lang, target_lang, held_out)  # to make another one in another process
-        self._rules = rules_of(settings, source_lang, target_lang)
+        self.arguments = (settings, source_lang, target_lang, held_out, usual)  # to make another one in another process
+        self._rules = rules_of(settings, source_lang, target_lang, usual)
         lines = map(self._text, held_out)
         self._held_out = HeldOut(lines, settings.near_held_out) if settings.near_held_out else None
 

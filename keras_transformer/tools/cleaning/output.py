@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 
-from keras_transformer.data.corpus import Corpus, Pair
+from keras_transformer.data.corpus import BAD_LINES, Corpus, Pair, write_bad_lines
 from keras_transformer.errors import CorpusError
 from keras_transformer.files import whole_directory
 from keras_transformer.tools.cleaning.examination import STEPS, Examined
@@ -27,7 +27,7 @@ def write_clean_corpus(
 
     `train.LANG` has the pairs that stay. `dropped.jsonl` has the other pairs before mending, each with its step. Both
     are in the order of the keys. `val.LANG` and `test.LANG` are those of the corpus, unchanged. `report.html` is for
-    people, and `clean.json` has the settings and all counts.
+    people, and `clean.json` has the settings and all counts. `bad_lines.jsonl` has the lines that were no pair.
 
     Args:
         directory: Path, which does not exist yet or is empty.
@@ -57,6 +57,8 @@ def write_clean_corpus(
         for name, split in (("val", None if corpus.held_out else corpus.validation), ("test", corpus.test)):
             if split is not None:
                 _write_pairs(unfinished, name, languages, map(_on_one_line, split))
+        if corpus.bad_lines:
+            write_bad_lines(unfinished / BAD_LINES, corpus.bad_lines)
         about = _about(corpus, settings, without, tally)
         (unfinished / ABOUT).write_text(json.dumps(about, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
         (unfinished / REPORT).write_text(report_page(about, tally), encoding="utf-8")
@@ -97,5 +99,6 @@ def _about(corpus: Corpus, settings: CleaningSettings, without: list[str], tally
         "settings": asdict(settings),
         "without": without,
         "pairs": {"read": tally.read, "kept": tally.kept, "mended": tally.mended},
+        "bad_lines": len(corpus.bad_lines),
         "dropped": {step: tally.dropped[step] for step in STEPS},
     }

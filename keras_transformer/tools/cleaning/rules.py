@@ -1,16 +1,22 @@
 """The rules that need no more than one pair: each says whether the pair is to be dropped."""
 
 import functools
+import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
+import numpy as np
 import regex
 
+from keras_transformer.data.corpus import Pair
 from keras_transformer.errors import UserError
+from keras_transformer.languages import language_of
+from keras_transformer.tools.cleaning.numerals import NumberForms
 from keras_transformer.tools.cleaning.settings import (
     ADDED_TO_LENGTHS,
     FEWEST_LETTERS,
     FEWEST_WORDS,
+    PAIRS_BY_CHARACTER,
     SURE,
     CleaningSettings,
 )
@@ -19,63 +25,89 @@ from keras_transformer.words import letters
 
 Rule = Callable[[str, str], str | bool]
 
-_NUMBER = re.compile(r"\d+")
-_GROUPS = re.compile(r"(?<!\d)\d{1,3}([.,'’\u00a0\u202f ])\d{3}(?:\1\d{3})*(?!\d)")  # 1,000 and 1.000 and 1 000
-_URL = regex.compile(
-    r"(?:https?://|www\.)[^\s<>\"“”„«»…、。，；：！？（）「」]+"
-    r"|(?<![\p{L}\p{M}\p{N}_.+\-])[\p{L}\p{M}\p{N}_.+\-]+@[\p{L}\p{M}\p{N}_\-]+\.[\p{L}\p{M}\p{N}_.\-]+",
-    regex.IGNORECASE,
+# A URL ends at the first character that is not ASCII: text of another script follows it without a space.
+_URL = re.compile(
+    r"""(?:https?://|www\.)[!#$%&'()*+,./0-9:;=?@A-Z\[\]_a-z~-]*|[0-9A-Z_.+-]+@[0-9A-Z-]+\.[0-9A-Z.-]+""", re.IGNORECASE
 )
 _SIGNS_OF_URLS = ("@", "://", "www.", "WWW.", "Www.")
-_AFTER_URL = ".,;:!?)]}'‘’"
-_BRACKET = re.compile(r"[()\[\]{}（）［］｛｝]")
-_HALF_WIDTH = dict(zip("（）［］｛｝", "()[]{}", strict=True))
-_MOST_DIGITS = 100  # of a number; Python reads no integer of many thousands
-
-
-def numbers(text: str) -> list[int]:
-    """Sorts the integers of a text, in the digits of any script. Separators of thousands do not count."""
-    if not _NUMBER.search(text):
-        return []
-    found = _NUMBER.findall(_GROUPS.sub(lambda group: group[0].replace(group[1], ""), text))
-    return sorted(int(number) for number in found if len(number) <= _MOST_DIGITS)
+_AFTER_URL = ".,;:!?)]}'/"
+_BRACKETS = ("()", "[]", "{}")
+_HALF_WIDTH = str.maketrans("（）［］｛｝", "()[]{}")
+_SIGN = regex.compile(r"\(\p{Ideographic}\)")
+_OTHER_BRACKET = regex.compile(r"[\p{Ps}--[(\[{（［｛]]", regex.V1)
 
 
 def urls(text: str) -> list[str]:
     """Sorts the URLs and e-mail addresses of a text, without punctuation after them."""
-    if not any(sign in text for sign in _SIGNS_OF_URLS):
-        return []
-    return sorted(url.rstrip(_AFTER_URL).casefold() for url in _URL.findall(text))
+    return sorted(url.rstrip(_AFTER_URL).casefold() for url in _URL.findall(text)) if _can_have_urls(text) else []
 
 
-def brackets(text: str) -> list[str]:
-    """Sorts the brackets of a text. A full-width bracket counts as an ordinary one."""
-    return sorted(_HALF_WIDTH.get(bracket, bracket) for bracket in _BRACKET.findall(text))
+def _can_have_urls(text: str) -> bool:
+    return any(sign in text for sign in _SIGNS_OF_URLS)  # faster than the pattern
 
 
-def length_ratio(source: str, target: str) -> float:
-    """Divides the greater `width` by the smaller one, with `ADDED_TO_LENGTHS` added to both."""
-    shorter, longer = sorted((width(source), width(target)))
+def _without_urls(text: str) -> str:
+    return _URL.sub(" ", text) if _can_have_urls(text) else text
+
+
+def brackets(text: str) -> list[int]:
+    """Counts the pairs of round, square and curly brackets. A full-width bracket counts as an ordinary one.
+
+    A single ideograph in brackets does not count: it is a sign for a word, such as "（日）" for Sunday.
+    """
+    plain = _SIGN.sub("", text.translate(_HALF_WIDTH))
+    return [min(plain.count(opening), plain.count(closing)) for opening, closing in _BRACKETS]
+
+
+def length_ratio(source: str, target: str, usual: float = 1.0) -> float:
+    """Divides the greater `width` by the smaller one, with `ADDED_TO_LENGTHS` added to both.
+
+    Args:
+        source, target: str.
+        usual: float, how many times as wide as a source the targets of the corpus are.
+
+    Returns:
+        float, at least 1.
+    """
+    shorter, longer = sorted((width(source) * usual**0.5, width(target) / usual**0.5))
     return (longer + ADDED_TO_LENGTHS) / (shorter + ADDED_TO_LENGTHS)
+
+
+def usual_ratio(pairs: Iterable[Pair]) -> float:
+    """Finds how many times as wide as a source the targets of a corpus are: the median.
+
+    A median of a few pairs says little. So `PAIRS_BY_CHARACTER` more pairs are assumed, whose sides are equally wide.
+
+    Args:
+        pairs: iterable of pairs.
+
+    Returns:
+        float, which does not depend on the order of the pairs.
+    """
+    widths = (tuple(map(width, pair)) for pair in pairs)
+    ratios = np.fromiter((math.log(target / source) for source, target in widths if source and target), np.float64)
+    return math.exp(np.median(ratios) * len(ratios) / (len(ratios) + PAIRS_BY_CHARACTER)) if len(ratios) else 1.0
 
 
 def overlap(source: str, target: str) -> float:
     """Computes the number of different words that both sides have, divided by the number on the side with more words.
 
-    The result is 0 if a side has fewer than `FEWEST_WORDS`.
+    Numbers and URLs are no words. The result is 0 if a side has fewer than `FEWEST_WORDS`.
     """
-    ones, others = set(words(source)), set(words(target))
+    texts = (_without_urls(text) for text in (source, target))
+    ones, others = ({word for word in words(text) if not word.isnumeric()} for text in texts)
     if min(len(ones), len(others)) < FEWEST_WORDS:
         return 0.0
     return len(ones & others) / max(len(ones), len(others))
 
 
-def rules_of(settings: CleaningSettings, source_lang: str, target_lang: str) -> dict[str, Rule]:
+def rules_of(settings: CleaningSettings, source_lang: str, target_lang: str, usual: float = 1.0) -> dict[str, Rule]:
     """Makes the rules of the steps that are switched on.
 
     Args:
         settings: CleaningSettings.
         source_lang, target_lang: str, codes of the languages.
+        usual: float, as for `length_ratio`.
 
     Returns:
         dict, from the name of a step to a function of the sides of a pair. The function returns False or "" for a pair
@@ -89,12 +121,12 @@ def rules_of(settings: CleaningSettings, source_lang: str, target_lang: str) -> 
         "blank": lambda source, target: not (source.strip() and target.strip()),
         "copied": _are_copies,
         "max_characters": lambda source, target: max(width(source), width(target)) > settings.max_characters,
-        "max_ratio": lambda source, target: length_ratio(source, target) > settings.max_ratio,
+        "max_ratio": lambda source, target: length_ratio(source, target, usual) > settings.max_ratio,
         "min_letters": lambda source, target: min(letter_share(source), letter_share(target)) < settings.min_letters,
         "max_overlap": lambda source, target: overlap(source, target) > settings.max_overlap,
-        "numbers": lambda source, target: _differ(numbers(source), numbers(target)),
+        "numbers": NumberForms((source_lang, target_lang)).differ,
         "urls": lambda source, target: urls(source) != urls(target),
-        "brackets": lambda source, target: brackets(source) != brackets(target),
+        "brackets": _have_other_brackets,
     }
     if settings.min_script:
         rules["min_script"] = _script_rule(settings.min_script, script_of(source_lang), script_of(target_lang))
@@ -104,17 +136,23 @@ def rules_of(settings: CleaningSettings, source_lang: str, target_lang: str) -> 
 
 
 def _are_copies(source: str, target: str) -> bool:
-    return source == target or bool(words(source)) and skeleton(source) == skeleton(target)
+    """Whether only case and punctuation differ. In numbers without words, the punctuation is the translation."""
+    return source == target or bool(letters(source)) and skeleton(source) == skeleton(target)
 
 
-def _differ(ones: list[int], others: list[int]) -> bool:
-    """Whether both sides have numbers, but not the same. A number that the other side spells out is no mistake."""
-    return bool(ones and others) and ones != others
+def _have_other_brackets(source: str, target: str) -> bool:
+    """Whether a side has brackets that the other side lacks. A bracket of another kind, such as 【, can be one."""
+    ones, others = brackets(source), brackets(target)
+    if ones == others:
+        return False
+    spare = [len(_OTHER_BRACKET.findall(text)) for text in (source, target)]
+    return sum(ones) > sum(others) + spare[1] or sum(others) > sum(ones) + spare[0] or not any(spare)
 
 
 def _script_rule(least: float, of_source: str, of_target: str) -> Rule:
     def rule(source, target):
-        return min(script_share(source, of_source), script_share(target, of_target)) < least
+        source, target = (_without_urls(text) for text in (source, target))
+        return min(script_share(source, of_source, target), script_share(target, of_target, source)) < least
 
     return rule
 
@@ -144,7 +182,7 @@ def _language_rule(odds: float, source_lang: str, target_lang: str) -> Rule:
 
 def _known_to(identifier, language: str) -> str:
     """The identifier's name of a language."""
-    name = re.split("[-_]", language)[0].lower()
+    name = language_of(language) or language
     name = {"nb": "no"}.get(name, name)
     if name not in identifier.labels:
         raise UserError(f"py3langid does not know the language {language!r}: set `language_odds` to 0")
@@ -152,11 +190,15 @@ def _known_to(identifier, language: str) -> str:
 
 
 def _another_language(identifier, text: str, expected: str, odds: float) -> str:
-    """The name of the likeliest language if it is not the expected one and these odds speak for it, else ""."""
+    """The name of the likeliest language if it is not the expected one and these odds speak for it, else "".
+
+    The shorter the text, the higher the odds must be: names and numbers mislead in a short text.
+    """
+    text = _without_urls(text)
     if letters(text) < FEWEST_LETTERS:
         return ""
     start = text[:SURE]
     found, probability = identifier.classify(start)
-    if found == expected or probability < odds * dict(identifier.rank(start))[expected]:
+    if found == expected or probability < odds * SURE / len(start) * dict(identifier.rank(start))[expected]:
         return ""
     return found

@@ -5,6 +5,7 @@ from dataclasses import dataclass, fields
 from keras_transformer.errors import UserError
 
 ADDED_TO_LENGTHS = 10  # characters, before the ratio: short sentences may differ more
+PAIRS_BY_CHARACTER = 100  # as many pairs count as much as the assumption that the sides are equally wide
 FEWEST_LETTERS = 10  # of a text whose language is identified
 SURE = 60  # characters: the beginning of a text by which its language is identified
 FEWEST_WORDS = 3  # of a text that can be called untranslated
@@ -13,15 +14,16 @@ HELP = {
     "normalize": "mend the text: NFC, single spaces, no control or invisible characters, no marks of direction",
     "blank": "drop pairs with a blank side",
     "copied": "drop pairs whose sides are equal, or differ only in case and punctuation",
-    "max_characters": "drop pairs with a side of more characters. A Chinese, Japanese or Korean character counts "
-    "as three",
-    "max_ratio": "drop pairs with a side that is more than this many times as long as the other side. "
-    f"{ADDED_TO_LENGTHS} characters are first added to both",
-    "min_letters": "drop pairs with a side that has a smaller share of letters",
-    "min_script": "drop pairs with a side that has a smaller share of its letters in the script of its language",
+    "max_characters": "drop pairs with a side of more characters. An ideograph counts as three, and a Japanese or "
+    "Korean syllable as two",
+    "max_ratio": "drop pairs with a side that is more than this many times as long as the other side usually would be, "
+    f"by the median of the corpus. {ADDED_TO_LENGTHS} characters are first added to both",
+    "min_letters": "drop pairs with a side that has a smaller share of letters. Numbers do not count",
+    "min_script": "drop pairs with a side that has a smaller share of its words in the script of its language. Words "
+    "that are on the other side, too, do not count",
     "max_overlap": "drop untranslated pairs: a greater share of the words of one side is also on the other. A side "
     f"with less than {FEWEST_WORDS} words is never dropped",
-    "numbers": "drop pairs if both sides have numbers, but not the same ones",
+    "numbers": "drop pairs if each side has a number in digits that the other side lacks",
     "urls": "drop pairs with different URLs or e-mail addresses",
     "brackets": "drop pairs that do not have the same brackets on both sides",
     "language_odds": "drop pairs with a side that is this many times likelier in another language. The first "

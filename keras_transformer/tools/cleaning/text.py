@@ -5,10 +5,9 @@ import re
 import unicodedata
 
 import regex
-from babel import Locale, UnknownLocaleError
-from babel.core import get_global
 
 from keras_transformer.errors import UserError
+from keras_transformer.languages import likely_script
 from keras_transformer.words import letters, words_of
 
 # Invisible characters: soft hyphen, zero-width space and word joiner, byte order mark, marks of direction. The
@@ -16,8 +15,10 @@ from keras_transformer.words import letters, words_of
 _INVISIBLE = re.compile("[\u00ad\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]")
 _CONTROL = re.compile("[\u0000-\u0008\u000e-\u001b\u007f-\u0084\u0086-\u009f]")
 _SPACE = re.compile(r"\s+")  # with U+0085, U+2028 and U+2029, which end a line in other programs
-_WIDE = re.compile("[\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\U00020000-\U0003fffd]")
-_WIDTH = 3  # of a Chinese, Japanese or Korean character, which says as much as three letters
+_IDEOGRAPH = regex.compile(r"\p{Ideographic}")  # says as much as three letters
+_SYLLABLE = regex.compile(r"[\p{Hiragana}\p{Katakana}\p{Hangul}]")  # says as much as two
+# A number with its signs, which are no letters, and no symbols in the place of letters: "$ 1,250.50", "१२%".
+_QUANTITY = regex.compile(r"[\p{Sc}%％٪+±~-]?\s?\d+(?:[^\p{L}\p{M}\p{Z}\p{S}]?\d+)*(?:\s?[\p{Sc}%％٪‰°])?")
 _PARTS_OF_SCRIPTS = {
     "Jpan": ("Hira", "Kana", "Hani"),
     "Kore": ("Hang", "Hani"),
@@ -49,35 +50,56 @@ def skeleton(text: str) -> str:
 
 
 def width(text: str) -> int:
-    """Counts the characters of a text. A Chinese, Japanese or Korean one counts as three."""
-    return len(text) if text.isascii() else len(text) + (_WIDTH - 1) * len(_WIDE.findall(text))
+    """Counts the characters of a text. An ideograph counts as three, and a Japanese or Korean syllable as two."""
+    return len(text) + (0 if text.isascii() else 2 * len(_IDEOGRAPH.findall(text)) + len(_SYLLABLE.findall(text)))
 
 
 def letter_share(text: str) -> float:
-    """Computes the share of `letters` among the characters that are no white space; 0 if there is none."""
-    visible = sum(map(len, text.split()))
-    return letters(text) / visible if visible else 0.0
+    """Computes the share of `letters` among the characters that are no white space and no part of a number.
+
+    The share is 1 if there are only numbers, and 0 for a blank text.
+    """
+    visible = sum(map(len, _QUANTITY.sub(" ", text).split()))
+    return letters(text) / visible if visible else float(bool(text.strip()))
 
 
-def script_share(text: str, script: str) -> float:
-    """Computes the share of the `letters` that belong to a script.
+def script_share(text: str, script: str, other: str = "") -> float:
+    """Computes the share of the words that are in a script. In a script without spaces, every letter counts as a word.
 
     Args:
         text: str.
         script: str, a code of ISO 15924, such as "Latn" or "Jpan".
+        other: str, the other side. Its words are names where they stand in a text of another script, and do not count.
+            Words in capitals, such as USB and XIX, do not count either.
 
     Returns:
-        float, 1 for a text without letters.
+        float, 1 for a text without letters, 0 for a text without a letter of the script.
     """
-    others = 0 if script == "Latn" and text.isascii() else sum(map(len, _letters_outside(script).findall(text)))
-    return 1 - others / letters(text) if others else 1.0
+    if script == "Latn" and text.isascii():
+        return 1.0
+    words_of = _words_by_script(script)
+    names = {word["foreign"] for word in words_of.finditer(other.casefold())}
+    found = [word["foreign"] for word in words_of.finditer(text)]
+    foreign = [word for word in found if word]
+    if not foreign or len(foreign) == len(found):
+        return float(not foreign)
+    return 1 - sum(word.casefold() not in names and not word.isupper() for word in foreign) / len(found)
 
 
 @functools.cache
-def _letters_outside(script: str) -> regex.Pattern:
-    """The letters of other scripts. A mark belongs to the script of its letter."""
-    parts = "".join(rf"\p{{Script={part}}}" for part in _PARTS_OF_SCRIPTS.get(script, (script,)))
-    return regex.compile(rf"[\p{{L}}--[{parts}]]\p{{M}}*", regex.VERSION1)
+def _words_by_script(script: str) -> regex.Pattern:
+    """Finds the words in a script and, as the group `foreign`, the words in others.
+
+    A letter that several scripts share, such as the sign "ー", is in each. By Unicode's rules for word breaks, every
+    letter of a script without spaces is a word.
+    """
+    parts = (*_PARTS_OF_SCRIPTS.get(script, (script,)), "Common", "Inherited")
+    own = "".join(rf"\p{{Script={part}}}" for part in parts)
+    spaced = r"[\p{WB=ALetter}\p{WB=Hebrew_Letter}]"
+    runs = (rf"(?:[\p{{L}}{sign}[{own}]&&{spaced}]\p{{M}}*)+" for sign in ("--", "&&"))
+    foreign_run, own_run = runs
+    foreign = rf"(?P<foreign>{foreign_run}|[\p{{L}}--[{own}]]\p{{M}}*)"
+    return regex.compile(rf"{foreign}|{own_run}|\p{{WB=Katakana}}+|\p{{L}}\p{{M}}*", regex.V1)
 
 
 def script_of(language: str) -> str:
@@ -92,12 +114,7 @@ def script_of(language: str) -> str:
     Raises:
         UserError: if Unicode does not know the language.
     """
-    code = language.replace("-", "_")
-    try:
-        locale = Locale.parse(code)
-    except (UnknownLocaleError, ValueError):
-        raise UserError(
-            f"no language is called {language!r}: use a code such as en, or set `min_script` to 0"
-        ) from None
-    likely = get_global("likely_subtags")
-    return locale.script or likely.get(code, likely[locale.language]).split("_")[1]
+    script = likely_script(language)
+    if not script:
+        raise UserError(f"no language is called {language!r}: use a code such as en, or set `min_script` to 0")
+    return script

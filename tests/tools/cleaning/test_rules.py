@@ -4,7 +4,7 @@ import pytest
 
 from keras_transformer.errors import UserError
 from keras_transformer.tools.cleaning import rules
-from keras_transformer.tools.cleaning.rules import brackets, length_ratio, numbers, overlap, rules_of, urls
+from keras_transformer.tools.cleaning.rules import brackets, length_ratio, overlap, rules_of, urls, usual_ratio
 from keras_transformer.tools.cleaning.settings import CleaningSettings
 
 GOOD = [
@@ -54,13 +54,6 @@ def test_another_language_is_named_on_either_side():
     assert not rule("Oui, oui!", "Non!")  # too short to be sure
 
 
-def test_numbers_are_equal_in_every_notation():
-    assert numbers("1,234,567 and 12 or ३४") == numbers("34 or 12 und 1 234 567") == [12, 34, 1234567]
-    assert numbers("1,5") == numbers("1.5") == [1, 5] and numbers("08:30") == [8, 30] and numbers("9" * 5000) == []
-    assert numbers("In 2015 300 came.") == numbers("2015 kamen 300.") == [300, 2015]  # no group ends a year
-    assert numbers("1234.567") == numbers("1.234,567") == [567, 1234]
-
-
 def test_punctuation_after_a_url_is_no_part_of_it():
     assert urls("(See WWW.Example.org/a?b=1.), me@example.org!") == ["me@example.org", "www.example.org/a?b=1"]
     assert (
@@ -68,19 +61,40 @@ def test_punctuation_after_a_url_is_no_part_of_it():
         == urls("„https://a.org/b“ … www.c.org…")
         == ["https://a.org/b", "www.c.org"]
     )
+    assert urls("https://a.orgをご覧ください") == urls("See https://a.org/.") == ["https://a.org"]
+    assert urls("メールはme@a.orgまで") == urls("Напишите на me@a.org") == ["me@a.org"]
 
 
 def test_a_full_width_bracket_is_a_bracket():
-    assert brackets("（a） [b") == ["(", ")", "["]
+    assert brackets("（a） [b] {") == brackets("[a] (b) 3月3日（火） :)") == [1, 1, 0]
+
+
+def test_a_bracket_of_another_kind_can_stand_for_one():
+    assert "brackets" not in steps_of(("[Notice] Closed", "【お知らせ】休業"))
+    assert "brackets" in steps_of(("He said (x).", "Er [x] sagte."))
 
 
 def test_length_ratio_and_overlap_are_those_of_a_hand():
     assert length_ratio("a" * 10, "b" * 30) == length_ratio("b" * 30, "a" * 10) == 2
+    assert length_ratio("a" * 10, "b" * 40, usual=4) == pytest.approx(1)
     assert overlap("one two two three five", "TWO one, four!") == 0.5 and overlap("one two", "one two") == 0
+    assert overlap("Tel. 030 12 34, one two https://a.org/b", "Tél. 030 12 34, eins zwei https://a.org/b") == 0
+
+
+def test_a_large_corpus_tells_its_usual_ratio_and_a_small_one_hardly_changes_it():
+    assert usual_ratio([("ab", "abcd")] * 99_900) == pytest.approx(2, rel=1e-3)
+    assert usual_ratio([("ab", "abcd")] * 100) == pytest.approx(2**0.5)
+    assert usual_ratio([("ab", "abcdefgh")] * 3) < 1.05 and usual_ratio([("", "a")]) == usual_ratio([]) == 1
+
+
+def test_words_that_stand_on_both_sides_are_names_in_another_script():
+    rule = rules_of(CleaningSettings(language_odds=0), "en", "ja")["min_script"]
+    assert not rule("Use the GitHub API with Docker.", "DockerでGitHubのAPIを使います。")
+    assert rule("Where is the station?", "Wo ist der Bahnhof?") and rule("Docker", "Docker")
 
 
 def test_a_language_that_the_identifier_does_not_know_is_named():
-    assert rules_of(CleaningSettings(), "nb", "pt-BR")["language_odds"]("Hvor er den neste stasjonen?", "Sim.") == ""
+    assert rules_of(CleaningSettings(), "nb", "por_BR")["language_odds"]("Hvor er den neste stasjonen?", "Sim.") == ""
     with pytest.raises(UserError, match="py3langid does not know the language 'haw': set `language_odds` to 0"):
         rules_of(CleaningSettings(), "en", "haw")
 

@@ -37,19 +37,38 @@ def test_the_skeleton_forgets_case_punctuation_and_width():
     assert words("?!") == ()
 
 
-def test_a_chinese_character_is_as_wide_as_three_letters():
-    assert width("我是学生。") == 15 and width("I am über") == 9
+def test_an_ideograph_is_as_wide_as_three_letters_and_a_syllable_as_two():
+    assert width("我是学生。") == 13 and width("はい가") == 6 and width("I am über") == 9
 
 
 def test_letters_are_counted_with_their_marks():
     assert letter_share("नमस्ते!") == pytest.approx(6 / 7)
-    assert letter_share("a 1 2 3") == 0.25 and letter_share(" ") == 0
+    assert letter_share("** a --") == 0.2 and letter_share(" ") == letter_share("12 | 13") == 0
 
 
-def test_the_share_of_a_script_is_among_letters_alone():
-    assert script_share("Tom sagt: 123 привет", "Latn") == pytest.approx(7 / 13)
-    assert script_share("日本語のテキスト abc", "Jpan") == pytest.approx(8 / 11)
-    assert script_share("42!", "Cyrl") == 1
+@pytest.mark.parametrize("text", ["10,000 yen", "2026年3月3日", "１万円", "US$ 5", "20%", "%20", "१२.५ किलो", "5 °C"])
+def test_numbers_are_not_in_the_way_of_letters(text):
+    assert letter_share(text) == 1
+
+
+def test_the_share_of_a_script_is_among_words_alone():
+    assert script_share("Tom sagt: 123 привет", "Latn") == pytest.approx(2 / 3)
+    assert script_share("日本語のテキスト abc", "Jpan") == pytest.approx(5 / 6)  # 日, 本, 語, の, テキスト
+    assert script_share("42!", "Cyrl") == 1 and script_share("abc", "Jpan", "abc") == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "script", "other"),
+    [
+        ("コーヒーメーカー", "Jpan", ""),  # the prolonged sound mark is in several scripts
+        ("مرحبـــا", "Arab", ""),  # so is the kashida
+        ("DVDプレーヤー", "Jpan", "The DVD player"),
+        ("Docker를 씁니다", "Kore", "I use docker."),
+        ("XX век", "Cyrl", "The 20th century"),
+    ],
+)
+def test_shared_letters_names_and_capitals_are_no_other_script(text, script, other):
+    assert script_share(text, script, other) == 1
 
 
 def test_the_script_of_a_language_is_that_of_unicode():

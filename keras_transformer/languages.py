@@ -1,0 +1,48 @@
+"""The languages that users name, in any form of their codes: "zh", "zh-CN", "zho_Hans", "cmn"."""
+
+import functools
+
+from babel import Locale, UnknownLocaleError
+from babel.core import get_global
+
+
+@functools.cache
+def locale_of(code: str | None) -> Locale | None:
+    """Finds what CLDR knows of a language.
+
+    Args:
+        code: str, of BCP 47 or ISO 639, with "-" or "_" between its parts; or None.
+
+    Returns:
+        babel.Locale; None if CLDR does not know the code.
+    """
+    try:
+        return Locale.parse((code or "").replace("-", "_"))
+    except (UnknownLocaleError, ValueError):
+        return None
+
+
+def language_of(code: str | None) -> str:
+    """Gives the shortest code of a language: "zh" for "zho_Hans"; "" if CLDR does not know the code."""
+    locale = locale_of(code)
+    return locale.language if locale else ""
+
+
+def likely_script(code: str) -> str:
+    """Gives the script in which a language is usually written: "Latn" for "en"; "" if CLDR does not know the code."""
+    locale = locale_of(code)
+    return (locale and locale.script) or _likely_subtags(code)[0]
+
+
+def likely_territory(code: str) -> str:
+    """Gives the country in which a language is mostly spoken: "IN" for "hi"; "" if CLDR does not know the code."""
+    locale = locale_of(code)
+    return (locale and locale.territory) or _likely_subtags(code)[1]
+
+
+def _likely_subtags(code: str) -> tuple[str, str]:
+    """(script, territory) by Unicode's table of likely subtags."""
+    table = get_global("likely_subtags")
+    likely = table.get(code.replace("-", "_")) or table.get(language_of(code), "__")
+    _, script, territory = likely.split("_")
+    return script, territory

@@ -1,0 +1,203 @@
+"""Right translations of fourteen directions: none of the rules drops one, in a small corpus or alone."""
+
+import pytest
+
+from keras_transformer.tools.cleaning.examination import Examiner
+from keras_transformer.tools.cleaning.rules import usual_ratio
+from keras_transformer.tools.cleaning.settings import CleaningSettings
+
+RIGHT = {
+    ("en", "ja"): [
+        ("10,000 yen", "１万円"),
+        ("May 22", "５月２２日"),
+        ("March 3, 2026", "2026年3月3日"),
+        ("The coffee maker is broken.", "コーヒーメーカーが故障した。"),
+        ("Menu", "メニュー"),
+        ("https://example.com for details", "https://example.comをご覧ください"),
+        ("Thank you.", "ありがとうございます。"),
+        ("Yes, that's right.", "はい、そうです。"),
+        ("The meeting starts at 5:30 PM.", "会議は17時30分に始まります。"),
+        ("About 120 million people live in Japan.", "日本には約1億2000万人が住んでいます。"),
+        ("He paid 35,000 yen for it.", "彼はそれに3万5千円払った。"),
+        ("Use the GitHub API with Docker.", "DockerでGitHubのAPIを使います。"),
+        ("My iPhone 15 Pro Max is broken.", "私のiPhone 15 Pro Maxが壊れました。"),
+        ("Write to info@example.org.", "メールはinfo@example.orgまで。"),
+        ("[Notice] Closed on Monday", "【お知らせ】月曜日は休業です"),
+        ("The Reiwa era began in 2019, on May 1.", "令和は2019年5月1日に始まった。"),
+        ("The 1980s were a boom time.", "80年代は好景気だった。"),
+        ("The temperature is 25 °C (77 °F).", "気温は２５℃（７７℉）です。"),
+        ("Chapter 3, page 45", "第３章 四十五ページ"),
+        ("Two cats and 3 dogs", "猫2匹と犬3匹"),
+        ("It opened in 2021.", "令和3年に開業した。"),
+        ("Tuesday, March 3", "3月3日（火）"),
+    ],
+    ("en", "zh"): [
+        ("The city has 1.5 million inhabitants.", "这座城市有150万居民。"),
+        ("The company is worth $2 billion.", "这家公司市值20亿美元。"),
+        ("On May 22, 3 people came.", "5月22日来了三个人。"),
+        ("Call me at 8:15 p.m.", "晚上8点15分给我打电话。"),
+        ("See https://example.com/help, please.", "请看https://example.com/help。"),
+        ("See www.example.com (in English).", "请看www.example.com（英文）。"),
+        ("It costs 99.90 yuan.", "价格为99.9元。"),
+        ("The 19th century", "19世纪"),
+        ("He bought an HP LaserJet printer.", "他买了一台惠普打印机。"),
+        ("OK, I see.", "好的，我明白了。"),
+        ("The population fell by 30,000 in 1990.", "1990年人口减少了3万。"),
+        ("Microsoft Office 365 is expensive.", "Microsoft Office 365很贵。"),
+    ],
+    ("en", "ko"): [
+        ("It costs 50,000 won.", "5만 원입니다."),
+        ("It costs 35,000 won.", "3만 5천 원입니다."),
+        ("The meeting is at 3 p.m.", "회의는 15시에 있습니다."),
+        ("Thank you very much.", "대단히 감사합니다."),
+        ("The KBS news starts at 9.", "KBS 뉴스는 9시에 시작합니다."),
+        ("March 1, 1919", "1919년 3월 1일"),
+        ("Visit https://example.kr now.", "지금 https://example.kr을 방문하세요."),
+        ("Seoul has 9.4 million inhabitants.", "서울의 인구는 940만 명이다."),
+        ("The export rose by 12.5 percent.", "수출이 12.5% 증가했다."),
+        ("I like K-pop.", "나는 K-pop을 좋아한다."),
+    ],
+    ("en", "hi"): [
+        ("100,000 rupees", "1,00,000 रुपये"),
+        ("It costs 2 crore rupees.", "इसकी कीमत 2 करोड़ रुपये है।"),
+        ("It costs 20 million rupees.", "इसकी कीमत 2 करोड़ रुपये है।"),
+        ("He earned 1.5 lakh rupees.", "उसने 1,50,000 रुपये कमाए।"),
+        ("The book has 250 pages.", "किताब में २५० पन्ने हैं।"),
+        ("Go to https://example.in for help.", "मदद के लिए https://example.in पर जाएँ।"),
+        ("I was born on 5 May 1990.", "मेरा जन्म 5 मई 1990 को हुआ था।"),
+        ("The shop opens at 10 a.m.", "दुकान सुबह 10 बजे खुलती है।"),
+        ("India has 1.4 billion people.", "भारत में 140 करोड़ लोग हैं।"),
+        ("Ram is a good boy.", "राम एक अच्छा लड़का है।"),
+        ("Ten people came, 3 of them children.", "10 लोग आए, जिनमें 3 बच्चे थे।"),
+    ],
+    ("en", "ar"): [
+        ("The price is 1,250.50 dollars.", "السعر ١٬٢٥٠٫٥ دولار."),
+        ("He is 25 years old.", "عمره ٢٥ سنة."),
+        ("Welcome!", "مرحبـــا بكم!"),
+        ("The company has 3 million users.", "للشركة 3 ملايين مستخدم."),
+        ("The company has 3,000 users.", "للشركة ٣ آلاف مستخدم."),
+        ("See https://example.com, please.", "يرجى الاطلاع على https://example.com،"),
+        ("On March 3, 2026", "في 3 مارس 2026"),
+        ("Facebook and WhatsApp were down.", "تعطلت فيسبوك وواتساب."),
+        ("The book (in Arabic) is new.", "الكتاب (بالعربية) جديد."),
+        ("I have two brothers and 4 sisters.", "لدي أخوان و4 أخوات."),
+    ],
+    ("en", "ru"): [
+        ("The population is 5 million.", "Население составляет 5 млн человек."),
+        ("It ended with 5 million losses.", "Всё закончилось 5 миллионами потерь."),
+        ("In the 1990s everything changed.", "В 90-е годы всё изменилось."),
+        ("The train leaves at 6:45 p.m.", "Поезд отправляется в 18:45."),
+        ("Windows 11 is out.", "Вышла Windows 11."),
+        ("1,250.75 rubles", "1 250,75 рубля"),
+        ("Hello :)", "Привет))"),
+        ("On 9 May 1945", "9.05.1945"),
+        ("In 100 metres, turn left.", "Через 100 м поверните налево."),
+        ("12,000 copies were sold.", "Было продано 12 тыс. экземпляров."),
+        ("Thanks!", "Большое спасибо!"),
+        ("The 20th century", "XX век"),
+    ],
+    ("en", "de"): [
+        ("1.50 kg", "1,5 kg"),
+        ("the 1990s", "die 90er Jahre"),
+        ("It is half past 8 p.m., 8:30 sharp.", "Es ist Punkt 20.30 Uhr."),
+        ("The budget is 1.2 billion euros.", "Der Etat beträgt 1,2 Milliarden Euro."),
+        ("10 thousand people came.", "10.000 Menschen kamen."),
+        ("On 3 October 1990", "Am 3.10.1990"),
+        ("2½ hours", "2,5 Stunden"),
+        ("3/4 of a liter", "0,75 Liter"),
+        ("US$ 5", "5 US-Dollar"),
+        ("50 %", "50 Prozent"),
+        ("Phone: +49 30 123456-78", "Tel.: +49 30 12345678"),
+        ("Version 1.2.3 came out on 1/2/2024.", "Version 1.2.3 erschien am 2.1.2024."),
+        ("No smoking", "Rauchen verboten"),
+        ("In the 1800s", "Im 19. Jahrhundert"),
+    ],
+    ("de", "fr"): [
+        ("Das kostet 1.234.567,89 Euro.", "Cela coûte 1 234 567,89 euros."),
+        ("Der Zug fährt um 17.05 Uhr.", "Le train part à 17 h 05."),
+        ("2,5 Millionen Menschen", "2,5 millions de personnes"),
+        ("Die 60er Jahre", "Les années 1960"),
+        ("Am 14. Juli 1789", "Le 14 juillet 1789"),
+        ("Ich komme am 1. Mai.", "Je viens le 1er mai."),
+        ("Das 18. Jahrhundert", "Le XVIIIe siècle"),
+        ("Er sagte: „Guten Tag!“", "Il dit : « Bonjour ! »"),
+        ("Siehe https://example.org/a.", "Voir https://example.org/a."),
+        ("20 Mio. Euro", "20 M€"),
+    ],
+    ("en", "th"): [
+        ("He was born in 2020.", "เขาเกิดปี พ.ศ. 2563"),
+        ("The ticket costs 1,500 baht.", "ตั๋วราคา ๑,๕๐๐ บาท"),
+        ("Bangkok has 10 million inhabitants.", "กรุงเทพฯ มีประชากร 10 ล้านคน"),
+        ("A salary of 30,000 baht", "เงินเดือน 3 หมื่นบาท"),
+        ("See https://example.com for details.", "ดูรายละเอียดที่https://example.comได้เลย"),
+        ("Hello.", "สวัสดีครับ"),
+        ("I use Facebook every day.", "ฉันใช้ Facebook ทุกวัน"),
+        ("The shop closes at 9 p.m.", "ร้านปิดเวลา 21.00 น."),
+        ("5 December 1990", "5 ธันวาคม 2533"),
+        ("Two coffees and 3 teas, please.", "ขอกาแฟ 2 แก้วกับชา 3 แก้ว"),
+    ],
+    ("en", "tr"): [
+        ("100,000 people came.", "100 bin kişi geldi."),
+        ("The rate is 12.5%.", "Oran %12,5."),
+        ("2.5%", "%2,5"),
+        ("It starts at 4 p.m.", "Saat 16.00'da başlıyor."),
+        ("On 29 October 1923", "29 Ekim 1923'te"),
+        ("3 million lira", "3 milyon lira"),
+        ("The 1970s", "70'li yıllar"),
+        ("Thank you.", "Teşekkür ederim."),
+        ("See www.example.com.tr.", "www.example.com.tr adresine bakın."),
+        ("I live in Istanbul.", "İstanbul'da yaşıyorum."),
+        ("1,250,000 copies", "1.250.000 adet"),
+    ],
+    ("es", "pl"): [
+        ("Cuesta 1500 millones de euros.", "Kosztuje 1,5 mld euro."),
+        ("Nació el 3 de mayo de 1791.", "Urodził się 3.05.1791 r."),
+        ("Los años 80", "Lata 80."),
+        ("La reunión es a las 5 de la tarde.", "Spotkanie jest o 17:00."),
+        ("1.000 personas", "1000 osób"),
+        ("20 mil personas", "20 tysięcy osób"),
+        ("El precio es de 12,50 €.", "Cena wynosi 12,5 €."),
+        ("Gracias.", "Dziękuję bardzo."),
+        ("El siglo XXI", "XXI wiek"),
+        ("Más información en https://example.es.", "Więcej informacji na https://example.es."),
+    ],
+    ("en", "fa"): [
+        ("He was born in 1990.", "او در سال ۱۳۶۹ به دنیا آمد."),
+        ("The book costs 250,000 tomans.", "قیمت کتاب ۲۵۰ هزار تومان است."),
+        ("3.5 percent", "۳٫۵ درصد"),
+        ("I want a cup of tea.", "یک فنجان چای می‌خواهم."),
+        ("80 million people live in Iran.", "۸۰ میلیون نفر در ایران زندگی می‌کنند."),
+        ("See https://example.ir for details.", "برای جزئیات به https://example.ir مراجعه کنید."),
+        ("March 21, 2024", "۱ فروردین ۱۴۰۳"),
+        ("March 3, 2026", "۱۲ اسفند ۱۴۰۴"),
+        ("Chapter 12 (part 3)", "فصل ۱۲ (بخش ۳)"),
+        ("Hello, my friend.", "سلام دوست من."),
+        ("The train leaves at 14:30.", "قطار ساعت ۱۴:۳۰ حرکت می‌کند."),
+    ],
+    ("zh", "ja"): [
+        ("这座城市有150万居民。", "この都市には150万人が住んでいる。"),
+        ("我是学生。", "私は学生です。"),
+        ("2026年3月3日", "令和8年3月3日"),
+        ("请看https://example.com。", "https://example.comをご覧ください。"),
+    ],
+    ("en", "el"): [
+        ("It costs 1,250.50 euros.", "Κοστίζει 1.250,50 ευρώ."),
+        ("2 million tourists came in the 1980s.", "2 εκατομμύρια τουρίστες ήρθαν τη δεκαετία του '80."),
+        ("At 5 p.m.", "Στις 5 μ.μ."),
+    ],
+}
+PAIRS = [(languages, pair) for languages, pairs in RIGHT.items() for pair in pairs]
+
+
+def dropped(languages, pairs):
+    """The pairs that a rule drops, each with the name of the rule."""
+    for direction in (1, -1):
+        turned = [pair[::direction] for pair in pairs]
+        examiner = Examiner(CleaningSettings(), *languages[::direction], usual=usual_ratio(turned))
+        yield from ((one.step, one.detail, one.pair) for one in examiner.examine(turned)[0] if one.step)
+
+
+@pytest.mark.parametrize("languages", RIGHT, ids="-".join)
+def test_no_right_pair_is_dropped(languages):
+    assert list(dropped(languages, RIGHT[languages])) == []
+    assert [found for pair in RIGHT[languages] for found in dropped(languages, [pair])] == []
