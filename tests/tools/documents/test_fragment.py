@@ -50,3 +50,8 @@ def test_tags_without_partner_are_empty_ones(fragment):
     layout = layout_of(parts_of(fragment, TAG))
     elements = [*layout.root.children, *(inner for child in layout.root.children for inner in child.children)]
     assert [element.opening.text for element in elements if element.closing] == (["<b>"] if "<i>" in fragment else [])
+
+
+def test_the_name_of_a_tag_ends_at_a_dot_as_in_subtitles():
+    opening, _, closing = parts_of("<c.yellow.bg_blue>a</c>", re.compile("<[^<>]+>"))
+    assert opening.name == closing.name == "c" and (opening.kind, closing.kind) == (OPEN, CLOSE)
