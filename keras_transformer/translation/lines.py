@@ -13,6 +13,7 @@ BLOCK_BYTES = 1 << 16
 BATCHES_AT_ONCE = 2  # on few cores two batches side by side are faster than two threads for one
 BOM = b"\xef\xbb\xbf"
 FIRST_BYTES = 1 << 13  # of a file, which tell whether it is text
+MOST_DAMAGED = 3  # lines that are not UTF-8, in a file that may be UTF-8
 NO_TEXT = {b"PK\x03\x04": "a zip archive", b"\x1f\x8b": "gzip", b"%PDF-": "a PDF", b"{\\rtf": "RTF"}  # by first bytes
 
 
@@ -29,8 +30,18 @@ def check_text(start, name):
     kind = next((kind for first, kind in NO_TEXT.items() if start.startswith(first)), None)
     if kind is None and b"\0" in start:
         kind = "bytes of another kind, such as a picture or UTF-16"
+    if kind is None and _is_in_another_charset(start):
+        kind = "bytes of another charset"
     if kind:
         raise UserError(f"{name} is no text: it is {kind}. Lines are translated of text in UTF-8 alone")
+
+
+def _is_in_another_charset(start):
+    """Whether most lines are not UTF-8, which one damaged line may be."""
+    lines = [line for line in start.split(b"\n") if line.strip()]
+    lines = lines[:-1] if len(start) >= FIRST_BYTES else lines  # the last one may be cut
+    foreign = sum("\ufffd" in line.decode("utf-8", "replace") for line in lines)
+    return foreign >= MOST_DAMAGED and 2 * foreign > len(lines)
 
 
 def translate_lines(answer, chunks, target):

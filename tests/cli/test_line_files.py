@@ -197,6 +197,7 @@ NO_TEXT = {
     "RTF": b"{\\rtf1 one}",
     "picture": b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR",
     "UTF-16": "one".encode("utf-16"),
+    "charset": "один\n\nдва\nthree\nчетыре\n".encode("cp1251"),
 }
 
 

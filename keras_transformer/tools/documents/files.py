@@ -34,10 +34,11 @@ def _without_path(find):
     return lambda text, path: find(text)
 
 
+HTML = tuple(".html .htm .xhtml .php .phtml .erb .ejs .hbs .mustache .twig .liquid .vue".split())
 FORMATS = {
     "lines": Format((".txt",), (_without_path(subtitles.find_lines),)),
     "html": Format(
-        (".html", ".htm", ".xhtml"),
+        HTML,
         (_without_path(html.find_attributes), _without_path(html.find_blocks)),
         declared.html_in_language,
     ),

@@ -20,6 +20,7 @@ def test_the_ending_tells_the_format():
     }
     assert {name: format_of(name) for name in names} == names
     assert format_of("i.vtt") == "vtt" and format_of("j.SSA") == "ass" and format_of("k.srt.gz") == "srt"
+    assert format_of("p.html.erb") == format_of("q.php") == "html"
     assert format_of("l.gz") is None and format_of("m.odt") is None and format_of("n.odt.gz") is None
     assert format_of("g.docx") == "docx" and format_of("h.pdf") is None and format_of("md") is None
     assert {format_of(f"x{ending}") for format in FORMATS.values() for ending in format.endings} == set(FORMATS)
