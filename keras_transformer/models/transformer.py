@@ -174,10 +174,11 @@ class Transformer(SequenceToSequence):
         }
         if not self.target_frame.width:
             return state
+        state = free_to_grow(state)
         itself = ops.zeros((batch, width), "int32") + ops.arange(width, dtype="int32")
         for position, id in enumerate(self.target_frame.before):
             _, state = self.read(ops.zeros_like(itself) + id, itself, position, state)
-        return free_to_grow(state)
+        return state
 
     def step(self, ids, parents, position, state):
         first = self.target_frame.width
