@@ -10,13 +10,14 @@ import regex
 
 from keras_transformer.data.corpus import Pair
 from keras_transformer.errors import UserError
-from keras_transformer.languages import language_of
+from keras_transformer.languages import language_of, locale_of
 from keras_transformer.tools.cleaning.numerals import NumberForms
 from keras_transformer.tools.cleaning.settings import (
     ADDED_TO_LENGTHS,
     FEWEST_LETTERS,
     FEWEST_WORDS,
     PAIRS_BY_CHARACTER,
+    RICH,
     SURE,
     CleaningSettings,
 )
@@ -33,7 +34,7 @@ _SIGNS_OF_URLS = ("@", "://", "www.", "WWW.", "Www.")
 _AFTER_URL = ".,;:!?)]}'/"
 _BRACKETS = ("()", "[]", "{}")
 _HALF_WIDTH = str.maketrans("（）［］｛｝", "()[]{}")
-_SIGN = regex.compile(r"\(\p{Ideographic}\)")
+_SIGN = regex.compile(r"\(\p{Lo}\)")  # a letter without case
 _OTHER_BRACKET = regex.compile(r"[\p{Ps}--[(\[{（［｛]]", regex.V1)
 
 
@@ -53,7 +54,7 @@ def _without_urls(text: str) -> str:
 def brackets(text: str) -> list[int]:
     """Counts the pairs of round, square and curly brackets. A full-width bracket counts as an ordinary one.
 
-    A single ideograph in brackets does not count: it is a sign for a word, such as "（日）" for Sunday.
+    A single ideograph or syllable in brackets does not count: it is a sign for a word, such as "（日）" for Sunday.
     """
     plain = _SIGN.sub("", text.translate(_HALF_WIDTH))
     return [min(plain.count(opening), plain.count(closing)) for opening, closing in _BRACKETS]
@@ -157,8 +158,9 @@ def _script_rule(least: float, of_source: str, of_target: str) -> Rule:
     return rule
 
 
-@functools.cache  # its model takes a second to load
-def _identifier():
+@functools.cache  # a model takes a second to load
+def _identifier(source_lang: str, target_lang: str):
+    """Identifies the languages of the corpus, and those whose data in CLDR are rich: all others mislead more often."""
     try:
         from py3langid.langid import MODEL_FILE, LanguageIdentifier
     except ImportError as error:
@@ -166,16 +168,19 @@ def _identifier():
             "language identification needs py3langid, which is not installed: pip install py3langid, or set "
             "`language_odds` to 0"
         ) from error
-    return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+    identifier = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+    languages = tuple(_known_to(identifier, language) for language in (source_lang, target_lang))
+    rich = (name for name in identifier.labels if (locale := locale_of(name)) and len(locale.languages) >= RICH)
+    identifier.set_languages([*rich, *languages])
+    return identifier, languages
 
 
 def _language_rule(odds: float, source_lang: str, target_lang: str) -> Rule:
-    identifier = _identifier()
-    of_source, of_target = (_known_to(identifier, language) for language in (source_lang, target_lang))
+    identifier, (of_source, of_target) = _identifier(source_lang, target_lang)
 
     def rule(source, target):
-        found = _another_language(identifier, source, of_source, odds)
-        return found or _another_language(identifier, target, of_target, odds)
+        found = _another_language(identifier, source, of_source, of_target, odds)
+        return found or _another_language(identifier, target, of_target, of_source, odds)
 
     return rule
 
@@ -189,16 +194,15 @@ def _known_to(identifier, language: str) -> str:
     return name
 
 
-def _another_language(identifier, text: str, expected: str, odds: float) -> str:
+def _another_language(identifier, text: str, expected: str, other: str, odds: float) -> str:
     """The name of the likeliest language if it is not the expected one and these odds speak for it, else "".
 
-    The shorter the text, the higher the odds must be: names and numbers mislead in a short text.
+    Names and numbers mislead in a short text. So a language that is not on the `other` side needs higher odds there.
     """
     text = _without_urls(text)
     if letters(text) < FEWEST_LETTERS:
         return ""
     start = text[:SURE]
     found, probability = identifier.classify(start)
-    if found == expected or probability < odds * SURE / len(start) * dict(identifier.rank(start))[expected]:
-        return ""
-    return found
+    needed = odds if found == other else odds * (SURE / len(start)) ** 2
+    return found if found != expected and probability >= needed * dict(identifier.rank(start))[expected] else ""

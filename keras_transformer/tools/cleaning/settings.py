@@ -8,6 +8,7 @@ ADDED_TO_LENGTHS = 10  # characters, before the ratio: short sentences may diffe
 PAIRS_BY_CHARACTER = 100  # as many pairs count as much as the assumption that the sides are equally wide
 FEWEST_LETTERS = 10  # of a text whose language is identified
 SURE = 60  # characters: the beginning of a text by which its language is identified
+RICH = 450  # languages that CLDR names in a language whose data are rich
 FEWEST_WORDS = 3  # of a text that can be called untranslated
 
 HELP = {

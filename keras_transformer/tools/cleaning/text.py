@@ -18,7 +18,11 @@ _SPACE = re.compile(r"\s+")  # with U+0085, U+2028 and U+2029, which end a line 
 _IDEOGRAPH = regex.compile(r"\p{Ideographic}")  # says as much as three letters
 _SYLLABLE = regex.compile(r"[\p{Hiragana}\p{Katakana}\p{Hangul}]")  # says as much as two
 # A number with its signs, which are no letters, and no symbols in the place of letters: "$ 1,250.50", "१२%".
-_QUANTITY = regex.compile(r"[\p{Sc}%％٪+±~-]?\s?\d+(?:[^\p{L}\p{M}\p{Z}\p{S}]?\d+)*(?:\s?[\p{Sc}%％٪‰°])?")
+_MARKS = r"[\p{Sc}%％٪‰°]"
+_QUANTITY = regex.compile(
+    rf"(?:{_MARKS}|[+±~～〜\p{{Pd}}])?\s?\d+(?:[^\p{{L}}\p{{M}}\p{{Z}}\p{{S}}]?\d+)*(?:\s?{_MARKS})?[.,:;]?"
+)
+_LONGEST_UNIT = 3  # letters of units, codes and the like, which stand in texts of all scripts
 _PARTS_OF_SCRIPTS = {
     "Jpan": ("Hira", "Kana", "Hani"),
     "Kore": ("Hang", "Hani"),
@@ -70,10 +74,10 @@ def script_share(text: str, script: str, other: str = "") -> float:
         text: str.
         script: str, a code of ISO 15924, such as "Latn" or "Jpan".
         other: str, the other side. Its words are names where they stand in a text of another script, and do not count.
-            Words in capitals, such as USB and XIX, do not count either.
+            Words in capitals and short ones, such as USB, XIX and mL, do not count either.
 
     Returns:
-        float, 1 for a text without letters, 0 for a text without a letter of the script.
+        float, 1 for a text without letters.
     """
     if script == "Latn" and text.isascii():
         return 1.0
@@ -81,9 +85,10 @@ def script_share(text: str, script: str, other: str = "") -> float:
     names = {word["foreign"] for word in words_of.finditer(other.casefold())}
     found = [word["foreign"] for word in words_of.finditer(text)]
     foreign = [word for word in found if word]
-    if not foreign or len(foreign) == len(found):
-        return float(not foreign)
-    return 1 - sum(word.casefold() not in names and not word.isupper() for word in foreign) / len(found)
+    long = [word for word in foreign if len(word) > _LONGEST_UNIT]
+    if not long or len(foreign) == len(found):
+        return float(not long)
+    return 1 - sum(word.casefold() not in names and not word.isupper() for word in long) / len(found)
 
 
 @functools.cache

@@ -56,6 +56,10 @@ RIGHT = {
         ("Seoul has 9.4 million inhabitants.", "서울의 인구는 940만 명이다."),
         ("The export rose by 12.5 percent.", "수출이 12.5% 증가했다."),
         ("I like K-pop.", "나는 K-pop을 좋아한다."),
+        ("Mon, Jun 6, 1960", "1960년 6월 6일 (월)"),
+        ("11:54 – 11:58 PM", "PM 11:54~11:58"),
+        ("3/6/1997", "1997. 3. 6."),
+        ("July – October 2098", "2098년 7월 ~ 10월"),
     ],
     ("en", "hi"): [
         ("100,000 rupees", "1,00,000 रुपये"),
@@ -123,6 +127,7 @@ RIGHT = {
         ("Er sagte: „Guten Tag!“", "Il dit : « Bonjour ! »"),
         ("Siehe https://example.org/a.", "Voir https://example.org/a."),
         ("20 Mio. Euro", "20 M€"),
+        ("22:32–23:00 Uhr", "22:32 – 23:00"),
     ],
     ("en", "th"): [
         ("He was born in 2020.", "เขาเกิดปี พ.ศ. 2563"),

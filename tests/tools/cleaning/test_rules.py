@@ -52,6 +52,7 @@ def test_another_language_is_named_on_either_side():
     assert rule(*DIRTY["language_odds"]) == rule(*DIRTY["language_odds"][::-1]) == "fr"
     assert rule("Was machst du heute abend?", "Ich weiß es noch nicht.") == "de"
     assert not rule("Oui, oui!", "Non!")  # too short to be sure
+    assert not rule("Samsung Galaxy S24", "20 Zloty polonais") and not rule("July – October 2098", "Juli 2098")
 
 
 def test_punctuation_after_a_url_is_no_part_of_it():
