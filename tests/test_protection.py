@@ -90,3 +90,8 @@ def test_a_glossary_is_read_and_its_mistakes_are_named_with_their_line(tmp_path)
     for unreadable in (path, tmp_path / "none.tsv"):
         with pytest.raises(ValueError, match="cannot read the glossary"):
             read_glossary(unreadable)
+
+
+def test_serving_has_a_copy_of_the_module_byte_for_byte():
+    copy, original = (ROOT / part / "protection.py" for part in ("serving", "keras_transformer"))
+    assert copy.read_bytes() == original.read_bytes(), f"cp {original} {copy}"
