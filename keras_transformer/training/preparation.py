@@ -22,7 +22,7 @@ from keras_transformer.models.sequence_to_sequence import load_model
 from keras_transformer.protection import PLACEHOLDERS
 from keras_transformer.tokenizer import SHARED, SOURCE, TARGET, Tokenizer, load_tokenizers, read_model, train_tokenizer
 from keras_transformer.training.plan import as_before
-from keras_transformer.translation.sentences import learn_full_stops, save_full_stops
+from keras_transformer.translation.sentences import learn_full_stops, load_full_stops, save_full_stops
 
 log = logging.getLogger(__name__)
 
@@ -89,7 +89,7 @@ def prepare(config, run, corpus=None):
     write_whole(run.corpus, lambda path: path.write_text(identity, encoding="utf-8"))
     describe_tokenizers(config, run)
     if not run.has_checkpoint():  # an old run without the file goes on as it is
-        count_full_stops(run, corpus)
+        count_full_stops(run, corpus, origin)
     tokenizers = load_tokenizers(run.path)
     train = encode_split(config, run, corpus, tokenizers, "train")
     log.info("train       %s", train.describe())
@@ -171,10 +171,13 @@ def make_tokenizers(config, run, corpus, origin):
     }
 
 
-def count_full_stops(run, corpus):
-    """Writes the abbreviations of both languages of the corpus into the run."""
+def count_full_stops(run, corpus, origin):
+    """Writes the abbreviations of both languages of the corpus into the run, and those of its origin behind them."""
     pairs = InTurn({each.name: pairs for each, pairs in _training_pairs(corpus)})
     of_sides = [learn_full_stops(OneSide(pairs, side)) for side in (0, 1)]
+    if origin:
+        before = load_full_stops(origin.path / run.full_stops.name)
+        of_sides = [new.extended(old) for new, old in zip(of_sides, before, strict=True)]
     write_whole(run.full_stops, lambda path: save_full_stops(path, of_sides))
     known = [counted(len(each.abbreviations), "abbreviation") for each in of_sides]
     log.info("full stops  %s of the source, %s of the target", *known)

@@ -341,7 +341,8 @@ def prepare_on_all(config, run, workers, corpus=None):
             "written: `model_dir` must be on a file system that all workers share"
         )
     shared = RunDirectory(config.model_dir)
-    for path in (shared.config, *shared.tokenizer_files(config.has_one_tokenizer), shared.last, shared.previous):
+    tokenizers = shared.tokenizer_files(config.has_one_tokenizer)
+    for path in (shared.config, *tokenizers, shared.full_stops, shared.last, shared.previous):
         if path.exists():
             own = run.path / path.relative_to(shared.path)
             own.parent.mkdir(parents=True, exist_ok=True)

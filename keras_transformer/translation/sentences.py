@@ -76,6 +76,12 @@ class FullStops(NamedTuple):
     abbreviations: tuple = ()
     ends: tuple = ()
 
+    def extended(self, other):
+        """The words of both. What the other one says about words that this one has does not count."""
+        known = {*self.abbreviations, *self.ends}
+        added = ([word for word in words if word not in known] for words in other)
+        return FullStops(*(tuple([*own, *new][:MOST_WORDS]) for own, new in zip(self, added, strict=True)))
+
 
 def learn_full_stops(lines):
     """Finds the exceptions in a corpus.

@@ -8,6 +8,8 @@ import html
 import re
 from dataclasses import dataclass, field, replace
 
+import regex
+
 OPEN, EMPTY, CLOSE = 1, 0, -1
 SPACE = re.compile(r"[ \t\r\n\f\v]+")
 VOID = {"br", "img", "wbr", "input"}  # tags of HTML without a closing one
@@ -15,7 +17,7 @@ VOID = {"br", "img", "wbr", "input"}  # tags of HTML without a closing one
 BLOCKS = set(
     "article blockquote center dd div dl dt h1 h2 h3 h4 h5 h6 hr li ol p pre section table td th tr ul".split()
 )
-SIGN = re.compile(r"[.,;:!?)\]»”’…]")
+SIGN = regex.compile(r"[\p{Terminal_Punctuation}\p{Pe}\p{Pf}…]")  # in every script
 
 
 @dataclass(frozen=True)
