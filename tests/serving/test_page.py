@@ -181,11 +181,10 @@ def test_the_page_asks_no_server_but_its_own_moves_nothing_unwelcome_and_copies(
 def test_the_browser_hides_what_the_client_hides(page):
     terms = {"apple": "Apfel", "apple tree": "Apfelbaum", "C++": "C++", "電話": "phone", "a|b": "c", **TERMS}
     texts = [
-        "An apple tree, Apple, pineapple, C++ and 電話です, a|b, größe, größer",
+        "An apple tree, Apple, pineapple, C++ and 電話です, a|b, größe, größer" + ", 3 kg" * 12,
         "see https://a.org/x_(y)?q=1, (http://b.c/d) or www.e.f, or write to a.b+ü@d-e.org.",
         "5 km, 3.5kg, 20 °C, 50% off, 1,000 €, $5.50, 15.50 EUR, CHF 9, aUSD 7, -3 m/s, 5 may, 12 dogs, ٣ km, 5 µm",
         "{name} has {0:.2f}, ${x}, {{ a b }}, %s of %(größe)d, %1$s, %5.2f%%, `ls -l` ⟦3⟧ ⟦12⟧ `open {open %",
-        ". ".join(f"It is {n} km from {n} kg" for n in range(7)),
         "%1 of %2%L1, %'d, % d, %<PRIu64>, %<größe>d, %{count}, %@, %1$lld, $größe, US$5, %0:d, {{ n }}, {n, x}, %n",
         "{n, plural, one {# in {x}} other {{g, select, a {b} other {c}}}} {two words} {%x%} 100 % der % d'eau, 9%s %Y",
         "Gleis 3 am Bahnhof, 12 a Day, 5 s přáteli, 3 s „nimi“, 9am, 7\u00a0m away, 12 V, 5 m; (3 h) 7 min. 6 TV",
@@ -194,11 +193,10 @@ def test_the_browser_hides_what_the_client_hides(page):
     for patterns in (True, False):
         hidden = page.evaluate(
             """async ([terms, patterns, texts]) => {
-                const { Protection } = await import("/protection.js");
-                const protection = new Protection(new Map(Object.entries(terms)), patterns);
-                return texts.map((text) => protection.hide(text)).map((each) => [each.text, each.words]);
+                const { Protection: Kept } = await import("/protection.js"), kept = new Kept(new Map(terms), patterns);
+                return texts.map((text) => kept.hide(text)).map((each) => [each.text, each.words]);
             }""",
-            [terms, patterns, texts],
+            [list(terms.items()), patterns, texts],
         )
-        protection = Protection(terms, patterns)
-        assert [tuple(row) for row in hidden] == [(h.text, list(h.words)) for h in map(protection.hide, texts)]
+        expected = map(Protection(terms, patterns).hide, texts)
+        assert [tuple(row) for row in hidden] == [(each.text, list(each.words)) for each in expected]
