@@ -13,6 +13,7 @@ This file imports `regex` alone. `serving/protection.py` is a copy of it, byte f
 """
 
 from typing import NamedTuple
+from unicodedata import normalize
 
 import regex as re
 
@@ -44,8 +45,7 @@ DIRECTIVE = (
     rf"|(?<!\p{{Nd}}\s?)% {_WIDTH}[dif](?![\p{{L}}\p{{M}}'’])"
 )
 VARIABLE = f"{BRACES}|{DOLLAR}|{DIRECTIVE}"
-NUMBER = r"\d+(?:[.,:]\d+)*"
-_CURRENCY = "EUR|USD|GBP|CHF|JPY|CNY"
+NUMBER, _CURRENCY = r"\d+(?:[.,:]\d+)*", "EUR|USD|GBP|CHF|JPY|CNY"
 # Symbols that no language has as a word: with a vowel only beside a capital inside, or several letters without a vowel.
 _SYMBOL = (
     r"k?m/[hs]|[kMGT]?(?:Hz|Wh)|[kMGT](?:W|B|b|bit|Pa|J)|[kM]V|[kcmµn]m[²³23]?|m[²³23]|[kmµ]g|m[lL]|[mµn]s|mph|mAh"
@@ -112,13 +112,14 @@ class Protection:
     """
 
     def __init__(self, glossary=None, patterns=True):
-        self.glossary = dict(glossary or {})
+        terms = dict(glossary or {})  # and the same words with other code points for their accents
+        self.glossary = {normalize(form, term): terms[term] for form in ("NFD", "NFC") for term in terms} | terms
         if "" in self.glossary:
             raise ValueError("every term of a glossary must have a source form. Received: ''")
-        terms = "|".join(map(re.escape, sorted(self.glossary, key=len, reverse=True)))
-        terms = f"{_BEGIN}(?:{terms}){_STOP}" if terms else ""
-        parts = [_PLACEHOLDER.pattern, FIXED if patterns else "", terms, _QUANTITY if patterns else ""]
-        self._spans = re.compile("|".join(filter(None, parts)))
+        longest_first = "|".join(map(re.escape, sorted(self.glossary, key=len, reverse=True)))
+        parts = [f"{_BEGIN}(?:{longest_first}){_STOP}"] if longest_first else []
+        parts = [_PLACEHOLDER.pattern, *([FIXED, *parts, _QUANTITY] if patterns else parts)]
+        self._spans = re.compile("|".join(parts))
 
     def hide(self, text):
         """A text with placeholders: str -> `Hidden`. Placeholders that the text itself has are protected as well."""
@@ -128,8 +129,7 @@ class Protection:
             words.append(self.glossary.get(found[0], found[0]))
             spans.append(found.span())
             is_kept.append(found[0] in self.glossary and re.fullmatch(WORD, found[0]) is not None)
-            name = PLACEHOLDERS[(len(words) - 1) % len(PLACEHOLDERS)]
-            return found[0] + name if is_kept[-1] else name
+            return (found[0] if is_kept[-1] else "") + PLACEHOLDERS[(len(words) - 1) % len(PLACEHOLDERS)]
 
         return Hidden(self._spans.sub(placeholder, text), *map(tuple, (words, spans, is_kept)))
 

@@ -50,4 +50,4 @@ SENTENCES = {
     "Georgian": Sentence("ბიჭი წიგნს კითხულობს.", "ბიჭი წიგნს კითხულობს", "წიგნ"),
     "Amharic": Sentence("ልጁ መጽሐፍ ያነባል።", "ልጁ መጽሐፍ ያነባል", "መጽሐ", "።"),
 }
-TERMS = {sentence.inside: "x" for sentence in SENTENCES.values()}
+TERMS = {sentence.inside: "x" for sentence in SENTENCES.values()} | {"Élève".lower(): "y"}

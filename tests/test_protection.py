@@ -60,6 +60,13 @@ def test_terms_are_found_as_they_are_written_as_whole_words_the_longest_first():
     assert inside.words == ("http://apple.org/apple", "{apple}")
 
 
+def test_a_term_is_found_however_its_accents_are_written():
+    composed, decomposed = "caf\u00e9", "cafe\u0301"
+    for term in (composed, decomposed):
+        hidden = Protection({term: "bar", "cafe": "x"}, patterns=False).hide(f"{composed}, {decomposed}s, {decomposed}")
+        assert hidden.text == f"{composed}⟦0⟧, {decomposed}s, {decomposed}⟦1⟧" and set(hidden.words) == {"bar"}
+
+
 def test_a_long_text_has_the_numbers_again_and_the_words_in_their_order():
     text = ". ".join(f"It is {n} km from {n} kg" for n in range(13))
     hidden = Protection().hide(text)

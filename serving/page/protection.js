@@ -74,8 +74,9 @@ export class Protection {
    * @param {boolean} patterns whether URLs, numbers with units and the like are kept
    */
   constructor(terms, patterns) {
-    this.terms = terms;
-    const longestFirst = [...terms.keys()].sort((a, b) => [...b].length - [...a].length).map(escaped).join("|");
+    const forms = ["NFD", "NFC"].flatMap((form) => [...terms].map(([term, target]) => [term.normalize(form), target]));
+    this.terms = new Map([...forms, ...terms]); // and the same words with other code points for their accents
+    const longestFirst = [...this.terms.keys()].sort((a, b) => [...b].length - [...a].length).map(escaped).join("|");
     const words = longestFirst && `${begin}(?:${longestFirst})${stop}`;
     const parts = [MARK.source, patterns ? fixed : "", words, patterns ? quantity : ""];
     this.spans = new RegExp(parts.filter(Boolean).join("|"), "gu");
