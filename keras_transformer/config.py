@@ -57,8 +57,7 @@ class Config:
     target_lang: str | None = None
     """Code of the language to translate to. A corpus files:DIR needs it."""
     skip_bad_lines: bool = False
-    """Leave out the lines of a corpus files:DIR that are no pair, such as a TSV line without a tab, and list them in
-    bad_lines.jsonl."""
+    """Leave out and list the lines of a corpus files:DIR that are no pair, such as a TSV line without a tab."""
     vocabulary_size: int = 8000
     """V: most pieces of a tokenizer. A small corpus may give fewer."""
     character_coverage: float = 0.9995
@@ -205,8 +204,7 @@ class Config:
     best_by: Literal["bleu", "loss"] = "bleu"
     """Validation measure that decides which checkpoint is kept as the best one."""
     tokenize: str = "auto"
-    """How sacreBLEU splits words: 13a for raw text, none for tokenised text, zh, ja-mecab, char, ... auto: sacreBLEU's
-    choice for the target language, and characters for a text without spaces between words."""
+    """How sacreBLEU splits words: 13a, none for tokenised text, zh, ... auto: as the language and the text need it."""
     validation_sentences: int = 1000
     """Most sentences for the validation BLEU after every epoch."""
     save_minutes: float = 10.0
