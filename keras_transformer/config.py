@@ -20,6 +20,7 @@ LENGTH_PENALTIES = (-10.0, 10.0)  # least and most alpha
 MOST_HYPOTHESES = 256  # of a beam: more only cost memory, as much as V numbers for each hypothesis of each sentence
 
 SUITED = {"batch_tokens": 4096, "warmup_steps": 4000}  # if None, they are suited to the corpus; what most presets have
+TYPED = ("upper_case", "title_case", "typos", "noise")  # shares of the pairs that are changed as people type
 POSITIONS = ("sinusoidal", "learned", "relative", "rotary", "none")
 
 # Settings that have an effect with some values of other settings only.
@@ -76,6 +77,9 @@ class Config:
     character_coverage: float = 0.9995
     """Share of the characters of the text that become pieces. Rarer characters are written as bytes. 1 makes every
     character a piece, which fills a small vocabulary."""
+    nfkc: bool = False
+    """Full-width letters and other compatibility characters become ordinary ones, as in Unicode's form NFKC. With two
+    tokenizers, only in the source. All text has the form NFC, single spaces and no invisible characters anyway."""
     share_vocabulary: bool = True
     """One tokenizer for both languages, as in the paper. false trains a tokenizer for each language."""
     tokenizer: str | None = None
@@ -83,6 +87,14 @@ class Config:
     protect: float = 0.0
     """Share of the pairs in which words become placeholders: numbers, URLs, addresses and names on both sides, and
     words that translate each other. Every epoch draws new pairs. So the model learns to keep words."""
+    upper_case: float = 0.0
+    """Share of the pairs that training writes in capitals, on both sides. Scripts without case stay as they are."""
+    title_case: float = 0.0
+    """Share of the pairs in which every word begins with a capital, on both sides."""
+    typos: float = 0.0
+    """Share of the pairs whose source gets slips of the hand: swapped, missing, doubled and wrong letters."""
+    noise: float = 0.0
+    """Share of the pairs that get the same random symbol on both sides. So the model learns to copy emoji."""
     max_length: int = 256
     """Most tokens on either side of a training pair. Longer pairs are left out. Longer texts are divided."""
     init_from: str | None = None
@@ -242,7 +254,7 @@ class Config:
             if field.type in (int, int | None) and field.name != "seed":
                 _check(self, field.name, value is None or value >= 1, "must be at least 1")
         rates = [name for name in vars(self) if name.endswith("dropout_rate")]
-        for name in (*rates, "label_smoothing", "scheduled_sampling_rate", "replay", "protect"):
+        for name in (*rates, "label_smoothing", "scheduled_sampling_rate", "replay", "protect", *TYPED):
             _check(self, name, 0 <= getattr(self, name) < 1, "must be in [0, 1)")
         decay = self.ema_decay
         _check(self, "ema_decay", decay is None or 0 < decay < 1, "must be between 0 and 1")
@@ -351,7 +363,7 @@ def check_effect(config, given):
             has_effect = name not in given or getattr(config, setting) in values
             rule = f"has no effect with {setting}={getattr(config, setting)}, only with {' or '.join(values)}"
             _check(config, name, has_effect, f"{rule}: leave it out")
-    for name in ("vocabulary_size", "character_coverage"):
+    for name in ("vocabulary_size", "character_coverage", "nfkc"):
         for origin in ("tokenizer", "init_from"):
             has_effect = name not in given or getattr(config, origin) is None
             _check(config, name, has_effect, f"has no effect with `{origin}`, which brings a tokenizer: leave it out")

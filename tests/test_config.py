@@ -22,9 +22,14 @@ OTHER = {
     "target_lang": "null",
     "vocabulary_size": 503,
     "character_coverage": 0.983,
+    "nfkc": True,
     "share_vocabulary": False,
     "tokenizer": None,  # there is none beside `init_from`
     "protect": 0.07,
+    "upper_case": 0.11,
+    "title_case": 0.13,
+    "typos": 0.17,
+    "noise": 0.19,
     "max_length": 61,
     "init_from": "runs/another",
     "replay": 0.25,
@@ -318,6 +323,10 @@ RATES = [
     "subword_dropout_rate",
     "label_smoothing",
     "scheduled_sampling_rate",
+    "upper_case",
+    "title_case",
+    "typos",
+    "noise",
 ]
 
 

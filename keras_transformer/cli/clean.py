@@ -27,7 +27,7 @@ DESCRIPTION = """Prepare a corpus: mend its text, and drop pairs that are useles
 
 The result does not depend on the order of the input, the number of workers or the engine. The pairs of the output are
 in the order of their hashes. The steps run in the order of the flags below, and a pair counts for the first step that
-drops it. The program needs `pip install py3langid regex`."""
+drops it. The program needs `pip install py3langid`."""
 
 
 def make_parser():

@@ -1,3 +1,3 @@
 """Prepares a corpus: mends its text, and drops the pairs that would teach nothing or something wrong."""
 
-INSTALL = "pip install py3langid regex"  # the extra [clean] of pyproject.toml
+INSTALL = "pip install py3langid"  # the extra [clean] of pyproject.toml

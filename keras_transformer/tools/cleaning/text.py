@@ -11,11 +11,6 @@ from babel.core import get_global
 from keras_transformer.errors import UserError
 from keras_transformer.words import letters, words_of
 
-# Invisible characters: soft hyphen, zero-width space and word joiner, byte order mark, marks of direction. The
-# zero-width joiner and non-joiner stay, because Persian, Indian languages and emoji need them.
-_INVISIBLE = re.compile("[\u00ad\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]")
-_CONTROL = re.compile("[\u0000-\u0008\u000e-\u001b\u007f-\u0084\u0086-\u009f]")
-_SPACE = re.compile(r"\s+")  # with U+0085, U+2028 and U+2029, which end a line in other programs
 _WIDE = re.compile("[\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\U00020000-\U0003fffd]")
 _WIDTH = 3  # of a Chinese, Japanese or Korean character, which says as much as three letters
 _PARTS_OF_SCRIPTS = {
@@ -24,17 +19,6 @@ _PARTS_OF_SCRIPTS = {
     "Hans": ("Hani",),
     "Hant": ("Hani",),
 }
-
-
-def mend(text: str) -> str:
-    """Writes a text in Unicode's composed form (NFC), without control and invisible characters.
-
-    A run of white space becomes one space. White space at both ends is removed.
-    """
-    if text.isascii() and text.isprintable() and "  " not in text:
-        return text.strip()
-    text = _INVISIBLE.sub("", _CONTROL.sub("", text))
-    return _SPACE.sub(" ", unicodedata.normalize("NFC", text)).strip()
 
 
 @functools.lru_cache(16)  # several rules need the words of the same pair
