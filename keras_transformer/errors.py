@@ -59,35 +59,6 @@ def check_setting(config, name, holds, rule):
         raise ConfigError(f"`{name}` {rule}. Received: {name}={getattr(config, name)!r}")
 
 
-def check_effect(config, given, effects):
-    """Refuses a setting that another setting makes useless.
-
-    Args:
-        config: `Config`.
-        given: names of the settings that the user gave, as opposed to those of a preset or a file.
-        effects: `presets.EFFECTS`.
-
-    Raises:
-        ConfigError: that names both settings.
-    """
-    if config.ema_decay is not None and "average_epochs" in given:
-        raise ConfigError(
-            "with `ema_decay`, the final model is the exponential average, so `average_epochs` has no effect: give one "
-            f"of the two. Received: ema_decay={config.ema_decay}, average_epochs={config.average_epochs}"
-        )
-    for name, need in effects.items():
-        for setting, values in need.items():
-            has_effect = name not in given or getattr(config, setting) in values
-            rule = f"has no effect with {setting}={getattr(config, setting)}, only with {' or '.join(values)}"
-            check_setting(config, name, has_effect, f"{rule}: leave it out")
-    for name in ("vocabulary_size", "character_coverage"):
-        for origin in ("tokenizer", "init_from"):
-            has_effect = name not in given or getattr(config, origin) is None
-            check_setting(
-                config, name, has_effect, f"has no effect with `{origin}`, which brings a tokenizer: leave it out"
-            )
-
-
 def check_positive(**sizes):
     """Raises UserError, with its name, for a size that is less than 1."""
     for name, value in sizes.items():

@@ -1,8 +1,13 @@
 """What `Config` chooses from: the presets, each with the settings that differ from its defaults, kinds, optimizers."""
 
+import re
+
 SINUSOIDAL = ("sinusoidal", "sinusoidal_halves", "sinusoidal_tensor2tensor")
 POSITIONS = (*SINUSOIDAL, "learned", "relative", "rotary", "none")
 ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "gelu_sigmoid", "silu")
+LENGTH_PENALTIES = (-10.0, 10.0)  # least and most alpha
+MOST_HYPOTHESES = 256  # of a beam: more only cost memory, as much as V numbers for each hypothesis of each sentence
+TYPED = ("upper_case", "title_case", "typos", "noise")  # shares of the pairs that are changed as people type
 
 TINY = {
     "d_ff": 256,
@@ -103,3 +108,16 @@ EFFECTS = {
     **dict.fromkeys(("attention_span", "hard_attention"), _ATTENTION),
     "attention_window": {**_ATTENTION, "attention_span": ("local_m", "local_p")},
 }
+
+
+def split_heads_setting(heads):
+    """The numbers in the setting `heads`: "4,3/4,4/0,2" -> [[4, 3], [4, 4], [0, 2]]; [] for other text."""
+    is_right = re.fullmatch(r"\d+(,\d+)*(/\d+(,\d+)*){2}", heads)
+    return [[int(number) for number in part.split(",")] for part in heads.split("/")] if is_right else []
+
+
+def split_frame_setting(frame):
+    """The ids in the setting `frame`: "17,5/3/" -> [[17, 5], [3], []]; [] for other text, and for padding, 0."""
+    ids = "([1-9][0-9]*(,[1-9][0-9]*)*)?"
+    is_right = re.fullmatch(f"{ids}(/{ids}){{2}}", frame)
+    return [[int(id) for id in part.split(",") if id] for part in frame.split("/")] if is_right else []

@@ -2,14 +2,14 @@
 
 from pathlib import Path
 
+from keras_transformer.checks import check_effect
 from keras_transformer.config import Config
 from keras_transformer.data.corpus import pairs_corpus
-from keras_transformer.errors import UserError, check_effect, check_positive
+from keras_transformer.errors import UserError, check_positive
 from keras_transformer.evaluation import Evaluation, check_tokenization, measure
 from keras_transformer.export.manifest import describe_run
 from keras_transformer.export.saved_model import SavedModelExport
 from keras_transformer.export.versions import export_version
-from keras_transformer.presets import EFFECTS
 from keras_transformer.tokenizer import load_tokenizers
 from keras_transformer.training import train as training
 from keras_transformer.training.checkpoints import load_translator
@@ -174,7 +174,7 @@ def train(pairs=None, config=None, *, validation=None, test=None, **settings):
     if pairs is not None:
         settings["dataset"] = "pairs"
     config = config or Config(**settings)
-    check_effect(config, settings, EFFECTS)
+    check_effect(config, settings)
     languages = {name: getattr(config, name) for name in ("source_lang", "target_lang") if getattr(config, name)}
     corpus = None if pairs is None else pairs_corpus(pairs, validation, test, **languages)
     check_tokenization(config.tokenize)  # a wrong one is found before the long work

@@ -11,10 +11,11 @@ import sys
 from pathlib import Path
 from typing import Literal, get_args, get_origin
 
+from keras_transformer.checks import check_effect
 from keras_transformer.cli.parser import Parser, reader
 from keras_transformer.config import Config, read_settings
-from keras_transformer.errors import ConfigError, UserError, check_effect
-from keras_transformer.presets import EFFECTS, PRESETS
+from keras_transformer.errors import ConfigError, UserError
+from keras_transformer.presets import PRESETS
 from keras_transformer.protection import read_glossary
 from keras_transformer.translation.options import MOST, OPTIONS, options_of
 
@@ -76,7 +77,7 @@ def _parse(arguments, description, no_settings):
     if "help" in others:
         _settings_parser(description, no_settings, config).print_help()
         sys.exit(0)
-    check_effect(config, given, EFFECTS)
+    check_effect(config, given)
     return config, "dry_run" in others
 
 

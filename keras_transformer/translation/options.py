@@ -10,8 +10,8 @@ This module imports no TensorFlow: `--help` must be quick.
 import math
 from typing import NamedTuple
 
-from keras_transformer.config import LENGTH_PENALTIES, MOST_HYPOTHESES
 from keras_transformer.errors import UserError
+from keras_transformer.presets import LENGTH_PENALTIES, MOST_HYPOTHESES
 
 MOST = 2**31 - 1  # of an int32
 

@@ -7,9 +7,9 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer.config import LENGTH_PENALTIES
 from keras_transformer.errors import UserError, check_positive
 from keras_transformer.files import find_saved_model
+from keras_transformer.presets import LENGTH_PENALTIES
 from keras_transformer.protection import NO_PLACEHOLDERS, PLACEHOLDERS, Protection, read_glossary
 from keras_transformer.translation.lines import run_sorted
 from keras_transformer.translation.options import INPUTS, complete_inputs

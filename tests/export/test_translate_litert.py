@@ -29,6 +29,8 @@ CHARACTERS = [
     "ö",
     "\ufeff",
     "\U0001f600",
+    "❤️",
+    "→",
     "»",
     "\uffff",
 ]
@@ -71,6 +73,14 @@ def test_text_is_divided_and_joined_as_in_the_graph(reader, monkeypatch):
     assert found == [text.decode("utf-8") for text in expected]
     assert searched == parts.ids.to_list()
     assert max(map(len, searched)) > longest / 2 and len(searched) > 2 * len(texts)
+
+
+def test_what_nobody_sees_does_not_change_a_translation(reader):
+    expected = reader.translate("one two three")
+    assert reader.translate(tiny.ODD_SPELLINGS) == [expected] * len(tiny.ODD_SPELLINGS)
+    assert reader.translate(" \u00a0one  two three\u3000") == f" \u00a0{expected}\u3000"
+    assert reader.translate("😀 one  two three ❤️") == f"😀 {expected} ❤️"
+    assert reader.translate("\u034f") == "\u034f"  # no space, and nothing to translate
 
 
 def test_ids_are_written_as_in_the_graph(reader):
