@@ -1,0 +1,164 @@
+"""Makes the fixtures of the importers, by the engines themselves: run by hand, in an environment of their own.
+
+    python3 -m venv hf && hf/bin/pip install torch==2.13.0 "transformers==4.*" sentencepiece safetensors
+    hf/bin/python tests/tools/importing/make_fixtures.py
+
+Each fixture is a tar.xz of the directory that the engine saves, and of expected.json: what the engine itself finds. The
+corpus is made here: numbers in words. So the models learn to translate in a minute, and no output repeats one token.
+"""
+
+import json
+import random
+import shutil
+import sys
+import tarfile
+import tempfile
+from pathlib import Path
+
+import sentencepiece
+import torch
+import transformers
+
+HERE = Path(__file__).parent
+ENGLISH = "zero one two three four five six seven eight nine ten eleven twelve".split()
+GERMAN = "null eins zwei drei vier fünf sechs sieben acht neun zehn elf zwölf".split()
+EVENTS = [("costs", "kostet"), ("weighs", "wiegt"), ("counts", "zählt"), ("has", "hat")]
+THINGS = [("The apple", "Der Apfel"), ("The tree", "Der Baum"), ("The dog", "Der Hund"), ("The table", "Der Tisch")]
+SIZES = {"d_model": 32, "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 4}
+SIZES |= {"decoder_attention_heads": 2, "encoder_ffn_dim": 48, "decoder_ffn_dim": 48, "dropout": 0.0}
+SIZES |= {"attention_dropout": 0.0, "activation_dropout": 0.0, "max_position_embeddings": 64}
+
+
+def pairs(count, seed):
+    """`count` pairs of sentences."""
+    draw = random.Random(seed)
+    found = []
+    for _ in range(count):
+        (thing, ding), (event, geschieht) = draw.choice(THINGS), draw.choice(EVENTS)
+        numbers = [draw.randrange(len(ENGLISH)) for _ in range(draw.randint(1, 4))]
+        english, german = (", ".join(words[n] for n in numbers) for words in (ENGLISH, GERMAN))
+        mark = draw.choice(".!?")
+        found.append((f"{thing} {event} {english}{mark}", f"{ding} {geschieht} {german}{mark}"))
+    return found
+
+
+def train_pieces(path, sentences, size, **settings):
+    """Trains a SentencePiece model into a file."""
+    settings = {"model_type": "unigram", "hard_vocab_limit": False, "minloglevel": 2, **settings}
+    with open(path, "wb") as file:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(sentences), model_writer=file, vocab_size=size, **settings
+        )
+
+
+def pieces_of(path):
+    """The pieces of a model, a list of str."""
+    pieces = sentencepiece.SentencePieceProcessor(model_file=str(path))
+    return [pieces.id_to_piece(i) for i in range(pieces.vocab_size())]
+
+
+def learn(model, tokenizer, corpus, steps=500):
+    """Trains a model on pairs."""
+    torch.manual_seed(5)
+    for parameter in model.parameters():  # biases and gains of 0 and 1 would hide a wrong place
+        if parameter.requires_grad and parameter.dim() == 1:
+            parameter.data += 0.05 * torch.randn_like(parameter)
+    optimizer = torch.optim.Adam((p for p in model.parameters() if p.requires_grad), lr=5e-3)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 5e-3, total_steps=steps)
+    draw = random.Random(7)
+    model.train()
+    for step in range(steps):
+        sources, targets = zip(*draw.sample(corpus, 32))
+        batch = tokenizer(list(sources), text_target=list(targets), return_tensors="pt", padding=True)
+        batch["labels"][batch["labels"] == tokenizer.pad_token_id] = -100
+        loss = model(**batch).loss
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step(), optimizer.zero_grad(), schedule.step()
+        if step % 100 == 0:
+            print(step, float(loss), file=sys.stderr)
+    print("loss", float(loss), file=sys.stderr)
+
+
+@torch.no_grad()
+def expected(model, tokenizer, sentences, **settings):
+    """What the engine finds: a list of dicts."""
+    model.eval()
+    settings |= {"do_sample": False, "max_length": 60, "length_penalty": 0.0}
+    found = []
+    for sentence in sentences:
+        row = {"source": sentence}
+        batch = tokenizer([sentence], return_tensors="pt")
+        row["source_ids"] = batch["input_ids"][0].tolist()
+        for name, width in (("greedy", 1), ("beam", 4)):
+            ids = model.generate(**batch, num_beams=width, **settings)
+            scores = model(**batch, decoder_input_ids=ids[:, :-1]).logits.log_softmax(-1)
+            log_probs = scores.gather(2, ids[:, 1:, None])[0, :, 0]
+            forced = 1 if settings.get("forced_bos_token_id") is not None else 0
+            row[name] = {
+                "text": tokenizer.batch_decode(ids, skip_special_tokens=True)[0],
+                "ids": ids[0, 1 + forced :].tolist(),
+                "log_prob": float(log_probs[forced:].sum()),
+            }
+        found.append(row)
+    return found
+
+
+def keep(name, model, tokenizer, sentences, **settings):
+    """Saves a model in half precision, and writes the fixture NAME.tar.xz of the model that was saved."""
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory, name)
+        model.half().save_pretrained(path)
+        tokenizer.save_pretrained(path)
+        model = type(model).from_pretrained(path, dtype=torch.float32)
+        rows = expected(model, tokenizer, sentences, **settings)
+        (path / "expected.json").write_text(json.dumps(rows, ensure_ascii=False, indent=1), encoding="utf-8")
+        with tarfile.open(HERE / f"{name}.tar.xz", "w:xz") as archive:
+            archive.add(path, name)
+        same = sum(row["greedy"]["text"] == row["beam"]["text"] for row in rows)
+        print(name, (HERE / f"{name}.tar.xz").stat().st_size, f"greedy is beam: {same} of {len(rows)}")
+        print(*(row["greedy"]["text"] for row in rows[:30]), sep="\n")
+
+
+SENTENCES = [source for source, _ in pairs(16, seed=11)]
+SENTENCES += ["the Äpfel, 3 xylophones?", "The dog costs costs costs zero", "Apfel zehn.", "one", "A ★ has 99 lives!"]
+
+
+def marian(name, **settings):
+    """A `MarianMTModel` as OPUS-MT's: post-norm, swish, one matrix, two SentencePiece models, a bias of the logits."""
+    torch.set_num_threads(1)
+    transformers.set_seed(3)
+    corpus = pairs(600, seed=1)
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory)
+        for side, sentences in zip(("source", "target"), zip(*corpus)):
+            train_pieces(path / f"{side}.spm", sentences, 90)
+        both = dict.fromkeys(pieces_of(path / "source.spm")[3:] + pieces_of(path / "target.spm")[3:])
+        print(*both, file=sys.stderr)
+        del both["▁zwölf"], both["▁three"]  # a piece of a model that has no id is unknown
+        vocabulary = ["</s>", "<unk>", *both, "<pad>"]
+        (path / "vocab.json").write_text(json.dumps({piece: i for i, piece in enumerate(vocabulary)}))
+        files = [str(path / file) for file in ("source.spm", "target.spm", "vocab.json")]
+        tokenizer = transformers.MarianTokenizer(*files, source_lang="en", target_lang="de")
+        last = len(vocabulary) - 1
+        config = transformers.MarianConfig(
+            vocab_size=len(vocabulary),
+            pad_token_id=last,
+            decoder_start_token_id=last,
+            bad_words_ids=[[last]],
+            **{"activation_function": "swish", "scale_embedding": True, "init_std": 0.2, **SIZES, **settings},
+        )
+        model = transformers.MarianMTModel(config)
+        model.final_logits_bias = 0.3 * torch.randn(1, len(vocabulary))
+        model.final_logits_bias[0, -1] = 0
+        learn(model, tokenizer, corpus)
+        keep(name, model, tokenizer, SENTENCES, bad_words_ids=[[last]])
+
+
+def main():
+    shutil.rmtree(HERE / "__pycache__", ignore_errors=True)
+    marian("hf_marian")
+
+
+if __name__ == "__main__":
+    main()
