@@ -81,7 +81,11 @@ def tags_of(directory, told, count):
         added = read_json(directory, "tokenizer.json").get("added_tokens", [])
         found = {each["content"]: each["id"] for each in added}
     if not any(id >= count for id in found.values()):
-        special = read_json(directory, "special_tokens_map.json") if Path(directory, "special_tokens_map.json").exists() else told
+        special = (
+            read_json(directory, "special_tokens_map.json")
+            if Path(directory, "special_tokens_map.json").exists()
+            else told
+        )
         names = special.get("additional_special_tokens") or told.get("additional_special_tokens") or []
         found = {name: count + i for i, name in enumerate(names)}
     return {name.strip("_") if name.startswith("__") else name: id for name, id in found.items() if id >= count}

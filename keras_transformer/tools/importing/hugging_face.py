@@ -64,7 +64,8 @@ def read_directory(directory, source_lang=None, target_lang=None):
     languages = {"source_lang": source_lang, "target_lang": target_lang}
     tokenizers, source, target, settings = family.read_vocabularies(directory, config, **languages)
     settings = {**settings_of(config, directory), **family.settings_of(config), **settings}
-    weights = Weights(open_tensors(directory), directory)
+    scale = settings["d_model"] ** 0.5 if settings["scale_embeddings"] else 1.0
+    weights = Weights(open_tensors(directory), directory, scale)
     has_bias = np.any(weights.tensors.get("final_logits_bias", 0))
     settings["logits_bias"] = bool(has_bias) or len(target.hidden) > 0
     weights.check_all_known()
@@ -111,10 +112,11 @@ class Weights:
     Args:
         tensors: dict from their names to arrays.
         directory: path, for messages.
+        scale: number with which we multiply learned positions. They multiply only the vectors of the tokens.
     """
 
-    def __init__(self, tensors, directory):
-        self.tensors, self.directory = tensors, directory
+    def __init__(self, tensors, directory, scale):
+        self.tensors, self.directory, self.scale = tensors, directory, scale
 
     def check_all_known(self):
         """Refuses weights that no layer of ours has, such as those of experts. Raises ImportedModelError."""
@@ -135,7 +137,7 @@ class Weights:
             return None if found is None else np.reshape(found, -1)
         array = self.first_of([their_name(path)])
         if path.endswith("positions/table"):
-            return array[FIRST_ROW:]
+            return array[FIRST_ROW:].astype("float32") / self.scale
         return array.T if path.endswith("kernel") else array
 
     def first_of(self, names):

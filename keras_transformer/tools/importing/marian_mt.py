@@ -1,5 +1,6 @@
 """`MarianMTModel` of Hugging Face: OPUS-MT. source.spm and target.spm divide text, vocab.json has the ids of pieces."""
 
+from keras_transformer.config import EOS_ID
 from keras_transformer.tools.importing.pieces import (
     CONTROL,
     UNUSED,
@@ -8,7 +9,6 @@ from keras_transformer.tools.importing.pieces import (
     read_pieces,
     with_our_ids,
 )
-from keras_transformer.config import EOS_ID
 from keras_transformer.tools.importing.tensors import ImportedModelError, file_in, read_json
 
 

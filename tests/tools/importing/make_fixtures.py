@@ -69,7 +69,7 @@ def learn(model, tokenizer, corpus, steps=500, languages=()):
     draw = random.Random(7)
     model.train()
     for step in range(steps):
-        sources, targets = zip(*draw.sample(corpus, 32))
+        sources, targets = zip(*draw.sample(corpus, 32), strict=True)
         if languages:
             turn = 1 - 2 * (step % 2)
             sources, targets = (sources, targets)[::turn]
@@ -141,7 +141,7 @@ def marian(name, **settings):
     corpus = pairs(600, seed=1)
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory)
-        for side, sentences in zip(("source", "target"), zip(*corpus)):
+        for side, sentences in zip(("source", "target"), zip(*corpus, strict=True), strict=True):
             train_pieces(path / f"{side}.spm", sentences, 90)
         both = dict.fromkeys(pieces_of(path / "source.spm")[3:] + pieces_of(path / "target.spm")[3:])
         print(*both, file=sys.stderr)
@@ -200,7 +200,10 @@ def m2m100_tokenizer(path):
 
 def main():
     """Makes the fixtures that the arguments name; all of them by default."""
-    of_m2m100 = transformers.M2M100ForConditionalGeneration, partial(transformers.M2M100Config, activation_function="relu")
+    of_m2m100 = (
+        transformers.M2M100ForConditionalGeneration,
+        partial(transformers.M2M100Config, activation_function="relu"),
+    )
     of_mbart = transformers.MBartForConditionalGeneration, partial(transformers.MBartConfig, scale_embedding=True)
     latin = ("eng_Latn", "deu_Latn")
     makers = {
