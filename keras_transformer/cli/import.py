@@ -3,7 +3,7 @@
 from keras_transformer.cli import console
 from keras_transformer.cli.parser import Parser
 
-DESCRIPTION = """Make a run of a model that another program has trained. Then translate, evaluate, export or train on as with any run.
+DESCRIPTION = """Make a run of a model that another program has trained. The run can be trained further.
 
   python -m keras_transformer import opus-mt-en-de --model_dir runs/opus
       a MarianMTModel of Hugging Face: a directory with config.json, weights, source.spm, target.spm and vocab.json

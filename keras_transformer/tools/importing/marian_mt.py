@@ -88,7 +88,7 @@ def tag_of(table, vocabulary, target_lang, directory):
     if tag not in tags:
         known = ", ".join(tag[2:-2] for tag in tags)
         raise ImportedModelError(
-            f"{directory} translates into several languages: give `target_lang`, one of {known}. Received: {target_lang}"
+            f"{directory} has several target languages: give `target_lang`, one of {known}. Received: {target_lang}"
         )
     return [vocabulary.id_of(table.index(tag))]
 

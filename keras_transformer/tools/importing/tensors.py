@@ -58,7 +58,7 @@ def open_tensors(directory):
     """The weights of a directory of Hugging Face.
 
     Args:
-        directory: path. It holds model.safetensors, or its parts and model.safetensors.index.json, or pytorch_model.bin.
+        directory: path. It holds model.safetensors, or parts and model.safetensors.index.json, or pytorch_model.bin.
 
     Returns:
         dict, from names to arrays that stay on the disk.
