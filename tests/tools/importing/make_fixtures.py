@@ -15,47 +15,15 @@ import tempfile
 from functools import partial
 from pathlib import Path
 
-import sentencepiece
 import torch
 import transformers
+from toy_corpus import GERMAN_SENTENCES, SENTENCES, pairs, pieces_of, train_pieces
 from transformers.models.m2m_100.tokenization_m2m_100 import FAIRSEQ_LANGUAGE_CODES
 
 HERE = Path(__file__).parent
-ENGLISH = "zero one two three four five six seven eight nine ten eleven twelve".split()
-GERMAN = "null eins zwei drei vier fünf sechs sieben acht neun zehn elf zwölf".split()
-EVENTS = [("costs", "kostet"), ("weighs", "wiegt"), ("counts", "zählt"), ("has", "hat")]
-THINGS = [("The apple", "Der Apfel"), ("The tree", "Der Baum"), ("The dog", "Der Hund"), ("The table", "Der Tisch")]
 SIZES = {"d_model": 32, "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 4}
 SIZES |= {"decoder_attention_heads": 4, "encoder_ffn_dim": 48, "decoder_ffn_dim": 48, "dropout": 0.0}
 SIZES |= {"attention_dropout": 0.0, "activation_dropout": 0.0, "max_position_embeddings": 64}
-
-
-def pairs(count, seed):
-    """`count` pairs of sentences."""
-    draw = random.Random(seed)
-    found = []
-    for _ in range(count):
-        (thing, ding), (event, geschieht) = draw.choice(THINGS), draw.choice(EVENTS)
-        numbers = [draw.randrange(len(ENGLISH)) for _ in range(draw.randint(1, 4))]
-        english, german = (", ".join(words[n] for n in numbers) for words in (ENGLISH, GERMAN))
-        mark = draw.choice(".!?")
-        found.append((f"{thing} {event} {english}{mark}", f"{ding} {geschieht} {german}{mark}"))
-    return found
-
-
-def train_pieces(path, sentences, size, **settings):
-    """Trains a SentencePiece model into a file."""
-    settings = {"model_type": "unigram", "hard_vocab_limit": False, "minloglevel": 2, **settings}
-    with open(path, "wb") as file:
-        sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=iter(sentences), model_writer=file, vocab_size=size, **settings
-        )
-
-
-def pieces_of(path):
-    """The pieces of a model, a list of str."""
-    pieces = sentencepiece.SentencePieceProcessor(model_file=str(path))
-    return [pieces.id_to_piece(i) for i in range(pieces.vocab_size())]
 
 
 def learn(model, tokenizer, corpus, steps=500, languages=()):
@@ -130,10 +98,6 @@ def keep(name, model, tokenizer, directions):
         print(name, (HERE / f"{name}.tar.xz").stat().st_size, "bytes")
 
 
-SENTENCES = [source for source, _ in pairs(16, seed=11)]
-SENTENCES += ["the Äpfel, 3 xylophones?", "The dog costs costs costs zero", "Apfel zehn.", "one", "A ★ has 99 lives!"]
-
-
 def marian(name, **settings):
     """A `MarianMTModel` as OPUS-MT's: post-norm, swish, one matrix, two SentencePiece models, a bias of the logits."""
     torch.set_num_threads(1)
@@ -163,9 +127,6 @@ def marian(name, **settings):
         model.final_logits_bias[0, -1] = 0
         learn(model, tokenizer, corpus)
         keep(name, model, tokenizer, [("en", "de", SENTENCES, {"bad_words_ids": [[last]]})])
-
-
-GERMAN_SENTENCES = [target for _, target in pairs(10, seed=12)] + ["kostet elf Äpfel", "A ★ has 99!"]
 
 
 def multilingual(name, model_class, config, make_tokenizer, codes, **settings):
