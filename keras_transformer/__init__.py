@@ -25,6 +25,7 @@ _HOMES = {
     "analysis": "tools.analysis",
     "compare": "evaluation",
     "evaluate": "evaluation",
+    "import_model": "tools.importing",
     "layers": "layers",
     "load": "runs",
     "measure": "evaluation",

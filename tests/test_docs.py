@@ -6,6 +6,7 @@ import re
 import socket
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -54,9 +55,12 @@ python() {
       return 1 ;;
     train.py*)
       local short=$SHORT
-      [[ "$*" = *--init_from* ]] && short="${SHORT#--vocabulary_size * }"
       [[ "$*" = *--dataset* ]] || corpus=(--dataset files:data/mine --source_lang en --target_lang de)
-      [[ "$*" = *"--preset gru"* ]] || corpus+=($OF_TRANSFORMER)
+      if [[ "$*" = *--init_from* ]]; then
+        short="--epochs ${SHORT#*--epochs }"  # the shape is that of the run
+      elif [[ "$*" != *"--preset gru"* ]]; then
+        corpus+=($OF_TRANSFORMER)
+      fi
       TF_CONFIG="${TF_CONFIG//2222/$FIRST}"
       TF_CONFIG="${TF_CONFIG//3333/$SECOND}" warm "$@" "${corpus[@]}" $short && echo "$*" >>"$RAN" ;;
     export.py* | evaluate.py*)
@@ -143,6 +147,10 @@ def empty_desk(tmp_path_factory):
     (directory / "data/news.en").write_text("one two\n\nthree\n" * 5, encoding="utf-8")
     tiny.write_pairs(corpus, "test2016", tiny.pairs(5, seed=9))
     (directory / "new.en").write_text("one two\n\nthree\n", encoding="utf-8")
+    for name, fixture in (("opus-mt-en-de", "hf_marian"), ("m2m100_418M", "hf_m2m100")):
+        with tarfile.open(ROOT / f"tests/tools/importing/{fixture}.tar.xz") as archive:
+            archive.extractall(directory, filter="data")
+        (directory / fixture).rename(directory / name)
     return directory
 
 

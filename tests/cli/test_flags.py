@@ -152,6 +152,25 @@ def test_a_size_of_the_vocabulary_is_refused_where_no_tokenizer_is_trained(origi
     assert getattr(parse("--config", yaml_file(vocabulary_size=503, **{origin: "a"})), origin) == "a"
 
 
+def test_a_run_has_the_shape_of_the_run_that_it_starts_from(tmp_path):
+    old, new = tmp_path / "old", tmp_path / "new"
+    for directory in (old, new):
+        directory.mkdir()
+    of_model = {"d_model": 22, "num_heads": 11, "activation": "silu", "frame": "/3/", "share_tokenizer": False}
+    Config(model_dir=str(old), **of_model, epochs=3, dropout_rate=0.5, max_length=77).save(old / "config.yaml")
+    flags = ["--init_from", str(old), "--model_dir", str(new)]
+    config = parse(*flags)
+    assert {name: getattr(config, name) for name in of_model} == of_model
+    own = parse("--model_dir", str(new))
+    for name in ("epochs", "dropout_rate", "max_length"):  # they are not its shape
+        assert getattr(config, name) == getattr(own, name) != getattr(Config.load(old / "config.yaml"), name)
+    assert parse(*flags, "--activation", "gelu").activation == "gelu"
+    config.save(new / "config.yaml")
+    (old / "config.yaml").unlink()
+    assert parse(*flags) == config  # a run that is resumed knows its shape
+    assert parse("--init_from", str(tmp_path / "none")).activation == "relu"
+
+
 def documented_settings():
     """Field name -> the text below it in config.py, read from the source."""
     tree = ast.parse(inspect.getsource(config_module))

@@ -1,0 +1,47 @@
+"""Makes a run of a model that another program has trained."""
+
+from keras_transformer.cli import console
+from keras_transformer.cli.parser import Parser
+
+DESCRIPTION = """Make a run of a model that another program has trained. The run can be trained further.
+
+  python -m keras_transformer import opus-mt-en-de --model_dir runs/opus
+      a MarianMTModel of Hugging Face: a directory with config.json, weights, source.spm, target.spm and vocab.json
+  python -m keras_transformer import m2m100_418M --source_lang en --target_lang de --model_dir runs/m2m
+      one pair of languages of M2M-100, NLLB-200 or mBART. A wrong code lists the codes of the model
+
+The files of the model are only read. No code in them is run. docs/import.md lists the formats."""
+
+
+def make_parser():
+    """The `Parser` of the program."""
+    parser = Parser(DESCRIPTION)
+    parser.add_argument("path", metavar="DIR", help="directory of the model, with all of its files")
+    parser.add_argument("--model_dir", required=True, help="directory of the run, which is made")
+    parser.add_argument(
+        "--source_lang", help="code of the language to translate from; needed for a model of several languages"
+    )
+    parser.add_argument(
+        "--target_lang", help="code of the language to translate to; needed for a model of several languages"
+    )
+    return parser
+
+
+def main(arguments):
+    """Imports, and says how to go on."""
+    import_model = console.tool("importing", "`import`").import_model
+    run = import_model(arguments.path, arguments.model_dir, arguments.source_lang, arguments.target_lang)
+    print(
+        f"imported    {run.path}\n"
+        f"translate:  {console.command('translate')} --model_dir {run.path}\n"
+        f"export:     {console.command('export')} --model_dir {run.path} --export_dir exports/{run.path.name}"
+    )
+
+
+def program():
+    """The program, from its command line to its exit status."""
+    parser = make_parser()
+    with console.program(parser.flags):
+        arguments = parser.parse_args()
+        console.import_tensorflow()
+        main(arguments)

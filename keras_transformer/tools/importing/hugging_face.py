@@ -1,0 +1,160 @@
+"""Directories of Hugging Face: `config.json`, weights, and the files of a tokenizer."""
+
+import re
+
+import numpy as np
+
+from keras_transformer.tools.importing import fairseq, marian_mt
+from keras_transformer.tools.importing.foreign import ForeignModel
+from keras_transformer.tools.importing.tensors import ImportedModelError, open_tensors, read_json
+
+# Names of our layers and theirs, which all of their translation models have from BART.
+LAYERS = {
+    "self_attention/query": "self_attn.q_proj",
+    "self_attention/key": "self_attn.k_proj",
+    "self_attention/value": "self_attn.v_proj",
+    "self_attention/output": "self_attn.out_proj",
+    "self_attention_residual/norm": "self_attn_layer_norm",
+    "cross_attention/query": "encoder_attn.q_proj",
+    "cross_attention/key": "encoder_attn.k_proj",
+    "cross_attention/value": "encoder_attn.v_proj",
+    "cross_attention/output": "encoder_attn.out_proj",
+    "cross_attention_residual/norm": "encoder_attn_layer_norm",
+    "feed_forward/inner": "fc1",
+    "feed_forward/outer": "fc2",
+    "feed_forward_residual/norm": "final_layer_norm",
+}
+PARTS = {"kernel": "weight", "bias": "bias", "gamma": "weight", "beta": "bias"}
+MATRICES = {  # in the order of preference: files leave out copies
+    "embedding/matrix": ("model.shared", "model.encoder.embed_tokens", "model.decoder.embed_tokens", "lm_head"),
+    "source_embedding/matrix": ("model.encoder.embed_tokens", "model.shared"),
+    "target_embedding/matrix": ("model.decoder.embed_tokens", "model.shared", "lm_head"),
+    "logits/output_matrix/matrix": ("lm_head",),
+}
+ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish": "silu", "silu": "silu", "gelu_new": "gelu_tanh"}
+FAMILIES = {
+    "MarianMTModel": marian_mt,
+    "M2M100ForConditionalGeneration": fairseq,
+    "MBartForConditionalGeneration": fairseq,
+}
+POSITIONS = re.compile(r"model\.(en|de)coder\.embed_positions\.weights?")  # learned, or sinusoids in some files
+FIRST_ROW = 2  # of the table of learned positions
+
+
+def read_directory(directory, source_lang=None, target_lang=None):
+    """The model in a directory of Hugging Face.
+
+    Args:
+        directory: path.
+        source_lang, target_lang: codes of languages; a model of several languages needs them.
+
+    Returns:
+        `ForeignModel`.
+
+    Raises:
+        ImportedModelError: if a file is missing or damaged, or the model has no equal here; it names the setting.
+    """
+    config = read_json(directory, "config.json")
+    name = (config.get("architectures") or [None])[0]
+    if name not in FAMILIES:
+        raise ImportedModelError(
+            f"{directory} must hold one of {', '.join(FAMILIES)}. Received: architectures={config.get('architectures')}"
+        )
+    family = FAMILIES[name]
+    languages = {"source_lang": source_lang, "target_lang": target_lang}
+    tokenizers, source, target, settings = family.read_vocabularies(directory, config, **languages)
+    settings = {**settings_of(config, directory), **family.settings_of(config), **settings}
+    scale = settings["d_model"] ** 0.5 if settings["scale_embeddings"] else 1.0
+    weights = Weights(open_tensors(directory), directory, scale)
+    has_bias = np.any(weights.tensors.get("final_logits_bias", 0))
+    settings["logits_bias"] = bool(has_bias) or len(target.hidden) > 0
+    weights.check_all_known()
+    return ForeignModel(settings, tokenizers, source, target, weights.read)
+
+
+def settings_of(config, directory):
+    """The settings that all of their models have, for `Config`: a dict.
+
+    Args:
+        config: dict, their config.json.
+        directory: path, for messages.
+    """
+    different = [
+        f"encoder_{name}={config[f'encoder_{name}']}, decoder_{name}={config[f'decoder_{name}']}"
+        for name in ("attention_heads", "ffn_dim")
+        if config[f"encoder_{name}"] != config[f"decoder_{name}"]
+    ]
+    if different:
+        raise ImportedModelError(f"encoder and decoder must have equal sizes. Received: {', '.join(different)}")
+    activation = config.get("activation_function", "gelu")
+    if activation not in ACTIVATIONS:
+        known = ", ".join(ACTIVATIONS)
+        raise ImportedModelError(f"{directory} must have one of {known}. Received: activation_function={activation}")
+    return {
+        "d_model": config["d_model"],
+        "d_ff": config["encoder_ffn_dim"],
+        "num_heads": config["encoder_attention_heads"],
+        "num_layers": config["encoder_layers"],
+        "num_decoder_layers": config["decoder_layers"],
+        "activation": ACTIVATIONS[activation],
+        "attention_bias": True,
+        "layer_norm_epsilon": 1e-5,  # that of PyTorch
+        "scale_embeddings": bool(config.get("scale_embedding", False)),
+        "dropout_rate": float(config.get("dropout", 0.1)),
+        "attention_dropout_rate": float(config.get("attention_dropout", 0.0)),
+        "feed_forward_dropout_rate": float(config.get("activation_dropout", 0.0)),
+    }
+
+
+class Weights:
+    """The weights of a directory by our names.
+
+    Args:
+        tensors: dict from their names to arrays.
+        directory: path, for messages.
+        scale: number with which we multiply learned positions. They multiply only the vectors of the tokens.
+    """
+
+    def __init__(self, tensors, directory, scale):
+        self.tensors, self.directory, self.scale = tensors, directory, scale
+
+    def check_all_known(self):
+        """Refuses weights that no layer of ours has, such as those of experts. Raises ImportedModelError."""
+        layer = rf"model\.(encoder|decoder)\.layers\.\d+\.({'|'.join(map(re.escape, LAYERS.values()))})\.(weight|bias)"
+        other = r"model\.(en|de)coder\.layer_?norm(_embedding)?\.(weight|bias)|final_logits_bias"
+        matrices = "|".join(re.escape(name) for names in MATRICES.values() for name in names)
+        known = re.compile(rf"{layer}|{other}|({matrices})\.weight|{POSITIONS.pattern}")
+        unknown = [name for name in self.tensors if not known.fullmatch(name)]
+        if unknown:
+            raise ImportedModelError(f"{self.directory} has weights that no model here has, such as {unknown[0]}")
+
+    def read(self, path):
+        """Their array for one of our weights, laid out as ours."""
+        if path in MATRICES:
+            return self.first_of([f"{name}.weight" for name in MATRICES[path]])
+        if path == "logits/bias":
+            found = self.tensors.get("final_logits_bias")
+            return None if found is None else np.reshape(found, -1)
+        array = self.first_of([their_name(path)])
+        if path.endswith("positions/table"):
+            return array[FIRST_ROW:].astype("float32") / self.scale
+        return array.T if path.endswith("kernel") else array
+
+    def first_of(self, names):
+        """The first of the arrays that the files have. Raises ImportedModelError if they have none of them."""
+        for name in names:
+            if name in self.tensors:
+                return self.tensors[name]
+        raise ImportedModelError(f"{self.directory} has no weight {names[0]}")
+
+
+def their_name(path):
+    """Their name of a weight of a layer of ours: "encoder/layer_3/feed_forward/inner/kernel" and so on."""
+    place, _, part = path.rpartition("/")
+    layer = re.fullmatch(r"(encoder|decoder)/layer_(\d+)/(.+)", place)
+    if layer:
+        return f"model.{layer[1]}.layers.{layer[2]}.{LAYERS[layer[3]]}.{PARTS[part]}"
+    side = "encoder" if place.startswith(("encoder", "source")) else "decoder"
+    if part == "table":
+        return f"model.{side}.embed_positions.weight"
+    return f"model.{side}.{'layer_norm' if place == f'{side}/norm' else 'layernorm_embedding'}.{PARTS[part]}"

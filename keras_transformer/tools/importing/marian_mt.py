@@ -1,0 +1,101 @@
+"""`MarianMTModel` of Hugging Face: OPUS-MT. source.spm and target.spm divide text, vocab.json has the ids of pieces."""
+
+from keras_transformer.config import EOS_ID
+from keras_transformer.tools.importing.pieces import (
+    CONTROL,
+    UNUSED,
+    Vocabulary,
+    own_pieces,
+    read_pieces,
+    with_our_ids,
+)
+from keras_transformer.tools.importing.tensors import ImportedModelError, file_in, read_json
+
+
+def settings_of(config):
+    """The settings of the model that only this kind has, a dict."""
+    for name, needed in (("normalize_before", False), ("normalize_embedding", False)):
+        if config.get(name, needed) != needed:
+            raise ImportedModelError(f"a MarianMTModel has no other {name} than {needed}. Received: {config[name]}")
+    return {
+        "positions": "sinusoidal_halves",
+        "pre_norm": False,
+        "tie_embeddings": bool(config.get("tie_word_embeddings", True)),
+    }
+
+
+def read_vocabularies(directory, config, source_lang, target_lang):
+    """The tokenizers and vocabularies of a directory.
+
+    Args:
+        directory, source_lang, target_lang: those of `hugging_face.read_directory`.
+        config: dict, their config.json.
+
+    Returns:
+        list of SentencePiece models, bytes; `Vocabulary` of source and of target; dict of settings.
+    """
+    is_shared = config.get("share_encoder_decoder_embeddings", True)
+    models = [read_pieces(file_in(directory, name)) for name in ("source.spm", "target.spm")]
+    known = [own_pieces(model) for model in models]
+    names = ["vocab.json"] if is_shared else ["vocab.json", "target_vocab.json"]
+    tables = [names_by_id(directory, name) for name in names]
+    sizes = [config["vocab_size"]] if is_shared else [config["vocab_size"], config["decoder_vocab_size"]]
+    sides = [{**known[0], **known[1]}] if is_shared else known
+    start = {"pad": None, "bos": config["decoder_start_token_id"], "eos": config["eos_token_id"]}
+    vocabularies = [
+        Vocabulary.of(
+            table + [""] * (size - len(table)),
+            unk=id_of(table, "<unk>", name),
+            without_id=[piece for piece in pieces if piece not in table],
+            **start,
+        )
+        for table, name, size, pieces in zip(tables, names, sizes, sides, strict=True)
+    ]
+    source, target = vocabularies[0], vocabularies[-1]
+    tokenizers = [with_our_ids(models[0], source, CONTROL), with_our_ids(models[1], target, UNUSED)]
+    frame = [*tag_of(tables[0], source, target_lang, directory)], [EOS_ID], []
+    settings = {
+        "share_vocabulary": is_shared,
+        "share_tokenizer": False,
+        "frame": "/".join(",".join(map(str, ids)) for ids in frame),
+        **languages_of(directory, source_lang, target_lang),
+    }
+    return tokenizers, source, target, settings
+
+
+def names_by_id(directory, name):
+    """The pieces in a JSON file of {piece: id}, a list. Raises ImportedModelError."""
+    table = read_json(directory, name)
+    ids = sorted(table.values()) if all(type(id) is int for id in table.values()) else None
+    if ids != list(range(len(table))):
+        raise ImportedModelError(f"{directory}/{name} must give each piece an id from 0 on, and no two the same")
+    return sorted(table, key=table.get)
+
+
+def id_of(table, piece, name):
+    """The id of a piece in the list of a file. Raises ImportedModelError."""
+    if piece not in table:
+        raise ImportedModelError(f"{name} has no piece {piece}")
+    return table.index(piece)
+
+
+def tag_of(table, vocabulary, target_lang, directory):
+    """The ids of the tag >>deu<< before the source, if the model has tags: [] or one id. Raises ImportedModelError."""
+    tags = [piece for piece in table if piece.startswith(">>") and piece.endswith("<<")]
+    if not tags:
+        return []
+    tag = f">>{target_lang}<<"
+    if tag not in tags:
+        known = ", ".join(tag[2:-2] for tag in tags)
+        raise ImportedModelError(
+            f"{directory} has several target languages: give `target_lang`, one of {known}. Received: {target_lang}"
+        )
+    return [vocabulary.id_of(table.index(tag))]
+
+
+def languages_of(directory, source_lang, target_lang):
+    """The languages that were given, or else those of tokenizer_config.json: a dict of settings."""
+    told = read_json(directory, "tokenizer_config.json") if (directory / "tokenizer_config.json").exists() else {}
+    given = {"source_lang": source_lang, "target_lang": target_lang}
+    found = {name: language or told.get(name) for name, language in given.items()}
+    return {name: language for name, language in found.items() if isinstance(language, str)}

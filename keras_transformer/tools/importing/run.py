@@ -1,0 +1,48 @@
+"""Writes a model of another program as the directory of a run."""
+
+from pathlib import Path
+
+from keras_transformer.config import Config
+from keras_transformer.export.parity import PROBES
+from keras_transformer.files import check_new_directory, whole_directory
+from keras_transformer.runs import Run
+from keras_transformer.tokenizer import SHARED, SOURCE, TARGET, Tokenizer
+from keras_transformer.tools.importing.hugging_face import read_directory
+from keras_transformer.tools.importing.tensors import ImportedModelError
+from keras_transformer.training.run_directory import RunDirectory
+
+
+def import_model(path, model_dir, source_lang=None, target_lang=None):
+    """Makes a run of a model that another program has trained.
+
+    The run has no corpus and no checkpoints. All else is as if it had been trained here: translation, evaluation,
+    export, analysis, and further training with `init_from`.
+
+    Args:
+        path: directory of the model, as it was downloaded: see docs/import.md.
+        model_dir: directory of the run; it must not exist, or be empty.
+        source_lang, target_lang: codes of the languages. A model of several languages needs them.
+
+    Returns:
+        `Run`.
+
+    Raises:
+        UserError: if a file is missing or damaged, if the model has no equal here, or if `model_dir` cannot be written.
+    """
+    path = Path(path)
+    check_new_directory(model_dir)
+    if not path.is_dir():
+        raise ImportedModelError(f"no directory {path}: download all files of the model into one")
+    foreign = read_directory(path, source_lang, target_lang)
+    config = Config(**{"preset": "base", "dataset": "pairs", "model_dir": str(model_dir), **foreign.settings})
+    model = foreign.make(config)
+    with whole_directory(model_dir) as directory:
+        run = RunDirectory(directory)
+        config.save(run.config)
+        names = (SHARED,) if len(foreign.tokenizers) == 1 else (SOURCE, TARGET)
+        for name, tokenizer in zip(names, foreign.tokenizers, strict=True):
+            Tokenizer(tokenizer)  # raises if the rewritten model cannot be read
+            (directory / name).write_bytes(tokenizer)
+        model.save(run.model)
+        run.samples.write_text("\n".join(PROBES[:2]), encoding="utf-8")
+    return Run(model_dir)

@@ -1,0 +1,178 @@
+"""Weights in the files of other programs. They stay on the disk until they are used, and no code in a file is run."""
+
+import collections
+import json
+import math
+import pickle
+import zipfile
+from pathlib import Path
+
+import numpy as np
+from ml_dtypes import bfloat16
+
+from keras_transformer.errors import FileError, UserError
+
+DTYPES = {"F64": np.float64, "F32": np.float32, "F16": np.float16, "BF16": bfloat16, "I64": np.int64, "I32": np.int32}
+STORAGES = {"DoubleStorage": "F64", "FloatStorage": "F32", "HalfStorage": "F16", "BFloat16Storage": "BF16"}
+STORAGES |= {"LongStorage": "I64", "IntStorage": "I32"}
+MOST_HEADER = 100 << 20  # bytes
+CONVERT = (
+    "Convert it where it was made: `from transformers import AutoModelForSeq2SeqLM as M; "
+    'M.from_pretrained("DIR").save_pretrained("NEW", safe_serialization=True)`'
+)
+
+
+class ImportedModelError(UserError):
+    """A model of another program that cannot be read, or that has no equal here."""
+
+
+def file_in(directory, name):
+    """The path of a file in a directory.
+
+    Raises:
+        ImportedModelError: if there is none, or if the name leads out of the directory.
+    """
+    path = Path(directory, name)
+    if Path(name).name != name:
+        raise ImportedModelError(f"{directory} names a file outside of it: {name!r}")
+    if not path.is_file():
+        raise ImportedModelError(f"{directory} has no {name}")
+    return path
+
+
+def read_json(directory, name):
+    """The object in a JSON file of a directory, a dict. Raises ImportedModelError."""
+    path = file_in(directory, name)
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise FileError.of("read", path, error) from error
+    except (ValueError, RecursionError) as error:
+        raise ImportedModelError(f"{path} is not JSON, or is damaged: {error}") from None
+    if not isinstance(found, dict):
+        raise ImportedModelError(f"{path} must hold a JSON object. Received: {type(found).__name__}")
+    return found
+
+
+def open_tensors(directory):
+    """The weights of a directory of Hugging Face.
+
+    Args:
+        directory: path. It holds model.safetensors, or parts and model.safetensors.index.json, or pytorch_model.bin.
+
+    Returns:
+        dict, from names to arrays that stay on the disk.
+
+    Raises:
+        ImportedModelError: if there is no file of weights, or it is damaged.
+    """
+    directory = Path(directory)
+    if (directory / "model.safetensors").exists():
+        return read_safetensors(file_in(directory, "model.safetensors"))
+    if (directory / "model.safetensors.index.json").exists():
+        index = read_json(directory, "model.safetensors.index.json").get("weight_map")
+        files = sorted(set(index.values())) if isinstance(index, dict) else []
+        parts = [read_safetensors(file_in(directory, str(name))) for name in files]
+        return dict(collections.ChainMap(*parts))
+    if (directory / "pytorch_model.bin").exists():
+        return read_torch(file_in(directory, "pytorch_model.bin"))
+    raise ImportedModelError(f"{directory} has no weights: neither model.safetensors nor pytorch_model.bin")
+
+
+def read_safetensors(path):
+    """The arrays of a .safetensors file, as in `open_tensors`.
+
+    The file starts with the length of a JSON object (8 bytes), which names dtype, shape and place of every array.
+    """
+    size = path.stat().st_size
+    with open(path, "rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        if size < 8 or length > min(size - 8, MOST_HEADER):
+            raise ImportedModelError(f"{path} is not a safetensors file, or is damaged: its header is cut off")
+        header = file.read(length)
+    try:
+        entries = json.loads(header)
+        entries.pop("__metadata__", None)
+        return {name: _array(path, 8 + length, entry) for name, entry in entries.items()}
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ImportedModelError(f"{path} is not a safetensors file, or is damaged: {error}") from None
+
+
+def _array(path, start, entry):
+    """An array of a .safetensors file that begins at the byte `start`."""
+    begin, end = entry["data_offsets"]
+    dtype, shape = np.dtype(DTYPES[entry["dtype"]]), tuple(entry["shape"])
+    if end - begin != math.prod(shape) * dtype.itemsize:
+        raise ValueError(f"an array of shape {shape} has {end - begin} bytes")
+    return on_disk(path, dtype, start + begin, shape)
+
+
+def on_disk(path, dtype, offset, shape):
+    """An array of a file that is read when it is used. Raises ValueError if the file has no room for it."""
+    if min((offset, *shape)) < 0 or offset + math.prod(shape) * dtype.itemsize > path.stat().st_size:
+        raise ValueError(f"an array of shape {shape} ends behind the end of the file")
+    if math.prod(shape) == 0:
+        return np.zeros(shape, dtype)
+    return np.memmap(path, dtype, "r", offset, shape)
+
+
+def read_torch(path):
+    """The arrays of a file of torch.save, as in `open_tensors`. Of its pickle, only names and places are taken.
+
+    Raises:
+        ImportedModelError: for a file of PyTorch before 1.6, and for a pickle that asks for more than tensors.
+    """
+    if not zipfile.is_zipfile(path):
+        raise ImportedModelError(f"{path} is damaged, or was saved by PyTorch before 1.6. {CONVERT}")
+    try:
+        with zipfile.ZipFile(path) as archive:
+            (name,) = (name for name in archive.namelist() if name.endswith("/data.pkl"))
+            reader = _Reader(path, archive, name.removesuffix("data.pkl"))
+            found = reader.load()
+        return {str(name): array for name, array in found.items() if isinstance(array, np.ndarray)}
+    except ImportedModelError:
+        raise
+    except Exception as error:  # of zipfile or pickle, depending on where the file is damaged
+        raise ImportedModelError(f"{path} is not a file of weights, or is damaged: {error}") from None
+
+
+class _Reader(pickle.Unpickler):
+    """Reads the pickle of a state dict. It makes dicts and arrays, and refuses every other class and function."""
+
+    def __init__(self, path, archive, folder):
+        super().__init__(archive.open(f"{folder}data.pkl"))
+        self._path, self._archive, self._folder = path, archive, folder
+
+    def find_class(self, module, name):
+        if (module, name) == ("collections", "OrderedDict"):
+            return collections.OrderedDict
+        if (module, name) == ("torch._utils", "_rebuild_tensor_v2"):
+            return _strided
+        if (module, name) == ("torch._utils", "_rebuild_parameter"):
+            return _first
+        if module == "torch" and name in STORAGES:
+            return STORAGES[name]
+        raise ImportedModelError(f"{self._path} asks for {module}.{name}, which is no weight. {CONVERT}")
+
+    def persistent_load(self, saved):
+        _, storage, key, _, count = saved
+        info = self._archive.getinfo(f"{self._folder}data/{key}")
+        if info.compress_type != zipfile.ZIP_STORED:
+            raise ValueError("its weights are compressed")
+        with open(self._path, "rb") as file:  # the header of an entry: 30 bytes, a name and an extra field
+            file.seek(info.header_offset + 26)
+            lengths = [int.from_bytes(file.read(2), "little") for _ in range(2)]
+        return on_disk(self._path, np.dtype(DTYPES[storage]), info.header_offset + 30 + sum(lengths), (count,))
+
+
+def _strided(storage, offset, shape, strides, *_):
+    """An array of `shape` in a storage, an array (N,). Raises ValueError if it would leave the storage."""
+    last = offset + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))
+    if min((offset, *shape, *strides)) < 0 or (math.prod(shape) and last >= len(storage)):
+        raise ValueError(f"an array of shape {tuple(shape)} leaves its storage")
+    steps = [stride * storage.itemsize for stride in strides]
+    return np.lib.stride_tricks.as_strided(storage[offset:], shape, steps, writeable=False)
+
+
+def _first(array, *_):
+    return array

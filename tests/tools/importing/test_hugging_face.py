@@ -1,0 +1,180 @@
+"""Models of Hugging Face find here what they find there. make_fixtures.py made the models and their translations."""
+
+import importlib
+import json
+import pickle
+import shutil
+import tarfile
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from keras_transformer.errors import UserError
+from keras_transformer.runs import Run
+from keras_transformer.tools.importing import import_model
+from keras_transformer.tools.importing.tensors import open_tensors, read_safetensors, read_torch
+from tests import tiny
+
+HERE = Path(__file__).parent
+FIXTURES = sorted(path.name.removesuffix(".tar.xz") for path in HERE.glob("hf_*.tar.xz"))
+
+
+def unpacked(name):
+    """The directory of a fixture, for reading."""
+
+    def unpack(path):
+        with tarfile.open(HERE / f"{name}.tar.xz") as archive:
+            archive.extractall(path, filter="data")
+
+    return tiny.once(f"imported_{name}", unpack) / name
+
+
+def expectations(name):
+    """What the engine finds: a list of {"source_lang", "target_lang", "rows"}."""
+    return json.loads((unpacked(name) / "expected.json").read_text(encoding="utf-8"))
+
+
+@pytest.fixture
+def model(tmp_path):
+    """A copy of a MarianMTModel, which a test may damage."""
+    return Path(shutil.copytree(unpacked("hf_marian"), tmp_path / "model"))
+
+
+@pytest.mark.parametrize("name", FIXTURES)
+def test_greedy_and_beam_search_find_the_tokens_and_log_probabilities_of_the_engine(name, tmp_path):
+    for number, expected in enumerate(expectations(name)):
+        languages = {side: expected[side] for side in ("source_lang", "target_lang")}
+        run = import_model(unpacked(name), tmp_path / str(number), **languages)
+        sources = [row["source"] for row in expected["rows"]]
+        for search, beam_size in (("greedy", 1), ("beam", 4)):
+            translator = run.translator(beam_size=beam_size, length_penalty=0.0, split_sentences=False)
+            texts, scores = translator.translate_batch(sources)
+            assert texts == [row[search]["text"] for row in expected["rows"]]
+            np.testing.assert_allclose(scores, [row[search]["log_prob"] for row in expected["rows"]], rtol=1e-4)
+
+
+def test_a_run_of_another_program_is_exported_as_any_run(tmp_path):
+    run = import_model(unpacked("hf_marian"), tmp_path / "run")
+    assert run.config.model_dir == str(tmp_path / "run") and run.config.target_lang == "de"
+    run.export(tmp_path / "export")  # compares translations, or raises
+    assert json.loads((tmp_path / "export/1/export.json").read_text())["parity"]["equal"] > 0
+
+
+def refusal(path, tmp_path, **languages):
+    """The message for a model that cannot be imported. Nothing is written."""
+    with pytest.raises(UserError) as caught:
+        import_model(path, tmp_path / "run", **languages)
+    assert not (tmp_path / "run").exists() and "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "change, words",
+    [
+        ({"architectures": ["NllbMoeForConditionalGeneration"]}, "architectures=['NllbMoeForConditionalGeneration']"),
+        ({"architectures": None}, "architectures=None"),
+        ({"activation_function": "quick_gelu"}, "activation_function=quick_gelu"),
+        ({"encoder_attention_heads": 8}, "encoder_attention_heads=8, decoder_attention_heads=4"),
+        ({"normalize_before": True}, "normalize_before"),
+        ({"encoder_ffn_dim": 96, "decoder_ffn_dim": 96}, "feed_forward/inner/kernel has the shape (32, 48)"),
+        ({"encoder_layers": 3}, "no weight model.encoder.layers.2"),
+        ({"vocab_size": 99}, "a matrix has 75 rows"),
+    ],
+)
+def test_a_setting_that_has_no_equal_is_named(model, tmp_path, change, words):
+    config = json.loads((model / "config.json").read_text())
+    (model / "config.json").write_text(json.dumps({**config, **change}))
+    assert words in refusal(model, tmp_path)
+
+
+@pytest.mark.parametrize("name", ["config.json", "source.spm", "vocab.json", "model.safetensors"])
+def test_a_file_that_is_missing_or_damaged_is_named(model, tmp_path, name):
+    whole = (model / name).read_bytes()
+    for damaged in (whole[: len(whole) // 2], b"", b"\x00" * 64):
+        (model / name).write_bytes(damaged)
+        assert name in refusal(model, tmp_path)
+    (model / name).unlink()
+    assert name in refusal(model, tmp_path)
+
+
+def test_a_weight_that_no_layer_has_is_named(model, tmp_path):
+    add_tensor(model / "model.safetensors", "model.encoder.layers.0.ffn.experts.fc1.weight")
+    assert "model.encoder.layers.0.ffn.experts.fc1.weight" in refusal(model, tmp_path)
+
+
+def add_tensor(path, name):
+    """Adds an empty array to a .safetensors file."""
+    content = path.read_bytes()
+    length = int.from_bytes(content[:8], "little")
+    header = {**json.loads(content[8 : 8 + length]), name: {"dtype": "F16", "shape": [0], "data_offsets": [0, 0]}}
+    text = json.dumps(header).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text + content[8 + length :])
+
+
+def test_an_index_names_no_file_outside_of_the_directory(model, tmp_path):
+    (model / "model.safetensors").rename(tmp_path / "model.safetensors")
+    index = {"weight_map": {"model.shared.weight": "../model.safetensors"}}
+    (model / "model.safetensors.index.json").write_text(json.dumps(index))
+    assert "outside" in refusal(model, tmp_path)
+
+
+def test_a_model_of_many_parts_is_read(model, tmp_path):
+    (model / "model.safetensors").rename(model / "model-00001-of-00001.safetensors")
+    index = {"weight_map": {"model.shared.weight": "model-00001-of-00001.safetensors"}}
+    (model / "model.safetensors.index.json").write_text(json.dumps(index))
+    assert open_tensors(model)["model.shared.weight"].shape == (75, 32)
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"dtype": "F32", "shape": [1 << 40], "data_offsets": [0, 1 << 42]},
+        {"dtype": "F32", "shape": [3], "data_offsets": [0, 4]},
+        {"dtype": "F32", "shape": [-1], "data_offsets": [4, 0]},
+        {"dtype": "code", "shape": [1], "data_offsets": [0, 4]},
+        {"dtype": "F32", "shape": 1, "data_offsets": [0, 4]},
+        {"dtype": "F32"},
+        [],
+    ],
+)
+def test_a_header_that_lies_is_refused_before_memory_is_taken(tmp_path, entry):
+    text = json.dumps({"x": entry}).encode()
+    path = tmp_path / "model.safetensors"
+    path.write_bytes(len(text).to_bytes(8, "little") + text + b"\0" * 8)
+    with pytest.raises(UserError, match="model.safetensors is not a safetensors file, or is damaged"):
+        read_safetensors(path)
+
+
+class Evil:
+    def __reduce__(self):
+        return (shutil.rmtree, ("/nowhere",))
+
+
+def write_torch(path, content, storage=b""):
+    """A file as torch.save writes it."""
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("archive/data.pkl", content)
+        archive.writestr("archive/data/0", storage)
+
+
+def test_the_pickle_of_a_torch_file_runs_nothing(tmp_path):
+    path = tmp_path / "pytorch_model.bin"
+    write_torch(path, pickle.dumps({"x": Evil()}))
+    with pytest.raises(UserError, match="asks for shutil.rmtree, which is no weight.*safe_serialization"):
+        read_torch(path)
+    path.write_bytes(pickle.dumps({"x": Evil()}))  # PyTorch before 1.6 wrote no archive
+    with pytest.raises(UserError, match="before 1.6"):
+        read_torch(path)
+
+
+def test_a_program_imports_and_says_how_to_go_on(tmp_path, monkeypatch, capsys):
+    program = importlib.import_module("keras_transformer.cli.import")
+    monkeypatch.setattr("sys.argv", ["import", str(unpacked("hf_marian")), "--model_dir", str(tmp_path / "run")])
+    program.program()
+    assert f"translate --model_dir {tmp_path}/run" in capsys.readouterr().out
+    assert Run(tmp_path / "run").config.frame == "/3/"
+    with pytest.raises(SystemExit):
+        program.program()
+    assert "exists already" in capsys.readouterr().err
