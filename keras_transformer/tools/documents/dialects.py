@@ -12,7 +12,7 @@ from keras_transformer.tools.documents import code
 from keras_transformer.tools.documents.fragment import CLOSE, EMPTY, OPEN, Mark
 
 INLINE, BLOCK, REST = "⹎", "⸙", "⹏"  # stand-ins: the first sign of a mark, that of one that may be a block, and others
-STATEMENT = "statement"  # the name of marks between two texts, such as `{% else %}`
+STATEMENT = "statement"  # the name of marks between two texts, such as `{% else %}`, and ":" before a definition
 CODE_INDENT = 4  # spaces before code, to CommonMark
 STAND_IN = re.compile(f"[{INLINE}{BLOCK}{REST}](?:{REST}|\n(?={REST}))*")
 ALONE = re.compile(
@@ -40,7 +40,8 @@ PATTERNS = {
     r"(?P<title>[^\n]*?)(?P<end>\](?:(?&brace))?)?(?=[ \t]*\r?$)",
     "admonition": rf"^(?P<signs>(?:!!!|\?\?\?\+?)[ \t]+{WORD}(?:[ \t]+{WORD})*(?:[ \t]+\")?)(?P<words>[^\n\"]*)"
     r"(?P<quote>\"?)(?=[ \t]*\r?$)",
-    "note": r"^ {0,3}(?:\[\^[^\]\s]+\]|\*\[[^\]\n]+\]):(?=[ \t]+\S)",
+    "note": r"^ {0,3}(?:\[\^[^\]\s]+\]|\*\[[^\]\n]+\]):(?=[ \t]+\S)(?<=(?:\A|\n[ \t]*\r?\n)"
+    r"(?:(?: {0,3}(?:\[\^|\*\[)|[ \t]{2,}\S)[^\n]*\r?\n)* {0,3}(?:\[\^|\*\[)[^\n]*:)",  # in no paragraph
     "definition": r"^ {0,3}:(?=[ \t]+\S)",
     # Marks around text, and marks inside of it.
     "code": rf"(?is:{code.CODE})",
@@ -107,7 +108,7 @@ def _stand_in(kind, match):
     if kind == "note":
         return "-   " + _row(INLINE, whole[4:])
     if kind == "definition":
-        return whole.replace(":", "-")
+        return whole[:-1] + INLINE
     if kind == "labelled":
         return _row(INLINE, match["before"]) + _hidden(match["label"]) + _row(INLINE, match["after"])
     if kind == "pipe":
@@ -165,5 +166,5 @@ def mark_of(source):
     tag = re.fullmatch(r"(?s)<(/?)(?![?%#@])([^\s/>]*).*?(/?)>", source)
     if tag:
         return Mark(source, EMPTY if tag[3] else CLOSE if tag[1] else OPEN, f"<{tag[2].lower()}")
-    is_statement = re.match(r"\{%|\{\{[-~]?[<%#/^]|<%(?!=)|<\?(?!=)|\[%|</?[#@]", source) is not None
+    is_statement = source == ":" or re.match(r"\{%|\{\{[-~]?[<%#/^]|<%(?!=)|<\?(?!=)|\[%|</?[#@]", source) is not None
     return Mark(source, EMPTY, STATEMENT if is_statement else "code", divides=is_statement)

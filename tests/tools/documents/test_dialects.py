@@ -78,6 +78,7 @@ ROWS = [
     ),
     ("zero <!-- {{ a --> one }} <a href='$x$'>two</a> $y$", "ZERO <!-- {{ a --> ONE }} <a href='$x$'>TWO</a> $y$"),
     ("one term\n: two *three*\n\n: four", "ONE TERM\n: TWO *THREE*\n\n: FOUR"),
+    ("one two\\\n: = three\n===\n\nfour\n[^a]: five", "ONE TWO\\\n: = THREE\n===\n\nFOUR\n[^a]: FIVE"),
     ("one [two three]{.cls} four\n\n*[HTML]: five six", "ONE [TWO THREE]{.cls} FOUR\n\n*[HTML]: FIVE SIX"),
     ("one\n\n\\begin{x}\na & b\n\n\\end{x}\n\ntwo", "ONE\n\n\\begin{x}\na & b\n\n\\end{x}\n\nTWO"),
     ("one\n<A/> two\n![three](x) four", "ONE\n<A/> TWO\n![THREE](x) FOUR"),
