@@ -9,8 +9,8 @@ from keras_transformer import protection, words
 from keras_transformer.words import has_words, is_sign, is_unspaced, letters, tokens_of, words_of
 from tests.sentences import SENTENCES
 
-# They read names of flags, settings, operations, variables and errors, which are ASCII.
-READ_CODE = {"flags.py", "parser.py", "litert.py", "runner.py", "strategy.py", "lines.py"}
+# They read names of flags, settings, operations and errors, which are ASCII.
+READ_CODE = {"flags.py", "parser.py", "litert.py", "runner.py", "strategy.py"}
 CHARACTERS = "".join(chr(point) for point in range(0x110000) if not 0xD800 <= point < 0xE000)
 
 

@@ -214,7 +214,7 @@ def _scales_of(locale: Locale) -> Iterator[tuple[str, int]]:
         for by_power in style.values():
             for power, pattern in by_power.items():
                 zeros, word = re.fullmatch(r"[^0]*(0*)(.*)", pattern.pattern.replace("'", "")).groups()
-                if zeros and (word := re.sub(r"^[\W_]+|[\s.\u061c\u200e\u200f]+$", "", word)):
+                if zeros and (word := regex.sub(r"^[^\p{L}\p{M}\p{N}]+|[\s.\u061c\u200e\u200f]+$", "", word)):
                     yield word, int(power) // 10 ** (len(zeros) - 1)
 
 
