@@ -197,15 +197,15 @@ def fit(config, run, data, trainer, translate, evaluate):
     writers = {name: EventWriter(run.logs / name) for name in ("train", "validation")}
     with writers["train"].as_default(step=progress.step):
         tf.summary.text("config", "\n".join(f"    {name}: {value}" for name, value in resolved(config, data).items()))
-    signals, shown = HeldSignals(), ShowProgress(progress, plan)
-    save = SaveState(run, progress, plan, config.save_minutes, signals, workers.anywhere)
+    signals, shown, recover = HeldSignals(), ShowProgress(progress, plan), Recover(run, progress)
+    save = SaveState(run, progress, plan, config.save_minutes, signals, recover.examine, workers.anywhere)
     validation = writers["validation"]
     bleu = lambda *texts: evaluate(*texts).bleu  # noqa: E731
     others = validation_of_others(config, data, trainer.distribute_strategy)
     pictured = make_batch(data.validation, np.arange(min(PICTURES, len(data.validation))))
     callbacks = [  # Keras calls them in this order
         CountSteps(progress, plan),  # first: the others read the number of the update
-        Recover(run, progress),  # before weights are measured or saved, which it may take back
+        recover,  # before weights are measured or saved, which it may take back
         ValidationBleu(translate, bleu, validation_pairs(config, data.corpus), validation, progress),  # adds val_bleu
         *([MeasureOthers(others, translate, bleu, validation, progress)] if others else []),  # adds measures to show
         TensorBoardCurves(writers, progress, tokens_per_epoch(data, config, plan), points_every(plan)),  # adds a speed
