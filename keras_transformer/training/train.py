@@ -19,6 +19,7 @@ from keras_transformer.errors import CheckpointError, FileError
 from keras_transformer.files import write_whole
 from keras_transformer.models.recurrent import RecurrentNetwork
 from keras_transformer.models.transformer import Transformer
+from keras_transformer.process import random_as_before
 from keras_transformer.training.callbacks import (
     CountSteps,
     HeldSignals,
@@ -68,6 +69,7 @@ SAMPLE_SENTENCES = 32
 PICTURES = 4  # of the alignment of validation pairs
 
 
+@random_as_before()
 def train(config, evaluate, corpus=None):
     """Trains a model to the end, or from where an earlier run of the same command stopped, and scores it.
 
@@ -115,12 +117,9 @@ def train(config, evaluate, corpus=None):
 @contextlib.contextmanager
 def initial_weights_of(seed):
     """A context in which Keras draws initial weights and the seeds of dropout from `seed`."""
-    state = random.getstate()
-    random.seed(seed)  # Keras draws them from it; keras.utils.set_random_seed would break tokenizers made before
-    try:
+    with random_as_before():
+        random.seed(seed)  # keras.utils.set_random_seed would break tokenizers made before
         yield
-    finally:
-        random.setstate(state)
 
 
 def make_network(config, data, policy):
