@@ -93,7 +93,7 @@ def train(config, evaluate, corpus=None):
             data = prepare_on_all(config, run, workers, corpus)
             config, data = suited(as_before(config, run), data)
             evaluate = partial(evaluate, tokenize=config.tokenize, target_lang=data.corpus.target_lang)
-            check_fits(estimate(config, data, strategy))
+            check_fits(estimate(config, data, strategy, outline(config, data)))
             with strategy.scope(), initial_weights_of(config.seed):
                 trainer = build_trainer(config, data)
             keep_architecture(run, trainer.network)
@@ -135,6 +135,12 @@ def make_network(config, data, policy):
         sizes["target_vocabulary_size"] = data.target_tokenizer.vocabulary_size
     model_class = next(model for model in (Transformer, RecurrentNetwork) if config.architecture in model.architectures)
     return model_class.from_settings(config, **sizes, dtype=policy, name=config.architecture)
+
+
+def outline(config, data):
+    """The model of `make_network` in a graph that never runs: its weights have shapes and take no memory."""
+    with tf.Graph().as_default():
+        return make_network(config, data, "float32")
 
 
 def build_trainer(config, data):
