@@ -1,3 +1,4 @@
+import functools
 import json
 import subprocess
 import sys
@@ -26,7 +27,7 @@ from keras_transformer.training.train import build_trainer, make_network, outlin
 from keras_transformer.training.updates import make_optimizer
 from tests import tiny
 
-SIZES = {"d_model": 2 * 53, "num_heads": 2, "d_ff": 211, "num_layers": 3}
+SIZES = {"d_model": 2 * 53, "num_heads": 2, "d_ff": 211, "num_layers": 2}
 MEASURED = {"d_model": 128, "num_heads": 4, "d_ff": 512, "num_layers": 2, "vocabulary_size": 2003}
 
 
@@ -40,8 +41,14 @@ def data_of(source_size, target_size=None, rows=7, length=5):
     )
 
 
+@functools.cache
+def outlined(config, vocabulary_size):
+    return outline(config, data_of(vocabulary_size))
+
+
 def estimated(config, data, strategy=None):
-    return estimate(config, data, strategy or tf.distribute.get_strategy(), outline(config, data))
+    network = outlined(config, data.source_tokenizer.vocabulary_size)
+    return estimate(config, data, strategy or tf.distribute.get_strategy(), network)
 
 
 @pytest.mark.parametrize(
@@ -73,11 +80,11 @@ def test_an_outline_takes_no_memory():
     "smaller",
     [
         {"num_decoder_layers": 1},
-        {"num_layers": 1, "num_decoder_layers": 3},
+        {"num_layers": 1, "num_decoder_layers": 2},
         {"num_key_value_heads": 1},
         {"d_key": 11},
         {"d_value": 11},
-        {"heads": "1,2,2/2,2,2/2,2,2", "d_key": 53},
+        {"heads": "1,2/2,2/2,2", "d_key": 53},
     ],
     ids=str,
 )
