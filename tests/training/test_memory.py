@@ -56,6 +56,13 @@ def estimated(config, data, strategy=None):
     [
         {"share_vocabulary": False, "tie_embeddings": False, "positions": "relative", "num_key_value_heads": 1},
         {"positions": "learned", "max_length": 41, "num_decoder_layers": 3, "pre_norm": True, "d_key": 7},
+        {
+            "positions": "learned",
+            "tie_positions": False,
+            "embedding_norm": True,
+            "attention_bias": True,
+            "logits_bias": True,
+        },
         {"architecture": "lstm", "attention": "concat", "input_feeding": True},
     ],
     ids=str,
