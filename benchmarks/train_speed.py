@@ -39,10 +39,11 @@ def parse_arguments(arguments):
 
 def operations_per_target_token(config, vocabulary_size, source_per_target):
     """Counts the multiplications and additions of one update per target token: once forward, twice backward."""
-    from keras_transformer.training.memory import depths, widths
-
     d, f = config.d_model, config.d_ff
-    (asking, asked), (encoders, decoders) = widths(config), depths(config)
+    d_key = config.d_key or d // config.num_heads
+    width = d_key + (config.d_value or d_key)  # of a head: queries and means of values, or keys and values.
+    asking, asked = config.num_heads * width, (config.num_key_value_heads or config.num_heads) * width
+    encoders, decoders = config.num_layers, config.num_decoder_layers or config.num_layers
     attention = 2 * d * (asking + asked)
     encoder = encoders * (attention + 4 * d * f)  # Per source token.
     memory = decoders * 2 * d * asked  # Keys and values of the memory, per source token.

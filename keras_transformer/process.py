@@ -1,8 +1,10 @@
-"""The cores and the memory of a whole process. A program sets them before it trains; the library never does."""
+"""What a whole process shares. A program sets its cores and its memory before it trains; the library never does."""
 
+import contextlib
 import ctypes
 import logging
 import os
+import random
 
 log = logging.getLogger(__name__)
 
@@ -61,3 +63,13 @@ def keep_freed_memory():
         return
     for option, value in MALLOC_OPTIONS.items():
         mallopt(option, value)
+
+
+@contextlib.contextmanager
+def random_as_before():
+    """A context after which Python's generator of random numbers is as before. Keras draws from it for every layer."""
+    state = random.getstate()
+    try:
+        yield
+    finally:
+        random.setstate(state)

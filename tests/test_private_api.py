@@ -105,3 +105,23 @@ def test_no_other_module_uses_a_private_name():
     }
     assert found == {}
     assert private_names(ast.parse("a.b._c + self._d + f()._e + x._replace()")) == {"_c", "_e", "_replace"}
+
+
+def imported_names(tree):
+    """The dotted names of all that a module imports, wherever in it."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+# Parts of Apache Beam that call themselves "for internal use only", or are no part of its documented interface.
+INTERNAL = ("apache_beam.portability", "apache_beam.runners", "apache_beam.transforms.environments")
+
+
+def test_no_other_module_imports_internals_of_beam():
+    found = {
+        str(path) for path, tree in MODULES.items() if any(name.startswith(INTERNAL) for name in imported_names(tree))
+    }
+    assert found == {"keras_transformer/tools/beam/private_api.py"}

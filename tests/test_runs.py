@@ -9,16 +9,19 @@ import pytest
 
 import keras_transformer as kt
 from keras_transformer.config import Config
-from keras_transformer.errors import CheckpointError, CorpusError, FileError, UserError
+from keras_transformer.errors import CheckpointError, CorpusError, DivergenceError, FileError, UserError
 from keras_transformer.export.manifest import read_manifest, summarise
 from keras_transformer.runs import Run, compare_with_all_pieces
 from keras_transformer.tools.analysis.pruning import keep_pruned, prune
 from keras_transformer.training import train as training
+from keras_transformer.training.callbacks import CountSteps
 from keras_transformer.training.checkpoints import load_network
 from keras_transformer.training.preparation import Origin
 from keras_transformer.training.run_directory import RunDirectory
+from keras_transformer.training.teacher_forcing import TeacherForcing
 from keras_transformer.translation.shortlist import Shortlist
 from tests import tiny
+from tests.global_state import changes, global_state
 
 ROOT = Path(__file__).parents[1]
 NAMES = [
@@ -102,13 +105,32 @@ def test_the_library_needs_no_package_of_its_extras():
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     pairs = (pair for pair in tiny.pairs(211))  # a generator
-    return kt.train(
-        pairs,
-        validation=tiny.pairs(7, seed=5),
-        epochs=1,
-        model_dir=tmp_path_factory.mktemp("runs") / "numbers",
-        **QUICK,
+    settings = {"epochs": 1, "model_dir": tmp_path_factory.mktemp("runs") / "numbers", **QUICK}
+    before = global_state()
+    run = kt.train(pairs, validation=tiny.pairs(7, seed=5), **settings)
+    run.changed = changes(before, global_state())
+    return run
+
+
+def test_training_leaves_the_state_of_the_process_as_it_was(run):
+    assert run.changed == {}
+
+
+@pytest.mark.parametrize("stop", [KeyboardInterrupt, ZeroDivisionError, DivergenceError])
+def test_a_training_that_fails_leaves_the_state_of_the_process_as_it_was(tmp_path, monkeypatch, stop):
+    """After the model is made, within the first epoch, while a signal is held."""
+
+    def fail(self, batch, logs=None):
+        raise stop("here")
+
+    monkeypatch.setattr(CountSteps, "on_train_batch_end", fail)
+    monkeypatch.setattr(
+        TeacherForcing, "make_train_function", lambda self: setattr(self, "train_function", lambda _: {})
     )
+    before = global_state()
+    with pytest.raises(stop):
+        kt.train(tiny.pairs(53), epochs=1, model_dir=tmp_path / "run", **QUICK)
+    assert changes(before, global_state()) == {}
 
 
 def test_a_run_knows_its_settings_and_its_score(run):

@@ -202,10 +202,10 @@ def work():
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends this process
     logging.getLogger().addHandler(logging.NullHandler())  # Beam sends the log to the parent, and prints it as well
     console.import_tensorflow()  # before the threads of Beam: it forks
-    from apache_beam.runners.worker import sdk_worker_main
+    from keras_transformer.tools.beam.private_api import work_for_beam
 
     sys.stderr = open(os.devnull, "w")  # Beam sends every traceback there, too
-    sdk_worker_main.main(sys.argv)
+    work_for_beam()
 
 
 if __name__ == "__main__":

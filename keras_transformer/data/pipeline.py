@@ -3,6 +3,7 @@
 import functools
 import itertools
 
+import keras
 import numpy as np
 import tensorflow as tf
 
@@ -114,6 +115,32 @@ def teacher_forced(source_ids, labels):
     return {"source_ids": source_ids, "target_ids": shift_right(labels)}, labels, weights
 
 
+def unpack(batch):
+    """A batch as `teacher_forced` makes it, from one that a user has made.
+
+    Args:
+        batch: (inputs, labels) or (inputs, labels, weights). The inputs are a dict, or a list: source, target. The
+            weights are those of tokens, (B, T), or of pairs, (B,).
+
+    Returns:
+        inputs, a dict; labels int32 (B, T); and weights float32 (B, T), which are 0 on padding.
+
+    Raises:
+        ValueError: for a batch without labels.
+    """
+    inputs, labels, weights = keras.utils.unpack_x_y_sample_weight(batch)
+    if labels is None:
+        raise ValueError("there are no labels: give the target ids as `y`, or as the second part of every batch")
+    if not isinstance(inputs, dict):  # Keras takes the inputs in the order of their names, too
+        inputs = dict(zip(("source_ids", "target_ids"), inputs, strict=True))
+    labels = tf.cast(labels, tf.int32)  # NumPy's integers are int64
+    is_real = tf.cast(labels != PAD_ID, tf.float32)
+    if weights is None:
+        return inputs, labels, is_real
+    weights = tf.cast(weights, tf.float32)
+    return inputs, labels, is_real * (weights[:, None] if weights.shape.rank == 1 else weights)
+
+
 def _dataset(generate):
     ids = tf.TensorSpec((None, None), tf.int32)
     batches = tf.data.Dataset.from_generator(generate, output_signature=(ids, ids))
@@ -183,6 +210,13 @@ def dealt(batches, strategy):
         return endless.apply(tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY))
 
     return strategy.distribute_datasets_from_function(deal)
+
+
+def is_endless(x):
+    """Whether x is a dataset without end, as those of `dealt` are."""
+    if isinstance(x, tf.data.Dataset):
+        return x.cardinality() == tf.data.INFINITE_CARDINALITY
+    return isinstance(x, tf.distribute.DistributedDataset)
 
 
 def count_batches(pairs, batch_tokens):

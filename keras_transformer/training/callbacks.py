@@ -23,6 +23,7 @@ NOTICE = b"\nstopping after this update; once more to stop at once\n"
 MOST_SKIPPED = 5  # updates in a row whose gradient is not finite
 MOST_RETURNS = 3
 EXPLODED = 2  # times the loss of a model to which every token is equally likely, ln V
+EXAMINED = 10  # updates at a time: to read a value from a GPU, the program must wait until the GPU has no more work
 
 
 @dataclass
@@ -209,16 +210,18 @@ class SaveState(keras.callbacks.Callback):
         plan: `Plan`.
         minutes: between two saves within an epoch.
         signals: `HeldSignals`.
+        examine: `Recover.examine`, called before every save within an epoch, so that no broken weights are saved.
         anywhere: function of bools that returns which of them are true on any worker, so that all do the same.
     """
 
-    def __init__(self, run, progress, plan, minutes, signals, anywhere=lambda *flags: flags):
+    def __init__(self, run, progress, plan, minutes, signals, examine, anywhere=lambda *flags: flags):
         super().__init__()
         self.run = run
         self.progress = progress
         self.plan = plan
         self.seconds = 60 * minutes
         self.signals = signals
+        self.examine = examine
         self.anywhere = anywhere
         self.saved_step, self._saved_at = progress.step, time.monotonic()
 
@@ -233,6 +236,7 @@ class SaveState(keras.callbacks.Callback):
         is_due, must_stop = self.anywhere(is_due, was_told)
         must_save = self.plan.ends_epoch(self.progress.step) or must_stop
         if must_save or is_due:
+            self.examine()
             self.progress.metrics = {v.path: float(total(v)) for v in self.model.metrics_variables}
             self.save()
         if must_save:
@@ -267,6 +271,8 @@ class Recover(keras.callbacks.Callback):
     present seeds of every replica and the learning rate of the next update: `Progress.step` and the optimizer count the
     same updates.
 
+    The figures of an update stay on the device until `examine` reads those of several updates at once.
+
     Args:
         run: `RunDirectory`.
         progress: `Progress`.
@@ -280,31 +286,44 @@ class Recover(keras.callbacks.Callback):
         self.run = run
         self.progress = progress
         self._returns = 0
+        self._unread = []  # (update, tensors of `_read` after it)
 
     def set_model(self, model):
         super().set_model(model)
-        metric = model.loss_metric
-        self._read = tf.function(lambda: [total(metric.total), total(metric.count)], autograph=False)
+        metric, skipped = model.loss_metric, model.updates.skipped
+        self._read = tf.function(
+            lambda: (total(metric.total), total(metric.count), tf.convert_to_tensor(skipped)), autograph=False
+        )
+        self._limit = EXPLODED * math.log(model.network.output_matrix.shape[0])
 
     def on_epoch_begin(self, epoch, logs=None):
-        self._loss, self._tokens = self._sums()
+        self._loss, self._tokens, _ = map(float, self._read())  # sums over the epoch so far
 
     def on_train_batch_end(self, batch, logs=None):
-        loss, limit = self._loss_of_update(), EXPLODED * math.log(self.model.network.output_matrix.shape[0])
-        skipped = int(keras.ops.convert_to_numpy(self.model.updates.skipped))
-        if skipped:
-            log.warning("skipped     update %s: its gradient is not finite", f"{self.progress.step:,}")
-        if skipped >= MOST_SKIPPED:
-            self._go_back(f"the gradients of {skipped} updates in a row are not finite")
-        elif loss > limit:
-            self._go_back(f"the loss has exploded to {loss:.1f}")
+        self._unread.append((self.progress.step, self._read()))
+        if self.progress.step % EXAMINED == 0:
+            self.examine()
 
-    def _go_back(self, reason):
+    def examine(self):
+        """Reads the figures of all updates since the last call, and goes back if one of these updates has broken it."""
+        unread, self._unread = self._unread, []
+        for step, figures in unread:
+            loss, tokens, skipped = map(float, figures)
+            mean = (loss - self._loss) / max(tokens - self._tokens, 1)  # of this update; 0 if it was skipped
+            self._loss, self._tokens = loss, tokens
+            if skipped:
+                log.warning("skipped     update %s: its gradient is not finite", f"{step:,}")
+            if skipped >= MOST_SKIPPED:
+                return self._go_back(step, f"the gradients of {skipped:.0f} updates in a row are not finite")
+            if mean > self._limit:
+                return self._go_back(step, f"the loss has exploded to {mean:.1f}")
+
+    def _go_back(self, step, reason):
         advice = "Try a lower `peak_learning_rate`, more `warmup_steps` or `precision` float32, in another `model_dir`"
         if not self.run.has_checkpoint():
-            raise DivergenceError(f"update {self.progress.step:,}: {reason}, and nothing has been saved yet. {advice}")
+            raise DivergenceError(f"update {step:,}: {reason}, and nothing has been saved yet. {advice}")
         if self._returns == MOST_RETURNS:
-            raise DivergenceError(f"update {self.progress.step:,}: {reason}, again. {advice}")
+            raise DivergenceError(f"update {step:,}: {reason}, again. {advice}")
         self._returns += 1
         seeds = sum(seed_states(self.model.seeds), [])
         drawn = [seed.numpy() for seed in seeds]
@@ -312,14 +331,5 @@ class Recover(keras.callbacks.Callback):
         for seed, state in zip(seeds, drawn, strict=True):
             seed.assign(state)
         self.model.optimizer.iterations.assign(self.progress.step)
+        self._loss, self._tokens, _ = map(float, self._read())  # of the updates after this one, too
         log.warning("went back   to the weights of update %s: %s", f"{saved['step']:,}", reason)
-
-    def _loss_of_update(self):
-        """The mean over the tokens of the last update; 0 if it was skipped."""
-        loss, tokens = self._loss, self._tokens
-        self._loss, self._tokens = self._sums()
-        return (self._loss - loss) / max(self._tokens - tokens, 1)
-
-    def _sums(self):
-        """The sums over the epoch so far: losses, and tokens."""
-        return [float(value) for value in self._read()]

@@ -20,12 +20,12 @@ from keras_transformer.data.statistics import (
 )
 from keras_transformer.errors import ConfigError, UserError, counted, duration
 from keras_transformer.process import TOKENS_PER_REPLICA
-from keras_transformer.training.memory import check_fits, count_parameters, estimate
+from keras_transformer.training.memory import check_fits, estimate
 from keras_transformer.training.plan import as_before, make_plan, suited
 from keras_transformer.training.preparation import check_resumable, check_same_corpus, prepare
 from keras_transformer.training.run_directory import RunDirectory
 from keras_transformer.training.strategy import make_strategy
-from keras_transformer.training.train import build_trainer, describe_model, resolved
+from keras_transformer.training.train import build_trainer, describe_model, outline, resolved
 
 WARM_UP, MEASURED = 3, 10  # updates before the clock starts, and then
 LITTLE = 2**30  # bytes that a rehearsal may take
@@ -55,8 +55,9 @@ def rehearse(config):
         plan = make_plan(config, data)
         batches = count_batches(data.train, config.batch_tokens)
         print(f"epoch       {counted(batches, 'batch', 'batches')}; {counted(plan.last_step, 'update')} in all")
-        print("model       {} parameters, {}, {}".format(*describe_model(config, parameters(config, data))))
-        memory = estimate(config, data, strategy)
+        network = outline(config, data)
+        print("model       {} parameters, {}, {}".format(*describe_model(config, network.count_params())))
+        memory = estimate(config, data, strategy, network)
         print(f"memory      {memory.describe()}", flush=True)
         if refused := refusal(asked, data.corpus):
             print(f"refused     the training itself: {refused}", flush=True)
@@ -79,14 +80,9 @@ def refusal(config, corpus):
     return None
 
 
-def parameters(config, data):
-    """The number of weights."""
-    return count_parameters(config, *(tokenizer.vocabulary_size for tokenizer in data.tokenizers))
-
-
 def work(config, data):
     """The measure of the work of an update: every position of a batch is multiplied with every weight."""
-    return config.batch_tokens * parameters(config, data)
+    return config.batch_tokens * outline(config, data).count_params()
 
 
 def shrunk(config, data, strategy):
@@ -95,7 +91,7 @@ def shrunk(config, data, strategy):
         return config
     layers = [(name, 1) for name in ("num_layers", "num_decoder_layers") if getattr(config, name)]
     for name, least in (("batch_tokens", TOKENS_PER_REPLICA), *layers, ("batch_tokens", 1)):
-        while estimate(config, data, strategy).total > LITTLE and getattr(config, name) > least:
+        while estimate(config, data, strategy, outline(config, data)).total > LITTLE and getattr(config, name) > least:
             config = Config(**{**vars(config), name: max(least, getattr(config, name) // 2)})
     return config
 

@@ -1,10 +1,11 @@
-"""The memory that a training needs, by arithmetic: nothing of the training is made for it.
+"""The memory that a training needs, before anything of the training is made for it.
 
 The counts of weights, gradients and the optimizer's slots are exact. The activations are an estimate, fitted to the
-memory of whole processes on CPUs (tests/training/test_memory.py measures one). TensorFlow keeps more than the gradient
-needs, and the allocator wastes some, so the factors are larger than the equations say.
+memory of whole processes on CPUs (tests/training/test_memory.py has the measured figures). TensorFlow keeps more than
+the gradient needs, and the allocator wastes some, so the factors are larger than the equations say.
 """
 
+from pathlib import Path
 from typing import NamedTuple
 
 import psutil
@@ -12,19 +13,15 @@ import tensorflow as tf
 
 from keras_transformer.data.pipeline import batch_shapes
 from keras_transformer.errors import ConfigError
-from keras_transformer.presets import split_heads_setting
-from keras_transformer.recurrent.cells import CELLS
 from keras_transformer.training.strategy import resolve_precision
 
 MIB = 2**20
 FLOAT32 = 4  # bytes
 SLOTS = {"adam": 2, "adamw": 2, "lion": 1, "adafactor": 1}  # variables of an optimizer for each weight
-# Arrays that a layer keeps for each position, until the gradient has passed: of D numbers, outside of its attentions;
-# and of the widths of all heads, in each attention.
-KEPT_BY_ENCODER, KEPT_BY_DECODER, KEPT_OF_HEADS = 7, 10, 2
-KEPT_OF_DISTANCES = 3  # relative positions: weights and scores, and these times the terms of the distances
-KEPT_BY_CELL = 8  # arrays of D numbers for each gate and position
-KEPT_BY_SCORE = 3  # arrays of D numbers, for additive attention, for each pair of positions
+# Arrays that are kept until the gradient has passed: of what a weight gives at each position; of a number for each
+# target token and each piece; for each head and pair of positions; and for a pair whose score is made of a vector.
+KEPT_OF_WEIGHTS, KEPT_OF_PIECES, KEPT_OF_SCORES, KEPT_OF_VECTORS = 1.2, 3.2, 1.6, 3
+KEPT_OF_DISTANCES = 2  # times the scores of self-attention, with relative positions
 GRAPH = 64 * MIB  # of the traced functions
 
 
@@ -54,88 +51,21 @@ class Memory(NamedTuple):
         return f"about {self.total / MIB:,.0f} MiB, an estimate ({parts}); the process and the corpus come on top"
 
 
-def count_parameters(config, source_size, target_size):
-    """The number of weights of the model of a config.
-
-    Args:
-        config: `Config`.
-        source_size: pieces of the source vocabulary.
-        target_size: pieces of the target vocabulary; ignored if both share one.
-    """
-    target_size = source_size if config.share_vocabulary else target_size
-    matrices = target_size if config.tie_embeddings else 2 * target_size
-    if not (config.share_vocabulary and config.tie_embeddings):
-        matrices += source_size
-    if config.architecture != "transformer":
-        return matrices * config.d_model + _count_recurrent(config)
-    return matrices * config.d_model + target_size * config.logits_bias + _count_transformer(config)
-
-
-def _count_transformer(config):
-    """The weights of the layers of a `Transformer`."""
-    d, f = config.d_model, config.d_ff
-    asking, asked = widths(config)
-    attention, feed_forward, norm = d * (asking + asked), 2 * d * f + f + d, 2 * d
-    of_head = 2 * d * (asking // config.num_heads)
-    if config.attention_bias:
-        d_key = config.d_key or d // config.num_heads
-        attention += config.num_heads * d_key + asked + d
-        of_head += d_key + asking // config.num_heads
-    tables = (2 * config.relative_clip + 1) * asking // config.num_heads * (config.positions == "relative")
-    encoder = attention + tables + norm + feed_forward + norm
-    decoder = encoder + attention + norm
-    at_input = config.num_positions * d * (config.positions == "learned") * (1 if config.tie_positions else 2)
-    at_input += 2 * norm * config.embedding_norm
-    encoders, decoders = depths(config)
-    if config.heads:
-        to_self, to_target, to_memory = split_heads_setting(config.heads)
-        missing = config.num_heads * (encoders + 2 * decoders) - sum(to_self + to_target + to_memory)
-        at_input -= missing * of_head + (to_self + to_target).count(0) * tables
-    return at_input + encoders * encoder + decoders * decoder + 2 * norm * config.pre_norm
-
-
-def _count_recurrent(config):
-    """The weights of the layers of a `RecurrentNetwork`."""
-    d, above = config.d_model, config.num_layers - 1
-
-    def cell(width, units):
-        return CELLS[config.architecture].gates * units * (width + units + 1)
-
-    encoder = config.num_layers * (2 * cell(d, d // 2) if config.bidirectional else cell(d, d))
-    decoder = cell(2 * d if config.input_feeding else d, d) + above * cell(d, d)
-    score = {"none": 0, "dot": 0, "general": d * d, "additive": 2 * d * d + d, "concat": 2 * d * d + d}
-    has_centre = config.attention != "none" and config.attention_span == "local_p"
-    return encoder + decoder + score[config.attention] + has_centre * (d * d + d) + 2 * d * d
-
-
-def widths(config):
-    """The numbers of all heads of one position: of the queries and the means of values, and of the keys and values."""
-    d_key = config.d_key or config.d_model // config.num_heads
-    both = d_key + (config.d_value or d_key)
-    return config.num_heads * both, (config.num_key_value_heads or config.num_heads) * both
-
-
-def depths(config):
-    """The numbers of layers of the encoder and of the decoder."""
-    return config.num_layers, config.num_decoder_layers or config.num_layers
-
-
-def estimate(config, data, strategy):
+def estimate(config, data, strategy, network):
     """The `Memory` that the training of a model of ours needs on this machine.
 
     Args:
         config: `Config`.
         data: `Data`.
         strategy: tf.distribute.Strategy.
+        network: the model of the config, such as `outline` makes it without memory for its weights.
     """
     on_gpu, replicas = bool(tf.config.list_physical_devices("GPU")), strategy.num_replicas_in_sync
     sharing = 1 if on_gpu or replicas == 1 else len(strategy.extended.worker_devices)  # replicas in one memory
-    parameters = count_parameters(config, *(tokenizer.vocabulary_size for tokenizer in data.tokenizers))
-    copies = FLOAT32 * parameters * sharing
+    copies = FLOAT32 * network.count_params() * sharing
     size = 2 if on_gpu and resolve_precision(config.precision) != "float32" else FLOAT32  # CPUs compute in float32
-    vocabulary = data.target_tokenizer.vocabulary_size
     activations = max(
-        -(-rows // replicas) * sharing * count_activations(config, source, target, vocabulary)
+        -(-rows // replicas) * sharing * count_activations(config, network, source, target)
         for rows, source, target in batch_shapes(data.train, config.batch_tokens)
     )
     return Memory(
@@ -146,28 +76,32 @@ def estimate(config, data, strategy):
     )
 
 
-def count_activations(config, source, target, vocabulary):
-    """The numbers that one row of a batch keeps: of every layer, and the probabilities of the target tokens.
+def count_activations(config, network, source, target):
+    """The numbers that one row of a batch keeps: of every weight, of the scores, and of the target tokens.
+
+    At each position, a matrix or a normalisation gives as many numbers as its last axis is long. A bias is added to
+    numbers that its matrix gives.
 
     Args:
         config: `Config`.
+        network: the model of the config.
         source: S.
         target: T.
-        vocabulary: V of the target.
     """
+    given = sum(weight.shape[-1] for weight in network.weights if weight.name != "bias")
+    of_weights = KEPT_OF_WEIGHTS * max(source, target) * given
+    of_pieces = KEPT_OF_PIECES * target * network.output_matrix.shape[0]
+    return round(of_weights + of_pieces + count_scores(config, source, target))
+
+
+def count_scores(config, source, target):
+    """The numbers that one row of a batch keeps of the scores of all attentions. Arguments: see `count_activations`."""
     if config.architecture != "transformer":
-        by_position = KEPT_BY_CELL * CELLS[config.architecture].gates * config.d_model * (source + target)
-        has_width = config.attention in ("additive", "concat")  # their scores are made of vectors
-        by_score = KEPT_BY_SCORE * source * target * (config.d_model if has_width else 1)
-        return config.num_layers * by_position + by_score + target * vocabulary
-    d, f = config.d_model, config.d_ff
-    asking, asked = (KEPT_OF_HEADS * width for width in widths(config))
-    to_self = config.num_heads * (KEPT_OF_DISTANCES if config.positions == "relative" else 1)
-    encoder = source * (KEPT_BY_ENCODER * d + asking + asked + f + to_self * source)
-    decoder = target * (KEPT_BY_DECODER * d + 2 * asking + asked + f + to_self * target)
-    decoder += source * (asked + config.num_heads * target)  # of memory
-    encoders, decoders = depths(config)
-    return encoders * encoder + decoders * decoder + target * vocabulary
+        has_vectors = config.attention in ("additive", "concat")
+        return KEPT_OF_VECTORS * source * target * (config.d_model if has_vectors else 1)
+    times = KEPT_OF_DISTANCES if config.positions == "relative" else 1
+    of_decoder = (config.num_decoder_layers or config.num_layers) * (times * target + source) * target
+    return KEPT_OF_SCORES * config.num_heads * (config.num_layers * times * source**2 + of_decoder)
 
 
 def available_memory():
@@ -178,10 +112,46 @@ def available_memory():
     """
     gpus = tf.config.list_physical_devices("GPU")
     if not gpus:
-        return psutil.virtual_memory().available, "free memory"
+        free, left = psutil.virtual_memory().available, container_memory()
+        return (free, "free memory") if left is None or free < left else (left, "memory that this container has left")
     devices = tf.config.get_logical_device_configuration(gpus[0]) or []
     limits = [device.memory_limit for device in devices if device.memory_limit]
     return (min(limits) * MIB if limits else None), "memory of a GPU"
+
+
+def container_memory(groups=Path("/proc/self/cgroup"), root=Path("/sys/fs/cgroup")):
+    """The bytes that the control groups of this process leave it: those of a container, a service or a batch job.
+
+    Args:
+        groups: the file that names the groups, of version 1 or 2.
+        root: the directory of all groups.
+
+    Returns:
+        int; None where no group has a limit, and on systems without control groups.
+    """
+    left = []
+    for line in groups.read_text().splitlines() if groups.exists() else []:
+        _, controllers, name = line.split(":", 2)
+        if controllers and "memory" not in controllers.split(","):
+            continue
+        top = root / "memory" if controllers else root
+        files = ("limit_in_bytes", "usage_in_bytes") if controllers else ("max", "current")
+        group = top / name.strip("/")
+        for directory in (group, *group.parents):  # in a container, the group may be at the top under its full name
+            if directory.is_relative_to(top):
+                left += _left_in(directory, *files)
+    return min(left, default=None)
+
+
+def _left_in(directory, limit, usage):
+    """The bytes that one group leaves, in a list; [] without a limit. The cache of files gives way and is no usage."""
+    try:
+        limit, used = ((directory / f"memory.{name}").read_text().strip() for name in (limit, usage))
+        statistics = dict(line.split() for line in (directory / "memory.stat").read_text().splitlines())
+    except OSError:
+        return []
+    cache = int(statistics.get("total_inactive_file", statistics.get("inactive_file", 0)))
+    return [max(0, int(limit) - int(used) + cache)] if limit.isdigit() else []
 
 
 def check_fits(memory):

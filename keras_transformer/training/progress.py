@@ -8,6 +8,7 @@ import keras
 from tqdm import tqdm
 
 log = logging.getLogger(__name__)
+SECONDS_BETWEEN_READINGS = 1  # of the measures on a bar: see `EXAMINED` of callbacks.py
 SECONDS_BETWEEN_LINES = 30
 MEASURES = {
     "loss": "loss {:.3f}",
@@ -55,7 +56,9 @@ class ShowProgress(keras.callbacks.Callback):
         self._done += 1
         self._updated = time.monotonic()
         if self._bar is not None:
-            self._bar.set_postfix_str(_now(logs), refresh=False)
+            if self._updated - self._said >= SECONDS_BETWEEN_READINGS:
+                self._said = self._updated
+                self._bar.set_postfix_str(_now(logs), refresh=False)
             self._bar.update()
         elif self._updated - self._said >= SECONDS_BETWEEN_LINES:
             self._said = self._updated

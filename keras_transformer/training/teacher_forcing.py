@@ -1,12 +1,15 @@
 """A model as `fit` sees it: every target token is predicted from the true tokens before it (section 5)."""
 
 import contextlib
+import functools
+import warnings
 
 import keras
 import tensorflow as tf
 from keras import ops
 
 from keras_transformer.config import PAD_ID
+from keras_transformer.data.pipeline import is_endless, unpack
 from keras_transformer.private_api import AlwaysBuilt
 from keras_transformer.training.losses import count_real_tokens, get_loss
 from keras_transformer.training.updates import Updates
@@ -16,12 +19,14 @@ from keras_transformer.training.updates import Updates
 class TeacherForcing(AlwaysBuilt):
     """Trains a model on ({"source_ids", "target_ids"}, labels, weights) batches, or on arrays of the same.
 
-    `labels` are the target ids, `target_ids` the same shifted to the right, and `weights` 1 for a real token and 0 for
-    padding. Without weights, the labels that are not 0 count.
+    `labels` are the target ids, `target_ids` the same shifted to the right. Labels that are 0 are padding and never
+    count. `weights` are those of the tokens, (B, T), or of the pairs, (B,); without weights, every token weighs 1.
 
     The loss is divided by the real target tokens of the global batch. So every token counts the same, however the batch
     is divided over replicas or over several smaller batches, and however much of it is padding. (Keras would weigh
     replicas equally.)
+
+    It is used as any Keras model, and refuses by name what docs/python.md lists. `predict` gives logits.
 
     Args:
         network: the `SequenceToSequence`.
@@ -75,6 +80,7 @@ class TeacherForcing(AlwaysBuilt):
         run_eagerly=False,
         steps_per_execution=1,
         jit_compile="auto",
+        auto_scale_loss=True,
         **others,
     ):
         """Chooses the optimizer and the loss. To be called under the strategy of the network.
@@ -85,23 +91,28 @@ class TeacherForcing(AlwaysBuilt):
             run_eagerly: run every update without a graph, for a debugger.
             steps_per_execution: 1; every update is counted, and may be the last before an interruption.
             jit_compile: "auto" or False; batches have many shapes, and XLA would compile for each of them.
+            auto_scale_loss: True; losses are scaled in mixed_float16, and there alone.
             others: none. The loss brings its metrics.
 
         Raises:
             ValueError: for an argument of Keras that has no meaning here, by its name.
         """
-        refused = {name: value for name, value in others.items() if value is not None}
+        refused = {name: value for name, value in others.items() if value not in (None, [], {})}
         if steps_per_execution != 1:
             refused["steps_per_execution"] = steps_per_execution
         if jit_compile not in ("auto", False):
             refused["jit_compile"] = jit_compile
+        if not auto_scale_loss:
+            refused["auto_scale_loss"] = auto_scale_loss
         if refused:
             received = ", ".join(f"{name}={value!r}" for name, value in refused.items())
             raise ValueError(f"TeacherForcing has its own metrics and updates: leave {received} out of `compile`")
         self.token_loss = get_loss(loss)
-        self.measures = {name: metric(name=name) for name, metric in self.token_loss.measures.items()}
+        # Keras would take what is assigned for a part of the model, for ever, even after a second `compile`.
+        assign = functools.partial(object.__setattr__, self)
+        assign("measures", {name: metric(name=name) for name, metric in self.token_loss.measures.items()})
         super().compile(optimizer=optimizer, run_eagerly=run_eagerly, jit_compile=False, auto_scale_loss=False)
-        self.updates = Updates(
+        updates = Updates(
             self.optimizer,
             self.accumulate_steps,
             self.clip_norm,
@@ -109,10 +120,13 @@ class TeacherForcing(AlwaysBuilt):
             scale_losses=self.dtype_policy.compute_dtype == "float16",
             name="updates",
         )
-        self.updates.build(self.network.trainable_variables)
+        updates.build(self.network.trainable_variables)
+        assign("updates", updates)
 
     def get_compile_config(self):
-        """The optimizer and the loss; a saved trainer goes on with them."""
+        """The optimizer and the loss, with which a saved trainer goes on; None before `compile`."""
+        if not self.compiled:
+            return None
         return {
             "optimizer": keras.optimizers.serialize(self.optimizer),
             "loss": keras.saving.serialize_keras_object(self.token_loss),
@@ -133,7 +147,7 @@ class TeacherForcing(AlwaysBuilt):
 
     @classmethod
     def from_config(cls, config):
-        return cls(keras.saving.deserialize_keras_object(config.pop("network")), **config)
+        return cls(**{**config, "network": keras.saving.deserialize_keras_object(config["network"])})
 
     def save_own_variables(self, store):
         """Saves the seeds of dropout, which Keras saves with no layer."""
@@ -160,12 +174,44 @@ class TeacherForcing(AlwaysBuilt):
     def call(self, inputs, training=False):
         return self.network(inputs, training=training)
 
+    def export(self, *arguments, **keywords):
+        """As Keras does: writes the network, with the averages of the weights."""
+        with self.averaged():
+            return self.network.export(*arguments, **keywords)
+
+    def fit(self, x=None, *arguments, steps_per_epoch=None, class_weight=None, **keywords):
+        """As Keras does. `steps_per_epoch` counts updates, and every update takes `accumulate_steps` batches.
+
+        If the batches of an epoch are no multiple of `accumulate_steps`, the first update of the next epoch takes those
+        that are left.
+
+        Raises:
+            ValueError: for `class_weight`, if no variable of the network is trainable, and for data without labels.
+        """
+        _refuse_class_weight(class_weight)
+        how = {"steps_per_epoch": steps_per_epoch, **keywords}
+        if self.accumulate_steps == 1:
+            return super().fit(x, *arguments, **how)
+        if steps_per_epoch is not None:
+            # Keras takes an update for a batch. It would read a dataset anew only after as many updates.
+            return super().fit(x.repeat() if isinstance(x, tf.data.Dataset) else x, *arguments, **how)
+        with warnings.catch_warnings():  # Keras would miss as many updates as there are batches
+            warnings.filterwarnings("ignore", "Your input ran out of data")
+            return super().fit(x, *arguments, **how)
+
+    def train_on_batch(self, x, y=None, sample_weight=None, class_weight=None, return_dict=False):
+        """As Keras does, with the errors of `fit`. Only the last batch of an update changes the weights."""
+        _refuse_class_weight(class_weight)
+        return super().train_on_batch(x, y, sample_weight, return_dict=return_dict)
+
     def make_train_function(self, force=False):
         """Makes the function that Keras calls for every update.
 
         The function takes `accumulate_steps` batches from an iterator and returns the metrics so far in this epoch.
         Keras' own takes one.
         """
+        if not self.network.trainable_variables:
+            raise ValueError("there is nothing to train: every layer of the network has trainable=False")
         if self.train_function and not force:
             return
         strategy = self.distribute_strategy
@@ -178,7 +224,7 @@ class TeacherForcing(AlwaysBuilt):
                     batch = next(iterator)
                     with tf.control_dependencies(tf.nest.flatten(batch, expand_composites=True)):
                         strategy.run(self.add_step, args=(batch,))
-                        return taken.assign_add(1, read_value=True)
+                        return [tf.identity(taken.assign_add(1, read_value=True))]
 
                 tf.while_loop(lambda _: taken < self.accumulate_steps - 1, add, [0], parallel_iterations=1)
             batch = next(iterator)
@@ -204,18 +250,42 @@ class TeacherForcing(AlwaysBuilt):
         self.test_function = self._in_graph(measure)
 
     def _in_graph(self, function):
-        return function if self.run_eagerly else tf.function(function, reduce_retracing=True, autograph=False)
+        """The function in a graph, of an iterator of `fit`, or of the generator of a batch of `train_on_batch`."""
+        run = function if self.run_eagerly else tf.function(function, reduce_retracing=True, autograph=False)
 
-    def evaluate(self, x, *arguments, steps=None, callbacks=None, return_dict=False, **keywords):
+        def run_on(iterator):
+            if isinstance(iterator, tf.data.Iterator | tf.distribute.DistributedIterator):
+                return run(iterator)
+            batch = tuple(part for part in next(iterator) if part is not None)
+            try:
+                return run(iter(tf.data.Dataset.from_tensors(batch)))
+            except (StopIteration, tf.errors.OutOfRangeError):  # the batch waits for the others of its update
+                return self.get_metrics_result()
+
+        return run_on
+
+    def evaluate(
+        self,
+        x=None,
+        y=None,
+        batch_size=None,
+        verbose="auto",
+        sample_weight=None,
+        steps=None,
+        callbacks=None,
+        return_dict=False,
+        **others,
+    ):
         """As Keras does, with the averages of the weights.
 
         One iterator reads a dataset without end for the whole run. Keras would drop an iterator before every
         validation, and that can take a minute: in TensorFlow 2.21, tf.data's autotuner sleeps through the call to end.
         """
         with self.averaged():
-            if steps is None or not _is_endless(x):
-                how = {"steps": steps, "callbacks": callbacks, "return_dict": return_dict}
-                return super().evaluate(x, *arguments, **how, **keywords)
+            if steps is None or not is_endless(x) or not self.compiled:
+                return super().evaluate(
+                    x, y, batch_size, verbose, sample_weight, steps, callbacks, return_dict, **others
+                )
             measures = self._measure_on(x, steps, callbacks)
             return measures if return_dict else [measures[metric.name] for metric in self.metrics]
 
@@ -227,10 +297,13 @@ class TeacherForcing(AlwaysBuilt):
             callbacks = keras.callbacks.CallbackList(callbacks, model=self)
         self.make_test_function()
         self.reset_metrics()
+        self.stop_evaluating = False
         callbacks.on_test_begin()
         for step in range(steps):
             callbacks.on_test_batch_begin(step)
             callbacks.on_test_batch_end(step, self.test_function(self._endless[batches]))
+            if self.stop_evaluating:
+                break
         measures = {name: float(value) for name, value in self.get_metrics_result().items()}
         callbacks.on_test_end(measures)
         return measures
@@ -238,9 +311,10 @@ class TeacherForcing(AlwaysBuilt):
     @contextlib.contextmanager
     def averaged(self):
         """A context in which the weights are their exponential averages, if there are any."""
-        weights = self.network.trainable_variables if self.updates.averages else []
+        averages = self.updates.averages if self.compiled else []
+        weights = self.network.trainable_variables if averages else []
         values = [ops.convert_to_numpy(weight) for weight in weights]
-        for weight, average in zip(weights, self.updates.averages, strict=True):
+        for weight, average in zip(weights, averages, strict=True):
             weight.assign(ops.convert_to_numpy(average))
         try:
             yield
@@ -320,15 +394,6 @@ class TeacherForcing(AlwaysBuilt):
                 metric.update_state(measured[name], sample_weight=weights)
 
 
-def _is_endless(x):
-    """Whether x is a dataset without end. Those of a strategy are: see `data.pipeline.dealt`."""
-    if isinstance(x, tf.data.Dataset):
-        return x.cardinality() == tf.data.INFINITE_CARDINALITY
-    return isinstance(x, tf.distribute.DistributedDataset)
-
-
-def unpack(batch):
-    """(inputs, labels, weights) of a batch with or without weights: without, labels that are not padding weigh 1."""
-    inputs, labels, weights = keras.utils.unpack_x_y_sample_weight(batch)
-    weights = tf.cast(labels != PAD_ID, tf.float32) if weights is None else weights
-    return inputs, tf.cast(labels, tf.int32), weights  # NumPy's integers are int64
+def _refuse_class_weight(class_weight):
+    if class_weight is not None:
+        raise ValueError("`class_weight` has no meaning for sentences: give each token a weight by `sample_weight`")

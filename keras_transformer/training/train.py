@@ -21,6 +21,7 @@ from keras_transformer.errors import CheckpointError, FileError
 from keras_transformer.files import write_whole
 from keras_transformer.models.recurrent import RecurrentNetwork
 from keras_transformer.models.transformer import Transformer
+from keras_transformer.process import random_as_before
 from keras_transformer.training.callbacks import (
     CountSteps,
     HeldSignals,
@@ -71,6 +72,7 @@ CHANGES = {"title_case": TitleCase, "upper_case": UpperCase, "typos": Typos, "no
 PICTURES = 4  # of the alignment of validation pairs
 
 
+@random_as_before()
 def train(config, evaluate, corpus=None):
     """Trains a model to the end, or from where an earlier run of the same command stopped, and scores it.
 
@@ -94,7 +96,7 @@ def train(config, evaluate, corpus=None):
             data = prepare_on_all(config, run, workers, corpus)
             config, data = suited(as_before(config, run), data)
             evaluate = partial(evaluate, tokenize=config.tokenize, target_lang=data.corpus.target_lang)
-            check_fits(estimate(config, data, strategy))
+            check_fits(estimate(config, data, strategy, outline(config, data)))
             with strategy.scope(), initial_weights_of(config.seed):
                 trainer = build_trainer(config, data)
             keep_architecture(run, trainer.network)
@@ -118,12 +120,9 @@ def train(config, evaluate, corpus=None):
 @contextlib.contextmanager
 def initial_weights_of(seed):
     """A context in which Keras draws initial weights and the seeds of dropout from `seed`."""
-    state = random.getstate()
-    random.seed(seed)  # Keras draws them from it; keras.utils.set_random_seed would break tokenizers made before
-    try:
+    with random_as_before():
+        random.seed(seed)  # keras.utils.set_random_seed would break tokenizers made before
         yield
-    finally:
-        random.setstate(state)
 
 
 def make_network(config, data, policy):
@@ -139,6 +138,12 @@ def make_network(config, data, policy):
         sizes["target_vocabulary_size"] = data.target_tokenizer.vocabulary_size
     model_class = next(model for model in (Transformer, RecurrentNetwork) if config.architecture in model.architectures)
     return model_class.from_settings(config, **sizes, dtype=policy, name=config.architecture)
+
+
+def outline(config, data):
+    """The model of `make_network` in a graph that never runs: its weights have shapes and take no memory."""
+    with tf.Graph().as_default():
+        return make_network(config, data, "float32")
 
 
 def build_trainer(config, data):
@@ -200,15 +205,15 @@ def fit(config, run, data, trainer, translate, evaluate):
     writers = {name: EventWriter(run.logs / name) for name in ("train", "validation")}
     with writers["train"].as_default(step=progress.step):
         tf.summary.text("config", "\n".join(f"    {name}: {value}" for name, value in resolved(config, data).items()))
-    signals, shown = HeldSignals(), ShowProgress(progress, plan)
-    save = SaveState(run, progress, plan, config.save_minutes, signals, workers.anywhere)
+    signals, shown, recover = HeldSignals(), ShowProgress(progress, plan), Recover(run, progress)
+    save = SaveState(run, progress, plan, config.save_minutes, signals, recover.examine, workers.anywhere)
     validation = writers["validation"]
     bleu = lambda *texts: evaluate(*texts).bleu  # noqa: E731
     others = validation_of_others(config, data, trainer.distribute_strategy)
     pictured = make_batch(data.validation, np.arange(min(PICTURES, len(data.validation))))
     callbacks = [  # Keras calls them in this order
         CountSteps(progress, plan),  # first: the others read the number of the update
-        Recover(run, progress),  # before weights are measured or saved, which it may take back
+        recover,  # before weights are measured or saved, which it may take back
         ValidationBleu(translate, bleu, validation_pairs(config, data.corpus), validation, progress),  # adds val_bleu
         *([MeasureOthers(others, translate, bleu, validation, progress)] if others else []),  # adds measures to show
         TensorBoardCurves(writers, progress, tokens_per_epoch(data, config, plan), points_every(plan)),  # adds a speed

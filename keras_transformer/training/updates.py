@@ -122,8 +122,11 @@ class Updates(keras.layers.Layer):
                 average = self.add_weight(
                     shape=variable.shape, dtype="float32", initializer="zeros", trainable=False, name=name
                 )
-                average.assign(variable)
                 self.averages.append(average)
+        self._begin_averages = lambda: [  # a function, because a list of variables would be weights of this layer
+            average.assign(variable) for average, variable in zip(self.averages, variables, strict=False)
+        ]
+        self._begin_averages()
         if self.accumulate_steps > 1:  # sums over the batches of an update so far, of this replica
             self.gradient_sums = [_local_variable(variable.shape) for variable in variables]
             self.token_sum = _local_variable(())
@@ -134,6 +137,13 @@ class Updates(keras.layers.Layer):
         start = keras.initializers.Constant(value)
         scalar = {"shape": (), "dtype": dtype, "initializer": start, "trainable": False, "name": name}
         return self.add_weight(**scalar, aggregation="only_first_replica", autocast=False)
+
+    def load_own_variables(self, store):
+        """Begins anew if the file is of a trainer that was not compiled, or that trained other variables."""
+        if len(store.keys()) == len(self.weights):
+            super().load_own_variables(store)
+        else:
+            self._begin_averages()
 
     @property
     def resumable_variables(self):

@@ -352,10 +352,10 @@ class Clock:
         monkeypatch.setattr(time, name, lambda: self.now)
 
 
-def save_state(path, steps_per_epoch=5, minutes=math.inf, progress=None, **plan_arguments):
+def save_state(path, steps_per_epoch=5, minutes=math.inf, progress=None, examine=None, **plan_arguments):
     run, progress = RunDirectory(path), progress or Progress()
     plan_ = plan(steps_per_epoch, **plan_arguments)
-    return on(SaveState(run, progress, plan_, minutes, HeldSignals()), model())
+    return on(SaveState(run, progress, plan_, minutes, HeldSignals(), examine or (lambda: None)), model())
 
 
 def update(save, loss=1.0):
@@ -521,12 +521,14 @@ def recover(path, is_saved=True):
     return callback
 
 
-def update_of_five(callback, loss=2.0, skipped=0):
+def update_of_five(callback, loss=2.0, skipped=0, is_examined=True):
     """An update of five tokens of this loss. Returns the weights after it."""
     callback.progress.step += 1
     callback.model.loss_metric.update_state([loss] * 5)
     callback.model.updates.skipped.assign(skipped)
     callback.on_train_batch_end(0)
+    if is_examined:
+        callback.examine()
     return callback.model.network.variables[0].numpy().tolist()
 
 
@@ -595,3 +597,68 @@ def test_the_fourth_time_it_gives_up(tmp_path):
     assert [update_of_five(callback, loss=100.0) for _ in range(3)] == [SAVED] * 3
     with pytest.raises(DivergenceError, match="update 21: the loss has exploded to 100.0, again. Try a lower `peak"):
         update_of_five(callback, loss=100.0)
+
+
+# Values stay on the device between two examinations.
+
+
+@pytest.fixture
+def readings(monkeypatch):
+    """How many values have been read from tensors so far, a list of one number."""
+    count, numpy_of = [0], type(tf.constant(0)).__float__
+
+    def read(tensor):
+        count[0] += 1
+        return numpy_of(tensor)
+
+    monkeypatch.setattr(type(tf.constant(0)), "__float__", read)
+    return count
+
+
+def test_updates_are_examined_ten_at_a_time(tmp_path, readings):
+    callback, found = recover(tmp_path), []
+    for _ in range(23):  # from update 18 on
+        before = readings[0]
+        update_of_five(callback, is_examined=False)
+        found.append(readings[0] > before)
+    assert [18 + n for n, is_read in enumerate(found) if is_read] == [20, 30, 40]
+
+
+@pytest.mark.parametrize(
+    ("updates", "line"),
+    [
+        ([{}, {"loss": 100.0}, {}, {"loss": 100.0}, {}, {}], "update 13: the loss has exploded to 100.0"),
+        ([{"skipped": n} for n in (1, 2, 3, 4, 5, 6)], "update 13: the gradients of 5 updates in a row"),
+    ],
+    ids=["explosion", "skipped"],
+)
+def test_what_has_broken_an_update_is_found_later_and_once(tmp_path, capsys, updates, line):
+    callback, sound = recover(tmp_path), {}
+    updates = [*[sound] * 4, *updates, *[sound] * 5]  # from 18 on; 20 and 30 are examined
+    weights = [update_of_five(callback, **update, is_examined=False) for update in updates]
+    assert weights == [LATER] * 12 + [SAVED] * 3
+    out = capsys.readouterr().out
+    assert out.count("went back") == 1 and line in out
+    assert update_of_five(callback) == SAVED and "went back" not in capsys.readouterr().out
+
+
+def test_every_skipped_update_is_printed_even_if_sound_ones_follow(tmp_path, capsys):
+    callback = recover(tmp_path)
+    for skipped in (0, 1, 2, 0, 1, 0):
+        update_of_five(callback, skipped=skipped, is_examined=False)
+    callback.examine()
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split(":")[0] for line in lines] == [f"skipped     update {n}" for n in (19, 20, 22)]
+
+
+@pytest.mark.parametrize("why", ["the epoch ends", "time is up", "a signal has come"])
+def test_an_explosion_that_has_not_been_noticed_yet_is_never_saved(tmp_path, why):
+    callback = recover(tmp_path)
+    signals = SimpleNamespace(arrived=signal.SIGTERM if why == "a signal has come" else None, release=lambda: None)
+    minutes, plan_ = 0 if why == "time is up" else math.inf, plan(19 if why == "the epoch ends" else 1000)
+    save = SaveState(callback.run, callback.progress, plan_, minutes, signals, callback.examine)
+    on(save, callback.model)
+    for loss in (2.0, 100.0):  # updates 18 and 19
+        update_of_five(callback, loss, is_examined=False)
+    save.on_train_batch_end(0)
+    assert load(callback.run.last)[1] == SAVED

@@ -1,3 +1,4 @@
+import functools
 import json
 import subprocess
 import sys
@@ -19,15 +20,14 @@ from keras_transformer.training.memory import (
     Memory,
     available_memory,
     check_fits,
-    count_activations,
-    count_parameters,
+    container_memory,
     estimate,
 )
-from keras_transformer.training.train import build_trainer, make_network, train
+from keras_transformer.training.train import build_trainer, make_network, outline, train
 from keras_transformer.training.updates import make_optimizer
 from tests import tiny
 
-SIZES = {"d_model": 2 * 53, "num_heads": 2, "d_ff": 211, "num_layers": 3}
+SIZES = {"d_model": 2 * 53, "num_heads": 2, "d_ff": 211, "num_layers": 2}
 MEASURED = {"d_model": 128, "num_heads": 4, "d_ff": 512, "num_layers": 2, "vocabulary_size": 2003}
 
 
@@ -41,69 +41,64 @@ def data_of(source_size, target_size=None, rows=7, length=5):
     )
 
 
+@functools.cache
+def outlined(config, vocabulary_size):
+    return outline(config, data_of(vocabulary_size))
+
+
+def estimated(config, data, strategy=None):
+    network = outlined(config, data.source_tokenizer.vocabulary_size)
+    return estimate(config, data, strategy or tf.distribute.get_strategy(), network)
+
+
 @pytest.mark.parametrize(
-    ("share", "tie", "pre_norm"),
-    [(True, True, False), (True, False, True), (False, True, True), (False, False, False)],  # every pair of values
+    "settings",
+    [
+        {"share_vocabulary": False, "tie_embeddings": False, "positions": "relative", "num_key_value_heads": 1},
+        {"positions": "learned", "max_length": 41, "num_decoder_layers": 3, "pre_norm": True, "d_key": 7},
+        {
+            "positions": "learned",
+            "tie_positions": False,
+            "embedding_norm": True,
+            "attention_bias": True,
+            "logits_bias": True,
+        },
+        {"architecture": "lstm", "attention": "concat", "input_feeding": True},
+    ],
+    ids=str,
 )
-def test_weights_are_counted_without_making_them(share, tie, pre_norm):
-    settings = {**SIZES, "num_layers": 1, "share_vocabulary": share, "tie_embeddings": tie, "pre_norm": pre_norm}
-    config, data = tiny.config("none", "none", **settings), data_of(97, None if share else 89)
-    made = make_network(config, data, "float32").count_params()
-    assert count_parameters(config, 97, data.target_tokenizer.vocabulary_size) == made
+def test_an_outline_has_the_weights_of_the_model(settings):
+    config = tiny.config("none", "none", **{**SIZES, "num_layers": 1, **settings})
+    data = data_of(97, None if config.share_vocabulary else 89)
+    drawn, made = outline(config, data), make_network(config, data, "float32")
+    assert [(weight.path, weight.shape) for weight in drawn.weights] == [(w.path, w.shape) for w in made.weights]
+    assert drawn.count_params() == made.count_params()
 
 
-VARIANTS = [
-    {"positions": "learned", "max_length": 41},
-    {"positions": "relative", "relative_clip": 7},
-    {"positions": "relative", "relative_clip": 5, "d_key": 13, "d_value": 7, "num_key_value_heads": 1},
-    {"positions": "rotary", "num_heads": 6, "d_key": 10, "num_key_value_heads": 3},
-    {"positions": "none", "num_decoder_layers": 1},
-    {"num_decoder_layers": 3, "d_key": 7, "num_key_value_heads": 1, "pre_norm": True},
-    {"heads": "2,0,1/0,1/3,2", "d_key": 11, "num_layers": 3, "num_decoder_layers": 2, "positions": "relative"},
-    {"attention_bias": True, "logits_bias": True, "embedding_norm": True, "d_key": 7, "d_value": 3},
-    {"positions": "learned", "tie_positions": False, "embedding_norm": True, "max_length": 41},
-    {"heads": "2,0/0,1/1,2", "d_key": 11, "d_value": 5, "num_layers": 2, "attention_bias": True},
-]
-
-
-@pytest.mark.parametrize("variant", VARIANTS, ids=str)
-def test_weights_of_every_variant_are_counted(variant):
-    config = tiny.config("none", "none", **{**SIZES, "num_layers": 1, **variant})
-    made = make_network(config, data_of(97), "float32").count_params()
-    assert count_parameters(config, 97, 97) == made
+def test_an_outline_takes_no_memory():
+    """Weights of 4 GiB."""
+    config, data = tiny.config("none", "none", **{**SIZES, "num_layers": 1, "d_model": 2**14}), data_of(2**16)
+    before = high_water()
+    assert outline(config, data).count_params() > 2**30
+    assert high_water() - before < 200 * MIB
 
 
 @pytest.mark.parametrize(
     "smaller",
     [
         {"num_decoder_layers": 1},
-        {"num_layers": 1, "num_decoder_layers": 3},
+        {"num_layers": 1, "num_decoder_layers": 2},
         {"num_key_value_heads": 1},
         {"d_key": 11},
         {"d_value": 11},
+        {"heads": "1,2/2,2/2,2", "d_key": 53},
     ],
     ids=str,
 )
 def test_less_depth_and_narrower_or_fewer_heads_need_fewer_activations(smaller):
+    data = data_of(97)
     whole, less = (tiny.config("none", "none", **{**SIZES, **settings}) for settings in ({}, smaller))
-    assert count_activations(less, 5, 7, 97) < count_activations(whole, 5, 7, 97)
-    same = tiny.config("none", "none", **SIZES, num_decoder_layers=3, num_key_value_heads=2, d_key=53)
-    assert count_activations(same, 5, 7, 97) == count_activations(whole, 5, 7, 97)
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"architecture": "gru", "attention_span": "local_p", "num_layers": 2},
-        {"architecture": "lstm", "attention": "general", "input_feeding": True, "tie_embeddings": False},
-        {"architecture": "rnn", "attention": "none", "bidirectional": False, "share_vocabulary": False},
-    ],
-)
-def test_the_weights_of_recurrent_networks_are_counted_as_well(settings):
-    config = tiny.config("none", "none", **{**SIZES, **settings})
-    data = data_of(97, None if config.share_vocabulary else 89)
-    made = make_network(config, data, "float32").count_params()
-    assert count_parameters(config, 97, data.target_tokenizer.vocabulary_size) == made
+    assert estimated(less, data).activations < estimated(whole, data).activations
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
@@ -117,43 +112,63 @@ def test_an_optimizer_has_as_many_slots_as_it_says(name):
 
 def test_averages_and_sums_are_as_large_as_the_weights_and_replicas_have_a_copy_each():
     config, data = tiny.config("none", "none", **SIZES), data_of(97)
-    plain = estimate(config, data, tf.distribute.get_strategy())
-    weights = 4 * count_parameters(config, 97, 97)
+    plain = estimated(config, data)
+    weights = 4 * make_network(config, data, "float32").count_params()
     assert plain[:3] == (weights, 2 * weights, weights)
     more = tiny.config("none", "none", **SIZES, ema_decay=0.9, accumulate_steps=3, optimizer="lion")
-    assert estimate(more, data, tf.distribute.get_strategy())[:3] == (2 * weights, weights, 2 * weights)
-    shared = estimate(config, data_of(97, rows=8), tiny.two_replicas())
-    alone = estimate(config, data_of(97, rows=8), tf.distribute.get_strategy())
+    assert estimated(more, data)[:3] == (2 * weights, weights, 2 * weights)
+    shared, alone = (estimated(config, data_of(97, rows=8), by) for by in (tiny.two_replicas(), None))
     assert shared[:3] == tuple(2 * size for size in plain[:3]) and shared.activations == alone.activations
 
 
 def test_longer_sentences_and_larger_batches_need_more():
     needs = [
-        estimate(
-            tiny.config("none", "none", **SIZES), data_of(97, rows=rows, length=length), tf.distribute.get_strategy()
-        )
+        estimated(tiny.config("none", "none", **SIZES), data_of(97, rows=rows, length=length))
         for rows, length in ((3, 5), (6, 5), (6, 10))
     ]
     assert needs[1].activations == 2 * needs[0].activations
     assert needs[2].activations > 2 * needs[1].activations  # attention grows with the square
 
 
-def measured_peak(architecture):
+# MiB by which the process of `measured_peak` has grown, on a thread of x86-64, with Keras 3.15. Pairs
+# have 32 pieces, or the `length`, and the batch has 4,096 tokens.
+PEAKS = [
+    ({}, 355),
+    ({"positions": "rotary"}, 378),
+    ({"positions": "relative"}, 376),
+    ({"d_key": 8}, 330),
+    ({"d_key": 64}, 426),
+    ({"num_key_value_heads": 1}, 345),
+    ({"num_heads": 16, "d_key": 8}, 405),
+    ({"d_ff": 32}, 320),
+    ({"length": 64}, 384),
+    ({"architecture": "gru"}, 442),
+]
+
+
+@pytest.mark.parametrize(("settings", "peak"), PEAKS, ids=str)
+def test_the_estimate_is_near_the_growth_that_was_measured(settings, peak):
+    need = estimated(*measured_training(settings))
+    assert need.activations > 0.6 * need.total  # they are the part that is estimated
+    assert 0.9 < need.total / MIB / peak < 1.1, need.describe()
+
+
+def measured_training(settings):
+    settings = dict(settings)
+    length = settings.pop("length", 32)
+    config = tiny.config("none", "none", **{**MEASURED, "batch_tokens": 4096, "strategy": "one_device", **settings})
+    return config, data_of(2003, rows=4096 // length, length=length)
+
+
+def measured_peak(settings):
     """Trains for two updates. Returns the bytes by which the process has grown at most."""
-    config, data, strategy = measured_training(architecture)
+    config, data = measured_training(settings)
     tf.matmul(tf.ones((7, 7)), tf.ones((7, 7)))
     before = high_water()
     trainer = build_trainer(config, data)
-    batches = dealt(training_batches(data.train, config.batch_tokens, 1), strategy)
+    batches = dealt(training_batches(data.train, config.batch_tokens, 1), tf.distribute.get_strategy())
     trainer.fit(batches, steps_per_epoch=2, shuffle=False, verbose=0)
     return high_water() - before
-
-
-def measured_training(architecture):
-    config = tiny.config(
-        "none", "none", **MEASURED, architecture=architecture, batch_tokens=4096, strategy="one_device"
-    )
-    return config, data_of(2003, rows=128, length=32), tf.distribute.get_strategy()
 
 
 def high_water():
@@ -164,14 +179,12 @@ def high_water():
 
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the peak is read from /proc")
-@pytest.mark.parametrize("architecture", ["transformer", "gru"])
-def test_the_estimate_is_near_the_growth_of_a_process_that_trains(architecture):
-    code = f"from tests.training.test_memory import measured_peak; print(measured_peak('{architecture}'))"
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
+@pytest.mark.parametrize("settings", [{"positions": "rotary"}, {"architecture": "gru"}], ids=str)
+def test_the_estimate_is_near_the_growth_of_a_process_that_trains(settings):
+    code = f"from tests.training.test_memory import measured_peak; print(measured_peak({settings}))"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=600)
     peak = json.loads(found.stdout.splitlines()[-1])
-    need = estimate(*measured_training(architecture))
-    assert need.activations > 0.6 * need.total  # they are the part that is estimated
-    assert 0.67 < need.total / peak < 1.5, (need.describe(), peak / MIB)
+    assert 0.8 < estimated(*measured_training(settings)).total / peak < 1.25
 
 
 def test_a_training_that_cannot_fit_is_refused_with_what_to_do(monkeypatch):
@@ -183,6 +196,91 @@ def test_a_training_that_cannot_fit_is_refused_with_what_to_do(monkeypatch):
         check_fits(Memory(300 * MIB, 600 * MIB, 300 * MIB, 100 * MIB))
     monkeypatch.setattr(memory, "available_memory", lambda: (None, "memory of a GPU"))
     check_fits(Memory(300 * MIB, 600 * MIB, 300 * MIB, 100 * MIB))
+
+
+def groups_of(directory, lines, files):
+    """A file of control groups, and the directory of all groups with these files: dict of path -> text."""
+    listed, root = directory / "cgroup", directory / "root"
+    listed.write_text(lines)
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return listed, root
+
+
+UNLIMITED_V1 = "9223372036854771712"
+CONTAINERS = {
+    "version 2, in a container": (
+        "0::/\n",
+        {"memory.max": "700\n", "memory.current": "300\n", "memory.stat": "anon 200\ninactive_file 50\n"},
+        450,
+    ),
+    "version 2, a service in a slice with less left": (
+        "0::/a.slice/b.service\n",
+        {
+            "a.slice/memory.max": "500\n",
+            "a.slice/memory.current": "400\n",
+            "a.slice/memory.stat": "inactive_file 7\n",
+            "a.slice/b.service/memory.max": "300\n",
+            "a.slice/b.service/memory.current": "100\n",
+            "a.slice/b.service/memory.stat": "inactive_file 0\n",
+        },
+        107,
+    ),
+    "version 2, no limit": (
+        "0::/a\n",
+        {"a/memory.max": "max\n", "a/memory.current": "300\n", "a/memory.stat": "inactive_file 0\n"},
+        None,
+    ),
+    "version 1, in a container whose file names the group of the host": (
+        "11:cpu,cpuacct:/docker/abc\n7:memory:/docker/abc\n0::/\n",
+        {
+            "memory/memory.limit_in_bytes": "900\n",
+            "memory/memory.usage_in_bytes": "500\n",
+            "memory/memory.stat": "cache 80\ntotal_inactive_file 60\n",
+        },
+        460,
+    ),
+    "version 1, no limit": (
+        "7:memory:/user\n",
+        {
+            "memory/user/memory.limit_in_bytes": UNLIMITED_V1,
+            "memory/user/memory.usage_in_bytes": "500\n",
+            "memory/user/memory.stat": "total_inactive_file 0\n",
+        },
+        int(UNLIMITED_V1) - 500,
+    ),
+    "over its limit": (
+        "0::/\n",
+        {"memory.max": "100\n", "memory.current": "300\n", "memory.stat": "inactive_file 0\n"},
+        0,
+    ),
+    "no group": ("", {}, None),
+}
+
+
+@pytest.mark.parametrize("name", CONTAINERS)
+def test_the_limit_of_a_container_is_found(tmp_path, name):
+    lines, files, left = CONTAINERS[name]
+    assert container_memory(*groups_of(tmp_path, lines, files)) == left
+    assert container_memory(tmp_path / "none", tmp_path / "none") is None
+
+
+@pytest.mark.parametrize(
+    ("left", "expected"),
+    [
+        (None, (7, "free memory")),
+        (9, (7, "free memory")),
+        (5, (5, "memory that this container has left")),
+        (0, (0, "memory that this container has left")),
+    ],
+)
+def test_a_training_has_what_the_machine_and_the_container_both_have(monkeypatch, left, expected):
+    monkeypatch.setattr(tf.config, "list_physical_devices", {"GPU": []}.__getitem__)
+    monkeypatch.setattr(memory.psutil, "virtual_memory", lambda: SimpleNamespace(available=7))
+    monkeypatch.setattr(memory, "container_memory", lambda: left)
+    assert available_memory() == expected
 
 
 def test_a_gpu_has_the_limit_that_was_set_for_it(monkeypatch):

@@ -1,5 +1,7 @@
+import itertools
 import re
 import time
+import unittest.mock
 
 import pytest
 
@@ -64,6 +66,17 @@ def test_a_bar_counts_to_the_updates_that_are_made(monkeypatch, capsys, plan, st
         (name, n, total, now) for n in range(first, total + 1)
     ]
     assert re.match(f"{name} ", capsys.readouterr().out)
+
+
+@pytest.mark.parametrize(("seconds", "read"), [(0.25, [4, 8, 12]), (2, [*range(1, 15)])])
+def test_a_bar_reads_the_loss_at_most_once_a_second(monkeypatch, seconds, read):
+    """A float of the logs is a tensor on a GPU, and to format it is to wait for the GPU."""
+    reads, bar = [], unittest.mock.Mock()
+    bar.update.side_effect = lambda: reads.append(bar.set_postfix_str.call_count)
+    monkeypatch.setattr(module, "is_watched", lambda: True)
+    monkeypatch.setattr(module, "tqdm", lambda **_: bar)
+    show(monkeypatch, Plan(steps_per_epoch=14, last_step=14), seconds=seconds)
+    assert [n for n, (before, now) in enumerate(itertools.pairwise([0, *reads]), start=1) if now > before] == read
 
 
 def test_a_file_gets_neither_colours_nor_carriage_returns(monkeypatch, capsys):

@@ -15,6 +15,7 @@ import apache_beam as beam
 from tqdm import tqdm
 
 from keras_transformer.data.corpus import Pair
+from keras_transformer.tools.beam.private_api import WORKER
 from keras_transformer.tools.beam.runner import pipeline_options, run
 from keras_transformer.tools.cleaning.duplicates import MOST_COMPARED
 from keras_transformer.tools.cleaning.examination import Examined, Examiner, digest
@@ -22,7 +23,6 @@ from keras_transformer.tools.cleaning.minhash import similarity
 from keras_transformer.tools.cleaning.processes import in_chunks
 
 FILES_AT_ONCE = 10  # chunks in a file of input
-WORKER = "apache_beam.runners.worker.sdk_worker_main"  # Beam's own
 # For processes on one machine, there is the engine without Beam.
 IN_PROCESS = ["--direct_running_mode", "in_memory", "--direct_num_workers", "1"]
 

@@ -12,14 +12,10 @@ import apache_beam as beam
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.metrics import MetricsFilter
 from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions, StandardOptions
-from apache_beam.portability.api import beam_provision_api_pb2
-from apache_beam.runners.portability.fn_api_runner import FnApiRunner
-from apache_beam.runners.portability.fn_api_runner.fn_runner import ExtendedProvisionInfo
-from apache_beam.runners.portability.portable_runner import JobServiceHandle
-from apache_beam.transforms.environments import SubprocessSDKEnvironment
 
 from keras_transformer.errors import UserError
 from keras_transformer.process import available_cores
+from keras_transformer.tools.beam.private_api import LOCAL_RUNNER, runner_of_processes
 
 PACKAGES = Path(__file__).parents[3]
 LOCAL = ("direct", "fnapi")  # names of the runner of this machine, without "runner"
@@ -63,14 +59,11 @@ def pipeline_options(flags):
 
 
 def _on_this_machine(flags, chosen):
-    """Options of DirectRunner.
-
-    The name in the options is FnApiRunner, because DirectRunner first tries to download another runner.
-    """
+    """Options of DirectRunner, under the name of `LOCAL_RUNNER`."""
     given = {flag.partition("=")[0] for flag in flags}
     workers = chosen["direct_num_workers"] if "--direct_num_workers" in given else available_cores()
     mode = chosen["direct_running_mode"] if "--direct_running_mode" in given else "multi_processing"
-    return {"runner": "FnApiRunner", "direct_num_workers": workers, "direct_running_mode": mode}
+    return {"runner": LOCAL_RUNNER, "direct_num_workers": workers, "direct_running_mode": mode}
 
 
 def run(build, options, worker):
@@ -79,8 +72,7 @@ def run(build, options, worker):
     Args:
         build: function of a `beam.Pipeline`.
         options: those of `pipeline_options`.
-        worker: name of the module that is a worker process on this machine, as
-            `apache_beam.runners.worker.sdk_worker_main` is.
+        worker: name of the module that is a worker process on this machine, such as `WORKER`.
 
     Returns:
         `PipelineResult`.
@@ -129,7 +121,7 @@ def _local_runner(options, worker):
     because more threads would slow each other down.
     """
     direct = options.view_as(DirectOptions)
-    is_local = options.view_as(StandardOptions).runner == "FnApiRunner"
+    is_local = options.view_as(StandardOptions).runner == LOCAL_RUNNER
     if not (is_local and direct.direct_running_mode == "multi_processing"):
         return None
     direct.direct_running_mode = "in_memory"  # otherwise the runner takes Beam's worker in place of `worker`
@@ -137,11 +129,7 @@ def _local_runner(options, worker):
     for name in ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"):
         os.environ.setdefault(name, str(threads))
     os.environ["PYTHONPATH"] = os.pathsep.join([str(PACKAGES), *filter(None, [os.environ.get("PYTHONPATH")])])
-    encoded = JobServiceHandle.encode_pipeline_options(options.get_all_options())
-    return FnApiRunner(
-        SubprocessSDKEnvironment.from_command_string(f"exec '{sys.executable}' -m {worker}"),
-        provision_info=ExtendedProvisionInfo(beam_provision_api_pb2.ProvisionInfo(pipeline_options=encoded)),
-    )
+    return runner_of_processes(f"exec '{sys.executable}' -m {worker}", options)
 
 
 def counters(result, namespace):

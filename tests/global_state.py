@@ -1,0 +1,118 @@
+"""The state that all code of a process shares, to be compared before and after a call of the library."""
+
+import decimal
+import faulthandler
+import gc
+import locale
+import logging
+import os
+import random
+import signal
+import socket
+import sys
+import tempfile
+import threading
+import warnings
+
+import keras
+import matplotlib
+import numpy as np
+import tensorflow as tf
+
+LOGGERS = (None, "absl", "tensorflow", "keras", "keras_transformer", "matplotlib", "py.warnings")
+
+
+def global_state():
+    """What a library must not leave changed: a dict of name -> value that `==` compares."""
+    return {**_of_python(), **_of_signals_and_logs(), **_of_packages(), **_of_tensorflow()}
+
+
+def changes(before, after):
+    """name -> (value before, value after) of all that differs between two of `global_state`."""
+    return {name: (before[name], after[name]) for name in before if before[name] != after[name]}
+
+
+def _of_python():
+    return {
+        "random": random.getstate(),
+        "environment": dict(os.environ),
+        "current directory": os.getcwd(),
+        "sys.path": list(sys.path),
+        "sys.argv": list(sys.argv),
+        "recursion limit": sys.getrecursionlimit(),
+        "display hooks": (sys.displayhook, sys.excepthook, sys.unraisablehook, threading.excepthook),
+        "streams": (sys.stdin, sys.stdout, sys.stderr),
+        "trace functions": (sys.gettrace(), sys.getprofile()),
+        "warning filters": list(warnings.filters),
+        "showwarning": warnings.showwarning,
+        "locale": locale.setlocale(locale.LC_ALL),
+        "decimal": repr(decimal.getcontext()),
+        "garbage collector": (gc.isenabled(), gc.get_threshold()),
+        "timeout of sockets": socket.getdefaulttimeout(),
+        "directory of temporary files": tempfile.tempdir,
+        "faulthandler": faulthandler.is_enabled(),
+        "umask": _umask(),
+        "affinity": os.sched_getaffinity(0),
+    }
+
+
+def _umask():
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def _of_signals_and_logs():
+    loggers = {name: logging.getLogger(name) for name in LOGGERS}
+    return {
+        "signals": {number: signal.getsignal(number) for number in signal.valid_signals()},
+        "loggers": {
+            name: (logger.level, list(logger.handlers), list(logger.filters), logger.propagate, logger.disabled)
+            for name, logger in loggers.items()
+        },
+        "logging": (logging.root.manager.disable, logging.raiseExceptions, logging.getLoggerClass()),
+    }
+
+
+def _of_packages():
+    kind, *state = np.random.get_state()
+    return {
+        "numpy.random": (kind, [np.asarray(part).tolist() for part in state]),
+        "numpy errors": np.geterr(),
+        "numpy printing": np.get_printoptions(),
+        "keras": (
+            keras.config.floatx(),
+            keras.config.epsilon(),
+            keras.config.image_data_format(),
+            keras.config.dtype_policy().name,
+            keras.config.backend(),
+            keras.config.is_interactive_logging_enabled(),
+            keras.config.is_traceback_filtering_enabled(),
+            keras.config.max_epochs(),
+            keras.config.max_steps_per_epoch(),
+        ),
+        "custom objects of keras": set(keras.saving.get_custom_objects()),
+        "matplotlib": (
+            dict.get(matplotlib.rcParams, "backend"),
+            matplotlib.rcParams["figure.dpi"],
+            matplotlib.rcParams["font.size"],
+        ),
+    }
+
+
+def _of_tensorflow():
+    return {
+        "seed of tensorflow": tf.compat.v1.get_seed(0)[0],
+        "threads": (
+            tf.config.threading.get_intra_op_parallelism_threads(),
+            tf.config.threading.get_inter_op_parallelism_threads(),
+        ),
+        "devices": [device.name for device in tf.config.list_logical_devices()],
+        "functions run eagerly": (tf.config.functions_run_eagerly(), tf.executing_eagerly()),
+        "soft placement": tf.config.get_soft_device_placement(),
+        "optimizer": tf.config.optimizer.get_experimental_options(),
+        "jit": tf.config.optimizer.get_jit(),
+        "tensor float 32": tf.config.experimental.tensor_float_32_execution_enabled(),
+        "strategy": tf.distribute.has_strategy(),
+        "summary": tf.summary.experimental.get_step(),
+    }
