@@ -5,7 +5,6 @@ import dataclasses
 import functools
 import math
 import os
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -13,7 +12,17 @@ from typing import Literal
 import yaml
 
 from keras_transformer.errors import ConfigError, check_setting, describe_type, is_a
-from keras_transformer.presets import ACTIVATIONS, OPTIMIZERS, POSITIONS, PRESETS, SINUSOIDAL
+from keras_transformer.presets import (
+    ACTIVATIONS,
+    OPTIMIZERS,
+    POSITIONS,
+    PRESETS,
+    SINUSOIDAL,
+    TYPED,
+    is_range,
+    split_frame_setting,
+    split_heads_setting,
+)
 
 PAD_ID, UNK_ID, BOS_ID, EOS_ID = 0, 1, 2, 3  # the control symbols of every vocabulary
 FIRST_PLACEHOLDER_ID = 4  # of the placeholders, right behind them, in a vocabulary that has some
@@ -63,6 +72,9 @@ class Config:
     character_coverage: float = 0.9995
     """Share of the characters of the text that become pieces. Rarer characters are written as bytes. 1 makes every
     character a piece, which fills a small vocabulary."""
+    nfkc: bool = False
+    """Full-width letters and other compatibility characters become ordinary ones, as in Unicode's form NFKC. With two
+    tokenizers, only in the source. All text has the form NFC, single spaces and no invisible characters anyway."""
     share_vocabulary: bool = True
     """One vocabulary, and one tokenizer, for both languages, as in the paper. false trains a tokenizer for each
     language."""
@@ -74,6 +86,14 @@ class Config:
     protect: float = 0.0
     """Share of the pairs in which words become placeholders: numbers, URLs, addresses and names on both sides, and
     words that translate each other. Every epoch draws new pairs. So the model learns to keep words."""
+    upper_case: float = 0.0
+    """Share of the pairs that training writes in capitals, on both sides. Scripts without case stay as they are."""
+    title_case: float = 0.0
+    """Share of the pairs in which every word begins with a capital, on both sides."""
+    typos: float = 0.0
+    """Share of the pairs whose source gets slips of the hand: swapped, missing, doubled and wrong letters."""
+    noise: float = 0.0
+    """Share of the pairs that get the same random symbol on both sides. So the model learns to copy emoji."""
     max_length: int = 256
     """Most tokens on either side of a training pair. Longer pairs are left out. Longer texts are divided."""
     init_from: str | None = None
@@ -246,43 +266,40 @@ class Config:
         self._check_values()
 
     def _check_values(self):
+        check = functools.partial(check_setting, self)
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
-            check_setting(self, field.name, is_a(value, field.type), f"must be {describe_type(field.type)}")
+            check(field.name, is_a(value, field.type), f"must be {describe_type(field.type)}")
             if isinstance(value, float):
-                check_setting(self, field.name, math.isfinite(value), "must be finite")
+                check(field.name, math.isfinite(value), "must be finite")
             if field.type in (int, int | None) and field.name not in ("seed", "first_position"):
-                check_setting(self, field.name, value is None or value >= 1, "must be at least 1")
+                check(field.name, value is None or value >= 1, "must be at least 1")
         rates = [name for name in vars(self) if name.endswith("dropout_rate")]
-        for name in (*rates, "label_smoothing", "scheduled_sampling_rate", "replay", "protect"):
-            check_setting(self, name, 0 <= getattr(self, name) < 1, "must be in [0, 1)")
+        for name in (*rates, "label_smoothing", "scheduled_sampling_rate", "replay", "protect", *TYPED):
+            check(name, 0 <= getattr(self, name) < 1, "must be in [0, 1)")
         decay = self.ema_decay
-        check_setting(self, "ema_decay", decay is None or 0 < decay < 1, "must be between 0 and 1")
+        check("ema_decay", decay is None or 0 < decay < 1, "must be between 0 and 1")
         for name in ("save_minutes", "weight_decay"):
-            check_setting(self, name, (getattr(self, name) or 0) >= 0, "must not be negative")
+            check(name, (getattr(self, name) or 0) >= 0, "must not be negative")
         for name in ("peak_learning_rate", "clip_norm", "layer_norm_epsilon"):
-            check_setting(self, name, getattr(self, name) is None or getattr(self, name) > 0, "must be positive")
+            check(name, getattr(self, name) is None or getattr(self, name) > 0, "must be positive")
         is_new = self.tokenizer is None
-        check_setting(self, "share_vocabulary", is_new or self.share_vocabulary, "must be true with `tokenizer`")
-        check_setting(self, "share_tokenizer", is_new or self.has_one_tokenizer, "must not be false with `tokenizer`")
+        check("share_vocabulary", is_new or self.share_vocabulary, "must be true with `tokenizer`")
+        check("share_tokenizer", is_new or self.has_one_tokenizer, "must not be false with `tokenizer`")
         has_vocabulary = self.share_vocabulary or not self.has_one_tokenizer
-        check_setting(self, "share_tokenizer", has_vocabulary, "must not be true with `share_vocabulary` false")
+        check("share_tokenizer", has_vocabulary, "must not be true with `share_vocabulary` false")
         grows = self.extend_vocabulary is None or self.share_vocabulary == self.has_one_tokenizer
-        check_setting(self, "extend_vocabulary", grows, "cannot extend one vocabulary of two tokenizers")
-        check_setting(
-            self, "init_from", is_new or self.init_from is None, "brings its own tokenizer: leave out `tokenizer`"
-        )
+        check("extend_vocabulary", grows, "cannot extend one vocabulary of two tokenizers")
+        check("init_from", is_new or self.init_from is None, "brings its own tokenizer: leave out `tokenizer`")
         for name in ("replay", "extend_vocabulary"):
-            check_setting(self, name, self.init_from is not None or not getattr(self, name), "needs `init_from`")
-        check_setting(
-            self, "profile", self.profile is None or _is_range(self.profile), "must be START,STOP with START < STOP"
-        )
+            check(name, self.init_from is not None or not getattr(self, name), "needs `init_from`")
+        check("profile", self.profile is None or is_range(self.profile), "must be START,STOP with START < STOP")
         self._check_shape()
-        check_setting(self, "character_coverage", 0.98 <= self.character_coverage <= 1, "must be between 0.98 and 1")
-        check_setting(self, "seed", 0 <= self.seed < 2**31, "must be at least 0 and below 2^31")
-        check_setting(self, "model_dir", bool(self.model_dir), "must name a directory; leave it out for runs/PRESET")
+        check("character_coverage", 0.98 <= self.character_coverage <= 1, "must be between 0.98 and 1")
+        check("seed", 0 <= self.seed < 2**31, "must be at least 0 and below 2^31")
+        check("model_dir", bool(self.model_dir), "must name a directory; leave it out for runs/PRESET")
         for name, least, most in (("beam_size", 1, MOST_HYPOTHESES), ("length_penalty", *LENGTH_PENALTIES)):
-            check_setting(self, name, least <= getattr(self, name) <= most, f"must be between {least:g} and {most:g}")
+            check(name, least <= getattr(self, name) <= most, f"must be between {least:g} and {most:g}")
 
     def _check_shape(self):
         check = functools.partial(check_setting, self)
@@ -344,19 +361,6 @@ class Config:
         return cls(**read_settings(path))
 
 
-def split_heads_setting(heads):
-    """The numbers in the setting `heads`: "4,3/4,4/0,2" -> [[4, 3], [4, 4], [0, 2]]; [] for other text."""
-    is_right = re.fullmatch(r"\d+(,\d+)*(/\d+(,\d+)*){2}", heads)
-    return [[int(number) for number in part.split(",")] for part in heads.split("/")] if is_right else []
-
-
-def split_frame_setting(frame):
-    """The ids in the setting `frame`: "17,5/3/" -> [[17, 5], [3], []]; [] for other text, and for padding, 0."""
-    ids = "([1-9][0-9]*(,[1-9][0-9]*)*)?"
-    is_right = re.fullmatch(f"{ids}(/{ids}){{2}}", frame)
-    return [[int(id) for id in part.split(",") if id] for part in frame.split("/")] if is_right else []
-
-
 def preset(name, **settings):
     """The settings of a preset: `Config`.
 
@@ -393,7 +397,3 @@ def read_settings(path):
             with contextlib.suppress(ValueError):  # YAML 1.1 reads 1e-3 as text, and 1.0e-3 as a number
                 settings[field.name] = float(settings[field.name])
     return settings
-
-
-def _is_range(text):
-    return re.fullmatch("[0-9]+,[0-9]+", text) and int(text.split(",")[0]) < int(text.split(",")[1])

@@ -80,7 +80,7 @@ def check_effect(config, given, effects):
             has_effect = name not in given or getattr(config, setting) in values
             rule = f"has no effect with {setting}={getattr(config, setting)}, only with {' or '.join(values)}"
             check_setting(config, name, has_effect, f"{rule}: leave it out")
-    for name in ("vocabulary_size", "character_coverage"):
+    for name in ("vocabulary_size", "character_coverage", "nfkc"):
         for origin in ("tokenizer", "init_from"):
             has_effect = name not in given or getattr(config, origin) is None
             check_setting(

@@ -1,4 +1,9 @@
-"""What `Config` chooses from: the presets, each with the settings that differ from its defaults, kinds, optimizers."""
+"""What `Config` chooses from: the presets, each with the settings that differ from its defaults, kinds, optimizers.
+
+And how a setting of several numbers is read.
+"""
+
+import re
 
 SINUSOIDAL = ("sinusoidal", "sinusoidal_halves", "sinusoidal_tensor2tensor")
 POSITIONS = (*SINUSOIDAL, "learned", "relative", "rotary", "none")
@@ -103,3 +108,22 @@ EFFECTS = {
     **dict.fromkeys(("attention_span", "hard_attention"), _ATTENTION),
     "attention_window": {**_ATTENTION, "attention_span": ("local_m", "local_p")},
 }
+TYPED = ("upper_case", "title_case", "typos", "noise")  # shares of the pairs that are changed as people type
+
+
+def split_heads_setting(heads):
+    """The numbers in the setting `heads`: "4,3/4,4/0,2" -> [[4, 3], [4, 4], [0, 2]]; [] for other text."""
+    is_right = re.fullmatch(r"\d+(,\d+)*(/\d+(,\d+)*){2}", heads)
+    return [[int(number) for number in part.split(",")] for part in heads.split("/")] if is_right else []
+
+
+def split_frame_setting(frame):
+    """The ids in the setting `frame`: "17,5/3/" -> [[17, 5], [3], []]; [] for other text, and for padding, 0."""
+    ids = "([1-9][0-9]*(,[1-9][0-9]*)*)?"
+    is_right = re.fullmatch(f"{ids}(/{ids}){{2}}", frame)
+    return [[int(id) for id in part.split(",") if id] for part in frame.split("/")] if is_right else []
+
+
+def is_range(text):
+    """Whether a text is two numbers, the first one smaller, such as "20,30"."""
+    return re.fullmatch("[0-9]+,[0-9]+", text) and int(text.split(",")[0]) < int(text.split(",")[1])

@@ -12,21 +12,20 @@ from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
 from keras_transformer.config import BOS_ID, EOS_ID, FIRST_PLACEHOLDER_ID, PAD_ID, UNK_ID
 from keras_transformer.errors import FileError, TokenizerError, counted
+from keras_transformer.normalization import rules
 from keras_transformer.protection import PLACEHOLDERS
 
 MOST_TRAINING_SENTENCES = 2_000_000  # a sample of this size decides a vocabulary as well as a whole corpus
 MOST_SENTENCE_BYTES = 1 << 16  # longer sentences are left out of the training of a tokenizer
-# The only rule replaces one code point that no text may contain; it changes no other text. Without any rule,
-# SentencePiece prints a line at every load, in training and in serving.
-NORMALIZATION = "FFFF\tFFFD\n"
 SHARED, SOURCE, TARGET = "tokenizer.model", "source_tokenizer.model", "target_tokenizer.model"  # files of a directory
 
 
-def train_tokenizer(sentences, vocabulary_size, character_coverage=0.9995, placeholders=()):
+def train_tokenizer(sentences, vocabulary_size, character_coverage=0.9995, placeholders=(), nfkc=False):
     """Trains a SentencePiece BPE model with byte fallback, so that every text can be written.
 
-    Case, Unicode forms, and spaces inside and at the end stay as they are. Decoding does not give back four things:
-    spaces at the start are lost, "▁" becomes a space, U+FFFF and invalid UTF-8 become U+FFFD.
+    The model itself mends text, as `normalization.mend` does: its form is NFC, its spaces are single, and characters
+    that nobody sees are gone. Other text comes back unchanged from ids, with three exceptions: "▁" becomes a space,
+    invalid UTF-8 becomes U+FFFD, and rare orders of several marks stay as they are.
 
     Args:
         sentences: iterable of str, read once; sampled if there are more than `MOST_TRAINING_SENTENCES`.
@@ -34,6 +33,7 @@ def train_tokenizer(sentences, vocabulary_size, character_coverage=0.9995, place
         character_coverage: share of the characters of the text whose pieces are whole; rarer ones are written as bytes.
         placeholders: tuple of str, `PLACEHOLDERS` or none: pieces that are never divided. Their ids follow those of the
             control symbols.
+        nfkc: bool, whether compatibility characters, such as full-width letters, become ordinary ones.
 
     Returns:
         The model, bytes. A corpus too small for `vocabulary_size` gives a smaller vocabulary.
@@ -44,7 +44,7 @@ def train_tokenizer(sentences, vocabulary_size, character_coverage=0.9995, place
     """
     errors = []
     try:
-        return _train(_noting_errors(sentences, errors), vocabulary_size, character_coverage, placeholders)
+        return _train(_noting_errors(sentences, errors), vocabulary_size, character_coverage, placeholders, rules(nfkc))
     except RuntimeError as error:
         if errors:
             raise errors[0] from None
@@ -74,18 +74,18 @@ def _remedy(error):
     return f"it may be blank, or have no line of at most {MOST_SENTENCE_BYTES:,} bytes. SentencePiece says: {said}"
 
 
-def _train(sentences, vocabulary_size, character_coverage, placeholders):
+def _train(sentences, vocabulary_size, character_coverage, placeholders, normalization):
     model = io.BytesIO()
-    with tempfile.NamedTemporaryFile("w", suffix=".tsv") as rules:
-        rules.write(NORMALIZATION)
-        rules.flush()
-        _train_into(model, sentences, vocabulary_size, character_coverage, placeholders, rules.name)
+    with tempfile.NamedTemporaryFile("w", suffix=".tsv") as file:
+        file.write(normalization)
+        file.flush()
+        _train_into(model, sentences, vocabulary_size, character_coverage, placeholders, file.name)
     description = ModelProto.FromString(model.getvalue())
     description.normalizer_spec.ClearField("normalization_rule_tsv")  # a temporary file's name, new every time
     return description.SerializeToString(deterministic=True)
 
 
-def _train_into(model, sentences, vocabulary_size, character_coverage, placeholders, rules):
+def _train_into(model, sentences, vocabulary_size, character_coverage, placeholders, normalization_file):
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=sentences,
         model_writer=model,
@@ -100,8 +100,8 @@ def _train_into(model, sentences, vocabulary_size, character_coverage, placehold
         character_coverage=character_coverage,
         split_digits=True,  # numbers are copied digit by digit
         user_defined_symbols=list(placeholders),
-        normalization_rule_tsv=rules,
-        remove_extra_whitespaces=False,
+        normalization_rule_tsv=normalization_file,
+        remove_extra_whitespaces=True,
         input_sentence_size=MOST_TRAINING_SENTENCES,
         shuffle_input_sentence=True,
         max_sentence_length=MOST_SENTENCE_BYTES,

@@ -17,7 +17,7 @@ README = ROOT / "README.md"
 # From low to high: a part knows only itself and the parts below it. `errors` lies below `config`: a setting that is
 # not possible is a `UserError`, as every other mistake is.
 ORDER = [
-    {"errors", "languages", "presets", "protection", "private_api", "words"},
+    {"errors", "languages", "normalization", "presets", "protection", "private_api", "words"},
     {"config", "files", "process"},
     {"layers", "tokenizer", "decoding"},
     {"recurrent"},

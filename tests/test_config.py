@@ -8,13 +8,13 @@ import yaml
 
 from keras_transformer import errors
 from keras_transformer.cli.flags import parse_config
-from keras_transformer.config import SUITED, Config, read_settings, split_frame_setting
+from keras_transformer.config import SUITED, Config, read_settings
 from keras_transformer.errors import ConfigError, describe_type, is_a
 from keras_transformer.layers import embedding, stacks
 from keras_transformer.layers.layer import arguments_of
 from keras_transformer.models.recurrent import RecurrentNetwork
 from keras_transformer.models.transformer import Transformer
-from keras_transformer.presets import ACTIVATIONS, EFFECTS, OPTIMIZERS, PRESETS, SINUSOIDAL
+from keras_transformer.presets import ACTIVATIONS, EFFECTS, OPTIMIZERS, PRESETS, SINUSOIDAL, split_frame_setting
 
 check_effect = functools.partial(errors.check_effect, effects=EFFECTS)
 
@@ -28,10 +28,15 @@ OTHER = {
     "skip_bad_lines": True,
     "vocabulary_size": 503,
     "character_coverage": 0.983,
+    "nfkc": True,
     "share_vocabulary": False,
     "share_tokenizer": False,
     "tokenizer": None,  # there is none beside `init_from`
     "protect": 0.07,
+    "upper_case": 0.11,
+    "title_case": 0.13,
+    "typos": 0.17,
+    "noise": 0.19,
     "max_length": 61,
     "init_from": "runs/another",
     "replay": 0.25,
@@ -337,6 +342,10 @@ RATES = [
     "subword_dropout_rate",
     "label_smoothing",
     "scheduled_sampling_rate",
+    "upper_case",
+    "title_case",
+    "typos",
+    "noise",
 ]
 
 

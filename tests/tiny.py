@@ -93,6 +93,15 @@ def tokenizer():
     return Tokenizer(tokenizer_model())
 
 
+# "one two three" for a reader, in other characters.
+ODD_SPELLINGS = [
+    "one  two three",
+    "one\u00a0two\u202fthree",
+    "o\u00adne t\u200bwo thr\u2060ee",
+    "one \u200etwo\u3000\ufeffthree",
+]
+
+
 @functools.cache
 def spelling_tokenizer():
     """One with the pieces and ids of `tokenizer`. It divides text into characters: longer pieces are unused."""

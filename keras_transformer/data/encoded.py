@@ -65,6 +65,17 @@ class Sentences:
         starts = np.concatenate([[0], np.cumsum(lengths)])
         return Sentences(self.ids[np.repeat(self.starts[rows] - starts[:-1], lengths) + np.arange(starts[-1])], starts)
 
+    @classmethod
+    def of_lists(cls, rows):
+        """The `Sentences` of a list of lists of int."""
+        starts = np.cumsum([0, *map(len, rows)])
+        return cls(np.fromiter(itertools.chain.from_iterable(rows), np.int64, int(starts[-1])), starts)
+
+    def lists(self):
+        """The ids of every sentence: a list of lists of int."""
+        ids = np.asarray(self.ids, np.int64).tolist()
+        return [ids[start:stop] for start, stop in itertools.pairwise(self.starts.tolist())]
+
     def texts(self, tokenizer):
         """The sentences as their `Tokenizer` writes them, a list of str."""
         ids = tf.RaggedTensor.from_row_splits(self.ids.astype(np.int32), self.starts)
@@ -180,12 +191,13 @@ def _encode_chunk(chunk, tokenizers, max_length, writers):
         return len(chunk), 0, 0
     texts = zip(*filled, strict=True)
     sides = [tokenizer.encode(tf.constant(side)) for tokenizer, side in zip(tokenizers, texts, strict=True)]
-    fits = tf.reduce_all([side.row_lengths() <= max_length for side in sides], axis=0)
-    source, target = (tf.ragged.boolean_mask(side, fits) for side in sides)
+    lengths = tf.stack([side.row_lengths() for side in sides])  # 0 of a text of invisible characters
+    seen, fits = tf.reduce_all(lengths > 0, axis=0), tf.reduce_all(lengths <= max_length, axis=0)
+    source, target = (tf.ragged.boolean_mask(side, seen & fits) for side in sides)
     writers[0].append(source)
     writers[1].append(with_eos(target))
-    written = int(tf.math.count_nonzero(fits))
-    return len(chunk) - len(filled), len(filled) - written, written
+    visible, written = int(tf.math.count_nonzero(seen)), int(tf.math.count_nonzero(seen & fits))
+    return len(chunk) - visible, visible - written, written
 
 
 class _SentencesWriter:

@@ -1,6 +1,5 @@
 """Training pairs with placeholders, which hide words that both sides of a pair have. Each epoch draws other pairs."""
 
-import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -47,16 +46,16 @@ class PairProtection:
         self.max_length = max_length
         counted = np.arange(0, len(pairs), -(-len(pairs) // MOST_COUNTED))
         sides = (pairs.source.of(counted), pairs.target.of(counted))
-        self.terms = learn_terms(*(map(processor.decode, _lists(side)) for processor, side in self._with(sides)))
+        self.terms = learn_terms(*(map(processor.decode, side.lists()) for processor, side in self._with(sides)))
 
     def __call__(self, pairs, rng):
         """Returns the `EncodedPairs` of a batch with placeholders drawn from `rng`, a NumPy generator."""
-        rows = [_lists(side) for side in (pairs.source, pairs.target)]
+        rows = [side.lists() for side in (pairs.source, pairs.target)]
         for row in np.flatnonzero(rng.random(len(pairs)) < self.rate):
             hidden = self._hide([side[row] for side in rows], rng)
             for side, ids in zip(rows, hidden, strict=True):
                 side[row] = ids
-        return replace(pairs, source=_sentences(rows[0]), target=_sentences(rows[1]))
+        return replace(pairs, source=Sentences.of_lists(rows[0]), target=Sentences.of_lists(rows[1]))
 
     def _hide(self, pair, rng):
         """One pair, two lists of ids, with placeholders; the same lists if nothing can be hidden."""
@@ -105,7 +104,7 @@ def _numbered(rows):
     """The words of rows, list of list of str, and the rows as `Sentences` of their numbers."""
     numbers = {}
     rows = [[numbers.setdefault(word, len(numbers)) for word in row] for row in rows]
-    return list(numbers), _sentences(rows)
+    return list(numbers), Sentences.of_lists(rows)
 
 
 def _likeliest(pairs):
@@ -114,16 +113,6 @@ def _likeliest(pairs):
     order = np.argsort(t, kind="stable")
     order = order[t[order] >= LEAST_PROBABILITY]
     return dict(zip(sources[order].tolist(), targets[order].tolist(), strict=True))  # the likeliest is the last
-
-
-def _lists(sentences):
-    ids = np.asarray(sentences.ids, np.int64).tolist()
-    return [ids[start:stop] for start, stop in itertools.pairwise(sentences.starts.tolist())]
-
-
-def _sentences(rows):
-    starts = np.cumsum([0, *map(len, rows)])
-    return Sentences(np.fromiter(itertools.chain.from_iterable(rows), np.int64, int(starts[-1])), starts)
 
 
 def find_shared(source, target, terms=None):

@@ -112,19 +112,19 @@ class LiteRTTranslator:
         """One text: its white space stays, its sentences are translated in parts, and all is joined again."""
         written, log_prob, tokens = [], 0.0, 0
         for fragment in self._rules.fragments(text):
-            if self._rules.is_space(fragment):
+            sentence = [] if self._rules.is_space(fragment) else self._source.encode(fragment)
+            if not sentence:  # white space, or nothing that can be seen
                 written.append(fragment)
                 continue
-            for gap, part in self._parts(fragment):
+            for gap, part in self._parts(sentence):
                 ids, score = self._search(part)
                 log_prob += score * self._rules.penalty(len(ids))
                 tokens += len(ids)
                 written.append(gap + self._decode(ids))
         return Translation(self._rules.joined(written), log_prob / self._rules.penalty(tokens))
 
-    def _parts(self, sentence):
+    def _parts(self, ids):
         """Divides a sentence of too many pieces: yields the text before each part, and the ids of the part."""
-        ids = self._source.encode(sentence)
         pieces = [self._source.id_to_piece(id) for id in ids]
         begins = divisions(pieces, self._rules.max_length)
         for start, end in zip(begins, [*begins[1:], len(ids)], strict=True):

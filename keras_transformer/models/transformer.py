@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from keras_transformer.config import PAD_ID, split_frame_setting, split_heads_setting
+from keras_transformer.config import PAD_ID
 from keras_transformer.layers.attention import padding_mask
 from keras_transformer.layers.embedding import (
     Frame,
@@ -17,7 +17,7 @@ from keras_transformer.layers.kernels import EPSILON
 from keras_transformer.layers.layer import arguments_of, check_choice
 from keras_transformer.layers.stacks import Decoder, Encoder, EncoderLayer
 from keras_transformer.models.sequence_to_sequence import SequenceToSequence
-from keras_transformer.presets import POSITIONS, SINUSOIDAL
+from keras_transformer.presets import POSITIONS, SINUSOIDAL, split_frame_setting, split_heads_setting
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")

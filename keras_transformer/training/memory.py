@@ -10,9 +10,9 @@ from typing import NamedTuple
 import psutil
 import tensorflow as tf
 
-from keras_transformer.config import split_heads_setting
 from keras_transformer.data.pipeline import batch_shapes
 from keras_transformer.errors import ConfigError
+from keras_transformer.presets import split_heads_setting
 from keras_transformer.recurrent.cells import CELLS
 from keras_transformer.training.strategy import resolve_precision
 

@@ -16,6 +16,7 @@ from keras_transformer.data.corpora import epoch_weights, mix, open_corpora
 from keras_transformer.data.corpus import BothSides, Corpus, InTurn, OneSide, write_bad_lines
 from keras_transformer.data.encoded import LAYOUT, EncodedPairs, encode_pairs, find_flaw, make_once
 from keras_transformer.data.new_pieces import append_pieces, learn_pieces, mean_rows, new_in
+from keras_transformer.data.typed_text import with_cases
 from keras_transformer.errors import CheckpointError, ConfigError, CorpusError, counted
 from keras_transformer.files import write_whole
 from keras_transformer.models.sequence_to_sequence import load_model
@@ -204,7 +205,10 @@ def _make_model(config, name, text, origin):
         check_placeholders(config, model)
         return model
     placeholders = PLACEHOLDERS if config.protect else ()
-    return train_tokenizer(text, config.vocabulary_size, config.character_coverage, placeholders)
+    nfkc = config.nfkc and name != TARGET
+    if config.upper_case or config.title_case:
+        text = with_cases(text, config.upper_case, config.title_case)
+    return train_tokenizer(text, config.vocabulary_size, config.character_coverage, placeholders, nfkc)
 
 
 def check_placeholders(config, model):

@@ -1,6 +1,7 @@
 """A training run from config to finished model, in the order in which things happen: `train` names every stop."""
 
 import contextlib
+import functools
 import hashlib
 import logging
 import random
@@ -15,6 +16,7 @@ from keras_transformer.data.encoded import INDEX
 from keras_transformer.data.pipeline import count_batches, dealt, evaluation_batches, make_batch, training_batches
 from keras_transformer.data.protected_pairs import PairProtection
 from keras_transformer.data.subword_dropout import SubwordDropout
+from keras_transformer.data.typed_text import Noise, TitleCase, TypedPairs, Typos, UpperCase
 from keras_transformer.errors import CheckpointError, FileError
 from keras_transformer.files import write_whole
 from keras_transformer.models.recurrent import RecurrentNetwork
@@ -65,6 +67,7 @@ from keras_transformer.translation.translator import Translator
 
 log = logging.getLogger(__name__)
 SAMPLE_SENTENCES = 32
+CHANGES = {"title_case": TitleCase, "upper_case": UpperCase, "typos": Typos, "noise": Noise}  # settings, in this order
 PICTURES = 4  # of the alignment of validation pairs
 
 
@@ -297,17 +300,17 @@ def update_and_validate(config, data, trainer, callbacks, plan, progress):
 
 def variation(config, data):
     """What changes the pairs of a training batch: a function for `training_batches`, or None."""
-    models = [tokenizer.model for tokenizer in data.tokenizers]
-    protect = PairProtection(data.train, *models, config.protect, config.max_length) if config.protect else None
-    if not config.subword_dropout_rate:
-        return protect
-    drop = SubwordDropout(models[0], config.subword_dropout_rate)
-
-    def vary(pairs, rng):
-        pairs = protect(pairs, rng) if protect else pairs
-        return replace(pairs, source=drop(pairs.source, rng))
-
-    return vary
+    models, steps = [tokenizer.model for tokenizer in data.tokenizers], []
+    if config.protect:
+        steps.append(PairProtection(data.train, *models, config.protect, config.max_length))
+    if changes := [change(getattr(config, name)) for name, change in CHANGES.items() if getattr(config, name)]:
+        steps.append(TypedPairs(*models, changes, config.max_length))
+    if config.subword_dropout_rate:
+        drop = SubwordDropout(models[0], config.subword_dropout_rate)
+        steps.append(lambda pairs, rng: replace(pairs, source=drop(pairs.source, rng)))
+    if not steps:
+        return None
+    return lambda pairs, rng: functools.reduce(lambda before, step: step(before, rng), steps, pairs)
 
 
 def validation_batches(config, pairs, strategy):

@@ -109,9 +109,16 @@ def test_encoding_again_into_a_directory_replaces_the_pairs(tokenizer, tmp_path)
 
 
 def test_pairs_blank_on_one_side_are_dropped_and_counted(encode, processor):
-    blank = [("", "eins"), ("two", ""), ("  ", "drei"), ("four", "\t\n"), ("\u00a0", "\u3000")]
+    blank = [
+        ("", "eins"),
+        ("two", ""),
+        ("  ", "drei"),
+        ("four", "\t\n"),
+        ("\u00a0", "\u3000"),
+        ("\u200b\ufeff", "sechs"),
+    ]
     pairs = encode([blank[0], *PAIRS[:3], *blank[1:], *PAIRS[3:]], 101)
-    assert pairs.dropped == {"blank on one side": 5, "longer than 101 tokens": 0}
+    assert pairs.dropped == {"blank on one side": 6, "longer than 101 tokens": 0}
     assert as_lists(pairs.target) == with_eos(processor.encode([target for _, target in PAIRS]))
 
 

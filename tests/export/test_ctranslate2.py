@@ -123,6 +123,11 @@ def test_pieces_are_those_of_the_translation(trained):
     assert len(scores) == len(LEARNED) and max(scores) < 0
 
 
+def test_what_nobody_sees_does_not_change_a_translation(exported, trained):
+    plain, *odd = translated(CTranslate2Export(trained), exported, ["one two three", *tiny.ODD_SPELLINGS])[0]
+    assert odd == [plain] * len(tiny.ODD_SPELLINGS)
+
+
 def test_pieces_that_two_detokenizers_write_differently_are_the_same(trained, tmp_path, monkeypatch, capsys):
     """Both engines find the same pieces. The detokenizer of the export is another one."""
 

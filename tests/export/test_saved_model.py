@@ -167,6 +167,15 @@ def check_text(outputs, number):
     assert np.isfinite(outputs["score"]).all()
 
 
+def test_what_nobody_sees_does_not_change_a_translation(answers, translator):
+    plain, *odd = answers(["one two three", *tiny.ODD_SPELLINGS])["translation"].tolist()
+    assert (
+        odd == [plain] * len(tiny.ODD_SPELLINGS) == [text.encode() for text in translator.translate(tiny.ODD_SPELLINGS)]
+    )
+    around = answers([" \u00a0one  two three\u3000", "\u034f"])["translation"].tolist()
+    assert around == [f" \u00a0{plain.decode()}\u3000".encode(), "\u034f".encode()]
+
+
 def test_invalid_utf8_is_translated_to_valid_text_beside_the_others(answers):
     outputs = answers([*BYTES, *TEXTS])
     check_text(outputs, len(BYTES) + len(TEXTS))

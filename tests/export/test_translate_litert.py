@@ -73,6 +73,13 @@ def test_text_is_divided_and_joined_as_in_the_graph(reader, monkeypatch):
     assert max(map(len, searched)) > longest / 2 and len(searched) > 2 * len(texts)
 
 
+def test_what_nobody_sees_does_not_change_a_translation(reader):
+    expected = reader.translate("one two three")
+    assert reader.translate(tiny.ODD_SPELLINGS) == [expected] * len(tiny.ODD_SPELLINGS)
+    assert reader.translate(" \u00a0one  two three\u3000") == f" \u00a0{expected}\u3000"
+    assert reader.translate("\u034f") == "\u034f"  # no space, and nothing to translate
+
+
 def test_ids_are_written_as_in_the_graph(reader):
     rows = np.random.default_rng(3).integers(0, tiny.VOCABULARY, (500, 7))
     space = tiny.tokenizer().encode(["a b"])[0].numpy()  # ids with a space at the start

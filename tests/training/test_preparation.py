@@ -288,6 +288,23 @@ def test_tokenizers_have_placeholders_if_the_training_protects(corpus, tmp_path,
     assert all(tokenizer.has_placeholders for tokenizer in data.tokenizers)
 
 
+@pytest.mark.parametrize(("share", "of_target"), [(True, "42"), (False, "４２")])
+def test_compatibility_characters_of_the_source_become_ordinary_ones(corpus, tmp_path, share, of_target):
+    config = tiny.config(corpus, tmp_path / "run", nfkc=True, share_vocabulary=share)
+    tokenizers = prepare(config, RunDirectory(config.model_dir)).tokenizers
+    written = [tokenizer.decode(tokenizer.encode(["４２"])).numpy()[0].decode() for tokenizer in tokenizers]
+    assert written == ["42", of_target]
+
+
+@pytest.mark.parametrize("share", [True, False])
+def test_tokenizers_have_pieces_of_capitals_if_the_training_has_capitals(corpus, tmp_path, share):
+    config = tiny.config(corpus, tmp_path / "run", upper_case=0.2, share_vocabulary=share)
+    plain = tiny.config(corpus, tmp_path / "plain", share_vocabulary=share)
+    cased, uncased = (prepare(each, RunDirectory(each.model_dir)).source_tokenizer for each in (config, plain))
+    lengths = [len(tokenizer.encode(["SEVEN EIGHT NINE"]).values) for tokenizer in (cased, uncased)]
+    assert lengths[0] < lengths[1] / 2
+
+
 @pytest.mark.parametrize("origin", [{"tokenizer": "a.model"}, {"init_from": "runs/a"}])
 def test_a_tokenizer_without_placeholders_cannot_protect(corpus, origin):
     protecting = tiny.config(corpus, "run", protect=0.1, **origin)

@@ -649,7 +649,8 @@ def test_a_batch_is_varied_as_the_settings_say(rates):
     source, target = (tokenizer.encode(list(side)) for side in zip(*words, strict=True))
     sides = [Sentences(ids.values.numpy(), ids.row_splits.numpy()) for ids in (source, with_eos(target))]
     pairs = EncodedPairs(*sides, {})
-    config = SimpleNamespace(protect=protect, subword_dropout_rate=dropout, max_length=99)
+    unchanged = dict.fromkeys(module.CHANGES, 0.0)
+    config = SimpleNamespace(protect=protect, subword_dropout_rate=dropout, max_length=99, **unchanged)
     data = SimpleNamespace(train=pairs, tokenizers=(tokenizer, tokenizer))
     varied = module.variation(config, data)(pairs, np.random.default_rng(3))
     texts = [side.texts(tokenizer) for side in (varied.source, varied.target)]
@@ -658,5 +659,30 @@ def test_a_batch_is_varied_as_the_settings_say(rates):
     assert (texts == [list(side) for side in zip(*words, strict=True)]) == (protect == 0)
     whole = tokenizer.encode(texts[0])
     assert (len(varied.source.ids) > len(whole.values)) == (dropout > 0)
-    settings = SimpleNamespace(protect=0.0, subword_dropout_rate=0.0, max_length=99)
+    settings = SimpleNamespace(protect=0.0, subword_dropout_rate=0.0, max_length=99, **unchanged)
     assert module.variation(settings, data) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "sources", "targets"),
+    [
+        ("upper_case", {"SEVEN ONE"}, {"SIEBEN EINS"}),
+        ("title_case", {"Seven One"}, {"Sieben Eins"}),
+        ("typos", None, {"sieben eins"}),
+        ("noise", None, None),
+    ],
+)
+def test_a_batch_is_typed_as_the_settings_say_and_anew_in_every_epoch(name, sources, targets):
+    tokenizer = tiny.tokenizer()
+    source, target = (tokenizer.encode([side] * 17) for side in ("seven one", "sieben eins"))
+    sides = [Sentences(ids.values.numpy(), ids.row_splits.numpy()) for ids in (source, with_eos(target))]
+    data = SimpleNamespace(train=EncodedPairs(*sides, {}), tokenizers=(tokenizer, tokenizer))
+    rates = {**dict.fromkeys(module.CHANGES, 0.0), name: 0.999}
+    vary = module.variation(SimpleNamespace(protect=0.0, subword_dropout_rate=0.0, max_length=99, **rates), data)
+    epochs = [vary(data.train, np.random.default_rng((3, epoch, 0))) for epoch in (0, 0, 1)]
+    texts = [[side.texts(tokenizer) for side in (pairs.source, pairs.target)] for pairs in epochs]
+    assert texts[0] == texts[1] and (texts[0] != texts[2] or sources)
+    if sources:
+        assert (set(texts[0][0]), set(texts[0][1])) == (sources, targets)
+    else:
+        assert len(set(texts[0][0])) > 5 and (not targets or set(texts[0][1]) == targets)

@@ -12,10 +12,11 @@ from typing import NamedTuple
 import numpy as np
 
 from keras_transformer.data.corpus import Pair
+from keras_transformer.normalization import mend
 from keras_transformer.tools.cleaning.minhash import FUNCTIONS, bands, shingles, signatures, similarity
 from keras_transformer.tools.cleaning.rules import rules_of
 from keras_transformer.tools.cleaning.settings import CleaningSettings
-from keras_transformer.tools.cleaning.text import mend, skeleton
+from keras_transformer.tools.cleaning.text import skeleton
 
 KEY_BYTES = 16  # The chance that two of a billion pairs share a key is one in 10^20.
 PAIR_ROWS, HELD_OUT_ROWS = 8, 4  # of a band: few comparisons among all pairs, and no held-out line overlooked

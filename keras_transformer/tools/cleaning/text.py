@@ -1,7 +1,6 @@
 """The text of one side: how it is mended, its skeleton for comparisons, and the scripts of its letters."""
 
 import functools
-import re
 import unicodedata
 
 import regex
@@ -10,11 +9,6 @@ from keras_transformer.errors import UserError
 from keras_transformer.languages import likely_script
 from keras_transformer.words import letters, words_of
 
-# Invisible characters: soft hyphen, zero-width space and word joiner, byte order mark, marks of direction. The
-# zero-width joiner and non-joiner stay, because Persian, Indian languages and emoji need them.
-_INVISIBLE = re.compile("[\u00ad\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]")
-_CONTROL = re.compile("[\u0000-\u0008\u000e-\u001b\u007f-\u0084\u0086-\u009f]")
-_SPACE = re.compile(r"\s+")  # with U+0085, U+2028 and U+2029, which end a line in other programs
 _IDEOGRAPH = regex.compile(r"\p{Ideographic}")  # says as much as three letters
 _SYLLABLE = regex.compile(r"[\p{Hiragana}\p{Katakana}\p{Hangul}]")  # says as much as two
 # A number with its signs, which are no letters, and no symbols in the place of letters: "$ 1,250.50", "१२%".
@@ -29,17 +23,6 @@ _PARTS_OF_SCRIPTS = {
     "Hans": ("Hani",),
     "Hant": ("Hani",),
 }
-
-
-def mend(text: str) -> str:
-    """Writes a text in Unicode's composed form (NFC), without control and invisible characters.
-
-    A run of white space becomes one space. White space at both ends is removed.
-    """
-    if text.isascii() and text.isprintable() and "  " not in text:
-        return text.strip()
-    text = _INVISIBLE.sub("", _CONTROL.sub("", text))
-    return _SPACE.sub(" ", unicodedata.normalize("NFC", text)).strip()
 
 
 @functools.lru_cache(16)  # several rules need the words of the same pair

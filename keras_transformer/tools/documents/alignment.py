@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from keras_transformer.normalization import INVISIBLE, ZERO_WIDTH_SPACE
 from keras_transformer.protection import PLACEHOLDERS, Protection
 from keras_transformer.words import has_words, tokens_of
 
@@ -125,8 +126,9 @@ def _places(built_text, text):
 
 
 def _characters(text):
-    """The characters of a text, decomposed (NFKD), without white space, and the place of each: two lists."""
-    plain = [(c, i) for i, char in enumerate(text) for c in unicodedata.normalize("NFKD", char) if c.strip()]
+    """The characters of a text in their plain forms, without those that tokenizers leave out, and the place of each."""
+    seen = [(c, i) for i, c in enumerate(text) if c != ZERO_WIDTH_SPACE and not INVISIBLE.match(c)]
+    plain = [(c, i) for char, i in seen for c in unicodedata.normalize("NFKD", char) if c.strip()]
     return [c for c, _ in plain], [i for _, i in plain]
 
 

@@ -1,35 +1,7 @@
-import unicodedata
-
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from keras_transformer.errors import UserError
-from keras_transformer.tools.cleaning.text import letter_share, mend, script_of, script_share, skeleton, width, words
-
-
-@pytest.mark.parametrize(
-    ("text", "mended"),
-    [
-        ("u\u0308ber", "über"),
-        ("soft\u00adhyphen zero\u200bwidth \ufeffmark", "softhyphen zerowidth mark"),
-        ("\u202bright to left\u202c \u200eand\u2066 back\u2069", "right to left and back"),
-        ("bell\u0007 and\u0085next\u2028line\tend \u00a0", "bell and next line end"),
-        ("می\u200cخواهم", "می\u200cخواهم"),  # the joiner is spelling in Persian
-        ("👩\u200d🚀", "👩\u200d🚀"),
-        ("  two  spaces ", "two spaces"),
-    ],
-)
-def test_a_mended_text_has_no_character_that_nobody_sees(text, mended):
-    assert mend(text) == mended
-
-
-@settings(max_examples=50)
-@given(st.text())
-def test_a_mended_text_is_composed_and_stays_as_it_is(text):
-    mended = mend(text)
-    assert mend(mended) == mended and unicodedata.is_normalized("NFC", mended)
-    assert mended == " ".join(mended.split()) and "\n" not in mended
+from keras_transformer.tools.cleaning.text import letter_share, script_of, script_share, skeleton, width, words
 
 
 def test_the_skeleton_forgets_case_punctuation_and_width():

@@ -1,0 +1,132 @@
+"""Text whose form does not matter: `mend` says what is right, and the tokenizer's own rules do the same."""
+
+import functools
+import random
+import unicodedata
+
+import pytest
+import sentencepiece
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from keras_transformer.normalization import INVISIBLE, SPACE, mend
+from keras_transformer.tokenizer import Tokenizer, train_tokenizer
+
+SENTENCES = {
+    "French": "Le garçon a dit « ça va » à l’élève.",
+    "Vietnamese": "Người Việt uống nước chè ở đây.",
+    "Yoruba": "Ẹ káàárọ̀, ọmọ mi dàńsákì.",
+    "Lithuanian": "Mė̃nuo švi\u0328\u0301ečia ą́žuolui.",
+    "Russian": "Ёжик в тумане ещё пьёт чай.",
+    "Greek": "Ἐν ἀρχῇ ἦν ὁ λόγος, ᾧ ᾄδει.",
+    "Arabic": "أَهْلًا وَسَهْلًا بِكُمْ فِي مَدْرَسَتِنَا الْجَدِيدَةِ يَا مُؤَلِّفُ.",
+    "Hebrew": "בְּרֵאשִׁית בָּרָא אֱלֹהִים אֵת הַשָּׁמַיִם.",
+    "Persian": "می\u200cخواهم به خانه‌ام بروم.",
+    "Hindi": "ज़िन्दगी बहुत अच्छी है, क्\u200dया?",
+    "Bengali": "আমার সোনার বাংলা, তোমায় বড়ো ভালোবাসি।",
+    "Tamil": "நான் கோவிலுக்கு போனேன், சௌந்தர்.",
+    "Thai": "ฉัน\u200bกิน\u200bข้าวที่นี่",
+    "Khmer": "ភាសា\u200bខ្មែរ\u200bស្រស់\u200bស្អាត។",
+    "Burmese": "မြန်မာ\u200bဘာသာ\u200bဦး",
+    "Tibetan": "བོད་སྐད་\u200bཡག་པོ།",
+    "Chinese": "他在北京大學念書。",
+    "Japanese": "ガラスのプールでパーティーがある。",
+    "Korean": "안녕하세요, 값진 꽃이 피었습니다.",
+    "English with emoji": "A family 👩‍👩‍👧 in 🏴󠁧󠁢󠁥󠁮󠁧󠁿 loves ❤️ and 葛󠄀.",
+}
+
+
+@functools.cache
+def model(nfkc=False):
+    return train_tokenizer(["the year", *map(mend, SENTENCES.values())] * 5, 601, nfkc=nfkc)
+
+
+@functools.cache
+def processor(nfkc=False):
+    return sentencepiece.SentencePieceProcessor(model_proto=model(nfkc))
+
+
+def written(text, nfkc=False):
+    return processor(nfkc).decode(processor(nfkc).encode(text))
+
+
+@pytest.mark.parametrize(
+    ("text", "mended"),
+    [
+        ("u\u0308ber", "über"),
+        ("soft\u00adhyphen zero\u200bwidth \ufeffmark", "softhyphen zerowidth mark"),
+        ("\u202bright to left\u202c \u200eand\u2066 back\u2069", "right to left and back"),
+        ("bell\u0007 and\u0085next\u2028line\tend \u00a0", "bell and next line end"),
+        ("می\u200cخواهم", "می\u200cخواهم"),  # the joiner is spelling in Persian
+        ("👩\u200d🚀", "👩\u200d🚀"),
+        ("  two  spaces ", "two spaces"),
+        ("a\u2003\u202f\u3000b\u00a0 c", "a b c"),
+        ("ភាសា\u200b\u200bខ្មែរ a\u200bb \u200bc", "ភាសា\u200bខ្មែរ ab c"),
+        ("ᠮᠠᠩᠭᠠ\u180eᠠ", "ᠮᠠᠩᠭᠠ\u180eᠠ"),  # Mongolian's vowel separator changes the shape of a letter
+        ("１２３ ｶﾞ ﬁ", "１２３ ｶﾞ ﬁ"),
+    ],
+)
+def test_text_that_looks_the_same_has_one_form(text, mended):
+    assert mend(text) == written(text) == mended
+
+
+@pytest.mark.parametrize(
+    ("text", "mended"), [("１２３ ＡＢＣ！", "123 ABC!"), ("ｶﾞｷﾞﾊﾟ", "ガギパ"), ("ﬁ Ⅷ", "fi VIII"), ("ａ\u0301", "á")]
+)
+def test_compatibility_characters_become_ordinary_ones_if_asked(text, mended):
+    assert mend(text, nfkc=True) == written(text, nfkc=True) == mended
+
+
+@settings(max_examples=50)
+@given(st.text())
+def test_a_mended_text_is_composed_and_stays_as_it_is(text):
+    mended = mend(text)
+    assert mend(mended) == mended and unicodedata.is_normalized("NFC", mended)
+    assert mended == " ".join(mended.split()) and "\n" not in mended
+
+
+@pytest.mark.parametrize("text", SENTENCES.values(), ids=SENTENCES.keys())
+def test_every_spelling_of_a_sentence_has_the_same_ids(text):
+    text = mend(text)
+    spaced = text.replace(" ", " \u00a0\u202f")
+    with_marks = "".join(f"{character}\u00ad" if character == " " else character for character in f"\u200e{text}\ufeff")
+    ids = Tokenizer(model()).encode([text, unicodedata.normalize("NFD", text), f"\u3000{spaced}\t", with_marks])
+    assert ids.to_list() == [ids.to_list()[0]] * 4
+    assert written(text) == text
+
+
+def test_invisible_marks_inside_words_change_nothing():
+    for mark in INVISIBLE.findall("".join(map(chr, range(1, 0x20000)))):
+        assert written(f"the ye{mark}ar{mark}") == "the year", ascii(mark)
+
+
+@pytest.mark.parametrize("nfkc", [False, True])
+def test_the_rules_do_to_every_character_what_mend_does(nfkc):
+    characters = [chr(c) for c in [*range(1, 0x3400), *range(0xA000, 0xD800, 7), *range(0xE000, 0x20000)]]
+    texts = [text for character in characters if character != "\u2581" for text in (character, f"x{character}y")]
+    rare = {"x\u0340y", "x\u0341y", "x\u0344y"}  # deprecated; their rules do not compose them
+    wrong = [text for text in texts if written(text, nfkc) != mend(text, nfkc)]
+    assert set(wrong) <= rare
+
+
+def test_marks_in_any_order_have_the_order_of_unicode():
+    draw = random.Random(3)
+    hebrew = "\u05b0\u05b4\u05b7\u05b8\u05b9\u05bc\u05c1\u05c2"
+    arabic = "\u064b\u064e\u064f\u0650\u0651\u0652\u0653\u0654\u0670"
+    latin = "\u0300\u0301\u0302\u0308\u0323\u0328"
+    for letters, marks in (("שבא", hebrew), ("اويب", arabic), ("aeoqu", latin)):
+        for _ in range(500):
+            text = draw.choice(letters) + "".join(draw.sample(marks, 2))
+            assert written(text) == unicodedata.normalize("NFC", text), ascii(text)
+
+
+def test_no_character_is_space_and_invisible():
+    everything = "".join(map(chr, range(0x110000)))
+    assert not set(SPACE.findall(everything)) & set(INVISIBLE.findall(everything))
+
+
+def test_the_graph_mends_as_the_package_does():
+    texts = [f"{text}  \u00a0{unicodedata.normalize('NFD', text)}\u200b" for text in SENTENCES.values()]
+    encode = tf.function(Tokenizer(model()).encode)
+    assert encode(tf.constant(texts)).to_list() == processor().encode(texts)
