@@ -5,6 +5,7 @@ sees, with its marks.
 """
 
 import functools
+import random
 import sys
 import unicodedata
 from dataclasses import replace
@@ -17,7 +18,7 @@ from keras_transformer.config import EOS_ID
 from keras_transformer.data.encoded import Sentences
 from keras_transformer.normalization import mend
 
-MOST_GROWTH = 2  # A pair may become this many times as long as the longest one of its batch.
+MOST_GROWTH = 4  # A pair may become this many times as long as the longest one of its batch.
 TYPOS_PER_WORD = 0.1  # beside the first one of a pair
 LEAST_LETTERS = 3  # of a word with a typo
 _LETTER = regex.compile(r"\X")
@@ -209,8 +210,10 @@ def with_cases(sentences, upper_case, title_case):
         upper_case, title_case: the shares of the sentences in capitals and in title case.
 
     Yields:
-        str, each sentence once, at regular distances in another case.
+        str, each sentence once, the same ones in every call in another case.
     """
-    for number, sentence in enumerate(sentences):
-        is_upper, is_title = (int((number + 1) * rate) > int(number * rate) for rate in (upper_case, title_case))
+    draws = random.Random(0)
+    for sentence in sentences:
+        draw = draws.random()
+        is_upper, is_title = draw < upper_case, draw < upper_case + title_case
         yield sentence.upper() if is_upper else in_title_case(sentence) if is_title else sentence

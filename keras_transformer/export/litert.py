@@ -152,6 +152,7 @@ def reader_settings(translator):
         "max_length": settings["max_length"],
         "last_control_id": max(PAD_ID, UNK_ID, BOS_ID, EOS_ID),
         "blank": as_python(sentences.BLANK),
+        "space": as_python(sentences.SPACE),
         "no_space": sentences.NO_SPACE,
         "border": sentences.BORDER,
         **{name: [(as_python(pattern), new) for pattern, new in pairs] for name, pairs in rules.items()},

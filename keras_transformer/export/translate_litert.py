@@ -153,30 +153,34 @@ class Rules:
         length_penalty: alpha of ((5 + n) / 6)^alpha, of the search inside the model.
         max_length: most pieces of a part.
         last_control_id: the ids up to this one write nothing.
-        blank: pattern of one character of white space.
+        blank: pattern of one character of white space. A text of nothing else has no translation.
         no_space: stands for the white space between two sentences that have none.
         border: stands between two fragments of a text after the replacements of `divide`.
         divide: list of (pattern, replacement), for a text.
         join: list of (pattern, replacement), for a translation.
+        space: pattern of one character that may stand between sentences: `blank` and symbols. An old export has none.
     """
 
-    def __init__(self, beam_size, length_penalty, max_length, last_control_id, blank, no_space, border, divide, join):
+    def __init__(
+        self, beam_size, length_penalty, max_length, last_control_id, blank, no_space, border, divide, join, space=None
+    ):
         self.beam_size = beam_size
         self.length_penalty = length_penalty
         self.max_length = max_length
         self.last_control_id = last_control_id
-        self._space = re.compile(f"{blank}*|{no_space}")
+        self._blank = re.compile(f"{blank}*")
+        self._space = re.compile(f"{space or blank}*|{no_space}")
         self._border = border
         self._divide, self._join = ([(re.compile(pattern), new) for pattern, new in rules] for rules in (divide, join))
 
     def fragments(self, text):
         """The white space and the sentences of a text in their order, a list of str."""
-        if self.is_space(text):
+        if self._blank.fullmatch(text):
             return []
         return replaced(text.encode("utf-8", "replace").decode("utf-8"), self._divide).split(self._border)
 
     def is_space(self, fragment):
-        """Whether a fragment is white space, which is not translated."""
+        """Whether a fragment is white space and symbols, which are not translated."""
         return self._space.fullmatch(fragment) is not None
 
     def joined(self, written):

@@ -1,7 +1,8 @@
 """Long text: divided into parts that the model reads one by one, and joined again, all as TensorFlow ops.
 
 A text is white space and sentences in turn. White space goes to the output as it is. Sentences go through the model, in
-several parts if they have more than `max_length` pieces.
+several parts if they have more than `max_length` pieces. Emoji and other pictures around a sentence belong to the white
+space: few models have learned to copy them.
 
 Values of parts of different lengths are flat: all parts stand one after the other, as in a RaggedTensor.
 """
@@ -15,7 +16,7 @@ from keras_transformer.decoding.placeholders import Required
 from keras_transformer.decoding.search import penalty
 from keras_transformer.protection import PLACEHOLDERS
 from keras_transformer.tokenizer import with_eos
-from keras_transformer.translation.sentences import BLANK, BREAKS, CLOSING, NO_SPACE, WIDE_STOP, split_at
+from keras_transformer.translation.sentences import BLANK, BREAKS, CLOSING, NO_SPACE, SPACE, WIDE_STOP, split_at
 
 FEWEST_AT_ONCE = 32  # parts that are translated side by side, unless there are more texts than that
 
@@ -66,7 +67,7 @@ def divide_into_parts(text, tokenizer, max_length, breaks=BREAKS):
         `Segments`.
     """
     fragments = split_at(breaks, text)
-    is_space = tf.strings.regex_full_match(fragments.values, f"{BLANK}*|{NO_SPACE}")
+    is_space = tf.strings.regex_full_match(fragments.values, f"{SPACE}*|{NO_SPACE}")
     sentences = tokenizer.encode(tf.where(is_space, "", fragments.values))
     pieces = tokenizer.pieces(sentences.values)  # (T,)
     starts_word = tf.strings.regex_full_match(pieces, "(?s)▁.*")

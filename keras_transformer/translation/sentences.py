@@ -30,6 +30,9 @@ from keras_transformer.errors import FileError
 from keras_transformer.words import WORD_CHARACTER
 
 BLANK = r"[\pZ\pC]"  # separators, control and invisible formatting characters
+# Unicode's blocks of arrows, shapes, dingbats, notes and pictures, with the marks that make emoji of characters
+SPACE = BLANK[:-1] + r"\x{2190}-\x{27bf}\x{2900}-\x{297f}\x{2b00}-\x{2bff}\x{20e3}\x{fe0e}\x{fe0f}"
+SPACE += r"\x{1d000}-\x{1d1ff}\x{1f000}-\x{1fbff}]"
 LINE_BREAK = r"[\n\v\f\r\x{85}\x{2028}\x{2029}]"
 CLOSING = r"""["'\p{Pe}\p{Pf}\p{Pi}]"""
 CLOSINGS = rf"{CLOSING}*(?:\pZ[»›])?"  # French writes a space before its quotes
@@ -51,7 +54,7 @@ NO_SPACE = "\ufffe"  # in place of the white space between two sentences that ha
 STOPPED = "\ufdd0"  # behind every stop before white space, until it is known whether it is an end
 ENDED = "\ufdd1"  # behind an end, until the text after it is known
 RESERVED = (f"[{BORDER}{NO_SPACE}{STOPPED}{ENDED}]", "\ufffd")
-LINE_BREAKS = ((rf"(\A{BLANK}+|{BLANK}*{LINE_BREAK}{BLANK}*|{BLANK}+\z)", rf"{BORDER}\1{BORDER}"),)
+LINE_BREAKS = ((rf"(\A{SPACE}+|{SPACE}*{LINE_BREAK}{SPACE}*|{SPACE}+\z)", rf"{BORDER}\1{BORDER}"),)
 
 # Titles and a few abbreviations that the rule takes for words.
 ABBREVIATIONS = "capt corp dept prof sept approx bspw bzw evtl inkl vgl dott sig ing mgr inż проф акад".split()
@@ -187,7 +190,7 @@ def breaks_of(full_stops):
         (rf"((?:(?:{WORD_BEFORE}|{CLOSING})\.|{MARK}){CLOSINGS}){STOPPED}", rf"\1{ENDED}"),
         *(ends if full_stops.ends else ()),
         (rf"((?:{whole}(?:{_pattern(known)})|\p{{Thai}})\.{CLOSINGS}){ENDED}", r"\1"),
-        (rf"{ENDED}({BLANK}+)({BEGINNING})", rf"{BORDER}\1{BORDER}\2"),
+        (rf"{ENDED}({BLANK}{SPACE}*)({BEGINNING})", rf"{BORDER}\1{BORDER}\2"),
         (f"[{STOPPED}{ENDED}]", ""),
         (rf"({WIDE_STOP})([^\pP\pZ\pC{BORDER}]|[\p{{Ps}}\p{{Pi}}])", rf"\1{BORDER}{NO_SPACE}{BORDER}\2"),
         (rf"({TIGHT_STOP})([\p{{L}}\p{{Ps}}\p{{Pi}}])", rf"\1{BORDER}{NO_SPACE}{BORDER}\2"),

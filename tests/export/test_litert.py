@@ -104,6 +104,7 @@ def test_without_the_package_it_is_one_line(monkeypatch):
 
 PATTERNS = [
     sentences.BLANK,
+    sentences.SPACE,
     sentences.LINE_BREAK,
     sentences.CLOSING,
     sentences.MARK,

@@ -29,6 +29,8 @@ CHARACTERS = [
     "ö",
     "\ufeff",
     "\U0001f600",
+    "❤️",
+    "→",
     "»",
     "\uffff",
 ]
@@ -77,6 +79,7 @@ def test_what_nobody_sees_does_not_change_a_translation(reader):
     expected = reader.translate("one two three")
     assert reader.translate(tiny.ODD_SPELLINGS) == [expected] * len(tiny.ODD_SPELLINGS)
     assert reader.translate(" \u00a0one  two three\u3000") == f" \u00a0{expected}\u3000"
+    assert reader.translate("😀 one  two three ❤️") == f"😀 {expected} ❤️"
     assert reader.translate("\u034f") == "\u034f"  # no space, and nothing to translate
 
 

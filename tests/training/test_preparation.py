@@ -298,10 +298,12 @@ def test_compatibility_characters_of_the_source_become_ordinary_ones(corpus, tmp
 
 @pytest.mark.parametrize("share", [True, False])
 def test_tokenizers_have_pieces_of_capitals_if_the_training_has_capitals(corpus, tmp_path, share):
-    config = tiny.config(corpus, tmp_path / "run", upper_case=0.2, share_vocabulary=share)
-    plain = tiny.config(corpus, tmp_path / "plain", share_vocabulary=share)
-    cased, uncased = (prepare(each, RunDirectory(each.model_dir)).source_tokenizer for each in (config, plain))
-    lengths = [len(tokenizer.encode(["SEVEN EIGHT NINE"]).values) for tokenizer in (cased, uncased)]
+    settings = {"share_vocabulary": share, "vocabulary_size": 601}
+    cased, plain = (
+        prepare(each, RunDirectory(each.model_dir)).source_tokenizer
+        for each in (tiny.config(corpus, tmp_path / f"{rate}", upper_case=rate, **settings) for rate in (0.2, 0.0))
+    )
+    lengths = [len(tokenizer.encode(["SEVEN EIGHT NINE"]).values) for tokenizer in (cased, plain)]
     assert lengths[0] < lengths[1] / 2
 
 

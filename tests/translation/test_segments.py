@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from keras_transformer.config import EOS_ID
+from keras_transformer.normalization import mend
 from keras_transformer.tokenizer import Tokenizer, train_tokenizer
 from keras_transformer.translation import segments as segments_module
 from keras_transformer.translation.segments import (
@@ -49,8 +50,8 @@ def identity(max_length):
 
 
 def visible(text):
-    """A text without white space, which is what the tokenizer writes as U+2581, too, and without noncharacters."""
-    return "".join("\ufffd" if c in "\ufdd0\ufffe\uffff" else c for c in text if c != "▁" and not is_blank(c))
+    """A mended text without white space, which the tokenizer writes as U+2581, too, and without noncharacters."""
+    return "".join("\ufffd" if c in "\ufdd0\ufffe\uffff" else c for c in mend(text) if c != "▁" and not is_blank(c))
 
 
 @fast
@@ -61,18 +62,28 @@ def test_all_but_white_space_survives_a_model_that_copies(texts):
     assert tf.reduce_all(ids.row_lengths() <= MAX_LENGTH) and tf.reduce_all(ids.row_lengths() > 0)
 
 
-WHITE_SPACE = [
-    "one two\nthree\n\n\nfour\r\n five ",
-    "  \n\tone.  Two  three\u00a0four\n",
-    "one two three four five six seven eight nine ten " * 5 + "ten",
-    "\u200bone\x00\ufeff",
-]
+WHITE_SPACE = {
+    "one two\nthree\n\n\nfour\r\n five ": None,
+    "  \n\tone.  Two  three\u00a0four\n": "  \n\tone.  Two three four\n",  # the tokenizer mends sentences
+    "one two three four five six seven eight nine ten " * 5 + "ten": None,
+    "\u200bone\x00\ufeff": None,
+    "😀\u00a0one. → Two ❤️\n👩‍🚀 three": None,
+    "😀": None,
+}
 
 
 @pytest.mark.parametrize("text", WHITE_SPACE)
-def test_white_space_survives_a_model_that_copies(text):
+def test_white_space_and_symbols_survive_a_model_that_copies(text):
     copies, _, _ = identity(MAX_LENGTH)(text)
-    assert copies.numpy()[0].decode() == text
+    assert copies.numpy()[0].decode() == (WHITE_SPACE[text] or text)
+
+
+def test_no_symbol_around_a_sentence_goes_through_the_model():
+    text = "😀 🚀one two ❤️. Three → ★\n👩‍🚀 four!  🇩🇪 Five ✔"
+    fragments = split_sentences(tf.constant([text])).to_list()[0]
+    assert [part.decode() for part in fragments] == [
+        "", "😀 🚀", "one two ❤️. Three", " → ★\n👩‍🚀 ", "four!", "  🇩🇪 ", "Five", " ✔", ""
+    ]  # fmt: skip
 
 
 def test_blank_text_has_no_parts_and_is_blank():

@@ -6,11 +6,13 @@ import unicodedata
 from typing import NamedTuple
 
 import numpy as np
+import regex
 
 from keras_transformer.normalization import INVISIBLE, ZERO_WIDTH_SPACE
 from keras_transformer.protection import PLACEHOLDERS, Protection
 from keras_transformer.words import has_words, tokens_of
 
+WORD_OR_STOP = regex.compile(r"[\p{L}\p{N}\p{P}]")
 BYTE = re.compile(r"<0x([0-9A-F]{2})>")
 END, SPACE = "</s>", "▁"
 # Where attention is unsure, the place in the sentence decides; benchmarks/markup.py measures this.
@@ -145,10 +147,14 @@ def _matched(wanted, known, places):
 
 def _joined(text, parts):
     """The `Aligned` of a text that was explained in parts."""
-    target = " ".join(translation for _, translation, *_ in parts)
+    before, after = _unread(text, parts)
+    target = before + " ".join(translation for _, translation, *_ in parts) + after
     tokens, source_tokens = tokens_of(target), tokens_of(text)
-    weights, offset = np.zeros((len(tokens), len(source_tokens))), 0
-    known = np.zeros_like(weights)  # the rows of hidden words
+    weights, offset = np.zeros((len(tokens), len(source_tokens))), len(before)
+    known = np.zeros_like(weights)  # the rows of hidden words, and of signs that the model does not read
+    known[np.diag_indices(len(tokens_of(before)))] = 1
+    for place in range(1, len(tokens_of(after)) + 1):
+        known[-place, -place] = 1
     for begin, translation, spans, source_spans, alignment, pairs in parts:
         rows = _shares(tokens, [(start + offset, end + offset) for start, end in spans])
         columns = _shares(source_tokens, [(start + begin, end + begin) for start, end in source_spans])
@@ -160,6 +166,16 @@ def _joined(text, parts):
         offset += len(translation) + 1
     is_known = known.any(axis=1, keepdims=True)
     return Aligned(target, np.where(is_known, known, _sharpened(np.where(is_known, known, weights))))
+
+
+def _unread(text, parts):
+    """The emoji and other symbols around a text, which the model does not read: they stand in the translation, too."""
+    spans = [(begin + start, begin + end) for begin, _, _, of_source, *_ in parts for start, end in of_source if end]
+    first, last = (min(start for start, _ in spans), max(end for _, end in spans)) if spans else (0, len(text))
+    return tuple(
+        edge if any(unicodedata.category(c)[0] == "S" for c in edge) and not WORD_OR_STOP.search(edge) else ""
+        for edge in (text[:first], text[last:])
+    )
 
 
 def _sharpened(weights):

@@ -65,6 +65,18 @@ def test_text_that_the_tokenizer_normalises_keeps_its_words_apart(text):
     assert weights.shape[1] == len(tokens_of(text)) and (weights.argmax(axis=0)[[0, -1]] == [0, len(weights) - 1]).all()
 
 
+@pytest.mark.parametrize("text", ["😀 one two ❤️", "→one two", "one two 👩‍🚀"])
+def test_symbols_around_a_text_that_the_model_does_not_read_stay(text):
+    class Unreading(WordByWord):
+        def explain(self, texts, on_progress=None):
+            return super().explain(["one two" for _ in texts])
+
+    ((target, weights),) = align_words(Unreading(), [text])
+    plain = align_words(WordByWord(), ["one two"])[0].text
+    assert target == text.replace("one two", plain)
+    assert weights.argmax(axis=1).tolist() == list(range(len(tokens_of(text))))
+
+
 def test_long_text_is_explained_part_by_part():
     text = "one two, three four five six seven"
     ((found, weights),) = align_words(WordByWord(str.upper, longest=3), [text])
