@@ -41,7 +41,7 @@ RUNS = {
         f"--old CORPUS --new NAMES --source_lang en --target_lang de --vocabulary_size {tiny.VOCABULARY} --sizes 5",
         [r"\| and 5 new pieces \| \d+\.\d\d \| \d+\.\d\d \|"],
     ),
-    "odd_characters": ("--model_dir RUN --lines 3", [r"\| 😀 before \| \d+\.\d% \|", r"highest cost: -?\d+\.\d%"]),
+    "odd_characters": ("--model_dir RUN --lines 3", [r"\| 😀 before \| \d+\.\d% \|", r"\| U\+00AD inside \| \d"]),
     "protection": ("--model_dir RUN --data NAMES --set val", [r"\d+ terms\n", r"with the glossary \| \d+\.\d\d % \|"]),
     "random_texts": ("--saved_model EXPORT --texts 20", [r"\d+ texts of [\d,]+ bytes .*: no text raised"]),
     "search_end": (

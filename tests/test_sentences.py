@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from keras_transformer.data.protected_pairs import find_shared
+from keras_transformer.normalization import mend
 from keras_transformer.protection import Protection
-from keras_transformer.tools.cleaning.text import mend, skeleton
+from keras_transformer.tools.cleaning.text import skeleton
 from keras_transformer.tools.documents.alignment import align_words
 from keras_transformer.tools.documents.fragment import layout_of, parts_of
 from keras_transformer.tools.documents.placement import place

@@ -233,9 +233,9 @@ def test_none_can_be_asked_for(yaml_file):
 
 
 def test_an_unknown_flag_is_named(capsys):
-    expected = "error: unrecognized arguments: --nonsense 3; --help lists all flags"
-    assert refused(capsys, "--nonsense", "3") == expected
-    assert "unrecognized arguments: nonsense;" in refused(capsys, "nonsense")
+    expected = "error: unrecognized arguments: --gibberish 3; --help lists all flags"
+    assert refused(capsys, "--gibberish", "3") == expected
+    assert "unrecognized arguments: gibberish;" in refused(capsys, "gibberish")
     assert "unrecognized arguments: --epoch 3; did you mean --epochs?" in refused(capsys, "--epoch", "3")
 
 

@@ -18,7 +18,7 @@ from keras_transformer.translation.translator import (
 )
 from tests import tiny
 
-TEXTS = ["one two", "seven", "ten nine eight four zero", "Größe 😀", "one one one one one one one"]
+TEXTS = ["one two", "seven", "ten nine eight four zero", "Gr😀öße", "one one one one one one one"]
 ALPHA = 0.7
 SETTINGS = {"length_penalty": ALPHA, "max_length": 31}
 
