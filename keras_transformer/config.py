@@ -189,8 +189,8 @@ class Config:
     max_steps: int | None = None
     """Most updates. Training stops after them, if the epochs have not ended before."""
     batch_tokens: int | None = None
-    """Most positions (rows x length, padding included) of either side of a batch, on all devices. Pieces that changes of
-    pairs add are not counted. None takes the number of the preset (quickstart 2,048; base and big 25,000; else
+    """Most positions (rows x length, padding included) of either side of a batch, on all devices. Pieces that changes
+    of pairs add are not counted. None takes the number of the preset (quickstart 2,048; base and big 25,000; else
     4,096), or for a small corpus so many that an epoch has about 100 updates."""
     accumulate_steps: int = 1
     """Batches for each update, as if they were one batch. Use it for batches that do not fit in memory."""
