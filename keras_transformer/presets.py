@@ -1,4 +1,7 @@
-"""What `Config` chooses from: the presets, each with the settings that differ from its defaults, kinds, optimizers."""
+"""What `Config` chooses from: the presets, each with the settings that differ from its defaults, kinds, optimizers.
+
+And how a setting of several numbers is read.
+"""
 
 import re
 

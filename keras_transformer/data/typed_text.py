@@ -217,3 +217,7 @@ def with_cases(sentences, upper_case, title_case):
         draw = draws.random()
         is_upper, is_title = draw < upper_case, draw < upper_case + title_case
         yield sentence.upper() if is_upper else in_title_case(sentence) if is_title else sentence
+
+
+# Settings, in the order in which their changes are made.
+CHANGES = {"title_case": TitleCase, "upper_case": UpperCase, "typos": Typos, "noise": Noise}

@@ -16,7 +16,7 @@ from keras_transformer.data.encoded import INDEX
 from keras_transformer.data.pipeline import count_batches, dealt, evaluation_batches, make_batch, training_batches
 from keras_transformer.data.protected_pairs import PairProtection
 from keras_transformer.data.subword_dropout import SubwordDropout
-from keras_transformer.data.typed_text import Noise, TitleCase, TypedPairs, Typos, UpperCase
+from keras_transformer.data.typed_text import CHANGES, TypedPairs
 from keras_transformer.errors import CheckpointError, FileError
 from keras_transformer.files import write_whole
 from keras_transformer.models.recurrent import RecurrentNetwork
@@ -67,9 +67,7 @@ from keras_transformer.translation.sentences import load_full_stops
 from keras_transformer.translation.translator import Translator
 
 log = logging.getLogger(__name__)
-SAMPLE_SENTENCES = 32
-CHANGES = {"title_case": TitleCase, "upper_case": UpperCase, "typos": Typos, "noise": Noise}  # settings, in this order
-PICTURES = 4  # of the alignment of validation pairs
+SAMPLE_SENTENCES, PICTURES = 32, 4  # for the proof of an export; alignments of validation pairs
 
 
 @random_as_before()
