@@ -226,11 +226,8 @@ def fit(config, run, data, trainer, translate, evaluate):
         for writer in writers.values():
             writer.close()
     except (KeyboardInterrupt, SystemExit, tf.errors.OpError):  # OpError: another worker is lost
-        log.info(
-            "stopped     update %s of %s is saved; the same command goes on from there",
-            f"{save.saved_step:,}",
-            f"{plan.last_step:,}",
-        )
+        numbers = f"{save.saved_step:,}", f"{plan.last_step:,}"
+        log.info("stopped     update %s of %s is saved; the same command goes on from there", *numbers)
         raise
     except FileError as error:
         raise CheckpointError(f"{error}. The same command goes on after update {save.saved_step:,}") from error
