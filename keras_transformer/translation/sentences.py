@@ -59,9 +59,11 @@ LINE_BREAKS = ((rf"(\A{SPACE}+|{SPACE}*{LINE_BREAK}{SPACE}*|{SPACE}+\z)", rf"{BO
 # Titles and a few abbreviations that the rule takes for words.
 ABBREVIATIONS = "capt corp dept prof sept approx bspw bzw evtl inkl vgl dott sig ing mgr inż проф акад".split()
 MOST_LINES = 1_000_000  # that are counted
+LONGEST_TOKEN = 40  # characters between two spaces
 MOST_WORDS, LONGEST_WORD = 400, 16  # words of each kind, and characters of one: the patterns stay small
 LEAST_AT_END, LEAST_SEEN = 3, 10  # times, before a short word is known to end sentences
 SIDES = ("source", "target")
+MOST_BY_CHANCE = 0.05  # probability that a word that can end lines never did
 _TOKEN = regex.compile(rf"(.*?)({WORD_CHARACTER}+)(\.?)((?:(?!\.)[\p{{P}}\p{{S}}])*)")
 _NONE = regex.match("()()()()", "")
 _BEGINNING = regex.compile(BEGINNING)
@@ -90,8 +92,9 @@ def learn_full_stops(lines):
     """Finds the exceptions in a corpus.
 
     An abbreviation stands with a full stop inside lines and hardly ever at their end. It seldom stands without a full
-    stop, or no beginning follows it. A short word or a number ends sentences if it does so in the corpus. So does a
-    frequent short word that never has a full stop inside a line.
+    stop, or no beginning follows it. Where lines have several sentences, every word can have a full stop inside a line;
+    so an abbreviation must have more of them than chance gives. A short word or a number ends sentences if it does so
+    in the corpus. So does a frequent short word that never has a full stop inside a line.
 
     Args:
         lines: iterable of str, one sentence each for the most part; the first `MOST_LINES` are counted.
@@ -102,8 +105,8 @@ def learn_full_stops(lines):
     inside, small, end, bare = _count(lines)
 
     def is_abbreviation(word):
-        is_whole = 2 * bare[word] <= inside[word] or 2 * small[word] > max(inside[word], 2)
-        return is_whole and inside[word] > 9 * end[word]
+        is_whole = bare[word] <= 10 * (inside[word] - 1) or 2 * small[word] > max(inside[word], 2)
+        return is_whole and inside[word] > 9 * end[word] and share ** inside[word] <= MOST_BY_CHANCE
 
     def is_end(word):
         if end[word] >= max(LEAST_AT_END, 10 * inside[word]):
@@ -112,6 +115,8 @@ def learn_full_stops(lines):
 
     frequent = [word for word, _ in (inside + end + bare).most_common() if len(word) <= LONGEST_WORD]
     by_rule = set(filter(_ENDS_BY_RULE.fullmatch, frequent))
+    stops = [(inside[word], end[word]) for word in by_rule if end[word]]  # of the words that end sentences
+    share = sum(there for there, _ in stops) / max(1, sum(map(sum, stops)))
     abbreviations = [word for word, _ in inside.most_common() if word in by_rule and is_abbreviation(word)]
     ends = [word for word in frequent if word not in by_rule and is_end(word)]
     return FullStops(tuple(abbreviations[:MOST_WORDS]), tuple(ends[:MOST_WORDS]))
@@ -123,8 +128,9 @@ def _count(lines):
     for line in islice(lines, MOST_LINES):
         row = line.split()
         for token, other in zip(row, [*row, ""][1:], strict=True):
-            has_stop = "." in token
-            tokens[token, has_stop and not other, has_stop and _BEGINNING.match(other) is not None] += 1
+            if len(token) <= LONGEST_TOKEN:  # a script without spaces has whole sentences
+                has_stop = "." in token
+                tokens[token, has_stop and not other, has_stop and _BEGINNING.match(other) is not None] += 1
     inside, small, end, bare = counters = [Counter() for _ in range(4)]
     for (token, is_last, is_before_beginning), count in tokens.items():
         before, word, stop, after = (_TOKEN.fullmatch(token) or _NONE).groups()

@@ -250,7 +250,14 @@ def test_a_word_that_also_ends_lines_or_stands_without_a_full_stop_is_no_abbrevi
     assert learn_full_stops(once).abbreviations == ("worry",)
     assert learn_full_stops([*once, *often]).abbreviations == ()
     assert learn_full_stops([*once, "do not worry now", "worry"]).abbreviations == ()
-    assert learn_full_stops(["see art. 5", "by art. 7", *["the art of war"] * 9]).abbreviations == ("art",)
+    assert learn_full_stops(["Ann Ray geb. Lee", "Eva Roe geb. Fox", *["ich geb es dir"] * 9]).abbreviations == ("geb",)
+    assert learn_full_stops(["see art. 5", "by art. 7", *["the art of war"] * 97]).abbreviations == ("art",)
+
+
+def test_in_paragraphs_a_rare_word_at_the_end_of_a_sentence_is_no_abbreviation():
+    paragraphs = [f"He sleeps. They walk. She likes {word}. We sleep. All walk." for word in ("cider", "perry")] * 2
+    assert learn_full_stops([*paragraphs, "You sleep. I walk.", "She sleeps."]).abbreviations == ()
+    assert learn_full_stops([*paragraphs, *["the plan, approx. Ten"] * 9]).abbreviations == ("approx",)
 
 
 def test_initials_and_parts_of_abbreviations_end_nothing():
