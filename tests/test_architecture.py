@@ -237,14 +237,13 @@ def commands_in(line):
 
 
 def python_commands(markdown):
-    """What Python is asked to run in the code blocks: a list of (script or "-m module", list of flags)."""
+    """What Python is asked to run in the code blocks: a list of (script, "-m module" or "-m package name", flags)."""
     found = []
     for line in shell_lines(markdown):
         for words in commands_in(line) if re.search(r"\bpython3? ", line) else []:
             start = next((i for i, word in enumerate(words) if Path(word).name in ("python", "python3")), len(words))
-            program = (
-                words[start + 1 : start + 3] if "-m" in words[start + 1 : start + 2] else words[start + 1 : start + 2]
-            )
+            parts = 3 if words[start + 1 : start + 3] == ["-m", "keras_transformer"] else 2
+            program = words[start + 1 :][: parts if "-m" in words[start + 1 : start + 2] else 1]
             if program and (program[0] == "-m" or program[0].endswith(".py")):
                 flags = [word.split("=")[0] for word in words[start + 1 :] if word.startswith("--")]
                 found.append((" ".join(program), flags))
@@ -260,6 +259,8 @@ def file_of(program):
     """The file in this repository that `python program` runs, whether it exists or not; None if it is not ours."""
     if not program.startswith("-"):
         return ROOT / program
+    if program.startswith("-m keras_transformer "):
+        return ROOT / "keras_transformer/cli" / f"{program.split()[-1]}.py"
     path = ROOT / program.split()[-1].replace(".", "/")
     return path.with_suffix(".py") if (ROOT / path.relative_to(ROOT).parts[0]).is_dir() else None
 
@@ -281,6 +282,7 @@ python train.py --d_ff 53 \\
     --preset=tiny  # --comment
 cat a.txt | .venv/bin/python translate.py --model_dir "runs/a --b" > b.txt && X=1 python3 -m pytest -q
 python -c "print(5)" --not
+python -m keras_transformer clean --dataset x
 ```
 ```python
 python code.py --not
@@ -290,6 +292,7 @@ python code.py --not
         ("train.py", ["--d_ff", "--preset"]),
         ("translate.py", ["--model_dir"]),
         ("-m pytest", []),
+        ("-m keras_transformer clean", ["--dataset"]),
     ]
 
 
