@@ -17,7 +17,6 @@ import pytest
 import tensorflow as tf
 import yaml
 
-from keras_transformer.config import TYPED
 from keras_transformer.data.encoded import EncodedPairs, Sentences
 from keras_transformer.data.pipeline import count_batches, training_batches
 from keras_transformer.errors import CheckpointError, ConfigError
@@ -650,7 +649,7 @@ def test_a_batch_is_varied_as_the_settings_say(rates):
     source, target = (tokenizer.encode(list(side)) for side in zip(*words, strict=True))
     sides = [Sentences(ids.values.numpy(), ids.row_splits.numpy()) for ids in (source, with_eos(target))]
     pairs = EncodedPairs(*sides, {})
-    unchanged = dict.fromkeys(TYPED, 0.0)
+    unchanged = dict.fromkeys(module.CHANGES, 0.0)
     config = SimpleNamespace(protect=protect, subword_dropout_rate=dropout, max_length=99, **unchanged)
     data = SimpleNamespace(train=pairs, tokenizers=(tokenizer, tokenizer))
     varied = module.variation(config, data)(pairs, np.random.default_rng(3))
@@ -678,7 +677,7 @@ def test_a_batch_is_typed_as_the_settings_say_and_anew_in_every_epoch(name, sour
     source, target = (tokenizer.encode([side] * 17) for side in ("seven one", "sieben eins"))
     sides = [Sentences(ids.values.numpy(), ids.row_splits.numpy()) for ids in (source, with_eos(target))]
     data = SimpleNamespace(train=EncodedPairs(*sides, {}), tokenizers=(tokenizer, tokenizer))
-    rates = {**dict.fromkeys(TYPED, 0.0), name: 0.999}
+    rates = {**dict.fromkeys(module.CHANGES, 0.0), name: 0.999}
     vary = module.variation(SimpleNamespace(protect=0.0, subword_dropout_rate=0.0, max_length=99, **rates), data)
     epochs = [vary(data.train, np.random.default_rng((3, epoch, 0))) for epoch in (0, 0, 1)]
     texts = [[side.texts(tokenizer) for side in (pairs.source, pairs.target)] for pairs in epochs]
