@@ -4,12 +4,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from keras import ops
 
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.tools.importing.pieces import NO_ROW, Vocabulary
 from keras_transformer.tools.importing.tensors import ImportedModelError
 
+ROWS_AT_A_TIME = 1 << 14
 IMPOSSIBLE_LOGIT = -100.0  # of ids that they do not have: exp(-100) is nothing, and a loss with it stays small
 
 
@@ -53,12 +53,11 @@ class ForeignModel:
         if weight.path == "logits/bias":
             values = self.bias(values)
         elif weight.path.endswith("matrix"):
-            values = with_rows(values, self.source if weight.path.startswith("source") else self.target)
-        if tuple(weight.shape) != values.shape:
-            raise ImportedModelError(
-                f"{weight.path} has the shape {values.shape} there, and {tuple(weight.shape)} by the settings"
-            )
-        weight.assign(ops.convert_to_tensor(np.asarray(values, "float32")))
+            rows = (self.source if weight.path.startswith("source") else self.target).rows
+            check_shape(weight, (len(rows), values.shape[1]))
+            return assign_rows(weight, values, rows)
+        check_shape(weight, values.shape)
+        weight.assign(np.asarray(values, "float32"))
 
     def bias(self, theirs):
         """The bias of the logits (V,), which hides our ids that they do not have; theirs may be None."""
@@ -68,10 +67,23 @@ class ForeignModel:
         return bias
 
 
-def with_rows(matrix, vocabulary):
-    """Their matrix (V', D) with the rows of our ids (V, D): zeros where they have none."""
-    if vocabulary.rows.max() >= len(matrix):
-        raise ImportedModelError(f"a matrix has {len(matrix)} rows for {vocabulary.rows.max() + 1} pieces")
-    rows = np.asarray(matrix[np.maximum(vocabulary.rows, 0)], "float32")
-    rows[vocabulary.rows == NO_ROW] = 0
-    return rows
+def check_shape(weight, shape):
+    """Raises ImportedModelError if one of our weights has another shape than theirs."""
+    if tuple(weight.shape) != tuple(shape):
+        raise ImportedModelError(
+            f"{weight.path} has the shape {tuple(shape)} there, and {tuple(weight.shape)} by the settings"
+        )
+
+
+def assign_rows(weight, matrix, rows):
+    """Assigns `rows` of their matrix (V', D) to one of our matrices (V, D), zeros for `NO_ROW`.
+
+    It takes some rows at a time: otherwise a large vocabulary would be in memory three times.
+    """
+    if rows.max() >= len(matrix):
+        raise ImportedModelError(f"a matrix has {len(matrix)} rows for {rows.max() + 1} pieces")
+    for start in range(0, len(rows), ROWS_AT_A_TIME):
+        some = rows[start : start + ROWS_AT_A_TIME]
+        vectors = np.asarray(matrix[np.maximum(some, 0)], "float32")
+        vectors[some == NO_ROW] = 0
+        weight.value[start : start + len(some)].assign(vectors)

@@ -1,13 +1,17 @@
 """Writes a model of another program as the directory of a run."""
 
+import shutil
+import zipfile
 from pathlib import Path
+
+import keras
 
 from keras_transformer.config import Config
 from keras_transformer.export.parity import PROBES
 from keras_transformer.files import check_new_directory, whole_directory
 from keras_transformer.runs import Run
 from keras_transformer.tokenizer import SHARED, SOURCE, TARGET, Tokenizer
-from keras_transformer.tools.importing.hugging_face import read_directory
+from keras_transformer.tools.importing import hugging_face, marian
 from keras_transformer.tools.importing.tensors import ImportedModelError
 from keras_transformer.training.run_directory import RunDirectory
 
@@ -33,7 +37,8 @@ def import_model(path, model_dir, source_lang=None, target_lang=None):
     check_new_directory(model_dir)
     if not path.is_dir():
         raise ImportedModelError(f"no directory {path}: download all files of the model into one")
-    foreign = read_directory(path, source_lang, target_lang)
+    importer = marian if (path / "decoder.yml").exists() else hugging_face
+    foreign = importer.read_directory(path, source_lang, target_lang)
     config = Config(**{"preset": "base", "dataset": "pairs", "model_dir": str(model_dir), **foreign.settings})
     model = foreign.make(config)
     with whole_directory(model_dir) as directory:
@@ -43,6 +48,16 @@ def import_model(path, model_dir, source_lang=None, target_lang=None):
         for name, tokenizer in zip(names, foreign.tokenizers, strict=True):
             Tokenizer(tokenizer)  # raises if the rewritten model cannot be read
             (directory / name).write_bytes(tokenizer)
-        model.save(run.model)
+        save(model, run.model)
         run.samples.write_text("\n".join(PROBES[:2]), encoding="utf-8")
     return Run(model_dir)
+
+
+def save(model, path):
+    """Writes a .keras file, as `model.save` does, which takes the memory of all weights once more."""
+    parts = path.with_suffix(".parts")
+    keras.saving.save_model(model, parts, zipped=False)
+    with zipfile.ZipFile(path, "w") as archive:
+        for part in sorted(parts.iterdir()):
+            archive.write(part, part.name)
+    shutil.rmtree(parts)

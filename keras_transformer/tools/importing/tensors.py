@@ -5,6 +5,8 @@ import json
 import math
 import pickle
 import zipfile
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +22,26 @@ CONVERT = (
     "Convert it where it was made: `from transformers import AutoModelForSeq2SeqLM as M; "
     'M.from_pretrained("DIR").save_pretrained("NEW", safe_serialization=True)`'
 )
+
+
+class Tensors(Mapping):
+    """The arrays of files, from their names. An array is mapped into memory while somebody holds it, and no longer.
+
+    Args:
+        makers: dict from names to functions without arguments that give the arrays.
+    """
+
+    def __init__(self, makers):
+        self._makers = makers
+
+    def __getitem__(self, name):
+        return self._makers[name]()
+
+    def __iter__(self):
+        return iter(self._makers)
+
+    def __len__(self):
+        return len(self._makers)
 
 
 class ImportedModelError(UserError):
@@ -61,7 +83,7 @@ def open_tensors(directory):
         directory: path. It holds model.safetensors, or parts and model.safetensors.index.json, or pytorch_model.bin.
 
     Returns:
-        dict, from names to arrays that stay on the disk.
+        `Tensors`, or another mapping from names to arrays that stay on the disk.
 
     Raises:
         ImportedModelError: if there is no file of weights, or it is damaged.
@@ -73,7 +95,7 @@ def open_tensors(directory):
         index = read_json(directory, "model.safetensors.index.json").get("weight_map")
         files = sorted(set(index.values())) if isinstance(index, dict) else []
         parts = [read_safetensors(file_in(directory, str(name))) for name in files]
-        return dict(collections.ChainMap(*parts))
+        return collections.ChainMap(*parts)
     if (directory / "pytorch_model.bin").exists():
         return read_torch(file_in(directory, "pytorch_model.bin"))
     raise ImportedModelError(f"{directory} has no weights: neither model.safetensors nor pytorch_model.bin")
@@ -93,13 +115,13 @@ def read_safetensors(path):
     try:
         entries = json.loads(header)
         entries.pop("__metadata__", None)
-        return {name: _array(path, 8 + length, entry) for name, entry in entries.items()}
+        return Tensors({name: _array(path, 8 + length, entry) for name, entry in entries.items()})
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ImportedModelError(f"{path} is not a safetensors file, or is damaged: {error}") from None
 
 
 def _array(path, start, entry):
-    """An array of a .safetensors file that begins at the byte `start`."""
+    """The maker of an array of a .safetensors file, whose arrays begin at the byte `start`."""
     begin, end = entry["data_offsets"]
     dtype, shape = np.dtype(DTYPES[entry["dtype"]]), tuple(entry["shape"])
     if end - begin != math.prod(shape) * dtype.itemsize:
@@ -108,12 +130,31 @@ def _array(path, start, entry):
 
 
 def on_disk(path, dtype, offset, shape):
-    """An array of a file that is read when it is used. Raises ValueError if the file has no room for it."""
+    """The maker of an array of a file. Raises ValueError if the file has no room for the array."""
     if min((offset, *shape)) < 0 or offset + math.prod(shape) * dtype.itemsize > path.stat().st_size:
         raise ValueError(f"an array of shape {shape} ends behind the end of the file")
     if math.prod(shape) == 0:
-        return np.zeros(shape, dtype)
-    return np.memmap(path, dtype, "r", offset, shape)
+        return partial(np.zeros, shape, dtype)
+    return partial(np.memmap, path, dtype, "r", offset, shape)
+
+
+def read_npz(path):
+    """The arrays of an .npz file, as in `open_tensors`. Objects that need a pickle are refused."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            if any(entry.compress_type != zipfile.ZIP_STORED for entry in archive.infolist()):
+                raise ValueError("its arrays are compressed")
+        arrays = np.load(path, allow_pickle=False)
+        return Tensors({name: partial(_member, path, arrays, name) for name in arrays.files})
+    except (OSError, ValueError, zipfile.BadZipFile) as error:
+        raise ImportedModelError(f"{path} is not a file of weights, or is damaged: {error}") from None
+
+
+def _member(path, arrays, name):
+    try:
+        return arrays[name]
+    except Exception as error:  # of zipfile or NumPy, depending on where the file is damaged
+        raise ImportedModelError(f"{path} is damaged: {name}: {error}") from None
 
 
 def read_torch(path):
@@ -129,7 +170,7 @@ def read_torch(path):
             (name,) = (name for name in archive.namelist() if name.endswith("/data.pkl"))
             reader = _Reader(path, archive, name.removesuffix("data.pkl"))
             found = reader.load()
-        return {str(name): array for name, array in found.items() if isinstance(array, np.ndarray)}
+        return Tensors({str(name): make for name, make in found.items() if isinstance(make, partial)})
     except ImportedModelError:
         raise
     except Exception as error:  # of zipfile or pickle, depending on where the file is damaged
@@ -166,13 +207,19 @@ class _Reader(pickle.Unpickler):
 
 
 def _strided(storage, offset, shape, strides, *_):
-    """An array of `shape` in a storage, an array (N,). Raises ValueError if it would leave the storage."""
+    """The maker of an array in a storage (N,), itself a maker. Raises ValueError if it would leave the storage."""
+    (count,) = storage.args[-1] if storage.func is np.memmap else (0,)
     last = offset + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))
-    if min((offset, *shape, *strides)) < 0 or (math.prod(shape) and last >= len(storage)):
+    if min((offset, *shape, *strides)) < 0 or (math.prod(shape) and last >= count):
         raise ValueError(f"an array of shape {tuple(shape)} leaves its storage")
-    steps = [stride * storage.itemsize for stride in strides]
-    return np.lib.stride_tricks.as_strided(storage[offset:], shape, steps, writeable=False)
+    return partial(_view, storage, offset, shape, strides)
 
 
-def _first(array, *_):
-    return array
+def _view(storage, offset, shape, strides):
+    array = storage()
+    steps = [stride * array.itemsize for stride in strides]
+    return np.lib.stride_tricks.as_strided(array[offset:], shape, steps, writeable=False)
+
+
+def _first(make, *_):
+    return make

@@ -22,17 +22,15 @@ SIZES |= {"enc_depth": 2, "dec_depth": 2}
 TRAINING = {"after_batches": 600, "mini_batch": 32, "learn_rate": 0.003, "lr_warmup": 60, "seed": 5, "cpu_threads": 1}
 TRAINING |= {"overwrite": True, "quiet": True, "disp_freq": 100, "workspace": 256, "max_length": 60, "clip_norm": 1.0}
 MODELS = {
-    "marian_post_norm": {
+    "marian": {
         "tied_embeddings_all": True,
         "transformer_ffn_activation": "swish",
         "transformer_postprocess": "dan",
     },
-    "marian_pre_norm": {
+    "marian_two_vocabularies": {
         "tied_embeddings": True,
         "transformer_ffn_activation": "relu",
-        "transformer_preprocess": "n",
-        "transformer_postprocess": "da",
-        "transformer_postprocess_top": "n",
+        "transformer_postprocess": "dan",
     },
 }
 
@@ -77,15 +75,16 @@ def make(name, **settings):
             write_vocabulary(path / f"{side}.yml", both if is_shared else own)
         training = {**SIZES, **TRAINING, **settings, "vocabs": vocabularies(path), "train_sets": [*map(str, texts)]}
         pymarian.Trainer(model=str(path / "model.npz"), **training).train()
-        for left_over in [*path.glob("model.npz.*"), *path.glob("*.optimizer.npz")]:
+        for left_over in path.glob("model.npz.*"):
             left_over.unlink()
         decoder = "models:\n  - model.npz\nvocabs:\n  - source.yml\n  - target.yml\nbeam-size: 6\nnormalize: 1\n"
         (path / "decoder.yml").write_text(decoder)
         source, target = (
             sentencepiece.SentencePieceProcessor(model_file=str(path / f"{side}.spm")) for side in ("source", "target")
         )
-        sources = [" ".join(source.encode(sentence, out_type=str)) for sentence in SENTENCES]
-        rows = [{"source": sentence} for sentence in SENTENCES]
+        sentences = [sentence for sentence in SENTENCES if sentence != "one"]  # so short that a limit cuts it off
+        sources = [" ".join(source.encode(sentence, out_type=str)) for sentence in sentences]
+        rows = [{"source": sentence} for sentence in sentences]
         for search, beam_size in (("greedy", 1), ("beam", 4)):
             for row, (pieces, score) in zip(rows, found(path, sources, beam_size), strict=True):
                 row[search] = {"text": target.decode(pieces), "log_prob": score}
