@@ -159,6 +159,13 @@ def m2m100_tokenizer(path):
     return transformers.M2M100Tokenizer(str(file), str(path), **tags)
 
 
+def torch_file(name):
+    """A file of torch.save: an array, its transpose in the same storage, half precision, a parameter, a part."""
+    x = torch.arange(6, dtype=torch.float32).reshape(2, 3)
+    content = {"x": x, "turned": x.T, "half": x.half(), "parameter": torch.nn.Parameter(x), "part": x[1:, 1:]}
+    torch.save(content, HERE / f"{name}.bin")
+
+
 def main():
     """Makes the fixtures that the arguments name; all of them by default."""
     of_m2m100 = (
@@ -168,6 +175,7 @@ def main():
     of_mbart = transformers.MBartForConditionalGeneration, partial(transformers.MBartConfig, scale_embedding=True)
     latin = ("eng_Latn", "deu_Latn")
     makers = {
+        "torch_file": torch_file,
         "hf_marian": marian,
         "hf_m2m100": lambda name: multilingual(
             name, *of_m2m100, m2m100_tokenizer, ("en", "de"), forced_bos_token_id="__{}__".format

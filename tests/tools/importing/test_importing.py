@@ -44,10 +44,10 @@ def model(tmp_path):
 
 
 def cases():
-    """All fixtures and their directions; three run by default."""
+    """All fixtures and their directions; two run by default."""
     for name in FIXTURES:
         for number in range(len(expectations(name))):
-            is_slow = number > 0 or name not in ("hf_marian", "hf_m2m100", "marian")
+            is_slow = number > 0 or name not in ("hf_marian", "hf_m2m100")
             yield pytest.param(name, number, marks=[pytest.mark.slow] * is_slow)
 
 
@@ -191,6 +191,16 @@ def write_torch(path, content, storage=b""):
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("archive/data.pkl", content)
         archive.writestr("archive/data/0", storage)
+
+
+def test_the_arrays_of_a_torch_file_are_read_without_torch():
+    x = np.arange(6, dtype="float32").reshape(2, 3)
+    found = read_torch(HERE / "torch_file.bin")
+    expected = {"x": x, "turned": x.T, "half": x.astype("float16"), "parameter": x, "part": x[1:, 1:]}
+    assert found.keys() == expected.keys()
+    for name, array in expected.items():
+        assert found[name].dtype == array.dtype
+        np.testing.assert_array_equal(found[name], array)
 
 
 def test_the_pickle_of_a_torch_file_runs_nothing(tmp_path):
