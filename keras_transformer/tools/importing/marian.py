@@ -150,9 +150,10 @@ def settings_of(model):
 
 
 def read_yaml(path):
-    """The object in a YAML file, a dict. Raises ImportedModelError."""
+    """The object in a YAML file, a dict of texts, as they stand there. Raises ImportedModelError."""
+    loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # no piece such as yes or 1.0 becomes another value
     try:
-        found = yaml.safe_load(path.read_text(encoding="utf-8"))
+        found = yaml.load(path.read_text(encoding="utf-8"), loader)
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise ImportedModelError(f"{path} is not YAML, or is damaged: {' '.join(str(error).split())}") from None
     if not isinstance(found, dict):
@@ -164,10 +165,10 @@ def read_vocabulary(path):
     """The pieces of a vocabulary in YAML, which gives each its id: a list of str. Raises ImportedModelError."""
     if path.suffix not in (".yml", ".yaml", ".json"):
         raise ImportedModelError(f"{path} must be a vocabulary in YAML, beside source.spm and target.spm")
-    table = read_yaml(path)
-    if not all(type(id) is int for id in table.values()) or sorted(table.values()) != list(range(len(table))):
+    ids = {piece: int(id) for piece, id in read_yaml(path).items() if isinstance(id, str) and id.isdecimal()}
+    if sorted(ids.values()) != list(range(len(ids))):
         raise ImportedModelError(f"{path} must give each piece an id from 0 on, and no two the same")
-    return [str(piece) for piece in sorted(table, key=table.get)]
+    return sorted(ids, key=ids.get)
 
 
 class Weights:

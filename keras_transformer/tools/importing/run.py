@@ -38,7 +38,10 @@ def import_model(path, model_dir, source_lang=None, target_lang=None):
     if not path.is_dir():
         raise ImportedModelError(f"no directory {path}: download all files of the model into one")
     importer = marian if (path / "decoder.yml").exists() else hugging_face
-    foreign = importer.read_directory(path, source_lang, target_lang)
+    try:
+        foreign = importer.read_directory(path, source_lang, target_lang)
+    except KeyError as error:
+        raise ImportedModelError(f"the settings of the model in {path} lack {error}") from error
     config = Config(**{"preset": "base", "dataset": "pairs", "model_dir": str(model_dir), **foreign.settings})
     model = foreign.make(config)
     with whole_directory(model_dir) as directory:

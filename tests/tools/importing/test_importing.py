@@ -14,6 +14,7 @@ import pytest
 from keras_transformer.errors import UserError
 from keras_transformer.runs import Run
 from keras_transformer.tools.importing import import_model
+from keras_transformer.tools.importing.marian import read_vocabulary
 from keras_transformer.tools.importing.tensors import open_tensors, read_safetensors, read_torch
 from tests import tiny
 
@@ -98,6 +99,8 @@ def test_a_setting_that_has_no_equal_is_named(model, tmp_path, change, words):
     config = json.loads((model / "config.json").read_text())
     (model / "config.json").write_text(json.dumps({**config, **change}))
     assert words in refusal(model, tmp_path)
+    (model / "config.json").write_text(json.dumps({"architectures": config["architectures"]}))
+    assert "lack 'vocab_size'" in refusal(model, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -121,6 +124,14 @@ def test_a_setting_of_marian_that_has_no_equal_is_named(tmp_path, old, new, word
     for content in (b"", (model / "model.npz").read_bytes()[:999]):
         (model / "model.npz").write_bytes(content)
         assert "model.npz" in refusal(model, tmp_path)
+
+
+def test_pieces_of_a_vocabulary_are_texts_whatever_they_mean_in_yaml(tmp_path):
+    (tmp_path / "vocab.yml").write_text('yes: 0\n"</s>": 1\n1.0: 2\nnull: 3\n')
+    assert read_vocabulary(tmp_path / "vocab.yml") == ["yes", "</s>", "1.0", "null"]
+    (tmp_path / "vocab.yml").write_text("a: 0\nb: 2\n")
+    with pytest.raises(UserError, match="from 0 on, and no two the same"):
+        read_vocabulary(tmp_path / "vocab.yml")
 
 
 @pytest.mark.parametrize("name", ["config.json", "source.spm", "vocab.json", "model.safetensors"])
