@@ -39,6 +39,7 @@ NAMES += [
     "analysis",
     "compare",
     "evaluate",
+    "import_model",
     "layers",
     "load",
     "measure",

@@ -500,7 +500,7 @@ def test_the_trainer_has_the_settings_of_the_config(corpus, tmp_path):
     assert trainer.network.output_matrix.shape == (503, config.d_model)
     arguments = trainer.network.get_config()
     shared = {name: value for name, value in vars(config).items() if name in arguments and name != "vocabulary_size"}
-    assert len(shared) == 16 and {name: arguments[name] for name in shared} == shared
+    assert len(shared) == 25 and {name: arguments[name] for name in shared} == shared
 
 
 def test_the_optimizer_is_the_paper_s_unless_the_config_names_another(corpus, tmp_path):
