@@ -258,7 +258,7 @@ def make_position_layers(*, positions, tie_positions, embedding_norm, dtype, **a
     They are the same object unless each side has weights of its own. A kind that acts in self-attention adds nothing.
 
     Args:
-        positions, tie_positions, embedding_norm, **arguments: those of the `Transformer`.
+        positions, tie_positions, embedding_norm, `**arguments`: those of the `Transformer`.
         dtype: dtype policy.
 
     Raises:
