@@ -186,6 +186,7 @@ def test_evaluate_predict_and_single_batches_agree(subject):
     assert int(model.optimizer.iterations) == before
 
 
+@pytest.mark.slow
 def test_an_update_can_be_made_on_a_single_batch(subject):
     model, other = subject.compiled("sgd"), subject.compiled("sgd")
     other.set_weights(model.get_weights())
@@ -260,6 +261,7 @@ def test_a_callback_can_stop_a_loop_and_set_the_weights(subject):
         assert stop.tests == 1
 
 
+@pytest.mark.slow
 def test_callbacks_of_keras_monitor_save_and_log(subject):
     path, callbacks = subject.path, keras.callbacks
     model = subject.compiled(keras.optimizers.Adam(0.5))
@@ -291,6 +293,7 @@ def test_callbacks_of_keras_monitor_save_and_log(subject):
     assert np.isfinite(predictions(best)).all()
 
 
+@pytest.mark.slow
 def test_an_interrupted_fit_goes_on_from_its_backup(subject):
     arguments = {"x": X, "y": IDS, "batch_size": BATCH, "epochs": 3, "verbose": 0}
     with pytest.raises(InterruptedError):
@@ -329,6 +332,7 @@ COPIES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", COPIES)
 def test_a_model_is_copied_before_it_is_compiled_and_afterwards(subject, how):
     model = shared(subject.name) if how in ("pickle", "from JSON") else subject.make()
@@ -342,6 +346,7 @@ def test_a_model_is_copied_before_it_is_compiled_and_afterwards(subject, how):
     assert type(other) is type(model)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("is_from", "is_to"), [(True, True), (True, False), (False, True)])
 def test_weights_are_saved_and_loaded_whichever_model_is_compiled(subject, is_from, is_to):
     model, other = ((subject.fitted if flag else subject.make)() for flag in (is_from, is_to))
@@ -350,6 +355,7 @@ def test_weights_are_saved_and_loaded_whichever_model_is_compiled(subject, is_fr
     assert is_same(other, model)
 
 
+@pytest.mark.slow
 def test_what_is_exported_is_the_network(subject):
     model = shared(subject.name)
     model.export(subject.path / "exported", verbose=False)
@@ -358,6 +364,7 @@ def test_what_is_exported_is_the_network(subject):
     np.testing.assert_allclose(found, predictions(model), atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_second_compile_leaves_nothing_of_the_first(subject):
     model = subject.fitted()
     count = len(model.variables)
@@ -388,6 +395,7 @@ def network_of(model):
     return getattr(model, "network", model)
 
 
+@pytest.mark.slow
 def test_a_frozen_part_stays_and_a_thawed_one_learns(subject):
     model = subject.make()
     encoder = network_of(model).encoder
@@ -400,6 +408,7 @@ def test_a_frozen_part_stays_and_a_thawed_one_learns(subject):
     assert not all(np.array_equal(weight, value) for weight, value in zip(encoder.weights, before, strict=True))
 
 
+@pytest.mark.slow
 def test_a_model_with_a_frozen_part_is_saved_and_goes_on(subject):
     """As with Keras, nothing is frozen after loading, and the optimizer begins anew."""
     model = subject.make()
@@ -411,6 +420,7 @@ def test_a_model_with_a_frozen_part_is_saved_and_goes_on(subject):
     assert np.isfinite(subject.compile(loaded).train_on_batch(X, IDS)).all()
 
 
+@pytest.mark.slow
 def test_a_model_is_a_part_of_another(subject):
     inputs = {name: keras.Input((None,), dtype="int32", name=name) for name in X}
     whole = keras.Model(inputs, keras.layers.Dense(3)(subject.make()(inputs)))
@@ -419,6 +429,7 @@ def test_a_model_is_a_part_of_another(subject):
     assert predictions(whole).shape == (ROWS, LENGTH, 3)
 
 
+@pytest.mark.slow
 def test_a_step_of_ones_own_is_what_fit_calls(subject):
     """As the guide of customizing `fit` does, with the step of the class above."""
     base, made = type(subject.make()), []
@@ -438,6 +449,7 @@ def test_a_step_of_ones_own_is_what_fit_calls(subject):
     assert made == ["update", "test"]
 
 
+@pytest.mark.slow
 def test_a_strategy_trains_and_evaluates_as_in_the_guide(subject):
     with tf.distribute.MirroredStrategy(["CPU:0"]).scope():
         model = subject.compiled(jit_compile=False, run_eagerly=False)
@@ -466,6 +478,7 @@ def test_compile_takes_what_keras_takes(subject, name):
     assert math.isfinite(model.train_on_batch(X, IDS, return_dict=True)["loss"])
 
 
+@pytest.mark.slow
 def test_a_rate_that_is_set_is_the_rate(subject):
     model = subject.compiled()
     model.optimizer.learning_rate = 0.25
@@ -550,6 +563,7 @@ def test_a_network_without_a_trainable_layer_is_evaluated_and_not_trained(networ
 # What a trainer does besides.
 
 
+@pytest.mark.slow
 def test_a_trainer_is_cloned():
     trainer = TeacherForcing(transformer(), accumulate_steps=3)
     clone = keras.models.clone_model(trainer)
@@ -563,6 +577,7 @@ def accumulating(steps=2):
     return trainer
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("data", "updates"),
     [
@@ -583,6 +598,7 @@ def test_batches_that_are_accumulated_over_the_end_of_an_epoch_are_no_cause_for_
     assert not [warning for warning in caught if "ran out of data" in str(warning.message)]
 
 
+@pytest.mark.slow
 def test_averages_begin_with_weights_that_are_loaded(tmp_path):
     plain, averaging = TeacherForcing(transformer()), TeacherForcing(transformer(), ema_decay=0.9)
     plain.save_weights(tmp_path / "of.weights.h5")
@@ -606,6 +622,7 @@ def test_single_batches_make_an_update_when_there_are_enough():
     assert updates == [0, 1, 1, 2, 2]
 
 
+@pytest.mark.slow
 def test_weights_of_pairs_are_those_of_their_tokens_and_padding_weighs_nothing():
     trainer = TeacherForcing(transformer())
     trainer.compile("sgd", run_eagerly=True)
@@ -618,6 +635,7 @@ def test_weights_of_pairs_are_those_of_their_tokens_and_padding_weighs_nothing()
     assert trainer.evaluate(X, IDS, verbose=0) == pytest.approx(ones, rel=1e-6)
 
 
+@pytest.mark.slow
 def test_batches_of_equal_shape_share_a_graph():
     trainer, traced = TeacherForcing(transformer()), []
     inner = trainer.train_step

@@ -48,7 +48,7 @@ def cases():
     """All fixtures and their directions; two run by default."""
     for name in FIXTURES:
         for number in range(len(expectations(name))):
-            is_slow = number > 0 or name not in ("hf_marian", "hf_m2m100")
+            is_slow = number > 0 or name != "hf_marian"
             yield pytest.param(name, number, marks=[pytest.mark.slow] * is_slow)
 
 
