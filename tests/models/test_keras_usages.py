@@ -45,7 +45,6 @@ SUBJECTS = {  # function that makes it, arguments of `compile`, measures
     "trainer": (lambda: TeacherForcing(transformer()), dict, ["loss", "accuracy", "perplexity", "padding"]),
     "model": (transformer, for_a_model, ["loss"]),
     "recurrent trainer": (lambda: TeacherForcing(recurrent()), dict, ["loss", "accuracy", "perplexity", "padding"]),
-    "recurrent model": (recurrent, for_a_model, ["loss"]),
 }
 
 
