@@ -311,12 +311,14 @@ def test_a_small_corpus_is_learned_with_the_defaults_of_quickstart(count, tmp_pa
     assert kt.evaluate(run.translator(), sources, references).exact >= 0.99
 
 
+@pytest.mark.slow
 def test_models_of_two_sizes_are_trained_after_each_other_on_two_replicas(tmp_path):
     for d_model in (26, 22):  # a second strategy would take the gradients of one model for those of the other
         settings = QUICK | {"strategy": "mirrored", "d_model": d_model, "model_dir": tmp_path / str(d_model)}
-        assert kt.train(tiny.pairs(53), epochs=1, **settings).translator().translate(["one"])
+        assert kt.train(tiny.pairs(53), max_steps=2, **settings).translator().translate(["one"])
 
 
+@pytest.mark.slow
 def test_more_epochs_of_a_schedule_that_ends_are_a_new_cycle_and_that_is_said(tmp_path, capsys):
     settings = {"model_dir": tmp_path, "schedule": "linear", "warmup_steps": 2, **QUICK}
     for epochs in (1, 2):

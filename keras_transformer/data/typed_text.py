@@ -8,7 +8,8 @@ import functools
 import random
 import sys
 import unicodedata
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 import regex
@@ -72,37 +73,29 @@ class TypedPairs:
         return source, target
 
 
-class UpperCase:
-    """Writes both sides in capitals. A pair whose source has no case stays as it is.
+@dataclass
+class Change:
+    """Changes a pair. A call with (source, target, rng), two str and a NumPy generator, returns the changed sides.
 
     Args:
         rate: share of the pairs.
     """
 
-    of_batch = True
+    rate: float
+    of_batch: ClassVar = True  # drawn for a whole batch, or for each of its pairs
 
-    def __init__(self, rate):
-        self.rate = rate
+
+class UpperCase(Change):
+    """Writes both sides in capitals. A pair whose source has no case stays as it is."""
 
     def __call__(self, source, target, rng):
-        """Returns the changed (source, target)."""
         return (source.upper(), target.upper()) if source != source.upper() else (source, target)
 
 
-class TitleCase:
-    """Writes The First Letter Of Every Word As A Capital, on both sides. Other letters stay.
-
-    Args:
-        rate: share of the pairs.
-    """
-
-    of_batch = True
-
-    def __init__(self, rate):
-        self.rate = rate
+class TitleCase(Change):
+    """Writes The First Letter Of Every Word As A Capital, on both sides. Other letters stay."""
 
     def __call__(self, source, target, rng):
-        """Returns the changed (source, target)."""
         changed = in_title_case(source)
         return (changed, in_title_case(target)) if changed != source else (source, target)
 
@@ -112,22 +105,15 @@ def in_title_case(text):
     return _WORD_START.sub(lambda letter: letter[0].title(), text)
 
 
-class Typos:
+class Typos(Change):
     """Makes slips of the hand in the source: letters that are swapped, left out, doubled or wrong, a stop left out.
 
     The target stays. A wrong letter is another one of the same text, so no script needs a keyboard.
-
-    Args:
-        rate: share of the pairs.
     """
 
     of_batch = False
 
-    def __init__(self, rate):
-        self.rate = rate
-
     def __call__(self, source, target, rng):
-        """Returns the changed (source, target)."""
         words = [*_WORD.finditer(source)]
         if not words or rng.random() < 1 / 5 and _LAST_STOP.search(source):
             return _LAST_STOP.sub("", source) or source, target
@@ -154,23 +140,14 @@ class Typos:
         return "".join(own)
 
 
-class Noise:
+class Noise(Change):
     """Puts the same random symbol into both sides: at the start, at the end, or between words at about the same place.
 
     So the model learns to copy what it has never seen, and to translate the rest as if the symbol were not there. Half
     of the symbols are signs such as emoji. The others are any visible characters of Unicode.
-
-    Args:
-        rate: share of the pairs.
     """
 
-    of_batch = True
-
-    def __init__(self, rate):
-        self.rate = rate
-
     def __call__(self, source, target, rng):
-        """Returns the changed (source, target)."""
         pools = visible_characters()
         pool = pools[rng.integers(len(pools))]
         joint = ("", "\ufe0f", "\u200d")[rng.integers(3)]  # as in sequences of emoji

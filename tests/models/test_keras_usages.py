@@ -147,7 +147,12 @@ FIT = {
 }
 
 
-@pytest.mark.parametrize("name", FIT)
+OFTEN = ("arrays", "a dataset in parts", "a generator", "steps of validation")
+
+
+@pytest.mark.parametrize(
+    "name", [*OFTEN, *(pytest.param(name, marks=pytest.mark.slow) for name in FIT if name not in OFTEN)]
+)
 def test_fit_takes_what_keras_takes(subject, name):
     make, epochs, updates = FIT[name]
     arguments, model = make(), shared(subject.name)

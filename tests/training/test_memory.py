@@ -146,7 +146,9 @@ PEAKS = [
 ]
 
 
-@pytest.mark.parametrize(("settings", "peak"), PEAKS, ids=str)
+@pytest.mark.parametrize(
+    ("settings", "peak"), [*PEAKS[:2], *(pytest.param(*row, marks=pytest.mark.slow) for row in PEAKS[2:])], ids=str
+)
 def test_the_estimate_is_near_the_growth_that_was_measured(settings, peak):
     need = estimated(*measured_training(settings))
     assert need.activations > 0.6 * need.total  # they are the part that is estimated

@@ -54,6 +54,7 @@ def test_mirrored_is_one_replica_per_cpu_device_where_there_is_no_gpu(monkeypatc
     mirrored = make_strategy("mirrored")
     assert isinstance(mirrored, tf.distribute.MirroredStrategy)
     assert mirrored.num_replicas_in_sync == len(cpus) == 2
+    assert make_strategy("mirrored") is mirrored  # of two, each would take the other's collective operations
 
 
 @pytest.mark.parametrize(("name", "gpus", "replicas"), [("mirrored", 2, 2), ("auto", 2, 2), ("mirrored", 1, 1)])

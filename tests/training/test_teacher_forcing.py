@@ -458,6 +458,7 @@ def test_the_weights_are_their_averages_only_where_they_are_measured():
     assert measures["loss"] == pytest.approx(expected, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_a_dataset_without_end_is_measured_where_the_measurement_before_has_stopped():
     model, batches = trainer(Adam(0.1)), [make_batch(range(7)), make_batch(range(7, 12))]
     one, other = map(tf.data.Dataset.from_tensors, batches)

@@ -522,6 +522,7 @@ def test_the_rate_peaks_at_the_end_of_the_warm_up(corpus, tmp_path):
         assert float(trainer.optimizer.learning_rate) == pytest.approx(peak)
 
 
+@pytest.mark.slow
 def test_two_vocabularies_give_each_side_its_matrix(corpus, tmp_path):
     config = tiny.config(corpus, tmp_path, share_vocabulary=False)
     shapes = lambda **settings: [  # noqa: E731
