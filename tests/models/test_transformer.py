@@ -101,11 +101,6 @@ class TestMBartContract(TestPostNormContract):
     arguments = {**SHALLOW, **MBART, "pre_norm": True}
 
 
-@pytest.mark.slow
-class TestM2M100Contract(TestPostNormContract):
-    arguments = {**SHALLOW, **M2M_100, "pre_norm": True}
-
-
 class TestFrameContract(TestPostNormContract):
     """Tokens around the texts: all methods count positions as without them."""
 
