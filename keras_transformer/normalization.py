@@ -4,7 +4,7 @@
 SavedModels, CTranslate2, LiteRT and Beam mend text alike. `clean` mends corpora with `mend`.
 
 - Canonically equivalent text has one form, NFC. With `nfkc`, full-width and other compatibility characters, too.
-- A run of white space of any kind is one space, U+0020. There is none at the ends.
+- A run of white space of any kind is one space, U+0020. White space at the ends disappears.
 - Control characters, soft hyphens, marks of direction, word joiners and byte order marks disappear.
 - Zero-width spaces disappear, but not behind letters of scripts that divide words by them, such as Khmer and Thai.
 - Zero-width joiners and non-joiners, variation selectors, and the tags of flags stay: they change what a reader sees.

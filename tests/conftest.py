@@ -99,7 +99,7 @@ def seed():
 
 @pytest.fixture(autouse=True, scope="module")
 def small_garbage():
-    """What a module leaves is no garbage: Python need not look through it again, which takes seconds each time."""
+    """Exempts what a test module leaves from the collection of garbage, which looked through it for seconds."""
     yield
     gc.collect()
     gc.freeze()

@@ -1,4 +1,4 @@
-"""Training pairs as people type them: in capitals, in title case, with slips, with symbols. Each epoch draws others.
+"""Training pairs as people type them: in capitals, in title case, with slips, with symbols. Each epoch changes other pairs.
 
 The scripts of Unicode decide, no language: scripts without case keep their letters, and a letter is one that a reader
 sees, with its marks.
@@ -31,9 +31,9 @@ _LAST_STOP = regex.compile(r"\p{Sentence_Terminal}\s*$")
 class TypedPairs:
     """Changes some pairs of a batch.
 
-    Capitals and symbols have many pieces, and all pairs of a batch are as long as its longest one. So these changes are
-    drawn for a whole batch: they would make all batches longer, otherwise. A pair stays as it is if it would become
-    longer than `max_length`, or than `MOST_GROWTH` times the longest of its batch.
+    Capitals and symbols need many pieces, and padding makes all pairs of a batch as long as the longest one. If single
+    pairs were changed, nearly every batch would become longer. So these changes are drawn for whole batches. A pair
+    stays as it is if it would become longer than `max_length`, or than `MOST_GROWTH` times the longest of its batch.
 
     Args:
         source_model, target_model: SentencePiece models, bytes.

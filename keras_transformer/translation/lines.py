@@ -33,7 +33,7 @@ def check_text(start, name):
     if kind is None and _is_in_another_charset(start):
         kind = "bytes of another charset"
     if kind:
-        raise UserError(f"{name} is no text: it is {kind}. Lines are translated of text in UTF-8 alone")
+        raise UserError(f"{name} is no text: it is {kind}. Only text in UTF-8 is translated line by line")
 
 
 def _is_in_another_charset(start):

@@ -82,7 +82,7 @@ class FullStops(NamedTuple):
     ends: tuple = ()
 
     def extended(self, other):
-        """The words of both. What the other one says about words that this one has does not count."""
+        """The words of both. If both know a word, this one decides its kind."""
         known = {*self.abbreviations, *self.ends}
         added = ([word for word in words if word not in known] for words in other)
         return FullStops(*(tuple([*own, *new][:MOST_WORDS]) for own, new in zip(self, added, strict=True)))
@@ -123,7 +123,11 @@ def learn_full_stops(lines):
 
 
 def _count(lines):
-    """Four Counters of words: with a full stop inside lines, there before no beginning, at the end, and without one."""
+    """Counts words in four `Counter`s.
+
+    The words with a full stop inside a line; those of them that no beginning follows; the words with a full stop at the
+    end of a line; the words without a full stop.
+    """
     tokens = Counter()  # (token, whether it is the last one, whether a beginning follows)
     for line in islice(lines, MOST_LINES):
         row = line.split()

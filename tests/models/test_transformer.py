@@ -102,7 +102,7 @@ class TestMBartContract(TestPostNormContract):
 
 
 class TestFrameContract(TestPostNormContract):
-    """Tokens around the texts: all methods count positions as without them."""
+    """All methods count positions as if there were no tokens around the texts."""
 
     arguments = {**SHALLOW, "frame": "5,7/3/11,13"}
 

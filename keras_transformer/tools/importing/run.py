@@ -37,6 +37,8 @@ def import_model(path, model_dir, source_lang=None, target_lang=None):
     check_new_directory(model_dir)
     if not path.is_dir():
         raise ImportedModelError(f"no directory {path}: download all files of the model into one")
+    if not any((path / name).exists() for name in ("decoder.yml", "config.json")):
+        raise ImportedModelError(f"{path} has neither config.json (Hugging Face) nor decoder.yml (Marian)")
     importer = marian if (path / "decoder.yml").exists() else hugging_face
     try:
         foreign = importer.read_directory(path, source_lang, target_lang)
