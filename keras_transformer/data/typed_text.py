@@ -1,7 +1,7 @@
-"""Training pairs as people type them: in capitals, in title case, with slips, with symbols. Each epoch changes other pairs.
+"""Training pairs as people type them: in capitals, in title case, with slips, with symbols.
 
-The scripts of Unicode decide, no language: scripts without case keep their letters, and a letter is one that a reader
-sees, with its marks.
+Each epoch changes other pairs. The scripts of Unicode decide, no language: scripts without case keep their letters, and
+a letter is one that a reader sees, with its marks.
 """
 
 import functools
