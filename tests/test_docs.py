@@ -95,9 +95,9 @@ def new_in(page):
 
 
 def script_of(text):
-    """One shell script of all blocks: those in Python come last, as one program."""
+    """One shell script of all blocks: those in Python come last, as one program, on a line of their own (curl ends none)."""
     python = "\n".join(blocks(text, "python"))
-    return "\n".join([PRELUDE, *blocks(text, "bash"), *([f"python - <<'END'\n{python}\nEND"] if python else [])])
+    return "\n".join([PRELUDE, *blocks(text, "bash"), *([f"echo\npython - <<'END'\n{python}\nEND"] if python else [])])
 
 
 def free_ports(count):
