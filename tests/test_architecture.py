@@ -20,7 +20,7 @@ ORDER = [
     {"errors", "languages", "normalization", "presets", "protection", "private_api", "words"},
     {"checks", "files", "process"},
     {"config"},
-    {"layers", "tokenizer", "decoding"},
+    {"layers", "tokenizer", "decoding", "tags"},
     {"recurrent"},
     {"models", "data"},
     {"translation"},

@@ -95,7 +95,7 @@ def new_in(page):
 
 
 def script_of(text):
-    """One shell script of all blocks: those in Python come last, as one program, on a line of their own (curl ends none)."""
+    """One shell script of all blocks: those in Python come last, as one program. curl ends no line: `echo` does."""
     python = "\n".join(blocks(text, "python"))
     return "\n".join([PRELUDE, *blocks(text, "bash"), *([f"echo\npython - <<'END'\n{python}\nEND"] if python else [])])
 

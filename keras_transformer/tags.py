@@ -1,0 +1,129 @@
+"""Tags: the tokens that tell a model of many languages which languages it translates between.
+
+A run of one direction has none. A run of several keeps them in `languages.json`.
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from babel.core import get_global
+
+from keras_transformer.config import BOS_ID
+from keras_transformer.errors import UserError
+from keras_transformer.languages import likely_script, likely_territory, locale_of
+
+FILE = "languages.json"  # in the directory of a run
+
+
+@dataclass(frozen=True)
+class LanguageTags:
+    """The languages of a model, by its own codes, and the id of the tag of each.
+
+    `place` says where tags stand:
+
+    - "source": the tag of the target language is the first token of the source (Johnson et al. 2017).
+    - "both": the tag of the source language is the first token of the source, and the decoder begins with the tag of
+      the target language in place of bos (M2M-100, Fan et al. 2020).
+
+    Attributes:
+        place: str.
+        sources: dict from the code of each source language to the id of its tag. With "source", the ids do nothing.
+        targets: dict from the code of each target language to the id of its tag.
+        default: (source, target), codes of the direction of a text for which no languages are given.
+    """
+
+    place: str
+    sources: dict
+    targets: dict
+    default: tuple
+
+    def ids(self, source_lang, target_lang):
+        """The ids for a direction: (first token of the source, first token of the decoder), two int."""
+        if self.place == "source":
+            return self.targets[target_lang], BOS_ID
+        return self.sources[source_lang], self.targets[target_lang]
+
+    def find(self, source_lang=None, target_lang=None):
+        """The model's own codes for codes that a user gives, in any form of `spellings_of`; None takes the default.
+
+        Returns:
+            (source, target), two str.
+
+        Raises:
+            UserError: for a language that the model does not have. It lists those that it has.
+        """
+        found = []
+        sides = (("source_lang", source_lang, self.sources), ("target_lang", target_lang, self.targets))
+        for (name, given, codes), default in zip(sides, self.default, strict=True):
+            code = spellings_of(codes).get(plain(given)) if given else default
+            if code is None:
+                known = ", ".join(sorted(short_codes(codes).values()))
+                raise UserError(f"the model has no `{name}` {given}, only {known}")
+            found.append(code)
+        return tuple(found)
+
+    def save(self, directory):
+        """Writes `languages.json` into a directory."""
+        about = {"place": self.place, "default": self.default, "sources": self.sources, "targets": self.targets}
+        Path(directory, FILE).write_text(json.dumps(about, indent=1), encoding="utf-8")
+
+
+def load_tags(directory):
+    """The `LanguageTags` of a run; None for a run of one direction."""
+    path = Path(directory, FILE)
+    if not path.exists():
+        return None
+    about = json.loads(path.read_text(encoding="utf-8"))
+    return LanguageTags(about["place"], about["sources"], about["targets"], tuple(about["default"]))
+
+
+def plain(code):
+    """A code for comparison: small letters, and "-" between its parts."""
+    return code.lower().replace("_", "-")
+
+
+def spellings_of(codes):
+    """All `plain` forms by which a user may name each language: dict from form to the model's own code.
+
+    Its own code always means a language. Its shortest tag of BCP 47 and longer forms of this tag do as well: for
+    `deu_Latn`, these are `deu-latn`, `de`, `deu`, `de-latn` and `de-de`.
+
+    Args:
+        codes: iterable of str, the model's own.
+    """
+    forms = {}
+    for code, short in sorted(short_codes(codes).items(), key=lambda each: "-" in each[1]):  # `zh` before `zh-Hant`
+        language, *rest = short.split("-")
+        likely = [] if rest else [likely_script(short), likely_territory(short)]
+        longer = [f"{language}-{part}" for part in likely if part]
+        for form in (short, language, code.replace("_", "-").split("-")[0], *longer):
+            forms.setdefault(plain(form), code)
+    return forms | {plain(code): code for code in codes}
+
+
+def short_codes(codes):
+    """The shortest tag of BCP 47 that tells each language from the others: dict from own code to tag.
+
+    A code that CLDR does not know stays as it is. Examples: `eng_Latn` is `en`; beside `zho_Hans`, which is `zh`,
+    `zho_Hant` is `zh-Hant`.
+
+    Args:
+        codes: iterable of str, the model's own.
+    """
+    short, taken = {}, set()
+    for code in sorted(codes, key=lambda code: not _is_likely(code)):  # the usual script has the shortest tag
+        parts = code.replace("_", "-").split("-")
+        alias = get_global("language_aliases").get(parts[0], parts[0])
+        forms = (alias, "-".join([alias, *parts[1:]]), code) if locale_of(alias) else (code,)
+        short[code] = next(form for form in forms if form not in taken)
+        taken.add(short[code])
+    return {code: short[code] for code in codes}
+
+
+def _is_likely(code):
+    """Whether a code has the script and the territory that its language has most often, or names none."""
+    language, *rest = code.replace("_", "-").split("-")
+    language = get_global("language_aliases").get(language, language)
+    usual = (likely_script(language), likely_territory(language), "XX")  # en_XX of mBART
+    return locale_of(code) is not None and all(part in usual for part in rest) or not rest
