@@ -23,10 +23,10 @@ from keras_transformer.models.sequence_to_sequence import load_model
 from keras_transformer.protection import PLACEHOLDERS
 from keras_transformer.tokenizer import SHARED, SOURCE, TARGET, Tokenizer, load_tokenizers, read_model, train_tokenizer
 from keras_transformer.training.plan import as_before
-from keras_transformer.translation.sentences import MOST_LINES, Known, learn_full_stops, load_known, save_known
-from keras_transformer.translation.unknown import LEAST_COPIED, find_lone_signs, first_bytes
+from keras_transformer.translation.sentences import Known, find_lone_signs, learn_full_stops, load_known, save_known
 
 log = logging.getLogger(__name__)
+LEAST_COPIED = 100_000  # characters without a piece in all epochs, before a model copies them: 43,000 were too few
 
 # Settings that may change when a run is resumed: how long it trains, where, and how it translates.
 MAY_CHANGE = ("epochs", "max_steps", "patience", "average_epochs", "save_minutes", "profile", "strategy", "model_dir")
@@ -94,7 +94,7 @@ def prepare(config, run, corpus=None):
     train = encode_split(config, run, corpus, tokenizers, "train")
     log.info("train       %s", train.describe())
     if not run.has_checkpoint():  # an old run without the file goes on as it is
-        in_bytes = train.source.count(first_bytes(tokenizers[0])) + config.noise * len(train)
+        in_bytes = train.source.count(tokenizers[0].first_bytes) + config.noise * len(train)
         learn_text(run, corpus, origin, in_bytes * config.epochs >= LEAST_COPIED)
     validation = encode_split(config, run, corpus, tokenizers, "validation")
     log.info("validation  %s", validation.describe())
@@ -178,7 +178,7 @@ def learn_text(run, corpus, origin, copies_unknown):
     """Writes what is `Known` by the corpus into the run, and what its origin knows behind that."""
     pairs = InTurn({each.name: pairs for each, pairs in _training_pairs(corpus)})
     stops = (learn_full_stops(OneSide(pairs, side)) for side in (0, 1))
-    known = Known(*stops, copies_unknown, find_lone_signs(itertools.islice(OneSide(pairs, 0), MOST_LINES)))
+    known = Known(*stops, copies_unknown, find_lone_signs(OneSide(pairs, 0)))
     if origin:
         known = known.extended(load_known(origin.path / run.full_stops.name))
     write_whole(run.full_stops, lambda path: save_known(path, known))

@@ -20,14 +20,14 @@ The sentence breaker of tensorflow-text is not used: it breaks inside "14:35" an
 
 import json
 from collections import Counter
-from itertools import islice
+from itertools import chain, islice
 from typing import NamedTuple
 
 import regex
 import tensorflow as tf
 
 from keras_transformer.errors import FileError
-from keras_transformer.translation.unknown import PICTURES, Unknown, unknown_to, written
+from keras_transformer.tokenizer import PICTURES, SIGN, Unknown, unknown_to, written
 from keras_transformer.words import WORD_CHARACTER
 
 BLANK = r"[\pZ\pC]"  # separators, control and invisible formatting characters
@@ -61,6 +61,7 @@ MOST_LINES = 1_000_000  # that are counted
 LONGEST_TOKEN = 40  # characters between two spaces
 MOST_WORDS, LONGEST_WORD = 400, 16  # words of each kind, and characters of one: the patterns stay small
 LEAST_AT_END, LEAST_SEEN = 3, 10  # times, before a short word is known to end sentences
+LEAST_ALONE = 10  # times that a sign is a word of its own before a model knows it so
 SIDES = ("source", "target")
 MOST_BY_CHANCE = 0.05  # probability that a word that can end lines never did
 _TOKEN = regex.compile(rf"(.*?)({WORD_CHARACTER}+)(\.?)((?:(?!\.)[\p{{P}}\p{{S}}])*)")
@@ -175,13 +176,13 @@ def _copied(unknown):
 def _unread(unknown):
     """The replacements that remove unknown characters from a sentence, with the white space before them."""
     signs, marks, alone = unknown
-    run = rf"[{signs}][{signs}{marks}{JOINING}]*"
-    loose = ((rf"(?:{BLANK}+[{alone}]+)+({BLANK})", r"\1"),) if alone else ()
-    return (
-        (*loose, (rf"(?:{BLANK}+{run})+({BLANK}|\pP)", r"\1"), (rf"{run}|[{marks}]+" if marks else run, ""))
-        if signs
-        else loose
-    )
+    rules = []
+    if alone:
+        rules += [(rf"(?:{BLANK}+[{alone}]+)+({BLANK})", r"\1")]
+    if signs:
+        run = rf"[{signs}][{signs}{marks}{JOINING}]*"
+        rules += [(rf"(?:{BLANK}+{run})+({BLANK}|\pP)", r"\1"), (run, "")]
+    return (*rules, (f"[{marks}]+", "")) if marks else tuple(rules)
 
 
 def learn_full_stops(lines):
@@ -216,6 +217,15 @@ def learn_full_stops(lines):
     abbreviations = [word for word, _ in inside.most_common() if word in by_rule and is_abbreviation(word)]
     ends = [word for word in frequent if word not in by_rule and is_end(word)]
     return FullStops(tuple(abbreviations[:MOST_WORDS]), tuple(ends[:MOST_WORDS]))
+
+
+def find_lone_signs(lines):
+    """The signs that are words of their own in lines, an iterable of str: a str."""
+    counts = Counter()
+    for token, count in Counter(chain.from_iterable(map(str.split, islice(lines, MOST_LINES)))).items():
+        if regex.fullmatch(f"{SIGN}+", token):
+            counts.update(dict.fromkeys(token, count))
+    return "".join(sorted(sign for sign, count in counts.items() if count >= LEAST_ALONE))
 
 
 def _count(lines):

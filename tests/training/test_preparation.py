@@ -14,6 +14,7 @@ from keras_transformer.models.recurrent import RecurrentNetwork
 from keras_transformer.tokenizer import SHARED, SOURCE, TARGET, load_tokenizers, save_tokenizers
 from keras_transformer.training import preparation
 from keras_transformer.training.preparation import (
+    LEAST_COPIED,
     Origin,
     check_placeholders,
     check_resumable,
@@ -25,7 +26,6 @@ from keras_transformer.training.preparation import (
 from keras_transformer.training.run_directory import RunDirectory
 from keras_transformer.training.train import make_network
 from keras_transformer.translation.sentences import UNKNOWN, load_known
-from keras_transformer.translation.unknown import LEAST_COPIED
 from tests import tiny
 
 

@@ -4,11 +4,10 @@ import pytest
 import tensorflow as tf
 
 from keras_transformer.protection import PLACEHOLDERS
-from keras_transformer.tokenizer import Tokenizer, train_tokenizer
+from keras_transformer.tokenizer import Tokenizer, train_tokenizer, unknown_to
 from keras_transformer.translation.segments import divide_into_parts
-from keras_transformer.translation.sentences import UNKNOWN, Known, divisions_of, split_at
+from keras_transformer.translation.sentences import UNKNOWN, Known, divisions_of, find_lone_signs, split_at
 from keras_transformer.translation.translator import Translator
-from keras_transformer.translation.unknown import find_lone_signs, first_bytes, unknown_to
 from tests import tiny
 
 LATIN = ["It is 25°, (one) & “two” – Über José's côté.", "Bäume, Züge; 5 % & 3 – 4: naïve?"] * 9
@@ -64,7 +63,7 @@ def test_signs_that_are_words_in_a_corpus_are_found():
 
 def test_a_character_in_bytes_is_counted_once():
     ids = tokenizer().encode(["one ж 水 two 😀 𝄞 é"]).values.numpy()
-    assert sum(id in first_bytes(tokenizer()) for id in ids) == 4
+    assert sum(id in tokenizer().first_bytes for id in ids) == 4
 
 
 # A text, its fragments, and what the model reads: "" of what is copied.
