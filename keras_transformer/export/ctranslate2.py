@@ -94,8 +94,8 @@ class CTranslate2Export:
         finds."""
         run = self.reference
         tokenizers = (run.source_tokenizer, run.target_tokenizer)
-        breaks = run.signatures.breaks
-        yield CTranslate2Greedy(directory, *tokenizers, run.settings["max_length"], breaks).translate_batch
+        division = run.signatures.division
+        yield CTranslate2Greedy(directory, *tokenizers, run.settings["max_length"], division).translate_batch
 
     def expected(self, sentences):
         """The pieces and the scores of the run: see `pieces_of_translations`."""
@@ -224,14 +224,14 @@ class CTranslate2Greedy:
         source_tokenizer: `Tokenizer` of the run, which divides texts.
         target_tokenizer: `Tokenizer` of the run, which writes translations.
         max_length: most source tokens of a part.
-        breaks: see `segments.divide_into_parts`.
+        division: see `segments.divide_into_parts`.
     """
 
-    def __init__(self, directory, source_tokenizer, target_tokenizer, max_length, breaks):
+    def __init__(self, directory, source_tokenizer, target_tokenizer, max_length, division):
         self.source_tokenizer = source_tokenizer
         self.target_tokenizer = target_tokenizer
         self.max_length = max_length
-        self.breaks = breaks
+        self.division = division
         names = (SHARED, SHARED) if Path(directory, SHARED).exists() else (SOURCE, TARGET)
         self._source_pieces, self._pieces = (
             sentencepiece.SentencePieceProcessor(model_file=str(Path(directory, name))) for name in names
@@ -241,7 +241,7 @@ class CTranslate2Greedy:
     def translate_batch(self, texts):
         """As `pieces_of_translations`. It logs the translations that the two detokenizers write differently."""
         text = tf.constant(texts, tf.string, shape=[len(texts)])
-        segments = divide_into_parts(text, self.source_tokenizer, self.max_length, self.breaks)
+        segments = divide_into_parts(text, self.source_tokenizer, self.max_length, self.division)
         parts, scores = self._translate_parts([self._source_pieces.id_to_piece(ids) for ids in segments.ids.to_list()])
         self._compare_detokenizers(parts)
         rows = segments.rows.numpy()
@@ -296,7 +296,7 @@ def pieces_of_translations(translator, texts):
     _, scores = translator.translate_batch(texts)
     tokenizer, max_length = translator.source_tokenizer, translator.settings["max_length"]
     text = tf.constant(texts, tf.string, shape=[len(texts)])
-    segments = divide_into_parts(text, tokenizer, max_length, translator.signatures.breaks)
+    segments = divide_into_parts(text, tokenizer, max_length, translator.signatures.division)
     labels = translator.signatures.find_labels(segments.ids, at_once(segments.places))
     found = labels.with_values(translator.target_tokenizer.pieces(labels.values)).to_list()
     end = translator.target_tokenizer.pieces(tf.constant([EOS_ID])).numpy()[0]

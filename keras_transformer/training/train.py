@@ -63,7 +63,7 @@ from keras_transformer.training.tensorboard import (
     write_hyper_parameters,
 )
 from keras_transformer.training.updates import make_optimizer
-from keras_transformer.translation.sentences import load_full_stops
+from keras_transformer.translation.sentences import load_known
 from keras_transformer.translation.translator import Translator
 
 log = logging.getLogger(__name__)
@@ -106,7 +106,7 @@ def train(config, evaluate, corpus=None):
                 batch_size=64,
                 strategy=decoding_strategy(strategy),
                 split_sentences=config.split_sentences,
-                full_stops=load_full_stops(run.full_stops),
+                known=load_known(run.full_stops),
             )
             fit(config, run, data, trainer, workers.share(greedy.translate), evaluate)
             if not workers.is_chief:
