@@ -9,6 +9,7 @@ import filelock
 from keras_transformer.data.corpus import BAD_LINES
 from keras_transformer.errors import CheckpointError, FileError
 from keras_transformer.files import remove_partial_files
+from keras_transformer.tags import FILE as LANGUAGES
 from keras_transformer.tokenizer import SHARED, SOURCE, TARGET
 
 
@@ -19,6 +20,7 @@ class RunDirectory:
         corpus.json              the hash of each part of the corpus, which must stay the same
         bad_lines.jsonl          the lines of the corpus that `skip_bad_lines` has left out
         tokenizer.model          SentencePiece; or source_tokenizer.model and target_tokenizer.model
+        languages.json           the languages and their tags, if corpora have several directions
         full_stops.json          the abbreviations of both languages, counted in the corpus
         tokens/                  the tokenised corpus; if it is removed, the next start makes it again
         samples.txt              validation sentences that export.py compares translations on
@@ -41,6 +43,7 @@ class RunDirectory:
         self.path = Path(path)
         self.config = self.path / "config.yaml"
         self.corpus = self.path / "corpus.json"
+        self.languages = self.path / LANGUAGES
         self.full_stops = self.path / "full_stops.json"
         self.bad_lines = self.path / BAD_LINES
         self.tokens = self.path / "tokens"
