@@ -138,12 +138,15 @@ class EncodedPairs:
             return self
         return replace(self, tags=tuple(languages.ids(*languages.find(*each)) for each in self.directions))
 
-    def tags_of(self, rows):
-        """The tokens before the sentences `rows` (B,): int (B, 0 or 1) of the source, int (B,) of the decoder."""
-        if not self.tags:
-            return np.empty((len(rows), 0), np.int32), np.full(len(rows), BOS_ID, np.int32)
-        tags = np.array(self.tags, np.int32)[self.shares_of(rows)]
-        return tags[:, :1], tags[:, 1]
+    def source_tags(self, rows):
+        """The tags before the source sentences `rows` (B,): int32 (B, 1); (B, 0) if pairs have no tags."""
+        tags = np.array([source_tag for source_tag, _ in self.tags], np.int32)
+        return tags[self.shares_of(rows), None] if self.tags else np.empty((len(rows), 0), np.int32)
+
+    def first_ids(self, rows):
+        """The tokens with which the decoder begins for the pairs `rows` (B,): bos, or tags; int32 (B,)."""
+        first = np.array([first_id for _, first_id in self.tags], np.int32)
+        return first[self.shares_of(rows)] if self.tags else np.full(len(rows), BOS_ID, np.int32)
 
     def shares_of(self, rows):
         """The number of the share of each of the pairs `rows` (B,): int64 (B,)."""

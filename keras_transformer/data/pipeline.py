@@ -98,14 +98,13 @@ def make_batch(pairs, rows, vary=None, rng=None):
         rng: NumPy generator.
 
     Returns:
-        source_ids int32 (B, S), a tag first if pairs have tags; labels int32 (B, T) = y1 ... yn eos; and first_ids
-        int32 (B,), with which the decoder begins.
+        source_ids int32 (B, S), a tag first if pairs have tags, and labels int32 (B, T) = y1 ... yn eos.
     """
-    source_tags, first_ids = pairs.tags_of(rows)
+    source_tags = pairs.source_tags(rows)
     if vary is not None:
         pairs = vary(EncodedPairs(pairs.source.of(rows), pairs.target.of(rows), dropped={}), rng)
         rows = np.arange(len(rows))
-    return np.hstack([source_tags, pairs.source.padded(rows)]), pairs.target.padded(rows), first_ids
+    return np.hstack([source_tags, pairs.source.padded(rows)]), pairs.target.padded(rows)
 
 
 def teacher_forced(source_ids, labels, first_ids=None):
@@ -182,7 +181,7 @@ def training_batches(pairs, batch_tokens, seed, first_epoch=0, first_batch=0, va
             plan = plan_epoch(pairs, sizes, seed, epoch)
             for number in range(skip, len(plan)):
                 rows, rng = plan[number], np.random.default_rng((seed, epoch, number))
-                yield make_batch(pairs, rows, vary, rng)
+                yield *make_batch(pairs, rows, vary, rng), pairs.first_ids(rows)
             skip = 0
 
     return _dataset(generate)
@@ -244,6 +243,6 @@ def evaluation_batches(pairs, batch_tokens):
 
     def generate():
         for rows in plan:
-            yield make_batch(pairs, rows)
+            yield *make_batch(pairs, rows), pairs.first_ids(rows)
 
     return _dataset(generate)

@@ -43,7 +43,7 @@ class RunDirectory:
         self.path = Path(path)
         self.config = self.path / "config.yaml"
         self.corpus = self.path / "corpus.json"
-        self.languages = self.path / LANGUAGES
+        self.tags = self.path / LANGUAGES
         self.full_stops = self.path / "full_stops.json"
         self.bad_lines = self.path / BAD_LINES
         self.tokens = self.path / "tokens"

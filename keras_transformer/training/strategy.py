@@ -342,7 +342,7 @@ def prepare_on_all(config, run, workers, corpus=None):
         )
     shared = RunDirectory(config.model_dir)
     tokenizers = shared.tokenizer_files(config.has_one_tokenizer)
-    for path in (shared.config, *tokenizers, shared.languages, shared.full_stops, shared.last, shared.previous):
+    for path in (shared.config, *tokenizers, shared.tags, shared.full_stops, shared.last, shared.previous):
         if path.exists():
             own = run.path / path.relative_to(shared.path)
             own.parent.mkdir(parents=True, exist_ok=True)

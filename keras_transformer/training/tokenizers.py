@@ -26,7 +26,7 @@ def known_languages(config, run, corpus, origin):
     """
     before = load_tags(run.path) if run.has_checkpoint() else origin and load_tags(origin.path)
     if corpus.is_multilingual and run.has_checkpoint() and before is None:
-        raise CheckpointError(f"checkpoints without their {run.languages}: put it back, or choose another `model_dir`")
+        raise CheckpointError(f"checkpoints without their {run.tags}: put it back, or choose another `model_dir`")
     if before is None and not corpus.is_multilingual:
         if config.tags != "source":
             raise ConfigError(f"`tags` has no effect with one direction: leave it out. Received: tags={config.tags}")

@@ -206,14 +206,15 @@ def fit(config, run, data, trainer, translate, evaluate):
     save = SaveState(run, progress, plan, config.save_minutes, signals, recover.examine, workers.anywhere)
     validation = writers["validation"]
     measures = validation_bleu(config, data, translate, evaluate, trainer.distribute_strategy, validation, progress)
-    pictured = make_batch(data.validation, np.arange(min(PICTURES, len(data.validation))))
+    pictured = np.arange(min(PICTURES, len(data.validation)))
+    pictures = (*make_batch(data.validation, pictured), data.tokenizers, validation, progress)
     callbacks = [  # Keras calls them in this order
         CountSteps(progress, plan),  # first: the others read the number of the update
         recover,  # before weights are measured or saved, which it may take back
         *measures,  # they add val_bleu, and measures to show
         TensorBoardCurves(writers, progress, tokens_per_epoch(data, config, plan), points_every(plan)),  # adds a speed
         KeepWeights(run, progress, config.average_epochs, config.patience, config.best_by),  # reads val_bleu
-        AlignmentPictures(*pictured, data.tokenizers, validation, progress),  # anywhere
+        AlignmentPictures(*pictures, data.validation.first_ids(pictured)),  # anywhere
         *([Profile(run.logs / "train", progress, *config.profiled_updates())] if config.profile else []),  # anywhere
         shown,  # after the callbacks that add to the logs
         save,  # last: it saves what the others have noted in `progress`, and then lets held signals through
