@@ -15,15 +15,15 @@ from keras_transformer.tokenizer import SHARED, SOURCE, TARGET, load_tokenizers,
 from keras_transformer.training import preparation
 from keras_transformer.training.preparation import (
     Origin,
-    check_placeholders,
     check_resumable,
     open_origin,
     open_split,
     prepare,
-    validation_pairs,
 )
 from keras_transformer.training.run_directory import RunDirectory
+from keras_transformer.training.tokenizers import check_placeholders
 from keras_transformer.training.train import make_network
+from keras_transformer.training.validation import validation_pairs
 from keras_transformer.translation.sentences import UNKNOWN, load_full_stops
 from tests import tiny
 
