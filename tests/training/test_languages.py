@@ -13,6 +13,7 @@ from sentencepiece.sentencepiece_model_pb2 import ModelProto
 from keras_transformer.config import Config
 from keras_transformer.data.corpus import Corpus
 from keras_transformer.data.pipeline import batch_sizes, evaluation_batches, plan_epoch, training_batches
+from keras_transformer.data.protected_pairs import PairProtection
 from keras_transformer.errors import CheckpointError, ConfigError, TokenizerError
 from keras_transformer.models.sequence_to_sequence import load_model
 from keras_transformer.tags import load_tags
@@ -307,3 +308,20 @@ def test_an_interrupted_run_of_two_directions_is_an_uninterrupted_one_to_the_bit
     train(found)
     assert_same_state(RunDirectory(found.model_dir), RunDirectory(config.model_dir))
     assert_same_curves(RunDirectory(found.model_dir), RunDirectory(config.model_dir))
+
+
+def test_words_that_translate_each_other_are_learnt_for_each_direction(corpus, tmp_path):
+    """Two languages of a source word share its probability, so a lexicon of all directions at once would find less."""
+    other = tmp_path / "other"
+    other.mkdir()
+    backwards = [(source, " ".join(word[::-1] for word in target.split())) for source, target in tiny.pairs(211)]
+    tiny.write_pairs(other, "train", backwards)
+    (other / "train.de").rename(other / "train.xx")
+    config = config_of(corpus, tmp_path / "run", protect=0.5, vocabulary_size=397)
+    names = (*config.corpora, f"files:{other}@en-xx")
+    data = prepared(Config(**{**vars(config), "dataset": names}))
+    models = [tokenizer.model for tokenizer in data.tokenizers]
+    there, back, third = PairProtection(data.train, *models, 0.5, 31).terms
+    assert there == dict(zip(tiny.ENGLISH, tiny.GERMAN, strict=True))
+    assert back == dict(zip(tiny.GERMAN, tiny.ENGLISH, strict=True))
+    assert third == dict(zip(tiny.ENGLISH, (word[::-1] for word in tiny.GERMAN), strict=True))
