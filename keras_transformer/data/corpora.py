@@ -4,6 +4,7 @@ Every corpus may say its own languages: `files:DIR@en-de`. With several directio
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from decimal import Decimal
@@ -33,26 +34,21 @@ def open_corpora(
     """Opens each of the corpora that the user named.
 
     Args:
-        specs: iterable of str, see `open_corpus`, each followed by `@A-B` or not, and by `:WEIGHT` or not.
+        specs: iterable of str, see `open_corpus`, each followed by `:WEIGHT` or not.
         source_lang, target_lang, seed, skip_bad_lines: see `open_corpus`.
 
     Returns:
         list of Corpus.
 
     Raises:
-        CorpusError: as `open_corpus`, for a weight or a pair of languages that is not possible, and for
-            `skip_bad_lines` without `files:`.
+        CorpusError: as `open_corpus`, for a weight that is not possible, and for `skip_bad_lines` without `files:`.
     """
     specs, opened = list(specs), []
     if skip_bad_lines and not any(spec.startswith("files:") for spec in specs):
         raise CorpusError(f"`skip_bad_lines` needs a corpus files:DIR. Received: {', '.join(specs)}")
     for spec in specs:
         name, weight = split_weight(spec)
-        name, languages = split_pair(name)
-        corpus = open_corpus(name, *(languages or (source_lang, target_lang)), seed, skip_bad_lines)
-        if languages and not name.startswith("cldr:"):  # its name has the direction
-            corpus = replace(corpus, name=f"{name}@{'-'.join(languages)}")
-        opened.append(replace(corpus, weight=weight))
+        opened.append(replace(open_corpus(name, source_lang, target_lang, seed, skip_bad_lines), weight=weight))
     return opened
 
 
@@ -123,7 +119,9 @@ def open_corpus(
 
             * `cldr:A-B`, phrases from the locale data of Unicode; needs neither files nor network;
             * `files:DIR`, a directory of text files, see `text_files`;
-            * `tfds:NAME[/CONFIG]` or `tfds:DIR`, a corpus of TensorFlow Datasets, see `tfds_corpus`.
+            * `tfds:NAME[/CONFIG]` or `tfds:DIR`, a corpus of TensorFlow Datasets, see `tfds_corpus`;
+
+            and then `@A-B` or not: its languages, in place of `source_lang` and `target_lang`, see `split_pair`.
         source_lang: str, or None for the corpus's own source language. `files:` needs a language.
         target_lang: str, or None for the corpus's own target language. `files:` needs a language.
         seed: int, the seed of the random draws of `cldr:`.
@@ -135,6 +133,10 @@ def open_corpus(
     Raises:
         CorpusError: if `spec` has another form, or if the corpus cannot be opened.
     """
+    name, languages = split_pair(spec)
+    if languages:
+        corpus = open_corpus(name, *languages, seed, skip_bad_lines)
+        return corpus if name.startswith("cldr:") else replace(corpus, name=spec)  # `cldr:` names its direction
     scheme, _, rest = spec.partition(":")
     if not rest or scheme not in ("cldr", "files", "tfds"):
         raise CorpusError(f"unknown corpus {spec!r}: use {_FORMS}")
@@ -199,12 +201,19 @@ def mix(corpora: Sequence[Corpus]) -> Corpus:
                 raise CorpusError(f"{corpus.name} is in `dataset`, and `replay` would add it again: leave out `replay`")
             raise CorpusError(f"{corpus.name} is named twice: name it once, with a weight, such as {corpus.name}:2")
     if len({(corpus.source_lang, corpus.target_lang) for corpus in corpora}) > 1:
-        corpora = kept_apart(corpora)
+        corpora = kept_apart([_of_own_name(corpus, corpora) for corpus in corpora])
     first, *others = corpora
     fingerprint = {f"{each.name} {part}": content for each in corpora for part, content in each.fingerprint.items()}
     train = InTurn({corpus.name: corpus.train for corpus in corpora})
     notes = tuple(f"{corpus.name}: {note}" for corpus in corpora for note in corpus.notes)
     return replace(first, train=train, fingerprint=fingerprint, notes=notes, others=tuple(others))
+
+
+def _of_own_name(corpus: Corpus, corpora: Sequence[Corpus]) -> Corpus:
+    """The corpus, with its direction in its name if a replayed one of another direction has the same name."""
+    if [each.name for each in corpora].count(corpus.name) == 1:
+        return corpus
+    return replace(corpus, name=f"{corpus.name}@{corpus.source_lang}-{corpus.target_lang}")
 
 
 def kept_apart(corpora: Sequence[Corpus]) -> list[Corpus]:
@@ -218,7 +227,9 @@ def kept_apart(corpora: Sequence[Corpus]) -> list[Corpus]:
     Returns:
         list of Corpus, with a note where pairs are left out.
     """
-    held = [set(chain(corpus.validation, corpus.test or ())).difference(corpus.train) for corpus in corpora]
+    of_languages = Counter(frozenset((corpus.source_lang, corpus.target_lang)) for corpus in corpora)
+    related = [of_languages[frozenset((corpus.source_lang, corpus.target_lang))] > 1 for corpus in corpora]
+    held = [_held_out(corpus) if is_related else set() for corpus, is_related in zip(corpora, related, strict=True)]
     kept = []
     for corpus in corpora:
         left_out: set[Pair] = set()
@@ -228,13 +239,21 @@ def kept_apart(corpora: Sequence[Corpus]) -> list[Corpus]:
                 left_out.update((target, source) for source, target in pairs)
             elif direction == (other.source_lang, other.target_lang) and other is not corpus:
                 left_out |= pairs
-        keep = np.fromiter((pair not in left_out for pair in corpus.train), bool)
-        if missing := len(keep) - np.count_nonzero(keep):
-            are = counted(missing, "pair is", "pairs are")
-            note = f"{are} left out of training, because another corpus holds the same out"
-            corpus = replace(corpus, train=Kept(corpus.train, keep), notes=(*corpus.notes, note))
-        kept.append(corpus)
+        kept.append(_without(left_out, corpus) if left_out else corpus)
     return kept
+
+
+def _held_out(corpus: Corpus) -> set[Pair]:
+    return set(chain(corpus.validation, corpus.test or ())).difference(corpus.train)
+
+
+def _without(left_out: set[Pair], corpus: Corpus) -> Corpus:
+    keep = np.fromiter((pair not in left_out for pair in corpus.train), bool)
+    if keep.all():
+        return corpus
+    are = counted(len(keep) - np.count_nonzero(keep), "pair is", "pairs are")
+    note = f"{are} left out of training, because another corpus holds the same out"
+    return replace(corpus, train=Kept(corpus.train, keep), notes=(*corpus.notes, note))
 
 
 def epoch_weights(

@@ -79,5 +79,6 @@ def write_results(config, run, data, split, evaluation, others=()):
         results |= {"corpus": data.corpus.name, "other_corpora": scores}
         if data.corpus.is_multilingual:
             results["mean_bleu"] = statistics.fmean([evaluation.bleu, *(scored.bleu for *_, scored in others)])
+            log.info("scored      all corpora: BLEU %.1f on average", results["mean_bleu"])
     text = yaml.safe_dump(results, sort_keys=False)
     write_whole(run.results, lambda path: path.write_text(text, encoding="utf-8"))

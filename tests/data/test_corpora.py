@@ -255,7 +255,7 @@ def test_every_corpus_may_say_its_own_languages(cldr, tmp_path):
 
 def test_a_code_of_several_parts_finds_its_files_with_either_sign(tmp_path):
     directory = write(tmp_path / "a", train_pt_BR=["um", "dois"], train_en=["one", "two"])
-    (opened,) = open_corpora([f"files:{directory}@pt_BR-en"])
+    opened = open_corpus(f"files:{directory}@pt_BR-en", "en", "de")
     assert (opened.name, opened.source_lang) == (f"files:{directory}@pt_BR-en", "pt-BR")
     assert list(opened.train) == [("um", "one")]
 
@@ -276,6 +276,13 @@ def test_a_corpus_is_named_once_in_each_direction():
     assert mixed.is_multilingual and mixed.directions == [("en", "de"), ("de", "en")]
     assert mixed.identity["languages"] == "en to de, de to en"
     assert mix([one, corpus("tfds:b")]).identity["languages"] == "en to de"
+
+
+def test_a_corpus_that_is_replayed_in_the_other_direction_has_a_name_of_its_own():
+    back = replace(corpus("files:a"), source_lang="de", target_lang="en", train=[("zwei", "two")])
+    mixed = mix([back, corpus("files:a", is_replayed=True)])
+    assert [*mixed.train.splits] == ["files:a@de-en", "files:a@en-de"]
+    assert [mixed.name, mixed.others[0].name] == [*mixed.train.splits]
 
 
 def test_no_corpus_trains_on_what_another_one_holds_out_in_either_direction():
