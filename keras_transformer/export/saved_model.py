@@ -55,7 +55,7 @@ class ServingModule(tf.Module):
 
     Args:
         translator: `Translator`.
-        columns: `Columns` of its model.
+        columns: list of the `Columns` of its model's members.
     """
 
     def __init__(self, translator, columns):
@@ -87,8 +87,11 @@ class SavedModelExport:
     def write(self, directory):
         """Writes the SavedModel, and the requests that warm it up, into an empty directory."""
         translator = in_precision(self.reference, self.precision)
-        columns = Columns(translator.model)
-        translator.signatures.columns = columns.read
+        members = translator.model.members()
+        columns = [Columns(member) for member in members]
+        translator.signatures.projections = lambda: [
+            (each.read(), member.output_bias) for each, member in zip(columns, members, strict=True)
+        ]
         functions = translator.signatures.functions()
         signatures = {"serving_default": functions["translate"], **functions}
         options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)  # an export is not trained
