@@ -11,9 +11,11 @@ from babel.core import get_global
 
 from keras_transformer.config import BOS_ID
 from keras_transformer.errors import UserError
-from keras_transformer.languages import likely_script, likely_territory, locale_of
+from keras_transformer.files import write_whole
+from keras_transformer.languages import language_of, likely_script, likely_territory, locale_of
 
 FILE = "languages.json"  # in the directory of a run
+MANIFEST = "export.json"  # in that of an export
 
 
 @dataclass(frozen=True)
@@ -63,10 +65,26 @@ class LanguageTags:
             found.append(code)
         return tuple(found)
 
+    @property
+    def default_codes(self):
+        """(source, target), the default as codes of BCP 47."""
+        return tuple(short_codes(codes)[own] for codes, own in zip(self.sides.values(), self.default, strict=True))
+
+    @property
+    def sides(self):
+        """{"sources": ..., "targets": ...}, both as the attributes."""
+        return {"sources": self.sources, "targets": self.targets}
+
+    def listed(self):
+        """The languages for the manifest of an export: dict of {short code: own code} of each side, and "default"."""
+        listed = {side: {tag: code for code, tag in short_codes(codes).items()} for side, codes in self.sides.items()}
+        return {**listed, "default": list(self.default_codes)}
+
     def save(self, directory):
         """Writes `languages.json` into a directory."""
         about = {"place": self.place, "default": self.default, "sources": self.sources, "targets": self.targets}
-        Path(directory, FILE).write_text(json.dumps(about, indent=1), encoding="utf-8")
+        text = json.dumps(about, indent=1)
+        write_whole(Path(directory, FILE), lambda path: path.write_text(text, encoding="utf-8"))
 
 
 def load_tags(directory):
@@ -78,6 +96,48 @@ def load_tags(directory):
     return LanguageTags(about["place"], about["sources"], about["targets"], tuple(about["default"]))
 
 
+def piece_of(code):
+    """The piece that tags a language in our own tokenizers: `<2de>`."""
+    return f"<2{code}>"
+
+
+def read_export(directory):
+    """The languages of an export.
+
+    Args:
+        directory: Path, of a version.
+
+    Returns:
+        `LanguageTags` without ids and place, None for a model of one direction; and (source, target), the codes of the
+        default direction, each None if it is not known.
+    """
+    path = Path(directory, MANIFEST)
+    about = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    origin, listed = about.get("run") or {}, about.get("languages")
+    if not listed:
+        return None, (origin.get("source_lang"), origin.get("target_lang"))
+    default = tuple(listed[side][code] for side, code in zip(("sources", "targets"), listed["default"], strict=True))
+    sources, targets = (dict.fromkeys(listed[side].values()) for side in ("sources", "targets"))
+    return LanguageTags(None, sources, targets, default), default
+
+
+def check_direction(languages, source_lang=None, target_lang=None):
+    """Checks languages that a user gives to a model of one direction.
+
+    Args:
+        languages: (source, target), its own codes; None for each that is not known. With one that is not known, and
+            with a name that is no language, every code goes.
+        source_lang, target_lang: codes that a user gives; None for none.
+
+    Raises:
+        UserError: for another language than that of the model.
+    """
+    given = {"source_lang": source_lang, "target_lang": target_lang}
+    for (name, code), own in zip(given.items(), languages, strict=True):
+        if code and language_of(own) and plain(code) != plain(own) and language_of(code) != language_of(own):
+            raise UserError(f"the model has one direction, and its `{name}` is {own}. Received: {name}={code}")
+
+
 def plain(code):
     """A code for comparison: small letters, and "-" between its parts."""
     return code.lower().replace("_", "-")
@@ -87,7 +147,7 @@ def spellings_of(codes):
     """All `plain` forms by which a user may name each language: dict from form to the model's own code.
 
     Its own code always means a language. Its shortest tag of BCP 47 and longer forms of this tag do as well: for
-    `deu_Latn`, these are `deu-latn`, `de`, `deu`, `de-latn` and `de-de`.
+    `deu_Latn`, these are `deu-latn`, `de`, `deu`, `ger`, `de-latn` and `de-de`.
 
     Args:
         codes: iterable of str, the model's own.
@@ -97,7 +157,8 @@ def spellings_of(codes):
         language, *rest = short.split("-")
         likely = [] if rest else [likely_script(short), likely_territory(short)]
         longer = [f"{language}-{part}" for part in likely if part]
-        for form in (short, language, code.replace("_", "-").split("-")[0], *longer):
+        long = [alias for alias, meant in get_global("language_aliases").items() if meant == language]  # `deu`, `ger`
+        for form in (short, language, code.replace("_", "-").split("-")[0], *longer, *long):
             forms.setdefault(plain(form), code)
     return forms | {plain(code): code for code in codes}
 

@@ -257,10 +257,16 @@ def with_eos(ids):
     return tf.RaggedTensor.from_row_lengths(parts.values, ids.row_lengths() + 1, validate=False)
 
 
-def shift_right(labels):
-    """The decoder's input for labels: int32 (B, T) = y1 ... yn eos -> target_ids int32 (B, T) = bos y1 ... yn."""
+def shift_right(labels, first_ids=None):
+    """The decoder's input for labels: int32 (B, T) = y1 ... yn eos -> target_ids int32 (B, T) = bos y1 ... yn.
+
+    `first_ids`, int32 (B,), stand in place of bos: the tags of target languages.
+    """
     without_eos = tf.where(labels == EOS_ID, PAD_ID, labels)
-    return tf.pad(without_eos, [[0, 0], [1, 0]], constant_values=BOS_ID)[:, :-1]
+    shifted = tf.pad(without_eos, [[0, 0], [1, 0]], constant_values=BOS_ID)[:, :-1]
+    if first_ids is None:
+        return shifted
+    return tf.where(tf.range(tf.shape(labels)[1]) == 0, tf.cast(first_ids, labels.dtype)[:, None], shifted)
 
 
 def show_unprintable(text):

@@ -1,14 +1,17 @@
 """The files of a run directory: their names, the lock, the log. What is in them is for `checkpoints` to know."""
 
 import contextlib
+import json
 import logging
 from pathlib import Path
 
 import filelock
 
+from keras_transformer.config import Config
 from keras_transformer.data.corpus import BAD_LINES
 from keras_transformer.errors import CheckpointError, FileError
 from keras_transformer.files import remove_partial_files
+from keras_transformer.tags import FILE as LANGUAGES
 from keras_transformer.tokenizer import SHARED, SOURCE, TARGET
 
 
@@ -41,6 +44,7 @@ class RunDirectory:
         self.path = Path(path)
         self.config = self.path / "config.yaml"
         self.corpus = self.path / "corpus.json"
+        self.tags = self.path / LANGUAGES
         self.full_stops = self.path / "full_stops.json"
         self.bad_lines = self.path / BAD_LINES
         self.tokens = self.path / "tokens"
@@ -86,6 +90,13 @@ class RunDirectory:
                 yield
         finally:
             lock.release()
+
+    def languages(self):
+        """(source, target), the codes of the languages of the corpus; None for each that is not known."""
+        config = Config.load(self.config)
+        about = json.loads(self.corpus.read_text(encoding="utf-8")) if self.corpus.exists() else {}
+        source, _, target = about.get("languages", "").partition(",")[0].partition(" to ")
+        return source or config.source_lang, target or config.target_lang
 
     def has_checkpoint(self):
         """Whether there is a run to resume."""

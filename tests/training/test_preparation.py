@@ -16,15 +16,15 @@ from keras_transformer.training import preparation
 from keras_transformer.training.preparation import (
     LEAST_COPIED,
     Origin,
-    check_placeholders,
     check_resumable,
     open_origin,
     open_split,
     prepare,
-    validation_pairs,
 )
 from keras_transformer.training.run_directory import RunDirectory
+from keras_transformer.training.tokenizers import check_placeholders
 from keras_transformer.training.train import make_network
+from keras_transformer.training.validation import validation_pairs
 from keras_transformer.translation.sentences import UNKNOWN, load_known
 from tests import tiny
 
