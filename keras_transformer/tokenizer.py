@@ -27,7 +27,7 @@ from keras_transformer.protection import PLACEHOLDERS
 
 MOST_TRAINING_SENTENCES = 2_000_000  # a sample of this size decides a vocabulary as well as a whole corpus
 MOST_SENTENCE_BYTES = 1 << 16  # longer sentences are left out of the training of a tokenizer
-LETTER, SIGN, END = r"\p{L}", r"[\p{P}\p{S}]", r"\p{Sentence_Terminal}"
+LETTER, SIGN, SYMBOL = r"\p{L}", r"[\p{P}\p{S}]", r"\p{S}"
 MARK = r"(?V1)[\p{M}&&[\p{sc=Zyyy}\p{sc=Zinh}]&&\p{ccc=0}]"  # such as variation selectors; accents become letters
 # Unicode's blocks of arrows, shapes, dingbats, notes and pictures, with the marks that make emoji of characters
 PICTURES = ((0x2190, 0x27BF), (0x2900, 0x297F), (0x2B00, 0x2BFF), (0x20E3, 0x20E3), (0xFE0E, 0xFE0F))
@@ -280,7 +280,7 @@ class Unknown(NamedTuple):
     Args:
         signs: signs without a piece, and letters of other scripts.
         marks: marks of no script without a piece.
-        alone: signs with a piece that are unknown as words of their own.
+        alone: symbols with a piece that are unknown as words of their own.
     """
 
     signs: str = ""
@@ -288,21 +288,21 @@ class Unknown(NamedTuple):
     alone: str = ""
 
 
-def unknown_to(tokenizers, lone_signs=None):
+def unknown_to(tokenizers, lone_symbols=None):
     """Finds the characters that a model does not know.
 
     Args:
         tokenizers: list of `Tokenizer`. A character that one of them knows is known.
-        lone_signs: str, the signs that are words of their own in the corpus; None if there is no corpus.
+        lone_symbols: str, the symbols that are words of their own in the corpus; None if there is no corpus.
 
     Returns:
         `Unknown`. All is known if a tokenizer knows no letter, because its model reads all text as bytes.
     """
-    return _unknown_to(tuple(dict.fromkeys(tokenizer.model for tokenizer in tokenizers)), lone_signs)
+    return _unknown_to(tuple(dict.fromkeys(tokenizer.model for tokenizer in tokenizers)), lone_symbols)
 
 
 @functools.lru_cache(maxsize=32)  # a quarter of a second for a tokenizer
-def _unknown_to(models, lone_signs):
+def _unknown_to(models, lone_symbols):
     pieces = [sentencepiece.SentencePieceProcessor(model_proto=model) for model in models]
     written = ["".join(map(each.id_to_piece, _ids_of_text(each))) for each in pieces]
     if not all(regex.search(LETTER, text) for text in written):
@@ -313,8 +313,8 @@ def _unknown_to(models, lone_signs):
     letters = "".join(regex.findall(LETTER, "".join(written)))
     scripts = "".join(script for script in _scripts() if regex.search(script, letters))
     foreign = _all(rf"(?V1)[{LETTER}--[\p{{sc=Zyyy}}\p{{sc=Zinh}}{scripts}]]")
-    never_alone = {*signs, *_all(END), *(lone_signs or "")}
-    alone = [c for c in _all(SIGN) if c not in never_alone and not _is_picture(c)] if lone_signs is not None else []
+    never_alone = {*signs, *(lone_symbols or "")}
+    alone = [c for c in _all(SYMBOL) if c not in never_alone and not _is_picture(c)] if lone_symbols is not None else []
     return Unknown(*map(_ranges_of, ([*signs, *foreign], marks, alone)))
 
 
