@@ -3,12 +3,14 @@ import functools
 import pytest
 import tensorflow as tf
 
+from keras_transformer.normalization import mend
 from keras_transformer.protection import PLACEHOLDERS
 from keras_transformer.tokenizer import Tokenizer, train_tokenizer, unknown_to
 from keras_transformer.translation.segments import divide_into_parts
 from keras_transformer.translation.sentences import UNKNOWN, Known, divisions_of, find_lone_symbols, split_at
 from keras_transformer.translation.translator import Translator
 from tests import tiny
+from tests.sentences import SENTENCES
 
 LATIN = ["It is 25°, (one) & “two” – + Über José's côté.", "Bäume, Züge; 5 % & 3 – 4: naïve?"] * 9
 CYRILLIC = ["Он ушёл домой, а она пришла №5."] * 9
@@ -135,3 +137,12 @@ def test_translations_keep_signs_around_and_lose_those_inside():
     scores = translator.score(texts[:2], translator.translate(texts[:2]))
     found = translator.translate_scored(texts[:2])
     assert [score.score for score in scores] == pytest.approx([each.score for each in found], abs=1e-4)
+
+
+@pytest.mark.parametrize("language", ["French, decomposed", "Arabic", "Hindi", "Thai", "Korean, decomposed"])
+def test_a_model_reads_all_of_the_languages_that_its_tokenizer_knows(language):
+    text = SENTENCES[language].text
+    own = Tokenizer(train_tokenizer([text] * 9, 400, character_coverage=1.0))
+    division, _ = divisions_of(own, own, True, KNOWN)
+    parts = divide_into_parts(tf.constant([text]), own, 97, division)
+    assert own.decode(parts.ids).numpy().tolist() == [mend(text).encode()]
