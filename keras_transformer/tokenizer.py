@@ -2,7 +2,7 @@
 
 A model reads a character without a piece of its own as bytes, and few models have learned to copy them: if they go
 through the model, they take the sentence with them. `unknown_to` finds these characters: signs, and letters of scripts
-of which the vocabulary has none. They are ranges for a class of RE2, such as "\\x{2600}-\\x{26ff}".
+of which the vocabulary has none. They are ranges for a class of RE2, such as "☀-⛿".
 """
 
 import functools
@@ -320,7 +320,11 @@ def _unknown_to(models, lone_symbols):
 
 def written(spans):
     """The ranges of pairs of a first and a last code point, as a str."""
-    return "".join(rf"\x{{{first:x}}}-\x{{{last:x}}}" for first, last in spans)
+    return "".join(_point(first) + (f"-{_point(last)}" if last > first else "") for first, last in spans)
+
+
+def _point(point):
+    return chr(point) if point > 0x7F else rf"\x{{{point:x}}}"  # ASCII has signs that mean something in a pattern
 
 
 def _ids_of_text(pieces):
