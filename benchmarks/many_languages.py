@@ -2,7 +2,7 @@
 
     python -m benchmarks.many_languages --text DIR/val.en
 
-The model has random weights, so every search goes on to its limit: with tags and without, it makes as many steps. Rounds
+The model has random weights, so every search goes on to its limit: it makes as many steps with tags as without. Rounds
 of all three kinds take turns. "source" has a tag in front of the source; "both" begins the decoder with another one.
 """
 
