@@ -15,12 +15,12 @@ from pathlib import Path
 from keras_transformer.cli.console import import_tensorflow
 
 LANGUAGES = ("en", "de", "fr", "ja", "pt_BR")
-SENTENCES = 64
+SENTENCES = 32
 
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--text", type=Path, required=True, help="file of sentences; the first 64 are translated")
+    parser.add_argument("--text", type=Path, required=True, help="file of sentences; the first 32 are translated")
     parser.add_argument("--preset", default="tiny", help="of the model (default: tiny)")
     parser.add_argument("--vocabulary_size", type=int, default=8000, help="of the model (default: 8000)")
     parser.add_argument("--beam_size", type=int, default=4, help="of the search (default: 4)")
