@@ -7,7 +7,6 @@ of all three kinds take turns. "source" has a tag in front of the source; "both"
 """
 
 import argparse
-import itertools
 import statistics
 import time
 from pathlib import Path
@@ -34,9 +33,10 @@ def make_translators(arguments, lines):
     from keras_transformer.tags import LanguageTags
     from keras_transformer.tokenizer import train_tokenizer
 
-    tokenizer = kt.Tokenizer(train_tokenizer(lines, arguments.vocabulary_size - len(LANGUAGES)))
-    model = kt.Transformer.from_preset(arguments.preset, vocabulary_size=arguments.vocabulary_size)
-    ids = dict(zip(LANGUAGES, itertools.count(tokenizer.vocabulary_size), strict=False))
+    tokenizer = kt.Tokenizer(train_tokenizer(lines, arguments.vocabulary_size))
+    size = tokenizer.vocabulary_size
+    model = kt.Transformer.from_preset(arguments.preset, vocabulary_size=size)
+    ids = {language: size - number for number, language in enumerate(LANGUAGES, start=1)}  # any pieces
     kinds = {"none": None} | {place: LanguageTags(place, ids, ids, ("en", "de")) for place in ("source", "both")}
     translators = {
         kind: kt.Translator(model, tokenizer, beam_size=arguments.beam_size, tags=tags) for kind, tags in kinds.items()
