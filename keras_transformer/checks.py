@@ -46,6 +46,12 @@ def check_values(config):
     check("init_from", is_new or config.init_from is None, "brings its own tokenizer: leave out `tokenizer`")
     for name in ("replay", "extend_vocabulary"):
         check(name, config.init_from is not None or not getattr(config, name), "needs `init_from`")
+    check("sampling_temperature", config.sampling_temperature >= 1, "must be at least 1")
+    if config.sampling_temperature > 1:
+        check(
+            "sampling_temperature", not config.replay, "does not go with `replay`, which fixes the share of old pairs"
+        )
+        check("sampling_temperature", len(config.corpora) > 1, "needs several corpora in `dataset`")
     check("profile", config.profile is None or _is_range(config.profile), "must be START,STOP with START < STOP")
     _check_shape(config)
     check("character_coverage", 0.98 <= config.character_coverage <= 1, "must be between 0.98 and 1")
