@@ -1,3 +1,4 @@
+import dataclasses
 import sys
 from types import SimpleNamespace
 
@@ -5,6 +6,7 @@ import pytest
 
 from keras_transformer import runs
 from keras_transformer.cli import translate
+from keras_transformer.cli.request import Request
 
 
 def test_an_unknown_flag_is_named(monkeypatch, capsys):
@@ -28,3 +30,15 @@ def test_options_that_a_search_does_not_have_are_one_line(tmp_path, monkeypatch,
     assert f"--n_best {most}" in mistake(translate, "--saved_model", tmp_path, "--n_best", 5)
     assert f"--beam_size {most}" in mistake(translate, "--saved_model", tmp_path, "--beam_size", 5)
     assert "beam_size=0" in mistake(translate, "--model_dir", tmp_path, "--beam_size", 0)
+
+
+def test_a_translation_into_another_language_is_another_one():
+    """So that no file goes on with the lines of another language, and one without languages goes on as before."""
+
+    def asked(*flags):
+        arguments = translate.make_parser().parse_args(["--model_dir", "some", *flags])
+        return translate.all_asked(arguments, Request({}), SimpleNamespace(files=[]))
+
+    assert asked() == [[], [None, None, None, {}], dataclasses.asdict(Request({}))]
+    others = [asked("--target_lang", "fr"), asked("--source_lang", "fr"), asked("--target_lang", "de"), asked()]
+    assert all(one not in others[number + 1 :] for number, one in enumerate(others))

@@ -42,6 +42,7 @@ def test_a_saved_model_takes_the_languages_of_every_row(of_many, tmp_path):
         loaded.translate("one", target_lang="it")
 
 
+@pytest.mark.slow
 def test_an_export_for_litert_has_one_direction(of_many, tmp_path):
     pytest.importorskip("ai_edge_litert")
     from keras_transformer.export.litert import LiteRTExport
@@ -52,6 +53,7 @@ def test_an_export_for_litert_has_one_direction(of_many, tmp_path):
     assert found == of_many.translate(TEXTS, source_lang="de", target_lang="zh") != of_many.translate(TEXTS)
 
 
+@pytest.mark.slow
 def test_an_export_for_ctranslate2_begins_with_the_tag_of_its_direction(of_many, tmp_path):
     ctranslate2 = pytest.importorskip("ctranslate2")
     from keras_transformer.export.ctranslate2 import CTranslate2Export
