@@ -71,6 +71,11 @@ class Sentences:
         starts = np.cumsum([0, *map(len, rows)])
         return cls(np.fromiter(itertools.chain.from_iterable(rows), np.int64, int(starts[-1])), starts)
 
+    def count(self, wanted):
+        """How often ids of a list are there."""
+        starts = range(0, len(self.ids), CHUNK * CHUNK)
+        return sum(int(np.isin(self.ids[start : start + CHUNK * CHUNK], wanted).sum()) for start in starts)
+
     def lists(self):
         """The ids of every sentence: a list of lists of int."""
         ids = np.asarray(self.ids, np.int64).tolist()

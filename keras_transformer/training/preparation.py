@@ -30,9 +30,10 @@ from keras_transformer.training.tokenizers import (
     make_tokenizers,
     new_languages,
 )
-from keras_transformer.translation.sentences import learn_full_stops, load_full_stops, save_full_stops
+from keras_transformer.translation.sentences import Known, find_lone_signs, learn_full_stops, load_known, save_known
 
 log = logging.getLogger(__name__)
+LEAST_COPIED = 100_000  # characters without a piece in all epochs, before a model copies them: 43,000 were too few
 
 # Settings that may change when a run is resumed: how long it trains, where, and how it translates.
 MAY_CHANGE = ("epochs", "max_steps", "patience", "average_epochs", "save_minutes", "profile", "strategy", "model_dir")
@@ -105,11 +106,12 @@ def prepare(config, run, corpus=None):
     if languages := complete_languages(known, corpus, tokenizers[0].model):
         languages.save(run.path)
         describe_languages(languages)
-    if not run.has_checkpoint():  # an old run without the file goes on as it is
-        count_full_stops(run, corpus, origin)
     encode = partial(encode_split, config, run, tokenizers=tokenizers, languages=languages)
     train = encode(corpus, name="train")
     log.info("train       %s", train.describe())
+    if not run.has_checkpoint():  # an old run without the file goes on as it is
+        in_bytes = train.source.count(tokenizers[0].first_bytes) + config.noise * len(train)
+        learn_text(run, corpus, origin, in_bytes * config.epochs >= LEAST_COPIED)
     validation = encode(validated(corpus), name="validation")
     log.info("validation  %s", validation.describe())
     others = {}
@@ -179,16 +181,16 @@ def weigh(config, corpus, train):
     return weighted
 
 
-def count_full_stops(run, corpus, origin):
-    """Writes the abbreviations of both languages of the corpus into the run, and those of its origin behind them."""
+def learn_text(run, corpus, origin, copies_unknown):
+    """Writes what is `Known` by the corpus into the run, and what its origin knows behind that."""
     pairs = InTurn({each.name: pairs for each, pairs in corpus.parts})
-    of_sides = [learn_full_stops(OneSide(pairs, side)) for side in (0, 1)]
+    stops = (learn_full_stops(OneSide(pairs, side)) for side in (0, 1))
+    known = Known(*stops, copies_unknown, find_lone_signs(OneSide(pairs, 0)))
     if origin:
-        before = load_full_stops(origin.path / run.full_stops.name)
-        of_sides = [new.extended(old) for new, old in zip(of_sides, before, strict=True)]
-    write_whole(run.full_stops, lambda path: save_full_stops(path, of_sides))
-    known = [counted(len(each.abbreviations), "abbreviation") for each in of_sides]
-    log.info("full stops  %s of the source, %s of the target", *known)
+        known = known.extended(load_known(origin.path / run.full_stops.name))
+    write_whole(run.full_stops, lambda path: save_known(path, known))
+    counts = [counted(len(each.abbreviations), "abbreviation") for each in (known.source, known.target)]
+    log.info("full stops  %s of the source, %s of the target", *counts)
 
 
 def encode_split(config, run, corpus, tokenizers, name, kept_as=None, languages=None):

@@ -22,7 +22,7 @@ class RunDirectory:
         corpus.json              the hash of each part of the corpus, which must stay the same
         bad_lines.jsonl          the lines of the corpus that `skip_bad_lines` has left out
         tokenizer.model          SentencePiece; or source_tokenizer.model and target_tokenizer.model
-        full_stops.json          the abbreviations of both languages, counted in the corpus
+        full_stops.json          what the corpus knows: abbreviations, and whether it has characters without a piece
         tokens/                  the tokenised corpus; if it is removed, the next start makes it again
         samples.txt              validation sentences that export.py compares translations on
         model.json               what the model is made of, without weights

@@ -62,7 +62,7 @@ from keras_transformer.training.tensorboard import (
 )
 from keras_transformer.training.updates import make_optimizer
 from keras_transformer.training.validation import validation_batches, validation_bleu, validation_pairs
-from keras_transformer.translation.sentences import load_full_stops
+from keras_transformer.translation.sentences import load_known
 from keras_transformer.translation.translator import Translator
 
 log = logging.getLogger(__name__)
@@ -105,7 +105,7 @@ def train(config, evaluate, corpus=None):
                 batch_size=64,
                 strategy=decoding_strategy(strategy),
                 split_sentences=config.split_sentences,
-                full_stops=load_full_stops(run.full_stops),
+                known=load_known(run.full_stops),
                 tags=data.languages,
             )
             fit(config, run, data, trainer, workers.share(greedy.translate), evaluate)
