@@ -16,6 +16,7 @@ from keras_transformer.data.pipeline import batch_sizes, evaluation_batches, pla
 from keras_transformer.data.protected_pairs import PairProtection
 from keras_transformer.errors import CheckpointError, ConfigError, TokenizerError
 from keras_transformer.models.sequence_to_sequence import load_model
+from keras_transformer.runs import compare_with_all_pieces
 from keras_transformer.tags import load_tags
 from keras_transformer.tokenizer import SHARED, Tokenizer
 from keras_transformer.training.preparation import Origin, prepare
@@ -319,3 +320,21 @@ def test_words_that_translate_each_other_are_learnt_for_each_direction(corpus, t
     assert there == dict(zip(tiny.ENGLISH, tiny.GERMAN, strict=True))
     assert back == dict(zip(tiny.GERMAN, tiny.ENGLISH, strict=True))
     assert third == dict(zip(tiny.ENGLISH, (word[::-1] for word in tiny.GERMAN), strict=True))
+
+
+def test_what_a_shortlist_changes_is_measured_in_the_direction_of_each_pair(corpus, tmp_path):
+    config = config_of(corpus, tmp_path / "run")
+    tokenizer, asked = prepared(config).source_tokenizer, []
+
+    def translate(texts, source_lang, target_lang):
+        asked.extend(zip(texts, source_lang, target_lang, strict=True))
+        return texts
+
+    translator = SimpleNamespace(
+        source_tokenizer=tokenizer, target_tokenizer=tokenizer, model=None, translate=translate
+    )
+    translator.with_model = lambda model, shortlist: translator
+    found = compare_with_all_pieces(translator, RunDirectory(config.model_dir))
+    assert (found["sentences"], found["equal"], len(asked)) == (26, 26, 52)
+    assert all(language_of(text) == source != target for text, source, target in asked)
+    assert {target for _, _, target in asked} == {"en", "de"}
