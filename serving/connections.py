@@ -17,6 +17,7 @@ from serving.errors import HTTP_STATUS, ServingError, invalid
 from serving.messages import PREDICTION_SERVICE, PredictRequest, PredictResponse, to_array, to_proto
 from serving.protection import NO_PLACEHOLDERS, PLACEHOLDERS, Protection, read_glossary
 
+LANGUAGES = ("source_lang", "target_lang")  # Inputs of a model of many languages.
 CODE_OF = {status: code for code, status in reversed(HTTP_STATUS.items())}
 
 
@@ -89,12 +90,34 @@ class GrpcConnection:
 
 
 def protected(connection, glossary, protect):
-    """Makes the connection that a client uses: `Protected`, or the connection itself if there is nothing to protect.
+    """Makes the connection that a client uses: `Directed`, inside `Protected` if there is something to protect.
 
     `glossary` is a dict or a file, see `read_glossary`, or None. Raises ValueError if the glossary cannot be used.
     """
+    connection = Directed(connection)
     terms = read_glossary(glossary) if isinstance(glossary, (str, os.PathLike)) else glossary
     return Protected(connection, Protection(terms, patterns=protect)) if terms or protect else connection
+
+
+class Directed:
+    """A connection to a model of one direction or of many languages, whose signatures must have languages as inputs."""
+
+    def __init__(self, connection):
+        self._connection, self.close = connection, connection.close
+        self._is_many = False
+
+    def predict(self, signature_name, inputs, timeout_s):
+        """Runs a signature. If a server says that languages are missing, sends "" for them, the default."""
+        is_many = self._is_many or not inputs.keys().isdisjoint(LANGUAGES)
+        nothing = texts_of([""] * len(next(iter(inputs.values()), ())))
+        given = {**dict.fromkeys(LANGUAGES, nothing), **inputs} if is_many else inputs
+        try:
+            return self._connection.predict(signature_name, given, timeout_s)
+        except ServingError as error:
+            if is_many or "_lang" not in error.message:
+                raise
+        self._is_many = True
+        return self.predict(signature_name, inputs, timeout_s)
 
 
 class Protected:

@@ -98,7 +98,7 @@ def _follow(settings, models):
 
 
 def in_process_clients(predictor, models, languages=None):
-    """Makes a function () -> dict `Languages` -> `Client` of each model in service. Of equal pairs, the first counts.
+    """Makes a function () -> dict of the models in service, name -> (`Languages`, `Client`).
 
     `languages` are those of a model whose export does not name them, or None.
     """
@@ -108,8 +108,8 @@ def in_process_clients(predictor, models, languages=None):
         found = {}
         for name in models.names():
             with contextlib.suppress(ServingError), models.use(name) as servable:  # It may have no version in service.
-                if pair := servable.languages or languages:
-                    found.setdefault(pair, make(name))
+                if known := servable.languages or languages:
+                    found[name] = known, make(name)
         return found
 
     return clients

@@ -9,7 +9,7 @@ import sys
 import numpy as np
 import urllib3
 
-from serving.connections import GrpcConnection, RestConnection
+from serving.connections import Directed, GrpcConnection, RestConnection
 from serving.errors import ServingError
 
 TEXTS = ["A man is riding a bicycle.", "Two dogs play in the snow.", "12 March 2026"]
@@ -71,7 +71,7 @@ class Api:
         return list(zip(*(outputs[name] for name in OUTPUTS), strict=True))
 
     def _predict(self, inputs, signature_name="serving_default", model=None, version=None, label=None):
-        connection = self._connect(model or self._model, version, label)
+        connection = Directed(self._connect(model or self._model, version, label))
         try:
             return connection.predict(signature_name, inputs, self._timeout)
         finally:
@@ -108,14 +108,13 @@ class Rest(Api):
 
     def checks(self):
         """Returns promise -> function; see `Api.checks`."""
-        path, rows = f"{self._path}:predict", json.dumps({"instances": TEXTS}).encode()
         return {
             "a version is AVAILABLE": lambda: self._shows(self._path, '"AVAILABLE"'),
             "metadata tells the signatures": lambda: self._shows(f"{self._path}/metadata", '"serving_default"'),
             **super().checks(),
-            "rows give the same": lambda: self._rows(rows),
-            "a compressed body gives the same": lambda: self._rows(gzip.compress(rows), {"Content-Encoding": "gzip"}),
-            "refuses a body that is no JSON": lambda: self._answered("POST", path, 400, "{"),
+            "rows give the same": self._rows,
+            "a compressed body gives the same": lambda: self._rows(gzip.compress, {"Content-Encoding": "gzip"}),
+            "refuses a body that is no JSON": lambda: self._answered("POST", f"{self._path}:predict", 400, "{"),
             "metrics count the requests": lambda: self._shows(
                 METRICS_PATH, f'model_name="{self._model}",status="OK"}}'
             ),
@@ -125,7 +124,11 @@ class Rest(Api):
         expect(text in (found := self._answered("GET", path, 200)), found)
         return text
 
-    def _rows(self, body, headers=None):
+    def _rows(self, write=bytes, headers=None):
+        metadata = json.loads(self._answered("GET", f"{self._path}/metadata", 200))["metadata"]
+        inputs = metadata["signature_def"]["signature_def"]["serving_default"]["inputs"]
+        instances = [{**dict.fromkeys(inputs, ""), "text": text} for text in TEXTS]
+        body = write(json.dumps({"instances": instances}).encode())
         rows = json.loads(self._answered("POST", f"{self._path}:predict", 200, body, headers))["predictions"]
         return self._same([tuple(row[name] for name in OUTPUTS) for row in rows])
 
