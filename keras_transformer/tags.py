@@ -11,9 +11,10 @@ from babel.core import get_global
 
 from keras_transformer.config import BOS_ID
 from keras_transformer.errors import UserError
-from keras_transformer.languages import likely_script, likely_territory, locale_of
+from keras_transformer.languages import language_of, likely_script, likely_territory, locale_of
 
 FILE = "languages.json"  # in the directory of a run
+MANIFEST = "export.json"  # in that of an export
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,14 @@ class LanguageTags:
             found.append(code)
         return tuple(found)
 
+    def listed(self):
+        """The languages for the manifest of an export: dict of {short code: own code} of each side, and "default"."""
+        short = {side: short_codes(codes) for side, codes in (("sources", self.sources), ("targets", self.targets))}
+        default = [short[side][code] for side, code in zip(short, self.default, strict=True)]
+        return {side: {tag: code for code, tag in codes.items()} for side, codes in short.items()} | {
+            "default": default
+        }
+
     def save(self, directory):
         """Writes `languages.json` into a directory."""
         about = {"place": self.place, "default": self.default, "sources": self.sources, "targets": self.targets}
@@ -78,6 +87,51 @@ def load_tags(directory):
     return LanguageTags(about["place"], about["sources"], about["targets"], tuple(about["default"]))
 
 
+def read_export(directory):
+    """The languages of an export.
+
+    Args:
+        directory: Path, of a version.
+
+    Returns:
+        `LanguageTags` without ids and place, None for a model of one direction; and (source, target), the codes of the
+        default direction, each None if it is not known.
+    """
+    path = Path(directory, MANIFEST)
+    about = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    origin, listed = about.get("run") or {}, about.get("languages")
+    if not listed:
+        return None, (origin.get("source_lang"), origin.get("target_lang"))
+    default = tuple(listed[side][code] for side, code in zip(("sources", "targets"), listed["default"], strict=True))
+    sources, targets = (dict.fromkeys(listed[side].values()) for side in ("sources", "targets"))
+    return LanguageTags(None, sources, targets, default), default
+
+
+def check_direction(languages, source_lang=None, target_lang=None):
+    """Checks languages that a user gives to a model of one direction.
+
+    Args:
+        languages: (source, target), its own codes; None for each that is not known.
+        source_lang, target_lang: codes that a user gives; None for none.
+
+    Raises:
+        UserError: for another language than that of the model.
+    """
+    given = {"source_lang": source_lang, "target_lang": target_lang}
+    for (name, code), own in zip(given.items(), languages, strict=True):
+        if code and not (own and is_same_language(code, own)):
+            known = f"its `{name}` is {own}" if own else "which is not known by name"
+            raise UserError(f"the model has one direction, and {known}: leave `{name}` out. Received: {code}")
+
+
+def is_same_language(code, other):
+    """Whether two codes mean one language in one script, as `de-AT` and `deu_Latn` do."""
+    if plain(code) == plain(other):
+        return True
+    language = language_of(code)
+    return language != "" and language == language_of(other) and likely_script(code) == likely_script(other)
+
+
 def plain(code):
     """A code for comparison: small letters, and "-" between its parts."""
     return code.lower().replace("_", "-")
@@ -87,7 +141,7 @@ def spellings_of(codes):
     """All `plain` forms by which a user may name each language: dict from form to the model's own code.
 
     Its own code always means a language. Its shortest tag of BCP 47 and longer forms of this tag do as well: for
-    `deu_Latn`, these are `deu-latn`, `de`, `deu`, `de-latn` and `de-de`.
+    `deu_Latn`, these are `deu-latn`, `de`, `deu`, `ger`, `de-latn` and `de-de`.
 
     Args:
         codes: iterable of str, the model's own.
@@ -97,7 +151,8 @@ def spellings_of(codes):
         language, *rest = short.split("-")
         likely = [] if rest else [likely_script(short), likely_territory(short)]
         longer = [f"{language}-{part}" for part in likely if part]
-        for form in (short, language, code.replace("_", "-").split("-")[0], *longer):
+        long = [alias for alias, meant in get_global("language_aliases").items() if meant == language]  # `deu`, `ger`
+        for form in (short, language, code.replace("_", "-").split("-")[0], *longer, *long):
             forms.setdefault(plain(form), code)
     return forms | {plain(code): code for code in codes}
 

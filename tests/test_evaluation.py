@@ -13,7 +13,7 @@ from sacrebleu.metrics import BLEU
 import keras_transformer.evaluation
 from keras_transformer.errors import UserError
 from keras_transformer.evaluation import compare, describe, describe_comparison, measure, perplexity
-from keras_transformer.translation.translator import Score
+from keras_transformer.translation.results import Score
 
 ROOT = Path(__file__).parent.parent
 REFERENCE = "the cat sat on the mat"

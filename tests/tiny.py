@@ -19,6 +19,7 @@ from keras_transformer.data.encoded import EncodedPairs, Sentences
 from keras_transformer.data.pipeline import teacher_forced
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.protection import PLACEHOLDERS
+from keras_transformer.tags import LanguageTags
 from keras_transformer.tokenizer import Tokenizer, save_tokenizers, train_tokenizer, with_eos
 from keras_transformer.training.run_directory import RunDirectory
 from keras_transformer.training.strategy import make_strategy
@@ -28,6 +29,7 @@ from tests import reference
 ENGLISH = "zero one two three four five six seven eight nine ten".split()
 GERMAN = "null eins zwei drei vier fünf sechs sieben acht neun zehn".split()
 
+LANGUAGES = ("de", "en", "fr", "zh_Hans")  # of the tests of many languages
 VOCABULARY = 331  # all bytes and a few pieces
 SIZES = {"d_model": 2 * 13, "num_heads": 2, "d_ff": 17, "num_layers": 1}
 
@@ -123,6 +125,28 @@ def keeping_tokenizer():
     """One with placeholders, as large as `tokenizer`."""
     sentences = itertools.chain.from_iterable(pairs(211))
     return Tokenizer(train_tokenizer(sentences, VOCABULARY, placeholders=PLACEHOLDERS))
+
+
+def with_tags(model):
+    """A SentencePiece model with a tag for each of `LANGUAGES` behind its pieces, `Tokenizer`."""
+    model = ModelProto.FromString(model)
+    for code in LANGUAGES:
+        model.pieces.add(piece=f"<2{code}>", score=0.0, type=ModelProto.SentencePiece.CONTROL)
+    return Tokenizer(model.SerializeToString())
+
+
+def tags(place):
+    """`LanguageTags` of a tokenizer of `with_tags`: all directions between `LANGUAGES`; from en to de by default."""
+    ids = {code: VOCABULARY + number for number, code in enumerate(LANGUAGES)}
+    return LanguageTags(place, ids, ids, ("en", "de"))
+
+
+@functools.cache
+def many_languages(place="source", beam_size=1, model=tokenizer_model, **arguments):
+    """A `Translator` of many languages with random weights."""
+    network = transformer(vocabulary_size=VOCABULARY + len(LANGUAGES), **arguments)
+    how = {"beam_size": beam_size, "length_penalty": 0.7, "max_length": 31, "batch_size": 3}
+    return Translator(network, with_tags(model()), tags=tags(place), **how)
 
 
 @functools.cache

@@ -1,11 +1,13 @@
 """The files of a run directory: their names, the lock, the log. What is in them is for `checkpoints` to know."""
 
 import contextlib
+import json
 import logging
 from pathlib import Path
 
 import filelock
 
+from keras_transformer.config import Config
 from keras_transformer.data.corpus import BAD_LINES
 from keras_transformer.errors import CheckpointError, FileError
 from keras_transformer.files import remove_partial_files
@@ -19,6 +21,7 @@ class RunDirectory:
         corpus.json              the hash of each part of the corpus, which must stay the same
         bad_lines.jsonl          the lines of the corpus that `skip_bad_lines` has left out
         tokenizer.model          SentencePiece; or source_tokenizer.model and target_tokenizer.model
+        languages.json           the languages of a run of several directions, and their tags
         full_stops.json          the abbreviations of both languages, counted in the corpus
         tokens/                  the tokenised corpus; if it is removed, the next start makes it again
         samples.txt              validation sentences that export.py compares translations on
@@ -86,6 +89,13 @@ class RunDirectory:
                 yield
         finally:
             lock.release()
+
+    def languages(self):
+        """(source, target), the codes of the languages of the corpus; None for each that is not known."""
+        config = Config.load(self.config)
+        about = json.loads(self.corpus.read_text(encoding="utf-8")) if self.corpus.exists() else {}
+        source, _, target = about.get("languages", "").partition(" to ")
+        return config.source_lang or source or None, config.target_lang or target or None
 
     def has_checkpoint(self):
         """Whether there is a run to resume."""

@@ -114,6 +114,9 @@ INPUTS = {
 }
 """The inputs of every signature: name -> dtype. Each has the batch as its only dimension."""
 
+LANGUAGES = {"source_lang": "string", "target_lang": "string"}
+"""The inputs that every signature of a model of many languages has besides; "" is the default of the model."""
+
 _BEST = {"translation": ("string", "B"), "score": ("float32", "B")}
 OUTPUTS = {
     "translate": _BEST,
@@ -129,6 +132,11 @@ OUTPUTS = {
     },
 }
 """The outputs of every signature: name -> (dtype, dimensions): B texts, W alternatives, T pieces, S source pieces."""
+
+
+def inputs_of(signature, tags=None):
+    """The inputs of a signature, name -> dtype; with those of a model of many languages if there are `tags`."""
+    return INPUTS[signature] | (LANGUAGES if tags else {})
 
 
 def options_of(signature):
@@ -158,14 +166,14 @@ def check_options(signature, given):
 
 
 def complete_inputs(signature, inputs):
-    """Checks the inputs of a signature, and adds every missing option as "not given".
+    """Checks the inputs of a signature, and adds every missing option as "not given", and languages as None.
 
     Args:
         signature: its name.
         inputs: name -> value, or list of a value for each text.
 
     Returns:
-        dict, name -> value or list of values, all inputs of the signature.
+        dict, name -> value or list of values, all inputs of the signature, and `LANGUAGES`.
 
     Raises:
         UserError: if there is no such signature or input, a value is out of range, or there is not a value for every
@@ -175,14 +183,15 @@ def complete_inputs(signature, inputs):
         raise UserError(f"there is no signature `{signature}`, only {', '.join(INPUTS)}")
     options = {option.name: option.not_given for option in options_of(signature)}
     texts = INPUTS[signature].keys() - options.keys()
-    check_options(signature, {name: value for name, value in inputs.items() if name not in texts})
+    not_options = texts | LANGUAGES.keys()
+    check_options(signature, {name: value for name, value in inputs.items() if name not in not_options})
     if missing := texts - inputs.keys():
         raise UserError(f"`{signature}` needs {', '.join(sorted(missing))}")
     number = len(inputs["text"])
     for name, values in inputs.items():
         if isinstance(values, (list, tuple)) and len(values) != number:
             raise UserError(f"`{name}` must have one value for every text. Received: {len(values)}, of {number} texts")
-    return {**options, **inputs}
+    return {**options, **dict.fromkeys(LANGUAGES), **inputs}
 
 
 def markdown_table(signature):

@@ -15,7 +15,8 @@ from keras_transformer.decoding.search import last_repeated, log_probs_of, penal
 from keras_transformer.decoding.single import greedy_search, sample
 from keras_transformer.layers.embedding import columns_of, logits_of
 from keras_transformer.tokenizer import shift_right
-from keras_transformer.translation.options import INPUTS, OPTIONS, OUTPUTS
+from keras_transformer.translation.inputs import Directions, begin, begun, in_range, tagged, untagged
+from keras_transformer.translation.options import INPUTS, OUTPUTS, inputs_of
 from keras_transformer.translation.segments import (
     EXTRA_LENGTH,
     at_once,
@@ -57,6 +58,7 @@ class Signatures:
         full_stops: two `FullStops`, of the texts and of the translations, which decide about sentences, too.
         shortlist: `Shortlist` of the translations; None: a search chooses among all pieces. `sample`, `score` and
             `explain` always use all pieces.
+        tags: `LanguageTags` of a model of many languages, whose signatures have two more inputs, see `inputs_of`.
     """
 
     def __init__(
@@ -70,11 +72,12 @@ class Signatures:
         split_sentences=True,
         full_stops=UNKNOWN,
         shortlist=None,
+        tags=None,
     ):
         self.model = model
         self.tokenizers = self.source_tokenizer, self.target_tokenizer = source_tokenizer, target_tokenizer
         self.beam_size, self.length_penalty, self.max_length = beam_size, length_penalty, max_length
-        self.shortlist = shortlist
+        self.shortlist, self.directions = shortlist, tags and Directions(tags)
         # The matrix of the logits, laid out in every search: weights change in training. A SavedModel keeps `Columns`.
         self.columns = lambda: columns_of(model.output_matrix, model.compute_dtype)
         breaks, of_target = (breaks_of(each) if split_sentences else LINE_BREAKS for each in full_stops)
@@ -96,11 +99,12 @@ class Signatures:
         sizes = {"W": self.beam_size}
 
         def as_function(signature):
-            specs = {name: tf.TensorSpec([None], dtype, name) for name, dtype in INPUTS[signature].items()}
+            inputs = inputs_of(signature, self.directions)
+            specs = {name: tf.TensorSpec([None], dtype, name) for name, dtype in inputs.items()}
             method = getattr(self, signature)
 
             def call(inputs):
-                found = method(**inputs)
+                found = method(**self.directed(inputs))
                 return {
                     name: tf.ensure_shape(found[name], [sizes.get(dimension) for dimension in dimensions])
                     for name, (_, dimensions) in OUTPUTS[signature].items()
@@ -110,9 +114,13 @@ class Signatures:
 
         return {signature: as_function(signature) for signature in INPUTS}
 
-    # The signatures
+    def directed(self, inputs):
+        """Inputs of a signature with the ids of `Directions.of` in place of languages."""
+        return self.directions.of(**inputs) if self.directions else inputs
 
-    def translate(self, text):
+    # The signatures. Their `tags` are the ids of `Directions.of`: none for a model of one direction.
+
+    def translate(self, text, **tags):
         """The best translation that beam search finds.
 
         Args:
@@ -121,9 +129,9 @@ class Signatures:
         Returns:
             {"translation": string (B,), "score": float32 (B,)}.
         """
-        return _best(*self._translate_texts(text, count=1))
+        return _best(*self._translate_texts(text, tags, count=1))
 
-    def alternatives(self, text):
+    def alternatives(self, text, **tags):
         """The W best translations.
 
         The second alternative of a text in parts is made of the second best of each part, and so on. Where the search
@@ -135,7 +143,7 @@ class Signatures:
         Returns:
             {"translations": string (B, W), "scores": float32 (B, W)}, best first.
         """
-        translations, scores = self._translate_texts(text, count=self.beam_size)
+        translations, scores = self._translate_texts(text, tags, count=self.beam_size)
         return {"translations": translations, "scores": scores}
 
     def translate_with_options(self, text, **options):
@@ -143,13 +151,13 @@ class Signatures:
 
         Args:
             text: string (B,).
-            options: tensors (B,), as `options.py` lists them. The prefix of a text in parts is that of its first part.
-                `max_length` is never less than the prefix has tokens.
+            options: tensors (B,), as `options.py` lists them, and tags. The prefix of a text in parts is that of its
+                first part. `max_length` is never less than the prefix has tokens.
 
         Returns:
             As `translate`. The score uses the log-probabilities after the options.
         """
-        options = self._in_range(options)
+        options = in_range(options, self.beam_size, self.length_penalty)
         parts = self._split_source(text, _length(self.max_length))
         prefix = prefix_ids(self.target_tokenizer, options.pop("prefix"), parts)
         limits = limits_of(parts.ids, prefix, options.pop("max_length"), parts.rows)
@@ -163,19 +171,19 @@ class Signatures:
 
         Args:
             text: string (B,).
-            options: tensors (B,), as `options.py` lists them.
+            options: tensors (B,), as `options.py` lists them, and tags.
 
         Returns:
             As `translate`; the score is that of the model without the options.
         """
-        options = self._in_range(options)
+        options = in_range(options, self.beam_size, self.length_penalty)
         parts = self._split_source(text, _length(self.max_length))
         options = {name: tf.gather(option, parts.rows) for name, option in options.items()}
         options["seed"] = options["seed"] * PARTS_APART + parts.places
         found = self._translate_parts(parts.ids, limits_of(parts.ids), tf.constant(1), at_once(text), options)
         return _best(*self._joined(parts, found))
 
-    def score(self, text, translation):
+    def score(self, text, translation, **tags):
         """How likely given translations are, scored as `translate` scores its own.
 
         A translation from `translate` gets the score that `translate` returned, up to rounding, with three exceptions:
@@ -194,7 +202,8 @@ class Signatures:
         parts = self._split_source(text, _length(self.max_length))
         translation_parts = self._split_target(translation, _length(self.max_length + EXTRA_LENGTH))
         owners, sources, labels = pairs(self.tokenizers, text, translation, parts, translation_parts)
-        token_scores, _ = self._explain_labels(sources, labels, at_once(text))
+        tags = {name: tf.gather(tag, owners) for name, tag in tags.items()}
+        token_scores, _ = self._explain_labels(sources, labels, at_once(text), tags)
         labels = regrouped(labels, owners, tf.size(text, tf.int64))
         token_scores = labels.with_values(token_scores)
         return {
@@ -203,7 +212,7 @@ class Signatures:
             "pieces": pieces_of(self.target_tokenizer, labels),
         }
 
-    def explain(self, text):
+    def explain(self, text, **tags):
         """The best translation, piece by piece, and the source pieces that each piece comes from.
 
         Of a text in parts, it explains the first, and more while they have at most `max_length` pieces together.
@@ -218,8 +227,9 @@ class Signatures:
         """
         parts = self._split_source(text, _length(self.max_length))
         owners, offsets, sources = beginnings(parts, self.max_length)
-        labels = self._find_labels(sources, at_once(text))
-        token_scores, alignment = self._explain_labels(sources, labels, at_once(text))
+        tags = {name: tf.gather(tag, owners) for name, tag in tags.items()}
+        labels = self._find_labels(sources, at_once(text), tags)
+        token_scores, alignment = self._explain_labels(sources, labels, at_once(text), tags)
         number = tf.size(text, tf.int64)
         pieces = regrouped(labels, owners, number)
         return {
@@ -231,10 +241,11 @@ class Signatures:
 
     # Their steps
 
-    def _translate_texts(self, text, count):
+    def _translate_texts(self, text, tags, count):
         """text string (B,) -> translations string (B, count) and scores float32 (B, count), best first."""
         parts = self._split_source(text, _length(self.max_length))
-        found = self._translate_parts(parts.ids, limits_of(parts.ids), tf.constant(count), at_once(text), {})
+        options = {name: tf.gather(tag, parts.rows) for name, tag in tags.items()}
+        found = self._translate_parts(parts.ids, limits_of(parts.ids), tf.constant(count), at_once(text), options)
         return self._joined(parts, found)
 
     def translate_parts(self, ids, limits, count, batch_size, options):
@@ -262,7 +273,8 @@ class Signatures:
             given = {name: option[some] for name, option in options.items()}
             candidates = self.candidates(source_ids, given)
             required = required_placeholders(self.tokenizers, source_ids, limits[some], given)
-            found = self._search(self._encode(source_ids), limits[some], count, given, candidates, required)
+            memory = self._encode(tagged(source_ids, given))
+            found = self._search(memory, limits[some], count, given, candidates, required)
             found = [field[:, :count] for field in last_repeated(found)]
             decoded = self._decode(tf.reshape(found[0], [-1, tf.shape(found[0])[2]]))
             texts = tf.concat([texts, tf.reshape(decoded, tf.shape(found[1]))], axis=0)
@@ -270,7 +282,7 @@ class Signatures:
             lengths = tf.concat([lengths, found[2]], axis=0)
         return texts, scores, lengths
 
-    def find_labels(self, sources, batch_size):
+    def find_labels(self, sources, batch_size, tags=None):
         """encode -> search, at most `batch_size` at a time: RaggedTensor int32 (P, None) -> the same, of labels."""
         flat, counts = tf.zeros([0], tf.int32), tf.zeros([0], tf.int32)
         for start in tf.range(0, sources.nrows(), batch_size):
@@ -280,8 +292,10 @@ class Signatures:
             )
             some = sources[start : start + batch_size]
             source_ids, limits = some.to_tensor(PAD_ID), limits_of(some)
+            given = {name: tag[start : start + batch_size] for name, tag in (tags or {}).items()}
             required = required_placeholders(self.tokenizers, source_ids, limits, {})
-            found = self._search(self._encode(source_ids), limits, tf.constant(1), {}, (), required)
+            memory = self._encode(tagged(source_ids, given))
+            found = self._search(memory, limits, tf.constant(1), given, (), required)
             ids, lengths = found.ids[:, 0], found.lengths[:, 0]
             flat = tf.concat([flat, tf.boolean_mask(ids, tf.sequence_mask(lengths, tf.shape(ids)[1]))], axis=0)
             counts = tf.concat([counts, lengths], axis=0)
@@ -294,7 +308,7 @@ class Signatures:
             memory: from `SequenceToSequence.encode`, of P parts.
             limits: int32 (P,), most tokens of each translation.
             wanted: int32 scalar, how many of the best hypotheses matter.
-            options: name -> tensor (P, ...): those of `sample`, of `translate_with_options`, or none.
+            options: name -> tensor (P, ...): those of `sample`, of `translate_with_options`, or none; and tags.
             candidates: `AllowedPieces` of the P parts; () for all pieces.
             required: `Required` of the P parts; () for a model without placeholders.
 
@@ -310,6 +324,7 @@ class Signatures:
             states, state = self._step(ids, parents, position, state)
             return logits_of(states, columns, bias), state
 
+        start, step, options = begin(start, step, options)
         if candidates:
             start, step, options = candidates.start(start), candidates.step(step), candidates.options(options)
         if required:
@@ -324,7 +339,6 @@ class Signatures:
             return sample(step, start(1), limits, options, **how)
         if self.beam_size == 1 and not options:
             return greedy_search(step, start(1), limits, **how)
-        options = dict(options)
         how["length_penalty"] = options.pop("length_penalty", self.length_penalty)
         state = start(self.beam_size)
         return beam_search(step, state, limits, width=self.beam_size, wanted=wanted, options=options, **how)
@@ -336,7 +350,7 @@ class Signatures:
         nothing = tf.zeros([tf.shape(source_ids)[0], 0], tf.int32)
         return self.shortlist.candidates(source_ids, options.get("prefix", nothing))
 
-    def explain_labels(self, sources, labels, batch_size):
+    def explain_labels(self, sources, labels, batch_size, tags=None):
         """log P(y_t | y_1 ... y_t-1, source) of every label, and how much it looks at each token of its source.
 
         Args:
@@ -355,10 +369,12 @@ class Signatures:
                 parallel_iterations=1, shape_invariants=[(log_probs, flat), (alignments, flat)]
             )
             some_sources, some_labels = (x[start : start + batch_size] for x in (sources, labels))
-            memory = self._encode(some_sources.to_tensor(PAD_ID))
+            given = {name: tag[start : start + batch_size] for name, tag in (tags or {}).items()}
+            memory = self._encode(tagged(some_sources.to_tensor(PAD_ID), given))
             align, logits = map(tf.autograph.experimental.do_not_convert, (self.model.align, self.model.logits))
-            states, alignment = align(shift_right(some_labels.to_tensor(PAD_ID)), memory)
+            states, alignment = align(begun(shift_right(some_labels.to_tensor(PAD_ID)), given), memory)
             is_label, is_source = (tf.sequence_mask(x.row_lengths()) for x in (some_labels, some_sources))
+            alignment = untagged(alignment, is_source, given)
             more = log_probs_of(logits, tf.boolean_mask(states, is_label), some_labels.values)
             log_probs = tf.concat([log_probs, more], axis=0)
             alignment = tf.boolean_mask(alignment, is_label[:, :, None] & is_source[:, None, :])
@@ -370,25 +386,6 @@ class Signatures:
         translations, scores, lengths = found
         alpha = tf.constant(self.length_penalty) if length_penalty is None else length_penalty
         return self._join(parts, translations), self._join_scores(parts, scores, lengths, alpha)
-
-    def _in_range(self, given):
-        """The given options with each value in its range, or replaced by its default where none is given."""
-        defaults = {"beam_size": self.beam_size, "length_penalty": self.length_penalty}
-        options = {}
-        for option in (option for option in OPTIONS if option.name in given):
-            values = given[option.name]
-            if option.dtype == "string":
-                options[option.name] = values
-                continue
-            default = tf.cast(defaults.get(option.name, option.default), values.dtype)
-            is_given = tf.ones_like(values, tf.bool) if option.least < 0 else values > 0
-            if values.dtype.is_floating:
-                is_given &= tf.math.is_finite(values)
-            in_range = tf.clip_by_value(values, *(tf.cast(x, values.dtype) for x in (option.least, option.most)))
-            options[option.name] = tf.where(is_given, in_range, default)
-        if "beam_size" in options:
-            options["beam_size"] = tf.minimum(options["beam_size"], self.beam_size)
-        return options
 
 
 def _length(pieces):

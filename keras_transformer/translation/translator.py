@@ -1,62 +1,24 @@
 """Lists of strings in, lists of strings out: one interface over a trained run and over an exported SavedModel."""
 
+import copy
+import dataclasses
 import functools
 import os
-from typing import NamedTuple
 
-import numpy as np
+import regex
 import tensorflow as tf
 
 from keras_transformer.errors import UserError, check_positive
 from keras_transformer.files import find_saved_model
 from keras_transformer.presets import LENGTH_PENALTIES
 from keras_transformer.protection import NO_PLACEHOLDERS, PLACEHOLDERS, Protection, read_glossary
+from keras_transformer.tags import check_direction, read_export
+from keras_transformer.translation.inputs import WRITTEN_TAG
 from keras_transformer.translation.lines import run_sorted
-from keras_transformer.translation.options import INPUTS, complete_inputs
+from keras_transformer.translation.options import LANGUAGES, complete_inputs, inputs_of
+from keras_transformer.translation.results import alternatives_of, explanation_of, score_of, translation_of
 from keras_transformer.translation.sentences import UNKNOWN
 from keras_transformer.translation.signatures import Signatures
-
-
-class Translation(NamedTuple):
-    """The translation of one text.
-
-    Args:
-        text: str.
-        score: float, its log-probability over its length penalty; 0 for blank text.
-    """
-
-    text: str
-    score: float
-
-
-class Score(NamedTuple):
-    """How likely a given translation of one text is.
-
-    Args:
-        score: float, as in `Translation`.
-        pieces: list of T str, its pieces, "</s>" at the end of each part.
-        token_scores: float32 (T,), the log-probability of each piece.
-    """
-
-    score: float
-    pieces: list
-    token_scores: np.ndarray
-
-
-class Explanation(NamedTuple):
-    """The source pieces that each piece of a translation comes from.
-
-    Args:
-        source_pieces: list of S str.
-        pieces: list of T str, as in `Score`.
-        token_scores: float32 (T,), as in `Score`.
-        alignment: float32 (T, S), see `Signatures.explain`.
-    """
-
-    source_pieces: list
-    pieces: list
-    token_scores: np.ndarray
-    alignment: np.ndarray
 
 
 def _of_one_or_many(method):
@@ -83,7 +45,10 @@ class TextTranslator:
 
     Texts are sorted by length on the way, so that little is padded. `on_progress` is called with the number of texts
     done since its last call. An option is one value for all texts, or a list of a value for each.
-    `keras_transformer/translation/options.py` lists the options with their ranges and defaults.
+    `keras_transformer/translation/options.py` lists the options with their ranges and defaults. `source_lang` and
+    `target_lang` are options as well, of every method: the languages of the texts and of the translations, as codes of
+    BCP 47 ("fr") or in the model's own form ("fra_Latn"). None means the default. A text that begins with a tag of the
+    model, such as ">>fra<<" or "<2fr>", is translated into that language whatever `target_lang` says.
 
     Args:
         batch_size: texts translated at a time.
@@ -91,18 +56,23 @@ class TextTranslator:
             target forms. None for no terms.
         protect: whether URLs, e-mail addresses, numbers with units, {variables}, format directives such as %s, and
             `code` stay as they are.
+        tags: `LanguageTags` of a model of many languages; None for a model of one direction.
 
     With `glossary` or `protect`, the model must have placeholders: it was trained with the setting `protect`. `explain`
-    then shows placeholders in place of the words. `score` reads texts and translations as they are. The attribute
-    `protection` is the `Protection`, or None.
+    then shows placeholders in place of the words. `score` reads texts and translations as they are.
+
+    Attributes:
+        protection: `Protection`, or None.
+        tags: as the argument, with the default of `between`.
+        languages: (source, target), the codes of a model of one direction; None for each that is not known.
 
     Raises:
         UserError: for a size that is not positive, and a glossary that cannot be read.
     """
 
-    def __init__(self, batch_size, glossary=None, protect=False):
+    def __init__(self, batch_size, glossary=None, protect=False, tags=None):
         check_positive(batch_size=batch_size)
-        self.batch_size = batch_size
+        self.batch_size, self.tags, self.languages = batch_size, tags, (None, None)
         self.protection = make_protection(glossary, protect)
 
     @_of_one_or_many
@@ -132,17 +102,14 @@ class TextTranslator:
     @_of_one_or_many
     def translate_scored(self, texts, on_progress=None, **options):
         """As `translate`, with scores: list of `Translation`."""
-        signature = "translate_with_options" if options else "translate"
-        return [_translation(row) for row in self.ask(signature, on_progress, text=texts, **options)]
+        signature = "translate_with_options" if options.keys() - LANGUAGES.keys() else "translate"
+        return [translation_of(row) for row in self.ask(signature, on_progress, text=texts, **options)]
 
     @_of_one_or_many
-    def alternatives(self, texts, on_progress=None):
+    def alternatives(self, texts, on_progress=None, source_lang=None, target_lang=None):
         """The best translations of every text, as many as the beam is wide: list of list of `Translation`."""
-        rows = self.ask("alternatives", on_progress, text=texts)
-        return [
-            [Translation(text.decode("utf-8"), float(score)) for text, score in zip(translations, scores, strict=True)]
-            for translations, scores in ((row["translations"], row["scores"]) for row in rows)
-        ]
+        languages = {"source_lang": source_lang, "target_lang": target_lang}
+        return [alternatives_of(row) for row in self.ask("alternatives", on_progress, text=texts, **languages)]
 
     @_of_one_or_many
     def sample(self, texts, on_progress=None, **options):
@@ -156,16 +123,16 @@ class TextTranslator:
         Raises:
             UserError: for an option that does not exist or is out of range.
         """
-        return [_translation(row) for row in self.ask("sample", on_progress, text=texts, **options)]
+        return [translation_of(row) for row in self.ask("sample", on_progress, text=texts, **options)]
 
     @_of_one_or_many
-    def score(self, texts, translations, on_progress=None):
+    def score(self, texts, translations, on_progress=None, source_lang=None, target_lang=None):
         """How likely given translations are; see `Signatures.score`.
 
         Args:
             texts: list of str.
             translations: list of str, one for each text.
-            on_progress: see above.
+            on_progress, source_lang, target_lang: see above.
 
         Returns:
             list of `Score`.
@@ -174,27 +141,21 @@ class TextTranslator:
             UserError: if there is not one translation for each text.
         """
         translations = [translations] if isinstance(translations, str) else list(translations)
-        rows = self.ask("score", on_progress, text=texts, translation=translations)
-        return [
-            Score(float(row["score"]), pieces, row["token_scores"][: len(pieces)])
-            for row, pieces in ((row, _unpadded(row["pieces"])) for row in rows)
-        ]
+        inputs = {"translation": translations, "source_lang": source_lang, "target_lang": target_lang}
+        return [score_of(row) for row in self.ask("score", on_progress, text=texts, **inputs)]
 
     @_of_one_or_many
-    def explain(self, texts, on_progress=None):
+    def explain(self, texts, on_progress=None, source_lang=None, target_lang=None):
         """The best translations and the source pieces they come from: list of `Explanation`."""
-        explanations = []
-        for row in self.ask("explain", on_progress, text=texts):
-            source_pieces, pieces = _unpadded(row["source_pieces"]), _unpadded(row["pieces"])
-            alignment = row["alignment"][: len(pieces), : len(source_pieces)]
-            explanations.append(Explanation(source_pieces, pieces, row["token_scores"][: len(pieces)], alignment))
-        return explanations
+        languages = {"source_lang": source_lang, "target_lang": target_lang}
+        return [explanation_of(row) for row in self.ask("explain", on_progress, text=texts, **languages)]
 
     def translate_batch(self, texts):
         """Translates one batch, a list of str: (list of str, list of float scores)."""
-        hidden = [self.protection.hide(text) for text in texts] if self.protection else []
-        found = self._ask_batch("translate", {"text": [each.text for each in hidden] or texts})
-        rows = [_translation(row) for row in (map(_restored, hidden, found) if hidden else found)]
+        hidden = [self._hidden(text) for text in texts] if self.protection else []
+        texts = [each.text for each in hidden] or texts
+        found = self._ask_batch("translate", {"text": texts, **self._codes(len(texts))})
+        rows = [translation_of(row) for row in (map(_restored, hidden, found) if hidden else found)]
         return [row.text for row in rows], [row.score for row in rows]
 
     def ask(self, signature, on_progress=None, **inputs):
@@ -214,9 +175,10 @@ class TextTranslator:
         """
         inputs = complete_inputs(signature, inputs)
         number = len(inputs["text"])
+        inputs |= self._codes(number, *(inputs.pop(name) for name in LANGUAGES))
         hidden = []
         if self.protection and signature != "score":
-            hidden = [self.protection.hide(tf.compat.as_text(text)) for text in inputs["text"]]
+            hidden = [self._hidden(tf.compat.as_text(text)) for text in inputs["text"]]
             inputs["text"] = [each.text for each in hidden]
         columns = [x if isinstance(x, (list, tuple)) else [x] * number for x in inputs.values()]
         rows = list(zip(*columns, strict=True))
@@ -227,10 +189,50 @@ class TextTranslator:
         found = run_sorted(ask_batch, rows, self.batch_size, on_progress, size=_size)
         return [_restored(*each) for each in zip(hidden, found, strict=True)] if hidden else found
 
+    def between(self, source_lang=None, target_lang=None):
+        """The same translator with other languages for a text whose languages are not given.
+
+        Args:
+            source_lang, target_lang: str, see above; None leaves the one that this translator has.
+
+        Raises:
+            UserError: for a language that the model does not have. The error lists those that it has.
+
+        Example:
+
+        ```python
+        translator.between(target_lang="fr").translate("Good morning")
+        ```
+        """
+        if self.tags is None:
+            check_direction(self.languages, source_lang, target_lang)
+            return self
+        other = copy.copy(self)
+        other.tags = dataclasses.replace(self.tags, default=self.tags.find(source_lang, target_lang))
+        return other
+
+    def _codes(self, number, source_lang=None, target_lang=None):
+        """The languages of texts as inputs of a signature: dict of lists, {} for a model of one direction."""
+        given = (x if isinstance(x, (list, tuple)) else [x] * number for x in (source_lang, target_lang))
+        pairs = list(zip(*given, strict=True))
+        if self.tags is None:
+            for pair in set(pairs):
+                check_direction(self.languages, *pair)
+            return {}
+        codes = {pair: self.tags.find(*pair) for pair in set(pairs)}
+        return {name: [codes[pair][side] for pair in pairs] for side, name in enumerate(LANGUAGES)}
+
+    def _hidden(self, text):
+        """The `Hidden` of a text. A tag that the text begins with is no word of it."""
+        tag = regex.match(WRITTEN_TAG, text) if self.tags else None
+        first = tag.end() if tag else 0
+        hidden = self.protection.hide(text[first:])
+        return hidden._replace(text=text[:first] + hidden.text)
+
     def _ask_batch(self, signature, inputs):
         tensors = {
             name: tf.constant(list(inputs[name]), dtype, shape=[len(inputs[name])])
-            for name, dtype in INPUTS[signature].items()
+            for name, dtype in inputs_of(signature, self.tags).items()
         }
         outputs = {name: output.numpy() for name, output in self._call(signature, tensors).items()}
         return [dict(zip(outputs, row, strict=True)) for row in zip(*outputs.values(), strict=True)]
@@ -249,7 +251,7 @@ class Translator(TextTranslator):
         strategy: tf.distribute.Strategy under which the weights were made. Each of its replicas on this machine
             translates its part of every batch. None leaves all to the first.
         split_sentences, full_stops, shortlist: see `Signatures`.
-        glossary, protect: see `TextTranslator`.
+        glossary, protect, tags: see `TextTranslator`.
 
     Attributes:
         files: list of the paths that the weights were read from; empty for a model that is given.
@@ -274,6 +276,7 @@ class Translator(TextTranslator):
         shortlist=None,
         glossary=None,
         protect=False,
+        tags=None,
     ):
         check_positive(beam_size=beam_size, max_length=max_length)
         if not LENGTH_PENALTIES[0] <= length_penalty <= LENGTH_PENALTIES[1]:
@@ -285,23 +288,24 @@ class Translator(TextTranslator):
         self.settings["split_sentences"] = split_sentences
         self.full_stops, self.shortlist = full_stops, shortlist
         tokenizers = (self.source_tokenizer, self.target_tokenizer)
-        self.signatures = Signatures(model, *tokenizers, **self.settings, full_stops=full_stops, shortlist=shortlist)
+        how = {"full_stops": full_stops, "shortlist": shortlist, "tags": tags}
+        self.signatures = Signatures(model, *tokenizers, **self.settings, **how)
         self._functions = self.signatures.functions()
         self._strategy = strategy or tf.distribute.get_strategy()
         self.files = []
         self._replicas = len(self._strategy.experimental_local_results(model.weights[0].value))
-        specs = {"text": tf.TensorSpec([None], tf.string)}
+        specs = {name: tf.TensorSpec([None], dtype) for name, dtype in inputs_of("translate", tags).items()}
         self._functions["translate"] = tf.function(self._share, input_signature=[specs], autograph=False)
-        super().__init__(batch_size * self._replicas, glossary, protect)
+        super().__init__(batch_size * self._replicas, glossary, protect, tags)
         if self.protection and not all(tokenizer.has_placeholders for tokenizer in tokenizers):
             raise UserError(NO_PLACEHOLDERS)
 
     def with_model(self, model, **settings):
         """A translator with the same tokenizers and another model; `settings` replace those of this one."""
-        same = {"full_stops": self.full_stops, "shortlist": self.shortlist}
+        same = {"full_stops": self.full_stops, "shortlist": self.shortlist, "tags": self.tags}
         same["batch_size"] = self.batch_size // self._replicas
         other = Translator(model, self.source_tokenizer, self.target_tokenizer, **self.settings | same | settings)
-        other.protection = other.protection or self.protection
+        other.protection, other.languages = other.protection or self.protection, self.languages
         return other
 
     @property
@@ -314,13 +318,13 @@ class Translator(TextTranslator):
 
     def _share(self, inputs):
         """`translate` over n replicas: replica i translates the rows i, i + n, ... with its own weights."""
-        text = inputs["text"]
 
         def translate_part():
             replica = tf.distribute.get_replica_context().replica_id_in_sync_group % self._replicas
-            return self.signatures.translate(text[replica :: self._replicas])
+            own = {name: values[replica :: self._replicas] for name, values in inputs.items()}
+            return self.signatures.translate(**self.signatures.directed(own))
 
-        rows = [tf.range(tf.size(text))[replica :: self._replicas] for replica in range(self._replicas)]
+        rows = [tf.range(tf.size(inputs["text"]))[replica :: self._replicas] for replica in range(self._replicas)]
         parts = self._strategy.run(translate_part)
         return {
             name: tf.dynamic_stitch(rows, self._strategy.experimental_local_results(part))
@@ -344,13 +348,15 @@ class SavedModelTranslator(TextTranslator):
     """
 
     def __init__(self, path, batch_size=32, glossary=None, protect=False):
-        super().__init__(batch_size, glossary, protect)
         self.path = find_saved_model(path)
+        tags, languages = read_export(self.path)
+        super().__init__(batch_size, glossary, protect, tags)
+        self.languages = languages
         self.files = [self.path / "saved_model.pb"]
         self._loaded = tf.saved_model.load(os.fspath(self.path))
         if self.protection:  # a model with placeholders reads one as one piece
-            pieces = self._call("explain", {"text": tf.constant(PLACEHOLDERS[:1])})["source_pieces"]
-            if PLACEHOLDERS[0].encode() not in pieces.numpy():
+            (found,) = self._ask_batch("explain", {"text": PLACEHOLDERS[:1], **self._codes(1)})
+            if PLACEHOLDERS[0].encode() not in found["source_pieces"]:
                 raise UserError(NO_PLACEHOLDERS)
 
     @property
@@ -386,14 +392,6 @@ def _restored(hidden, row):
     if "translations" in row:
         row["translations"] = [hidden.restore(text.decode("utf-8")).encode("utf-8") for text in row["translations"]]
     return row
-
-
-def _translation(row):
-    return Translation(row["translation"].decode("utf-8"), float(row["score"]))
-
-
-def _unpadded(pieces):
-    return [piece.decode("utf-8") for piece in pieces if piece]
 
 
 def _size(row):

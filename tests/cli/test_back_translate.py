@@ -16,7 +16,7 @@ from keras_transformer.tokenizer import Tokenizer, train_tokenizer
 from keras_transformer.tools.back_translation import pairs
 from keras_transformer.tools.back_translation.noise import add_noise
 from keras_transformer.training.checkpoints import load_translator
-from keras_transformer.translation.translator import Translation
+from keras_transformer.translation.results import Translation
 from tests import tiny
 
 LINES = [source for source, _ in tiny.learned_pairs()][:11]

@@ -9,7 +9,7 @@ import sacrebleu
 
 from keras_transformer import runs
 from keras_transformer.evaluation import compare, describe, describe_comparison, measure
-from keras_transformer.translation.translator import Score
+from keras_transformer.translation.results import Score
 from tests import tiny
 
 ROOT = Path(__file__).parents[2]

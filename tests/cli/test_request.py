@@ -9,7 +9,8 @@ import pytest
 from keras_transformer.cli.flags import add_translator_arguments
 from keras_transformer.cli.request import Request, add_request_arguments
 from keras_transformer.errors import UserError
-from keras_transformer.translation.translator import Translation, Translator
+from keras_transformer.translation.results import Translation
+from keras_transformer.translation.translator import Translator
 from tests import tiny
 
 RUN, EXPORT = ("--model_dir", "runs/a"), ("--saved_model", "exports/a")

@@ -37,6 +37,8 @@ def translator(beam_size, model=tiny.trained_transformer, **settings):
 class FullPasses:
     """Beam search over Python lists: all that was decoded so far goes through all of the model for every token."""
 
+    extra_length = 50
+
     def __init__(self, model, text):
         self.pieces = sentencepiece.SentencePieceProcessor(model_proto=tiny.tokenizer_model())
         self.source_ids = self.pieces.encode(text)
@@ -51,7 +53,7 @@ class FullPasses:
         """(text, score, ids) of the best hypothesis."""
         live, finished = [(0.0, [])], []
         normalised = functools.partial(by_length, alpha=alpha)
-        while len(live[0][1]) < len(self.source_ids) + 50:
+        while len(live[0][1]) < len(self.source_ids) + self.extra_length:
             if len(finished) >= width and normalised(live[0]) <= max(map(normalised, finished)):
                 break
             candidates = [(sum_ + p, [*ids, v]) for sum_, ids in live for v, p in enumerate(self.log_probs(ids))]

@@ -1,0 +1,138 @@
+"""From the inputs of a signature to those of a search: options in their ranges, and tags in place of languages.
+
+`tags.py` says where the tags of a model of many languages stand. A model of one direction has none, and its graphs have
+no operation for them. A text may begin with a tag itself: ">>fra<< Hello", as users of OPUS-MT write it, or "<2fr>
+Hello".
+"""
+
+import tensorflow as tf
+
+from keras_transformer.config import BOS_ID
+from keras_transformer.layers.embedding import unframed
+from keras_transformer.tags import LanguageTags, spellings_of
+from keras_transformer.translation.options import OPTIONS
+from keras_transformer.translation.sentences import BLANK
+
+CODE = r"[\pL\pN_-]+"
+WRITTEN_TAG = rf"\A({BLANK}*)(?:>>({CODE})<<|<2({CODE})>){BLANK}*"  # the space before it, its code, the space behind
+REST = r"\C*"  # bytes, which may be invalid UTF-8
+
+
+def in_range(given, beam_size, length_penalty):
+    """The options of a row in range: a value out of range counts as the nearest possible one.
+
+    Args:
+        given: name -> tensor (B,). What is no option stays as it is.
+        beam_size: W, the largest beam, and that of a row which gives none.
+        length_penalty: alpha of a row which gives none.
+
+    Returns:
+        dict of the same names.
+    """
+    defaults, options = {"beam_size": beam_size, "length_penalty": length_penalty}, dict(given)
+    for option in (option for option in OPTIONS if option.name in given and option.dtype != "string"):
+        values = given[option.name]
+        default = tf.cast(defaults.get(option.name, option.default), values.dtype)
+        is_given = tf.ones_like(values, tf.bool) if option.least < 0 else values > 0
+        if values.dtype.is_floating:
+            is_given &= tf.math.is_finite(values)
+        limits = (tf.cast(limit, values.dtype) for limit in (option.least, option.most))
+        options[option.name] = tf.where(is_given, tf.clip_by_value(values, *limits), default)
+    if "beam_size" in options:
+        options["beam_size"] = tf.minimum(options["beam_size"], beam_size)
+    return options
+
+
+class Directions:
+    """Turns the languages of texts into the ids of their tags.
+
+    Args:
+        tags: `LanguageTags`.
+    """
+
+    def __init__(self, tags: LanguageTags):
+        self.tags = tags
+
+    def of(self, text, source_lang, target_lang, **options):
+        """Finds the direction of each text. A tag that a text begins with is more than its `target_lang`.
+
+        Args:
+            text: string (B,).
+            source_lang, target_lang: string (B,), codes in any form of `spellings_of`. "" and an unknown code mean the
+                default.
+            options: name -> tensor (B,), which stay as they are.
+
+        Returns:
+            dict of the text without the tag that it begins with, of the options, and of ids in place of the languages,
+            int32 (B,): "source_tag", the first token of the source, and "first_id", the first token of the decoder,
+            unless that is bos in every direction.
+        """
+        tags = self.tags
+        default_source, default_target = tags.default
+        is_tag = tf.strings.regex_full_match(text, WRITTEN_TAG + REST)
+        code = tf.strings.regex_replace(text, WRITTEN_TAG + REST, r"\2\3", replace_global=False)
+        written = found(tags.targets, tf.where(is_tag, code, ""), 0)
+        text = tf.where(written > 0, tf.strings.regex_replace(text, WRITTEN_TAG, r"\1", replace_global=False), text)
+        target = tf.where(written > 0, written, found(tags.targets, target_lang, tags.targets[default_target]))
+        if tags.place == "source":
+            return {"text": text, "source_tag": target, **options}
+        source = found(tags.sources, source_lang, tags.sources[default_source])
+        return {"text": text, "source_tag": source, "first_id": target, **options}
+
+
+def found(codes, given, default):
+    """The ids of languages.
+
+    Args:
+        codes: dict from the model's own codes to ids, none of them 0.
+        given: string (B,), in any form of `spellings_of`.
+        default: int, for a code that is none of these.
+
+    Returns:
+        int32 (B,).
+    """
+    ids = {form: codes[code] for form, code in spellings_of(codes).items()}
+    given = tf.strings.regex_replace(tf.strings.lower(given), "_", "-")
+    each = tf.where(given[:, None] == tf.constant([*ids]), tf.constant([*ids.values()]), 0)  # (B, forms)
+    chosen = tf.reduce_max(each, axis=1)
+    return tf.where(chosen > 0, chosen, default)
+
+
+def tagged(source_ids, tags):
+    """Source ids, int32 (P, S), each row behind its tag if there are `tags`: (P, 1 + S)."""
+    return tf.concat([tags["source_tag"][:, None], source_ids], axis=1) if "source_tag" in tags else source_ids
+
+
+def untagged(alignment, is_source, tags):
+    """The weights on the source alone, which then sum to 1: float32 (P, T, 1 + S), bool (P, S) -> (P, T, S)."""
+    return unframed(alignment, is_source[:, None], 1) if "source_tag" in tags else alignment
+
+
+def begun(ids, tags):
+    """Inputs of the decoder, int32 (P, ...), with the "first_id" of a row in place of bos if the `tags` have one."""
+    return tf.where(ids == BOS_ID, tags["first_id"][:, None], ids) if "first_id" in tags else ids
+
+
+def begin(start, step, options):
+    """The functions of a search whose decoder begins with "first_id", and the options of the search without tags.
+
+    Args:
+        start: function from W to the first state of the model.
+        step: the step function of the model, which begins with bos (see `beam_search`).
+        options: name -> tensor (P, ...).
+
+    Returns:
+        start, step, options.
+    """
+    left = {name: option for name, option in options.items() if name not in ("source_tag", "first_id")}
+    if "first_id" not in options:
+        return start, step, left
+
+    def begin_with(width):
+        return {"model": start(width), "first_id": options["first_id"]}
+
+    def step_from(ids, parents, position, state):
+        logits, model_state = step(begun(ids, state), parents, position, state["model"])
+        return logits, {**state, "model": model_state}
+
+    return begin_with, step_from, left

@@ -1,0 +1,132 @@
+"""Models of many languages: the tags that they read, found in the graph, against runs with the ids put in by hand."""
+
+import functools
+
+import numpy as np
+import pytest
+import sentencepiece
+import tensorflow as tf
+
+from keras_transformer.config import BOS_ID
+from keras_transformer.translation import segments
+from keras_transformer.translation.inputs import Directions
+from tests import tiny
+from tests.translation.test_translator import FullPasses, graph_of
+
+EXTRA_LENGTH = 5
+DIRECTIONS = [("en", "de"), ("de", "fr"), ("zh_Hans", "en"), ("en", "de")]
+TEXTS = ["one two", "one two", "ten nine eight four zero", "Größe"]
+SOURCES, TARGETS = map(list, zip(*DIRECTIONS, strict=True))
+BY_ROW = {"source_lang": SOURCES, "target_lang": TARGETS}
+
+
+@pytest.fixture(autouse=True)
+def short_translations(monkeypatch):
+    """Random models rarely end."""
+    monkeypatch.setattr(segments, "EXTRA_LENGTH", EXTRA_LENGTH)
+
+
+@functools.cache
+def translator(place, beam_size, model=tiny.tokenizer_model):
+    return tiny.many_languages(place, beam_size, model)
+
+
+class TaggedPasses(FullPasses):
+    """`FullPasses` with the ids of a direction put in by hand."""
+
+    extra_length = EXTRA_LENGTH
+
+    def __init__(self, translator, text, source, target):
+        self.pieces = sentencepiece.SentencePieceProcessor(model_proto=translator.source_tokenizer.model)
+        self.source_ids, self.logits = self.pieces.encode(text), graph_of(translator.model)
+        source, target = (self.pieces.piece_to_id(f"<2{code}>") for code in (source, target))
+        in_source = translator.tags.place == "source"
+        self.tag, self.first_id = (target, BOS_ID) if in_source else (source, target)
+
+    def log_probs(self, ids):
+        logits = self.logits([[self.tag, *self.source_ids]], [[self.first_id, *ids]])[0, -1].numpy().astype("float64")
+        return logits - np.logaddexp.reduce(logits)
+
+
+@functools.cache
+def by_hand(translator):
+    """(text, score, ids) of every row."""
+    beam_size = translator.width
+    passes = (TaggedPasses(translator, *row) for row in zip(TEXTS, SOURCES, TARGETS, strict=True))
+    return [each.search(beam_size) for each in passes]
+
+
+@pytest.mark.parametrize("place, beam_size", [("source", 3), ("both", 1)])
+def test_a_batch_of_many_directions_is_what_the_ids_put_in_by_hand_give(place, beam_size):
+    some = translator(place, beam_size)
+    found, expected = some.translate_scored(TEXTS, **BY_ROW), by_hand(some)
+    assert [row.text for row in found] == [text for text, _, _ in expected]
+    np.testing.assert_allclose([row.score for row in found], [score for _, score, _ in expected], rtol=1e-4, atol=1e-6)
+    assert found[0] != found[1]  # a direction changes the translation
+    alone = some.translate_scored(TEXTS[1], source_lang="de", target_lang="fra")
+    assert alone.text == found[1].text and alone.score == pytest.approx(found[1].score, rel=1e-5)
+    assert some.between("de", "fr").translate_batch(TEXTS[1:2])[0] == [alone.text]
+    assert some.translate(f">>fra<< {TEXTS[1]}", source_lang="de", target_lang="en") == alone.text
+
+
+DEFAULT, OTHER = ("en", "de"), ("fr", "fr")
+
+
+@pytest.mark.parametrize(
+    "source, target, meant",
+    [
+        *(("", "", DEFAULT), ("en", "xx", DEFAULT), ("klingon", "", DEFAULT), ("EN-us", "DE_de", DEFAULT)),
+        *(("eng", b"\xff", DEFAULT), ("fr", "fr", OTHER), ("fre", "FRA", OTHER), ("", "zh-CN", ("en", "zh_Hans"))),
+    ],
+)
+def test_languages_that_are_unknown_or_not_given_mean_the_default(source, target, meant):
+    assert ids_of("one", source, target) == (b"one", *tiny.tags("both").ids(*meant))
+
+
+@pytest.mark.parametrize(
+    "text, rest, target",
+    [
+        *((">>fr<< one", "one", "fr"), (">>fra<<one two", "one two", "fr"), ("<2fr>\tone", "one", "fr")),
+        *(("<2zh-CN> one", "one", "zh_Hans"), (" \u3000<2FR>  one", " \u3000one", "fr")),
+        *((">>fr<< <2de> one", "<2de> one", "fr"), (b">>fr<< \xff one\n two", b"\xff one\n two", "fr")),
+        *((">>fr<<", "", "fr"), ("\n<2fr>\n\n", "\n", "fr")),
+        *(
+            (text, text, "en")
+            for text in ("", " ", ">>xx<< one", "one <2fr> two", "<2> one", ">>fr< one", "<fr>", "2fr")
+        ),
+    ],
+)
+def test_a_tag_at_the_start_of_a_text_is_its_target_language(text, rest, target):
+    assert ids_of(text, "fr", "en") == (tf.compat.as_bytes(rest), *tiny.tags("both").ids("fr", target))
+
+
+def ids_of(text, source, target):
+    """(text, source_tag, first_id), checked against those of the place "source"."""
+    columns = [tf.constant([x]) for x in (text, source, target)]
+    of_source, of_both = (Directions(tiny.tags(place)).of(*columns) for place in ("source", "both"))
+    assert "first_id" not in of_source
+    assert of_source["source_tag"] == of_both["first_id"] and of_source["text"] == of_both["text"]
+    return tuple(of_both[name].numpy()[0] for name in ("text", "source_tag", "first_id"))
+
+
+@pytest.mark.parametrize("place", ["source", "both"])
+def test_every_signature_knows_the_direction(place):
+    some = translator(place, 1)
+    expected = by_hand(some)
+    texts = [text for text, _, _ in expected]
+    assert [row.text for row in some.sample(TEXTS, top_k=1, **BY_ROW)] == texts
+    for row, direction, found, (_, _, ids) in zip(
+        TEXTS, DIRECTIONS, some.explain(TEXTS, **BY_ROW), expected, strict=True
+    ):
+        passes = TaggedPasses(some, row, *direction)
+        assert found.pieces == passes.pieces.id_to_piece(ids)
+        log_probs = [passes.log_probs(ids[:n])[id] for n, id in enumerate(ids)]
+        np.testing.assert_allclose(found.token_scores, log_probs, rtol=1e-3, atol=1e-4)
+        assert found.source_pieces == passes.pieces.id_to_piece(passes.source_ids)  # without the tag
+        np.testing.assert_allclose(found.alignment.sum(axis=1), 1.0, rtol=1e-5)
+    given = ["eins zwei"] * 4
+    for row, direction, found in zip(TEXTS, DIRECTIONS, some.score(TEXTS, given, **BY_ROW), strict=True):
+        passes = TaggedPasses(some, row, *direction)
+        ids = [*passes.pieces.encode("eins zwei"), passes.pieces.eos_id()]
+        log_probs = [passes.log_probs(ids[:n])[id] for n, id in enumerate(ids)]
+        np.testing.assert_allclose(found.token_scores, log_probs, rtol=1e-3, atol=1e-4)
