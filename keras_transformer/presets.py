@@ -110,6 +110,7 @@ EFFECTS = {
     "context": {**_RECURRENT, "attention": ("none",)},
     **dict.fromkeys(("attention_span", "hard_attention"), _ATTENTION),
     "attention_window": {**_ATTENTION, "attention_span": ("local_m", "local_p")},
+    "workers": {"strategy": ("multi_worker",)},
 }
 
 

@@ -1,6 +1,7 @@
 """A client for an exported model: a Python class, and a program that translates lines."""
 
 import argparse
+import contextlib
 import itertools
 import os
 import random
@@ -13,8 +14,9 @@ import numpy as np
 from grpc import StatusCode
 from tqdm import tqdm
 
-from serving.connections import LANGUAGES, GrpcConnection, RestConnection, protected, texts_of
+from serving.connections import LANGUAGES, Directed, GrpcConnection, Protected, RestConnection, texts_of
 from serving.errors import ServingError
+from serving.protection import Protection, read_glossary
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0  # Seconds. Each pause is up to twice as long as the pause before.
 NOT_GIVEN = {"prefix": "", "beam_size": 0, "max_length": 0, "repetition_penalty": 1.0, "no_repeat_ngram": 0}
@@ -52,7 +54,7 @@ class Explanation(NamedTuple):
     alignment: list
 
 
-class Client:
+class Client(contextlib.AbstractContextManager):
     """Asks a model for translations, with several requests at a time. The answers have the order of the texts.
 
     Give `url`, http://HOST:PORT of the REST API, or `grpc`, HOST:PORT of the gRPC API, or another `connection` with the
@@ -90,19 +92,17 @@ class Client:
             received = f"max_batch_size={max_batch_size}, in_flight={in_flight}"
             raise ValueError(f"`max_batch_size` and `in_flight` must be positive. Received: {received}")
         make, target = (RestConnection, url) if grpc is None else (GrpcConnection, grpc)
-        connection = connection or make(target, model, version, label, in_flight)
-        self._connection = protected(connection, glossary, protect)
+        connection = Directed(connection or make(target, model, version, label, in_flight))
+        terms = read_glossary(glossary) if isinstance(glossary, (str, os.PathLike)) else glossary
+        keeps = terms or protect
+        self._connection = Protected(connection, Protection(terms, patterns=protect)) if keeps else connection
         self._timeout = timeout
         self._retries = retries
         self._max_batch_size = max_batch_size
         self._pool = ThreadPoolExecutor(in_flight, thread_name_prefix="client")
 
-    def __enter__(self):
-        """Returns the client; `with` closes the client at the end of the block."""
-        return self
-
     def __exit__(self, *_):
-        """Closes the client."""
+        """Closes the client at the end of a block of `with`."""
         self.close()
 
     def close(self):

@@ -5,7 +5,6 @@ A connection has `predict(signature_name, inputs, timeout_s)`, which raises `Ser
 
 import base64
 import json
-import os
 from urllib.parse import quote
 
 import grpc
@@ -15,7 +14,7 @@ from grpc import StatusCode
 
 from serving.errors import HTTP_STATUS, ServingError, invalid
 from serving.messages import PREDICTION_SERVICE, PredictRequest, PredictResponse, to_array, to_proto
-from serving.protection import NO_PLACEHOLDERS, PLACEHOLDERS, Protection, read_glossary
+from serving.protection import NO_PLACEHOLDERS, PLACEHOLDERS
 
 LANGUAGES = ("source_lang", "target_lang")  # Inputs of a model of many languages.
 CODE_OF = {status: code for code, status in reversed(HTTP_STATUS.items())}
@@ -31,8 +30,9 @@ class RestConnection:
 
     def predict(self, signature_name, inputs, timeout_s):
         """Runs a signature with arrays: dict name -> list. Raises the server's error as ServingError."""
-        columns = {name: list(map(_json_value, array.tolist())) for name, array in inputs.items()}
-        body = json.dumps({"signature_name": signature_name, "inputs": columns}).encode()
+        document = {"signature_name": signature_name, "inputs": {name: x.tolist() for name, x in inputs.items()}}
+        # Bytes are base64, because they may not be UTF-8.
+        body = json.dumps(document, default=lambda value: {"b64": base64.b64encode(value).decode("ascii")}).encode()
         headers = {"Content-Type": "application/json"}
         try:
             reply = self._pool.request("POST", self._url, body=body, headers=headers, timeout=timeout_s)
@@ -53,10 +53,6 @@ class RestConnection:
     def close(self):
         """Closes all connections."""
         self._pool.clear()
-
-
-def _json_value(value):  # Bytes are base64, because they may not be UTF-8.
-    return {"b64": base64.b64encode(value).decode("ascii")} if isinstance(value, bytes) else value
 
 
 class GrpcConnection:
@@ -89,16 +85,6 @@ class GrpcConnection:
         self._channel.close()
 
 
-def protected(connection, glossary, protect):
-    """Makes the connection that a client uses: `Directed`, inside `Protected` if there is something to protect.
-
-    `glossary` is a dict or a file, see `read_glossary`, or None. Raises ValueError if the glossary cannot be used.
-    """
-    connection = Directed(connection)
-    terms = read_glossary(glossary) if isinstance(glossary, (str, os.PathLike)) else glossary
-    return Protected(connection, Protection(terms, patterns=protect)) if terms or protect else connection
-
-
 class Directed:
     """A connection to a model of one direction or of many languages, whose signatures must have languages as inputs."""
 
@@ -127,7 +113,7 @@ class Protected:
     """
 
     def __init__(self, connection, protection):
-        self._connection = connection
+        self._connection, self.close = connection, connection.close
         self._protection = protection
         self._is_able = False
 
@@ -147,10 +133,6 @@ class Protected:
             for row, (each, value) in enumerate(zip(hidden, outputs[name], strict=True)):
                 outputs[name][row] = list(map(each.restore, value)) if isinstance(value, list) else each.restore(value)
         return outputs
-
-    def close(self):
-        """Closes the connection."""
-        self._connection.close()
 
 
 def texts_of(texts):

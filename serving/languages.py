@@ -9,11 +9,7 @@ from babel import Locale
 
 
 class Languages(NamedTuple):
-    """The codes of the language that a model reads and of the language that it writes, such as en and de.
-
-    A model of many languages lists all in `sources` and `targets`. Then `source` and `target` are those of a text for
-    which no languages are given.
-    """
+    """The codes of the languages that a model reads and writes by default, and of all of a model of many languages."""
 
     source: str
     target: str
@@ -31,10 +27,6 @@ class Languages(NamedTuple):
             return {self.source: [self.target]}
         sources, targets = dict.fromkeys([self.source, *self.sources]), dict.fromkeys([self.target, *self.targets])
         return {source: [target for target in targets if target != source] for source in sources}
-
-    def inputs(self, source, target):
-        """Returns the inputs of a signature that name a direction: a dict, empty for a model of one direction."""
-        return {"source_lang": source, "target_lang": target} if self.sources else {}
 
 
 def languages_of(directory):

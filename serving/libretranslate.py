@@ -91,12 +91,8 @@ async def refuse(request, error):
     return JSONResponse({"error": error.message}, error.http_status, headers)
 
 
-async def leave(*_):
-    """Ends a request whose client has gone."""
-    return Response(status_code=499)
-
-
-EXCEPTION_HANDLERS = {HTTPException: refuse, ServingError: refuse, ClientDisconnect: leave}
+GONE = Response(status_code=499)  # Ends a request whose client has gone.
+EXCEPTION_HANDLERS = {HTTPException: refuse, ServingError: refuse, ClientDisconnect: lambda *_: GONE}
 
 
 async def _parameters(request):
@@ -157,7 +153,8 @@ def _chosen(models, source, target):
     for languages, client in models.values():
         for found, targets in languages.directions().items():
             if source in (AUTO, found) and target in targets:
-                return found, languages.inputs(source.replace(AUTO, ""), target), client
+                named = {"source_lang": source.replace(AUTO, ""), "target_lang": target}
+                return found, named if languages.sources else {}, client
     source = next(iter(codes)) if source == AUTO else source
     of_target, of_source = (f"{name_of(code)} ({code})" for code in (target, source))
     raise invalid(f"{of_target} is not available as a target language from {of_source}")

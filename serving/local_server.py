@@ -33,8 +33,8 @@ def run(settings):
     models, predictor = _backend(settings)
     timeout_s, has_cors = settings.rest_api_timeout_in_ms / 1000, settings.rest_api_enable_cors_support
     api = RestApi(predictor, models, timeout_s, has_cors)
-    languages = Languages(*map(normalized, (settings.source_lang, settings.target_lang)))
-    clients = in_process_clients(predictor, models, languages if all(languages) else None)
+    named = [normalized(code) for code in (settings.source_lang, settings.target_lang) if code]
+    clients = in_process_clients(predictor, models, Languages(*named) if named else None)
     app = make_app(api, LibreTranslate(clients).router(), models, predictor.metrics.page, has_cors)
     logger.info("loading the models and warming them up; the ports open when all are available")
     models.start()
@@ -64,7 +64,6 @@ def run(settings):
 
 
 def _backend(settings):
-    """Makes the `Models` and the `Predictor`."""
     metrics, batching = Metrics(), None
     if settings.enable_batching:
         path = settings.batching_parameters_file

@@ -1,6 +1,7 @@
 """A smoke test of a server: checks the behaviour that operators rely on, and prints a table."""
 
 import argparse
+import contextlib
 import functools
 import gzip
 import json
@@ -59,7 +60,9 @@ class Api:
         """Returns promise -> function that returns its finding, str, or raises an exception."""
         return {
             "texts give a translation and a score each": lambda: repr(self.translations(TEXTS)[0][0]),
-            "a row gives the same alone as beside others": self._alone,
+            "a row gives the same alone as beside others": lambda: self._same(
+                [self.translations([x])[0] for x in TEXTS]
+            ),
             **{f"answers {name}": functools.partial(self._beside, text) for name, text in ODD_TEXTS.items()},
             **{f"refuses {name}": functools.partial(self._refused, *asked) for name, asked in REFUSALS.items()},
         }
@@ -71,14 +74,8 @@ class Api:
         return list(zip(*(outputs[name] for name in OUTPUTS), strict=True))
 
     def _predict(self, inputs, signature_name="serving_default", model=None, version=None, label=None):
-        connection = Directed(self._connect(model or self._model, version, label))
-        try:
+        with contextlib.closing(Directed(self._connect(model or self._model, version, label))) as connection:
             return connection.predict(signature_name, inputs, self._timeout)
-        finally:
-            connection.close()
-
-    def _alone(self):
-        return self._same([self.translations([text])[0] for text in TEXTS])
 
     def _same(self, found, texts=TEXTS):
         (words, scores), (expected, wanted) = (zip(*rows, strict=True) for rows in (found, self.translations(texts)))
@@ -115,9 +112,7 @@ class Rest(Api):
             "rows give the same": self._rows,
             "a compressed body gives the same": lambda: self._rows(gzip.compress, {"Content-Encoding": "gzip"}),
             "refuses a body that is no JSON": lambda: self._answered("POST", f"{self._path}:predict", 400, "{"),
-            "metrics count the requests": lambda: self._shows(
-                METRICS_PATH, f'model_name="{self._model}",status="OK"}}'
-            ),
+            "metrics count the requests": lambda: self._shows(METRICS_PATH, f'"{self._model}",status="OK"}}'),
         }
 
     def _shows(self, path, text):

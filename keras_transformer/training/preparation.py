@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 # Settings that may change when a run is resumed: how long it trains, where, and how it translates.
 MAY_CHANGE = ("epochs", "max_steps", "patience", "average_epochs", "save_minutes", "profile", "strategy", "model_dir")
-MAY_CHANGE += ("beam_size", "length_penalty", "split_sentences")
+MAY_CHANGE += ("beam_size", "length_penalty", "split_sentences", "workers")
 
 
 @dataclass(frozen=True)

@@ -28,10 +28,7 @@ def test_a_model_of_many_languages_has_every_direction_but_those_of_a_language_t
     write(tmp_path / "1", json.dumps({"run": {}, "languages": {**many, "default": ["en", "de"]}}))
     found = languages_of(tmp_path / "1")
     assert found.directions() == {"en": ["de", "zh-hant"], "de": ["zh-hant", "en"]}
-    assert [*found.codes()] == ["en", "de", "zh-hant"] and found.inputs("", "de") == dict(
-        source_lang="", target_lang="de"
-    )
-    assert Languages("en", "en").directions() == {"en": ["en"]} and Languages("en", "de").inputs("en", "de") == {}
+    assert [*found.codes()] == ["en", "de", "zh-hant"] and Languages("en", "en").directions() == {"en": ["en"]}
 
 
 @pytest.mark.parametrize(
