@@ -14,6 +14,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "Config": "config",
+    "Ensemble": "models.ensemble",
     "RecurrentNetwork": "models.recurrent",
     "Run": "runs",
     "SavedModelTranslator": "translation.translator",

@@ -30,11 +30,11 @@ def check_values(config):
         if field.type in (int, int | None) and field.name not in ("seed", "first_position"):
             check(field.name, value is None or value >= 1, "must be at least 1")
     rates = [name for name in vars(config) if name.endswith("dropout_rate")]
-    for name in (*rates, "label_smoothing", "scheduled_sampling_rate", "replay", "protect", *TYPED):
+    for name in (*rates, "label_smoothing", "cut_rate", "scheduled_sampling_rate", "replay", "protect", *TYPED):
         check(name, 0 <= getattr(config, name) < 1, "must be in [0, 1)")
     decay = config.ema_decay
     check("ema_decay", decay is None or 0 < decay < 1, "must be between 0 and 1")
-    for name in ("save_minutes", "weight_decay"):
+    for name in ("save_minutes", "weight_decay", "consistency_weight"):
         check(name, (getattr(config, name) or 0) >= 0, "must not be negative")
     for name in ("peak_learning_rate", "clip_norm", "layer_norm_epsilon"):
         check(name, getattr(config, name) is None or getattr(config, name) > 0, "must be positive")

@@ -197,6 +197,13 @@ class Config:
     cosine reach 0 at the end of the last epoch."""
     label_smoothing: float = 0.1
     """eps_ls: share of the target probability that is spread evenly over the vocabulary."""
+    consistency: Literal["none", "simcut", "r_drop"] = "none"
+    """A second pass must predict as the first one. simcut (Gao et al. 2022): from an input in which tokens are cut.
+    r_drop (Liang et al. 2021): with another dropout. An update takes twice the time, and a small corpus gains most."""
+    consistency_weight: float | None = None
+    """Factor of the divergence of the two passes. By default, simcut has 3 and r_drop 5."""
+    cut_rate: float = 0.05
+    """Share of the tokens that simcut cuts, on both sides."""
     scheduled_sampling_rate: float = 0.0
     """Share of the target tokens that the model's own predictions replace in training (Bengio)."""
     patience: int | None = None

@@ -142,7 +142,7 @@ def evaluate(
         references: as for `measure`.
         tokenize: str, as for `measure`.
         on_progress: called with the number of texts done since its last call.
-        target_lang: str or None, as for `measure`.
+        target_lang: str or None, as for `measure`. A translator of many languages translates into it.
         options: those of `TextTranslator.translate`.
 
     Returns:
@@ -158,6 +158,9 @@ def evaluate(
     ```
     """
     check_tokenization(tokenize)
+    if getattr(translator, "tags", None):
+        translator = translator.between(options.pop("source_lang", None), target_lang)
+        target_lang = translator.tags.default_codes[1]
     return measure(translator.translate(texts, on_progress, **options), references, tokenize, target_lang)
 
 

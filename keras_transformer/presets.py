@@ -110,6 +110,8 @@ EFFECTS = {
     "context": {**_RECURRENT, "attention": ("none",)},
     **dict.fromkeys(("attention_span", "hard_attention"), _ATTENTION),
     "attention_window": {**_ATTENTION, "attention_span": ("local_m", "local_p")},
+    "consistency_weight": {"consistency": ("simcut", "r_drop")},
+    "cut_rate": {"consistency": ("simcut",)},
     "workers": {"strategy": ("multi_worker",)},
 }
 

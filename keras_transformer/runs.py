@@ -15,6 +15,7 @@ from keras_transformer.training import train as training
 from keras_transformer.training.checkpoints import load_translator
 from keras_transformer.training.preparation import open_split
 from keras_transformer.training.run_directory import RunDirectory
+from keras_transformer.translation.options import LANGUAGES
 from keras_transformer.translation.shortlist import Shortlist
 from keras_transformer.translation.translator import SavedModelTranslator
 
@@ -68,6 +69,8 @@ class Run:
         precision="float32",
         checkpoint="average",
         shortlist=None,
+        source_lang=None,
+        target_lang=None,
         **settings,
     ):
         """Writes EXPORT_DIR/VERSION, and proves that it translates as the run does.
@@ -81,6 +84,8 @@ class Run:
                 "bfloat16", "int16" or "int8".
             checkpoint, shortlist, settings: see `translator`. export.json says what a shortlist changes: how many
                 translations of the validation set are the same, and its BLEU with and without.
+            source_lang, target_lang: codes of languages of a model of many. They are the default of a SavedModel, and
+                the one direction of the other formats; the default of the run by default.
 
         Returns:
             pathlib.Path of the version.
@@ -92,13 +97,14 @@ class Run:
         if shortlist is not None and format == "ctranslate2":
             raise UserError(f"CTranslate2 uses all pieces. Received: shortlist={shortlist}, format={format!r}")
         directory = RunDirectory(self.path)
-        translator = self.translator(checkpoint, shortlist, **settings)
+        translator = self.translator(checkpoint, shortlist, **settings).between(source_lang, target_lang)
         samples = directory.samples.read_text(encoding="utf-8").split("\n")
         facts = {}
         if shortlist is not None:
             facts["shortlist"] = {"size": shortlist, **compare_with_all_pieces(translator, directory)}
         export = make_export(translator, precision, **facts)
-        return export_version(export, export_dir, version, samples, describe_run(directory))
+        languages = dict(zip(LANGUAGES, translator.tags.default_codes, strict=True)) if translator.tags else {}
+        return export_version(export, export_dir, version, samples, describe_run(directory) | languages)
 
 
 def count_shortlist(run, size):

@@ -64,13 +64,20 @@ class LanguageTags:
             found.append(code)
         return tuple(found)
 
+    @property
+    def default_codes(self):
+        """(source, target), the default as codes of BCP 47."""
+        return tuple(short_codes(codes)[own] for codes, own in zip(self.sides.values(), self.default, strict=True))
+
+    @property
+    def sides(self):
+        """{"sources": ..., "targets": ...}, both as the attributes."""
+        return {"sources": self.sources, "targets": self.targets}
+
     def listed(self):
         """The languages for the manifest of an export: dict of {short code: own code} of each side, and "default"."""
-        short = {side: short_codes(codes) for side, codes in (("sources", self.sources), ("targets", self.targets))}
-        default = [short[side][code] for side, code in zip(short, self.default, strict=True)]
-        return {side: {tag: code for code, tag in codes.items()} for side, codes in short.items()} | {
-            "default": default
-        }
+        listed = {side: {tag: code for code, tag in short_codes(codes).items()} for side, codes in self.sides.items()}
+        return {**listed, "default": list(self.default_codes)}
 
     def save(self, directory):
         """Writes `languages.json` into a directory."""
@@ -111,7 +118,8 @@ def check_direction(languages, source_lang=None, target_lang=None):
     """Checks languages that a user gives to a model of one direction.
 
     Args:
-        languages: (source, target), its own codes; None for each that is not known.
+        languages: (source, target), its own codes; None for each that is not known. With one that is not known, and
+            with a name that is no language, every code goes.
         source_lang, target_lang: codes that a user gives; None for none.
 
     Raises:
@@ -119,17 +127,8 @@ def check_direction(languages, source_lang=None, target_lang=None):
     """
     given = {"source_lang": source_lang, "target_lang": target_lang}
     for (name, code), own in zip(given.items(), languages, strict=True):
-        if code and not (own and is_same_language(code, own)):
-            known = f"its `{name}` is {own}" if own else "which is not known by name"
-            raise UserError(f"the model has one direction, and {known}: leave `{name}` out. Received: {code}")
-
-
-def is_same_language(code, other):
-    """Whether two codes mean one language in one script, as `de-AT` and `deu_Latn` do."""
-    if plain(code) == plain(other):
-        return True
-    language = language_of(code)
-    return language != "" and language == language_of(other) and likely_script(code) == likely_script(other)
+        if code and language_of(own) and plain(code) != plain(own) and language_of(code) != language_of(own):
+            raise UserError(f"the model has one direction, and its `{name}` is {own}. Received: {name}={code}")
 
 
 def plain(code):

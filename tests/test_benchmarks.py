@@ -33,6 +33,10 @@ RUNS = {
     ),
     "large_corpus": ("--pairs 3000", [r"second start: first update after \d+ s", r"peak to prepare: [\d,]+ MiB"]),
     "load_time": ("EXPORT", [r"exports/1: \d+\.\d\d CPU s, 1\.00"]),
+    "many_languages": (
+        f"--text CORPUS/val.en --vocabulary_size {tiny.VOCABULARY} --beam_size 1 --rounds 1",
+        [r"\| source \| \d+\.\d\d \| \d\.\d\d\d \|", r"\| both \| \d"],
+    ),
     "markup": (
         "--model_dir RUN --corpus CORPUS --fragments 7",
         [r"explain +well-formed \d+\.\d%", "the judge .*links"],

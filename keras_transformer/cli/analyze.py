@@ -5,7 +5,13 @@ import os
 from pathlib import Path
 
 from keras_transformer.cli import console
-from keras_transformer.cli.flags import add_checkpoint_argument, add_search_arguments, check_ranges
+from keras_transformer.cli.flags import (
+    add_checkpoint_argument,
+    add_language_arguments,
+    add_search_arguments,
+    check_ranges,
+    languages,
+)
 from keras_transformer.cli.line_files import check_files
 from keras_transformer.cli.parser import Parser
 from keras_transformer.errors import FileError, UserError, counted
@@ -35,6 +41,7 @@ def make_parser():
     parser = Parser(DESCRIPTION)
     parser.add_argument("--model_dir", required=True, help="run directory of a Transformer that train.py wrote")
     add_checkpoint_argument(parser)
+    add_language_arguments(parser)
     parser.add_argument("--source", type=Path, required=True, help="file of source sentences, one on every line")
     parser.add_argument("--reference", type=Path, required=True, help="file of their translations, line by line")
     parser.add_argument("--output", type=Path, required=True, help="directory for report.html and heads.tsv")
@@ -106,7 +113,8 @@ def measuring(arguments):
     from keras_transformer.runs import Run
 
     config = Run(arguments.model_dir).config
-    return functools.partial(measure, tokenize=config.tokenize, target_lang=config.target_lang)
+    target_lang = arguments.target_lang or config.target_lang
+    return functools.partial(measure, tokenize=config.tokenize, target_lang=target_lang)
 
 
 def describe_score(arguments, references):
@@ -178,7 +186,7 @@ def main(arguments):
 
     texts, references, alignments, trees = read(arguments)
     search = {name: getattr(arguments, name) for name in ("beam_size", "length_penalty", "batch_size")}
-    translator = Run(arguments.model_dir).translator(arguments.checkpoint, **search)
+    translator = Run(arguments.model_dir).translator(arguments.checkpoint, **search).between(**languages(arguments))
     attentions_of(translator.model)  # another model than a Transformer is found early
     if arguments.pruned_dir:
         check_new_directory(arguments.pruned_dir)

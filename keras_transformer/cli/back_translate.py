@@ -8,9 +8,11 @@ from keras_transformer.cli import console
 from keras_transformer.cli.bulk import add_engine_argument, beam_options, translate_one_in_bulk
 from keras_transformer.cli.flags import (
     add_checkpoint_argument,
+    add_language_arguments,
     add_option_arguments,
     add_search_arguments,
     check_ranges,
+    languages,
 )
 from keras_transformer.cli.line_files import check_files, chunks_in, file_state, translate_file
 from keras_transformer.cli.parser import Parser
@@ -25,6 +27,8 @@ DESCRIPTION = """Back-translate: a model of the other direction makes sentence p
       writes data/bt/train.de (the lines of news.de) and data/bt/train.en (their translations by the model)
   python train.py --dataset files:data/mine --dataset files:data/bt:0.5 --source_lang en --target_lang de ...
       trains the model from en to de on real pairs and on these pairs
+  python -m keras_transformer back_translate --model_dir runs/many --source_lang de --target_lang en ...
+      takes the reverse direction of a model of many languages
   python -m keras_transformer back_translate ... --engine beam --direct_num_workers 8
       makes the same pairs with Apache Beam, here in 8 processes. Beam has other runners, too
 
@@ -36,6 +40,7 @@ def make_parser():
     parser = Parser(DESCRIPTION)
     parser.add_argument("--model_dir", required=True, help="run directory of the model of the reverse direction")
     add_checkpoint_argument(parser)
+    add_language_arguments(parser)
     parser.add_argument("--monolingual", required=True, help="UTF-8 text with a sentence on every line, plain or .gz")
     parser.add_argument(
         "--output", required=True, help="directory for the pairs: train.py reads it as --dataset files:DIR"
@@ -94,13 +99,14 @@ def check_has_text(path):
 
 def main(arguments, options):
     """Translates the text, and leaves a corpus. `options` are those of Beam; None for the engine of this process."""
-    from keras_transformer.runs import load
-
-    real, synthetic = languages_of(arguments.model_dir)
     search = {name: getattr(arguments, name) for name in ("beam_size", "length_penalty")}
     model_dir = Path(arguments.model_dir).absolute()  # Beam's processes may work elsewhere
-    load_run = functools.partial(load, model_dir, arguments.checkpoint, batch_size=arguments.batch_size, **search)
+    how, given = {"batch_size": arguments.batch_size, **search}, languages(arguments)
+    load_run = functools.partial(load_between, given, model_dir, arguments.checkpoint, **how)
+    real, synthetic = languages_of(arguments.model_dir)
     translator = load_run()
+    if translator.tags:
+        real, synthetic = translator.tags.default_codes
     drawn = {name: getattr(arguments, name) for name in ("temperature", "top_k", "top_p")}
     sampling = {name: value for name, value in drawn.items() if value is not None}
     writing = Writing(arguments.method, arguments.tag, arguments.seed, sampling)
@@ -108,6 +114,7 @@ def main(arguments, options):
         "text": file_state(arguments.monolingual),
         "model": [file_state(path) for path in translator.files],
         **{name: getattr(arguments, name) for name in ("method", "tag", "seed", *search, *drawn)},
+        **given,
     }
     directory = Path(arguments.output)
     keep_record(directory, record, (real, synthetic))
@@ -121,6 +128,13 @@ def main(arguments, options):
         else:
             translate_one_in_bulk(arguments.monolingual, written, record, load_run, writing, options)
     log.info("train with --dataset files:%s --source_lang %s --target_lang %s", directory, synthetic, real)
+
+
+def load_between(languages, *arguments, **settings):
+    """`load`, with the languages of a dict as the default. Beam pickles it."""
+    from keras_transformer.runs import load
+
+    return load(*arguments, **settings).between(**languages)
 
 
 def translate_here(answer, source, target, record):

@@ -17,7 +17,7 @@ from tqdm import tqdm
 
 from keras_transformer.cli import console
 from keras_transformer.cli.documents import refuse_documents
-from keras_transformer.cli.flags import load_translator, protected
+from keras_transformer.cli.flags import languages, load_translator, protected
 from keras_transformer.cli.line_files import file_state
 from keras_transformer.errors import UserError, counted, duration
 from keras_transformer.files import find_saved_model
@@ -78,6 +78,7 @@ def translate_in_bulk(arguments, request, flags):
     options = beam_options(flags)
     model = find_saved_model(arguments.saved_model).absolute()
     asked = [file_state(model / "saved_model.pb"), dataclasses.asdict(request), protected(arguments)]
+    asked += [given] if (given := languages(arguments)) else []
     found = console.tool("beam.files", ENGINE).find_files(arguments.input, arguments.output, asked)
     refuse_documents([file.source for file in found], arguments.format)
     load = functools.partial(load_checked, argparse.Namespace(**{**vars(arguments), "saved_model": model}), request)

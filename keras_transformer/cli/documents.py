@@ -13,16 +13,11 @@ SHOWN = 60  # characters of a text in a message
 
 
 def add_format_argument(parser):
-    """Adds to an argparse parser the flags of documents."""
+    """Adds to an argparse parser the flag of documents."""
     parser.add_argument(
         "--format",
         help="format of input and output: lines, html, markdown, xliff, po, srt, vtt, ass or docx. In a document, tags "
         "stay around their words (default: that of the name of --input, else lines)",
-    )
-    parser.add_argument(
-        "--target_lang",
-        help="code of the language of the translation, which a document then declares (default: the target language "
-        "of the run, if it is known)",
     )
 
 
@@ -48,8 +43,6 @@ def check_document(arguments, request):
     if not is_beam:
         arguments.format = arguments.format or _format_of(arguments.input) or "lines"
     if is_beam or arguments.format == "lines":
-        if arguments.target_lang:
-            raise UserError(f"--target_lang needs a document. Received: lines, --target_lang {arguments.target_lang}")
         return
     tool = console.tool("documents.files", f"--format {arguments.format}")
     tool.check_format(arguments.format, arguments.target_lang)
@@ -80,7 +73,7 @@ def refuse_documents(paths, format):
             )
 
 
-def translate_whole(translator, format, source, target, target_lang=None):
+def translate_whole(translator, format, source, target, languages):
     """Translates a document with a progress bar. The output appears when it is complete.
 
     One line tells which texts stay untranslated, because their translations lost or moved a variable.
@@ -90,7 +83,7 @@ def translate_whole(translator, format, source, target, target_lang=None):
         format: name, of `FORMATS`.
         source: path; None for standard input.
         target: path; None for standard output.
-        target_lang: code of the language of the translation; None: the one of the translator's run.
+        languages: dict, `source_lang` and `target_lang` of `translate_bytes`.
 
     Raises:
         UserError: for a document that cannot be read, or not be translated by this translator.
@@ -107,7 +100,7 @@ def translate_whole(translator, format, source, target, target_lang=None):
             source or "standard input",
             progress.update,
             on_left=left.append,
-            target_lang=target_lang,
+            **languages,
         )
     if target:
         files.write_document(target, translated)

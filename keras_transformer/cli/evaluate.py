@@ -28,6 +28,8 @@ DESCRIPTION = """Translate a test set and score the translations with sacreBLEU.
       whether the new run is better: BLEU, chrF and TER of both, with 95 % confidence intervals and p-values
   python evaluate.py --model_dir runs/mine --source test.en --reference a.de b.de --perplexity
       scores against two references, and how well the model predicts them (loss and perplexity)
+  python evaluate.py --model_dir runs/many --source_lang de --target_lang fr --source test.de --reference test.fr
+      a direction of a model of many languages, which may be one without a corpus of its own
   python evaluate.py --hypotheses new.de --reference test.de
       the score of the translations of any system, one on every line. No model is loaded
   python evaluate.py --hypotheses new.de --baseline old.de --reference test.de
@@ -64,10 +66,8 @@ def make_parser():
         "--tokenize",
         default="auto",
         help="how sacreBLEU splits words: 13a for raw text, none for tokenised text, zh, ja-mecab, char, ... auto: "
-        "sacreBLEU's choice for the target language, and characters for a text without spaces (default: auto)",
-    )
-    parser.add_argument(
-        "--target_lang", help="language of the translations, for --tokenize auto (default: the ending of --reference)"
+        "sacreBLEU's choice for --target_lang, else for the ending of --reference, and characters for a text without "
+        "spaces (default: auto)",
     )
     parser.add_argument("--output", help="file for the translations of the model")
     return parser
@@ -91,14 +91,14 @@ def check_together(arguments):
             raise UserError("a model needs --source, the file of sentences to translate")
     else:
         options = [option.name for option in options_of("translate_with_options")]
-        for name in (*options, "shortlist", "glossary", "protect"):
+        for name in (*options, "shortlist", "glossary", "protect", "source_lang"):
             if getattr(arguments, name) not in (None, False):
                 raise UserError(f"--{name} needs a model, and there are only files: leave it out")
     for name in ("output", "perplexity"):
         if getattr(arguments, name) and arguments.hypotheses:
             raise UserError(f"--{name} needs a model, and does not go with --hypotheses: leave one out")
-    if arguments.target_lang and arguments.tokenize != "auto":
-        raise UserError("--target_lang has no effect without --tokenize auto: leave one out")
+        if arguments.target_lang and arguments.tokenize != "auto":
+            raise UserError("--target_lang has no effect without --tokenize auto: leave one out")
     for path in (arguments.source, *arguments.reference, *(system.hypotheses for system in systems)):
         check_files(path, arguments.output)
 

@@ -3,9 +3,11 @@
 from keras_transformer.cli import console
 from keras_transformer.cli.flags import (
     add_checkpoint_argument,
+    add_language_arguments,
     add_search_arguments,
     add_shortlist_argument,
     check_ranges,
+    languages,
 )
 from keras_transformer.cli.parser import Parser
 from keras_transformer.errors import UserError
@@ -20,6 +22,8 @@ DESCRIPTION = """Export a run to EXPORT_DIR/VERSION. It appears after a proof: t
       weights and tokenizer.model for the C++ engine CTranslate2, in a third of the size
   python export.py --model_dir runs/mine --export_dir exports/mine_litert --format litert --quantization int8
       for phones and small computers: model.tflite with encoder and search, tokenizer.model and translate_litert.py
+  python export.py --model_dir runs/many --export_dir exports/de-fr --format litert --source_lang de --target_lang fr
+      one direction of a model of many languages. A SavedModel has them all, and this one as the default
 
 EXPORT_DIR/VERSION/export.json names the run, its score, the versions of libraries, and the comparison with the run."""
 
@@ -50,6 +54,7 @@ def make_parser():
         "float32)",
     )
     add_checkpoint_argument(parser)
+    add_language_arguments(parser)
     add_search_arguments(parser)
     parser.add_argument(
         "--split_sentences",
@@ -98,6 +103,7 @@ def main(arguments):
         arguments.precision or arguments.quantization or "float32",
         arguments.checkpoint,
         arguments.shortlist,
+        **languages(arguments),
         beam_size=arguments.beam_size,
         length_penalty=arguments.length_penalty,
         split_sentences=arguments.split_sentences,

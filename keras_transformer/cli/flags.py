@@ -17,7 +17,8 @@ from keras_transformer.config import Config, read_settings
 from keras_transformer.errors import ConfigError, UserError
 from keras_transformer.presets import PRESETS
 from keras_transformer.protection import read_glossary
-from keras_transformer.translation.options import MOST, OPTIONS, options_of
+from keras_transformer.tags import check_direction, read_export
+from keras_transformer.translation.options import LANGUAGES, MOST, OPTIONS, options_of
 
 RUN_OPTIONS = ("beam_size", "length_penalty")  # options of a search that are settings of a run
 NO_SETTINGS = ("help", "config", "dry_run")  # flags of train.py
@@ -184,6 +185,7 @@ def add_translator_arguments(parser, **instead):
     for name, described in instead.items():
         model.add_argument(f"--{name}", help=described)
     add_checkpoint_argument(parser)
+    add_language_arguments(parser)
     parser.add_argument(
         "--batch_size",
         type=int,
@@ -203,6 +205,21 @@ def add_translator_arguments(parser, **instead):
         help="keep URLs, e-mail addresses, numbers with units, {variables}, format directives such as %%s, and `code` "
         "as they are. It needs a model that was trained with train.py --protect",
     )
+
+
+def add_language_arguments(parser):
+    """Adds the flags that choose a direction of a model of many languages."""
+    codes = "de, pt-BR or deu_Latn (default: that of the run)"
+    parser.add_argument("--source_lang", help=f"language of the texts, for a model of many languages: {codes}")
+    parser.add_argument(
+        "--target_lang",
+        help=f"language of the translations, for a model of many languages. A document declares it: {codes}",
+    )
+
+
+def languages(arguments):
+    """The languages that were given by the flags of `add_language_arguments`, a dict."""
+    return _given(arguments, LANGUAGES)
 
 
 def add_option_arguments(parser, signature, names=None, prefix=""):
@@ -252,10 +269,16 @@ def load_translator(arguments):
     """The translator that the flags of `add_translator_arguments` choose.
 
     Raises:
-        UserError: if there is none, or for a flag that a SavedModel does not have.
+        UserError: if there is none, for a flag that a SavedModel does not have, and for a language that the model does
+            not have.
     """
     if arguments.litert:
-        return _load_litert(arguments.litert)
+        return _load_litert(arguments)
+    translator, given = _load(arguments), languages(arguments)
+    return translator.between(**given) if given else translator
+
+
+def _load(arguments):
     from keras_transformer.runs import load
 
     how = {"batch_size": arguments.batch_size, **protected(arguments)}
@@ -268,15 +291,19 @@ def load_translator(arguments):
     return load(arguments.model_dir, arguments.checkpoint, **how, **search)
 
 
-def _load_litert(path):
+def _load_litert(arguments):
+    path = arguments.litert
     try:
         from keras_transformer.export.translate_litert import LiteRTTranslator
     except ImportError as error:
         raise UserError("--litert needs a package that is not installed: pip install ai-edge-litert") from error
     try:
-        return LiteRTTranslator(path)
+        translator = LiteRTTranslator(path)
     except (OSError, ValueError, RuntimeError) as error:
         raise UserError(f"no LiteRT export at {path}, or it is damaged: {error}") from error
+    if given := languages(arguments):
+        check_direction(read_export(translator.path)[1], **given)
+    return translator
 
 
 def protected(arguments):

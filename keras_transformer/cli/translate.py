@@ -7,7 +7,7 @@ import sys
 from keras_transformer.cli import console
 from keras_transformer.cli.bulk import add_engine_argument, check_engine, translate_in_bulk
 from keras_transformer.cli.documents import add_format_argument, check_document, translate_whole
-from keras_transformer.cli.flags import add_translator_arguments, load_translator, protected
+from keras_transformer.cli.flags import add_translator_arguments, languages, load_translator, protected
 from keras_transformer.cli.line_files import (
     are_regular,
     check_files,
@@ -45,6 +45,8 @@ DESCRIPTION = """Translate line by line: every line of input gives one line of o
       random translations. The same seed gives the same translations
   paste new.en new.de | python translate.py --model_dir runs/mine --score
       a score for every given translation: how likely it is
+  python translate.py --model_dir runs/many --target_lang fr < new.en
+      a model of many languages. A line that begins with >>fra<< or <2fr> is translated into French in any case
   python translate.py --model_dir runs/mine --input page.html --output seite.html
       a document: .html .md .xliff .po .srt .vtt .ass .docx. Tags stay around their words. In a pipe, add --format html
   python translate.py --engine beam --saved_model exports/mine --input 'in/*.txt' --output out --runner DirectRunner
@@ -96,6 +98,7 @@ def converse(answer):
 def all_asked(arguments, request, translator):
     """Everything that the translation of a file depends on besides the file, for `translate_file`."""
     search = [arguments.beam_size, arguments.length_penalty, arguments.shortlist, protected(arguments)]
+    search += [given] if (given := languages(arguments)) else []
     return [[file_state(path) for path in translator.files], search, dataclasses.asdict(request)]
 
 
@@ -106,7 +109,7 @@ def main(arguments, request):
     translator = load_translator(arguments)
     request.check_width(translator)
     if arguments.format != "lines":
-        return translate_whole(translator, arguments.format, arguments.input, arguments.output, arguments.target_lang)
+        return translate_whole(translator, arguments.format, arguments.input, arguments.output, languages(arguments))
 
     def answer(texts, on_progress=None):
         return request.lines(translator, texts, on_progress)

@@ -16,6 +16,7 @@ from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from keras_transformer.errors import ExportError
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.tokenizer import SHARED, SOURCE, TARGET, save_tokenizers
+from keras_transformer.translation.inputs import default_tags
 from keras_transformer.translation.segments import EXTRA_LENGTH, at_once, divide_into_parts
 
 try:
@@ -42,6 +43,10 @@ class CTranslate2Export:
 
     The proof compares pieces, because SentencePiece for Python and tensorflow-text write some of them differently. It
     compares greedy search, because CTranslate2 ranks hypotheses by another length penalty, n^alpha.
+
+    Of a model of many languages, it has one direction: the default of the translator. A user gives the engine the tag
+    "source_tag" of the manifest in front of the pieces of a text. Where another tag decides about the target language,
+    decoding begins with it by itself.
 
     Args:
         translator: `Translator` of the run.
@@ -81,6 +86,8 @@ class CTranslate2Export:
         longest = max(MOST_INPUT, reference.settings["max_length"]) + EXTRA_LENGTH
         vocabularies = [vocabulary(x) for x in (reference.source_tokenizer, reference.target_tokenizer)]
         spec = transformer_spec(reference.model, *vocabularies, longest)
+        if reference.tags:
+            spec.config.decoder_start_token = vocabularies[1][reference.tags.ids(*reference.tags.default)[1]]
         spec.validate()
         if self.quantization == "bfloat16":
             to_bfloat16(spec)
@@ -95,7 +102,14 @@ class CTranslate2Export:
         run = self.reference
         tokenizers = (run.source_tokenizer, run.target_tokenizer)
         breaks = run.signatures.breaks
-        yield CTranslate2Greedy(directory, *tokenizers, run.settings["max_length"], breaks).translate_batch
+        tag = [self.source_tag] if run.tags else []
+        yield CTranslate2Greedy(directory, *tokenizers, run.settings["max_length"], breaks, tag).translate_batch
+
+    @property
+    def source_tag(self):
+        """The piece in front of every text of the exported direction of many."""
+        tags = self.reference.tags
+        return self.reference.source_tokenizer.visible_pieces([tags.ids(*tags.default)[0]])[0]
 
     def expected(self, sentences):
         """The pieces and the scores of the run: see `pieces_of_translations`."""
@@ -103,7 +117,8 @@ class CTranslate2Export:
 
     def describe(self, directory):
         """The entries of the manifest for this format, a dict."""
-        return {"format": "ctranslate2", "weights": self.quantization}
+        tag = {"source_tag": self.source_tag} if self.reference.tags else {}
+        return {"format": "ctranslate2", "weights": self.quantization, **tag}
 
 
 def vocabulary(tokenizer):
@@ -225,13 +240,14 @@ class CTranslate2Greedy:
         target_tokenizer: `Tokenizer` of the run, which writes translations.
         max_length: most source tokens of a part.
         breaks: see `segments.divide_into_parts`.
+        tag: list of the pieces in front of every part.
     """
 
-    def __init__(self, directory, source_tokenizer, target_tokenizer, max_length, breaks):
+    def __init__(self, directory, source_tokenizer, target_tokenizer, max_length, breaks, tag=()):
         self.source_tokenizer = source_tokenizer
         self.target_tokenizer = target_tokenizer
         self.max_length = max_length
-        self.breaks = breaks
+        self.breaks, self.tag = breaks, list(tag)
         names = (SHARED, SHARED) if Path(directory, SHARED).exists() else (SOURCE, TARGET)
         self._source_pieces, self._pieces = (
             sentencepiece.SentencePieceProcessor(model_file=str(Path(directory, name))) for name in names
@@ -255,7 +271,7 @@ class CTranslate2Greedy:
         for length, rows in itertools.groupby(by_length, key=lambda row: len(sources[row])):
             rows = list(rows)
             results = self._engine.translate_batch(
-                [sources[row] for row in rows],
+                [self.tag + sources[row] for row in rows],
                 beam_size=1,
                 length_penalty=0,
                 min_decoding_length=0,
@@ -297,7 +313,8 @@ def pieces_of_translations(translator, texts):
     tokenizer, max_length = translator.source_tokenizer, translator.settings["max_length"]
     text = tf.constant(texts, tf.string, shape=[len(texts)])
     segments = divide_into_parts(text, tokenizer, max_length, translator.signatures.breaks)
-    labels = translator.signatures.find_labels(segments.ids, at_once(segments.places))
+    tags = default_tags(translator.tags, tf.size(segments.places))
+    labels = translator.signatures.find_labels(segments.ids, at_once(segments.places), tags)
     found = labels.with_values(translator.target_tokenizer.pieces(labels.values)).to_list()
     end = translator.target_tokenizer.pieces(tf.constant([EOS_ID])).numpy()[0]
     parts = [[piece.decode("utf-8") for piece in pieces if piece != end] for pieces in found]

@@ -19,6 +19,7 @@ from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from keras_transformer.errors import ExportError
 from keras_transformer.tokenizer import save_tokenizers
 from keras_transformer.translation import segments, sentences
+from keras_transformer.translation.inputs import default_tags, tagged
 from keras_transformer.translation.segments import EXTRA_LENGTH
 
 try:
@@ -36,6 +37,8 @@ PROPERTY = re.compile(r"\\p(?:\{(\w+)\}|(\w))")
 
 class LiteRTExport:
     """An export for LiteRT: encoder and search in one file, beside it the tokenizers and a reader in Python.
+
+    Of a model of many languages, it has one direction: the default of the translator.
 
     Args:
         translator: `Translator` of the run.
@@ -60,7 +63,7 @@ class LiteRTExport:
     def write(self, directory):
         """Writes the model, its tokenizers, its settings and its reader into an empty directory."""
         directory, run = Path(directory), self.reference
-        (directory / reader.MODEL).write_bytes(convert(run.signatures, self.quantization))
+        (directory / reader.MODEL).write_bytes(convert(run.signatures, self.quantization, run.tags))
         save_tokenizers(directory, run.source_tokenizer, run.target_tokenizer)
         settings = json.dumps(reader_settings(run), indent=1)
         (directory / reader.SETTINGS).write_text(settings + "\n", encoding="utf-8")
@@ -86,11 +89,12 @@ class SearchModule(tf.Module):
 
     Args:
         signatures: `Signatures` of the run.
+        tags: `LanguageTags` of a model of many languages, which searches in their default direction; or None.
     """
 
-    def __init__(self, signatures):
+    def __init__(self, signatures, tags=None):
         super().__init__(name="search")
-        self._signatures = signatures
+        self._signatures, self._tags = signatures, tags
         self.variables_ = [variable.value for variable in signatures.model.weights]
         self.shortlist = signatures.shortlist
 
@@ -104,25 +108,27 @@ class SearchModule(tf.Module):
         Returns:
             {"ids": int32 (T,), the pieces of the translation, with eos where it was reached, "score": float32 ()}.
         """
-        memory = self._signatures.model.encode(ids)
+        tags = default_tags(self._tags, 1)
+        memory = self._signatures.model.encode(tagged(ids, tags))
         limits = tf.shape(ids)[1:] + EXTRA_LENGTH
         required = segments.required_placeholders(self._signatures.tokenizers, ids, limits, {})
         candidates = self._signatures.candidates(ids, {})
-        found = self._signatures.search(memory, limits, 1, {}, candidates, required)
+        found = self._signatures.search(memory, limits, 1, tags, candidates, required)
         return {"ids": found.ids[0, 0, : found.lengths[0, 0]], "score": found.scores[0, 0]}
 
 
-def convert(signatures, quantization):
+def convert(signatures, quantization, tags=None):
     """The LiteRT model of a search, bytes. It has operations of LiteRT alone, none of TensorFlow.
 
     Args:
         signatures: `Signatures` of the run.
         quantization: see `LiteRTExport`.
+        tags: see `SearchModule`.
 
     Raises:
         ExportError: if the model needs an operation that LiteRT does not have.
     """
-    module = SearchModule(signatures)
+    module = SearchModule(signatures, tags)
     with tempfile.TemporaryDirectory() as directory:
         options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)
         tf.saved_model.save(module, directory, module.search.get_concrete_function(), options)

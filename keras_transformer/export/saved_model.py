@@ -2,6 +2,7 @@
 
 import contextlib
 import hashlib
+import itertools
 from pathlib import Path
 
 import keras
@@ -12,6 +13,7 @@ from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 from keras_transformer.export.compact import compact_saved_model
 from keras_transformer.export.warmup import describe_warm_up, read_warm_up, replay, write_warm_up
 from keras_transformer.layers.embedding import columns_of
+from keras_transformer.translation.options import LANGUAGES
 
 
 class Columns(tf.saved_model.experimental.TrackableResource):
@@ -53,7 +55,7 @@ class ServingModule(tf.Module):
 
     Args:
         translator: `Translator`.
-        columns: `Columns` of its model.
+        columns: list of the `Columns` of its model's members.
     """
 
     def __init__(self, translator, columns):
@@ -85,23 +87,26 @@ class SavedModelExport:
     def write(self, directory):
         """Writes the SavedModel, and the requests that warm it up, into an empty directory."""
         translator = in_precision(self.reference, self.precision)
-        columns = Columns(translator.model)
-        translator.signatures.columns = columns.read
+        members = translator.model.members()
+        columns = [Columns(member) for member in members]
+        translator.signatures.projections = lambda: [
+            (each.read(), member.output_bias) for each, member in zip(columns, members, strict=True)
+        ]
         functions = translator.signatures.functions()
         signatures = {"serving_default": functions["translate"], **functions}
         options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)  # an export is not trained
         tf.saved_model.save(ServingModule(translator, columns), str(directory), signatures, options)
         compact_saved_model(directory)
         share_default(directory)
-        write_warm_up(directory)
+        write_warm_up(directory, translator.tags)
 
     @contextlib.contextmanager
     def opened(self, directory):
-        """A context with the `translate_batch` of the export, after its warm-up."""
+        """A context with the function of the export that does as `expected`, after its warm-up."""
         requests = read_warm_up(directory)
 
         def translate_batch(sentences):
-            outputs = run(session, signatures["serving_default"], sentences)
+            outputs = run(session, signatures["serving_default"], sentences, **self.languages(len(sentences)))
             return [text.decode("utf-8") for text in outputs["translation"]], outputs["score"].tolist()
 
         with open_like_serving(directory) as (session, signatures):
@@ -109,8 +114,20 @@ class SavedModelExport:
             yield translate_batch
 
     def expected(self, sentences):
-        """The translations and the scores of the run."""
-        return self.reference.translate_batch(sentences)
+        """The translations and the scores of the run. Of a model of many languages, they are of all directions."""
+        if not self.reference.tags:
+            return self.reference.translate_batch(sentences)
+        found = self.reference.translate_scored(sentences, **self.languages(len(sentences)))
+        return [row.text for row in found], [row.score for row in found]
+
+    def languages(self, number):
+        """Languages for `number` sentences, each direction in turn: dict of lists; {} for a model of one direction."""
+        tags = self.reference.tags
+        if not tags:
+            return {}
+        others = [pair for pair in itertools.product(tags.sources, tags.targets) if len(set(pair)) > 1]
+        pairs = itertools.islice(itertools.cycle([tags.default, *others]), number)
+        return dict(zip(LANGUAGES, map(list, zip(*pairs, strict=True)), strict=True))
 
     def describe(self, directory):
         """The entries of the manifest for this format, a dict."""
@@ -120,6 +137,7 @@ class SavedModelExport:
             "weights": self.precision,
             "search": self.reference.settings,
             **({"shortlist": self.shortlist} if self.shortlist else {}),
+            **({"languages": self.reference.tags.listed()} if self.reference.tags else {}),
             "signatures": describe_signatures(model.meta_graphs[0].signature_def),
             "warm_up": describe_warm_up(directory),
         }
@@ -172,8 +190,9 @@ def open_like_serving(path):
         yield session, tf.compat.v1.saved_model.loader.load(session, ["serve"], str(path)).signature_def
 
 
-def run(session, signature, sentences):
-    """Feeds sentences to a signature of one input, `text`: output name -> NumPy array."""
+def run(session, signature, sentences, **languages):
+    """Feeds sentences, and their languages if it takes them, to `translate`: output name -> NumPy array."""
     fetches = {name: tensor.name for name, tensor in signature.outputs.items()}
-    texts = np.array([sentence.encode("utf-8") for sentence in sentences], dtype=object)
-    return session.run(fetches, {signature.inputs["text"].name: texts})
+    columns = {"text": sentences, **languages}
+    feeds = {name: np.array([value.encode("utf-8") for value in values], object) for name, values in columns.items()}
+    return session.run(fetches, {signature.inputs[name].name: values for name, values in feeds.items()})

@@ -13,55 +13,61 @@ from tensorflow_serving.apis.predict_pb2 import PredictRequest
 from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
 
 from keras_transformer.errors import ExportError
-from keras_transformer.translation.options import INPUTS, OPTIONS
+from keras_transformer.translation.options import INPUTS, LANGUAGES, OPTIONS, inputs_of
 
 FILE = Path("assets.extra", "tf_serving_warmup_requests")
 TEXT = "A man is riding a bike."  # Long or odd text makes a load slower: the search then runs to its limit.
 BATCH_SIZES = (1, 16)  # A single request, and `max_batch_size` of serving/config/batching.config.
 
 
-def warm_up_requests():
+def warm_up_requests(tags=None):
     """Returns one PredictRequest per signature and batch size: list. The requests name no model.
 
     There is none for `serving_default`, which is another name of `translate`.
+
+    Args:
+        tags: `LanguageTags` of a model of many languages, or None.
     """
+    languages = dict(zip(LANGUAGES, tags.default_codes, strict=True)) if tags else {}
     return [
-        warm_up_request(signature, inputs, batch_size)
-        for signature, inputs in INPUTS.items()
+        warm_up_request(signature, inputs_of(signature, tags), batch_size, languages)
+        for signature in INPUTS
         for batch_size in BATCH_SIZES
     ]
 
 
-def warm_up_request(signature, inputs, batch_size):
+def warm_up_request(signature, inputs, batch_size, languages):
     """Makes a request with `TEXT` in every row and with the example of each option, so every operation runs.
 
     Args:
         signature: str.
         inputs: input name -> dtype, of the signature.
         batch_size: int.
+        languages: dict, values of the inputs `LANGUAGES`.
 
     Returns:
         PredictRequest.
     """
     request = PredictRequest()
     request.model_spec.signature_name = signature
-    examples = {option.name: option.example for option in OPTIONS}
+    examples = {option.name: option.example for option in OPTIONS} | languages
     for name, dtype in inputs.items():
         values = [examples.get(name, TEXT)] * batch_size
         request.inputs[name].CopyFrom(tf.make_tensor_proto(values, dtype))
     return request
 
 
-def write_warm_up(directory):
+def write_warm_up(directory, tags=None):
     """Writes the requests beside a SavedModel, into the file that TensorFlow Serving reads.
 
     Args:
         directory: the directory of the SavedModel.
+        tags: see `warm_up_requests`.
     """
     path = Path(directory) / FILE
     path.parent.mkdir()
     with tf.io.TFRecordWriter(str(path)) as writer:
-        for request in warm_up_requests():
+        for request in warm_up_requests(tags):
             log = PredictionLog()
             log.predict_log.request.CopyFrom(request)
             writer.write(log.SerializeToString())

@@ -44,7 +44,7 @@ class TokenEmbedding(VocabularyMatrix):
         scale: multiply the vectors by sqrt(d_model), as in the paper. False gives E[id].
 
     Call arguments:
-        ids: int (B, T).
+        ids: int (B, T). In training, the vector of a negative id is 0: SimCut cuts this token.
 
     Returns:
         (B, T, D) in the compute dtype.
@@ -54,8 +54,11 @@ class TokenEmbedding(VocabularyMatrix):
         super().__init__(vocabulary_size, d_model, **kwargs)
         self.scale = scale
 
-    def call(self, ids):
-        vectors = ops.cast(ops.take(self.matrix, ids, axis=0), self.compute_dtype)  # (B, T, D)
+    def call(self, ids, training=False):
+        rows = ops.maximum(ids, 0) if training else ids
+        vectors = ops.cast(ops.take(self.matrix, rows, axis=0), self.compute_dtype)  # (B, T, D)
+        if training:
+            vectors = vectors * ops.cast(ids >= 0, self.compute_dtype)[..., None]
         return vectors * math.sqrt(self.d_model) if self.scale else vectors
 
 

@@ -8,6 +8,7 @@ import keras
 
 from keras_transformer.config import Config
 from keras_transformer.errors import ConfigError, UserError
+from keras_transformer.layers.embedding import columns_of, logits_of
 from keras_transformer.layers.layer import arguments_of
 
 
@@ -40,9 +41,13 @@ class SequenceToSequence(keras.Model):
     def __init__(self, *, policy, **kwargs):
         source_ids = keras.Input((None,), dtype="int32", name="source_ids")
         target_ids = keras.Input((None,), dtype="int32", name="target_ids")
-        logits = self.logits(self.decode(target_ids, self.encode(source_ids)))
+        logits = self.connect(source_ids, target_ids)
         super().__init__(inputs={"source_ids": source_ids, "target_ids": target_ids}, outputs=logits, **kwargs)
         self.dtype_policy = policy  # a functional model takes no dtype
+
+    def connect(self, source_ids, target_ids):
+        """The logits (B, T, V) of the functional model, from its inputs."""
+        return self.logits(self.decode(target_ids, self.encode(source_ids)))
 
     def encode(self, source_ids):
         """Reads the source: source_ids int (B, S), padded with 0 -> memory, with its mask inside."""
@@ -75,6 +80,27 @@ class SequenceToSequence(keras.Model):
     def logits(self, states):
         """states (..., D) -> float32 (..., V), states output_matrix^T, plus `output_bias` if there is one."""
         raise self._missing("logits")
+
+    def members(self):
+        """The models whose probabilities it averages: here it alone, see `Ensemble`."""
+        return (self,)
+
+    def projections(self):
+        """The matrix of `logits` of each member, laid out for `search_logits`, and its bias.
+
+        A search lays them out once: a layout costs as much as the product of a few positions.
+
+        Returns:
+            list of (D, V) in the compute dtype, and (V,) or None.
+        """
+        return [
+            (columns_of(member.output_matrix, member.compute_dtype), member.output_bias) for member in self.members()
+        ]
+
+    def search_logits(self, states, projections):
+        """As `logits`, with the `projections`, which may be of U pieces: states (..., D) -> float32 (..., U)."""
+        ((columns, bias),) = projections
+        return logits_of(states, columns, bias)
 
     @property
     def output_matrix(self):

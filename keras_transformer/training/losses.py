@@ -1,4 +1,6 @@
-"""What training minimises: the contract of a loss, and label-smoothed cross-entropy (section 5.4).
+"""What training minimises: the contract of a loss, label-smoothed cross-entropy (section 5.4), and consistency.
+
+SimCut (Gao et al. 2022) and R-Drop (Liang et al. 2021) run the model twice, and both passes must predict alike.
 
 A new loss is one class here and one line in `LOSSES`. `TeacherForcing` divides every loss by the real target tokens.
 """
@@ -7,7 +9,8 @@ import keras
 import tensorflow as tf
 from keras import ops
 
-SMALLEST = {tf.float16: 2.0**-24, tf.bfloat16: 1e-37, tf.float32: 1e-37}  # probabilities above 0
+from keras_transformer.config import PAD_ID
+from keras_transformer.training.token_losses import log_ratio, losses_of_passes, mean_of, token_losses
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -27,10 +30,12 @@ class TokenLoss:
     Attributes:
         passes: how often training runs the model on a batch. Every pass draws its own dropout. Validation runs it once.
         measures: dict, name -> class of the Keras metric of everything that the loss reports beside itself.
+        seeds: the states of the seed generators that it draws from, Keras variables: a run resumes from them.
     """
 
     passes = 1
     measures = {}
+    seeds = ()
 
     def run(self, states, inputs):
         """Runs the model for training. A subclass may change the inputs, or the model, from one pass to the next.
@@ -99,7 +104,124 @@ class CrossEntropy(TokenLoss):
         return {"label_smoothing": self.label_smoothing}
 
 
-LOSSES = {"cross_entropy": CrossEntropy}
+class Consistency(CrossEntropy):
+    """Smoothed cross-entropy, and a divergence of the probabilities of two passes; validation has no divergence.
+
+    A subclass has `shares`, the factors of the cross-entropies of the passes, and `compare`, see `losses_of_passes`.
+
+    Args:
+        label_smoothing: eps_ls, in [0, 1).
+        weight: factor of the divergence.
+    """
+
+    passes = 2
+    measures = {**CrossEntropy.measures, "divergence": keras.metrics.Mean}
+
+    def __init__(self, label_smoothing=0.1, weight=1.0):
+        super().__init__(label_smoothing)
+        if weight < 0:
+            raise ValueError(f"`weight` must not be negative. Received: weight={weight}")
+        self.weight = weight
+
+    def of_tokens(self, passes, output_matrix, labels, output_bias=None):
+        if len(passes) == 1:
+            return super().of_tokens(passes, output_matrix, labels, output_bias)
+        loss, divergence, cross_entropy, is_right = losses_of_passes(
+            passes, output_matrix, labels, self.label_smoothing, output_bias, self.shares, self.compare
+        )
+        return loss, {"accuracy": is_right, "perplexity": cross_entropy, "divergence": divergence}
+
+    def get_config(self):
+        return {**super().get_config(), "weight": self.weight}
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class SimCut(Consistency):
+    """The model must predict from a part of its input as it does from the whole (Gao et al. 2022, equation 4).
+
+        loss = smoothed cross-entropy of p + weight KL(p || q)
+
+    p are the probabilities from the whole input, q those from a cut one: the vectors of some tokens are 0, of source
+    and target. The first token of the target is never cut. Both passes draw dropout, and the gradient goes through
+    both:
+
+        d KL / d z_p = p (log p - log q - KL),  d KL / d z_q = q - p
+
+    Args:
+        label_smoothing, weight: see `Consistency`.
+        cut_rate: share of the tokens that are cut.
+    """
+
+    shares = (1.0, 0.0)
+
+    def __init__(self, label_smoothing=0.1, weight=3.0, cut_rate=0.05):
+        super().__init__(label_smoothing, weight)
+        if not 0 <= cut_rate < 1:
+            raise ValueError(f"`cut_rate` must be in [0, 1). Received: cut_rate={cut_rate}")
+        self.cut_rate = cut_rate
+        self.knife = keras.random.SeedGenerator(name="knife")
+
+    @property
+    def seeds(self):
+        return [self.knife.state]
+
+    def run(self, states, inputs):
+        cut = {"source_ids": self.cut(inputs["source_ids"])}
+        target_ids = inputs["target_ids"]
+        cut["target_ids"] = tf.concat([target_ids[:, :1], self.cut(target_ids[:, 1:])], axis=1)
+        return [states(inputs, training=True), states(cut, training=True)]
+
+    def cut(self, ids):
+        """ids int (B, T) -> the same with some of them negative: `TokenEmbedding` makes their vectors 0."""
+        drawn = keras.random.uniform(tf.shape(ids), seed=self.knife) < self.cut_rate
+        return tf.where(drawn & (ids != PAD_ID), -ids, ids)
+
+    def compare(self, p, q):
+        divergence = mean_of(p, log_ratio(p, q))  # (N, 1)
+        weight = tf.cast(self.weight, p.dtype)
+
+        def d_logits():
+            surprise = log_ratio(p, q) - tf.cast(divergence, p.dtype)  # made again: one array less is kept
+            return [p + weight * p * surprise, weight * (q - p)]
+
+        return self.weight * divergence[:, 0], d_logits
+
+    def get_config(self):
+        return {**super().get_config(), "cut_rate": self.cut_rate}
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class RDrop(Consistency):
+    """Two passes with different dropout must predict alike (Liang et al. 2021, equation 4, here its half).
+
+        loss = (smoothed cross-entropy of p + smoothed cross-entropy of q + weight (KL(p || q) + KL(q || p)) / 2) / 2
+
+    The half makes it the mean over a batch of twice the size.
+
+    Args:
+        label_smoothing, weight: see `Consistency`.
+    """
+
+    shares = (0.5, 0.5)
+
+    def __init__(self, label_smoothing=0.1, weight=5.0):
+        super().__init__(label_smoothing, weight)
+
+    def compare(self, p, q):
+        factor = self.weight / 4
+        forth, back = mean_of(p, log_ratio(p, q)), mean_of(q, log_ratio(q, p))  # (N, 1)
+        half, rate = (tf.cast(x, p.dtype) for x in (0.5, factor))
+
+        def d_logits():
+            ratio = log_ratio(p, q)
+            d_p = p * (half + rate * (1 + ratio - tf.cast(forth, p.dtype))) - rate * q
+            d_q = q * (half + rate * (1 - ratio - tf.cast(back, p.dtype))) - rate * p
+            return [d_p, d_q]
+
+        return factor * (forth + back)[:, 0], d_logits
+
+
+LOSSES = {"cross_entropy": CrossEntropy, "simcut": SimCut, "r_drop": RDrop}
 
 
 def get_loss(loss):
@@ -130,79 +252,16 @@ def count_real_tokens(weights):
     return replica.all_reduce(tf.distribute.ReduceOp.SUM, tf.reduce_sum(weights))
 
 
-def token_losses(states, matrix, labels, label_smoothing=0.0, bias=None):
-    """Cross-entropy of every token, with and without label smoothing, straight from the decoder's output.
-
-    The logits are z = states matrix^T + b (`SequenceToSequence.logits`). The smoothed target is (1 - eps) on the label
-    plus eps / V on every token, so with y the label
-
-        smoothed = -log softmax(z)_y + eps (z_y - mean z)
-        d smoothed / d z = softmax(z) - eps / V - (1 - eps) one_hot(y)
-
-    A small model spends most of its training time on (N, V) arrays. So only z and softmax(z) are ever made. The mean of
-    z is a product with the mean row of the matrix, plus the mean of b. The two other terms of the gradient are products
-    of (N, D) and (V, D) size, and the upstream gradient is applied to the states.
-
-    In mixed precision these two arrays are in half precision, like the states; the softmax of TensorFlow still computes
-    in float32. Every sum of them is float32. Validation passes float32 states, and so computes in float32 throughout.
-
-    Args:
-        states: (N, D), in the dtype that the products are computed in.
-        matrix: (V, D), the `output_matrix` of the model.
-        labels: int (N,).
-        label_smoothing: eps.
-        bias: b, (V,), the `output_bias` of the model; None for 0.
-
-    Returns:
-        smoothed float32 (N,), differentiable with respect to states, matrix and bias; and without a gradient,
-        cross_entropy float32 (N,), and is_right bool (N,), whether no token is likelier than the label.
-    """
-
-    @tf.custom_gradient
-    def losses(states, matrix, *bias):
-        weights = tf.cast(matrix, states.dtype)
-        logits = tf.matmul(states, weights, transpose_b=True)
-        probabilities = tf.nn.softmax(logits + tf.cast(bias[0], states.dtype) if bias else logits)  # (N, V)
-        label_positions = tf.stack([tf.range(tf.size(labels)), labels], axis=1)
-        label_probabilities = tf.gather_nd(probabilities, label_positions)
-        is_right = label_probabilities >= largest(probabilities)
-        smallest = SMALLEST[probabilities.dtype]  # a smaller one is 0 in this dtype, and its logarithm infinite
-        cross_entropy = -tf.math.log(tf.maximum(tf.cast(label_probabilities, tf.float32), smallest))
-        mean_row = tf.reduce_mean(matrix, axis=0)  # (D,)
-        states32, label_rows = tf.cast(states, tf.float32), tf.gather(matrix, labels)  # (N, D)
-        above_mean = tf.reduce_sum(states32 * (label_rows - mean_row), axis=-1)  # z_y - mean z
-        if bias:
-            above_mean += tf.gather(bias[0], labels) - tf.reduce_mean(bias[0])
-        smoothed = cross_entropy + label_smoothing * above_mean
-
-        def gradient(upstream, *_):
-            upstream = upstream[:, None]
-            weighted = upstream * states32  # (N, D)
-            expected_rows = tf.cast(tf.matmul(probabilities, weights), tf.float32)  # (N, D)
-            target_rows = (1 - label_smoothing) * label_rows + label_smoothing * mean_row
-            d_states = upstream * (expected_rows - target_rows)
-            d_matrix = tf.matmul(probabilities, tf.cast(weighted, states.dtype), transpose_a=True)  # (V, D)
-            d_matrix = tf.cast(d_matrix, tf.float32)
-            d_matrix -= label_smoothing / matrix.shape[0] * tf.reduce_sum(weighted, axis=0)
-            d_matrix = tf.tensor_scatter_nd_sub(d_matrix, labels[:, None], (1 - label_smoothing) * weighted)
-            return tf.cast(d_states, states.dtype), d_matrix, *(d_bias(upstream) for _ in bias)
-
-        def d_bias(upstream):
-            d_logits = tf.reduce_sum(tf.cast(probabilities, tf.float32) * upstream, axis=0)  # (V,)
-            d_logits -= label_smoothing / matrix.shape[0] * tf.reduce_sum(upstream)
-            return tf.tensor_scatter_nd_sub(d_logits, labels[:, None], (1 - label_smoothing) * upstream[:, 0])
-
-        return (smoothed, cross_entropy, is_right), gradient
-
-    biases = () if bias is None else (tf.convert_to_tensor(bias),)
-    return losses(states, tf.convert_to_tensor(matrix), *biases)
+def loss_class_of(config):
+    """The class of the loss of a `Config`."""
+    return LOSSES["cross_entropy" if config.consistency == "none" else config.consistency]
 
 
-def largest(probabilities):
-    """The maximum of every row of probabilities (N, V), none of them negative.
-
-    Positive floats have the order of the integers with the same bits. TensorFlow finds the largest of 16-bit integers
-    eight times as fast as the largest of bfloat16 on a CPU.
-    """
-    integer = tf.int32 if probabilities.dtype == tf.float32 else tf.int16
-    return tf.bitcast(tf.reduce_max(tf.bitcast(probabilities, integer), axis=-1), probabilities.dtype)
+def make_loss(config):
+    """The `TokenLoss` of a `Config`."""
+    loss_class, arguments = loss_class_of(config), {"label_smoothing": config.label_smoothing}
+    if config.consistency_weight is not None and issubclass(loss_class, Consistency):
+        arguments["weight"] = config.consistency_weight
+    if loss_class is SimCut:
+        arguments["cut_rate"] = config.cut_rate
+    return loss_class(**arguments)

@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from keras_transformer.data.pipeline import batch_shapes
 from keras_transformer.errors import ConfigError
+from keras_transformer.training.losses import loss_class_of
 from keras_transformer.training.strategy import resolve_precision
 
 MIB = 2**20
@@ -91,7 +92,7 @@ def count_activations(config, network, source, target):
     given = sum(weight.shape[-1] for weight in network.weights if weight.name != "bias")
     of_weights = KEPT_OF_WEIGHTS * max(source, target) * given
     of_pieces = KEPT_OF_PIECES * target * network.output_matrix.shape[0]
-    return round(of_weights + of_pieces + count_scores(config, source, target))
+    return loss_class_of(config).passes * round(of_weights + of_pieces + count_scores(config, source, target))
 
 
 def count_scores(config, source, target):

@@ -21,7 +21,6 @@ class RunDirectory:
         corpus.json              the hash of each part of the corpus, which must stay the same
         bad_lines.jsonl          the lines of the corpus that `skip_bad_lines` has left out
         tokenizer.model          SentencePiece; or source_tokenizer.model and target_tokenizer.model
-        languages.json           the languages of a run of several directions, and their tags
         full_stops.json          the abbreviations of both languages, counted in the corpus
         tokens/                  the tokenised corpus; if it is removed, the next start makes it again
         samples.txt              validation sentences that export.py compares translations on

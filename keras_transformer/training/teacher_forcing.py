@@ -134,16 +134,13 @@ class TeacherForcing(AlwaysBuilt):
 
     def compile_from_config(self, config):
         """Compiles a loaded trainer."""
-        optimizer, loss = config["optimizer"], keras.saving.deserialize_keras_object(config["loss"])
-        self.compile(keras.optimizers.deserialize(optimizer), loss)
+        optimizer = keras.optimizers.deserialize(config["optimizer"])
+        self.compile(optimizer, keras.saving.deserialize_keras_object(config["loss"]))
 
     def get_config(self):
-        names = ("accumulate_steps", "clip_norm", "ema_decay", "scheduled_sampling_rate")
-        return {
-            "network": keras.saving.serialize_keras_object(self.network),
-            **{name: getattr(self, name) for name in names},
-            "name": self.name,
-        }
+        names = ("accumulate_steps", "clip_norm", "ema_decay", "scheduled_sampling_rate", "name")
+        network = keras.saving.serialize_keras_object(self.network)
+        return {"network": network, **{name: getattr(self, name) for name in names}}
 
     @classmethod
     def from_config(cls, config):
@@ -160,16 +157,19 @@ class TeacherForcing(AlwaysBuilt):
 
     @property
     def seeds(self):
-        """The states of all seed generators, Keras variables: of dropout in the network, and of scheduled sampling."""
+        """The states of all seed generators, Keras variables: of dropout in the network, and of `own_seeds`."""
         weights = {id(weight) for weight in self.network.weights}
-        coins = [self.coins.state] if self.coins else []
-        return [*(variable for variable in self.network.variables if id(variable) not in weights), *coins]
+        return [*(variable for variable in self.network.variables if id(variable) not in weights), *self.own_seeds]
+
+    @property
+    def own_seeds(self):
+        """Those of scheduled sampling and of the loss."""
+        return [*(each.state for each in [self.coins] if each), *(self.token_loss.seeds if self.compiled else [])]
 
     @property
     def resumable_variables(self):
         """All variables that a run resumes from: weights, dropout seeds, and those of the updates."""
-        coins = [self.coins.state] if self.coins else []
-        return [*self.network.variables, *coins, *self.updates.resumable_variables]
+        return [*self.network.variables, *self.own_seeds, *self.updates.resumable_variables]
 
     def call(self, inputs, training=False):
         return self.network(inputs, training=training)

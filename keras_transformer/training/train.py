@@ -34,7 +34,7 @@ from keras_transformer.training.callbacks import (
 )
 from keras_transformer.training.checkpoints import keep_architecture, load_last, load_network
 from keras_transformer.training.final_score import score_model
-from keras_transformer.training.losses import CrossEntropy
+from keras_transformer.training.losses import make_loss
 from keras_transformer.training.memory import check_fits, estimate
 from keras_transformer.training.plan import as_before, make_plan, peak_rate, suited
 from keras_transformer.training.preparation import open_origin, validation_pairs
@@ -158,7 +158,7 @@ def build_trainer(config, data):
     last_step = make_plan(config, data).last_step
     schedule = make_schedule(config.schedule, peak_rate(config, config.warmup_steps), config.warmup_steps, last_step)
     optimizer = make_optimizer(config.optimizer, schedule, config.weight_decay)
-    trainer.compile(optimizer, CrossEntropy(config.label_smoothing))
+    trainer.compile(optimizer, make_loss(config))
     return trainer
 
 

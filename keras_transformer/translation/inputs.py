@@ -98,6 +98,14 @@ def found(codes, given, default):
     return tf.where(chosen > 0, chosen, default)
 
 
+def default_tags(tags, number):
+    """The ids of `Directions.of` for `number` rows of the default direction; {} for None, a model of one direction."""
+    if tags is None:
+        return {}
+    source_tag, first_id = (tf.fill([number], id) for id in tags.ids(*tags.default))
+    return {"source_tag": source_tag} | ({} if tags.place == "source" else {"first_id": first_id})
+
+
 def tagged(source_ids, tags):
     """Source ids, int32 (P, S), each row behind its tag if there are `tags`: (P, 1 + S)."""
     return tf.concat([tags["source_tag"][:, None], source_ids], axis=1) if "source_tag" in tags else source_ids

@@ -31,10 +31,14 @@ class AllowedPieces(NamedTuple):
     pieces: tf.Tensor  # int32 (U,)
     hidden: tf.Tensor  # float32 (P, 1, U), added to the logits of a row: 0, or `IMPOSSIBLE` off its list
 
-    def logits_of(self, model):
-        """The columns (D, U) and the bias (U,), or None, of the logits of a `SequenceToSequence`; see `logits_of`."""
-        columns = columns_of(tf.gather(model.output_matrix, self.pieces), model.compute_dtype)
-        return columns, None if model.output_bias is None else tf.gather(model.output_bias, self.pieces)
+    def projections(self, model):
+        """`SequenceToSequence.projections` of a model for these pieces alone: a list of (D, U), and (U,) or None."""
+
+        def of(member):
+            columns = columns_of(tf.gather(member.output_matrix, self.pieces), member.compute_dtype)
+            return columns, None if member.output_bias is None else tf.gather(member.output_bias, self.pieces)
+
+        return [of(member) for member in model.members()]
 
     def start(self, start):
         """Turns the model's function from W to the first state into the one for `step`."""

@@ -13,7 +13,6 @@ from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID
 from keras_transformer.decoding.beam import beam_search
 from keras_transformer.decoding.search import last_repeated, log_probs_of, penalty
 from keras_transformer.decoding.single import greedy_search, sample
-from keras_transformer.layers.embedding import columns_of, logits_of
 from keras_transformer.tokenizer import shift_right
 from keras_transformer.translation.inputs import Directions, begin, begun, in_range, tagged, untagged
 from keras_transformer.translation.options import INPUTS, OUTPUTS, inputs_of
@@ -78,8 +77,7 @@ class Signatures:
         self.tokenizers = self.source_tokenizer, self.target_tokenizer = source_tokenizer, target_tokenizer
         self.beam_size, self.length_penalty, self.max_length = beam_size, length_penalty, max_length
         self.shortlist, self.directions = shortlist, tags and Directions(tags)
-        # The matrix of the logits, laid out in every search: weights change in training. A SavedModel keeps `Columns`.
-        self.columns = lambda: columns_of(model.output_matrix, model.compute_dtype)
+        self.projections = model.projections  # made in every search: weights change in training; see `Columns`, too
         breaks, of_target = (breaks_of(each) if split_sentences else LINE_BREAKS for each in full_stops)
         self.breaks = breaks
         # Each is a tf.function, so that a SavedModel holds it once however many signatures call it. AutoGraph converts
@@ -315,14 +313,14 @@ class Signatures:
         Returns:
             `Hypotheses`.
         """
-        columns, bias = candidates.logits_of(self.model) if candidates else (self.columns(), self.model.output_bias)
+        projections = candidates.projections(self.model) if candidates else self.projections()
 
         def start(width):
             return self.model.start(memory, width)
 
         def step(ids, parents, position, state):
             states, state = self._step(ids, parents, position, state)
-            return logits_of(states, columns, bias), state
+            return self.model.search_logits(states, projections), state
 
         start, step, options = begin(start, step, options)
         if candidates:

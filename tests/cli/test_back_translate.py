@@ -2,6 +2,7 @@ import gzip
 import json
 import shutil
 import sys
+from types import SimpleNamespace
 
 import pytest
 import tensorflow as tf
@@ -26,8 +27,14 @@ TEXT = "\ufeff" + "\n".join([*LINES[:5], "", *LINES[5:]]) + "\r\n"
 class Reverse:
     """A translator that notes what it is asked, and may be interrupted when it is asked for the third time."""
 
+    tags = None
+
     def __init__(self, path):
         self.files, self.asked, self.is_interrupted = [path / "model.keras"], [], False
+
+    def between(self, **languages):
+        self.tags = languages and SimpleNamespace(default_codes=tuple(languages.values()))
+        return self
 
     def translate(self, texts, on_progress):
         self.note(texts)
@@ -106,6 +113,14 @@ def test_beam_writes_the_same_pairs(learned, text, tmp_path, monkeypatch, method
     for name in ("train.en", "train.de"):
         assert (tmp_path / "beam" / name).read_bytes() == (tmp_path / "here" / name).read_bytes()
     assert sum(line.startswith("<BT> ") for line in lines(tmp_path / "beam" / "train.de")) > len(LINES) / 2
+
+
+def test_a_model_of_many_languages_takes_the_direction_that_is_given(back):
+    written = back("--source_lang", "fr", "--target_lang", "ja")
+    assert lines(written / "train.fr")[0] == LINES[0]
+    assert lines(written / "train.ja")[0] == f"übersetzt: {LINES[0]} ."
+    record = json.loads((written / "back_translation.json").read_text(encoding="utf-8"))
+    assert (record["source_lang"], record["target_lang"]) == ("fr", "ja")
 
 
 def test_flags_of_beam_are_errors_without_its_engine(first, monkeypatch, capsys):

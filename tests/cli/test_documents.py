@@ -9,6 +9,7 @@ from keras_transformer import runs
 from keras_transformer.cli import console, translate
 from keras_transformer.cli.documents import refuse_documents
 from keras_transformer.errors import UserError
+from keras_transformer.tags import check_direction
 from tests.tools.documents.fake import WordByWord
 
 
@@ -17,6 +18,12 @@ def program(monkeypatch, tmp_path):
     """A function that runs translate.py in this process with a translator that needs no model, in `tmp_path`."""
     translator = WordByWord(str.upper)
     translator.width, translator.files = 4, []
+
+    def between(source_lang=None, target_lang=None):
+        check_direction((None, "de"), source_lang, target_lang)
+        return translator
+
+    translator.between = between
     translator.translate_scored = lambda texts, *_: [SimpleNamespace(text=text) for text in translator.translate(texts)]
     monkeypatch.setattr(runs, "load", lambda *arguments, **settings: translator)
     monkeypatch.setattr(console, "import_tensorflow", lambda: None)
@@ -75,6 +82,9 @@ def test_what_is_no_text_is_refused_in_one_line(program, tmp_path, capsys, monke
     assert line.startswith(f"error: {name} is no text: it is a zip archive.")
 
 
+OTHER_LANGUAGE = "the model has one direction, and its --target_lang is de. Received: target_lang=fr"
+
+
 @pytest.mark.parametrize(
     ("flags", "named"),
     [
@@ -90,8 +100,8 @@ def test_what_is_no_text_is_refused_in_one_line(program, tmp_path, capsys, monke
         (("--format", "html", "--prefix", "x"), "--prefix needs lines"),
         (("--input", "a.xliff", "--output", "b.xliff"), "a.xliff is not well-formed XML: line 2, column "),
         (("--engine", "beam", "--format", "html"), "--engine beam"),
-        (("--target_lang", "de"), "--target_lang needs a document. Received: lines"),
-        (("--format", "srt", "--target_lang", "de"), "--target_lang needs a format that declares a language: html, "),
+        (("--format", "srt", "--target_lang", "fr"), OTHER_LANGUAGE),
+        (("--target_lang", "fr"), OTHER_LANGUAGE),
         (("--format", "po", "--target_lang", "Deutsch"), "--target_lang must be the code of a language"),
     ],
 )

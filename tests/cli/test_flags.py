@@ -1,5 +1,6 @@
 import argparse
 import ast
+import contextlib
 import dataclasses
 import inspect
 import re
@@ -29,6 +30,7 @@ from keras_transformer.config import Config
 from keras_transformer.errors import ConfigError, UserError
 from keras_transformer.presets import EFFECTS, PRESETS
 from keras_transformer.translation.options import MOST, OPTIONS
+from tests import tiny
 
 
 def parse(*arguments):
@@ -377,6 +379,33 @@ def test_a_saved_model_has_neither_checkpoints_nor_another_shortlist(translator_
     with pytest.raises(UserError, match=f"{flag} needs --model_dir: for a SavedModel, give {flag} to export.py"):
         load_translator(translator_parser.parse_args(["--saved_model", "exports/a", flag, "3"]))
     assert loaded == []
+
+
+def test_languages_are_those_of_the_translator(translator_parser, monkeypatch):
+    some = tiny.many_languages("both")
+    monkeypatch.setattr(runs, "load", lambda *arguments, **settings: some)
+
+    def default(*flags):
+        return load_translator(translator_parser.parse_args(["--model_dir", "runs/a", *flags])).tags.default
+
+    assert default() == ("en", "de") and default("--target_lang", "fra") == ("en", "fr")
+    assert default("--source_lang", "DE", "--target_lang", "zh-CN") == ("de", "zh_Hans")
+    with pytest.raises(UserError, match="the model has no `target_lang` ja, only de, en, fr, zh"):
+        default("--target_lang", "ja")
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [(("en", "de"), None), (("en-US", "fr"), "its `target_lang` is de"), (("ja", "de"), "its `source_lang` is en")],
+)
+def test_a_model_of_one_direction_takes_its_own_languages(translator_parser, monkeypatch, tmp_path, flags, message):
+    (tmp_path / "export.json").write_text('{"run": {"source_lang": "en", "target_lang": "de"}}')
+    of_litert = SimpleNamespace(path=tmp_path)
+    reader = SimpleNamespace(LiteRTTranslator=lambda path: of_litert)
+    monkeypatch.setitem(sys.modules, "keras_transformer.export.translate_litert", reader)
+    arguments = translator_parser.parse_args(["--litert", "a", "--source_lang", flags[0], "--target_lang", flags[1]])
+    with pytest.raises(UserError, match=message) if message else contextlib.nullcontext():
+        assert load_translator(arguments) is of_litert
 
 
 def test_an_export_for_litert_is_read_without_tensorflow(translator_parser, loaded, monkeypatch):

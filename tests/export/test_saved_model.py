@@ -76,7 +76,7 @@ def test_a_session_finds_what_the_translator_finds(answers, translator):
 
 def test_a_search_reads_the_matrix_that_was_laid_out_at_load(exported, translator):
     loaded = tf.saved_model.load(str(exported))
-    columns = {"resource": loaded.columns.resource_handle}
+    columns = {"resource": loaded.columns[0].resource_handle}
     values = tf.raw_ops.ReadVariableOp(**columns, dtype=tf.float32)
     np.testing.assert_array_equal(values, translator.model.output_matrix.numpy().T)
     tf.raw_ops.AssignVariableOp(**columns, value=tf.zeros_like(values))  # every token is now equally likely

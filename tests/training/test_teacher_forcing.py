@@ -8,10 +8,11 @@ import tensorflow as tf
 from keras_transformer.data import pipeline
 from keras_transformer.training import losses, teacher_forcing
 from keras_transformer.training.callbacks import CountSteps, Progress
-from keras_transformer.training.losses import LOSSES, CrossEntropy, Perplexity, TokenLoss, token_losses
+from keras_transformer.training.losses import LOSSES, CrossEntropy, Perplexity, TokenLoss
 from keras_transformer.training.plan import Plan
 from keras_transformer.training.teacher_forcing import TeacherForcing
 from keras_transformer.training.tensorboard import EventWriter, TensorBoardCurves
+from keras_transformer.training.token_losses import token_losses
 from keras_transformer.training.updates import Adam
 from tests import reference, tiny
 from tests.training.curves import read_events
@@ -512,7 +513,9 @@ def test_a_loss_of_two_passes_is_one_class_and_one_line_in_a_table(monkeypatch):
 
 @pytest.mark.parametrize("loss", ["cross_entropi", "mse", keras.losses.SparseCategoricalCrossentropy()])
 def test_a_loss_that_knows_no_padding_is_refused(loss):
-    with pytest.raises(ValueError, match="`loss` must be a `TokenLoss` or one of cross_entropy. Received: loss="):
+    with pytest.raises(
+        ValueError, match="`loss` must be a `TokenLoss` or one of cross_entropy, simcut, r_drop. Received: loss="
+    ):
         TeacherForcing(tiny.transformer(vocabulary_size=V)).compile(loss=loss)
 
 

@@ -1,5 +1,6 @@
 """Models of many languages: the tags that they read, found in the graph, against runs with the ids put in by hand."""
 
+import copy
 import functools
 
 import numpy as np
@@ -8,8 +9,15 @@ import sentencepiece
 import tensorflow as tf
 
 from keras_transformer.config import BOS_ID
+from keras_transformer.errors import UserError
 from keras_transformer.translation import segments
+from keras_transformer.translation import signatures as signatures_module
 from keras_transformer.translation.inputs import Directions
+from keras_transformer.translation.options import INPUTS, inputs_of
+from keras_transformer.translation.results import Translation
+from keras_transformer.translation.shortlist import Shortlist
+from keras_transformer.translation.signatures import Signatures
+from keras_transformer.translation.translator import Translator
 from tests import tiny
 from tests.translation.test_translator import FullPasses, graph_of
 
@@ -130,3 +138,79 @@ def test_every_signature_knows_the_direction(place):
         ids = [*passes.pieces.encode("eins zwei"), passes.pieces.eos_id()]
         log_probs = [passes.log_probs(ids[:n])[id] for n, id in enumerate(ids)]
         np.testing.assert_allclose(found.token_scores, log_probs, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("place", ["source", pytest.param("both", marks=pytest.mark.slow)])
+def test_options_prefixes_and_words_that_must_not_change_go_with_tags(place):
+    some = tiny.many_languages(place, 3)
+    keeping = Translator(
+        some.model,
+        tiny.with_tags(tiny.keeping_tokenizer().model),
+        beam_size=1,
+        tags=tiny.tags(place),
+        glossary={"fra": "x", "seven": "sieben"},
+        protect=True,
+    )
+    text = "seven https://a.org/b"
+    (found, same, other) = keeping.translate([text, f">>fra<< {text}", text], target_lang=["fr", "de", "de"])
+    assert found == same != other
+    assert all(text.count("sieben") == text.count("https://a.org/b") == 1 for text in (found, other))
+    forced = some.translate_scored([*TEXTS, " "], prefix="A", source_lang=[*SOURCES, ""], target_lang=[*TARGETS, "fr"])
+    assert all(row.text.startswith("A") for row in forced[:4]) and forced[4] == Translation(" ", 0.0)
+    assert forced[0] != forced[1]
+    size = some.target_tokenizer.vocabulary_size
+    listed = some.with_model(some.model, shortlist=Shortlist(np.zeros((size, 1), int), np.arange(size), size))
+    of_all = [row.text for row in some.translate_scored(TEXTS, beam_size=2, **BY_ROW)]
+    assert [row.text for row in listed.translate_scored(TEXTS, beam_size=2, **BY_ROW)] == of_all
+
+
+@pytest.mark.slow
+def test_replicas_translate_rows_of_many_directions():
+    with (strategy := tiny.two_replicas()).scope():
+        model = tiny.transformer(vocabulary_size=tiny.VOCABULARY + len(tiny.LANGUAGES))
+    tokenizer = tiny.with_tags(tiny.tokenizer_model())
+    together = Translator(model, tokenizer, beam_size=1, batch_size=3, strategy=strategy, tags=tiny.tags("both"))
+    expected = tiny.many_languages("both").translate(TEXTS[:3], source_lang=SOURCES[:3], target_lang=TARGETS[:3])
+    assert together.translate(TEXTS[:3], source_lang=SOURCES[:3], target_lang=TARGETS[:3]) == expected
+
+
+def test_a_model_of_one_direction_pays_nothing(monkeypatch):
+    """Its graphs have the inputs and the operations that they would have if there were no tags."""
+
+    def graphs():
+        some = Signatures(tiny.transformer(), tiny.tokenizer(), tiny.tokenizer(), 2, 0.6, 31).functions()
+        for name in ("translate", "explain"):
+            graph = some[name].get_concrete_function().graph.as_graph_def()
+            of_functions = [node.op for function in graph.library.function for node in function.node_def]
+            yield name, sorted([node.op for node in graph.node] + of_functions)
+
+    assert {name: inputs_of(name) for name in INPUTS} == INPUTS
+    found = dict(graphs())
+    for name in ("tagged", "begun"):
+        monkeypatch.setattr(signatures_module, name, lambda ids, tags: ids)
+    monkeypatch.setattr(signatures_module, "untagged", lambda alignment, is_source, tags: alignment)
+    monkeypatch.setattr(signatures_module, "begin", lambda start, step, options: (start, step, dict(options)))
+    assert dict(graphs()) == found
+
+
+def test_a_language_that_the_model_does_not_have_is_named():
+    some = tiny.many_languages("source")
+    known = "only de, en, fr, zh"
+    for ask in (some.translate, some.alternatives, some.explain, some.sample, some.translate_scored):
+        with pytest.raises(UserError, match=f"^the model has no `target_lang` it, {known}$"):
+            ask(["one", "two"], target_lang=["de", "it"])
+    with pytest.raises(UserError, match=f"no `source_lang` xx, {known}"):
+        some.score("one", "eins", source_lang="xx")
+    with pytest.raises(UserError, match=f"no `source_lang` xx, {known}"):
+        some.between("xx")
+    with pytest.raises(UserError, match="`target_lang` must have one value for every text. Received: 1, of 2 texts"):
+        some.translate(["one", "two"], target_lang=["de"])
+
+
+def test_a_model_of_one_direction_knows_its_own_languages():
+    some = copy.copy(tiny.many_languages("source"))
+    some.tags, some.languages = None, ("en", "deu_Latn")
+    assert some.between("en-GB", "DE") is some
+    for languages in ({"target_lang": "fr"}, {"source_lang": ["en", "de"]}):
+        with pytest.raises(UserError, match="^the model has one direction, and its `(target|source)_lang` is"):
+            some.translate(["one", "two"], **languages)

@@ -11,6 +11,7 @@ from keras_transformer.config import Config
 from keras_transformer.errors import FileError, UserError
 from keras_transformer.files import check_new_directory
 from keras_transformer.runs import Run
+from keras_transformer.tags import load_tags
 from keras_transformer.tools.analysis.gates import KINDS, attentions_of, divide_by_attention
 from keras_transformer.tools.analysis.silencing import least_important
 from keras_transformer.training.checkpoints import keep_architecture
@@ -142,6 +143,8 @@ def keep_pruned(run, model, path):
         target.path.mkdir(parents=True, exist_ok=True)
         for file in (*source.tokenizer_files(config.has_one_tokenizer), source.samples):
             shutil.copyfile(file, target.path / file.name)
+        if tags := load_tags(source.path):
+            tags.save(target.path)
         keep_architecture(target, model)
         model.save(target.model)
         config.save(target.config)  # the last: a directory without it is no run

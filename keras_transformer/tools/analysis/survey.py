@@ -14,6 +14,7 @@ from keras_transformer.tokenizer import shift_right, with_eos
 from keras_transformer.tools.analysis import roles
 from keras_transformer.tools.analysis.annotations import characters_of, pieces_of_words, spans_of, spelling
 from keras_transformer.tools.analysis.gates import KINDS, attentions_of, gated
+from keras_transformer.translation.inputs import begun, default_tags, tagged
 from keras_transformer.translation.lines import run_sorted
 
 log = logging.getLogger(__name__)
@@ -169,7 +170,7 @@ def heads(translator, texts, references, alignments=None, trees=None, keep=0, on
     """
     attentions = attentions_of(translator.model)
     sentences = prepare(translator, texts, references, alignments, trees)
-    measure = _measuring(translator.model, attentions).get_concrete_function()
+    measure = _measuring(translator.model, attentions, translator.tags).get_concrete_function()
 
     def record_batch(batch):
         source_ids, labels = (tf.ragged.constant([s[i].tolist() for s in batch], tf.int32).to_tensor() for i in (1, 2))
@@ -224,12 +225,13 @@ def _words(pieces, text, spans, number):
     return pieces_of_words(pieces, spans)
 
 
-def _measuring(model, attentions):
+def _measuring(model, attentions, tags):
     """The graph from a batch to the weights by kind, (B, heads, T, S), and the gradients of the gates, (B, N).
 
-    Weights on the tokens of the model's `frame` are left out. So a row can sum to less than 1.
+    Weights on the tokens of the model's `frame` and on a tag of the source are left out. So a row can sum to less
+    than 1.
     """
-    target, source = model.target_frame.width, len(model.source_frame.before)
+    target, source = model.target_frame.width, len(model.source_frame.before) + (tags is not None)
     first = {"encoder": (source, source), "decoder": (target, target), "cross": (target, source)}
 
     @tf.function(autograph=False, input_signature=[IDS, IDS])
@@ -238,7 +240,8 @@ def _measuring(model, attentions):
         with tf.GradientTape() as tape:
             tape.watch(gates)
             with gated(attentions, gates) as weights:
-                states = model.decode(shift_right(labels), model.encode(source_ids))
+                of_rows = default_tags(tags, tf.shape(labels)[0])
+                states = model.decode(begun(shift_right(labels), of_rows), model.encode(tagged(source_ids, of_rows)))
             is_real = tf.cast(labels != PAD_ID, tf.float32)
             losses = is_real * tf.nn.sparse_softmax_cross_entropy_with_logits(labels, model.logits(states))
             means = tf.reduce_sum(losses, axis=1) / tf.reduce_sum(is_real, axis=1)  # (B,)

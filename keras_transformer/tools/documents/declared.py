@@ -129,8 +129,17 @@ def is_same_language(code, other):
     return re.split("[-_]", code.strip().lower())[0] == re.split("[-_]", other.lower())[0]
 
 
-def language_of(translator):
-    """The code of the language into which a translator translates, as its run or its export says; None if unknown."""
+def language_of(translator, given=None):
+    """The code of the language that a translation declares; None if it is unknown.
+
+    Args:
+        translator: as for `translate_bytes`. Of many languages, it is the default that counts, in the form of BCP 47.
+        given: code of a user, for a translator of one direction; None: as its run or its export says.
+    """
+    if getattr(translator, "tags", None):
+        return translator.tags.default_codes[1]
+    if given:
+        return given
     for path in getattr(translator, "files", ()):
         for directory in Path(path).parents[:2]:
             settings = [directory / name for name in ("results.yaml", "config.yaml") if (directory / name).exists()]

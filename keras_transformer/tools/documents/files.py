@@ -66,23 +66,28 @@ def check_format(format, target_lang=None):
         target_lang: code of a language; None for none.
 
     Raises:
-        UserError: for a format that does not exist, that needs a package that is not installed, or that declares no
-            language; and for a code that is none.
+        UserError: for a format that does not exist, or that needs a package that is not installed; and for a code that
+            is none.
     """
     if format not in FORMATS:
         raise UserError(f"`format` must be one of {', '.join(FORMATS)}. Received: {format!r}")
     if format == "markdown":
         markdown.load_parser()
-    declaring = [name for name in FORMATS if FORMATS[name].in_language]
-    if target_lang and format not in declaring:
-        raise UserError(
-            f"`target_lang` needs a format that declares a language: {', '.join(declaring)}. Received: {format}"
-        )
     if target_lang and not declared.LANGUAGE.fullmatch(target_lang):
         raise UserError(f"`target_lang` must be the code of a language, such as de or pt-BR. Received: {target_lang!r}")
 
 
-def translate_bytes(translator, data, format, path="the document", on_progress=None, *, on_left=None, target_lang=None):
+def translate_bytes(
+    translator,
+    data,
+    format,
+    path="the document",
+    on_progress=None,
+    *,
+    on_left=None,
+    source_lang=None,
+    target_lang=None,
+):
     """Translates a document that is in memory.
 
     Args:
@@ -92,16 +97,19 @@ def translate_bytes(translator, data, format, path="the document", on_progress=N
         path: name of the document, for errors.
         on_progress: called with the number of texts done since its last call.
         on_left: called with each text that stays untranslated, because its translation lost or moved a variable.
-        target_lang: code of the language of the translation, which the document then declares; None: the one of the
-            translator's run, if it is known.
+        source_lang, target_lang: codes of the languages, which a translator of many languages needs. The document then
+            declares `target_lang`; None: the one of the translator, if it is known.
 
     Returns:
         bytes, of the same format. In the charset of the document, or in UTF-8 if that lacks a character.
 
     Raises:
-        UserError: for an unknown format, a document that cannot be read, and a translator that does not explain.
+        UserError: for an unknown format, a document that cannot be read, a translator that does not explain, and a
+            language that the translator does not have.
     """
     check_format(format, target_lang)
+    if hasattr(translator, "between"):
+        translator = translator.between(source_lang, target_lang)
     translate = FragmentTranslator(translator, on_progress)
     if format == "lines":
         check_text(data[:FIRST_BYTES], path)
@@ -110,7 +118,7 @@ def translate_bytes(translator, data, format, path="the document", on_progress=N
     text, charset = declared.read_text(data, format, path)
     mark, text = text[: text.startswith("\ufeff")], text.removeprefix("\ufeff")  # of byte order, no part of the text
     if in_language := FORMATS[format].in_language:
-        text = in_language(text, path, target_lang or declared.language_of(translator))
+        text = in_language(text, path, declared.language_of(translator, target_lang))
     for find in FORMATS[format].finders:
         units = find(text, path)
         text = replaced(text, units, translate_units(units, translate, on_left))
@@ -142,7 +150,7 @@ def write_document(path, data):
     write_whole(path, write)
 
 
-def translate_document(translator, path, output, format=None, on_progress=None, target_lang=None):
+def translate_document(translator, path, output, format=None, on_progress=None, target_lang=None, source_lang=None):
     """Translates a document: a page, a text, subtitles, a catalogue of messages or a Word file.
 
     Only text changes. Tags stay around the words that they belong to, by the alignment that `explain` gives. Code,
@@ -155,7 +163,7 @@ def translate_document(translator, path, output, format=None, on_progress=None, 
         format: "lines", "html", "markdown", "xliff", "po", "srt", "vtt", "ass" or "docx"; None: by the ending of
             `path`.
         on_progress: called with the number of texts done since its last call.
-        target_lang: code of the language of the translation, see `translate_bytes`.
+        target_lang, source_lang: codes of the languages, see `translate_bytes`.
 
     Returns:
         list of str, the texts that stay untranslated, because their translations lost or moved a variable.
@@ -175,8 +183,8 @@ def translate_document(translator, path, output, format=None, on_progress=None, 
         endings = " ".join(ending for known in FORMATS.values() for ending in known.endings)
         raise UserError(f"the ending of {path} is unknown: name a `format`, or use one of {endings}")
     left = []
-    translated = translate_bytes(
-        translator, read_document(path), format, path, on_progress, on_left=left.append, target_lang=target_lang
-    )
+    languages = {"source_lang": source_lang, "target_lang": target_lang}
+    data = read_document(path)
+    translated = translate_bytes(translator, data, format, path, on_progress, on_left=left.append, **languages)
     write_document(output, translated)
     return left

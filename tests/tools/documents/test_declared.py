@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 from xml.etree import ElementTree
 
@@ -8,6 +9,7 @@ import yaml
 from keras_transformer.errors import UserError
 from keras_transformer.tools.documents.declared import language_of
 from keras_transformer.tools.documents.files import translate_bytes
+from tests import tiny
 from tests.tools.documents.fake import SAME, WordByWord
 
 PO = 'msgid ""\nmsgstr "Content-Type: text/plain; charset={}\\n"\n\nmsgid "one café charset=x"\nmsgstr ""\n'
@@ -124,5 +126,23 @@ def test_the_run_or_the_export_tells_the_language(tmp_path):
 def test_a_language_that_no_document_can_declare_is_told():
     with pytest.raises(UserError, match="`target_lang` must be the code of a language, .* Received: 'German'"):
         translate_bytes(SAME, b"", "html", target_lang="German")
-    with pytest.raises(UserError, match="needs a format that declares a language: html, xliff, po. Received: srt"):
-        translate_bytes(SAME, b"", "srt", target_lang="de")
+
+
+def test_a_translator_of_many_languages_writes_and_declares_the_one_that_is_given():
+    translators = []
+
+    class Many(WordByWord):
+        tags = tiny.tags("source")
+
+        def between(self, source_lang, target_lang):
+            translators.append(Many(lambda word: f"{word}-{target_lang}"))
+            translators[-1].tags = replace(self.tags, default=self.tags.find(source_lang, target_lang))
+            return translators[-1]
+
+    page = b'<html lang="de"><p>one</p></html>'
+    found = translate_bytes(Many(), page, "html", source_lang="de", target_lang="zho")
+    assert found == b'<html lang="zh"><p>one-zho</p></html>'
+    assert translators[-1].tags.default == ("de", "zh_Hans")
+    subtitle = "1\n00:00:01,000 --> 00:00:02,000\n{}\n"
+    found = translate_bytes(Many(), subtitle.format("one").encode(), "srt", target_lang="fr")
+    assert found.decode() == subtitle.format("one-fr")

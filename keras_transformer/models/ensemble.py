@@ -1,0 +1,109 @@
+"""Several models that translate together: each predicts, and the mean of their probabilities counts."""
+
+import keras
+from keras import ops
+
+from keras_transformer.models.sequence_to_sequence import SequenceToSequence
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class Ensemble(SequenceToSequence):
+    """The mean of the probabilities of several models: P = (P_1 + ... + P_n) / n.
+
+    Methods, call arguments and result: see `SequenceToSequence`. Its `memory` and decoding state are tuples of those of
+    its members. Its states are those of its members side by side, D = D_1 + ... + D_n. Its logits are log P.
+
+    It is made for translation: a loss needs one `output_matrix`, and an ensemble has several.
+
+    Args:
+        members: list of two or more `SequenceToSequence`, with the same vocabularies. They are not changed: the
+            ensemble has copies.
+        dtype: name of a dtype policy for all members; None: the policy of the first.
+
+    Raises:
+        ValueError: if there are fewer than two, or their vocabularies have other sizes.
+
+    Example:
+
+    ```python
+    models = [kt.Transformer(vocabulary_size=97, d_model=8, num_heads=2, d_ff=16, num_layers=1) for _ in range(2)]
+    logits = kt.Ensemble(models)({"source_ids": [[7, 8, 9]], "target_ids": [[2, 7]]})  # (1, 2, 97)
+    ```
+    """
+
+    def __init__(self, members, *, dtype=None, **kwargs):
+        sizes = {member.output_matrix.shape[0] for member in members}
+        if len(members) < 2 or len(sizes) > 1:
+            raise ValueError(
+                "an ensemble needs two or more models of the same vocabulary. Received: "
+                f"{len(members)}, of {sorted(sizes)} pieces"
+            )
+        policy = keras.dtype_policies.get(dtype or members[0].dtype_policy)
+        self._members = [_copied(member, f"member_{i}", policy) for i, member in enumerate(members)]
+        super().__init__(policy=policy, **kwargs)
+
+    def members(self):
+        return tuple(self._members)
+
+    def connect(self, source_ids, target_ids):
+        inputs = {"source_ids": source_ids, "target_ids": target_ids}
+        return log_of_mean([member(inputs) for member in self.members()])
+
+    def encode(self, source_ids):
+        return tuple(member.encode(source_ids) for member in self.members())
+
+    def decode(self, target_ids, memory):
+        return self._beside(member.decode(target_ids, own) for member, own in self._each(memory))
+
+    def start(self, memory, width):
+        return tuple(member.start(own, width) for member, own in self._each(memory))
+
+    def step(self, ids, parents, position, state):
+        found = [member.step(ids, parents, position, own) for member, own in self._each(state)]
+        return self._beside(states for states, _ in found), tuple(own for _, own in found)
+
+    def logits(self, states):
+        return self.search_logits(states, self.projections())
+
+    def search_logits(self, states, projections):
+        given = zip(self.members(), self._apart(states), projections, strict=True)
+        return log_of_mean([member.search_logits(own, [projection]) for member, own, projection in given])
+
+    def align(self, target_ids, memory):
+        """As in the contract: the mean of what the members look at."""
+        found = [member.align(target_ids, own) for member, own in self._each(memory)]
+        return self._beside(states for states, _ in found), sum(weights for _, weights in found) / len(found)
+
+    def get_config(self):
+        members = [keras.saving.serialize_keras_object(member) for member in self.members()]
+        policy = keras.dtype_policies.serialize(self.dtype_policy)
+        return {"members": members, "dtype": policy, "name": self.name}
+
+    @classmethod
+    def from_config(cls, config, custom_objects=None):
+        return cls(**{**config, "members": [keras.saving.deserialize_keras_object(each) for each in config["members"]]})
+
+    def _each(self, own):
+        return zip(self.members(), own, strict=True)
+
+    def _beside(self, states):
+        return ops.concatenate(list(states), axis=-1)
+
+    def _apart(self, states):
+        widths = [member.output_matrix.shape[1] for member in self.members()]
+        stops = [sum(widths[: i + 1]) for i in range(len(widths))]
+        return [states[..., stop - width : stop] for stop, width in zip(stops, widths, strict=True)]
+
+
+def log_of_mean(logits):
+    """log of the mean of softmax(z) over a list of logits z (..., V), float32."""
+    return ops.logsumexp(ops.stack([ops.log_softmax(each) for each in logits]), axis=0) - ops.log(float(len(logits)))
+
+
+def _copied(model, name, policy):
+    """The same model under another name and dtype policy."""
+    config = {**model.get_config(), "name": name, "dtype": policy}
+    copy = type(model).from_config(config)
+    for variable, original in zip(copy.weights, model.weights, strict=True):
+        variable.assign(original)
+    return copy

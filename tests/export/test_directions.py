@@ -1,0 +1,68 @@
+"""Exports of models of many languages: each translates as the run does, in all directions or in the one that it has."""
+
+import numpy as np
+import pytest
+import sentencepiece
+
+from keras_transformer.errors import UserError
+from keras_transformer.export.manifest import read_manifest
+from keras_transformer.export.saved_model import SavedModelExport
+from keras_transformer.export.versions import export_version
+from keras_transformer.export.warmup import read_warm_up
+from keras_transformer.translation.translator import SavedModelTranslator
+from tests import tiny
+
+TEXTS = ["one two", "one two", "seven", "ten\nnine"]
+SOURCES, TARGETS = ["en", "de", "fr", "zh_Hans"], ["de", "fr", "zh-CN", "en"]
+LISTED = {"de": "de", "en": "en", "fr": "fr", "zh": "zh_Hans"}
+
+
+@pytest.fixture(scope="module", params=["both", pytest.param("source", marks=pytest.mark.slow)])
+def of_many(request):
+    return tiny.many_languages(request.param)
+
+
+def test_a_saved_model_takes_the_languages_of_every_row(of_many, tmp_path):
+    path = export_version(SavedModelExport(of_many.between("de", "fr")), tmp_path, sentences=TEXTS)
+    manifest = read_manifest(path)
+    assert manifest["languages"] == {"sources": LISTED, "targets": LISTED, "default": ["de", "fr"]}
+    for signature in manifest["signatures"].values():
+        inputs = signature["inputs"]
+        assert inputs["source_lang"] == inputs["target_lang"] == {"dtype": "string", "shape": [None]}
+    for request in read_warm_up(path):
+        values = [request.inputs[name].string_val[0] for name in ("source_lang", "target_lang")]
+        assert values == [b"de", b"fr"]
+    loaded = SavedModelTranslator(path)
+    expected = of_many.translate_scored(TEXTS, source_lang=SOURCES, target_lang=TARGETS)
+    found = loaded.translate_scored(TEXTS, source_lang=SOURCES, target_lang=TARGETS)
+    assert [row.text for row in found] == [row.text for row in expected]
+    np.testing.assert_allclose([row.score for row in found], [row.score for row in expected], atol=1e-4)
+    assert loaded.translate("one two") == found[1].text == loaded.translate(">>fra<< one two", target_lang="en")
+    with pytest.raises(UserError, match="the model has no `target_lang` it, only de, en, fr, zh"):
+        loaded.translate("one", target_lang="it")
+
+
+def test_an_export_for_litert_has_one_direction(of_many, tmp_path):
+    pytest.importorskip("ai_edge_litert")
+    from keras_transformer.export.litert import LiteRTExport
+    from keras_transformer.export.translate_litert import LiteRTTranslator
+
+    export_version(LiteRTExport(of_many.between("de", "zh")), tmp_path, sentences=TEXTS)
+    found = LiteRTTranslator(tmp_path).translate(TEXTS)
+    assert found == of_many.translate(TEXTS, source_lang="de", target_lang="zh") != of_many.translate(TEXTS)
+
+
+def test_an_export_for_ctranslate2_begins_with_the_tag_of_its_direction(of_many, tmp_path):
+    ctranslate2 = pytest.importorskip("ctranslate2")
+    from keras_transformer.export.ctranslate2 import CTranslate2Export
+
+    path = export_version(CTranslate2Export(of_many.between("de", "fr")), tmp_path, sentences=TEXTS)
+    tag = read_manifest(path)["source_tag"]
+    assert tag == ("<2fr>" if of_many.tags.place == "source" else "<2de>")
+    pieces = sentencepiece.SentencePieceProcessor(model_file=str(path / "tokenizer.model"))
+    source = [tag, *pieces.encode("seven", out_type=str)]  # as docs/export_and_serve.md says
+    (result,) = ctranslate2.Translator(str(path)).translate_batch(
+        [source], beam_size=1, max_decoding_length=len(source) - 1 + 50, min_decoding_length=0
+    )
+    expected = of_many.translate("seven", source_lang="de", target_lang="fr")
+    assert pieces.decode(result.hypotheses[0]) == expected != of_many.translate("seven")
