@@ -37,7 +37,7 @@ LEAST_COPIED = 100_000  # characters without a piece in all epochs, before a mod
 
 # Settings that may change when a run is resumed: how long it trains, where, and how it translates.
 MAY_CHANGE = ("epochs", "max_steps", "patience", "average_epochs", "save_minutes", "profile", "strategy", "model_dir")
-MAY_CHANGE += ("beam_size", "length_penalty", "split_sentences")
+MAY_CHANGE += ("beam_size", "length_penalty", "split_sentences", "workers")
 
 
 @dataclass(frozen=True)
