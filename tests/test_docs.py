@@ -156,7 +156,11 @@ def empty_desk(tmp_path_factory):
     (directory / "data/news.en").write_text("one two\n\nthree\n" * 5, encoding="utf-8")
     tiny.write_pairs(corpus, "test2016", tiny.pairs(5, seed=9))
     (directory / "new.en").write_text("one two\n\nthree\n", encoding="utf-8")
-    for name, fixture in (("opus-mt-en-de", "hf_marian"), ("m2m100_418M", "hf_m2m100")):
+    for name, fixture in (
+        ("opus-mt-en-de", "hf_marian"),
+        ("m2m100_418M", "hf_m2m100"),
+        ("onmt-en-de", "opennmt"),
+    ):
         with tarfile.open(ROOT / f"tests/tools/importing/{fixture}.tar.xz") as archive:
             archive.extractall(directory, filter="data")
         (directory / fixture).rename(directory / name)
