@@ -2,8 +2,9 @@
 
     python -m benchmarks.many_languages --text DIR/val.en
 
-The model has random weights, so every search goes on to its limit: with tags and without, it makes as many steps. Rounds
-of all three kinds take turns. "source" has a tag in front of the source; "both" begins the decoder with another one.
+The model has random weights, so every search goes on to its limit: with tags and without, it makes as many steps.
+Rounds of all three kinds take turns. "source" has a tag in front of the source; "both" begins the decoder with another
+one.
 """
 
 import argparse

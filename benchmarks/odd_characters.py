@@ -16,7 +16,7 @@ SPACES = {"two spaces": "  ", "a tab": "\t"}
 SPACES |= {f"U+{code:04X}": chr(code) for code in (0xA0, 0x2003, 0x2009, 0x202F, 0x205F, 0x3000)}
 INVISIBLE = [0xAD, 0x34F, 0x61C, 0x200B, 0x200E, 0x200F, 0x202B, 0x2060, 0x2066, 0x2069, 0xFEFF]
 SYMBOLS = ["😀", "🚀", "❤️", "👩‍🚀", "🇩🇪", "★", "✔", "→", "𝄞"]
-UNKNOWN = ["§", "※", "Ω", "ж", "水"]
+UNKNOWN = ["§", "※", "©", "™", "№", "¶", "†", "‡", "…", "°", "Ω", "ж", "水", "क"]
 
 
 def parse_arguments():
@@ -35,8 +35,16 @@ def changes():
         **{f"{name}, first space": (lambda line, c=c: line.replace(" ", c, 1), "") for name, c in SPACES.items()},
         **{f"{name} inside": (lambda line, c=c: line[:2] + c + line[2:], "") for name, c in marks.items()},
         **{f"{symbol} before": (lambda line, c=symbol: f"{c} {line}", symbol) for symbol in SYMBOLS + UNKNOWN},
+        **{f"{symbol} inside": (lambda line, c=symbol: inside(line, c), symbol) for symbol in SYMBOLS + UNKNOWN},
         **{f"{symbol} behind": (lambda line, c=symbol: f"{line} {c}", symbol) for symbol in SYMBOLS + UNKNOWN},
     }
+
+
+def inside(line, symbol):
+    """The line with the symbol as a word of its own in its middle."""
+    words = line.split(" ")
+    middle = len(words) // 2
+    return " ".join([*words[:middle], symbol, *words[middle:]]) if middle else line
 
 
 def main(arguments):

@@ -48,6 +48,12 @@ def check_values(config):
     check("init_from", is_new or config.init_from is None, "brings its own tokenizer: leave out `tokenizer`")
     for name in ("replay", "extend_vocabulary"):
         check(name, config.init_from is not None or not getattr(config, name), "needs `init_from`")
+    check("sampling_temperature", config.sampling_temperature >= 1, "must be at least 1")
+    if config.sampling_temperature > 1:
+        check(
+            "sampling_temperature", not config.replay, "does not go with `replay`, which fixes the share of old pairs"
+        )
+        check("sampling_temperature", len(config.corpora) > 1, "needs several corpora in `dataset`")
     check("workers", config.workers is None or worker_addresses(config.workers), f"must be such as {WORKERS}")
     is_cluster = config.workers is None or config.strategy == "multi_worker"
     check("workers", is_cluster, "needs `strategy` multi_worker")

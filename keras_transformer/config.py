@@ -47,7 +47,14 @@ class Config:
     """Corpus: cldr:A-B (made from Unicode locale data, no download), files:DIR (train.LANG, val.LANG, ...) or
     tfds:NAME[/CONFIG]. Several are mixed, and the first one decides which weights are best. :WEIGHT may follow a name.
     With :3, an epoch takes every pair three times. With :0.3, it takes 30 % of the pairs, and the next epoch takes
-    others."""
+    others. @A-B may follow a name, before the weight: the corpus then translates A to B, such as files:DIR@en-de:0.3.
+    With several directions, one model learns them all."""
+    tags: Literal["source", "both"] = "source"
+    """Tokens that tell a model of several directions the languages. source: the first token of the source names the
+    target language. both: it names the source language, and the decoder begins with a token of the target language."""
+    sampling_temperature: float = 1.0
+    """T, at least 1: an epoch takes pairs of each corpus in proportion to (weight x size)^(1/T). So a larger T lets an
+    epoch take more of small corpora and less of large ones. An epoch keeps its size. 1 takes corpora as they are."""
     source_lang: str | None = None
     """Code of the language to translate from, such as en. A corpus files:DIR needs it."""
     target_lang: str | None = None

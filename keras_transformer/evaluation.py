@@ -308,7 +308,12 @@ def _check_counts(**sentences: Sequence[str]) -> None:
 
 def _bleu_metric(tokenize: str, references: list[list[str]], target_lang: str | None) -> BLEU:
     """BLEU with the named tokenization, or with the one that suits the target language and the references."""
-    metric = _chosen_metric(references, language_of(target_lang)) if tokenize == AUTO else _named_metric(tokenize)
+    language = language_of(target_lang)
+    metric = _chosen_metric(references, language) if tokenize == AUTO else _named_metric(tokenize)
+    if tokenize == AUTO and target_lang and not language:
+        log.warning(
+            f"CLDR knows no language {target_lang!r}, so BLEU divides words by tok:{metric.tokenizer_signature}"
+        )
     is_chosen_for_text = tokenize in (AUTO, "none")
     if not _has_runs(metric, references) or not (is_chosen_for_text or _finds_words(metric, references)):
         log.warning(

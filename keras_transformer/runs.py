@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import numpy as np
+
 from keras_transformer.checks import check_effect
 from keras_transformer.config import Config
 from keras_transformer.data.corpus import pairs_corpus
@@ -136,7 +138,10 @@ def compare_with_all_pieces(translator, run):
     sources = pairs.source.texts(translator.source_tokenizer)
     references = pairs.target.texts(translator.target_tokenizer)
     every = translator.with_model(translator.model, shortlist=None)
-    translations = [each.translate(sources) for each in (translator, every)]
+    shares = pairs.shares_of(np.arange(len(pairs))) if pairs.directions else []
+    languages = zip(*(pairs.directions[share] for share in shares), strict=True)
+    how = dict(zip(("source_lang", "target_lang"), map(list, languages), strict=False))
+    translations = [each.translate(sources, **how) for each in (translator, every)]
     config = Config.load(run.config)
     bleu, bleu_of_all = (measure(found, references, config.tokenize, config.target_lang) for found in translations)
     return {

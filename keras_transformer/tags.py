@@ -11,6 +11,7 @@ from babel.core import get_global
 
 from keras_transformer.config import BOS_ID
 from keras_transformer.errors import UserError
+from keras_transformer.files import write_whole
 from keras_transformer.languages import language_of, likely_script, likely_territory, locale_of
 
 FILE = "languages.json"  # in the directory of a run
@@ -82,7 +83,8 @@ class LanguageTags:
     def save(self, directory):
         """Writes `languages.json` into a directory."""
         about = {"place": self.place, "default": self.default, "sources": self.sources, "targets": self.targets}
-        Path(directory, FILE).write_text(json.dumps(about, indent=1), encoding="utf-8")
+        text = json.dumps(about, indent=1)
+        write_whole(Path(directory, FILE), lambda path: path.write_text(text, encoding="utf-8"))
 
 
 def load_tags(directory):
@@ -92,6 +94,11 @@ def load_tags(directory):
         return None
     about = json.loads(path.read_text(encoding="utf-8"))
     return LanguageTags(about["place"], about["sources"], about["targets"], tuple(about["default"]))
+
+
+def piece_of(code):
+    """The piece that tags a language in our own tokenizers: `<2de>`."""
+    return f"<2{code}>"
 
 
 def read_export(directory):

@@ -20,6 +20,8 @@ OTHER = {
     "preset": "small",
     "model_dir": "runs/größer: 1",
     "dataset": "tfds:ted_hrlr_translate/pt_to_en",
+    "tags": "both",
+    "sampling_temperature": 1.0,  # there is no other one beside `replay`
     "source_lang": "no",
     "target_lang": "null",
     "skip_bad_lines": True,
@@ -109,7 +111,7 @@ OTHER = {
 def test_the_other_values_are_other():
     assert [field.name for field in dataclasses.fields(Config)] == list(OTHER)
     same = [field.name for field in dataclasses.fields(Config) if OTHER[field.name] == field.default]
-    assert same == ["tokenizer", "heads"]
+    assert same == ["sampling_temperature", "tokenizer", "heads"]
 
 
 @pytest.mark.parametrize("name", PRESETS)

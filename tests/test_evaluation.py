@@ -154,6 +154,23 @@ def test_a_package_that_the_language_needs_is_named_once_in_one_line(
 
 
 @pytest.mark.parametrize(
+    ("tokenize", "target_lang", "is_named"),
+    [
+        ("auto", "klingon", True),
+        ("auto", "x-foo", True),
+        ("auto", "deu", False),
+        ("auto", None, False),
+        ("13a", "lc", False),
+    ],
+)
+def test_an_unknown_language_is_named_with_the_tokenization_that_it_gets(caplog, tokenize, target_lang, is_named):
+    evaluation = measure(["one two three four."], ["one two three four."], tokenize, target_lang)
+    assert "|tok:13a|" in evaluation.bleu_signature
+    named = [f"CLDR knows no language {target_lang!r}, so BLEU divides words by tok:13a"]
+    assert caplog.messages == (named if is_named else [])
+
+
+@pytest.mark.parametrize(
     ("tokenize", "reference", "is_marked"),
     [
         ("13a", "今天天气很好，我们走吧。", True),

@@ -101,7 +101,7 @@ def settings_of_origin(given):
     )
     names = [field.name for field in dataclasses.fields(Config)]
     of_model = [name for name in names[names.index("d_model") : names.index("epochs")] if "dropout" not in name]
-    of_model += ["share_vocabulary", "share_tokenizer"]
+    of_model += ["share_vocabulary", "share_tokenizer", "tags"]
     if before.get("positions") == "learned":
         of_model.append("max_length")  # the number of positions
     return {name: before[name] for name in of_model if name in before}

@@ -146,8 +146,25 @@ class Corpus:
 
     @property
     def identity(self) -> dict[str, str]:
-        """The direction and the fingerprint: two corpora of equal identity have the same pairs."""
-        return {"languages": f"{self.source_lang} to {self.target_lang}", **self.fingerprint}
+        """The directions and the fingerprint: two corpora of equal identity have the same pairs."""
+        directions = [f"{source} to {target}" for source, target in self.directions]
+        return {"languages": ", ".join(directions if self.is_multilingual else directions[:1]), **self.fingerprint}
+
+    @property
+    def directions(self) -> list[tuple[str, str]]:
+        """(source, target), the languages of this corpus and of each of the others."""
+        return [(each.source_lang, each.target_lang) for each in (self, *self.others)]
+
+    @property
+    def parts(self) -> list[tuple["Corpus", Iterable[Pair]]]:
+        """This corpus and each of the others, each with its own training pairs."""
+        splits = self.train.splits.values() if isinstance(self.train, InTurn) else [self.train]
+        return list(zip((self, *self.others), splits, strict=True))
+
+    @property
+    def is_multilingual(self) -> bool:
+        """Whether its corpora have several directions."""
+        return len(set(self.directions)) > 1
 
 
 def hash_pairs(pairs: list[Pair]) -> str:

@@ -17,7 +17,7 @@ import numpy as np
 import tensorflow as tf
 from tqdm import tqdm
 
-from keras_transformer.config import PAD_ID
+from keras_transformer.config import BOS_ID, PAD_ID
 from keras_transformer.data.corpus import InTurn
 from keras_transformer.data.shares import Share
 from keras_transformer.errors import CorpusError, counted
@@ -71,6 +71,11 @@ class Sentences:
         starts = np.cumsum([0, *map(len, rows)])
         return cls(np.fromiter(itertools.chain.from_iterable(rows), np.int64, int(starts[-1])), starts)
 
+    def count(self, wanted):
+        """How often ids of a list are there."""
+        starts = range(0, len(self.ids), CHUNK * CHUNK)
+        return sum(int(np.isin(self.ids[start : start + CHUNK * CHUNK], wanted).sum()) for start in starts)
+
     def lists(self):
         """The ids of every sentence: a list of lists of int."""
         ids = np.asarray(self.ids, np.int64).tolist()
@@ -100,19 +105,24 @@ class EncodedPairs:
         target: `Sentences`, aligned with the source, each with eos at its end: the labels.
         dropped: reason -> number of pairs left out.
         shares: tuple of `Share`, of the corpora, whose pairs follow one another; () for one corpus of weight 1.
+        directions: tuple of (source, target), the languages of every share; () in a run of one direction.
+        tags: tuple of (source_tag, first_id), the ids for each direction, see `LanguageTags`; () without tags.
     """
 
     source: Sentences
     target: Sentences
     dropped: dict
     shares: tuple = ()
+    directions: tuple = ()
+    tags: tuple = ()
 
     @classmethod
     def open(cls, directory):
         """Maps the files of `encode_pairs` into memory."""
         about = json.loads(Path(directory, ABOUT).read_text(encoding="utf-8"))
         source, target = (Sentences.open(Path(directory, side), about["dtype"]) for side in ("source", "target"))
-        return cls(source, target, about["dropped"], tuple(map(Share, about.get("sizes", ()))))
+        directions = tuple(map(tuple, about.get("directions", ())))
+        return cls(source, target, about["dropped"], tuple(map(Share, about.get("sizes", ()))), directions)
 
     def __len__(self):
         return len(self.source.starts) - 1
@@ -121,6 +131,39 @@ class EncodedPairs:
     def target_pieces(self):
         """int64 (N,): tokens of every target sentence without its eos, counted anew."""
         return self.target.lengths - 1
+
+    @property
+    def lengths(self):
+        """int64 (N,) twice: tokens of every source sentence and of every target sentence, with tag and eos."""
+        return self.source.lengths + bool(self.tags), self.target.lengths
+
+    def tagged(self, languages):
+        """The same pairs, with the tags of their directions. They stay as they are if `LanguageTags` is None."""
+        if languages is None:
+            return self
+        return replace(self, tags=tuple(languages.ids(*languages.find(*each)) for each in self.directions))
+
+    def source_tags(self, rows):
+        """The tags before the source sentences `rows` (B,): int32 (B, 1); (B, 0) if pairs have no tags."""
+        tags = np.array([source_tag for source_tag, _ in self.tags], np.int32)
+        return tags[self.shares_of(rows), None] if self.tags else np.empty((len(rows), 0), np.int32)
+
+    def first_ids(self, rows):
+        """The tokens with which the decoder begins for the pairs `rows` (B,): bos, or tags; int32 (B,)."""
+        first = np.array([first_id for _, first_id in self.tags], np.int32)
+        return first[self.shares_of(rows)] if self.tags else np.full(len(rows), BOS_ID, np.int32)
+
+    def shares_of(self, rows):
+        """The number of the share of each of the pairs `rows` (B,): int64 (B,)."""
+        return np.searchsorted(np.cumsum([share.size for share in self.shares]), rows, side="right")
+
+    def by_direction(self, rows):
+        """The pairs `rows` (B,) of each direction: a list of int arrays, only one in a run of one direction."""
+        if not self.directions:
+            return [rows]
+        different = list(dict.fromkeys(self.directions))
+        numbers = np.array([different.index(each) for each in self.directions])[self.shares_of(rows)]
+        return [rows[numbers == number] for number in range(len(different))]
 
     def weighted(self, weights):
         """The same pairs, with a `Fraction` for each corpus: how often an epoch takes it."""
@@ -143,7 +186,7 @@ class EncodedPairs:
         return f"{counted(len(self), 'pair')} ({tokens})" + (f"; dropped {reasons}" if reasons else "; none dropped")
 
 
-def encode_pairs(pairs, source_tokenizer, target_tokenizer, max_length, directory, name="corpus"):
+def encode_pairs(pairs, source_tokenizer, target_tokenizer, max_length, directory, name="corpus", directions=()):
     """Tokenises pairs into files, chunk by chunk, and drops pairs that are blank on one side or too long.
 
     Ids are stored in the smallest unsigned type that holds both vocabularies. In a terminal, a progress bar appears
@@ -156,6 +199,7 @@ def encode_pairs(pairs, source_tokenizer, target_tokenizer, max_length, director
         max_length: most tokens of either side, control symbols not counted.
         directory: for the files; those of an earlier call are replaced.
         name: of the pairs, for an error message.
+        directions: list of (source, target), the languages of each corpus; () in a run of one direction.
 
     Returns:
         `EncodedPairs`, mapped from the files.
@@ -180,6 +224,7 @@ def encode_pairs(pairs, source_tokenizer, target_tokenizer, max_length, director
         sizes.append(int(counts[2]))
         dropped = {reason: dropped[reason] + left_out[reason] for reason in reasons}
     about = {"dtype": dtype.str, "dropped": dropped, "sizes": sizes}
+    about |= {"directions": list(directions)} if directions else {}
     Path(directory, ABOUT).write_text(json.dumps(about), encoding="utf-8")
     return EncodedPairs.open(directory)
 

@@ -15,6 +15,7 @@ from google.protobuf.message import DecodeError
 from sentencepiece.sentencepiece_model_pb2 import ModelProto, TrainerSpec
 
 from keras_transformer.errors import TokenizerError
+from keras_transformer.tags import piece_of
 
 SPACE = "\u2581"  # "▁", which stands for a space in a piece
 COVERAGE = 0.9995  # of the characters of the text: rarer new ones stay bytes
@@ -201,6 +202,37 @@ def append_pieces(model, pieces):
             is_spelt = all(description.pieces[i].type == ModelProto.SentencePiece.NORMAL for i in ids)
             score = sum(scores[i] for i in ids) + BONUS * (len(ids) - 1) if is_spelt else least
         description.pieces.add(piece=piece, score=score)
+    description.trainer_spec.vocab_size = len(description.pieces)
+    return description.SerializeToString(deterministic=True)
+
+
+def append_tags(model, codes):
+    """Adds tags of languages behind the pieces of a tokenizer, which keep their ids: control pieces `<2de>`.
+
+    No text yields a control piece.
+
+    Args:
+        model: a SentencePiece model, bytes.
+        codes: list of str, of languages. A tag that the model has is not added.
+
+    Returns:
+        The longer model, bytes.
+
+    Raises:
+        TokenizerError: for a tag that is a piece of another kind.
+    """
+    if not codes:
+        return model
+    description = ModelProto.FromString(model)
+    kinds = {piece.piece: piece.type for piece in description.pieces}
+    for tag in dict.fromkeys(map(piece_of, codes)):
+        if kinds.get(tag, ModelProto.SentencePiece.CONTROL) != ModelProto.SentencePiece.CONTROL:
+            raise TokenizerError(
+                f"{tag} tells the languages of texts, and the tokenizer yields it for text, too: train one with "
+                f"spm_train --control_symbols={tag}"
+            )
+        if tag not in kinds:
+            description.pieces.add(piece=tag, type=ModelProto.SentencePiece.CONTROL)
     description.trainer_spec.vocab_size = len(description.pieces)
     return description.SerializeToString(deterministic=True)
 

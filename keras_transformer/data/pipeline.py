@@ -51,9 +51,10 @@ def plan_epoch(pairs, sizes, seed, epoch):
     Returns:
         A list of int (B,) arrays of row numbers, as many as `sizes`. A row is in them as often as the epoch takes it.
     """
-    rows = rows_of_epoch(_shares(pairs), *_lengths(pairs), seed, epoch)
+    lengths = pairs.lengths
+    rows = rows_of_epoch(_shares(pairs), *lengths, seed, epoch)
     rng = np.random.default_rng((seed, epoch))
-    rows = rows[sort_by_length(*(side[rows] for side in _lengths(pairs)), rng.permutation(len(rows)))]
+    rows = rows[sort_by_length(*(side[rows] for side in lengths), rng.permutation(len(rows)))]
     # The sizes are those of the widest epoch. This epoch may have fewer pairs: then its first batches are smaller.
     missing = sum(sizes) - len(rows)
     cuts = np.maximum(np.cumsum([0, *sizes]) - missing, np.arange(len(sizes) + 1))
@@ -87,32 +88,39 @@ def _shares(pairs):
     return pairs.shares or (Share(len(pairs)),)
 
 
-def make_batch(pairs, rows):
+def make_batch(pairs, rows, vary=None, rng=None):
     """The pairs `rows` as padded arrays.
 
     Args:
         pairs: `EncodedPairs`.
         rows: int (B,).
+        vary: function (`EncodedPairs`, `rng`) -> `EncodedPairs`, see `training_batches`. It sees no tags of languages.
+        rng: NumPy generator.
 
     Returns:
-        source_ids int32 (B, S) and labels int32 (B, T) = y1 ... yn eos.
+        source_ids int32 (B, S), a tag first if pairs have tags, and labels int32 (B, T) = y1 ... yn eos.
     """
-    return pairs.source.padded(rows), pairs.target.padded(rows)
+    source_tags = pairs.source_tags(rows)
+    if vary is not None:
+        pairs = vary(EncodedPairs(pairs.source.of(rows), pairs.target.of(rows), dropped={}), rng)
+        rows = np.arange(len(rows))
+    return np.hstack([source_tags, pairs.source.padded(rows)]), pairs.target.padded(rows)
 
 
-def teacher_forced(source_ids, labels):
+def teacher_forced(source_ids, labels, first_ids=None):
     """A batch as `fit` takes it: every label is predicted from the labels before it.
 
     Args:
         source_ids: int32 (B, S).
         labels: int32 (B, T) = y1 ... yn eos.
+        first_ids: int32 (B,), in place of bos.
 
     Returns:
         ({"source_ids": int32 (B, S), "target_ids": int32 (B, T) = bos y1 ... yn}, labels, weights float32 (B, T), which
         are 0 on padding).
     """
     weights = tf.cast(tf.not_equal(labels, PAD_ID), tf.float32)
-    return {"source_ids": source_ids, "target_ids": shift_right(labels)}, labels, weights
+    return {"source_ids": source_ids, "target_ids": shift_right(labels, first_ids)}, labels, weights
 
 
 def unpack(batch):
@@ -142,13 +150,9 @@ def unpack(batch):
 
 
 def _dataset(generate):
-    ids = tf.TensorSpec((None, None), tf.int32)
-    batches = tf.data.Dataset.from_generator(generate, output_signature=(ids, ids))
+    ids, first_ids = tf.TensorSpec((None, None), tf.int32), tf.TensorSpec((None,), tf.int32)
+    batches = tf.data.Dataset.from_generator(generate, output_signature=(ids, ids, first_ids))
     return batches.map(teacher_forced).prefetch(tf.data.AUTOTUNE)
-
-
-def _lengths(pairs):
-    return pairs.source.lengths, pairs.target.lengths
 
 
 def training_batches(pairs, batch_tokens, seed, first_epoch=0, first_batch=0, vary=None):
@@ -177,7 +181,7 @@ def training_batches(pairs, batch_tokens, seed, first_epoch=0, first_batch=0, va
             plan = plan_epoch(pairs, sizes, seed, epoch)
             for number in range(skip, len(plan)):
                 rows, rng = plan[number], np.random.default_rng((seed, epoch, number))
-                yield make_batch(pairs, rows) if vary is None else _varied(pairs, rows, vary, rng)
+                yield *make_batch(pairs, rows, vary, rng), pairs.first_ids(rows)
             skip = 0
 
     return _dataset(generate)
@@ -227,24 +231,18 @@ def count_batches(pairs, batch_tokens):
 @functools.lru_cache(4)  # it sorts the whole corpus, and a start asks for the same several times
 def batch_shapes(pairs, batch_tokens):
     """(B, S, T) of every batch of an epoch, a list. If a corpus has a weight, this is the widest epoch."""
-    sides = _lengths(pairs)
+    sides = pairs.lengths
     widest = widest_rows(_shares(pairs), *sides)
     batches = plan_batches(*(side[widest] for side in sides), batch_tokens)
     return [(len(batch), *(int(side[widest[batch]].max()) for side in sides)) for batch in batches]
 
 
-def _varied(pairs, rows, vary, rng):
-    """`make_batch` with varied pairs."""
-    some = EncodedPairs(pairs.source.of(rows), pairs.target.of(rows), dropped={})
-    return make_batch(vary(some, rng), np.arange(len(rows)))
-
-
 def evaluation_batches(pairs, batch_tokens):
     """Every pair once, sorted by length. Arguments and batches as in `training_batches`."""
-    plan = plan_batches(*_lengths(pairs), batch_tokens)
+    plan = plan_batches(*pairs.lengths, batch_tokens)
 
     def generate():
         for rows in plan:
-            yield make_batch(pairs, rows)
+            yield *make_batch(pairs, rows), pairs.first_ids(rows)
 
     return _dataset(generate)

@@ -32,7 +32,7 @@ class PairProtection:
     if it would become longer than `max_length`.
 
     Args:
-        pairs: `EncodedPairs`, the corpus from which words that translate each other are learnt.
+        pairs: `EncodedPairs`, the corpus from which words that translate each other are learnt, in each direction.
         source_model, target_model: SentencePiece models with the placeholders, bytes.
         rate: probability, in [0, 1).
         max_length: most pieces of either side, eos not counted.
@@ -45,8 +45,7 @@ class PairProtection:
         self.rate = rate
         self.max_length = max_length
         counted = np.arange(0, len(pairs), -(-len(pairs) // MOST_COUNTED))
-        sides = (pairs.source.of(counted), pairs.target.of(counted))
-        self.terms = learn_terms(*(map(processor.decode, side.lists()) for processor, side in self._with(sides)))
+        self.terms = [self._learn_terms(pairs, rows) for rows in pairs.by_direction(counted)]
 
     def __call__(self, pairs, rng):
         """Returns the `EncodedPairs` of a batch with placeholders drawn from `rng`, a NumPy generator."""
@@ -60,7 +59,7 @@ class PairProtection:
     def _hide(self, pair, rng):
         """One pair, two lists of ids, with placeholders; the same lists if nothing can be hidden."""
         texts = [processor.decode(ids) for processor, ids in self._with(pair)]
-        shared = find_shared(*texts, self.terms)
+        shared = max((find_shared(*texts, terms) for terms in self.terms), key=len)
         most = min(len(shared), MOST_HIDDEN)
         first = int(rng.integers(len(PLACEHOLDERS)) * rng.integers(2))
         chosen = np.sort(rng.permutation(len(shared))[: rng.integers(most) + 1 if most else 0])
@@ -70,6 +69,10 @@ class PairProtection:
         texts = hide_pair(*texts, [shared[place] for place in chosen], first, keep_words)
         source, target = (processor.encode(text) for processor, text in self._with(texts))
         return pair if max(len(source), len(target)) > self.max_length else (source, [*target, EOS_ID])
+
+    def _learn_terms(self, pairs, rows):
+        sides = (pairs.source.of(rows), pairs.target.of(rows))
+        return learn_terms(*(map(processor.decode, side.lists()) for processor, side in self._with(sides)))
 
     def _with(self, sides):
         return zip(self._processors, sides, strict=True)

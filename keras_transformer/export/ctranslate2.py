@@ -101,9 +101,9 @@ class CTranslate2Export:
         finds."""
         run = self.reference
         tokenizers = (run.source_tokenizer, run.target_tokenizer)
-        breaks = run.signatures.breaks
+        division = run.signatures.division
         tag = [self.source_tag] if run.tags else []
-        yield CTranslate2Greedy(directory, *tokenizers, run.settings["max_length"], breaks, tag).translate_batch
+        yield CTranslate2Greedy(directory, *tokenizers, run.settings["max_length"], division, tag).translate_batch
 
     @property
     def source_tag(self):
@@ -239,15 +239,15 @@ class CTranslate2Greedy:
         source_tokenizer: `Tokenizer` of the run, which divides texts.
         target_tokenizer: `Tokenizer` of the run, which writes translations.
         max_length: most source tokens of a part.
-        breaks: see `segments.divide_into_parts`.
+        division: see `segments.divide_into_parts`.
         tag: list of the pieces in front of every part.
     """
 
-    def __init__(self, directory, source_tokenizer, target_tokenizer, max_length, breaks, tag=()):
+    def __init__(self, directory, source_tokenizer, target_tokenizer, max_length, division, tag=()):
         self.source_tokenizer = source_tokenizer
         self.target_tokenizer = target_tokenizer
         self.max_length = max_length
-        self.breaks, self.tag = breaks, list(tag)
+        self.division, self.tag = division, list(tag)
         names = (SHARED, SHARED) if Path(directory, SHARED).exists() else (SOURCE, TARGET)
         self._source_pieces, self._pieces = (
             sentencepiece.SentencePieceProcessor(model_file=str(Path(directory, name))) for name in names
@@ -257,7 +257,7 @@ class CTranslate2Greedy:
     def translate_batch(self, texts):
         """As `pieces_of_translations`. It logs the translations that the two detokenizers write differently."""
         text = tf.constant(texts, tf.string, shape=[len(texts)])
-        segments = divide_into_parts(text, self.source_tokenizer, self.max_length, self.breaks)
+        segments = divide_into_parts(text, self.source_tokenizer, self.max_length, self.division)
         parts, scores = self._translate_parts([self._source_pieces.id_to_piece(ids) for ids in segments.ids.to_list()])
         self._compare_detokenizers(parts)
         rows = segments.rows.numpy()
@@ -312,7 +312,7 @@ def pieces_of_translations(translator, texts):
     _, scores = translator.translate_batch(texts)
     tokenizer, max_length = translator.source_tokenizer, translator.settings["max_length"]
     text = tf.constant(texts, tf.string, shape=[len(texts)])
-    segments = divide_into_parts(text, tokenizer, max_length, translator.signatures.breaks)
+    segments = divide_into_parts(text, tokenizer, max_length, translator.signatures.division)
     tags = default_tags(translator.tags, tf.size(segments.places))
     labels = translator.signatures.find_labels(segments.ids, at_once(segments.places), tags)
     found = labels.with_values(translator.target_tokenizer.pieces(labels.values)).to_list()

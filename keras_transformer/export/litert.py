@@ -151,14 +151,15 @@ def convert(signatures, quantization, tags=None):
 def reader_settings(translator):
     """The arguments of `translate_litert.Rules`, a dict."""
     settings = translator.settings
-    rules = {"divide": (sentences.RESERVED, *translator.signatures.breaks), "join": segments.JOINTS}
+    division = translator.signatures.division
+    rules = {"divide": (sentences.RESERVED, *division.breaks), "unread": division.unread, "join": segments.JOINTS}
     return {
         "beam_size": settings["beam_size"],
         "length_penalty": settings["length_penalty"],
         "max_length": settings["max_length"],
         "last_control_id": max(PAD_ID, UNK_ID, BOS_ID, EOS_ID),
         "blank": as_python(sentences.BLANK),
-        "space": as_python(sentences.SPACE),
+        "copied": as_python(division.copied),
         "no_space": sentences.NO_SPACE,
         "border": sentences.BORDER,
         **{name: [(as_python(pattern), new) for pattern, new in pairs] for name, pairs in rules.items()},

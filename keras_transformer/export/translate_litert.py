@@ -112,7 +112,7 @@ class LiteRTTranslator:
         """One text: its white space stays, its sentences are translated in parts, and all is joined again."""
         written, log_prob, tokens = [], 0.0, 0
         for fragment in self._rules.fragments(text):
-            sentence = [] if self._rules.is_space(fragment) else self._source.encode(fragment)
+            sentence = self._source.encode(self._rules.read(fragment))
             if not sentence:  # white space, or nothing that can be seen
                 written.append(fragment)
                 continue
@@ -158,20 +158,36 @@ class Rules:
         border: stands between two fragments of a text after the replacements of `divide`.
         divide: list of (pattern, replacement), for a text.
         join: list of (pattern, replacement), for a translation.
-        space: pattern of one character that may stand between sentences: `blank` and symbols. An old export has none.
+        copied: pattern of a fragment that is not translated. An old export has none.
+        unread: list of (pattern, replacement), which remove what the model does not read of a sentence.
+        space: what an old export has in place of `copied`: pattern of one character that may stand between sentences.
     """
 
     def __init__(
-        self, beam_size, length_penalty, max_length, last_control_id, blank, no_space, border, divide, join, space=None
+        self,
+        beam_size,
+        length_penalty,
+        max_length,
+        last_control_id,
+        blank,
+        no_space,
+        border,
+        divide,
+        join,
+        copied="",
+        unread=(),
+        space="",
     ):
         self.beam_size = beam_size
         self.length_penalty = length_penalty
         self.max_length = max_length
         self.last_control_id = last_control_id
         self._blank = re.compile(f"{blank}*")
-        self._space = re.compile(f"{space or blank}*|{no_space}")
+        self._copied = re.compile(copied or f"{space or blank}*|{no_space}")
         self._border = border
-        self._divide, self._join = ([(re.compile(pattern), new) for pattern, new in rules] for rules in (divide, join))
+        self._divide, self._unread, self._join = (
+            [(re.compile(pattern), new) for pattern, new in rules] for rules in (divide, unread, join)
+        )
 
     def fragments(self, text):
         """The white space and the sentences of a text in their order, a list of str."""
@@ -179,9 +195,9 @@ class Rules:
             return []
         return replaced(text.encode("utf-8", "replace").decode("utf-8"), self._divide).split(self._border)
 
-    def is_space(self, fragment):
-        """Whether a fragment is white space and symbols, which are not translated."""
-        return self._space.fullmatch(fragment) is not None
+    def read(self, fragment):
+        """What the model reads of a fragment, str: "" if the fragment is white space and symbols."""
+        return "" if self._copied.fullmatch(fragment) else replaced(fragment, self._unread)
 
     def joined(self, written):
         """The translation of a text, from its white space and the translations of its parts."""

@@ -125,10 +125,48 @@ class ValidationBleu(keras.callbacks.Callback):
         logs["val_bleu"] = self.score(translations, self.references)
         for source, translation in zip(self.sources[:SAID], translations, strict=False):
             log.info("%12s%s -> %s", "", source, translation)
-        rows = zip(self.sources[:SAMPLES], self.references, translations, strict=False)
-        table = [f"| {' | '.join(cell.replace('|', '/') for cell in row)} |" for row in rows]
         with self.writer.as_default(step=self.progress.step):
-            tf.summary.text("samples", "\n".join(["| source | reference | translation |", "|---|---|---|", *table]))
+            rows = zip(self.sources[:SAMPLES], self.references, translations, strict=False)
+            tf.summary.text("samples", table_of(rows))
+
+
+class BleuOfDirections(keras.callbacks.Callback):
+    """Translates validation sentences of every direction after every epoch, each with its target language.
+
+    It adds the logs `val_bleu/NAME`, and their mean as `val_bleu`, and writes curves of these names.
+
+    Args:
+        directions: list of (name, translate, score, pairs), the last three as in `ValidationBleu`.
+        writer, progress: see `ValidationBleu`.
+    """
+
+    def __init__(self, directions, writer, progress):
+        super().__init__()
+        self.directions = directions
+        self.writer = writer
+        self.progress = progress
+
+    def on_epoch_end(self, epoch, logs=None):
+        measures, rows = {}, []
+        for name, translate, score, pairs in self.directions:
+            sources, references = map(list, zip(*pairs, strict=True))
+            with self.model.averaged():
+                translations = translate(sources)
+            measures[name] = score(translations, references)
+            rows.append((sources[0], references[0], translations[0]))
+            log.info("%12s%s: %s -> %s", "", name, sources[0], translations[0])
+        logs.update({f"val_bleu/{name}": value for name, value in measures.items()})
+        logs["val_bleu"] = sum(measures.values()) / len(measures)
+        with self.writer.as_default(step=self.progress.step):
+            tf.summary.text("samples", table_of(rows))
+            for name, value in measures.items():
+                tf.summary.scalar(f"bleu/{name}", value)
+
+
+def table_of(samples):
+    """A table in Markdown of (source, reference, translation)."""
+    rows = [f"| {' | '.join(cell.replace('|', '/') for cell in row)} |" for row in samples]
+    return "\n".join(["| source | reference | translation |", "|---|---|---|", *rows])
 
 
 class MeasureOthers(keras.callbacks.Callback):

@@ -16,7 +16,7 @@ from keras_transformer.models.sequence_to_sequence import load_model
 from keras_transformer.tags import load_tags
 from keras_transformer.tokenizer import load_tokenizers
 from keras_transformer.training.run_directory import epoch_number
-from keras_transformer.translation.sentences import load_full_stops
+from keras_transformer.translation.sentences import load_known
 from keras_transformer.translation.translator import Translator
 
 log = logging.getLogger(__name__)
@@ -237,8 +237,7 @@ def load_translator(run, checkpoint="average", strategy=None, **settings):
     names = ("beam_size", "length_penalty", "split_sentences")
     settings |= {name: getattr(config, name) for name in names if settings.get(name) is None}
     tokenizers = load_tokenizers(run.path)
-    settings = {"full_stops": load_full_stops(run.full_stops)} | settings
-    settings = {"tags": load_tags(run.path)} | settings
+    settings = {"known": load_known(run.full_stops), "tags": load_tags(run.path)} | settings
     translator = Translator(network, *tokenizers, max_length=config.max_length, strategy=strategy, **settings)
     translator.files, translator.languages = files, run.languages()
     return translator

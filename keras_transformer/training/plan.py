@@ -112,7 +112,7 @@ def suited(config, data):
         passes = math.ceil(FEWEST_PAIRS * batches / len(pairs))
         shares = [Share(share.size, share.weight * passes) for share in pairs.shares or (Share(len(pairs)),)]
         data = replace(data, train=replace(pairs, shares=tuple(shares)))
-        widths = np.maximum(pairs.source.lengths, pairs.target.lengths)
+        widths = np.maximum(*pairs.lengths)
         sizes["batch_tokens"] = max(int(widths.max()), passes * int(widths.sum()) // batches)
     is_free, config = config.warmup_steps is None, Config(**{**vars(config), **sizes})
     if is_free:

@@ -1,11 +1,11 @@
 """Before a run: its directory is fit for it, the corpus is tokenised, and another run's weights are at hand."""
 
 import hashlib
-import itertools
 import json
 import logging
 import zipfile
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -13,19 +13,27 @@ from keras import ops
 
 from keras_transformer.config import Config
 from keras_transformer.data.corpora import epoch_weights, mix, open_corpora
-from keras_transformer.data.corpus import BothSides, Corpus, InTurn, OneSide, write_bad_lines
+from keras_transformer.data.corpus import Corpus, InTurn, OneSide, write_bad_lines
 from keras_transformer.data.encoded import LAYOUT, EncodedPairs, encode_pairs, find_flaw, make_once
-from keras_transformer.data.new_pieces import append_pieces, learn_pieces, mean_rows, new_in
-from keras_transformer.data.typed_text import with_cases
+from keras_transformer.data.new_pieces import mean_rows, new_in
 from keras_transformer.errors import CheckpointError, ConfigError, CorpusError, counted
 from keras_transformer.files import write_whole
 from keras_transformer.models.sequence_to_sequence import load_model
-from keras_transformer.protection import PLACEHOLDERS
-from keras_transformer.tokenizer import SHARED, SOURCE, TARGET, Tokenizer, load_tokenizers, read_model, train_tokenizer
+from keras_transformer.tags import LanguageTags
+from keras_transformer.tokenizer import SHARED, SOURCE, TARGET, Tokenizer, load_tokenizers
 from keras_transformer.training.plan import as_before
-from keras_transformer.translation.sentences import learn_full_stops, load_full_stops, save_full_stops
+from keras_transformer.training.tokenizers import (
+    complete_languages,
+    describe_languages,
+    describe_tokenizers,
+    known_languages,
+    make_tokenizers,
+    new_languages,
+)
+from keras_transformer.translation.sentences import Known, find_lone_signs, learn_full_stops, load_known, save_known
 
 log = logging.getLogger(__name__)
+LEAST_COPIED = 100_000  # characters without a piece in all epochs, before a model copies them: 43,000 were too few
 
 # Settings that may change when a run is resumed: how long it trains, where, and how it translates.
 MAY_CHANGE = ("epochs", "max_steps", "patience", "average_epochs", "save_minutes", "profile", "strategy", "model_dir")
@@ -37,7 +45,8 @@ class Data:
     """A corpus, its tokenizers, and its training and validation pairs as token ids.
 
     The two tokenizers are the same object if both sides share one. `others` has the validation pairs of the other
-    corpora of a mixture, by their names.
+    corpora of a mixture, by their names. With several directions, `validation` has those of all corpora. `languages`
+    are the `LanguageTags` of a run that has tags.
     """
 
     corpus: Corpus
@@ -46,6 +55,7 @@ class Data:
     train: EncodedPairs
     validation: EncodedPairs
     others: dict[str, EncodedPairs] = field(default_factory=dict)
+    languages: LanguageTags | None = None
 
     @property
     def tokenizers(self):
@@ -80,7 +90,10 @@ def prepare(config, run, corpus=None):
     for note in corpus.notes:
         log.info("            %s", note)
     check_same_corpus(run, corpus)
-    models = make_tokenizers(config, run, corpus, origin)  # if this fails, other settings may be tried
+    known = known_languages(config, run, corpus, origin)
+    models = make_tokenizers(  # if this fails, other settings may be tried
+        config, run, corpus, origin, new_languages(known, corpus), is_other=bool(_different_parts(run, corpus))
+    )
     write_whole(run.config, config.save)
     for path, model in models.items():
         write_whole(path, lambda temporary, model=model: temporary.write_bytes(model))
@@ -89,19 +102,31 @@ def prepare(config, run, corpus=None):
     identity = json.dumps(corpus.identity, indent=1)
     write_whole(run.corpus, lambda path: path.write_text(identity, encoding="utf-8"))
     describe_tokenizers(config, run)
-    if not run.has_checkpoint():  # an old run without the file goes on as it is
-        count_full_stops(run, corpus, origin)
     tokenizers = load_tokenizers(run.path)
-    train = encode_split(config, run, corpus, tokenizers, "train")
+    if languages := complete_languages(known, corpus, tokenizers[0].model):
+        languages.save(run.path)
+        describe_languages(languages)
+    encode = partial(encode_split, config, run, tokenizers=tokenizers, languages=languages)
+    train = encode(corpus, name="train")
     log.info("train       %s", train.describe())
-    validation = encode_split(config, run, corpus, tokenizers, "validation")
+    if not run.has_checkpoint():  # an old run without the file goes on as it is
+        in_bytes = train.source.count(tokenizers[0].first_bytes) + config.noise * len(train)
+        learn_text(run, corpus, origin, in_bytes * config.epochs >= LEAST_COPIED)
+    validation = encode(validated(corpus), name="validation")
     log.info("validation  %s", validation.describe())
     others = {}
-    for number, other in enumerate(corpus.others, start=2):
-        pairs = encode_split(config, run, other, tokenizers, "validation", f"validation_{number}")
+    for number, other in enumerate(() if corpus.is_multilingual else corpus.others, start=2):
+        pairs = encode(other, name="validation", kept_as=f"validation_{number}")
         log.info("            %s of %s", pairs.describe(), other.name)
         others[other.name] = pairs
-    return Data(corpus, *tokenizers, weigh(config, corpus, train), validation, others)
+    return Data(corpus, *tokenizers, weigh(config, corpus, train), validation, others, languages)
+
+
+def validated(corpus):
+    """The `Corpus` whose validation pairs measure the loss: with several directions, those of all of its corpora."""
+    if not corpus.is_multilingual:
+        return corpus
+    return replace(corpus, validation=InTurn({each.name: each.validation for each in (corpus, *corpus.others)}))
 
 
 def _open_named(config):
@@ -145,7 +170,8 @@ def weigh(config, corpus, train):
     corpora = (corpus, *corpus.others)
     if not corpus.others and corpus.weight == 1:
         return train
-    weighted = train.weighted(epoch_weights(corpora, [share.size for share in train.shares], config.replay))
+    sizes = [share.size for share in train.shares]
+    weighted = train.weighted(epoch_weights(corpora, sizes, config.replay, config.sampling_temperature))
     for each, share in zip(corpora, weighted.shares, strict=True):
         counts = " or ".join(f"{count:,}" for count in sorted({share.fewest, share.most}))
         replayed = ", replayed" if each.is_replayed else ""
@@ -155,99 +181,32 @@ def weigh(config, corpus, train):
     return weighted
 
 
-def make_tokenizers(config, run, corpus, origin):
-    """The tokenizers that the run lacks, and all of them if nothing was trained yet but on another corpus.
+def learn_text(run, corpus, origin, copies_unknown):
+    """Writes what is `Known` by the corpus into the run, and what its origin knows behind that."""
+    pairs = InTurn({each.name: pairs for each, pairs in corpus.parts})
+    stops = (learn_full_stops(OneSide(pairs, side)) for side in (0, 1))
+    known = Known(*stops, copies_unknown, find_lone_signs(OneSide(pairs, 0)))
+    if origin:
+        known = known.extended(load_known(origin.path / run.full_stops.name))
+    write_whole(run.full_stops, lambda path: save_known(path, known))
+    counts = [counted(len(each.abbreviations), "abbreviation") for each in (known.source, known.target)]
+    log.info("full stops  %s of the source, %s of the target", *counts)
 
-    Returns:
-        dict, from the path of a tokenizer to its model, bytes.
+
+def encode_split(config, run, corpus, tokenizers, name, kept_as=None, languages=None):
+    """The `EncodedPairs` of the split `name`: those in the run directory, if the corpus is still the same.
+
+    They get the tags of `LanguageTags`.
     """
-    files = run.tokenizer_files(config.has_one_tokenizer)
-    new = InTurn({each.name: pairs for each, pairs in _training_pairs(corpus) if not each.is_replayed})
-    texts = [BothSides(new)] if config.has_one_tokenizer else [OneSide(new, i) for i in (0, 1)]
-    is_other = bool(_different_parts(run, corpus))
-    return {
-        path: _make_model(config, path.name, text, origin)
-        for path, text in zip(files, texts, strict=True)
-        if is_other or not path.exists()
-    }
-
-
-def count_full_stops(run, corpus, origin):
-    """Writes the abbreviations of both languages of the corpus into the run, and those of its origin behind them."""
-    pairs = InTurn({each.name: pairs for each, pairs in _training_pairs(corpus)})
-    of_sides = [learn_full_stops(OneSide(pairs, side)) for side in (0, 1)]
-    if origin:
-        before = load_full_stops(origin.path / run.full_stops.name)
-        of_sides = [new.extended(old) for new, old in zip(of_sides, before, strict=True)]
-    write_whole(run.full_stops, lambda path: save_full_stops(path, of_sides))
-    known = [counted(len(each.abbreviations), "abbreviation") for each in of_sides]
-    log.info("full stops  %s of the source, %s of the target", *known)
-
-
-def _training_pairs(corpus):
-    """Every corpus of a mixture, with its own training pairs."""
-    splits = corpus.train.splits.values() if corpus.others else [corpus.train]
-    return zip((corpus, *corpus.others), splits, strict=True)
-
-
-def _make_model(config, name, text, origin):
-    if origin:
-        model, most = (origin.path / name).read_bytes(), config.extend_vocabulary
-        check_placeholders(config, model)
-        return append_pieces(model, learn_pieces(model, text, most)) if most else model
-    if config.share_vocabulary != config.has_one_tokenizer:
-        raise ConfigError(
-            "`share_tokenizer` false beside `share_vocabulary` true needs two tokenizers whose ids mean the same, and "
-            "training makes none: start from a run that has them with `init_from`, or leave out `share_tokenizer`"
-        )
-    if config.tokenizer:
-        model = read_model(config.tokenizer)
-        check_placeholders(config, model)
-        return model
-    placeholders = PLACEHOLDERS if config.protect else ()
-    nfkc = config.nfkc and name != TARGET
-    if config.upper_case or config.title_case:
-        text = with_cases(text, config.upper_case, config.title_case)
-    return train_tokenizer(text, config.vocabulary_size, config.character_coverage, placeholders, nfkc)
-
-
-def check_placeholders(config, model):
-    """Refuses `protect` beside a tokenizer, bytes, that has no placeholders. Raises ConfigError."""
-    if config.protect and not Tokenizer(model).has_placeholders:
-        given = f"`init_from` {config.init_from}" if config.init_from else f"`tokenizer` {config.tokenizer}"
-        remedy = "start from a run that was trained with `protect`, or leave `protect` out"
-        if config.tokenizer:
-            remedy = f"train it with spm_train --user_defined_symbols={','.join(PLACEHOLDERS)}"
-        raise ConfigError(f"`protect` needs placeholders, and the tokenizer of {given} has none: {remedy}")
-
-
-def describe_tokenizers(config, run):
-    """Says how large the tokenizers of the run are, and where they come from."""
-    for path in run.tokenizer_files(config.has_one_tokenizer):
-        size = Tokenizer.load(path).vocabulary_size
-        before = Path(config.init_from or "", path.name)
-        if config.extend_vocabulary and before.exists():  # a run that is resumed does not need it any more
-            note = f", those of {config.init_from} and {size - Tokenizer.load(before).vocabulary_size:,} new ones"
-        elif given := config.init_from or config.tokenizer:
-            note = f", those of {given}"
-        else:
-            asked = f" ({config.vocabulary_size:,} asked for; the corpus is too small for more)"
-            note = asked if size < config.vocabulary_size else ""
-        name = "tokenizer" if config.has_one_tokenizer else path.name.split("_")[0]
-        log.info("%-12s%s%s", name, counted(size, "piece"), note)
-
-
-def encode_split(config, run, corpus, tokenizers, name, kept_as=None):
-    """The `EncodedPairs` of the split `name`: those in the run directory, if the corpus is still the same."""
     ingredients = _ingredients(config, run, corpus.identity)
     pairs, called = getattr(corpus, name), f"{corpus.name}, {name}"
-    directory = run.tokens / (kept_as or name)
+    directory, directions = run.tokens / (kept_as or name), corpus.directions if languages else ()
     make_once(
         directory,
         ingredients,
-        lambda unfinished: encode_pairs(pairs, *tokenizers, config.max_length, unfinished, called),
+        lambda unfinished: encode_pairs(pairs, *tokenizers, config.max_length, unfinished, called, directions),
     )
-    return EncodedPairs.open(directory)
+    return EncodedPairs.open(directory).tagged(languages)
 
 
 def open_split(run, name):
@@ -315,12 +274,6 @@ def _different_parts(run, corpus):
     now = corpus.identity
     before = json.loads(run.corpus.read_text(encoding="utf-8")) if run.corpus.exists() else now
     return [name for name in {**before, **now} if before.get(name) != now.get(name)]
-
-
-def validation_pairs(config, corpus):
-    """The first `validation_sentences` pairs of a corpus' validation split that are not blank, a list."""
-    filled = (pair for pair in corpus.validation if pair[0].strip() and pair[1].strip())
-    return list(itertools.islice(filled, config.validation_sentences))
 
 
 class Origin:

@@ -69,7 +69,7 @@ class ShowProgress(keras.callbacks.Callback):
         trained, validated = self._updated - self._started, time.monotonic() - self._updated
         train, validation = _measures(logs, ""), _measures(logs, "val_")
         log.info("%-12s%s; validation: %s; %.0f s and %.0f s", self._name, train, validation, trained, validated)
-        for other in [name.partition("/")[2] for name in logs if name.startswith("val_loss/")]:
+        for other in dict.fromkeys(name.partition("/")[2] for name in logs if name.startswith("val_") and "/" in name):
             log.info("            %s: %s", other, _measures(logs, "val_", f"/{other}"))
 
     def close(self):

@@ -11,6 +11,7 @@ from keras_transformer.config import Config
 from keras_transformer.data.corpus import BAD_LINES
 from keras_transformer.errors import CheckpointError, FileError
 from keras_transformer.files import remove_partial_files
+from keras_transformer.tags import FILE as LANGUAGES
 from keras_transformer.tokenizer import SHARED, SOURCE, TARGET
 
 
@@ -21,7 +22,7 @@ class RunDirectory:
         corpus.json              the hash of each part of the corpus, which must stay the same
         bad_lines.jsonl          the lines of the corpus that `skip_bad_lines` has left out
         tokenizer.model          SentencePiece; or source_tokenizer.model and target_tokenizer.model
-        full_stops.json          the abbreviations of both languages, counted in the corpus
+        full_stops.json          what the corpus knows: abbreviations, and whether it has characters without a piece
         tokens/                  the tokenised corpus; if it is removed, the next start makes it again
         samples.txt              validation sentences that export.py compares translations on
         model.json               what the model is made of, without weights
@@ -43,6 +44,7 @@ class RunDirectory:
         self.path = Path(path)
         self.config = self.path / "config.yaml"
         self.corpus = self.path / "corpus.json"
+        self.tags = self.path / LANGUAGES
         self.full_stops = self.path / "full_stops.json"
         self.bad_lines = self.path / BAD_LINES
         self.tokens = self.path / "tokens"
@@ -93,8 +95,8 @@ class RunDirectory:
         """(source, target), the codes of the languages of the corpus; None for each that is not known."""
         config = Config.load(self.config)
         about = json.loads(self.corpus.read_text(encoding="utf-8")) if self.corpus.exists() else {}
-        source, _, target = about.get("languages", "").partition(" to ")
-        return config.source_lang or source or None, config.target_lang or target or None
+        source, _, target = about.get("languages", "").partition(",")[0].partition(" to ")
+        return source or config.source_lang, target or config.target_lang
 
     def has_checkpoint(self):
         """Whether there is a run to resume."""

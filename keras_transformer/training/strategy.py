@@ -293,9 +293,9 @@ class Workers:
     def share(self, translate):
         """A function like `translate`, from a list of str to a list of str, whose texts all workers divide."""
 
-        def translate_together(texts):
+        def translate_together(texts, **languages):
             translations = [""] * len(texts)
-            for worker, part in enumerate(self.gather(translate(texts[self.index :: len(self.names)]))):
+            for worker, part in enumerate(self.gather(translate(texts[self.index :: len(self.names)], **languages))):
                 translations[worker :: len(self.names)] = part
             return translations
 
@@ -368,7 +368,7 @@ def prepare_on_all(config, run, workers, corpus=None):
         )
     shared = RunDirectory(config.model_dir)
     tokenizers = shared.tokenizer_files(config.has_one_tokenizer)
-    for path in (shared.config, *tokenizers, shared.full_stops, shared.last, shared.previous):
+    for path in (shared.config, *tokenizers, shared.tags, shared.full_stops, shared.last, shared.previous):
         if path.exists():
             own = run.path / path.relative_to(shared.path)
             own.parent.mkdir(parents=True, exist_ok=True)

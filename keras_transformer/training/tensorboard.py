@@ -226,12 +226,13 @@ class AlignmentPictures(keras.callbacks.Callback):
         tokenizers: `Tokenizer` of the source and of the target.
         writer: `EventWriter`.
         progress: `Progress`.
+        first_ids: int32 (B,), with which the decoder begins; None for bos.
     """
 
-    def __init__(self, source_ids, labels, tokenizers, writer, progress):
+    def __init__(self, source_ids, labels, tokenizers, writer, progress, first_ids=None):
         super().__init__()
         self.source_ids = source_ids
-        self.target_ids = shift_right(labels)
+        self.target_ids = shift_right(labels, first_ids)
         self.writer = writer
         self.progress = progress
         self.source_pieces, self.pieces = (

@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformer.data.encoded import INDEX
-from keras_transformer.data.pipeline import count_batches, dealt, evaluation_batches, make_batch, training_batches
+from keras_transformer.data.pipeline import count_batches, dealt, make_batch, training_batches
 from keras_transformer.data.protected_pairs import PairProtection
 from keras_transformer.data.subword_dropout import SubwordDropout
 from keras_transformer.data.typed_text import CHANGES, TypedPairs
@@ -26,18 +26,16 @@ from keras_transformer.training.callbacks import (
     CountSteps,
     HeldSignals,
     KeepWeights,
-    MeasureOthers,
     Progress,
     Recover,
     SaveState,
-    ValidationBleu,
 )
 from keras_transformer.training.checkpoints import keep_architecture, load_last, load_network
 from keras_transformer.training.final_score import score_model
 from keras_transformer.training.losses import make_loss
 from keras_transformer.training.memory import check_fits, estimate
 from keras_transformer.training.plan import as_before, make_plan, peak_rate, suited
-from keras_transformer.training.preparation import open_origin, validation_pairs
+from keras_transformer.training.preparation import open_origin
 from keras_transformer.training.progress import ShowProgress
 from keras_transformer.training.run_directory import epoch_number
 from keras_transformer.training.schedules import make_schedule
@@ -63,7 +61,8 @@ from keras_transformer.training.tensorboard import (
     write_hyper_parameters,
 )
 from keras_transformer.training.updates import make_optimizer
-from keras_transformer.translation.sentences import load_full_stops
+from keras_transformer.training.validation import validation_batches, validation_bleu, validation_pairs
+from keras_transformer.translation.sentences import load_known
 from keras_transformer.translation.translator import Translator
 
 log = logging.getLogger(__name__)
@@ -106,7 +105,8 @@ def train(config, evaluate, corpus=None):
                 batch_size=64,
                 strategy=decoding_strategy(strategy),
                 split_sentences=config.split_sentences,
-                full_stops=load_full_stops(run.full_stops),
+                known=load_known(run.full_stops),
+                tags=data.languages,
             )
             fit(config, run, data, trainer, workers.share(greedy.translate), evaluate)
             if not workers.is_chief:
@@ -177,8 +177,7 @@ def fit(config, run, data, trainer, translate, evaluate):
         run: `RunDirectory`.
         data: `Data`.
         trainer: compiled `TeacherForcing`.
-        translate: function from a list of str to their translations with the trainer's weights, for validation BLEU.
-        evaluate: function (translations, references) -> `Evaluation`.
+        translate, evaluate: functions for validation BLEU, see `validation_bleu`.
 
     Raises:
         CheckpointError: if the checkpoints there cannot be used, or something cannot be written.
@@ -206,17 +205,16 @@ def fit(config, run, data, trainer, translate, evaluate):
     signals, shown, recover = HeldSignals(), ShowProgress(progress, plan), Recover(run, progress)
     save = SaveState(run, progress, plan, config.save_minutes, signals, recover.examine, workers.anywhere)
     validation = writers["validation"]
-    bleu = lambda *texts: evaluate(*texts).bleu  # noqa: E731
-    others = validation_of_others(config, data, trainer.distribute_strategy)
-    pictured = make_batch(data.validation, np.arange(min(PICTURES, len(data.validation))))
+    measures = validation_bleu(config, data, translate, evaluate, trainer.distribute_strategy, validation, progress)
+    pictured = np.arange(min(PICTURES, len(data.validation)))
+    pictures = (*make_batch(data.validation, pictured), data.tokenizers, validation, progress)
     callbacks = [  # Keras calls them in this order
         CountSteps(progress, plan),  # first: the others read the number of the update
         recover,  # before weights are measured or saved, which it may take back
-        ValidationBleu(translate, bleu, validation_pairs(config, data.corpus), validation, progress),  # adds val_bleu
-        *([MeasureOthers(others, translate, bleu, validation, progress)] if others else []),  # adds measures to show
+        *measures,  # they add val_bleu, and measures to show
         TensorBoardCurves(writers, progress, tokens_per_epoch(data, config, plan), points_every(plan)),  # adds a speed
         KeepWeights(run, progress, config.average_epochs, config.patience, config.best_by),  # reads val_bleu
-        AlignmentPictures(*pictured, data.tokenizers, validation, progress),  # anywhere
+        AlignmentPictures(*pictures, data.validation.first_ids(pictured)),  # anywhere
         *([Profile(run.logs / "train", progress, *config.profiled_updates())] if config.profile else []),  # anywhere
         shown,  # after the callbacks that add to the logs
         save,  # last: it saves what the others have noted in `progress`, and then lets held signals through
@@ -314,26 +312,6 @@ def variation(config, data):
     if not steps:
         return None
     return lambda pairs, rng: functools.reduce(lambda before, step: step(before, rng), steps, pairs)
-
-
-def validation_batches(config, pairs, strategy):
-    """Validation pairs for `evaluate`: a distributed dataset, and the number of its batches."""
-    # From the cache: Keras drops the iterator after every validation, and an iterator of two replicas that still reads
-    # from a generator has been seen to take 40 s to end.
-    batches = dealt(evaluation_batches(pairs, config.batch_tokens).cache(), strategy)
-    return batches, count_batches(pairs, config.batch_tokens)
-
-
-def validation_of_others(config, data, strategy):
-    """What `MeasureOthers` measures: a list of (name, batches, number of batches, list of pairs)."""
-    return [
-        (
-            corpus.name,
-            *validation_batches(config, data.others[corpus.name], strategy),
-            validation_pairs(config, corpus),
-        )
-        for corpus in data.corpus.others
-    ]
 
 
 def end_epoch(trainer, callbacks, epoch, validation, validation_steps):

@@ -2,7 +2,7 @@
 
 A text is white space and sentences in turn. White space goes to the output as it is. Sentences go through the model, in
 several parts if they have more than `max_length` pieces. Emoji and other pictures around a sentence belong to the white
-space: few models have learned to copy them.
+space, and so do the characters that the tokenizer does not know: few models have learned to copy them.
 
 Values of parts of different lengths are flat: all parts stand one after the other, as in a RaggedTensor.
 """
@@ -16,7 +16,7 @@ from keras_transformer.decoding.placeholders import Required
 from keras_transformer.decoding.search import penalty
 from keras_transformer.protection import PLACEHOLDERS
 from keras_transformer.tokenizer import with_eos
-from keras_transformer.translation.sentences import BLANK, BREAKS, CLOSING, NO_SPACE, SPACE, WIDE_STOP, split_at
+from keras_transformer.translation.sentences import BLANK, CLOSING, DIVISION, NO_SPACE, WIDE_STOP, split_at
 
 FEWEST_AT_ONCE = 32  # parts that are translated side by side, unless there are more texts than that
 
@@ -54,21 +54,24 @@ class Segments(NamedTuple):
         return tf.ragged.range(tf.reduce_sum(self.fragments.with_values(self.counts), axis=1)).values
 
 
-def divide_into_parts(text, tokenizer, max_length, breaks=BREAKS):
+def divide_into_parts(text, tokenizer, max_length, division=DIVISION):
     """Divides a batch of texts into parts.
 
     Args:
         text: string (B,). Invalid UTF-8 becomes U+FFFD; blank text has no parts.
         tokenizer: `Tokenizer`.
         max_length: int, or int64 scalar: most pieces of a part. A character of up to 4 pieces is never divided.
-        breaks: where the text is divided, see `sentences.breaks_of`.
+        division: `sentences.Division`.
 
     Returns:
         `Segments`.
     """
-    fragments = split_at(breaks, text)
-    is_space = tf.strings.regex_full_match(fragments.values, f"{SPACE}*|{NO_SPACE}")
-    sentences = tokenizer.encode(tf.where(is_space, "", fragments.values))
+    fragments = split_at(division.breaks, text)
+    is_copied = tf.strings.regex_full_match(fragments.values, division.copied)
+    read = tf.where(is_copied, "", fragments.values)
+    for pattern, rewrite in division.unread:
+        read = tf.strings.regex_replace(read, pattern, rewrite)
+    sentences = tokenizer.encode(read)
     pieces = tokenizer.pieces(sentences.values)  # (T,)
     starts_word = tf.strings.regex_full_match(pieces, "(?s)▁.*")
     starts_character = ~tf.strings.regex_full_match(pieces, "<0x[89AB].>")  # the others are inner bytes of a character

@@ -20,19 +20,18 @@ The sentence breaker of tensorflow-text is not used: it breaks inside "14:35" an
 
 import json
 from collections import Counter
-from itertools import islice
+from itertools import chain, islice
 from typing import NamedTuple
 
 import regex
 import tensorflow as tf
 
 from keras_transformer.errors import FileError
+from keras_transformer.tokenizer import PICTURES, SIGN, Unknown, unknown_to, written
 from keras_transformer.words import WORD_CHARACTER
 
 BLANK = r"[\pZ\pC]"  # separators, control and invisible formatting characters
-# Unicode's blocks of arrows, shapes, dingbats, notes and pictures, with the marks that make emoji of characters
-SPACE = BLANK[:-1] + r"\x{2190}-\x{27bf}\x{2900}-\x{297f}\x{2b00}-\x{2bff}\x{20e3}\x{fe0e}\x{fe0f}"
-SPACE += r"\x{1d000}-\x{1d1ff}\x{1f000}-\x{1fbff}]"
+SPACE = f"{BLANK[:-1]}{written(PICTURES)}]"
 LINE_BREAK = r"[\n\v\f\r\x{85}\x{2028}\x{2029}]"
 CLOSING = r"""["'\p{Pe}\p{Pf}\p{Pi}]"""
 CLOSINGS = rf"{CLOSING}*(?:\pZ[»›])?"  # French writes a space before its quotes
@@ -53,8 +52,8 @@ BORDER = "\uffff"  # between white space and a sentence
 NO_SPACE = "\ufffe"  # in place of the white space between two sentences that have none
 STOPPED = "\ufdd0"  # behind every stop before white space, until it is known whether it is an end
 ENDED = "\ufdd1"  # behind an end, until the text after it is known
+JOINING = r"\x{200c}\x{200d}\x{fe00}-\x{fe0f}\x{e0020}-\x{e007f}"  # in a sequence that makes one emoji
 RESERVED = (f"[{BORDER}{NO_SPACE}{STOPPED}{ENDED}]", "\ufffd")
-LINE_BREAKS = ((rf"(\A{SPACE}+|{SPACE}*{LINE_BREAK}{SPACE}*|{SPACE}+\z)", rf"{BORDER}\1{BORDER}"),)
 
 # Titles and a few abbreviations that the rule takes for words.
 ABBREVIATIONS = "capt corp dept prof sept approx bspw bzw evtl inkl vgl dott sig ing mgr inż проф акад".split()
@@ -62,6 +61,7 @@ MOST_LINES = 1_000_000  # that are counted
 LONGEST_TOKEN = 40  # characters between two spaces
 MOST_WORDS, LONGEST_WORD = 400, 16  # words of each kind, and characters of one: the patterns stay small
 LEAST_AT_END, LEAST_SEEN = 3, 10  # times, before a short word is known to end sentences
+LEAST_ALONE = 10  # times that a sign is a word of its own before a model knows it so
 SIDES = ("source", "target")
 MOST_BY_CHANCE = 0.05  # probability that a word that can end lines never did
 _TOKEN = regex.compile(rf"(.*?)({WORD_CHARACTER}+)(\.?)((?:(?!\.)[\p{{P}}\p{{S}}])*)")
@@ -86,6 +86,103 @@ class FullStops(NamedTuple):
         known = {*self.abbreviations, *self.ends}
         added = ([word for word in words if word not in known] for words in other)
         return FullStops(*(tuple([*own, *new][:MOST_WORDS]) for own, new in zip(self, added, strict=True)))
+
+
+class Known(NamedTuple):
+    """What a corpus says about text.
+
+    Args:
+        source, target: `FullStops` of the two languages.
+        copies_unknown: bool, whether training has enough characters without a piece, so that the model copies them.
+        lone_signs: str, the signs that are words of their own in the source; None if they are not known.
+    """
+
+    source: FullStops = FullStops()
+    target: FullStops = FullStops()
+    copies_unknown: bool = True
+    lone_signs: str | None = None
+
+    def extended(self, other):
+        """What both say, this one first."""
+        stops = (self.source.extended(other.source), self.target.extended(other.target))
+        lone_signs = None if other.lone_signs is None else "".join(sorted({*self.lone_signs, *other.lone_signs}))
+        return Known(*stops, self.copies_unknown or other.copies_unknown, lone_signs)
+
+
+UNKNOWN = Known()  # of a run without a corpus
+
+
+class Division(NamedTuple):
+    """How a text becomes white space and sentences: patterns of RE2.
+
+    Args:
+        breaks: tuple of (pattern, replacement), which put `BORDER` between sentences and the white space beside them.
+        copied: pattern of a whole fragment that the model does not translate.
+        unread: tuple of (pattern, replacement), which remove what the model does not read of a sentence.
+    """
+
+    breaks: tuple
+    copied: str
+    unread: tuple = ()
+
+
+def divisions_of(source_tokenizer, target_tokenizer, split_sentences, known):
+    """The two `Division`s of texts and of translations.
+
+    Args:
+        source_tokenizer, target_tokenizer: `Tokenizer`s of the two.
+        split_sentences: whether the sentences of a text are apart, or only its lines.
+        known: `Known` of the corpus.
+    """
+    sides = (([source_tokenizer], known.source), ([source_tokenizer, target_tokenizer], known.target))
+    divisions = []
+    for tokenizers, stops in sides:
+        unknown = unknown_to(tokenizers, known.lone_signs)
+        around = Around.of(unknown)
+        breaks = breaks_of(stops, around) if split_sentences else line_breaks(around)
+        divisions.append(Division(breaks, _copied(unknown), () if known.copies_unknown else _unread(unknown)))
+    return divisions[0], divisions[1]._replace(unread=())
+
+
+class Around(NamedTuple):
+    """Patterns of what may stand around a sentence.
+
+    Args:
+        space: one character.
+        lead: any number of characters before a sentence, signs with white space behind them included.
+        tail: any number of characters behind a sentence.
+    """
+
+    space: str
+    lead: str
+    tail: str
+
+    @classmethod
+    def of(cls, unknown):
+        """The patterns for the characters of `Unknown`."""
+        space, alone = f"{SPACE[:-1]}{unknown.signs}]", f"[{unknown.alone}]+"
+        if not unknown.alone:
+            return cls(space, f"{space}*", f"{space}*")
+        return cls(space, f"{space}*(?:{alone}{BLANK}{space}*)*", f"{space}*(?:{BLANK}{alone}{space}*)*")
+
+
+def _copied(unknown):
+    """The pattern of a fragment that has no known letter or digit, but white space or unknown signs."""
+    spaces = f"{SPACE[:-1]}{unknown.signs}{unknown.alone}]*|{NO_SPACE}"
+    plain = rf"[^\p{{L}}\p{{N}}{unknown.signs}]*"
+    return rf"{spaces}|{plain}(?:[{unknown.signs}]{plain})+" if unknown.signs else spaces
+
+
+def _unread(unknown):
+    """The replacements that remove unknown characters from a sentence, with the white space before them."""
+    signs, marks, alone = unknown
+    rules = []
+    if alone:
+        rules += [(rf"(?:{BLANK}+[{alone}]+)+({BLANK})", r"\1")]
+    if signs:
+        run = rf"[{signs}][{signs}{marks}{JOINING}]*"
+        rules += [(rf"(?:{BLANK}+{run})+({BLANK}|\pP)", r"\1"), (run, "")]
+    return (*rules, (f"[{marks}]+", "")) if marks else tuple(rules)
 
 
 def learn_full_stops(lines):
@@ -122,6 +219,15 @@ def learn_full_stops(lines):
     return FullStops(tuple(abbreviations[:MOST_WORDS]), tuple(ends[:MOST_WORDS]))
 
 
+def find_lone_signs(lines):
+    """The signs that are words of their own in lines, an iterable of str: a str."""
+    counts = Counter()
+    for token, count in Counter(chain.from_iterable(map(str.split, islice(lines, MOST_LINES)))).items():
+        if regex.fullmatch(f"{SIGN}+", token):
+            counts.update(dict.fromkeys(token, count))
+    return "".join(sorted(sign for sign, count in counts.items() if count >= LEAST_ALONE))
+
+
 def _count(lines):
     """Counts words in four `Counter`s.
 
@@ -149,14 +255,14 @@ def _count(lines):
     return counters
 
 
-def save_full_stops(path, of_sides):
-    """Writes two `FullStops`, of the source and of the target."""
-    facts = {name: each._asdict() for name, each in zip(SIDES, of_sides, strict=True)}
+def save_known(path, known):
+    """Writes a `Known`."""
+    facts = known._asdict() | {side: getattr(known, side)._asdict() for side in SIDES}
     path.write_text(json.dumps(facts, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
 
 
-def load_full_stops(path):
-    """Reads the two `FullStops` of `save_full_stops`: a tuple. `UNKNOWN` if there is no such file, as in old runs.
+def load_known(path):
+    """Reads the `Known` of `save_known`. `UNKNOWN` if there is no such file, as in old runs.
 
     Raises:
         FileError: if the file cannot be read or is damaged.
@@ -165,7 +271,8 @@ def load_full_stops(path):
         return UNKNOWN
     try:
         facts = json.loads(path.read_text(encoding="utf-8"))
-        return tuple(FullStops(**{kind: tuple(words) for kind, words in facts[side].items()}) for side in SIDES)
+        sides = (FullStops(**{kind: tuple(words) for kind, words in facts[side].items()}) for side in SIDES)
+        return Known(*sides, **{fact: facts[fact] for fact in ("copies_unknown", "lone_signs") if fact in facts})
     except OSError as error:
         raise FileError.of("read", path, error) from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -182,33 +289,42 @@ def _pattern(words):
     return "|".join(words).replace("0", r"\p{Nd}")
 
 
-def breaks_of(full_stops):
-    """The replacements that put `BORDER` between sentences and the white space beside them.
+def line_breaks(around):
+    """The replacements that put `BORDER` between lines and the white space beside them.
 
     Args:
-        full_stops: `FullStops`.
+        around: `Around`.
 
     Returns:
         tuple of (pattern of RE2, replacement).
     """
+    _, lead, tail = around
+    edges = rf"(\A{lead}|{tail}{LINE_BREAK}{lead}|{tail}\z)"
+    return ((edges, rf"{BORDER}\1{BORDER}"), (f"{BORDER}{BORDER}", ""))
+
+
+def breaks_of(full_stops, around):
+    """As `line_breaks`, between sentences, too; full_stops: `FullStops`."""
     known = map(_either_case, dict.fromkeys([*ABBREVIATIONS, *full_stops.abbreviations]))
     whole = rf"(?:\A|[^{IN_WORD}])"
     ends = ((rf"((?:\A|[^{IN_WORD}.])(?:{_pattern(full_stops.ends)})\.{CLOSINGS}){STOPPED}", rf"\1{ENDED}"),)
     return (
-        *LINE_BREAKS,
+        *line_breaks(around),
         (rf"((?:\.|{MARK}){CLOSINGS})({BLANK})", rf"\1{STOPPED}\2"),
         (rf"((?:(?:{WORD_BEFORE}|{CLOSING})\.|{MARK}){CLOSINGS}){STOPPED}", rf"\1{ENDED}"),
         *(ends if full_stops.ends else ()),
         (rf"((?:{whole}(?:{_pattern(known)})|\p{{Thai}})\.{CLOSINGS}){ENDED}", r"\1"),
-        (rf"{ENDED}({BLANK}{SPACE}*)({BEGINNING})", rf"{BORDER}\1{BORDER}\2"),
+        (rf"{ENDED}({BLANK}{around.lead})({BEGINNING})", rf"{BORDER}\1{BORDER}\2"),
         (f"[{STOPPED}{ENDED}]", ""),
         (rf"({WIDE_STOP})([^\pP\pZ\pC{BORDER}]|[\p{{Ps}}\p{{Pi}}])", rf"\1{BORDER}{NO_SPACE}{BORDER}\2"),
         (rf"({TIGHT_STOP})([\p{{L}}\p{{Ps}}\p{{Pi}}])", rf"\1{BORDER}{NO_SPACE}{BORDER}\2"),
+        (rf"({around.tail}){BORDER}({around.space}*){BORDER}", rf"{BORDER}\1\2{BORDER}"),
+        (rf"({BORDER}{around.space}*){BORDER}({around.lead})", rf"\1\2{BORDER}"),
     )
 
 
-UNKNOWN = (FullStops(), FullStops())  # of both sides of a run without a corpus
-BREAKS = breaks_of(FullStops())
+AROUND = Around.of(Unknown())  # where no tokenizer is known
+DIVISION = Division(breaks_of(FullStops(), AROUND), _copied(Unknown()))
 
 
 def split_at(breaks, text):

@@ -31,7 +31,7 @@ from keras_transformer.translation.segments import (
     regrouped,
     required_placeholders,
 )
-from keras_transformer.translation.sentences import LINE_BREAKS, UNKNOWN, breaks_of
+from keras_transformer.translation.sentences import UNKNOWN, divisions_of
 
 PARTS_APART = 1_000_003  # between the seeds of two texts, so that each part of a text has its own
 CONTROL_IDS = {"bos_id": BOS_ID, "eos_id": EOS_ID, "pad_id": PAD_ID}
@@ -54,7 +54,7 @@ class Signatures:
         length_penalty: alpha.
         max_length: most source pieces that are translated as one sequence.
         split_sentences: whether the sentences of a text are translated one by one, or each line at once.
-        full_stops: two `FullStops`, of the texts and of the translations, which decide about sentences, too.
+        known: `Known` of the corpus, which decides about sentences, and about characters that the tokenizer lacks.
         shortlist: `Shortlist` of the translations; None: a search chooses among all pieces. `sample`, `score` and
             `explain` always use all pieces.
         tags: `LanguageTags` of a model of many languages, whose signatures have two more inputs, see `inputs_of`.
@@ -69,7 +69,7 @@ class Signatures:
         length_penalty,
         max_length,
         split_sentences=True,
-        full_stops=UNKNOWN,
+        known=UNKNOWN,
         shortlist=None,
         tags=None,
     ):
@@ -78,16 +78,15 @@ class Signatures:
         self.beam_size, self.length_penalty, self.max_length = beam_size, length_penalty, max_length
         self.shortlist, self.directions = shortlist, tags and Directions(tags)
         self.projections = model.projections  # made in every search: weights change in training; see `Columns`, too
-        breaks, of_target = (breaks_of(each) if split_sentences else LINE_BREAKS for each in full_stops)
-        self.breaks = breaks
+        division, of_target = self.division, _ = divisions_of(*self.tokenizers, split_sentences, known)
         # Each is a tf.function, so that a SavedModel holds it once however many signatures call it. AutoGraph converts
         # a function and all that it calls, and takes most of the time of tracing. Only the three with a loop need it.
         as_graph = functools.partial(tf.function, autograph=False)
         self._encode, self._step, self._search = map(as_graph, (model.encode, model.step, self.search))
         self._decode, self._join, self._join_scores = map(as_graph, (target_tokenizer.decode, join, join_scores))
-        self._split_source = as_graph(lambda text, length: divide_into_parts(text, source_tokenizer, length, breaks))
+        self._split_source = as_graph(lambda text, length: divide_into_parts(text, source_tokenizer, length, division))
         split_target = as_graph(lambda text, length: divide_into_parts(text, target_tokenizer, length, of_target))
-        is_shared = target_tokenizer is source_tokenizer and breaks == of_target
+        is_shared = target_tokenizer is source_tokenizer and division == of_target
         self._split_target = self._split_source if is_shared else split_target
         self._translate_parts = tf.function(self.translate_parts)
         self._find_labels, self._explain_labels = tf.function(self.find_labels), tf.function(self.explain_labels)

@@ -250,7 +250,7 @@ class Translator(TextTranslator):
         batch_size: texts translated at a time, on every device.
         strategy: tf.distribute.Strategy under which the weights were made. Each of its replicas on this machine
             translates its part of every batch. None leaves all to the first.
-        split_sentences, full_stops, shortlist: see `Signatures`.
+        split_sentences, known, shortlist: see `Signatures`.
         glossary, protect, tags: see `TextTranslator`.
 
     Attributes:
@@ -272,7 +272,7 @@ class Translator(TextTranslator):
         batch_size=32,
         strategy=None,
         split_sentences=True,
-        full_stops=UNKNOWN,
+        known=UNKNOWN,
         shortlist=None,
         glossary=None,
         protect=False,
@@ -286,9 +286,9 @@ class Translator(TextTranslator):
         self.target_tokenizer = target_tokenizer or source_tokenizer
         self.settings = {"beam_size": beam_size, "length_penalty": length_penalty, "max_length": max_length}
         self.settings["split_sentences"] = split_sentences
-        self.full_stops, self.shortlist = full_stops, shortlist
+        self.known, self.shortlist = known, shortlist
         tokenizers = (self.source_tokenizer, self.target_tokenizer)
-        how = {"full_stops": full_stops, "shortlist": shortlist, "tags": tags}
+        how = {"known": known, "shortlist": shortlist, "tags": tags}
         self.signatures = Signatures(model, *tokenizers, **self.settings, **how)
         self._functions = self.signatures.functions()
         self._strategy = strategy or tf.distribute.get_strategy()
@@ -302,7 +302,7 @@ class Translator(TextTranslator):
 
     def with_model(self, model, **settings):
         """A translator with the same tokenizers and another model; `settings` replace those of this one."""
-        same = {"full_stops": self.full_stops, "shortlist": self.shortlist, "tags": self.tags}
+        same = {"known": self.known, "shortlist": self.shortlist, "tags": self.tags}
         same["batch_size"] = self.batch_size // self._replicas
         other = Translator(model, self.source_tokenizer, self.target_tokenizer, **self.settings | same | settings)
         other.protection, other.languages = other.protection or self.protection, self.languages

@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import pytest
 
-from keras_transformer.data.corpora import epoch_weights, mix, open_corpora, open_corpus, split_weight
+from keras_transformer.data.corpora import epoch_weights, mix, open_corpora, open_corpus, split_pair, split_weight
 from keras_transformer.data.corpus import Corpus, InTurn
 from keras_transformer.errors import CorpusError
 
@@ -176,11 +176,6 @@ def test_a_corpus_is_named_once():
         mix([corpus("files:a"), corpus("files:a", is_replayed=True)])
 
 
-def test_all_corpora_have_one_direction():
-    with pytest.raises(CorpusError, match="files:a is en to de, but tfds:b is de to en: give `source_lang`"):
-        mix([corpus("files:a"), corpus("tfds:b", source_lang="de", target_lang="en")])
-
-
 def test_weights_are_those_of_the_corpora_where_nothing_is_replayed():
     corpora = [corpus("files:a", weight=Fraction(3, 10)), corpus("tfds:b")]
     assert epoch_weights(corpora, [200, 31], 0.0) == [Fraction(3, 10), 1]
@@ -205,3 +200,143 @@ def test_replayed_corpora_divide_their_share_by_their_weights_to_the_pair():
     new, first, second = (size * w for size, w in zip(sizes, epoch_weights(corpora, sizes, 0.2), strict=True))
     assert (new, first + second) == (1003, round(1003 / 4))
     assert abs(first / second - Fraction(350, 633)) < Fraction(1, 50)
+
+
+# Corpora of several directions.
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ("files:data/a", ("files:data/a", None)),
+        ("files:data/a@en-de", ("files:data/a", ("en", "de"))),
+        ("files:data/a@pt_BR-zh_Hant", ("files:data/a", ("pt_BR", "zh_Hant"))),
+        ("files:me@host/a", ("files:me@host/a", None)),
+        ("files:me@host/a@de-en", ("files:me@host/a", ("de", "en"))),
+        ("tfds:ted/pt_to_en:1.0.0@en-pt", ("tfds:ted/pt_to_en:1.0.0", ("en", "pt"))),
+    ],
+)
+def test_what_follows_the_last_at_sign_is_a_pair_of_languages(spec, expected):
+    assert split_pair(spec) == expected
+
+
+def test_a_directory_whose_name_ends_like_a_pair_is_a_directory(tmp_path):
+    (tmp_path / "a@en-de").mkdir()
+    assert split_pair(f"files:{tmp_path}/a@en-de") == (f"files:{tmp_path}/a@en-de", None)
+    assert split_pair(f"files:{tmp_path}/a@en-de@de-en") == (f"files:{tmp_path}/a@en-de", ("de", "en"))
+
+
+@pytest.mark.parametrize("text", ["", "en", "en-", "-en", "pt-BR-en", "en-de-fr"])
+def test_a_pair_is_two_languages_with_one_hyphen_between_them(text):
+    with pytest.raises(CorpusError, match=f"such as @en-de or @pt_BR-en, .*. Received: files:a@{text}$") as caught:
+        split_pair(f"files:a@{text}")
+    assert "\n" not in str(caught.value)
+
+
+def write(directory, **texts):
+    directory.mkdir(exist_ok=True)
+    for name, lines in texts.items():
+        stem, _, language = name.partition("_")
+        (directory / f"{stem}.{language.replace('_', '-')}").write_text("".join(f"{line}\n" for line in lines))
+    return directory
+
+
+def test_every_corpus_may_say_its_own_languages(cldr, tmp_path):
+    directory = write(tmp_path / "a", train_en=["one", "two"], train_de=["eins", "zwei"])
+    specs = [f"files:{directory}", f"files:{directory}@de-en:0.5", "cldr:en-de@de-en"]
+    opened = open_corpora(specs, "en", "de", seed=7)
+    assert [(each.name, each.source_lang, each.target_lang, each.weight) for each in opened] == [
+        (f"files:{directory}", "en", "de", 1),
+        (f"files:{directory}@de-en", "de", "en", Fraction(1, 2)),
+        ("seed 7", "de", "en", 1),
+    ]
+    assert list(opened[1].train) == [("eins", "one")] and list(opened[1].validation) == [("zwei", "two")]
+
+
+def test_a_code_of_several_parts_finds_its_files_with_either_sign(tmp_path):
+    directory = write(tmp_path / "a", train_pt_BR=["um", "dois"], train_en=["one", "two"])
+    opened = open_corpus(f"files:{directory}@pt_BR-en", "en", "de")
+    assert (opened.name, opened.source_lang) == (f"files:{directory}@pt_BR-en", "pt-BR")
+    assert list(opened.train) == [("um", "one")]
+
+
+def test_a_corpus_without_its_languages_is_refused_and_told_both_ways(tmp_path):
+    directory = write(tmp_path / "a", train_en=["one", "two"], train_de=["eins", "zwei"])
+    expected = f"files:{directory}@SOURCE-TARGET, or both `source_lang` and `target_lang`. The directory has de, en.$"
+    with pytest.raises(CorpusError, match=expected):
+        open_corpora([f"files:{directory}@en-de", f"files:{directory}"])
+
+
+def test_a_corpus_is_named_once_in_each_direction():
+    one, same = corpus("files:a"), replace(corpus("files:a"), name="files:a@en-de")
+    with pytest.raises(CorpusError, match="files:a@en-de is named twice"):
+        mix([one, same])
+    back = replace(one, name="files:a@de-en", source_lang="de", target_lang="en")
+    mixed = mix([one, back])
+    assert mixed.is_multilingual and mixed.directions == [("en", "de"), ("de", "en")]
+    assert mixed.identity["languages"] == "en to de, de to en"
+    assert mix([one, corpus("tfds:b")]).identity["languages"] == "en to de"
+
+
+def test_a_corpus_that_is_replayed_in_the_other_direction_has_a_name_of_its_own():
+    back = replace(corpus("files:a"), source_lang="de", target_lang="en", train=[("zwei", "two")])
+    mixed = mix([back, corpus("files:a", is_replayed=True)])
+    assert [*mixed.train.splits] == ["files:a@de-en", "files:a@en-de"]
+    assert [mixed.name, mixed.others[0].name] == [*mixed.train.splits]
+
+
+def test_no_corpus_trains_on_what_another_one_holds_out_in_either_direction():
+    """What a corpus trains on itself is not held out: very small corpora, and greetings in a validation file."""
+    one = corpus("files:a", train=[("b", "B"), ("x", "X")], validation=[("a", "A"), ("x", "X")], test=[("c", "C")])
+    back = {"source_lang": "de", "target_lang": "en", "validation": [("E", "e")], "test": None}
+    two = corpus("tfds:b", **back, train=[("A", "a"), ("X", "x"), ("C", "c"), ("a", "A"), ("D", "d")])
+    three = corpus("cldr:en-de", train=[("a", "A"), ("e", "E"), ("f", "F")], validation=[("g", "G")], test=None)
+    mixed = mix([one, two, three])
+    assert {name: list(pairs) for name, pairs in mixed.train.splits.items()} == {
+        "files:a": [("b", "B"), ("x", "X")],
+        "tfds:b": [("X", "x"), ("a", "A"), ("D", "d")],
+        "cldr:en-de": [("f", "F")],
+    }
+    notes = [note for note in mixed.notes if "left out" in note]
+    assert notes == [
+        "tfds:b: 2 pairs are left out of training, because another corpus holds the same out",
+        "cldr:en-de: 2 pairs are left out of training, because another corpus holds the same out",
+    ]
+    same = [replace(each, source_lang="en", target_lang="de") for each in (one, two, three)]
+    assert [len(list(pairs)) for pairs in mix(same).train.splits.values()] == [2, 5, 3]  # as it was before
+
+
+@pytest.mark.parametrize("kind", ["files", "cldr"])
+def test_pairs_held_out_in_one_direction_are_not_trained_on_in_the_other(kind, tmp_path):
+    words = [f"{number}" for number in range(97)]
+    directory = write(tmp_path / "a", train_en=words, train_de=[f"{word} Uhr" for word in words])
+    specs = (
+        [f"files:{directory}@en-de", f"files:{directory}@de-en"] if kind == "files" else ["cldr:en-de", "cldr:de-en"]
+    )
+    mixed = mix(open_corpora(specs))
+    there, back = (set(pairs) for pairs in mixed.train.splits.values())
+    for each, others in ((mixed, back), (mixed.others[0], there)):
+        held_out = {(target, source) for source, target in (*each.validation, *(each.test or ()))}
+        assert held_out and not held_out & others
+
+
+# Sampling by temperature.
+
+
+@pytest.mark.parametrize(("temperature", "expected"), [(1, [900, 100]), (2, [750, 250]), (1e9, [500, 500])])
+def test_corpora_are_taken_in_proportion_to_the_root_of_their_sizes(temperature, expected):
+    """Arivazhagan et al. 2019. The square roots of 900 and 100 are as 3 to 1. An epoch keeps its 1,000 pairs."""
+    for sizes, weights in (([900, 100], ["1", "1"]), ([300, 1000], ["3", "0.1"])):
+        corpora = [corpus(name, weight=Fraction(weight)) for name, weight in zip(PAIRS, weights, strict=False)]
+        found = epoch_weights(corpora, sizes, 0.0, temperature)
+        assert [weight * size for weight, size in zip(found, sizes, strict=True)] == expected
+
+
+def test_an_epoch_keeps_its_size_and_takes_every_corpus():
+    sizes = [1_000_003, 701, 3]
+    found = epoch_weights([corpus(name) for name in PAIRS], sizes, 0.0, 5.0)
+    taken = [weight * size for weight, size in zip(found, sizes, strict=True)]
+    assert sum(taken) == sum(sizes) and all(count.denominator == 1 for count in taken)
+    shares = [size**0.2 for size in sizes]
+    for count, share in zip(taken, shares, strict=True):
+        assert abs(count - sum(sizes) * share / sum(shares)) <= 1

@@ -18,7 +18,7 @@ from keras_transformer.export.versions import export_version
 from keras_transformer.models.recurrent import RecurrentNetwork
 from keras_transformer.tokenizer import Tokenizer, train_tokenizer
 from keras_transformer.translation import sentences
-from keras_transformer.translation.sentences import breaks_of, learn_full_stops, split_at
+from keras_transformer.translation.sentences import Known, divisions_of, learn_full_stops, split_at
 from keras_transformer.translation.shortlist import Shortlist
 from keras_transformer.translation.translator import Translator
 from tests import reference, tiny
@@ -34,6 +34,7 @@ TEXTS = [
     "seven " * 50,
     "One two. Three four!\n five  six",
     "一二。三四",
+    "※ one two ★ ж. § Three\n… four",
 ]
 
 
@@ -131,12 +132,13 @@ def test_a_pattern_matches_the_same_characters_in_python_as_in_the_graph(pattern
 
 @pytest.mark.parametrize("language", CORPORA)
 def test_sentences_are_divided_as_in_the_graph(language):
-    breaks = breaks_of(learn_full_stops(CORPORA[language].split("\n")))
+    known = Known(learn_full_stops(CORPORA[language].split("\n")), lone_signs="–")
+    division, _ = divisions_of(tiny.tokenizer(), tiny.tokenizer(), True, known)
     settings = {"beam_size": 1, "length_penalty": 0.0, "max_length": 31}
-    rules = Rules(**reader_settings(SimpleNamespace(settings=settings, signatures=SimpleNamespace(breaks=breaks))))
+    rules = Rules(**reader_settings(SimpleNamespace(settings=settings, signatures=SimpleNamespace(division=division))))
     lines = [*CORPORA[language].split("\n"), *UNSEEN[language].split("\n"), *PAIRS.get(language, "A.|B.").split("|")]
     texts = [*lines, " ".join(lines), "".join(lines), "  ".join(PAIRS.values()), "".join(UNSPACED_PAIRS.values())]
-    found = split_at(breaks, tf.constant(texts)).to_list()
+    found = split_at(division.breaks, tf.constant(texts)).to_list()
     assert [rules.fragments(text) for text in texts] == [[part.decode() for part in row] for row in found]
 
 

@@ -16,6 +16,7 @@ from keras_transformer.layers.kernels import Dropout
 from keras_transformer.training.callbacks import (
     NOTICE,
     STOP_SIGNALS,
+    BleuOfDirections,
     CountSteps,
     HeldSignals,
     KeepWeights,
@@ -248,6 +249,27 @@ def test_the_first_translations_are_shown_as_a_table(tmp_path):
     assert header == "| source | reference | translation |" and line == "|---|---|---|"
     assert rows[:2] == ["| a/b | c / d | A/B |", "| source 0 | reference 0 | SOURCE 0 |"]
     assert len(rows) == 5
+
+
+def test_the_mean_of_all_directions_counts_and_each_is_shown_and_drawn(tmp_path, caplog):
+    directions = [
+        ("en-de", str.upper, lambda *texts: 20.0, PAIRS[:3]),
+        ("de-en", str.title, lambda *texts: 50.0, PAIRS[3:]),
+    ]
+    directions = [(name, lambda texts, f=f: [*map(f, texts)], *rest) for name, f, *rest in directions]
+    writer, logs = EventWriter(tmp_path), {"val_loss": 3.0}
+    with caplog.at_level("INFO", logger="keras_transformer"):
+        on(BleuOfDirections(directions, writer, Progress(step=17)), model()).on_epoch_end(2, logs)
+    writer.close()
+    assert logs == {"val_loss": 3.0, "val_bleu": 35.0, "val_bleu/en-de": 20.0, "val_bleu/de-en": 50.0}
+    events = read_events(tmp_path)
+    assert (events["bleu/en-de"], events["bleu/de-en"]) == ([(17, 20.0)], [(17, 50.0)])
+    rows = ["| source 0 | reference 0 | SOURCE 0 |", "| source 3 | reference 3 | Source 3 |"]
+    assert events["samples"][0][1].splitlines()[2:] == rows
+    assert [line.split() for line in caplog.messages] == [
+        ["en-de:", "source", "0", "->", "SOURCE", "0"],
+        ["de-en:", "source", "3", "->", "Source", "3"],
+    ]
 
 
 def test_fewer_sentences_than_the_table_has_room_for_are_enough(tmp_path):

@@ -28,7 +28,7 @@ from keras_transformer.training.checkpoints import (
 )
 from keras_transformer.training.run_directory import RunDirectory
 from keras_transformer.training.teacher_forcing import TeacherForcing
-from keras_transformer.translation.sentences import UNKNOWN, FullStops, save_full_stops
+from keras_transformer.translation.sentences import UNKNOWN, FullStops, Known, save_known
 from keras_transformer.translation.translator import Translator
 from tests import tiny
 
@@ -587,16 +587,16 @@ def test_a_run_of_whole_lines_is_translated_so(tmp_path):
 
 
 def test_a_run_knows_its_abbreviations_and_an_old_run_has_none(finished, tmp_path):
-    assert load_translator(finished).full_stops == UNKNOWN
+    assert load_translator(finished).known == UNKNOWN
     shutil.copytree(finished.path, tmp_path / "run")
-    known = (FullStops(("five",), ("0",)), FullStops())
-    save_full_stops(tmp_path / "run" / "full_stops.json", known)
+    known = Known(FullStops(("five",), ("0",)), FullStops(), copies_unknown=False)
+    save_known(tmp_path / "run" / "full_stops.json", known)
     loaded, whole = (
         load_translator(RunDirectory(tmp_path / "run"), split_sentences=each).translate_batch for each in (True, False)
     )
     line, other = "One two five. Three four.", "One two three. Four five."
     assert loaded([line]) == whole([line]) and loaded([other]) != whole([other])
-    assert load_translator(RunDirectory(tmp_path / "run")).with_model(tiny.transformer()).full_stops == known
+    assert load_translator(RunDirectory(tmp_path / "run")).with_model(tiny.transformer()).known == known
 
 
 def test_a_damaged_model_is_named(finished, tmp_path):

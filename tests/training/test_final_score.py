@@ -1,3 +1,4 @@
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -66,3 +67,24 @@ def test_every_corpus_of_a_mixture_is_scored_on_its_own_set(run, config, capsys,
     assert others == [("files:b", "test", 100), ("files:c", "validation", 50)]
     assert "scored      files:b: BLEU 100.0 on its test set" in caplog.messages
     assert "scored      files:c: BLEU 50.0 on its validation set" in caplog.messages
+
+
+def test_each_direction_is_translated_and_measured_in_its_own_languages(run, config, monkeypatch):
+    asked = []
+
+    def translate(texts, on_progress, **languages):
+        asked.append(languages)
+        return list(texts)
+
+    monkeypatch.setattr(final_score, "load_translator", lambda run, strategy: SimpleNamespace(translate=translate))
+    data = data_of([("one", "eins")], ("b", [("one", "one")]))
+    back = replace(data.corpus.others[0], source_lang="de", target_lang="en")
+    data.corpus = replace(data.corpus, others=(back,))
+
+    def evaluate(translations, references, target_lang):
+        return replace(exactly_right(translations, references), bleu={"de": 20.0, "en": 50.0}[target_lang])
+
+    assert score_model(config, run, data, evaluate)[1].bleu == 20
+    assert asked == [{"source_lang": "en", "target_lang": "de"}, {"source_lang": "de", "target_lang": "en"}]
+    results = yaml.safe_load(run.results.read_text(encoding="utf-8"))
+    assert (results["bleu"], results["other_corpora"][0]["bleu"], results["mean_bleu"]) == (20, 50, 35)

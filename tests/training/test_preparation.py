@@ -14,17 +14,18 @@ from keras_transformer.models.recurrent import RecurrentNetwork
 from keras_transformer.tokenizer import SHARED, SOURCE, TARGET, load_tokenizers, save_tokenizers
 from keras_transformer.training import preparation
 from keras_transformer.training.preparation import (
+    LEAST_COPIED,
     Origin,
-    check_placeholders,
     check_resumable,
     open_origin,
     open_split,
     prepare,
-    validation_pairs,
 )
 from keras_transformer.training.run_directory import RunDirectory
+from keras_transformer.training.tokenizers import check_placeholders
 from keras_transformer.training.train import make_network
-from keras_transformer.translation.sentences import UNKNOWN, load_full_stops
+from keras_transformer.training.validation import validation_pairs
+from keras_transformer.translation.sentences import UNKNOWN, load_known
 from tests import tiny
 
 
@@ -122,13 +123,24 @@ def test_abbreviations_are_counted_at_the_start_and_an_old_run_goes_on_without(c
     run = RunDirectory(config.model_dir)
     pairs = [*tiny.pairs(211), *[("see chap. Three.", "siehe Abschn. Drei.")] * 2]
     prepare(config, run, pairs_corpus(pairs, tiny.pairs(7)))
-    source, target = load_full_stops(run.full_stops)
+    source, target, copies_unknown, lone_signs = load_known(run.full_stops)
+    assert not copies_unknown and lone_signs == ""
     assert source.abbreviations == ("chap",) and target.abbreviations == ("Abschn",)
     run.last.parent.mkdir(parents=True, exist_ok=True)
     run.last.touch()
     run.full_stops.unlink()
     prepare(config, run, pairs_corpus(pairs, tiny.pairs(7)))
-    assert load_full_stops(run.full_stops) == UNKNOWN
+    assert load_known(run.full_stops) == UNKNOWN
+
+
+@pytest.mark.parametrize("settings", [{"noise": 0.5}, {"train": [("one ж", "eins ж")]}])
+def test_a_run_copies_unknown_characters_after_enough_of_them(corpus, tmp_path, settings):
+    more = settings.pop("train", [])
+    for epochs, copies in ((3, False), (LEAST_COPIED, True)):
+        config = tiny.config(corpus, tmp_path / f"run_{epochs}", epochs=epochs, **settings)
+        run = RunDirectory(config.model_dir)
+        prepare(config, run, pairs_corpus([*tiny.pairs(211), *more], tiny.pairs(7)))
+        assert load_known(run.full_stops).copies_unknown == copies
 
 
 def test_a_second_start_does_not_tokenise_again(prepared, monkeypatch):

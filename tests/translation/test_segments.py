@@ -25,7 +25,7 @@ from keras_transformer.translation.segments import (
     pieces_of,
     regrouped,
 )
-from keras_transformer.translation.sentences import BREAKS, split_at
+from keras_transformer.translation.sentences import DIVISION, split_at
 from tests import tiny
 from tests.translation.test_sentences import compositions, is_blank
 
@@ -81,7 +81,7 @@ def test_white_space_and_symbols_survive_a_model_that_copies(text):
 
 def test_no_symbol_around_a_sentence_goes_through_the_model():
     text = "😀 🚀one two ❤️. Three → ★\n👩‍🚀 four!  🇩🇪 Five ✔"
-    fragments = split_at(BREAKS, tf.constant([text])).to_list()[0]
+    fragments = split_at(DIVISION.breaks, tf.constant([text])).to_list()[0]
     assert [part.decode() for part in fragments] == [
         "", "😀 🚀", "one two ❤️. Three", " → ★\n👩‍🚀 ", "four!", "  🇩🇪 ", "Five", " ✔", ""
     ]  # fmt: skip

@@ -8,16 +8,18 @@ from hypothesis import strategies as st
 
 from keras_transformer.errors import FileError
 from keras_transformer.translation.sentences import (
-    BREAKS,
-    LINE_BREAKS,
+    AROUND,
+    DIVISION,
     MOST_WORDS,
     SIGNS,
     UNKNOWN,
     FullStops,
+    Known,
     breaks_of,
     learn_full_stops,
-    load_full_stops,
-    save_full_stops,
+    line_breaks,
+    load_known,
+    save_known,
     split_at,
 )
 from tests.abbreviations import CORPORA, PAIRS, UNSEEN, UNSPACED_PAIRS
@@ -98,11 +100,11 @@ def sentences_by_hand(text, abbreviations, ends):
     return [*found, text[start:]] if text else []
 
 
-def fragments(*texts, breaks=BREAKS):
+def fragments(*texts, breaks=DIVISION.breaks):
     return split_at(breaks, tf.constant(texts, tf.string, shape=[len(texts)])).to_list()
 
 
-def sentences(*texts, breaks=BREAKS):
+def sentences(*texts, breaks=DIVISION.breaks):
     found = fragments(*texts, breaks=breaks)
     return [[s for s in map(bytes.decode, row) if not all(is_blank(c) or c == "\ufffe" for c in s)] for row in found]
 
@@ -166,7 +168,7 @@ def test_sentences_are_those_found_by_hand(text, known):
     abbreviations = {"prof", "bzw", *(("dog", "1999") if known.ends else ())}
     ends = {"z", "3"} if known.ends else set()
     without_wide_stops = text.replace("。", "!").replace("؟", "?").replace("।", "!")
-    found = sentences(without_wide_stops, breaks=breaks_of(known))
+    found = sentences(without_wide_stops, breaks=breaks_of(known, AROUND))
     assert found == [sentences_by_hand(without_wide_stops, abbreviations, ends)]
 
 
@@ -182,7 +184,7 @@ def test_nothing_is_lost_between_fragments(texts):
 @pytest.mark.parametrize("parts", DIVIDED.values(), ids=DIVIDED)
 def test_without_sentences_only_lines_divide(parts):
     line = " ".join(parts)
-    found = fragments(line, f" {line}\r\n{line}\n", "今天。明天！", " \t", "", breaks=LINE_BREAKS)
+    found = fragments(line, f" {line}\r\n{line}\n", "今天。明天！", " \t", "", breaks=line_breaks(AROUND))
     assert [[part.decode() for part in row if part] for row in found] == [
         [line],
         [" ", line, "\r\n", line, "\n"],
@@ -193,7 +195,7 @@ def test_without_sentences_only_lines_divide(parts):
 
 
 def test_invalid_utf8_becomes_the_replacement_character():
-    (row,) = split_at(BREAKS, tf.constant([b"one \xff\xfe. \xe2\x82 \xed\xa0\x80"])).to_list()
+    (row,) = split_at(DIVISION.breaks, tf.constant([b"one \xff\xfe. \xe2\x82 \xed\xa0\x80"])).to_list()
     assert b"".join(row).decode() == b"one \xff\xfe. \xe2\x82 \xed\xa0\x80".decode("utf-8", "replace")
 
 
@@ -212,14 +214,14 @@ def rows(text):
 
 @pytest.mark.parametrize("language", CORPORA)
 def test_a_corpus_knows_its_abbreviations(language):
-    known = breaks_of(learn_full_stops(rows(CORPORA[language])))
+    known = breaks_of(learn_full_stops(rows(CORPORA[language])), AROUND)
     for lines in (rows(CORPORA[language]), rows(UNSEEN[language])):
         assert sentences(*lines, breaks=known) == [[line] for line in lines]
 
 
 @pytest.mark.parametrize("language", PAIRS)
 def test_two_sentences_are_divided(language):
-    known = breaks_of(learn_full_stops(rows(CORPORA.get(language, ""))))
+    known = breaks_of(learn_full_stops(rows(CORPORA.get(language, ""))), AROUND)
     pairs = [pair.split("|") for pair in rows(PAIRS[language])]
     assert sentences(*map(" ".join, pairs), breaks=known) == pairs
 
@@ -240,9 +242,9 @@ def test_a_sentence_of_any_script_is_one_and_two_are_two(sentence):
 
 def test_numbers_end_sentences_where_ordinals_have_no_full_stop():
     english, german = ["She is 12.", "We are 30.", "He has 50."], ["am 3. Mai", "am 12. Juni", "am 30. Juli", "nur 50."]
-    assert sentences("I am 12. Yes.", breaks=breaks_of(learn_full_stops(english))) == [["I am 12.", "Yes."]]
+    assert sentences("I am 12. Yes.", breaks=breaks_of(learn_full_stops(english), AROUND)) == [["I am 12.", "Yes."]]
     for corpus in (german, [*german, *english], []):
-        assert sentences("am 12. August", breaks=breaks_of(learn_full_stops(corpus))) == [["am 12. August"]]
+        assert sentences("am 12. August", breaks=breaks_of(learn_full_stops(corpus), AROUND)) == [["am 12. August"]]
 
 
 def test_a_word_that_also_ends_lines_or_stands_without_a_full_stop_is_no_abbreviation():
@@ -270,7 +272,7 @@ def test_the_lists_are_bounded_and_their_patterns_are_not_those_of_other_words()
     words = [f"{a}{b}{c}x" for a in letters for b in letters for c in "abc"]
     known = learn_full_stops([*(f"see {word}. Two" for word in words), f"see {'x' * 17}. Two", *["by abax. Four"] * 2])
     assert len(known.abbreviations) == MOST_WORDS and known.abbreviations[0] == "abax"
-    assert sentences("See Abax. Two. It is cabax. Three.", breaks=breaks_of(known)) == [
+    assert sentences("See Abax. Two. It is cabax. Three.", breaks=breaks_of(known, AROUND)) == [
         ["See Abax. Two.", "It is cabax.", "Three."]
     ]
 
@@ -284,11 +286,11 @@ def test_a_corpus_knows_better_than_the_one_before():
 
 def test_full_stops_are_kept_in_a_file_and_a_damaged_one_is_named(tmp_path):
     path = tmp_path / "full_stops.json"
-    assert load_full_stops(path) == UNKNOWN
-    known = (FullStops(("ул", "vgl"), ("0",)), FullStops())
-    save_full_stops(path, known)
-    assert load_full_stops(path) == known and "ул" in path.read_text(encoding="utf-8")
+    assert load_known(path) == UNKNOWN
+    known = Known(FullStops(("ул", "vgl"), ("0",)), FullStops(), copies_unknown=False)
+    save_known(path, known)
+    assert load_known(path) == known and "ул" in path.read_text(encoding="utf-8")
     for damaged in ("{", "{}", '{"source": 3}', '{"source": {"x": []}, "target": {}}'):
         path.write_text(damaged, encoding="utf-8")
         with pytest.raises(FileError, match="full_stops.json is damaged: put a copy"):
-            load_full_stops(path)
+            load_known(path)

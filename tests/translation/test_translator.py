@@ -177,7 +177,7 @@ def test_blank_text_gives_blank_text_and_score_0(beam_size):
 
 
 def test_text_around_which_there_is_space_is_not_blank():
-    _, scores = translator(3).translate_batch(["\u00a0 one \t", "\x00two", "0", "."])
+    _, scores = translator(3).translate_batch(["\u00a0 one \t", "\x00two", "0", "one."])
     assert 0.0 not in scores
 
 

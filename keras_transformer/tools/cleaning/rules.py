@@ -21,7 +21,7 @@ from keras_transformer.tools.cleaning.settings import (
     SURE,
     CleaningSettings,
 )
-from keras_transformer.tools.cleaning.text import letter_share, script_of, script_share, skeleton, width, words
+from keras_transformer.tools.cleaning.text import letter_share, script_share, scripts_to_keep, skeleton, width, words
 from keras_transformer.words import letters
 
 Rule = Callable[[str, str], str | bool]
@@ -130,7 +130,9 @@ def rules_of(settings: CleaningSettings, source_lang: str, target_lang: str, usu
         "brackets": _have_other_brackets,
     }
     if settings.min_script:
-        rules["min_script"] = _script_rule(settings.min_script, script_of(source_lang), script_of(target_lang))
+        rules["min_script"] = _script_rule(
+            settings.min_script, scripts_to_keep(source_lang), scripts_to_keep(target_lang)
+        )
     if settings.language_odds:
         rules["language_odds"] = _language_rule(settings.language_odds, source_lang, target_lang)
     return {name: rule for name, rule in rules.items() if getattr(settings, name)}
@@ -150,10 +152,13 @@ def _have_other_brackets(source: str, target: str) -> bool:
     return sum(ones) > sum(others) + spare[1] or sum(others) > sum(ones) + spare[0] or not any(spare)
 
 
-def _script_rule(least: float, of_source: str, of_target: str) -> Rule:
+def _script_rule(least: float, of_source: list[str], of_target: list[str]) -> Rule:
+    def is_foreign(text, scripts, other):
+        return max(script_share(text, script, other) for script in scripts) < least
+
     def rule(source, target):
         source, target = (_without_urls(text) for text in (source, target))
-        return min(script_share(source, of_source, target), script_share(target, of_target, source)) < least
+        return is_foreign(source, of_source, target) or is_foreign(target, of_target, source)
 
     return rule
 

@@ -6,7 +6,7 @@ import unicodedata
 import regex
 
 from keras_transformer.errors import UserError
-from keras_transformer.languages import likely_script
+from keras_transformer.languages import scripts_of
 from keras_transformer.words import letters, words_of
 
 _IDEOGRAPH = regex.compile(r"\p{Ideographic}")  # says as much as three letters
@@ -90,19 +90,19 @@ def _words_by_script(script: str) -> regex.Pattern:
     return regex.compile(rf"{foreign}|{own_run}|\p{{WB=Katakana}}+|\p{{L}}\p{{M}}*", regex.V1)
 
 
-def script_of(language: str) -> str:
-    """Finds the script in which a language is usually written, by Unicode's table of likely subtags.
+def scripts_to_keep(language: str) -> list[str]:
+    """Finds the scripts in which a language is written, see `languages.scripts_of`.
 
     Args:
         language: str, such as "en", "sr_Latn" or "zh-TW".
 
     Returns:
-        str, a code of ISO 15924, such as "Latn".
+        list of codes of ISO 15924, such as ["Latn"].
 
     Raises:
         UserError: if Unicode does not know the language.
     """
-    script = likely_script(language)
-    if not script:
+    scripts = scripts_of(language)
+    if not scripts:
         raise UserError(f"no language is called {language!r}: use a code such as en, or set `min_script` to 0")
-    return script
+    return scripts

@@ -49,6 +49,8 @@ FORMATS = {
     **dict.fromkeys("lisp scheme".split(), (r"~[^A-Za-z~%\n]*[A-Za-z~%&|\[\]{}<>()^;*?]", {})),
 }
 
+NUMBERED = {"c", "objc", "php", "perl", "java-printf"}  # formats in which "%2$s" takes the second value
+
 
 @dataclass
 class _Entry:
@@ -158,7 +160,8 @@ def syntax_of(flags, source):
     variable = "|".join([*patterns, DOLLAR])
     literals = {literal: sign for _, pairs in formats for literal, sign in pairs.items()}
     others = regex.sub(variable, "", source)
-    return Syntax(variable, {} if any(sign in others for sign in literals.values()) else literals)
+    literals = {} if any(sign in others for sign in literals.values()) else literals
+    return Syntax(variable, literals, can_number=bool(named) and named <= NUMBERED)
 
 
 def _written(parts):

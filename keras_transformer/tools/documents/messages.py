@@ -30,6 +30,8 @@ _BRACE = regex.compile(r"'[{}]'|[{}]")
 _KEY = regex.compile(r"\0([0-9]+)\0")
 # Variables that take their values in the order in which they stand.
 _UNNUMBERED = regex.compile(r"%(?![%({]|[0-9]+[$:%]|L?[0-9]+$|L?n$|\||<(?!PRI|SCN)).+|\{(?:[:!].*)?\}|~.+")
+# Those of them that may become "%2$d".
+_NUMBERABLE = regex.compile(r"%[\-+ #0']*[0-9]*(?:\.[0-9]+)?(?:hh|ll|[hlLqjztZ])?[diouxXeEfFgGaAcCsSp@]")
 _OF_BRANCH = r"|'[{}#]'|'\{[^']*\}'|[{}]"  # quoted text, and braces that belong to nothing
 _OF_PLURAL = "|#"  # its number
 
@@ -42,11 +44,13 @@ class Syntax:
         variable: str, pattern of the variables.
         literals: dict, what stands for a sign of the pattern itself -> the sign, such as {"%%": "%"}.
         escape: function from a variable to its form in the document.
+        can_number: bool, whether "%2$d" takes the second value, so that a translation may change the order.
     """
 
     variable: str = VARIABLE
     literals: dict = field(default_factory=dict)
     escape: Callable = str
+    can_number: bool = False
 
 
 def variables_of(text, variable, literals):
@@ -104,7 +108,7 @@ class _Message:
             return texts[0]
         texts = [_with_plain_apostrophes(*each) for each in zip(texts, self._patterns, strict=True)]
         if all(map(self._keeps_variables, self.fragments, texts, self._patterns)):
-            return self._assembled(self._pieces, texts)
+            return self._assembled(self._pieces, list(map(self._numbered, texts)))
         return None
 
     def _hidden(self, kept):
@@ -173,10 +177,30 @@ class _Message:
 
     def _keeps_variables(self, before, after, variable):
         keys, found = ([int(key) for key in _KEY.findall(joined(parts))] for parts in (before, after))
-        ordered = [key for key in found if isinstance(self.kept[key], str) and _UNNUMBERED.fullmatch(self.kept[key])]
-        if sorted(found) != sorted(keys) or ordered != sorted(ordered):
+        ordered = [key for key in found if self._is_unnumbered(key)]
+        if sorted(found) != sorted(keys) or ordered != sorted(ordered) and not self._can_be_numbered():
             return False
         return self._variables(before, variable) == self._variables(after, variable)
+
+    def _is_unnumbered(self, key):
+        return isinstance(self.kept[key], str) and _UNNUMBERED.fullmatch(self.kept[key]) is not None
+
+    def _can_be_numbered(self):
+        """Whether all variables with a percent sign may get a number: all or none must have one."""
+        named = (kept for kept in self.kept if isinstance(kept, str) and kept.startswith("%"))
+        return self.syntax.can_number and len(self.fragments) == 1 and all(map(_NUMBERABLE.fullmatch, named))
+
+    def _numbered(self, parts):
+        """The parts of a translation, with numbers in its variables if they come in another order."""
+        places = [i for i, part in enumerate(parts) if isinstance(part, Mark) and _KEY.fullmatch(part.text)]
+        keys = {i: key for i in places if self._is_unnumbered(key := int(parts[i].text[1:-1]))}
+        in_order = sorted(keys.values())
+        if list(keys.values()) == in_order:
+            return parts
+        parts = list(parts)
+        for i, key in keys.items():
+            parts[i] = Mark(self._hidden(self.kept[key].replace("%", f"%{in_order.index(key) + 1}$")))
+        return parts
 
     def _variables(self, parts, variable):
         """How often each variable stands in the text of a fragment: a `Counter`."""

@@ -94,6 +94,30 @@ def test_words_that_stand_on_both_sides_are_names_in_another_script():
     assert rule("Where is the station?", "Wo ist der Bahnhof?") and rule("Docker", "Docker")
 
 
+@pytest.mark.parametrize(
+    ("language", "text", "is_foreign"),
+    [
+        ("sr", "Где је следећа станица?", False),
+        ("sr", "Gde je sledeća stanica?", False),
+        ("sr", "पुस्तक मेज़ पर है।", True),
+        ("sr_Latn", "Где је следећа станица?", True),
+        ("uz", "Кейинги бекат қаерда?", False),
+        ("uz", "Keyingi bekat qayerda?", False),
+        ("az", "Növbəti dayanacaq haradadır?", False),
+        ("kk", "كەلەسى بەكەت قايدا؟", False),
+        ("kk", "Where is the next stop?", True),
+        ("ku", "ئێستگەی داهاتوو لە کوێیە؟", False),
+        ("pa", "اگلا سٹیشن کتھے اے؟", False),
+        ("pa", "ਅਗਲਾ ਸਟੇਸ਼ਨ ਕਿੱਥੇ ਹੈ?", False),
+        ("zh-Hant", "下一站在哪裡？", False),
+        ("hi", "Where is the next station?", True),
+    ],
+)
+def test_every_script_of_a_language_is_its_own(language, text, is_foreign):
+    rule = rules_of(CleaningSettings(language_odds=0), "de", language)["min_script"]
+    assert bool(rule("Wo ist die nächste Haltestelle?", text)) == is_foreign
+
+
 def test_a_language_that_the_identifier_does_not_know_is_named():
     assert rules_of(CleaningSettings(), "nb", "por_BR")["language_odds"]("Hvor er den neste stasjonen?", "Sim.") == ""
     with pytest.raises(UserError, match="py3langid does not know the language 'haw': set `language_odds` to 0"):

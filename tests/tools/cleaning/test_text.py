@@ -1,7 +1,7 @@
 import pytest
 
 from keras_transformer.errors import UserError
-from keras_transformer.tools.cleaning.text import letter_share, script_of, script_share, skeleton, width, words
+from keras_transformer.tools.cleaning.text import letter_share, script_share, scripts_to_keep, skeleton, width, words
 
 
 def test_the_skeleton_forgets_case_punctuation_and_width():
@@ -47,12 +47,7 @@ def test_shared_letters_names_and_capitals_are_no_other_script(text, script, oth
     assert script_share(text, script, other) == 1
 
 
-def test_the_script_of_a_language_is_that_of_unicode():
-    scripts = {"en": "Latn", "zh": "Hans", "zh-TW": "Hant", "ja": "Jpan", "sr": "Cyrl", "sr_Latn": "Latn", "hi": "Deva"}
-    assert {language: script_of(language) for language in scripts} == scripts
-
-
 @pytest.mark.parametrize("language", ["xq", "source", ""])
 def test_a_language_that_unicode_does_not_know_is_named(language):
     with pytest.raises(UserError, match=f"no language is called '{language}'.* `min_script` to 0"):
-        script_of(language)
+        scripts_to_keep(language)

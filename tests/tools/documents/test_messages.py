@@ -149,6 +149,33 @@ def test_unnumbered_variables_keep_their_order_or_the_text_stays():
         assert in_catalogue(BACKWARDS, text.format(one, other)) == f"theme the {other} from inherits {one} theme the"
 
 
+@pytest.mark.parametrize(
+    ("flags", "one", "other", "numbered"),
+    [
+        ("c-format", "%s", "%d", ("%2$d", "%1$s")),
+        ("c-format", "%s", "%s", ("%2$s", "%1$s")),
+        ("php-format, fuzzy", "%-5s", "%.2f", ("%2$.2f", "%1$-5s")),
+        ("objc-format", "%@", "%ld", ("%2$ld", "%1$@")),
+        ("java-printf-format", "%d", "$name", ("$name", "%d")),
+        ("c-format", "%2$s", "%1$d", ("%1$d", "%2$s")),
+        ("python-format", "%s", "%d", None),  # Python has names, and no numbers
+        ("c-format, python-format", "%s", "%d", None),
+        ("no-c-format", "{}", "{}", None),
+        ("c-format", "%*d", "%d", None),  # the width takes a value, too
+        ("c-format", "%m", "%d", None),  # no value of the program's
+    ],
+)
+def test_variables_in_another_order_get_numbers_where_the_format_has_them(flags, one, other, numbered):
+    text = f"the {one} theme inherits from the {other} theme"
+    expected = "theme the {} from inherits {} theme the".format(*numbered) if numbered else ""
+    assert in_catalogue(BACKWARDS, text, f"#, {flags}\n") == expected
+
+
+def test_a_message_of_several_blocks_gets_no_numbers():
+    text = "<p>the %s theme inherits from the %d theme</p><p>and %s now</p>"
+    assert in_catalogue(BACKWARDS, text, "#, c-format\n") == ""
+
+
 @pytest.mark.parametrize("translated", [in_catalogue, in_xliff])
 def test_escaped_markup_is_markup(translated):
     assert translated(UPPER, '<a href="a b">one</a> &lt;b&gt;two&lt;/b&gt;') == (

@@ -1,0 +1,327 @@
+"""Runs of several directions: their tags, their batches, what they start from, and their validation."""
+
+import json
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import sentencepiece
+import tensorflow as tf
+from sentencepiece.sentencepiece_model_pb2 import ModelProto
+
+from keras_transformer.config import Config
+from keras_transformer.data.corpus import Corpus
+from keras_transformer.data.pipeline import batch_sizes, evaluation_batches, plan_epoch, training_batches
+from keras_transformer.data.protected_pairs import PairProtection
+from keras_transformer.errors import CheckpointError, ConfigError, TokenizerError
+from keras_transformer.models.sequence_to_sequence import load_model
+from keras_transformer.tags import load_tags
+from keras_transformer.tokenizer import SHARED, Tokenizer
+from keras_transformer.training.preparation import Origin, prepare
+from keras_transformer.training.run_directory import RunDirectory
+from keras_transformer.training.train import make_network, variation
+from keras_transformer.training.validation import pairs_by_direction, validation_bleu
+from tests import tiny
+from tests.training.curves import assert_same_curves
+from tests.training.test_mixtures import finish, spelling_of
+from tests.training.test_train import again, assert_same_state, interrupt_after, train
+
+BOTH = {"tags": "both"}
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    return tiny.write_corpus(tmp_path_factory.mktemp("corpus"))
+
+
+def config_of(corpus, model_dir, *pairs, **settings):
+    """A `Config` of the corpus in the directions `pairs`, such as "en-de:0.5"."""
+    names = [f"files:{corpus}@{pair}" for pair in pairs or ("en-de", "de-en")]
+    config = tiny.config("", model_dir)
+    return Config(**{**vars(config), "dataset": names, "source_lang": None, "target_lang": None, **settings})
+
+
+def prepared(config):
+    return prepare(config, RunDirectory(config.model_dir))
+
+
+def language_of(text):
+    """The language whose number words a text has."""
+    return "en" if any(word in text for word in tiny.ENGLISH) else "de"
+
+
+def rows_of(batches, count=None):
+    """(source ids, target ids, labels) of every row of some batches, lists without padding."""
+    for inputs, labels, _ in batches.take(count or -1):
+        for row in zip(inputs["source_ids"].numpy(), inputs["target_ids"].numpy(), labels.numpy(), strict=True):
+            yield [ids[ids > 0].tolist() for ids in row]
+
+
+@pytest.mark.parametrize("settings", [{}, BOTH, {"typos": 0.5, "noise": 0.5, "subword_dropout_rate": 0.3}], ids=str)
+def test_every_pair_has_the_tags_of_its_own_direction_and_none_else(corpus, tmp_path, settings):
+    config = config_of(corpus, tmp_path / "run", "en-de", "de-en:0.5", **settings)
+    data = prepared(config)
+    tokenizer, tags = data.source_tokenizer, data.languages
+    pieces = sentencepiece.SentencePieceProcessor(model_proto=tokenizer.model)
+    named = {name: pieces.piece_to_id(f"<2{name}>") for name in ("en", "de")}
+    assert sorted(named.values()) == [331, 332] == list(range(331, tokenizer.vocabulary_size))
+    batches = training_batches(data.train, 401, 1, vary=variation(config, data))
+    directions = set()
+    for source, target, labels in [*rows_of(batches, 40), *rows_of(evaluation_batches(data.validation, 401))]:
+        language = language_of(tokenizer.decode([labels]).numpy()[0].decode())
+        languages = [{"en": "de", "de": "en"}[language], language]
+        directions.add(tuple(languages))
+        first = (named[languages[0]], named[languages[1]]) if settings == BOTH else (named[languages[1]], 2)
+        assert (source[0], target[0]) == first == tags.ids(*languages)
+        assert target[1:] == labels[:-1] and not set(named.values()) & {*source[1:], *labels}
+    assert directions == {("en", "de"), ("de", "en")}
+
+
+def test_a_batch_counts_its_tags(corpus, tmp_path):
+    data = prepared(config_of(corpus, tmp_path / "run"))
+    for inputs, labels, _ in training_batches(data.train, 61, 1).take(50):
+        assert max(np.prod(inputs["source_ids"].shape), np.prod(labels.shape)) <= 61
+
+
+def test_a_run_of_one_direction_has_no_tags(corpus, tmp_path):
+    """Whether a corpus says its pair or the settings do: the pieces, the files and the batches are the same."""
+    runs = [
+        tiny.config(corpus, tmp_path / "a"),
+        config_of(corpus, tmp_path / "b", "en-de"),
+    ]
+    one, other = map(prepared, runs)
+    assert one.languages is other.languages is None
+    assert one.source_tokenizer.model == other.source_tokenizer.model
+    for run in ("a", "b"):
+        assert not (tmp_path / run / "languages.json").exists()
+        assert "directions" not in json.loads((tmp_path / run / "tokens" / "train" / "about.json").read_text())
+    batches = [list(rows_of(training_batches(data.train, 401, 1), 5)) for data in (one, other)]
+    assert batches[0] == batches[1] and all(target[0] == 2 for _, target, _ in batches[0])
+
+
+def test_languages_json_says_what_the_tokenizer_has(corpus, tmp_path):
+    data = prepared(config_of(corpus, tmp_path / "run", "de-en", "en-de"))
+    assert load_tags(tmp_path / "run") == data.languages
+    assert data.languages.default == ("de", "en")
+    model = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / "run" / SHARED))
+    assert {code: model.id_to_piece(id) for code, id in data.languages.targets.items()} == {
+        "de": "<2de>",
+        "en": "<2en>",
+    }
+    assert all(model.is_control(id) for id in data.languages.targets.values())
+    assert not set(data.languages.targets.values()) & set(model.encode("<2de> one <2en>"))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"share_vocabulary": False}, "several directions need one vocabulary"),
+        ({"dataset": "files:{corpus}@en-de", "tags": "both"}, "`tags` has no effect with one direction"),
+    ],
+    ids=str,
+)
+def test_settings_that_do_not_go_with_the_directions_are_refused_before_the_work(corpus, tmp_path, settings, message):
+    if "dataset" in settings:
+        settings = {**settings, "dataset": settings["dataset"].format(corpus=corpus)}
+    config = config_of(corpus, tmp_path / "run", **settings)
+    with pytest.raises(ConfigError, match=message):
+        prepared(config)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"sampling_temperature": 0.5}, "at least 1"),
+        ({"sampling_temperature": 2, "dataset": "cldr:en-de"}, "several corpora"),
+        ({"sampling_temperature": 2, "init_from": "a", "replay": 0.1}, "does not go with `replay`"),
+    ],
+    ids=str,
+)
+def test_a_temperature_that_is_not_possible_is_refused(settings, message):
+    with pytest.raises(ConfigError, match=f"`sampling_temperature` .*{message}"):
+        Config(**{"dataset": ("cldr:en-de", "cldr:en-fr"), **settings})
+
+
+def test_a_temperature_decides_how_many_pairs_an_epoch_takes(corpus, tmp_path):
+    """The square roots of 211 and of 0.04 * 211 are as 5 to 1."""
+    config = config_of(corpus, tmp_path / "run", "en-de", "de-en:0.04", sampling_temperature=2.0)
+    data = prepared(config)
+    taken = [183, 36]  # of 1.04 * 211 pairs
+    assert [share.weight * 211 for share in data.train.shares] == taken
+    plans = [np.concatenate(plan_epoch(data.train, batch_sizes(data.train, 401), 1, epoch)) for epoch in range(2)]
+    assert [np.count_nonzero(rows < 211) for rows in plans] == taken[:1] * 2
+
+
+def test_a_given_tokenizer_gets_the_tags_that_it_lacks(corpus, tmp_path):
+    (tmp_path / "own.model").write_bytes(tiny.tokenizer_model())
+    data = prepared(config_of(corpus, tmp_path / "run", tokenizer=str(tmp_path / "own.model")))
+    assert data.languages.targets == {"de": 331, "en": 332}
+    (tmp_path / "tagged.model").write_bytes(data.source_tokenizer.model)
+    again = prepared(config_of(corpus, tmp_path / "again", tokenizer=str(tmp_path / "tagged.model")))
+    assert again.source_tokenizer.model == data.source_tokenizer.model and again.languages == data.languages
+
+
+def test_a_tokenizer_that_yields_a_tag_for_text_is_refused(corpus, tmp_path):
+    description = ModelProto.FromString(tiny.tokenizer_model())
+    description.pieces.add(piece="<2de>", type=ModelProto.SentencePiece.USER_DEFINED)
+    (tmp_path / "own.model").write_bytes(description.SerializeToString())
+    with pytest.raises(TokenizerError, match="train one with spm_train --control_symbols=<2de>"):
+        prepared(config_of(corpus, tmp_path / "run", tokenizer=str(tmp_path / "own.model")))
+
+
+# Going on.
+
+
+def going_on(config, **settings):
+    return Config(**{**vars(config), "init_from": config.model_dir, **settings})
+
+
+@pytest.fixture(scope="module", params=["source", "both"])
+def finished(corpus, tmp_path_factory, request):
+    """A finished run of both directions with random weights; tests do not change it."""
+    return finish(config_of(corpus, tmp_path_factory.mktemp("finished") / "run", tags=request.param))
+
+
+def test_a_run_that_starts_from_one_of_one_direction_gets_tags_with_mean_vectors(corpus, tmp_path):
+    old = finish(tiny.config(corpus, tmp_path / "old"))
+    config = going_on(config_of(corpus, tmp_path / "run"), init_from=old.model_dir)
+    data = prepared(config)
+    assert data.languages.targets == {"de": 331, "en": 332}
+    network = make_network(config, data, "float32")
+    Origin(config).load(network, [tmp_path / "run" / SHARED])
+    before = load_model(RunDirectory(old.model_dir).model).output_matrix.numpy()
+    found = network.output_matrix.numpy()
+    ids = spelling_of("<2de>", Tokenizer.load(tmp_path / "old" / SHARED))
+    np.testing.assert_array_equal(found[:331], before)
+    np.testing.assert_allclose(found[331], before[ids].mean(axis=0), rtol=1e-5)
+
+
+def test_a_run_that_starts_from_tags_keeps_them_even_with_one_direction(finished, corpus, tmp_path):
+    before = load_tags(finished.model_dir)
+    config = going_on(finished, dataset=f"files:{corpus}@de-en", model_dir=str(tmp_path / "run"))
+    data = prepared(config)
+    assert (data.languages.sources, data.languages.targets) == (before.sources, before.targets)
+    assert data.languages.default == ("de", "en") != before.default
+    first = {"source": (before.targets["en"], 2), "both": (before.sources["de"], before.targets["en"])}[finished.tags]
+    for source, target, _ in rows_of(training_batches(data.train, 401, 1), 3):
+        assert (source[0], target[0]) == first
+
+
+def test_a_new_language_gets_a_tag_behind_all_pieces(finished, corpus, tmp_path):
+    directory = tmp_path / "fr"
+    directory.mkdir()
+    tiny.write_pairs(directory, "train", tiny.pairs(47))
+    (directory / "train.de").rename(directory / "train.fr")
+    config = going_on(finished, dataset=f"files:{directory}@en-fr", model_dir=str(tmp_path / "run"))
+    data, before = prepared(config), load_tags(finished.model_dir)
+    assert data.languages.targets == {**before.targets, "fr": 333}
+    assert (
+        data.languages.default == ("en", "fr")
+        and data.languages.ids("de", "fr")[0 if finished.tags == "source" else 1] == 333
+    )
+
+
+def test_tags_at_another_place_than_before_are_refused(finished, tmp_path):
+    other = {"source": "both", "both": "source"}[finished.tags]
+    with pytest.raises(ConfigError, match=f"was trained with `tags` {finished.tags}. Received: tags={other}"):
+        prepared(going_on(finished, tags=other, model_dir=str(tmp_path / "run")))
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_run_that_is_resumed_keeps_its_tags_and_needs_them(corpus, tmp_path):
+    config = config_of(corpus, tmp_path / "run")
+    first = prepared(config)
+    run = RunDirectory(config.model_dir)
+    run.checkpoints.mkdir()
+    run.last.touch()
+    assert prepared(config).languages == first.languages
+    run.tags.unlink()
+    with pytest.raises(CheckpointError, match="checkpoints without their .*languages.json: put it back"):
+        prepared(config)
+
+
+# Validation.
+
+
+def test_the_loss_is_over_the_validation_pairs_of_all_corpora(corpus, tmp_path):
+    data = prepared(config_of(corpus, tmp_path / "run"))
+    assert len(data.validation) == 26 and data.validation.directions == (("en", "de"), ("de", "en"))
+    assert data.others == {}
+
+
+def test_every_direction_is_translated_to_its_language_and_their_mean_counts(corpus, tmp_path):
+    config = config_of(corpus, tmp_path / "run")
+    data, asked = prepared(config), []
+
+    def translate(texts, **languages):
+        asked.append((len(texts), languages))
+        return texts
+
+    def evaluate(translations, references, target_lang):
+        return SimpleNamespace(bleu={"de": 30.0, "en": 50.0}[target_lang])
+
+    (callback,) = validation_bleu(config, data, translate, evaluate, None, None, None)
+    measures = {
+        name: score(translate([source for source, _ in pairs]), [])
+        for name, translate, score, pairs in callback.directions
+    }
+    assert measures == {"en-de": 30.0, "de-en": 50.0}
+    assert asked == [(5, {"source_lang": "en", "target_lang": "de"}), (5, {"source_lang": "de", "target_lang": "en"})]
+
+
+def test_the_corpora_of_a_direction_have_equal_parts_of_its_sentences():
+    corpora = [Corpus(str(n), "en", "de", [], [], None, {}) for n in range(3)]
+    validation = [[("", "blank"), ("a", "b")], *[[(f"{n} {k}", "x") for k in range(9)] for n in (1, 2)]]
+    corpora = [replace(each, validation=pairs) for each, pairs in zip(corpora, validation, strict=True)]
+    corpora[1] = replace(corpora[1], source_lang="de", target_lang="en")
+    found = pairs_by_direction(SimpleNamespace(validation_sentences=4), replace(corpora[0], others=tuple(corpora[1:])))
+    assert found == {
+        ("en", "de"): [("a", "b"), ("2 0", "x"), ("2 1", "x")],
+        ("de", "en"): [(f"1 {k}", "x") for k in range(4)],
+    }
+
+
+# Resuming.
+
+
+def test_a_resumed_run_sees_the_batches_of_an_uninterrupted_one(corpus, tmp_path):
+    settings = {"sampling_temperature": 3.0, "typos": 0.5, "tags": "both"}
+    config = config_of(corpus, tmp_path / "run", "en-de", "de-en:0.2", **settings)
+    data = prepared(config)
+    vary, count = variation(config, data), len(batch_sizes(data.train, 401))
+    whole = [*training_batches(data.train, 401, 1, vary=vary).take(2 * count + 3)]
+    resumed = [*training_batches(data.train, 401, 1, 1, 5, vary=vary).take(count - 2)]
+    for one, other in zip(whole[count + 5 :], resumed, strict=True):
+        tf.nest.map_structure(lambda a, b: np.testing.assert_array_equal(a.numpy(), b.numpy()), one, other)
+
+
+@pytest.mark.slow
+def test_an_interrupted_run_of_two_directions_is_an_uninterrupted_one_to_the_bit(corpus, tmp_path):
+    config = config_of(corpus, tmp_path / "whole", epochs=2, strategy="one_device", dropout_rate=0.3)
+    _, _, printed = train(config)
+    assert printed.count("            de-en: BLEU ") == 2
+    found = again(config, tmp_path / "run")
+    with pytest.raises(KeyboardInterrupt):
+        train(found, before_fit=lambda trainer: interrupt_after(7, trainer))
+    train(found)
+    assert_same_state(RunDirectory(found.model_dir), RunDirectory(config.model_dir))
+    assert_same_curves(RunDirectory(found.model_dir), RunDirectory(config.model_dir))
+
+
+def test_words_that_translate_each_other_are_learnt_for_each_direction(corpus, tmp_path):
+    """Two languages of a source word share its probability, so a lexicon of all directions at once would find less."""
+    other = tmp_path / "other"
+    other.mkdir()
+    backwards = [(source, " ".join(word[::-1] for word in target.split())) for source, target in tiny.pairs(211)]
+    tiny.write_pairs(other, "train", backwards)
+    (other / "train.de").rename(other / "train.xx")
+    config = config_of(corpus, tmp_path / "run", protect=0.5, vocabulary_size=397)
+    names = (*config.corpora, f"files:{other}@en-xx")
+    data = prepared(Config(**{**vars(config), "dataset": names}))
+    models = [tokenizer.model for tokenizer in data.tokenizers]
+    there, back, third = PairProtection(data.train, *models, 0.5, 31).terms
+    assert there == dict(zip(tiny.ENGLISH, tiny.GERMAN, strict=True))
+    assert back == dict(zip(tiny.GERMAN, tiny.ENGLISH, strict=True))
+    assert third == dict(zip(tiny.ENGLISH, (word[::-1] for word in tiny.GERMAN), strict=True))

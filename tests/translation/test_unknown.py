@@ -1,0 +1,137 @@
+import functools
+
+import pytest
+import tensorflow as tf
+
+from keras_transformer.protection import PLACEHOLDERS
+from keras_transformer.tokenizer import Tokenizer, train_tokenizer, unknown_to
+from keras_transformer.translation.segments import divide_into_parts
+from keras_transformer.translation.sentences import UNKNOWN, Known, divisions_of, find_lone_signs, split_at
+from keras_transformer.translation.translator import Translator
+from tests import tiny
+
+LATIN = ["It is 25°, (one) & “two” – Über José's côté.", "Bäume, Züge; 5 % & 3 – 4: naïve?"] * 9
+CYRILLIC = ["Он ушёл домой, а она пришла №5."] * 9
+KNOWN = Known(copies_unknown=False, lone_signs="&–")
+
+
+@functools.cache
+def tokenizer(of="latin", **options):
+    text = {"latin": LATIN, "cyrillic": CYRILLIC}[of]
+    return Tokenizer(train_tokenizer(text, 400, character_coverage=1.0, **options))
+
+
+def is_in(ranges, character):
+    return bool(tf.strings.regex_full_match(character, f"[{ranges}]"))
+
+
+@pytest.mark.parametrize("character", "§※★→©™№¶†‡…😀🇩Ωж水कสאש가ハ")
+def test_signs_without_a_piece_and_letters_of_other_scripts_are_unknown(character):
+    assert is_in(unknown_to([tokenizer()]).signs, character)
+
+
+@pytest.mark.parametrize("character", "°&“”–(),.;:%?'aZñŁẞ5²½\u0301\uffff\ufdd0\ufffe")
+def test_signs_with_a_piece_letters_of_a_known_script_numbers_and_accents_are_known(character):
+    unknown = unknown_to([tokenizer()])
+    assert not is_in(unknown.signs, character) and not is_in(unknown.marks, character)
+
+
+def test_what_the_tokenizer_mends_is_known_as_what_it_becomes():
+    assert is_in(unknown_to([tokenizer()]).signs, "（") and is_in(unknown_to([tokenizer()]).signs, "℃")
+    assert not is_in(unknown_to([tokenizer(nfkc=True)]).signs, "（")
+
+
+def test_what_one_of_two_tokenizers_knows_is_known():
+    both = unknown_to([tokenizer(), tokenizer("cyrillic")])
+    assert not any(is_in(both.signs, character) for character in "ж№&–") and is_in(both.signs, "Ω")
+
+
+def test_a_model_of_bytes_knows_everything():
+    bytes_alone = Tokenizer(train_tokenizer(["5 5"] * 9, 400))
+    assert not any(unknown_to([bytes_alone], "")) and not any(unknown_to([tokenizer(), bytes_alone], ""))
+
+
+def test_placeholders_are_known():
+    signs = unknown_to([tokenizer(placeholders=PLACEHOLDERS)]).signs
+    assert not is_in(signs, "⟦") and is_in(unknown_to([tokenizer()]).signs, "⟦")
+
+
+def test_signs_that_are_words_in_a_corpus_are_found():
+    lines = ["one & two -", "25° – &", "a -- b"] * 5 + ["one + two"] * 9
+    assert find_lone_signs(lines) == "&-"
+
+
+def test_a_character_in_bytes_is_counted_once():
+    ids = tokenizer().encode(["one ж 水 two 😀 𝄞 é"]).values.numpy()
+    assert sum(id in tokenizer().first_bytes for id in ids) == 4
+
+
+# A text, its fragments, and what the model reads: "" of what is copied.
+DIVIDED = {
+    "※ Bäume one": ["", "※ ", "Bäume one"],
+    "§Bäume one ★": ["", "§", "Bäume one", " ★", ""],
+    "Bäume one…": ["Bäume one", "…"],
+    "Ω one 今天": ["", "Ω ", "one", " 今天", ""],
+    "It is here. 今天 We go. Ω": ["It is here.", " 今天 ", "We go.", " Ω", ""],
+    "It is here! It is": ["It is here", "! ", "It is"],
+    "one ★ two": ["one ★ two"],
+    "one\n※\ntwo ※\r\n three": ["one", "\n※\n", "two", " ※\r\n ", "three"],
+    "° one\n° two °": ["", "° ", "one", "\n° ", "two", " °", ""],
+    "& one – two": ["& one – two"],
+    "25° one": ["25° one"],
+    "(ж) “Привет!”": ["(ж) “Привет!”"],
+}
+
+
+@pytest.mark.parametrize("text", DIVIDED)
+@pytest.mark.parametrize("known", [KNOWN, KNOWN._replace(copies_unknown=True)])
+def test_unknown_characters_around_a_sentence_belong_to_the_white_space(text, known):
+    division, _ = divisions_of(tokenizer(), tokenizer(), True, known)
+    (found,) = split_at(division.breaks, tf.constant([text])).to_list()
+    assert [part.decode() for part in found if part] == [part for part in DIVIDED[text] if part]
+
+
+READ = {
+    "one ★ two": "one two",
+    "one 今天, two": "one, two",
+    "Tur★key": "Turkey",
+    "one 👩‍🚀 🇩🇪 two": "one two",
+    "1\ufe0f\u20e3 one": "1 one",
+    "one ° two": "one two",
+    "25° & 3 – 4": "25° & 3 – 4",
+    "ko\u0301mt": "kómt",
+    "Привет!": "",
+    "(ж) “Привет!”": "",
+    "§ 5 ½ one": "5 ½ one",
+}
+
+
+@pytest.mark.parametrize("text", READ)
+def test_the_model_does_not_read_unknown_characters_inside_a_sentence(text):
+    source, target = divisions_of(tokenizer(), tokenizer(), True, KNOWN)
+    parts = divide_into_parts(tf.constant([text]), tokenizer(), 97, source)
+    assert tokenizer().decode(parts.ids).numpy().tolist() == ([READ[text].encode()] if READ[text] else [])
+    assert source.unread and not target.unread  # a given translation is scored as it is
+
+
+@pytest.mark.parametrize("known", [UNKNOWN, KNOWN._replace(copies_unknown=True)])
+def test_a_model_that_copies_unknown_characters_reads_them(known):
+    source, _ = divisions_of(tokenizer(), tokenizer(), True, known)
+    parts = divide_into_parts(tf.constant(["one ★ two ж."]), tokenizer(), 97, source)
+    assert tokenizer().decode(parts.ids).numpy() == ["one ★ two ж.".encode()]
+
+
+def test_translations_keep_signs_around_and_lose_those_inside():
+    translator = Translator(tiny.trained_transformer(), tiny.tokenizer(), beam_size=1, max_length=31, known=KNOWN)
+    (learned, _), other = tiny.learned_pairs()[0], "ж"
+    first, *rest = learned.split(" ")
+    expected, inside = translator.translate(learned), " ".join([first, "★", *rest])
+    texts = [f"※ {learned} …", f"№{learned} Ω", inside, f"{learned}\n\n* {learned}", other]
+    assert translator.translate(texts) == [
+        f"※ {expected} …", f"№{expected} Ω", expected, f"{expected}\n\n* {expected}", other
+    ]  # fmt: skip
+    scores = translator.score(texts[:2], translator.translate(texts[:2]))
+    found = translator.translate_scored(texts[:2])
+    assert [score.score for score in scores] == pytest.approx([each.score for each in found], abs=1e-4)
+    explanation, plain = translator.explain([f"※ {inside}", learned])
+    assert explanation.source_pieces == plain.source_pieces and explanation.pieces == plain.pieces
