@@ -146,7 +146,7 @@ class Config:
     """Biases in the four projections of every attention, Q = X W + b. The paper has none."""
     activation: Literal[ACTIVATIONS] = "relu"
     """Function inside the feed-forward networks. relu is the paper's, gelu the exact one with erf, silu also called
-    swish. gelu_tanh (OpenNMT-tf) and gelu_sigmoid (Marian) are approximations of gelu."""
+    swish. gelu_tanh (OpenNMT-tf) and gelu_sigmoid (old Marian) are approximations of gelu."""
     layer_norm_epsilon: float = 1e-6
     """epsilon of layer normalisation, under its root."""
     scale_embeddings: bool = True

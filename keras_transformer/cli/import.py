@@ -7,7 +7,7 @@ DESCRIPTION = """Make a run of a model that another program has trained. The run
 
   python -m keras_transformer import opus-mt-en-de --model_dir runs/opus
       a MarianMTModel of Hugging Face: a directory with config.json, weights, source.spm, target.spm and vocab.json
-      or Marian's own files: model.npz, decoder.yml, vocabularies in YAML, source.spm and target.spm
+      or Marian's own files: model.npz, decoder.yml, vocabularies (.spm, or .yml beside source.spm and target.spm)
   python -m keras_transformer import m2m100_418M --source_lang en --target_lang de --model_dir runs/m2m
       one pair of languages of M2M-100, NLLB-200 or mBART. A wrong code lists the codes of the model
   python -m keras_transformer import onmt-en-de --source_lang en --target_lang de --model_dir runs/onmt

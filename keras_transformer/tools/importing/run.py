@@ -16,7 +16,8 @@ from keras_transformer.tools.importing.tensors import ImportedModelError
 from keras_transformer.training.run_directory import RunDirectory
 
 # The file by which a format is known, and who reads it.
-FORMATS = {"decoder.yml": marian, "config.json": hugging_face, "model_description.py": opennmt, "*.index": opennmt}
+FORMATS = {**dict.fromkeys(marian.DECODERS, marian), "config.json": hugging_face}
+FORMATS |= {"model_description.py": opennmt, "*.index": opennmt}
 
 
 def import_model(path, model_dir, source_lang=None, target_lang=None):
