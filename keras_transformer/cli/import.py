@@ -27,13 +27,21 @@ def make_parser():
     parser.add_argument(
         "--target_lang", help="code of the language to translate to; needed for a model of several languages"
     )
+    parser.add_argument(
+        "--trim_vocabulary",
+        nargs="+",
+        metavar="CORPUS",
+        help="keep only the pieces that CORPUS needs, single characters and bytes: text files in the languages of the "
+        "run, or directories with files train.*. The model becomes smaller and faster",
+    )
     return parser
 
 
 def main(arguments):
     """Imports, and says how to go on."""
     import_model = console.tool("importing", "`import`").import_model
-    run = import_model(arguments.path, arguments.model_dir, arguments.source_lang, arguments.target_lang)
+    languages = arguments.source_lang, arguments.target_lang
+    run = import_model(arguments.path, arguments.model_dir, *languages, trim_vocabulary=arguments.trim_vocabulary)
     print(
         f"imported    {run.path}\n"
         f"translate:  {console.command('translate')} --model_dir {run.path}\n"

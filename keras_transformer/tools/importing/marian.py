@@ -22,6 +22,7 @@ from keras_transformer.tools.importing.pieces import (
     own_pieces,
     read_pieces,
     with_our_ids,
+    without_id,
 )
 from keras_transformer.tools.importing.tensors import ImportedModelError, file_in, read_npz
 
@@ -88,9 +89,8 @@ class Side:
 
     def vocabulary(self, own):
         """The `Vocabulary` of the side; `own` are the pieces that text is divided into."""
-        with_id = set(self.table)
         unk, eos = (id_of(self.table, piece, self.name) for piece in (self.unk, self.eos))
-        return Vocabulary.of(self.table, None, unk, None, eos, [piece for piece in own if piece not in with_id])
+        return Vocabulary.of(self.table, None, unk, None, eos, without_id(own, self.table))
 
 
 def read_directory(directory, source_lang=None, target_lang=None):
