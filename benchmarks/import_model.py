@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
-LANGUAGES = {"m2m_100": ("en", "de"), "nllb": ("eng_Latn", "deu_Latn")}
+LANGUAGES = {"M2M100Tokenizer": ("en", "de"), "NllbTokenizer": ("eng_Latn", "deu_Latn")}
 SIZES = {"d_model": 1024, "encoder_layers": 12, "decoder_layers": 12, "encoder_attention_heads": 16}
 SIZES |= {"decoder_attention_heads": 16, "scale_embedding": True, "tie_word_embeddings": True}
 SMALL = {"d_model": 512, "encoder_layers": 6, "decoder_layers": 6, "encoder_attention_heads": 8}
@@ -35,6 +35,13 @@ MODELS = {  # config.json; a vocabulary has some rows that are no pieces
     "opus-base": {**OPUS, "vocab_size": 60_000, "pad_token_id": 59_999, "decoder_start_token_id": 59_999},
     "m2m100-418M": {**FAIRSEQ, "vocab_size": 128_112, "tokenizer_class": "M2M100Tokenizer"},
     "nllb-600M": {**FAIRSEQ, "vocab_size": 256_206, "tokenizer_class": "NllbTokenizer"},
+}
+MODELS["tiny"] = {
+    **MODELS["m2m100-418M"],
+    "vocab_size": 300,
+    "d_model": 8,
+    "encoder_ffn_dim": 12,
+    "decoder_ffn_dim": 12,
 }
 CONTROLS = ["<s>", "<pad>", "</s>", "<unk>"]
 TAGS = 108
@@ -128,7 +135,7 @@ def write_model(name, directory):
     config = MODELS[name]
     (directory / "config.json").write_text(json.dumps(config))
     count = config["vocab_size"]
-    if name == "opus-base":
+    if "tokenizer_class" not in config:  # of OPUS-MT
         pieces = words(count - 3 - 27)
         for side in ("source", "target"):
             write_pieces(directory / f"{side}.spm", pieces, {"<unk>": 2, "<s>": 3, "</s>": 3})
@@ -138,8 +145,7 @@ def write_model(name, directory):
         pieces = words(count - TAGS - len(CONTROLS) - 27)
         write_pieces(directory / "sentencepiece.bpe.model", pieces, {"<unk>": 2, "<s>": 3, "</s>": 3})
         first = count - TAGS
-        source, target = LANGUAGES["nllb" if name == "nllb-600M" else "m2m_100"]
-        codes = [source, target, *(f"l{number:02}" for number in range(TAGS - 2))]
+        codes = [*LANGUAGES[config["tokenizer_class"]], *(f"l{number:02}" for number in range(TAGS - 2))]
         added = {first + place: {"content": code} for place, code in enumerate(codes)}
         told = {"tokenizer_class": config["tokenizer_class"], "added_tokens_decoder": added}
         (directory / "tokenizer_config.json").write_text(json.dumps(told))
@@ -162,7 +168,7 @@ def measure(name, directory):
     model, imported = directory / name, directory / "run"
     model.mkdir()
     write_model(name, model)
-    languages = LANGUAGES["nllb" if name == "nllb-600M" else "m2m_100"] if name != "opus-base" else ()
+    languages = LANGUAGES.get(MODELS[name].get("tokenizer_class"), ())
     flags = [part for each in zip(("--source_lang", "--target_lang"), languages, strict=False) for part in each]
     program = [sys.executable, "-m", "keras_transformer", "import", str(model), "--model_dir", str(imported), *flags]
     _, cpu, seconds, memory = run(*program)
