@@ -138,7 +138,8 @@ def needed_ids(model, texts):
     """
     pieces = model.pieces
     ids = {*CONTROLS}
-    ids |= {id for id, each in enumerate(pieces) if each.type in (BYTE, USER_DEFINED) or is_character(each)}
+    ids |= {id for id, each in enumerate(pieces) if each.type in (BYTE, USER_DEFINED)}
+    ids |= {id for id, each in enumerate(pieces) if each.type == NORMAL and len(each.piece) == 1}
     used, processor = set(), SentencePieceProcessor(model_proto=model.SerializeToString())
     while some := [*itertools.islice(texts, LINES_AT_A_TIME)]:
         used.update(itertools.chain.from_iterable(processor.encode(some)))
@@ -147,10 +148,6 @@ def needed_ids(model, texts):
         return ids | on_the_way(pieces, used)
     scores = {each.score: id for id, each in enumerate(pieces) if each.type == NORMAL}
     return ids | {scores[min(scores)], scores[max(scores)]}  # the scores of characters without a piece depend on them
-
-
-def is_character(piece):
-    return piece.type == NORMAL and len(piece.piece) == 1
 
 
 def on_the_way(pieces, ids):
