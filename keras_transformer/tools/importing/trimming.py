@@ -69,17 +69,17 @@ def trimmed(foreign, corpus):
     files = corpus_files([corpus] if isinstance(corpus, str | Path) else corpus)
     models = [ModelProto.FromString(each) for each in foreign.tokenizers]
     needed = [needed_ids(model, texts_of(files)) for model in models]
-    before, after, start = split_frame_setting(foreign.settings["frame"])
+    before, after, start = split_frame_setting(foreign.settings["frame"] or "//")
     of_source, of_target = needed[0] | {*before, *after}, needed[-1] | {*start}
     if foreign.source is foreign.target:
         of_source = of_target = of_source | of_target
     kept = [Kept(np.array(sorted(ids))) for ids in (of_source, of_target)]
-    frame = kept[0].new(before), kept[0].new(after), kept[1].new(start)
+    frame = "/".join(",".join(map(str, ids)) for ids in (kept[0].new(before), kept[0].new(after), kept[1].new(start)))
     source = kept[0].vocabulary(foreign.source)
     describe(foreign, kept)
     return replace(
         foreign,
-        settings={**foreign.settings, "frame": "/".join(",".join(map(str, ids)) for ids in frame)},
+        settings={**foreign.settings, "frame": foreign.settings["frame"] and frame},
         tokenizers=[each.tokenizer(model) for each, model in zip(kept, models, strict=False)],
         source=source,
         target=source if foreign.source is foreign.target else kept[1].vocabulary(foreign.target),
