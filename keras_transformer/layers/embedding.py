@@ -1,5 +1,6 @@
 """Token embedding, and the logits, which may share its matrix (3.4); positions, which are added to embeddings (3.5)."""
 
+import itertools
 import math
 
 import keras
@@ -80,6 +81,24 @@ def logits_of(states, columns, bias=None):
     """
     logits = ops.cast(matmul_positions(states, columns), "float32")
     return logits if bias is None else logits + ops.cast(bias, "float32")
+
+
+def joint_logits(states, projections):
+    """The logits of several models together: the logarithms of the mean of their probabilities.
+
+    `states` (..., D) are those of each model side by side; `projections` is a list of the `columns_of` each matrix,
+    (D, V), and its bias, (V,) or None. One model alone has the logits of `logits_of`. Returns float32 (..., V).
+    """
+    if len(projections) == 1:
+        return logits_of(states, *projections[0])
+    stops = itertools.accumulate(columns.shape[0] for columns, _ in projections)
+    each = zip(projections, stops, strict=True)
+    return log_of_mean([logits_of(states[..., stop - one[0].shape[0] : stop], *one) for one, stop in each])
+
+
+def log_of_mean(logits):
+    """log of the mean of softmax(z) over a list of logits z (..., V)."""
+    return ops.logsumexp(ops.stack([ops.log_softmax(each) for each in logits]), axis=0) - math.log(len(logits))
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")

@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from keras_transformer.layers.embedding import columns_of, joint_logits, log_of_mean
 from keras_transformer.models.sequence_to_sequence import SequenceToSequence
 
 
@@ -63,11 +64,10 @@ class Ensemble(SequenceToSequence):
         return self._beside(states for states, _ in found), tuple(own for _, own in found)
 
     def logits(self, states):
-        return self.search_logits(states, self.projections())
-
-    def search_logits(self, states, projections):
-        given = zip(self.members(), self._apart(states), projections, strict=True)
-        return log_of_mean([member.search_logits(own, [projection]) for member, own, projection in given])
+        members = self.members()
+        columns = [columns_of(member.output_matrix, member.compute_dtype) for member in members]
+        biases = [member.output_bias for member in members]
+        return joint_logits(states, list(zip(columns, biases, strict=True)))
 
     def align(self, target_ids, memory):
         """As in the contract: the mean of what the members look at."""
@@ -88,16 +88,6 @@ class Ensemble(SequenceToSequence):
 
     def _beside(self, states):
         return ops.concatenate(list(states), axis=-1)
-
-    def _apart(self, states):
-        widths = [member.output_matrix.shape[1] for member in self.members()]
-        stops = [sum(widths[: i + 1]) for i in range(len(widths))]
-        return [states[..., stop - width : stop] for stop, width in zip(stops, widths, strict=True)]
-
-
-def log_of_mean(logits):
-    """log of the mean of softmax(z) over a list of logits z (..., V), float32."""
-    return ops.logsumexp(ops.stack([ops.log_softmax(each) for each in logits]), axis=0) - ops.log(float(len(logits)))
 
 
 def _copied(model, name, policy):

@@ -8,7 +8,6 @@ import keras
 
 from keras_transformer.config import Config
 from keras_transformer.errors import ConfigError, UserError
-from keras_transformer.layers.embedding import columns_of, logits_of
 from keras_transformer.layers.layer import arguments_of
 
 
@@ -84,23 +83,6 @@ class SequenceToSequence(keras.Model):
     def members(self):
         """The models whose probabilities it averages: here it alone, see `Ensemble`."""
         return (self,)
-
-    def projections(self):
-        """The matrix of `logits` of each member, laid out for `search_logits`, and its bias.
-
-        A search lays them out once: a layout costs as much as the product of a few positions.
-
-        Returns:
-            list of (D, V) in the compute dtype, and (V,) or None.
-        """
-        return [
-            (columns_of(member.output_matrix, member.compute_dtype), member.output_bias) for member in self.members()
-        ]
-
-    def search_logits(self, states, projections):
-        """As `logits`, with the `projections`, which may be of U pieces: states (..., D) -> float32 (..., U)."""
-        ((columns, bias),) = projections
-        return logits_of(states, columns, bias)
 
     @property
     def output_matrix(self):

@@ -31,14 +31,14 @@ class AllowedPieces(NamedTuple):
     pieces: tf.Tensor  # int32 (U,)
     hidden: tf.Tensor  # float32 (P, 1, U), added to the logits of a row: 0, or `IMPOSSIBLE` off its list
 
-    def projections(self, model):
-        """`SequenceToSequence.projections` of a model for these pieces alone: a list of (D, U), and (U,) or None."""
+    def projections(self, members):
+        """What `joint_logits` reads, for these pieces alone: of each model (D, U), and (U,) or None."""
 
         def of(member):
             columns = columns_of(tf.gather(member.output_matrix, self.pieces), member.compute_dtype)
             return columns, None if member.output_bias is None else tf.gather(member.output_bias, self.pieces)
 
-        return [of(member) for member in model.members()]
+        return [of(member) for member in members]
 
     def start(self, start):
         """Turns the model's function from W to the first state into the one for `step`."""

@@ -13,6 +13,7 @@ from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID
 from keras_transformer.decoding.beam import beam_search
 from keras_transformer.decoding.search import last_repeated, log_probs_of, penalty
 from keras_transformer.decoding.single import greedy_search, sample
+from keras_transformer.layers.embedding import columns_of, joint_logits
 from keras_transformer.tokenizer import shift_right
 from keras_transformer.translation.inputs import Directions, begin, begun, in_range, tagged, untagged
 from keras_transformer.translation.options import INPUTS, OUTPUTS, inputs_of
@@ -77,7 +78,7 @@ class Signatures:
         self.tokenizers = self.source_tokenizer, self.target_tokenizer = source_tokenizer, target_tokenizer
         self.beam_size, self.length_penalty, self.max_length = beam_size, length_penalty, max_length
         self.shortlist, self.directions = shortlist, tags and Directions(tags)
-        self.projections = model.projections  # made in every search: weights change in training; see `Columns`, too
+        self.members = model.members()
         division, of_target = self.division, _ = divisions_of(*self.tokenizers, split_sentences, known)
         # Each is a tf.function, so that a SavedModel holds it once however many signatures call it. AutoGraph converts
         # a function and all that it calls, and takes most of the time of tracing. Only the three with a loop need it.
@@ -312,14 +313,14 @@ class Signatures:
         Returns:
             `Hypotheses`.
         """
-        projections = candidates.projections(self.model) if candidates else self.projections()
+        projections = candidates.projections(self.members) if candidates else self.projections()
 
         def start(width):
             return self.model.start(memory, width)
 
         def step(ids, parents, position, state):
             states, state = self._step(ids, parents, position, state)
-            return self.model.search_logits(states, projections), state
+            return joint_logits(states, projections), state
 
         start, step, options = begin(start, step, options)
         if candidates:
@@ -328,6 +329,11 @@ class Signatures:
             start, step, limits = required.start(start), required.step(step, EOS_ID), required.limits
         found = self._find(start, step, limits, wanted, options)
         return candidates.hypotheses(found) if candidates else found
+
+    def projections(self):
+        """What `joint_logits` reads, laid out in every search: weights change in training. See `Columns`, too."""
+        columns = (columns_of(member.output_matrix, member.compute_dtype) for member in self.members)
+        return [(each, member.output_bias) for each, member in zip(columns, self.members, strict=True)]
 
     def _find(self, start, step, limits, wanted, options):
         """`search` with a step function; `start` takes W and returns its first state."""

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_transformer.training.token_losses import largest, token_losses
+from keras_transformer.training.losses import largest, token_losses
 
 N, V, D = 7, 11, 5
 SMOOTHING = pytest.mark.parametrize("label_smoothing", [0.0, 0.1, 0.7])

@@ -8,11 +8,10 @@ import tensorflow as tf
 from keras_transformer.data import pipeline
 from keras_transformer.training import losses, teacher_forcing
 from keras_transformer.training.callbacks import CountSteps, Progress
-from keras_transformer.training.losses import LOSSES, CrossEntropy, Perplexity, TokenLoss
+from keras_transformer.training.losses import LOSSES, CrossEntropy, Perplexity, TokenLoss, token_losses
 from keras_transformer.training.plan import Plan
 from keras_transformer.training.teacher_forcing import TeacherForcing
 from keras_transformer.training.tensorboard import EventWriter, TensorBoardCurves
-from keras_transformer.training.token_losses import token_losses
 from keras_transformer.training.updates import Adam
 from tests import reference, tiny
 from tests.training.curves import read_events
