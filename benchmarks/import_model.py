@@ -39,7 +39,9 @@ MODELS = {  # config.json; a vocabulary has some rows that are no pieces
 MODELS["tiny"] = {
     **MODELS["m2m100-418M"],
     "vocab_size": 300,
-    "d_model": 8,
+    "encoder_layers": 1,
+    "decoder_layers": 1,
+    "d_model": 32,
     "encoder_ffn_dim": 12,
     "decoder_ffn_dim": 12,
 }
