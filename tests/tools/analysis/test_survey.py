@@ -81,6 +81,19 @@ def test_tokens_that_a_model_puts_around_texts_are_left_out():
     np.testing.assert_allclose(attended.weights["cross"], np.asarray(weights)[0, :, 1:, 2:-1], rtol=1e-3, atol=1e-5)
 
 
+def test_the_tags_of_languages_are_left_out_of_the_weights():
+    tokenizer, tags = tiny.with_tags(tiny.tokenizer_model()), tiny.tags("both")
+    plain = tiny.transformer(num_layers=1, vocabulary_size=tokenizer.vocabulary_size)
+    many = Translator(plain, tokenizer, batch_size=3, tags=tags).between("fr", "en")
+    attended = heads(many, TEXTS[:2], REFERENCES[:2], keep=2).sentences[0]
+    source_ids, target_ids, _ = (np.asarray(x) for x in ids(*PAIRS[0]))
+    memory = plain.encode(np.array([[tags.sources["fr"], *source_ids[0]]], "int32"))
+    target_ids = np.array([[tags.targets["en"], *target_ids[0][1:]]], "int32")
+    x = plain.position_layer(plain.target_embedding(target_ids))
+    _, weights = plain.decoder.layers[0].align(x, memory["states"], causal_mask(x.shape[1]), memory["mask"])
+    np.testing.assert_allclose(attended.weights["cross"], np.asarray(weights)[0, :, :, 1:], rtol=1e-3, atol=1e-5)
+
+
 def test_every_head_has_a_name(found):
     expected = [f"{kind} {layer}.{place}" for kind in KINDS for layer in range(N) for place in range(H)]
     assert found.names == expected and len(found) == 3 * N * H
