@@ -221,8 +221,6 @@ def append_tags(model, codes):
     Raises:
         TokenizerError: for a tag that is a piece of another kind.
     """
-    if not codes:
-        return model
     description = ModelProto.FromString(model)
     kinds = {piece.piece: piece.type for piece in description.pieces}
     for tag in dict.fromkeys(map(piece_of, codes)):

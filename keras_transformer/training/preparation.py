@@ -15,7 +15,7 @@ from keras_transformer.config import Config
 from keras_transformer.data.corpora import epoch_weights, mix, open_corpora
 from keras_transformer.data.corpus import Corpus, InTurn, OneSide, write_bad_lines
 from keras_transformer.data.encoded import LAYOUT, EncodedPairs, encode_pairs, find_flaw, make_once
-from keras_transformer.data.new_pieces import mean_rows, new_in
+from keras_transformer.data.new_pieces import append_tags, mean_rows, new_in
 from keras_transformer.errors import CheckpointError, ConfigError, CorpusError, counted
 from keras_transformer.files import write_whole
 from keras_transformer.models.sequence_to_sequence import load_model
@@ -91,9 +91,10 @@ def prepare(config, run, corpus=None):
         log.info("            %s", note)
     check_same_corpus(run, corpus)
     known = known_languages(config, run, corpus, origin)
-    models = make_tokenizers(  # if this fails, other settings may be tried
-        config, run, corpus, origin, new_languages(known, corpus), is_other=bool(_different_parts(run, corpus))
-    )
+    is_other = bool(_different_parts(run, corpus))
+    models = make_tokenizers(config, run, corpus, origin, is_other)  # if this fails, other settings may be tried
+    if codes := new_languages(known, corpus):
+        models = {path: append_tags(model, codes) for path, model in models.items()}
     write_whole(run.config, config.save)
     for path, model in models.items():
         write_whole(path, lambda temporary, model=model: temporary.write_bytes(model))

@@ -7,7 +7,7 @@ from pathlib import Path
 import sentencepiece
 
 from keras_transformer.data.corpus import BothSides, InTurn, OneSide
-from keras_transformer.data.new_pieces import append_pieces, append_tags, learn_pieces
+from keras_transformer.data.new_pieces import append_pieces, learn_pieces
 from keras_transformer.data.typed_text import with_cases
 from keras_transformer.errors import CheckpointError, ConfigError, counted
 from keras_transformer.protection import PLACEHOLDERS
@@ -88,7 +88,7 @@ def describe_languages(languages):
     log.info("languages   from %s to %s; tags: %s", *names, languages.place)
 
 
-def make_tokenizers(config, run, corpus, origin, new_codes=(), is_other=False):
+def make_tokenizers(config, run, corpus, origin, is_other=False):
     """The tokenizers that the run lacks, and all of them if nothing was trained yet but on another corpus.
 
     Args:
@@ -96,7 +96,6 @@ def make_tokenizers(config, run, corpus, origin, new_codes=(), is_other=False):
         run: `RunDirectory`.
         corpus: `Corpus`.
         origin: `Origin` or None.
-        new_codes: those of languages that get tags.
         is_other: whether the tokenizers that the run has are of another corpus.
 
     Returns:
@@ -106,7 +105,7 @@ def make_tokenizers(config, run, corpus, origin, new_codes=(), is_other=False):
     new = InTurn({each.name: pairs for each, pairs in corpus.parts if not each.is_replayed})
     texts = [BothSides(new)] if config.has_one_tokenizer else [OneSide(new, i) for i in (0, 1)]
     return {
-        path: append_tags(_make_model(config, path.name, text, origin), new_codes)
+        path: _make_model(config, path.name, text, origin)
         for path, text in zip(files, texts, strict=True)
         if is_other or not path.exists()
     }

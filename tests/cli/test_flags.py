@@ -139,6 +139,8 @@ def test_every_setting_has_a_flag(field):
     arguments += ["--d_key", "32"] if field.name == "heads" else []
     arguments += ["--init_from", "runs/a"] if field.name in ("replay", "extend_vocabulary") else []
     arguments += ["--num_heads", "22", "--d_model", "44"] if field.name == "num_key_value_heads" else []
+    if field.name == "sampling_temperature":
+        text, value, arguments = "2.5", 2.5, ["--dataset=cldr:en-de", "--dataset=cldr:de-en"]
     config = parse(*arguments, f"--{field.name}", text)
     assert getattr(config, field.name) == value
     assert type(getattr(config, field.name)) is type(value)
