@@ -16,6 +16,8 @@ from keras_transformer.presets import (
     split_heads_setting,
 )
 
+WORKERS = "train-{0..3}.train:2222"
+
 
 def check_values(config):
     """Raises ConfigError for a setting of a `Config` that is not possible, alone or beside the others."""
@@ -52,6 +54,9 @@ def check_values(config):
             "sampling_temperature", not config.replay, "does not go with `replay`, which fixes the share of old pairs"
         )
         check("sampling_temperature", len(config.corpora) > 1, "needs several corpora in `dataset`")
+    check("workers", config.workers is None or worker_addresses(config.workers), f"must be such as {WORKERS}")
+    is_cluster = config.workers is None or config.strategy == "multi_worker"
+    check("workers", is_cluster, "needs `strategy` multi_worker")
     check("profile", config.profile is None or _is_range(config.profile), "must be START,STOP with START < STOP")
     _check_shape(config)
     check("character_coverage", 0.98 <= config.character_coverage <= 1, "must be between 0.98 and 1")
@@ -59,6 +64,23 @@ def check_values(config):
     check("model_dir", bool(config.model_dir), "must name a directory; leave it out for runs/PRESET")
     for name, least, most in (("beam_size", 1, MOST_HYPOTHESES), ("length_penalty", *LENGTH_PENALTIES)):
         check(name, least <= getattr(config, name) <= most, f"must be between {least:g} and {most:g}")
+
+
+def worker_addresses(pattern):
+    """The addresses that a pattern stands for: train-{0..1}:2222 is train-0:2222 and train-1:2222.
+
+    Args:
+        pattern: str. It has the numbers in braces once, and ends with a port.
+
+    Returns:
+        list of str; empty for any other text.
+    """
+    found = re.fullmatch(r"([^{}]*)\{(\d{1,5})\.\.(\d{1,5})\}([^{}]*)", pattern)
+    if not found:
+        return []
+    before, first, last, after = found.groups()
+    addresses = [f"{before}{number}{after}" for number in range(int(first), int(last) + 1)]
+    return addresses if all(re.fullmatch(r"[^\s:]+:\d+", address) for address in addresses) else []
 
 
 def _check_shape(config):

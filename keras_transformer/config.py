@@ -236,7 +236,10 @@ class Config:
     # Devices
     strategy: Literal["auto", "mirrored", "one_device", "multi_worker"] = "auto"
     """mirrored: MirroredStrategy on all GPUs (or CPU devices). multi_worker: MultiWorkerMirroredStrategy on the
-    machines in TF_CONFIG. auto: mirrored, or one_device if there is only one device."""
+    machines in TF_CONFIG or `workers`. auto: mirrored, or one_device if there is only one device."""
+    workers: str | None = None
+    """Addresses of all machines of multi_worker, such as train-{0..3}.train:2222 for four. The environment variable
+    JOB_COMPLETION_INDEX, which an Indexed Job of Kubernetes sets, tells which of them this is, counted from 0."""
     precision: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     """Dtype of activations. Weights stay float32. auto: bfloat16 if the hardware multiplies it fast, else float32."""
     profile: str | None = None

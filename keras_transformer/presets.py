@@ -112,6 +112,7 @@ EFFECTS = {
     "attention_window": {**_ATTENTION, "attention_span": ("local_m", "local_p")},
     "consistency_weight": {"consistency": ("simcut", "r_drop")},
     "cut_rate": {"consistency": ("simcut",)},
+    "workers": {"strategy": ("multi_worker",)},
 }
 
 

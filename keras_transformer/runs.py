@@ -138,9 +138,10 @@ def compare_with_all_pieces(translator, run):
     sources = pairs.source.texts(translator.source_tokenizer)
     references = pairs.target.texts(translator.target_tokenizer)
     every = translator.with_model(translator.model, shortlist=None)
-    shares = pairs.shares_of(np.arange(len(pairs))) if pairs.directions else []
-    languages = zip(*(pairs.directions[share] for share in shares), strict=True)
-    how = dict(zip(("source_lang", "target_lang"), map(list, languages), strict=False))
+    how = {}
+    if pairs.directions:
+        languages = [pairs.directions[share] for share in pairs.shares_of(np.arange(len(pairs)))]
+        how = {name: [each[side] for each in languages] for side, name in enumerate(("source_lang", "target_lang"))}
     translations = [each.translate(sources, **how) for each in (translator, every)]
     config = Config.load(run.config)
     bleu, bleu_of_all = (measure(found, references, config.tokenize, config.target_lang) for found in translations)

@@ -2,7 +2,7 @@
 
 A model reads a character without a piece of its own as bytes, and few models have learned to copy them: if they go
 through the model, they take the sentence with them. `unknown_to` finds these characters: signs, and letters of scripts
-of which the vocabulary has none. They are ranges for a class of RE2, such as "\\x{2600}-\\x{26ff}".
+of which the vocabulary has none. They are ranges for a class of RE2, such as "☀-⛿".
 """
 
 import functools
@@ -27,7 +27,7 @@ from keras_transformer.protection import PLACEHOLDERS
 
 MOST_TRAINING_SENTENCES = 2_000_000  # a sample of this size decides a vocabulary as well as a whole corpus
 MOST_SENTENCE_BYTES = 1 << 16  # longer sentences are left out of the training of a tokenizer
-LETTER, SIGN, END = r"\p{L}", r"[\p{P}\p{S}]", r"\p{Sentence_Terminal}"
+LETTER, SIGN, SYMBOL = r"\p{L}", r"[\p{P}\p{S}]", r"\p{S}"
 MARK = r"(?V1)[\p{M}&&[\p{sc=Zyyy}\p{sc=Zinh}]&&\p{ccc=0}]"  # such as variation selectors; accents become letters
 # Unicode's blocks of arrows, shapes, dingbats, notes and pictures, with the marks that make emoji of characters
 PICTURES = ((0x2190, 0x27BF), (0x2900, 0x297F), (0x2B00, 0x2BFF), (0x20E3, 0x20E3), (0xFE0E, 0xFE0F))
@@ -280,7 +280,7 @@ class Unknown(NamedTuple):
     Args:
         signs: signs without a piece, and letters of other scripts.
         marks: marks of no script without a piece.
-        alone: signs with a piece that are unknown as words of their own.
+        alone: symbols with a piece that are unknown as words of their own.
     """
 
     signs: str = ""
@@ -288,21 +288,21 @@ class Unknown(NamedTuple):
     alone: str = ""
 
 
-def unknown_to(tokenizers, lone_signs=None):
+def unknown_to(tokenizers, lone_symbols=None):
     """Finds the characters that a model does not know.
 
     Args:
         tokenizers: list of `Tokenizer`. A character that one of them knows is known.
-        lone_signs: str, the signs that are words of their own in the corpus; None if there is no corpus.
+        lone_symbols: str, the symbols that are words of their own in the corpus; None if there is no corpus.
 
     Returns:
         `Unknown`. All is known if a tokenizer knows no letter, because its model reads all text as bytes.
     """
-    return _unknown_to(tuple(dict.fromkeys(tokenizer.model for tokenizer in tokenizers)), lone_signs)
+    return _unknown_to(tuple(dict.fromkeys(tokenizer.model for tokenizer in tokenizers)), lone_symbols)
 
 
 @functools.lru_cache(maxsize=32)  # a quarter of a second for a tokenizer
-def _unknown_to(models, lone_signs):
+def _unknown_to(models, lone_symbols):
     pieces = [sentencepiece.SentencePieceProcessor(model_proto=model) for model in models]
     written = ["".join(map(each.id_to_piece, _ids_of_text(each))) for each in pieces]
     if not all(regex.search(LETTER, text) for text in written):
@@ -313,14 +313,18 @@ def _unknown_to(models, lone_signs):
     letters = "".join(regex.findall(LETTER, "".join(written)))
     scripts = "".join(script for script in _scripts() if regex.search(script, letters))
     foreign = _all(rf"(?V1)[{LETTER}--[\p{{sc=Zyyy}}\p{{sc=Zinh}}{scripts}]]")
-    never_alone = {*signs, *_all(END), *(lone_signs or "")}
-    alone = [c for c in _all(SIGN) if c not in never_alone and not _is_picture(c)] if lone_signs is not None else []
+    never_alone = {*signs, *(lone_symbols or "")}
+    alone = [c for c in _all(SYMBOL) if c not in never_alone and not _is_picture(c)] if lone_symbols is not None else []
     return Unknown(*map(_ranges_of, ([*signs, *foreign], marks, alone)))
 
 
 def written(spans):
     """The ranges of pairs of a first and a last code point, as a str."""
-    return "".join(rf"\x{{{first:x}}}-\x{{{last:x}}}" for first, last in spans)
+    return "".join(_point(first) + (f"-{_point(last)}" if last > first else "") for first, last in spans)
+
+
+def _point(point):
+    return chr(point) if point > 0x7F else rf"\x{{{point:x}}}"  # ASCII has signs that mean something in a pattern
 
 
 def _ids_of_text(pieces):

@@ -1,6 +1,7 @@
 """A client for an exported model: a Python class, and a program that translates lines."""
 
 import argparse
+import contextlib
 import itertools
 import os
 import random
@@ -13,17 +14,20 @@ import numpy as np
 from grpc import StatusCode
 from tqdm import tqdm
 
-from serving.connections import GrpcConnection, RestConnection, protected, texts_of
+from serving.connections import LANGUAGES, Directed, GrpcConnection, Protected, RestConnection, texts_of
 from serving.errors import ServingError
+from serving.protection import Protection, read_glossary
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0  # Seconds. Each pause is up to twice as long as the pause before.
+NOT_GIVEN = {"prefix": "", "beam_size": 0, "max_length": 0, "repetition_penalty": 1.0, "no_repeat_ngram": 0}
 DTYPES = {"seed": np.int64, **dict.fromkeys(("beam_size", "max_length", "no_repeat_ngram", "top_k"), np.int32)}
 
 DESCRIPTION = """Translate with a running server. Each line of input gives one line of output, in the same order.
 
   python -m serving.client --grpc localhost:8500 < new.en > new.de
   python -m serving.client --url http://localhost:8501 --model_name ende --label canary < new.en > new.de
-  python -m serving.client --grpc localhost:8500 --retries 10 --glossary terms.tsv --protect < new.en > new.de"""
+  python -m serving.client --grpc localhost:8500 --retries 10 --glossary terms.tsv --protect < new.en > new.de
+  python -m serving.client --grpc localhost:8500 --target_lang fr < new.en > new.fr"""
 
 
 class Translation(NamedTuple):
@@ -50,7 +54,7 @@ class Explanation(NamedTuple):
     alignment: list
 
 
-class Client:
+class Client(contextlib.AbstractContextManager):
     """Asks a model for translations, with several requests at a time. The answers have the order of the texts.
 
     Give `url`, http://HOST:PORT of the REST API, or `grpc`, HOST:PORT of the gRPC API, or another `connection` with the
@@ -58,6 +62,9 @@ class Client:
     `retries` takes at most `timeout` seconds; only an UNAVAILABLE server (busy, starting, not running) has retries. At
     most `in_flight` requests at a time have at most `max_batch_size` texts each. `glossary`, a dict of terms or the
     path of their file, and `protect` keep words, see serving/README.md: the model must be trained with --protect.
+
+    `languages` are `source_lang` and `target_lang`, for a model of many languages. "", and a code that the model does
+    not know, stand for its default; see `knows`. Languages and options are one value, or a list of one for each text.
 
     Methods raise ValueError for inputs that do not fit together, and `ServingError` if the server refuses a request.
     """
@@ -85,19 +92,17 @@ class Client:
             received = f"max_batch_size={max_batch_size}, in_flight={in_flight}"
             raise ValueError(f"`max_batch_size` and `in_flight` must be positive. Received: {received}")
         make, target = (RestConnection, url) if grpc is None else (GrpcConnection, grpc)
-        connection = connection or make(target, model, version, label, in_flight)
-        self._connection = protected(connection, glossary, protect)
+        connection = Directed(connection or make(target, model, version, label, in_flight))
+        terms = read_glossary(glossary) if isinstance(glossary, (str, os.PathLike)) else glossary
+        keeps = terms or protect
+        self._connection = Protected(connection, Protection(terms, patterns=protect)) if keeps else connection
         self._timeout = timeout
         self._retries = retries
         self._max_batch_size = max_batch_size
         self._pool = ThreadPoolExecutor(in_flight, thread_name_prefix="client")
 
-    def __enter__(self):
-        """Returns the client; `with` closes the client at the end of the block."""
-        return self
-
     def __exit__(self, *_):
-        """Closes the client."""
+        """Closes the client at the end of a block of `with`."""
         self.close()
 
     def close(self):
@@ -105,40 +110,40 @@ class Client:
         self._pool.shutdown(wait=False, cancel_futures=True)
         self._connection.close()
 
-    def translate(self, texts, on_progress=None):
+    def translate(self, texts, on_progress=None, **languages):
         """Returns a `Translation` of each text. Calls `on_progress` with the number of new answers of each request."""
-        return self._translations("translate", {"text": _strings(texts)}, on_progress)
+        return self._translations("translate", _inputs(texts, languages), on_progress)
 
-    def alternatives(self, texts):
+    def alternatives(self, texts, **languages):
         """Returns for each text a list of `Translation`, best first, as many as the exported beam size."""
-        rows = self._ask("alternatives", {"text": _strings(texts)})
+        rows = self._ask("alternatives", _inputs(texts, languages))
         return [list(map(Translation, row["translations"], row["scores"])) for row in rows]
 
-    def translate_with_options(
-        self, texts, *, length_penalty, prefix="", beam_size=0, max_length=0, repetition_penalty=1.0, no_repeat_ngram=0
-    ):
-        """Translates each text with options, see serving/README.md. An option is one value, or a list of one per text.
+    def translate_with_options(self, texts, *, length_penalty, **options):
+        """Translates each text with languages and the options of `NOT_GIVEN`, see serving/README.md.
 
         `length_penalty` is required, because the server has no number that means "not given".
         """
-        options = {"length_penalty": length_penalty, "beam_size": beam_size, "max_length": max_length}
-        options |= {"repetition_penalty": repetition_penalty, "no_repeat_ngram": no_repeat_ngram}
-        prefixes = _strings([prefix] * len(texts) if isinstance(prefix, str) else prefix)
-        return self._translations("translate_with_options", {**_inputs(texts, **options), "prefix": prefixes})
+        inputs = _inputs(texts, options, length_penalty=length_penalty, **NOT_GIVEN)
+        return self._translations("translate_with_options", inputs)
 
-    def sample(self, texts, *, seed, temperature=1.0, top_k=0, top_p=1.0):
-        """Draws a random translation of each text. Equal seeds give equal results. See `translate_with_options`."""
-        inputs = _inputs(texts, seed=seed, temperature=temperature, top_k=top_k, top_p=top_p)
-        return self._translations("sample", inputs)
+    def sample(self, texts, *, seed, **options):
+        """Draws a random translation of each text, with languages and `temperature`, `top_k` and `top_p`."""
+        return self._translations("sample", _inputs(texts, options, seed=seed, temperature=1.0, top_k=0, top_p=1.0))
 
-    def score(self, texts, translations):
+    def score(self, texts, translations, **languages):
         """Scores `translations`, list of str, as translations of `texts`. Returns a list of `Score`."""
-        inputs = {"text": _strings(texts), "translation": _strings(translations)}
+        inputs = {**_inputs(texts, languages), "translation": _strings(translations)}
         return list(map(_score, self._ask("score", inputs)))
 
-    def explain(self, texts):
+    def explain(self, texts, **languages):
         """Returns an `Explanation` for each text."""
-        return list(map(_explanation, self._ask("explain", {"text": _strings(texts)})))
+        return list(map(_explanation, self._ask("explain", _inputs(texts, languages))))
+
+    def knows(self, target_lang):
+        """Returns whether the model has a target language. If so, it takes the tag of the language out of a text."""
+        plain, tagged = self._ask("explain", _inputs(["a", f">>{target_lang}<< a"], {}))
+        return plain.get("source_pieces") == tagged.get("source_pieces")
 
     def _translations(self, signature_name, inputs, on_progress=None):
         rows = self._ask(signature_name, inputs, on_progress)
@@ -195,10 +200,17 @@ def _strings(texts):
     return texts_of(texts)
 
 
-def _inputs(texts, **options):
+def _inputs(texts, options, **defaults):
     """Makes the inputs of texts and options: dict name -> array (N,)."""
-    given = {name: np.asarray(value, DTYPES.get(name, np.float32)) for name, value in options.items()}
-    return {"text": _strings(texts), **{name: np.broadcast_to(value, (len(texts),)) for name, value in given.items()}}
+    if unknown := options.keys() - {*LANGUAGES, *defaults}:
+        raise TypeError(f"there is no option {', '.join(sorted(unknown))}")
+    inputs = {"text": _strings(texts)}
+    for name, value in {**defaults, **options}.items():
+        if name in ("prefix", *LANGUAGES):
+            inputs[name] = _strings([value] * len(texts) if isinstance(value, str) else value)
+        else:
+            inputs[name] = np.broadcast_to(np.asarray(value, DTYPES.get(name, np.float32)), (len(texts),))
+    return inputs
 
 
 def _score(row):
@@ -217,17 +229,17 @@ def _without_padding(pieces):
     return pieces[: pieces.index("")] if "" in pieces else pieces
 
 
-def translate_lines(client, source, target, chunk, on_progress=None):
+def translate_lines(client, source, target, chunk, on_progress=None, **languages):
     """Translates binary lines to a binary stream, `chunk` lines at a time. Invalid UTF-8 becomes U+FFFD."""
     texts = (line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8-sig", "replace") for line in source)
     while lines := list(itertools.islice(texts, chunk)):
-        translations = (found.text.replace("\n", " ") for found in client.translate(lines, on_progress))
-        target.write("".join(f"{text}\n" for text in translations).encode("utf-8"))
+        translations = client.translate(lines, on_progress, **languages)
+        target.write("".join(found.text.replace("\n", " ") + "\n" for found in translations).encode("utf-8"))
         target.flush()
 
 
 def parse_arguments(arguments=None):
-    """Parses the flags: dict of arguments of `Client`."""
+    """Parses the flags: dict of arguments of `Client`, and of languages that are given."""
     how = {"description": DESCRIPTION, "formatter_class": argparse.RawDescriptionHelpFormatter}
     parser = argparse.ArgumentParser(prog="python -m serving.client", **how)
     server = parser.add_mutually_exclusive_group(required=True)
@@ -241,6 +253,8 @@ def parse_arguments(arguments=None):
     parser.add_argument("--retries", type=int, default=5, help="most retries of a request (default: 5)")
     parser.add_argument("--max_batch_size", type=int, default=32, help="most sentences per request (default: 32)")
     parser.add_argument("--in_flight", type=int, default=4, help="most requests at a time (default: 4)")
+    for name, what in (("source_lang", "language of the texts"), ("target_lang", "language of the translations")):
+        parser.add_argument(f"--{name}", help=f"{what}, such as fr, for a model of many languages")
     add_protection_arguments(parser)
     return vars(parser.parse_args(arguments))
 
@@ -255,11 +269,14 @@ def add_protection_arguments(parser):
 def main():
     """Translates standard input to standard output. A mistake ends the program with one line."""
     options = parse_arguments()
+    languages = {name: code for name in LANGUAGES if (code := options.pop(name))}
     target = options["grpc"] or options["url"]
     chunk = 1 if sys.stdin.isatty() else 1024  # Lines to translate together. A person who types waits for each answer.
     try:
         with Client(**options) as client, tqdm(unit=" sentences", disable=None) as progress:
-            translate_lines(client, sys.stdin.buffer, sys.stdout.buffer, chunk, progress.update)
+            if "target_lang" in languages and not client.knows(languages["target_lang"]):
+                raise ValueError(f"the model has no target language {languages['target_lang']}")
+            translate_lines(client, sys.stdin.buffer, sys.stdout.buffer, chunk, progress.update, **languages)
     except KeyboardInterrupt:
         line, status = "interrupted", 130
     except BrokenPipeError:  # The reader has closed the pipe, as in `... | head`.

@@ -5,7 +5,6 @@ A connection has `predict(signature_name, inputs, timeout_s)`, which raises `Ser
 
 import base64
 import json
-import os
 from urllib.parse import quote
 
 import grpc
@@ -15,8 +14,9 @@ from grpc import StatusCode
 
 from serving.errors import HTTP_STATUS, ServingError, invalid
 from serving.messages import PREDICTION_SERVICE, PredictRequest, PredictResponse, to_array, to_proto
-from serving.protection import NO_PLACEHOLDERS, PLACEHOLDERS, Protection, read_glossary
+from serving.protection import NO_PLACEHOLDERS, PLACEHOLDERS
 
+LANGUAGES = ("source_lang", "target_lang")  # Inputs of a model of many languages.
 CODE_OF = {status: code for code, status in reversed(HTTP_STATUS.items())}
 
 
@@ -30,8 +30,9 @@ class RestConnection:
 
     def predict(self, signature_name, inputs, timeout_s):
         """Runs a signature with arrays: dict name -> list. Raises the server's error as ServingError."""
-        columns = {name: list(map(_json_value, array.tolist())) for name, array in inputs.items()}
-        body = json.dumps({"signature_name": signature_name, "inputs": columns}).encode()
+        document = {"signature_name": signature_name, "inputs": {name: x.tolist() for name, x in inputs.items()}}
+        # Bytes are base64, because they may not be UTF-8.
+        body = json.dumps(document, default=lambda value: {"b64": base64.b64encode(value).decode("ascii")}).encode()
         headers = {"Content-Type": "application/json"}
         try:
             reply = self._pool.request("POST", self._url, body=body, headers=headers, timeout=timeout_s)
@@ -52,10 +53,6 @@ class RestConnection:
     def close(self):
         """Closes all connections."""
         self._pool.clear()
-
-
-def _json_value(value):  # Bytes are base64, because they may not be UTF-8.
-    return {"b64": base64.b64encode(value).decode("ascii")} if isinstance(value, bytes) else value
 
 
 class GrpcConnection:
@@ -88,13 +85,25 @@ class GrpcConnection:
         self._channel.close()
 
 
-def protected(connection, glossary, protect):
-    """Makes the connection that a client uses: `Protected`, or the connection itself if there is nothing to protect.
+class Directed:
+    """A connection to a model of one direction or of many languages, whose signatures must have languages as inputs."""
 
-    `glossary` is a dict or a file, see `read_glossary`, or None. Raises ValueError if the glossary cannot be used.
-    """
-    terms = read_glossary(glossary) if isinstance(glossary, (str, os.PathLike)) else glossary
-    return Protected(connection, Protection(terms, patterns=protect)) if terms or protect else connection
+    def __init__(self, connection):
+        self._connection, self.close = connection, connection.close
+        self._is_many = False
+
+    def predict(self, signature_name, inputs, timeout_s):
+        """Runs a signature. If a server says that languages are missing, sends "" for them, the default."""
+        is_many = self._is_many or not inputs.keys().isdisjoint(LANGUAGES)
+        nothing = texts_of([""] * len(next(iter(inputs.values()), ())))
+        given = {**dict.fromkeys(LANGUAGES, nothing), **inputs} if is_many else inputs
+        try:
+            return self._connection.predict(signature_name, given, timeout_s)
+        except ServingError as error:
+            if is_many or "_lang" not in error.message:
+                raise
+        self._is_many = True
+        return self.predict(signature_name, inputs, timeout_s)
 
 
 class Protected:
@@ -104,7 +113,7 @@ class Protected:
     """
 
     def __init__(self, connection, protection):
-        self._connection = connection
+        self._connection, self.close = connection, connection.close
         self._protection = protection
         self._is_able = False
 
@@ -124,10 +133,6 @@ class Protected:
             for row, (each, value) in enumerate(zip(hidden, outputs[name], strict=True)):
                 outputs[name][row] = list(map(each.restore, value)) if isinstance(value, list) else each.restore(value)
         return outputs
-
-    def close(self):
-        """Closes the connection."""
-        self._connection.close()
 
 
 def texts_of(texts):

@@ -48,7 +48,7 @@ def parse_arguments(arguments=None):
 
 
 def connected(arguments):
-    """Returns dict `Languages` -> `Client` of the flags. Raises ValueError or OSError for a mistake."""
+    """Returns dict, name of the model -> (`Languages`, `Client`), of the flags. Raises ValueError or OSError."""
     if arguments.model_base_path:
         languages = newest_languages(arguments.model_base_path)
     else:
@@ -56,14 +56,15 @@ def connected(arguments):
     scheme, kind = next(pair for pair in BACKENDS.items() if arguments.backend.startswith(pair[0]))
     target = arguments.backend.removeprefix(scheme) if kind == "grpc" else arguments.backend
     how = {name: getattr(arguments, name) for name in ("label", "timeout", "glossary", "protect")}
-    return {languages: Client(**{kind: target}, model=arguments.model_name, in_flight=THREADS, **how)}
+    client = Client(**{kind: target}, model=arguments.model_name, in_flight=THREADS, **how)
+    return {arguments.model_name: (languages, client)}
 
 
-def make_app(clients):
-    """Makes the ASGI app. `clients` is a dict `Languages` -> `Client`."""
+def make_app(models):
+    """Makes the ASGI app. `models` is a dict, name -> (`Languages`, `Client`)."""
     app = FastAPI(openapi_url=None, exception_handlers=EXCEPTION_HANDLERS)
     app.add_middleware(CORSMiddleware, **CORS)
-    app.include_router(LibreTranslate(lambda: clients).router())
+    app.include_router(LibreTranslate(lambda: models).router())
     return app
 
 
@@ -71,14 +72,15 @@ def main():
     """Serves until SIGTERM or Ctrl-C, and then answers the open requests. A mistake ends the program with one line."""
     arguments, stopping = parse_arguments(), stop_on_signals()
     try:
-        clients = connected(arguments)
-        server = HttpServer(make_app(clients), arguments.host, arguments.port, drain_seconds=30)
+        models = connected(arguments)
+        server = HttpServer(make_app(models), arguments.host, arguments.port, drain_seconds=30)
     except (ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
-    (languages,) = clients
-    where = f"http://{arguments.host}:{server.port}/translate"
-    print(f"{languages.source} to {languages.target} on {where}", file=sys.stderr, flush=True)
+    ((languages, _),) = models.values()
+    others = sum(map(len, languages.directions().values())) - 1
+    what = f"{languages.source} to {languages.target}" + f" and {others} other directions" * bool(others)
+    print(f"{what} on http://{arguments.host}:{server.port}/translate", file=sys.stderr, flush=True)
     stopping.wait()
     server.stop()
     os._exit(0)  # Without waiting for the clients' threads.

@@ -9,20 +9,37 @@ from babel import Locale
 
 
 class Languages(NamedTuple):
-    """The codes of the language that a model reads and of the language that it writes, such as en and de."""
+    """The codes of the languages that a model reads and writes by default, and of all of a model of many languages."""
 
     source: str
     target: str
+    sources: tuple = ()
+    targets: tuple = ()
+
+    def codes(self):
+        """Returns all codes, those of the default first: dict with them as keys."""
+        return dict.fromkeys([self.source, self.target, *self.sources, *self.targets])
+
+    @functools.cache  # noqa: B019  One for each version of a model.
+    def directions(self):
+        """Returns a dict from each source language to a list of its targets. The default comes first."""
+        if not self.sources:
+            return {self.source: [self.target]}
+        sources, targets = dict.fromkeys([self.source, *self.sources]), dict.fromkeys([self.target, *self.targets])
+        return {source: [target for target in targets if target != source] for source in sources}
 
 
 def languages_of(directory):
     """Reads the `Languages` of a version. Returns None if the version has no export.json that names them."""
     try:
-        run = json.loads((Path(directory) / "export.json").read_text(encoding="utf-8"))["run"]
-        found = Languages(normalized(run["source_lang"]), normalized(run["target_lang"]))
+        manifest = json.loads((Path(directory) / "export.json").read_text(encoding="utf-8"))
+        many = manifest.get("languages") or {"sources": (), "targets": ()}
+        default = many.get("default") or [manifest["run"][side] for side in ("source_lang", "target_lang")]
+        every = (tuple(map(normalized, many[side])) for side in ("sources", "targets"))
+        found = Languages(*map(normalized, default), *every)
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
         return None
-    return found if all(found) else None
+    return found if all(found[:2]) else None
 
 
 def newest_languages(base_path):

@@ -32,14 +32,10 @@ def read_large(body, signatures, timeout_s=math.inf):
         message = f"A document may have {MOST_HOLDERS} lists, objects and members."
         raise ServingError(StatusCode.RESOURCE_EXHAUSTED, message)
     command, limit = [sys.executable, "-m", "serving.large_bodies"], None if timeout_s == math.inf else timeout_s
-    how = {
-        "cwd": Path(__file__).parents[1],
-        "stdout": subprocess.PIPE,
-        "stderr": subprocess.DEVNULL,
-        "start_new_session": True,
-    }
+    how = {"cwd": Path(__file__).parents[1], "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
     try:
-        done = subprocess.run(command, input=pickle.dumps((body, signatures)), timeout=limit, **how)
+        data = pickle.dumps((body, signatures))
+        done = subprocess.run(command, input=data, timeout=limit, start_new_session=True, **how)
     except subprocess.TimeoutExpired:
         raise ServingError(StatusCode.DEADLINE_EXCEEDED, "Timed out reading the JSON document.") from None
     if done.returncode:

@@ -25,10 +25,10 @@ SETTINGS |= {"filesTranslation": False, "supportedFilesFormat": []}
 
 
 class LibreTranslate:
-    """The answers of the API. `clients` is a function () -> dict, the `Languages` of a model -> its `Client`."""
+    """The answers of the API. `models` is a function () -> dict, name -> (`Languages`, `Client`)."""
 
-    def __init__(self, clients):
-        self._clients = clients
+    def __init__(self, models):
+        self._models = models
         self._pool = ThreadPoolExecutor(THREADS, "translate")  # Starlette's own threads stay free for other paths.
 
     def router(self):
@@ -41,30 +41,32 @@ class LibreTranslate:
         router.add_api_route("/translate", self.translate, methods=["POST"])
         return router
 
-    def languages(self):
-        """Lists the languages, each with its targets."""
-        pairs = list(self._clients())
-        codes = dict.fromkeys(code for pair in pairs for code in pair)
-        targets = {code: sorted({pair.target for pair in pairs if pair.source == code}) for code in codes}
-        return [{**_language(code), "targets": targets[code]} for code in codes]
+    def languages(self, model: str = ""):
+        """Lists the languages, each with its targets. The page asks for those of one `model`."""
+        found = [languages for name, (languages, _) in self._models().items() if model in ("", name)]
+        targets = {code: set() for languages in found for code in languages.codes()}
+        for languages in found:
+            for source, several in languages.directions().items():
+                targets[source].update(several)
+        return [{**_language(code), "targets": sorted(several)} for code, several in targets.items()]
 
     def settings(self):
         """Returns the settings of LibreTranslate's own page: no limits, no keys, no files."""
-        pair = next(iter(self._clients()), None)
-        language = {"source": _language(AUTO), "target": _language(pair.target)} if pair else None
+        languages, _ = next(iter(self._models().values()), (None, None))
+        language = {"source": _language(AUTO), "target": _language(languages.target)} if languages else None
         return {**SETTINGS, "language": language}
 
     async def detect(self, request: Request):
         """Returns the source languages of the models, whatever the text is: nothing is detected."""
         _text_of(await _parameters(request), "q")
-        return _detected(self._clients())
+        return _detected(source for languages, _ in self._models().values() for source in languages.directions())
 
     async def translate(self, request: Request):
         """Translates a text or a list of texts, with `alternatives` if the client wishes some."""
         asked = await _parameters(request)
         q, source, target = (_text_of(asked, name) for name in ("q", "source", "target"))
         source, target, count = normalized(source), normalized(target), _count(asked.get("alternatives") or 0)
-        pair, client = _chosen(self._clients(), source, target)
+        found, inputs, client = _chosen(self._models(), source, target)
         if (asked.get("format") or "text") != "text":
             raise invalid(f"{asked['format']} format is not supported")
         texts, translations, loop = q if isinstance(q, list) else [q], [], asyncio.get_running_loop()
@@ -72,10 +74,10 @@ class LibreTranslate:
             if await request.is_disconnected():
                 raise ClientDisconnect
             part = texts[start : start + TEXTS_AT_ONCE]
-            translations += await loop.run_in_executor(self._pool, _translated, client, part, count)
+            translations += await loop.run_in_executor(self._pool, _translated, client, part, count, inputs)
         answer = {"translatedText": [best for best, *_ in translations]}
         if source == AUTO:
-            answer["detectedLanguage"] = _detected([pair]) * len(texts)
+            answer["detectedLanguage"] = _detected([found]) * len(texts)
         if count:
             answer["alternatives"] = [others for _, *others in translations]
         return JSONResponse(answer if texts is q else {name: values[0] for name, values in answer.items()})
@@ -89,12 +91,8 @@ async def refuse(request, error):
     return JSONResponse({"error": error.message}, error.http_status, headers)
 
 
-async def leave(*_):
-    """Ends a request whose client has gone."""
-    return Response(status_code=499)
-
-
-EXCEPTION_HANDLERS = {HTTPException: refuse, ServingError: refuse, ClientDisconnect: leave}
+GONE = Response(status_code=499)  # Ends a request whose client has gone.
+EXCEPTION_HANDLERS = {HTTPException: refuse, ServingError: refuse, ClientDisconnect: lambda *_: GONE}
 
 
 async def _parameters(request):
@@ -145,30 +143,33 @@ def _count(value):
         raise invalid("Invalid request: alternatives parameter is not a number") from None
 
 
-def _chosen(clients, source, target):
-    """Returns a pair of languages and its `Client`. For "auto", the first pair with the target is chosen."""
-    codes = {code for pair in clients for code in pair}
+def _chosen(models, source, target):
+    """Returns the source language of a direction, the inputs that name the direction, and a `Client` that has it."""
+    codes = dict.fromkeys(code for languages, _ in models.values() for code in languages.codes())
     for code in (source, target):
         if code not in codes and not (code is source and code == AUTO):
-            raise invalid(f"{code} is not supported")
-    for pair, client in clients.items():
-        if pair.target == target and source in (AUTO, pair.source):
-            return pair, client
-    source = next(iter(clients)).source if source == AUTO else source
+            is_many = any(languages.sources for languages, _ in models.values())
+            raise invalid(f"{code} is not supported" + f", only {', '.join(sorted(codes))}" * is_many)
+    for languages, client in models.values():
+        for found, targets in languages.directions().items():
+            if source in (AUTO, found) and target in targets:
+                named = {"source_lang": source.replace(AUTO, ""), "target_lang": target}
+                return found, named if languages.sources else {}, client
+    source = next(iter(codes)) if source == AUTO else source
     of_target, of_source = (f"{name_of(code)} ({code})" for code in (target, source))
     raise invalid(f"{of_target} is not available as a target language from {of_source}")
 
 
-def _translated(client, texts, count):
+def _translated(client, texts, count, languages):
     """Translates texts: for each a list of str, the translation and at most `count` others."""
     if not count:
-        return [[found.text] for found in client.translate(texts)]
-    hypotheses = [[found.text for found in several] for several in client.alternatives(texts)]
+        return [[found.text] for found in client.translate(texts, **languages)]
+    hypotheses = [[found.text for found in several] for several in client.alternatives(texts, **languages)]
     return [list(dict.fromkeys([best, *filter(None, others)]))[: 1 + count] for best, *others in hypotheses]
 
 
-def _detected(pairs):
-    return [{"confidence": 100.0, "language": code} for code in dict.fromkeys(pair.source for pair in pairs)]
+def _detected(sources):
+    return [{"confidence": 100.0, "language": code} for code in dict.fromkeys(sources)]
 
 
 def _language(code):

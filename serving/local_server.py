@@ -33,8 +33,8 @@ def run(settings):
     models, predictor = _backend(settings)
     timeout_s, has_cors = settings.rest_api_timeout_in_ms / 1000, settings.rest_api_enable_cors_support
     api = RestApi(predictor, models, timeout_s, has_cors)
-    languages = Languages(*map(normalized, (settings.source_lang, settings.target_lang)))
-    clients = in_process_clients(predictor, models, languages if all(languages) else None)
+    named = [normalized(code) for code in (settings.source_lang, settings.target_lang) if code]
+    clients = in_process_clients(predictor, models, Languages(*named) if named else None)
     app = make_app(api, LibreTranslate(clients).router(), models, predictor.metrics.page, has_cors)
     logger.info("loading the models and warming them up; the ports open when all are available")
     models.start()
@@ -64,7 +64,6 @@ def run(settings):
 
 
 def _backend(settings):
-    """Makes the `Models` and the `Predictor`."""
     metrics, batching = Metrics(), None
     if settings.enable_batching:
         path = settings.batching_parameters_file
@@ -98,7 +97,7 @@ def _follow(settings, models):
 
 
 def in_process_clients(predictor, models, languages=None):
-    """Makes a function () -> dict `Languages` -> `Client` of each model in service. Of equal pairs, the first counts.
+    """Makes a function () -> dict of the models in service, name -> (`Languages`, `Client`).
 
     `languages` are those of a model whose export does not name them, or None.
     """
@@ -108,8 +107,8 @@ def in_process_clients(predictor, models, languages=None):
         found = {}
         for name in models.names():
             with contextlib.suppress(ServingError), models.use(name) as servable:  # It may have no version in service.
-                if pair := servable.languages or languages:
-                    found.setdefault(pair, make(name))
+                if known := servable.languages or languages:
+                    found[name] = known, make(name)
         return found
 
     return clients

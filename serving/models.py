@@ -164,7 +164,6 @@ class Models:
             self._wake.clear()
 
     def _poll(self):
-        """Reads all directories."""
         configs = self._configs
         for name in {**self._versions, **configs}:
             config, complaint = configs.get(name), None

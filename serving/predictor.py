@@ -104,7 +104,6 @@ class Predictor:
             self.metrics.runtime_latency.labels(servable.name, "Predict", "TF1").observe(micros)
 
     def _put(self, request):
-        """Puts a request into its queue."""
         size = 1 if self._is_alone else _rows(request.inputs)
         key = (request.servable, request.signature, request.outputs)
         with self._condition:

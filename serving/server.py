@@ -54,17 +54,16 @@ FLAGS = {
     "drain_seconds": (float, 30.0, "our own: most seconds after SIGTERM to answer the open requests"),
 }
 # Flags of TensorFlow Serving that the local server accepts and ignores.
-WITHOUT_EFFECT = (
-    *("grpc_max_threads", "num_load_threads", "num_unload_threads", "num_tflite_pools", "enable_profiler"),
-    *("num_tflite_interpreters_per_pool", "ssl_config_file", "platform_config_file", "thread_pool_factory_config_file"),
-    *("mixed_precision", "flush_filesystem_caches", "use_alts_credentials", "enable_per_model_batching_parameters"),
-    *("enable_signature_method_name_check", "remove_unused_fields_from_bundle_metagraph", "prefer_tflite_model"),
-    *("xla_cpu_compilation_enabled", "xla_gpu_compilation_enabled", "skip_initialize_tpu", "monitoring_config_file"),
-    *("enable_grpc_healthcheck_service", "grpc_channel_arguments", "saved_model_tags"),
-    *("tensorflow_session_config_file", "enable_serialization_as_tensor_content", "tensorflow_session_parallelism"),
-    *("grpc_socket_path", "num_request_iterations_for_warmup", "allow_version_labels_for_unavailable_models"),
-    "per_process_gpu_memory_fraction",
-)
+WITHOUT_EFFECT = """
+grpc_max_threads num_load_threads num_unload_threads num_tflite_pools enable_profiler
+num_tflite_interpreters_per_pool ssl_config_file platform_config_file thread_pool_factory_config_file
+mixed_precision flush_filesystem_caches use_alts_credentials enable_per_model_batching_parameters
+enable_signature_method_name_check remove_unused_fields_from_bundle_metagraph prefer_tflite_model
+xla_cpu_compilation_enabled xla_gpu_compilation_enabled skip_initialize_tpu monitoring_config_file
+enable_grpc_healthcheck_service grpc_channel_arguments saved_model_tags tensorflow_session_config_file
+enable_serialization_as_tensor_content tensorflow_session_parallelism grpc_socket_path
+num_request_iterations_for_warmup allow_version_labels_for_unavailable_models per_process_gpu_memory_fraction
+""".split()
 
 
 class _Parser(argparse.ArgumentParser):

@@ -1,6 +1,7 @@
 """A smoke test of a server: checks the behaviour that operators rely on, and prints a table."""
 
 import argparse
+import contextlib
 import functools
 import gzip
 import json
@@ -9,7 +10,7 @@ import sys
 import numpy as np
 import urllib3
 
-from serving.connections import GrpcConnection, RestConnection
+from serving.connections import Directed, GrpcConnection, RestConnection
 from serving.errors import ServingError
 
 TEXTS = ["A man is riding a bicycle.", "Two dogs play in the snow.", "12 March 2026"]
@@ -59,7 +60,9 @@ class Api:
         """Returns promise -> function that returns its finding, str, or raises an exception."""
         return {
             "texts give a translation and a score each": lambda: repr(self.translations(TEXTS)[0][0]),
-            "a row gives the same alone as beside others": self._alone,
+            "a row gives the same alone as beside others": lambda: self._same(
+                [self.translations([x])[0] for x in TEXTS]
+            ),
             **{f"answers {name}": functools.partial(self._beside, text) for name, text in ODD_TEXTS.items()},
             **{f"refuses {name}": functools.partial(self._refused, *asked) for name, asked in REFUSALS.items()},
         }
@@ -71,14 +74,8 @@ class Api:
         return list(zip(*(outputs[name] for name in OUTPUTS), strict=True))
 
     def _predict(self, inputs, signature_name="serving_default", model=None, version=None, label=None):
-        connection = self._connect(model or self._model, version, label)
-        try:
+        with contextlib.closing(Directed(self._connect(model or self._model, version, label))) as connection:
             return connection.predict(signature_name, inputs, self._timeout)
-        finally:
-            connection.close()
-
-    def _alone(self):
-        return self._same([self.translations([text])[0] for text in TEXTS])
 
     def _same(self, found, texts=TEXTS):
         (words, scores), (expected, wanted) = (zip(*rows, strict=True) for rows in (found, self.translations(texts)))
@@ -108,24 +105,25 @@ class Rest(Api):
 
     def checks(self):
         """Returns promise -> function; see `Api.checks`."""
-        path, rows = f"{self._path}:predict", json.dumps({"instances": TEXTS}).encode()
         return {
             "a version is AVAILABLE": lambda: self._shows(self._path, '"AVAILABLE"'),
             "metadata tells the signatures": lambda: self._shows(f"{self._path}/metadata", '"serving_default"'),
             **super().checks(),
-            "rows give the same": lambda: self._rows(rows),
-            "a compressed body gives the same": lambda: self._rows(gzip.compress(rows), {"Content-Encoding": "gzip"}),
-            "refuses a body that is no JSON": lambda: self._answered("POST", path, 400, "{"),
-            "metrics count the requests": lambda: self._shows(
-                METRICS_PATH, f'model_name="{self._model}",status="OK"}}'
-            ),
+            "rows give the same": self._rows,
+            "a compressed body gives the same": lambda: self._rows(gzip.compress, {"Content-Encoding": "gzip"}),
+            "refuses a body that is no JSON": lambda: self._answered("POST", f"{self._path}:predict", 400, "{"),
+            "metrics count the requests": lambda: self._shows(METRICS_PATH, f'"{self._model}",status="OK"}}'),
         }
 
     def _shows(self, path, text):
         expect(text in (found := self._answered("GET", path, 200)), found)
         return text
 
-    def _rows(self, body, headers=None):
+    def _rows(self, write=bytes, headers=None):
+        metadata = json.loads(self._answered("GET", f"{self._path}/metadata", 200))["metadata"]
+        inputs = metadata["signature_def"]["signature_def"]["serving_default"]["inputs"]
+        instances = [{**dict.fromkeys(inputs, ""), "text": text} for text in TEXTS]
+        body = write(json.dumps({"instances": instances}).encode())
         rows = json.loads(self._answered("POST", f"{self._path}:predict", 200, body, headers))["predictions"]
         return self._same([tuple(row[name] for name in OUTPUTS) for row in rows])
 

@@ -98,7 +98,8 @@ OTHER = {
     "validation_sentences": 19,
     "save_minutes": 0.5,
     "seed": 23,
-    "strategy": "mirrored",
+    "strategy": "multi_worker",
+    "workers": "train-{0..2}:2222",
     "precision": "bfloat16",
     "profile": "11,13",
     "beam_size": 13,
@@ -379,6 +380,11 @@ RATES = [
         ("optimizer", "adamm"),
         ("precision", "float8"),
         ("best_by", "chrf"),
+        *[
+            ("workers", value)
+            for value in ("", "a:2", "a-{0..1}", "a-{1..0}:2", "{0..1}{0..1}:2", "a-{0..x}:2", "a {0..1}:2")
+        ],
+        ("workers", "train-{0..3}.train:2222"),  # without `strategy` multi_worker
         *[("profile", value) for value in ("", "7", "7,7", "11,7", "-1,7", "7,11,13", "7,x", "7, 11", "7.5,11")],
     ],
 )

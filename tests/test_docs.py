@@ -1,5 +1,6 @@
 """Every code block of the pages runs: on a tiny corpus, with trainings cut short and the ports that are free."""
 
+import contextlib
 import functools
 import os
 import re
@@ -61,8 +62,8 @@ python() {
       elif [[ "$*" != *"--preset gru"* ]]; then
         corpus+=($OF_TRANSFORMER)
       fi
-      TF_CONFIG="${TF_CONFIG//2222/$FIRST}"
-      TF_CONFIG="${TF_CONFIG//3333/$SECOND}" warm "$@" "${corpus[@]}" $short && echo "$*" >>"$RAN" ;;
+      words=("${@//2222..2223/$PAIR}")
+      warm "${words[@]}" "${corpus[@]}" $short && echo "$*" >>"$RAN" ;;
     export.py* | evaluate.py*)
       warm "$@" && echo "$*" >>"$RAN" ;;
     "-m"*) command python "${words[@]}" ;;
@@ -108,9 +109,17 @@ def free_ports(count):
     return map(str, ports)
 
 
+def pair_of_ports():
+    """Two free ports, one after the other, such as "2222..2223"."""
+    while True:
+        (first,) = free_ports(1)
+        with contextlib.suppress(OSError, OverflowError), socket.create_server(("localhost", int(first) + 1)):
+            return f"{first}..{int(first) + 1}"
+
+
 def run(script, directory, warm):
     """Runs a script; returns its status and what it printed. `warm` is the socket of warm_start.py."""
-    ports = dict(zip(("REST", "GRPC", "FIRST", "SECOND"), free_ports(4), strict=True))
+    ports = dict(zip(("REST", "GRPC"), free_ports(2), strict=True), PAIR=pair_of_ports())
     for name in ("REST", "GRPC"):  # in Python, which the functions of the shell do not see
         script = re.sub(r"(?<=localhost:)" + {"REST": "8501", "GRPC": "8500"}[name] + r'(?=")', ports[name], script)
     flags = {name: f"--{name} {value}" for name, value in SHORT.items()}
@@ -119,7 +128,7 @@ def run(script, directory, warm):
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     ran = directory / "ran.txt"
     ran.touch()
-    environment = {"TF_CONFIG": "", "PYTHONPATH": str(ROOT), "PATH": path, "RAN": str(ran), **flags, **ports}
+    environment = {"PYTHONPATH": str(ROOT), "PATH": path, "RAN": str(ran), **flags, **ports}
     environment |= {"WARM_START": str(WARM_START), "WARM": str(warm)}
     return subprocess.run(
         ["bash", "-c", script],
@@ -147,7 +156,11 @@ def empty_desk(tmp_path_factory):
     (directory / "data/news.en").write_text("one two\n\nthree\n" * 5, encoding="utf-8")
     tiny.write_pairs(corpus, "test2016", tiny.pairs(5, seed=9))
     (directory / "new.en").write_text("one two\n\nthree\n", encoding="utf-8")
-    for name, fixture in (("opus-mt-en-de", "hf_marian"), ("m2m100_418M", "hf_m2m100")):
+    for name, fixture in (
+        ("opus-mt-en-de", "hf_marian"),
+        ("m2m100_418M", "hf_m2m100"),
+        ("onmt-en-de", "opennmt"),
+    ):
         with tarfile.open(ROOT / f"tests/tools/importing/{fixture}.tar.xz") as archive:
             archive.extractall(directory, filter="data")
         (directory / fixture).rename(directory / name)

@@ -16,6 +16,7 @@ from keras_transformer.training.preparation import prepare
 from keras_transformer.training.run_directory import RunDirectory
 from keras_transformer.training.train import build_trainer, finish, fit
 from tests import test_interruptions, tiny
+from tests.test_docs import pair_of_ports
 from tests.test_interruptions import end, start
 
 pytestmark = pytest.mark.slow
@@ -26,14 +27,10 @@ MINUTE = 60
 
 def start_workers(corpus, model_dir, temporary):
     """Two processes, the chief first."""
-    sockets = [socket.create_server(("localhost", 0)) for _ in range(2)]
-    cluster = {"worker": [f"localhost:{free.getsockname()[1]}" for free in sockets]}
-    for free in sockets:
-        free.close()
+    settings = {**SETTINGS, "strategy": "multi_worker", "workers": f"localhost:{{{pair_of_ports()}}}"}
     for index in range(2):
-        task = {"cluster": cluster, "task": {"type": "worker", "index": index}, "environment": "cloud"}
-        environment = {"TF_CONFIG": json.dumps(task), "TMPDIR": str(temporary)}
-        yield start(corpus, model_dir, environment, **{**SETTINGS, "strategy": "multi_worker"})
+        environment = {"JOB_COMPLETION_INDEX": str(index), "TMPDIR": str(temporary)}
+        yield start(corpus, model_dir, environment, **settings)
 
 
 def one_device(corpus, model_dir):

@@ -74,6 +74,8 @@ def _parse(arguments, description, no_settings):
             f"{others['config']} has all settings of a run of the preset {before}, so `preset` would change its name "
             f"alone: leave one of the two out. Received: preset={preset}"
         )
+    if given.get("workers"):
+        given.setdefault("strategy", "multi_worker")
     config = Config(**{**settings, **given})
     if "help" in others:
         _settings_parser(description, no_settings, config).print_help()

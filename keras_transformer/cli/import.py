@@ -10,6 +10,8 @@ DESCRIPTION = """Make a run of a model that another program has trained. The run
       or Marian's own files: model.npz, decoder.yml, vocabularies in YAML, source.spm and target.spm
   python -m keras_transformer import m2m100_418M --source_lang en --target_lang de --model_dir runs/m2m
       one pair of languages of M2M-100, NLLB-200 or mBART. A wrong code lists the codes of the model
+  python -m keras_transformer import onmt-en-de --source_lang en --target_lang de --model_dir runs/onmt
+      a run directory of OpenNMT-tf 2, or its avg, with data.yml, vocabularies and SentencePiece models copied into it
 
 The files of the model are only read. No code in them is run. docs/import.md lists the formats."""
 

@@ -30,14 +30,14 @@ from keras_transformer.training.tokenizers import (
     make_tokenizers,
     new_languages,
 )
-from keras_transformer.translation.sentences import Known, find_lone_signs, learn_full_stops, load_known, save_known
+from keras_transformer.translation.sentences import Known, find_lone_symbols, learn_full_stops, load_known, save_known
 
 log = logging.getLogger(__name__)
 LEAST_COPIED = 100_000  # characters without a piece in all epochs, before a model copies them: 43,000 were too few
 
 # Settings that may change when a run is resumed: how long it trains, where, and how it translates.
 MAY_CHANGE = ("epochs", "max_steps", "patience", "average_epochs", "save_minutes", "profile", "strategy", "model_dir")
-MAY_CHANGE += ("beam_size", "length_penalty", "split_sentences")
+MAY_CHANGE += ("beam_size", "length_penalty", "split_sentences", "workers")
 
 
 @dataclass(frozen=True)
@@ -185,7 +185,7 @@ def learn_text(run, corpus, origin, copies_unknown):
     """Writes what is `Known` by the corpus into the run, and what its origin knows behind that."""
     pairs = InTurn({each.name: pairs for each, pairs in corpus.parts})
     stops = (learn_full_stops(OneSide(pairs, side)) for side in (0, 1))
-    known = Known(*stops, copies_unknown, find_lone_signs(OneSide(pairs, 0)))
+    known = Known(*stops, copies_unknown, find_lone_symbols(OneSide(pairs, 0)))
     if origin:
         known = known.extended(load_known(origin.path / run.full_stops.name))
     write_whole(run.full_stops, lambda path: save_known(path, known))

@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
+from keras_transformer.checks import worker_addresses
 from keras_transformer.errors import CheckpointError, ConfigError, counted
 from keras_transformer.process import available_cores
 from keras_transformer.training.preparation import prepare
@@ -31,7 +32,7 @@ POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16", "float16": "mixe
 SECONDS_BETWEEN_LINES = 30
 
 
-def make_strategy(name):
+def make_strategy(name, workers=None):
     """The distribution strategy that the config names.
 
     Args:
@@ -39,6 +40,7 @@ def make_strategy(name):
             "one_device": TensorFlow's default, the first of them; "auto": "mirrored" if there are several, else
             "one_device", which spares the bookkeeping; "multi_worker": MultiWorkerMirroredStrategy over all GPUs, or
             the CPUs, of the machines that TF_CONFIG names. It must be made before TensorFlow computes anything.
+        workers: pattern of the addresses of "multi_worker", from which TF_CONFIG is made, or None.
 
     Returns:
         tf.distribute.Strategy.
@@ -47,6 +49,8 @@ def make_strategy(name):
         ConfigError: if TF_CONFIG is missing or wrong.
     """
     if name == "multi_worker":
+        if workers:
+            os.environ["TF_CONFIG"] = tf_config_of(workers, os.environ.get("JOB_COMPLETION_INDEX", ""))
         return join_workers()
     devices = tf.config.list_logical_devices("GPU") or tf.config.list_logical_devices("CPU")
     if name == "one_device" or (name == "auto" and len(devices) == 1):
@@ -113,6 +117,28 @@ def is_listening(address):
     except OSError:  # the machine, its name or its program is not there yet
         return False
     return True
+
+
+def tf_config_of(workers, index):
+    """Writes TF_CONFIG for a worker of an Indexed Job of Kubernetes.
+
+    Args:
+        workers: str, the setting of the config, such as "train-{0..3}.train:2222".
+        index: str, the number of this worker, from 0.
+
+    Returns:
+        str, JSON.
+
+    Raises:
+        ConfigError: if there is no worker of this number.
+    """
+    addresses = worker_addresses(workers)
+    if not index.isdecimal() or int(index) >= len(addresses):
+        raise ConfigError(
+            "`workers` needs the number of this worker in the environment variable JOB_COMPLETION_INDEX: from 0 to "
+            f"{len(addresses) - 1}. Received: JOB_COMPLETION_INDEX={index}"
+        )
+    return json.dumps({"cluster": {"worker": addresses}, "task": {"type": "worker", "index": int(index)}})
 
 
 def read_cluster(text):

@@ -84,7 +84,7 @@ def train(config, evaluate, corpus=None):
     Raises:
         UserError: for everything that the user can mend.
     """
-    strategy = make_strategy(config.strategy)
+    strategy = make_strategy(config.strategy, config.workers)
     workers = Workers(strategy)
     with workers.ending_together():
         run = run_directory(config, workers)

@@ -27,7 +27,7 @@ import regex
 import tensorflow as tf
 
 from keras_transformer.errors import FileError
-from keras_transformer.tokenizer import PICTURES, SIGN, Unknown, unknown_to, written
+from keras_transformer.tokenizer import PICTURES, SIGN, SYMBOL, Unknown, unknown_to, written
 from keras_transformer.words import WORD_CHARACTER
 
 BLANK = r"[\pZ\pC]"  # separators, control and invisible formatting characters
@@ -61,7 +61,7 @@ MOST_LINES = 1_000_000  # that are counted
 LONGEST_TOKEN = 40  # characters between two spaces
 MOST_WORDS, LONGEST_WORD = 400, 16  # words of each kind, and characters of one: the patterns stay small
 LEAST_AT_END, LEAST_SEEN = 3, 10  # times, before a short word is known to end sentences
-LEAST_ALONE = 10  # times that a sign is a word of its own before a model knows it so
+LEAST_ALONE = 10  # times that a symbol is a word of its own before a model knows it so
 SIDES = ("source", "target")
 MOST_BY_CHANCE = 0.05  # probability that a word that can end lines never did
 _TOKEN = regex.compile(rf"(.*?)({WORD_CHARACTER}+)(\.?)((?:(?!\.)[\p{{P}}\p{{S}}])*)")
@@ -94,19 +94,21 @@ class Known(NamedTuple):
     Args:
         source, target: `FullStops` of the two languages.
         copies_unknown: bool, whether training has enough characters without a piece, so that the model copies them.
-        lone_signs: str, the signs that are words of their own in the source; None if they are not known.
+        lone_symbols: str, the symbols that are words of their own in the source; None if they are not known.
     """
 
     source: FullStops = FullStops()
     target: FullStops = FullStops()
     copies_unknown: bool = True
-    lone_signs: str | None = None
+    lone_symbols: str | None = None
 
     def extended(self, other):
         """What both say, this one first."""
         stops = (self.source.extended(other.source), self.target.extended(other.target))
-        lone_signs = None if other.lone_signs is None else "".join(sorted({*self.lone_signs, *other.lone_signs}))
-        return Known(*stops, self.copies_unknown or other.copies_unknown, lone_signs)
+        lone_symbols = (
+            None if other.lone_symbols is None else "".join(sorted({*self.lone_symbols, *other.lone_symbols}))
+        )
+        return Known(*stops, self.copies_unknown or other.copies_unknown, lone_symbols)
 
 
 UNKNOWN = Known()  # of a run without a corpus
@@ -137,7 +139,7 @@ def divisions_of(source_tokenizer, target_tokenizer, split_sentences, known):
     sides = (([source_tokenizer], known.source), ([source_tokenizer, target_tokenizer], known.target))
     divisions = []
     for tokenizers, stops in sides:
-        unknown = unknown_to(tokenizers, known.lone_signs)
+        unknown = unknown_to(tokenizers, known.lone_symbols)
         around = Around.of(unknown)
         breaks = breaks_of(stops, around) if split_sentences else line_breaks(around)
         divisions.append(Division(breaks, _copied(unknown), () if known.copies_unknown else _unread(unknown)))
@@ -160,10 +162,10 @@ class Around(NamedTuple):
     @classmethod
     def of(cls, unknown):
         """The patterns for the characters of `Unknown`."""
-        space, alone = f"{SPACE[:-1]}{unknown.signs}]", f"[{unknown.alone}]+"
+        space = f"{SPACE[:-1]}{unknown.signs}]"
         if not unknown.alone:
             return cls(space, f"{space}*", f"{space}*")
-        return cls(space, f"{space}*(?:{alone}{BLANK}{space}*)*", f"{space}*(?:{BLANK}{alone}{space}*)*")
+        return cls(space, f"(?:{space}|[{unknown.alone}]+{BLANK})*", f"(?:{space}|{BLANK}[{unknown.alone}]+)*")
 
 
 def _copied(unknown):
@@ -219,13 +221,13 @@ def learn_full_stops(lines):
     return FullStops(tuple(abbreviations[:MOST_WORDS]), tuple(ends[:MOST_WORDS]))
 
 
-def find_lone_signs(lines):
-    """The signs that are words of their own in lines, an iterable of str: a str."""
+def find_lone_symbols(lines):
+    """The symbols that are words of their own in lines, an iterable of str, or parts of such words: a str."""
     counts = Counter()
     for token, count in Counter(chain.from_iterable(map(str.split, islice(lines, MOST_LINES)))).items():
         if regex.fullmatch(f"{SIGN}+", token):
-            counts.update(dict.fromkeys(token, count))
-    return "".join(sorted(sign for sign, count in counts.items() if count >= LEAST_ALONE))
+            counts.update(dict.fromkeys(regex.findall(SYMBOL, token), count))
+    return "".join(sorted(symbol for symbol, count in counts.items() if count >= LEAST_ALONE))
 
 
 def _count(lines):
@@ -272,7 +274,7 @@ def load_known(path):
     try:
         facts = json.loads(path.read_text(encoding="utf-8"))
         sides = (FullStops(**{kind: tuple(words) for kind, words in facts[side].items()}) for side in SIDES)
-        return Known(*sides, **{fact: facts[fact] for fact in ("copies_unknown", "lone_signs") if fact in facts})
+        return Known(*sides, **{fact: facts[fact] for fact in ("copies_unknown", "lone_symbols") if fact in facts})
     except OSError as error:
         raise FileError.of("read", path, error) from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:

@@ -25,10 +25,19 @@ export async function listModels(signal) {
   return (await ask("page/models", {}, signal)).models;
 }
 
-/** A model, which translates one text per request. All methods throw ServerError. */
+/** Returns the languages of a model, [{code, name, targets}]: none if the server does not list them. */
+export async function listLanguages(model, signal) {
+  return ask(`languages?model=${encodeURIComponent(model)}`, {}, signal).catch((error) => {
+    if (error instanceof ServerError) return [];
+    throw error;
+  });
+}
+
+/** A model, which translates one text per request, between the `languages` chosen. All methods throw ServerError. */
 export class Model {
-  constructor(name) {
+  constructor(name, languages) {
     this.name = name;
+    this.languages = languages;
     this.lacks = new Set(); // missing signatures, which the page does not request again
   }
 
@@ -49,7 +58,7 @@ export class Model {
   /** Returns the outputs of a signature for one text, or null if the model has no such signature. */
   async predict(signature, text, signal) {
     if (this.lacks.has(signature)) return null;
-    const body = JSON.stringify({ signature_name: signature, instances: [{ text }] });
+    const body = JSON.stringify({ signature_name: signature, instances: [{ text, ...this.languages.inputs }] });
     try {
       const path = `v1/models/${encodeURIComponent(this.name)}:predict`;
       return (await ask(path, { method: "POST", headers: JSON_BODY, body }, signal)).predictions[0];

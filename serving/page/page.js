@@ -3,10 +3,11 @@
  */
 
 import { Alternatives } from "./alternatives.js";
-import { listModels, Model, ServerError } from "./api.js";
+import { listLanguages, listModels, Model, ServerError } from "./api.js";
 import { Details } from "./details.js";
 import { HeatMap } from "./heat_map.js";
 import { Keeping } from "./keeping.js";
+import { Languages } from "./languages.js";
 import { Pointing } from "./pointing.js";
 import { SourceWords, TargetWords } from "./prose.js";
 import { explanationOf } from "./words.js";
@@ -25,6 +26,7 @@ const heatMap = new HeatMap(attention);
 const views = [sourceWords, targetWords, new Details(byId("details")), heatMap];
 const pointing = new Pointing(views);
 const keeping = new Keeping(byId("keeping"), translateSoon);
+const languages = new Languages(byId("languages"), turn);
 
 let model = null;
 let request = new AbortController();
@@ -76,22 +78,41 @@ function show(text, translations, explanation) {
   announcement = setTimeout(() => (byId("announcement").textContent = translation), SILENCE);
 }
 
-/** Returns the model of the address's ?model=, or the first model of the server. Several models give a choice. */
+/** Returns the model of the address's ?model=, or the first model of the server. Several models, and several languages
+ * of a model, give a choice. */
 async function chooseModel(signal) {
   const asked = new URLSearchParams(location.search).get("model");
   const offered = await listModels(signal).catch((error) => {
     if (asked && error.status === 404) return []; // the server does not list its models
     throw error;
   });
-  const names = [...new Set([asked, ...offered])].filter(Boolean);
+  const names = [...new Set([...offered, asked])].filter(Boolean);
   if (!names.length) throw new ServerError(503, "It offers no model.");
   picker.replaceChildren(...names.map((name) => new Option(name)));
+  picker.value = asked || names[0];
   choice.hidden = names.length === 1;
-  return new Model(names[0]);
+  languages.offer(picker.value, await listLanguages(picker.value, signal));
+  markLanguages();
+  return new Model(picker.value, languages);
+}
+
+/** Tells the browser the languages of the texts, for its voices, its fonts and its spelling. */
+function markLanguages() {
+  const { source_lang: source = "", target_lang: translation = "" } = languages.inputs;
+  box.lang = byId("source-words").lang = source;
+  target.lang = byId("announcement").lang = translation;
+}
+
+/** Translates between other languages. After a swap, the translation is the text. */
+function turn(isSwapped) {
+  markLanguages();
+  if (isSwapped && target.textContent.trim()) box.value = target.textContent;
+  translateSoon();
 }
 
 function complain(error) {
   if (!(error instanceof ServerError)) throw error;
+  model = null; // the server may soon serve another version
   const what = error.status === 0 ? "does not answer" : error.isPassing ? "cannot answer now" : "refuses this text";
   const message = `The server ${what}: ${error.message}`;
   if (byId("message").textContent !== message) byId("message").textContent = message; // read aloud once
@@ -102,7 +123,6 @@ function complain(error) {
 }
 
 function calm() {
-  if (failures) model.lacks.clear(); // the server may now serve another version
   failures = 0;
   trouble.hidden = true;
   document.body.classList.remove("troubled");
@@ -116,8 +136,8 @@ function translateSoon() {
 
 box.addEventListener("input", translateSoon);
 picker.addEventListener("change", () => {
-  model = new Model(picker.value);
-  history.replaceState(null, "", `?model=${encodeURIComponent(model.name)}`);
+  model = null;
+  history.replaceState(null, "", `?model=${encodeURIComponent(picker.value)}`);
   translate();
 });
 byId("again").addEventListener("click", translate);

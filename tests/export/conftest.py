@@ -10,7 +10,7 @@ from tests import tiny
 @pytest.fixture(scope="session")
 def known():
     """The `Translator` of a model that has learned for certain. It does not read unknown characters."""
-    facts = Known(copies_unknown=False, lone_signs="")
+    facts = Known(copies_unknown=False, lone_symbols="")
     return Translator(tiny.trained_transformer(), tiny.tokenizer(), max_length=31, known=facts)
 
 

@@ -27,7 +27,7 @@ class Models:
     """Models of these names, with all signatures of an export, and with any version and label."""
 
     def __init__(self, *names):
-        self.served = list(names)
+        self.served, self.languages = list(names), None
 
     def __contains__(self, name):
         return name in self.served
@@ -37,7 +37,10 @@ class Models:
 
     @contextlib.contextmanager
     def use(self, name, version=None, label=None):
-        yield Servable(name, 3, None, SIGNATURES)
+        signatures = {key: SignatureDef.FromString(each.SerializeToString()) for key, each in SIGNATURES.items()}
+        for each in signatures.values() if self.languages and self.languages.sources else ():
+            each.inputs["source_lang"].dtype = each.inputs["target_lang"].dtype = tf.string.as_datatype_enum
+        yield Servable(name, 3, None, signatures, self.languages)
 
 
 class Predictor:
@@ -81,9 +84,10 @@ def _array(values):
 
 
 @contextlib.contextmanager
-def serve(api, answer, port=0):
+def serve(api, answer, port=0, languages=None):
     """Serves a function by "rest" or "grpc" to the end of the block. Yields how a `Client` finds it, a dict."""
     models, predictor = Models(), Predictor(answer)
+    models.languages = languages
     if api == "rest":
         with live.serve(predictor, models, port=port) as found:
             yield {"url": f"http://{live.HOST}:{found}"}
@@ -105,10 +109,13 @@ class Page:
         answers: dict, text -> an error, or the outputs of all signatures.
         holds: dict, text -> threading.Event that its answers wait for.
         asked: list of (model, signature, text).
+        directions: list of (source, target) of the requests for `alternatives` of a model of many languages.
+        languages: `Languages` of all models, or None.
     """
 
-    def __init__(self):
+    def __init__(self, languages=None):
         self.models, self.lacks, self.answers, self.holds, self.asked = ["translator"], set(), {}, {}, []
+        self.languages, self.directions = languages, []
         self.port = 0
         self.start()
 
@@ -118,7 +125,7 @@ class Page:
 
     def start(self):
         models = Models()
-        models.served = self.models
+        models.served, models.languages = self.models, self.languages
         self._running = contextlib.ExitStack()
         self.port = self._running.enter_context(live.serve(Predictor(self._answer), models, port=self.port))
 
@@ -131,6 +138,8 @@ class Page:
     def _answer(self, model, signature, inputs):
         text = inputs["text"][0].decode()
         self.asked.append((model.name, signature, text))
+        if signature == "alternatives" and "source_lang" in inputs:
+            self.directions.append((inputs["source_lang"][0].decode(), inputs["target_lang"][0].decode()))
         if text in self.holds:
             self.holds[text].wait(30)
         answer = self.answers.get(text, {})

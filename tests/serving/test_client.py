@@ -11,6 +11,7 @@ from grpc import StatusCode
 
 from serving.client import Client, Translation
 from serving.errors import ServingError
+from serving.languages import Languages
 from tests.serving.fake import serve
 from tests.serving.live import HOST, free_port, refusal
 
@@ -88,6 +89,25 @@ def test_rows_of_every_signature_come_without_padding(api):
             (["ü", "b", "</s>"], ["a", "</s>"], [-3.0, -4.0], [[0.5, 0.25, 0.25], [0.0, 0.0, 1.0]]),
             (["</s>"], ["</s>"], [-5.0], [[1.0]]),
         ]
+
+
+def test_a_language_that_the_model_lacks_is_refused_by_name_and_others_are_asked_for(api):
+    def answer(model, signature_name, inputs):
+        if signature_name == "explain":
+            pieces = [[text.replace(b">>fr<< a", b"a")] for text in inputs["text"]]
+            return {"source_pieces": pieces, "pieces": pieces}
+        return {"translation": inputs["target_lang"], "score": [1.0] * len(inputs["text"])}
+
+    with serve(api, answer, languages=Languages("en", "de", ("en",), ("de", "fr"))) as where:
+        with Client(**where) as client:
+            assert client.knows("fr") and not client.knows("xx")
+            assert [found.text for found in client.translate(["a", "b"], target_lang=["fr", "de"])] == ["fr", "de"]
+            with pytest.raises(TypeError, match="no option beam"):
+                client.translate(["a"], beam=3)
+        unknown = b"error: the model has no target language xx\n"
+        for code, expected in {"fr": (b"fr\n", b"", 0), "xx": (b"", unknown, 2)}.items():
+            process = start(where, b"a", "--target_lang", code)
+            assert (*process.communicate(timeout=SECONDS), process.returncode) == expected
 
 
 BUSY = ServingError(StatusCode.UNAVAILABLE, "The queue is full.")

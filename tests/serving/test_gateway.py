@@ -15,7 +15,7 @@ def test_the_model_and_the_label_of_the_flags_are_asked(api, tmp_path):
     asked, where = [], ["--model_base_path", str(tmp_path), "--model_name=m", "--label=stable"]
     with serve(api, answer) as address:
         backend = address["url"] if api == "rest" else f"grpc://{address['grpc']}"
-        ((languages, client),) = connected(parse_arguments(["--backend", backend, *where])).items()
+        ((languages, client),) = connected(parse_arguments(["--backend", backend, *where])).values()
         with client:
             assert [found.text for found in client.translate(["a"])] == ["b"]
-    assert languages == ("en", "de") and asked == [("m", None, "stable")]
+    assert languages[:2] == ("en", "de") and asked == [("m", None, "stable")]

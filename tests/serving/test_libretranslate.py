@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 import pytest
 
 from serving import gateway
-from serving.client import Translation
+from serving.client import Client, Translation
 from serving.http_server import HttpServer
 from serving.languages import Languages
 from serving.libretranslate import THREADS
@@ -24,13 +24,13 @@ FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 @contextlib.contextmanager
 def gateway_before(address, *flags):
     """The port of a gateway to a server of gRPC."""
-    clients = gateway.connected(gateway.parse_arguments(["--backend", f"grpc://{address}", *flags]))
-    server = HttpServer(gateway.make_app(clients), HOST, 0, DEADLINE_SECONDS)
+    models = gateway.connected(gateway.parse_arguments(["--backend", f"grpc://{address}", *flags]))
+    server = HttpServer(gateway.make_app(models), HOST, 0, DEADLINE_SECONDS)
     try:
         yield server.port
     finally:
         server.stop()
-        for client in clients.values():
+        for _, client in models.values():
             client.close()
 
 
@@ -138,6 +138,45 @@ def test_languages_are_those_of_the_exports(ports):
     assert reply == (400, {"error": "English (en) is not available as a target language from French (fr)"})
 
 
+def test_a_model_of_many_languages_has_all_its_directions(tmp_path):
+    many = {
+        "default": ["en", "de"],
+        "sources": {"en": "eng", "de": "deu"},
+        "targets": dict.fromkeys(("de", "en", "ja")),
+    }
+    (toy.write(tmp_path, 3, is_many=True) / "export.json").write_text(json.dumps({"languages": many, "run": {}}))
+    flags = ("--model_name=many", "--model_base_path", str(tmp_path))
+    with both({"many": tmp_path}) as server, gateway_before(server.address, *flags) as gateway_port:
+        for port in (server.port, gateway_port):
+            found = ask(port, "GET", "/languages?model=many")[2]
+            assert [(each["code"], each["targets"]) for each in found] == [
+                ("en", ["de", "ja"]),
+                ("de", ["en", "ja"]),
+                ("ja", []),
+            ]
+            assert ask(port, "GET", "/languages")[2] == found and ask(port, "GET", "/languages?model=x")[2] == []
+            asked = {"q": ["a", "b"], "source": "DE", "target": "ja", "alternatives": 1}
+            reply = {"translatedText": [upper("de>ja a"), upper("de>ja b")]}
+            reply["alternatives"] = [[f"{text}!"] for text in reply["translatedText"]]
+            assert post(port, "/translate", asked) == (200, reply)
+            detected = post(port, "/translate", {"q": "a", "source": "auto", "target": "de"})[1]["detectedLanguage"]
+            assert detected == {"confidence": 100.0, "language": "en"}
+            for change, message in (
+                ({"target": "fr"}, "fr is not supported, only de, en, ja"),
+                (
+                    {"source": "ja", "target": "en"},
+                    "English (en) is not available as a target language from Japanese (ja)",
+                ),
+                ({"target": "de"}, "German (de) is not available as a target language from German (de)"),
+            ):
+                assert post(port, "/translate", {**asked, **change}) == (400, {"error": message})
+        for where in ({"url": f"http://{HOST}:{server.port}"}, {"grpc": server.address}):
+            with Client(**where, model="many") as client:
+                assert [found.text for found in client.translate(["a"])] == [upper("> a")]
+                several = client.alternatives(["a", "b"], target_lang=["de", "ja"])
+                assert [best.text for best, *_ in several] == [upper(">de a"), upper(">ja b")]
+
+
 class Slow:
     """A client that writes down what it is asked, and answers when it may."""
 
@@ -152,7 +191,7 @@ class Slow:
 
 @contextlib.contextmanager
 def gateway_of(client):
-    server = HttpServer(gateway.make_app({Languages("en", "de"): client}), HOST, 0, DEADLINE_SECONDS)
+    server = HttpServer(gateway.make_app({"m": (Languages("en", "de"), client)}), HOST, 0, DEADLINE_SECONDS)
     yield server.port
     server.stop()  # After all open requests.
 

@@ -6,9 +6,11 @@ from contextlib import contextmanager
 import pytest
 from playwright.sync_api import expect, sync_playwright
 
+from serving.languages import Languages
 from serving.protection import Protection
 from tests.sentences import SENTENCES, TERMS
 from tests.serving.fake import Page
+from tests.serving.live import wait_for
 
 CHROMIUM = next(filter(None, map(shutil.which, ["chromium", "chromium-browser", "google-chrome"])), None)
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no browser here: apt-get install chromium")
@@ -173,6 +175,47 @@ def test_the_page_asks_no_server_but_its_own_moves_nothing_unwelcome_and_copies(
         expect(page.get_by_role("button", name="Copied")).to_be_visible()
         assert page.evaluate("navigator.clipboard.readText()") == "ONE TWO"
         expect(page.get_by_role("status")).to_have_text("ONE TWO")  # what a screen reader is told
+
+
+# Languages.
+
+
+def test_a_model_of_many_languages_has_two_lists_and_a_swap_which_the_browser_remembers(browser):
+    api = Page(Languages("en", "de", ("de", "en", "fr"), ("de", "en", "ja")))
+    with opened(browser, api, viewport={"width": 360, "height": 800}) as page:
+        source, target = (page.get_by_role("combobox", name=name) for name in ("From", "To"))
+        swap = page.get_by_role("button", name="Swap languages")
+        expect(source.locator("option")).to_have_text(["English", "French", "German"])
+        expect(target.locator("option")).to_have_text(["German", "Japanese"])
+        write(page, "one")
+        page.keyboard.press("Shift+Tab")
+        expect(target).to_be_focused()
+        target.select_option("Japanese")
+        expect(swap).to_be_disabled()
+        source.select_option("German")
+        expect(target.locator("option")).to_have_text(["English", "Japanese"])
+        target.select_option("English")
+        expect(page.locator("#target")).to_have_attribute("lang", "en")
+        expect(page.locator("#result")).to_have_attribute("aria-busy", "false")
+        swap.click()
+        expect(page.get_by_role("textbox", name="Text")).to_have_value("ONE")
+        wait_for(lambda: api.directions[-1] == ("en", "de"))
+        target.select_option("ja")
+        wait_for(lambda: api.directions[-1] == ("en", "ja"))
+        page.reload()
+        expect(target).to_have_value("ja")
+        write(page, "two")
+        assert api.directions[0] == ("en", "de") and api.directions[-1] == ("en", "ja")
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360
+        page.evaluate("localStorage.setItem('languages of translator', JSON.stringify(['zz', 'de']))")
+        page.reload()
+        expect(target).to_have_value("de")
+    api.stop()
+    bilingual = Page(Languages("en", "de"))
+    with opened(browser, bilingual) as page:
+        expect(page.get_by_role("group", name="Languages")).to_be_hidden()
+        write(page, "one")
+    bilingual.stop()
 
 
 # Words to keep.

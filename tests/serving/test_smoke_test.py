@@ -6,7 +6,8 @@ import pytest
 
 from serving.errors import ServingError
 from serving.smoke_test import ODD_TEXTS, main
-from tests.serving.live import serve, serve_grpc
+from tests.serving import toy
+from tests.serving.live import backend, serve, serve_grpc
 
 
 class Spoilt:
@@ -28,8 +29,8 @@ class Spoilt:
 def check(toys, monkeypatch, capsys):
     """Function (predictor, model) -> exit status and the lines of the table of a smoke test of the whole."""
 
-    def run(predictor, model="toy"):
-        with serve(predictor, toys.models) as port, serve_grpc(predictor, toys.models) as address:
+    def run(predictor, model="toy", models=toys.models):
+        with serve(predictor, models) as port, serve_grpc(predictor, models) as address:
             flags = ["--url", f"http://127.0.0.1:{port}", "--grpc", address, "--model_name", model]
             monkeypatch.setattr(sys, "argv", ["smoke_test", *flags])
             with pytest.raises(SystemExit) as caught:
@@ -44,6 +45,13 @@ def test_our_server_is_as_tensorflow_serving_in_everything_that_is_checked(toys,
     assert [line for line in lines[:-1] if not line.startswith("ok ")] == []
     assert status == 0 and lines[-1] == f"{len(lines) - 1} of {len(lines) - 1} as TensorFlow Serving"
     assert len(lines) > 30
+
+
+def test_a_model_of_many_languages_is_checked_with_its_default(tmp_path, check):
+    toy.write(tmp_path, 3, is_many=True)
+    with backend({"many": tmp_path}) as found:
+        status, lines = check(found.predictor, "many", found.models)
+    assert status == 0, lines
 
 
 def test_what_falls_short_is_said_and_nothing_else(toys, check):

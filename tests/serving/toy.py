@@ -16,6 +16,7 @@ from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
 
 from keras_transformer.translation.options import INPUTS
+from serving.connections import LANGUAGES
 
 WIDTH = 3
 WEIGHT = -7.0  # the score of a text is its length in bytes times this
@@ -23,11 +24,14 @@ PLACEHOLDER = b"VERSION"
 WARM_UP = "assets.extra/tf_serving_warmup_requests"
 
 
-def write(base_path, version):
-    """Writes the toy under BASE_PATH/VERSION, which appears when it is complete; returns its path."""
+def write(base_path, version, is_many=False):
+    """Writes the toy under BASE_PATH/VERSION, which appears when it is complete; returns its path.
+
+    A toy of many languages reads the text "a" from "en" into "de" as "en>de a".
+    """
     target = Path(base_path) / str(version)
     partial = target.with_name(f"tmp-{version}")
-    shutil.copytree(_template(), partial)
+    shutil.copytree(_template(is_many), partial)
     saved = SavedModel.FromString((partial / "saved_model.pb").read_bytes())
     for function in saved.meta_graphs[0].graph_def.library.function:
         for node in function.node_def:
@@ -69,15 +73,18 @@ def texts(*rows):
 
 
 @functools.cache
-def _template():
-    directory = tempfile.mkdtemp()
-    module = _Toy()
-    functions = {name: getattr(module, name) for name in INPUTS}
+def _template(is_many):
+    directory, module, languages = tempfile.mkdtemp(), _Toy(), dict.fromkeys(LANGUAGES if is_many else (), "string")
+
+    def call(name, text, source_lang="", target_lang="", **inputs):
+        tag = [source_lang, ">", target_lang, " "] if is_many else []
+        return getattr(module, name)(text=tf.strings.join([*tag, text]), **inputs)
+
     signatures = {
-        name: function.get_concrete_function(
-            **{key: tf.TensorSpec([None], dtype, key) for key, dtype in INPUTS[name].items()}
+        name: tf.function(functools.partial(call, name)).get_concrete_function(
+            **{key: tf.TensorSpec([None], dtype, key) for key, dtype in {**inputs, **languages}.items()}
         )
-        for name, function in functions.items()
+        for name, inputs in INPUTS.items()
     }
     tf.saved_model.save(module, directory, {"serving_default": signatures["translate"], **signatures})
     return directory

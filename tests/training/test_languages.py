@@ -16,6 +16,7 @@ from keras_transformer.data.pipeline import batch_sizes, evaluation_batches, pla
 from keras_transformer.data.protected_pairs import PairProtection
 from keras_transformer.errors import CheckpointError, ConfigError, TokenizerError
 from keras_transformer.models.sequence_to_sequence import load_model
+from keras_transformer.runs import compare_with_all_pieces
 from keras_transformer.tags import load_tags
 from keras_transformer.tokenizer import SHARED, Tokenizer
 from keras_transformer.training.preparation import Origin, prepare
@@ -68,8 +69,8 @@ def test_every_pair_has_the_tags_of_its_own_direction_and_none_else(corpus, tmp_
     assert sorted(named.values()) == [331, 332] == list(range(331, tokenizer.vocabulary_size))
     batches = training_batches(data.train, 401, 1, vary=variation(config, data))
     directions = set()
-    for source, target, labels in [*rows_of(batches, 40), *rows_of(evaluation_batches(data.validation, 401))]:
-        language = language_of(tokenizer.decode([labels]).numpy()[0].decode())
+    for source, target, labels in [*rows_of(batches, 9), *rows_of(evaluation_batches(data.validation, 401))]:
+        language = language_of(pieces.decode(labels))
         languages = [{"en": "de", "de": "en"}[language], language]
         directions.add(tuple(languages))
         first = (named[languages[0]], named[languages[1]]) if settings == BOTH else (named[languages[1]], 2)
@@ -86,11 +87,7 @@ def test_a_batch_counts_its_tags(corpus, tmp_path):
 
 def test_a_run_of_one_direction_has_no_tags(corpus, tmp_path):
     """Whether a corpus says its pair or the settings do: the pieces, the files and the batches are the same."""
-    runs = [
-        tiny.config(corpus, tmp_path / "a"),
-        config_of(corpus, tmp_path / "b", "en-de"),
-    ]
-    one, other = map(prepared, runs)
+    one, other = map(prepared, (tiny.config(corpus, tmp_path / "a"), config_of(corpus, tmp_path / "b", "en-de")))
     assert one.languages is other.languages is None
     assert one.source_tokenizer.model == other.source_tokenizer.model
     for run in ("a", "b"):
@@ -105,10 +102,8 @@ def test_languages_json_says_what_the_tokenizer_has(corpus, tmp_path):
     assert load_tags(tmp_path / "run") == data.languages
     assert data.languages.default == ("de", "en")
     model = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / "run" / SHARED))
-    assert {code: model.id_to_piece(id) for code, id in data.languages.targets.items()} == {
-        "de": "<2de>",
-        "en": "<2en>",
-    }
+    found = {code: model.id_to_piece(id) for code, id in data.languages.targets.items()}
+    assert found == {"de": "<2de>", "en": "<2en>"}
     assert all(model.is_control(id) for id in data.languages.targets.values())
     assert not set(data.languages.targets.values()) & set(model.encode("<2de> one <2en>"))
 
@@ -325,3 +320,21 @@ def test_words_that_translate_each_other_are_learnt_for_each_direction(corpus, t
     assert there == dict(zip(tiny.ENGLISH, tiny.GERMAN, strict=True))
     assert back == dict(zip(tiny.GERMAN, tiny.ENGLISH, strict=True))
     assert third == dict(zip(tiny.ENGLISH, (word[::-1] for word in tiny.GERMAN), strict=True))
+
+
+def test_what_a_shortlist_changes_is_measured_in_the_direction_of_each_pair(corpus, tmp_path):
+    config = config_of(corpus, tmp_path / "run")
+    tokenizer, asked = prepared(config).source_tokenizer, []
+
+    def translate(texts, source_lang, target_lang):
+        asked.extend(zip(texts, source_lang, target_lang, strict=True))
+        return texts
+
+    translator = SimpleNamespace(
+        source_tokenizer=tokenizer, target_tokenizer=tokenizer, model=None, translate=translate
+    )
+    translator.with_model = lambda model, shortlist: translator
+    found = compare_with_all_pieces(translator, RunDirectory(config.model_dir))
+    assert (found["sentences"], found["equal"], len(asked)) == (26, 26, 52)
+    assert all(language_of(text) == source != target for text, source, target in asked)
+    assert {target for _, _, target in asked} == {"en", "de"}

@@ -123,8 +123,8 @@ def test_abbreviations_are_counted_at_the_start_and_an_old_run_goes_on_without(c
     run = RunDirectory(config.model_dir)
     pairs = [*tiny.pairs(211), *[("see chap. Three.", "siehe Abschn. Drei.")] * 2]
     prepare(config, run, pairs_corpus(pairs, tiny.pairs(7)))
-    source, target, copies_unknown, lone_signs = load_known(run.full_stops)
-    assert not copies_unknown and lone_signs == ""
+    source, target, copies_unknown, lone_symbols = load_known(run.full_stops)
+    assert not copies_unknown and lone_symbols == ""
     assert source.abbreviations == ("chap",) and target.abbreviations == ("Abschn",)
     run.last.parent.mkdir(parents=True, exist_ok=True)
     run.last.touch()

@@ -31,6 +31,7 @@ from keras_transformer.training.strategy import (
     resolve_precision,
     run_directory,
     strategy_of_gpus,
+    tf_config_of,
     vary_seeds,
     wait_for_workers,
 )
@@ -127,6 +128,15 @@ def test_a_wrong_tf_config_is_refused_with_an_example_of_a_right_one(text):
         '`strategy` multi_worker needs TF_CONFIG, such as {"cluster": {"worker": ["host0:2222", "host1:2222"]}, '
         f'"task": {{"type": "worker", "index": 0}}}}. Received: TF_CONFIG={text}'
     )
+
+
+def test_an_indexed_job_gives_the_place_of_a_worker():
+    found = read_cluster(tf_config_of("train-{0..2}.train:2222", "1"))
+    assert found == ("worker", 1, "train-1.train:2222", ["train-0.train:2222", "train-2.train:2222"])
+    assert read_cluster(tf_config_of("localhost:{9999..10000}", "1"))[2:] == ("localhost:10000", ["localhost:9999"])
+    for index in ("", "3", "-1", "x"):
+        with pytest.raises(ConfigError, match=f"^`workers` .* from 0 to 2. Received: JOB_COMPLETION_INDEX={index}$"):
+            tf_config_of("train-{0..2}.train:2222", index)
 
 
 def free_addresses(number):

@@ -3,16 +3,18 @@ import functools
 import pytest
 import tensorflow as tf
 
+from keras_transformer.normalization import mend
 from keras_transformer.protection import PLACEHOLDERS
 from keras_transformer.tokenizer import Tokenizer, train_tokenizer, unknown_to
 from keras_transformer.translation.segments import divide_into_parts
-from keras_transformer.translation.sentences import UNKNOWN, Known, divisions_of, find_lone_signs, split_at
+from keras_transformer.translation.sentences import UNKNOWN, Known, divisions_of, find_lone_symbols, split_at
 from keras_transformer.translation.translator import Translator
 from tests import tiny
+from tests.sentences import SENTENCES
 
-LATIN = ["It is 25°, (one) & “two” – Über José's côté.", "Bäume, Züge; 5 % & 3 – 4: naïve?"] * 9
+LATIN = ["It is 25°, (one) & “two” – + Über José's côté.", "Bäume, Züge; 5 % & 3 – 4: naïve?"] * 9
 CYRILLIC = ["Он ушёл домой, а она пришла №5."] * 9
-KNOWN = Known(copies_unknown=False, lone_signs="&–")
+KNOWN = Known(copies_unknown=False, lone_symbols="+")
 
 
 @functools.cache
@@ -56,9 +58,10 @@ def test_placeholders_are_known():
     assert not is_in(signs, "⟦") and is_in(unknown_to([tokenizer()]).signs, "⟦")
 
 
-def test_signs_that_are_words_in_a_corpus_are_found():
-    lines = ["one & two -", "25° – &", "a -- b"] * 5 + ["one + two"] * 9
-    assert find_lone_signs(lines) == "&-"
+def test_symbols_that_are_words_in_a_corpus_are_found():
+    lines = ["one + two -", "25° – +", "a $! b"] * 5 + ["one = two"] * 9 + ["=one"]
+    assert find_lone_symbols(lines) == "+"
+    assert find_lone_symbols(lines * 2) == "$+="
 
 
 def test_a_character_in_bytes_is_counted_once():
@@ -78,6 +81,7 @@ DIVIDED = {
     "one\n※\ntwo ※\r\n three": ["one", "\n※\n", "two", " ※\r\n ", "three"],
     "° one\n° two °": ["", "° ", "one", "\n° ", "two", " °", ""],
     "& one – two": ["& one – two"],
+    "– one (": ["– one ("],
     "25° one": ["25° one"],
     "(ж) “Привет!”": ["(ж) “Привет!”"],
 }
@@ -98,7 +102,7 @@ READ = {
     "one 👩‍🚀 🇩🇪 two": "one two",
     "1\ufe0f\u20e3 one": "1 one",
     "one ° two": "one two",
-    "25° & 3 – 4": "25° & 3 – 4",
+    "25° & 3 – 4 + 5": "25° & 3 – 4 + 5",
     "ko\u0301mt": "kómt",
     "Привет!": "",
     "(ж) “Привет!”": "",
@@ -133,5 +137,12 @@ def test_translations_keep_signs_around_and_lose_those_inside():
     scores = translator.score(texts[:2], translator.translate(texts[:2]))
     found = translator.translate_scored(texts[:2])
     assert [score.score for score in scores] == pytest.approx([each.score for each in found], abs=1e-4)
-    explanation, plain = translator.explain([f"※ {inside}", learned])
-    assert explanation.source_pieces == plain.source_pieces and explanation.pieces == plain.pieces
+
+
+@pytest.mark.parametrize("language", ["French, decomposed", "Arabic", "Hindi", "Thai", "Korean, decomposed"])
+def test_a_model_reads_all_of_the_languages_that_its_tokenizer_knows(language):
+    text = SENTENCES[language].text
+    own = Tokenizer(train_tokenizer([text] * 9, 400, character_coverage=1.0))
+    division, _ = divisions_of(own, own, True, KNOWN)
+    parts = divide_into_parts(tf.constant([text]), own, 97, division)
+    assert own.decode(parts.ids).numpy().tolist() == [mend(text).encode()]

@@ -11,9 +11,12 @@ from keras_transformer.export.parity import PROBES
 from keras_transformer.files import check_new_directory, whole_directory
 from keras_transformer.runs import Run
 from keras_transformer.tokenizer import SHARED, SOURCE, TARGET, Tokenizer
-from keras_transformer.tools.importing import hugging_face, marian
+from keras_transformer.tools.importing import hugging_face, marian, opennmt
 from keras_transformer.tools.importing.tensors import ImportedModelError
 from keras_transformer.training.run_directory import RunDirectory
+
+# The file by which a format is known, and who reads it.
+FORMATS = {"decoder.yml": marian, "config.json": hugging_face, "model_description.py": opennmt, "*.index": opennmt}
 
 
 def import_model(path, model_dir, source_lang=None, target_lang=None):
@@ -37,9 +40,12 @@ def import_model(path, model_dir, source_lang=None, target_lang=None):
     check_new_directory(model_dir)
     if not path.is_dir():
         raise ImportedModelError(f"no directory {path}: download all files of the model into one")
-    if not any((path / name).exists() for name in ("decoder.yml", "config.json")):
-        raise ImportedModelError(f"{path} has neither config.json (Hugging Face) nor decoder.yml (Marian)")
-    importer = marian if (path / "decoder.yml").exists() else hugging_face
+    importer = next((importer for name, importer in FORMATS.items() if any(path.glob(name))), None)
+    if importer is None:
+        raise ImportedModelError(
+            f"{path} has no config.json (Hugging Face), no decoder.yml (Marian), and no ckpt-N.index with "
+            "model_description.py (OpenNMT-tf)"
+        )
     try:
         foreign = importer.read_directory(path, source_lang, target_lang)
     except KeyError as error:

@@ -1,6 +1,7 @@
 """Weights in the files of other programs. They stay on the disk until they are used, and no code in a file is run."""
 
 import collections
+import glob
 import json
 import math
 import pickle
@@ -10,6 +11,7 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+import tensorflow as tf
 from ml_dtypes import bfloat16
 
 from keras_transformer.errors import FileError, UserError
@@ -18,6 +20,7 @@ DTYPES = {"F64": np.float64, "F32": np.float32, "F16": np.float16, "BF16": bfloa
 STORAGES = {"DoubleStorage": "F64", "FloatStorage": "F32", "HalfStorage": "F16", "BFloat16Storage": "BF16"}
 STORAGES |= {"LongStorage": "I64", "IntStorage": "I32"}
 MOST_HEADER = 100 << 20  # bytes
+VALUE, SLOT = "/.ATTRIBUTES/VARIABLE_VALUE", "/.OPTIMIZER_SLOT"  # in names of a checkpoint of TensorFlow
 CONVERT = (
     "Convert it where it was made: `from transformers import AutoModelForSeq2SeqLM as M; "
     'M.from_pretrained("DIR").save_pretrained("NEW", safe_serialization=True)`'
@@ -223,3 +226,37 @@ def _view(storage, offset, shape, strides):
 
 def _first(make, *_):
     return make
+
+
+def read_checkpoint(path, start):
+    """The arrays of a checkpoint of TensorFlow 2, as in `open_tensors`. Those of an optimizer are left out.
+
+    Args:
+        path: of the checkpoint, without .index.
+        start: the names of the arrays must begin with it. It is left out of them.
+
+    Raises:
+        ImportedModelError: if the checkpoint is damaged, or names larger arrays than its files have room for.
+    """
+    shards = list(path.parent.glob(f"{glob.escape(path.name)}.data-*"))
+    if not shards:
+        raise ImportedModelError(f"{path.parent} has no {path.name}.data-00000-of-00001")
+    try:
+        reader = tf.train.load_checkpoint(str(path))
+        dtypes = reader.get_variable_to_dtype_map()
+        shapes = {name: shape for name, shape in reader.get_variable_to_shape_map().items() if name.endswith(VALUE)}
+        wanted = {name for name in shapes if name.startswith(start) and dtypes[name].is_floating}
+        sizes = [math.prod(shapes[name]) * dtypes[name].size for name in wanted]
+    except (tf.errors.OpError, RuntimeError, ValueError, TypeError) as error:
+        raise ImportedModelError(f"{path}.index is damaged: {' '.join(str(error).split())[:200]}") from None
+    if sum(sizes) > sum(shard.stat().st_size for shard in shards):
+        raise ImportedModelError(f"{shards[0]} is cut off: it has no room for all arrays")
+    names = {name: name.removeprefix(start).removesuffix(VALUE) for name in wanted if SLOT not in name}
+    return Tensors({short: partial(_variable, path, reader, name) for name, short in names.items()})
+
+
+def _variable(path, reader, name):
+    try:
+        return reader.get_tensor(name)
+    except (tf.errors.OpError, RuntimeError, ValueError) as error:
+        raise ImportedModelError(f"{path} is damaged: {name}: {' '.join(str(error).split())[:200]}") from None

@@ -1,4 +1,4 @@
-"""Models of other programs find here what they find there. make_fixtures.py and make_marian_fixtures.py made them."""
+"""Models of other programs find here what they find there. make_fixtures.py and its two sisters made them."""
 
 import importlib
 import json
@@ -48,7 +48,7 @@ def cases():
     """All fixtures and their directions; two run by default."""
     for name in FIXTURES:
         for number in range(len(expectations(name))):
-            is_slow = number > 0 or name != "hf_marian"
+            is_slow = number > 0 or name not in ("hf_marian", "opennmt")
             yield pytest.param(name, number, marks=[pytest.mark.slow] * is_slow)
 
 

@@ -1,0 +1,64 @@
+"""Every version that a page or a comment names is one that a file asks for, or one that is installed here."""
+
+import re
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *(ROOT / "serving").rglob("*.md"), *(ROOT / "docs").rglob("*.md")]
+KIT = [path for path in (ROOT / "serving").rglob("*.y*ml") if path.parent.name != "dashboards"]
+CODE = [path for folder in ("keras_transformer", "serving") for path in (ROOT / folder).rglob("*.py")]
+REQUIREMENTS = [ROOT / name for name in ("requirements.txt", "requirements-dev.txt", "pyproject.toml")]
+MEASURED = ROOT / "docs" / "figures.md"  # names the versions of the day of a measurement, and those of other programs
+NUMBER = r"v?(\d+(?:\.\d+)+)"
+IMAGES = {"tensorflow serving": "tensorflow/serving", "nginx": "nginxinc/nginx-unprivileged"}
+IMAGES |= {"prometheus": "prom/prometheus", "grafana": "grafana/grafana"}
+
+
+def text_of(paths):
+    return "\n".join(path.read_text(encoding="utf-8") for path in paths)
+
+
+def parts_of(number):
+    return tuple(map(int, number.split(".")))
+
+
+def bounds():
+    """The name of each package that is required -> the versions in its bounds."""
+    found = {}
+    for name, conditions in re.findall(r"^ *\"?([\w-]+)([<>=][^;\"#\n]*)", text_of(REQUIREMENTS), re.MULTILINE):
+        found.setdefault(name.lower(), set()).update(re.findall(r"\d[\d.]*", conditions))
+    return found
+
+
+@pytest.mark.parametrize("product", IMAGES)
+def test_an_image_is_pinned_once_and_pages_name_its_version(product):
+    pins = set(re.findall(rf"{IMAGES[product]}:(?:\$\{{TF_SERVING_TAG:-)?{NUMBER}", text_of(KIT)))
+    assert len(pins) == 1 and f"{IMAGES[product]}:latest" not in text_of(KIT)
+    named = re.findall(rf"\b{product} {NUMBER}", text_of([*PAGES, *KIT]), re.IGNORECASE)
+    assert set(named) == pins
+
+
+def test_a_package_has_been_tested_in_the_versions_that_pages_and_comments_name():
+    lowest = {name: min(map(parts_of, numbers)) for name, numbers in bounds().items()}
+    lowest["tensorflow"] = (2, 20)  # that of TensorFlow Serving, which loads exports
+    text = text_of([*CODE, *(path for path in PAGES if path != MEASURED), ROOT / "serving" / "Dockerfile"])
+    names = "|".join(name.replace("-", "[- ]") for name in lowest)
+    mentions = re.findall(rf"\b({names})(?: |==){NUMBER}(?: (?:to|and) {NUMBER})?", text, re.IGNORECASE)
+    assert {"tensorflow", "keras", "apache beam"} <= {name.lower() for name, *_ in mentions}
+    wrong = []
+    for name, *numbers in mentions:
+        package = name.lower().replace(" ", "-")
+        newest = parts_of(re.match(r"[\d.]*\d", version(package))[0])
+        wrong += [(name, n) for n in filter(None, numbers) if not lowest[package] <= parts_of(n) <= newest]
+    assert wrong == []
+
+
+def test_comments_about_requirements_name_bounds_and_versions_that_are_installed():
+    known = {number for numbers in bounds().values() for number in numbers} | {f"3.{minor}" for minor in range(10, 14)}
+    installed = {name: parts_of(re.match(r"[\d.]*\d", version(name))[0]) for name in bounds() if name != "etils"}
+    known |= {".".join(map(str, parts[:length])) for parts in installed.values() for length in (2, 3)}
+    comments = re.findall("#(.*)", text_of(REQUIREMENTS))
+    assert [number for comment in comments for number in re.findall(NUMBER, comment) if number not in known] == []
