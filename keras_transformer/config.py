@@ -146,7 +146,7 @@ class Config:
     """Biases in the four projections of every attention, Q = X W + b. The paper has none."""
     activation: Literal[ACTIVATIONS] = "relu"
     """Function inside the feed-forward networks. relu is the paper's, gelu the exact one with erf, silu also called
-    swish. gelu_tanh (OpenNMT-tf) and gelu_sigmoid (Marian) are approximations of gelu."""
+    swish. gelu_tanh (OpenNMT-tf) and gelu_sigmoid (old Marian) are approximations of gelu."""
     layer_norm_epsilon: float = 1e-6
     """epsilon of layer normalisation, under its root."""
     scale_embeddings: bool = True
@@ -302,6 +302,18 @@ class Config:
         return cls(**read_settings(path))
 
 
+def configure(**settings):
+    """The `Config` of some settings; with `init_from`, the settings of the model are those of that run.
+
+    Example:
+
+    ```python
+    configure(preset="tiny", epochs=20).epochs  # 20
+    ```
+    """
+    return Config(**{**settings_of_origin(settings), **settings})
+
+
 def preset(name, **settings):
     """The settings of a preset: `Config`.
 
@@ -315,7 +327,30 @@ def preset(name, **settings):
     preset("tiny", epochs=20).d_ff  # 256
     ```
     """
-    return Config(preset=name, **settings)
+    return configure(preset=name, **settings)
+
+
+def settings_of_origin(given):
+    """The settings of the model that a run starts from with `init_from`, so that the new one has its shape.
+
+    Args:
+        given: dict, the settings that a user gives. A run that is resumed has the settings itself.
+
+    Returns:
+        dict; {} without `init_from`, and if there is no such run.
+    """
+    origin, places = given.get("init_from"), (given.get("model_dir"), given.get("init_from"))
+    paths = [Path(place, "config.yaml") for place in places if origin and place]
+    known = {path.parent: read_settings(path) for path in paths if path.is_file()}
+    before = next(
+        (each for path, each in known.items() if Path(origin) in (path, Path(each.get("init_from") or "."))), {}
+    )
+    names = [field.name for field in dataclasses.fields(Config)]
+    of_model = [name for name in names[names.index("d_model") : names.index("epochs")] if "dropout" not in name]
+    of_model += ["share_vocabulary", "share_tokenizer", "tags"]
+    if before.get("positions") == "learned":
+        of_model.append("max_length")  # the number of positions
+    return {name: before[name] for name in of_model if name in before}
 
 
 def read_settings(path):

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from keras_transformer.checks import check_effect
-from keras_transformer.config import Config
+from keras_transformer.config import Config, configure
 from keras_transformer.data.corpus import pairs_corpus
 from keras_transformer.errors import UserError, check_positive
 from keras_transformer.evaluation import Evaluation, check_tokenization, measure
@@ -162,7 +162,8 @@ def train(pairs=None, config=None, *, validation=None, test=None, **settings):
         config: `Config`, in place of `settings`.
         validation, test: iterables of pairs. Without `validation`, some of `pairs` are held out. Without `test`, the
             validation pairs are scored.
-        settings: those of `Config`, such as preset="tiny", epochs=3, model_dir="runs/mine".
+        settings: those of `Config`, such as preset="tiny", epochs=3, model_dir="runs/mine". With `init_from`, the
+            settings of the model are those of that run.
 
     Returns:
         `Run`; None on a worker that is not the first.
@@ -185,7 +186,7 @@ def train(pairs=None, config=None, *, validation=None, test=None, **settings):
         raise UserError(f"`train` takes pairs or a dataset, not both. Received: pairs and {settings['dataset']}")
     if pairs is not None:
         settings["dataset"] = "pairs"
-    config = config or Config(**settings)
+    config = config or configure(**settings)
     check_effect(config, settings)
     languages = {name: getattr(config, name) for name in ("source_lang", "target_lang") if getattr(config, name)}
     corpus = None if pairs is None else pairs_corpus(pairs, validation, test, **languages)

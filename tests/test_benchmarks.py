@@ -31,6 +31,7 @@ RUNS = {
         "--model_dir RUN --rounds 1",
         [r"\| all steps \| \d+\.\d\d .*\|", r"\| without shorten_names \| \d"],
     ),
+    "import_model": ("--models tiny", [r"\| tiny \| 0\.00 \| \d+ / \d+ \| \d\.\d \| \d"]),
     "large_corpus": ("--pairs 3000", [r"second start: first update after \d+ s", r"peak to prepare: [\d,]+ MiB"]),
     "load_time": ("EXPORT", [r"exports/1: \d+\.\d\d CPU s, 1\.00"]),
     "many_languages": (

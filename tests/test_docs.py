@@ -160,6 +160,7 @@ def empty_desk(tmp_path_factory):
         ("opus-mt-en-de", "hf_marian"),
         ("m2m100_418M", "hf_m2m100"),
         ("onmt-en-de", "opennmt"),
+        ("nllb-200-distilled-600M", "hf_nllb"),
     ):
         with tarfile.open(ROOT / f"tests/tools/importing/{fixture}.tar.xz") as archive:
             archive.extractall(directory, filter="data")

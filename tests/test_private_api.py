@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 from babel import Locale
 
-from keras_transformer.private_api import AlwaysBuilt, adam_moments, decays, own_update, unit_patterns
+from keras_transformer.private_api import AlwaysBuilt, adam_moments, decays, made_from, own_update, unit_patterns
 from tests import tiny
 from tests.test_architecture import MODULES
 
@@ -37,6 +37,27 @@ def test_fit_takes_replicas_whose_shares_have_different_numbers_of_rows():
     batches = strategy.distribute_datasets_from_function(shares)
     history = model.fit(batches, steps_per_epoch=1, shuffle=False, verbose=0).history
     assert history["rows"] == [1.5]  # the mean of the replicas
+
+
+def test_a_model_starts_from_given_values_and_no_random_ones_are_drawn():
+    def make():
+        model = keras.Sequential([keras.layers.Dense(3, name="one"), keras.layers.Dense(2, name="two")])
+        model.build((None, 5))
+        return model
+
+    def check(weight):
+        shapes[weight.path.split("/", 1)[1]] = tuple(weight.shape)
+        if weight.shape == failing:
+            raise KeyError(weight.path)
+
+    shapes, failing = {}, None
+    model = made_from(make, check, lambda path: np.full(shapes[path.split("/", 1)[1]], len(path)))
+    for weight in model.weights:
+        np.testing.assert_array_equal(weight, np.full(weight.shape, len(weight.path)))
+    failing = (3, 2)
+    with pytest.raises(KeyError):
+        made_from(make, check, np.zeros)
+    assert make().count_params() == model.count_params()  # Keras is in order again
 
 
 def test_moments_of_adam_are_those_of_the_paper():

@@ -13,7 +13,7 @@ from typing import Literal, get_args, get_origin
 
 from keras_transformer.checks import check_effect
 from keras_transformer.cli.parser import Parser, reader
-from keras_transformer.config import Config, read_settings
+from keras_transformer.config import Config, read_settings, settings_of_origin
 from keras_transformer.errors import ConfigError, UserError
 from keras_transformer.presets import PRESETS
 from keras_transformer.protection import read_glossary
@@ -82,29 +82,6 @@ def _parse(arguments, description, no_settings):
         sys.exit(0)
     check_effect(config, given)
     return config, "dry_run" in others
-
-
-def settings_of_origin(given):
-    """The settings of the model that a run starts from with `init_from`, so that the new one has its shape.
-
-    Args:
-        given: dict, the flags of a command line. A run that is resumed has the settings itself.
-
-    Returns:
-        dict; {} without `init_from`, and if there is no such run.
-    """
-    origin, places = given.get("init_from"), (given.get("model_dir"), given.get("init_from"))
-    paths = [Path(place, "config.yaml") for place in places if origin and place]
-    known = {path.parent: read_settings(path) for path in paths if path.is_file()}
-    before = next(
-        (each for path, each in known.items() if Path(origin) in (path, Path(each.get("init_from") or "."))), {}
-    )
-    names = [field.name for field in dataclasses.fields(Config)]
-    of_model = [name for name in names[names.index("d_model") : names.index("epochs")] if "dropout" not in name]
-    of_model += ["share_vocabulary", "share_tokenizer", "tags"]
-    if before.get("positions") == "learned":
-        of_model.append("max_length")  # the number of positions
-    return {name: before[name] for name in of_model if name in before}
 
 
 def _settings_parser(description, no_settings, defaults):

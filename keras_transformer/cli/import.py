@@ -7,7 +7,7 @@ DESCRIPTION = """Make a run of a model that another program has trained. The run
 
   python -m keras_transformer import opus-mt-en-de --model_dir runs/opus
       a MarianMTModel of Hugging Face: a directory with config.json, weights, source.spm, target.spm and vocab.json
-      or Marian's own files: model.npz, decoder.yml, vocabularies in YAML, source.spm and target.spm
+      or Marian's own files: model.npz, decoder.yml, vocabularies (.spm, or .yml beside source.spm and target.spm)
   python -m keras_transformer import m2m100_418M --source_lang en --target_lang de --model_dir runs/m2m
       one pair of languages of M2M-100, NLLB-200 or mBART. A wrong code lists the codes of the model
   python -m keras_transformer import onmt-en-de --source_lang en --target_lang de --model_dir runs/onmt
@@ -27,13 +27,21 @@ def make_parser():
     parser.add_argument(
         "--target_lang", help="code of the language to translate to; needed for a model of several languages"
     )
+    parser.add_argument(
+        "--trim_vocabulary",
+        nargs="+",
+        metavar="CORPUS",
+        help="keep only the pieces that CORPUS needs, single characters and bytes: text files in the languages of the "
+        "run, or directories with files train.*. The model becomes smaller and faster",
+    )
     return parser
 
 
 def main(arguments):
     """Imports, and says how to go on."""
     import_model = console.tool("importing", "`import`").import_model
-    run = import_model(arguments.path, arguments.model_dir, arguments.source_lang, arguments.target_lang)
+    languages = arguments.source_lang, arguments.target_lang
+    run = import_model(arguments.path, arguments.model_dir, *languages, trim_vocabulary=arguments.trim_vocabulary)
     print(
         f"imported    {run.path}\n"
         f"translate:  {console.command('translate')} --model_dir {run.path}\n"

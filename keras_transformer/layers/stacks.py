@@ -82,9 +82,9 @@ class FeedForward(Layer):
     f takes the place of the ReLU, FFN(x) = f(x W_1 + b_1) W_2 + b_2, with Phi the distribution function of N(0, 1):
 
         relu           max(0, x)
-        gelu           x Phi(x) = x (1 + erf(x / sqrt(2))) / 2, the exact one, as "gelu" of Hugging Face
+        gelu           x Phi(x) = x (1 + erf(x / sqrt(2))) / 2, the exact one, as "gelu" of Hugging Face, and of Marian
         gelu_tanh      x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2, as "gelu" of OpenNMT-tf
-        gelu_sigmoid   x sigmoid(1.702 x), as "gelu" of Marian
+        gelu_sigmoid   x sigmoid(1.702 x), as "gelu" of Marian before 1.12.3
         silu           x sigmoid(x), also called swish
 
     Args:

@@ -97,9 +97,8 @@ def test_a_mistake_is_one_line_before_the_long_work(refused, tmp_path, monkeypat
 
 def test_bleu_divides_words_as_the_run_does(tmp_path):
     tiny.config("nowhere", tmp_path, tokenize="none").save(tmp_path / "config.yaml")
-    assert "tok:none" in analyze.describe_score(
-        argparse.Namespace(model_dir=tmp_path, target_lang=None), ["eins zwei ."]
-    )
+    arguments = argparse.Namespace(model_dir=tmp_path, target_lang=None)
+    assert "tok:none" in analyze.describe_score(arguments, ["eins zwei ."])
 
 
 def test_a_model_without_heads_is_refused(refused, tmp_path):

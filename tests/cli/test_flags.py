@@ -26,7 +26,7 @@ from keras_transformer.cli.flags import (
 )
 from keras_transformer.cli.parser import with_dashes
 from keras_transformer.cli.request import add_request_arguments
-from keras_transformer.config import Config
+from keras_transformer.config import Config, configure
 from keras_transformer.errors import ConfigError, UserError
 from keras_transformer.presets import EFFECTS, PRESETS
 from keras_transformer.translation.options import MOST, OPTIONS
@@ -163,6 +163,7 @@ def test_a_run_has_the_shape_of_the_run_that_it_starts_from(tmp_path):
     flags = ["--init_from", str(old), "--model_dir", str(new)]
     config = parse(*flags)
     assert {name: getattr(config, name) for name in of_model} == of_model
+    assert configure(init_from=str(old), model_dir=str(new)) == config  # from Python
     own = parse("--model_dir", str(new))
     for name in ("epochs", "dropout_rate", "max_length"):  # they are not its shape
         assert getattr(config, name) == getattr(own, name) != getattr(Config.load(old / "config.yaml"), name)

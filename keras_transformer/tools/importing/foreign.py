@@ -2,14 +2,15 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from keras_transformer.models.transformer import Transformer
+from keras_transformer.private_api import made_from
 from keras_transformer.tools.importing.pieces import NO_ROW, Vocabulary
 from keras_transformer.tools.importing.tensors import ImportedModelError
 
-ROWS_AT_A_TIME = 1 << 14
 IMPOSSIBLE_LOGIT = -100.0  # of ids that they do not have: exp(-100) is nothing, and a loss with it stays small
 
 
@@ -42,48 +43,39 @@ class ForeignModel:
         sizes = {"vocabulary_size": len(self.source.rows)}
         if not config.share_vocabulary:
             sizes["target_vocabulary_size"] = len(self.target.rows)
-        model = Transformer.from_settings(config, **sizes)
-        for weight in model.weights:
-            self.assign(weight)
-        return model
+        return made_from(partial(Transformer.from_settings, config, **sizes), self.check, self.values)
 
-    def assign(self, weight):
-        """Assigns their values to one of our weights, a Keras variable. Raises ImportedModelError."""
-        values = self.weight(weight.path)
-        if weight.path == "logits/bias":
-            values = self.bias(values)
-        elif weight.path.endswith("matrix"):
-            rows = (self.source if weight.path.startswith("source") else self.target).rows
-            check_shape(weight, (len(rows), values.shape[1]))
-            return assign_rows(weight, values, rows)
-        check_shape(weight, values.shape)
-        weight.assign(np.asarray(values, "float32"))
+    def check(self, weight):
+        """Raises ImportedModelError if they have no values for one of our weights, or of another shape."""
+        theirs, rows = self.weight(weight.path), self.rows(weight.path)
+        if rows is None:
+            shape = theirs.shape
+        elif theirs is not None and rows.max() >= len(theirs):
+            raise ImportedModelError(f"a matrix has {len(theirs)} rows for {rows.max() + 1} pieces")
+        else:
+            shape = (len(rows), *(() if theirs is None else theirs.shape[1:]))
+        if tuple(weight.shape) != tuple(shape):
+            raise ImportedModelError(
+                f"{weight.path} has the shape {tuple(shape)} there, and {tuple(weight.shape)} by the settings"
+            )
 
-    def bias(self, theirs):
-        """The bias of the logits (V,), which hides our ids that they do not have; theirs may be None."""
-        rows = self.target.rows
-        bias = np.zeros(len(rows), "float32") if theirs is None else np.asarray(theirs, "float32")[rows]
-        bias[self.target.hidden] = IMPOSSIBLE_LOGIT
-        return bias
+    def rows(self, path):
+        """For each of our ids its row of a weight of theirs; None for a weight that does not belong to a vocabulary."""
+        if path != "logits/bias" and not path.endswith("matrix"):
+            return None
+        return (self.source if path.startswith("source") else self.target).rows
 
+    def values(self, path):
+        """The values of one of our weights, float32: theirs in our order, and zeros for ids that they do not have.
 
-def check_shape(weight, shape):
-    """Raises ImportedModelError if one of our weights has another shape than theirs."""
-    if tuple(weight.shape) != tuple(shape):
-        raise ImportedModelError(
-            f"{weight.path} has the shape {tuple(shape)} there, and {tuple(weight.shape)} by the settings"
-        )
-
-
-def assign_rows(weight, matrix, rows):
-    """Assigns `rows` of their matrix (V', D) to one of our matrices (V, D), zeros for `NO_ROW`.
-
-    It takes some rows at a time: otherwise a large vocabulary would be in memory three times.
-    """
-    if rows.max() >= len(matrix):
-        raise ImportedModelError(f"a matrix has {len(matrix)} rows for {rows.max() + 1} pieces")
-    for start in range(0, len(rows), ROWS_AT_A_TIME):
-        some = rows[start : start + ROWS_AT_A_TIME]
-        vectors = np.asarray(matrix[np.maximum(some, 0)], "float32")
-        vectors[some == NO_ROW] = 0
-        weight.value[start : start + len(some)].assign(vectors)
+        The bias of the logits hides the ids that they do not have.
+        """
+        theirs, rows = self.weight(path), self.rows(path)
+        if rows is None:
+            return np.asarray(theirs, "float32")
+        values = np.zeros((len(rows), *(() if theirs is None else theirs.shape[1:])), "float32")
+        if theirs is not None:
+            values[rows != NO_ROW] = theirs[rows[rows != NO_ROW]]
+        if path == "logits/bias":
+            values[self.target.hidden] = IMPOSSIBLE_LOGIT
+        return values

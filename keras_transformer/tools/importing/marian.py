@@ -1,10 +1,16 @@
-"""Marian's own files, as releases of OPUS-MT: `model.npz`, `decoder.yml`, vocabularies, `source.spm`, `target.spm`."""
+"""Marian's own files, as releases of OPUS-MT: `model.npz`, `decoder.yml`, and vocabularies.
+
+A vocabulary is a SentencePiece model whose ids are those of the pieces, or YAML with ids beside source.spm, target.spm.
+"""
 
 import re
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import yaml
+from sentencepiece import SentencePieceProcessor
+from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
 from keras_transformer.config import EOS_ID
 from keras_transformer.tools.importing.foreign import ForeignModel
@@ -16,6 +22,7 @@ from keras_transformer.tools.importing.pieces import (
     own_pieces,
     read_pieces,
     with_our_ids,
+    without_id,
 )
 from keras_transformer.tools.importing.tensors import ImportedModelError, file_in, read_npz
 
@@ -31,7 +38,8 @@ MATRICES = {
     "source_embedding/matrix": ("encoder_Wemb", "Wemb"),
     "target_embedding/matrix": ("decoder_Wemb", "Wemb"),
 }
-ACTIVATIONS = {"relu": "relu", "swish": "silu", "gelu": "gelu_sigmoid"}
+ACTIVATIONS = {"relu": "relu", "swish": "silu", "gelu": "gelu"}
+EXACT_GELU = (1, 12, 3)  # the first Marian with x Phi(x); before, its gelu is x sigmoid(1.702 x)
 # Settings in special:model.yml that a model here must have; other values are refused.
 NEEDED = {
     "type": "transformer",
@@ -53,54 +61,98 @@ NEEDED = {
     "ulr": False,
 }
 KNOWN = re.compile(
-    r"(en|de)coder_l\d+_((self|context)_([Wb][qkvo]|Wo_ln_(scale|bias))|ffn_([Wb][12]|ffn_ln_(scale|bias)))"
-    r"|((en|de)coder_)?Wemb|decoder_ff_logit_out_[Wb]|special:model.yml"
+    r"(en|de)coder_l\d+_((self|context)_([Wb][qkvo]|Wo_ln_(scale|bias)(_pre)?)|ffn_([Wb][12]|ffn_ln_(scale|bias)(_pre)?))"
+    r"|(en|de)coder_(top|emb)_ln_(scale|bias)(_pre)?|((en|de)coder_)?Wemb|decoder_ff_logit_out_[Wb]|special:model.yml"
 )
-POST_NORM = {"preprocess": "", "postprocess": "an", "postprocess-top": "", "postprocess-emb": ""}
+# What is done around the parts of a layer, and behind the stack: n normalises, a adds, d (left out) drops out.
+ORDERS = {("", "an", ""): False, ("n", "a", "n"): True}  # whether it is pre-norm
+NORMALISES_KEYS = (1, 11, 0)  # the first Marian whose pre-norm self-attention normalises keys and values
+DECODERS = ("decoder.yml", "model.npz.decoder.yml")
+
+
+@dataclass(frozen=True)
+class Side:
+    """The vocabulary of one side.
+
+    Attributes:
+        name: of its file.
+        pieces: `ModelProto` that divides the text.
+        table: list of str, the pieces by their ids.
+        unk, eos: the pieces for unknown text and for the end.
+    """
+
+    name: str
+    pieces: ModelProto
+    table: list
+    unk: str = "<unk>"
+    eos: str = "</s>"
+
+    def vocabulary(self, own):
+        """The `Vocabulary` of the side; `own` are the pieces that text is divided into."""
+        unk, eos = (id_of(self.table, piece, self.name) for piece in (self.unk, self.eos))
+        return Vocabulary.of(self.table, None, unk, None, eos, without_id(own, self.table))
 
 
 def read_directory(directory, source_lang=None, target_lang=None):
     """As `hugging_face.read_directory`, for Marian's own files."""
-    told = read_yaml(file_in(directory, "decoder.yml"))
+    decoder = next(name for name in DECODERS if (directory / name).exists())
+    told = read_yaml(file_in(directory, decoder))
     models = [Path(str(name)).name for name in told.get("models") or []]
     names = [Path(str(name)).name for name in told.get("vocabs") or []]
     if len(models) != 1 or len(names) != 2:
-        raise ImportedModelError(f"decoder.yml must name one model and two vocabularies. Received: {models}, {names}")
+        raise ImportedModelError(f"{decoder} must name one model and two vocabularies. Received: {models}, {names}")
     tensors = read_npz(file_in(directory, models[0]))
     model = model_settings(tensors, models[0])
     unknown = [name for name in tensors if not KNOWN.fullmatch(name)]
     if unknown:
         raise ImportedModelError(f"{models[0]} has weights that no model here has, such as {unknown[0]}")
-    pieces = [read_pieces(file_in(directory, name)) for name in ("source.spm", "target.spm")]
-    tables = [read_vocabulary(file_in(directory, name)) for name in names]
     is_shared = bool(model.get("tied-embeddings-all") or model.get("tied-embeddings-src"))
-    if is_shared and tables[0] != tables[1]:
-        raise ImportedModelError(f"a model with one matrix must have equal vocabularies. Received: {', '.join(names)}")
-    known = [own_pieces(each) for each in pieces]
-    sides = [{**known[0], **known[1]}] if is_shared else known
-    vocabularies = [
-        Vocabulary.of(
-            table,
-            None,
-            id_of(table, "<unk>", name),
-            None,
-            id_of(table, "</s>", name),
-            [x for x in own if x not in table],
-        )
-        for table, name, own in zip(tables, names, sides, strict=False)
-    ]
-    source, target = vocabularies[0], vocabularies[-1]
-    tag = ",".join(map(str, tag_of(tables[0], source, target_lang, directory)))
+    sides = [read_side(directory, *each) for each in zip(names, ("source.spm", "target.spm"), strict=True)]
+    tokenizers, source, target = vocabularies_of(sides, is_shared)
+    tag = ",".join(map(str, tag_before(sides[0], tokenizers[0], source, target_lang, directory)))
     languages = {"source_lang": source_lang, "target_lang": target_lang}
     settings = {
         **settings_of(model),
         "share_vocabulary": is_shared,
-        "share_tokenizer": False,
+        "share_tokenizer": len(tokenizers) == 1,
         "frame": f"{tag}/{EOS_ID}/",
         **{name: language for name, language in languages.items() if language},
     }
-    tokenizers = [with_our_ids(pieces[0], source, CONTROL), with_our_ids(pieces[1], target, UNUSED)]
     return ForeignModel(settings, tokenizers, source, target, Weights(tensors, models[0]).read)
+
+
+def read_side(directory, name, beside):
+    """The `Side` whose vocabulary is the file `name`. A vocabulary in YAML has its SentencePiece model `beside` it."""
+    path = file_in(directory, name)
+    if path.suffix != ".spm":
+        return Side(name, read_pieces(file_in(directory, beside)), read_vocabulary(path))
+    pieces = read_pieces(path)
+    spec = pieces.trainer_spec
+    return Side(name, pieces, [each.piece for each in pieces.pieces], spec.unk_piece, spec.eos_piece)
+
+
+def vocabularies_of(sides, is_shared):
+    """The tokenizers of two `Side`s, a list of bytes, and their vocabularies; one tokenizer if both are the same."""
+    if is_shared and sides[0].table != sides[1].table:
+        names = ", ".join(side.name for side in sides)
+        raise ImportedModelError(f"a model with one matrix must have equal vocabularies. Received: {names}")
+    known = [own_pieces(side.pieces) for side in sides]
+    if is_shared:
+        source = target = sides[0].vocabulary({**known[0], **known[1]})
+    else:
+        source, target = (side.vocabulary(own) for side, own in zip(sides, known, strict=True))
+    if is_shared and sides[0].pieces == sides[1].pieces:
+        return [with_our_ids(sides[0].pieces, source, CONTROL)], source, target
+    others = ((source, CONTROL), (target, UNUSED))
+    tokenizers = [with_our_ids(side.pieces, *other) for side, other in zip(sides, others, strict=True)]
+    return tokenizers, source, target
+
+
+def tag_before(side, tokenizer, vocabulary, target_lang, directory):
+    """As `marian_mt.tag_of`, for the `Side` of the source. Text that Marian divides itself has the tag as text."""
+    tag = tag_of(side.table, vocabulary, target_lang, directory)
+    is_text = tag and side.name.endswith(".spm")
+    return SentencePieceProcessor(model_proto=tokenizer).encode(f">>{target_lang}<<") if is_text else tag
 
 
 def model_settings(tensors, name):
@@ -120,16 +172,11 @@ def model_settings(tensors, name):
 
 def settings_of(model):
     """The settings of `Config` for those of Marian, a dict. Raises ImportedModelError."""
-    order = {name: str(model.get(f"transformer-{name}") or "").replace("d", "") for name in POST_NORM}
-    if order != POST_NORM:
-        found = ", ".join(f"transformer-{name}: {value!r}" for name, value in order.items())
-        raise ImportedModelError(
-            f"layers must be normalised after each part (dan), and nowhere else. Received: {found}"
-        )
     activation = model.get("transformer-ffn-activation", "swish")
     if activation not in ACTIVATIONS:
         known = ", ".join(ACTIVATIONS)
         raise ImportedModelError(f"transformer-ffn-activation must be one of {known}. Received: {activation}")
+    is_old_gelu = activation == "gelu" and version_of(model) < EXACT_GELU
     width = model["transformer-dim-ffn"]
     if (model.get("transformer-decoder-dim-ffn") or width) != width:
         raise ImportedModelError(f"transformer-decoder-dim-ffn must be that of the encoder, {width}")
@@ -139,14 +186,39 @@ def settings_of(model):
         "num_heads": model["transformer-heads"],
         "num_layers": model["enc-depth"],
         "num_decoder_layers": model["dec-depth"],
-        "activation": ACTIVATIONS[activation],
+        "activation": "gelu_sigmoid" if is_old_gelu else ACTIVATIONS[activation],
         "positions": "sinusoidal_tensor2tensor",
-        "pre_norm": False,
+        **norms_of(model),
         "attention_bias": True,
         "logits_bias": True,
         "layer_norm_epsilon": 1e-6,
         "tie_embeddings": bool(model.get("tied-embeddings-all") or model.get("tied-embeddings")),
     }
+
+
+def norms_of(model):
+    """Where a model of Marian normalises, a dict of settings. Raises ImportedModelError."""
+    names = ("preprocess", "postprocess", "postprocess-top", "postprocess-emb")
+    order = [str(model.get(f"transformer-{name}") or "").replace("d", "") for name in names]
+    if tuple(order[:3]) not in ORDERS or order[3] not in ("", "n"):
+        found = ", ".join(f"transformer-{name}: {value!r}" for name, value in zip(names, order, strict=True))
+        raise ImportedModelError(
+            "layers must be normalised after each part (postprocess dan), or before each part and at the end "
+            f"(preprocess n, postprocess da, postprocess-top n). Received: {found}"
+        )
+    is_pre_norm = ORDERS[tuple(order[:3])]
+    if is_pre_norm and version_of(model) < NORMALISES_KEYS:
+        raise ImportedModelError(
+            "a model with transformer-preprocess n must be of Marian 1.11 or newer: in older ones, keys and values of "
+            f"self-attention are not normalised. Received: version: {model.get('version')}"
+        )
+    return {"pre_norm": is_pre_norm, "embedding_norm": order[3] == "n"}
+
+
+def version_of(model):
+    """The version of Marian that wrote the settings, such as (1, 12, 3); (0, 0, 0) if they do not tell."""
+    found = re.match(r"v?(\d+)\.(\d+)\.(\d+)", str(model.get("version")))
+    return tuple(map(int, found.groups())) if found else (0, 0, 0)
 
 
 def read_yaml(path):
@@ -164,7 +236,7 @@ def read_yaml(path):
 def read_vocabulary(path):
     """The pieces of a vocabulary in YAML, which gives each its id: a list of str. Raises ImportedModelError."""
     if path.suffix not in (".yml", ".yaml", ".json"):
-        raise ImportedModelError(f"{path} must be a vocabulary in YAML, beside source.spm and target.spm")
+        raise ImportedModelError(f"{path} must be a vocabulary: .spm, or .yml beside source.spm and target.spm")
     ids = {piece: int(id) for piece, id in read_yaml(path).items() if isinstance(id, str) and id.isdecimal()}
     if sorted(ids.values()) != list(range(len(ids))):
         raise ImportedModelError(f"{path} must give each piece an id from 0 on, and no two the same")
@@ -190,7 +262,8 @@ class Weights:
             return self.first_of(["decoder_ff_logit_out_b"]).reshape(-1)
         if path in MATRICES:
             return self.first_of(MATRICES[path])
-        array = self.first_of([their_name(path)])
+        name = their_name(path)
+        array = self.first_of([name, f"{name}_pre"])  # a norm before its part has this name
         return array if path.endswith("kernel") else array.reshape(-1)
 
     def first_of(self, names):
@@ -204,6 +277,10 @@ class Weights:
 def their_name(path):
     """Their name of a weight of a layer of ours: "encoder/layer_3/feed_forward/inner/kernel" and so on."""
     layer = re.fullmatch(r"(encoder|decoder)/layer_(\d+)/(self_attention|cross_attention|feed_forward)(.*)", path)
+    if not layer:
+        place, *_, part = path.split("/")  # encoder/norm/gamma, source_positions/norm/gamma
+        side = "encoder" if place in ("encoder", "source_positions") else "decoder"
+        return f"{side}_{'top' if place == side else 'emb'}_ln_{PARTS[part]}"
     start, rest = f"{layer[1]}_l{int(layer[2]) + 1}_{LAYERS[layer[3]]}", layer[4].split("/")
     if rest[0] == "_residual":
         return f"{start}_{'ffn' if start.endswith('ffn') else 'Wo'}_ln_{PARTS[rest[-1]]}"

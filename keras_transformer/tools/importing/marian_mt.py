@@ -8,6 +8,7 @@ from keras_transformer.tools.importing.pieces import (
     own_pieces,
     read_pieces,
     with_our_ids,
+    without_id,
 )
 from keras_transformer.tools.importing.tensors import ImportedModelError, file_in, read_json
 
@@ -46,7 +47,7 @@ def read_vocabularies(directory, config, source_lang, target_lang):
         Vocabulary.of(
             table + [""] * (size - len(table)),
             unk=id_of(table, "<unk>", name),
-            without_id=[piece for piece in pieces if piece not in table],
+            without_id=without_id(pieces, table),
             **start,
         )
         for table, name, size, pieces in zip(tables, names, sizes, sides, strict=True)

@@ -72,6 +72,12 @@ def own_pieces(model):
     return {each.piece: each for each in model.pieces if each.type not in (UNKNOWN, CONTROL, UNUSED)}
 
 
+def without_id(pieces, table):
+    """The pieces that a table of ids does not have: list of str."""
+    known = set(table)
+    return [piece for piece in pieces if piece not in known]
+
+
 def with_our_ids(model, vocabulary, others):
     """A SentencePiece model that divides text as `model` does, into the ids of a vocabulary.
 

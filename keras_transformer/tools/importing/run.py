@@ -13,13 +13,15 @@ from keras_transformer.runs import Run
 from keras_transformer.tokenizer import SHARED, SOURCE, TARGET, Tokenizer
 from keras_transformer.tools.importing import hugging_face, marian, opennmt
 from keras_transformer.tools.importing.tensors import ImportedModelError
+from keras_transformer.tools.importing.trimming import trimmed
 from keras_transformer.training.run_directory import RunDirectory
 
 # The file by which a format is known, and who reads it.
-FORMATS = {"decoder.yml": marian, "config.json": hugging_face, "model_description.py": opennmt, "*.index": opennmt}
+FORMATS = {**dict.fromkeys(marian.DECODERS, marian), "config.json": hugging_face}
+FORMATS |= {"model_description.py": opennmt, "*.index": opennmt}
 
 
-def import_model(path, model_dir, source_lang=None, target_lang=None):
+def import_model(path, model_dir, source_lang=None, target_lang=None, trim_vocabulary=None):
     """Makes a run of a model that another program has trained.
 
     The run has no corpus and no checkpoints. All else is as if it had been trained here: translation, evaluation,
@@ -29,6 +31,8 @@ def import_model(path, model_dir, source_lang=None, target_lang=None):
         path: directory of the model, as it was downloaded: see docs/import.md.
         model_dir: directory of the run; it must not exist, or be empty.
         source_lang, target_lang: codes of the languages. A model of several languages needs them.
+        trim_vocabulary: path or list of paths, text files or directories with files train.*. The run has only the
+            pieces that this text needs, single characters and bytes. None: all pieces.
 
     Returns:
         `Run`.
@@ -50,6 +54,8 @@ def import_model(path, model_dir, source_lang=None, target_lang=None):
         foreign = importer.read_directory(path, source_lang, target_lang)
     except KeyError as error:
         raise ImportedModelError(f"the settings of the model in {path} lack {error}") from error
+    if trim_vocabulary is not None:
+        foreign = trimmed(foreign, trim_vocabulary)
     config = Config(**{"preset": "base", "dataset": "pairs", "model_dir": str(model_dir), **foreign.settings})
     model = foreign.make(config)
     with whole_directory(model_dir) as directory:

@@ -1,17 +1,24 @@
 """Makes the fixtures of Marian's own files, by Marian itself: run by hand, in an environment of its own.
 
-    python3 -m venv marian && marian/bin/pip install pymarian==1.12.42 sentencepiece
+    python3 -m venv marian && marian/bin/pip install pymarian==1.12.42 sentencepiece numpy
     marian/bin/python tests/tools/importing/make_marian_fixtures.py
 
 Each fixture is a directory as OPUS-MT's releases have: model.npz, decoder.yml, the vocabulary, source.spm, target.spm.
+With `spm`, the SentencePiece models are the vocabularies themselves, as Marian makes them: eos 0, unk 1.
+
+A pre-norm model is searched with the newer layers of Marian. Its older ones forget, in a search alone, to normalise the
+keys and values of the target, and give other probabilities than in training.
 """
 
 import json
+import os
 import sys
 import tarfile
 import tempfile
+from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pymarian
 import sentencepiece
 from toy_corpus import SENTENCES, pairs, pieces_of, train_pieces
@@ -32,7 +39,22 @@ MODELS = {
         "transformer_ffn_activation": "relu",
         "transformer_postprocess": "dan",
     },
+    "marian_spm": {
+        "spm": True,
+        "tied_embeddings": True,
+        "transformer_ffn_activation": "gelu",
+        "transformer_postprocess_emb": "nd",
+    },
+    "marian_pre_norm": {
+        "spm": True,
+        "tied_embeddings_all": True,
+        "transformer_ffn_activation": "relu",
+        "transformer_preprocess": "n",
+        "transformer_postprocess": "da",
+        "transformer_postprocess_top": "n",
+    },
 }
+IDS = {"eos_id": 0, "unk_id": 1, "bos_id": -1}
 
 
 def write_vocabulary(path, pieces):
@@ -41,59 +63,119 @@ def write_vocabulary(path, pieces):
     path.write_text("".join(f"{json.dumps(name, ensure_ascii=False)}: {i}\n" for i, name in enumerate(names)))
 
 
-def found(path, sources, beam_size):
-    """What Marian finds: a list of (pieces, log-probability) for sources, a list of pieces joined by spaces."""
-    settings = {"models": [str(path / "model.npz")], "vocabs": vocabularies(path), "beam_size": beam_size}
+def write_pieces(path, corpus, is_shared, **ids):
+    """Writes source.spm and target.spm; both are the same if they are `is_shared`."""
+    sides = list(zip(*corpus, strict=True))
+    for side, sentences in zip(("source", "target"), sides, strict=True):
+        train_pieces(path / f"{side}.spm", [*sides[0], *sides[1]] if is_shared else sentences, 90, **ids)
+
+
+def write_yaml_vocabularies(path, is_shared):
+    """Writes source.yml and target.yml for the pieces of source.spm and target.spm."""
+    known = [pieces_of(path / f"{side}.spm")[3:] for side in ("source", "target")]
+    both = [*dict.fromkeys(known[0] + known[1])]
+    for side, own in zip(("source", "target"), known, strict=True):
+        write_vocabulary(path / f"{side}.yml", both if is_shared else own)
+
+
+def name_in_new_layers(name):
+    """The name of a weight of a norm that stands before its part, or behind a stack, in the newer layers of Marian."""
+    side, place, rest = name.split("_", 2)
+    part, stack = ("weight" if "scale" in rest else "bias"), side.capitalize()
+    start = f"TransformerBatch{stack}->{side}"
+    if place == "top":
+        return f"{start}->postprocessor->norm->{part}"
+    kind, _, _ = rest.partition("_")
+    blocks = {"self": "selfAttentionBlock", "context": "crossAttentionBlock", "ffn": "filterBlock"}
+    block = "autoRegressiveBlock" if (side, kind) == ("decoder", "self") else blocks[kind]
+    layer = f"Transformer{stack}Layer{'WithCrossAttention' if side == 'decoder' else ''}"
+    return f"{start}->layers->at({int(place[1:]) - 1})->as<marian::nn::{layer}>()->{block}->preprocessor->norm->{part}"
+
+
+def write_for_new_layers(path):
+    """Writes model.new.npz, which the newer layers of Marian can read, beside model.npz."""
+    with np.load(path / "model.npz") as arrays:
+        renamed = {
+            name_in_new_layers(name) if name.endswith("_pre") or "_top_" in name else name: array
+            for name, array in arrays.items()
+        }
+    flat = {name: array.reshape(-1) if "->" in name else array for name, array in renamed.items()}
+    np.savez(path / "model.new.npz", **flat)
+    os.environ["TRANSFORMER_FLAVOR"] = "experimental"
+
+
+def found(path, sources, beam_size, suffix, model="model.npz"):
+    """What Marian finds: a list of (text or pieces, log-probability) for sources, texts or pieces joined by spaces."""
+    settings = {"models": [str(path / model)], "vocabs": vocabularies(path, suffix), "beam_size": beam_size}
     settings |= {"normalize": 0, "n_best": True, "quiet": True, "cpu_threads": 1, "max_length_factor": 5}
     lines = pymarian.Translator(**settings, **{"mini_batch": 1}).translate(sources)
     best = {}
     for line in "\n".join(lines if isinstance(lines, list) else [lines]).splitlines():
-        number, pieces, *_, score = (part.strip() for part in line.split("|||"))
-        best.setdefault(int(number), (pieces.split(), float(score)))
+        number, text, *_, score = (part.strip() for part in line.split("|||"))
+        best.setdefault(int(number), (text, float(score)))
     return list(best.values())
 
 
-def vocabularies(path):
-    return [str(path / name) for name in ("source.yml", "target.yml")]
+def vocabularies(path, suffix):
+    return [str(path / f"{side}.{suffix}") for side in ("source", "target")]
 
 
-def make(name, **settings):
+def make(name, spm=False, **settings):
     """Writes the fixture NAME.tar.xz."""
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory, name)
         path.mkdir()
-        corpus, texts = pairs(600, seed=1), []
-        for side, sentences in zip(("source", "target"), zip(*corpus, strict=True), strict=True):
-            train_pieces(path / f"{side}.spm", sentences, 90)
-            pieces = sentencepiece.SentencePieceProcessor(model_file=str(path / f"{side}.spm"))
+        corpus, is_shared = pairs(600, seed=1), "tied_embeddings_all" in settings
+        write_pieces(path, corpus, is_shared and spm, **(IDS if spm else {}))
+        pieces = [
+            sentencepiece.SentencePieceProcessor(model_file=str(path / f"{side}.spm")) for side in ("source", "target")
+        ]
+        encode, decode = str, str  # Marian divides text itself
+        if not spm:
+            write_yaml_vocabularies(path, is_shared)
+            encode, decode = partial(joined, pieces[0]), lambda text: pieces[1].decode(text.split())
+        texts = []
+        for side, sentences, own in zip(("source", "target"), zip(*corpus, strict=True), pieces, strict=True):
             texts.append(Path(directory, side))
-            texts[-1].write_text("".join(" ".join(pieces.encode(s, out_type=str)) + "\n" for s in sentences))
-        known = [pieces_of(path / f"{side}.spm")[3:] for side in ("source", "target")]
-        both = [*dict.fromkeys(known[0] + known[1])]
-        is_shared = "tied_embeddings_all" in settings
-        for side, own in zip(("source", "target"), known, strict=True):
-            write_vocabulary(path / f"{side}.yml", both if is_shared else own)
-        training = {**SIZES, **TRAINING, **settings, "vocabs": vocabularies(path), "train_sets": [*map(str, texts)]}
+            divide = str if spm else partial(joined, own)
+            texts[-1].write_text("".join(divide(sentence) + "\n" for sentence in sentences), encoding="utf-8")
+        suffix = "spm" if spm else "yml"
+        training = {
+            **SIZES,
+            **TRAINING,
+            **settings,
+            "vocabs": vocabularies(path, suffix),
+            "train_sets": [*map(str, texts)],
+        }
         pymarian.Trainer(model=str(path / "model.npz"), **training).train()
         for left_over in path.glob("model.npz.*"):
             left_over.unlink()
-        decoder = "models:\n  - model.npz\nvocabs:\n  - source.yml\n  - target.yml\nbeam-size: 6\nnormalize: 1\n"
-        (path / "decoder.yml").write_text(decoder)
-        source, target = (
-            sentencepiece.SentencePieceProcessor(model_file=str(path / f"{side}.spm")) for side in ("source", "target")
+        decoder = (
+            f"models:\n  - model.npz\nvocabs:\n  - source.{suffix}\n  - target.{suffix}\nbeam-size: 6\nnormalize: 1\n"
         )
+        (path / "decoder.yml").write_text(decoder)
+        model = "model.npz"
+        if settings.get("transformer_preprocess"):
+            write_for_new_layers(path)
+            model = "model.new.npz"
         sentences = [sentence for sentence in SENTENCES if sentence != "one"]  # so short that a limit cuts it off
-        sources = [" ".join(source.encode(sentence, out_type=str)) for sentence in sentences]
         rows = [{"source": sentence} for sentence in sentences]
         for search, beam_size in (("greedy", 1), ("beam", 4)):
-            for row, (pieces, score) in zip(rows, found(path, sources, beam_size), strict=True):
-                row[search] = {"text": target.decode(pieces), "log_prob": score}
+            best = found(path, [*map(encode, sentences)], beam_size, suffix, model)
+            for row, (text, score) in zip(rows, best, strict=True):
+                row[search] = {"text": decode(text), "log_prob": score}
                 print(search, row[search])
+        (path / "model.new.npz").unlink(missing_ok=True)
         expected = [{"source_lang": None, "target_lang": None, "rows": rows}]
         (path / "expected.json").write_text(json.dumps(expected, ensure_ascii=False, indent=1), encoding="utf-8")
         with tarfile.open(HERE / f"{name}.tar.xz", "w:xz") as archive:
             archive.add(path, name)
         print(name, (HERE / f"{name}.tar.xz").stat().st_size, "bytes")
+
+
+def joined(pieces, sentence):
+    """The pieces of a sentence with spaces between them."""
+    return " ".join(pieces.encode(sentence, out_type=str))
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 import importlib
 import json
 import pickle
+import re
 import shutil
 import tarfile
 import zipfile
@@ -10,13 +11,21 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sentencepiece import SentencePieceProcessor
 
 from keras_transformer.errors import UserError
 from keras_transformer.runs import Run
 from keras_transformer.tools.importing import import_model
-from keras_transformer.tools.importing.marian import read_vocabulary
+from keras_transformer.tools.importing.marian import (
+    read_side,
+    read_vocabulary,
+    settings_of,
+    tag_before,
+    vocabularies_of,
+)
 from keras_transformer.tools.importing.tensors import open_tensors, read_safetensors, read_torch
 from tests import tiny
+from tests.tools.importing.toy_corpus import SENTENCES, train_pieces
 
 HERE = Path(__file__).parent
 FIXTURES = sorted(path.name.removesuffix(".tar.xz") for path in HERE.glob("*.tar.xz"))
@@ -111,19 +120,61 @@ def test_a_setting_that_has_no_equal_is_named(model, tmp_path, change, words):
         ("activation: swish", "activation: selu", "transformer-ffn-activation must be one of relu, swish, gelu"),
         ("postprocess: dan", "postprocess: da", "transformer-postprocess: 'a'"),
         ('preprocess: ""', "preprocess: n", "transformer-preprocess: 'n'"),
+        ('top: ""', "top: n", "transformer-postprocess-top: 'n'"),
+        ("postprocess-emb: d", "postprocess-emb: r", "transformer-postprocess-emb: 'r'"),
     ],
 )
 def test_a_setting_of_marian_that_has_no_equal_is_named(tmp_path, old, new, words):
     model = Path(shutil.copytree(unpacked("marian"), tmp_path / "model"))
-    with np.load(model / "model.npz") as arrays:
-        arrays = dict(arrays)
-    text = arrays["special:model.yml"].tobytes().replace(f"{old}\n".encode(), f"{new}\n".encode())
-    arrays["special:model.yml"] = np.frombuffer(text, "int8")
-    np.savez(model / "model.npz", **arrays)
+    change_settings(model / "model.npz", old, new)
     assert words in refusal(model, tmp_path)
     for content in (b"", (model / "model.npz").read_bytes()[:999]):
         (model / "model.npz").write_bytes(content)
         assert "model.npz" in refusal(model, tmp_path)
+
+
+def change_settings(path, old, new):
+    """Changes a line of the settings in a model.npz."""
+    with np.load(path) as arrays:
+        arrays = dict(arrays)
+    before = arrays["special:model.yml"].tobytes()
+    after = re.sub(rf"{re.escape(old)} *(?=[\n\0])".encode(), new.encode(), before)
+    assert after != before
+    np.savez(path, **{**arrays, "special:model.yml": np.frombuffer(after, "int8")})
+
+
+def test_the_version_of_marian_tells_what_its_names_mean(tmp_path):
+    model = Path(shutil.copytree(unpacked("marian_pre_norm"), tmp_path / "pre_norm"))
+    change_settings(model / "model.npz", "top: n", 'top: ""')
+    assert "postprocess-top n" in refusal(model, tmp_path)
+    model = Path(shutil.copytree(unpacked("marian_pre_norm"), tmp_path / "old_pre_norm"))
+    change_settings(model / "model.npz", "v1.12.42 b7be0e964 2025-05-24 22:34:42 -0700", "v1.10.28")
+    assert "must be of Marian 1.11 or newer" in refusal(model, tmp_path)
+    settings = {"dim-emb": 8, "transformer-dim-ffn": 8, "transformer-heads": 1, "enc-depth": 1, "dec-depth": 1}
+    settings |= {"transformer-postprocess": "dan", "transformer-ffn-activation": "gelu"}
+    for version, activation in (("v1.12.42", "gelu"), ("v1.12.3 f", "gelu"), ("v1.12.2", "gelu_sigmoid")):
+        assert settings_of({**settings, "version": version})["activation"] == activation
+    assert settings_of(settings)["activation"] == "gelu_sigmoid"
+
+
+def test_a_tag_is_divided_as_marian_divides_it_before_the_text(tmp_path):
+    path = tmp_path / "vocab.spm"
+    train_pieces(path, SENTENCES, 90, eos_id=0, unk_id=1, bos_id=-1, user_defined_symbols=">>deu<<,>>fra<<")
+    side = read_side(tmp_path, "vocab.spm", None)
+    (tokenizer,), vocabulary, _ = vocabularies_of([side, side], is_shared=True)
+    ours, theirs = (SentencePieceProcessor(model_proto=each) for each in (tokenizer, path.read_bytes()))
+    tag = tag_before(side, tokenizer, vocabulary, "fra", tmp_path)
+    found = [ours.id_to_piece(id) for id in tag + ours.encode("The dog, ★!")]
+    assert found == [theirs.id_to_piece(id) for id in theirs.encode(">>fra<< The dog, ★!")]
+    with pytest.raises(UserError, match="one of deu, fra"):
+        tag_before(side, tokenizer, vocabulary, None, tmp_path)
+
+
+def test_a_directory_in_which_marian_trained_is_read(tmp_path):
+    model = Path(shutil.copytree(unpacked("marian_spm"), tmp_path / "model"))
+    (model / "decoder.yml").rename(model / "model.npz.decoder.yml")
+    (model / "target.spm").rename(model / "target.txt")
+    assert "has no target.spm" in refusal(model, tmp_path)
 
 
 def test_pieces_of_a_vocabulary_are_texts_whatever_they_mean_in_yaml(tmp_path):
