@@ -16,7 +16,7 @@ from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from keras_transformer.errors import ExportError
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.tokenizer import SHARED, SOURCE, TARGET, save_tokenizers
-from keras_transformer.translation.inputs import default_tags
+from keras_transformer.translation.directions import default_tags
 from keras_transformer.translation.segments import EXTRA_LENGTH, at_once, divide_into_parts
 
 try:

@@ -19,7 +19,7 @@ from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from keras_transformer.errors import ExportError
 from keras_transformer.tokenizer import save_tokenizers
 from keras_transformer.translation import segments, sentences
-from keras_transformer.translation.inputs import default_tags, tagged
+from keras_transformer.translation.directions import default_tags, tagged
 from keras_transformer.translation.segments import EXTRA_LENGTH
 
 try:

@@ -16,6 +16,7 @@ from keras_transformer.decoding.placeholders import Required
 from keras_transformer.decoding.search import penalty
 from keras_transformer.protection import PLACEHOLDERS
 from keras_transformer.tokenizer import with_eos
+from keras_transformer.translation.options import OPTIONS
 from keras_transformer.translation.sentences import BLANK, CLOSING, DIVISION, NO_SPACE, WIDE_STOP, split_at
 
 FEWEST_AT_ONCE = 32  # parts that are translated side by side, unless there are more texts than that
@@ -139,6 +140,31 @@ def limits_of(ids, prefix=None, max_length=None, rows=None):
     asked = tf.gather(max_length, rows)
     forced = tf.math.count_nonzero(prefix != PAD_ID, axis=1, dtype=tf.int32)
     return tf.maximum(tf.where(asked > 0, tf.minimum(limits, asked), limits), forced)
+
+
+def in_range(given, beam_size, length_penalty):
+    """The options of a row in range: a value out of range counts as the nearest possible one.
+
+    Args:
+        given: name -> tensor (B,). What is no option stays as it is.
+        beam_size: W, the largest beam, and that of a row which gives none.
+        length_penalty: alpha of a row which gives none.
+
+    Returns:
+        dict of the same names.
+    """
+    defaults, options = {"beam_size": beam_size, "length_penalty": length_penalty}, dict(given)
+    for option in (option for option in OPTIONS if option.name in given and option.dtype != "string"):
+        values = given[option.name]
+        default = tf.cast(defaults.get(option.name, option.default), values.dtype)
+        is_given = tf.ones_like(values, tf.bool) if option.least < 0 else values > 0
+        if values.dtype.is_floating:
+            is_given &= tf.math.is_finite(values)
+        limits = (tf.cast(limit, values.dtype) for limit in (option.least, option.most))
+        options[option.name] = tf.where(is_given, tf.clip_by_value(values, *limits), default)
+    if "beam_size" in options:
+        options["beam_size"] = tf.minimum(options["beam_size"], beam_size)
+    return options
 
 
 def prefix_ids(tokenizer, prefix, segments):

@@ -15,7 +15,7 @@ from keras_transformer.decoding.search import last_repeated, log_probs_of, penal
 from keras_transformer.decoding.single import greedy_search, sample
 from keras_transformer.layers.embedding import columns_of, joint_logits
 from keras_transformer.tokenizer import shift_right
-from keras_transformer.translation.inputs import Directions, begin, begun, in_range, tagged, untagged
+from keras_transformer.translation.directions import Directions, begin, begun, tagged, untagged
 from keras_transformer.translation.options import INPUTS, OUTPUTS, inputs_of
 from keras_transformer.translation.segments import (
     EXTRA_LENGTH,
@@ -23,6 +23,7 @@ from keras_transformer.translation.segments import (
     beginnings,
     blocks,
     divide_into_parts,
+    in_range,
     join,
     join_scores,
     limits_of,
@@ -271,7 +272,7 @@ class Signatures:
             given = {name: option[some] for name, option in options.items()}
             candidates = self.candidates(source_ids, given)
             required = required_placeholders(self.tokenizers, source_ids, limits[some], given)
-            memory = self._encode(tagged(source_ids, given))
+            memory = self._encode(tagged(source_ids, given) if self.directions else source_ids)
             found = self._search(memory, limits[some], count, given, candidates, required)
             found = [field[:, :count] for field in last_repeated(found)]
             decoded = self._decode(tf.reshape(found[0], [-1, tf.shape(found[0])[2]]))
@@ -292,7 +293,7 @@ class Signatures:
             source_ids, limits = some.to_tensor(PAD_ID), limits_of(some)
             given = {name: tag[start : start + batch_size] for name, tag in (tags or {}).items()}
             required = required_placeholders(self.tokenizers, source_ids, limits, {})
-            memory = self._encode(tagged(source_ids, given))
+            memory = self._encode(tagged(source_ids, given) if self.directions else source_ids)
             found = self._search(memory, limits, tf.constant(1), given, (), required)
             ids, lengths = found.ids[:, 0], found.lengths[:, 0]
             flat = tf.concat([flat, tf.boolean_mask(ids, tf.sequence_mask(lengths, tf.shape(ids)[1]))], axis=0)
@@ -322,7 +323,8 @@ class Signatures:
             states, state = self._step(ids, parents, position, state)
             return joint_logits(states, projections), state
 
-        start, step, options = begin(start, step, options)
+        if self.directions:
+            start, step, options = begin(start, step, options)
         if candidates:
             start, step, options = candidates.start(start), candidates.step(step), candidates.options(options)
         if required:
@@ -342,6 +344,7 @@ class Signatures:
             return sample(step, start(1), limits, options, **how)
         if self.beam_size == 1 and not options:
             return greedy_search(step, start(1), limits, **how)
+        options = dict(options)
         how["length_penalty"] = options.pop("length_penalty", self.length_penalty)
         state = start(self.beam_size)
         return beam_search(step, state, limits, width=self.beam_size, wanted=wanted, options=options, **how)
@@ -373,11 +376,12 @@ class Signatures:
             )
             some_sources, some_labels = (x[start : start + batch_size] for x in (sources, labels))
             given = {name: tag[start : start + batch_size] for name, tag in (tags or {}).items()}
-            memory = self._encode(tagged(some_sources.to_tensor(PAD_ID), given))
+            source_ids, target_ids = some_sources.to_tensor(PAD_ID), shift_right(some_labels.to_tensor(PAD_ID))
+            memory = self._encode(tagged(source_ids, given) if given else source_ids)
             align, logits = map(tf.autograph.experimental.do_not_convert, (self.model.align, self.model.logits))
-            states, alignment = align(begun(shift_right(some_labels.to_tensor(PAD_ID)), given), memory)
+            states, alignment = align(begun(target_ids, given) if given else target_ids, memory)
             is_label, is_source = (tf.sequence_mask(x.row_lengths()) for x in (some_labels, some_sources))
-            alignment = untagged(alignment, is_source, given)
+            alignment = untagged(alignment, is_source) if given else alignment
             more = log_probs_of(logits, tf.boolean_mask(states, is_label), some_labels.values)
             log_probs = tf.concat([log_probs, more], axis=0)
             alignment = tf.boolean_mask(alignment, is_label[:, :, None] & is_source[:, None, :])

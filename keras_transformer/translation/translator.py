@@ -13,7 +13,7 @@ from keras_transformer.files import find_saved_model
 from keras_transformer.presets import LENGTH_PENALTIES
 from keras_transformer.protection import NO_PLACEHOLDERS, PLACEHOLDERS, Protection, read_glossary
 from keras_transformer.tags import check_direction, read_export
-from keras_transformer.translation.inputs import WRITTEN_TAG
+from keras_transformer.translation.directions import WRITTEN_TAG
 from keras_transformer.translation.lines import run_sorted
 from keras_transformer.translation.options import LANGUAGES, complete_inputs, inputs_of
 from keras_transformer.translation.results import alternatives_of, explanation_of, score_of, translation_of

@@ -14,7 +14,7 @@ from keras_transformer.tokenizer import shift_right, with_eos
 from keras_transformer.tools.analysis import roles
 from keras_transformer.tools.analysis.annotations import characters_of, pieces_of_words, spans_of, spelling
 from keras_transformer.tools.analysis.gates import KINDS, attentions_of, gated
-from keras_transformer.translation.inputs import begun, default_tags, tagged
+from keras_transformer.translation.directions import begun, default_tags, tagged
 from keras_transformer.translation.lines import run_sorted
 
 log = logging.getLogger(__name__)

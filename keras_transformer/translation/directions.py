@@ -1,8 +1,7 @@
-"""From the inputs of a signature to those of a search: options in their ranges, and tags in place of languages.
+"""Directions: the tags that a model of many languages reads with every part of a text, found in the graph.
 
-`tags.py` says where the tags of a model of many languages stand. A model of one direction has none, and its graphs have
-no operation for them. A text may begin with a tag itself: ">>fra<< Hello", as users of OPUS-MT write it, or "<2fr>
-Hello".
+`tags.py` says where they stand. A model of one direction has none, and no function of this module is called for it. A
+text may begin with a tag itself: ">>fra<< Hello", as users of OPUS-MT write it, or "<2fr> Hello".
 """
 
 import tensorflow as tf
@@ -10,37 +9,11 @@ import tensorflow as tf
 from keras_transformer.config import BOS_ID
 from keras_transformer.layers.embedding import unframed
 from keras_transformer.tags import LanguageTags, spellings_of
-from keras_transformer.translation.options import OPTIONS
 from keras_transformer.translation.sentences import BLANK
 
 CODE = r"[\pL\pN_-]+"
 WRITTEN_TAG = rf"\A({BLANK}*)(?:>>({CODE})<<|<2({CODE})>){BLANK}*"  # the space before it, its code, the space behind
 REST = r"\C*"  # bytes, which may be invalid UTF-8
-
-
-def in_range(given, beam_size, length_penalty):
-    """The options of a row in range: a value out of range counts as the nearest possible one.
-
-    Args:
-        given: name -> tensor (B,). What is no option stays as it is.
-        beam_size: W, the largest beam, and that of a row which gives none.
-        length_penalty: alpha of a row which gives none.
-
-    Returns:
-        dict of the same names.
-    """
-    defaults, options = {"beam_size": beam_size, "length_penalty": length_penalty}, dict(given)
-    for option in (option for option in OPTIONS if option.name in given and option.dtype != "string"):
-        values = given[option.name]
-        default = tf.cast(defaults.get(option.name, option.default), values.dtype)
-        is_given = tf.ones_like(values, tf.bool) if option.least < 0 else values > 0
-        if values.dtype.is_floating:
-            is_given &= tf.math.is_finite(values)
-        limits = (tf.cast(limit, values.dtype) for limit in (option.least, option.most))
-        options[option.name] = tf.where(is_given, tf.clip_by_value(values, *limits), default)
-    if "beam_size" in options:
-        options["beam_size"] = tf.minimum(options["beam_size"], beam_size)
-    return options
 
 
 class Directions:
@@ -108,12 +81,12 @@ def default_tags(tags, number):
 
 def tagged(source_ids, tags):
     """Source ids, int32 (P, S), each row behind its tag if there are `tags`: (P, 1 + S)."""
-    return tf.concat([tags["source_tag"][:, None], source_ids], axis=1) if "source_tag" in tags else source_ids
+    return tf.concat([tags["source_tag"][:, None], source_ids], axis=1) if tags else source_ids
 
 
-def untagged(alignment, is_source, tags):
+def untagged(alignment, is_source):
     """The weights on the source alone, which then sum to 1: float32 (P, T, 1 + S), bool (P, S) -> (P, T, S)."""
-    return unframed(alignment, is_source[:, None], 1) if "source_tag" in tags else alignment
+    return unframed(alignment, is_source[:, None], 1)
 
 
 def begun(ids, tags):
