@@ -12,6 +12,7 @@ from keras_transformer.evaluation import Evaluation, check_tokenization, measure
 from keras_transformer.export.manifest import describe_run
 from keras_transformer.export.saved_model import SavedModelExport
 from keras_transformer.export.versions import export_version
+from keras_transformer.models.ensemble import Ensemble
 from keras_transformer.tokenizer import load_tokenizers
 from keras_transformer.training import train as training
 from keras_transformer.training.checkpoints import load_translator
@@ -25,16 +26,17 @@ FORMATS = ("saved_model", "ctranslate2", "litert")
 
 
 class Run:
-    """A run directory: trained by `train`, or by train.py.
+    """A run directory: trained by `train`, or by train.py. Or several, whose models translate together (`Ensemble`).
 
     Args:
-        path: of the directory.
+        path: of the directory, or a list of the directories of an ensemble. Settings, corpus and languages are those of
+            the first.
         evaluated_set: "test" or "validation", the set that `evaluation` is of.
         evaluation: `Evaluation` of the finished model; None where it is not known.
     """
 
     def __init__(self, path, evaluated_set=None, evaluation=None):
-        self.path = Path(path)
+        self.path, *self.others = map(Path, path if isinstance(path, (list, tuple)) else [path])
         self.evaluated_set = evaluated_set
         self.evaluation: Evaluation | None = evaluation
 
@@ -56,12 +58,14 @@ class Run:
             settings: beam_size, length_penalty, split_sentences, batch_size; those of the run by default.
 
         Raises:
-            UserError: if there are no such weights, or no tokenised corpus to count from.
+            UserError: if there are no such weights, or no tokenised corpus to count from, and for an ensemble whose
+                tokenizers or languages differ.
         """
         directory = RunDirectory(self.path)
         if shortlist is not None:
             settings["shortlist"] = count_shortlist(directory, shortlist)
-        return load_translator(directory, checkpoint, **settings)
+        first = load_translator(directory, checkpoint, **settings)
+        return ensemble_of(first, self.others, checkpoint) if self.others else first
 
     def export(
         self,
@@ -98,6 +102,8 @@ class Run:
         make_export = _export_class(format)
         if shortlist is not None and format == "ctranslate2":
             raise UserError(f"CTranslate2 uses all pieces. Received: shortlist={shortlist}, format={format!r}")
+        if self.others and format != "saved_model":
+            raise UserError(f"several runs are exported together as a SavedModel only. Received: format={format!r}")
         directory = RunDirectory(self.path)
         translator = self.translator(checkpoint, shortlist, **settings).between(source_lang, target_lang)
         samples = directory.samples.read_text(encoding="utf-8").split("\n")
@@ -106,7 +112,32 @@ class Run:
             facts["shortlist"] = {"size": shortlist, **compare_with_all_pieces(translator, directory)}
         export = make_export(translator, precision, **facts)
         languages = dict(zip(LANGUAGES, translator.tags.default_codes, strict=True)) if translator.tags else {}
-        return export_version(export, export_dir, version, samples, describe_run(directory) | languages)
+        ensemble = {"ensemble": [str(path) for path in (self.path, *self.others)]} if self.others else {}
+        return export_version(export, export_dir, version, samples, describe_run(directory) | languages | ensemble)
+
+
+def ensemble_of(first, others, checkpoint):
+    """A translator of several runs: the mean of the probabilities of their models counts.
+
+    Args:
+        first: `Translator` of the first run, whose search and tokenizers it has.
+        others: paths of the other runs.
+        checkpoint: of each of them, see `Run.translator`.
+
+    Raises:
+        UserError: for a run with other tokenizers or languages, whose pieces mean something else.
+    """
+    translators = [first, *(load_translator(RunDirectory(path), checkpoint) for path in others)]
+    for path, other in zip(others, translators[1:], strict=True):
+        models = [(each.source_tokenizer.model, each.target_tokenizer.model, each.tags) for each in (first, other)]
+        if models[0] != models[1]:
+            raise UserError(
+                f"an ensemble needs runs with the same tokenizers and languages, and those of {path} differ: train it "
+                "with the `tokenizer` of the first run"
+            )
+    together = first.with_model(Ensemble([translator.model for translator in translators]))
+    together.files = [file for translator in translators for file in translator.files]
+    return together
 
 
 def count_shortlist(run, size):
@@ -199,7 +230,8 @@ def load(path, checkpoint="average", **settings):
     """The translator of a run directory or of an export.
 
     Args:
-        path: run directory, EXPORT_DIR or EXPORT_DIR/VERSION.
+        path: run directory, EXPORT_DIR or EXPORT_DIR/VERSION; or a list of run directories, whose models translate
+            together: an ensemble.
         checkpoint: of a run, see `Run.translator`.
         settings: batch_size; and of a run beam_size, length_penalty, split_sentences, shortlist. An export has its own
             inside.
@@ -216,7 +248,9 @@ def load(path, checkpoint="average", **settings):
     load("runs/numbers").translate(["one two", "two"], beam_size=2)
     ```
     """
-    path = Path(path)
+    if isinstance(path, (list, tuple)) and len(path) > 1:
+        return Run(path).translator(checkpoint, **settings)
+    path = Path(*path) if isinstance(path, (list, tuple)) else Path(path)
     if (path / "config.yaml").exists():
         return Run(path).translator(checkpoint, **settings)
     is_export = (path / "saved_model.pb").exists() or any(p.name.isdigit() for p in path.glob("*"))

@@ -19,7 +19,7 @@ from tests import tiny
 PACKAGE = "keras_transformer."
 # DESIGN.md wants 22 from the flags to the loss. This counts every module in which a function of ours is called until
 # then, also those that only make a callback or log a line.
-MOST_TO_THE_LOSS, MOST_BY_A_SENTENCE, MOST_THROUGH_A_SIGNATURE = 48, 16, 11
+MOST_TO_THE_LOSS, MOST_BY_A_SENTENCE, MOST_THROUGH_A_SIGNATURE = 47, 15, 11
 
 
 class Journey:

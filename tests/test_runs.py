@@ -1,5 +1,7 @@
 """The library as a notebook uses it."""
 
+import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -8,10 +10,12 @@ import numpy as np
 import pytest
 
 import keras_transformer as kt
+from keras_transformer.cli import export
 from keras_transformer.config import Config
 from keras_transformer.errors import CheckpointError, CorpusError, DivergenceError, FileError, UserError
 from keras_transformer.export.manifest import read_manifest, summarise
 from keras_transformer.runs import Run, compare_with_all_pieces
+from keras_transformer.tokenizer import train_tokenizer
 from keras_transformer.tools.analysis.pruning import keep_pruned, prune
 from keras_transformer.training import train as training
 from keras_transformer.training.callbacks import CountSteps
@@ -26,6 +30,7 @@ from tests.global_state import changes, global_state
 ROOT = Path(__file__).parents[1]
 NAMES = [
     "Config",
+    "Ensemble",
     "RecurrentNetwork",
     "Run",
     "SavedModelTranslator",
@@ -324,3 +329,47 @@ def test_more_epochs_of_a_schedule_that_ends_are_a_new_cycle_and_that_is_said(tm
     for epochs in (1, 2):
         kt.train(tiny.pairs(53), epochs=epochs, **settings)
     assert capsys.readouterr().out.count("a new cycle: the learning rate was to reach 0 at update") == 1
+
+
+# Several runs together.
+
+
+@pytest.fixture(scope="module")
+def two_runs(tmp_path_factory):
+    """Two runs of one model: their ensemble is the model."""
+    directory = tmp_path_factory.mktemp("two")
+    corpus = tiny.write_corpus(directory / "corpus")
+    return [tiny.write_run(directory / name, corpus).path for name in ("a", "b")]
+
+
+def test_an_ensemble_of_equal_models_translates_as_one_does(two_runs):
+    texts = ["one two three", "", "ten", "five five zero nine"]
+    one, together = kt.load(two_runs[0]), kt.load(two_runs)
+    expected, found = ([*each.translate_scored(texts), each.explain("ten")] for each in (one, together))
+    assert [row.text for row in found[:-1]] == [row.text for row in expected[:-1]]
+    np.testing.assert_allclose([row.score for row in found[:-1]], [row.score for row in expected[:-1]], atol=1e-4)
+    np.testing.assert_allclose(found[-1].alignment, expected[-1].alignment, atol=1e-4)
+    assert together.files == [path / "model.keras" for path in two_runs]
+    assert kt.load([two_runs[0]]).translate("ten") == one.translate("ten")
+
+
+@pytest.mark.slow
+def test_an_ensemble_is_exported_as_one_saved_model(two_runs, tmp_path, monkeypatch, capsys):
+    flags = [word for path in two_runs for word in ("--model_dir", str(path))]
+    monkeypatch.setattr("sys.argv", ["export.py", *flags, "--export_dir", str(tmp_path)])
+    export.program()
+    assert "translates  " in capsys.readouterr().out
+    assert json.loads((tmp_path / "1/export.json").read_text())["run"]["ensemble"] == [str(path) for path in two_runs]
+    texts = ["one two three", "ten"]
+    assert kt.load(tmp_path).translate(texts) == kt.load(two_runs[0]).translate(texts)
+
+
+def test_runs_that_cannot_translate_together_are_refused(two_runs, tmp_path):
+    other = tmp_path / "other"
+    shutil.copytree(two_runs[0], other)
+    model = train_tokenizer(["un deux trois quatre cinq"] * 9, 300)
+    (other / "tokenizer.model").write_bytes(model)
+    with pytest.raises(kt.UserError, match=f"the same tokenizers and languages, and those of {other} differ: train it"):
+        kt.load([two_runs[0], other])
+    with pytest.raises(kt.UserError, match="as a SavedModel only. Received: format='litert'"):
+        kt.Run(two_runs).export(tmp_path / "exports", format="litert")

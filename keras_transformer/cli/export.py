@@ -4,6 +4,7 @@ from keras_transformer.cli import console
 from keras_transformer.cli.flags import (
     add_checkpoint_argument,
     add_language_arguments,
+    add_model_dir_argument,
     add_search_arguments,
     add_shortlist_argument,
     check_ranges,
@@ -31,7 +32,7 @@ EXPORT_DIR/VERSION/export.json names the run, its score, the versions of librari
 def make_parser():
     """The `Parser` of the program."""
     parser = Parser(DESCRIPTION)
-    parser.add_argument("--model_dir", required=True, help="run directory that train.py wrote")
+    add_model_dir_argument(parser, required=True)
     parser.add_argument("--export_dir", required=True, help="directory of all versions of this model")
     parser.add_argument("--version", type=int, metavar="N", help="positive integer (default: the next free one)")
     parser.add_argument(

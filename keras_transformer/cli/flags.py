@@ -154,7 +154,7 @@ def add_translator_arguments(parser, **instead):
         instead: flags that replace a model, name=help.
     """
     model = parser.add_mutually_exclusive_group(required=True)
-    model.add_argument("--model_dir", help="run directory that train.py wrote")
+    add_model_dir_argument(model)
     model.add_argument("--saved_model", help="EXPORT_DIR or EXPORT_DIR/VERSION that export.py wrote")
     model.add_argument(
         "--litert", help="EXPORT_DIR or EXPORT_DIR/VERSION that export.py --format litert wrote. It needs no TensorFlow"
@@ -227,6 +227,17 @@ def add_checkpoint_argument(parser):
         help="weights of the run, finished or not: average (of the last epochs, as at the end of training), best (the "
         "epoch with the best validation), last (the newest checkpoint), or the number of one of the last epochs "
         "(default: average)",
+    )
+
+
+def add_model_dir_argument(parser, **settings):
+    """Adds the flag of the run, which may come several times."""
+    parser.add_argument(
+        "--model_dir",
+        action="append",
+        help="run directory that train.py wrote. Several runs with the same tokenizer (`tokenizer` of train.py), each "
+        "with a --model_dir, translate together: the mean of their probabilities counts",
+        **settings,
     )
 
 
