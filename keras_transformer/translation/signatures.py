@@ -81,8 +81,8 @@ class Signatures:
         self.shortlist, self.directions = shortlist, tags and Directions(tags)
         self.members = model.members()
         division, of_target = self.division, _ = divisions_of(*self.tokenizers, split_sentences, known)
-        # Each is a tf.function, so that a SavedModel holds it once however many signatures call it. AutoGraph converts
-        # a function and all that it calls, and takes most of the time of tracing. Only the three with a loop need it.
+        # Each is a tf.function, so that a SavedModel holds it once. AutoGraph takes most of the time of tracing: only
+        # the three with a loop need it.
         as_graph = functools.partial(tf.function, autograph=False)
         self._encode, self._step, self._search = map(as_graph, (model.encode, model.step, self.search))
         self._decode, self._join, self._join_scores = map(as_graph, (target_tokenizer.decode, join, join_scores))
@@ -95,7 +95,6 @@ class Signatures:
 
     def functions(self):
         """Name -> tf.function of every signature, from a dict of the `INPUTS` to a dict of the `OUTPUTS`."""
-        sizes = {"W": self.beam_size}
 
         def as_function(signature):
             inputs = inputs_of(signature, self.directions)
@@ -105,7 +104,7 @@ class Signatures:
             def call(inputs):
                 found = method(**self.directed(inputs))
                 return {
-                    name: tf.ensure_shape(found[name], [sizes.get(dimension) for dimension in dimensions])
+                    name: tf.ensure_shape(found[name], [self.beam_size if d == "W" else None for d in dimensions])
                     for name, (_, dimensions) in OUTPUTS[signature].items()
                 }
 
@@ -334,8 +333,7 @@ class Signatures:
 
     def projections(self):
         """What `joint_logits` reads, laid out in every search: weights change in training. See `Columns`, too."""
-        columns = (columns_of(member.output_matrix, member.compute_dtype) for member in self.members)
-        return [(each, member.output_bias) for each, member in zip(columns, self.members, strict=True)]
+        return [(columns_of(each.output_matrix, each.compute_dtype), each.output_bias) for each in self.members]
 
     def _find(self, start, step, limits, wanted, options):
         """`search` with a step function; `start` takes W and returns its first state."""
@@ -344,9 +342,8 @@ class Signatures:
             return sample(step, start(1), limits, options, **how)
         if self.beam_size == 1 and not options:
             return greedy_search(step, start(1), limits, **how)
-        options = dict(options)
+        options, state = dict(options), start(self.beam_size)
         how["length_penalty"] = options.pop("length_penalty", self.length_penalty)
-        state = start(self.beam_size)
         return beam_search(step, state, limits, width=self.beam_size, wanted=wanted, options=options, **how)
 
     def candidates(self, source_ids, options):
@@ -382,8 +379,8 @@ class Signatures:
             states, alignment = align(begun(target_ids, given) if given else target_ids, memory)
             is_label, is_source = (tf.sequence_mask(x.row_lengths()) for x in (some_labels, some_sources))
             alignment = untagged(alignment, is_source) if given else alignment
-            more = log_probs_of(logits, tf.boolean_mask(states, is_label), some_labels.values)
-            log_probs = tf.concat([log_probs, more], axis=0)
+            found = log_probs_of(logits, tf.boolean_mask(states, is_label), some_labels.values)
+            log_probs = tf.concat([log_probs, found], axis=0)
             alignment = tf.boolean_mask(alignment, is_label[:, :, None] & is_source[:, None, :])
             alignments = tf.concat([alignments, alignment], axis=0)
         return log_probs, alignments

@@ -56,11 +56,11 @@ def test_the_reader_needs_no_tensorflow_and_nothing_of_the_project():
     assert {name.split(".")[0] for name in imported} - set(sys.stdlib_module_names) == OTHERS
 
 
-def test_text_is_divided_and_joined_as_in_the_graph(reader, monkeypatch):
+def test_text_is_divided_and_joined_as_in_the_graph(reader, known, monkeypatch):
     """The model repeats its source, so the result shows each step but the model."""
     texts = random_texts(700)
     tokenizer, longest = tiny.tokenizer(), reader._rules.max_length
-    parts = divide_into_parts(tf.constant(texts), tokenizer, longest)
+    parts = divide_into_parts(tf.constant(texts), tokenizer, longest, known.signatures.division)
     expected = join(parts, tokenizer.decode(parts.ids)[:, None])[:, 0].numpy()
     searched = []
 

@@ -70,7 +70,7 @@ def test_padding_and_other_rows_leave_the_list_of_a_row_as_it_is():
 def test_the_logits_of_the_listed_pieces_are_theirs_with_their_biases():
     model, states = biased(), tf.random.stateless_normal([3, tiny.SIZES["d_model"]], (1, 2))
     candidates = few().candidates(tf.constant([[5, 7, 11]]), tf.zeros([1, 0], tf.int32))
-    found = logits_of(states, *candidates.projections(model)[0])
+    found = logits_of(states, *candidates.projections([model])[0])
     np.testing.assert_allclose(found, tf.gather(model.logits(states), candidates.pieces, axis=1), rtol=1e-4, atol=1e-5)
     assert np.any(tf.gather(model.output_bias, candidates.pieces))
 

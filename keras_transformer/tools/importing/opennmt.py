@@ -133,7 +133,7 @@ def settings_of(told, weights):
 def activation_of(given):
     """The setting `activation` for theirs: the name of a Keras activation, or `Code`. Raises ImportedModelError."""
     name = given.function if isinstance(given, Code) else given
-    if name not in ACTIVATIONS or (isinstance(given, Code) and re.search(r"[^\w.]", given)):
+    if name not in ACTIVATIONS or (isinstance(given, Code) and re.search("[^A-Za-z0-9_.]", given)):
         known = ", ".join(ACTIVATIONS)
         raise ImportedModelError(f"ffn_activation must be one of {known}. Received: ffn_activation={given}")
     is_theirs = name == "gelu" and isinstance(given, Code) and given.startswith("opennmt")
