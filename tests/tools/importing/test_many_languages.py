@@ -17,34 +17,57 @@ from keras_transformer.tools.importing.tensors import ImportedModelError
 from tests.tools.importing.test_importing import expectations, model, refusal, unpacked  # noqa: F401 (a fixture)
 
 HOW = {"length_penalty": 0.0, "split_sentences": False}
-CODES = {"hf_nllb": ("eng_Latn", "deu_Latn", "fra_Latn"), "hf_m2m100": ("en", "de", "fr")}
+GREEDY = {"beam_size": 1, **HOW}
 
 
 @pytest.mark.parametrize("name", ["hf_nllb", pytest.param("hf_m2m100", marks=pytest.mark.slow)])
-def test_every_direction_has_the_tokens_and_log_probabilities_of_the_engine_and_of_a_run_of_it_alone(name, tmp_path):
-    source, target, other = CODES[name]
-    run = import_model(unpacked(name), tmp_path / "many", source, target, languages="all")
+def test_every_direction_has_the_tokens_and_log_probabilities_of_the_engine(name, tmp_path):
+    forth, back = expectations(name)
+    default = forth["source_lang"], forth["target_lang"]
+    run = import_model(unpacked(name), tmp_path / "run", *default, languages="all")
     config = run.config
-    assert (config.tags, config.frame, config.source_lang, config.target_lang) == ("both", "/3/3", source, target)
-    assert {source, target, other} <= load_tags(run.path).sources.keys() and len(load_tags(run.path).sources) > 99
+    assert (config.tags, config.frame, config.source_lang, config.target_lang) == ("both", "/3/3", *default)
+    tags = load_tags(run.path)
+    assert tags.find("en", "fr") and len(tags.sources) > 99 and tags.sources == tags.targets
+    rows = forth["rows"] + back["rows"]
+    languages = [default] * len(forth["rows"]) + [("de", "en")] * len(back["rows"])
+    how = {f"{side}_lang": [pair[i] for pair in languages] for i, side in enumerate(("source", "target"))}
     translator = run.translator(**HOW)
-    forth, back = (each["rows"] for each in expectations(name))
-    languages = [(source, target)] * len(forth) + [("de", "en")] * len(back)
-    each_lang = {f"{side}_lang": [pair[i] for pair in languages] for i, side in enumerate(("source", "target"))}
     for search, beam_size in (("greedy", 1), ("beam", 4)):
-        for rows, how in ((forth + back, each_lang), (forth[:5], {})):  # a batch mixes directions; the default
-            found = translator.translate_scored([row["source"] for row in rows], beam_size=beam_size, **how)
-            assert [each.text for each in found] == [row[search]["text"] for row in rows]
-            log_probs = [row[search]["log_prob"] for row in rows]
+        for some, given in ((rows, how), (forth["rows"][:5], {})):  # a batch mixes directions; the default
+            found = translator.translate_scored([row["source"] for row in some], beam_size=beam_size, **given)
+            assert [each.text for each in found] == [row[search]["text"] for row in some]
+            log_probs = [row[search]["log_prob"] for row in some]
             np.testing.assert_allclose([each.score for each in found], log_probs, rtol=1e-4, atol=1e-5)
-    texts = [row["source"] for row in back]
-    alone = import_model(unpacked(name), tmp_path / "alone", target, other).translator(**HOW).translate_scored(texts)
-    found = translator.translate_scored(texts, source_lang="de", target_lang="fr")
-    assert [each.text for each in found] == [each.text for each in alone]
-    assert [each.text for each in found] != [row["beam"]["text"] for row in back]
-    np.testing.assert_allclose([each.score for each in found], [each.score for each in alone], rtol=1e-4, atol=1e-5)
 
 
+def mbart_50(path):
+    """The model of hf_mbart with the settings of an mBART-50."""
+    shutil.copytree(unpacked("hf_mbart"), path)
+    changes = {"tokenizer_config.json": {"tokenizer_class": "MBart50Tokenizer"}}
+    changes["config.json"] = {"decoder_start_token_id": 2}
+    for name, change in changes.items():
+        (path / name).write_text(json.dumps({**json.loads((path / name).read_text()), **change}))
+    return path
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["hf_m2m100", "hf_nllb", "mbart_50"])
+def test_another_direction_is_that_of_a_run_of_it_alone(name, tmp_path):
+    path = mbart_50(tmp_path / name) if name == "mbart_50" else unpacked(name)
+    texts = [row["source"] for row in expectations("hf_m2m100")[1]["rows"]]
+    run = import_model(path, tmp_path / "many", languages="de,en,fr", target_lang="en")
+    source, default = load_tags(run.path).default
+    target = load_tags(run.path).find(target_lang="fr")[1]
+    found, other = (run.translator(**GREEDY).translate_scored(texts, target_lang=code) for code in ("fr", "en"))
+    for one, code in ((found, target), (other, default)):
+        alone = import_model(path, tmp_path / code, source, code).translator(**GREEDY).translate_scored(texts)
+        assert [each.text for each in one] == [each.text for each in alone]
+        np.testing.assert_allclose([each.score for each in one], [each.score for each in alone], rtol=1e-4, atol=1e-5)
+    assert found != other
+
+
+@pytest.mark.slow
 def test_the_tags_of_the_languages_stay_in_a_trimmed_vocabulary(tmp_path):
     rows = [row for each in expectations("hf_nllb") for row in each["rows"]]
     corpus = tmp_path / "corpus"
@@ -55,9 +78,7 @@ def test_the_tags_of_the_languages_stay_in_a_trimmed_vocabulary(tmp_path):
     pieces = tokenizer.visible_pieces([*tags.targets.values()])
     assert [*pieces] == [piece_of(code) for code in tags.targets]
     back = expectations("hf_nllb")[1]["rows"]
-    found = run.translator(beam_size=1, **HOW).translate(
-        [row["source"] for row in back], source_lang="de", target_lang="en"
-    )
+    found = run.translator(**GREEDY).translate([row["source"] for row in back], source_lang="de", target_lang="en")
     assert found == [row["greedy"]["text"] for row in back]
 
 
@@ -72,6 +93,7 @@ def tagged(model):  # noqa: F811
     return model
 
 
+@pytest.mark.slow
 def test_an_opus_mt_model_has_several_targets(tagged, tmp_path, monkeypatch):
     argv = ["import", str(tagged), "--languages", "en,de,fra", "--model_dir", str(tmp_path / "many")]
     monkeypatch.setattr("sys.argv", argv)
@@ -80,9 +102,9 @@ def test_an_opus_mt_model_has_several_targets(tagged, tmp_path, monkeypatch):
     assert (run.config.tags, run.config.frame) == ("source", "/3/")
     assert load_tags(run.path).default == ("en", "deu")
     texts = [row["source"] for row in expectations("hf_marian")[0]["rows"]]
-    found = {code: run.translator(**HOW).translate_scored(texts, target_lang=code) for code in (None, "fr")}
+    found = {code: run.translator(**GREEDY).translate_scored(texts, target_lang=code) for code in (None, "fr")}
     assert found[None] != found["fr"]
-    alone = import_model(tagged, tmp_path / "alone", target_lang="fra").translator(**HOW).translate_scored(texts)
+    alone = import_model(tagged, tmp_path / "alone", target_lang="fra").translator(**GREEDY).translate_scored(texts)
     assert [each.text for each in found["fr"]] == [each.text for each in alone]
     np.testing.assert_allclose([each.score for each in found["fr"]], [each.score for each in alone], rtol=1e-5)
 
