@@ -172,14 +172,20 @@ def short_codes(codes):
     Args:
         codes: iterable of str, the model's own.
     """
+    forms = {code: _forms_of(code) for code in codes}
     short, taken = {}, set()
-    for code in sorted(codes, key=lambda code: not _is_likely(code)):  # the usual script has the shortest tag
-        parts = code.replace("_", "-").split("-")
-        alias = get_global("language_aliases").get(parts[0], parts[0])
-        forms = (alias, "-".join([alias, *parts[1:]]), code) if locale_of(alias) else (code,)
-        short[code] = next(form for form in forms if form not in taken)
+    # The usual script has the shortest tag, and before other codes those that are such a tag: `fr` before `fr_FR`.
+    for code in sorted(codes, key=lambda code: (not _is_likely(code), forms[code].index(code))):
+        short[code] = next(form for form in forms[code] if form not in taken)
         taken.add(short[code])
     return {code: short[code] for code in codes}
+
+
+def _forms_of(code):
+    """The tags of BCP 47 that a code may have, the shortest first, and the code itself: tuple of str."""
+    parts = code.replace("_", "-").split("-")
+    alias = get_global("language_aliases").get(parts[0], parts[0])
+    return (alias, "-".join([alias, *parts[1:]]), code) if locale_of(alias) else (code,)
 
 
 def _is_likely(code):

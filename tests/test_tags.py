@@ -17,6 +17,8 @@ NLLB = ("eng_Latn", "deu_Latn", "zho_Hans", "zho_Hant", "srp_Cyrl")
         (("en_XX", "zh_CN", "de_DE"), ["en", "zh", "de"]),
         (("fra", "deu", "cmn_Hans"), ["fr", "de", "zh"]),
         (("pt", "pt-BR", "x-foo", "qqq"), ["pt", "pt-BR", "x-foo", "qqq"]),
+        (("fr_FR", "fra", "fr", "pt_br", "pt_BR", "pt"), ["fr-FR", "fra", "fr", "pt-br", "pt-BR", "pt"]),
+        (("iw", "he", "zho_Hant", "zh-Hant", "zh"), ["iw", "he", "zho_Hant", "zh-Hant", "zh"]),
     ],
 )
 def test_every_language_has_the_shortest_tag_of_bcp_47(codes, short):

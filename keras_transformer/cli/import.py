@@ -10,6 +10,8 @@ DESCRIPTION = """Make a run of a model that another program has trained. The run
       or Marian's own files: model.npz, decoder.yml, vocabularies (.spm, or .yml beside source.spm and target.spm)
   python -m keras_transformer import m2m100_418M --source_lang en --target_lang de --model_dir runs/m2m
       one pair of languages of M2M-100, NLLB-200 or mBART. A wrong code lists the codes of the model
+  python -m keras_transformer import nllb-200-distilled-600M --languages en,de,fr --model_dir runs/nllb
+      several languages of M2M-100, NLLB-200 or mBART-50, in all directions; of OPUS-MT, several target languages
   python -m keras_transformer import onmt-en-de --source_lang en --target_lang de --model_dir runs/onmt
       a run directory of OpenNMT-tf 2, or its avg, with data.yml, vocabularies and SentencePiece models copied into it
 
@@ -28,6 +30,12 @@ def make_parser():
         "--target_lang", help="code of the language to translate to; needed for a model of several languages"
     )
     parser.add_argument(
+        "--languages",
+        metavar="CODES",
+        help="several languages of the model, such as en,de,fr, or all; the first two are the default direction, "
+        "unless `source_lang` and `target_lang` name it. With all, they are needed",
+    )
+    parser.add_argument(
         "--trim_vocabulary",
         nargs="+",
         metavar="CORPUS",
@@ -40,8 +48,14 @@ def make_parser():
 def main(arguments):
     """Imports, and says how to go on."""
     import_model = console.tool("importing", "`import`").import_model
-    languages = arguments.source_lang, arguments.target_lang
-    run = import_model(arguments.path, arguments.model_dir, *languages, trim_vocabulary=arguments.trim_vocabulary)
+    run = import_model(
+        arguments.path,
+        arguments.model_dir,
+        arguments.source_lang,
+        arguments.target_lang,
+        trim_vocabulary=arguments.trim_vocabulary,
+        languages=arguments.languages,
+    )
     print(
         f"imported    {run.path}\n"
         f"translate:  {console.command('translate')} --model_dir {run.path}\n"

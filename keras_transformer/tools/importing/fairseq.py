@@ -1,18 +1,23 @@
 """Models of fairseq in Hugging Face: M2M-100, dense NLLB-200, mBART. One SentencePiece model, and tags of languages.
 
-A tag before the source, or behind it, names its language. A tag at the start of a translation names the other. A run is
-for one pair, so the tags are its `frame`, and our bos stands for the tag of the target.
+A tag before the source, or behind it, names its language. A tag at the start of a translation names the other. A run
+for one pair has the tags in its `frame`, and its bos stands for the tag of the target. A run for several languages has
+`LanguageTags`.
 """
 
+import re
 from pathlib import Path
 
 from keras_transformer.config import EOS_ID
+from keras_transformer.tags import piece_of
+from keras_transformer.tools.importing.languages import language_tags
 from keras_transformer.tools.importing.marian_mt import names_by_id
 from keras_transformer.tools.importing.pieces import CONTROL, Vocabulary, own_pieces, read_pieces, with_our_ids
 from keras_transformer.tools.importing.tensors import ImportedModelError, file_in, read_json
 
 START, PAD, EOS, UNK = range(4)  # their ids
 CONTROLS = ["<s>", "<pad>", "</s>", "<unk>"]
+CODE = re.compile("[a-z]{2,3}(_[A-Za-z]{2,4})?")  # of a language: en, eng_Latn, en_XX; other tags are <mask> and so on
 
 
 def settings_of(config):
@@ -25,7 +30,7 @@ def settings_of(config):
     return {**settings, **positions}
 
 
-def read_vocabularies(directory, config, source_lang, target_lang):
+def read_vocabularies(directory, config, source_lang, target_lang, languages=None):
     """As `marian_mt.read_vocabularies`, with one tokenizer for both sides."""
     told = read_json(directory, "tokenizer_config.json")
     model = read_pieces(file_in(directory, "sentencepiece.bpe.model"))
@@ -35,8 +40,10 @@ def read_vocabularies(directory, config, source_lang, target_lang):
     else:
         names = [*CONTROLS, *(each.piece for each in model.pieces[len(CONTROLS) - 1 :])]
     tags = tags_of(directory, told, len(names))
-    source, target = (tag_of(tags, *each) for each in (("source_lang", source_lang), ("target_lang", target_lang)))
-    known = {id: name for name, id in tags.items()}
+    source = target = START  # our bos is their <s> in a run of several languages
+    if languages is None:
+        source, target = (tag_of(tags, *each) for each in (("source_lang", source_lang), ("target_lang", target_lang)))
+    known = {id: piece_of(name) for name, id in tags.items()}
     table = names + [known.get(id, "") for id in range(len(names), config["vocab_size"])]
     if table[: len(CONTROLS)] != CONTROLS or max(source, target) >= len(table):
         raise ImportedModelError(f"{directory} must have the pieces {', '.join(CONTROLS)} first. Received: {table[:4]}")
@@ -44,18 +51,29 @@ def read_vocabularies(directory, config, source_lang, target_lang):
     vocabulary = Vocabulary.of(table, PAD, UNK, target, EOS, sorted(without_id))
     settings = {
         "share_vocabulary": True,
-        "frame": frame_of(told, config, vocabulary.id_of(source)),
+        "frame": frame_of(told, config, vocabulary.id_of(source) if languages is None else None),
         "source_lang": source_lang,
         "target_lang": target_lang,
     }
-    return [with_our_ids(model, vocabulary, CONTROL)], vocabulary, vocabulary, settings
+    ids = {name: vocabulary.id_of(id) for name, id in tags.items() if CODE.fullmatch(name) and id < len(table)}
+    many = None if languages is None else language_tags("both", ids, languages, source_lang, target_lang)
+    return [with_our_ids(model, vocabulary, CONTROL)], vocabulary, vocabulary, settings, many
 
 
 def frame_of(told, config, tag):
-    """The setting `frame` of a model; `tag` is our id of the tag of the source. Raises ImportedModelError."""
+    """The setting `frame` of a model; `tag` is our id of the tag of the source, None for several languages.
+
+    Raises:
+        ImportedModelError: for a kind of model whose frame is not known, or cannot be that of several languages.
+    """
     kind = str(told.get("tokenizer_class")).removesuffix("Fast")
     is_behind = kind == "MBartTokenizer" or (kind == "NllbTokenizer" and told.get("legacy_behaviour"))
-    around = f"/{EOS_ID},{tag}/" if is_behind else f"{tag}/{EOS_ID}/"
+    if is_behind and tag is None:
+        raise ImportedModelError(
+            "the tag of the source language stands behind the source: give `source_lang` and `target_lang`, and no "
+            f"`languages`. Received: tokenizer_class={told.get('tokenizer_class')}"
+        )
+    around = f"/{EOS_ID},{tag}/" if is_behind else f"{tag or ''}/{EOS_ID}/"
     if kind == "MBartTokenizer":
         return around  # the decoder starts from the tag
     if kind not in ("M2M100Tokenizer", "NllbTokenizer", "MBart50Tokenizer") or config["decoder_start_token_id"] != EOS:

@@ -8,6 +8,7 @@ import numpy as np
 
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.private_api import made_from
+from keras_transformer.tags import LanguageTags
 from keras_transformer.tools.importing.pieces import NO_ROW, Vocabulary
 from keras_transformer.tools.importing.tensors import ImportedModelError
 
@@ -23,6 +24,7 @@ class ForeignModel:
         tokenizers: SentencePiece models with our ids, bytes, of source and target; one for both if they are the same.
         source, target: `Vocabulary`; the same object if they share it.
         weight: function from the path of one of our weights to their array, laid out as ours, with their rows.
+        tags: `LanguageTags` of a run of several languages, by our ids; None for one direction.
     """
 
     settings: dict
@@ -30,6 +32,7 @@ class ForeignModel:
     source: Vocabulary
     target: Vocabulary
     weight: Callable[[str], np.ndarray]
+    tags: LanguageTags | None = None
 
     def make(self, config):
         """The `Transformer` with their weights.

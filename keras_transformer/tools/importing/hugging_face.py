@@ -41,12 +41,13 @@ POSITIONS = re.compile(r"model\.(en|de)coder\.embed_positions\.weights?")  # lea
 FIRST_ROW = 2  # of the table of learned positions
 
 
-def read_directory(directory, source_lang=None, target_lang=None):
+def read_directory(directory, source_lang=None, target_lang=None, languages=None):
     """The model in a directory of Hugging Face.
 
     Args:
         directory: path.
         source_lang, target_lang: codes of languages; a model of several languages needs them.
+        languages: list of codes of several languages; see `languages.language_tags`. None for one direction.
 
     Returns:
         `ForeignModel`.
@@ -61,15 +62,16 @@ def read_directory(directory, source_lang=None, target_lang=None):
             f"{directory} must hold one of {', '.join(FAMILIES)}. Received: architectures={config.get('architectures')}"
         )
     family = FAMILIES[name]
-    languages = {"source_lang": source_lang, "target_lang": target_lang}
-    tokenizers, source, target, settings = family.read_vocabularies(directory, config, **languages)
+    tokenizers, source, target, settings, tags = family.read_vocabularies(
+        directory, config, source_lang, target_lang, languages
+    )
     settings = {**settings_of(config, directory), **family.settings_of(config), **settings}
     scale = settings["d_model"] ** 0.5 if settings["scale_embeddings"] else 1.0
     weights = Weights(open_tensors(directory), directory, scale)
     has_bias = np.any(weights.tensors.get("final_logits_bias", 0))
     settings["logits_bias"] = bool(has_bias) or len(target.hidden) > 0
     weights.check_all_known()
-    return ForeignModel(settings, tokenizers, source, target, weights.read)
+    return ForeignModel(settings, tokenizers, source, target, weights.read, tags)
 
 
 def settings_of(config, directory):

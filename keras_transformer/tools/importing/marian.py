@@ -14,7 +14,7 @@ from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
 from keras_transformer.config import EOS_ID
 from keras_transformer.tools.importing.foreign import ForeignModel
-from keras_transformer.tools.importing.marian_mt import id_of, tag_of
+from keras_transformer.tools.importing.marian_mt import before_source, id_of, tags_of
 from keras_transformer.tools.importing.pieces import (
     CONTROL,
     UNUSED,
@@ -93,7 +93,7 @@ class Side:
         return Vocabulary.of(self.table, None, unk, None, eos, without_id(own, self.table))
 
 
-def read_directory(directory, source_lang=None, target_lang=None):
+def read_directory(directory, source_lang=None, target_lang=None, languages=None):
     """As `hugging_face.read_directory`, for Marian's own files."""
     decoder = next(name for name in DECODERS if (directory / name).exists())
     told = read_yaml(file_in(directory, decoder))
@@ -109,16 +109,17 @@ def read_directory(directory, source_lang=None, target_lang=None):
     is_shared = bool(model.get("tied-embeddings-all") or model.get("tied-embeddings-src"))
     sides = [read_side(directory, *each) for each in zip(names, ("source.spm", "target.spm"), strict=True)]
     tokenizers, source, target = vocabularies_of(sides, is_shared)
-    tag = ",".join(map(str, tag_before(sides[0], tokenizers[0], source, target_lang, directory)))
-    languages = {"source_lang": source_lang, "target_lang": target_lang}
+    tags = tags_before(sides[0], tokenizers[0], source)
+    before, many = before_source(tags, directory, source_lang, target_lang, languages)
+    given = {"source_lang": source_lang, "target_lang": target_lang}
     settings = {
         **settings_of(model),
         "share_vocabulary": is_shared,
         "share_tokenizer": len(tokenizers) == 1,
-        "frame": f"{tag}/{EOS_ID}/",
-        **{name: language for name, language in languages.items() if language},
+        "frame": f"{','.join(map(str, before))}/{EOS_ID}/",
+        **{name: language for name, language in given.items() if language},
     }
-    return ForeignModel(settings, tokenizers, source, target, Weights(tensors, models[0]).read)
+    return ForeignModel(settings, tokenizers, source, target, Weights(tensors, models[0]).read, many)
 
 
 def read_side(directory, name, beside):
@@ -148,11 +149,13 @@ def vocabularies_of(sides, is_shared):
     return tokenizers, source, target
 
 
-def tag_before(side, tokenizer, vocabulary, target_lang, directory):
-    """As `marian_mt.tag_of`, for the `Side` of the source. Text that Marian divides itself has the tag as text."""
-    tag = tag_of(side.table, vocabulary, target_lang, directory)
-    is_text = tag and side.name.endswith(".spm")
-    return SentencePieceProcessor(model_proto=tokenizer).encode(f">>{target_lang}<<") if is_text else tag
+def tags_before(side, tokenizer, vocabulary):
+    """As `marian_mt.tags_of`, for the `Side` of the source. Text that Marian divides itself has the tag as text."""
+    tags = tags_of(side.table, vocabulary)
+    if not tags or not side.name.endswith(".spm"):
+        return tags
+    processor = SentencePieceProcessor(model_proto=tokenizer)
+    return {code: processor.encode(f">>{code}<<") for code in tags}
 
 
 def model_settings(tensors, name):

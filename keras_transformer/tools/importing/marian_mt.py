@@ -1,6 +1,7 @@
 """`MarianMTModel` of Hugging Face: OPUS-MT. source.spm and target.spm divide text, vocab.json has the ids of pieces."""
 
 from keras_transformer.config import EOS_ID
+from keras_transformer.tools.importing.languages import language_tags
 from keras_transformer.tools.importing.pieces import (
     CONTROL,
     UNUSED,
@@ -25,15 +26,16 @@ def settings_of(config):
     }
 
 
-def read_vocabularies(directory, config, source_lang, target_lang):
+def read_vocabularies(directory, config, source_lang, target_lang, languages=None):
     """The tokenizers and vocabularies of a directory.
 
     Args:
-        directory, source_lang, target_lang: those of `hugging_face.read_directory`.
+        directory, source_lang, target_lang, languages: those of `hugging_face.read_directory`.
         config: dict, their config.json.
 
     Returns:
-        list of SentencePiece models, bytes; `Vocabulary` of source and of target; dict of settings.
+        list of SentencePiece models, bytes; `Vocabulary` of source and of target; dict of settings; `LanguageTags`, or
+        None for one direction.
     """
     is_shared = config.get("share_encoder_decoder_embeddings", True)
     models = [read_pieces(file_in(directory, name)) for name in ("source.spm", "target.spm")]
@@ -54,14 +56,15 @@ def read_vocabularies(directory, config, source_lang, target_lang):
     ]
     source, target = vocabularies[0], vocabularies[-1]
     tokenizers = [with_our_ids(models[0], source, CONTROL), with_our_ids(models[1], target, UNUSED)]
-    frame = [*tag_of(tables[0], source, target_lang, directory)], [EOS_ID], []
+    before, many = before_source(tags_of(tables[0], source), directory, source_lang, target_lang, languages)
+    frame = before, [EOS_ID], []
     settings = {
         "share_vocabulary": is_shared,
         "share_tokenizer": False,
         "frame": "/".join(",".join(map(str, ids)) for ids in frame),
         **languages_of(directory, source_lang, target_lang),
     }
-    return tokenizers, source, target, settings
+    return tokenizers, source, target, settings, many
 
 
 def names_by_id(directory, name):
@@ -80,18 +83,39 @@ def id_of(table, piece, name):
     return table.index(piece)
 
 
-def tag_of(table, vocabulary, target_lang, directory):
-    """The ids of the tag >>deu<< before the source, if the model has tags: [] or one id. Raises ImportedModelError."""
-    tags = [piece for piece in table if piece.startswith(">>") and piece.endswith("<<")]
-    if not tags:
-        return []
-    tag = f">>{target_lang}<<"
-    if tag not in tags:
-        known = ", ".join(tag[2:-2] for tag in tags)
+def tags_of(table, vocabulary):
+    """The tags >>deu<< in a list of pieces: dict from code to the list of our ids that stand before the source."""
+    ids = {piece: id for id, piece in enumerate(table) if piece.startswith(">>") and piece.endswith("<<")}
+    return {piece[2:-2]: [vocabulary.id_of(id)] for piece, id in ids.items()}
+
+
+def tag_of(tags, target_lang, directory):
+    """The ids of the tag of a language, a list; [] if the model has no tags. Raises ImportedModelError."""
+    if tags and target_lang not in tags:
+        known = ", ".join(tags)
         raise ImportedModelError(
             f"{directory} has several target languages: give `target_lang`, one of {known}. Received: {target_lang}"
         )
-    return [vocabulary.id_of(table.index(tag))]
+    return tags.get(target_lang, [])
+
+
+def before_source(tags, directory, source_lang, target_lang, languages):
+    """What stands before every source: (list of ids, `LanguageTags` of what follows them or None).
+
+    Args:
+        tags: those of `tags_of`.
+        directory, source_lang, target_lang, languages: those of `hugging_face.read_directory`.
+
+    Raises:
+        ImportedModelError: for languages that the model does not have, or tags of several pieces.
+    """
+    if languages is None:
+        return tag_of(tags, target_lang, directory), None
+    many = language_tags("source", {code: ids[-1] for code, ids in tags.items()}, languages, source_lang, target_lang)
+    first, *others = {tuple(tags[code][:-1]) for code in many.targets}
+    if others:
+        raise ImportedModelError("a tag must be one piece: give `source_lang` and `target_lang`, and no `languages`")
+    return [*first], many
 
 
 def languages_of(directory, source_lang, target_lang):

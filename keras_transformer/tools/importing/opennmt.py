@@ -42,8 +42,10 @@ ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish": "silu", "silu": "silu"}
 SINUSOIDS, TABLE = "SinusoidalPositionEncoder", "PositionEmbedder"
 
 
-def read_directory(directory, source_lang=None, target_lang=None):
+def read_directory(directory, source_lang=None, target_lang=None, languages=None):
     """As `hugging_face.read_directory`, for a run directory of OpenNMT-tf, or for its average."""
+    if languages is not None:
+        raise ImportedModelError("a model of OpenNMT-tf has one direction: leave out `languages`")
     files = Files(Path(directory), DESCRIPTION)
     if not any((place / DESCRIPTION).is_file() for place in files.places):
         raise ImportedModelError(

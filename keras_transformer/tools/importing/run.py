@@ -15,13 +15,14 @@ from keras_transformer.tools.importing import hugging_face, marian, opennmt
 from keras_transformer.tools.importing.tensors import ImportedModelError
 from keras_transformer.tools.importing.trimming import trimmed
 from keras_transformer.training.run_directory import RunDirectory
+from keras_transformer.translation.options import LANGUAGES
 
 # The file by which a format is known, and who reads it.
 FORMATS = {**dict.fromkeys(marian.DECODERS, marian), "config.json": hugging_face}
 FORMATS |= {"model_description.py": opennmt, "*.index": opennmt}
 
 
-def import_model(path, model_dir, source_lang=None, target_lang=None, trim_vocabulary=None):
+def import_model(path, model_dir, source_lang=None, target_lang=None, trim_vocabulary=None, languages=None):
     """Makes a run of a model that another program has trained.
 
     The run has no corpus and no checkpoints. All else is as if it had been trained here: translation, evaluation,
@@ -30,9 +31,12 @@ def import_model(path, model_dir, source_lang=None, target_lang=None, trim_vocab
     Args:
         path: directory of the model, as it was downloaded: see docs/import.md.
         model_dir: directory of the run; it must not exist, or be empty.
-        source_lang, target_lang: codes of the languages. A model of several languages needs them.
+        source_lang, target_lang: codes of the languages. A model of several languages needs them, or `languages`.
         trim_vocabulary: path or list of paths, text files or directories with files train.*. The run has only the
             pieces that this text needs, single characters and bytes. None: all pieces.
+        languages: list of codes, or "all". The run translates between all of them, or, with OPUS-MT, from `source_lang`
+            into all of them. `source_lang` and `target_lang` are then the default direction. With a list, they can be
+            left out: the first two are the default. With "all", they are needed.
 
     Returns:
         `Run`.
@@ -51,12 +55,17 @@ def import_model(path, model_dir, source_lang=None, target_lang=None, trim_vocab
             "model_description.py (OpenNMT-tf)"
         )
     try:
-        foreign = importer.read_directory(path, source_lang, target_lang)
+        codes = languages.split(",") if isinstance(languages, str) else languages
+        foreign = importer.read_directory(path, source_lang, target_lang, codes)
     except KeyError as error:
         raise ImportedModelError(f"the settings of the model in {path} lack {error}") from error
     if trim_vocabulary is not None:
         foreign = trimmed(foreign, trim_vocabulary)
-    config = Config(**{"preset": "base", "dataset": "pairs", "model_dir": str(model_dir), **foreign.settings})
+    several = {}
+    if foreign.tags:
+        several = {"tags": foreign.tags.place, **dict(zip(LANGUAGES, foreign.tags.default, strict=True))}
+    settings = {"preset": "base", "dataset": "pairs", "model_dir": str(model_dir), **foreign.settings, **several}
+    config = Config(**settings)
     model = foreign.make(config)
     with whole_directory(model_dir) as directory:
         run = RunDirectory(directory)
@@ -65,6 +74,8 @@ def import_model(path, model_dir, source_lang=None, target_lang=None, trim_vocab
         for name, tokenizer in zip(names, foreign.tokenizers, strict=True):
             Tokenizer(tokenizer)  # raises if the rewritten model cannot be read
             (directory / name).write_bytes(tokenizer)
+        if foreign.tags:
+            foreign.tags.save(directory)
         save(model, run.model)
         run.samples.write_text("\n".join(PROBES[:2]), encoding="utf-8")
     return Run(model_dir)

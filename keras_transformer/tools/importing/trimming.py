@@ -43,6 +43,11 @@ class Kept:
         copies = int(np.sum(self.ids >= len(before.rows) - before.copies))
         return replace(before, rows=before.rows[self.ids], names=[before.names[id] for id in self.ids], copies=copies)
 
+    def tags(self, before):
+        """The `LanguageTags` with the new ids of the source."""
+        sides = {name: dict(zip(ids, self.new([*ids.values()]), strict=True)) for name, ids in before.sides.items()}
+        return replace(before, **sides)
+
     def tokenizer(self, model):
         """The SentencePiece model with these ids: `ModelProto` -> bytes."""
         new = ModelProto()
@@ -71,6 +76,8 @@ def trimmed(foreign, corpus):
     needed = [needed_ids(model, texts_of(files)) for model in models]
     before, after, start = split_frame_setting(foreign.settings["frame"] or "//")
     of_source, of_target = needed[0] | {*before, *after}, needed[-1] | {*start}
+    if foreign.tags:
+        of_source |= {id for side in foreign.tags.sides.values() for id in side.values()}
     if foreign.source is foreign.target:
         of_source = of_target = of_source | of_target
     kept = [Kept(np.array(sorted(ids))) for ids in (of_source, of_target)]
@@ -83,6 +90,7 @@ def trimmed(foreign, corpus):
         tokenizers=[each.tokenizer(model) for each, model in zip(kept, models, strict=False)],
         source=source,
         target=source if foreign.source is foreign.target else kept[1].vocabulary(foreign.target),
+        tags=foreign.tags and kept[0].tags(foreign.tags),
     )
 
 

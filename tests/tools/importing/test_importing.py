@@ -20,9 +20,10 @@ from keras_transformer.tools.importing.marian import (
     read_side,
     read_vocabulary,
     settings_of,
-    tag_before,
+    tags_before,
     vocabularies_of,
 )
+from keras_transformer.tools.importing.marian_mt import before_source
 from keras_transformer.tools.importing.tensors import open_tensors, read_safetensors, read_torch
 from tests import tiny
 from tests.tools.importing.toy_corpus import SENTENCES, train_pieces
@@ -163,11 +164,15 @@ def test_a_tag_is_divided_as_marian_divides_it_before_the_text(tmp_path):
     side = read_side(tmp_path, "vocab.spm", None)
     (tokenizer,), vocabulary, _ = vocabularies_of([side, side], is_shared=True)
     ours, theirs = (SentencePieceProcessor(model_proto=each) for each in (tokenizer, path.read_bytes()))
-    tag = tag_before(side, tokenizer, vocabulary, "fra", tmp_path)
-    found = [ours.id_to_piece(id) for id in tag + ours.encode("The dog, ★!")]
-    assert found == [theirs.id_to_piece(id) for id in theirs.encode(">>fra<< The dog, ★!")]
+    tags = tags_before(side, tokenizer, vocabulary)
+    one, _ = before_source(tags, tmp_path, "en", "fra", None)
+    first, many = before_source(tags, tmp_path, None, None, ["en", "de", "fra"])
+    assert many.default == ("en", "deu") and [*many.targets] == ["deu", "fra"]
+    for tag in (one, [*first, many.targets["fra"]]):
+        found = [ours.id_to_piece(id) for id in tag + ours.encode("The dog, ★!")]
+        assert found == [theirs.id_to_piece(id) for id in theirs.encode(">>fra<< The dog, ★!")]
     with pytest.raises(UserError, match="one of deu, fra"):
-        tag_before(side, tokenizer, vocabulary, None, tmp_path)
+        before_source(tags, tmp_path, None, None, None)
 
 
 def test_a_directory_in_which_marian_trained_is_read(tmp_path):

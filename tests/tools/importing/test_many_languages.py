@@ -1,0 +1,162 @@
+"""A run of several languages of a model finds in each direction what the engine, and a run of this pair, find."""
+
+import importlib
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from keras_transformer.runs import Run
+from keras_transformer.tags import load_tags, piece_of
+from keras_transformer.tokenizer import load_tokenizers
+from keras_transformer.tools.importing import import_model
+from keras_transformer.tools.importing.languages import language_tags
+from keras_transformer.tools.importing.tensors import ImportedModelError
+from tests.tools.importing.test_importing import expectations, model, refusal, unpacked  # noqa: F401 (a fixture)
+
+HOW = {"length_penalty": 0.0, "split_sentences": False}
+GREEDY = {"beam_size": 1, **HOW}
+
+
+@pytest.mark.parametrize("name", ["hf_nllb", pytest.param("hf_m2m100", marks=pytest.mark.slow)])
+def test_every_direction_has_the_tokens_and_log_probabilities_of_the_engine(name, tmp_path):
+    forth, back = expectations(name)
+    default = forth["source_lang"], forth["target_lang"]
+    run = import_model(unpacked(name), tmp_path / "run", *default, languages="all")
+    config = run.config
+    assert (config.tags, config.frame, config.source_lang, config.target_lang) == ("both", "/3/3", *default)
+    tags = load_tags(run.path)
+    assert tags.find("en", "fr") and len(tags.sources) > 99 and tags.sources == tags.targets
+    rows = forth["rows"] + back["rows"]
+    languages = [default] * len(forth["rows"]) + [("de", "en")] * len(back["rows"])
+    how = {f"{side}_lang": [pair[i] for pair in languages] for i, side in enumerate(("source", "target"))}
+    translator = run.translator(**HOW)
+    for search, beam_size in (("greedy", 1), ("beam", 4)):
+        for some, given in ((rows, how), (forth["rows"][:5], {})):  # a batch mixes directions; the default
+            found = translator.translate_scored([row["source"] for row in some], beam_size=beam_size, **given)
+            assert [each.text for each in found] == [row[search]["text"] for row in some]
+            log_probs = [row[search]["log_prob"] for row in some]
+            np.testing.assert_allclose([each.score for each in found], log_probs, rtol=1e-4, atol=1e-5)
+
+
+def mbart_50(path):
+    """The model of hf_mbart with the settings of an mBART-50."""
+    shutil.copytree(unpacked("hf_mbart"), path)
+    changes = {"tokenizer_config.json": {"tokenizer_class": "MBart50Tokenizer"}}
+    changes["config.json"] = {"decoder_start_token_id": 2}
+    for name, change in changes.items():
+        (path / name).write_text(json.dumps({**json.loads((path / name).read_text()), **change}))
+    return path
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["hf_m2m100", "hf_nllb", "mbart_50"])
+def test_another_direction_is_that_of_a_run_of_it_alone(name, tmp_path):
+    path = mbart_50(tmp_path / name) if name == "mbart_50" else unpacked(name)
+    texts = [row["source"] for row in expectations("hf_m2m100")[1]["rows"]]
+    run = import_model(path, tmp_path / "many", languages="de,en,fr", target_lang="en")
+    source, default = load_tags(run.path).default
+    target = load_tags(run.path).find(target_lang="fr")[1]
+    found, other = (run.translator(**GREEDY).translate_scored(texts, target_lang=code) for code in ("fr", "en"))
+    for one, code in ((found, target), (other, default)):
+        alone = import_model(path, tmp_path / code, source, code).translator(**GREEDY).translate_scored(texts)
+        assert [each.text for each in one] == [each.text for each in alone]
+        np.testing.assert_allclose([each.score for each in one], [each.score for each in alone], rtol=1e-4, atol=1e-5)
+    assert found != other
+
+
+@pytest.mark.slow
+def test_the_tags_of_the_languages_stay_in_a_trimmed_vocabulary(tmp_path):
+    rows = [row for each in expectations("hf_nllb") for row in each["rows"]]
+    corpus = tmp_path / "corpus"
+    corpus.write_text("\n".join(text for row in rows for text in (row["source"], row["greedy"]["text"])))
+    run = import_model(unpacked("hf_nllb"), tmp_path / "run", trim_vocabulary=corpus, languages=["en", "de"])
+    tags, (tokenizer, _) = load_tags(run.path), load_tokenizers(run.path)
+    assert tags.default == ("eng_Latn", "deu_Latn") and tags.targets == tags.sources
+    pieces = tokenizer.visible_pieces([*tags.targets.values()])
+    assert [*pieces] == [piece_of(code) for code in tags.targets]
+    back = expectations("hf_nllb")[1]["rows"]
+    found = run.translator(**GREEDY).translate([row["source"] for row in back], source_lang="de", target_lang="en")
+    assert found == [row["greedy"]["text"] for row in back]
+
+
+@pytest.fixture
+def tagged(model):  # noqa: F811
+    """A MarianMTModel with the tags of two target languages in place of two pieces."""
+    table = json.loads((model / "vocab.json").read_text())
+    names = [*table]
+    for tag, place in ((">>deu<<", 20), (">>fra<<", 50)):
+        table[tag] = table.pop(names[place])
+    (model / "vocab.json").write_text(json.dumps(table))
+    return model
+
+
+@pytest.mark.slow
+def test_an_opus_mt_model_has_several_targets(tagged, tmp_path, monkeypatch):
+    argv = ["import", str(tagged), "--languages", "en,de,fra", "--model_dir", str(tmp_path / "many")]
+    monkeypatch.setattr("sys.argv", argv)
+    importlib.import_module("keras_transformer.cli.import").program()
+    run = Run(tmp_path / "many")
+    assert (run.config.tags, run.config.frame) == ("source", "/3/")
+    assert load_tags(run.path).default == ("en", "deu")
+    texts = [row["source"] for row in expectations("hf_marian")[0]["rows"]]
+    found = {code: run.translator(**GREEDY).translate_scored(texts, target_lang=code) for code in (None, "fr")}
+    assert found[None] != found["fr"]
+    alone = import_model(tagged, tmp_path / "alone", target_lang="fra").translator(**GREEDY).translate_scored(texts)
+    assert [each.text for each in found["fr"]] == [each.text for each in alone]
+    np.testing.assert_allclose([each.score for each in found["fr"]], [each.score for each in alone], rtol=1e-5)
+
+
+def test_a_model_that_cannot_have_several_languages_is_refused(tmp_path):
+    for name, languages in (("hf_marian", ["en", "de"]), ("marian", "all"), ("opennmt", ["en", "de"])):
+        given = {"source_lang": "en", "target_lang": "de", "languages": languages}
+        assert "has one direction: leave out `languages`" in refusal(unpacked(name), tmp_path, **given)
+    behind = refusal(unpacked("hf_mbart"), tmp_path, languages=["en_XX", "de_DE"])
+    assert "behind the source" in behind and "tokenizer_class=MBartTokenizer" in behind
+    nllb = Path(shutil.copytree(unpacked("hf_nllb"), tmp_path / "legacy"))
+    told = json.loads((nllb / "tokenizer_config.json").read_text())
+    (nllb / "tokenizer_config.json").write_text(json.dumps({**told, "legacy_behaviour": True}))
+    assert "behind the source" in refusal(nllb, tmp_path, languages=["eng_Latn", "deu_Latn"])
+
+
+KNOWN = {"eng_Latn": 4, "deu_Latn": 5, "fra_Latn": 6}
+
+
+@pytest.mark.parametrize(
+    "place, languages, given, default, targets",
+    [
+        ("both", ["en", "fra_Latn"], {}, ("eng_Latn", "fra_Latn"), ["eng_Latn", "fra_Latn"]),
+        ("both", ["en", "fr", "de"], {"target_lang": "de"}, ("eng_Latn", "deu_Latn"), [*KNOWN]),
+        ("both", ["en", "fr", "de"], {"source_lang": "fra"}, ("fra_Latn", "eng_Latn"), [*KNOWN]),
+        ("both", ["all"], {"source_lang": "fr", "target_lang": "de"}, ("fra_Latn", "deu_Latn"), [*KNOWN]),
+        ("source", ["ja", "de", "fr"], {}, ("ja", "deu_Latn"), ["deu_Latn", "fra_Latn"]),
+        ("source", ["de", "fr"], {"source_lang": "ja"}, ("ja", "deu_Latn"), ["deu_Latn", "fra_Latn"]),
+        ("source", ["all"], {"source_lang": "en", "target_lang": "de"}, ("eng_Latn", "deu_Latn"), [*KNOWN]),
+    ],
+)
+def test_the_languages_of_a_user_are_those_of_the_model(place, languages, given, default, targets):
+    tags = language_tags(place, KNOWN, languages, **given)
+    assert tags.default == default and tags.targets == {code: KNOWN[code] for code in targets}
+    assert tags.sources.keys() == ({*targets} if place == "both" else {default[0]})
+
+
+@pytest.mark.parametrize(
+    "place, languages, given, words",
+    [
+        ("both", ["en", "ja"], {}, "the model has no language ja, only deu_Latn, eng_Latn, fra_Latn"),
+        ("source", ["en", "ja", "xx"], {}, "the model has no language ja, only"),
+        ("both", ["all"], {"source_lang": "en"}, "`languages` all needs `source_lang` and `target_lang`"),
+        ("both", ["en", "de"], {"source_lang": "fr"}, "Received: source_lang=fra_Latn, languages=en,de"),
+        ("both", ["en", "de"], {"target_lang": "fr"}, "Received: target_lang=fra_Latn, languages=en,de"),
+        ("both", ["en"], {}, "`target_lang` must be one of `languages`. Received: target_lang=None, languages=en"),
+        ("source", ["de"], {"target_lang": "de"}, "Received: source_lang=None, languages=de"),
+        ("both", [], {}, "Received: source_lang=None, languages="),
+        ("source", [], {}, "Received: source_lang=None, languages="),
+    ],
+)
+def test_languages_that_cannot_be_are_named(place, languages, given, words):
+    with pytest.raises(ImportedModelError) as caught:
+        language_tags(place, KNOWN, languages, **given)
+    assert words in str(caught.value) and "\n" not in str(caught.value)
