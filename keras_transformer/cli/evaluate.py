@@ -119,7 +119,8 @@ def systems_of(arguments):
         kind = "model_dir"
     else:
         kind = "litert" if any(path.glob("**/model.tflite")) else "saved_model"
-    return [arguments, argparse.Namespace(**{**vars(arguments), **dict.fromkeys(MODEL_OR_FILE), kind: path})]
+    baseline = {**dict.fromkeys(MODEL_OR_FILE), kind: [path] if kind == "model_dir" else path}
+    return [arguments, argparse.Namespace(**{**vars(arguments), **baseline})]
 
 
 def read_lines(systems):

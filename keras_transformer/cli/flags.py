@@ -276,7 +276,8 @@ def _load(arguments):
                 raise UserError(f"--{name} needs --model_dir: for a SavedModel, give --{name} to export.py")
         return load(arguments.saved_model, **how)
     search = {name: getattr(arguments, name) for name in (*RUN_OPTIONS, "shortlist")}
-    return load(arguments.model_dir, arguments.checkpoint, **how, **search)
+    paths = arguments.model_dir
+    return load(paths[0] if len(paths) == 1 else paths, arguments.checkpoint, **how, **search)
 
 
 def _load_litert(arguments):
