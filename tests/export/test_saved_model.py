@@ -12,6 +12,7 @@ from keras_transformer.export.manifest import read_manifest
 from keras_transformer.export.saved_model import SavedModelExport, in_precision, open_like_serving, run
 from keras_transformer.export.versions import export_version
 from keras_transformer.translation.options import INPUTS
+from keras_transformer.translation.segments import divide_into_parts
 from keras_transformer.translation.translator import SavedModelTranslator, Translator
 from tests import tiny
 
@@ -115,8 +116,9 @@ def test_sentences_of_a_line_are_translated_at_once_where_the_run_says_so(tmp_pa
     path = export_version(SavedModelExport(whole), tmp_path, sentences=[text])
     assert read_manifest(path)["search"]["split_sentences"] is False
     found = run_like_serving(path, [text, f"{text}\n{text}"])
-    ids = whole.signatures.find_labels(tiny.tokenizer().encode(tf.constant([text])), tf.constant(1, tf.int64))
-    expected = tiny.tokenizer().decode(ids.to_tensor()).numpy()[0].decode()
+    (read,) = divide_into_parts(tf.constant([text]), tiny.tokenizer(), 256, whole.signatures.division).ids.to_list()
+    ids = whole.signatures.find_labels(tf.ragged.constant([read]), tf.constant(1, tf.int64))
+    expected = tiny.tokenizer().decode(ids.to_tensor()).numpy()[0].decode() + "."  # which the tokenizer does not know
     assert [x.decode() for x in found["translation"]] == [expected, f"{expected}\n{expected}"]
     assert whole.translate_batch([text]) != divided.translate_batch([text])
 
