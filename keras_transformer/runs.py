@@ -133,7 +133,7 @@ def ensemble_of(first, others, checkpoint):
         if models[0] != models[1]:
             raise UserError(
                 f"an ensemble needs runs with the same tokenizers and languages, and those of {path} differ: train it "
-                "with the `tokenizer` of the first run"
+                "with `train.py --tokenizer`, which takes the tokenizer.model of the first run"
             )
     together = first.with_model(Ensemble([translator.model for translator in translators]))
     together.files = [file for translator in translators for file in translator.files]

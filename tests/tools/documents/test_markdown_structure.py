@@ -10,7 +10,7 @@ from keras_transformer.tools.documents.fragment import CLOSE, OPEN, Mark
 from keras_transformer.tools.documents.line_breaks import apart
 from tests.tools.documents.fake import BACKWARDS, SAME, Reorders
 
-DOCUMENTS = [60, pytest.param(1009, marks=pytest.mark.slow)]
+DOCUMENTS = [60, pytest.param(307, marks=pytest.mark.slow)]
 NEXT, HARD = Mark("\n", breaks=True), Mark("\\\n", name="br", breaks=True)
 OPENING, CLOSING = Mark("*", OPEN, "*"), Mark("*", CLOSE, "*")
 WORDS = "one two three four Fünf 六 семь eight! nine, break ten. (no) it's 3 a_b ~".split()

@@ -14,10 +14,9 @@ HOW |= {"feed_forward_dropout_rate": 0.0, "precision": "float32", "seed": 7}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["hf_marian", "hf_m2m100"])
-def test_the_first_loss_is_that_of_the_engine(name, tmp_path):
-    engine = expectations(name)[0]
-    origin = import_model(unpacked(name), tmp_path / "origin", engine["source_lang"], engine["target_lang"])
+def test_the_first_loss_is_that_of_the_engine(tmp_path):
+    engine = expectations("hf_marian")[0]
+    origin = import_model(unpacked("hf_marian"), tmp_path / "origin", engine["source_lang"], engine["target_lang"])
     tokenizer = SentencePieceProcessor(model_file=str(sorted(origin.path.glob("*tokenizer.model"))[-1]))
     found = [(row["source"], row["greedy"]) for row in engine["rows"]]
     found = [each for each in found if len(tokenizer.encode(each[1]["text"])) + 1 == len(each[1]["ids"])]
