@@ -69,7 +69,7 @@ def trimmed(foreign, corpus):
         `ForeignModel`.
 
     Raises:
-        CorpusError: if a file is missing, holds no text or is not UTF-8, or a directory has no file train.*.
+        CorpusError: if no file is named, if a file is missing, holds no text or is not UTF-8, or a directory has no file train.*.
     """
     files = corpus_files([corpus] if isinstance(corpus, str | Path) else corpus)
     models = [ModelProto.FromString(each) for each in foreign.tokenizers]
@@ -116,7 +116,9 @@ def describe(foreign, kept):
 
 
 def corpus_files(paths):
-    """The files of a corpus, a list of paths. Raises CorpusError for a directory without files train.*."""
+    """The files of a corpus, a list of paths. Raises CorpusError for no path, and for a directory without train.*."""
+    if not paths or "" in paths:
+        raise CorpusError(f"`trim_vocabulary` must name files or directories. Received: {paths}")
     files = []
     for path in map(Path, paths):
         found = sorted(path.glob("train.*")) if path.is_dir() else [path]
