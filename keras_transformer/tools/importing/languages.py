@@ -7,6 +7,14 @@ from keras_transformer.tools.importing.tensors import ImportedModelError
 ALL = "all"
 
 
+def own_code(known, language):
+    """The model's own code of a language, one of `known`, for a code of a user, in any form of `spellings_of`, or None.
+
+    A code that the model does not have stays as it is.
+    """
+    return language and spellings_of(known).get(plain(language), language)
+
+
 def language_tags(place, known, languages, source_lang=None, target_lang=None):
     """The `LanguageTags` of the languages that a user wants.
 

@@ -34,9 +34,10 @@ def import_model(path, model_dir, source_lang=None, target_lang=None, trim_vocab
         source_lang, target_lang: codes of the languages. A model of several languages needs them, or `languages`.
         trim_vocabulary: path or list of paths, text files or directories with files train.*. The run has only the
             pieces that this text needs, single characters and bytes. None: all pieces.
-        languages: list of codes, one text with commas between them, or "all". The run translates between all of them, or, with OPUS-MT, from `source_lang`
-            into all of them. `source_lang` and `target_lang` are then the default direction. With a list, they can be
-            left out: the first two are the default. With "all", they are needed.
+        languages: list of codes, one text with commas between them, or "all". The run translates between all of them.
+            With OPUS-MT, the run translates from `source_lang` into all of them. `source_lang` and `target_lang` are
+            then the default direction. With a list, they can be left out: the first two are the default. With "all",
+            they are needed.
 
     Returns:
         `Run`.

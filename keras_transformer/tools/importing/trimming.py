@@ -59,7 +59,7 @@ class Kept:
 
 
 def trimmed(foreign, corpus):
-    """A model without the pieces that a corpus does not need. It says how many are gone, and what that saves.
+    """A model without the pieces that a corpus does not need. The log says which pieces are gone, and what that saves.
 
     Args:
         foreign: `ForeignModel`.
@@ -69,7 +69,8 @@ def trimmed(foreign, corpus):
         `ForeignModel`.
 
     Raises:
-        CorpusError: if no file is named, if a file is missing, holds no text or is not UTF-8, or a directory has no file train.*.
+        CorpusError: if no file is named, if a file is missing, holds no text or is not UTF-8, or if a directory has no
+            file train.*.
     """
     files = corpus_files([corpus] if isinstance(corpus, str | Path) else corpus)
     models = [ModelProto.FromString(each) for each in foreign.tokenizers]
