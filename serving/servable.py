@@ -66,8 +66,8 @@ def _replay(servable, path):
 class Servable:
     """A loaded SavedModel, created by `load`.
 
-    Its attributes are `signatures`, dict name -> SignatureDef, `dtypes`, dict name -> dict, input -> number of the
-    dtype, `languages`, which may be None, and `uses`, the requests that use the version, counted by `Models`.
+    `signatures` is a dict, name -> SignatureDef, and `dtypes` a dict, name -> dict, input -> number of the dtype.
+    `languages` may be None. `uses` are the requests that use the version, counted by `Models`.
     """
 
     def __init__(self, name, version, session, signatures, languages=None):

@@ -138,7 +138,7 @@ def texts_of(files):
 
 
 def needed_ids(model, texts):
-    """The ids of a model that texts need, and those that any text may need.
+    """The ids of a model that these texts need, and the ids that any text may need.
 
     Args:
         model: `ModelProto` with our ids.
@@ -164,7 +164,7 @@ def needed_ids(model, texts):
 def on_the_way(pieces, ids):
     """The ids of the pieces that BPE merges into the pieces `ids`.
 
-    BPE merges the best pair of neighbours, again and again. So no longer piece comes about without those before it.
+    BPE merges the best pair of neighbours, again and again. So a long piece comes about only by way of shorter pieces.
     """
     mergeable = {each.piece: id for id, each in enumerate(pieces) if each.type in (NORMAL, UNUSED)}
     found = set()
