@@ -42,7 +42,7 @@ def parse_arguments(arguments=None):
     if not 0 <= found.port <= 65535:
         parser.error(f"--port must be between 0 and 65535. Received: {found.port}")
     given = [found.source_lang, found.target_lang, found.model_base_path]
-    if [value is None for value in given] not in ([False, False, True], [True, True, False]):
+    if [*map(bool, given)] not in ([True, True, False], [False, False, True]):
         parser.error("give either both --source_lang and --target_lang, or --model_base_path")
     return found
 
