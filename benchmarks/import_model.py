@@ -3,10 +3,10 @@
     python -m benchmarks.import_model                           # the base model of OPUS-MT, and M2M-100 of 418M
     python -m benchmarks.import_model --models nllb-600M
 
-Writes a directory as Hugging Face has it (2.5 GB for nllb-600M) into a temporary directory, imports it, loads the run,
-and translates a sentence of 20 tokens into 20 tokens with beam 4. Each step is a process of its own. "CPU s" counts the
-seconds that the processor works for the process. "GB" is the most memory that the process had in RAM, with the pages of
-the files that it read: the system can take these back. The table is in Markdown.
+Writes a model as Hugging Face has it (2.5 GB for nllb-600M) into a temporary directory. Then the benchmark imports the
+model, loads the run, and translates a sentence of 20 tokens into 20 tokens with beam 4. Each step is a process of its
+own. "CPU s" counts the seconds that the processor works for the process. "GB" is the most memory that the process had
+in RAM, with the pages of the files that it read: the system can take these back. The table is in Markdown.
 """
 
 import argparse

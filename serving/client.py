@@ -275,7 +275,8 @@ def main():
     try:
         with Client(**options) as client, tqdm(unit=" sentences", disable=None) as progress:
             if "target_lang" in languages and not client.knows(languages["target_lang"]):
-                raise ValueError(f"the model has no target language {languages['target_lang']}")
+                code = languages["target_lang"]
+                raise ValueError(f"the model has no target language {code}. With one direction, omit --target_lang")
             translate_lines(client, sys.stdin.buffer, sys.stdout.buffer, chunk, progress.update, **languages)
     except KeyboardInterrupt:
         line, status = "interrupted", 130

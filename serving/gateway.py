@@ -13,7 +13,7 @@ from serving.http_server import HttpServer, stop_on_signals
 from serving.languages import Languages, newest_languages, normalized
 from serving.libretranslate import CORS, EXCEPTION_HANDLERS, THREADS, LibreTranslate
 
-BACKENDS = {"grpc://": "grpc", "http://": "url", "https://": "url"}
+GRPC = "grpc://"
 
 DESCRIPTION = """Offer LibreTranslate's API, and translate with a server of TensorFlow Serving's API, stock or local.
 
@@ -37,12 +37,12 @@ def parse_arguments(arguments=None):
     parser.add_argument("--timeout", type=float, default=30.0, help="most seconds for a request (default: 30)")
     add_protection_arguments(parser)
     found = parser.parse_args(arguments)
-    if not found.backend.startswith(tuple(BACKENDS)):
+    if not found.backend.startswith((GRPC, "http://", "https://")):
         parser.error(f"--backend must be grpc://HOST:PORT or http://HOST:PORT. Received: {found.backend}")
     if not 0 <= found.port <= 65535:
         parser.error(f"--port must be between 0 and 65535. Received: {found.port}")
     given = [found.source_lang, found.target_lang, found.model_base_path]
-    if [value is None for value in given] not in ([False, False, True], [True, True, False]):
+    if [*map(bool, given)] not in ([True, True, False], [False, False, True]):
         parser.error("give either both --source_lang and --target_lang, or --model_base_path")
     return found
 
@@ -53,10 +53,10 @@ def connected(arguments):
         languages = newest_languages(arguments.model_base_path)
     else:
         languages = Languages(normalized(arguments.source_lang), normalized(arguments.target_lang))
-    scheme, kind = next(pair for pair in BACKENDS.items() if arguments.backend.startswith(pair[0]))
-    target = arguments.backend.removeprefix(scheme) if kind == "grpc" else arguments.backend
-    how = {name: getattr(arguments, name) for name in ("label", "timeout", "glossary", "protect")}
-    client = Client(**{kind: target}, model=arguments.model_name, in_flight=THREADS, **how)
+    target = arguments.backend.removeprefix(GRPC)
+    how = {"url" if target == arguments.backend else "grpc": target}
+    how |= {name: getattr(arguments, name) for name in ("label", "timeout", "glossary", "protect")}
+    client = Client(model=arguments.model_name, in_flight=THREADS, **how)
     return {arguments.model_name: (languages, client)}
 
 

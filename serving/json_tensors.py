@@ -11,7 +11,7 @@ import numpy as np
 from grpc import StatusCode
 
 from serving.errors import ServingError, invalid
-from serving.messages import CHUNK, NUMBERS, STRING
+from serving.messages import CHUNK, DEFAULT_SIGNATURE, NUMBERS, STRING
 
 DEEPEST = 31  # Dimensions of a row: with that of the batch, as many as a tensor of TensorFlow's Python API has.
 # What Python's parser reads in another way: numbers beyond 64 bits, halves of surrogate pairs, Inf, -NaN.
@@ -74,22 +74,26 @@ DECODER = json.JSONDecoder(object_pairs_hook=_first_of_each)
 CAREFUL_DECODER = json.JSONDecoder(object_pairs_hook=_first_of_each, parse_int=_integer, parse_float=_float)
 
 
-def read_tensors(document, inputs):
+def read_request(document, signatures):
     """Makes tensors of "instances" (rows) or "inputs" (columns) of a document; see `parse`.
 
-    `inputs` is a dict, name -> number of the dtype (DT_...). Returns (dict name -> np.ndarray, with bytes objects for a
-    string input; whether the request has rows). Raises ServingError: INVALID_ARGUMENT; UNIMPLEMENTED for other dtypes.
+    `signatures` is a dict, name -> dict, input -> number of the dtype (DT_...). Returns (name of the signature; dict
+    input -> np.ndarray, with bytes objects for a string input; whether the request has rows). Raises ServingError:
+    INVALID_ARGUMENT; UNIMPLEMENTED for other dtypes.
     """
-    if not inputs:
+    name = document.get("signature_name") or DEFAULT_SIGNATURE
+    if name not in signatures:
+        raise invalid(f'Serving signature name: "{name}" not found in signature def')
+    if not (inputs := signatures[name]):
         raise invalid("The signature has no inputs.")
     if ("instances" in document) == ("inputs" in document):
         raise invalid("A request must have only one of 'inputs' and 'instances'.")
     if "inputs" in document:
-        return _read_columns(document["inputs"], inputs), False
+        return name, _read_columns(document["inputs"], inputs), False
     if not isinstance(rows := document["instances"], list) or not rows:
         raise invalid("'instances' must be a list with at least one row.")
     try:
-        return _read_rows(rows, inputs), True
+        return name, _read_rows(rows, inputs), True
     except ServingError as error:
         raise invalid(f"'instances': {error.message}") from None
 

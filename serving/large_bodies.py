@@ -14,19 +14,18 @@ from pathlib import Path
 import numpy as np
 from grpc import StatusCode
 
-from serving.errors import ServingError, invalid
-from serving.json_tensors import parse, read_tensors
-from serving.messages import CHUNK, DEFAULT_SIGNATURE
+from serving.errors import ServingError
+from serving.json_tensors import parse, read_request
+from serving.messages import CHUNK
 
 SHORT = 2**20  # Bytes that the server itself parses, in a twentieth of a second. A process takes longer to start.
 MOST_HOLDERS = 2**22  # Lists, objects and members of a document. More would take gigabytes.
 
 
 def read_large(body, signatures, timeout_s=math.inf):
-    """Reads a predict request: (name of the signature, inputs, whether the request has rows).
+    """Reads the body of a predict request as `read_request` does, within `timeout_s` seconds.
 
-    `signatures` is a dict, name -> dict, input -> number of the dtype. Raises ServingError as `parse` and
-    `read_tensors` do; RESOURCE_EXHAUSTED or DEADLINE_EXCEEDED.
+    Raises ServingError as `parse` and `read_request` do; RESOURCE_EXHAUSTED or DEADLINE_EXCEEDED.
     """
     if sum(map(body.count, (b"[", b"{", b":"))) > MOST_HOLDERS:
         message = f"A document may have {MOST_HOLDERS} lists, objects and members."
@@ -57,11 +56,7 @@ def main():
     """Reads a body and signatures from standard input, and writes what `read_large` returns, in pickles."""
     body, signatures = pickle.load(sys.stdin.buffer)
     try:
-        document = parse(body)
-        name = document.get("signature_name", "")
-        if (name or DEFAULT_SIGNATURE) not in signatures:
-            raise invalid(f'Serving signature name: "{name}" not found in signature def')
-        inputs, is_rows = read_tensors(document, signatures[name or DEFAULT_SIGNATURE])
+        name, inputs, is_rows = read_request(parse(body), signatures)
     except ServingError as error:
         pickle.dump(((error.code.name, error.message), None, None, None), sys.stdout.buffer)
         return

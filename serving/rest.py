@@ -23,7 +23,7 @@ from tensorflow_serving.apis.get_model_metadata_pb2 import SignatureDefMap
 
 from serving.errors import ServingError, invalid, place_of
 from serving.http_server import inflate, read_body
-from serving.json_tensors import parse, read_tensors, write_tensors
+from serving.json_tensors import parse, read_request, write_tensors
 from serving.large_bodies import SHORT, read_large
 from serving.libretranslate import CORS, EXCEPTION_HANDLERS
 from serving.predictor import ModelSpec
@@ -115,15 +115,12 @@ class RestApi:
 
     def _read(self, body, model, deadline):
         """Reads a body: (name of the signature, dict input -> array, whether the request has rows)."""
-        if len(body) > SHORT:
-            with self._models.use(*model) as servable:
-                signatures = {name: servable.dtypes(name) for name in servable.signatures}
-            return read_large(body, signatures, max(0.0, deadline - time.monotonic()))
-        document = parse(body)
-        name = document.get("signature_name", "")
+        document = parse(body) if len(body) <= SHORT else None
         with self._models.use(*model) as servable:
-            dtypes = servable.dtypes(name)
-        return name, *read_tensors(document, dtypes)
+            signatures = servable.dtypes
+        if document is None:
+            return read_large(body, signatures, max(0.0, deadline - time.monotonic()))
+        return read_request(document, signatures)
 
     def _status(self, model):
         versions = []

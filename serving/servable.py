@@ -66,12 +66,13 @@ def _replay(servable, path):
 class Servable:
     """A loaded SavedModel, created by `load`.
 
-    Its attributes are `signatures`, dict name -> SignatureDef, `languages`, which may be None, and `uses`, the requests
-    that use the version, counted by `Models`.
+    `signatures` is a dict, name -> SignatureDef, and `dtypes` a dict, name -> dict, input -> number of the dtype.
+    `languages` may be None. `uses` are the requests that use the version, counted by `Models`.
     """
 
     def __init__(self, name, version, session, signatures, languages=None):
         self.name, self.version, self.signatures, self.languages = name, version, signatures, languages
+        self.dtypes = {key: {x: info.dtype for x, info in each.inputs.items()} for key, each in signatures.items()}
         self.uses = 0
         self._session = session
         self._prepared = {}
@@ -86,13 +87,6 @@ class Servable:
         except Exception as error:
             session.close()
             raise _of_loading(error, directory) from error
-
-    def dtypes(self, name):
-        """Returns the inputs of a signature: dict name -> number of the dtype. Raises ServingError."""
-        name = name or DEFAULT_SIGNATURE
-        if name not in self.signatures:
-            raise invalid(f'Serving signature name: "{name}" not found in signature def')
-        return {key: info.dtype for key, info in self.signatures[name].inputs.items()}
 
     def signature(self, name):
         """Returns the `Signature` of a name; "" means serving_default. Raises ServingError if there is none."""

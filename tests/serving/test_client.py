@@ -104,7 +104,7 @@ def test_a_language_that_the_model_lacks_is_refused_by_name_and_others_are_asked
             assert [found.text for found in client.translate(["a", "b"], target_lang=["fr", "de"])] == ["fr", "de"]
             with pytest.raises(TypeError, match="no option beam"):
                 client.translate(["a"], beam=3)
-        unknown = b"error: the model has no target language xx\n"
+        unknown = b"error: the model has no target language xx. With one direction, omit --target_lang\n"
         for code, expected in {"fr": (b"fr\n", b"", 0), "xx": (b"", unknown, 2)}.items():
             process = start(where, b"a", "--target_lang", code)
             assert (*process.communicate(timeout=SECONDS), process.returncode) == expected

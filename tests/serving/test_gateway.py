@@ -19,3 +19,10 @@ def test_the_model_and_the_label_of_the_flags_are_asked(api, tmp_path):
         with client:
             assert [found.text for found in client.translate(["a"])] == ["b"]
     assert languages[:2] == ("en", "de") and asked == [("m", None, "stable")]
+
+
+@pytest.mark.parametrize("flags", [[], ["--source_lang=en"], ["--source_lang=", "--target_lang=de"]])
+def test_one_language_alone_is_refused(flags, capsys):
+    with pytest.raises(SystemExit):
+        parse_arguments(["--backend=grpc://localhost:8500", *flags])
+    assert "give either both --source_lang and --target_lang, or --model_base_path" in capsys.readouterr().err

@@ -56,9 +56,6 @@ def files_of(arguments):
     return [PurePosixPath(value) for name, value in flags(arguments).items() if name.endswith("_file")]
 
 
-# Configuration of TensorFlow Serving
-
-
 # Docker Compose
 
 

@@ -5,7 +5,7 @@ import time
 import numpy as np
 import tensorflow as tf
 
-from serving.json_tensors import parse, read_tensors
+from serving.json_tensors import parse, read_request
 from serving.large_bodies import MOST_HOLDERS, read_large
 from tests.serving.live import refusal
 
@@ -14,9 +14,7 @@ SIGNATURES = {"serving_default": {"x": FLOAT}, "two": {"n": INT64, "text": STRIN
 
 
 def read_here(body, signatures):
-    document = parse(body)
-    name = document.get("signature_name", "")
-    return name, *read_tensors(document, signatures[name or "serving_default"])
+    return read_request(parse(body), signatures)
 
 
 def test_another_process_reads_a_body_as_the_server_does():

@@ -20,7 +20,7 @@ class ForeignModel:
     """All that a run is made of.
 
     Attributes:
-        settings: dict, of `Config`: those of the model, and its languages.
+        settings: dict of settings of `Config` that describe the model and its languages.
         tokenizers: SentencePiece models with our ids, bytes, of source and target; one for both if they are the same.
         source, target: `Vocabulary`; the same object if they share it.
         weight: function from the path of one of our weights to their array, laid out as ours, with their rows.

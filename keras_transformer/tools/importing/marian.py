@@ -1,6 +1,6 @@
 """Marian's own files, as releases of OPUS-MT: `model.npz`, `decoder.yml`, and vocabularies.
 
-A vocabulary is a SentencePiece model whose ids are those of the pieces, or YAML with ids beside source.spm, target.spm.
+A vocabulary is a SentencePiece model, which has the ids of the pieces, or YAML with ids beside source.spm, target.spm.
 """
 
 import re
@@ -219,7 +219,7 @@ def norms_of(model):
 
 
 def version_of(model):
-    """The version of Marian that wrote the settings, such as (1, 12, 3); (0, 0, 0) if they do not tell."""
+    """The version of Marian that wrote the settings, such as (1, 12, 3); (0, 0, 0) if they have no version."""
     found = re.match(r"v?(\d+)\.(\d+)\.(\d+)", str(model.get("version")))
     return tuple(map(int, found.groups())) if found else (0, 0, 0)
 

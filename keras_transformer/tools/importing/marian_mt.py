@@ -1,7 +1,7 @@
 """`MarianMTModel` of Hugging Face: OPUS-MT. source.spm and target.spm divide text, vocab.json has the ids of pieces."""
 
 from keras_transformer.config import EOS_ID
-from keras_transformer.tools.importing.languages import language_tags
+from keras_transformer.tools.importing.languages import language_tags, own_code
 from keras_transformer.tools.importing.pieces import (
     CONTROL,
     UNUSED,
@@ -91,12 +91,13 @@ def tags_of(table, vocabulary):
 
 def tag_of(tags, target_lang, directory):
     """The ids of the tag of a language, a list; [] if the model has no tags. Raises ImportedModelError."""
-    if tags and target_lang not in tags:
+    code = own_code(tags, target_lang)
+    if tags and code not in tags:
         known = ", ".join(tags)
         raise ImportedModelError(
             f"{directory} has several target languages: give `target_lang`, one of {known}. Received: {target_lang}"
         )
-    return tags.get(target_lang, [])
+    return tags.get(code, [])
 
 
 def before_source(tags, directory, source_lang, target_lang, languages):

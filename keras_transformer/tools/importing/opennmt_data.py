@@ -8,7 +8,7 @@ import yaml
 
 from keras_transformer.config import BOS_ID, EOS_ID
 from keras_transformer.errors import FileError
-from keras_transformer.tools.importing.pieces import Vocabulary
+from keras_transformer.tools.importing.pieces import Vocabulary, without_id
 from keras_transformer.tools.importing.tensors import ImportedModelError, file_in
 
 CONTROLS = ["<blank>", "<s>", "</s>"]  # the first tokens of a vocabulary; unk is behind the last one
@@ -150,8 +150,9 @@ def read_text(path):
 
 def read_yaml(path):
     """The object in a YAML file. Raises ImportedModelError."""
+    text = read_text(path)
     try:
-        return yaml.load(read_text(path), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        return yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     except (ValueError, TypeError, RecursionError, yaml.YAMLError) as error:
         raise ImportedModelError(f"{path} is not YAML, or is damaged: {' '.join(str(error).split())}") from None
 
@@ -201,7 +202,5 @@ def vocabularies(tables, known, is_shared):
     sides = [{**known[0], **known[1]}] if is_shared else known
     found = []
     for table, own in zip(tables, sides, strict=False):
-        ids = set(table)
-        without_id = [piece for piece in own if piece not in ids]
-        found.append(Vocabulary.of([*table, "<unk>"], BLANK, len(table), START, EOS, without_id))
+        found.append(Vocabulary.of([*table, "<unk>"], BLANK, len(table), START, EOS, without_id(own, table)))
     return found[0], found[-1]

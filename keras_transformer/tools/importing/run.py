@@ -34,9 +34,10 @@ def import_model(path, model_dir, source_lang=None, target_lang=None, trim_vocab
         source_lang, target_lang: codes of the languages. A model of several languages needs them, or `languages`.
         trim_vocabulary: path or list of paths, text files or directories with files train.*. The run has only the
             pieces that this text needs, single characters and bytes. None: all pieces.
-        languages: list of codes, or "all". The run translates between all of them, or, with OPUS-MT, from `source_lang`
-            into all of them. `source_lang` and `target_lang` are then the default direction. With a list, they can be
-            left out: the first two are the default. With "all", they are needed.
+        languages: list of codes, one text with commas between them, or "all". The run translates between all of them.
+            With OPUS-MT, the run translates from `source_lang` into all of them. `source_lang` and `target_lang` are
+            then the default direction. With a list, they can be left out: the first two are the default. With "all",
+            they are needed.
 
     Returns:
         `Run`.
@@ -56,6 +57,7 @@ def import_model(path, model_dir, source_lang=None, target_lang=None, trim_vocab
         )
     try:
         codes = languages.split(",") if isinstance(languages, str) else languages
+        codes = codes and [code.strip() for code in codes]
         foreign = importer.read_directory(path, source_lang, target_lang, codes)
     except KeyError as error:
         raise ImportedModelError(f"the settings of the model in {path} lack {error}") from error
@@ -82,7 +84,7 @@ def import_model(path, model_dir, source_lang=None, target_lang=None, trim_vocab
 
 
 def save(model, path):
-    """Writes a .keras file, as `model.save` does, which takes the memory of all weights once more."""
+    """Writes a .keras file. `model.save` writes the same file, but holds all weights in memory once more."""
     parts = path.with_suffix(".parts")
     keras.saving.save_model(model, parts, zipped=False)
     with zipfile.ZipFile(path, "w") as archive:

@@ -59,7 +59,7 @@ class Kept:
 
 
 def trimmed(foreign, corpus):
-    """A model without the pieces that a corpus does not need. It says how many are gone, and what that saves.
+    """A model without the pieces that a corpus does not need. The log says which pieces are gone, and what that saves.
 
     Args:
         foreign: `ForeignModel`.
@@ -69,7 +69,8 @@ def trimmed(foreign, corpus):
         `ForeignModel`.
 
     Raises:
-        CorpusError: if a file is missing, holds no text or is not UTF-8, or a directory has no file train.*.
+        CorpusError: if no file is named, if a file is missing, holds no text or is not UTF-8, or if a directory has no
+            file train.*.
     """
     files = corpus_files([corpus] if isinstance(corpus, str | Path) else corpus)
     models = [ModelProto.FromString(each) for each in foreign.tokenizers]
@@ -116,7 +117,9 @@ def describe(foreign, kept):
 
 
 def corpus_files(paths):
-    """The files of a corpus, a list of paths. Raises CorpusError for a directory without files train.*."""
+    """The files of a corpus, a list of paths. Raises CorpusError for no path, and for a directory without train.*."""
+    if not paths or "" in paths:
+        raise CorpusError(f"`trim_vocabulary` must name files or directories. Received: {paths}")
     files = []
     for path in map(Path, paths):
         found = sorted(path.glob("train.*")) if path.is_dir() else [path]
@@ -135,7 +138,7 @@ def texts_of(files):
 
 
 def needed_ids(model, texts):
-    """The ids of a model that texts need, and those that any text may need.
+    """The ids of a model that these texts need, and the ids that any text may need.
 
     Args:
         model: `ModelProto` with our ids.
@@ -161,7 +164,7 @@ def needed_ids(model, texts):
 def on_the_way(pieces, ids):
     """The ids of the pieces that BPE merges into the pieces `ids`.
 
-    BPE merges the best pair of neighbours, again and again. So no longer piece comes about without those before it.
+    BPE merges the best pair of neighbours, again and again. So a long piece comes about only by way of shorter pieces.
     """
     mergeable = {each.piece: id for id, each in enumerate(pieces) if each.type in (NORMAL, UNUSED)}
     found = set()

@@ -12,7 +12,8 @@ from keras_transformer.runs import Run
 from keras_transformer.tags import load_tags, piece_of
 from keras_transformer.tokenizer import load_tokenizers
 from keras_transformer.tools.importing import import_model
-from keras_transformer.tools.importing.languages import language_tags
+from keras_transformer.tools.importing.languages import language_tags, own_code
+from keras_transformer.tools.importing.marian_mt import tag_of
 from keras_transformer.tools.importing.tensors import ImportedModelError
 from tests.tools.importing.test_importing import expectations, model, refusal, unpacked  # noqa: F401 (a fixture)
 
@@ -124,6 +125,13 @@ def test_a_model_that_cannot_have_several_languages_is_refused(tmp_path):
 KNOWN = {"eng_Latn": 4, "deu_Latn": 5, "fra_Latn": 6}
 
 
+def test_a_code_of_one_pair_is_that_of_the_model_or_one_of_bcp_47():
+    assert {own_code(KNOWN, code) for code in ("eng_Latn", "en", "ENG", "en-US", "eng-latn")} == {"eng_Latn"}
+    assert [own_code(KNOWN, code) for code in ("ja", "", None)] == ["ja", "", None]
+    for code in ("eng", "en", "EN"):
+        assert tag_of({"deu": [7], "eng": [8]}, code, "DIR") == [8] and tag_of({}, code, "DIR") == []
+
+
 @pytest.mark.parametrize(
     "place, languages, given, default, targets",
     [
@@ -150,10 +158,14 @@ def test_the_languages_of_a_user_are_those_of_the_model(place, languages, given,
         ("both", ["all"], {"source_lang": "en"}, "`languages` all needs `source_lang` and `target_lang`"),
         ("both", ["en", "de"], {"source_lang": "fr"}, "Received: source_lang=fra_Latn, languages=en,de"),
         ("both", ["en", "de"], {"target_lang": "fr"}, "Received: target_lang=fra_Latn, languages=en,de"),
-        ("both", ["en"], {}, "`target_lang` must be one of `languages`. Received: target_lang=None, languages=en"),
-        ("source", ["de"], {"target_lang": "de"}, "Received: source_lang=None, languages=de"),
-        ("both", [], {}, "Received: source_lang=None, languages="),
-        ("source", [], {}, "Received: source_lang=None, languages="),
+        ("both", ["en"], {}, "needs two languages: give two codes or more in `languages`"),
+        ("both", ["en", "eng"], {}, "Received: source_lang=None, target_lang=None, languages=en,eng"),
+        ("both", ["en", "de"], {"source_lang": "en", "target_lang": "eng_Latn"}, "needs two languages"),
+        ("source", ["de"], {"target_lang": "de"}, "Received: source_lang=None, target_lang=de, languages=de"),
+        ("both", [], {}, "needs two languages"),
+        ("source", [], {}, "needs two languages"),
+        ("both", [""], {}, "`languages` must be codes, such as en,de. Received: ''"),
+        ("both", ["en", ""], {}, "Received: 'en,'"),
     ],
 )
 def test_languages_that_cannot_be_are_named(place, languages, given, words):
