@@ -98,9 +98,15 @@ def seed():
 
 
 @pytest.fixture(autouse=True, scope="module")
-def small_garbage():
-    """Exempts what a test module leaves from the collection of garbage, which looked through it for seconds."""
+def small_garbage(request):
+    """Empties the caches of a test module, whose models hold gigabytes of graphs together.
+
+    Exempts what is left from the collection of garbage, which looked through it for seconds.
+    """
     yield
+    for made in vars(request.module).values():
+        if getattr(made, "__module__", None) == request.module.__name__ and hasattr(made, "cache_clear"):
+            made.cache_clear()
     gc.collect()
     gc.freeze()
 
