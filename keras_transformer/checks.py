@@ -80,7 +80,13 @@ def worker_addresses(pattern):
         return []
     before, first, last, after = found.groups()
     addresses = [f"{before}{number}{after}" for number in range(int(first), int(last) + 1)]
-    return addresses if all(re.fullmatch(r"[^\s:]+:\d+", address) for address in addresses) else []
+    return addresses if all(map(is_address, addresses)) else []
+
+
+def is_address(text):
+    """Whether a str is the address of a program, "host:port"."""
+    host, _, port = text.rpartition(":")
+    return bool(re.fullmatch(r"\S+", host)) and bool(re.fullmatch(r"[0-9]{1,5}", port)) and 0 < int(port) < 1 << 16
 
 
 def _check_shape(config):
