@@ -55,8 +55,6 @@ def check_values(config):
         )
         check("sampling_temperature", len(config.corpora) > 1, "needs several corpora in `dataset`")
     check("workers", config.workers is None or worker_addresses(config.workers), f"must be such as {WORKERS}")
-    is_cluster = config.workers is None or config.strategy == "multi_worker"
-    check("workers", is_cluster, "needs `strategy` multi_worker")
     check("profile", config.profile is None or _is_range(config.profile), "must be START,STOP with START < STOP")
     _check_shape(config)
     check("character_coverage", 0.98 <= config.character_coverage <= 1, "must be between 0.98 and 1")
