@@ -55,8 +55,6 @@ def check_values(config):
         )
         check("sampling_temperature", len(config.corpora) > 1, "needs several corpora in `dataset`")
     check("workers", config.workers is None or worker_addresses(config.workers), f"must be such as {WORKERS}")
-    is_cluster = config.workers is None or config.strategy == "multi_worker"
-    check("workers", is_cluster, "needs `strategy` multi_worker")
     check("profile", config.profile is None or _is_range(config.profile), "must be START,STOP with START < STOP")
     _check_shape(config)
     check("character_coverage", 0.98 <= config.character_coverage <= 1, "must be between 0.98 and 1")
@@ -80,7 +78,13 @@ def worker_addresses(pattern):
         return []
     before, first, last, after = found.groups()
     addresses = [f"{before}{number}{after}" for number in range(int(first), int(last) + 1)]
-    return addresses if all(re.fullmatch(r"[^\s:]+:\d+", address) for address in addresses) else []
+    return addresses if all(map(is_address, addresses)) else []
+
+
+def is_address(text):
+    """Whether a str is the address of a program, "host:port"."""
+    host, _, port = text.rpartition(":")
+    return bool(re.fullmatch(r"\S+", host)) and bool(re.fullmatch(r"[0-9]{1,5}", port)) and 0 < int(port) < 1 << 16
 
 
 def _check_shape(config):

@@ -53,6 +53,25 @@ def write_whole(path, write, previous=None):
             temporary.unlink()
 
 
+@contextlib.contextmanager
+def reading(path, remedy="put a copy of it back"):
+    """A context in which a file that this project wrote is read and parsed.
+
+    Args:
+        path: of the file.
+        remedy: str, for a message.
+
+    Raises:
+        FileError: if the file cannot be read, or lacks something.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise FileError.of("read", path, error) from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise FileError(f"{path} is damaged: {remedy}") from error
+
+
 def packed(file, path):
     """A context of a file to write into, which packs it if `path` is called gzip; equal contents give equal bytes.
 

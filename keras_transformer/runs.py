@@ -26,17 +26,20 @@ FORMATS = ("saved_model", "ctranslate2", "litert")
 
 
 class Run:
-    """A run directory: trained by `train`, or by train.py. Or several, whose models translate together (`Ensemble`).
+    """A run directory, trained by `train` or by train.py; or several, whose models translate together (`Ensemble`).
 
     Args:
         path: of the directory, or a list of the directories of an ensemble. Settings, corpus and languages are those of
             the first.
         evaluated_set: "test" or "validation", the set that `evaluation` is of.
         evaluation: `Evaluation` of the finished model; None where it is not known.
+
+    Raises:
+        UserError: for an empty list, and a directory that is there twice.
     """
 
     def __init__(self, path, evaluated_set=None, evaluation=None):
-        self.path, *self.others = map(Path, path if isinstance(path, (list, tuple)) else [path])
+        self.path, *self.others = _paths_of(path)
         self.evaluated_set = evaluated_set
         self.evaluation: Evaluation | None = evaluation
 
@@ -120,9 +123,9 @@ def ensemble_of(first, others, checkpoint):
     """A translator of several runs: the mean of the probabilities of their models counts.
 
     Args:
-        first: `Translator` of the first run, whose search and tokenizers it has.
+        first: `Translator` of the first run, which gives its search and its tokenizers.
         others: paths of the other runs.
-        checkpoint: of each of them, see `Run.translator`.
+        checkpoint: of each of the other runs, see `Run.translator`.
 
     Raises:
         UserError: for a run with other tokenizers or languages, whose pieces mean something else.
@@ -135,7 +138,8 @@ def ensemble_of(first, others, checkpoint):
                 f"an ensemble needs runs with the same tokenizers and languages, and those of {path} differ: train it "
                 "with `train.py --tokenizer`, which takes the tokenizer.model of the first run"
             )
-    together = first.with_model(Ensemble([translator.model for translator in translators]))
+    shortest = min(translator.settings["max_length"] for translator in translators)  # learned positions have no more
+    together = first.with_model(Ensemble([translator.model for translator in translators]), max_length=shortest)
     together.files = [file for translator in translators for file in translator.files]
     return together
 
@@ -172,7 +176,7 @@ def compare_with_all_pieces(translator, run):
     how = {}
     if pairs.directions:
         languages = [pairs.directions[share] for share in pairs.shares_of(np.arange(len(pairs)))]
-        how = {name: [each[side] for each in languages] for side, name in enumerate(("source_lang", "target_lang"))}
+        how = {name: [each[side] for each in languages] for side, name in enumerate(LANGUAGES)}
     translations = [each.translate(sources, **how) for each in (translator, every)]
     config = Config.load(run.config)
     bleu, bleu_of_all = (measure(found, references, config.tokenize, config.target_lang) for found in translations)
@@ -248,11 +252,9 @@ def load(path, checkpoint="average", **settings):
     load("runs/numbers").translate(["one two", "two"], beam_size=2)
     ```
     """
-    if isinstance(path, (list, tuple)) and len(path) > 1:
-        return Run(path).translator(checkpoint, **settings)
-    path = Path(*path) if isinstance(path, (list, tuple)) else Path(path)
-    if (path / "config.yaml").exists():
-        return Run(path).translator(checkpoint, **settings)
+    path, *others = _paths_of(path)
+    if others or (path / "config.yaml").exists():
+        return Run([path, *others]).translator(checkpoint, **settings)
     is_export = (path / "saved_model.pb").exists() or any(p.name.isdigit() for p in path.glob("*"))
     if not is_export:
         raise UserError(f"no run and no export in {path}: train.py and export.py write them")
@@ -263,6 +265,15 @@ def load(path, checkpoint="average", **settings):
         also = ", or to `translate`" if name in ("beam_size", "length_penalty") else ""
         raise UserError(f"`{name}` is part of an export: give it to export.py{also}")
     return SavedModelTranslator(path, **settings)
+
+
+def _paths_of(path):
+    """The directories of a path, or of a list of paths: a list of pathlib.Path."""
+    paths = [Path(each) for each in (path if isinstance(path, (list, tuple)) else [path])]
+    if not paths or len({each.resolve() for each in paths}) < len(paths):
+        received = ", ".join(map(str, paths)) or "an empty list"
+        raise UserError(f"an ensemble needs different runs, each named once. Received: {received}")
+    return paths
 
 
 def _export_class(format):

@@ -11,7 +11,7 @@ from babel.core import get_global
 
 from keras_transformer.config import BOS_ID
 from keras_transformer.errors import UserError
-from keras_transformer.files import write_whole
+from keras_transformer.files import reading, write_whole
 from keras_transformer.languages import language_of, likely_script, likely_territory, locale_of
 
 FILE = "languages.json"  # in the directory of a run
@@ -82,18 +82,25 @@ class LanguageTags:
 
     def save(self, directory):
         """Writes `languages.json` into a directory."""
-        about = {"place": self.place, "default": self.default, "sources": self.sources, "targets": self.targets}
+        about = {"place": self.place, "default": self.default, **self.sides}
         text = json.dumps(about, indent=1)
         write_whole(Path(directory, FILE), lambda path: path.write_text(text, encoding="utf-8"))
 
 
 def load_tags(directory):
-    """The `LanguageTags` of a run; None for a run of one direction."""
+    """The `LanguageTags` of a run; None for a run of one direction.
+
+    Raises:
+        FileError: if the file cannot be read or is damaged.
+    """
     path = Path(directory, FILE)
     if not path.exists():
         return None
-    about = json.loads(path.read_text(encoding="utf-8"))
-    return LanguageTags(about["place"], about["sources"], about["targets"], tuple(about["default"]))
+    with reading(path):
+        about = json.loads(path.read_text(encoding="utf-8"))
+        tags = LanguageTags(about["place"], about["sources"], about["targets"], tuple(about["default"]))
+        tags.ids(*tags.default)
+    return tags
 
 
 def piece_of(code):
@@ -110,23 +117,28 @@ def read_export(directory):
     Returns:
         `LanguageTags` without ids and place, None for a model of one direction; and (source, target), the codes of the
         default direction, each None if it is not known.
+
+    Raises:
+        FileError: if export.json cannot be read or is damaged.
     """
-    path = Path(directory, MANIFEST)
-    about = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    origin, listed = about.get("run") or {}, about.get("languages")
-    if not listed:
-        return None, (origin.get("source_lang"), origin.get("target_lang"))
-    default = tuple(listed[side][code] for side, code in zip(("sources", "targets"), listed["default"], strict=True))
-    sources, targets = (dict.fromkeys(listed[side].values()) for side in ("sources", "targets"))
-    return LanguageTags(None, sources, targets, default), default
+    path, sides = Path(directory, MANIFEST), ("sources", "targets")
+    if not path.exists():
+        return None, (None, None)
+    with reading(path):
+        about = json.loads(path.read_text(encoding="utf-8"))
+        origin, listed = about.get("run") or {}, about.get("languages")
+        if not listed:
+            return None, (origin.get("source_lang"), origin.get("target_lang"))
+        default = tuple(listed[side][code] for side, code in zip(sides, listed["default"], strict=True))
+        return LanguageTags(None, *(dict.fromkeys(listed[side].values()) for side in sides), default), default
 
 
 def check_direction(languages, source_lang=None, target_lang=None):
     """Checks languages that a user gives to a model of one direction.
 
     Args:
-        languages: (source, target), its own codes; None for each that is not known. With one that is not known, and
-            with a name that is no language, every code goes.
+        languages: (source, target), the codes of the model; None for each that is not known. Every code is right for a
+            language that is not known, or whose code CLDR does not know.
         source_lang, target_lang: codes that a user gives; None for none.
 
     Raises:
@@ -146,8 +158,8 @@ def plain(code):
 def spellings_of(codes):
     """All `plain` forms by which a user may name each language: dict from form to the model's own code.
 
-    Its own code always means a language. Its shortest tag of BCP 47 and longer forms of this tag do as well: for
-    `deu_Latn`, these are `deu-latn`, `de`, `deu`, `ger`, `de-latn` and `de-de`.
+    The forms are the model's own code, the shortest tag of BCP 47 and longer forms of this tag. For `deu_Latn`, they
+    are `deu-latn`, `de`, `deu`, `ger`, `de-latn` and `de-de`. The model's own code always means its language.
 
     Args:
         codes: iterable of str, the model's own.
@@ -193,4 +205,4 @@ def _is_likely(code):
     language, *rest = code.replace("_", "-").split("-")
     language = get_global("language_aliases").get(language, language)
     usual = (likely_script(language), likely_territory(language), "XX")  # en_XX of mBART
-    return locale_of(code) is not None and all(part in usual for part in rest) or not rest
+    return not rest or locale_of(code) is not None and all(part in usual for part in rest)

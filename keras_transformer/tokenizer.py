@@ -304,13 +304,14 @@ def unknown_to(tokenizers, lone_symbols=None):
 @functools.lru_cache(maxsize=32)  # a quarter of a second for a tokenizer
 def _unknown_to(models, lone_symbols):
     pieces = [sentencepiece.SentencePieceProcessor(model_proto=model) for model in models]
-    written = ["".join(map(each.id_to_piece, _ids_of_text(each))) for each in pieces]
-    if not all(regex.search(LETTER, text) for text in written):
+    texts = ["".join(map(each.id_to_piece, _ids_of_text(each))) for each in pieces]
+    if not all(regex.search(LETTER, text) for text in texts):
         return Unknown()
-    signs, marks = ([c for c in _all(kind) if c not in set().union(*written)] for kind in (SIGN, MARK))
+    known = set().union(*texts)
+    signs, marks = ([c for c in _all(kind) if c not in known] for kind in (SIGN, MARK))
     for each in pieces:
         signs, marks = _not_read_by(each, signs), _not_read_by(each, marks)
-    letters = "".join(regex.findall(LETTER, "".join(written)))
+    letters = "".join(regex.findall(LETTER, "".join(texts)))
     scripts = "".join(script for script in _scripts() if regex.search(script, letters))
     foreign = _all(rf"(?V1)[{LETTER}--[\p{{sc=Zyyy}}\p{{sc=Zinh}}{scripts}]]")
     never_alone = {*signs, *(lone_symbols or "")}

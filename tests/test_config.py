@@ -382,9 +382,17 @@ RATES = [
         ("best_by", "chrf"),
         *[
             ("workers", value)
-            for value in ("", "a:2", "a-{0..1}", "a-{1..0}:2", "{0..1}{0..1}:2", "a-{0..x}:2", "a {0..1}:2")
+            for value in (
+                "",
+                "a:2",
+                "a-{0..1}",
+                "a-{1..0}:2",
+                "{0..1}{0..1}:2",
+                "a-{0..x}:2",
+                "a {0..1}:2",
+                "a:{65535..65536}",
+            )
         ],
-        ("workers", "train-{0..3}.train:2222"),  # without `strategy` multi_worker
         *[("profile", value) for value in ("", "7", "7,7", "11,7", "-1,7", "7,11,13", "7,x", "7, 11", "7.5,11")],
     ],
 )
@@ -496,11 +504,12 @@ def test_the_choices_are_those_of_the_layers():
     ("given", "rule"),
     [
         ({"positions": "learned", "first_position": 2}, "`first_position` has no effect with positions=learned, "),
+        ({"workers": "a:{1..2}"}, "`workers` has no effect with strategy=auto, only with multi_worker"),
         ({"tie_positions": False}, "`tie_positions` has no effect with positions=sinusoidal, only with learned"),
         ({"architecture": "gru", "logits_bias": True}, "`logits_bias` has no effect with architecture=gru, "),
     ],
 )
-def test_settings_of_positions_that_are_not_there_are_refused(given, rule):
+def test_settings_of_parts_that_are_not_there_are_refused(given, rule):
     with pytest.raises(ConfigError, match=f"^{rule}.* leave it out. Received: "):
         check_effect(Config(**given), given)
 

@@ -1,5 +1,6 @@
 """The library as a notebook uses it."""
 
+import dataclasses
 import json
 import shutil
 import subprocess
@@ -350,7 +351,16 @@ def test_an_ensemble_of_equal_models_translates_as_one_does(two_runs):
     np.testing.assert_allclose([row.score for row in found[:-1]], [row.score for row in expected[:-1]], atol=1e-4)
     np.testing.assert_allclose(found[-1].alignment, expected[-1].alignment, atol=1e-4)
     assert together.files == [path / "model.keras" for path in two_runs]
-    assert kt.load([two_runs[0]]).translate("ten") == one.translate("ten")
+    assert kt.load((two_runs[0],)).translate("ten") == one.translate("ten")
+
+
+def test_an_ensemble_divides_texts_for_the_model_that_reads_least(two_runs, tmp_path):
+    """A model with learned positions has none for longer texts."""
+    shorter = tmp_path / "shorter"
+    shutil.copytree(two_runs[0], shorter)
+    config = Config.load(shorter / "config.yaml")
+    dataclasses.replace(config, max_length=7).save(shorter / "config.yaml")
+    assert kt.load([two_runs[0], shorter]).settings["max_length"] == 7 < config.max_length
 
 
 @pytest.mark.slow
@@ -371,5 +381,9 @@ def test_runs_that_cannot_translate_together_are_refused(two_runs, tmp_path):
     (other / "tokenizer.model").write_bytes(model)
     with pytest.raises(kt.UserError, match=f"the same tokenizers and languages, and those of {other} differ: train it"):
         kt.load([two_runs[0], other])
+    for paths, received in ([], "an empty list"), ([other, two_runs[0], other], f"{other}, {two_runs[0]}, {other}"):
+        for use in (kt.load, kt.Run):
+            with pytest.raises(kt.UserError, match=f"different runs, each named once. Received: {received}$"):
+                use(paths)
     with pytest.raises(kt.UserError, match="as a SavedModel only. Received: format='litert'"):
         kt.Run(two_runs).export(tmp_path / "exports", format="litert")

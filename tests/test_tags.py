@@ -3,8 +3,8 @@
 import pytest
 
 from keras_transformer.config import BOS_ID
-from keras_transformer.errors import UserError
-from keras_transformer.tags import LanguageTags, load_tags, short_codes, spellings_of
+from keras_transformer.errors import FileError, UserError
+from keras_transformer.tags import LanguageTags, load_tags, read_export, short_codes, spellings_of
 
 NLLB = ("eng_Latn", "deu_Latn", "zho_Hans", "zho_Hant", "srp_Cyrl")
 
@@ -50,3 +50,15 @@ def test_tags_stand_where_the_model_expects_them(tmp_path):
     tags.save(tmp_path)
     assert load_tags(tmp_path) == tags
     assert load_tags(tmp_path / "elsewhere") is None
+    for damaged in ("", "[]", "{}", '{"place": "both", "sources": {"en": 5}, "targets": {}, "default": ["en", "de"]}'):
+        (tmp_path / "languages.json").write_text(damaged)
+        with pytest.raises(FileError, match="languages.json is damaged: put a copy of it back$"):
+            load_tags(tmp_path)
+
+
+def test_a_damaged_manifest_is_named(tmp_path):
+    assert read_export(tmp_path) == (None, (None, None))
+    for damaged in ("", "[]", '{"languages": {"default": ["en", "de"], "sources": {}, "targets": {"de": "de"}}}'):
+        (tmp_path / "export.json").write_text(damaged)
+        with pytest.raises(FileError, match="export.json is damaged: put a copy of it back$"):
+            read_export(tmp_path)

@@ -94,11 +94,11 @@ def check_together(arguments):
         for name in (*options, "shortlist", "glossary", "protect", "source_lang"):
             if getattr(arguments, name) not in (None, False):
                 raise UserError(f"--{name} needs a model, and there are only files: leave it out")
+        if arguments.target_lang and arguments.tokenize != "auto":
+            raise UserError("--target_lang has no effect without --tokenize auto: leave one out")
     for name in ("output", "perplexity"):
         if getattr(arguments, name) and arguments.hypotheses:
             raise UserError(f"--{name} needs a model, and does not go with --hypotheses: leave one out")
-        if arguments.target_lang and arguments.tokenize != "auto":
-            raise UserError("--target_lang has no effect without --tokenize auto: leave one out")
     for path in (arguments.source, *arguments.reference, *(system.hypotheses for system in systems)):
         check_files(path, arguments.output)
 

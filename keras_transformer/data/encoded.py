@@ -72,7 +72,7 @@ class Sentences:
         return cls(np.fromiter(itertools.chain.from_iterable(rows), np.int64, int(starts[-1])), starts)
 
     def count(self, wanted):
-        """How often ids of a list are there."""
+        """How many of the ids are in the list `wanted`: int."""
         starts = range(0, len(self.ids), CHUNK * CHUNK)
         return sum(int(np.isin(self.ids[start : start + CHUNK * CHUNK], wanted).sum()) for start in starts)
 
@@ -138,7 +138,7 @@ class EncodedPairs:
         return self.source.lengths + bool(self.tags), self.target.lengths
 
     def tagged(self, languages):
-        """The same pairs, with the tags of their directions. They stay as they are if `LanguageTags` is None."""
+        """The same pairs, with the tags of their directions. `languages` is a `LanguageTags`; None adds no tags."""
         if languages is None:
             return self
         return replace(self, tags=tuple(languages.ids(*languages.find(*each)) for each in self.directions))

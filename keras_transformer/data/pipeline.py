@@ -94,7 +94,7 @@ def make_batch(pairs, rows, vary=None, rng=None):
     Args:
         pairs: `EncodedPairs`.
         rows: int (B,).
-        vary: function (`EncodedPairs`, `rng`) -> `EncodedPairs`, see `training_batches`. It sees no tags of languages.
+        vary: function (`EncodedPairs`, `rng`) -> `EncodedPairs`, see `training_batches`. Its pairs have no tags.
         rng: NumPy generator.
 
     Returns:

@@ -45,8 +45,8 @@ class CTranslate2Export:
     compares greedy search, because CTranslate2 ranks hypotheses by another length penalty, n^alpha.
 
     Of a model of many languages, it has one direction: the default of the translator. A user gives the engine the tag
-    "source_tag" of the manifest in front of the pieces of a text. Where another tag decides about the target language,
-    decoding begins with it by itself.
+    "source_tag" of the manifest in front of the pieces of a text. If the decoder needs a tag of the target language,
+    the engine adds this tag by itself.
 
     Args:
         translator: `Translator` of the run.

@@ -11,8 +11,8 @@ import yaml
 
 from keras_transformer.config import Config
 from keras_transformer.errors import counted
+from keras_transformer.tags import MANIFEST
 
-NAME = "export.json"
 LIBRARIES = ("tensorflow", "tensorflow-text", "keras", "sentencepiece", "ctranslate2", "ai-edge-litert")
 
 
@@ -57,12 +57,12 @@ def write_manifest(directory, number, export, origin, parity, loading):
         "files": {path.relative_to(directory).as_posix(): describe_file(path) for path in files_of(directory)},
         "libraries": installed(LIBRARIES),
     }
-    (directory / NAME).write_text(json.dumps(manifest, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    (directory / MANIFEST).write_text(json.dumps(manifest, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def read_manifest(directory):
     """Reads export.json from the directory of an export: dict."""
-    return json.loads((Path(directory) / NAME).read_text(encoding="utf-8"))
+    return json.loads((Path(directory) / MANIFEST).read_text(encoding="utf-8"))
 
 
 def summarise(manifest):

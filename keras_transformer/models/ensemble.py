@@ -11,10 +11,10 @@ from keras_transformer.models.sequence_to_sequence import SequenceToSequence
 class Ensemble(SequenceToSequence):
     """The mean of the probabilities of several models: P = (P_1 + ... + P_n) / n.
 
-    Methods, call arguments and result: see `SequenceToSequence`. Its `memory` and decoding state are tuples of those of
-    its members. Its states are those of its members side by side, D = D_1 + ... + D_n. Its logits are log P.
+    Methods, call arguments and result: see `SequenceToSequence`. `memory` and the decoding state are tuples, with one
+    entry of each member. The states of the members stand side by side, D = D_1 + ... + D_n. The logits are log P.
 
-    It is made for translation: a loss needs one `output_matrix`, and an ensemble has several.
+    An ensemble only translates: a loss needs one `output_matrix`, and an ensemble has several.
 
     Args:
         members: list of two or more `SequenceToSequence`, with the same vocabularies. They are not changed: the
@@ -64,10 +64,7 @@ class Ensemble(SequenceToSequence):
         return self._beside(states for states, _ in found), tuple(own for _, own in found)
 
     def logits(self, states):
-        members = self.members()
-        columns = [columns_of(member.output_matrix, member.compute_dtype) for member in members]
-        biases = [member.output_bias for member in members]
-        return joint_logits(states, list(zip(columns, biases, strict=True)))
+        return joint_logits(states, projections_of(self.members()))
 
     def align(self, target_ids, memory):
         """As in the contract: the mean of what the members look at."""
@@ -88,6 +85,11 @@ class Ensemble(SequenceToSequence):
 
     def _beside(self, states):
         return ops.concatenate(list(states), axis=-1)
+
+
+def projections_of(members):
+    """What `joint_logits` reads of models: a list of (columns (D, V), bias (V,) or None)."""
+    return [(columns_of(member.output_matrix, member.compute_dtype), member.output_bias) for member in members]
 
 
 def _copied(model, name, policy):

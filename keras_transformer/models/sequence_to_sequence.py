@@ -81,7 +81,7 @@ class SequenceToSequence(keras.Model):
         raise self._missing("logits")
 
     def members(self):
-        """The models whose probabilities it averages: here it alone, see `Ensemble`."""
+        """The models whose probabilities are averaged: this model alone, or those of an `Ensemble`."""
         return (self,)
 
     @property

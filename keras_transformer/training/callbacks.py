@@ -133,7 +133,7 @@ class ValidationBleu(keras.callbacks.Callback):
 class BleuOfDirections(keras.callbacks.Callback):
     """Translates validation sentences of every direction after every epoch, each with its target language.
 
-    It adds the logs `val_bleu/NAME`, and their mean as `val_bleu`, and writes curves of these names.
+    It adds the logs `val_bleu/NAME` and their mean, `val_bleu`. It writes a curve `bleu/NAME` for each direction.
 
     Args:
         directions: list of (name, translate, score, pairs), the last three as in `ValidationBleu`.
@@ -148,13 +148,13 @@ class BleuOfDirections(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch, logs=None):
         measures, rows = {}, []
-        for name, translate, score, pairs in self.directions:
-            sources, references = map(list, zip(*pairs, strict=True))
-            with self.model.averaged():
+        with self.model.averaged():
+            for name, translate, score, pairs in self.directions:
+                sources, references = map(list, zip(*pairs, strict=True))
                 translations = translate(sources)
-            measures[name] = score(translations, references)
-            rows.append((sources[0], references[0], translations[0]))
-            log.info("%12s%s: %s -> %s", "", name, sources[0], translations[0])
+                measures[name] = score(translations, references)
+                rows.append((sources[0], references[0], translations[0]))
+                log.info("%12s%s: %s -> %s", "", name, sources[0], translations[0])
         logs.update({f"val_bleu/{name}": value for name, value in measures.items()})
         logs["val_bleu"] = sum(measures.values()) / len(measures)
         with self.writer.as_default(step=self.progress.step):

@@ -22,7 +22,8 @@ def score_model(config, run, data, evaluate):
         config: `Config`.
         run: `RunDirectory`.
         data: `Data`.
-        evaluate: function (translations, references) -> `Evaluation`. With several directions, it takes `target_lang`.
+        evaluate: function (translations, references) -> `Evaluation`. Several directions need its
+            argument `target_lang`, too.
 
     Returns:
         ("test" or "validation", `Evaluation`) of the first corpus.

@@ -195,7 +195,7 @@ class RDrop(Consistency):
 
         loss = (smoothed cross-entropy of p + smoothed cross-entropy of q + weight (KL(p || q) + KL(q || p)) / 2) / 2
 
-    The half makes it the mean over a batch of twice the size.
+    The half makes this loss the mean over a batch of twice the size.
 
     Args:
         label_smoothing, weight: see `Consistency`.

@@ -195,9 +195,9 @@ def learn_text(run, corpus, origin, copies_unknown):
 
 
 def encode_split(config, run, corpus, tokenizers, name, kept_as=None, languages=None):
-    """The `EncodedPairs` of the split `name`: those in the run directory, if the corpus is still the same.
+    """The `EncodedPairs` of the split `name`, with the tags of `languages`.
 
-    They get the tags of `LanguageTags`.
+    The files in the run directory are used if the corpus is still the same.
     """
     ingredients = _ingredients(config, run, corpus.identity)
     pairs, called = getattr(corpus, name), f"{corpus.name}, {name}"
@@ -221,8 +221,7 @@ def open_split(run, name):
         CheckpointError: if they are not whole, or of another corpus, tokenizer or length than the run's.
     """
     config = Config.load(run.config)
-    identity = json.loads(run.corpus.read_text(encoding="utf-8")) if run.corpus.exists() else {}
-    flaw = find_flaw(run.tokens / name, _ingredients(config, run, identity))
+    flaw = find_flaw(run.tokens / name, _ingredients(config, run, run.corpus_identity()))
     if flaw:
         raise CheckpointError(
             f"the tokenised corpus {run.tokens / name} {flaw}: train.py with the settings of the run makes it again"
@@ -273,7 +272,7 @@ def check_same_corpus(run, corpus):
 def _different_parts(run, corpus):
     """The names of the parts of the corpus that are not as they were when the run began."""
     now = corpus.identity
-    before = json.loads(run.corpus.read_text(encoding="utf-8")) if run.corpus.exists() else now
+    before = run.corpus_identity() or now
     return [name for name in {**before, **now} if before.get(name) != now.get(name)]
 
 

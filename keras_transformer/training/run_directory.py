@@ -10,7 +10,7 @@ import filelock
 from keras_transformer.config import Config
 from keras_transformer.data.corpus import BAD_LINES
 from keras_transformer.errors import CheckpointError, FileError
-from keras_transformer.files import remove_partial_files
+from keras_transformer.files import reading, remove_partial_files
 from keras_transformer.tags import FILE as LANGUAGES
 from keras_transformer.tokenizer import SHARED, SOURCE, TARGET
 
@@ -22,6 +22,7 @@ class RunDirectory:
         corpus.json              the hash of each part of the corpus, which must stay the same
         bad_lines.jsonl          the lines of the corpus that `skip_bad_lines` has left out
         tokenizer.model          SentencePiece; or source_tokenizer.model and target_tokenizer.model
+        languages.json           the languages and their tags, in a run of several directions
         full_stops.json          what the corpus knows: abbreviations, and whether it has characters without a piece
         tokens/                  the tokenised corpus; if it is removed, the next start makes it again
         samples.txt              validation sentences that export.py compares translations on
@@ -91,11 +92,21 @@ class RunDirectory:
         finally:
             lock.release()
 
+    def corpus_identity(self):
+        """The `Corpus.identity` that the run keeps; {} if the run keeps none.
+
+        Raises:
+            FileError: if the file cannot be read or is damaged.
+        """
+        if not self.corpus.exists():
+            return {}
+        with reading(self.corpus):
+            return dict(json.loads(self.corpus.read_text(encoding="utf-8")))
+
     def languages(self):
         """(source, target), the codes of the languages of the corpus; None for each that is not known."""
         config = Config.load(self.config)
-        about = json.loads(self.corpus.read_text(encoding="utf-8")) if self.corpus.exists() else {}
-        source, _, target = about.get("languages", "").partition(",")[0].partition(" to ")
+        source, _, target = self.corpus_identity().get("languages", "").partition(",")[0].partition(" to ")
         return source or config.source_lang, target or config.target_lang
 
     def has_checkpoint(self):

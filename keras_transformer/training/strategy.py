@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer.checks import worker_addresses
+from keras_transformer.checks import is_address, worker_addresses
 from keras_transformer.errors import CheckpointError, ConfigError, counted
 from keras_transformer.process import available_cores
 from keras_transformer.training.preparation import prepare
@@ -120,7 +120,7 @@ def is_listening(address):
 
 
 def tf_config_of(workers, index):
-    """Writes TF_CONFIG for a worker of an Indexed Job of Kubernetes.
+    """Makes the TF_CONFIG of a worker of an Indexed Job of Kubernetes.
 
     Args:
         workers: str, the setting of the config, such as "train-{0..3}.train:2222".
@@ -158,7 +158,7 @@ def read_cluster(text):
         cluster = {name: list(config["cluster"].get(name, [])) for name in ("chief", "worker")}
         task_type, index = config["task"]["type"], int(config["task"]["index"])
         address = cluster[task_type][index]
-        is_good = index >= 0 and len(cluster["chief"]) <= 1 and all(map(_is_address, sum(cluster.values(), [])))
+        is_good = index >= 0 and len(cluster["chief"]) <= 1 and all(map(is_address, sum(cluster.values(), [])))
     except (ValueError, TypeError, KeyError, IndexError, AttributeError):
         is_good = False
     if not is_good:
@@ -166,11 +166,6 @@ def read_cluster(text):
     addresses = [*cluster["chief"], *cluster["worker"]]
     addresses.remove(address)
     return task_type, index, address, addresses
-
-
-def _is_address(text):
-    host, _, port = text.rpartition(":")
-    return bool(host) and port.isdigit()
 
 
 def describe_devices(strategy):

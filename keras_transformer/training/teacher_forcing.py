@@ -163,8 +163,9 @@ class TeacherForcing(AlwaysBuilt):
 
     @property
     def own_seeds(self):
-        """Those of scheduled sampling and of the loss."""
-        return [*(each.state for each in [self.coins] if each), *(self.token_loss.seeds if self.compiled else [])]
+        """The states of the seed generators of scheduled sampling and of the loss."""
+        coins = [self.coins.state] if self.coins else []
+        return [*coins, *(self.token_loss.seeds if self.compiled else [])]
 
     @property
     def resumable_variables(self):

@@ -65,7 +65,7 @@ def complete_languages(languages, corpus, model):
     pieces = sentencepiece.SentencePieceProcessor(model_proto=model)
     own, tagged = _own_codes(languages), _tagged(languages)
     sides = []
-    for known, given in zip((languages.sources, languages.targets), zip(*corpus.directions, strict=True), strict=True):
+    for known, given in zip(languages.sides.values(), zip(*corpus.directions, strict=True), strict=True):
         codes = dict.fromkeys(own.get(plain(code), code) for code in given)
         sides.append(known | {code: tagged.get(code, pieces.piece_to_id(piece_of(code))) for code in codes})
     complete = LanguageTags(languages.place, *sides, (None, None))
@@ -83,8 +83,8 @@ def _tagged(languages):
 
 
 def describe_languages(languages):
-    """Says which languages a run translates."""
-    names = [", ".join(short_codes(side).values()) for side in (languages.sources, languages.targets)]
+    """Logs the languages of a run."""
+    names = [", ".join(short_codes(side).values()) for side in languages.sides.values()]
     log.info("languages   from %s to %s; tags: %s", *names, languages.place)
 
 

@@ -9,7 +9,7 @@ from keras_transformer.training.callbacks import BleuOfDirections, MeasureOthers
 
 def validation_pairs(config, corpus):
     """The first `validation_sentences` pairs of a corpus' validation split that are not blank, a list."""
-    return list(itertools.islice(_filled(corpus.validation), config.validation_sentences))
+    return _first_filled(corpus.validation, config.validation_sentences)
 
 
 def validation_batches(config, pairs, strategy):
@@ -29,7 +29,6 @@ def validation_of_others(config, data, strategy):
             validation_pairs(config, corpus),
         )
         for corpus in data.corpus.others
-        if corpus.name in data.others
     ]
 
 
@@ -42,8 +41,8 @@ def validation_bleu(config, data, translate, evaluate, strategy, writer, progres
     Args:
         config: `Config`.
         data: `Data`.
-        translate: function from a list of str to their translations with the trainer's weights. With several
-            directions, it also takes `source_lang` and `target_lang`.
+        translate: function from a list of str to their translations with the trainer's weights. Several directions
+            need its arguments `source_lang` and `target_lang`, too.
         evaluate: function (translations, references, `target_lang`) -> `Evaluation`.
         strategy: of the trainer.
         writer, progress: see `ValidationBleu`.
@@ -66,20 +65,17 @@ def validation_bleu(config, data, translate, evaluate, strategy, writer, progres
 
 
 def pairs_by_direction(config, corpus):
-    """Validation pairs of each direction: dict, (source, target) -> list. Its corpora have equal parts of them."""
+    """Validation pairs of each direction: dict, (source, target) -> list, to which its corpora add equally many."""
     corpora = {}
     for each in (corpus, *corpus.others):
         corpora.setdefault((each.source_lang, each.target_lang), []).append(each)
-    return {
-        direction: [
-            pair
-            for each in its_own
-            for pair in itertools.islice(_filled(each.validation), -(-config.validation_sentences // len(its_own)))
-        ]
-        for direction, its_own in corpora.items()
-    }
+    found = {}
+    for direction, its_own in corpora.items():
+        count = -(-config.validation_sentences // len(its_own))
+        found[direction] = [pair for each in its_own for pair in _first_filled(each.validation, count)]
+    return found
 
 
-def _filled(pairs):
-    """Yields the pairs that are not blank."""
-    return (pair for pair in pairs if pair[0].strip() and pair[1].strip())
+def _first_filled(pairs, count):
+    """The first pairs that are not blank, a list."""
+    return list(itertools.islice((pair for pair in pairs if pair[0].strip() and pair[1].strip()), count))

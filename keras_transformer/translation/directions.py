@@ -1,7 +1,7 @@
 """Directions: the tags that a model of many languages reads with every part of a text, found in the graph.
 
-`tags.py` says where they stand. A model of one direction has none, and no function of this module is called for it. A
-text may begin with a tag itself: ">>fra<< Hello", as users of OPUS-MT write it, or "<2fr> Hello".
+`tags.py` says where tags stand. A model of one direction has none: its dicts of `tags` are empty, and the functions
+here change nothing. A text may begin with a tag itself: ">>fra<< Hello", as for OPUS-MT, or "<2fr> Hello".
 """
 
 import tensorflow as tf
@@ -27,7 +27,7 @@ class Directions:
         self.tags = tags
 
     def of(self, text, source_lang, target_lang, **options):
-        """Finds the direction of each text. A tag that a text begins with is more than its `target_lang`.
+        """Finds the direction of each text. A tag at the start of a text counts more than its `target_lang`.
 
         Args:
             text: string (B,).
@@ -80,13 +80,13 @@ def default_tags(tags, number):
 
 
 def tagged(source_ids, tags):
-    """Source ids, int32 (P, S), each row behind its tag if there are `tags`: (P, 1 + S)."""
-    return tf.concat([tags["source_tag"][:, None], source_ids], axis=1) if tags else source_ids
+    """Source ids, int32 (P, S), each row behind its tag if `tags` have "source_tag": (P, 1 + S)."""
+    return tf.concat([tags["source_tag"][:, None], source_ids], axis=1) if "source_tag" in tags else source_ids
 
 
-def untagged(alignment, is_source):
+def untagged(alignment, is_source, tags):
     """The weights on the source alone, which then sum to 1: float32 (P, T, 1 + S), bool (P, S) -> (P, T, S)."""
-    return unframed(alignment, is_source[:, None], 1)
+    return unframed(alignment, is_source[:, None], 1) if "source_tag" in tags else alignment
 
 
 def begun(ids, tags):
@@ -95,7 +95,7 @@ def begun(ids, tags):
 
 
 def begin(start, step, options):
-    """The functions of a search whose decoder begins with "first_id", and the options of the search without tags.
+    """The functions of a search whose decoder begins with "first_id" if the options have one; options without tags.
 
     Args:
         start: function from W to the first state of the model.

@@ -26,7 +26,7 @@ from typing import NamedTuple
 import regex
 import tensorflow as tf
 
-from keras_transformer.errors import FileError
+from keras_transformer.files import reading
 from keras_transformer.tokenizer import PICTURES, SIGN, SYMBOL, Unknown, unknown_to, written
 from keras_transformer.words import WORD_CHARACTER
 
@@ -103,11 +103,10 @@ class Known(NamedTuple):
     lone_symbols: str | None = None
 
     def extended(self, other):
-        """What both say, this one first."""
+        """What both corpora say. This one decides where they differ. Symbols are known if both know them."""
         stops = (self.source.extended(other.source), self.target.extended(other.target))
-        lone_symbols = (
-            None if other.lone_symbols is None else "".join(sorted({*self.lone_symbols, *other.lone_symbols}))
-        )
+        symbols = (self.lone_symbols, other.lone_symbols)
+        lone_symbols = None if None in symbols else "".join(sorted(set("".join(symbols))))
         return Known(*stops, self.copies_unknown or other.copies_unknown, lone_symbols)
 
 
@@ -271,14 +270,10 @@ def load_known(path):
     """
     if not path.exists():
         return UNKNOWN
-    try:
+    with reading(path, "put a copy of it back, or remove it"):
         facts = json.loads(path.read_text(encoding="utf-8"))
         sides = (FullStops(**{kind: tuple(words) for kind, words in facts[side].items()}) for side in SIDES)
         return Known(*sides, **{fact: facts[fact] for fact in ("copies_unknown", "lone_symbols") if fact in facts})
-    except OSError as error:
-        raise FileError.of("read", path, error) from error
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise FileError(f"{path} is damaged: put a copy of it back, or remove it") from error
 
 
 def _either_case(word):

@@ -13,7 +13,8 @@ from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID
 from keras_transformer.decoding.beam import beam_search
 from keras_transformer.decoding.search import last_repeated, log_probs_of, penalty
 from keras_transformer.decoding.single import greedy_search, sample
-from keras_transformer.layers.embedding import columns_of, joint_logits
+from keras_transformer.layers.embedding import joint_logits
+from keras_transformer.models.ensemble import projections_of
 from keras_transformer.tokenizer import shift_right
 from keras_transformer.translation.directions import Directions, begin, begun, tagged, untagged
 from keras_transformer.translation.options import INPUTS, OUTPUTS, inputs_of
@@ -80,6 +81,8 @@ class Signatures:
         self.beam_size, self.length_penalty, self.max_length = beam_size, length_penalty, max_length
         self.shortlist, self.directions = shortlist, tags and Directions(tags)
         self.members = model.members()
+        # Laid out in every search: weights change in training. A SavedModel keeps `Columns`.
+        self.projections = functools.partial(projections_of, self.members)
         division, of_target = self.division, _ = divisions_of(*self.tokenizers, split_sentences, known)
         # Each is a tf.function, so that a SavedModel holds it once. AutoGraph takes most of the time of tracing: only
         # the three with a loop need it.
@@ -271,7 +274,7 @@ class Signatures:
             given = {name: option[some] for name, option in options.items()}
             candidates = self.candidates(source_ids, given)
             required = required_placeholders(self.tokenizers, source_ids, limits[some], given)
-            memory = self._encode(tagged(source_ids, given) if self.directions else source_ids)
+            memory = self._encode(tagged(source_ids, given))
             found = self._search(memory, limits[some], count, given, candidates, required)
             found = [field[:, :count] for field in last_repeated(found)]
             decoded = self._decode(tf.reshape(found[0], [-1, tf.shape(found[0])[2]]))
@@ -281,7 +284,7 @@ class Signatures:
         return texts, scores, lengths
 
     def find_labels(self, sources, batch_size, tags=None):
-        """encode -> search, at most `batch_size` at a time: RaggedTensor int32 (P, None) -> the same, of labels."""
+        """encode -> search, as in `explain_labels`: sources, RaggedTensor int32 (P, None) -> the same, of labels."""
         flat, counts = tf.zeros([0], tf.int32), tf.zeros([0], tf.int32)
         for start in tf.range(0, sources.nrows(), batch_size):
             tf.autograph.experimental.set_loop_options(
@@ -292,7 +295,7 @@ class Signatures:
             source_ids, limits = some.to_tensor(PAD_ID), limits_of(some)
             given = {name: tag[start : start + batch_size] for name, tag in (tags or {}).items()}
             required = required_placeholders(self.tokenizers, source_ids, limits, {})
-            memory = self._encode(tagged(source_ids, given) if self.directions else source_ids)
+            memory = self._encode(tagged(source_ids, given))
             found = self._search(memory, limits, tf.constant(1), given, (), required)
             ids, lengths = found.ids[:, 0], found.lengths[:, 0]
             flat = tf.concat([flat, tf.boolean_mask(ids, tf.sequence_mask(lengths, tf.shape(ids)[1]))], axis=0)
@@ -322,18 +325,13 @@ class Signatures:
             states, state = self._step(ids, parents, position, state)
             return joint_logits(states, projections), state
 
-        if self.directions:
-            start, step, options = begin(start, step, options)
+        start, step, options = begin(start, step, options)
         if candidates:
             start, step, options = candidates.start(start), candidates.step(step), candidates.options(options)
         if required:
             start, step, limits = required.start(start), required.step(step, EOS_ID), required.limits
         found = self._find(start, step, limits, wanted, options)
         return candidates.hypotheses(found) if candidates else found
-
-    def projections(self):
-        """What `joint_logits` reads, laid out in every search: weights change in training. See `Columns`, too."""
-        return [(columns_of(each.output_matrix, each.compute_dtype), each.output_bias) for each in self.members]
 
     def _find(self, start, step, limits, wanted, options):
         """`search` with a step function; `start` takes W and returns its first state."""
@@ -360,6 +358,7 @@ class Signatures:
             sources: RaggedTensor int32 (P, None).
             labels: RaggedTensor int32 (P, None), N in all.
             batch_size: int64 scalar, most pairs at a time.
+            tags: ids of `Directions.of`, name -> int32 (P,); None for a model of one direction.
 
         Returns:
             float32 (N,), and the alignments of all labels, flat: float32 (M,). Each label has as many as its source has
@@ -374,11 +373,11 @@ class Signatures:
             some_sources, some_labels = (x[start : start + batch_size] for x in (sources, labels))
             given = {name: tag[start : start + batch_size] for name, tag in (tags or {}).items()}
             source_ids, target_ids = some_sources.to_tensor(PAD_ID), shift_right(some_labels.to_tensor(PAD_ID))
-            memory = self._encode(tagged(source_ids, given) if given else source_ids)
+            memory = self._encode(tagged(source_ids, given))
             align, logits = map(tf.autograph.experimental.do_not_convert, (self.model.align, self.model.logits))
-            states, alignment = align(begun(target_ids, given) if given else target_ids, memory)
+            states, alignment = align(begun(target_ids, given), memory)
             is_label, is_source = (tf.sequence_mask(x.row_lengths()) for x in (some_labels, some_sources))
-            alignment = untagged(alignment, is_source) if given else alignment
+            alignment = untagged(alignment, is_source, given)
             found = log_probs_of(logits, tf.boolean_mask(states, is_label), some_labels.values)
             log_probs = tf.concat([log_probs, found], axis=0)
             alignment = tf.boolean_mask(alignment, is_label[:, :, None] & is_source[:, None, :])

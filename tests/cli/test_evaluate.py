@@ -27,6 +27,9 @@ class Dictionary:
     def __init__(self, left_out=0):
         self.left_out, self.calls = left_out, []
 
+    def between(self, target_lang):
+        return self
+
     def translate(self, texts, on_progress=None, **options):
         self.calls.append((len(texts), options))
         german = dict(zip(tiny.ENGLISH, tiny.GERMAN, strict=True))
@@ -182,6 +185,11 @@ def test_either_side_of_a_comparison_can_be_a_file(program, loaded):
     assert program("--model_dir", "run", "--baseline", "bad", *SIDES)[1][:9] == expected
     status, lines, _ = program("--hypotheses", "good", "--baseline", "export", *SIDES)
     assert (status, lines[:9]) == (0, expected) and lines[9].endswith("(baseline)")
+
+
+def test_a_model_takes_its_target_language_with_any_tokenization(program, loaded):
+    status, lines, _ = program("--model_dir", "run", *SIDES, "--tokenize", "13a", "--target_lang", "de")
+    assert status == 0 and "tok:13a" in " ".join(lines)
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="a file that cannot be written is needed")

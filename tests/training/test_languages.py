@@ -24,9 +24,8 @@ from keras_transformer.training.run_directory import RunDirectory
 from keras_transformer.training.train import make_network, variation
 from keras_transformer.training.validation import pairs_by_direction, validation_bleu
 from tests import tiny
-from tests.training.curves import assert_same_curves
 from tests.training.test_mixtures import finish, spelling_of
-from tests.training.test_train import again, assert_same_state, interrupt_after, train
+from tests.training.test_train import assert_interruption_changes_nothing, train
 
 BOTH = {"tags": "both"}
 
@@ -297,12 +296,7 @@ def test_an_interrupted_run_of_two_directions_is_an_uninterrupted_one_to_the_bit
     config = config_of(corpus, tmp_path / "whole", epochs=2, strategy="one_device", dropout_rate=0.3)
     _, _, printed = train(config)
     assert printed.count("            de-en: BLEU ") == 2
-    found = again(config, tmp_path / "run")
-    with pytest.raises(KeyboardInterrupt):
-        train(found, before_fit=lambda trainer: interrupt_after(7, trainer))
-    train(found)
-    assert_same_state(RunDirectory(found.model_dir), RunDirectory(config.model_dir))
-    assert_same_curves(RunDirectory(found.model_dir), RunDirectory(config.model_dir))
+    assert_interruption_changes_nothing(config, tmp_path / "run")
 
 
 def test_words_that_translate_each_other_are_learnt_for_each_direction(corpus, tmp_path):

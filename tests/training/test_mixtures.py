@@ -22,8 +22,8 @@ from keras_transformer.training.preparation import Origin, prepare
 from keras_transformer.training.run_directory import RunDirectory
 from keras_transformer.training.train import build_trainer, make_network
 from tests import tiny
-from tests.training.curves import assert_same_curves, read_events
-from tests.training.test_train import again, assert_same_state, interrupt_after, train
+from tests.training.curves import read_events
+from tests.training.test_train import again, assert_interruption_changes_nothing, train
 
 NEW = [(f"{source} Katze", f"{target} кот") for source, target in tiny.pairs(59, seed=7)]
 
@@ -120,12 +120,7 @@ def test_the_loss_of_every_corpus_is_that_of_its_own_validation_pairs(mixture, c
 @pytest.mark.slow
 def test_a_mixture_that_was_interrupted_is_an_uninterrupted_one_to_the_bit(mixture, tmp_path):
     config, *_ = mixture
-    found = again(config, tmp_path / "run")
-    with pytest.raises(KeyboardInterrupt):
-        train(found, before_fit=lambda trainer: interrupt_after(7, trainer))
-    train(found)
-    assert_same_state(RunDirectory(found.model_dir), RunDirectory(config.model_dir))
-    assert_same_curves(RunDirectory(found.model_dir), RunDirectory(config.model_dir))
+    assert_interruption_changes_nothing(config, tmp_path / "run")
 
 
 def test_a_weight_belongs_to_the_settings_of_a_run_and_a_change_is_refused(prepared, corpora):

@@ -117,6 +117,7 @@ def test_tf_config_gives_the_workers_and_this_one_s_place(text, expected):
         tf_config({"worker": WORKERS}, "chief", 0),
         tf_config({"worker": WORKERS, "evaluator": ["d:7777"]}, "evaluator", 0),
         tf_config({"worker": ["a", "b:2222"]}, "worker", 0),
+        tf_config({"worker": ["b:70000"]}, "worker", 0),  # no port is so high
         tf_config({"worker": [2222]}, "worker", 0),
         tf_config({"chief": WORKERS}, "chief", 0),
     ],

@@ -150,6 +150,16 @@ def again(config, model_dir, **settings):
     return type(config)(**{**vars(config), "model_dir": str(model_dir), **settings})
 
 
+def assert_interruption_changes_nothing(config, model_dir):
+    """Trains an interrupted run in `model_dir` to its end: it is, to the bit, the finished run of the config."""
+    found = again(config, model_dir)
+    with pytest.raises(KeyboardInterrupt):
+        train(found, before_fit=functools.partial(interrupt_after, 7))
+    train(found)
+    assert_same_state(RunDirectory(found.model_dir), RunDirectory(config.model_dir))
+    assert_same_curves(RunDirectory(found.model_dir), RunDirectory(config.model_dir))
+
+
 @pytest.fixture
 def copy_of_finished(uninterrupted, tmp_path):
     """(run, config) of a copy that tests may change."""
