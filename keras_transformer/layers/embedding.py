@@ -86,14 +86,18 @@ def logits_of(states, columns, bias=None):
 def joint_logits(states, projections):
     """The logits of several models together: the logarithms of the mean of their probabilities.
 
-    `states` (..., D) are those of each model side by side; `projections` is a list of the `columns_of` each matrix,
-    (D, V), and its bias, (V,) or None. One model alone has the logits of `logits_of`. Returns float32 (..., V).
+    `states` (..., D) are those of each model side by side; `projections` is `projections_of` the models. One model alone has the logits of `logits_of`. Returns float32 (..., V).
     """
     if len(projections) == 1:
         return logits_of(states, *projections[0])
     stops = itertools.accumulate(columns.shape[0] for columns, _ in projections)
     each = zip(projections, stops, strict=True)
     return log_of_mean([logits_of(states[..., stop - one[0].shape[0] : stop], *one) for one, stop in each])
+
+
+def projections_of(members):
+    """What `joint_logits` reads of models: a list of (columns (D, V), bias (V,) or None)."""
+    return [(columns_of(member.output_matrix, member.compute_dtype), member.output_bias) for member in members]
 
 
 def log_of_mean(logits):

@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from keras_transformer.layers.embedding import columns_of, joint_logits, log_of_mean
+from keras_transformer.layers.embedding import joint_logits, log_of_mean, projections_of
 from keras_transformer.models.sequence_to_sequence import SequenceToSequence
 
 
@@ -85,11 +85,6 @@ class Ensemble(SequenceToSequence):
 
     def _beside(self, states):
         return ops.concatenate(list(states), axis=-1)
-
-
-def projections_of(members):
-    """What `joint_logits` reads of models: a list of (columns (D, V), bias (V,) or None)."""
-    return [(columns_of(member.output_matrix, member.compute_dtype), member.output_bias) for member in members]
 
 
 def _copied(model, name, policy):

@@ -13,8 +13,7 @@ from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID
 from keras_transformer.decoding.beam import beam_search
 from keras_transformer.decoding.search import last_repeated, log_probs_of, penalty
 from keras_transformer.decoding.single import greedy_search, sample
-from keras_transformer.layers.embedding import joint_logits
-from keras_transformer.models.ensemble import projections_of
+from keras_transformer.layers.embedding import joint_logits, projections_of
 from keras_transformer.tokenizer import shift_right
 from keras_transformer.translation.directions import Directions, begin, begun, tagged, untagged
 from keras_transformer.translation.options import INPUTS, OUTPUTS, inputs_of
@@ -274,7 +273,7 @@ class Signatures:
             given = {name: option[some] for name, option in options.items()}
             candidates = self.candidates(source_ids, given)
             required = required_placeholders(self.tokenizers, source_ids, limits[some], given)
-            memory = self._encode(tagged(source_ids, given))
+            memory = self.memory_of(source_ids, given)
             found = self._search(memory, limits[some], count, given, candidates, required)
             found = [field[:, :count] for field in last_repeated(found)]
             decoded = self._decode(tf.reshape(found[0], [-1, tf.shape(found[0])[2]]))
@@ -282,6 +281,10 @@ class Signatures:
             scores = tf.concat([scores, found[1]], axis=0)
             lengths = tf.concat([lengths, found[2]], axis=0)
         return texts, scores, lengths
+
+    def memory_of(self, source_ids, tags):
+        """What the decoder reads of source ids, int32 (P, S), behind their tags if the model has several directions."""
+        return self._encode(tagged(source_ids, tags) if self.directions else source_ids)
 
     def find_labels(self, sources, batch_size, tags=None):
         """encode -> search, as in `explain_labels`: sources, RaggedTensor int32 (P, None) -> the same, of labels."""
@@ -295,7 +298,7 @@ class Signatures:
             source_ids, limits = some.to_tensor(PAD_ID), limits_of(some)
             given = {name: tag[start : start + batch_size] for name, tag in (tags or {}).items()}
             required = required_placeholders(self.tokenizers, source_ids, limits, {})
-            memory = self._encode(tagged(source_ids, given))
+            memory = self.memory_of(source_ids, given)
             found = self._search(memory, limits, tf.constant(1), given, (), required)
             ids, lengths = found.ids[:, 0], found.lengths[:, 0]
             flat = tf.concat([flat, tf.boolean_mask(ids, tf.sequence_mask(lengths, tf.shape(ids)[1]))], axis=0)
@@ -325,7 +328,8 @@ class Signatures:
             states, state = self._step(ids, parents, position, state)
             return joint_logits(states, projections), state
 
-        start, step, options = begin(start, step, options)
+        if self.directions:
+            start, step, options = begin(start, step, options)
         if candidates:
             start, step, options = candidates.start(start), candidates.step(step), candidates.options(options)
         if required:
@@ -373,11 +377,12 @@ class Signatures:
             some_sources, some_labels = (x[start : start + batch_size] for x in (sources, labels))
             given = {name: tag[start : start + batch_size] for name, tag in (tags or {}).items()}
             source_ids, target_ids = some_sources.to_tensor(PAD_ID), shift_right(some_labels.to_tensor(PAD_ID))
-            memory = self._encode(tagged(source_ids, given))
+            target_ids = begun(target_ids, given) if self.directions else target_ids
+            memory = self.memory_of(source_ids, given)
             align, logits = map(tf.autograph.experimental.do_not_convert, (self.model.align, self.model.logits))
-            states, alignment = align(begun(target_ids, given), memory)
+            states, alignment = align(target_ids, memory)
             is_label, is_source = (tf.sequence_mask(x.row_lengths()) for x in (some_labels, some_sources))
-            alignment = untagged(alignment, is_source, given)
+            alignment = untagged(alignment, is_source, given) if self.directions else alignment
             found = log_probs_of(logits, tf.boolean_mask(states, is_label), some_labels.values)
             log_probs = tf.concat([log_probs, found], axis=0)
             alignment = tf.boolean_mask(alignment, is_label[:, :, None] & is_source[:, None, :])
