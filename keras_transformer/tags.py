@@ -151,7 +151,9 @@ def check_direction(languages, source_lang=None, target_lang=None):
 
 
 def plain(code):
-    """A code for comparison: small letters, and "-" between its parts."""
+    """A code for comparison: small letters, and "-" between its parts. Raises UserError for a value that is no str."""
+    if not isinstance(code, str):
+        raise UserError(f"the code of a language must be a str, such as fr. Received: {code!r}")
     return code.lower().replace("_", "-")
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from keras_transformer.config import BOS_ID
 from keras_transformer.errors import FileError, UserError
-from keras_transformer.tags import LanguageTags, load_tags, read_export, short_codes, spellings_of
+from keras_transformer.tags import LanguageTags, check_direction, load_tags, read_export, short_codes, spellings_of
 
 NLLB = ("eng_Latn", "deu_Latn", "zho_Hans", "zho_Hant", "srp_Cyrl")
 
@@ -40,6 +40,13 @@ def test_a_language_has_many_spellings(form, code):
     else:
         with pytest.raises(UserError, match="no `source_lang` fr, only de, en, sr, zh, zh-Hant"):
             tags.find(form)
+
+
+def test_the_code_of_a_language_is_text():
+    with pytest.raises(UserError, match="must be a str, such as fr. Received: 5"):
+        LanguageTags("source", {"en": 11}, {"de": 13, "fr": 17}, ("en", "de")).find(target_lang=5)
+    with pytest.raises(UserError, match="must be a str, such as fr. Received: 5"):
+        check_direction(("en", "de"), target_lang=5)
 
 
 def test_tags_stand_where_the_model_expects_them(tmp_path):
