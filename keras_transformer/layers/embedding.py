@@ -86,7 +86,8 @@ def logits_of(states, columns, bias=None):
 def joint_logits(states, projections):
     """The logits of several models together: the logarithms of the mean of their probabilities.
 
-    `states` (..., D) are those of each model side by side; `projections` is `projections_of` the models. One model alone has the logits of `logits_of`. Returns float32 (..., V).
+    `states` (..., D) are those of each model side by side, and `projections` is `projections_of` the models. One model
+    alone has the logits of `logits_of`. Returns float32 (..., V).
     """
     if len(projections) == 1:
         return logits_of(states, *projections[0])
@@ -112,10 +113,7 @@ class Logits(keras.layers.Layer):
     Args:
         source: the layer that owns the matrix (V, D): the `TokenEmbedding` of the target if its matrix is shared, else
             an `OutputMatrix`.
-        use_bias: whether there is a b (V,), a number for each token. The paper has none.
-
-    Attributes:
-        bias: b, or None.
+        use_bias: whether there is a b (V,), a number for each token: `bias`, else None. The paper has none.
 
     Call arguments:
         states: (..., D).
@@ -253,8 +251,7 @@ class NoPositions(Layer):
             self.sum_norm.build(input_shape)
 
     def call(self, x, training=False):
-        x = self.add(x, ops.arange(ops.shape(x)[1]))
-        return self.dropout(x, training=training)
+        return self.dropout(self.add(x, ops.arange(ops.shape(x)[1])), training=training)
 
     def at(self, x, position):
         """As `call`, without dropout, for vectors x (B, W, D) that are all at one `position` (int scalar)."""
@@ -399,6 +396,5 @@ def unframed(weights, is_text, first):
     Returns:
         float32 (B, T, S).
     """
-    weights = weights[:, :, first : first + ops.shape(is_text)[2]]
-    weights = ops.where(is_text, weights, 0.0)
+    weights = ops.where(is_text, weights[:, :, first : first + ops.shape(is_text)[2]], 0.0)
     return weights / ops.maximum(ops.sum(weights, axis=-1, keepdims=True), 1e-30)

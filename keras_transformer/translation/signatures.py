@@ -36,7 +36,6 @@ from keras_transformer.translation.segments import (
 from keras_transformer.translation.sentences import UNKNOWN, divisions_of
 
 PARTS_APART = 1_000_003  # between the seeds of two texts, so that each part of a text has its own
-CONTROL_IDS = {"bos_id": BOS_ID, "eos_id": EOS_ID, "pad_id": PAD_ID}
 
 
 class Signatures:
@@ -101,10 +100,9 @@ class Signatures:
         def as_function(signature):
             inputs = inputs_of(signature, self.directions)
             specs = {name: tf.TensorSpec([None], dtype, name) for name, dtype in inputs.items()}
-            method = getattr(self, signature)
 
             def call(inputs):
-                found = method(**self.directed(inputs))
+                found = getattr(self, signature)(**self.directed(inputs))
                 return {
                     name: tf.ensure_shape(found[name], [self.beam_size if d == "W" else None for d in dimensions])
                     for name, (_, dimensions) in OUTPUTS[signature].items()
@@ -271,10 +269,9 @@ class Signatures:
             some = slice(start, start + batch_size)
             source_ids = ids[some].to_tensor(PAD_ID)
             given = {name: option[some] for name, option in options.items()}
-            candidates = self.candidates(source_ids, given)
             required = required_placeholders(self.tokenizers, source_ids, limits[some], given)
             memory = self.memory_of(source_ids, given)
-            found = self._search(memory, limits[some], count, given, candidates, required)
+            found = self._search(memory, limits[some], count, given, self.candidates(source_ids, given), required)
             found = [field[:, :count] for field in last_repeated(found)]
             decoded = self._decode(tf.reshape(found[0], [-1, tf.shape(found[0])[2]]))
             texts = tf.concat([texts, tf.reshape(decoded, tf.shape(found[1]))], axis=0)
@@ -328,8 +325,7 @@ class Signatures:
             states, state = self._step(ids, parents, position, state)
             return joint_logits(states, projections), state
 
-        if self.directions:
-            start, step, options = begin(start, step, options)
+        start, step, options = begin(start, step, options) if self.directions else (start, step, options)
         if candidates:
             start, step, options = candidates.start(start), candidates.step(step), candidates.options(options)
         if required:
@@ -339,7 +335,7 @@ class Signatures:
 
     def _find(self, start, step, limits, wanted, options):
         """`search` with a step function; `start` takes W and returns its first state."""
-        how = {"length_penalty": self.length_penalty, **CONTROL_IDS}
+        how = {"length_penalty": self.length_penalty, "bos_id": BOS_ID, "eos_id": EOS_ID, "pad_id": PAD_ID}
         if "temperature" in options:
             return sample(step, start(1), limits, options, **how)
         if self.beam_size == 1 and not options:
