@@ -17,6 +17,7 @@ log = logging.getLogger(__name__)
 RESAMPLES = 1000  # test sets that `compare` draws
 AUTO = "auto"  # the tokenization of BLEU is chosen by the target language and the text
 _ORDER = 4  # words of the longest runs that BLEU compares
+_LEGEND = "(...): mean and 95 % confidence interval over resampled test sets. A low TER is good."
 _SAMPLE = 1000  # references that show whether a tokenization divides the text
 # A word by Unicode's rules (UAX 29). They make one of every letter of a script without spaces, and of every ideograph.
 _LETTER = r"\p{WB=ALetter}\p{WB=Hebrew_Letter}\p{WB=Katakana}\p{WB=Numeric}\p{WB=ExtendNumLet}"
@@ -63,8 +64,8 @@ class Evaluation:
 
 
 @dataclass(frozen=True)
-class Comparison:
-    """A system and its baseline on the same test set, by one metric.
+class Interval:
+    """A score of a system with its 95 % confidence interval, by one metric.
 
     sacreBLEU's `Result` has `score`, the score of the test set, and `mean` and `ci`: in 95 % of the test sets that were
     drawn, the score is about `mean - ci` to `mean + ci`.
@@ -73,13 +74,22 @@ class Comparison:
         metric: str, `BLEU`, `chrF` or `TER`.
         signature: str, how sacreBLEU computed the scores and drew the test sets.
         system: Result.
-        baseline: Result.
-        p_value: float, 0 to 1: how often chance alone makes so large a difference, in either direction.
     """
 
     metric: str
     signature: str
     system: Result
+
+
+@dataclass(frozen=True)
+class Comparison(Interval):
+    """A system and its baseline on the same test set, by one metric.
+
+    Attributes:
+        baseline: Result, as `system`.
+        p_value: float, 0 to 1: how often chance alone makes so large a difference, in either direction.
+    """
+
     baseline: Result
     p_value: float
 
@@ -111,7 +121,7 @@ def measure(
     """
     _check_counts(hypotheses=hypotheses, references=references)
     sets = _reference_sets(references)
-    bleu, chrf = _bleu_metric(tokenize, sets, target_lang), CHRF()
+    bleu, chrf = bleu_metric(tokenize, sets, target_lang), CHRF()
     bleu_score = bleu.corpus_score(hypotheses, sets).score
     chrf_score = chrf.corpus_score(hypotheses, sets).score
     matches = sum(hypothesis in row for hypothesis, row in zip(hypotheses, zip(*sets, strict=True), strict=True))
@@ -242,36 +252,50 @@ def compare(
         UserError: as `measure`, and if `resamples` is not positive.
     """
     _check_counts(system=system, baseline=baseline, references=references)
-    check_positive(resamples=resamples)
-    sets = _reference_sets(references)
-    metrics = {"BLEU": _bleu_metric(tokenize, sets, target_lang), "chrF": CHRF()}
-    ways = (TER(), TER(normalized=True, asian_support=True))
-    metrics |= next(({"TER": ter} for ter in ways if _finds_words(ter, sets)), {})
-    named = [("baseline", baseline), ("system", system)]
-    signatures, results = PairedTest(named, metrics, sets, test_type="bs", n_samples=resamples)()
+    found = _resampled([baseline, system], references, tokenize, resamples, target_lang)
     return [
-        _comparison(metric, str(signature), *results[name])
-        for metric, (name, signature) in zip(metrics, signatures.items(), strict=True)  # sacreBLEU says chrF2
+        Comparison(metric, signature, ours, theirs, 1.0 if ours.score == theirs.score else ours.p_value)
+        for metric, signature, (theirs, ours) in found
     ]
+
+
+def intervals(
+    system: Sequence[str],
+    references: Sequence[str] | Sequence[Sequence[str]],
+    tokenize: str = AUTO,
+    resamples: int = RESAMPLES,
+    target_lang: str | None = None,
+) -> list[Interval]:
+    """How far the scores of a system depend on the choice of the test set: bootstrap resampling, as `compare` does.
+
+    Args:
+        system: sequence of str, the translations.
+        references, tokenize, resamples, target_lang: as for `compare`.
+
+    Returns:
+        list of Interval: those of `compare`.
+
+    Raises:
+        UserError: as `compare`.
+    """
+    _check_counts(system=system, references=references)
+    found = _resampled([system], references, tokenize, resamples, target_lang)
+    return [Interval(metric, signature, *results) for metric, signature, results in found]
 
 
 def describe_comparison(comparisons: Sequence[Comparison]) -> str:
-    """Puts a comparison into words.
-
-    Args:
-        comparisons: sequence of Comparison, as `compare` gives.
-
-    Returns:
-        str: a table with a line for every metric, its legend, and the signatures.
-    """
+    """Puts what `compare` gives into words: str, a table with a line for every metric, its legend, the signatures."""
     rows = [("", "system", "baseline", "p")]
     rows += [(row.metric, _interval(row.system), _interval(row.baseline), f"{row.p_value:.3f}") for row in comparisons]
     table = [f"{metric:4}  {system:20}  {baseline:20}  {p}" for metric, system, baseline, p in rows]
-    legend = [
-        "(...): mean and 95 % confidence interval over resampled test sets. A low TER is good.",
-        "p: how likely so large a difference is if both systems are equally good.",
-    ]
-    return "\n".join([*table, *legend, *(f"{row.metric} {row.signature}" for row in comparisons)])
+    p_value = "p: how likely so large a difference is if both systems are equally good."
+    return "\n".join([*table, _LEGEND, p_value, *(f"{row.metric} {row.signature}" for row in comparisons)])
+
+
+def describe_intervals(found: Sequence[Interval]) -> str:
+    """Puts what `intervals` gives into words: str, a line for every metric, a legend, and the signatures."""
+    rows = [f"{row.metric:4}  {_interval(row.system)}" for row in found]
+    return "\n".join([*rows, _LEGEND, *(f"{row.metric} {row.signature}" for row in found)])
 
 
 def check_tokenization(tokenize: str) -> None:
@@ -288,9 +312,19 @@ def _reference_sets(references: Sequence) -> list[list[str]]:
     return [list(column) for column in zip(*rows, strict=True)]
 
 
-def _comparison(metric: str, signature: str, baseline: Result, system: Result) -> Comparison:
-    p_value = 1.0 if system.score == baseline.score else system.p_value
-    return Comparison(metric, signature, system, baseline, p_value)
+def _resampled(systems: list, references: Sequence, tokenize: str, resamples: int, target_lang: str | None) -> list:
+    """A list of (metric, signature, a `Result` of each system), with p-values against the first system."""
+    check_positive(resamples=resamples)
+    sets = _reference_sets(references)
+    metrics = {"BLEU": bleu_metric(tokenize, sets, target_lang), "chrF": CHRF()}
+    ways = (TER(), TER(normalized=True, asian_support=True))
+    metrics |= next(({"TER": ter} for ter in ways if _finds_words(ter, sets)), {})
+    named = [(str(number), system) for number, system in enumerate(systems)]
+    signatures, results = PairedTest(named, metrics, sets, test_type="bs", n_samples=resamples)()
+    return [
+        (metric, str(signature), results[name])
+        for metric, (name, signature) in zip(metrics, signatures.items(), strict=True)  # sacreBLEU says chrF2
+    ]
 
 
 def _interval(result: Result) -> str:
@@ -306,8 +340,11 @@ def _check_counts(**sentences: Sequence[str]) -> None:
         raise UserError(f"There is nothing to score. Received: {received}")
 
 
-def _bleu_metric(tokenize: str, references: list[list[str]], target_lang: str | None) -> BLEU:
-    """BLEU with the named tokenization, or with the one that suits the target language and the references."""
+def bleu_metric(tokenize: str, references: list[list[str]], target_lang: str | None) -> BLEU:
+    """sacreBLEU's BLEU with the named tokenization, or with the one that suits the target language and the references.
+
+    `references` has a list of str for each reference that a sentence has: sacreBLEU's form. Raises UserError.
+    """
     language = language_of(target_lang)
     metric = _chosen_metric(references, language) if tokenize == AUTO else _named_metric(tokenize)
     if tokenize == AUTO and target_lang and not language:

@@ -8,11 +8,19 @@ from pathlib import Path
 
 import pytest
 import sacrebleu
-from sacrebleu.metrics import BLEU
+from sacrebleu.metrics import BLEU, CHRF, TER
 
 import keras_transformer.evaluation
 from keras_transformer.errors import UserError
-from keras_transformer.evaluation import compare, describe, describe_comparison, measure, perplexity
+from keras_transformer.evaluation import (
+    compare,
+    describe,
+    describe_comparison,
+    describe_intervals,
+    intervals,
+    measure,
+    perplexity,
+)
 from keras_transformer.translation.results import Score
 
 ROOT = Path(__file__).parent.parent
@@ -290,6 +298,22 @@ def test_a_comparison_has_the_scores_of_each_alone(systems, tokenize):
         assert getattr(bleu, of_whom).score == pytest.approx(alone.score)
         assert getattr(chrf, of_whom).score == pytest.approx(sacrebleu.corpus_chrf(translations, [references]).score)
         assert getattr(ter, of_whom).score == pytest.approx(sacrebleu.corpus_ter(translations, [references]).score)
+
+
+def test_intervals_are_those_of_sacrebleu_for_one_system(systems):
+    system, _, references = systems
+    found = intervals(system, references, resamples=97)
+    for row, metric in zip(found, (BLEU(), CHRF(), TER()), strict=True):
+        alone = metric.corpus_score(system, [references], n_bootstrap=97)
+        shown = row.system.score, row.system.mean, row.system.ci
+        assert shown == pytest.approx((alone.score, alone._mean, alone._ci)) and row.system.p_value is None
+        assert row.metric == type(metric).__name__.replace("CHRF", "chrF") and "|bs:97|seed:12345|" in row.signature
+    assert [row.signature for row in found] == [row.signature for row in compare(*systems, resamples=97)]
+    lines = describe_intervals(found).splitlines()
+    assert lines[0] == f"BLEU  {found[0].system.score:.1f} ({found[0].system.mean:.1f} +- {found[0].system.ci:.1f})"
+    assert lines[3].startswith("(...): mean and 95 %") and lines[4:] == [f"{r.metric} {r.signature}" for r in found]
+    with pytest.raises(UserError, match="2 system, 3 references"):
+        intervals(["a"] * 2, ["a"] * 3)
 
 
 def one_wrong_word(wrong, sentences=211):
