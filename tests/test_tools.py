@@ -14,11 +14,13 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "keras_transformer"
 TOOLS = sorted(path.name for path in (PACKAGE / "tools").iterdir() if path.is_dir() and path.name[0] not in "._")
 # What a user asks for, and the tool that it needs. The names in capitals are files and directories of the test.
+EVALUATE = ["-m", "keras_transformer", "evaluate"]
 NEEDS = {
     "analysis": ["-m", "keras_transformer", "analyze", "--model_dir", "RUN"],
     "back_translation": ["-m", "keras_transformer", "back_translate", "--model_dir", "RUN"],
     "beam": ["translate.py", "--engine", "beam", "--saved_model", "EXPORT", "--input", "TEXT", "--output", "OUT"],
     "cleaning": ["-m", "keras_transformer", "clean", "--input", "CORPUS", "--output", "OUT"],
+    "comparison": [*EVALUATE, "--hypotheses", "TEXT", "--reference", "TEXT", "--report", "OUT"],
     "documents": ["translate.py", "--model_dir", "RUN", "--format", "html", "--input", "TEXT", "--output", "OUT"],
     "importing": ["-m", "keras_transformer", "import", "CORPUS", "--model_dir", "OUT"],
 }

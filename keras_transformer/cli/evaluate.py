@@ -34,6 +34,10 @@ DESCRIPTION = """Translate a test set and score the translations with sacreBLEU.
       the score of the translations of any system, one on every line. No model is loaded
   python evaluate.py --hypotheses new.de --baseline old.de --reference test.de
       a comparison of two files. Each side of a comparison can be a file or a model
+  python evaluate.py --model_dir runs/new --baseline runs/old --source test.en --reference test.de --report report.html
+      also writes a page for a browser: scores by length and by frequency of words, and the sentences that differ most
+  python evaluate.py --hypotheses new.de --source test.en --reference test.de --comet models/wmt22-comet-da
+      also scores with a COMET model on the disk. It needs the package unbabel-comet
 
 The p-value says how often chance alone gives a difference of this size. A difference is called significant if its
 p-value is below 0.05."""
@@ -70,6 +74,16 @@ def make_parser():
         "spaces (default: auto)",
     )
     parser.add_argument("--output", help="file for the translations of the model")
+    parser.add_argument(
+        "--report",
+        help="HTML file for a report of the system, or of the system and its baseline. It needs no network",
+    )
+    parser.add_argument(
+        "--comet",
+        metavar="MODEL_DIR",
+        help="directory of a COMET model (hparams.yaml and checkpoints/model.ckpt). It needs --source and the package "
+        "unbabel-comet. Nothing is downloaded",
+    )
     return parser
 
 
@@ -99,8 +113,13 @@ def check_together(arguments):
     for name in ("output", "perplexity"):
         if getattr(arguments, name) and arguments.hypotheses:
             raise UserError(f"--{name} needs a model, and does not go with --hypotheses: leave one out")
+    if arguments.comet and not arguments.source:
+        raise UserError("--comet needs --source, the file of sentences that were translated")
+    if arguments.report and arguments.report == arguments.output:
+        raise UserError(f"--report and --output need a file each. Received: {arguments.report} for both")
     for path in (arguments.source, *arguments.reference, *(system.hypotheses for system in systems)):
         check_files(path, arguments.output)
+        check_files(path, arguments.report)
 
 
 def systems_of(arguments):
@@ -147,6 +166,15 @@ def read_lines(systems):
     return texts, references[0] if len(references) == 1 else list(zip(*references, strict=True))
 
 
+def read_sources(arguments):
+    """The lines of `--source` for a report or COMET, a list of str; None without it. Raises CorpusError."""
+    from keras_transformer.data.text_files import open_aligned_files
+
+    if not arguments.source or not (arguments.report or arguments.comet):
+        return None
+    return [line for line, _ in open_aligned_files(arguments.source, arguments.reference[0])]
+
+
 def target_language(arguments):
     """The language of the translations: the flag, or else the ending of the references, such as .zh or .zh.gz."""
     return arguments.target_lang or Path(arguments.reference[0].name.removesuffix(".gz")).suffix[1:]
@@ -186,36 +214,114 @@ def keep(translations, path):
         return error
 
 
-def main(arguments):
-    """Translates and scores."""
+def open_comet(arguments, references, sources):
+    """The COMET of a list of translations: a function to float; None without `--comet`. Raises UserError."""
+    if not arguments.comet:
+        return None
+    comet = console.tool("comparison.comet", "--comet")
+    model = comet.load_comet(arguments.comet)
+    return lambda texts: comet.comet_score(model, texts, references, sources, arguments.batch_size)
+
+
+def name_of(system):
+    """How the report calls a system: by its path."""
+    path = next(value for name in MODEL_OR_FILE if (value := getattr(system, name)))
+    return " + ".join(map(str, path)) if isinstance(path, list) else str(path)
+
+
+def score(translations, references, arguments):
+    """Scores one system, or two.
+
+    Args:
+        translations: one or two lists of str.
+        references: as `read_lines` gives.
+        arguments: parsed flags.
+
+    Returns:
+        (list of `Interval` or `Comparison` for a report; None without one, str for the user).
+    """
     from keras_transformer.evaluation import (
-        check_tokenization,
         compare,
         describe,
         describe_comparison,
-        describe_perplexity,
+        describe_intervals,
+        intervals,
         measure,
     )
 
-    systems = systems_of(arguments)
-    texts, references = read_lines(systems)
-    check_tokenization(arguments.tokenize)
     how = {"tokenize": arguments.tokenize, "target_lang": target_language(arguments)}
+    if len(translations) > 1:
+        found = compare(*translations, references, **how)
+        return found, describe_comparison(found)
+    text = describe(measure(*translations, references, **how))
+    if not arguments.report:
+        return None, text
+    found = intervals(*translations, references, **how)
+    return found, f"{text}\n{describe_intervals(found)}"
+
+
+def write_report(report, arguments, translations, comets, task, found, printed):
+    """Writes the report.
+
+    Args:
+        report: the module of the tool.
+        arguments: parsed flags.
+        translations: one or two lists of str.
+        comets: list of float, the COMET of each system; [] if it is not known.
+        task: (references, a list of lists of str; sources, a list of str or None).
+        found: list of `Interval` or `Comparison`, as `score` gives.
+        printed: list of str, the lines that the program has printed.
+    """
+    from keras_transformer.evaluation import bleu_metric
+
+    systems = systems_of(arguments)
+    run = next((system.model_dir[0] for system in systems if system.model_dir), None)
+    columns = [list(column) for column in zip(*task[0], strict=True)]
+    bleu = bleu_metric(arguments.tokenize, columns, target_language(arguments))
+    shown = map(report.System, map(name_of, systems), translations, comets or [None] * len(systems))
+    printed = "\n".join(printed)
+    report.write_report(arguments.report, [*shown], report.Task(*task, bleu), found, printed, run, arguments.comet)
+
+
+def translate_all(arguments, systems, translators, texts):
+    """The translations of each system, its speed or None, and the OSError of a failure to keep the first ones."""
+    first = translate(systems[0], translators[0], texts[0])
+    failure = keep(first[0], arguments.output) if arguments.output else None
+    found = [first, *map(translate, systems[1:], translators[1:], texts[1:])]
+    return *map(list, zip(*found, strict=True)), failure
+
+
+def main(arguments):
+    """Translates and scores."""
+    from keras_transformer.evaluation import check_tokenization, describe_perplexity
+
+    systems, printed = systems_of(arguments), []
+    texts, references = read_lines(systems)
+    rows = [[row] if isinstance(row, str) else list(row) for row in references]
+    sources = read_sources(arguments)
+    check_tokenization(arguments.tokenize)
+    report = console.tool("comparison.report", "--report") if arguments.report else None
+    comet = open_comet(arguments, rows, sources)
     translators = [load(system) for system in systems]  # a model that is missing is found early
 
-    translations, *speeds = translate(systems[0], translators[0], texts[0])
-    failure = keep(translations, arguments.output) if arguments.output else None
-    if len(systems) > 1:
-        baseline, speed = translate(systems[1], translators[1], texts[1])
-        speeds.append(speed)
-        print(describe_comparison(compare(translations, baseline, references, **how)))
-    else:
-        print(describe(measure(translations, references, **how)))
+    def say(line):
+        print(line)
+        printed.append(line)
+
+    translations, speeds, failure = translate_all(arguments, systems, translators, texts)
+    found, scores = score(translations, references, arguments)
+    say(scores)
+    comets = [comet(of_system) for of_system in translations] if comet else []
+    for of_whom, value in zip(("", " (baseline)"), comets, strict=False):
+        say(f"COMET {value:.4f} ({arguments.comet}){of_whom}")
     for of_whom, translator, speed in zip(("", " (baseline)"), translators, speeds, strict=False):
         if translator and arguments.perplexity:
-            print(f"{describe_perplexity(translator, texts[0], references)}{of_whom}")
+            say(f"{describe_perplexity(translator, texts[0], references)}{of_whom}")
         if speed:
-            print(f"{speed:.1f} sentences/s{of_whom}")
+            say(f"{speed:.1f} sentences/s{of_whom}")
+    if report:
+        write_report(report, arguments, translations, comets, (rows, sources), found, printed)
+        print(f"report {arguments.report}")
     if failure:
         raise FileError.of("write", arguments.output, failure)
 

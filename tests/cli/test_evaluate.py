@@ -1,3 +1,4 @@
+import json
 import re
 import runpy
 import sys
@@ -8,7 +9,14 @@ import pytest
 import sacrebleu
 
 from keras_transformer import runs
-from keras_transformer.evaluation import compare, describe, describe_comparison, measure
+from keras_transformer.evaluation import (
+    compare,
+    describe,
+    describe_comparison,
+    describe_intervals,
+    intervals,
+    measure,
+)
 from keras_transformer.translation.results import Score
 from tests import tiny
 
@@ -163,6 +171,46 @@ def test_a_baseline_is_a_run_or_an_export_with_the_same_options(program, loaded,
         assert translator.calls[-1][1] == {"no_repeat_ngram": 2}
 
 
+def page_data(path):
+    (data,) = re.findall(r'id="data">(.*?)</script>', path.read_text(encoding="utf-8"), re.DOTALL)
+    return json.loads(data)
+
+
+def test_the_report_of_a_system_has_the_numbers_that_are_printed(program, work):
+    files = ("--hypotheses", "bad", "--reference", "test.de")
+    status, lines, errors = program(*files, "--source", "test.en", "--report", "report.html")
+    texts = [(work / name).read_text(encoding="utf-8").splitlines() for name in ("bad", "test.de")]
+    assert (status, errors) == (0, []) and lines[:3] == program(*files)[1]
+    assert lines[3:-1] == describe_intervals(intervals(*texts)).splitlines() and lines[-1] == "report report.html"
+    data = page_data(work / "report.html")
+    assert data["printed"].splitlines() == lines[:-1] and data["title"] == "bad"
+    shown = {score["metric"]: score for score in data["scores"]}
+    for line in lines[3:6]:
+        metric, score, mean, _, ci = line.split()
+        (system,) = shown[metric]["systems"]
+        assert (system["score"], system["interval"]) == (score, f"{mean[1:]} ± {ci[:-1]}")
+        assert f"{metric} {shown[metric]['signature']}" in lines
+    assert lines[2].startswith(f"exact {shown['exact']['systems'][0]['score']} of ")
+
+
+def test_the_report_of_two_systems_has_the_numbers_that_are_printed(program, loaded, work):
+    status, lines, _ = program("--model_dir", "run", "--baseline", "bad", *SIDES, "--report", "report.html")
+    assert status == 0 and lines[:9] == program(*FILES, "--baseline", "bad")[1]
+    data = page_data(work / "report.html")
+    assert data["printed"].splitlines() == lines[:-1] and data["names"] == ["run", "bad"]
+    for line, score in zip(lines[1:4], data["scores"], strict=False):
+        metric, *systems, p_value = re.split(r"  +", line)
+        assert metric == score["metric"] and p_value == score["p"]
+        assert [f"{of['score']} ({of['interval'].replace('±', '+-')})" for of in score["systems"]] == systems
+
+
+def test_a_report_that_is_not_installed_is_one_line(program, monkeypatch):
+    monkeypatch.setitem(sys.modules, "keras_transformer.tools.comparison.report", None)
+    status, lines, errors = program(*FILES, "--report", "report.html")
+    assert (status, lines) == (2, [])
+    assert errors == ["error: --report needs keras_transformer/tools/comparison, which is not installed"]
+
+
 @pytest.fixture
 def litert(work, monkeypatch):
     """A directory in `work` with an export for LiteRT, which leaves out the last word."""
@@ -228,6 +276,12 @@ def test_scores_are_printed_even_if_the_translations_cannot_be_kept(program, loa
         (("--model_dir", "run", *SIDES, "--output", "run"), "cannot write run: it is a directory"),
         (("--model_dir", "run", *SIDES, "--output", "test.de"), "test.de for both"),
         (("--model_dir", "run", *SIDES, "--baseline", "bad", "--output", "bad"), "bad for both"),
+        ((*FILES, "--comet", "comet"), "--comet needs --source"),
+        ((*FILES, "--source", "test.en", "--comet", "nowhere"), "no COMET model at nowhere: there is no file"),
+        ((*FILES, "--source", "shorter", "--report", "report.html"), "not line-aligned: shorter has"),
+        ((*FILES, "--report", "nowhere/report.html"), "cannot write nowhere/report.html: there is no directory"),
+        ((*FILES, "--report", "good"), "good for both"),
+        (("--model_dir", "run", *SIDES, "--output", "a", "--report", "a"), "--report and --output need a file each"),
     ],
 )
 def test_a_mistake_is_one_line_before_anything_is_translated(program, loaded, flags, message):

@@ -1,0 +1,179 @@
+"""The page in a real browser, from a file; its data against sacreBLEU and by hand."""
+
+import json
+import re
+import shutil
+
+import pytest
+import sacrebleu
+from playwright.sync_api import expect, sync_playwright
+
+from keras_transformer.evaluation import bleu_metric, compare, intervals
+from keras_transformer.tools.comparison.report import System, Task, page, report_data, write_report
+
+CHROMIUM = next(filter(None, map(shutil.which, ["chromium", "chromium-browser", "google-chrome"])), None)
+EVIL = "</script><b>&amp;\u2028"
+PHONE = {"width": 360, "height": 640}
+REFERENCES = [
+    "the cat sat on the mat",
+    "a dog runs over the green field",
+    "two men stand on a hill by the sea",
+    "يَقْرَأُ الْوَلَدُ كِتَابًا",
+]
+ROWS = [[text] for text in REFERENCES]
+SOURCES = ["die Katze saß auf der Matte", "ein Hund rennt über das Feld", "zwei Männer stehen am Meer", EVIL]
+SYSTEM = ["the cat sat on the mat", "a dog runs over the the the field", "two men by the sea", "يَقْرَأُ الْوَلَدُ"]
+BASELINE = ["the cat sat on a mat", "a dog runs over the green field", "zwei Männer stehen am Meer", f"x {EVIL}"]
+
+
+def task(sources=SOURCES):
+    return Task(ROWS, sources, bleu_metric("13a", [REFERENCES], None))
+
+
+def data_of(text):
+    (data,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)
+    return json.loads(data)
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    path = tmp_path_factory.mktemp("report") / "report.html"
+    systems = [System(f"runs/{EVIL}", SYSTEM, 0.81234), System("runs/old", BASELINE, 0.5)]
+    scores = compare(SYSTEM, BASELINE, REFERENCES, tokenize="13a", resamples=53)
+    write_report(path, systems, task(), scores, f"BLEU\n{EVIL}", comet="models/wmt22")
+    return path
+
+
+@pytest.fixture(scope="module")
+def data(written):
+    return data_of(written.read_text(encoding="utf-8"))
+
+
+def test_no_text_of_the_corpus_is_markup(written, data):
+    text = written.read_text(encoding="utf-8")
+    assert text.count("</script>") == 2 and EVIL not in text and text.isascii()
+    assert data["title"] == f"runs/{EVIL} against runs/old" and data["printed"] == f"BLEU\n{EVIL}"
+    assert data["sentences"]["3"]["source"] == EVIL
+    assert "".join(part for part, _ in data["sentences"]["3"]["systems"][1]["text"]) == f"x {EVIL}"
+
+
+def test_the_data_survive_the_page():
+    data = {"text": ["<", ">", "&", '"', "'", "\\u003c", "\u2028", "{{DATA}}", "😀"], "number": 0.1, "nothing": None}
+    assert data_of(page(data)) == data
+
+
+def test_nothing_is_loaded_from_elsewhere(written):
+    text = written.read_text(encoding="utf-8")
+    assert re.findall(r"""(?:src|href|url)\s*[=(]""", text) == [] and "default-src 'none'" in text
+    assert re.findall(r"https?://", text) == []
+
+
+def test_the_scores_are_those_of_the_comparison_and_have_their_signatures(data):
+    scores = compare(SYSTEM, BASELINE, REFERENCES, tokenize="13a", resamples=53)
+    assert [score["metric"] for score in data["scores"]] == ["BLEU", "chrF", "TER", "COMET", "exact"]
+    for shown, score in zip(data["scores"], scores, strict=False):
+        results = score.system, score.baseline
+        assert shown["signature"] == score.signature and shown["p"] == f"{score.p_value:.3f}"
+        assert [system["score"] for system in shown["systems"]] == [f"{result.score:.1f}" for result in results]
+        assert [sum(system["range"]) / 2 for system in shown["systems"]] == pytest.approx([r.mean for r in results])
+    texts = [[system["score"] for system in score["systems"]] for score in data["scores"][3:]]
+    assert texts == [["0.8123", "0.5000"], ["25.0%", "25.0%"]]
+
+
+def test_one_system_has_intervals_and_no_p_value():
+    scores = intervals(SYSTEM, REFERENCES, tokenize="13a", resamples=53)
+    found = report_data([System("mine", SYSTEM)], task(sources=None), scores)
+    assert [score["metric"] for score in found["scores"]] == ["BLEU", "chrF", "TER", "exact"]
+    for shown, score in zip(found["scores"], scores, strict=False):
+        (system,) = shown["systems"]
+        assert shown["p"] is None and system["score"] == f"{score.system.score:.1f}"
+        assert system["interval"] == f"{score.system.mean:.1f} ± {score.system.ci:.1f}"
+    assert found["title"] == "mine" and found["length_of"] == "the reference"
+    assert [fault["name"] for fault in found["faults"]] == ["repeats itself", "far too short", "far too long"]
+    # What the reference has behind "the", the translation lacks; one more "the" is wrong.
+    sentence = found["sentences"][1]
+    (reference,) = sentence["references"]
+    assert reference == [("a dog runs over the", 0), (" ", 0), ("green", 2), (" field", 0)]
+    assert [part for part, mark in sentence["systems"][0]["text"] if mark == 2] == ["the the"]
+
+
+def test_bleu_of_each_length_and_the_precisions_are_those_of_sacrebleu(data):
+    assert [(group["name"], group["size"]) for group in data["lengths"]] == [("3", 1), ("5", 1), ("6", 2)]
+    for group, rows in zip(data["lengths"], ([3], [2], [0, 1]), strict=True):
+        for texts, bleu, exact in zip((SYSTEM, BASELINE), group["bleu"], group["exact"], strict=True):
+            hypotheses, references = ([of[row] for row in rows] for of in (texts, REFERENCES))
+            assert bleu == pytest.approx(sacrebleu.corpus_bleu(hypotheses, [references]).score)
+            assert exact == (0.5 if group["name"] == "6" else 0)
+    for texts, shown in zip((SYSTEM, BASELINE), data["precisions"], strict=True):
+        bleu = sacrebleu.corpus_bleu(texts, [REFERENCES])
+        assert shown["precisions"] == pytest.approx(bleu.precisions)
+        assert shown["length"].startswith(f"{bleu.sys_len} words for {bleu.ref_len} ")
+        assert shown["length"].endswith(f"{bleu.bp:.3f}")
+
+
+def test_words_are_counted_in_the_references_where_no_training_corpus_is_known(data, tmp_path):
+    assert data["frequency_in"].startswith("the references")
+    by_name = {group["name"]: (group["size"], group["recall"]) for group in data["frequencies"]}
+    # More than once: four times "the", twice "on", twice "a".
+    # The system lacks an "on" and an "a". The baseline lacks two "the" besides.
+    assert by_name["2 to 9"] == (8, [6 / 8, 4 / 8])
+    scores = intervals(SYSTEM, REFERENCES, tokenize="13a", resamples=53)
+    no_run = report_data([System("mine", SYSTEM)], task(), scores, model_dir=tmp_path)
+    assert no_run["frequency_in"] == data["frequency_in"]
+
+
+def test_faults_are_counted_and_listed(data):
+    assert {fault["name"]: fault["counts"] for fault in data["faults"]} == {
+        "repeats itself": [1, 0],
+        "far too short": [1, 1],
+        "far too long": [0, 0],
+        "left as the source": [0, 1],
+    }
+    lists = {each["name"]: each["rows"] for each in data["lists"]}
+    assert lists["the system: repeats itself"] == [1] and lists["the baseline: left as the source"] == [2]
+    ours, theirs = (
+        [sacrebleu.sentence_chrf(*pair).score for pair in zip(of, ROWS, strict=True)] for of in (SYSTEM, BASELINE)
+    )
+    order = sorted(range(4), key=lambda row: theirs[row] - ours[row])
+    assert lists["the baseline is better"] == order[3:] == [1] and lists["the system is better"] == order[:3]
+
+
+@pytest.fixture
+def opened():
+    if CHROMIUM is None:
+        pytest.skip("no browser here: apt-get install chromium")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        page, errors = browser.new_page(viewport=PHONE), []
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        page.on("console", lambda message: message.type == "error" and errors.append(message.text))
+        yield page
+        browser.close()
+    assert errors == []
+
+
+@pytest.mark.slow
+def test_a_reader_sees_both_systems_on_a_phone(opened, written):
+    opened.goto(written.as_uri())
+    expect(opened.get_by_role("heading", level=1)).to_have_text(f"runs/{EVIL} against runs/old")
+    expect(opened.locator("#scores .card")).to_have_count(5)
+    expect(opened.locator("#faults td")).to_have_text(["1", "0", "1", "1", "0", "0", "0", "1"])
+    opened.get_by_label("Show").select_option("the baseline is better (1)")
+    expect(opened.locator("#sentences mark.right")).to_have_text(["green"])
+    expect(opened.locator("#sentences mark.wrong")).to_have_text(["the the"])
+    opened.get_by_label("Show").select_option("the system: lowest chrF (3)")
+    right_to_left = opened.locator("dd[dir=auto]", has_text="الْوَلَدُ").first
+    assert right_to_left.evaluate("text => getComputedStyle(text).direction") == "rtl"
+    opened.get_by_text("What evaluate.py has printed").click()
+    expect(opened.locator("#printed")).to_have_text(f"BLEU\n{EVIL}")
+    assert opened.evaluate("document.documentElement.scrollWidth") == PHONE["width"]
+
+
+@pytest.mark.slow
+def test_a_system_without_a_mistake_has_a_page(opened, tmp_path):
+    scores = intervals(REFERENCES, REFERENCES, tokenize="13a", resamples=53)
+    write_report(tmp_path / "one.html", [System("mine", REFERENCES)], task(sources=None), scores)
+    opened.goto((tmp_path / "one.html").as_uri())
+    expect(opened.locator("#sentences-section")).to_be_hidden()
+    expect(opened.locator("#scores .card").first).to_contain_text("100.0")
+    assert opened.evaluate("document.documentElement.scrollWidth") == PHONE["width"]
