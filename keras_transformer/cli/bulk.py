@@ -56,6 +56,8 @@ def check_engine(arguments, flags):
         return
     if not arguments.saved_model:
         raise UserError("--engine beam translates with --saved_model: export.py makes one of a run")
+    if arguments.reverse:
+        raise UserError("--engine beam translates with one model, without --reverse: leave one out")
     if not (arguments.input and arguments.output):
         missing = "output" if arguments.input else "input"
         raise UserError(f"--engine beam needs --input 'DIR/*.txt' and --output DIR. Received: no --{missing}")
