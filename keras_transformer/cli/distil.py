@@ -17,8 +17,7 @@ from keras_transformer.tools.distillation.pairs import RECORD, Teaching, name_of
 log = logging.getLogger(__name__)
 DESCRIPTION = """Distil: a teacher translates the training text of a corpus. A smaller model learns from the translations.
 
-  python -m keras_transformer distil --teacher runs/mine --dataset files:data/mine --source_lang en --target_lang de \\
-      --output data/distilled
+  python -m keras_transformer distil --teacher runs/mine --dataset files:data/mine@en-de --output data/distilled
       writes a corpus. train.en has the training text, and train.de the translations of runs/mine. val and test are
       those of data/mine
   python -m keras_transformer distil --teacher runs/one --teacher runs/two --dataset files:data/mine@en-de ...
