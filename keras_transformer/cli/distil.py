@@ -15,7 +15,7 @@ from keras_transformer.files import keep_record, write_lines
 from keras_transformer.tools.distillation.pairs import RECORD, Teaching, name_of_texts, texts_of
 
 log = logging.getLogger(__name__)
-DESCRIPTION = """Distil: a teacher translates the training text of a corpus. A smaller model learns from the translations.
+DESCRIPTION = """Distil: a teacher translates the training text of a corpus, and a smaller model learns from it.
 
   python -m keras_transformer distil --teacher runs/mine --dataset files:data/mine@en-de --output data/distilled
       writes a corpus. train.en has the training text, and train.de the translations of runs/mine. val and test are
