@@ -26,6 +26,7 @@ TOKEN = rf"{CLUSTER}|\p{{Nd}}+\p{{M}}*|(?:(?!\p{{Nd}}){SPACED})+|(?!\s)\X"
 _TOKEN = regex.compile(TOKEN)
 _WORD = regex.compile(rf"[\p{{M}}\p{{Pc}}\u00ad\u200c\u200d]*{LETTER_OR_DIGIT}{WORD_CHARACTER}*")
 _UNSPACED = regex.compile(UNSPACED)
+_CLUSTER = regex.compile(CLUSTER)
 _LETTER_OR_DIGIT = regex.compile(LETTER_OR_DIGIT)
 _LETTER = regex.compile(r"\p{L}\p{M}*")
 
@@ -60,6 +61,11 @@ def is_sign(text):
 def is_unspaced(text):
     """Whether a text begins with a letter of a script that writes no spaces between words."""
     return _UNSPACED.match(text) is not None
+
+
+def spaced_out(text):
+    """A text with a space on both sides of each grapheme cluster of the scripts without spaces."""
+    return _CLUSTER.sub(r" \g<0> ", text)
 
 
 def letters(text):

@@ -1,3 +1,4 @@
+import json
 import os
 import subprocess
 import sys
@@ -5,7 +6,7 @@ import sys
 import pytest
 
 from keras_transformer.errors import FileError, UserError
-from keras_transformer.files import find_saved_model, whole_directory
+from keras_transformer.files import find_saved_model, keep_record, whole_directory, write_lines
 
 
 def test_the_latest_version_is_found_and_any_other_by_its_name(tmp_path):
@@ -38,6 +39,40 @@ def test_what_a_killed_process_has_left_goes_and_what_a_living_one_writes_stays(
     living.mkdir()
     with whole_directory(tmp_path / "1"):
         assert not left.exists() and living.exists()
+
+
+def test_a_killed_start_leaves_no_half_of_a_record(tmp_path, monkeypatch):
+    def killed(*paths):
+        raise KeyboardInterrupt
+
+    record = tmp_path / "new" / "record.json"
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr("os.replace", killed)
+        keep_record(record, {"seed": 1}, [])
+    assert not record.exists()
+    keep_record(record, {"seed": 1}, [])
+    assert json.loads(record.read_text()) == {"seed": 1}
+
+
+def test_a_record_is_of_one_origin_and_of_files_that_nobody_else_has_written(tmp_path):
+    record, file = tmp_path / "record.json", tmp_path / "train.en"
+    file.write_text("mine\n")
+    with pytest.raises(UserError, match="train.en exists: choose another `output`"):
+        keep_record(record, {"seed": 1}, [tmp_path / "train.de", file])
+    file.unlink()
+    keep_record(record, {"seed": 1, "text": ["a", 2]}, [file])
+    file.write_text("ours\n")
+    keep_record(record, {"seed": 1, "text": ["a", 2]}, [file])
+    with pytest.raises(UserError, match="has pairs of another seed, text: remove it, or choose another `output`"):
+        keep_record(record, {"seed": 2, "text": ["b", 2]}, [file])
+    record.write_text("{")
+    with pytest.raises(FileError, match="record.json is damaged: remove it"):
+        keep_record(record, {"seed": 1}, [])
+
+
+def test_every_text_is_one_line(tmp_path):
+    write_lines(tmp_path / "new" / "a", iter(["one\u2028two", "", "three\nfour\r"]))
+    assert (tmp_path / "new" / "a").read_bytes() == "one\u2028two\n\nthree four\r\n".encode()
 
 
 def test_a_bug_keeps_its_traceback(tmp_path):

@@ -21,10 +21,12 @@ NEEDS = {
     "beam": ["translate.py", "--engine", "beam", "--saved_model", "EXPORT", "--input", "TEXT", "--output", "OUT"],
     "cleaning": ["-m", "keras_transformer", "clean", "--input", "CORPUS", "--output", "OUT"],
     "comparison": [*EVALUATE, "--hypotheses", "TEXT", "--reference", "TEXT", "--report", "OUT"],
+    "distillation": ["-m", "keras_transformer", "distil", "--teacher", "RUN"],
     "documents": ["translate.py", "--model_dir", "RUN", "--format", "html", "--input", "TEXT", "--output", "OUT"],
     "importing": ["-m", "keras_transformer", "import", "CORPUS", "--model_dir", "OUT"],
 }
-PROGRAMS = {"analysis": "analyze", "back_translation": "back_translate", "cleaning": "clean", "importing": "import"}
+PROGRAMS = {"analysis": "analyze", "back_translation": "back_translate", "cleaning": "clean"}
+PROGRAMS |= {"distillation": "distil", "importing": "import"}
 
 
 def test_every_tool_is_asked_for():

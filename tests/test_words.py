@@ -6,7 +6,7 @@ import pytest
 import regex
 
 from keras_transformer import protection, words
-from keras_transformer.words import has_words, is_sign, is_unspaced, letters, tokens_of, words_of
+from keras_transformer.words import has_words, is_sign, is_unspaced, letters, spaced_out, tokens_of, words_of
 from tests.sentences import SENTENCES
 
 # They read names of flags, settings, operations and errors, which are ASCII.
@@ -62,6 +62,13 @@ def test_scripts_without_spaces_are_those_in_which_lines_break_anywhere_or_by_a_
     wide, old = {"FULLWIDTH", "HALFWIDTH", "HANGUL", "IDEOGRAPHIC"}, {"TANGUT", "NUSHU", "EGYPTIAN", "ANATOLIAN"}
     assert others <= {*wide, *old, "UNKNOWN"}
     assert is_unspaced("のp") and not is_unspaced("pの") and not is_unspaced("한") and not is_unspaced("")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("我们 ok。", "我 们 ok。"), ("กิน", "กิ น"), ("पढ़ता है", "पढ़ता है"), ("", "")]
+)
+def test_clusters_of_scripts_without_spaces_get_spaces(text, expected):
+    assert " ".join(spaced_out(text).split()) == expected
 
 
 def test_protection_tells_words_as_the_core_does():

@@ -5,7 +5,7 @@ import logging
 from pathlib import Path
 
 from keras_transformer.cli import console
-from keras_transformer.cli.bulk import add_engine_argument, beam_options, translate_one_in_bulk
+from keras_transformer.cli.bulk import add_engine_argument, beam_options, load_between, translate_one
 from keras_transformer.cli.flags import (
     add_checkpoint_argument,
     add_language_arguments,
@@ -14,10 +14,11 @@ from keras_transformer.cli.flags import (
     check_ranges,
     languages,
 )
-from keras_transformer.cli.line_files import check_files, chunks_in, file_state, translate_file
+from keras_transformer.cli.line_files import check_files, chunks_in, file_state
 from keras_transformer.cli.parser import Parser
 from keras_transformer.errors import UserError
-from keras_transformer.tools.back_translation.pairs import METHODS, Writing, copy_lines, keep_record, languages_of
+from keras_transformer.files import keep_record, write_lines
+from keras_transformer.tools.back_translation.pairs import METHODS, RECORD, Writing, languages_of
 
 log = logging.getLogger(__name__)
 TAG = "<BT>"
@@ -117,33 +118,16 @@ def main(arguments, options):
         **given,
     }
     directory = Path(arguments.output)
-    keep_record(directory, record, (real, synthetic))
     written = directory / f"train.{synthetic}"
+    keep_record(directory / RECORD, record, [directory / f"train.{name}" for name in (real, synthetic, "tsv")])
     if written.exists():
         log.info("%s is complete", directory)
     else:
-        copy_lines(chunks_in(arguments.monolingual), directory / f"train.{real}")
-        if options is None:
-            translate_here(functools.partial(writing.lines, translator), arguments.monolingual, written, record)
-        else:
-            translate_one_in_bulk(arguments.monolingual, written, record, load_run, writing, options)
+        lines = (line for chunk in chunks_in(arguments.monolingual) for line in chunk)
+        texts = (line.removesuffix(b"\r").decode("utf-8", "replace") for line in lines)
+        write_lines(directory / f"train.{real}", texts)
+        translate_one(arguments.monolingual, written, record, translator, load_run, writing, options)
     log.info("train with --dataset files:%s --source_lang %s --target_lang %s", directory, synthetic, real)
-
-
-def load_between(languages, *arguments, **settings):
-    """`load`, with the languages of a dict as the default. Beam pickles it."""
-    from keras_transformer.runs import load
-
-    return load(*arguments, **settings).between(**languages)
-
-
-def translate_here(answer, source, target, record):
-    """`translate_file`, which says after an interruption how to go on."""
-    try:
-        translate_file(answer, source, target, record)
-    except KeyboardInterrupt:
-        log.info("the same command goes on from here")
-        raise
 
 
 def program():

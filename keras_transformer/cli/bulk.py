@@ -18,7 +18,7 @@ from tqdm import tqdm
 from keras_transformer.cli import console
 from keras_transformer.cli.documents import refuse_documents
 from keras_transformer.cli.flags import languages, load_translator, protected
-from keras_transformer.cli.line_files import file_state
+from keras_transformer.cli.line_files import file_state, translate_file
 from keras_transformer.errors import UserError, counted, duration
 from keras_transformer.files import find_saved_model
 from keras_transformer.translation.lines import CHUNK
@@ -56,6 +56,8 @@ def check_engine(arguments, flags):
         return
     if not arguments.saved_model:
         raise UserError("--engine beam translates with --saved_model: export.py makes one of a run")
+    if arguments.reverse:
+        raise UserError("--engine beam translates with one model, without --reverse: leave one out")
     if not (arguments.input and arguments.output):
         missing = "output" if arguments.input else "input"
         raise UserError(f"--engine beam needs --input 'DIR/*.txt' and --output DIR. Received: no --{missing}")
@@ -85,19 +87,23 @@ def translate_in_bulk(arguments, request, flags):
     _run(found, load, request, options, arguments.output)
 
 
-def translate_one_in_bulk(source, target, asked, load, request, options):
-    """Translates a file on Apache Beam.
+def translate_one(source, target, asked, translator, load, request, options):
+    """Translates a file in this process or, if there are options of Beam, on Apache Beam.
 
     Args:
         source: path of a text.
-        target: path of its translation.
+        target: Path of its translation.
         asked: everything that the translation depends on besides the text, as JSON can hold it.
+        translator: `TextTranslator` of this process.
         load, request: see `add_translation`.
-        options: those of `beam_options`.
+        options: those of `beam_options`; None for this process.
 
     Raises:
         UserError: for files that cannot be read or written.
     """
+    if options is None:
+        answer = functools.partial(request.lines, translator)
+        return translate_file(answer, source, target, asked, request.lines_each)
     find_file = console.tool("beam.files", ENGINE).find_file
     _run([find_file(str(source), str(target), asked)], load, request, options, str(target.parent))
 
@@ -127,6 +133,13 @@ def _run(found, load, request, options, output):
         build = functools.partial(translation.add_translation, files=missing, load=load, request=request)
         result = runner.run(build, options, WORKER)
     _report(runner.counters(result, translation.NAMESPACE), time.monotonic() - start, output)
+
+
+def load_between(languages, *arguments, **settings):
+    """`load`, with the languages of a dict as the default. Beam pickles it."""
+    from keras_transformer.runs import load
+
+    return load(*arguments, **settings).between(**languages)
 
 
 def load_checked(arguments, request):

@@ -7,6 +7,7 @@ import sys
 from tqdm import tqdm
 
 from keras_transformer.cli import console
+from keras_transformer.cli.request import MODES
 from keras_transformer.errors import UserError, counted
 
 SHOWN = 60  # characters of a text in a message
@@ -46,7 +47,7 @@ def check_document(arguments, request):
         return
     tool = console.tool("documents.files", f"--format {arguments.format}")
     tool.check_format(arguments.format, arguments.target_lang)
-    others = ("sample", "n_best", "explain", "score", "json", "shortlist")
+    others = (*MODES, "json", "shortlist")
     refused = [*(name for name in others if getattr(arguments, name)), *request.options]
     if refused:
         raise UserError(

@@ -19,6 +19,7 @@ from keras_transformer.presets import PRESETS
 from keras_transformer.protection import read_glossary
 from keras_transformer.tags import check_direction, read_export
 from keras_transformer.translation.options import LANGUAGES, MOST, OPTIONS, options_of
+from keras_transformer.translation.reranking import FEWEST_SAMPLES, MOST_SAMPLES
 
 RUN_OPTIONS = ("beam_size", "length_penalty")  # options of a search that are settings of a run
 NO_SETTINGS = ("help", "config", "dry_run")  # flags of train.py
@@ -352,8 +353,10 @@ def _told_at_each_call(arguments):
 
 def check_ranges(arguments):
     """Raises UserError, with its name, for a number out of range."""
-    ranges = {option.name: (option.least, option.most) for option in OPTIONS if option.range}
-    for name, (least, most) in {"batch_size": (1, MOST), "n_best": (1, MOST), "shortlist": (1, MOST), **ranges}.items():
+    ranges = dict.fromkeys(("batch_size", "n_best", "shortlist"), (1, MOST))
+    ranges["samples"] = FEWEST_SAMPLES, MOST_SAMPLES
+    ranges |= {option.name: (option.least, option.most) for option in OPTIONS if option.range}
+    for name, (least, most) in ranges.items():
         value = getattr(arguments, name, None)
         if value is not None and not least <= value <= most:
             raise UserError(f"--{name} must be between {least:.15g} and {most:.15g}. Received: {name}={value}")

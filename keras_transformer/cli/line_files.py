@@ -1,5 +1,6 @@
 """From one file of lines to another. An interrupted file is resumed after its last complete line."""
 
+import contextlib
 import fcntl
 import gzip
 import hashlib
@@ -58,7 +59,7 @@ def translate_file(answer, source, target, asked, lines_each=1):
     """Translates a file into another, which appears when it is complete.
 
     A target that ends in `.gz` is packed. Until it is complete, the translation is in `partial_path`. The lines that
-    are complete there are kept, so that the same call goes on after them.
+    are complete there are kept, so that the same call goes on after them. Ctrl-C writes a line that says so.
 
     Args:
         answer: function (list of str, `on_progress`) -> as many lists of str, `lines_each` lines of each.
@@ -78,7 +79,7 @@ def translate_file(answer, source, target, asked, lines_each=1):
         lines.seek(0)
         if done := keep_complete(file, lines_each):
             log.info("%s: goes on after %d of %s", target, done, counted(total, "line"))
-        with tqdm(total=total, initial=done, unit=" sentences", disable=None) as progress:
+        with tqdm(total=total, initial=done, unit=" sentences", disable=None) as progress, _told_to_go_on():
             translate_lines(lambda texts: answer(texts, progress.update), chunks_of(lines, done), file)
         if str(target).endswith(".gz"):
             file.seek(0)
@@ -86,6 +87,15 @@ def translate_file(answer, source, target, asked, lines_each=1):
             os.unlink(partial)
         else:
             os.replace(partial, os.path.realpath(target))
+
+
+@contextlib.contextmanager
+def _told_to_go_on():
+    try:
+        yield
+    except KeyboardInterrupt:
+        log.info("the same command goes on from here")
+        raise
 
 
 def _pack(file, path):

@@ -15,8 +15,10 @@ from keras_transformer.cli.flags import (
     search_options,
 )
 from keras_transformer.errors import UserError
+from keras_transformer.translation.reranking import SAMPLES, UTILITIES, minimum_bayes_risk, rerank
 
 SCORE_DIGITS, ALIGNMENT_DIGITS = 6, 4
+MODES = ("sample", "mbr", "n_best", "reverse", "explain", "score")  # flags that choose another result than the best
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,8 @@ class Request:
         explain: bool, whether pieces, their scores and their alignment with the source are wanted as well.
         json: bool, whether a text gives a JSON object instead of plain translations.
         score: bool, whether the scores of given translations are wanted; each text is then `text TAB translation`.
+        mbr: str, the utility by which one of several samples is chosen; None for one sample.
+        samples: int, how many samples `mbr` chooses from.
     """
 
     options: dict
@@ -38,6 +42,8 @@ class Request:
     explain: bool = False
     json: bool = False
     score: bool = False
+    mbr: str | None = None
+    samples: int = SAMPLES
 
     @classmethod
     def of(cls, arguments):
@@ -47,15 +53,17 @@ class Request:
             UserError: for a value out of range, and for flags that do not go together.
         """
         check_ranges(arguments)
-        check_litert(arguments, "sample", "n_best", "explain", "score")
+        check_litert(arguments, *MODES)
         _check_together(arguments)
         return cls(
             search_options(arguments),
-            sampling_options(arguments) if arguments.sample else None,
+            sampling_options(arguments) if arguments.sample or arguments.mbr else None,
             arguments.n_best,
             arguments.explain,
             arguments.json,
             arguments.score,
+            arguments.mbr,
+            arguments.samples or SAMPLES,
         )
 
     @property
@@ -67,13 +75,14 @@ class Request:
         """Raises UserError for more alternatives or hypotheses than the translator's search keeps."""
         check_width(translator, n_best=self.n_best, beam_size=self.options.get("beam_size"))
 
-    def lines(self, translator, texts, on_progress=None):
+    def lines(self, translator, texts, on_progress=None, reverse=None):
         """Translates texts, or scores their translations.
 
         Args:
             translator: `TextTranslator`.
             texts: list of str.
             on_progress: called with the number of texts done since the last call.
+            reverse: `TextTranslator` of the reverse direction, which ranks the translations; None for none.
 
         Returns:
             list of list of str: for every text, `lines_each` lines without their ends.
@@ -84,7 +93,7 @@ class Request:
         if self.score:
             return self._scores(translator, texts, on_progress)
         if not self.explain:
-            found = self._translate(translator, texts, on_progress)
+            found = self._translate(translator, texts, on_progress, reverse)
             explanations = [None] * len(texts)
         else:  # two passes; the progress counts the second
             found = self._translate(translator, texts)
@@ -94,11 +103,15 @@ class Request:
         rows = zip(texts, found, explanations, strict=True)
         return [[json.dumps(self._object(*row), ensure_ascii=False)] for row in rows]
 
-    def _translate(self, translator, texts, on_progress=None):
+    def _translate(self, translator, texts, on_progress=None, reverse=None):
         """list of list of `Translation`, best first."""
+        if reverse is not None:
+            return [row[: self.n_best or 1] for row in rerank(translator, texts, reverse, on_progress)]
         if self.n_best is not None:
             return [row[: self.n_best] for row in translator.alternatives(texts, on_progress)]
-        if self.sampling is not None:
+        if self.mbr is not None:
+            found = minimum_bayes_risk(translator, texts, self.samples, self.mbr, on_progress, **self.sampling)
+        elif self.sampling is not None:
             found = translator.sample(texts, on_progress, **self.sampling)
         else:
             found = translator.translate_scored(texts, on_progress, **self.options)
@@ -147,7 +160,25 @@ def add_request_arguments(parser):
         help="write the N best translations of every line, on N lines, the best first. N is at most the beam size",
     )
     parser.add_argument("--sample", action="store_true", help="draw translations at random, likely ones more often")
-    add_option_arguments(parser, "sample", prefix="only with --sample: ")
+    parser.add_argument(
+        "--mbr",
+        choices=UTILITIES,
+        help="minimum Bayes risk: draw several translations of every line, and write the one that is most like all of "
+        "them, by sacreBLEU's chrF or BLEU of a sentence. The score of --json is the mean, 0 to 100",
+    )
+    parser.add_argument(
+        "--samples",
+        type=int,
+        metavar="N",
+        help=f"only with --mbr: how many translations of every line are drawn (default: {SAMPLES})",
+    )
+    add_option_arguments(parser, "sample", prefix="only with --sample or --mbr: ")
+    parser.add_argument(
+        "--reverse",
+        metavar="RUN",
+        help="run directory or export of a model of the reverse direction. It ranks the translations of the beam: the "
+        "score is that of the translation and that of the line as its translation, added",
+    )
     parser.add_argument(
         "--json",
         action="store_true",
@@ -168,21 +199,24 @@ def add_request_arguments(parser):
 
 
 def _check_together(arguments):
-    modes = [name for name in ("sample", "n_best", "explain", "score") if getattr(arguments, name)]
-    if len(modes) > 1:
+    modes = [name for name in MODES if getattr(arguments, name)]
+    if len(modes) > 1 and modes != ["n_best", "reverse"]:
         raise UserError(f"--{modes[0]} and --{modes[1]} do not go together: leave one out")
     if arguments.explain and not arguments.json:
         raise UserError("--explain needs --json: pieces and alignment do not fit into a line of text")
-    if arguments.shortlist is not None and modes and modes != ["n_best"]:
+    if arguments.shortlist is not None and modes and modes[0] not in ("n_best", "reverse"):
         raise UserError(f"--shortlist does not go with --{modes[0]}, which uses all pieces: leave --shortlist out")
     if arguments.score and (arguments.protect or arguments.glossary):
         name = "protect" if arguments.protect else "glossary"
         raise UserError(f"--{name} does not go with --score, which reads translations as they are: leave one out")
+    if arguments.samples is not None and not arguments.mbr:
+        raise UserError("--samples needs --mbr: give both, or leave --samples out")
+    is_drawn = arguments.sample or arguments.mbr
     given = list(sampling_options(arguments))
-    if given and not arguments.sample:
-        raise UserError(f"--{given[0]} needs --sample: give both, or leave --{given[0]} out")
+    if given and not is_drawn:
+        raise UserError(f"--{given[0]} needs --sample or --mbr: give both, or leave --{given[0]} out")
     refused = list(search_options(arguments))
-    if arguments.sample:  # sampling has no beam
+    if is_drawn:  # sampling has no beam
         refused += [name for name in RUN_OPTIONS if getattr(arguments, name) is not None]
     if modes and refused:
         is_inside = arguments.saved_model and refused[0] in RUN_OPTIONS

@@ -21,6 +21,7 @@ from keras_transformer.cli.parser import Parser
 from keras_transformer.cli.request import Request, add_request_arguments
 from keras_transformer.files import packed
 from keras_transformer.translation.lines import chunks_of_stream, translate_lines
+from keras_transformer.translation.reranking import check_reverse
 
 DESCRIPTION = """Translate line by line: every line of input gives one line of output, in the same order.
 
@@ -43,6 +44,10 @@ DESCRIPTION = """Translate line by line: every line of input gives one line of o
       terms are translated as terms.tsv says. URLs, numbers with units and {variables} stay as they are
   python translate.py --model_dir runs/mine --sample --temperature 0.8 --top_p 0.9 --seed 7
       random translations. The same seed gives the same translations
+  python translate.py --model_dir runs/mine --mbr chrf --samples 16 --seed 7 < new.en
+      of 16 random translations of a line, the one that is most like all of them (minimum Bayes risk)
+  python translate.py --model_dir runs/en-de --reverse runs/de-en < new.en
+      the translations of the beam, ranked again: a model of the reverse direction must find the line likely, too
   paste new.en new.de | python translate.py --model_dir runs/mine --score
       a score for every given translation: how likely it is
   python translate.py --model_dir runs/many --target_lang fr < new.en
@@ -95,11 +100,25 @@ def converse(answer):
         print(*answer([line])[0], sep="\n")
 
 
-def all_asked(arguments, request, translator):
+def load_reverse(arguments, translator):
+    """The model of `--reverse`, for the direction that is opposite to that of the translator; None without the flag.
+
+    Raises:
+        UserError: if there is none, or if it cannot rank what the translator finds.
+    """
+    if not arguments.reverse:
+        return None
+    from keras_transformer.runs import load
+
+    return check_reverse(translator, load(arguments.reverse, batch_size=arguments.batch_size))
+
+
+def all_asked(arguments, request, *translators):
     """Everything that the translation of a file depends on besides the file, for `translate_file`."""
     search = [arguments.beam_size, arguments.length_penalty, arguments.shortlist, protected(arguments)]
     search += [given] if (given := languages(arguments)) else []
-    return [[file_state(path) for path in translator.files], search, dataclasses.asdict(request)]
+    files = [file_state(path) for translator in translators for path in translator.files]
+    return [files, search, dataclasses.asdict(request)]
 
 
 def main(arguments, request):
@@ -108,21 +127,18 @@ def main(arguments, request):
 
     translator = load_translator(arguments)
     request.check_width(translator)
+    reverse = load_reverse(arguments, translator)
     if arguments.format != "lines":
         return translate_whole(translator, arguments.format, arguments.input, arguments.output, languages(arguments))
 
     def answer(texts, on_progress=None):
-        return request.lines(translator, texts, on_progress)
+        return request.lines(translator, texts, on_progress, reverse)
 
     if not arguments.input and sys.stdin.isatty():
         return converse(answer)
     if arguments.input and arguments.output and are_regular(arguments.input, arguments.output):
-        asked = all_asked(arguments, request, translator)
-        try:
-            return translate_file(answer, arguments.input, arguments.output, asked, request.lines_each)
-        except KeyboardInterrupt:
-            print("the same command goes on from here", file=sys.stderr)
-            raise
+        asked = all_asked(arguments, request, translator, *([reverse] if reverse else []))
+        return translate_file(answer, arguments.input, arguments.output, asked, request.lines_each)
     if arguments.input:
         chunks = chunks_in(arguments.input)
     else:

@@ -4,11 +4,12 @@
 here change nothing. A text may begin with a tag itself: ">>fra<< Hello", as for OPUS-MT, or "<2fr> Hello".
 """
 
+import regex
 import tensorflow as tf
 
 from keras_transformer.config import BOS_ID
 from keras_transformer.layers.embedding import unframed
-from keras_transformer.tags import LanguageTags, spellings_of
+from keras_transformer.tags import LanguageTags, plain, short_codes, spellings_of
 from keras_transformer.translation.sentences import BLANK
 
 CODE = r"[\pL\pN_-]+"
@@ -51,6 +52,21 @@ class Directions:
             return {"text": text, "source_tag": target, **options}
         source = found(tags.sources, source_lang, tags.sources[default_source])
         return {"text": text, "source_tag": source, "first_id": target, **options}
+
+
+def written_tag(text, tags):
+    """Finds the tag at the start of a text, as `Directions.of` does.
+
+    Args:
+        text: str.
+        tags: `LanguageTags`.
+
+    Returns:
+        (the text without the tag, the code of BCP 47 of its language); (text, None) if there is none.
+    """
+    written = regex.match(WRITTEN_TAG, text)
+    code = written and spellings_of(tags.targets).get(plain(written[2] or written[3]))
+    return (written[1] + text[written.end() :], short_codes(tags.targets)[code]) if code else (text, None)
 
 
 def found(codes, given, default):

@@ -1,5 +1,6 @@
 """Many lines of text: read in chunks, from a file or a stream, and run in batches of similar length, two at a time."""
 
+import functools
 import itertools
 import os
 import select
@@ -107,6 +108,25 @@ def _as_they_come(stream):
     lines += [rest] if rest else []
     if lines:
         yield lines
+
+
+def of_one_or_many(method):
+    """Lets a method of a translator, or a function of one, that takes a list of texts also take one str.
+
+    For one str, it returns one result. It raises UserError for a text that is no str.
+    """
+
+    @functools.wraps(method)
+    def either(translator, texts, *arguments, **keywords):
+        if isinstance(texts, (str, bytes)):
+            return method(translator, [texts], *arguments, **keywords)[0]
+        texts = list(texts)
+        for i, text in enumerate(texts):
+            if not isinstance(text, (str, bytes)):
+                raise UserError(f"every text must be a str. Received: {text!r} as text {i + 1} of {len(texts)}")
+        return method(translator, texts, *arguments, **keywords)
+
+    return either
 
 
 def run_sorted(run_batch, rows, batch_size, on_progress=None, size=len):

@@ -2,7 +2,6 @@
 
 import copy
 import dataclasses
-import functools
 import os
 
 import regex
@@ -14,27 +13,11 @@ from keras_transformer.presets import LENGTH_PENALTIES
 from keras_transformer.protection import NO_PLACEHOLDERS, PLACEHOLDERS, Protection, read_glossary
 from keras_transformer.tags import check_direction, read_export
 from keras_transformer.translation.directions import WRITTEN_TAG
-from keras_transformer.translation.lines import run_sorted
+from keras_transformer.translation.lines import of_one_or_many, run_sorted
 from keras_transformer.translation.options import LANGUAGES, complete_inputs, inputs_of
 from keras_transformer.translation.results import alternatives_of, explanation_of, score_of, translation_of
 from keras_transformer.translation.sentences import UNKNOWN
 from keras_transformer.translation.signatures import Signatures
-
-
-def _of_one_or_many(method):
-    """Lets a method that takes a list of texts also take one str, and then return one result."""
-
-    @functools.wraps(method)
-    def either(self, texts, *arguments, **keywords):
-        if isinstance(texts, (str, bytes)):
-            return method(self, [texts], *arguments, **keywords)[0]
-        texts = list(texts)
-        for i, text in enumerate(texts):
-            if not isinstance(text, (str, bytes)):
-                raise UserError(f"every text must be a str. Received: {text!r} as text {i + 1} of {len(texts)}")
-        return method(self, texts, *arguments, **keywords)
-
-    return either
 
 
 class TextTranslator:
@@ -75,7 +58,7 @@ class TextTranslator:
         self.batch_size, self.tags, self.languages = batch_size, tags, (None, None)
         self.protection = make_protection(glossary, protect)
 
-    @_of_one_or_many
+    @of_one_or_many
     def translate(self, texts, on_progress=None, **options):
         """Translates any number of texts.
 
@@ -99,19 +82,19 @@ class TextTranslator:
         """
         return [translation.text for translation in self.translate_scored(texts, on_progress, **options)]
 
-    @_of_one_or_many
+    @of_one_or_many
     def translate_scored(self, texts, on_progress=None, **options):
         """As `translate`, with scores: list of `Translation`."""
         signature = "translate_with_options" if options.keys() - LANGUAGES.keys() else "translate"
         return [translation_of(row) for row in self.ask(signature, on_progress, text=texts, **options)]
 
-    @_of_one_or_many
+    @of_one_or_many
     def alternatives(self, texts, on_progress=None, source_lang=None, target_lang=None):
         """The best translations of every text, as many as the beam is wide: list of list of `Translation`."""
         languages = {"source_lang": source_lang, "target_lang": target_lang}
         return [alternatives_of(row) for row in self.ask("alternatives", on_progress, text=texts, **languages)]
 
-    @_of_one_or_many
+    @of_one_or_many
     def sample(self, texts, on_progress=None, **options):
         """Translations drawn at random: list of `Translation`.
 
@@ -125,7 +108,7 @@ class TextTranslator:
         """
         return [translation_of(row) for row in self.ask("sample", on_progress, text=texts, **options)]
 
-    @_of_one_or_many
+    @of_one_or_many
     def score(self, texts, translations, on_progress=None, source_lang=None, target_lang=None):
         """How likely given translations are; see `Signatures.score`.
 
@@ -144,7 +127,7 @@ class TextTranslator:
         inputs = {"translation": translations, "source_lang": source_lang, "target_lang": target_lang}
         return [score_of(row) for row in self.ask("score", on_progress, text=texts, **inputs)]
 
-    @_of_one_or_many
+    @of_one_or_many
     def explain(self, texts, on_progress=None, source_lang=None, target_lang=None):
         """The best translations and the source pieces they come from: list of `Explanation`."""
         languages = {"source_lang": source_lang, "target_lang": target_lang}

@@ -226,18 +226,6 @@ def test_a_file_without_text_or_damaged_is_one_line(first, mistake, tmp_path, na
     assert not list(tmp_path.glob("bt/train.*"))
 
 
-def test_a_killed_start_leaves_no_half_of_a_record(tmp_path, monkeypatch):
-    def killed(*paths):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr("os.replace", killed)
-        pairs.keep_record(tmp_path, {"seed": 1}, ("en", "de"))
-    assert not (tmp_path / pairs.RECORD).exists()
-    pairs.keep_record(tmp_path, {"seed": 1}, ("en", "de"))
-    assert json.loads((tmp_path / pairs.RECORD).read_text()) == {"seed": 1}
-
-
 def test_a_compressed_text_is_read(back, text, tmp_path):
     whole = lines(back(output="plain") / "train.de")
     with gzip.open(tmp_path / "mono.en.gz", "wb") as file:

@@ -29,6 +29,7 @@ def test_flags_that_do_not_go_with_the_engine_are_one_line(tmp_path, mistake):
     assert "no --input" in mistake(translate, *beam, *model, *files[2:])
     assert "quotes around the pattern" in mistake(translate, *beam, *model, *files[:2], tmp_path / "b", *files[2:])
     assert "has a flag --no_such" in mistake(translate, *beam, *model, *files, "--no_such", 3)
+    assert "without --reverse" in mistake(translate, *beam, *model, *files, "--reverse", "b")
     assert "no SavedModel" in mistake(translate, *beam, *model, *files)
     assert not (tmp_path / "out").exists()
 

@@ -98,6 +98,8 @@ OTHER_LANGUAGE = "the model has one direction, and its --target_lang is de. Rece
             "--n_best needs lines, not a document: leave it out, or give --format lines",
         ),
         (("--format", "html", "--prefix", "x"), "--prefix needs lines"),
+        (("--input", "a.html", "--output", "b.html", "--mbr", "chrf"), "--mbr needs lines, not a document"),
+        (("--format", "html", "--reverse", "b"), "--reverse needs lines, not a document"),
         (("--input", "a.xliff", "--output", "b.xliff"), "a.xliff is not well-formed XML: line 2, column "),
         (("--engine", "beam", "--format", "html"), "--engine beam"),
         (("--format", "srt", "--target_lang", "fr"), OTHER_LANGUAGE),

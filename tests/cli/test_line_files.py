@@ -98,7 +98,8 @@ def test_an_interrupted_file_is_gone_on_with_and_ends_as_if_never_interrupted(so
     translate_file(rest, source, target, asked, lines_each=2)
     assert target.read_bytes() == EXPECTED
     assert rest.texts == ["one", "two", "", "f\ufffdur", "five", "six", "seven"][3 * chunks :]
-    said = f"{target}: goes on after {3 * chunks} of 7 lines\n" if chunks else ""
+    said = "the same command goes on from here\n"
+    said += f"{target}: goes on after {3 * chunks} of 7 lines\n" if chunks else ""
     assert capsys.readouterr().out == said
     assert sorted(os.listdir(tmp_path)) == ["in", "out"]
 

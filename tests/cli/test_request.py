@@ -104,6 +104,31 @@ def test_sampling_draws_with_the_options_that_were_given():
     assert asked_for("--sample", "--top_k", 11, "--top_p", 0.3)[1][0][1] == {"top_k": 11, "top_p": 0.3}
 
 
+def test_the_sample_that_agrees_best_is_chosen_from_as_many_as_are_wanted():
+    lines, asked = asked_for("--mbr", "bleu", "--samples", 3, "--seed", 5, "--top_p", 0.5, "--json")
+    assert json.loads(lines[0][0]) == {"text": "one two", "translation": "One Two", "score": 100.0}
+    ((_, options, _),) = asked
+    assert len(options.pop("seed")) == 3 * len(TEXTS) and options == {"top_p": 0.5}
+    request = parse(*RUN, "--mbr", "chrf")
+    assert (request.mbr, request.samples, request.sampling) == ("chrf", 64, {})
+
+
+def test_the_model_of_the_reverse_direction_ranks_as_many_as_are_wanted():
+    class Longest(Recorder):
+        tags, languages = None, (None, None)
+
+        def between(self, *languages):
+            return self
+
+        def score(self, texts, translations, on_progress=None):
+            return [SimpleNamespace(score=float(text[-1:] == "2")) for text in texts]
+
+    lines = parse(*RUN, "--reverse", "runs/b", "--n_best", 2).lines(Longest(), ["a"], progress, Longest())
+    assert lines == [["a2", "a0"]]
+    ((line,),) = parse(*EXPORT, "--reverse", "runs/b", "--json").lines(Longest(), ["a"], progress, Longest())
+    assert json.loads(line) == {"text": "a", "translation": "a2", "score": 0.5}
+
+
 def test_json_is_one_object_in_one_line_with_the_text_as_it_is():
     lines, _ = asked_for("--json")
     assert lines[0] == ['{"text": "one two", "translation": "ONE TWO\\n!", "score": -0.123457}']
@@ -159,6 +184,19 @@ def test_an_explanation_has_pieces_scores_and_alignment_in_short_numbers():
         (("--litert", "exports/a", "--n_best", 2), "--n_best does not go with --litert"),
         (("--litert", "exports/a", "--explain", "--json"), "--explain does not go with --litert"),
         (("--litert", "exports/a", "--top_k", 3), "--top_k does not go with --litert"),
+        (("--litert", "exports/a", "--mbr", "chrf"), "--mbr does not go with --litert"),
+        (("--litert", "exports/a", "--reverse", "b"), "--reverse does not go with --litert"),
+        ((*RUN, "--mbr", "chrf", "--sample"), "--sample and --mbr do not go together"),
+        ((*RUN, "--mbr", "chrf", "--n_best", 2), "--mbr and --n_best do not go together"),
+        ((*RUN, "--mbr", "chrf", "--reverse", "b"), "--mbr and --reverse do not go together"),
+        ((*RUN, "--mbr", "bleu", "--n_best", 2, "--reverse", "b"), "--mbr and --n_best do not go together"),
+        ((*RUN, "--reverse", "b", "--score"), "--reverse and --score do not go together"),
+        ((*RUN, "--mbr", "chrf", "--beam_size", 2), "--beam_size does not go with --mbr: "),
+        ((*RUN, "--mbr", "chrf", "--shortlist", 64), "--shortlist does not go with --mbr"),
+        ((*RUN, "--reverse", "b", "--prefix", "ein"), "--prefix does not go with --reverse: "),
+        ((*EXPORT, "--reverse", "b", "--beam_size", 2), "--beam_size does not go with --reverse beside --saved_model"),
+        ((*RUN, "--samples", 8), "--samples needs --mbr"),
+        ((*RUN, "--mbr", "chrf", "--samples", 1), "--samples must be between 2 and 256. Received: samples=1"),
         ((*RUN, "--n_best", 0), "--n_best must be between 1 and .* n_best=0"),
         ((*RUN, "--beam_size", 0), "--beam_size must be between 1 and .* beam_size=0"),
         ((*RUN, "--sample", "--top_p", 0), "--top_p must be between 1e-06 and 1. Received: top_p=0"),
@@ -171,6 +209,7 @@ def test_flags_that_make_no_sense_together_are_refused_by_name(flags, named):
 
 
 def test_a_beam_may_be_given_beside_the_n_best_of_a_run():
+    assert parse(*RUN, "--reverse", "b", "--n_best", 5, "--beam_size", 5, "--shortlist", 64).n_best == 5
     assert parse(*RUN, "--n_best", 5, "--beam_size", 5, "--length_penalty", 0.5).n_best == 5
 
 

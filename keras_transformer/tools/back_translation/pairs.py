@@ -1,11 +1,10 @@
-"""The pairs of back-translation: the text that the model writes for each text, and a record of their origin."""
+"""The pairs of back-translation: the text that the model writes for each text."""
 
 import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from keras_transformer.errors import FileError, UserError
-from keras_transformer.files import write_whole
+from keras_transformer.errors import UserError
 from keras_transformer.tools.back_translation.noise import DELETED, FILLER, FURTHEST, REPLACED, add_noise, seed_of
 
 RECORD = "back_translation.json"  # the origin of the pairs, so that another text or model never adds to them
@@ -62,55 +61,3 @@ class Writing:
 
 def _tagged(text, tag):
     return f"{tag} {text}" if tag and text.strip() else text
-
-
-def keep_record(directory, record, languages):
-    """Writes the origin of the pairs of a directory into the directory.
-
-    Args:
-        directory: Path; made if it does not exist.
-        record: dict that JSON can hold.
-        languages: of the files that will be in it.
-
-    Raises:
-        UserError: if it has pairs of another origin.
-        FileError: if it cannot be written.
-    """
-    path = directory / RECORD
-    others = [directory / f"train.{name}" for name in (*languages, "tsv") if (directory / f"train.{name}").exists()]
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        before = json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
-        if before is None and others:
-            raise UserError(f"{others[0]} exists: choose another `output`")
-        if before is None:
-            text = json.dumps(record, indent=1)
-            write_whole(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
-            return
-    except OSError as error:
-        raise FileError.of("write", directory, error) from error
-    different = [name for name in record if before.get(name) != record[name]]
-    if different:
-        raise UserError(
-            f"{directory} has pairs of another {', '.join(different)}: remove it, or choose another `output`"
-        )
-
-
-def copy_lines(chunks, target):
-    """Writes lines as they are translated: with U+FFFD for invalid UTF-8, and without "\\r" at their ends.
-
-    Args:
-        chunks: iterable of lists of bytes, lines without "\\n".
-        target: path of the file.
-
-    Raises:
-        FileError: if a file cannot be read or written.
-    """
-
-    def write(path):
-        with open(path, "wb") as file:
-            for chunk in chunks:
-                texts = (line.removesuffix(b"\r").decode("utf-8", "replace") for line in chunk)
-                file.write("".join(f"{text}\n" for text in texts).encode("utf-8"))
-
-    write_whole(target, write)
