@@ -1,8 +1,10 @@
 """LibreTranslate's API, which many programs speak: browsers' extensions, editors, chat servers, subtitle tools."""
 
 import asyncio
+import contextlib
 import json
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
 from urllib.parse import parse_qs
 
 from fastapi import APIRouter
@@ -16,20 +18,41 @@ from serving.languages import name_of, normalized
 
 MOST_BYTES = 2**20  # Of a body. The event loop parses a body of this size in a twentieth of a second.
 MOST_FIELDS = 100  # Of a form.
+LONGEST_GLOSSARY = 20_000  # Characters. A thread compiles them for each request, in half a second at most.
 THREADS = 32  # Requests that are translated at a time.
 TEXTS_AT_ONCE = 64  # A long list leaves room in the model's queue for other requests.
 AUTO = "auto"
-CORS = {"allow_origins": ["*"], "allow_methods": ["GET", "POST"], "allow_headers": ["Authorization", "Content-Type"]}
+CORS = {"allow_methods": ["GET", "POST"], "allow_headers": ["Authorization", "Content-Type"]}
+DOCUMENTS = "`python -m keras_transformer gateway` has it"
 SETTINGS = {"charLimit": -1, "frontendTimeout": 500, "apiKeys": False, "keyRequired": False, "suggestions": False}
 SETTINGS |= {"filesTranslation": False, "supportedFilesFormat": []}
 
 
+class Direction(NamedTuple):
+    """A direction that a request asks for, the client that has it with its inputs for it, and the request's terms."""
+
+    source: str
+    target: str
+    client: Any
+    inputs: dict
+    glossary: dict
+
+    def keeping_client(self):
+        """Returns the `Client`, which keeps the terms."""
+        return self.client.keeping(self.glossary) if self.glossary else self.client
+
+
 class LibreTranslate:
-    """The answers of the API. `models` is a function () -> dict, name -> (`Languages`, `Client`)."""
+    """The answers of the API. `models` is a function () -> dict, name -> (`Languages`, `Client`).
+
+    `formats` is a dict, format -> (function (`Direction`, texts, count) -> a list of translations for each, its pool).
+    A program with documents adds "html", and answers `translate_file`.
+    """
 
     def __init__(self, models):
         self._models = models
-        self._pool = ThreadPoolExecutor(THREADS, "translate")  # Starlette's own threads stay free for other paths.
+        # Starlette's own threads stay free for other paths.
+        self.formats = {"text": (_translated, ThreadPoolExecutor(THREADS, "translate"))}
 
     def router(self):
         """Returns the `fastapi.APIRouter` of the API's paths."""
@@ -39,6 +62,7 @@ class LibreTranslate:
         router.add_api_route("/frontend/settings", self.settings)
         router.add_api_route("/detect", self.detect, methods=["POST"])
         router.add_api_route("/translate", self.translate, methods=["POST"])
+        router.add_api_route("/translate_file", self.translate_file, methods=["POST"])
         return router
 
     def languages(self, model: str = ""):
@@ -58,29 +82,39 @@ class LibreTranslate:
 
     async def detect(self, request: Request):
         """Returns the source languages of the models, whatever the text is: nothing is detected."""
-        _text_of(await _parameters(request), "q")
+        text_of(await parameters_of(request), "q")
         return _detected(source for languages, _ in self._models().values() for source in languages.directions())
 
     async def translate(self, request: Request):
         """Translates a text or a list of texts, with `alternatives` if the client wishes some."""
-        asked = await _parameters(request)
-        q, source, target = (_text_of(asked, name) for name in ("q", "source", "target"))
-        source, target, count = normalized(source), normalized(target), _count(asked.get("alternatives") or 0)
-        found, inputs, client = _chosen(self._models(), source, target)
-        if (asked.get("format") or "text") != "text":
-            raise invalid(f"{asked['format']} format is not supported")
-        texts, translations, loop = q if isinstance(q, list) else [q], [], asyncio.get_running_loop()
+        asked = await parameters_of(request)
+        q, direction, count = text_of(asked, "q"), self.direction(asked), _count(asked.get("alternatives") or 0)
+        if (name := str(asked.get("format") or "text")) not in self.formats:
+            raise invalid(f"{name} format is not supported" + f": {DOCUMENTS}" * (name == "html"))
+        if count and name != "text":
+            raise invalid(f"Invalid request: alternatives parameter must be <= 0 for the format {name}")
+        (work, pool), loop = self.formats[name], asyncio.get_running_loop()
+        texts, translations = q if isinstance(q, list) else [q], []
         for start in range(0, len(texts), TEXTS_AT_ONCE):
             if await request.is_disconnected():
                 raise ClientDisconnect
             part = texts[start : start + TEXTS_AT_ONCE]
-            translations += await loop.run_in_executor(self._pool, _translated, client, part, count, inputs)
+            translations += await loop.run_in_executor(pool, work, direction, part, count)
         answer = {"translatedText": [best for best, *_ in translations]}
-        if source == AUTO:
-            answer["detectedLanguage"] = _detected([found]) * len(texts)
+        if normalized(asked["source"]) == AUTO:
+            answer["detectedLanguage"] = _detected([direction.source]) * len(texts)
         if count:
             answer["alternatives"] = [others for _, *others in translations]
         return JSONResponse(answer if texts is q else {name: values[0] for name, values in answer.items()})
+
+    async def translate_file(self, request: Request):
+        """Refuses a file: this program has no documents."""
+        raise HTTPException(403, f"Files translation are disabled on this server: {DOCUMENTS}")
+
+    def direction(self, asked):
+        """Returns the `Direction` that parameters ask for."""
+        source, target = (normalized(text_of(asked, name)) for name in ("source", "target"))
+        return Direction(*_chosen(self._models(), source, target), _glossary(asked.get("glossary")))
 
 
 async def refuse(request, error):
@@ -95,9 +129,12 @@ GONE = Response(status_code=499)  # Ends a request whose client has gone.
 EXCEPTION_HANDLERS = {HTTPException: refuse, ServingError: refuse, ClientDisconnect: lambda *_: GONE}
 
 
-async def _parameters(request):
-    """Reads the parameters of a request, from its URL and from a body in JSON or of a form: dict."""
-    body = await read_body(request, MOST_BYTES, timeout_s=30.0)
+async def parameters_of(request, most_bytes=MOST_BYTES, most_files=0):
+    """Reads the parameters of a request, from its URL and from a body in JSON or of a form: dict.
+
+    A file is (its name, bytes). Raises ServingError or HTTPException.
+    """
+    body = await read_body(request, most_bytes, timeout_s=30.0)
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == "application/json" or kind.endswith("+json"):
         try:
@@ -107,17 +144,21 @@ async def _parameters(request):
         if not isinstance(found, dict):
             raise invalid("Invalid JSON format")
         return found
-    form = {**await _form(request, kind, body), **request.query_params}
+    form = {**await _form(request, kind, body, most_files), **request.query_params}
     return {**form, "q": "\n".join(form["q"].splitlines())} if isinstance(form.get("q"), str) else form
 
 
-async def _form(request, kind, body):
+async def _form(request, kind, body, most_files):
     if kind == "multipart/form-data":
 
         async def replay():
             return {"type": "http.request", "body": body}
 
-        return dict(await Request(request.scope, replay).form(max_files=0, max_fields=MOST_FIELDS))
+        async with Request(request.scope, replay).form(max_files=most_files, max_fields=MOST_FIELDS) as form:
+            return {
+                name: field if isinstance(field, str) else (field.filename, await field.read())
+                for name, field in form.items()
+            }
     try:
         fields = parse_qs(body.decode("utf-8", "replace"), max_num_fields=MOST_FIELDS)
     except ValueError:
@@ -125,14 +166,28 @@ async def _form(request, kind, body):
     return {name: values[0] for name, values in fields.items()}
 
 
-def _text_of(parameters, name):
+def text_of(parameters, name):
     """Returns the text, or for "q" the text or the list of texts, of a parameter."""
     if not (value := parameters.get(name)):
         raise invalid(f"Invalid request: missing {name} parameter")
-    texts = value if isinstance(value, list) and name == "q" else [value]
-    # JSON can write half of a surrogate pair, and UTF-8 cannot.
-    if not all(isinstance(text, str) and text.encode("utf-8", "ignore").decode("utf-8") == text for text in texts):
+    if not all(map(_is_text, value if isinstance(value, list) and name == "q" else [value])):
         raise invalid(f"Invalid request: {name} parameter is not text")
+    return value
+
+
+def _is_text(value):  # JSON can write half of a surrogate pair, and UTF-8 cannot.
+    return isinstance(value, str) and value.encode("utf-8", "ignore").decode("utf-8") == value
+
+
+def _glossary(value):
+    """Checks a glossary: in JSON an object, in a form its JSON. Returns a dict, source form -> target form."""
+    with contextlib.suppress(ValueError, RecursionError):
+        value = json.loads(value) if isinstance(value, str) and value else value or {}
+    forms = [*value, *value.values()] if isinstance(value, dict) else [None]
+    if not all(_is_text(form) and form.strip() for form in forms):
+        raise invalid('Invalid request: glossary parameter is not an object of terms, such as {"term": "translation"}')
+    if sum(map(len, forms)) > LONGEST_GLOSSARY:
+        raise invalid(f"Invalid request: glossary parameter may have {LONGEST_GLOSSARY} characters")
     return value
 
 
@@ -144,7 +199,7 @@ def _count(value):
 
 
 def _chosen(models, source, target):
-    """Returns the source language of a direction, the inputs that name the direction, and a `Client` that has it."""
+    """Returns the source and the target of a direction, a `Client` that has it, and its inputs that name it."""
     codes = dict.fromkeys(code for languages, _ in models.values() for code in languages.codes())
     for code in (source, target):
         if code not in codes and not (code is source and code == AUTO):
@@ -154,17 +209,18 @@ def _chosen(models, source, target):
         for found, targets in languages.directions().items():
             if source in (AUTO, found) and target in targets:
                 named = {"source_lang": source.replace(AUTO, ""), "target_lang": target}
-                return found, named if languages.sources else {}, client
+                return found, target, client, named if languages.sources else {}
     source = next(iter(codes)) if source == AUTO else source
     of_target, of_source = (f"{name_of(code)} ({code})" for code in (target, source))
     raise invalid(f"{of_target} is not available as a target language from {of_source}")
 
 
-def _translated(client, texts, count, languages):
+def _translated(direction, texts, count):
     """Translates texts: for each a list of str, the translation and at most `count` others."""
+    client = direction.keeping_client()
     if not count:
-        return [[found.text] for found in client.translate(texts, **languages)]
-    hypotheses = [[found.text for found in several] for several in client.alternatives(texts, **languages)]
+        return [[found.text] for found in client.translate(texts, **direction.inputs)]
+    hypotheses = [[found.text for found in several] for several in client.alternatives(texts, **direction.inputs)]
     return [list(dict.fromkeys([best, *filter(None, others)]))[: 1 + count] for best, *others in hypotheses]
 
 

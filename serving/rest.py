@@ -145,7 +145,7 @@ def make_app(api, router, models, metrics_page, has_cors=False):
     """
     app = FastAPI(openapi_url=None, exception_handlers=EXCEPTION_HANDLERS)
     if has_cors:
-        app.add_middleware(CORSMiddleware, **CORS)
+        app.add_middleware(CORSMiddleware, allow_origins=["*"], **CORS)
     app.include_router(router)
     app.add_api_route("/page/models", lambda: {"models": models.names()})
     app.add_api_route(METRICS_PATH, lambda: Response(metrics_page(), media_type="text/plain"))

@@ -10,7 +10,7 @@ import sys
 import numpy as np
 import urllib3
 
-from serving.connections import Directed, GrpcConnection, RestConnection
+from serving.connections import GrpcConnection, RestConnection, TextConnection
 from serving.errors import ServingError
 
 TEXTS = ["A man is riding a bicycle.", "Two dogs play in the snow.", "12 March 2026"]
@@ -74,7 +74,7 @@ class Api:
         return list(zip(*(outputs[name] for name in OUTPUTS), strict=True))
 
     def _predict(self, inputs, signature_name="serving_default", model=None, version=None, label=None):
-        with contextlib.closing(Directed(self._connect(model or self._model, version, label))) as connection:
+        with contextlib.closing(TextConnection(self._connect(model or self._model, version, label))) as connection:
             return connection.predict(signature_name, inputs, self._timeout)
 
     def _same(self, found, texts=TEXTS):

@@ -100,7 +100,7 @@ def test_alternatives_are_other_translations_best_first(port):
         ({"target": None}, "Invalid request: missing target parameter"),
         ({"source": "zz"}, "zz is not supported"),
         ({"target": "auto"}, "auto is not supported"),
-        ({"format": "html"}, "html format is not supported"),
+        ({"format": "html"}, "html format is not supported: `python -m keras_transformer gateway` has it"),
         ({"target": "en"}, "English (en) is not available as a target language from English (en)"),
         ({"alternatives": "x"}, "Invalid request: alternatives parameter is not a number"),
         ({"q": ["a", None]}, "Invalid request: q parameter is not text"),
