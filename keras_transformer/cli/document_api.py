@@ -9,17 +9,16 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
 
-import numpy as np
 import regex
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
+from keras_transformer.cli.gateway import ClientTranslator
 from keras_transformer.errors import UserError
 from keras_transformer.tools.documents.apart import translate_file_apart, translate_pages_apart
 from keras_transformer.tools.documents.declared import LANGUAGE
 from keras_transformer.tools.documents.files import FORMATS, check_format, format_of
-from keras_transformer.translation.results import Explanation
 from serving.errors import invalid
 from serving.libretranslate import LibreTranslate, parameters_of
 
@@ -90,37 +89,6 @@ class _Kept(NamedTuple):
     name: str
     data: bytes
     until: float
-
-
-class ClientTranslator:
-    """A `serving.client.Client` with the methods of `TextTranslator` that documents need.
-
-    Args:
-        direction: `serving.libretranslate.Direction`, with the client.
-
-    Attributes:
-        protection: `Protection` of the client, or None.
-    """
-
-    def __init__(self, direction):
-        self._client, self._languages = direction.keeping_client(), direction.inputs
-        self.protection = self._client.protection
-
-    def translate(self, texts, on_progress=None):
-        """See `TextTranslator.translate`. Raises ServingError."""
-        return [found.text for found in self._client.translate(texts, on_progress, **self._languages)]
-
-    def explain(self, texts, on_progress=None):
-        """See `TextTranslator.explain`. Raises ServingError."""
-        return [
-            Explanation(
-                found.source_pieces,
-                found.pieces,
-                np.asarray(found.token_scores, np.float32),
-                np.asarray(found.alignment, np.float32).reshape(len(found.pieces), len(found.source_pieces)),
-            )
-            for found in self._client.explain(texts, **self._languages)
-        ]
 
 
 def endings():

@@ -2,10 +2,44 @@
 
 import importlib
 
+import numpy as np
+
 from keras_transformer.cli import console
 from keras_transformer.errors import UserError
+from keras_transformer.translation.results import Explanation
 
 INSTALL = "pip install -r serving/requirements.txt"
+
+
+class ClientTranslator:
+    """A `serving.client.Client` with the methods of `TextTranslator` that documents need.
+
+    Args:
+        direction: `serving.libretranslate.Direction`, with the client.
+
+    Attributes:
+        protection: `Protection` of the client, or None.
+    """
+
+    def __init__(self, direction):
+        self._client, self._languages = direction.keeping_client(), direction.inputs
+        self.protection = self._client.protection
+
+    def translate(self, texts, on_progress=None):
+        """See `TextTranslator.translate`. Raises ServingError."""
+        return [found.text for found in self._client.translate(texts, on_progress, **self._languages)]
+
+    def explain(self, texts, on_progress=None):
+        """See `TextTranslator.explain`. Raises ServingError."""
+        return [
+            Explanation(
+                found.source_pieces,
+                found.pieces,
+                np.asarray(found.token_scores, np.float32),
+                np.asarray(found.alignment, np.float32).reshape(len(found.pieces), len(found.source_pieces)),
+            )
+            for found in self._client.explain(texts, **self._languages)
+        ]
 
 
 def _of_serving(module):
