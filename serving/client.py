@@ -94,12 +94,10 @@ class Client(contextlib.AbstractContextManager):
             raise ValueError(f"`max_batch_size` and `in_flight` must be positive. Received: {received}")
         make, target = (RestConnection, url) if grpc is None else (GrpcConnection, grpc)
         self._connection = TextConnection(connection or make(target, model, version, label, in_flight))
-        terms = read_glossary(glossary) if isinstance(glossary, (str, os.PathLike)) else glossary
-        self.protection = Protection(terms, patterns=protect) if terms or protect else None
-        self._terms, self._protect = dict(terms or {}), protect
-        self._timeout = timeout
-        self._retries = retries
-        self._max_batch_size = max_batch_size
+        self._terms = read_glossary(glossary) if isinstance(glossary, (str, os.PathLike)) else dict(glossary or {})
+        self._protect = protect
+        self.protection = Protection(self._terms, patterns=protect) if self._terms or protect else None
+        self._timeout, self._retries, self._max_batch_size = timeout, retries, max_batch_size
         self._pool = ThreadPoolExecutor(in_flight, thread_name_prefix="client")
 
     def keeping(self, terms):

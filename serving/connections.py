@@ -127,8 +127,8 @@ class TextConnection:
 
 
 def texts_of(texts):
-    """Converts a list of str to an array (N,) of bytes."""
-    return np.array([text.encode("utf-8") for text in texts], object)
+    """Converts a list of str or bytes to an array (N,) of bytes."""
+    return np.array([text.encode("utf-8") if isinstance(text, str) else text for text in texts], object)
 
 
 def values_of(array):

@@ -5,13 +5,10 @@ import os
 import sys
 from pathlib import Path
 
-from fastapi import FastAPI
-from starlette.middleware.cors import CORSMiddleware
-
 from serving.client import Client, add_protection_arguments
 from serving.http_server import HttpServer, stop_on_signals
 from serving.languages import Languages, newest_languages, normalized
-from serving.libretranslate import CORS, EXCEPTION_HANDLERS, THREADS, LibreTranslate
+from serving.libretranslate import THREADS, LibreTranslate
 
 GRPC = "grpc://"
 
@@ -62,21 +59,13 @@ def connected(arguments):
     return {arguments.model_name: (languages, client)}
 
 
-def make_app(models, api=LibreTranslate, origins=("*",)):
-    """Makes the ASGI app. `models` is a dict, name -> (`Languages`, `Client`); `api` makes a `LibreTranslate`."""
-    app = FastAPI(openapi_url=None, exception_handlers=EXCEPTION_HANDLERS)
-    if origins:
-        app.add_middleware(CORSMiddleware, allow_origins=origins, **CORS)
-    app.include_router(api(lambda: models).router())
-    return app
-
-
 def main(arguments=None, api=LibreTranslate):
     """Serves until SIGTERM or Ctrl-C, and then answers the open requests. A mistake ends the program with one line."""
     arguments, stopping = arguments or parse_arguments(), stop_on_signals()
     try:
         models = connected(arguments)
-        server = HttpServer(make_app(models, api, arguments.cors), arguments.host, arguments.port, drain_seconds=30)
+        app = api(lambda: models).app(arguments.cors)
+        server = HttpServer(app, arguments.host, arguments.port, drain_seconds=30)
     except (ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)

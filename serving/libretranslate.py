@@ -4,11 +4,11 @@ import asyncio
 import contextlib
 import json
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple
 from urllib.parse import parse_qs
 
-from fastapi import APIRouter
+from fastapi import FastAPI
 from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
@@ -22,48 +22,34 @@ LONGEST_GLOSSARY = 20_000  # Characters. A thread compiles them for each request
 THREADS = 32  # Requests that are translated at a time.
 TEXTS_AT_ONCE = 64  # A long list leaves room in the model's queue for other requests.
 AUTO = "auto"
-CORS = {"allow_methods": ["GET", "POST"], "allow_headers": ["Authorization", "Content-Type"]}
-DOCUMENTS = "`python -m keras_transformer gateway` has it"
+ALLOWED = {"allow_methods": ["GET", "POST"], "allow_headers": ["Authorization", "Content-Type"]}
+DOCUMENTS = "`python -m keras_transformer gateway` translates HTML and files"
 SETTINGS = {"charLimit": -1, "frontendTimeout": 500, "apiKeys": False, "keyRequired": False, "suggestions": False}
 SETTINGS |= {"filesTranslation": False, "supportedFilesFormat": []}
-
-
-class Direction(NamedTuple):
-    """A direction that a request asks for, the client that has it with its inputs for it, and the request's terms."""
-
-    source: str
-    target: str
-    client: Any
-    inputs: dict
-    glossary: dict
-
-    def keeping_client(self):
-        """Returns the `Client`, which keeps the terms."""
-        return self.client.keeping(self.glossary) if self.glossary else self.client
 
 
 class LibreTranslate:
     """The answers of the API. `models` is a function () -> dict, name -> (`Languages`, `Client`).
 
-    `formats` is a dict, format -> (function (`Direction`, texts, count) -> a list of translations for each, its pool).
-    A program with documents adds "html", and answers `translate_file`.
+    `formats` is a dict, format -> (a function as `_translated`, its pool). A program with documents adds "html", and
+    answers `translate_file`.
     """
 
     def __init__(self, models):
-        self._models = models
-        # Starlette's own threads stay free for other paths.
+        self._models = models  # The pool leaves Starlette's own threads free for other paths.
         self.formats = {"text": (_translated, ThreadPoolExecutor(THREADS, "translate"))}
 
-    def router(self):
-        """Returns the `fastapi.APIRouter` of the API's paths."""
-        router = APIRouter()
-        router.add_api_route("/health", lambda: {"status": "ok"})
-        router.add_api_route("/languages", self.languages)
-        router.add_api_route("/frontend/settings", self.settings)
-        router.add_api_route("/detect", self.detect, methods=["POST"])
-        router.add_api_route("/translate", self.translate, methods=["POST"])
-        router.add_api_route("/translate_file", self.translate_file, methods=["POST"])
-        return router
+    def app(self, origins):
+        """Makes the `fastapi.FastAPI` app of the API. Pages of the sites `origins` may call it; "*" means all sites."""
+        app = FastAPI(openapi_url=None, exception_handlers=EXCEPTION_HANDLERS)
+        if origins:
+            app.add_middleware(CORSMiddleware, allow_origins=origins, **ALLOWED)
+        app.add_api_route("/health", lambda: {"status": "ok"})
+        app.add_api_route("/languages", self.languages)
+        app.add_api_route("/frontend/settings", self.settings)
+        for path in (self.detect, self.translate, self.translate_file):
+            app.add_api_route(f"/{path.__name__}", path, methods=["POST"])
+        return app
 
     def languages(self, model: str = ""):
         """Lists the languages, each with its targets. The page asks for those of one `model`."""
@@ -82,13 +68,14 @@ class LibreTranslate:
 
     async def detect(self, request: Request):
         """Returns the source languages of the models, whatever the text is: nothing is detected."""
-        text_of(await parameters_of(request), "q")
+        _text_of(await _parameters(request), "q")
         return _detected(source for languages, _ in self._models().values() for source in languages.directions())
 
     async def translate(self, request: Request):
         """Translates a text or a list of texts, with `alternatives` if the client wishes some."""
-        asked = await parameters_of(request)
-        q, direction, count = text_of(asked, "q"), self.direction(asked), _count(asked.get("alternatives") or 0)
+        asked = await _parameters(request)
+        q, count = _text_of(asked, "q"), _count(asked.get("alternatives") or 0)
+        found, *how = await asyncio.to_thread(self.direction, asked)
         if (name := str(asked.get("format") or "text")) not in self.formats:
             raise invalid(f"{name} format is not supported" + f": {DOCUMENTS}" * (name == "html"))
         if count and name != "text":
@@ -99,10 +86,10 @@ class LibreTranslate:
             if await request.is_disconnected():
                 raise ClientDisconnect
             part = texts[start : start + TEXTS_AT_ONCE]
-            translations += await loop.run_in_executor(pool, work, direction, part, count)
+            translations += await loop.run_in_executor(pool, work, part, count, *how)
         answer = {"translatedText": [best for best, *_ in translations]}
         if normalized(asked["source"]) == AUTO:
-            answer["detectedLanguage"] = _detected([direction.source]) * len(texts)
+            answer["detectedLanguage"] = _detected([found]) * len(texts)
         if count:
             answer["alternatives"] = [others for _, *others in translations]
         return JSONResponse(answer if texts is q else {name: values[0] for name, values in answer.items()})
@@ -112,9 +99,23 @@ class LibreTranslate:
         raise HTTPException(403, f"Files translation are disabled on this server: {DOCUMENTS}")
 
     def direction(self, asked):
-        """Returns the `Direction` that parameters ask for."""
-        source, target = (normalized(text_of(asked, name)) for name in ("source", "target"))
-        return Direction(*_chosen(self._models(), source, target), _glossary(asked.get("glossary")))
+        """Chooses what translates, by parameters: (source language, `Client`, its languages, target language)."""
+        source, target = (normalized(_text_of(asked, name)) for name in ("source", "target"))
+        glossary, models = _glossary(asked.get("glossary")), self._models().values()
+        codes = dict.fromkeys(code for languages, _ in models for code in languages.codes())
+        for code in (source, target):
+            if code not in codes and not (code is source and code == AUTO):
+                is_many = any(languages.sources for languages, _ in models)
+                raise invalid(f"{code} is not supported" + f", only {', '.join(sorted(codes))}" * is_many)
+        for languages, client in models:
+            for found, targets in languages.directions().items():
+                if source in (AUTO, found) and target in targets:
+                    named = {"source_lang": source.replace(AUTO, ""), "target_lang": target}
+                    client = client.keeping(glossary) if glossary else client
+                    return found, client, named if languages.sources else {}, target
+        source = next(iter(codes)) if source == AUTO else source
+        of_target, of_source = (f"{name_of(code)} ({code})" for code in (target, source))
+        raise invalid(f"{of_target} is not available as a target language from {of_source}")
 
 
 async def refuse(request, error):
@@ -129,12 +130,9 @@ GONE = Response(status_code=499)  # Ends a request whose client has gone.
 EXCEPTION_HANDLERS = {HTTPException: refuse, ServingError: refuse, ClientDisconnect: lambda *_: GONE}
 
 
-async def parameters_of(request, most_bytes=MOST_BYTES, most_files=0):
-    """Reads the parameters of a request, from its URL and from a body in JSON or of a form: dict.
-
-    A file is (its name, bytes). Raises ServingError or HTTPException.
-    """
-    body = await read_body(request, most_bytes, timeout_s=30.0)
+async def _parameters(request):
+    """Reads the parameters of a request, from its URL and from a body in JSON or of a form: dict."""
+    body = await read_body(request, MOST_BYTES, timeout_s=30.0)
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == "application/json" or kind.endswith("+json"):
         try:
@@ -144,21 +142,18 @@ async def parameters_of(request, most_bytes=MOST_BYTES, most_files=0):
         if not isinstance(found, dict):
             raise invalid("Invalid JSON format")
         return found
-    form = {**await _form(request, kind, body, most_files), **request.query_params}
+    form = {**await form_of(request, kind, body), **request.query_params}
     return {**form, "q": "\n".join(form["q"].splitlines())} if isinstance(form.get("q"), str) else form
 
 
-async def _form(request, kind, body, most_files):
+async def form_of(request, kind, body, most_files=0):
+    """Reads a form, of a content type and in a body: dict, name -> str or `UploadFile`. Raises HTTPException."""
     if kind == "multipart/form-data":
 
         async def replay():
             return {"type": "http.request", "body": body}
 
-        async with Request(request.scope, replay).form(max_files=most_files, max_fields=MOST_FIELDS) as form:
-            return {
-                name: field if isinstance(field, str) else (field.filename, await field.read())
-                for name, field in form.items()
-            }
+        return dict(await Request(request.scope, replay).form(max_files=most_files, max_fields=MOST_FIELDS))
     try:
         fields = parse_qs(body.decode("utf-8", "replace"), max_num_fields=MOST_FIELDS)
     except ValueError:
@@ -166,7 +161,7 @@ async def _form(request, kind, body, most_files):
     return {name: values[0] for name, values in fields.items()}
 
 
-def text_of(parameters, name):
+def _text_of(parameters, name):
     """Returns the text, or for "q" the text or the list of texts, of a parameter."""
     if not (value := parameters.get(name)):
         raise invalid(f"Invalid request: missing {name} parameter")
@@ -198,29 +193,11 @@ def _count(value):
         raise invalid("Invalid request: alternatives parameter is not a number") from None
 
 
-def _chosen(models, source, target):
-    """Returns the source and the target of a direction, a `Client` that has it, and its inputs that name it."""
-    codes = dict.fromkeys(code for languages, _ in models.values() for code in languages.codes())
-    for code in (source, target):
-        if code not in codes and not (code is source and code == AUTO):
-            is_many = any(languages.sources for languages, _ in models.values())
-            raise invalid(f"{code} is not supported" + f", only {', '.join(sorted(codes))}" * is_many)
-    for languages, client in models.values():
-        for found, targets in languages.directions().items():
-            if source in (AUTO, found) and target in targets:
-                named = {"source_lang": source.replace(AUTO, ""), "target_lang": target}
-                return found, target, client, named if languages.sources else {}
-    source = next(iter(codes)) if source == AUTO else source
-    of_target, of_source = (f"{name_of(code)} ({code})" for code in (target, source))
-    raise invalid(f"{of_target} is not available as a target language from {of_source}")
-
-
-def _translated(direction, texts, count):
+def _translated(texts, count, client, languages, target):
     """Translates texts: for each a list of str, the translation and at most `count` others."""
-    client = direction.keeping_client()
     if not count:
-        return [[found.text] for found in client.translate(texts, **direction.inputs)]
-    hypotheses = [[found.text for found in several] for several in client.alternatives(texts, **direction.inputs)]
+        return [[found.text] for found in client.translate(texts, **languages)]
+    hypotheses = [[found.text for found in several] for several in client.alternatives(texts, **languages)]
     return [list(dict.fromkeys([best, *filter(None, others)]))[: 1 + count] for best, *others in hypotheses]
 
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from urllib.parse import quote
 
 import regex
+from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -20,7 +21,8 @@ from keras_transformer.tools.documents.apart import translate_file_apart, transl
 from keras_transformer.tools.documents.declared import LANGUAGE
 from keras_transformer.tools.documents.files import FORMATS, check_format, format_of
 from serving.errors import invalid
-from serving.libretranslate import LibreTranslate, parameters_of
+from serving.http_server import read_body
+from serving.libretranslate import LibreTranslate, form_of
 
 MOST_BYTES = 8 * 2**20  # of an uploaded file
 MOST_KEPT_BYTES = 2**28  # of all files that wait for their download
@@ -38,29 +40,33 @@ class DocumentApi(LibreTranslate):
         self.formats["html"] = (_translated_pages, self._pool)
         self._kept = {}  # key -> `_Kept`, the oldest first
 
-    def router(self):
-        router = super().router()
-        router.add_api_route("/download_file/{name}", self.download_file)
-        return router
+    def app(self, origins):
+        app = super().app(origins)
+        app.add_api_route("/download_file/{name}", self.download_file)
+        return app
 
     def settings(self):
         return {**super().settings(), "filesTranslation": True, "supportedFilesFormat": endings()}
 
     async def translate_file(self, request: Request):
         """Translates an uploaded file of a format of `FORMATS`, and says where its translation is."""
-        asked = await parameters_of(request, MOST_BYTES, most_files=1)
-        if not isinstance(asked.get("file"), tuple):
+        body = await read_body(request, MOST_BYTES, timeout_s=60.0)
+        kind = request.headers.get("content-type", "").partition(";")[0]
+        asked = await form_of(request, kind, body, most_files=1) if kind == "multipart/form-data" else {}
+        if not isinstance(file := asked.get("file"), UploadFile):
             raise invalid("Invalid request: missing file parameter")
-        (name, data), direction = asked["file"], self.direction(asked)
+        name, data = file.filename, await file.read()
+        await file.close()
+        _, *how = await asyncio.to_thread(self.direction, asked)
         path = Path(name)
         if not data:
             raise invalid("Invalid request: empty file")
         if path.suffix.lower() not in endings():
             raise invalid(f"Invalid request: file format not supported, only {' '.join(endings())}")
         loop = asyncio.get_running_loop()
-        data = await loop.run_in_executor(self._pool, _translated_file, direction, data, format_of(name))
+        data = await loop.run_in_executor(self._pool, _translated_file, data, format_of(name), *how)
         stem = regex.sub(r"[^\p{L}\p{M}\p{N}._-]+", "_", path.stem)[:LONGEST_NAME]
-        name = f"{stem}_{direction.target}{path.suffix}"
+        name = f"{stem}_{how[-1]}{path.suffix}"
         return {"translatedFileUrl": f"{request.base_url}download_file/{self._keep(name, data)}.{quote(name)}"}
 
     async def download_file(self, name: str):
@@ -101,16 +107,16 @@ def endings():
     return found
 
 
-def _translated_pages(direction, pages, count):
-    """The translations of texts in HTML: for each a list of one str. `count` is 0: HTML has no alternatives."""
+def _translated_pages(pages, count, client, languages, target):
+    """Translates texts in HTML: a list of one str for each, as `count` is 0."""
     with _refusals():
-        translator = ClientTranslator(direction)
-        return [[page] for page in translate_pages_apart(translator, pages, _declared(direction))]
+        found = translate_pages_apart(ClientTranslator(client, languages), pages, _declared(target))
+        return [[page] for page in found]
 
 
-def _translated_file(direction, data, format):
+def _translated_file(data, format, client, languages, target):
     with _refusals():
-        return translate_file_apart(ClientTranslator(direction), data, format, _declared(direction))
+        return translate_file_apart(ClientTranslator(client, languages), data, format, _declared(target))
 
 
 @contextlib.contextmanager
@@ -122,6 +128,6 @@ def _refusals():
         raise invalid(str(error)) from None
 
 
-def _declared(direction):
+def _declared(target):
     """The language that a translation declares; None for a code that is none of BCP 47."""
-    return direction.target if LANGUAGE.fullmatch(direction.target) else None
+    return target if LANGUAGE.fullmatch(target) else None

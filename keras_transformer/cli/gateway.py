@@ -8,6 +8,7 @@ from keras_transformer.cli import console
 from keras_transformer.errors import UserError
 from keras_transformer.translation.results import Explanation
 
+NAME = "python -m keras_transformer gateway"
 INSTALL = "pip install -r serving/requirements.txt"
 
 
@@ -15,15 +16,16 @@ class ClientTranslator:
     """A `serving.client.Client` with the methods of `TextTranslator` that documents need.
 
     Args:
-        direction: `serving.libretranslate.Direction`, with the client.
+        client: `Client`.
+        languages: dict, its inputs that name the direction; empty for a model of one direction.
 
     Attributes:
         protection: `Protection` of the client, or None.
     """
 
-    def __init__(self, direction):
-        self._client, self._languages = direction.keeping_client(), direction.inputs
-        self.protection = self._client.protection
+    def __init__(self, client, languages):
+        self._client, self._languages = client, languages
+        self.protection = client.protection
 
     def translate(self, texts, on_progress=None):
         """See `TextTranslator.translate`. Raises ServingError."""
@@ -57,6 +59,6 @@ def program():
     """The program, from its command line to its exit status."""
     with console.program():
         gateway = _of_serving("serving.gateway")
-        arguments = gateway.parse_arguments(program="python -m keras_transformer gateway")
+        arguments = gateway.parse_arguments(program=NAME)
         console.tool("documents.apart", "`gateway`").start()
         gateway.main(arguments, _of_serving("keras_transformer.cli.document_api").DocumentApi)

@@ -85,7 +85,7 @@ def explained(rows):
 def program_before(model, api="grpc", languages=ONE, make=DocumentApi, **options):
     """The port of the program before a server of a model."""
     with serve(api, model, languages=languages) as where, Client(**where, **options) as client:
-        server = HttpServer(plain.make_app({"m": (languages, client)}, make), HOST, 0, DEADLINE_SECONDS)
+        server = HttpServer(make(lambda: {"m": (languages, client)}).app(()), HOST, 0, DEADLINE_SECONDS)
         yield server.port
         server.stop()
 
@@ -298,15 +298,17 @@ def test_hostile_documents_are_refused_and_hold_up_nobody(port, hurried):
     assert sorted(waits)[int(0.9 * len(waits))] < 0.5
 
 
-def test_one_bad_page_stays_as_it_is_and_all_others_are_translated(port, hurried, monkeypatch):
-    pages = ["<p>one <b>two</b></p>", HOSTILE[0], "three"]
-    assert post(port, {"q": pages}) == (200, {"translatedText": ["<p><b>TWO</b> ONE</p>", HOSTILE[0], "THREE"]})
-    monkeypatch.setattr(apart, "MOST_REFUSED", 0)
-    assert post(port, {"q": [HOSTILE[0], HOSTILE[0]]}) == (400, {"error": apart.TOO_MUCH})
+def test_one_bad_page_stays_as_it_is_and_all_others_are_translated(port, monkeypatch):
+    bad = "x " * apart.LONGEST_EXPLAINED + "<b>y</b> z"
+    pages = ["<p>one <b>two</b></p>", bad, "three"]
+    assert post(port, {"q": pages}) == (200, {"translatedText": ["<p><b>TWO</b> ONE</p>", bad, "THREE"]})
+    monkeypatch.setattr(apart, "MOST_REFUSED", 1)
+    refusal = {"error": "a paragraph with tags may have 20000 characters: divide it"}
+    assert post(port, {"q": [bad, bad]}) == post(port, {"q": bad}) == (400, refusal)
 
 
 def test_deeply_nested_or_broken_html_is_answered(port, hurried):
-    pages = ["<b>" * 10_000 + "x", "<div>" * 5000 + "x", "</b>" * 1000 + "x", "<![x", "<!", "\0" + "7\0x", "&#xD800;x"]
+    pages = ["<b>" * 1000 + "x", "<div>" * 5000 + "x", "</b>" * 1000 + "x", "<![x", "<!", "\0" + "7\0x", "&#xD800;x"]
     pages += ['<b title="\0' + '7\0">x</b> y', "<p " * 100, "<b>x " * 400 + "</b>" * 400]
     for page in pages:
         status, reply = post(port, {"q": page})
@@ -333,7 +335,10 @@ def test_without_documents_the_program_that_has_them_is_named():
     with program_before(Swapping(), make=LibreTranslate) as port:
         assert ask(port, "GET", "/frontend/settings")[2]["filesTranslation"] is False
         for status, reply in (post(port, {"q": "a"}), upload(port, "a.html", b"a")):
-            assert status in (400, 403) and "`python -m keras_transformer gateway` has it" in reply["error"]
+            assert (
+                status in (400, 403)
+                and "`python -m keras_transformer gateway` translates HTML and files" in reply["error"]
+            )
 
 
 @pytest.mark.parametrize(
@@ -348,7 +353,7 @@ def test_without_documents_the_program_that_has_them_is_named():
 def test_pages_of_other_sites_may_ask_as_the_flag_says(flags, origin, allowed):
     where = ["--backend=http://localhost:9", "--source_lang=en", "--target_lang=de"]
     arguments = plain.parse_arguments([*where, *flags])
-    server = HttpServer(plain.make_app(plain.connected(arguments), DocumentApi, arguments.cors), HOST, 0, 1)
+    server = HttpServer(DocumentApi(lambda: {}).app(arguments.cors), HOST, 0, 1)
     asked = {"Origin": origin, "Access-Control-Request-Method": "POST"}
     assert ask(server.port, "GET", "/languages", headers=asked)[1]["Access-Control-Allow-Origin"] == allowed
     _, headers, _ = ask(server.port, "OPTIONS", "/translate", headers=asked)
