@@ -5,6 +5,7 @@ a fork of a small server, which has imported this tool, without TensorFlow. No m
 translator of the process that started it.
 """
 
+import contextlib
 import logging
 import multiprocessing
 import resource
@@ -83,19 +84,29 @@ def run_apart(function, seconds, translator, *arguments, **options):
     process.start()
     there.close()
     try:
-        with here:
-            while (message := here.recv())[0] in ("translate", "explain"):
-                method, texts = message
-                here.send(getattr(translator, method)(texts))
-    except (EOFError, ConnectionError):  # the system has ended the process
-        raise UserError(TOO_MUCH) from None
+        message = _received(here)
+        while message[0] in ("translate", "explain"):
+            method, texts = message
+            answer = getattr(translator, method)(texts)
+            with contextlib.suppress(ConnectionError):  # of a process that has ended, which `_received` tells
+                here.send(answer)
+            message = _received(here)
     finally:
         process.kill()
         process.join()
+        here.close()
     kind, result = message
     if kind == "refused":
         raise UserError(result)
     return result
+
+
+def _received(pipe):
+    """What the process of a document sends. Raises UserError if the system has ended the process."""
+    try:
+        return pipe.recv()
+    except (EOFError, ConnectionError):
+        raise UserError(TOO_MUCH) from None
 
 
 class _Asking:
