@@ -13,6 +13,7 @@ PROGRAMS = {
     "distil": "make sentence pairs that a large model teaches a small one",
     "import": "make a run of a model of Hugging Face, such as OPUS-MT",
     "analyze": "show what the heads of a Transformer do",
+    "gateway": "offer LibreTranslate's API with HTML and files, before a server",
 }
 
 

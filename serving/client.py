@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import copy
 import itertools
 import os
 import random
@@ -14,7 +15,7 @@ import numpy as np
 from grpc import StatusCode
 from tqdm import tqdm
 
-from serving.connections import LANGUAGES, Directed, GrpcConnection, Protected, RestConnection, texts_of
+from serving.connections import LANGUAGES, GrpcConnection, RestConnection, TextConnection, texts_of
 from serving.errors import ServingError
 from serving.protection import Protection, read_glossary
 
@@ -92,14 +93,18 @@ class Client(contextlib.AbstractContextManager):
             received = f"max_batch_size={max_batch_size}, in_flight={in_flight}"
             raise ValueError(f"`max_batch_size` and `in_flight` must be positive. Received: {received}")
         make, target = (RestConnection, url) if grpc is None else (GrpcConnection, grpc)
-        connection = Directed(connection or make(target, model, version, label, in_flight))
-        terms = read_glossary(glossary) if isinstance(glossary, (str, os.PathLike)) else glossary
-        keeps = terms or protect
-        self._connection = Protected(connection, Protection(terms, patterns=protect)) if keeps else connection
-        self._timeout = timeout
-        self._retries = retries
-        self._max_batch_size = max_batch_size
+        self._connection = TextConnection(connection or make(target, model, version, label, in_flight))
+        self._terms = read_glossary(glossary) if isinstance(glossary, (str, os.PathLike)) else dict(glossary or {})
+        self._protect = protect
+        self.protection = Protection(self._terms, patterns=protect) if self._terms or protect else None
+        self._timeout, self._retries, self._max_batch_size = timeout, retries, max_batch_size
         self._pool = ThreadPoolExecutor(in_flight, thread_name_prefix="client")
+
+    def keeping(self, terms):
+        """Returns a client that keeps more terms, a dict. Both share their connection."""
+        other = copy.copy(self)
+        other.protection = Protection({**self._terms, **terms}, patterns=self._protect)
+        return other
 
     def __exit__(self, *_):
         """Closes the client at the end of a block of `with`."""
@@ -182,7 +187,7 @@ class Client(contextlib.AbstractContextManager):
             try:
                 # A pause may end after the deadline, and urllib3 refuses a time that is not positive.
                 left = max(deadline - time.monotonic(), 0.001)
-                return self._connection.predict(signature_name, inputs, left)
+                return self._connection.predict(signature_name, inputs, left, self.protection)
             except ServingError as error:
                 if error.code == StatusCode.DEADLINE_EXCEEDED:
                     raise ServingError(error.code, f"no answer within {self._timeout:g} seconds") from None

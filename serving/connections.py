@@ -85,14 +85,34 @@ class GrpcConnection:
         self._channel.close()
 
 
-class Directed:
-    """A connection to a model of one direction or of many languages, whose signatures must have languages as inputs."""
+class TextConnection:
+    """A connection that gives a model of many languages its languages, and that keeps words."""
 
     def __init__(self, connection):
         self._connection, self.close = connection, connection.close
-        self._is_many = False
+        self._is_many = self._has_placeholders = False
 
-    def predict(self, signature_name, inputs, timeout_s):
+    def predict(self, signature_name, inputs, timeout_s, protection=None):
+        """Runs a signature. With a `Protection`, placeholders go to the server, and words come back in translations.
+
+        The pieces of `explain` stay as the server sends them. A model without placeholders is refused by ServingError.
+        """
+        if protection is None or signature_name == "score":  # It reads texts and translations as they are.
+            return self._directed(signature_name, inputs, timeout_s)
+        if not self._has_placeholders:  # Asks once whether the model reads a placeholder as one piece.
+            pieces = self._directed("explain", {"text": texts_of(PLACEHOLDERS[:1])}, timeout_s)
+            if PLACEHOLDERS[0] not in pieces["source_pieces"][0]:
+                raise invalid(NO_PLACEHOLDERS)
+            self._has_placeholders = True
+        hidden = [protection.hide(text.decode("utf-8")) for text in inputs["text"]]
+        inputs = {**inputs, "text": texts_of([each.text for each in hidden])}
+        outputs = self._directed(signature_name, inputs, timeout_s)
+        for name in {"translation", "translations"} & outputs.keys():  # One of each text, or several.
+            for row, (each, value) in enumerate(zip(hidden, outputs[name], strict=True)):
+                outputs[name][row] = list(map(each.restore, value)) if isinstance(value, list) else each.restore(value)
+        return outputs
+
+    def _directed(self, signature_name, inputs, timeout_s):
         """Runs a signature. If a server says that languages are missing, sends "" for them, the default."""
         is_many = self._is_many or not inputs.keys().isdisjoint(LANGUAGES)
         nothing = texts_of([""] * len(next(iter(inputs.values()), ())))
@@ -103,41 +123,12 @@ class Directed:
             if is_many or "_lang" not in error.message:
                 raise
         self._is_many = True
-        return self.predict(signature_name, inputs, timeout_s)
-
-
-class Protected:
-    """A connection that keeps words: placeholders go to the server, and words come back in the translations.
-
-    The pieces of `explain` stay as the server sends them, with placeholders. `protection` is a `Protection`.
-    """
-
-    def __init__(self, connection, protection):
-        self._connection, self.close = connection, connection.close
-        self._protection = protection
-        self._is_able = False
-
-    def predict(self, signature_name, inputs, timeout_s):
-        """Runs a signature. Raises ServingError for a model without placeholders, too."""
-        if signature_name == "score":  # It reads texts and translations as they are.
-            return self._connection.predict(signature_name, inputs, timeout_s)
-        if not self._is_able:  # Asks once whether the model reads a placeholder as one piece.
-            pieces = self._connection.predict("explain", {"text": texts_of(PLACEHOLDERS[:1])}, timeout_s)
-            if PLACEHOLDERS[0] not in pieces["source_pieces"][0]:
-                raise invalid(NO_PLACEHOLDERS)
-            self._is_able = True
-        hidden = [self._protection.hide(text.decode("utf-8")) for text in inputs["text"]]
-        inputs = {**inputs, "text": texts_of([each.text for each in hidden])}
-        outputs = self._connection.predict(signature_name, inputs, timeout_s)
-        for name in {"translation", "translations"} & outputs.keys():  # One of each text, or several.
-            for row, (each, value) in enumerate(zip(hidden, outputs[name], strict=True)):
-                outputs[name][row] = list(map(each.restore, value)) if isinstance(value, list) else each.restore(value)
-        return outputs
+        return self._directed(signature_name, inputs, timeout_s)
 
 
 def texts_of(texts):
-    """Converts a list of str to an array (N,) of bytes."""
-    return np.array([text.encode("utf-8") for text in texts], object)
+    """Converts a list of str or bytes to an array (N,) of bytes."""
+    return np.array([text.encode("utf-8") if isinstance(text, str) else text for text in texts], object)
 
 
 def values_of(array):

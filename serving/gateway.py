@@ -5,27 +5,24 @@ import os
 import sys
 from pathlib import Path
 
-from fastapi import FastAPI
-from starlette.middleware.cors import CORSMiddleware
-
 from serving.client import Client, add_protection_arguments
 from serving.http_server import HttpServer, stop_on_signals
 from serving.languages import Languages, newest_languages, normalized
-from serving.libretranslate import CORS, EXCEPTION_HANDLERS, THREADS, LibreTranslate
+from serving.libretranslate import THREADS, LibreTranslate
 
 GRPC = "grpc://"
 
 DESCRIPTION = """Offer LibreTranslate's API, and translate with a server of TensorFlow Serving's API, stock or local.
 
-  python -m serving.gateway --backend grpc://localhost:8500 --source_lang en --target_lang de
-  python -m serving.gateway --backend grpc://localhost:8500 --model_base_path exports/mine
+  {program} --backend grpc://localhost:8500 --source_lang en --target_lang de
+  {program} --backend grpc://localhost:8500 --model_base_path exports/mine
       reads the languages from the export.json of the newest version"""
 
 
-def parse_arguments(arguments=None):
+def parse_arguments(arguments=None, program="python -m serving.gateway"):
     """Parses the flags."""
-    how = {"description": DESCRIPTION, "formatter_class": argparse.RawDescriptionHelpFormatter}
-    parser = argparse.ArgumentParser(prog="python -m serving.gateway", allow_abbrev=False, **how)
+    how = {"description": DESCRIPTION.format(program=program), "formatter_class": argparse.RawDescriptionHelpFormatter}
+    parser = argparse.ArgumentParser(prog=program, allow_abbrev=False, **how)
     parser.add_argument("--backend", required=True, help="server to ask: grpc://HOST:PORT or http://HOST:PORT")
     parser.add_argument("--model_name", default="translator", help="model to ask (default: %(default)s)")
     parser.add_argument("--label", help="label of the version to ask, such as stable (default: the newest version)")
@@ -35,6 +32,8 @@ def parse_arguments(arguments=None):
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
     parser.add_argument("--port", type=int, default=5000, help="port, LibreTranslate's by default (default: 5000)")
     parser.add_argument("--timeout", type=float, default=30.0, help="most seconds for a request (default: 30)")
+    cors = "origins of the sites whose pages may ask, such as https://a.org (default: *, all sites)"
+    parser.add_argument("--cors", nargs="*", default=["*"], metavar="ORIGIN", help=f"{cors}; --cors alone allows none")
     add_protection_arguments(parser)
     found = parser.parse_args(arguments)
     if not found.backend.startswith((GRPC, "http://", "https://")):
@@ -60,20 +59,13 @@ def connected(arguments):
     return {arguments.model_name: (languages, client)}
 
 
-def make_app(models):
-    """Makes the ASGI app. `models` is a dict, name -> (`Languages`, `Client`)."""
-    app = FastAPI(openapi_url=None, exception_handlers=EXCEPTION_HANDLERS)
-    app.add_middleware(CORSMiddleware, **CORS)
-    app.include_router(LibreTranslate(lambda: models).router())
-    return app
-
-
-def main():
+def main(arguments=None, api=LibreTranslate):
     """Serves until SIGTERM or Ctrl-C, and then answers the open requests. A mistake ends the program with one line."""
-    arguments, stopping = parse_arguments(), stop_on_signals()
+    arguments, stopping = arguments or parse_arguments(), stop_on_signals()
     try:
         models = connected(arguments)
-        server = HttpServer(make_app(models), arguments.host, arguments.port, drain_seconds=30)
+        app = api(lambda: models).app(arguments.cors)
+        server = HttpServer(app, arguments.host, arguments.port, drain_seconds=30)
     except (ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)

@@ -1,12 +1,14 @@
 """LibreTranslate's API, which many programs speak: browsers' extensions, editors, chat servers, subtitle tools."""
 
 import asyncio
+import contextlib
 import json
 from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import parse_qs
 
-from fastapi import APIRouter
+from fastapi import FastAPI
 from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
@@ -16,30 +18,38 @@ from serving.languages import name_of, normalized
 
 MOST_BYTES = 2**20  # Of a body. The event loop parses a body of this size in a twentieth of a second.
 MOST_FIELDS = 100  # Of a form.
+LONGEST_GLOSSARY = 20_000  # Characters. A thread compiles them for each request, in half a second at most.
 THREADS = 32  # Requests that are translated at a time.
 TEXTS_AT_ONCE = 64  # A long list leaves room in the model's queue for other requests.
 AUTO = "auto"
-CORS = {"allow_origins": ["*"], "allow_methods": ["GET", "POST"], "allow_headers": ["Authorization", "Content-Type"]}
+ALLOWED = {"allow_methods": ["GET", "POST"], "allow_headers": ["Authorization", "Content-Type"]}
+DOCUMENTS = "`python -m keras_transformer gateway` translates HTML and files"
 SETTINGS = {"charLimit": -1, "frontendTimeout": 500, "apiKeys": False, "keyRequired": False, "suggestions": False}
 SETTINGS |= {"filesTranslation": False, "supportedFilesFormat": []}
 
 
 class LibreTranslate:
-    """The answers of the API. `models` is a function () -> dict, name -> (`Languages`, `Client`)."""
+    """The answers of the API. `models` is a function () -> dict, name -> (`Languages`, `Client`).
+
+    `formats` is a dict, format -> (a function as `_translated`, its pool). A program with documents adds "html", and
+    answers `translate_file`.
+    """
 
     def __init__(self, models):
-        self._models = models
-        self._pool = ThreadPoolExecutor(THREADS, "translate")  # Starlette's own threads stay free for other paths.
+        self._models = models  # The pool leaves Starlette's own threads free for other paths.
+        self.formats = {"text": (_translated, ThreadPoolExecutor(THREADS, "translate"))}
 
-    def router(self):
-        """Returns the `fastapi.APIRouter` of the API's paths."""
-        router = APIRouter()
-        router.add_api_route("/health", lambda: {"status": "ok"})
-        router.add_api_route("/languages", self.languages)
-        router.add_api_route("/frontend/settings", self.settings)
-        router.add_api_route("/detect", self.detect, methods=["POST"])
-        router.add_api_route("/translate", self.translate, methods=["POST"])
-        return router
+    def app(self, origins):
+        """Makes the `fastapi.FastAPI` app of the API. Pages of the sites `origins` may call it; "*" means all sites."""
+        app = FastAPI(openapi_url=None, exception_handlers=EXCEPTION_HANDLERS)
+        if origins:
+            app.add_middleware(CORSMiddleware, allow_origins=origins, **ALLOWED)
+        app.add_api_route("/health", lambda: {"status": "ok"})
+        app.add_api_route("/languages", self.languages)
+        app.add_api_route("/frontend/settings", self.settings)
+        for path in (self.detect, self.translate, self.translate_file):
+            app.add_api_route(f"/{path.__name__}", path, methods=["POST"])
+        return app
 
     def languages(self, model: str = ""):
         """Lists the languages, each with its targets. The page asks for those of one `model`."""
@@ -64,23 +74,48 @@ class LibreTranslate:
     async def translate(self, request: Request):
         """Translates a text or a list of texts, with `alternatives` if the client wishes some."""
         asked = await _parameters(request)
-        q, source, target = (_text_of(asked, name) for name in ("q", "source", "target"))
-        source, target, count = normalized(source), normalized(target), _count(asked.get("alternatives") or 0)
-        found, inputs, client = _chosen(self._models(), source, target)
-        if (asked.get("format") or "text") != "text":
-            raise invalid(f"{asked['format']} format is not supported")
-        texts, translations, loop = q if isinstance(q, list) else [q], [], asyncio.get_running_loop()
+        q, count = _text_of(asked, "q"), _count(asked.get("alternatives") or 0)
+        found, *how = await asyncio.to_thread(self.direction, asked)
+        if (name := str(asked.get("format") or "text")) not in self.formats:
+            raise invalid(f"{name} format is not supported" + f": {DOCUMENTS}" * (name == "html"))
+        if count and name != "text":
+            raise invalid(f"Invalid request: alternatives parameter must be <= 0 for the format {name}")
+        (work, pool), loop = self.formats[name], asyncio.get_running_loop()
+        texts, translations = q if isinstance(q, list) else [q], []
         for start in range(0, len(texts), TEXTS_AT_ONCE):
             if await request.is_disconnected():
                 raise ClientDisconnect
             part = texts[start : start + TEXTS_AT_ONCE]
-            translations += await loop.run_in_executor(self._pool, _translated, client, part, count, inputs)
+            translations += await loop.run_in_executor(pool, work, part, count, *how)
         answer = {"translatedText": [best for best, *_ in translations]}
-        if source == AUTO:
+        if normalized(asked["source"]) == AUTO:
             answer["detectedLanguage"] = _detected([found]) * len(texts)
         if count:
             answer["alternatives"] = [others for _, *others in translations]
         return JSONResponse(answer if texts is q else {name: values[0] for name, values in answer.items()})
+
+    async def translate_file(self, request: Request):
+        """Refuses a file: this program has no documents."""
+        raise HTTPException(403, f"Files translation are disabled on this server: {DOCUMENTS}")
+
+    def direction(self, asked):
+        """Chooses what translates, by parameters: (source language, `Client`, its languages, target language)."""
+        source, target = (normalized(_text_of(asked, name)) for name in ("source", "target"))
+        glossary, models = _glossary(asked.get("glossary")), self._models().values()
+        codes = dict.fromkeys(code for languages, _ in models for code in languages.codes())
+        for code in (source, target):
+            if code not in codes and not (code is source and code == AUTO):
+                is_many = any(languages.sources for languages, _ in models)
+                raise invalid(f"{code} is not supported" + f", only {', '.join(sorted(codes))}" * is_many)
+        for languages, client in models:
+            for found, targets in languages.directions().items():
+                if source in (AUTO, found) and target in targets:
+                    named = {"source_lang": source.replace(AUTO, ""), "target_lang": target}
+                    client = client.keeping(glossary) if glossary else client
+                    return found, client, named if languages.sources else {}, target
+        source = next(iter(codes)) if source == AUTO else source
+        of_target, of_source = (f"{name_of(code)} ({code})" for code in (target, source))
+        raise invalid(f"{of_target} is not available as a target language from {of_source}")
 
 
 async def refuse(request, error):
@@ -107,17 +142,18 @@ async def _parameters(request):
         if not isinstance(found, dict):
             raise invalid("Invalid JSON format")
         return found
-    form = {**await _form(request, kind, body), **request.query_params}
+    form = {**await form_of(request, kind, body), **request.query_params}
     return {**form, "q": "\n".join(form["q"].splitlines())} if isinstance(form.get("q"), str) else form
 
 
-async def _form(request, kind, body):
+async def form_of(request, kind, body, most_files=0):
+    """Reads a form, of a content type and in a body: dict, name -> str or `UploadFile`. Raises HTTPException."""
     if kind == "multipart/form-data":
 
         async def replay():
             return {"type": "http.request", "body": body}
 
-        return dict(await Request(request.scope, replay).form(max_files=0, max_fields=MOST_FIELDS))
+        return dict(await Request(request.scope, replay).form(max_files=most_files, max_fields=MOST_FIELDS))
     try:
         fields = parse_qs(body.decode("utf-8", "replace"), max_num_fields=MOST_FIELDS)
     except ValueError:
@@ -129,10 +165,24 @@ def _text_of(parameters, name):
     """Returns the text, or for "q" the text or the list of texts, of a parameter."""
     if not (value := parameters.get(name)):
         raise invalid(f"Invalid request: missing {name} parameter")
-    texts = value if isinstance(value, list) and name == "q" else [value]
-    # JSON can write half of a surrogate pair, and UTF-8 cannot.
-    if not all(isinstance(text, str) and text.encode("utf-8", "ignore").decode("utf-8") == text for text in texts):
+    if not all(map(_is_text, value if isinstance(value, list) and name == "q" else [value])):
         raise invalid(f"Invalid request: {name} parameter is not text")
+    return value
+
+
+def _is_text(value):  # JSON can write half of a surrogate pair, and UTF-8 cannot.
+    return isinstance(value, str) and value.encode("utf-8", "ignore").decode("utf-8") == value
+
+
+def _glossary(value):
+    """Checks a glossary: in JSON an object, in a form its JSON. Returns a dict, source form -> target form."""
+    with contextlib.suppress(ValueError, RecursionError):
+        value = json.loads(value) if isinstance(value, str) and value else value or {}
+    forms = [*value, *value.values()] if isinstance(value, dict) else [None]
+    if not all(_is_text(form) and form.strip() for form in forms):
+        raise invalid('Invalid request: glossary parameter is not an object of terms, such as {"term": "translation"}')
+    if sum(map(len, forms)) > LONGEST_GLOSSARY:
+        raise invalid(f"Invalid request: glossary parameter may have {LONGEST_GLOSSARY} characters")
     return value
 
 
@@ -143,24 +193,7 @@ def _count(value):
         raise invalid("Invalid request: alternatives parameter is not a number") from None
 
 
-def _chosen(models, source, target):
-    """Returns the source language of a direction, the inputs that name the direction, and a `Client` that has it."""
-    codes = dict.fromkeys(code for languages, _ in models.values() for code in languages.codes())
-    for code in (source, target):
-        if code not in codes and not (code is source and code == AUTO):
-            is_many = any(languages.sources for languages, _ in models.values())
-            raise invalid(f"{code} is not supported" + f", only {', '.join(sorted(codes))}" * is_many)
-    for languages, client in models.values():
-        for found, targets in languages.directions().items():
-            if source in (AUTO, found) and target in targets:
-                named = {"source_lang": source.replace(AUTO, ""), "target_lang": target}
-                return found, named if languages.sources else {}, client
-    source = next(iter(codes)) if source == AUTO else source
-    of_target, of_source = (f"{name_of(code)} ({code})" for code in (target, source))
-    raise invalid(f"{of_target} is not available as a target language from {of_source}")
-
-
-def _translated(client, texts, count, languages):
+def _translated(texts, count, client, languages, target):
     """Translates texts: for each a list of str, the translation and at most `count` others."""
     if not count:
         return [[found.text] for found in client.translate(texts, **languages)]

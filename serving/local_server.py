@@ -35,7 +35,7 @@ def run(settings):
     api = RestApi(predictor, models, timeout_s, has_cors)
     named = [normalized(code) for code in (settings.source_lang, settings.target_lang) if code]
     clients = in_process_clients(predictor, models, Languages(*named) if named else None)
-    app = make_app(api, LibreTranslate(clients).router(), models, predictor.metrics.page, has_cors)
+    app = make_app(api, LibreTranslate(clients).app(["*"] * has_cors), models, predictor.metrics.page)
     logger.info("loading the models and warming them up; the ports open when all are available")
     models.start()
     try:

@@ -12,10 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.parse import unquote
 
-from fastapi import FastAPI
 from google.protobuf.json_format import MessageToDict
 from grpc import StatusCode
-from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.staticfiles import StaticFiles
@@ -23,9 +21,7 @@ from tensorflow_serving.apis.get_model_metadata_pb2 import SignatureDefMap
 
 from serving.errors import ServingError, invalid, place_of
 from serving.http_server import inflate, read_body
-from serving.json_tensors import parse, read_request, write_tensors
-from serving.large_bodies import SHORT, read_large
-from serving.libretranslate import CORS, EXCEPTION_HANDLERS
+from serving.json_tensors import SHORT, parse, read_large, read_request, write_tensors
 from serving.predictor import ModelSpec
 
 MOST_INFLATED_BYTES = 100 * 1024 * 1024
@@ -138,15 +134,11 @@ class RestApi:
         return json.dumps(reply, indent=1).encode("utf-8")
 
 
-def make_app(api, router, models, metrics_page, has_cors=False):
-    """Makes the whole ASGI app: the two APIs, the page of metrics, and the page for people under /.
+def make_app(api, app, models, metrics_page):
+    """Adds to an app the API of `api`, the page of metrics, and the page for people under /. Returns the ASGI app.
 
     The app calls `api` before FastAPI's router, which is case-sensitive. `metrics_page` is a function () -> str.
     """
-    app = FastAPI(openapi_url=None, exception_handlers=EXCEPTION_HANDLERS)
-    if has_cors:
-        app.add_middleware(CORSMiddleware, **CORS)
-    app.include_router(router)
     app.add_api_route("/page/models", lambda: {"models": models.names()})
     app.add_api_route(METRICS_PATH, lambda: Response(metrics_page(), media_type="text/plain"))
     app.mount("/", StaticFiles(directory=PAGE, html=True))

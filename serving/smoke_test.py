@@ -10,7 +10,7 @@ import sys
 import numpy as np
 import urllib3
 
-from serving.connections import Directed, GrpcConnection, RestConnection
+from serving.connections import GrpcConnection, RestConnection, TextConnection, texts_of
 from serving.errors import ServingError
 
 TEXTS = ["A man is riding a bicycle.", "Two dogs play in the snow.", "12 March 2026"]
@@ -69,12 +69,12 @@ class Api:
 
     def translations(self, texts):
         """Translates texts, str or bytes: a list of (translation, score)."""
-        outputs = self._predict({"text": _strings(texts)})
+        outputs = self._predict({"text": texts_of(texts)})
         expect(outputs.keys() == {*OUTPUTS}, sorted(outputs))
         return list(zip(*(outputs[name] for name in OUTPUTS), strict=True))
 
     def _predict(self, inputs, signature_name="serving_default", model=None, version=None, label=None):
-        with contextlib.closing(Directed(self._connect(model or self._model, version, label))) as connection:
+        with contextlib.closing(TextConnection(self._connect(model or self._model, version, label))) as connection:
             return connection.predict(signature_name, inputs, self._timeout)
 
     def _same(self, found, texts=TEXTS):
@@ -89,7 +89,7 @@ class Api:
 
     def _refused(self, status, asked):
         try:
-            self._predict(**{"inputs": {"text": _strings(TEXTS)}, **asked})
+            self._predict(**{"inputs": {"text": texts_of(TEXTS)}, **asked})
         except ServingError as error:
             expect(error.http_status == status, f"{error.code.name}: {error.message}")
             return f"{error.code.name} {error.message}"
@@ -133,10 +133,6 @@ class Rest(Api):
         text = reply.data.decode("utf-8", "replace")
         expect(reply.status == status, f"HTTP {reply.status}: {text}")
         return json.loads(text)["error"] if status >= 400 else text
-
-
-def _strings(texts):
-    return np.array([text if isinstance(text, bytes) else text.encode() for text in texts], object)
 
 
 def parse_arguments(arguments=None):

@@ -30,7 +30,7 @@ docker() { :; }
 kubectl() { :; }
 tensorboard() { :; }
 xdg-open() { :; }
-curl() { command curl "${@//8501/$REST}"; }
+curl() { local words=("${@//8501/$REST}"); command curl "${words[@]//5000/${GATEWAY:-5000}}"; }
 warm() { command python -S "$WARM_START" run "$WARM" "$@"; }
 python() {
   local words=("${@//8501/$REST}") corpus=()
@@ -47,10 +47,11 @@ python() {
       done
       cat server.txt
       return 1 ;;
-    "-m serving.gateway"*)
+    "-m serving.gateway"* | "-m keras_transformer gateway"*)
       command python "${words[@]}" --port 0 2>gateway.txt &
       for _ in {1..60}; do
-        grep -q http gateway.txt && return
+        GATEWAY=$(grep -oE '127.0.0.1:[0-9]+' gateway.txt | cut -d : -f 2 || true)
+        [[ "$GATEWAY" ]] && return
         sleep 1
       done
       return 1 ;;

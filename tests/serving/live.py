@@ -45,8 +45,8 @@ def backend(base_paths, labels=None, batching=None):
 @contextlib.contextmanager
 def serve(predictor, models, port=0, **options):
     """The port of a REST server that is stopped at the end."""
-    router = LibreTranslate(in_process_clients(predictor, models)).router()
-    app = make_app(RestApi(predictor, models, **options), router, models, predictor.metrics.page)
+    app = LibreTranslate(in_process_clients(predictor, models)).app(())
+    app = make_app(RestApi(predictor, models, **options), app, models, predictor.metrics.page)
     server = HttpServer(app, HOST, port, DEADLINE_SECONDS)
     try:
         yield server.port

@@ -5,8 +5,7 @@ import time
 import numpy as np
 import tensorflow as tf
 
-from serving.json_tensors import parse, read_request
-from serving.large_bodies import MOST_HOLDERS, read_large
+from serving.json_tensors import MOST_HOLDERS, parse, read_large, read_request
 from tests.serving.live import refusal
 
 FLOAT, INT64, STRING = (dtype.as_datatype_enum for dtype in (tf.float32, tf.int64, tf.string))

@@ -12,7 +12,7 @@ from serving import gateway
 from serving.client import Client, Translation
 from serving.http_server import HttpServer
 from serving.languages import Languages
-from serving.libretranslate import THREADS
+from serving.libretranslate import DOCUMENTS, THREADS, LibreTranslate
 from tests.serving import toy
 from tests.serving.live import DEADLINE_SECONDS, HOST, ask, both, wait_for
 
@@ -25,7 +25,7 @@ FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 def gateway_before(address, *flags):
     """The port of a gateway to a server of gRPC."""
     models = gateway.connected(gateway.parse_arguments(["--backend", f"grpc://{address}", *flags]))
-    server = HttpServer(gateway.make_app(models), HOST, 0, DEADLINE_SECONDS)
+    server = HttpServer(LibreTranslate(lambda: models).app(()), HOST, 0, DEADLINE_SECONDS)
     try:
         yield server.port
     finally:
@@ -100,7 +100,7 @@ def test_alternatives_are_other_translations_best_first(port):
         ({"target": None}, "Invalid request: missing target parameter"),
         ({"source": "zz"}, "zz is not supported"),
         ({"target": "auto"}, "auto is not supported"),
-        ({"format": "html"}, "html format is not supported"),
+        ({"format": "html"}, f"html format is not supported: {DOCUMENTS}"),
         ({"target": "en"}, "English (en) is not available as a target language from English (en)"),
         ({"alternatives": "x"}, "Invalid request: alternatives parameter is not a number"),
         ({"q": ["a", None]}, "Invalid request: q parameter is not text"),
@@ -191,7 +191,8 @@ class Slow:
 
 @contextlib.contextmanager
 def gateway_of(client):
-    server = HttpServer(gateway.make_app({"m": (Languages("en", "de"), client)}), HOST, 0, DEADLINE_SECONDS)
+    app = LibreTranslate(lambda: {"m": (Languages("en", "de"), client)}).app(())
+    server = HttpServer(app, HOST, 0, DEADLINE_SECONDS)
     yield server.port
     server.stop()  # After all open requests.
 

@@ -1,6 +1,7 @@
 """Documents from file to file: the format by the ending of the name, the same format out."""
 
 import gzip
+import itertools
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -117,12 +118,36 @@ def translate_bytes(
         return word.translate_archive(data, path, translate)
     text, charset = declared.read_text(data, format, path)
     mark, text = text[: text.startswith("\ufeff")], text.removeprefix("\ufeff")  # of byte order, no part of the text
-    if in_language := FORMATS[format].in_language:
-        text = in_language(text, path, declared.language_of(translator, target_lang))
-    for find in FORMATS[format].finders:
-        units = find(text, path)
-        text = replaced(text, units, translate_units(units, translate, on_left))
+    language = declared.language_of(translator, target_lang)
+    (text,) = _translated([text], format, path, language, translate, on_left)
     return declared.write_text(mark + text, charset, format)
+
+
+def translate_pages(translator, pages, target_lang=None):
+    """Translates texts in HTML together, so that few requests go to the translator. No charset counts: a text is a str.
+
+    Args:
+        translator: see `translate_bytes`.
+        pages: list of str, pages or parts of them.
+        target_lang: code of the language that an element `html` declares; None: the declaration stays.
+
+    Returns:
+        list of str.
+    """
+    return _translated(pages, "html", "the text", target_lang, FragmentTranslator(translator))
+
+
+def _translated(texts, format, path, language, translate, on_left=None):
+    """Translates documents of a format that is text: list of str. Of several, the format must be HTML."""
+    if in_language := FORMATS[format].in_language:
+        texts = [in_language(text, path, language) for text in texts]
+    for find in FORMATS[format].finders:
+        units = [find(text, path) for text in texts]
+        translated = iter(translate_units(list(itertools.chain.from_iterable(units)), translate, on_left))
+        texts = [
+            replaced(text, found, [next(translated) for _ in found]) for text, found in zip(texts, units, strict=True)
+        ]
+    return texts
 
 
 def read_document(path):

@@ -72,6 +72,12 @@ class _Events(HTMLParser):
 
     handle_pi = unknown_decl = handle_decl
 
+    def parse_html_declaration(self, i):
+        try:
+            return super().parse_html_declaration(i)
+        except AssertionError:  # the standard library about "<![x"
+            return self.parse_bogus_comment(i)
+
 
 class _Event(NamedTuple):
     """A tag, a text, code, or an element that stays.

@@ -92,7 +92,9 @@ class _Message:
     def __init__(self, parts, syntax):
         self.parts, self.syntax, self.fragments, self.kept = parts, syntax, [], []
         self._patterns = []  # of the variables, one for each fragment
-        if syntax is None:
+        if "\0" in joined(parts):  # it would look like a key
+            self.syntax = None
+        if self.syntax is None:
             self.fragments, self._pieces = [parts], [0]
         else:
             text = "".join(part if isinstance(part, str) else self._hidden(part) for part in parts)

@@ -69,7 +69,24 @@ def test_blocks_are_the_units():
     ]
 
 
-@pytest.mark.parametrize("text", ["", "a < b", "<b", "&amp", "<p", "<!-- open", "<a title=>x", "</>", "<script>a"])
+NO_HTML = [
+    "",
+    "a < b",
+    "<b",
+    "&amp",
+    "<p",
+    "<!-- open",
+    "<a title=>x",
+    "</>",
+    "<script>a",
+    "<![x",
+    "<![x>a",
+    "<![if b]>a",
+]
+NO_HTML += ["\0", "\x001\0", "\x007\0 <b>a</b> {b}", '<b class="\x007\0">a</b> {b}']
+
+
+@pytest.mark.parametrize("text", NO_HTML)
 def test_html_that_is_none_is_read_all_the_same(text):
     assert find_attributes(text) == []
     assert translate_bytes(SAME, text.encode(), "html") == text.encode()

@@ -1,0 +1,133 @@
+"""LibreTranslate's API with documents: texts in HTML, and files that come up translated and go down once."""
+
+import asyncio
+import contextlib
+import secrets
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import quote
+
+import regex
+from starlette.datastructures import UploadFile
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from keras_transformer.cli.gateway import ClientTranslator
+from keras_transformer.errors import UserError
+from keras_transformer.tools.documents.apart import translate_file_apart, translate_pages_apart
+from keras_transformer.tools.documents.declared import LANGUAGE
+from keras_transformer.tools.documents.files import FORMATS, check_format, format_of
+from serving.errors import invalid
+from serving.http_server import read_body
+from serving.libretranslate import LibreTranslate, form_of
+
+MOST_BYTES = 8 * 2**20  # of an uploaded file
+MOST_KEPT_BYTES = 2**28  # of all files that wait for their download
+SECONDS_KEPT = 600
+PROCESSES = 8  # documents that are translated at a time
+LONGEST_NAME = 100  # characters
+
+
+class DocumentApi(LibreTranslate):
+    """The answers of the API. A translated file stays in memory until its download, `SECONDS_KEPT` at most."""
+
+    def __init__(self, models):
+        super().__init__(models)
+        self._pool = ThreadPoolExecutor(PROCESSES, "documents")
+        self.formats["html"] = (_translated_pages, self._pool)
+        self._kept = {}  # key -> `_Kept`, the oldest first
+
+    def app(self, origins):
+        app = super().app(origins)
+        app.add_api_route("/download_file/{name}", self.download_file)
+        return app
+
+    def settings(self):
+        return {**super().settings(), "filesTranslation": True, "supportedFilesFormat": endings()}
+
+    async def translate_file(self, request: Request):
+        """Translates an uploaded file of a format of `FORMATS`, and says where its translation is."""
+        body = await read_body(request, MOST_BYTES, timeout_s=60.0)
+        kind = request.headers.get("content-type", "").partition(";")[0]
+        asked = await form_of(request, kind, body, most_files=1) if kind == "multipart/form-data" else {}
+        if not isinstance(file := asked.get("file"), UploadFile):
+            raise invalid("Invalid request: missing file parameter")
+        name, data = file.filename, await file.read()
+        await file.close()
+        _, *how = await asyncio.to_thread(self.direction, asked)
+        path = Path(name)
+        if not data:
+            raise invalid("Invalid request: empty file")
+        if path.suffix.lower() not in endings():
+            raise invalid(f"Invalid request: file format not supported, only {' '.join(endings())}")
+        loop = asyncio.get_running_loop()
+        data = await loop.run_in_executor(self._pool, _translated_file, data, format_of(name), *how)
+        stem = regex.sub(r"[^\p{L}\p{M}\p{N}._-]+", "_", path.stem)[:LONGEST_NAME]
+        name = f"{stem}_{how[-1]}{path.suffix}"
+        return {"translatedFileUrl": f"{request.base_url}download_file/{self._keep(name, data)}.{quote(name)}"}
+
+    async def download_file(self, name: str):
+        """Gives a translated file away."""
+        kept = self._kept.pop(name.partition(".")[0], None)
+        if kept is None or kept.until < time.monotonic():
+            message = f"Invalid filename: a file can be downloaded once, within {SECONDS_KEPT // 60} minutes"
+            raise HTTPException(404, message)
+        headers = {"Content-Disposition": f"attachment; filename*=UTF-8''{quote(kept.name)}"}
+        return Response(kept.data, headers=headers, media_type="application/octet-stream")
+
+    def _keep(self, name, data):
+        """Keeps a file, and drops the oldest ones if all together are too large. Returns the key of the file."""
+        now = time.monotonic()
+        self._kept = {key: kept for key, kept in self._kept.items() if kept.until >= now}
+        while self._kept and sum(len(kept.data) for kept in self._kept.values()) + len(data) > MOST_KEPT_BYTES:
+            del self._kept[next(iter(self._kept))]
+        key = secrets.token_urlsafe(16)
+        self._kept[key] = _Kept(name, data, now + SECONDS_KEPT)
+        return key
+
+
+class _Kept(NamedTuple):
+    """A translated file that waits for its download, until a `time.monotonic()`."""
+
+    name: str
+    data: bytes
+    until: float
+
+
+def endings():
+    """The endings of the files that are translated: those of all formats whose packages are installed."""
+    found = []
+    for name, format in FORMATS.items():
+        with contextlib.suppress(UserError):
+            check_format(name)
+            found += format.endings
+    return found
+
+
+def _translated_pages(pages, count, client, languages, target):
+    """Translates texts in HTML: a list of one str for each, as `count` is 0."""
+    with _refusals():
+        found = translate_pages_apart(ClientTranslator(client, languages), pages, _declared(target))
+        return [[page] for page in found]
+
+
+def _translated_file(data, format, client, languages, target):
+    with _refusals():
+        return translate_file_apart(ClientTranslator(client, languages), data, format, _declared(target))
+
+
+@contextlib.contextmanager
+def _refusals():
+    """Raises a user's mistake as one of a request."""
+    try:
+        yield
+    except UserError as error:
+        raise invalid(str(error)) from None
+
+
+def _declared(target):
+    """The language that a translation declares; None for a code that is none of BCP 47."""
+    return target if LANGUAGE.fullmatch(target) else None

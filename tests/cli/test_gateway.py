@@ -1,0 +1,407 @@
+"""LibreTranslate's API with documents: the program, in front of servers whose model is a function."""
+
+import contextlib
+import io
+import json
+import multiprocessing
+import re
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+import zipfile
+from pathlib import Path
+from urllib.parse import urlencode
+
+import pytest
+
+from keras_transformer.cli import document_api, gateway
+from keras_transformer.cli.document_api import DocumentApi
+from keras_transformer.tools.documents import apart
+from serving import gateway as plain
+from serving.client import Client
+from serving.http_server import HttpServer
+from serving.languages import Languages
+from serving.libretranslate import LONGEST_GLOSSARY, LibreTranslate
+from tests import tiny
+from tests.serving.fake import serve
+from tests.serving.live import DEADLINE_SECONDS, HOST, ask, free_port, wait_for
+
+ROOT = Path(__file__).parents[2]
+EN_DE = {"source": "en", "target": "de"}
+MOST_WORDS = 50  # of a text, that the model reads
+JSON = {"Content-Type": "application/json"}
+ONE = Languages("en", "de")
+MANY = Languages("en", "de", ("en", "de", "fr"), ("de", "en", "fr"))
+
+
+class Swapping:
+    """A model that writes the words in upper case and in reverse order, and says which comes from which.
+
+    Args:
+        has_placeholders: bool, whether a placeholder is one piece. It then comes in the place of the word before it.
+
+    Attributes:
+        asked: list of (signature, inputs).
+    """
+
+    def __init__(self, has_placeholders=True):
+        self.asked, self.has_placeholders = [], has_placeholders
+
+    def __call__(self, model, signature, inputs):
+        inputs = {name: [value.decode() for value in values] for name, values in inputs.items()}
+        self.asked.append((signature, inputs))
+        rows = [self._translated(text.split()[:MOST_WORDS]) for text in inputs["text"]]
+        if signature == "explain":
+            return explained(rows)
+        texts = ["".join(pieces).replace("▁", " ").strip(" ") for _, pieces, _ in rows]
+        return {"translation": texts, "score": [0.5] * len(texts)}
+
+    def _translated(self, words):
+        """The pieces of the words and of their translation, and for each of the latter its place in the former."""
+        sources, found = [], []
+        for word in words:
+            pieces = re.findall(r"⟦\d⟧|[^⟦]+", word) if self.has_placeholders else [word]
+            sources += [piece if piece[0] == "⟦" and self.has_placeholders else f"▁{piece}" for piece in pieces]
+            place, piece = len(sources) - 1, sources[-1].upper()
+            found += [(piece, place)] if piece[0] == "▁" else [(piece, place), ("▁", place)]
+        return sources, [piece for piece, _ in found[::-1]], [place for _, place in found[::-1]]
+
+
+def explained(rows):
+    """The outputs of `explain`, padded."""
+    width = max(len(pieces) for row in rows for pieces in row) + 1
+    outputs = {"source_pieces": [], "pieces": [], "token_scores": [[-0.5] * width] * len(rows), "alignment": []}
+    for sources, pieces, places in rows:
+        for name, row in (("source_pieces", sources), ("pieces", pieces)):
+            outputs[name].append([*row, "</s>", *[""] * (width - 1 - len(row))])
+        places = [*places, len(sources), *[width] * (width - 1 - len(places))]
+        outputs["alignment"].append([[float(place == column) for column in range(width)] for place in places])
+    return outputs
+
+
+@contextlib.contextmanager
+def program_before(model, api="grpc", languages=ONE, make=DocumentApi, **options):
+    """The port of the program before a server of a model."""
+    with serve(api, model, languages=languages) as where, Client(**where, **options) as client:
+        server = HttpServer(make(lambda: {"m": (languages, client)}).app(()), HOST, 0, DEADLINE_SECONDS)
+        yield server.port
+        server.stop()
+
+
+@pytest.fixture(scope="module")
+def port():
+    with program_before(Swapping()) as found:
+        yield found
+
+
+def post(port, body, path="/translate"):
+    status, _, reply = ask(port, "POST", path, json.dumps({**EN_DE, "format": "html", **body}).encode(), JSON)
+    return status, reply
+
+
+def upload(port, name, data, path="/translate_file", **fields):
+    """Status and reply of an upload, in the form that browsers and curl write."""
+    parts = [f'name="{key}"\r\n\r\n{value}'.encode() for key, value in {**EN_DE, **fields}.items()]
+    parts += [f'name="file"; filename="{name}"\r\nContent-Type: text/html\r\n\r\n'.encode() + data] if name else []
+    body = b"".join(b"--x\r\nContent-Disposition: form-data; " + part + b"\r\n" for part in parts) + b"--x--\r\n"
+    return ask(port, "POST", path, body, {"Content-Type": "multipart/form-data; boundary=x"})[::2]
+
+
+PAGES = {  # HTML -> the same in reverse order and in upper case
+    "<p>one <b>two</b></p>": "<p><b>TWO</b> ONE</p>",
+    '<p>one <a href="?a=1&amp;b" ID=x>two three</a></p>': '<p><a href="?a=1&amp;b" ID=x>THREE TWO</a> ONE</p>',
+    "  <!-- c --><h1\n>one</h1><br/>two ": "  <!-- c --><h1\n>ONE</h1><br/>TWO ",
+    '<p>one <span translate="no">:emoji:</span></p>': '<p>ONE <span translate="no">:emoji:</span></p>',
+    "one &lt; &amp; två": "TVÅ &amp; &lt; ONE",
+    "<script>one two</script><pre>one two</pre>": "<script>one two</script><pre>one two</pre>",
+    '<img alt="one two">': '<img alt="TWO ONE">',
+    "": "",
+    " \n ": " \n ",
+    "<meta charset=latin-1>zwölf": "<meta charset=latin-1>ZWÖLF",
+    "\0a b <b>c</b>": "<b>C</b> B \0A",
+    "<![x>one <b>two</b>": "<![x><b>TWO</b> ONE",
+}
+
+
+@pytest.mark.parametrize("api", ["rest", "grpc"])
+def test_tags_stay_around_their_words_and_all_other_markup_to_the_byte(api):
+    with program_before(Swapping(), api) as port:
+        pages, translated = map(list, zip(*PAGES.items(), strict=True))
+        assert post(port, {"q": pages, "source": "auto"}) == (  # as Mastodon asks
+            200,
+            {"translatedText": translated, "detectedLanguage": [{"confidence": 100.0, "language": "en"}] * len(pages)},
+        )
+        body = urlencode({"q": pages[0], "format": "html", **EN_DE}).encode()  # as Discourse asks
+        assert ask(port, "POST", "/translate", body)[::2] == (200, {"translatedText": translated[0]})
+        assert post(port, {"q": "one <b>two</b>", "format": "text"})[1] == {"translatedText": "<B>TWO</B> ONE"}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"alternatives": 2}, "Invalid request: alternatives parameter must be <= 0 for the format html"),
+        ({"format": "xml"}, "xml format is not supported"),
+        ({"format": ["html"]}, "['html'] format is not supported"),
+        ({"q": ["a", None]}, "Invalid request: q parameter is not text"),
+        ({"target": "fr"}, "fr is not supported"),
+        *(
+            (
+                {"glossary": glossary},
+                'Invalid request: glossary parameter is not an object of terms, such as {"term": "translation"}',
+            )
+            for glossary in (["a"], {"a": 1}, {"": "b"}, {"a": " "}, {"a": "\ud800"}, "{", "[" * 100_000)
+        ),
+        ({"glossary": {"a": "b" * LONGEST_GLOSSARY}}, "Invalid request: glossary parameter may have 20000 characters"),
+    ],
+)
+def test_a_mistake_is_answered_in_one_line(port, change, message):
+    assert post(port, {"q": "<p>one</p>", **change}) == (400, {"error": message})
+
+
+def test_terms_of_a_request_are_kept_in_text_and_in_html():
+    with program_before(Swapping(), glossary={"three": "DREI", "one": "other"}) as port:
+        asked = {"q": "see <i>one</i> three", "glossary": {"one": "Eins"}}
+        assert post(port, asked) == (200, {"translatedText": "DREI <i>Eins</i> SEE"})
+        assert post(port, {**asked, "q": "see one", "format": "text"})[1] == {"translatedText": "Eins SEE"}
+        assert post(port, {**asked, "q": "one", "glossary": {}})[1] == {"translatedText": "other"}
+        form = {**EN_DE, "q": "see one", "glossary": '{"one": "Eins"}'}
+        assert ask(port, "POST", "/translate", urlencode(form).encode())[2] == {"translatedText": "Eins SEE"}
+        status, reply = upload(port, "a.html", b"<p>see <i>one</i></p>", glossary='{"one": "Eins"}')
+        assert urllib.request.urlopen(reply["translatedFileUrl"]).read() == b"<p><i>Eins</i> SEE</p>"
+    with program_before(Swapping(has_placeholders=False)) as port:
+        for format in ("text", "html"):
+            status, reply = post(port, {**asked, "format": format})
+            assert status == 400 and reply["error"].startswith("this model has no placeholders")
+
+
+def test_the_languages_of_a_request_go_to_the_model():
+    model = Swapping()
+    with program_before(model, languages=MANY) as port:
+        asked = {"q": "<p>one <b>two</b></p><p>three</p>", "source": "de", "target": "fr"}
+        assert post(port, asked) == (200, {"translatedText": "<p><b>TWO</b> ONE</p><p>THREE</p>"})
+        _, reply = upload(port, "a.html", b'<html lang="de">one</html>', source="de", target="fr")
+        assert urllib.request.urlopen(reply["translatedFileUrl"]).read() == b'<html lang="fr">ONE</html>'
+    given = {(*inputs["source_lang"], *inputs["target_lang"]) for _, inputs in model.asked}
+    assert given == {("de", "fr")} and {signature for signature, _ in model.asked} == {"translate", "explain"}
+
+
+WORD = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
+
+
+def word(text):
+    """A Word document of one paragraph with its second word in bold."""
+    first, second = text.split()
+    runs = f'<w:r><w:t xml:space="preserve">{first} </w:t></w:r><w:r><w:rPr><w:b/></w:rPr><w:t>{second}</w:t></w:r>'
+    target = io.BytesIO()
+    with zipfile.ZipFile(target, "w") as file:
+        document = f'<w:document xmlns:w="u"><w:body><w:p>{runs}</w:p></w:body></w:document>'
+        file.writestr("word/document.xml", document)
+    return target.getvalue()
+
+
+def of_word(data):
+    return zipfile.ZipFile(io.BytesIO(data)).read("word/document.xml").decode()
+
+
+TIMES = "1\n00:00:01,000 --> 00:00:02,000\n"
+FILES = {
+    "a.html": (b"<p>one <b>two</b></p>", b"<p><b>TWO</b> ONE</p>"),
+    "b.c.SRT": (f"{TIMES}one <i>two</i>\n".encode(), f"{TIMES}<i>TWO</i> ONE\n".encode()),
+    "ä ö/c.po": (b'msgid "one two"\nmsgstr ""\n', b'msgid "one two"\nmsgstr "TWO ONE"\n'),
+    "d.txt": ("one två\n".encode(), "TVÅ ONE\n".encode()),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_comes_up_and_goes_down_once(port, name):
+    data, translated = FILES[name]
+    status, reply = upload(port, name, data, source="auto")
+    assert status == 200 and [*reply] == ["translatedFileUrl"]
+    url, stem, ending = reply["translatedFileUrl"], Path(name).stem, Path(name).suffix
+    assert re.fullmatch(rf"http://{HOST}:{port}/download_file/[\w-]{{20,}}\.{stem}_de{ending}", url)
+    with urllib.request.urlopen(url) as response:
+        assert response.read() == translated
+        assert response.headers["Content-Disposition"] == f"attachment; filename*=UTF-8''{stem}_de{ending}"
+        assert response.headers["Content-Type"] == "application/octet-stream"
+    message = "Invalid filename: a file can be downloaded once, within 10 minutes"
+    assert ask(port, "GET", url.partition(str(port))[2])[::2] == (404, {"error": message})
+
+
+def test_a_word_file_keeps_its_formats(port):
+    status, reply = upload(port, "a.docx", word("one two"))
+    translated = of_word(urllib.request.urlopen(reply["translatedFileUrl"]).read())
+    assert re.findall(r"(<w:b/>)?(?:</w:rPr>)?<w:t[^>]*>([^<]+)", translated) == [("<w:b/>", "TWO"), ("", " ONE")]
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "fields", "status", "message"),
+    [
+        ("", b"", {}, 400, "Invalid request: missing file parameter"),
+        ("", b"", {"file": "text"}, 400, "Invalid request: missing file parameter"),
+        ("a.html", b"", {}, 400, "Invalid request: empty file"),
+        ("a.html", b"a", {"source": ""}, 400, "Invalid request: missing source parameter"),
+        ("a.odt", b"PK", {}, 400, "Invalid request: file format not supported, only .txt .html "),
+        ("a.html.gz", b"a", {}, 400, "Invalid request: file format not supported, only .txt .html "),
+        ("html", b"a", {}, 400, "Invalid request: file format not supported, only .txt .html "),
+        ("a.html", b"<p>\xff\xfe</p>", {}, 400, "the document is not UTF-8: "),
+        ("a.docx", b"PK\3\4", {}, 400, "the document is no Word document"),
+        ("a.srt", b"one", {}, 400, "the document has no subtitles"),
+        ("a.xlf", b"<xliff>" + b"<a>" * 100_000, {}, 400, "the document is not well-formed XML"),
+        ("a.html", b"<p>one</p>" * 2**20, {}, 413, "The body must not be longer than 8388608 bytes."),
+        ("a.html", b"a", {f"f{number}": "" for number in range(101)}, 400, "Too many fields"),
+    ],
+)
+def test_a_file_that_cannot_be_translated_is_refused_in_one_line(port, name, data, fields, status, message):
+    found, reply = upload(port, name, data, **fields)
+    assert found == status and reply["error"].startswith(message) and "\n" not in reply["error"]
+
+
+def test_a_file_that_nobody_fetches_is_dropped(port, monkeypatch):
+    monkeypatch.setattr(document_api, "SECONDS_KEPT", 0)
+    url = upload(port, *("a.txt", b"one"))[1]["translatedFileUrl"]
+    time.sleep(0.01)
+    assert ask(port, "GET", url.partition(str(port))[2])[0] == 404
+    monkeypatch.setattr(document_api, "SECONDS_KEPT", 60)
+    monkeypatch.setattr(document_api, "MOST_KEPT_BYTES", 7)
+    urls = [upload(port, f"{text}.txt", text.encode())[1]["translatedFileUrl"] for text in ("one", "two", "six")]
+    assert [ask(port, "GET", url.partition(str(port))[2])[0] for url in urls] == [404, 200, 200]
+
+
+HOSTILE = ["{{" * 50_000, "x<br>" * 50_000]
+
+
+@pytest.fixture
+def hurried(monkeypatch):
+    """A document has a second of a processor."""
+    monkeypatch.setattr(apart, "SECONDS_OF_PAGES", 1)
+    monkeypatch.setattr(apart, "SECONDS_PER_CHARACTER", 0)
+    monkeypatch.setattr(apart, "SECONDS_OF_FILE", 1)
+
+
+def test_hostile_documents_are_refused_and_hold_up_nobody(port, hurried):
+    found, waits = [], []
+
+    def translate():
+        found.extend(post(port, {"q": page}) for page in HOSTILE)
+        found.append(upload(port, "a.html", HOSTILE[0].encode()))
+
+    asking = threading.Thread(target=translate)
+    asking.start()
+    while asking.is_alive():
+        start = time.monotonic()
+        assert ask(port, "GET", "/health")[0] == 200
+        waits.append(time.monotonic() - start)
+        time.sleep(0.05)
+    assert found == [(400, {"error": apart.TOO_MUCH})] * 3
+    assert sorted(waits)[int(0.9 * len(waits))] < 0.5
+
+
+def test_one_bad_page_stays_as_it_is_and_all_others_are_translated(port, monkeypatch):
+    bad = "x " * apart.LONGEST_EXPLAINED + "<b>y</b> z"
+    pages = ["<p>one <b>two</b></p>", bad, "three"]
+    assert post(port, {"q": pages}) == (200, {"translatedText": ["<p><b>TWO</b> ONE</p>", bad, "THREE"]})
+    monkeypatch.setattr(apart, "MOST_REFUSED", 1)
+    refusal = {"error": "a paragraph with tags may have 20000 characters: divide it"}
+    assert post(port, {"q": [bad, bad]}) == post(port, {"q": bad}) == (400, refusal)
+
+
+def test_deeply_nested_or_broken_html_is_answered(port, hurried):
+    pages = ["<b>" * 1000 + "x", "<div>" * 5000 + "x", "</b>" * 1000 + "x", "<![x", "<!", "\0" + "7\0x", "&#xD800;x"]
+    pages += ['<b title="\0' + '7\0">x</b> y', "<p " * 100, "<b>x " * 400 + "</b>" * 400]
+    for page in pages:
+        status, reply = post(port, {"q": page})
+        assert status == 200 or (status, reply) == (400, {"error": apart.TOO_MUCH})
+    assert post(port, {"q": "a" * 2**20}) == (413, {"error": "The body must not be longer than 1048576 bytes."})
+
+
+def test_an_error_of_the_server_is_that_of_the_answer():
+    def model(*asked):
+        raise ValueError("broken")
+
+    with program_before(model) as port:
+        for text in ("one", "<b>one</b> two"):
+            assert post(port, {"q": text})[0] >= 400
+    assert multiprocessing.active_children() == []
+
+
+def test_the_settings_say_which_files_are_translated(port):
+    found = ask(port, "GET", "/frontend/settings")[2]
+    assert found["filesTranslation"] and {".html", ".srt", ".po", ".docx", ".md"} <= {*found["supportedFilesFormat"]}
+
+
+def test_without_documents_the_program_that_has_them_is_named():
+    with program_before(Swapping(), make=LibreTranslate) as port:
+        assert ask(port, "GET", "/frontend/settings")[2]["filesTranslation"] is False
+        for status, reply in (post(port, {"q": "a"}), upload(port, "a.html", b"a")):
+            assert (
+                status in (400, 403)
+                and "`python -m keras_transformer gateway` translates HTML and files" in reply["error"]
+            )
+
+
+@pytest.mark.parametrize(
+    ("flags", "origin", "allowed"),
+    [
+        ([], "https://a.org", "*"),
+        (["--cors"], "https://a.org", None),
+        (["--cors", "https://a.org", "https://b.org"], "https://b.org", "https://b.org"),
+        (["--cors", "https://a.org"], "https://b.org", None),
+    ],
+)
+def test_pages_of_other_sites_may_ask_as_the_flag_says(flags, origin, allowed):
+    where = ["--backend=http://localhost:9", "--source_lang=en", "--target_lang=de"]
+    arguments = plain.parse_arguments([*where, *flags])
+    server = HttpServer(DocumentApi(lambda: {}).app(arguments.cors), HOST, 0, 1)
+    asked = {"Origin": origin, "Access-Control-Request-Method": "POST"}
+    assert ask(server.port, "GET", "/languages", headers=asked)[1]["Access-Control-Allow-Origin"] == allowed
+    _, headers, _ = ask(server.port, "OPTIONS", "/translate", headers=asked)
+    assert headers["Access-Control-Allow-Origin"] == allowed
+    server.stop()
+
+
+def test_tensorflow_is_not_imported():
+    code = "import sys, keras_transformer.cli.document_api; print({'tensorflow', 'keras'} & {*sys.modules})"
+    assert subprocess.check_output([sys.executable, "-c", code], cwd=ROOT, text=True) == "set()\n"
+
+
+@pytest.mark.parametrize(
+    ("missing", "said"),
+    [
+        ("serving", "`gateway` needs serving/ of the project: start it in the directory of serving/"),
+        ("fastapi", f"`gateway` needs the package fastapi, which is not installed: {gateway.INSTALL}"),
+    ],
+)
+def test_what_is_missing_is_named_in_one_line(mistake, monkeypatch, missing, said):
+    for name in [name for name in sys.modules if name.partition(".")[0] in ("serving", missing)]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, missing, None)
+    assert mistake(gateway, "--backend", "grpc://localhost:8500") == f"error: {said}"
+
+
+@pytest.mark.slow
+def test_a_real_export_translates_html_from_a_request_through_both_programs(tmp_path):
+    exports, rest, grpc, port = tiny.saved_model() / "exports", *(free_port() for _ in range(3))
+    server = ["serving.server", "--model_base_path", exports, "--model_name=t"]
+    server += [f"--port={grpc}", f"--rest_api_port={rest}"]
+    program = ["keras_transformer", "gateway", f"--backend=grpc://{HOST}:{grpc}", "--model_name=t", f"--port={port}"]
+    commands = [server, [*program, "--source_lang=en", "--target_lang=de"]]
+    with contextlib.ExitStack() as running:
+        for command in commands:
+            process = subprocess.Popen([sys.executable, "-m", *map(str, command)], cwd=ROOT, stderr=subprocess.PIPE)
+            running.callback(process.wait)
+            running.callback(process.terminate)
+        asked = {"q": ["<p>one <b>two</b> three</p>", "ten"], **EN_DE}
+
+        def translated():
+            with contextlib.suppress(OSError):
+                status, reply = post(port, asked)
+                return status == 200 and reply["translatedText"]
+
+        page, word = wait_for(translated)
+        assert word == post(port, {**asked, "q": "ten", "format": "text"})[1]["translatedText"]
+        plain_text = post(port, {**asked, "q": "one two three", "format": "text"})[1]["translatedText"]
+        assert re.sub("<.*?>", "", page) == plain_text and page.startswith("<p>") and "</b>" in page
+        status, reply = upload(port, "a.html", asked["q"][0].encode())
+        assert urllib.request.urlopen(reply["translatedFileUrl"]).read().decode() == page
