@@ -12,17 +12,17 @@ from serving.libretranslate import THREADS, LibreTranslate
 
 GRPC = "grpc://"
 
-DESCRIPTION = """Offer LibreTranslate's API, and translate with a server of TensorFlow Serving's API, stock or local.
+DESCRIPTION = """Offer {what}, and translate with a server of TensorFlow Serving's API, stock or local.
 
   {program} --backend grpc://localhost:8500 --source_lang en --target_lang de
   {program} --backend grpc://localhost:8500 --model_base_path exports/mine
       reads the languages from the export.json of the newest version"""
 
 
-def parse_arguments(arguments=None, program="python -m serving.gateway"):
-    """Parses the flags."""
-    how = {"description": DESCRIPTION.format(program=program), "formatter_class": argparse.RawDescriptionHelpFormatter}
-    parser = argparse.ArgumentParser(prog=program, allow_abbrev=False, **how)
+def parse_arguments(arguments=None, program="python -m serving.gateway", what="LibreTranslate's API"):
+    """Parses the flags of a program that offers `what`."""
+    about, kind = DESCRIPTION.format(program=program, what=what), argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(prog=program, allow_abbrev=False, description=about, formatter_class=kind)
     parser.add_argument("--backend", required=True, help="server to ask: grpc://HOST:PORT or http://HOST:PORT")
     parser.add_argument("--model_name", default="translator", help="model to ask (default: %(default)s)")
     parser.add_argument("--label", help="label of the version to ask, such as stable (default: the newest version)")

@@ -9,6 +9,7 @@ from keras_transformer.errors import UserError
 from keras_transformer.translation.results import Explanation
 
 NAME = "python -m keras_transformer gateway"
+OFFERED = "LibreTranslate's API with HTML and files"
 INSTALL = "pip install -r serving/requirements.txt"
 
 
@@ -59,6 +60,6 @@ def program():
     """The program, from its command line to its exit status."""
     with console.program():
         gateway = _of_serving("serving.gateway")
-        arguments = gateway.parse_arguments(program=NAME)
+        arguments = gateway.parse_arguments(program=NAME, what=OFFERED)
         console.tool("documents.apart", "`gateway`").start()
         gateway.main(arguments, _of_serving("keras_transformer.cli.document_api").DocumentApi)
