@@ -1,15 +1,29 @@
-"""A SavedModel in process, loaded as TensorFlow Serving loads it."""
+"""A SavedModel in process, loaded as TensorFlow Serving loads it with `serving/config/session.config`."""
+
+from pathlib import Path
+
+import serving
+
+CONFIG = Path(serving.__file__).parent / "config" / "session.config"
 
 
 class Session:
-    """A v1 Session with the SavedModel of a directory. Ops run in the calling thread. Threads may share the session."""
+    """A v1 Session with the SavedModel of a directory. Ops run in the calling thread. Threads may share the session.
 
-    def __init__(self, directory):
+    Args:
+        directory: path.
+        config: path of a file with a ConfigProto.
+    """
+
+    def __init__(self, directory, config=CONFIG):
         import tensorflow as tf
         import tensorflow_text  # noqa: F401  its ops
 
-        threads = tf.compat.v1.ConfigProto(intra_op_parallelism_threads=1, inter_op_parallelism_threads=-1)
-        self._session = tf.compat.v1.Session(graph=tf.Graph(), config=threads)
+        from serving.configuration import read_message
+
+        threads = {"intra_op_parallelism_threads": 1, "inter_op_parallelism_threads": -1}
+        config = read_message(config, tf.compat.v1.ConfigProto(**threads))
+        self._session = tf.compat.v1.Session(graph=tf.Graph(), config=config)
         with self._session.graph.as_default():
             loaded = tf.compat.v1.saved_model.loader.load(self._session, ["serve"], str(directory))
         self._signatures = loaded.signature_def

@@ -22,7 +22,7 @@ from keras_transformer.translation.options import LANGUAGES
 from keras_transformer.translation.shortlist import Shortlist
 from keras_transformer.translation.translator import SavedModelTranslator
 
-FORMATS = ("saved_model", "ctranslate2", "litert")
+FORMATS = ("saved_model", "ctranslate2", "litert", "argos")
 
 
 class Run:
@@ -87,8 +87,8 @@ class Run:
         Args:
             export_dir: path, the directory of all versions.
             version: positive int; the next free one by default.
-            format: "saved_model" for TensorFlow Serving; "ctranslate2", which needs the package of this name; or
-                "litert" for small computers, which needs the package ai-edge-litert.
+            format: "saved_model" for TensorFlow Serving; "ctranslate2", which needs the package of this name; "argos",
+                a package of it for Argos Translate; or "litert" for small computers, which needs ai-edge-litert.
             precision: "float32"; or "bfloat16" of a SavedModel, "int8" of a LiteRT model, and of a CTranslate2 model
                 "bfloat16", "int16" or "int8".
             checkpoint, shortlist, settings: see `translator`. export.json says what a shortlist changes: how many
@@ -103,7 +103,7 @@ class Run:
             UserError: as `translator`, if the version exists, or if the export translates differently.
         """
         make_export = _export_class(format)
-        if shortlist is not None and format == "ctranslate2":
+        if shortlist is not None and format in ("ctranslate2", "argos"):
             raise UserError(f"CTranslate2 uses all pieces. Received: shortlist={shortlist}, format={format!r}")
         if self.others and format != "saved_model":
             raise UserError(f"several runs are exported together as a SavedModel only. Received: format={format!r}")
@@ -285,6 +285,7 @@ def _export_class(format):
         from keras_transformer.export.litert import LiteRTExport  # raises if the engine is not installed
 
         return LiteRTExport
-    from keras_transformer.export.ctranslate2 import CTranslate2Export  # raises if the engine is not installed
+    from keras_transformer.export.argos import ArgosExport  # raises if the engine is not installed
+    from keras_transformer.export.ctranslate2 import CTranslate2Export
 
-    return CTranslate2Export
+    return ArgosExport if format == "argos" else CTranslate2Export

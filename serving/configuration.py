@@ -67,8 +67,7 @@ class ModelConfig:
             return found
         if kind == "specific":
             return {version: path for version, path in found.items() if version in self.policy.specific.versions}
-        newest = sorted(found)[-(self.policy.latest.num_versions or 1) :]
-        return {version: found[version] for version in newest}
+        return {version: found[version] for version in sorted(found)[-(self.policy.latest.num_versions or 1) :]}
 
 
 def read_batching_parameters(path):
@@ -78,15 +77,16 @@ def read_batching_parameters(path):
         given = {field.name: getattr(value, "value", value) for field, value in message.ListFields()}
         return BatchingParameters(**{name: value for name, value in given.items() if name not in WITHOUT_EFFECT})
 
-    return _read(path, _batching_message(), convert)
+    return read_message(path, _batching_message(), convert)
 
 
 def read_model_config(path):
     """Reads the `ModelConfig`s of a ModelServerConfig: none of an empty file. Raises OSError or ValueError."""
-    return _read(path, ModelServerConfig(), lambda config: model_configs(config) if config.ByteSize() else [])
+    return read_message(path, ModelServerConfig(), lambda config: model_configs(config) if config.ByteSize() else [])
 
 
-def _read(path, message, convert):
+def read_message(path, message, convert=lambda message: message):
+    """Reads a message in protobuf's text form, and returns it as `convert` does. Raises OSError or ValueError."""
     try:
         return convert(text_format.Parse(Path(path).read_text(encoding="utf-8"), message))
     except (text_format.ParseError, ValueError) as error:
@@ -108,8 +108,7 @@ def model_configs(config):
             raise ValueError(f"model {model.name} must have an absolute base_path. Received: {model.base_path!r}")
         if (model.model_platform, model.model_type) not in PLATFORMS:
             raise ValueError(f'model {model.name} must have model_platform: "tensorflow"')
-    fields = [(model.name, model.base_path, model.model_version_policy, dict(model.version_labels)) for model in models]
-    return [ModelConfig(*given) for given in fields]
+    return [ModelConfig(one.name, one.base_path, one.model_version_policy, dict(one.version_labels)) for one in models]
 
 
 def _batching_message():

@@ -59,5 +59,4 @@ def normalized(code):
 @functools.cache
 def name_of(code):
     """Returns the English name of a language, or its code if Unicode's locale data has no name."""
-    names = {normalized(known): name for known, name in Locale("en").languages.items()}
-    return names.get(code, code)
+    return {normalized(known): name for known, name in Locale("en").languages.items()}.get(code, code)

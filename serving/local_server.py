@@ -4,15 +4,17 @@ import contextlib
 import functools
 import gc
 import logging
+import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeoutError
+from pathlib import Path
 
 import tensorflow as tf
 from grpc import StatusCode
 
 from serving.client import Client
-from serving.configuration import BatchingParameters, ModelConfig, read_batching_parameters, read_model_config
+from serving.configuration import ModelConfig, read_batching_parameters, read_message, read_model_config
 from serving.connections import values_of
 from serving.errors import ServingError
 from serving.grpc_api import GrpcServer
@@ -66,9 +68,10 @@ def run(settings):
 def _backend(settings):
     metrics, batching = Metrics(), None
     if settings.enable_batching:
-        path = settings.batching_parameters_file
-        batching = read_batching_parameters(path) if path else BatchingParameters()
-    config = tf.compat.v1.ConfigProto(allow_soft_placement=True)
+        batching = read_batching_parameters(settings.batching_parameters_file or os.devnull)
+    ours = "session.gpu.config" if tf.config.list_physical_devices("GPU") else "session.config"
+    path = settings.tensorflow_session_config_file or Path(__file__).parent / "config" / ours
+    config = read_message(path, tf.compat.v1.ConfigProto(allow_soft_placement=True))
     config.intra_op_parallelism_threads = settings.tensorflow_intra_op_parallelism
     config.inter_op_parallelism_threads = settings.tensorflow_inter_op_parallelism
     retries = settings.max_num_load_retries, settings.load_retry_interval_micros / 1e6

@@ -48,6 +48,7 @@ FLAGS = {
     "batching_parameters_file": (str, "", "text file with the parameters of batching"),
     "tensorflow_intra_op_parallelism": (int, 1, "threads of one op; 0 uses all cores, which slows down small models"),
     "tensorflow_inter_op_parallelism": (int, 0, "threads for long texts' ops; -1 uses the batch's thread"),
+    "tensorflow_session_config_file": (str, "", "text file with a ConfigProto (default: config/session.config)"),
     "host": (str, "127.0.0.1", "our own: address to listen on; 0.0.0.0 listens on all addresses"),
     "source_lang": (str, "", "our own: language of the texts, such as en, if a model's export.json names none"),
     "target_lang": (str, "", "our own: language of the translations, such as de, if export.json names none"),
@@ -55,14 +56,13 @@ FLAGS = {
 }
 # Flags of TensorFlow Serving that the local server accepts and ignores.
 WITHOUT_EFFECT = """
-grpc_max_threads num_load_threads num_unload_threads num_tflite_pools enable_profiler
-num_tflite_interpreters_per_pool ssl_config_file platform_config_file thread_pool_factory_config_file
-mixed_precision flush_filesystem_caches use_alts_credentials enable_per_model_batching_parameters
-enable_signature_method_name_check remove_unused_fields_from_bundle_metagraph prefer_tflite_model
-xla_cpu_compilation_enabled xla_gpu_compilation_enabled skip_initialize_tpu monitoring_config_file
-enable_grpc_healthcheck_service grpc_channel_arguments saved_model_tags tensorflow_session_config_file
-enable_serialization_as_tensor_content tensorflow_session_parallelism grpc_socket_path
-num_request_iterations_for_warmup allow_version_labels_for_unavailable_models per_process_gpu_memory_fraction
+grpc_max_threads num_load_threads num_unload_threads num_tflite_pools enable_profiler num_tflite_interpreters_per_pool
+ssl_config_file platform_config_file thread_pool_factory_config_file mixed_precision flush_filesystem_caches
+use_alts_credentials enable_per_model_batching_parameters enable_signature_method_name_check
+remove_unused_fields_from_bundle_metagraph prefer_tflite_model xla_cpu_compilation_enabled xla_gpu_compilation_enabled
+skip_initialize_tpu monitoring_config_file enable_grpc_healthcheck_service grpc_channel_arguments saved_model_tags
+grpc_socket_path enable_serialization_as_tensor_content tensorflow_session_parallelism num_request_iterations_for_warmup
+allow_version_labels_for_unavailable_models per_process_gpu_memory_fraction
 """.split()
 
 

@@ -96,7 +96,7 @@ for name in (*serving, "ctranslate2", "ai_edge_litert", "tensorflow_datasets", "
 import keras_transformer as kt
 for name in kt.__all__:
     getattr(kt, name)
-engines = ["keras_transformer.export." + name for name in ("ctranslate2", "litert", "translate_litert")]
+engines = ["keras_transformer.export." + name for name in ("argos", "ctranslate2", "litert", "translate_litert")]
 for module in pkgutil.walk_packages(kt.__path__, "keras_transformer."):
     if module.name not in ("keras_transformer.__main__", *engines):
         importlib.import_module(module.name)
@@ -226,7 +226,7 @@ def test_an_export_is_loaded_with_its_own_search(tmp_path):
 
 
 def test_a_format_that_does_not_exist_is_named(run, tmp_path):
-    with pytest.raises(UserError, match="must be one of saved_model, ctranslate2, litert. Received: format='onnx'"):
+    with pytest.raises(UserError, match="one of saved_model, ctranslate2, litert, argos. Received: format='onnx'"):
         run.export(tmp_path / "exports", format="onnx")
 
 

@@ -1,4 +1,4 @@
-"""Exports a trained run: a SavedModel for TensorFlow Serving, or a model for CTranslate2 or LiteRT."""
+"""Exports a trained run: a SavedModel for TensorFlow Serving, or a model for CTranslate2, LiteRT or Argos Translate."""
 
 from keras_transformer.cli import console
 from keras_transformer.cli.flags import (
@@ -21,6 +21,8 @@ DESCRIPTION = """Export a run to EXPORT_DIR/VERSION. It appears after a proof: t
       the same in half the size. A few translations differ
   python export.py --model_dir runs/mine --export_dir exports/mine_ct2 --format ctranslate2 --quantization int8
       weights and tokenizer.model for the C++ engine CTranslate2, in a third of the size
+  python export.py --model_dir runs/mine --export_dir exports/mine_argos --format argos --quantization int8
+      a package that Argos Translate and LibreTranslate install, with the same weights for CTranslate2
   python export.py --model_dir runs/mine --export_dir exports/mine_litert --format litert --quantization int8
       for phones and small computers: model.tflite with encoder and search, tokenizer.model and translate_litert.py
   python export.py --model_dir runs/many --export_dir exports/de-fr --format litert --source_lang de --target_lang fr
@@ -37,9 +39,9 @@ def make_parser():
     parser.add_argument("--version", type=int, metavar="N", help="positive integer (default: the next free one)")
     parser.add_argument(
         "--format",
-        choices=("saved_model", "ctranslate2", "litert"),
+        choices=("saved_model", "ctranslate2", "litert", "argos"),
         default="saved_model",
-        help="engine of the export. ctranslate2 needs `pip install ctranslate2`, litert needs `pip install "
+        help="engine of the export. ctranslate2 and argos need `pip install ctranslate2`, litert needs `pip install "
         "ai-edge-litert` (default: saved_model)",
     )
     parser.add_argument(
@@ -51,8 +53,8 @@ def make_parser():
     parser.add_argument(
         "--quantization",
         choices=("float32", "bfloat16", "int16", "int8"),
-        help="only with --format ctranslate2 or litert: dtype of the matrices. litert knows float32 and int8 (default: "
-        "float32)",
+        help="only with --format ctranslate2, argos or litert: dtype of the matrices. litert knows float32 and int8 "
+        "(default: float32)",
     )
     add_checkpoint_argument(parser)
     add_language_arguments(parser)
@@ -61,10 +63,10 @@ def make_parser():
         "--split_sentences",
         type=bool,
         metavar="{true,false}",
-        help="not with --format ctranslate2: translate the sentences of a text one by one. false translates each line "
-        "at once (default: that of the run)",
+        help="not with --format ctranslate2 or argos: translate the sentences of a text one by one. false translates "
+        "each line at once (default: that of the run)",
     )
-    add_shortlist_argument(parser, prefix="not with --format ctranslate2: ")
+    add_shortlist_argument(parser, prefix="not with --format ctranslate2 or argos: ")
     return parser
 
 
@@ -80,7 +82,7 @@ def check_format(arguments):
     """Raises UserError for a flag that the format does not have."""
     searching = ("saved_model", "litert")
     for name, formats, instead in (
-        ("quantization", ("ctranslate2", "litert"), "a SavedModel has --precision"),
+        ("quantization", ("ctranslate2", "litert", "argos"), "a SavedModel has --precision"),
         ("precision", ("saved_model",), "CTranslate2 and LiteRT have --quantization"),
         ("beam_size", searching, "CTranslate2 takes it with each translation"),
         ("length_penalty", searching, "CTranslate2 takes it with each translation"),

@@ -59,7 +59,7 @@ def export_version(export, export_dir, version=None, sentences=(), origin=None):
     """Writes EXPORT_DIR/VERSION, proves that the version translates as the run does, and writes its export.json.
 
     Args:
-        export: `SavedModelExport`, `CTranslate2Export` or `LiteRTExport`, with
+        export: `SavedModelExport`, `CTranslate2Export`, `ArgosExport` or `LiteRTExport`, with
             `reference`, the `Translator` of the run;
             `least_equal`, the share of translations that must be equal;
             `score_tolerance`, the largest difference of two scores of the same translation;

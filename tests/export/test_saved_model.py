@@ -11,9 +11,11 @@ from tensorflow.core.protobuf import saved_model_pb2
 from keras_transformer.export.manifest import read_manifest
 from keras_transformer.export.saved_model import SavedModelExport, in_precision, open_like_serving, run
 from keras_transformer.export.versions import export_version
+from keras_transformer.export.warmup import read_warm_up, replay
 from keras_transformer.translation.options import INPUTS
 from keras_transformer.translation.segments import divide_into_parts
 from keras_transformer.translation.translator import SavedModelTranslator, Translator
+from serving.configuration import read_message
 from tests import tiny
 
 ROOT = Path(__file__).parents[2]
@@ -43,10 +45,14 @@ def run_like_serving(path, texts):
         return run(session, signatures["serving_default"], texts)
 
 
+def config_of_the_kit():
+    return read_message(ROOT / "serving" / "config" / "session.config", tf.compat.v1.ConfigProto())
+
+
 @pytest.fixture(scope="module")
 def answers(exported):
-    """A function from a list of str or bytes to the outputs of `exported`, through one Session."""
-    session = tf.compat.v1.Session(graph=tf.Graph())
+    """A function from a list of str or bytes to the outputs of `exported`, through one Session as the kit sets it."""
+    session = tf.compat.v1.Session(graph=tf.Graph(), config=config_of_the_kit())
     with session.graph.as_default():  # for the loading alone: a graph left open would be that of other tests
         loaded = tf.compat.v1.saved_model.loader.load(session, ["serve"], str(exported))
     signature = loaded.signature_def["serving_default"]
@@ -182,6 +188,13 @@ def test_every_weight_is_stored_once(exported, translator):
         np.prod(shape) for name, shape in shapes.items() if reader.get_variable_to_dtype_map()[name].is_floating
     )
     assert stored == translator.model.count_params()
+
+
+@pytest.mark.slow
+def test_one_thread_runs_every_signature(exported):
+    with tf.compat.v1.Session(graph=tf.Graph(), config=config_of_the_kit()) as session:
+        loaded = tf.compat.v1.saved_model.loader.load(session, ["serve"], str(exported))
+        replay(session, loaded.signature_def, read_warm_up(exported))
 
 
 def test_odd_rows_neither_raise_nor_change_the_others(answers):

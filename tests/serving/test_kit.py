@@ -6,8 +6,10 @@ from pathlib import Path, PurePosixPath
 
 import yaml
 from google.protobuf import text_format
+from tensorflow.core.protobuf.config_pb2 import ConfigProto
 from tensorflow_serving.config.model_server_config_pb2 import ModelServerConfig
 
+from serving.configuration import read_message
 from serving.metrics import Metrics
 
 KIT = Path(__file__).parents[2] / "serving"
@@ -67,7 +69,7 @@ def test_every_file_that_is_mounted_exists_and_the_server_looks_where_it_is():
             elif not source.startswith("../exports"):  # the user's
                 assert (KIT / source).exists(), source
     found = [KIT / targets(SERVER)[str(file.parent)] / file.name for file in files_of(SERVER["command"])]
-    assert [file.is_file() for file in found] == [True] * 3
+    assert [file.is_file() for file in found] == [True] * 4
     places = [PurePosixPath(mount["mountPath"]) for mount in CONTAINER["volumeMounts"]]
     assert MODEL.base_path in targets(SERVER) and {*places} & {*PurePosixPath(MODEL.base_path).parents}
 
@@ -134,8 +136,16 @@ def test_kubernetes_starts_the_server_of_compose_with_the_very_files():
     assert arguments_of(CONTAINER, environment_of(CONTAINER)) == SERVER["command"]
     for container in (CONTAINER, GPU_CONTAINER):
         files = files_of(arguments_of(CONTAINER, environment_of(container)))
-        assert len(files) == 3
+        assert len(files) == 4
         assert {file.name for file in files} <= set(names) and {str(file.parent) for file in files} == {mount}
+
+
+def test_one_thread_runs_a_batch_on_a_cpu_and_none_is_named_for_a_gpu():
+    sessions = [read_message(KIT / "config" / name, ConfigProto()) for name in ("session.config", "session.gpu.config")]
+    assert [session.experimental.executor_type for session in sessions] == ["SINGLE_THREADED_EXECUTOR", ""]
+    assert environment_of(CONTAINER)["SESSION"] == "session.config"
+    assert environment_of(GPU_CONTAINER)["SESSION"] == "session.gpu.config"
+    assert targets(GPU_SERVICES["tensorflow-serving"])["/config/session.config"] == "./config/session.gpu.config"
 
 
 # Grafana

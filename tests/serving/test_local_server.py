@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from serving import local_server
 from serving.local_server import run
 from serving.server import parse_settings
 from tests.serving import toy
@@ -90,6 +91,20 @@ def test_sigterm_answers_what_is_under_way_and_ends_in_order(server):
     assert status == 200 and reply["predictions"][0]["translation"] == "3:WAIT 2"
     assert server.lines[-1].endswith(" INFO stopped\n")
     assert "wait 2" not in "".join(server.lines)
+
+
+@pytest.mark.parametrize("given, executor", [("", "SINGLE_THREADED_EXECUTOR"), (os.devnull, "")])
+def test_a_session_is_that_of_the_kit_unless_a_file_is_given(tmp_path, monkeypatch, given, executor):
+    (tmp_path / "3").mkdir()
+    monkeypatch.setattr(local_server, "Loader", lambda has_warm_up, metrics, config: config)
+    monkeypatch.setattr(
+        local_server, "Models", lambda configs, config, *_: pytest.fail(config.experimental.executor_type)
+    )
+    flags = ["--model_base_path", str(tmp_path), f"--tensorflow_session_config_file={given}"]
+    with pytest.raises(pytest.fail.Exception, match=f"^{executor}$"):
+        run(parse_settings(flags)[0])
+    with pytest.raises(ValueError, match="must be a tensorflow.ConfigProto in text form"):
+        run(parse_settings([*flags[:2], f"--tensorflow_session_config_file={__file__}"])[0])
 
 
 def test_a_model_that_cannot_be_loaded_is_a_mistake_of_the_user(tmp_path):

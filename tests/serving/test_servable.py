@@ -1,8 +1,12 @@
+from pathlib import Path
+
 import numpy as np
 import pytest
 import tensorflow as tf
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
+import serving
+from serving.configuration import read_message
 from serving.servable import SOON_DONE, Loader, Servable
 from tests.serving import toy
 from tests.serving.live import refusal
@@ -11,7 +15,8 @@ from tests.serving.toy import record, texts
 
 @pytest.fixture(scope="module")
 def servable(tmp_path_factory):
-    servable = Servable.load("toy", 7, toy.write(tmp_path_factory.mktemp("models"), 7))
+    config = read_message(Path(serving.__file__).parent / "config" / "session.config", tf.compat.v1.ConfigProto())
+    servable = Servable.load("toy", 7, toy.write(tmp_path_factory.mktemp("models"), 7), config)
     yield servable
     servable.close()
 
