@@ -67,7 +67,7 @@ python() {
       warm "${words[@]}" "${corpus[@]}" $short && echo "$*" >>"$RAN" ;;
     export.py* | evaluate.py*)
       warm "$@" && echo "$*" >>"$RAN" ;;
-    "-m"*) command python "${words[@]}" ;;
+    "-m serving"*) command python "${words[@]}" ;;
     *) warm "${words[@]}" ;;
   esac
 }
