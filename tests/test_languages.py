@@ -60,7 +60,6 @@ def test_unicode_tells_the_usual_script_and_country(code, script, territory):
         ("uz", {"Latn", "Cyrl", "Arab"}),
         ("az", {"Latn", "Cyrl", "Arab"}),
         ("kk", {"Cyrl", "Arab"}),
-        ("ku", {"Latn", "Arab"}),
         ("pa", {"Guru", "Arab"}),
         ("tg", {"Cyrl", "Arab"}),
         ("mn", {"Cyrl", "Mong"}),
