@@ -100,7 +100,7 @@ for name in kt.__all__:
     getattr(kt, name)
 engines = ["keras_transformer.export." + name for name in ("argos", "ctranslate2", "litert", "translate_litert")]
 for module in pkgutil.walk_packages(kt.__path__, "keras_transformer."):
-    if module.name not in ("keras_transformer.__main__", *engines):
+    if module.name not in ("keras_transformer.__main__", "keras_transformer.cli.document_api", *engines):
         importlib.import_module(module.name)
 """
 

@@ -192,9 +192,10 @@ def test_every_weight_is_stored_once(exported, translator):
 
 @pytest.mark.slow
 def test_one_thread_runs_every_signature(exported):
+    requests = read_warm_up(exported)  # eagerly
     with tf.compat.v1.Session(graph=tf.Graph(), config=config_of_the_kit()) as session:
         loaded = tf.compat.v1.saved_model.loader.load(session, ["serve"], str(exported))
-        replay(session, loaded.signature_def, read_warm_up(exported))
+        replay(session, loaded.signature_def, requests)
 
 
 def test_odd_rows_neither_raise_nor_change_the_others(answers):
