@@ -170,7 +170,8 @@ def test_replicas_translate_rows_of_many_directions():
         model = tiny.transformer(vocabulary_size=tiny.VOCABULARY + len(tiny.LANGUAGES))
     tokenizer = tiny.with_tags(tiny.tokenizer_model())
     together = Translator(model, tokenizer, beam_size=1, batch_size=3, strategy=strategy, tags=tiny.tags("both"))
-    expected = tiny.many_languages("both").translate(TEXTS[:3], source_lang=SOURCES[:3], target_lang=TARGETS[:3])
+    alone = Translator(together.model, tokenizer, beam_size=1, batch_size=3, tags=tiny.tags("both"))
+    expected = alone.translate(TEXTS[:3], source_lang=SOURCES[:3], target_lang=TARGETS[:3])
     assert together.translate(TEXTS[:3], source_lang=SOURCES[:3], target_lang=TARGETS[:3]) == expected
 
 
