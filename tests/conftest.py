@@ -12,6 +12,7 @@ import warnings
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 from hypothesis import settings
 
@@ -58,6 +59,7 @@ logging.getLogger("keras_transformer").setLevel(logging.INFO)
 
 
 PASSED_TESTS_PER_DOT = 50
+MOST_MEMORY = 4 * 2**30  # bytes of a process: three of them leave room for the programs that tests start
 
 
 def pytest_configure(config):
@@ -99,15 +101,16 @@ def seed():
 
 @pytest.fixture(autouse=True, scope="module")
 def small_garbage(request):
-    """Empties the caches of a test module, whose models hold gigabytes of graphs together.
+    """Exempts the models of a test module from the collection of garbage, which looked through them for seconds.
 
-    Exempts what is left from the collection of garbage, which looked through it for seconds.
+    A process that has become large first empties the caches of the module. To free their graphs takes minutes.
     """
     yield
-    for made in vars(request.module).values():
-        if getattr(made, "__module__", None) == request.module.__name__ and hasattr(made, "cache_clear"):
-            made.cache_clear()
-    gc.collect()
+    if psutil.Process().memory_info().rss > MOST_MEMORY:
+        for made in vars(request.module).values():
+            if getattr(made, "__module__", None) == request.module.__name__ and hasattr(made, "cache_clear"):
+                made.cache_clear()
+        gc.collect()
     gc.freeze()
 
 

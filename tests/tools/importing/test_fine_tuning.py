@@ -38,6 +38,6 @@ def test_more_updates_translate_more_sentences_exactly(tmp_path):
         translations = run.translator(beam_size=1, split_sentences=False).translate([source for source, _ in held_out])
         return sum(found == target for found, (_, target) in zip(translations, held_out, strict=True))
 
-    how = {**HOW, "epochs": 4, "peak_learning_rate": 1e-3, "batch_tokens": 800, "warmup_steps": 10}
+    how = {**HOW, "epochs": 2, "peak_learning_rate": 1e-3, "batch_tokens": 800, "warmup_steps": 10}
     run = kt.train(pairs(600, seed=21), init_from=origin.path, model_dir=tmp_path / "run", **how)
     assert exact(run) > exact(origin)
