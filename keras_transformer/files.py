@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import uuid
+from importlib import resources
 from pathlib import Path
 
 import psutil
@@ -68,6 +69,21 @@ def write_lines(path, texts):
                 file.write(text.replace("\n", " ").encode("utf-8") + b"\n")
 
     write_whole(path, write)
+
+
+def page_of(package, data):
+    """The page of a tool: `report.html` of its package, with data in the place of `{{DATA}}`.
+
+    Args:
+        package: name of the package.
+        data: dict that JSON can hold. None of its texts can end the HTML element around it.
+
+    Returns:
+        str.
+    """
+    template = resources.files(package).joinpath("report.html").read_text(encoding="utf-8")
+    written = json.dumps(data, separators=(",", ":"), allow_nan=False)
+    return template.replace("{{DATA}}", written.replace("<", "\\u003c"))
 
 
 def keep_record(path, record, files):

@@ -1,12 +1,15 @@
 import json
 import os
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+import keras_transformer
 from keras_transformer.errors import FileError, UserError
-from keras_transformer.files import find_saved_model, keep_record, whole_directory, write_lines
+from keras_transformer.files import find_saved_model, keep_record, page_of, whole_directory, write_lines
 
 
 def test_the_latest_version_is_found_and_any_other_by_its_name(tmp_path):
@@ -79,3 +82,14 @@ def test_a_bug_keeps_its_traceback(tmp_path):
     with pytest.raises(FileNotFoundError), whole_directory(tmp_path / "1"):
         (tmp_path / "nowhere").read_text()
     assert not [*tmp_path.iterdir()]
+
+
+def test_the_data_survive_the_page_of_every_tool():
+    text = ["<", ">", "</script>", "&", '"', "'", "\\u003c", "\u2028", "{{DATA}}", "😀"]
+    data = {"text": text, "number": 0.1, "nothing": None}
+    templates = [*Path(keras_transformer.__file__).parent.glob("tools/*/report.html")]
+    for template in templates:
+        page = page_of(f"keras_transformer.tools.{template.parent.name}", data)
+        assert json.loads(re.search(r'id="data">(.*?)</script>', page)[1]) == data
+    with pytest.raises(ValueError):
+        page_of(f"keras_transformer.tools.{templates[0].parent.name}", {"number": float("nan")})

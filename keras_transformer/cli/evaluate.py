@@ -240,24 +240,17 @@ def score(translations, references, arguments):
     Returns:
         (list of `Interval` or `Comparison` for a report; None without one, str for the user).
     """
-    from keras_transformer.evaluation import (
-        compare,
-        describe,
-        describe_comparison,
-        describe_intervals,
-        intervals,
-        measure,
-    )
+    from keras_transformer import evaluation
 
     how = {"tokenize": arguments.tokenize, "target_lang": target_language(arguments)}
     if len(translations) > 1:
-        found = compare(*translations, references, **how)
-        return found, describe_comparison(found)
-    text = describe(measure(*translations, references, **how))
+        found = evaluation.compare(*translations, references, **how)
+        return found, evaluation.describe_comparison(found)
+    text = evaluation.describe(evaluation.measure(*translations, references, **how))
     if not arguments.report:
         return None, text
-    found = intervals(*translations, references, **how)
-    return found, f"{text}\n{describe_intervals(found)}"
+    found = evaluation.intervals(*translations, references, **how)
+    return found, f"{text}\n{evaluation.describe_intervals(found)}"
 
 
 def write_report(report, arguments, translations, comets, task, found, printed):

@@ -8,15 +8,7 @@ from types import SimpleNamespace
 import pytest
 import sacrebleu
 
-from keras_transformer import runs
-from keras_transformer.evaluation import (
-    compare,
-    describe,
-    describe_comparison,
-    describe_intervals,
-    intervals,
-    measure,
-)
+from keras_transformer import evaluation, runs
 from keras_transformer.translation.results import Score
 from tests import tiny
 
@@ -97,7 +89,11 @@ FILES = ("--hypotheses", "good", "--reference", "test.de")
 def test_a_file_of_translations_is_scored_without_a_model(program, work):
     status, lines, errors = program("--hypotheses", "bad", "--reference", "test.de")
     hypotheses, references = ((work / name).read_text(encoding="utf-8").splitlines() for name in ("bad", "test.de"))
-    assert (status, lines, errors) == (0, describe(measure(hypotheses, references)).splitlines(), [])
+    assert (status, lines, errors) == (
+        0,
+        evaluation.describe(evaluation.measure(hypotheses, references)).splitlines(),
+        [],
+    )
 
 
 def test_the_ending_of_the_references_or_a_flag_names_the_language(program, work):
@@ -120,7 +116,10 @@ def test_the_ending_of_the_references_or_a_flag_names_the_language(program, work
 def test_two_files_are_compared_the_baseline_second(program, work):
     status, lines, _ = program(*FILES, "--baseline", "bad", "--tokenize", "none")
     texts = ((work / name).read_text(encoding="utf-8").splitlines() for name in ("good", "bad", "test.de"))
-    assert (status, lines) == (0, describe_comparison(compare(*texts, tokenize="none")).splitlines())
+    assert (status, lines) == (
+        0,
+        evaluation.describe_comparison(evaluation.compare(*texts, tokenize="none")).splitlines(),
+    )
     bleu = re.split(r"  +", lines[1])
     assert bleu[1].startswith("100.0 ") and float(bleu[2].split()[0]) < 90 and bleu[3] == "0.001"
 
@@ -181,7 +180,10 @@ def test_the_report_of_a_system_has_the_numbers_that_are_printed(program, work):
     status, lines, errors = program(*files, "--source", "test.en", "--report", "report.html")
     texts = [(work / name).read_text(encoding="utf-8").splitlines() for name in ("bad", "test.de")]
     assert (status, errors) == (0, []) and lines[:3] == program(*files)[1]
-    assert lines[3:-1] == describe_intervals(intervals(*texts)).splitlines() and lines[-1] == "report report.html"
+    assert (
+        lines[3:-1] == evaluation.describe_intervals(evaluation.intervals(*texts)).splitlines()
+        and lines[-1] == "report report.html"
+    )
     data = page_data(work / "report.html")
     assert data["printed"].splitlines() == lines[:-1] and data["title"] == "bad"
     shown = {score["metric"]: score for score in data["scores"]}

@@ -1,10 +1,8 @@
 """The report: one HTML file that needs no network, and a table of the heads."""
 
 import base64
-import json
 import math
 from collections import Counter
-from importlib import resources
 from pathlib import Path
 
 import numpy as np
@@ -12,13 +10,13 @@ from keras import ops
 
 from keras_transformer.config import EOS_ID
 from keras_transformer.errors import FileError, counted
+from keras_transformer.files import page_of
 from keras_transformer.tokenizer import show_unprintable
 
 PAGE, TABLE = "report.html", "heads.tsv"
 POSITIONS = 64  # of the picture of the positional encodings
 NEIGHBOURS = 8  # of a piece
 MOST_PIECES = 3000  # whose neighbours are in the page, the most frequent ones
-PLACE = "{{DATA}}"  # of the data in the template
 
 
 def write_report(directory, translator, heads, title, texts, references, lost=None, curves=(), score=""):
@@ -57,16 +55,10 @@ def write_report(directory, translator, heads, title, texts, references, lost=No
     path = Path(directory) / PAGE
     try:
         (Path(directory) / TABLE).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-        path.write_text(page(data), encoding="utf-8")
+        path.write_text(page_of(__package__, data), encoding="utf-8")
     except OSError as error:
         raise FileError.of("write", path, error) from error
     return path
-
-
-def page(data):
-    """The page with its data, str. No text in the data can end the HTML element around it."""
-    template = resources.files(__package__).joinpath(PAGE).read_text(encoding="utf-8")
-    return template.replace(PLACE, json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c"))
 
 
 def positions(model):

@@ -1,15 +1,13 @@
 """The report of a preparation: one HTML file that needs no network."""
 
-import json
 import math
 from collections import Counter
-from importlib import resources
 
 from keras_transformer.errors import counted
+from keras_transformer.files import page_of
 from keras_transformer.tools.cleaning.examination import STEPS, Examined
 from keras_transformer.tools.cleaning.settings import HELP
 
-PAGE, PLACE = "report.html", "{{DATA}}"  # the template, and the place of the data in it
 EXAMPLES = 10  # of each step
 LENGTH_STEP, LONGEST = 10, 300  # characters; the last bar has all longer texts
 RATIO_STEPS, RATIO_LIMIT = 4, 3  # bars for each doubling, and doublings
@@ -89,8 +87,7 @@ def report_page(about: dict, tally: Tally) -> str:
         ]
         + [_chart("Characters of the target for one of the source", list(tally.ratios.values()), _ratio_name)],
     }
-    template = resources.files(__package__).joinpath(PAGE).read_text(encoding="utf-8")
-    return template.replace(PLACE, json.dumps(data, separators=(",", ":")).replace("<", "\\u003c"))
+    return page_of(__package__, data)
 
 
 def _step(name: str, about: dict, tally: Tally) -> dict:

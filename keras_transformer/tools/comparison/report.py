@@ -1,16 +1,14 @@
 """The report of one or two systems: one HTML file that needs no network."""
 
-import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib import resources
 
 from sacrebleu.metrics import BLEU, CHRF
 
 from keras_transformer.errors import counted
 from keras_transformer.evaluation import Interval
-from keras_transformer.files import write_whole
+from keras_transformer.files import page_of, write_whole
 from keras_transformer.tools.comparison.measures import (
     FAULTS,
     faults_of,
@@ -21,8 +19,6 @@ from keras_transformer.tools.comparison.measures import (
     words_in,
 )
 from keras_transformer.tools.comparison.sentences import lists_of, marked, sentence_scores
-
-PAGE, PLACE = "report.html", "{{DATA}}"  # the template, and the place of the data in it
 
 
 @dataclass(frozen=True)
@@ -75,14 +71,8 @@ def write_report(path, systems: Sequence[System], task: Task, scores, printed=""
     Raises:
         FileError: if the file cannot be written.
     """
-    text = page(report_data(systems, task, scores, printed, model_dir, comet))
+    text = page_of(__package__, report_data(systems, task, scores, printed, model_dir, comet))
     write_whole(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
-
-
-def page(data: dict) -> str:
-    """The page with its data, str. No text in the data can end the HTML element around it."""
-    template = resources.files(__package__).joinpath(PAGE).read_text(encoding="utf-8")
-    return template.replace(PLACE, json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c"))
 
 
 def report_data(systems, task, scores, printed="", model_dir=None, comet="") -> dict:

@@ -12,7 +12,7 @@ from playwright.sync_api import expect, sync_playwright
 
 from keras_transformer.errors import FileError
 from keras_transformer.layers.embedding import NoPositions
-from keras_transformer.tools.analysis.report import NEIGHBOURS, POSITIONS, neighbours, page, positions, write_report
+from keras_transformer.tools.analysis.report import NEIGHBOURS, POSITIONS, neighbours, positions, write_report
 from keras_transformer.tools.analysis.roles import Relation
 from keras_transformer.tools.analysis.survey import Attended, Heads
 from keras_transformer.translation.translator import Translator
@@ -84,11 +84,6 @@ def test_no_text_of_the_corpus_is_markup(written):
     assert text.count("</script>") == 2 and EVIL not in text
     data = data_of(text)
     assert data["title"] == f"runs/{EVIL}" and data["sentences"][0]["source"][2] == EVIL.replace("\u2028", "\\u2028")
-
-
-def test_the_data_survive_the_page():
-    data = {"pieces": ["<", ">", "&", '"', "'", "\\u003c", "\u2028", "{{DATA}}", "😀"], "number": 0.1, "nothing": None}
-    assert data_of(page(data)) == data
 
 
 def test_nothing_is_loaded_from_elsewhere(written):

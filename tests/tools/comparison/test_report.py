@@ -9,7 +9,7 @@ import sacrebleu
 from playwright.sync_api import expect, sync_playwright
 
 from keras_transformer.evaluation import bleu_metric, compare, intervals
-from keras_transformer.tools.comparison.report import System, Task, page, report_data, write_report
+from keras_transformer.tools.comparison.report import System, Task, report_data, write_report
 
 CHROMIUM = next(filter(None, map(shutil.which, ["chromium", "chromium-browser", "google-chrome"])), None)
 EVIL = "</script><b>&amp;\u2028"
@@ -55,11 +55,6 @@ def test_no_text_of_the_corpus_is_markup(written, data):
     assert data["title"] == f"runs/{EVIL} against runs/old" and data["printed"] == f"BLEU\n{EVIL}"
     assert data["sentences"]["3"]["source"] == EVIL
     assert "".join(part for part, _ in data["sentences"]["3"]["systems"][1]["text"]) == f"x {EVIL}"
-
-
-def test_the_data_survive_the_page():
-    data = {"text": ["<", ">", "&", '"', "'", "\\u003c", "\u2028", "{{DATA}}", "😀"], "number": 0.1, "nothing": None}
-    assert data_of(page(data)) == data
 
 
 def test_nothing_is_loaded_from_elsewhere(written):
