@@ -18,7 +18,7 @@ SAMPLES = 64  # of each text, if no number is given
 FEWEST_SAMPLES, MOST_SAMPLES = 2, 256
 CHARACTERS, WORDS = 6, 4  # of the longest n-grams of chrF and of BLEU
 RECALL_WEIGHT = 4  # beta^2 of chrF2
-TIE = 9  # decimals: mean utilities that agree in so many differ by rounding alone
+TIE = 9  # decimals. Mean utilities that agree in 9 decimals differ by rounding alone
 
 
 @of_one_or_many
@@ -235,7 +235,7 @@ def check_reverse(translator, reverse):
 def _distinct(translations):
     """The translations without those whose text has come before, and without blank ones if there are others.
 
-    A model has no score for blank text, from which no text could come.
+    The reverse model reads a translation, and gives blank text the score 0: it would win.
     """
     first = {each.text: each for each in reversed(translations)}
     return [each for each in translations if first[each.text] is each and each.text.strip()] or translations[:1]

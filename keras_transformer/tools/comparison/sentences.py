@@ -92,5 +92,5 @@ def lists_of(
 
 
 def _most(values: Sequence[float]) -> list[int]:
-    """The places of the largest positive values, the largest one first. A value that reads 0.0 does not count."""
+    """The places of the largest positive values, the largest one first. A value that is printed as 0.0 is left out."""
     return sorted((row for row, value in enumerate(values) if value >= 0.05), key=lambda row: -values[row])[:MOST_SHOWN]

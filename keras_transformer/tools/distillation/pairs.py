@@ -1,6 +1,6 @@
 """The pairs of sequence-level distillation (Kim and Rush 2016, arXiv:1606.07947): each text, and what a teacher writes.
 
-A small model learns more from the translations of a teacher than from those of people, because a teacher is consistent.
+A small model learns more from the translations of a teacher than from human ones, because a teacher is consistent.
 """
 
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ class Teaching:
 
 
 def name_of_texts(corpus):
-    """The name of the file with a line for each text that is to be translated. It goes when all are translated."""
+    """The name of the file with a line for each text to translate. `distil` removes the file at the end."""
     return f"texts.{corpus.source_lang}"
 
 
