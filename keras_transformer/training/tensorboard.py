@@ -163,7 +163,8 @@ def write_hyper_parameters(directory, settings):
     """Writes the settings of a run for TensorBoard's HParams tab, in place of older ones.
 
     The tab shows them beside the latest points of the curves in the same directory. To be called before the curves are
-    written: TensorBoard reads files in the order of their age, and never returns to a file once it has seen a younger.
+    written: TensorBoard reads files in the order of their names, which begin with a time in seconds, and never returns to
+    an earlier file. The name of this file is a second older than the file is, because "10" comes before "9" in a name.
 
     Args:
         directory: pathlib.Path, that of the validation curves.
@@ -175,6 +176,9 @@ def write_hyper_parameters(directory, settings):
     with writer.as_default():
         hp.hparams({name: value for name, value in settings.items() if value is not None})
     writer.close()
+    (written,) = directory.glob(f"*{HPARAMS}")
+    *kind, seconds, others = written.name.split(".", 4)
+    written.rename(written.with_name(".".join([*kind, str(int(seconds) - 1), others])))
 
 
 class Profile(keras.callbacks.Callback):
