@@ -163,8 +163,8 @@ def write_hyper_parameters(directory, settings):
     """Writes the settings of a run for TensorBoard's HParams tab, in place of older ones.
 
     The tab shows them beside the latest points of the curves in the same directory. To be called before the curves are
-    written: TensorBoard reads files in the order of their names, which begin with a time in seconds, and never returns to
-    an earlier file. The name of this file is a second older than the file is, because "10" comes before "9" in a name.
+    written: TensorBoard reads files in the order of their names, and never returns to an earlier one. A name begins
+    with a time in seconds. This file gets an earlier second, because what follows may be 9 here and 10 in a later file.
 
     Args:
         directory: pathlib.Path, that of the validation curves.
