@@ -135,8 +135,8 @@ class Config:
     feed_forward_dropout_rate: float = 0.0
     """Dropout inside the feed-forward networks."""
     subword_dropout_rate: float = 0.0
-    """Probability that training divides a source piece into the two pieces that BPE merged, and these again. It keeps a
-    model from learning a small corpus by heart."""
+    """BPE-dropout (Provilkov et al. 2020): probability that training skips a merge of BPE, on both sides. So a model
+    does not learn a small corpus by heart. The last tenth of the run has none. 0.05 makes sentences a fifth longer."""
     pre_norm: bool = False
     """Normalise before each sub-layer. The paper normalises after it."""
     frame: str | None = None

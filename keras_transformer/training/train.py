@@ -66,6 +66,7 @@ from keras_transformer.translation.sentences import load_known
 from keras_transformer.translation.translator import Translator
 
 log = logging.getLogger(__name__)
+WITH_SUBWORD_DROPOUT = 0.9  # the share of a run, from its start, that has subword dropout
 SAMPLE_SENTENCES, PICTURES = 32, 4  # for the proof of an export; alignments of validation pairs
 
 
@@ -279,7 +280,7 @@ def update_and_validate(config, data, trainer, callbacks, plan, progress):
     validation, validation_steps = validation_batches(config, data.validation, strategy)
     if plan.ends_epoch(progress.step) and progress.ended < progress.step:
         end_epoch(trainer, callbacks, plan.epoch(progress.step) - 1, validation, validation_steps)
-    vary = variation(config, data)
+    vary = variation(config, data, plan.last_step * config.accumulate_steps)
     while not plan.is_over(progress):
         epoch, done = divmod(progress.step, plan.steps_per_epoch)
         position = divmod(progress.step * config.accumulate_steps, count_batches(data.train, config.batch_tokens))
@@ -299,19 +300,29 @@ def update_and_validate(config, data, trainer, callbacks, plan, progress):
         log.info("stopped     no better validation %s since epoch %d", config.best_by, progress.best_epoch)
 
 
-def variation(config, data):
-    """What changes the pairs of a training batch: a function for `training_batches`, or None."""
+def variation(config, data, batches):
+    """What changes the pairs of a training batch: a function for `training_batches`, or None.
+
+    Subword dropout leaves the last tenth of the run's `batches` as they are: as they are in translation.
+    """
     models, steps = [tokenizer.model for tokenizer in data.tokenizers], []
     if config.protect:
         steps.append(PairProtection(data.train, *models, config.protect, config.max_length))
     if changes := [change(getattr(config, name)) for name, change in CHANGES.items() if getattr(config, name)]:
         steps.append(TypedPairs(*models, changes, config.max_length))
-    if config.subword_dropout_rate:
-        drop = SubwordDropout(models[0], config.subword_dropout_rate)
-        steps.append(lambda pairs, rng: replace(pairs, source=drop(pairs.source, rng)))
-    if not steps:
+    rate = config.subword_dropout_rate
+    if not steps and not rate:
         return None
-    return lambda pairs, rng: functools.reduce(lambda before, step: step(before, rng), steps, pairs)
+    drops = [SubwordDropout(model, rate) for model in models] if rate else []
+
+    def vary(pairs, rng, number):
+        pairs = functools.reduce(lambda before, step: step(before, rng), steps, pairs)
+        if not drops or number >= WITH_SUBWORD_DROPOUT * batches:
+            return pairs
+        source, target = (drop(side, rng) for drop, side in zip(drops, (pairs.source, pairs.target), strict=True))
+        return replace(pairs, source=source, target=target)
+
+    return vary
 
 
 def end_epoch(trainer, callbacks, epoch, validation, validation_steps):

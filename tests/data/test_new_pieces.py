@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
 from keras_transformer.data.new_pieces import append_pieces, count_words, learn_pieces, mean_rows, new_in, spell
-from keras_transformer.data.subword_dropout import find_halves
 from keras_transformer.errors import TokenizerError
 from keras_transformer.tokenizer import Tokenizer
 from tests import tiny
@@ -129,15 +128,6 @@ def test_every_new_piece_is_used_where_it_stands_alone(name):
         if piece.startswith("▁") and pieces_of(GROWN[name], piece.removeprefix("▁")) != [piece]
     ]
     assert unused == []
-
-
-def test_new_bpe_pieces_have_halves_that_make_them():
-    halves = find_halves(GROWN["ours"].model)
-    texts = [piece.piece for piece in ModelProto.FromString(GROWN["ours"].model).pieces]
-    for number in range(OLD["ours"].vocabulary_size, len(texts)):
-        if halves[number].all():
-            assert texts[halves[number, 0]] + texts[halves[number, 1]] == texts[number]
-    assert np.count_nonzero(halves[OLD["ours"].vocabulary_size :, 0]) > 13
 
 
 @pytest.mark.parametrize("most", [1, 5, 1000])

@@ -241,7 +241,7 @@ def test_dealt_batches_have_no_end_so_that_replicas_need_not_ask_each_other(pair
 LARGEST = 97
 
 
-def disguise(pairs, rng):
+def disguise(pairs, rng, number):
     """Tokens of the source that are the same modulo LARGEST."""
     ids = pairs.source.ids + LARGEST * rng.integers(0, 5, len(pairs.source.ids))
     return replace(pairs, source=Sentences(ids, pairs.source.starts))

@@ -1,95 +1,95 @@
+from collections import Counter
+
 import numpy as np
 import pytest
 import sentencepiece
-from sentencepiece.sentencepiece_model_pb2 import ModelProto
+from sentencepiece.sentencepiece_model_pb2 import ModelProto, TrainerSpec
 
 from keras_transformer.data.encoded import Sentences
-from keras_transformer.data.subword_dropout import SubwordDropout, find_halves
+from keras_transformer.data.subword_dropout import SubwordDropout
+from keras_transformer.errors import ConfigError
+from keras_transformer.tokenizer import train_tokenizer
 from tests import tiny
+from tests.sentences import SENTENCES
 
-SENTENCES = [text for pair in tiny.pairs(47) for text in pair]
-
-
-@pytest.fixture(scope="module")
-def processor():
-    return sentencepiece.SentencePieceProcessor(model_proto=tiny.tokenizer_model())
-
-
-@pytest.fixture(scope="module")
-def encoded(processor):
-    return [processor.encode(text) for text in SENTENCES]
+TEXTS = {
+    "German and English": [text for pair in tiny.pairs(47) for text in pair],
+    "twelve languages": [sentence.text for sentence in SENTENCES.values()],
+}
 
 
-def sentences_of(lists):
-    return Sentences(np.concatenate(lists).astype(np.uint16), np.cumsum([0, *map(len, lists)]))
+@pytest.fixture(scope="module", params=TEXTS)
+def model(request):
+    """A SentencePiece model of the texts, and the texts as it normalises them."""
+    texts = TEXTS[request.param]
+    model = tiny.tokenizer_model() if "German" in request.param else train_tokenizer(texts * 3, 591)
+    processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+    return model, processor, processor.decode(processor.encode(texts))
 
 
-def lists_of(sentences):
-    return [ids.tolist() for ids in np.split(sentences.ids, sentences.starts[1:-1])]
+def drawn(model, rate, encoded, seed=5):
+    sentences = Sentences(np.concatenate(encoded).astype(np.uint16), np.cumsum([0, *map(len, encoded)]))
+    return SubwordDropout(model, rate)(sentences, np.random.default_rng(seed)).lists()
 
 
-def vary(encoded, rate, seed=5):
-    return lists_of(SubwordDropout(tiny.tokenizer_model(), rate)(sentences_of(encoded), np.random.default_rng(seed)))
+def test_rate_zero_is_the_encoding_of_sentencepiece_whatever_pieces_come_in(model):
+    model, processor, texts = model
+    encoded = processor.encode(texts)
+    assert drawn(model, 0.0, encoded) == encoded
+    assert drawn(model, 0.0, drawn(model, 0.7, encoded)) == encoded
 
 
-def a_model(*pieces):
-    """A SentencePiece model of control symbols and these pieces, the first merged first."""
-    model = ModelProto()
-    for symbol in ("<pad>", "<unk>", "<s>", "</s>"):
-        model.pieces.add(piece=symbol, type=ModelProto.SentencePiece.CONTROL)
-    model.pieces.add(piece="<0x61>", type=ModelProto.SentencePiece.BYTE)
-    for rank, piece in enumerate(pieces):
-        model.pieces.add(piece=piece, score=-rank)
-    return model.SerializeToString(), {piece.piece: number for number, piece in enumerate(model.pieces)}
-
-
-def test_halves_are_the_two_pieces_of_the_last_merge():
-    # "abcd": bc first, then cd cannot be, a + bc has the better rank than bc + d, then abc + d.
-    model, ids = a_model("bc", "cd", "abc", "bcd", "abcd", "xx", "xxxx", "a", "b", "c", "d", "x")
-    halves = find_halves(model)
-    expected = {"bc": "b c", "cd": "c d", "abc": "a bc", "bcd": "bc d", "abcd": "abc d", "xx": "x x", "xxxx": "xx xx"}
-    for piece, number in ids.items():
-        pair = [ids[half] for half in expected[piece].split()] if piece in expected else [0, 0]
-        assert halves[number].tolist() == pair, piece
-
-
-def test_pieces_with_a_half_that_is_no_piece_are_not_divided():
-    model, ids = a_model("ab", "a")
-    assert find_halves(model)[ids["ab"]].tolist() == [0, 0]
-
-
-def test_divided_sentences_have_the_same_text(encoded, processor):
+def test_all_rates_keep_the_text(model):
+    model, processor, texts = model
     for rate in (0.1, 0.5, 0.9):
-        varied = vary(encoded, rate)
-        assert [processor.decode(ids) for ids in varied] == SENTENCES
-        assert varied != encoded
+        varied = drawn(model, rate, processor.encode(texts))
+        assert processor.decode(varied) == texts and varied != processor.encode(texts)
 
 
-def test_at_rate_zero_nothing_changes(encoded):
-    assert vary(encoded, 0.0) == encoded
+def test_at_rate_one_every_piece_is_a_character(model):
+    model, processor, texts = model
+    pieces = [processor.id_to_piece(row) for row in drawn(model, np.nextafter(1.0, 0.0), processor.encode(texts))]
+    assert {len(piece) for row in pieces for piece in row if not piece.startswith("<0x")} == {1}
 
 
-def test_at_rate_one_every_piece_is_a_character(encoded, processor):
-    almost_one = np.nextafter(1.0, 0.0)
-    characters = [[processor.piece_to_id(c) for c in "▁" + text.replace(" ", "▁")] for text in SENTENCES]
-    assert vary(encoded, almost_one) == characters
+@pytest.mark.parametrize(("number", "rate"), [(0, 0.1), (1, 0.3), (1, 0.6)])
+def test_divisions_are_as_frequent_as_those_that_sentencepiece_draws(model, number, rate):
+    model, processor, texts = model
+    word, count = max(texts[number].split(), key=len), 20_011
+    ours = Counter(map(tuple, drawn(model, rate, [processor.encode(word)] * count, seed=11)))
+    draw = {"enable_sampling": True, "alpha": rate, "nbest_size": -1}
+    theirs = Counter(tuple(processor.encode(word, **draw)) for _ in range(count))
+    assert len(theirs) > 3
+    for pieces in {*ours, *theirs}:
+        share = (ours[pieces] + theirs[pieces]) / (2 * count)
+        assert abs(ours[pieces] - theirs[pieces]) < 5.5 * (2 * count * share * (1 - share)) ** 0.5 + 3, pieces
 
 
-def test_a_piece_is_divided_as_often_as_the_rate_says_and_its_halves_again():
-    model, ids = a_model("ab", "abc", "a", "b", "c")
-    count, rate = 40_009, 0.3
-    varied = SubwordDropout(model, rate)(sentences_of([[ids["abc"]]] * count), np.random.default_rng(11))
-    found = [tuple(sentence) for sentence in lists_of(varied)]
-    expected = {("abc",): 1 - rate, ("ab", "c"): rate * (1 - rate), ("a", "b", "c"): rate**2}
-    for pieces, share in expected.items():
-        deviation = (share * (1 - share) / count) ** 0.5
-        assert abs(found.count(tuple(ids[piece] for piece in pieces)) / count - share) < 5 * deviation
+def test_the_seed_decides(model):
+    model, processor, texts = model
+    first, same, other = (drawn(model, 0.3, processor.encode(texts), seed) for seed in (5, 5, 6))
+    assert first == same != other
 
 
-def test_the_seed_decides(encoded):
-    assert vary(encoded, 0.3, seed=5) == vary(encoded, 0.3, seed=5) != vary(encoded, 0.3, seed=6)
+def test_empty_sentences_stay_where_they_are(model):
+    model, processor, texts = model
+    one, two = processor.encode(texts[:2])
+    assert [bool(row) for row in drawn(model, 0.5, [one, [], two, []])] == [True, False, True, False]
+    assert drawn(model, 0.5, [[], []]) == [[], []]
 
 
-def test_empty_sentences_stay_where_they_are(encoded):
-    varied = vary([encoded[0], [], encoded[1], []], 0.5)
-    assert [bool(sentence) for sentence in varied] == [True, False, True, False]
+def test_control_symbols_bytes_and_placeholders_stay_whole():
+    model = ModelProto()
+    model.trainer_spec.model_type = TrainerSpec.BPE
+    kinds = {"<pad>": "CONTROL", "<0x61>": "BYTE", "aba": "USER_DEFINED", "ab": "NORMAL", "a": "NORMAL", "b": "NORMAL"}
+    for rank, (piece, kind) in enumerate(kinds.items()):
+        model.pieces.add(piece=piece, score=-rank, type=getattr(ModelProto.SentencePiece, kind))
+    varied = drawn(model.SerializeToString(), np.nextafter(1.0, 0.0), [[1, 3, 2, 0]])
+    assert varied == [[1, 4, 5, 2, 0]]
+
+
+def test_a_tokenizer_without_merges_is_refused():
+    model = ModelProto.FromString(tiny.tokenizer_model())
+    model.trainer_spec.model_type = TrainerSpec.UNIGRAM
+    with pytest.raises(ConfigError, match="`subword_dropout_rate` needs a tokenizer of BPE.*Received: one of unigram"):
+        SubwordDropout(model.SerializeToString(), 0.1)

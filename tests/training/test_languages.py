@@ -66,7 +66,7 @@ def test_every_pair_has_the_tags_of_its_own_direction_and_none_else(corpus, tmp_
     pieces = sentencepiece.SentencePieceProcessor(model_proto=tokenizer.model)
     named = {name: pieces.piece_to_id(f"<2{name}>") for name in ("en", "de")}
     assert sorted(named.values()) == [331, 332] == list(range(331, tokenizer.vocabulary_size))
-    batches = training_batches(data.train, 401, 1, vary=variation(config, data))
+    batches = training_batches(data.train, 401, 1, vary=variation(config, data, 10**6))
     directions = set()
     for source, target, labels in [*rows_of(batches, 9), *rows_of(evaluation_batches(data.validation, 401))]:
         language = language_of(pieces.decode(labels))
@@ -284,7 +284,7 @@ def test_a_resumed_run_sees_the_batches_of_an_uninterrupted_one(corpus, tmp_path
     settings = {"sampling_temperature": 3.0, "typos": 0.5, "tags": "both"}
     config = config_of(corpus, tmp_path / "run", "en-de", "de-en:0.2", **settings)
     data = prepared(config)
-    vary, count = variation(config, data), len(batch_sizes(data.train, 401))
+    vary, count = variation(config, data, 10**6), len(batch_sizes(data.train, 401))
     whole = [*training_batches(data.train, 401, 1, vary=vary).take(2 * count + 3)]
     resumed = [*training_batches(data.train, 401, 1, 1, 5, vary=vary).take(count - 2)]
     for one, other in zip(whole[count + 5 :], resumed, strict=True):

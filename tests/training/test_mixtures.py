@@ -14,7 +14,6 @@ import yaml
 from keras_transformer import runs
 from keras_transformer.config import Config
 from keras_transformer.data.pipeline import batch_sizes, plan_epoch
-from keras_transformer.data.subword_dropout import find_halves
 from keras_transformer.errors import ConfigError, CorpusError
 from keras_transformer.models.sequence_to_sequence import load_model
 from keras_transformer.tokenizer import SHARED, Tokenizer, load_tokenizers, train_tokenizer
@@ -247,7 +246,6 @@ def test_a_run_that_is_resumed_needs_its_longer_tokenizer_and_not_the_other_run(
     data = prepare(config, run)
     assert data.source_tokenizer.model == model == (run.path / SHARED).read_bytes()
     assert data.source_tokenizer.vocabulary_size == 331 + 17
-    assert find_halves(model).shape == (331 + 17, 2)
 
 
 def test_a_tokenizer_of_other_pieces_is_no_longer_vocabulary(finished, corpora, tmp_path):

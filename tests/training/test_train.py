@@ -663,15 +663,31 @@ def test_a_batch_is_varied_as_the_settings_say(rates):
     unchanged = dict.fromkeys(module.CHANGES, 0.0)
     config = SimpleNamespace(protect=protect, subword_dropout_rate=dropout, max_length=99, **unchanged)
     data = SimpleNamespace(train=pairs, tokenizers=(tokenizer, tokenizer))
-    varied = module.variation(config, data)(pairs, np.random.default_rng(3))
+    varied = module.variation(config, data, 10)(pairs, np.random.default_rng(3), 8)
     texts = [side.texts(tokenizer) for side in (varied.source, varied.target)]
     has_marks = [any("⟦" in text for text in side) for side in texts]
     assert has_marks == [protect > 0, protect > 0]
     assert (texts == [list(side) for side in zip(*words, strict=True)]) == (protect == 0)
     whole = tokenizer.encode(texts[0])
     assert (len(varied.source.ids) > len(whole.values)) == (dropout > 0)
+    assert (len(varied.target.ids) > len(tokenizer.encode(texts[1]).values) + len(words)) == (dropout > 0)
     settings = SimpleNamespace(protect=0.0, subword_dropout_rate=0.0, max_length=99, **unchanged)
-    assert module.variation(settings, data) is None
+    assert module.variation(settings, data, 10) is None
+
+
+def test_the_last_tenth_of_a_run_has_no_subword_dropout():
+    tokenizer = tiny.tokenizer()
+    source, target = (tokenizer.encode([side] * 17) for side in ("seven one", "sieben eins"))
+    sides = [Sentences(ids.values.numpy(), ids.row_splits.numpy()) for ids in (source, with_eos(target))]
+    data = SimpleNamespace(train=EncodedPairs(*sides, {}), tokenizers=(tokenizer, tokenizer))
+    rates = dict.fromkeys(("protect", *module.CHANGES), 0.0)
+    vary = module.variation(SimpleNamespace(subword_dropout_rate=0.5, max_length=99, **rates), data, 40)
+    for number in range(40):
+        varied = vary(data.train, np.random.default_rng(number), number)
+        grew = [
+            len(now.ids) > len(before.ids) for now, before in zip((varied.source, varied.target), sides, strict=True)
+        ]
+        assert grew == [number < 36] * 2, number
 
 
 @pytest.mark.parametrize(
@@ -689,8 +705,8 @@ def test_a_batch_is_typed_as_the_settings_say_and_anew_in_every_epoch(name, sour
     sides = [Sentences(ids.values.numpy(), ids.row_splits.numpy()) for ids in (source, with_eos(target))]
     data = SimpleNamespace(train=EncodedPairs(*sides, {}), tokenizers=(tokenizer, tokenizer))
     rates = {**dict.fromkeys(module.CHANGES, 0.0), name: 0.999}
-    vary = module.variation(SimpleNamespace(protect=0.0, subword_dropout_rate=0.0, max_length=99, **rates), data)
-    epochs = [vary(data.train, np.random.default_rng((3, epoch, 0))) for epoch in (0, 0, 1)]
+    vary = module.variation(SimpleNamespace(protect=0.0, subword_dropout_rate=0.0, max_length=99, **rates), data, 10)
+    epochs = [vary(data.train, np.random.default_rng((3, epoch, 0)), epoch) for epoch in (0, 0, 1)]
     texts = [[side.texts(tokenizer) for side in (pairs.source, pairs.target)] for pairs in epochs]
     assert texts[0] == texts[1] and (texts[0] != texts[2] or sources)
     if sources:
