@@ -15,7 +15,7 @@ from keras_transformer.cli.flags import (
 )
 from keras_transformer.cli.line_files import check_files
 from keras_transformer.cli.parser import Parser
-from keras_transformer.errors import FileError, UserError
+from keras_transformer.errors import FileError, UserError, counted
 from keras_transformer.translation.options import options_of
 
 DESCRIPTION = """Translate a test set and score the translations with sacreBLEU.
@@ -36,6 +36,8 @@ DESCRIPTION = """Translate a test set and score the translations with sacreBLEU.
       a comparison of two files. Each side of a comparison can be a file or a model
   python evaluate.py --model_dir runs/new --baseline runs/old --source test.en --reference test.de --report report.html
       also writes a page for a browser: scores by length and by frequency of words, and the sentences that differ most
+  python evaluate.py --model_dir runs/mine --source test.en --reference test.de --corpora test.names
+      also BLEU of each corpus: line by line, test.names names the corpus, or the subject, of the sentence
   python evaluate.py --hypotheses new.de --source test.en --reference test.de --comet models/wmt22-comet-da
       also scores with a COMET model on the disk. It needs the package unbabel-comet
 
@@ -79,6 +81,12 @@ def make_parser():
         help="HTML file for a report of the system, or of the system and its baseline. It needs no network",
     )
     parser.add_argument(
+        "--corpora",
+        type=Path,
+        help="file that names the corpus of every sentence, on a line each. Their scores are printed, too, and are in "
+        "the report",
+    )
+    parser.add_argument(
         "--comet",
         metavar="MODEL_DIR",
         help="directory of a COMET model (hparams.yaml and checkpoints/model.ckpt). It needs --source and the package "
@@ -117,7 +125,7 @@ def check_together(arguments):
         raise UserError("--comet needs --source, the file of sentences that were translated")
     if arguments.report and arguments.report == arguments.output:
         raise UserError(f"--report and --output need a file each. Received: {arguments.report} for both")
-    for path in (arguments.source, *arguments.reference, *(system.hypotheses for system in systems)):
+    for path in (arguments.source, arguments.corpora, *arguments.reference, *(system.hypotheses for system in systems)):
         check_files(path, arguments.output)
         check_files(path, arguments.report)
 
@@ -173,6 +181,38 @@ def read_sources(arguments):
     if not arguments.source or not (arguments.report or arguments.comet):
         return None
     return [line for line, _ in open_aligned_files(arguments.source, arguments.reference[0])]
+
+
+def read_corpora(arguments):
+    """The sentences of each corpus of `--corpora`: name -> list of int; {} without it. Raises UserError."""
+    from keras_transformer.data.text_files import open_aligned_files
+
+    corpora = {}
+    if arguments.corpora:
+        for row, (name, _) in enumerate(open_aligned_files(arguments.corpora, arguments.reference[0])):
+            if not name.strip():
+                raise UserError(f"every line of --corpora names a corpus. Received: line {row + 1} is blank")
+            corpora.setdefault(name.strip(), []).append(row)
+    return corpora
+
+
+def describe_corpora(arguments, corpora, translations, references):
+    """One line for each corpus: the BLEU of every system, and the number of sentences. A list of str."""
+    bleu, lines = bleu_of(arguments, references), []
+    for name, rows in corpora.items():
+        columns = [list(column) for column in zip(*(references[row] for row in rows), strict=True)]
+        scores = [bleu.corpus_score([of_system[row] for row in rows], columns).score for of_system in translations]
+        scores = " and ".join(f"{score:.1f}" for score in scores)
+        lines.append(f"BLEU {scores} of {counted(len(rows), 'sentence')}: {name}")
+    return lines
+
+
+def bleu_of(arguments, references):
+    """sacreBLEU's BLEU with the tokenization that suits the references, a list of lists of str."""
+    from keras_transformer.evaluation import bleu_metric
+
+    columns = [list(column) for column in zip(*references, strict=True)]
+    return bleu_metric(arguments.tokenize, columns, target_language(arguments))
 
 
 def target_language(arguments):
@@ -261,19 +301,16 @@ def write_report(report, arguments, translations, comets, task, found, printed):
         arguments: parsed flags.
         translations: one or two lists of str.
         comets: list of float, the COMET of each system; [] if it is not known.
-        task: (references, a list of lists of str; sources, a list of str or None).
+        task: (references, a list of lists of str; sources, a list of str or None; corpora as `read_corpora` gives).
         found: list of `Interval` or `Comparison`, as `score` gives.
         printed: list of str, the lines that the program has printed.
     """
-    from keras_transformer.evaluation import bleu_metric
-
     systems = systems_of(arguments)
     run = next((system.model_dir[0] for system in systems if system.model_dir), None)
-    columns = [list(column) for column in zip(*task[0], strict=True)]
-    bleu = bleu_metric(arguments.tokenize, columns, target_language(arguments))
+    task = report.Task(*task[:2], bleu_of(arguments, task[0]), task[2])
     shown = map(report.System, map(name_of, systems), translations, comets or [None] * len(systems))
     printed = "\n".join(printed)
-    report.write_report(arguments.report, [*shown], report.Task(*task, bleu), found, printed, run, arguments.comet)
+    report.write_report(arguments.report, [*shown], task, found, printed, run, arguments.comet)
 
 
 def translate_all(arguments, systems, translators, texts):
@@ -291,7 +328,7 @@ def main(arguments):
     systems, printed = systems_of(arguments), []
     texts, references = read_lines(systems)
     rows = [[row] if isinstance(row, str) else list(row) for row in references]
-    sources = read_sources(arguments)
+    sources, corpora = read_sources(arguments), read_corpora(arguments)
     check_tokenization(arguments.tokenize)
     report = console.tool("comparison.report", "--report") if arguments.report else None
     comet = open_comet(arguments, rows, sources)
@@ -304,6 +341,8 @@ def main(arguments):
     translations, speeds, failure = translate_all(arguments, systems, translators, texts)
     found, scores = score(translations, references, arguments)
     say(scores)
+    for line in describe_corpora(arguments, corpora, translations, rows):
+        say(line)
     comets = [comet(of_system) for of_system in translations] if comet else []
     for of_whom, value in zip(("", " (baseline)"), comets, strict=False):
         say(f"COMET {value:.4f} ({arguments.comet}){of_whom}")
@@ -313,7 +352,7 @@ def main(arguments):
         if speed:
             say(f"{speed:.1f} sentences/s{of_whom}")
     if report:
-        write_report(report, arguments, translations, comets, (rows, sources), found, printed)
+        write_report(report, arguments, translations, comets, (rows, sources, corpora), found, printed)
         print(f"report {arguments.report}")
     if failure:
         raise FileError.of("write", arguments.output, failure)

@@ -45,6 +45,7 @@ def work(tmp_path_factory):
     write_lines(directory / "good", [target for _, target in pairs])
     write_lines(directory / "bad", [target.rsplit(" ", 1)[0] for _, target in pairs])
     write_lines(directory / "shorter", [target for _, target in pairs[1:]])
+    write_lines(directory / "gaps", ["coco", " ", *["coco" for _ in pairs[2:]]])
     (directory / "run").mkdir()
     (directory / "run" / "config.yaml").touch()
     (directory / "export").mkdir()
@@ -206,6 +207,24 @@ def test_the_report_of_two_systems_has_the_numbers_that_are_printed(program, loa
         assert [f"{of['score']} ({of['interval'].replace('±', '+-')})" for of in score["systems"]] == systems
 
 
+def test_each_corpus_has_its_own_score(program, work):
+    translations, references = ((work / name).read_text(encoding="utf-8").splitlines() for name in ("bad", "test.de"))
+    names = ["flickr" if row % 3 else "coco" for row in range(len(references))]
+    write_lines(work / "names", names)
+    status, lines, errors = program(*FILES[2:], "--hypotheses", "bad", "--corpora", "names", "--report", "report.html")
+    printed, shown = lines[-3:-1], page_data(work / "report.html")["corpora"]
+    assert (status, errors) == (0, []) and [group["name"] for group in shown] == ["coco", "flickr"]
+    for line, group in zip(printed, shown, strict=True):
+        rows = [row for row, name in enumerate(names) if name == group["name"]]
+        chosen = ([texts[row] for row in rows] for texts in (translations, references))
+        hypotheses, chosen_references = chosen
+        score = sacrebleu.corpus_bleu(hypotheses, [chosen_references]).score
+        assert line == f"BLEU {score:.1f} of {len(rows)} sentences: {group['name']}"
+        assert group["bleu"] == [pytest.approx(score)] and group["size"] == len(rows)
+    both = program(*FILES, "--baseline", "bad", "--corpora", "names")[1][-2:]
+    assert both == [line.replace("BLEU ", "BLEU 100.0 and ") for line in printed]
+
+
 def test_a_report_that_is_not_installed_is_one_line(program, monkeypatch):
     monkeypatch.setitem(sys.modules, "keras_transformer.tools.comparison.report", None)
     status, lines, errors = program(*FILES, "--report", "report.html")
@@ -283,6 +302,8 @@ def test_scores_are_printed_even_if_the_translations_cannot_be_kept(program, loa
         ((*FILES, "--source", "shorter", "--report", "report.html"), "not line-aligned: shorter has"),
         ((*FILES, "--report", "nowhere/report.html"), "cannot write nowhere/report.html: there is no directory"),
         ((*FILES, "--report", "good"), "good for both"),
+        ((*FILES, "--corpora", "shorter"), "not line-aligned: shorter has"),
+        ((*FILES, "--corpora", "gaps"), "every line of --corpora names a corpus. Received: line 2 is blank"),
         (("--model_dir", "run", *SIDES, "--output", "a", "--report", "a"), "--report and --output need a file each"),
     ],
 )

@@ -1,8 +1,8 @@
 """The report of one or two systems: one HTML file that needs no network."""
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from sacrebleu.metrics import BLEU, CHRF
 
@@ -44,11 +44,13 @@ class Task:
         references: sequence of sequences of str, equally many for each sentence.
         sources: sequence of str; None if they are not known.
         bleu: sacreBLEU's BLEU, with the tokenization of the scores that the program prints.
+        corpora: mapping from the name of each corpus to its sentences, a sequence of int.
     """
 
     references: Sequence[Sequence[str]]
     sources: Sequence[str] | None
     bleu: BLEU
+    corpora: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
     def score(self, translations, rows):
         """sacreBLEU's BLEUScore of some sentences: `rows`, a sequence of int."""
@@ -90,7 +92,8 @@ def report_data(systems, task, scores, printed="", model_dir=None, comet="") -> 
         "about": f"{sentences}, {counted(len(task.references[0]), 'reference')} each",
         "names": names,
         "scores": [*map(_score, scores), *_comet_score(systems, comet), _exact_score(systems, task)],
-        "lengths": _by_length(systems, task, in_order),
+        "corpora": _by_group(systems, task, task.corpora.items()),
+        "lengths": _by_group(systems, task, length_groups([len(words_in(text)) for text in in_order])),
         "length_of": "the source" if task.sources else "the reference",
         "precisions": _precisions(systems, task),
         **_by_frequency(systems, task, model_dir),
@@ -146,14 +149,14 @@ def _exact(system, task, rows) -> float:
     return sum(system.translations[row] in task.references[row] for row in rows) / len(rows)
 
 
-def _by_length(systems, task, texts) -> list[dict]:
-    """BLEU and the share of exact translations of sentences of each length."""
-    groups = []
-    for name, rows in length_groups([len(words_in(text)) for text in texts]):
+def _by_group(systems, task, groups) -> list[dict]:
+    """BLEU and the share of exact translations of each group of sentences: a name and a sequence of int."""
+    found = []
+    for name, rows in groups:
         bleu = [task.score(system.translations, rows).score for system in systems]
         exact = [_exact(system, task, rows) for system in systems]
-        groups.append({"name": name, "size": len(rows), "bleu": bleu, "exact": exact})
-    return groups
+        found.append({"name": name, "size": len(rows), "bleu": bleu, "exact": exact})
+    return found
 
 
 def _precisions(systems, task) -> list[dict]:

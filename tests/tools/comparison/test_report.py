@@ -27,7 +27,7 @@ BASELINE = ["the cat sat on a mat", "a dog runs over the green field", "zwei Mä
 
 
 def task(sources=SOURCES):
-    return Task(ROWS, sources, bleu_metric("13a", [REFERENCES], None))
+    return Task(ROWS, sources, bleu_metric("13a", [REFERENCES], None), {"sights": [0, 2], EVIL: [1, 3]})
 
 
 def data_of(text):
@@ -104,6 +104,14 @@ def test_bleu_of_each_length_and_the_precisions_are_those_of_sacrebleu(data):
         assert shown["precisions"] == pytest.approx(bleu.precisions)
         assert shown["length"].startswith(f"{bleu.sys_len} words for {bleu.ref_len} ")
         assert shown["length"].endswith(f"{bleu.bp:.3f}")
+
+
+def test_each_corpus_has_the_bleu_of_its_sentences(data):
+    assert [(group["name"], group["size"]) for group in data["corpora"]] == [("sights", 2), (EVIL, 2)]
+    for group, rows in zip(data["corpora"], ([0, 2], [1, 3]), strict=True):
+        for texts, bleu in zip((SYSTEM, BASELINE), group["bleu"], strict=True):
+            hypotheses, references = ([of[row] for row in rows] for of in (texts, REFERENCES))
+            assert bleu == pytest.approx(sacrebleu.corpus_bleu(hypotheses, [references]).score)
 
 
 def test_words_are_counted_in_the_references_where_no_training_corpus_is_known(data, tmp_path):
