@@ -354,7 +354,7 @@ def _told_at_each_call(arguments):
 def check_ranges(arguments):
     """Raises UserError, with its name, for a number out of range."""
     ranges = dict.fromkeys(("batch_size", "n_best", "shortlist"), (1, MOST))
-    ranges["samples"] = FEWEST_SAMPLES, MOST_SAMPLES
+    ranges |= {"samples": (FEWEST_SAMPLES, MOST_SAMPLES), "tmx_threshold": (1, 100)}
     ranges |= {option.name: (option.least, option.most) for option in OPTIONS if option.range}
     for name, (least, most) in ranges.items():
         value = getattr(arguments, name, None)

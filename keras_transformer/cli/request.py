@@ -100,7 +100,8 @@ class Request:
             explanations = translator.explain(texts, on_progress)
         if not self.json:
             return [[translation.text.replace("\n", " ") for translation in row] for row in found]
-        rows = zip(texts, found, explanations, strict=True)
+        recall = getattr(translator, "recall", lambda texts: [None] * len(texts))  # of a translation memory
+        rows = zip(texts, found, explanations, recall(texts), strict=True)
         return [[json.dumps(self._object(*row), ensure_ascii=False)] for row in rows]
 
     def _translate(self, translator, texts, on_progress=None, reverse=None):
@@ -138,7 +139,7 @@ class Request:
         ]
         return [[json.dumps(described, ensure_ascii=False)] for described in objects]
 
-    def _object(self, text, translations, explanation):
+    def _object(self, text, translations, explanation, matches):
         rows = [{"translation": row.text, "score": round(row.score, SCORE_DIGITS)} for row in translations]
         described = {"text": text, **rows[0]}
         if self.n_best is not None:
@@ -148,6 +149,8 @@ class Request:
             described["pieces"] = list(explanation.pieces)
             described["token_scores"] = _rounded(explanation.token_scores, SCORE_DIGITS)
             described["alignment"] = _rounded(explanation.alignment, ALIGNMENT_DIGITS)
+        if matches is not None:
+            described["memory"] = [match._asdict() for match in matches]
         return described
 
 

@@ -17,6 +17,7 @@ from keras_transformer.cli.line_files import (
     open_input,
     translate_file,
 )
+from keras_transformer.cli.memory import add_memory_arguments, check_memory, memory_asked, report_memory, with_memory
 from keras_transformer.cli.parser import Parser
 from keras_transformer.cli.request import Request, add_request_arguments
 from keras_transformer.files import packed
@@ -42,6 +43,10 @@ DESCRIPTION = """Translate line by line: every line of input gives one line of o
       every translation begins with this text, and no three tokens come twice in it
   python translate.py --model_dir runs/mine --glossary terms.tsv --protect
       terms are translated as terms.tsv says. URLs, numbers with units and {variables} stay as they are
+  python translate.py --model_dir runs/mine --tmx memory.tmx --input new.en --output new.de
+      a translation memory: a line that is in it takes its translation from there
+  python translate.py --model_dir runs/mine --tmx memory.tmx --tmx_threshold 75 --json < new.en
+      the same, and the entries of the memory that are similar to a line, beside its translation
   python translate.py --model_dir runs/mine --sample --temperature 0.8 --top_p 0.9 --seed 7
       random translations. The same seed gives the same translations
   python translate.py --model_dir runs/mine --mbr chrf --samples 16 --seed 7 < new.en
@@ -69,6 +74,7 @@ def make_parser():
     )
     parser.add_argument("--output", help="file for the translations (default: standard output)")
     add_format_argument(parser)
+    add_memory_arguments(parser)
     add_engine_argument(parser)
     return parser
 
@@ -83,6 +89,7 @@ def parse_arguments(parser):
         check_files(arguments.input, arguments.output)
     request = Request.of(arguments)
     check_document(arguments, request)
+    check_memory(arguments)
     if arguments.format == "lines" and arguments.input and os.path.isfile(arguments.input):
         open_input(arguments.input).close()  # before the model is loaded
     return arguments, request, others
@@ -117,17 +124,35 @@ def all_asked(arguments, request, *translators):
     """Everything that the translation of a file depends on besides the file, for `translate_file`."""
     search = [arguments.beam_size, arguments.length_penalty, arguments.shortlist, protected(arguments)]
     search += [given] if (given := languages(arguments)) else []
+    search += memory_asked(arguments)
     files = [file_state(path) for translator in translators for path in translator.files]
     return [files, search, dataclasses.asdict(request)]
 
 
 def main(arguments, request):
-    """Translates."""
-    from tqdm import tqdm
-
+    """Loads a translator, translates, and tells what a translation memory has changed."""
     translator = load_translator(arguments)
     request.check_width(translator)
     reverse = load_reverse(arguments, translator)
+    translator = with_memory(translator, arguments)
+    translate(arguments, request, translator, reverse)
+    report_memory(translator, arguments)
+
+
+def translate(arguments, request, translator, reverse=None):
+    """Translates what the flags name, into the place that they name.
+
+    Args:
+        arguments: parsed flags.
+        request: `Request`.
+        translator: `TextTranslator`.
+        reverse: as for `Request.lines`.
+
+    Raises:
+        UserError: for a text that cannot be read or translated, and for a file that cannot be written.
+    """
+    from tqdm import tqdm
+
     if arguments.format != "lines":
         return translate_whole(translator, arguments.format, arguments.input, arguments.output, languages(arguments))
 

@@ -1,0 +1,177 @@
+"""A translation memory: the entries that are equal to a text, or similar."""
+
+import functools
+import os
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from keras_transformer.errors import UserError
+from keras_transformer.languages import language_of, likely_script
+from keras_transformer.normalization import mend
+from keras_transformer.tags import plain
+from keras_transformer.tools.memory.tmx import read_units
+from keras_transformer.translation.lines import of_one_or_many
+
+INSTALL = "pip install 'rapidfuzz>=3'"  # the extra [memory] of pyproject.toml
+EXACT = 100  # percent
+MOST_SIMILAR = 3  # entries that are shown for a text
+TINY = 1e-9  # more than the error of a similarity
+
+
+class Match(NamedTuple):
+    """An entry of a translation memory that is equal or similar to a text.
+
+    Args:
+        source: str, the source of the entry.
+        translation: str.
+        match: int, the similarity to the text in percent, rounded down; 100 for an equal one.
+    """
+
+    source: str
+    translation: str
+    match: int
+
+
+class Memory:
+    """Sources and their translations. The last one of equal sources counts.
+
+    Texts are compared in the form that the model reads, see `keras_transformer.normalization.mend`. So neither the
+    number of spaces matters nor the way in which an accent is written. Capitals and signs matter.
+
+    The similarity of two texts is 1 - d / n: d is their Levenshtein distance in characters, and n is the length of the
+    longer text.
+
+    Args:
+        pairs: iterable of (source, translation), two str.
+        threshold: int, 1 to 100, percent: less similar entries are not found. 100 finds equal ones only. Other numbers
+            need the package rapidfuzz.
+
+    Raises:
+        UserError: for a threshold out of range, and without the package.
+
+    Example:
+
+    ```python
+    memory = Memory([("one two", "eins zwei"), ("three", "drei")])
+    memory.find("one  two")  # [Match(source='one two', translation='eins zwei', match=100)]
+    memory.find(["three", "four"])  # [[Match(source='three', translation='drei', match=100)], []]
+    ```
+    """
+
+    def __init__(self, pairs: Iterable[tuple[str, str]], threshold: int = EXACT):
+        self.threshold = threshold
+        self._most_similar = _scorer(threshold)
+        mended = ((mend(source), source, translation) for source, translation in pairs)
+        self._entries = {key: pair for key, *pair in mended if key and mend(pair[1])}
+        self._sources = [*self._entries] if threshold < EXACT else []
+
+    @classmethod
+    def open(cls, paths, source_lang: str, target_lang: str, threshold: int = EXACT) -> "Memory":
+        """Reads files in TMX.
+
+        Languages are compared by their language and their usual script: `en-US` serves `en`, and `zh-TW` does not serve
+        `zh`. The codes themselves come first if a file has them. The direction of a file does not matter.
+
+        Args:
+            paths: path of a file, or a list of them. With .gz at its end, a file is packed.
+            source_lang, target_lang: codes of the languages, such as "en" or "pt-BR".
+            threshold: see `Memory`.
+
+        Raises:
+            FileError: if a file cannot be read.
+            UserError: as `Memory` and `read_units`, and if no unit has both languages. It lists the languages.
+
+        Example:
+
+        ```python
+        Memory.open("memory.tmx", "en", "de").find("one two")
+        ```
+        """
+        paths = [paths] if isinstance(paths, (str, os.PathLike)) else [*paths]
+        languages = set()
+        pairs = sorted(_pairs(paths, source_lang, target_lang, languages), key=lambda pair: pair[0])
+        memory = cls([pair[1:] for pair in pairs], threshold)
+        if not memory:
+            raise UserError(
+                f"{', '.join(map(str, paths))} has no text in {source_lang} with a translation into {target_lang}. Its "
+                f"languages are {', '.join(sorted(languages)) or 'not given'}"
+            )
+        return memory
+
+    def __len__(self):
+        return len(self._entries)
+
+    @of_one_or_many
+    def find(self, texts):
+        """Finds texts.
+
+        Args:
+            texts: list of str, or one str.
+
+        Returns:
+            For each text, a list of `Match`: the equal entry alone, or else the most similar ones, best first.
+
+        Raises:
+            UserError: for a text that is no str.
+        """
+        return [self._find(mend(text)) for text in texts]
+
+    def _find(self, key):
+        if key in self._entries:
+            return [Match(*self._entries[key], EXACT)]
+        if not key or self.threshold == EXACT:
+            return []
+        found = self._most_similar(key, self._sources, score_cutoff=self.threshold / 100 - TINY)
+        return [Match(*self._entries[source], int(100 * (score + TINY))) for source, score, _ in found]
+
+
+def check(paths, threshold: int = EXACT):
+    """Checks before long work what `Memory.open` needs: the first unit of each file. Raises as `Memory.open`."""
+    _scorer(threshold)
+    for path in paths:
+        if next(read_units(path), None) is None:
+            raise UserError(f"{path} has no unit, the element `tu` of TMX")
+
+
+def _scorer(threshold):
+    """The function that finds the most similar texts; None if only equal texts are to be found."""
+    if not 1 <= threshold <= EXACT:
+        raise UserError(f"`threshold` must be between 1 and {EXACT}. Received: threshold={threshold}")
+    if threshold == EXACT:
+        return None
+    try:
+        from rapidfuzz import process
+        from rapidfuzz.distance import Levenshtein
+    except ModuleNotFoundError as error:
+        raise UserError(
+            f"matches below {EXACT} % need the package {error.name}, which is not installed: {INSTALL}"
+        ) from error
+    return functools.partial(process.extract, scorer=Levenshtein.normalized_similarity, limit=MOST_SIMILAR)
+
+
+def _pairs(paths, source_lang, target_lang, languages) -> Iterator[tuple[int, str, str]]:
+    """Yields (how well its languages fit, source, translation) of each unit, and adds all codes to `languages`."""
+    for path in paths:
+        for unit in read_units(path):
+            languages.update(code for code, _ in unit)
+            (fit, source), (other, target) = (_closest(unit, wanted) for wanted in (source_lang, target_lang))
+            if fit and other:
+                yield fit + other, source, target
+
+
+def _closest(unit, wanted):
+    """(how well its language fits, text), the first of the best ones of a unit."""
+    return max(((_fit(code, wanted), text) for code, text in unit), key=lambda each: each[0], default=(0, ""))
+
+
+@functools.cache
+def _fit(code, wanted):
+    """2 for the same code, 1 for the same language in the same script, 0 for another one."""
+    if plain(code) == plain(wanted):
+        return 2
+    return int(_language(code) == _language(wanted))
+
+
+def _language(code):
+    """(language, script) of a code. CLDR knows neither of a code for private use."""
+    return language_of(code) or plain(code).split("-")[0], likely_script(code)

@@ -1,0 +1,169 @@
+import re
+import sys
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from keras_transformer.errors import FileError, UserError
+from keras_transformer.tools.memory import matches
+from keras_transformer.tools.memory.matches import Match, Memory, check
+
+
+def write(path, *units):
+    """Writes a memory: each unit is a dict from the code of a language to a text."""
+    rows = ["".join(f'<tuv xml:lang="{code}"><seg>{text}</seg></tuv>' for code, text in unit.items()) for unit in units]
+    path.write_text(f"<tmx><body>{''.join(f'<tu>{row}</tu>' for row in rows)}</body></tmx>", encoding="utf-8")
+    return path
+
+
+def translations(memory, *texts):
+    return [[match.translation for match in found] for found in memory.find(texts)]
+
+
+@pytest.mark.parametrize(
+    ("source", "text", "is_equal"),
+    [
+        ("one two", "one two", True),
+        ("one two", " one \u3000 two\u200b ", True),
+        ("one\ttwo", "one two", True),
+        ("Cafe\u0301", "Caf\u00e9", True),
+        ("\u0939\u093f\u0928\u094d\u0926\u0940", "\u0939\u093f\u0928\u094d\u0926\u0940", True),
+        ("one two", "One two", False),
+        ("one two", "one two.", False),
+        ("one two", "onetwo", False),
+        ("\u0646\u0645\u06cc\u200c\u062e", "\u0646\u0645\u06cc\u062e", False),  # a joiner is seen
+    ],
+)
+def test_texts_are_equal_if_the_model_reads_them_alike(source, text, is_equal):
+    memory = Memory([(source, "x")])
+    assert memory.find([text]) == [[Match(source, "x", 100)] if is_equal else []]
+
+
+def test_the_last_of_equal_sources_counts_and_blank_sides_do_not():
+    memory = Memory([("one", "a"), ("one ", "b"), ("one", " "), ("", "c"), ("\u200b", "d")])
+    assert translations(memory, "one", "", " ") == [["b"], [], []] and len(memory) == 1
+
+
+def test_the_example_of_the_class_is_right():
+    (example,) = re.findall(r"```python\n(.*?)```", Memory.__doc__, re.DOTALL)
+    first, *rows = (line.strip() for line in example.strip().splitlines())
+    names = {"Memory": Memory, "Match": Match}
+    exec(first, names)
+    for row in rows:
+        call, expected = row.split("  # ")
+        assert eval(call, names) == eval(expected, names)
+    assert len(rows) == 2
+
+
+def distance(one, other):
+    """The Levenshtein distance of two texts, from its definition."""
+    row = list(range(len(other) + 1))
+    for i, a in enumerate(one, 1):
+        before, row = row, [i]
+        for j, b in enumerate(other, 1):
+            row.append(min(before[j] + 1, row[-1] + 1, before[j - 1] + (a != b)))
+    return row[-1]
+
+
+@pytest.mark.parametrize(
+    ("threshold", "text", "found"),
+    [
+        (75, "abcd efgX", [("abcd efgh", 88), ("abcd efXX", 88), ("abcd efXXY", 80)]),  # 8/9, 8/9, 8/10
+        (88, "abcd efgX", [("abcd efgh", 88), ("abcd efXX", 88)]),
+        (89, "abcd efgX", []),
+        (80, "नमस्ते दुनिय", [("नमस्ते दुनिया", 92)]),
+        (60, "これは本です", [("これは本でした", 71)]),
+        (99, "ABCD efgh", []),
+        (50, "ABCD efgh", [("abcd efgh", 55)]),  # 4 of 9 are changed
+        (1, "", []),
+    ],
+)
+def test_similar_entries_come_best_first_down_to_the_threshold(threshold, text, found):
+    sources = ("abcd efgh", "abcd efXX", "abcd efXXY", "नमस्ते दुनिया", "これは本でした")
+    memory = Memory([(source, source.title()) for source in sources], threshold)
+    assert memory.find(text) == [Match(source, source.title(), percent) for source, percent in found]
+
+
+def test_an_equal_entry_stands_alone_and_three_similar_ones_are_shown_at_most():
+    memory = Memory([(f"word {n}", str(n)) for n in range(9)], 50)
+    assert translations(memory, "word 5", "word X") == [["5"], ["0", "1", "2"]]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.text("ab ö", max_size=9), st.lists(st.text("ab ö", max_size=9), max_size=9), st.integers(1, 99))
+def test_the_similarity_is_that_of_the_definition(text, sources, threshold):
+    mended = {" ".join(source.split()): source for source in sources if source.strip()}
+    key = " ".join(text.split())
+    expected = []
+    for source in mended if key and key not in mended else []:
+        kept = max(len(key), len(source)) - distance(key, source)
+        if 100 * kept >= threshold * max(len(key), len(source)):
+            expected.append(100 * kept // max(len(key), len(source)))
+    found = Memory([(source, "x") for source in sources], threshold).find(text)
+    if key in mended:
+        assert found == [Match(mended[key], "x", 100)]
+    else:
+        assert [match.match for match in found] == sorted(expected, reverse=True)[:3]
+
+
+@pytest.mark.parametrize(
+    ("languages", "translation"),
+    [
+        (("en", "de"), "eins"),  # the only pair of these languages
+        (("en-GB", "de_DE"), "eins"),
+        (("eng_Latn", "deu"), "eins"),
+        (("de", "EN"), None),  # the other direction: another source
+        (("en", "pt"), "pt of pt-BR"),
+        (("en", "pt-PT"), "pt-PT"),
+        (("en", "pt-BR"), "pt of pt-BR"),
+        (("en", "zh"), "zh-CN"),
+        (("en", "zh-Hant"), "zh-TW"),
+        (("en", "sr-Latn"), "sr_Latn_RS"),
+        (("en", "x-elvish"), "elvish"),
+    ],
+)
+def test_languages_are_those_of_the_codes_by_language_and_script(tmp_path, languages, translation):
+    units = [
+        {"EN-US": "one", "de-DE": "eins"},
+        {"en": "one", "pt-PT": "pt-PT"},
+        {"en": "one", "pt-BR": "pt of pt-BR"},
+        {"en": "one", "zh-TW": "zh-TW", "zh-CN": "zh-CN", "sr_Latn_RS": "sr_Latn_RS", "X-Elvish": "elvish"},
+    ]
+    memory = Memory.open(write(tmp_path / "a.tmx", *units), *languages)
+    assert memory.find("one") == ([Match("one", translation, 100)] if translation else [])
+    assert memory.find("eins") == ([] if translation else [Match("eins", "one", 100)])
+
+
+def test_the_code_itself_comes_before_others_in_a_unit_and_in_a_file(tmp_path):
+    path = write(tmp_path / "a.tmx", {"en": "one", "de": "a"}, {"en-GB": "one", "de-AT": "b", "de-CH": "c"})
+    assert translations(Memory.open(path, "en", "de"), "one") == [["a"]]
+    assert translations(Memory.open(path, "en-GB", "de-CH"), "one") == [["c"]]
+    assert translations(
+        Memory.open([path, write(tmp_path / "b.tmx", {"en": "one", "de": "d"})], "en", "de"), "one"
+    ) == [["d"]]
+
+
+def test_a_memory_without_the_languages_says_which_it_has(tmp_path):
+    path = write(tmp_path / "a.tmx", {"en-US": "one", "fr": "un"}, {"de": "eins"}, {"en": " ", "de": "blank"})
+    message = f"{path} has no text in en with a translation into de. Its languages are de, en, en-US, fr"
+    with pytest.raises(UserError, match=re.escape(message)):
+        Memory.open(path, "en", "de")
+
+
+def test_a_check_finds_what_is_wrong_at_the_start_of_a_file(tmp_path):
+    check([write(tmp_path / "a.tmx", {"en": "one"})], 50)
+    with pytest.raises(UserError, match="b.tmx has no unit"):
+        check([tmp_path / "a.tmx", write(tmp_path / "b.tmx")])
+    with pytest.raises(FileError, match="cannot read .*c.tmx"):
+        check([tmp_path / "c.tmx"])
+    for threshold in (0, 101):
+        with pytest.raises(UserError, match=f"`threshold` must be between 1 and 100. Received: threshold={threshold}"):
+            Memory([], threshold)
+
+
+def test_only_similar_entries_need_the_package(monkeypatch):
+    monkeypatch.setitem(sys.modules, "rapidfuzz", None)
+    assert Memory([("one", "eins")]).find("one")
+    with pytest.raises(UserError, match=re.escape(f"the package rapidfuzz, which is not installed: {matches.INSTALL}")):
+        Memory([], 99)
