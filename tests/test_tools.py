@@ -24,6 +24,7 @@ NEEDS = {
     "distillation": ["-m", "keras_transformer", "distil", "--teacher", "RUN"],
     "documents": ["translate.py", "--model_dir", "RUN", "--format", "html", "--input", "TEXT", "--output", "OUT"],
     "importing": ["-m", "keras_transformer", "import", "CORPUS", "--model_dir", "OUT"],
+    "memory": ["translate.py", "--model_dir", "RUN", "--tmx", "TEXT", "--input", "TEXT", "--output", "OUT"],
 }
 PROGRAMS = {"analysis": "analyze", "back_translation": "back_translate", "cleaning": "clean"}
 PROGRAMS |= {"distillation": "distil", "importing": "import"}

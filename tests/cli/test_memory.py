@@ -156,7 +156,7 @@ def test_beam_has_no_memory(program, mistake):
 def test_similar_entries_without_their_package_are_one_line(program, mistake, monkeypatch):
     monkeypatch.setitem(sys.modules, "rapidfuzz", None)
     line = mistake(translate, "--model_dir", "a", *TMX, "--tmx_threshold", "70")
-    assert "need the package rapidfuzz, which is not installed: pip install 'rapidfuzz>=3'" in line
+    assert "need the package rapidfuzz, which is not installed: pip install 'rapidfuzz>=3,<4'" in line
 
 
 @pytest.mark.parametrize(

@@ -63,21 +63,47 @@ def translate_units(units, translate, on_left=None):
 
     Args:
         units: list of `Unit`.
-        translate: function from a list of fragments to the same, translated.
+        translate: function from a list of fragments to the same, translated. Its attribute `remembered`, if it has one,
+            knows whole messages: a function (str, whether a translation fits) -> str, or None.
         on_left: called with the text of each unit that stays as it is, because its translation lost a variable.
 
     Returns:
         list of lists of parts, for `replaced`; None for a unit that stays as it is.
     """
-    messages = [_Message(unit.parts, unit.syntax) for unit in units]
-    translated = iter(translate(list(itertools.chain.from_iterable(message.fragments for message in messages))))
-    found = [message.with_texts(list(itertools.islice(translated, len(message.fragments)))) for message in messages]
+    remember = getattr(translate, "remembered", None)
+    found = {i: parts for i, unit in enumerate(units) if remember and (parts := _remembered(unit, remember))}
+    messages = {i: _Message(unit.parts, unit.syntax) for i, unit in enumerate(units) if i not in found}
+    translated = iter(translate(list(itertools.chain.from_iterable(m.fragments for m in messages.values()))))
+    for i, message in messages.items():
+        found[i] = message.with_texts(list(itertools.islice(translated, len(message.fragments))))
+    found = [found[i] for i in range(len(units))]
     torn = {unit.whole for unit, parts in zip(units, found, strict=True) if parts is None} - {None}
     found = [None if unit.whole in torn else parts for unit, parts in zip(units, found, strict=True)]
     for unit, parts in zip(units, found, strict=True):
         if parts is None and on_left:
             on_left(" ".join(joined(unit.parts).split()))
     return found
+
+
+def _remembered(unit, remember):
+    """The parts of a message with variables and without markup that is remembered as a whole; None for another one.
+
+    Its translation must have the same variables, and those that take their values in order in the same order.
+    """
+    if unit.syntax is None or len(unit.parts) != 1 or isinstance(unit.parts[0], Mark):
+        return None
+    (text,) = unit.parts
+    variables = _sorted_variables(text, unit.syntax)
+    if not variables or "\n" in text.strip():
+        return None
+    translation = remember(text, lambda translation: _sorted_variables(translation, unit.syntax) == variables)
+    return None if translation is None else [translation]
+
+
+def _sorted_variables(text, syntax):
+    """The variables of a text, a list: sorted, but for those that take their values in order."""
+    found = [match[0] for match in regex.finditer(syntax.variable, text) if match[0] not in syntax.literals]
+    return sorted(found, key=lambda variable: "" if _UNNUMBERED.fullmatch(variable) else variable)
 
 
 class _Message:

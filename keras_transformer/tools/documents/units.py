@@ -77,12 +77,16 @@ class FragmentTranslator:
         translator: object with the methods `translate` and `explain` of `TextTranslator`.
         on_progress: called with the number of fragments done since its last call.
 
+    Attributes:
+        remembered: that of the translator, see `translate_units`; None if it has none.
+
     Raises:
         UserError: if the translator does not explain, and a fragment has tags inside.
     """
 
     def __init__(self, translator, on_progress=None):
         self._translator = translator
+        self.remembered = getattr(translator, "remembered", None)
         self._on_progress = on_progress
 
     def __call__(self, fragments):

@@ -12,7 +12,7 @@ from keras_transformer.tags import plain
 from keras_transformer.tools.memory.tmx import read_units
 from keras_transformer.translation.lines import of_one_or_many
 
-INSTALL = "pip install 'rapidfuzz>=3'"  # the extra [memory] of pyproject.toml
+INSTALL = "pip install 'rapidfuzz>=3,<4'"  # the extra [memory] of pyproject.toml
 EXACT = 100  # percent
 MOST_SIMILAR = 3  # entries that are shown for a text
 TINY = 1e-9  # more than the error of a similarity
@@ -114,11 +114,17 @@ class Memory:
         Raises:
             UserError: for a text that is no str.
         """
-        return [self._find(mend(text)) for text in texts]
+        return [self._find(text) for text in texts]
 
-    def _find(self, key):
-        if key in self._entries:
-            return [Match(*self._entries[key], EXACT)]
+    def equal(self, text):
+        """The `Match` of the entry that is equal to a text, a str; None if there is none."""
+        entry = self._entries.get(mend(text))
+        return Match(*entry, EXACT) if entry else None
+
+    def _find(self, text):
+        if match := self.equal(text):
+            return [match]
+        key = mend(text)
         if not key or self.threshold == EXACT:
             return []
         found = self._most_similar(key, self._sources, score_cutoff=self.threshold / 100 - TINY)

@@ -96,6 +96,14 @@ class MemoryTranslator:
             self._last = texts, self.memory.find(["" if self._names_language(text) else text for text in texts])
         return self._last[1]
 
+    def remembered(self, text, fits):
+        """The translation of the memory for a text, if it has one and `fits(translation)`. Else None, and no count."""
+        match = None if self._names_language(text) else self.memory.equal(text)
+        if match is None or not fits(match.translation):
+            return None
+        self.counts.update(texts=1, exact=1)
+        return _spaced(text, match.translation)
+
     def _names_language(self, text):
         if not (tags := getattr(self, "tags", None)):
             return False
