@@ -155,19 +155,23 @@ def _scorer(threshold):
     return functools.partial(process.extract, scorer=Levenshtein.normalized_similarity, limit=MOST_SIMILAR)
 
 
-def _pairs(paths, source_lang, target_lang, languages) -> Iterator[tuple[int, str, str]]:
-    """Yields (how well its languages fit, source, translation) of each unit, and adds all codes to `languages`."""
+def _pairs(paths, source_lang, target_lang, languages) -> Iterator[tuple[tuple, str, str]]:
+    """Yields (how well it fits, source, translation) of each unit, and adds all codes to `languages`.
+
+    A unit fits by the codes of its languages. Of two with the same codes, one without code of other programs is better.
+    """
     for path in paths:
         for unit in read_units(path):
-            languages.update(code for code, _ in unit)
+            languages.update(segment.language for segment in unit)
             (fit, source), (other, target) = (_closest(unit, wanted) for wanted in (source_lang, target_lang))
             if fit and other:
-                yield fit + other, source, target
+                yield (fit + other, source.is_plain and target.is_plain), source.text, target.text
 
 
 def _closest(unit, wanted):
-    """(how well its language fits, text), the first of the best ones of a unit."""
-    return max(((_fit(code, wanted), text) for code, text in unit), key=lambda each: each[0], default=(0, ""))
+    """(how well its language fits, `Segment`), the first of the best ones of a unit; (0, None) for an empty one."""
+    fits = [(_fit(segment.language, wanted), segment) for segment in unit]
+    return max(fits, key=lambda each: each[0], default=(0, None))
 
 
 @functools.cache

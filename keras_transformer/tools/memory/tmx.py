@@ -7,6 +7,7 @@ import gzip
 import re
 import zlib
 from collections.abc import Iterator
+from typing import NamedTuple
 from xml.parsers import expat
 
 from keras_transformer.errors import FileError, UserError
@@ -19,15 +20,28 @@ BREAKS = {"lb", "pb", "cb"}  # types of code that divides words: breaks of lines
 WHITE_SPACE = re.compile(r"[ \t\r\n]+")  # of XML
 
 
-def read_units(path) -> Iterator[list[tuple[str, str]]]:
+class Segment(NamedTuple):
+    """The text of a unit in one language.
+
+    Args:
+        language: str, its code.
+        text: str, without code. White space of XML is one space.
+        is_plain: bool, whether there was no code.
+    """
+
+    language: str
+    text: str
+    is_plain: bool
+
+
+def read_units(path) -> Iterator[list[Segment]]:
     """Reads a translation memory. No more of it than a block is in memory at a time.
 
     Args:
         path: of the file, in UTF-8, UTF-16 or the charset that it declares. With .gz at its end, it is packed.
 
     Yields:
-        For each unit, a list of (code of a language, text). Code is left out of a text. White space of XML is one
-        space.
+        For each unit, a list of `Segment`.
 
     Raises:
         FileError: if the file cannot be read.
@@ -52,7 +66,7 @@ class _Reader:
         self._path = path
         self._complete = []  # units
         self._unit, self._language = None, None  # that are open
-        self._text, self._depth = None, 0  # of a segment that is open; of code inside it
+        self._text, self._is_plain, self._depth = None, True, 0  # of a segment that is open; of code inside it
         self._is_tmx = False
         self._parser = expat.ParserCreate()
         self._parser.buffer_text = True
@@ -86,9 +100,9 @@ class _Reader:
         elif name == "tuv":
             self._language = attributes.get("xml:lang") or attributes.get("lang")
         elif name == "seg":
-            self._text, self._depth = [], 0
+            self._text, self._is_plain, self._depth = [], True, 0
         elif name in CODE:
-            self._depth += 1
+            self._depth, self._is_plain = self._depth + 1, False
             if attributes.get("type") in BREAKS:
                 self._characters(" ", depth=1)
 
@@ -99,7 +113,8 @@ class _Reader:
             self._unit = None
         elif name == "seg":
             if self._unit is not None and self._language:
-                self._unit.append((self._language, WHITE_SPACE.sub(" ", "".join(self._text)).strip(" ")))
+                text = WHITE_SPACE.sub(" ", "".join(self._text)).strip(" ")
+                self._unit.append(Segment(self._language, text, self._is_plain))
             self._text = None
         elif name in CODE:
             self._depth -= 1

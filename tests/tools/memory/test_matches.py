@@ -144,6 +144,13 @@ def test_the_code_itself_comes_before_others_in_a_unit_and_in_a_file(tmp_path):
     ) == [["d"]]
 
 
+def test_a_text_comes_before_one_that_has_lost_its_code(tmp_path):
+    units = [{"en": "Delete", "de": "Löschen"}, {"en": "Delete <ph>{0}</ph>", "de": "<ph>{0}</ph> löschen"}]
+    for order in (units, units[::-1]):
+        assert translations(Memory.open(write(tmp_path / "a.tmx", *order), "en", "de"), "Delete") == [["Löschen"]]
+    assert translations(Memory.open(write(tmp_path / "a.tmx", units[1]), "en", "de"), "Delete") == [["löschen"]]
+
+
 def test_a_memory_without_the_languages_says_which_it_has(tmp_path):
     path = write(tmp_path / "a.tmx", {"en-US": "one", "fr": "un"}, {"de": "eins"}, {"en": " ", "de": "blank"})
     message = f"{path} has no text in en with a translation into de. Its languages are de, en, en-US, fr"
