@@ -84,10 +84,19 @@ def plan_sweep(arguments, training_flags):
         raise UserError("all runs are compared by one measure: give `best_by` once, outside of the files of settings")
     if any(run.config.strategy == "multi_worker" for run in runs):
         raise UserError("a sweep trains on one machine. Received: strategy=multi_worker")
-    corpora = {(run.config.corpora, run.config.source_lang, run.config.target_lang) for run in runs}
-    for names, *languages in corpora:  # those that open at once: cldr takes seconds, and tfds may load from the network
-        open_corpora([name for name in names if name.partition(":")[0] not in ("cldr", "tfds")], *languages)
+    check_corpora([run.config for run in runs])
     return runs
+
+
+def check_corpora(configs):
+    """Raises CorpusError for a corpus that cannot be opened.
+
+    It opens those of files: `cldr:` takes seconds, and `tfds:` may load from a network.
+    """
+    names = ("corpora", "source_lang", "target_lang", "seed", "skip_bad_lines")
+    for corpora, *how in {tuple(getattr(config, name) for name in names) for config in configs}:
+        if opened := [corpus for corpus in corpora if corpus.partition(":")[0] not in ("cldr", "tfds")]:
+            open_corpora(opened, *how)
 
 
 def check_directories(runs):

@@ -34,8 +34,7 @@ if (pathlib.Path(made, run.name) / "fails").exists():
     sys.exit(2)
 if (pathlib.Path(made, run.name) / "waits").exists() and not run.exists():
     signal.signal(signal.SIGTERM, stop)
-    run.mkdir(parents=True)
-    print("going", flush=True)
+    run.mkdir(parents=True)  # the test now interrupts
     signal.pause()
 shutil.copytree(pathlib.Path(made, run.name), run, dirs_exist_ok=True)
 print("trained")
@@ -181,6 +180,7 @@ def test_a_dry_run_lists_the_runs_and_writes_nothing(swept, tmp_path):
         (["--processes", "0"], "--processes must be at least 1. Received: processes=0"),
         (["--model_dir", "x"], "the runs of a sweep get their model_dir from --output: leave out --model_dir"),
         (["--dataset", "files:nowhere"], "no such directory: nowhere"),
+        (["--dataset", "cldr:en-de", "--skip_bad_lines", "--dataset", "files:none@en-de"], "no such directory: none"),
         (["--dataset", "file:nowhere"], "unknown corpus 'file:nowhere': use cldr:A-B, files:DIR"),
         (
             ["--grid", "strategy", "auto", "multi_worker"],
@@ -241,8 +241,10 @@ def test_two_runs_of_train_py_side_by_side_are_compared_also_in_tensorboard(tmp_
         assert float(loss) == pytest.approx(curves["loss"][0][1], rel=1e-6)
         with np.load(tmp_path / "out" / name / "checkpoints" / "best.npz") as weights:
             assert int(parameters) == sum(weights[key].size for key in weights.files if key != "progress")
-    shown = {
-        settings["positions"]: (settings["seed"], measures) for settings, measures in hparams_tab(tmp_path / "out")
-    }
-    assert shown == {row[0]: (3, {"bleu": float(row[2])}) for row in rows}
+    shown = {settings["positions"]: (settings, measures) for settings, measures in hparams_tab(tmp_path / "out")}
+    assert {row[0] for row in rows} == shown.keys() == {"rotary", "none"}
+    for positions, _, bleu, loss, *_ in rows:
+        settings, measures = shown[positions]
+        assert (settings["seed"], measures["bleu"]) == (3, float(bleu))
+        assert measures["loss"] == pytest.approx(float(loss), rel=1e-6)
     assert f"watch       tensorboard --logdir {tmp_path}/out\n" in done.stdout
