@@ -2,6 +2,7 @@
 
 import os
 import sys
+import time
 
 import pytest
 
@@ -23,6 +24,19 @@ here = pathlib.Path(sys.argv[1], "used")
 here.mkdir()
 time.sleep(0.1)
 here.rmdir()
+"""
+OBSTINATE = """
+import pathlib, signal, sys, time
+signals = []
+def note(number, frame):
+    signals.append(number)
+    print("stopping", flush=True)
+    if len(signals) == 2:
+        pathlib.Path(sys.argv[1]).touch()
+        sys.exit()
+signal.signal(signal.SIGTERM, note)
+print("going", flush=True)
+time.sleep(20)
 """
 ENDS = {
     "good": "print('done')",
@@ -66,6 +80,27 @@ def test_as_many_runs_at_a_time_as_are_asked_for(trained, tmp_path):
     (tmp_path / "a").unlink(), (tmp_path / "b").unlink()
     _, ended = trained({name: [ALONE, str(tmp_path)] for name in "abc"})
     assert ended == dict.fromkeys("abc")
+
+
+def test_a_second_signal_is_passed_on_as_well(monkeypatch, tmp_path):
+    monkeypatch.setattr(module, "TRAIN", [sys.executable, "-S", "-c"])
+
+    def interrupt(name, line):  # Ctrl-C at the first line, and again when the run says that it stops
+        if line in ("going", "stopping"):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        Trainings(1, interrupt, None).train({"a": [OBSTINATE, str(tmp_path / "second")]})
+    end = time.monotonic() + 20
+    while not (tmp_path / "second").exists() and time.monotonic() < end:
+        time.sleep(0.01)
+    assert (tmp_path / "second").exists()
+
+
+def test_ctrl_c_in_a_terminal_reaches_a_run_only_through_this_process(trained):
+    """A terminal sends it to the group of processes in its foreground. A run that gets it twice saves nothing."""
+    said, _ = trained({"a": ["import os; print(os.getpgid(0) == os.getpid())"]})
+    assert said[-1] == ("a", "True")
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="the system has no affinity")
