@@ -21,8 +21,9 @@ PAGES = [*GUIDE, "serving/README.md", "README.md"]
 WITHOUT_A_RUN = "docs/tour/lookup.md"
 
 # What stands before the blocks. Programs that need an installation, a browser or hours do nothing; servers run in the
-# background; a training without a corpus takes the tiny one. A command that has trained, exported or evaluated for
-# an earlier page is not run again. Programs run as forks of a process that has imported TensorFlow: see warm_start.py.
+# background; a training without a corpus takes the tiny one. A sweep lists its runs. A command that has trained,
+# exported or evaluated for an earlier page is not run again. Programs run as forks of a process that has imported
+# TensorFlow: see warm_start.py.
 PRELUDE = """
 set -euo pipefail
 pip() { :; }
@@ -65,6 +66,7 @@ python() {
       fi
       words=("${@//2222..2223/$PAIR}")
       warm "${words[@]}" "${corpus[@]}" $short && echo "$*" >>"$RAN" ;;
+    "-m keras_transformer sweep"*) warm "${words[@]}" --dry_run ;;
     export.py* | evaluate.py*)
       warm "$@" && echo "$*" >>"$RAN" ;;
     "-m serving"*) command python "${words[@]}" ;;

@@ -25,9 +25,10 @@ NEEDS = {
     "documents": ["translate.py", "--model_dir", "RUN", "--format", "html", "--input", "TEXT", "--output", "OUT"],
     "importing": ["-m", "keras_transformer", "import", "CORPUS", "--model_dir", "OUT"],
     "memory": ["translate.py", "--model_dir", "RUN", "--tmx", "TEXT", "--input", "TEXT", "--output", "OUT"],
+    "sweep": ["-m", "keras_transformer", "sweep", "--output", "OUT"],
 }
 PROGRAMS = {"analysis": "analyze", "back_translation": "back_translate", "cleaning": "clean"}
-PROGRAMS |= {"distillation": "distil", "importing": "import"}
+PROGRAMS |= {"distillation": "distil", "importing": "import", "sweep": "sweep"}
 
 
 def test_every_tool_is_asked_for():

@@ -2,7 +2,12 @@
 
 import numpy as np
 import tensorflow as tf
+from tensorboard.backend.event_processing.data_provider import MultiplexerDataProvider
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.backend.event_processing.plugin_event_multiplexer import EventMultiplexer
+from tensorboard.context import RequestContext
+from tensorboard.plugins.base_plugin import TBContext
+from tensorboard.plugins.hparams import api_pb2, backend_context, list_session_groups
 from tensorboard.util import tensor_util
 
 
@@ -34,3 +39,21 @@ def assert_same_curves(found, expected):
         assert one.keys() == other.keys()
         for curve, points in one.items():
             np.testing.assert_equal(points, other[curve], err_msg=curve)
+
+
+def hparams_tab(logs):
+    """TensorBoard's HParams tab for a directory: [(settings, {(group, tag): latest value})]."""
+    multiplexer = EventMultiplexer().AddRunsFromDirectory(str(logs))
+    multiplexer.Reload()
+    context = TBContext(data_provider=MultiplexerDataProvider(multiplexer, str(logs)), logdir=str(logs))
+    request = api_pb2.ListSessionGroupsRequest(
+        start_index=0, slice_size=10, allowed_statuses=api_pb2.Status.values(), aggregation_type=api_pb2.AGGREGATION_AVG
+    )
+    handler = list_session_groups.Handler(RequestContext(), backend_context.Context(context), "", request)
+    return [
+        (
+            {name: getattr(value, value.WhichOneof("kind")) for name, value in group.hparams.items()},
+            {metric.name.tag: metric.value for metric in group.metric_values},
+        )
+        for group in handler.run().session_groups
+    ]

@@ -14,9 +14,7 @@ import pytest
 import tensorflow as tf
 from tensorboard.backend.event_processing.data_provider import MultiplexerDataProvider
 from tensorboard.backend.event_processing.plugin_event_multiplexer import EventMultiplexer
-from tensorboard.context import RequestContext
 from tensorboard.plugins.base_plugin import TBContext
-from tensorboard.plugins.hparams import api_pb2, backend_context, list_session_groups
 from tensorboard.plugins.projector.projector_plugin import ProjectorPlugin
 from werkzeug.test import Client
 
@@ -41,7 +39,7 @@ from keras_transformer.training.tensorboard import (
     write_records,
 )
 from tests import reference, tiny
-from tests.training.curves import read_events
+from tests.training.curves import hparams_tab, read_events
 
 TOKENS_PER_EPOCH = 89
 METRICS = {"loss": 3.0, "accuracy": 0.5, "perplexity": 7.0, "padding": 0.125}
@@ -296,24 +294,6 @@ def test_memory_of_a_gpu_is_the_most_that_it_had_to_hold(monkeypatch):
 
 
 # Hyper-parameters.
-
-
-def hparams_tab(logs):
-    """TensorBoard's HParams tab for a directory: [(settings, {(group, tag): latest value})]."""
-    multiplexer = EventMultiplexer().AddRunsFromDirectory(str(logs))
-    multiplexer.Reload()
-    context = TBContext(data_provider=MultiplexerDataProvider(multiplexer, str(logs)), logdir=str(logs))
-    request = api_pb2.ListSessionGroupsRequest(
-        start_index=0, slice_size=10, allowed_statuses=api_pb2.Status.values(), aggregation_type=api_pb2.AGGREGATION_AVG
-    )
-    handler = list_session_groups.Handler(RequestContext(), backend_context.Context(context), "", request)
-    return [
-        (
-            {name: getattr(value, value.WhichOneof("kind")) for name, value in group.hparams.items()},
-            {metric.name.tag: metric.value for metric in group.metric_values},
-        )
-        for group in handler.run().session_groups
-    ]
 
 
 def write_validation(directory, **values):

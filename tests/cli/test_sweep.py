@@ -1,0 +1,250 @@
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from functools import partial
+
+import filelock
+import numpy as np
+import pytest
+
+from keras_transformer.cli import sweep
+from keras_transformer.cli.flags import parse_config
+from keras_transformer.tools.sweep import processes
+from keras_transformer.tools.sweep.grid import plan, read_grid
+from tests import tiny
+from tests.tools.sweep.made import write_finished
+
+# Takes the place of train.py: copies a run directory that a test has made, fails, or works until it is told to stop.
+TRAINER = """
+import json, pathlib, shutil, signal, sys
+made, record, *flags = sys.argv[1:]
+run = pathlib.Path(flags[-1].removeprefix("--model_dir="))
+with open(record, "a") as file:
+    file.write(json.dumps(flags) + "\\n")
+def stop(number, frame):
+    print("stopped     update 7 is saved")
+    sys.exit(143)
+if (pathlib.Path(made, run.name) / "fails").exists():
+    print("error: no memory is left")
+    sys.exit(2)
+if (pathlib.Path(made, run.name) / "waits").exists() and not run.exists():
+    signal.signal(signal.SIGTERM, stop)
+    run.mkdir(parents=True)  # the test now interrupts
+    signal.pause()
+shutil.copytree(pathlib.Path(made, run.name), run, dirs_exist_ok=True)
+print("trained")
+"""
+GRID = ["--grid", "positions", "rotary", "none", "--grid", "dropout_rate", "0.2", "0.3"]
+NAMES = [f"positions={positions},dropout_rate={rate},seed=1" for positions in ("rotary", "none") for rate in (0.2, 0.3)]
+BLEUS = [11.5, 31.25, 29.0, 30.0]
+
+
+@pytest.fixture
+def first(tmp_path):
+    """The flags of every sweep here."""
+    corpus = tiny.write_corpus(tmp_path / "corpus", train=20)
+    return ["--output", str(tmp_path / "out"), "--dataset", f"files:{corpus}@en-de", "--preset", "tiny"]
+
+
+@pytest.fixture
+def made(tmp_path, first):
+    """The directory of the runs that the trainer copies."""
+    parse = partial(parse_config, description="")
+    runs = plan(read_grid([GRID[1:4], GRID[5:8]]), [], first[2:], tmp_path / "out", parse)
+    for run, bleu in zip(runs, BLEUS, strict=True):
+        directory = tmp_path / "made" / run.name
+        write_finished(directory, run.config, bleu=[bleu - 1, bleu], loss=[3.0, 2.0], perplexity=[8.0, 4.0])
+    return tmp_path / "made"
+
+
+@pytest.fixture
+def swept(tmp_path, first, made, monkeypatch, capsys):
+    """A function that runs the program: its status, the lines that it prints, and the names of the runs it trains."""
+    (tmp_path / "trainer.py").write_text(TRAINER)
+    record = tmp_path / "record"
+    monkeypatch.setattr(logging.getLogger("keras_transformer"), "handlers", [])  # the program adds its own
+    monkeypatch.setattr(processes, "TRAIN", [sys.executable, "-S", *map(str, [tmp_path / "trainer.py", made, record])])
+
+    def run_here(*flags):
+        record.write_text("")
+        monkeypatch.setattr(sys, "argv", ["program", *first, *GRID, *map(str, flags)])
+        status = 0
+        try:
+            sweep.program()
+        except SystemExit as ended:
+            status = ended.code
+        trained = [json.loads(line)[-1].rpartition("/")[2] for line in record.read_text().splitlines()]
+        return status, capsys.readouterr().out.splitlines(), trained
+
+    return run_here
+
+
+def test_every_combination_is_trained_and_the_best_one_is_named_with_its_flags(swept, tmp_path):
+    status, lines, trained = swept()
+    assert (status, trained) == (0, NAMES)
+    assert lines[:5] == [
+        f"sweep       4 runs in {tmp_path}/out",
+        *(f"[{n}/4] {NAMES[n - 1]}: new" for n in range(1, 5)),
+    ]
+    assert "[2/4] trained" in lines
+    assert f"[2/4] finished    {NAMES[1]}: validation BLEU 31.2, after epoch 2" in lines
+    assert lines[-11:] == [
+        "",
+        "positions  dropout_rate  seed  BLEU   loss  perplexity  epoch  parameters  minutes",
+        "   rotary           0.3     1  31.2  2.000        4.00      2   1,234,567      2.8",
+        "     none           0.3     1  30.0  2.000        4.00      2   1,234,567      2.8",
+        "     none           0.2     1  29.0  2.000        4.00      2   1,234,567      2.8",
+        "   rotary           0.2     1  11.5  2.000        4.00      2   1,234,567      2.8",
+        "",
+        "best        positions=rotary, dropout_rate=0.3: validation BLEU 31.2",
+        "flags       --positions=rotary --dropout_rate=0.3",
+        f"results     {tmp_path}/out/results.tsv",
+        f"watch       tensorboard --logdir {tmp_path}/out",
+    ]
+    assert "99.9" not in "".join(lines)  # the score on the test set
+    rows = (tmp_path / "out" / "results.tsv").read_text().splitlines()
+    assert [row.rpartition("\t")[2] for row in rows] == ["run", *(NAMES[n] for n in (1, 3, 2, 0))]
+
+
+def test_a_finished_run_is_not_trained_again_unless_it_is_to_go_on(swept, tmp_path):
+    swept()
+    status, lines, trained = swept()
+    assert (status, trained) == (0, []) and f"[4/4] {NAMES[3]}: finished" in lines
+    assert "best        positions=rotary, dropout_rate=0.3: validation BLEU 31.2" in lines
+    (tmp_path / "out" / NAMES[2] / "results.yaml").unlink()
+    assert swept()[2] == [NAMES[2]]
+    status, lines, trained = swept("--epochs", 90)
+    assert trained == NAMES and f"[1/4] {NAMES[0]}: goes on with other settings" in lines
+
+
+def test_a_run_that_fails_ends_no_other_and_is_tried_again(swept, made, tmp_path):
+    (made / NAMES[1] / "fails").touch()
+    status, lines, trained = swept("--processes", 2)
+    assert status == 1 and sorted(trained) == sorted(NAMES)
+    assert f"failed      {NAMES[1]}: error: no memory is left" in lines
+    assert "best        positions=none, dropout_rate=0.3: validation BLEU 30.0" in lines
+    (made / NAMES[1] / "fails").unlink()
+    status, lines, trained = swept()
+    assert (status, trained) == (0, [NAMES[1]])
+    assert "best        positions=rotary, dropout_rate=0.3: validation BLEU 31.2" in lines
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["Ctrl-C", "SIGTERM"])
+def test_a_signal_stops_the_run_under_way_in_good_order_and_the_same_command_goes_on(
+    swept, made, tmp_path, number, code
+):
+    (made / NAMES[1] / "waits").touch()
+
+    def interrupt():
+        end = time.monotonic() + 20
+        while not (tmp_path / "out" / NAMES[1]).exists() and time.monotonic() < end:
+            time.sleep(0.01)
+        os.kill(os.getpid(), number)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    status, lines, trained = swept()
+    thread.join()
+    assert (status, trained) == (code, NAMES[:2])
+    assert lines[-1] == "[2/4] stopped     update 7 is saved"
+    status, lines, trained = swept()
+    assert (status, trained) == (0, NAMES[1:]) and len([line for line in lines if "trained" in line]) == 3
+
+
+def test_a_dry_run_lists_the_runs_and_writes_nothing(swept, tmp_path):
+    status, lines, trained = swept("--dry_run", "--seeds", 3, 5)
+    assert (status, trained) == (0, []) and not (tmp_path / "out").exists()
+    assert len(lines) == 10 and lines[8] == "[8/8] positions=none,dropout_rate=0.3,seed=5: new"
+    assert lines[9].startswith("estimate    of time and memory, by the first run: keras-transformer train --dataset ")
+    assert lines[9].endswith(f"--seed=3 --model_dir={tmp_path}/out/{NAMES[0][:-1]}3 --dry_run")
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--grid", "d_model", "32", "33"], "d_model=33: --num_heads must divide --d_model, 33. Received: num_heads=4"),
+        (
+            ["--grid", "d_mdel", "32"],
+            "a grid cannot vary d_mdel, which is no setting of train.py: did you mean d_model?",
+        ),
+        (["--grid", "d_ff", "wide"], "--d_ff must be a whole number. Received: wide"),
+        (["--grid", "seed", "1"], "seed has no place in a grid: --seeds has the seeds of a sweep"),
+        (["--d_fff", "3"], "unrecognized arguments: --d_fff 3; did you mean --d_ff?"),
+        (["--dropout_rate", "2"], "--dropout_rate must be in [0, 1). Received: dropout_rate=2.0"),
+        (["--seeds", "one"], "--seeds must be a whole number. Received: one"),
+        (["--processes", "0"], "--processes must be at least 1. Received: processes=0"),
+        (["--model_dir", "x"], "the runs of a sweep get their model_dir from --output: leave out --model_dir"),
+        (["--dataset", "files:nowhere"], "no such directory: nowhere"),
+        (["--dataset", "cldr:en-de", "--skip_bad_lines", "--dataset", "files:none@en-de"], "no such directory: none"),
+        (["--dataset", "file:nowhere"], "unknown corpus 'file:nowhere': use cldr:A-B, files:DIR"),
+        (
+            ["--grid", "strategy", "auto", "multi_worker"],
+            "a sweep trains on one machine. Received: strategy=multi_worker",
+        ),
+    ],
+    ids=str,
+)
+def test_a_mistake_is_one_line_and_writes_nothing(first, mistake, tmp_path, flags, message):
+    assert message in mistake(sweep, *first, *flags)
+    assert not (tmp_path / "out").exists()
+
+
+def test_files_of_settings_with_different_measures_are_refused(first, mistake, tmp_path):
+    files = [tmp_path / f"{measure}.yaml" for measure in ("bleu", "loss")]
+    for file in files:
+        file.write_text(f"best_by: {file.stem}\n")
+    assert "give --best_by once" in mistake(sweep, *first, "--grid", "config", *files)
+
+
+def test_runs_of_other_settings_are_refused_before_the_first_training(swept, first, mistake, tmp_path):
+    swept()
+    (tmp_path / "record").write_text("")
+    line = mistake(sweep, *first, *GRID, "--d_ff", 19)
+    assert line == (
+        f"error: {tmp_path}/out/{NAMES[0]} holds a run with other settings: d_ff was 256 and is 19. "
+        "Choose another --output"
+    )
+    assert (tmp_path / "record").read_text() == ""
+
+
+def test_two_sweeps_do_not_share_a_directory(swept, first, mistake, tmp_path):
+    (tmp_path / "out").mkdir()
+    with filelock.FileLock(tmp_path / "out" / ".lock"):
+        assert f"{tmp_path}/out is in use by another sweep: wait" in mistake(sweep, *first, *GRID)
+    (tmp_path / "file").touch()
+    first[1] = str(tmp_path / "file" / "out")
+    assert f"cannot write {tmp_path}/file/out: Not a directory" in mistake(sweep, *first, *GRID)
+
+
+@pytest.mark.slow
+def test_two_runs_of_train_py_side_by_side_are_compared_also_in_tensorboard(tmp_path):
+    from tests.training.curves import hparams_tab, read_events
+
+    corpus = tiny.write_corpus(tmp_path / "corpus", train=53)
+    sizes = {"vocabulary_size": tiny.VOCABULARY, **tiny.SIZES, "d_model": 28, "max_length": 31, "batch_tokens": 97}
+    flags = [f"--{name}={value}" for name, value in {**sizes, "dataset": f"files:{corpus}@en-de"}.items()]
+    flags += ["--max_steps", "2", "--processes", "2", "--grid", "positions", "rotary", "none", "--seeds", "3"]
+    command = [sys.executable, "-m", "keras_transformer", "sweep", "--output", str(tmp_path / "out"), *flags]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=500)
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
+    names = ["positions=rotary,seed=3", "positions=none,seed=3"]
+    _, *rows = [line.split("\t") for line in (tmp_path / "out" / "results.tsv").read_text().splitlines()]
+    assert sorted(row[-1] for row in rows) == sorted(names)
+    for positions, _, bleu, loss, _, epoch, parameters, *_, name in rows:
+        curves = read_events(tmp_path / "out" / name / "logs" / "validation")
+        assert ([(2, float(bleu))], "1") == (curves["bleu"], epoch) and name.startswith(f"positions={positions},")
+        assert float(loss) == pytest.approx(curves["loss"][0][1], rel=1e-6)
+        with np.load(tmp_path / "out" / name / "checkpoints" / "best.npz") as weights:
+            assert int(parameters) == sum(weights[key].size for key in weights.files if key != "progress")
+    shown = {settings["positions"]: (settings, measures) for settings, measures in hparams_tab(tmp_path / "out")}
+    assert {row[0] for row in rows} == shown.keys() == {"rotary", "none"}
+    for positions, _, bleu, loss, *_ in rows:
+        settings, measures = shown[positions]
+        assert (settings["seed"], measures["bleu"]) == (3, float(bleu))
+        assert measures["loss"] == pytest.approx(float(loss), rel=1e-6)
+    assert f"watch       tensorboard --logdir {tmp_path}/out\n" in done.stdout
