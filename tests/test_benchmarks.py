@@ -27,6 +27,10 @@ RUNS = {
     ),
     "compare_runs": (f"RUN {SIDES}", [r"\| run \| 0\.0 M \| [\d,]+ \| [\d,]+ \| \d+\.\d \|"]),
     "decode_speed": (f"--model_dir RUN {SIDES}", [r"\| CTranslate2 float32 .*\d", r"BLEU: .*tok:13a"]),
+    "engines": (
+        "--model_dir RUN --source CORPUS/val.en --tokens 3 --rounds 1",
+        [r"\| CTranslate2 of run \| \d+\.\d ms \| 1\.00 \| \d+ ms \| 1\.00 \|", r"\| SavedModel of run \| \d"],
+    ),
     "export_size": (
         "--model_dir RUN --rounds 1",
         [r"\| all steps \| \d+\.\d\d .*\|", r"\| without shorten_names \| \d"],
