@@ -2,7 +2,10 @@
 
 from pathlib import Path
 
+import numpy as np
+
 import serving
+from keras_transformer.translation.options import LANGUAGES
 
 CONFIG = Path(serving.__file__).parent / "config" / "session.config"
 
@@ -31,8 +34,11 @@ class Session:
     def signature(self, name, inputs=("text",), outputs=("translation", "score")):
         """Returns a function from one array (B,) per input to a list with one array (B, ...) per output.
 
-        Text is an array of bytes objects.
+        Text is an array of bytes objects. A model of many languages translates in its default direction.
         """
         definition = self._signatures[name]
         fetches = [definition.outputs[each].name for each in outputs]
-        return self._session.make_callable(fetches, [definition.inputs[each].name for each in inputs])
+        languages = [each for each in LANGUAGES if each in definition.inputs]
+        feeds = [definition.inputs[each].name for each in (*inputs, *languages)]
+        call = self._session.make_callable(fetches, feeds)
+        return lambda first, *others: call(first, *others, *(np.full(len(first), b"", object) for _ in languages))
