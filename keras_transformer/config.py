@@ -206,7 +206,8 @@ class Config:
     """eps_ls: share of the target probability that is spread evenly over the vocabulary."""
     consistency: Literal["none", "simcut", "r_drop"] = "none"
     """A second pass must predict as the first one. simcut (Gao et al. 2022): from an input in which tokens are cut.
-    r_drop (Liang et al. 2021): with another dropout. An update takes twice the time, and a small corpus gains most."""
+    r_drop (Liang et al. 2021): with another dropout. An update takes twice the time. It is for models that learn
+    their corpus by heart: a small model loses by it."""
     consistency_weight: float | None = None
     """Factor of the divergence of the two passes. By default, simcut has 3 and r_drop 5."""
     cut_rate: float = 0.05
