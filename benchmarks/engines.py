@@ -8,7 +8,9 @@ one thread. Each figure is the median over the rounds of a ratio to CTranslate2 
 means something on a busy machine, too. A batch has a ratio of rates, so more is better.
 
 `--tokens N` lets every search of both engines take exactly N steps. So a model of random weights, which knows no end,
-shows the speed of a trained one. `train.py --max_steps 1 --preset base` makes such a run.
+shows the speed of a trained one. These flags make such a run:
+
+    python train.py --preset base --max_steps 1 --peak_learning_rate 1e-9 --batch_tokens 512 --model_dir runs/base ...
 """
 
 import argparse
