@@ -43,21 +43,43 @@ def seconds_of(translate, requests):
     return time.process_time() - started
 
 
-def main(arguments):
-    lines = np.array([line.encode() for line in arguments.source.read_text(encoding="utf-8").splitlines()], object)
-    ordered = lines[np.argsort([len(line) for line in lines], kind="stable")]
+def in_turn(calls, requests, rounds):
+    """The processor time of functions that answer the same requests in turn, round by round.
+
+    Returns:
+        list of two floats for each function: the seconds of a request, and the ratio to those of the first function.
+        Both are medians over the rounds.
+    """
+    seconds = [[seconds_of(call, requests) for call in calls] for _ in range(rounds)]
+    return [
+        (
+            statistics.median(row[number] for row in seconds) / len(requests),
+            statistics.median(row[number] / row[0] for row in seconds),
+        )
+        for number in range(len(calls))
+    ]
+
+
+def requests_of(lines, batch_sizes):
+    """The requests of each kind, by name: single sentences of the whole list, and batches of about equal lengths."""
+    ordered = sorted(lines, key=len)
     kinds = {"one sentence": [lines[i : i + 1] for i in np.linspace(0, len(lines) - 1, SINGLES, dtype=int)]}
-    for size in BATCH_SIZES:
+    for size in batch_sizes:
         starts = np.linspace(0, max(len(lines) - size, 0), BATCHES, dtype=int)
         kinds[f"batch of {size}"] = [ordered[start : start + size] for start in starts]
+    return kinds
+
+
+def main(arguments):
+    lines = arguments.source.read_text(encoding="utf-8").splitlines()
+    kinds = requests_of([line.encode() for line in lines], BATCH_SIZES)
     pairs = list(itertools.product(map(find_saved_model, arguments.exports), arguments.session_config or [CONFIG]))
     calls = [Session(*pair).signature("serving_default") for pair in pairs]
     for name, requests in kinds.items():
+        requests = [np.array(texts, object) for texts in requests]
         first, *others = [[call(texts)[0].tolist() for texts in requests] for call in calls]  # the warm-up
-        rounds = [[seconds_of(call, requests) for call in calls] for _ in range(ROUNDS)]
-        for number, (path, config) in enumerate(pairs):
-            ratio = statistics.median(seconds[number] / seconds[0] for seconds in rounds)
-            each = statistics.median(seconds[number] for seconds in rounds) / len(requests)
+        measured = in_turn(calls, requests, ROUNDS)
+        for number, ((path, config), (each, ratio)) in enumerate(zip(pairs, measured, strict=True)):
             same = "" if number == 0 else f", {'the same' if others[number - 1] == first else 'other'} translations"
             print(f"{name}: {path} {config.name} {1000 * each:.1f} ms, {ratio:.2f}{same}", flush=True)
 

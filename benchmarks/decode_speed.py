@@ -161,15 +161,21 @@ def translate_singly(sources):
     return latencies
 
 
-def load_saved_model(directory):
-    """Loads a SavedModel with the Session loader, as TensorFlow Serving does."""
+def load_saved_model(directory, steps=0):
+    """Loads a SavedModel with the Session loader, as TensorFlow Serving does.
+
+    Args:
+        directory: path.
+        steps: int, most steps of a search without penalty; 0: as usual.
+    """
     session = Session(directory)
     call = session.signature("serving_default", outputs=["translation"])
     call_with_options = session.signature("translate_with_options", ["text", *UNPENALISED], ["translation"])
 
     def translate(texts, is_penalised=True):
         rows = np.array([text.encode("utf-8") for text in texts], dtype=object)
-        options = [np.array([option] * len(rows)) for option in UNPENALISED.values()]
+        options = {**UNPENALISED, "max_length": np.int32(steps)}
+        options = [np.array([option] * len(rows)) for option in options.values()]
         (translations,) = call(rows) if is_penalised else call_with_options(rows, *options)
         return [translation.decode("utf-8") for translation in translations]
 
@@ -188,21 +194,30 @@ def load_translator(model_dir, beam_size):
     return lambda texts: translator.translate_batch(texts)[0]
 
 
-def load_ctranslate2(directory, beam_size):
-    """Loads a CTranslate2 export, which translates whole lines, with as many batches at a time as the other systems."""
+def load_ctranslate2(directory, beam_size, tag, workers=BATCHES_AT_ONCE, steps=0):
+    """Loads a CTranslate2 export, which translates whole lines.
+
+    Args:
+        directory: path.
+        beam_size: int.
+        tag: list of str, the piece before every text of a model of many languages; [] for a model of one direction.
+        workers: batches at a time, by default as many as the other systems have.
+        steps: int, steps of every search; 0: as many as a translation needs.
+    """
     import ctranslate2
     import sentencepiece
 
     pieces = sentencepiece.SentencePieceProcessor(model_file=str(directory / "tokenizer.model"))
-    engine = ctranslate2.Translator(str(directory), inter_threads=BATCHES_AT_ONCE, intra_threads=1)
+    engine = ctranslate2.Translator(str(directory), inter_threads=workers, intra_threads=1)
 
     def translate(texts, is_penalised=True):
         results = engine.translate_batch(
-            pieces.encode(texts, out_type=str),
+            [tag + row for row in pieces.encode(texts, out_type=str)],
             beam_size=beam_size,
             length_penalty=int(is_penalised),
-            min_decoding_length=int(is_penalised),  # The default is 1. Without a penalty, empty text can be best.
-            max_decoding_length=LONGEST,
+            # The default is 1. Without a penalty, empty text can be best.
+            min_decoding_length=steps or int(is_penalised),
+            max_decoding_length=steps or LONGEST,
         )
         return [pieces.decode(result.hypotheses[0]) for result in results]
 
@@ -228,6 +243,11 @@ def export_to(directory, name, export):
     return path
 
 
+def tag_of(export):
+    """The piece that a `CTranslate2Export` of many languages needs before every text, as a list; else []."""
+    return [export.source_tag] if export.reference.tags else []
+
+
 def start_systems(model_dir, directory, source, shortlist, beside):
     """Exports a run in all formats, and loads every export: list of `System`, in the order of the beams.
 
@@ -248,9 +268,10 @@ def start_systems(model_dir, directory, source, shortlist, beside):
         translator = Run(model_dir).translator(beam_size=beam_size)
         for quantization in ("float32", "int8"):
             name = f"CTranslate2 {quantization}"
-            path = export_to(directory, f"{name} beam {beam_size}", CTranslate2Export(translator, quantization))
+            export = CTranslate2Export(translator, quantization)
+            path = export_to(directory, f"{name} beam {beam_size}", export)
             threads = f"{BATCHES_AT_ONCE} workers of 1"
-            systems.append(System.start(name, beam_size, threads, load_ctranslate2, path, beam_size))
+            systems.append(System.start(name, beam_size, threads, load_ctranslate2, path, beam_size, tag_of(export)))
         for quantization in ("float32", "int8"):
             name = f"LiteRT {quantization}"
             path = export_to(directory, f"{name} beam {beam_size}", LiteRTExport(translator, quantization))

@@ -88,21 +88,20 @@ def _shares(pairs):
     return pairs.shares or (Share(len(pairs)),)
 
 
-def make_batch(pairs, rows, vary=None, *drawn):
+def make_batch(pairs, rows, vary=None):
     """The pairs `rows` as padded arrays.
 
     Args:
         pairs: `EncodedPairs`.
         rows: int (B,).
-        vary: function (`EncodedPairs`, *`drawn`) -> `EncodedPairs`, see `training_batches`. Its pairs have no tags.
-        drawn: NumPy generator, and the number of the batch.
+        vary: function `EncodedPairs` -> `EncodedPairs` that changes the pairs, which it gets without tags.
 
     Returns:
         source_ids int32 (B, S), a tag first if pairs have tags, and labels int32 (B, T) = y1 ... yn eos.
     """
     source_tags = pairs.source_tags(rows)
     if vary is not None:
-        pairs = vary(EncodedPairs(pairs.source.of(rows), pairs.target.of(rows), dropped={}), *drawn)
+        pairs = vary(EncodedPairs(pairs.source.of(rows), pairs.target.of(rows), dropped={}))
         rows = np.arange(len(rows))
     return np.hstack([source_tags, pairs.source.padded(rows)]), pairs.target.padded(rows)
 
@@ -166,8 +165,8 @@ def training_batches(pairs, batch_tokens, seed, first_epoch=0, first_batch=0, va
         seed: int.
         first_epoch: epoch to begin with, so that a resumed run sees the batches of an uninterrupted one.
         first_batch: batch of `first_epoch` to begin with.
-        vary: function (`EncodedPairs`, NumPy generator, int) -> `EncodedPairs` that changes the pairs of a batch. The
-            generator depends on seed, epoch and batch. The int is the number of the batch, from the start of the run.
+        vary: function (`EncodedPairs`, rng, number) -> `EncodedPairs` that changes the pairs of a batch. The NumPy
+            generator `rng` depends on seed, epoch and batch. `number` counts the batches from the start of the run.
             None leaves pairs as they are.
 
     Returns:
@@ -182,7 +181,8 @@ def training_batches(pairs, batch_tokens, seed, first_epoch=0, first_batch=0, va
             plan = plan_epoch(pairs, sizes, seed, epoch)
             for number in range(skip, len(plan)):
                 rows, rng = plan[number], np.random.default_rng((seed, epoch, number))
-                yield *make_batch(pairs, rows, vary, rng, epoch * len(plan) + number), pairs.first_ids(rows)
+                change = vary and functools.partial(vary, rng=rng, number=epoch * len(plan) + number)
+                yield *make_batch(pairs, rows, change), pairs.first_ids(rows)
             skip = 0
 
     return _dataset(generate)

@@ -19,8 +19,8 @@ class SubwordDropout:
     and at rate 1 every piece is a character. With 0.05, sentences become a fifth longer, with 0.1 two fifths.
 
     *Relative to the paper* (Provilkov et al. 2020, arXiv:1910.13267, algorithm 1): the paper draws all pairs of a word
-    anew for every merge. This class draws as SentencePiece does, which needs no words. So it serves scripts without
-    spaces as well.
+    anew for every merge. This class draws as SentencePiece does. The draws of SentencePiece do not depend on words, so
+    they serve scripts without spaces as well.
 
     Args:
         model: a SentencePiece BPE model, bytes.
@@ -31,12 +31,9 @@ class SubwordDropout:
     """
 
     def __init__(self, model, rate):
-        parsed = ModelProto.FromString(model)
-        if parsed.trainer_spec.model_type != TrainerSpec.BPE:
-            kind = TrainerSpec.ModelType.Name(parsed.trainer_spec.model_type).lower()
-            raise ConfigError(f"`subword_dropout_rate` needs a tokenizer of BPE: set it to 0. Received: one of {kind}")
+        check_bpe(model)
         self.rate = rate
-        pieces = parsed.pieces
+        pieces = ModelProto.FromString(model).pieces
         self._size = len(pieces)
         normal = {piece.piece: number for number, piece in enumerate(pieces) if piece.type == piece.NORMAL}
         self._spelled = Sentences.of_lists([_spelling(piece.piece, n, normal) for n, piece in enumerate(pieces)])
@@ -48,7 +45,7 @@ class SubwordDropout:
             for cut in range(1, len(text))
             if text[:cut] in normal and text[cut:] in normal
         }
-        merges[self._size**2] = 0  # the last one, which no pair is
+        merges[self._size**2] = 0  # It comes after all pairs, so that a search in the pairs always finds a place.
         self._pairs, self._merged = np.array(sorted(merges.items()), np.int64).T
         _, ranks = np.unique([-piece.score for piece in pieces], return_inverse=True)
         self._ranks = ranks[self._merged]
@@ -83,7 +80,11 @@ class SubwordDropout:
         return np.cumsum(is_first[:-1])
 
     def _best_merges(self, ids, words, skipped):
-        """The best merge of every word: the places of its left parts, the merged ids; and which parts (N,) go on."""
+        """Finds the best merge of every word that has one.
+
+        Returns:
+            The places of the left parts, the ids of the merged pieces, and bool (N,): the parts of words with a merge.
+        """
         count, pairs = len(ids), self._pair(ids[:-1], ids[1:])
         found = np.searchsorted(self._pairs, pairs)
         is_merge = (self._pairs[found] == pairs) & (words[1:] == words[:-1]) & ~skipped[:-1]
@@ -93,6 +94,14 @@ class SubwordDropout:
         has_merge = best < NEVER * count
         where = best[has_merge] % count
         return where, self._merged[found[where]], np.repeat(has_merge, np.diff(first, append=count))
+
+
+def check_bpe(model):
+    """Raises ConfigError if a SentencePiece model, bytes, is not of BPE: only BPE has merges to skip."""
+    kind = ModelProto.FromString(model).trainer_spec.model_type
+    if kind != TrainerSpec.BPE:
+        name = TrainerSpec.ModelType.Name(kind).lower()
+        raise ConfigError(f"`subword_dropout_rate` needs a tokenizer of BPE: set it to 0. Received: one of {name}")
 
 
 def _spelling(text, number, normal):

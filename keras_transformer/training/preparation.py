@@ -16,6 +16,7 @@ from keras_transformer.data.corpora import epoch_weights, mix, open_corpora
 from keras_transformer.data.corpus import Corpus, InTurn, OneSide, write_bad_lines
 from keras_transformer.data.encoded import LAYOUT, EncodedPairs, encode_pairs, find_flaw, make_once
 from keras_transformer.data.new_pieces import append_tags, mean_rows, new_in
+from keras_transformer.data.subword_dropout import check_bpe
 from keras_transformer.errors import CheckpointError, ConfigError, CorpusError, counted
 from keras_transformer.files import write_whole
 from keras_transformer.models.sequence_to_sequence import load_model
@@ -93,6 +94,9 @@ def prepare(config, run, corpus=None):
     known = known_languages(config, run, corpus, origin)
     is_other = bool(_different_parts(run, corpus))
     models = make_tokenizers(config, run, corpus, origin, is_other)  # if this fails, other settings may be tried
+    if config.subword_dropout_rate:
+        for model in models.values():
+            check_bpe(model)
     if codes := new_languages(known, corpus):
         models = {path: append_tags(model, codes) for path, model in models.items()}
     write_whole(run.config, config.save)

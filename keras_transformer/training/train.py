@@ -303,7 +303,11 @@ def update_and_validate(config, data, trainer, callbacks, plan, progress):
 def variation(config, data, batches):
     """What changes the pairs of a training batch: a function for `training_batches`, or None.
 
-    Subword dropout leaves the last tenth of the run's `batches` as they are: as they are in translation.
+    Args:
+        config: `Config`.
+        data: `Data`.
+        batches: int, the batches of the whole run. The last tenth of them has no subword dropout, so the model ends
+            with the pieces that it gets in translation.
     """
     models, steps = [tokenizer.model for tokenizer in data.tokenizers], []
     if config.protect:

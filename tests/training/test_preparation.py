@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow as tf
+from sentencepiece.sentencepiece_model_pb2 import ModelProto, TrainerSpec
 
 from keras_transformer.data.corpus import pairs_corpus
 from keras_transformer.errors import CheckpointError, ConfigError, CorpusError, UserError
@@ -369,6 +370,17 @@ def test_a_given_tokenizer_is_taken_and_named(corpus, tmp_path, capsys):
     assert f"tokenizer   331 pieces, those of {tmp_path / 'spm.model'}\n" in capsys.readouterr().out
     (tmp_path / "spm.model").unlink()
     prepare(config, run)  # it has its copy
+
+
+def test_subword_dropout_with_a_tokenizer_of_another_kind_is_refused_before_anything_is_written(corpus, tmp_path):
+    model = ModelProto.FromString(tiny.tokenizer_model())
+    model.trainer_spec.model_type = TrainerSpec.UNIGRAM
+    (tmp_path / "spm.model").write_bytes(model.SerializeToString())
+    run = RunDirectory(tmp_path / "run")
+    config = tiny.config(corpus, run.path, tokenizer=str(tmp_path / "spm.model"), subword_dropout_rate=0.1)
+    with pytest.raises(ConfigError, match="`subword_dropout_rate` needs a tokenizer of BPE.*Received: one of unigram"):
+        prepare(config, run)
+    assert not run.config.exists() and not (run.path / SHARED).exists()
 
 
 @pytest.mark.parametrize("settings", [{"tokenizer": "nowhere.model"}, {"vocabulary_size": 13}], ids=str)
