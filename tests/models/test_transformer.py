@@ -434,7 +434,7 @@ def test_keras_trains_saves_and_loads_it(tmp_path):
     target_ids = np.pad(source_ids, ((0, 0), (0, 1)), constant_values=3)  # to be copied, with eos
     x = {"source_ids": source_ids, "target_ids": np.pad(target_ids, ((0, 0), (1, 0)), constant_values=2)[:, :-1]}
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile(keras.optimizers.Adam(0.02), loss, jit_compile=False)  # XLA would take most of the time
+    model.compile(keras.optimizers.Adam(0.005), loss, jit_compile=False)  # XLA would take most of the time
     losses = model.fit(x, target_ids, epochs=60, verbose=0).history["loss"]
     assert losses[-1] < 0.3 < losses[0]
     model.save(tmp_path / "model.keras")
