@@ -18,8 +18,8 @@ def add_memory_arguments(parser):
         action="append",
         metavar="FILE",
         help="translation memory in TMX. A text that is in it, but for spaces, takes its translation from there, and "
-        "the last line on the screen counts such texts. Several files, each with a --tmx, are one memory: of equal "
-        "texts, the last one counts",
+        "so does a sentence of a longer text. The last line on the screen counts them. Several files, each with a "
+        "--tmx, are one memory: of equal texts, the last one counts",
     )
     parser.add_argument(
         "--tmx_threshold",
@@ -91,6 +91,8 @@ def report_memory(translator, arguments):
         return
     counts, threshold = translator.counts, _threshold(arguments)
     told = f"{counts['exact']:,} of {counted(counts['texts'], 'text')} took a translation from it"
+    if counts["in_part"]:
+        told += f"; {counts['in_part']:,} of the others took {counted(counts['sentences'], 'sentence')}"
     if threshold < 100:
         have = "has" if counts["similar"] == 1 else "have"
         told += f"; {counts['similar']:,} of the others {have} similar entries ({threshold} % or more)"

@@ -108,6 +108,10 @@ class LiteRTTranslator:
         rows = self.translate_scored(texts)
         return [row.text for row in rows], [row.score for row in rows]
 
+    def fragments(self, texts):
+        """Divides texts: for each of a list of str, a list of its sentences and of what stands between them."""
+        return [[part.replace(self._rules.no_space, "") for part in self._rules.fragments(text)] for text in texts]
+
     def _translate_text(self, text):
         """One text: its white space stays, its sentences are translated in parts, and all is joined again."""
         written, log_prob, tokens = [], 0.0, 0
@@ -182,6 +186,7 @@ class Rules:
         self.length_penalty = length_penalty
         self.max_length = max_length
         self.last_control_id = last_control_id
+        self.no_space = no_space
         self._blank = re.compile(f"{blank}*")
         self._copied = re.compile(copied or f"{space or blank}*|{no_space}")
         self._border = border

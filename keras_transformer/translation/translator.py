@@ -16,7 +16,7 @@ from keras_transformer.translation.directions import WRITTEN_TAG
 from keras_transformer.translation.lines import of_one_or_many, run_sorted
 from keras_transformer.translation.options import LANGUAGES, complete_inputs, inputs_of
 from keras_transformer.translation.results import alternatives_of, explanation_of, score_of, translation_of
-from keras_transformer.translation.sentences import UNKNOWN
+from keras_transformer.translation.sentences import DIVISION, NO_SPACE, UNKNOWN, split_at
 from keras_transformer.translation.signatures import Signatures
 
 
@@ -52,6 +52,8 @@ class TextTranslator:
     Raises:
         UserError: for a size that is not positive, and a glossary that cannot be read.
     """
+
+    _breaks = DIVISION.breaks  # between sentences, where those that the corpus knows are not at hand
 
     def __init__(self, batch_size, glossary=None, protect=False, tags=None):
         check_positive(batch_size=batch_size)
@@ -132,6 +134,19 @@ class TextTranslator:
         """The best translations and the source pieces they come from: list of `Explanation`."""
         languages = {"source_lang": source_lang, "target_lang": target_lang}
         return [explanation_of(row) for row in self.ask("explain", on_progress, text=texts, **languages)]
+
+    def fragments(self, texts):
+        """Divides texts as the model reads them, sentence by sentence.
+
+        Args:
+            texts: list of str.
+
+        Returns:
+            For each text, a list of str: its sentences and what stands between them, in their order. [""] for a blank
+            one.
+        """
+        found = split_at(self._breaks, tf.constant([text.encode("utf-8", "replace") for text in texts], tf.string))
+        return [[part.decode("utf-8").replace(NO_SPACE, "") for part in row] for row in found.to_list()]
 
     def translate_batch(self, texts):
         """Translates one batch, a list of str: (list of str, list of float scores)."""
@@ -273,7 +288,7 @@ class Translator(TextTranslator):
         tokenizers = (self.source_tokenizer, self.target_tokenizer)
         how = {"known": known, "shortlist": shortlist, "tags": tags}
         self.signatures = Signatures(model, *tokenizers, **self.settings, **how)
-        self._functions = self.signatures.functions()
+        self._functions, self._breaks = self.signatures.functions(), self.signatures.division.breaks
         self._strategy = strategy or tf.distribute.get_strategy()
         self.files = []
         self._replicas = len(self._strategy.experimental_local_results(model.weights[0].value))

@@ -67,6 +67,13 @@ def test_equal_lines_take_their_translation_from_the_memory_and_are_counted(prog
     assert program(*TMX, text="One two")[1] == ["memory: 1 of 1 text took a translation from it"]
 
 
+def test_sentences_of_a_text_are_counted(program, monkeypatch):
+    monkeypatch.setattr(Upper, "fragments", lambda self, texts: [text.partition(". ") for text in texts], raising=False)
+    lines, told = program(*TMX, text="One two\none house. x\none house. One two\n")
+    assert lines == ["eins zwei", "ein Haus. X", "ein Haus. eins zwei"]
+    assert told == ["memory: 1 of 3 texts took a translation from it; 2 of the others took 3 sentences"]
+
+
 def test_without_the_flag_nothing_is_told(program):
     assert program("--json", text="One two\n") == (
         ['{"text": "One two", "translation": "ONE TWO", "score": -1.5}'],

@@ -69,6 +69,8 @@ def test_text_is_divided_and_joined_as_in_the_graph(reader, known, monkeypatch):
         return ids, 0.0
 
     monkeypatch.setattr(reader, "_search", repeat)
+    shown = [row for row, text in zip(known.fragments(texts), texts, strict=True) if text.strip()]
+    assert reader.fragments([text for text in texts if text.strip()]) == shown
     found = [reader._translate_text(text).text for text in texts]
     assert found == [text.decode("utf-8") for text in expected]
     assert searched == parts.ids.to_list()

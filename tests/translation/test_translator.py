@@ -128,6 +128,16 @@ def test_sentences_are_translated_one_by_one_and_their_white_space_is_kept():
     assert scores[0] == pytest.approx(log_probs.sum() / ((5 + lengths.sum()) / 6) ** ALPHA, rel=1e-4)
 
 
+def test_texts_are_divided_into_their_sentences():
+    text = " One two. Seven\r\nTen nine eight! 一二。三「四。」五 "
+    sentences = ["One two.", "Seven", "Ten nine eight!", "一二。", "三「四。」五"]
+    (parts, blank), nothing = TextTranslator(1).fragments([text, " \n"]), TextTranslator(1).fragments([])
+    assert "".join(parts) == text and [part for part in parts if part.strip()] == sentences
+    assert blank == [""] and nothing == []
+    of_lines = translator(3, split_sentences=False).fragments(["one two. Seven\nTen"])[0]
+    assert [part for part in of_lines if part.strip()] == ["one two. Seven", "Ten"]
+
+
 def test_text_longer_than_max_length_is_translated_in_parts():
     """Nothing is cut off: the parts of the source, read one after the other, are all of it."""
     text = " ".join(tiny.ENGLISH * 5)

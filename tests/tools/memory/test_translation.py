@@ -1,5 +1,6 @@
 """A translator that needs no model writes capitals; the memory answers in small letters."""
 
+import re
 from types import SimpleNamespace
 
 import numpy as np
@@ -61,6 +62,65 @@ def test_options_of_each_text_stay_with_their_text_and_languages_of_a_call_need_
     translator.translate(["a", "One two", "b"], beam_size=[1, 2, 3], prefix="x")
     assert loud.asked == [(["a", "b"], {"beam_size": [1, 3], "prefix": "x"})]
     assert translator.translate(["One two"], target_lang=["fr"]) == ["ONE TWO"]
+
+
+class BySentence(Loud):
+    """Divides texts behind a stop, and is less sure of longer ones."""
+
+    def fragments(self, texts):
+        return [re.split(r"(?<=[.。])(\s*)", text) for text in texts]
+
+    def translate_scored(self, texts, on_progress=None, **options):
+        found = super().translate_scored(texts, on_progress, **options)
+        return [Translation(text, -float(len(text))) for text, _ in found]
+
+
+SENTENCES = [
+    ("One two.", "Eins, zwei."),
+    ("Three.", "Drei."),
+    ("一。", "Eins。"),
+    ("二。", "Zwei."),
+    ("x. y.", "X and y."),
+]
+
+
+def test_sentences_take_their_translation_from_the_memory_and_the_model_translates_what_is_between_them():
+    translator, counted = MemoryTranslator(loud := BySentence(), Memory(SENTENCES)), []
+    texts = ["a. b. One  two.\tc.\n", "Three. Three.", "d. x. y.", "x. y.", " ", "Three. e."]
+    found = translator.translate_scored(texts, counted.append, beam_size=[1, 2, 3, 4, 5, 6])
+    assert found == [
+        ("A. B. Eins, zwei.\tC.\n", -6),
+        ("Drei. Drei.", 0),
+        ("D. X. Y.", -8),  # an entry of two sentences is a whole text
+        ("X and y.", 0),
+        (" ", -1),
+        ("Drei. E.", -3),
+    ]
+    assert loud.asked == [(["a. b. ", "\tc.\n", "d. x. y.", " ", " e."], {"beam_size": [1, 1, 3, 5, 6]})]
+    assert translator.counts == {"texts": 5, "exact": 1, "similar": 0, "in_part": 3, "sentences": 4}
+    assert sum(counted) == len(texts) and min(counted) >= 0
+    assert translator.translate("Three. f.") == "Drei. F."
+    assert [match.source for match in translator.recall(["Three. One two.", "f."])[0]] == ["Three.", "One two."]
+
+
+def test_sentences_without_space_between_them_get_some_where_their_translations_need_it():
+    translator = MemoryTranslator(BySentence(), Memory(SENTENCES))
+    assert translator.translate(["一。二。一。", "二。a。二。b", "一。a"]) == [
+        "Eins。Zwei. Eins。",
+        "Zwei. A。Zwei. B",
+        "Eins。A",
+    ]
+
+
+def test_a_text_is_not_divided_for_a_prefix_for_alternatives_and_for_tags_inside():
+    translator = MemoryTranslator(loud := BySentence(), Memory(SENTENCES))
+    assert translator.translate("Three. a.", prefix="p") == "THREE. A."
+    assert translator.translate(["Three. a."], target_lang=["fr"]) == ["THREE. A."]
+    assert [options for _, options in loud.asked] == [{"prefix": "p"}, {"target_lang": ["fr"]}]
+    assert translator.alternatives("Three. a.")[0].text == "THREE. A."
+    assert translate_bytes(translator, b"<p>Three. <b>a</b></p><p>Three. a</p>", "html") == (
+        b"<p>THREE. <b>A</b></p><p>Drei. A</p>"
+    )
 
 
 def test_similar_entries_are_shown_and_counted_and_never_used():
