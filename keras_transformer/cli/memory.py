@@ -19,7 +19,7 @@ def add_memory_arguments(parser):
         metavar="FILE",
         help="translation memory in TMX. A text that is in it, but for spaces, takes its translation from there, and "
         "so does a sentence of a longer text. The last line on the screen counts them. Several files, each with a "
-        "--tmx, are one memory: of equal texts, the last one counts",
+        "--tmx, are one memory: of equal texts, that in the last file counts",
     )
     parser.add_argument(
         "--tmx_threshold",

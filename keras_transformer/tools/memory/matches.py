@@ -72,6 +72,8 @@ class Memory:
         Languages are compared by their language and their usual script: `en-US` serves `en`, and `zh-TW` does not serve
         `zh`. The codes themselves come first if a file has them. The direction of a file does not matter.
 
+        Of equal sources, that in the last file counts, and in a file the one that was changed last.
+
         Args:
             paths: path of a file, or a list of them. With .gz at its end, a file is packed.
             source_lang, target_lang: codes of the languages, such as "en" or "pt-BR".
@@ -159,13 +161,15 @@ def _pairs(paths, source_lang, target_lang, languages) -> Iterator[tuple[tuple, 
     """Yields (how well it fits, source, translation) of each unit, and adds all codes to `languages`.
 
     A unit fits by the codes of its languages. Of two with the same codes, one without code of other programs is better.
+    Then the last file counts, and in a file the last change.
     """
-    for path in paths:
+    for number, path in enumerate(paths):
         for unit in read_units(path):
             languages.update(segment.language for segment in unit)
             (fit, source), (other, target) = (_closest(unit, wanted) for wanted in (source_lang, target_lang))
             if fit and other:
-                yield (fit + other, source.is_plain and target.is_plain), source.text, target.text
+                changed = max(source.changed, target.changed)
+                yield (fit + other, source.is_plain and target.is_plain, number, changed), source.text, target.text
 
 
 def _closest(unit, wanted):

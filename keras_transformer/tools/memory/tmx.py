@@ -27,11 +27,13 @@ class Segment(NamedTuple):
         language: str, its code.
         text: str, without code. White space of XML is one space.
         is_plain: bool, whether there was no code.
+        changed: str, the time of its last change, such as "20260131T235959Z"; "" if it is not known.
     """
 
     language: str
     text: str
     is_plain: bool
+    changed: str = ""
 
 
 def read_units(path) -> Iterator[list[Segment]]:
@@ -66,6 +68,7 @@ class _Reader:
         self._path = path
         self._complete = []  # units
         self._unit, self._language = None, None  # that are open
+        self._changed = self._unit_changed = ""  # of the text that is open, and of its unit
         self._text, self._is_plain, self._depth = None, True, 0  # of a segment that is open; of code inside it
         self._is_tmx = False
         self._parser = expat.ParserCreate()
@@ -96,9 +99,10 @@ class _Reader:
             raise UserError(f"{self._path} is no TMX: its first element is `{name}`, not `tmx`")
         self._is_tmx = True
         if name == "tu":
-            self._unit = []
+            self._unit, self._unit_changed = [], _time_of(attributes)
         elif name == "tuv":
             self._language = attributes.get("xml:lang") or attributes.get("lang")
+            self._changed = _time_of(attributes) or self._unit_changed
         elif name == "seg":
             self._text, self._is_plain, self._depth = [], True, 0
         elif name in CODE:
@@ -114,7 +118,7 @@ class _Reader:
         elif name == "seg":
             if self._unit is not None and self._language:
                 text = WHITE_SPACE.sub(" ", "".join(self._text)).strip(" ")
-                self._unit.append(Segment(self._language, text, self._is_plain))
+                self._unit.append(Segment(self._language, text, self._is_plain, self._changed))
             self._text = None
         elif name in CODE:
             self._depth -= 1
@@ -126,3 +130,7 @@ class _Reader:
     def _refuse_entity(self, name, *_):
         line = self._parser.CurrentLineNumber
         raise UserError(f"{self._path} has an entity of its own in line {line}, which is not read: {name}")
+
+
+def _time_of(attributes):
+    return attributes.get("changedate") or attributes.get("creationdate") or ""

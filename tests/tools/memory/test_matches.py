@@ -107,6 +107,27 @@ def test_the_similarity_is_that_of_the_definition(text, sources, threshold):
         assert [match.match for match in found] == sorted(expected, reverse=True)[:3]
 
 
+def test_of_equal_sources_the_last_file_counts_and_in_a_file_the_last_change(tmp_path):
+    unit = '<tu {}><tuv xml:lang="en" {}><seg>{}</seg></tuv><tuv xml:lang="de"><seg>{}</seg></tuv></tu>'
+    rows = [
+        ('changedate="20250101T000000Z"', "", "one", "by its unit"),
+        ("", "", "one", "never"),
+        ("", 'creationdate="20240101T000000Z"', "one", "older"),
+        ("", 'changedate="20220202T000000Z" creationdate="20200101T000000Z"', "two", "zwei"),
+        ("", 'changedate="20220101T000000Z" creationdate="20210101T000000Z"', "two", "created later"),
+        ("", "", "three", "first"),
+        ("", "", "three", "drei"),
+    ]
+    paths = [tmp_path / "dates.tmx", tmp_path / "new.tmx"]
+    for path, some in zip(paths, (rows, [("", "", "one", "eins")]), strict=True):
+        path.write_text(f"<tmx><body>{''.join(unit.format(*row) for row in some)}</body></tmx>")
+    memory = Memory.open(paths[0], "en", "de")
+    found = [memory.equal(text).translation for text in ("one", "two", "three")]
+    assert found == ["by its unit", "zwei", "drei"]
+    assert Memory.open(paths, "en", "de").equal("one").translation == "eins"
+    assert Memory.open(paths[::-1], "en", "de").equal("one").translation == "by its unit"
+
+
 @pytest.mark.parametrize(
     ("languages", "translation"),
     [
