@@ -28,10 +28,19 @@ shows() { # shows PATTERN CURL-ARGUMENTS...: asks, and prints the first match of
 answers_as() { # answers_as TYPE URL: asks, and compares the content type
   [[ $(get --output /dev/null --write-out '%{content_type}' "$2") == "$1"* ]]
 }
+target() { # target URL: a target language of LibreTranslate's API
+  shows '"targets": ?\["[a-z-]+' "$1/languages" | grep --only-matching '[a-z-]*$'
+}
 translates() { # translates URL: asks LibreTranslate's API, whatever the languages are
-  local target
-  target=$(shows '"targets": ?\["[a-z-]+' "$1/languages" | grep --only-matching '[a-z-]*$')
-  shows '"translatedText": ?"[^"]+"' "$1/translate" --data q=one --data source=auto --data "target=$target"
+  shows '"translatedText": ?"[^"]+"' "$1/translate" --data q=one --data source=auto --data "target=$(target "$1")"
+}
+translates_html() { # translates_html URL
+  shows '<b>[^<]+</b>' "$1/translate" --data q='<b>one</b>' --data source=auto --data "target=$(target "$1")" --data format=html
+}
+translates_file() { # translates_file URL: uploads a file, and downloads its translation
+  local address
+  address=$(shows 'http[^"]+' "$1/translate_file" --form 'file=@-;filename=a.html' --form source=auto \
+    --form "target=$(target "$1")" <<<'<p>one</p>') && shows '<p>[^<]+</p>' "$address"
 }
 counts() { # counts QUERY: asks Prometheus until the query has a value that is not 0, for at most a minute
   for _ in {1..30}; do
@@ -64,6 +73,8 @@ prove 'its script is there' answers_as application/javascript http://localhost:8
 prove 'it may ask the model' shows '"serving_default"' http://localhost:8080/v1/models/translator/metadata
 prove "LibreTranslate's API translates" translates http://localhost:5000
 prove 'the page has the same API' translates http://localhost:8080
+prove 'tags stay in HTML' translates_html http://localhost:8080
+prove 'a file comes back translated' translates_file http://localhost:8080
 prove 'Prometheus reads the server' counts 'up{job="tensorflow_serving"}'
 prove 'Prometheus counts predictions' counts "sum($model{API=~\"[Pp]redict\"})"
 prove 'Grafana has the dashboard' shows '"title": ?"Translation"' http://localhost:3000/api/dashboards/uid/translation

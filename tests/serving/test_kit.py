@@ -2,10 +2,15 @@
 
 import json
 import re
+import subprocess
+import sys
+from importlib import metadata
 from pathlib import Path, PurePosixPath
 
 import yaml
 from google.protobuf import text_format
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 from tensorflow.core.protobuf.config_pb2 import ConfigProto
 from tensorflow_serving.config.model_server_config_pb2 import ModelServerConfig
 
@@ -84,7 +89,79 @@ def test_services_are_closed_to_others_and_depend_on_services():
     assert sorted(int(port) for _, port, *_ in ports) == sorted([REST, GRPC, GATEWAY, 8080, 9090, 3000])
 
 
+# The image of the gateway
+
+
+def test_the_image_is_made_of_what_docker_is_given():
+    copied = re.findall(r"^COPY (\S+) \S+$", read("Dockerfile"), re.MULTILINE)
+    given = [line.removeprefix("!") for line in read("Dockerfile.dockerignore").splitlines() if line.startswith("!")]
+    assert sorted(copied) == sorted(given) and all([*KIT.parent.glob(pattern)] for pattern in copied)
+    build = SERVICES["gateway"]["build"]
+    assert (KIT / build["context"]).samefile(KIT.parent) and KIT.parent / build["dockerfile"] == KIT / "Dockerfile"
+
+
+def with_what_they_need(names):
+    """The names of distributions, and of all others that they need."""
+    found, waiting = set(), [*names]
+    while waiting:
+        name = canonicalize_name(waiting.pop())
+        if name not in found:
+            found.add(name)
+            needed = map(Requirement, metadata.requires(name) or [])
+            waiting += [each.name for each in needed if not each.marker or each.marker.evaluate({"extra": ""})]
+    return found
+
+
+OF_ITS_PACKAGES = """
+import importlib.abc, sys
+
+class Missing(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name in missing:
+            raise ModuleNotFoundError(name, name=name)
+
+missing = {*sys.argv[1:]}
+sys.meta_path.insert(0, Missing())
+import keras_transformer.cli.document_api
+from keras_transformer.tools.documents.files import FORMATS, check_format, translate_bytes
+
+class Upper:
+    def translate(self, texts, on_progress=None):
+        return [text.upper() for text in texts]
+
+for format in FORMATS:
+    check_format(format)
+print(*(translate_bytes(Upper(), b"<p>one</p>", format).decode() for format in ("html", "markdown")))
+"""
+
+
+def test_the_packages_of_the_image_are_those_of_the_project_and_enough_for_documents():
+    added = re.findall(r"'(\S+>=\S+)'", read("Dockerfile"))
+    assert [each for each in added if f'"{each}"' not in (KIT.parent / "pyproject.toml").read_text("utf-8")] == []
+    lines = [line for line in read("requirements.txt").splitlines() if not line.startswith("#")]
+    installed = with_what_they_need(Requirement(line).name for line in [*lines, *added])
+    messages = {"tensorflow", "tensorflow_serving"}  # which are in the image without their packages
+    missing = {
+        module
+        for module, owners in metadata.packages_distributions().items()
+        if not {*map(canonicalize_name, owners)} & installed and module not in messages
+    }
+    command = [sys.executable, "-c", OF_ITS_PACKAGES, *missing]
+    ran = subprocess.run(command, cwd=KIT.parent, capture_output=True, text=True, timeout=120)
+    assert ran.returncode == 0 and "<p>ONE</p>" in ran.stdout, ran.stderr
+    assert "keras" in missing and "pip" in missing
+
+
 # Kubernetes
+
+
+def test_the_gateway_may_write_where_its_processes_have_their_sockets():
+    deployment = next(yaml.safe_load_all(read("kubernetes/gateway.yaml")))
+    pod = deployment["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    assert container["securityContext"]["readOnlyRootFilesystem"]
+    mounted = {mount["mountPath"]: mount["name"] for mount in container["volumeMounts"]}
+    assert {"name": mounted["/tmp"], "emptyDir": {}} in pod["volumes"]
 
 
 def test_selectors_ports_and_mounts_lead_to_what_there_is():

@@ -22,10 +22,10 @@ FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 
 
 @contextlib.contextmanager
-def gateway_before(address, *flags):
+def gateway_before(address, *flags, api=LibreTranslate):
     """The port of a gateway to a server of gRPC."""
     models = gateway.connected(gateway.parse_arguments(["--backend", f"grpc://{address}", *flags]))
-    server = HttpServer(LibreTranslate(lambda: models).app(()), HOST, 0, DEADLINE_SECONDS)
+    server = HttpServer(api(lambda: models).app(()), HOST, 0, DEADLINE_SECONDS)
     try:
         yield server.port
     finally:

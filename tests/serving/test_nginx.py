@@ -2,12 +2,15 @@
 
 import shutil
 import subprocess
+import urllib.request
 from pathlib import Path
 
 import pytest
 from libretranslatepy import LibreTranslateAPI
 
+from keras_transformer.cli.document_api import DocumentApi
 from serving.rest import PAGE
+from tests.cli.test_gateway import upload
 from tests.serving import toy
 from tests.serving.live import HOST, accepts, ask, both, free_port, wait_for
 from tests.serving.test_libretranslate import gateway_before
@@ -54,7 +57,7 @@ def site(tmp_path_factory):
     directory.chmod(0o755)
     port, flags = free_port(), ("--source_lang=en", "--target_lang=de")
     with both({"translator": directory / "toy"}) as server:
-        with gateway_before(server.address, *flags) as gateway:
+        with gateway_before(server.address, *flags, api=DocumentApi) as gateway:
             changes = {
                 "listen 8080": f"listen {HOST}:{port}",
                 "/srv/page": str(PAGE),
@@ -78,6 +81,19 @@ def test_a_program_translates(site):
         assert ask(site, "GET", path)[0] == 200
 
 
+def test_a_page_and_a_file_are_translated_and_the_address_of_the_file_is_one_for_its_reader(site):
+    word = toy.translation("süß", 3).decode()
+    asked = {"q": "<p>süß</p>", "source": "en", "target": "de", "format": "html"}
+    headers = {"Content-Type": "application/json"}
+    assert ask(site, "POST", "/translate", asked, headers)[2]["translatedText"] == f"<p>{word}</p>"
+    page = f"<p>süß</p><!-- {' ' * 2**21} -->"
+    address = upload(site, "long.html", page.encode())[1]["translatedFileUrl"]
+    assert address.startswith(f"http://{HOST}:{site}/download_file/")
+    with urllib.request.urlopen(address) as reply:
+        assert reply.read().decode() == page.replace("süß", word)
+
+
 def test_what_is_too_long_or_elsewhere_is_refused(site):
     assert ask(site, "POST", "/translate", bytes(2**20 + 1))[0] == 413
+    assert ask(site, "POST", "/translate_file", bytes(9 * 2**20 + 1))[0] == 413
     assert ask(site, "GET", "/config/nginx.conf")[0] == 404 == ask(site, "GET", "/translate/x")[0]
