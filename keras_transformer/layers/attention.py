@@ -5,10 +5,11 @@ knows the positions of its queries and keys.
 """
 
 import keras
+import numpy as np
 from keras import ops
 
 from keras_transformer.layers.embedding import angles
-from keras_transformer.layers.kernels import Dropout, Linear, hide, inner_shape
+from keras_transformer.layers.kernels import Dropout, Linear, hide, inner_shape, matmul_positions
 from keras_transformer.layers.layer import Layer
 
 
@@ -308,13 +309,13 @@ def rotate(heads, positions):
     """Turns the pair (2i, 2i+1) of every vector by the angle pos / 10000^(2i/K): (B, H, T, K), int (T,) -> the same.
 
     The product of two turned vectors depends only on the distance of their positions (Su et al. 2021). The angles are
-    float32, because bfloat16 cannot count past 256.
+    float32, because bfloat16 cannot count past 256. A turn by an angle a is cos a times the vector and sin a times its
+    quarter turn, which is a product: to take pairs apart and to put them together again takes longer.
     """
-    turn = angles(positions, heads.shape[-1])  # (T, K/2)
-    cosine, sine = ops.cast(ops.cos(turn), heads.dtype), ops.cast(ops.sin(turn), heads.dtype)
-    even, odd = heads[..., 0::2], heads[..., 1::2]  # (B, H, T, K/2)
-    turned = ops.stack([even * cosine - odd * sine, even * sine + odd * cosine], axis=-1)
-    return ops.reshape(turned, (-1, *inner_shape(heads), heads.shape[-1]))
+    turn = ops.repeat(angles(positions, heads.shape[-1]), 2, axis=-1)  # (T, K), the angle of each pair twice
+    quarter = np.kron(np.eye(heads.shape[-1] // 2), [[0, 1], [-1, 0]])  # (x, y) -> (-y, x), (K, K)
+    turned = matmul_positions(heads, ops.cast(quarter, heads.dtype))
+    return heads * ops.cast(ops.cos(turn), heads.dtype) + turned * ops.cast(ops.sin(turn), heads.dtype)
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
