@@ -5,7 +5,6 @@ knows the positions of its queries and keys.
 """
 
 import keras
-import numpy as np
 from keras import ops
 
 from keras_transformer.layers.embedding import angles
@@ -312,9 +311,10 @@ def rotate(heads, positions):
     float32, because bfloat16 cannot count past 256. A turn by an angle a is cos a times the vector and sin a times its
     quarter turn, which is a product: to take pairs apart and to put them together again takes longer.
     """
-    turn = ops.repeat(angles(positions, heads.shape[-1]), 2, axis=-1)  # (T, K), the angle of each pair twice
-    quarter = np.kron(np.eye(heads.shape[-1] // 2), [[0, 1], [-1, 0]])  # (x, y) -> (-y, x), (K, K)
-    turned = matmul_positions(heads, ops.cast(quarter, heads.dtype))
+    width = heads.shape[-1]
+    turn = ops.repeat(angles(positions, width), 2, axis=-1)  # (T, K), the angle of each pair twice
+    quarter = [[(j == i ^ 1) * (-1) ** i for j in range(width)] for i in range(width)]  # (x, y) -> (-y, x), (K, K)
+    turned = matmul_positions(heads, ops.convert_to_tensor(quarter, heads.dtype))
     return heads * ops.cast(ops.cos(turn), heads.dtype) + turned * ops.cast(ops.sin(turn), heads.dtype)
 
 
