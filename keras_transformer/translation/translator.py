@@ -135,6 +135,7 @@ class TextTranslator:
         languages = {"source_lang": source_lang, "target_lang": target_lang}
         return [explanation_of(row) for row in self.ask("explain", on_progress, text=texts, **languages)]
 
+    @of_one_or_many
     def fragments(self, texts):
         """Divides texts as the model reads them, sentence by sentence.
 

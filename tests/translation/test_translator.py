@@ -133,7 +133,7 @@ def test_texts_are_divided_into_their_sentences():
     sentences = ["One two.", "Seven", "Ten nine eight!", "一二。", "三「四。」五"]
     (parts, blank), nothing = TextTranslator(1).fragments([text, " \n"]), TextTranslator(1).fragments([])
     assert "".join(parts) == text and [part for part in parts if part.strip()] == sentences
-    assert blank == [""] and nothing == []
+    assert blank == [""] and nothing == [] and TextTranslator(1).fragments(text) == parts
     of_lines = translator(3, split_sentences=False).fragments(["one two. Seven\nTen"])[0]
     assert [part for part in of_lines if part.strip()] == ["one two. Seven", "Ten"]
 

@@ -7,7 +7,7 @@ from itertools import groupby
 import regex
 
 from keras_transformer.tools.memory.alignment import explained
-from keras_transformer.tools.memory.matches import Memory
+from keras_transformer.tools.memory.matches import EXACT, Memory
 from keras_transformer.translation.lines import of_one_or_many
 from keras_transformer.translation.options import LANGUAGES
 from keras_transformer.translation.results import Translation
@@ -56,21 +56,35 @@ class MemoryTranslator:
     @of_one_or_many
     def translate(self, texts, on_progress=None, **options):
         """As `TextTranslator.translate`."""
-        return self._answered(self._translator.translate, texts, on_progress, options, str, _joined)
+        return [found.text for found in self.translate_scored(texts, on_progress, **options)]
 
     @of_one_or_many
     def translate_scored(self, texts, on_progress=None, **options):
         """As `TextTranslator.translate_scored`."""
-        return self._answered(self._translator.translate_scored, texts, on_progress, options, _certain, _joined_scored)
+        rows = [
+            [(part, _known(part, match)) for part, match in parts]
+            for parts in self._parts_of(texts, options, are_divided="prefix" not in options)
+        ]
+        waiting = [(row, part) for row, parts in enumerate(rows) for part, answer in parts if answer is None]
+        chosen = {
+            name: [value[row] for row, _ in waiting] if isinstance(value, (list, tuple)) else value
+            for name, value in options.items()
+        }
+        number = sum(map(len, rows))
+        report = on_progress and _per_text(on_progress, number, len(texts))
+        if report and len(waiting) < number:
+            report(number - len(waiting))
+        asked = [part for _, part in waiting]
+        others = iter(self._translator.translate_scored(asked, report, **chosen) if waiting else [])
+        return [_joined([(part, answer or next(others)) for part, answer in parts]) for parts in rows]
 
     @of_one_or_many
     def alternatives(self, texts, on_progress=None, **options):
         """As `TextTranslator.alternatives`. The answer of the memory comes before those of the model."""
         found = self._translator.alternatives(texts, on_progress, **options)
-        answers = self._answers(texts, options)
         return [
-            row if answer is None else [_certain(answer), *(other for other in row if other.text != answer)]
-            for row, answer in zip(found, answers, strict=True)
+            [answer, *(other for other in row if other.text != answer.text)] if answer else row
+            for row, answer in zip(found, self._answers(texts, options), strict=True)
         ]
 
     @property
@@ -82,10 +96,9 @@ class MemoryTranslator:
         if isinstance(texts, str):
             return self._explain(explain, [texts], on_progress, **options)[0]
         found = explain(texts, on_progress, **options)
-        answers = self._answers(texts, options)
         return [
-            row if answer is None else explained(text, answer, row)
-            for text, answer, row in zip(texts, answers, found, strict=True)
+            explained(text, answer.text, row) if answer else row
+            for text, answer, row in zip(texts, self._answers(texts, options), found, strict=True)
         ]
 
     @property
@@ -112,29 +125,29 @@ class MemoryTranslator:
             text, and the most similar ones. [] for a text that names its language.
         """
         return [
-            [*(match for _, match in parts if match), *([whole] if whole else similar)]
-            for whole, parts, similar in self._look_up(texts)
+            [*(match for _, match in parts if match), *matches] if len(parts) > 1 else matches
+            for parts, matches in self._look_up(texts)
         ]
 
     def _look_up(self, texts):
-        """For each text, (`Match` of the whole text or None, parts as in `_parts`, list of similar `Match`)."""
+        """The parts of each text, a list of (str, `Match` or None), and its matches, see `Memory.find`."""
         if self._last[0] != texts:
             asked = ["" if self._names_language(text) else text for text in texts]
-            whole = [self.memory.equal(text) for text in asked]
-            others = ["" if match else text for text, match in zip(asked, whole, strict=True)]
-            divide = getattr(self._translator, "fragments", None)
-            parts = map(self._parts, divide(others)) if divide else [[]] * len(texts)
-            self._last = list(texts), [*zip(whole, parts, self.memory.find(others), strict=True)]
+            divide = getattr(self._translator, "fragments", lambda texts: [[text] for text in texts])
+            rows = zip(texts, divide(asked), self.memory.find(asked), strict=True)
+            self._last = list(texts), [(self._parts(*row), row[2]) for row in rows]
         return self._last[1]
 
-    def _parts(self, fragments):
-        """Joins the fragments of a text between two entries: list of (str, `Match` or None), [] if none is an entry."""
+    def _parts(self, text, fragments, matches):
+        """A text that is no entry is divided where its fragments are entries. All between two entries is one part."""
+        if matches and matches[0].match == EXACT:
+            return [(text, matches[0])]
         parts = []
         for is_entry, group in groupby(fragments, key=lambda fragment: self.memory.equal(fragment) is not None):
-            sentences = list(group)
-            parts += sentences if is_entry else ["".join(sentences)]
+            neighbours = list(group)
+            parts += neighbours if is_entry else ["".join(neighbours)]
         found = [(part, self.memory.equal(part)) for part in parts]
-        return found if any(match for _, match in found) else []
+        return found if any(match for _, match in found) else [(text, None)]
 
     def remembered(self, text, fits):
         """The translation of the memory for a text, if it has one and `fits(translation)`. Else None, and no count."""
@@ -151,45 +164,26 @@ class MemoryTranslator:
 
         return written_tag(text, tags)[1] is not None
 
-    def _answered(self, ask, texts, on_progress, options, form, join):
-        """Results of the memory in a form, and of `ask` for all other texts and parts of texts."""
-        rows = [[(text, answer)] for text, answer in zip(texts, self._answers(texts, options), strict=True)]
-        if not options.keys() & {*LANGUAGES, "prefix"}:
-            rows = [
-                self._answers_in_part(parts) if parts else row
-                for row, (_, parts, _) in zip(rows, self._look_up(texts), strict=True)
-            ]
-        waiting = [(i, part) for i, row in enumerate(rows) for part, answer in row if answer is None]
-        of_each = {
-            name: [value[i] for i, _ in waiting] if isinstance(value, (list, tuple)) else value
-            for name, value in options.items()
-        }
-        report = on_progress and _per_text(on_progress, sum(map(len, rows)), len(texts))
-        if report and len(waiting) < sum(map(len, rows)):
-            report(sum(map(len, rows)) - len(waiting))
-        others = iter(ask([part for _, part in waiting], report, **of_each) if waiting else [])
-        return [
-            join([(part, next(others) if answer is None else form(answer)) for part, answer in row]) for row in rows
-        ]
-
     def _answers(self, texts, options):
-        """For each text, the translation of the memory, with the white space around the text; None if it has none."""
-        found = [(None, [], [])] * len(texts) if options.keys() & LANGUAGES.keys() else self._look_up(texts)
-        self.counts.update(texts=sum(bool(text.strip()) for text in texts))
-        self.counts.update(exact=sum(whole is not None for whole, _, _ in found))
-        self.counts.update(similar=sum(bool(similar) for whole, _, similar in found if whole is None))
-        return [
-            None if whole is None else _spaced(text, whole.translation)
-            for text, (whole, _, _) in zip(texts, found, strict=True)
-        ]
+        """For each text, the `Translation` of the entry that is equal to it, or None."""
+        rows = self._parts_of(texts, options, are_divided=False)
+        return [_known(*parts[0]) if parts[0][1] else None for parts in rows]
 
-    def _answers_in_part(self, parts):
-        """(text, translation of the memory or None) of each part of a text. White space is its own translation."""
-        self.counts.update(in_part=1, sentences=sum(match is not None for _, match in parts))
-        return [
-            (part, _spaced(part, match.translation) if match else None if part.strip() else part)
-            for part, match in parts
-        ]
+    def _parts_of(self, texts, options, are_divided):
+        """Looks texts up and counts them: for each, a list of (str, `Match` or None)."""
+        if options.keys() & LANGUAGES.keys():
+            found = [([(text, None)], []) for text in texts]
+        else:
+            found = self._look_up(texts)
+        rows = []
+        for text, (parts, matches) in zip(texts, found, strict=True):
+            parts = parts if are_divided or len(parts) == 1 else [(text, None)]
+            known, is_whole = sum(match is not None for _, match in parts), len(parts) == 1
+            is_exact, is_in_part = known > 0 and is_whole, known > 0 and not is_whole
+            self.counts.update(texts=bool(text.strip()), exact=is_exact, similar=bool(matches) and not is_exact)
+            self.counts.update(in_part=is_in_part, sentences=known * is_in_part)
+            rows.append(parts)
+        return rows
 
 
 def _per_text(on_progress, parts, texts):
@@ -205,26 +199,23 @@ def _per_text(on_progress, parts, texts):
 
 
 def _joined(parts):
-    """The translations of the parts of a text, list of (part, translation), as one str.
+    """The `Translation`s of the parts of a text, list of (str, `Translation`), as one.
 
     Between two sentences that touch in the text, as in Chinese, it writes a space if the translation needs one.
     """
     source, text = "", ""
-    for part, translation in parts:
+    for part, (translation, _) in parts:
         touches = part and translation and not part[0].isspace() and _ENDS_SENTENCE.search(source)
         text += f" {translation}" if touches and not _NEEDS_NO_SPACE.search(text) else translation
         source += part
-    return text
+    return Translation(text, min(found.score for _, found in parts))
 
 
-def _joined_scored(parts):
-    """As `_joined`, for `Translation`s."""
-    text = _joined([(part, translation.text) for part, translation in parts])
-    return Translation(text, min(translation.score for _, translation in parts))
-
-
-def _certain(text):
-    return Translation(text, 0.0)
+def _known(text, match):
+    """The `Translation` of a text that has a `Match`, and of blank text; None for another text."""
+    if match:
+        return Translation(_spaced(text, match.translation), 0.0)
+    return None if text.strip() else Translation(text, 0.0)
 
 
 def _spaced(text, translation):

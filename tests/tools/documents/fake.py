@@ -5,6 +5,8 @@ from types import SimpleNamespace
 import numpy as np
 import regex as re
 
+from keras_transformer.translation.results import Translation
+
 
 class WordByWord:
     """Translates each word by a function, in order.
@@ -21,6 +23,9 @@ class WordByWord:
         if on_progress:
             on_progress(len(texts))
         return [" ".join(map(self.word, text.split(" "))) for text in texts]
+
+    def translate_scored(self, texts, on_progress=None):
+        return [Translation(text, 0.0) for text in self.translate(texts, on_progress)]
 
     def explain(self, texts, on_progress=None):
         if on_progress:
