@@ -308,8 +308,8 @@ def rotate(heads, positions):
     """Turns the pair (2i, 2i+1) of every vector by the angle pos / 10000^(2i/K): (B, H, T, K), int (T,) -> the same.
 
     The product of two turned vectors depends only on the distance of their positions (Su et al. 2021). The angles are
-    float32, because bfloat16 cannot count past 256. A turn by an angle a is cos a times the vector and sin a times its
-    quarter turn, which is a product: to take pairs apart and to put them together again takes longer.
+    float32, because bfloat16 cannot count past 256. With q the quarter turn of a vector x, its turn by an angle a is
+    x cos a + q sin a. A product makes q in less time than slices of the pairs.
     """
     width = heads.shape[-1]
     turn = ops.repeat(angles(positions, width), 2, axis=-1)  # (T, K), the angle of each pair twice

@@ -53,7 +53,7 @@ class TextTranslator:
         UserError: for a size that is not positive, and a glossary that cannot be read.
     """
 
-    _breaks = DIVISION.breaks  # between sentences, where those that the corpus knows are not at hand
+    _breaks = DIVISION.breaks  # between sentences, by the rule alone: an export does not tell what its corpus knows
 
     def __init__(self, batch_size, glossary=None, protect=False, tags=None):
         check_positive(batch_size=batch_size)

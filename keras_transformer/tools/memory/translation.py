@@ -20,16 +20,16 @@ _NEEDS_NO_SPACE = regex.compile(f"[。！？｡]{_CLOSING}")  # as in translatio
 class MemoryTranslator:
     """Answers a text that is in a translation memory with its translation there. The model translates all others.
 
-    In a text of several sentences, `translate` and `translate_scored` take each sentence from the memory that it has,
-    and the model translates what stands between those. The score is then the lowest of the parts. The translator must
-    divide texts, as those of this library do.
+    A text may have sentences that are in the memory. `translate` and `translate_scored` take the translations of these
+    sentences from there, and the model translates what stands between them. The score is the lowest of the parts. This
+    needs a translator that divides texts (`fragments`), as those of this library do.
 
     Similar entries are never an answer: `recall` shows them. White space around a text stays. A text that names its
     language, such as ">>fra<< Hello", and a call with languages of its own go to the model. So do methods that are not
     listed here. The score of an answer of the memory is 0.
 
     Args:
-        translator: `TextTranslator`, or another object with its methods `translate` and `translate_scored`.
+        translator: `TextTranslator`, or another object with its method `translate_scored`.
         memory: `Memory` between the languages of the translator.
 
     Attributes:
@@ -179,9 +179,8 @@ class MemoryTranslator:
         for text, (parts, matches) in zip(texts, found, strict=True):
             parts = parts if are_divided or len(parts) == 1 else [(text, None)]
             known, is_whole = sum(match is not None for _, match in parts), len(parts) == 1
-            is_exact, is_in_part = known > 0 and is_whole, known > 0 and not is_whole
-            self.counts.update(texts=bool(text.strip()), exact=is_exact, similar=bool(matches) and not is_exact)
-            self.counts.update(in_part=is_in_part, sentences=known * is_in_part)
+            self.counts.update({"exact": known} if is_whole else {"in_part": 1, "sentences": known})
+            self.counts.update(texts=bool(text.strip()), similar=bool(matches) and not (is_whole and known))
             rows.append(parts)
         return rows
 
