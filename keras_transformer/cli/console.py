@@ -118,6 +118,7 @@ def program(flags=(), log_to=None):
     log, handler = logging.getLogger("keras_transformer"), _Lines(log_to or sys.stdout, flags)
     log.addHandler(handler)
     log.setLevel(logging.INFO)
+    log.propagate = False  # TensorFlow adds a handler to the root when it loads a SavedModel
     try:
         yield
     except BrokenPipeError:
@@ -133,6 +134,7 @@ def program(flags=(), log_to=None):
         sys.exit(2)
     finally:
         log.removeHandler(handler)
+        log.propagate = True
         signal.signal(signal.SIGTERM, before)
 
 

@@ -1,3 +1,4 @@
+import io
 import logging
 import os
 import subprocess
@@ -40,6 +41,14 @@ def test_ctrl_c_is_one_line_and_exit_status_130(capsys):
         raise KeyboardInterrupt
     assert caught.value.code == 130
     assert capsys.readouterr() == ("", "interrupted\n")
+
+
+def test_a_line_of_the_log_comes_once_beside_the_handlers_of_others(monkeypatch):
+    of_others, lines = io.StringIO(), io.StringIO()
+    monkeypatch.setattr(logging.root, "handlers", [logging.StreamHandler(of_others)])  # as absl does
+    with console.program(log_to=lines):
+        logging.getLogger("keras_transformer.cli").info("one line")
+    assert (lines.getvalue(), of_others.getvalue()) == ("one line\n", "")
 
 
 def test_the_log_of_the_library_is_lines_where_a_program_wants_them(capsys):
