@@ -101,12 +101,12 @@ def post(port, body, path="/translate"):
     return status, reply
 
 
-def upload(port, name, data, path="/translate_file", **fields):
+def upload(port, name, data, path="/translate_file", headers=(), **fields):
     """Status and reply of an upload, in the form that browsers and curl write."""
     parts = [f'name="{key}"\r\n\r\n{value}'.encode() for key, value in {**EN_DE, **fields}.items()]
     parts += [f'name="file"; filename="{name}"\r\nContent-Type: text/html\r\n\r\n'.encode() + data] if name else []
     body = b"".join(b"--x\r\nContent-Disposition: form-data; " + part + b"\r\n" for part in parts) + b"--x--\r\n"
-    return ask(port, "POST", path, body, {"Content-Type": "multipart/form-data; boundary=x"})[::2]
+    return ask(port, "POST", path, body, {"Content-Type": "multipart/form-data; boundary=x", **dict(headers)})[::2]
 
 
 PAGES = {  # HTML -> the same in reverse order and in upper case
@@ -227,6 +227,12 @@ def test_a_file_comes_up_and_goes_down_once(port, name):
         assert response.headers["Content-Type"] == "application/octet-stream"
     message = "Invalid filename: a file can be downloaded once, within 10 minutes"
     assert ask(port, "GET", url.partition(str(port))[2])[::2] == (404, {"error": message})
+
+
+def test_behind_a_proxy_with_tls_the_address_of_a_file_is_secure(port):
+    headers = {"Host": "translate.example", "X-Forwarded-Proto": "https"}
+    _, reply = upload(port, "a.txt", b"one", headers=headers)
+    assert reply["translatedFileUrl"].startswith("https://translate.example/download_file/")
 
 
 def test_a_word_file_keeps_its_formats(port):

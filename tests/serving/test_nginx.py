@@ -93,6 +93,12 @@ def test_a_page_and_a_file_are_translated_and_the_address_of_the_file_is_one_for
         assert reply.read().decode() == page.replace("süß", word)
 
 
+def test_another_proxy_with_tls_may_stand_before_it(site):
+    headers = {"Host": "translate.example", "X-Forwarded-Proto": "https"}
+    address = upload(site, "short.txt", "süß".encode(), headers=headers)[1]["translatedFileUrl"]
+    assert address.startswith("https://translate.example/download_file/")
+
+
 def test_what_is_too_long_or_elsewhere_is_refused(site):
     assert ask(site, "POST", "/translate", bytes(2**20 + 1))[0] == 413
     assert ask(site, "POST", "/translate_file", bytes(9 * 2**20 + 1))[0] == 413
