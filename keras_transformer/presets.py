@@ -15,6 +15,7 @@ TYPED = ("upper_case", "title_case", "typos", "noise")  # shares of the pairs th
 TINY = {
     "d_ff": 256,
     "num_layers": 4,
+    "positions": "rotary",
     "dropout_rate": 0.3,
     "pre_norm": True,
     "epochs": 80,

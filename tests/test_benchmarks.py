@@ -11,7 +11,7 @@ import pytest
 from tests import tiny
 
 ROOT = Path(__file__).parents[1]
-OF_TRAINING = {**tiny.SIZES, "vocabulary_size": tiny.VOCABULARY, "max_length": 31, "batch_tokens": 401}
+OF_TRAINING = {**tiny.SIZES, "d_key": 12, "vocabulary_size": tiny.VOCABULARY, "max_length": 31, "batch_tokens": 401}
 TRAINING = "--dataset files:CORPUS --source_lang en --target_lang de --preset tiny --strategy one_device " + " ".join(
     f"--{name} {value}" for name, value in OF_TRAINING.items()
 )

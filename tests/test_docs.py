@@ -77,13 +77,14 @@ python() {
 SHORT = {
     "vocabulary_size": tiny.VOCABULARY,
     **tiny.SIZES,
+    "d_key": 12,  # even, for the rotary positions of the preset tiny
     "epochs": 1,
     "max_length": 31,
     "batch_tokens": 401,
     "warmup_steps": 11,
     "average_epochs": 1,
 }
-OF_TRANSFORMER = ("num_heads", "d_ff")
+OF_TRANSFORMER = ("num_heads", "d_ff", "d_key")
 
 
 def blocks(text, language):

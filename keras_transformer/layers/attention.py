@@ -99,9 +99,10 @@ class MultiHeadAttention(Layer):
     `use_bias`, every projection has a bias: Q = X W^Q + b^Q, K = M W^K + b^K, V = M W^V + b^V, and the output
     Concat(head_1, ..., head_h) W^O + b^O.
 
-    In self-attention over a cache, `width` (W) hypotheses stand side by side at every position. So key j is at position
-    j // W, and the queries are at the position of the last W keys. This class knows no positions. `RelativeAttention`
-    and `RotaryAttention` do, and override `project`, `weigh` and `collect`.
+    In self-attention over a cache, W hypotheses stand side by side at every position. So key j is at position j // W,
+    and the W queries are at `position`, as the last W keys. Without a cache, vector t is at position t, and `position`
+    is None. This class knows no positions. `RelativeAttention` and `RotaryAttention` do, and override `project`,
+    `weigh` and `collect`.
 
     Args:
         d_model: D, width in and out.
@@ -162,22 +163,22 @@ class MultiHeadAttention(Layer):
             linear.build((None, None, self.d_model))
         self.output_projection.build((None, None, self.num_heads * self.d_value))
 
-    def project(self, memory, start=0, width=1):
-        """Makes the keys and values of memory (B, S, D): two of (B, G, S, K). They follow `start` keys of a cache."""
+    def project(self, memory, position=None):
+        """Makes the keys and values of memory (B, S, D): two of (B, G, S, K)."""
         return tuple(split_heads(linear(memory), self.num_key_value_heads) for linear in (self.key, self.value))
 
-    def weigh(self, x, keys, attention_mask=None, width=1):
+    def weigh(self, x, keys, attention_mask=None, position=None):
         """How much x (B, T, D) attends to each of the projected keys (B, G, S, K): (B, H, T, S)."""
         return attention_weights(split_heads(self.query(x), self.num_heads), keys, attention_mask)
 
-    def collect(self, weights, values, width=1):
+    def collect(self, weights, values, position=None):
         """The mean of the values (B, G, S, K) under the weights (B, H, T, S): (B, H, T, K)."""
         return matmul_groups(weights, values)
 
-    def attend(self, x, keys, values, attention_mask=None, width=1, training=False):
+    def attend(self, x, keys, values, attention_mask=None, position=None, training=False):
         """Attends from x (B, T, D) to projected keys and values (B, G, S, K): (B, T, D)."""
-        weights = self.dropout(self.weigh(x, keys, attention_mask, width), training=training)  # (B, H, T, S)
-        return self.output_projection(merge_heads(self.collect(weights, values, width)))
+        weights = self.dropout(self.weigh(x, keys, attention_mask, position), training=training)  # (B, H, T, S)
+        return self.output_projection(merge_heads(self.collect(weights, values, position)))
 
     def call(self, x, memory, attention_mask=None, training=False):
         keys, values = self.project(memory)
@@ -188,21 +189,21 @@ class MultiHeadAttention(Layer):
         shapes = ((batch, self.num_key_value_heads, 0, width) for width in (self.d_key, self.d_value))
         return tuple(ops.zeros(shape, self.compute_dtype) for shape in shapes)
 
-    def step(self, x, cache, history=None):
+    def step(self, x, position, cache, history=None):
         """Self-attention of the newest position of W hypotheses to the positions before it.
 
         Args:
             x: (B, W, D).
+            position: int scalar, t.
             cache: keys and values of the positions before, two of (B, G, t*W, K).
             history: bool, broadcastable to (B, H, W, (t+1)*W): the keys that belong to each hypothesis.
 
         Returns:
             (B, W, D), and the cache with this position appended, two of (B, G, (t+1)*W, K).
         """
-        width = x.shape[1]
-        newest = self.project(x, ops.shape(cache[0])[2], width)
+        newest = self.project(x, position)
         cache = tuple(ops.concatenate([old, new], axis=2) for old, new in zip(cache, newest, strict=True))
-        return self.attend(x, *cache, history, width), cache
+        return self.attend(x, *cache, history, position), cache
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -235,11 +236,11 @@ class NoAttention(Layer):
         if self.use_bias:
             self.output_bias = self.add_weight(name="output_bias", shape=(x_shape[-1],), initializer="zeros")
 
-    def project(self, memory, start=0, width=1):
+    def project(self, memory, position=None):
         """No keys and no values: ()."""
         return ()
 
-    def attend(self, x, attention_mask=None, width=1, training=False):
+    def attend(self, x, attention_mask=None, position=None, training=False):
         """Zeros in the shape of x (B, T, D), or b^O in their place.
 
         As a product, the zeros give the layers before them a gradient of 0, not None.
@@ -253,14 +254,9 @@ class NoAttention(Layer):
         """Nothing to keep: ()."""
         return ()
 
-    def step(self, x, cache, history=None):
+    def step(self, x, position, cache, history=None):
         """The result of `attend` for x (B, W, D), and the cache as it is."""
         return self.attend(x), cache
-
-
-def positions_of(length, start=0, width=1):
-    """The positions of `length` vectors, W side by side at each position, after `start` others: int (length,)."""
-    return (start + ops.arange(length)) // width
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -288,31 +284,33 @@ class RelativeAttention(MultiHeadAttention):
         self.distance_keys = self.add_weight(name="distance_keys", shape=(rows, self.d_key), initializer=start)
         self.distance_values = self.add_weight(name="distance_values", shape=(rows, self.d_value), initializer=start)
 
-    def look_up(self, table, queries, keys, width):
-        """The vectors of a table (2k+1, K) for the distances from the last T `queries` to all S `keys`: (T, S, K)."""
-        positions = positions_of(keys, 0, width)
-        distances = positions[None, :] - positions[keys - queries :, None]  # (T, S)
+    def look_up(self, table, queries, keys, position):
+        """The vectors of a table (2k+1, K) for the distances from T `queries` to S `keys`: (T, S, K)."""
+        from_keys, from_queries = ops.arange(keys), ops.arange(queries)
+        if position is not None:
+            from_keys, from_queries = from_keys // queries, position + ops.zeros_like(from_queries)
+        distances = from_keys[None, :] - from_queries[:, None]  # (T, S)
         rows = ops.clip(distances, -self.clip, self.clip) + self.clip
         return ops.cast(ops.take(table, rows, axis=0), self.compute_dtype)
 
-    def weigh(self, x, keys, attention_mask=None, width=1):
-        terms = self.look_up(self.distance_keys, ops.shape(x)[1], ops.shape(keys)[2], width)
+    def weigh(self, x, keys, attention_mask=None, position=None):
+        terms = self.look_up(self.distance_keys, ops.shape(x)[1], ops.shape(keys)[2], position)
         return attention_weights(split_heads(self.query(x), self.num_heads), keys, attention_mask, terms)
 
-    def collect(self, weights, values, width=1):
-        terms = self.look_up(self.distance_values, *ops.shape(weights)[2:], width)
+    def collect(self, weights, values, position=None):
+        terms = self.look_up(self.distance_values, *ops.shape(weights)[2:], position)
         return super().collect(weights, values) + ops.einsum("bhts,tsk->bhtk", weights, terms)
 
 
 def rotate(heads, positions):
     """Turns the pair (2i, 2i+1) of every vector by the angle pos / 10000^(2i/K): (B, H, T, K), int (T,) -> the same.
 
-    The product of two turned vectors depends only on the distance of their positions (Su et al. 2021). The angles are
-    float32, because bfloat16 cannot count past 256. With q the quarter turn of a vector x, its turn by an angle a is
-    x cos a + q sin a. A product makes q in less time than slices of the pairs.
+    Positions of (1,) hold for all vectors. The product of two turned vectors depends only on the distance of their
+    positions (Su et al. 2021). The angles are float32, because bfloat16 cannot count past 256. With q the quarter turn
+    of a vector x, its turn by an angle a is x cos a + q sin a. A product makes q in less time than slices of the pairs.
     """
     width = heads.shape[-1]
-    turn = ops.repeat(angles(positions, width), 2, axis=-1)  # (T, K), the angle of each pair twice
+    turn = ops.repeat(angles(positions, width), 2, axis=-1)  # (T, K) or (1, K), the angle of each pair twice
     quarter = [[(j == i ^ 1) * (-1) ** i for j in range(width)] for i in range(width)]  # (x, y) -> (-y, x), (K, K)
     turned = matmul_positions(heads, ops.convert_to_tensor(quarter, heads.dtype))
     return heads * ops.cast(ops.cos(turn), heads.dtype) + turned * ops.cast(ops.sin(turn), heads.dtype)
@@ -333,14 +331,17 @@ class RotaryAttention(MultiHeadAttention):
         if self.d_key % 2:
             raise ValueError(f"`d_key` must be even: rotary positions turn pairs. Received: d_key={self.d_key}")
 
-    def project(self, memory, start=0, width=1):
+    def project(self, memory, position=None):
         keys, values = super().project(memory)
-        return rotate(keys, positions_of(ops.shape(memory)[1], start, width)), values
+        return self.turn(keys, position), values
 
-    def weigh(self, x, keys, attention_mask=None, width=1):
-        queries, length = split_heads(self.query(x), self.num_heads), ops.shape(x)[1]
-        positions = positions_of(length, ops.shape(keys)[2] - length, width)
-        return attention_weights(rotate(queries, positions), keys, attention_mask)
+    def weigh(self, x, keys, attention_mask=None, position=None):
+        queries = split_heads(self.query(x), self.num_heads)
+        return attention_weights(self.turn(queries, position), keys, attention_mask)
+
+    def turn(self, heads, position=None):
+        """Turns (B, H, T, K) by their positions. A graph finds the angles of one position once for all layers."""
+        return rotate(heads, ops.arange(ops.shape(heads)[2]) if position is None else ops.reshape(position, (1,)))
 
 
 def make_attention(positions, *, num_heads, relative_clip=16, **arguments):

@@ -259,13 +259,14 @@ class DecoderLayer(EncoderLayer):
         x = self.attend_to_memory(x, (keys, values), source_mask)
         return self.feed_position(x), weights
 
-    def step(self, x, history, cache, projected_memory, source_mask=None):
+    def step(self, x, position, history, cache, projected_memory, source_mask=None):
         """One position of W hypotheses per row, which attend to the positions before it through the cache.
 
         The W hypotheses are W queries of one row. So neither memory nor the cache is ever copied for a hypothesis.
 
         Args:
             x: (B, W, D), the newest position of every hypothesis.
+            position: int scalar, t.
             history: bool (B, 1, W, (t+1)*W): which of the positions read so far belong to the hypothesis.
             cache: keys and values of the positions before, two of (B, G, t*W, K).
             projected_memory: two of (B, G, S, K), from `cross_attention.project`.
@@ -275,7 +276,7 @@ class DecoderLayer(EncoderLayer):
             (B, W, D), and the cache with these positions appended, two of (B, G, (t+1)*W, K).
         """
         h = self.self_attention_residual.enter(x)
-        h, cache = self.self_attention.step(h, cache, history)
+        h, cache = self.self_attention.step(h, position, cache, history)
         x = self.self_attention_residual(x, h)
         x = self.attend_to_memory(x, projected_memory, source_mask)
         return self.feed_position(x), cache
@@ -387,7 +388,7 @@ class Decoder(Stack):
         """Every layer's keys and values before the first position: N times two of (B, G, 0, K)."""
         return tuple(layer.self_attention.empty_cache(batch) for layer in self.layers)
 
-    def step(self, x, history, cache, projected_memory, source_mask=None):
+    def step(self, x, position, history, cache, projected_memory, source_mask=None):
         """One position of W hypotheses per row. See `DecoderLayer.step`; there is a cache for each layer.
 
         `history` is bool (B, W, (t+1)*W) here, or () where all positions belong to the only hypothesis.
@@ -395,6 +396,6 @@ class Decoder(Stack):
         history = None if isinstance(history, tuple) else ops.expand_dims(history, 1)  # the same for every head
         grown = []
         for layer, layer_cache, layer_memory in zip(self.layers, cache, projected_memory, strict=True):
-            x, layer_cache = layer.step(x, history, layer_cache, layer_memory, source_mask)
+            x, layer_cache = layer.step(x, position, history, layer_cache, layer_memory, source_mask)
             grown.append(layer_cache)
         return self.norm(x), tuple(grown)

@@ -188,7 +188,7 @@ class Transformer(SequenceToSequence):
         """As `step`, with the tokens before bos among the positions."""
         history = extended_history(state["history"], parents) if ids.shape[1] > 1 else ()
         x = self.target_position_layer.at(self.target_embedding(ids), position)  # (B, W, D)
-        x, target = self.decoder.step(x, history, state["target"], state["memory"], state["mask"])
+        x, target = self.decoder.step(x, position, history, state["target"], state["memory"], state["mask"])
         return x, {**state, "history": history, "target": target}
 
     def logits(self, states):

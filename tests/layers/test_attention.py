@@ -288,7 +288,7 @@ def test_steps_are_the_full_pass_of_each_hypothesis(layer_class, arguments):
     cache, steps = layer.empty_cache(B), []
     for t in range(T):
         history = np.tile(np.eye(W, dtype=bool), t + 1)[None, None]
-        output, cache = layer.step(tf.constant(x[:, :, t]), cache, history)
+        output, cache = layer.step(tf.constant(x[:, :, t]), t, cache, history)
         steps.append(output)
     for w in range(W):
         full = layer(x[:, w], x[:, w], causal_mask(T))
@@ -346,14 +346,14 @@ def test_no_attention_of_an_attention_with_biases_gives_that_of_the_output():
     layer, x = NoAttention(use_bias=True), some("x", "BTD")
     layer.build((None, None, D))
     layer.output_bias.assign(np.arange(D) / 7)
-    for found in (layer(x, some("memory", "BSD")), layer.step(x, ())[0]):
+    for found in (layer(x, some("memory", "BSD")), layer.step(x, 0, ())[0]):
         np.testing.assert_allclose(found, np.broadcast_to(np.arange(D) / 7, x.shape), rtol=1e-6)
 
 
 def test_no_attention_gives_zeros_and_a_gradient_of_0():
     layer, x = NoAttention(), tf.Variable(some("x", "BTD"))
     with tf.GradientTape() as tape:
-        outputs = [layer(x, some("memory", "BSD")), layer.attend(x, *layer.project(x)), layer.step(x, ())[0]]
+        outputs = [layer(x, some("memory", "BSD")), layer.attend(x, *layer.project(x)), layer.step(x, 0, ())[0]]
         total = sum(map(tf.reduce_sum, outputs))
     assert all(output.shape == x.shape and not np.any(output) for output in outputs)
-    assert not np.any(tape.gradient(total, x)) and layer.empty_cache(B) == layer.step(x, ())[1] == ()
+    assert not np.any(tape.gradient(total, x)) and layer.empty_cache(B) == layer.step(x, 0, ())[1] == ()

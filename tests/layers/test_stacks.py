@@ -377,7 +377,7 @@ def test_the_cache_holds_memory_once_and_what_every_hypothesis_read():
     assert [[tuple(t.shape) for t in pair] for pair in projected] == [[(B, H, S, K)] * 2] * N
     assert [[tuple(t.shape) for t in pair] for pair in cache] == [[(B, H, 0, K)] * 2] * N
     for positions in (1, 2):
-        _, cache = layer.step(tf.ones((B, W, D)), own(positions), cache, projected)
+        _, cache = layer.step(tf.ones((B, W, D)), positions - 1, own(positions), cache, projected)
         assert [[tuple(t.shape) for t in pair] for pair in cache] == [[(B, H, positions * W, K)] * 2] * N
 
 
@@ -385,7 +385,7 @@ def test_the_cache_holds_memory_once_and_what_every_hypothesis_read():
 def test_cache_is_kept_in_the_compute_dtype(policy):
     layer = decoder(dtype=policy)
     projected, cache = layer.project(some("memory", "BSD")), layer.empty_cache(B)
-    x, grown = layer.step(tf.ones((B, W, D), layer.compute_dtype), own(1), cache, projected)
+    x, grown = layer.step(tf.ones((B, W, D), layer.compute_dtype), 0, own(1), cache, projected)
     dtypes = {tensor.dtype.name for tensor in tf.nest.flatten((x, cache, grown, projected))}
     assert dtypes == {policy.removeprefix("mixed_")}
 
@@ -397,7 +397,7 @@ def test_steps_of_different_hypotheses_are_the_full_pass_of_each(residual):
     projected, cache = layer.project(memory), layer.empty_cache(B)
     steps = []
     for t in range(T):
-        output, cache = layer.step(hypotheses[:, :, t], own(t + 1), cache, projected, mask)
+        output, cache = layer.step(hypotheses[:, :, t], t, own(t + 1), cache, projected, mask)
         steps.append(output)
     for w in range(W):
         full = layer(hypotheses[:, w], memory, source_mask=mask)
