@@ -265,8 +265,7 @@ class DecoderLayer(EncoderLayer):
         The W hypotheses are W queries of one row. So neither memory nor the cache is ever copied for a hypothesis.
 
         Args:
-            x: (B, W, D), the newest position of every hypothesis.
-            position: int scalar, t.
+            x: (B, W, D), the newest position of every hypothesis: `position`, an int scalar t.
             history: bool (B, 1, W, (t+1)*W): which of the positions read so far belong to the hypothesis.
             cache: keys and values of the positions before, two of (B, G, t*W, K).
             projected_memory: two of (B, G, S, K), from `cross_attention.project`.
