@@ -112,7 +112,8 @@ def _check_shape(config):
     has_tables = not (config.embedding_norm and config.tie_positions and config.positions == "learned")
     check("tie_positions", has_tables, "must be false with `embedding_norm` and learned positions")
     is_even = (config.d_key or config.d_model // config.num_heads) % 2 == 0 or config.positions != "rotary"
-    check("d_key", is_even, "must be even with rotary positions. By default, it is `d_model` / `num_heads`")
+    rule = "must be even with rotary positions, and is `d_model` / `num_heads` by default. Or choose other `positions`"
+    check("d_key", is_even, rule)
 
 
 def check_effect(config, given):

@@ -31,7 +31,7 @@ class HttpServer:
         how = {"http": "h11", "h11_max_incomplete_event_size": LONGEST_HEAD, "ws": "none", "lifespan": "off"}
         how |= {"log_config": None, "access_log": False, "server_header": False, "limit_concurrency": MOST_CONNECTIONS}
         how |= {"timeout_keep_alive": 75, "timeout_graceful_shutdown": drain_seconds}
-        how["forwarded_allow_ips"] = "*"  # a proxy before it says whether its clients use https: only URLs tell them
+        how["forwarded_allow_ips"] = "*"  # a proxy says whether its clients use https: only the URL of a file tells
         config = uvicorn.Config(app, **how)
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run, args=([listener],), name="http", daemon=True)

@@ -286,10 +286,10 @@ class RelativeAttention(MultiHeadAttention):
 
     def look_up(self, table, queries, keys, position):
         """The vectors of a table (2k+1, K) for the distances from T `queries` to S `keys`: (T, S, K)."""
-        from_keys, from_queries = ops.arange(keys), ops.arange(queries)
-        if position is not None:
-            from_keys, from_queries = from_keys // queries, position + ops.zeros_like(from_queries)
-        distances = from_keys[None, :] - from_queries[:, None]  # (T, S)
+        of_keys, of_queries = ops.arange(keys), ops.arange(queries)
+        if position is not None:  # of W queries
+            of_keys, of_queries = of_keys // queries, position + ops.zeros_like(of_queries)
+        distances = of_keys[None, :] - of_queries[:, None]  # (T, S)
         rows = ops.clip(distances, -self.clip, self.clip) + self.clip
         return ops.cast(ops.take(table, rows, axis=0), self.compute_dtype)
 
