@@ -16,7 +16,8 @@ from keras_transformer.presets import ACTIVATIONS, OPTIMIZERS, POSITIONS, PRESET
 PAD_ID, UNK_ID, BOS_ID, EOS_ID = 0, 1, 2, 3  # the control symbols of every vocabulary
 FIRST_PLACEHOLDER_ID = 4  # of the placeholders, right behind them, in a vocabulary that has some
 
-SUITED = {"batch_tokens": 4096, "warmup_steps": 4000}  # if None, they are suited to the corpus; what most presets have
+# If None, they are suited to the corpus; what most presets have. A rate of None is that of equation (3).
+SUITED = {"batch_tokens": 4096, "warmup_steps": 4000, "peak_learning_rate": None}
 
 
 @dataclass(frozen=True, init=False)
@@ -195,7 +196,9 @@ class Config:
     clip_norm: float | None = None
     """Largest norm of an update's gradient. A larger gradient is scaled down to it. By default, no limit."""
     peak_learning_rate: float | None = None
-    """Learning rate at the end of the warm-up. None takes that of equation (3), (`d_model` x `warmup_steps`)^-0.5."""
+    """Learning rate at the end of the warm-up. None takes the number of the preset (quickstart 0.003, tiny 0.0042, rnn,
+    lstm and gru 0.002), else that of equation (3), (`d_model` x `warmup_steps`)^-0.5. If a small corpus has batches of
+    1/n of the preset's size, None takes 1/sqrt(n) of the rate."""
     warmup_steps: int | None = None
     """Updates in which the learning rate rises linearly, before it falls. None takes the number of the preset
     (quickstart 150, tiny 1,000, rnn, lstm and gru 400, else 4,000), but at most a tenth of the run."""

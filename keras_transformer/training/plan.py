@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from keras_transformer.config import Config
+from keras_transformer.config import SUITED, Config
 from keras_transformer.data.pipeline import count_batches
 from keras_transformer.data.shares import Share
 from keras_transformer.errors import ConfigError, counted
@@ -45,7 +45,8 @@ class Plan:
     def describe(self, config):
         """The numbers of updates, for people. They say so if the run ends within its warm-up."""
         epochs = f"{counted(self.last_step, 'update')}, {self.steps_per_epoch:,} an epoch, of batches of at most "
-        text = f"{epochs}{config.batch_tokens:,} tokens; warm-up {config.warmup_steps:,}"
+        rate = f"learning rate {peak_rate(config, config.warmup_steps):.2g} after a warm-up of {config.warmup_steps:,}"
+        text = f"{epochs}{config.batch_tokens:,} tokens; {rate}"
         if self.last_step <= config.warmup_steps:
             text += ". THE RUN ENDS WITHIN ITS WARM-UP and learns little: raise `epochs`, or lower `warmup_steps`"
         return text
@@ -63,9 +64,9 @@ class Plan:
 
 
 def as_before(config, run):
-    """The config with the sizes and the tokenization of BLEU that a run in this directory began with.
+    """The config with the sizes, the rate and the tokenization of BLEU that a run in this directory began with.
 
-    Both stay as the user sets them. A run of an earlier version has another default of `tokenize`.
+    All stay as the user sets them. A run of an earlier version has another default of `tokenize`.
 
     Args:
         config: `Config`.
@@ -77,14 +78,15 @@ def as_before(config, run):
     if not run.config.exists():
         return config
     before = Config.load(run.config)
-    names = [name for name in ("batch_tokens", "warmup_steps") if getattr(config, name) is None]
+    names = [name for name in SUITED if getattr(config, name) is None]
     names += ["tokenize"] if config.tokenize == "auto" else []
     return Config(**{**vars(config), **{name: getattr(before, name) for name in names}})
 
 
 def peak_rate(config, warmup_steps):
-    """The learning rate at the end of the warm-up: the config's, else that of equation (3)."""
-    return config.peak_learning_rate or paper_peak_rate(config.d_model, warmup_steps)
+    """The learning rate at the end of the warm-up: the config's, else the preset's, else that of equation (3)."""
+    rate = config.peak_learning_rate or config.of_preset("peak_learning_rate")
+    return rate or paper_peak_rate(config.d_model, warmup_steps)
 
 
 def suited(config, data):
@@ -92,8 +94,9 @@ def suited(config, data):
 
     One rule: an epoch has about 100 updates or more, of about 64 pairs or more. So a small corpus gets smaller batches
     than `batch_tokens` of the preset, and an epoch passes over it several times if it has fewer pairs than that. The
-    warm-up is that of the preset, but at most a tenth of the run. The peak of the learning rate stays that of the
-    preset's warm-up.
+    warm-up is that of the preset, but at most a tenth of the run, and does not change the peak of the learning rate.
+    Gradients of smaller batches have more noise. So the peak falls with the square root of the size of a batch, as Adam
+    needs it (Malladi et al. 2022).
 
     Args:
         config: `Config`.
@@ -113,7 +116,10 @@ def suited(config, data):
         shares = [Share(share.size, share.weight * passes) for share in pairs.shares or (Share(len(pairs)),)]
         data = replace(data, train=replace(pairs, shares=tuple(shares)))
         widths = np.maximum(*pairs.lengths)
+        usual = sizes["batch_tokens"]
         sizes["batch_tokens"] = max(int(widths.max()), passes * int(widths.sum()) // batches)
+        if config.peak_learning_rate is None:
+            sizes["peak_learning_rate"] *= min(1, sizes["batch_tokens"] / usual) ** 0.5
     is_free, config = config.warmup_steps is None, Config(**{**vars(config), **sizes})
     if is_free:
         tenth = max(1, make_plan(config, data).last_step // LONGEST_WARMUP)

@@ -18,7 +18,8 @@ def test_an_epoch_has_about_a_hundred_updates_or_more_and_a_warm_up_is_a_tenth_a
     plan = make_plan(config, some)
     assert plan.steps_per_epoch >= 90 and plan.last_step == 6 * plan.steps_per_epoch
     assert config.warmup_steps == min(150, plan.last_step // 10)
-    assert config.batch_tokens <= 2048 and config.peak_learning_rate == 0.003
+    assert config.batch_tokens <= 2048
+    assert config.peak_learning_rate**2 == pytest.approx(0.003**2 * config.batch_tokens / 2048)
     if plan.steps_per_epoch > 110:
         assert config.batch_tokens == 2048
 
@@ -26,12 +27,14 @@ def test_an_epoch_has_about_a_hundred_updates_or_more_and_a_warm_up_is_a_tenth_a
 def test_sizes_that_are_set_stay():
     asked = Config(preset="quickstart", batch_tokens=997, warmup_steps=53)
     config, some = suited(asked, data(12))
-    assert (config.batch_tokens, config.warmup_steps) == (997, 53)
+    assert (config.batch_tokens, config.warmup_steps, config.peak_learning_rate) == (997, 53, 0.003)
     assert make_plan(config, some).steps_per_epoch == 1
+    config, _ = suited(Config(peak_learning_rate=0.004), data(12))
+    assert config.batch_tokens < 2048 and config.peak_learning_rate == 0.004
 
 
 def test_a_shorter_warm_up_does_not_raise_the_paper_s_peak():
-    config, _ = suited(Config(preset="base"), data(12))
+    config, _ = suited(Config(preset="base", batch_tokens=25_000, epochs=30), data(12))
     assert config.warmup_steps < 4000 and config.peak_learning_rate == pytest.approx((512 * 4000) ** -0.5)
 
 
