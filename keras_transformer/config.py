@@ -16,7 +16,7 @@ from keras_transformer.presets import ACTIVATIONS, OPTIMIZERS, POSITIONS, PRESET
 PAD_ID, UNK_ID, BOS_ID, EOS_ID = 0, 1, 2, 3  # the control symbols of every vocabulary
 FIRST_PLACEHOLDER_ID = 4  # of the placeholders, right behind them, in a vocabulary that has some
 
-# If None, they are suited to the corpus; what most presets have. A rate of None is that of equation (3).
+# What most presets have. A setting of None is suited to the corpus. A preset without a rate has that of equation (3).
 SUITED = {"batch_tokens": 4096, "warmup_steps": 4000, "peak_learning_rate": None}
 
 
@@ -197,8 +197,8 @@ class Config:
     """Largest norm of an update's gradient. A larger gradient is scaled down to it. By default, no limit."""
     peak_learning_rate: float | None = None
     """Learning rate at the end of the warm-up. None takes the number of the preset (quickstart 0.003, tiny 0.0042, rnn,
-    lstm and gru 0.002), else that of equation (3), (`d_model` x `warmup_steps`)^-0.5. If a small corpus has batches of
-    1/n of the preset's size, None takes 1/sqrt(n) of the rate."""
+    lstm and gru 0.002), else that of equation (3), (`d_model` x `warmup_steps`)^-0.5. Where a small corpus makes the
+    batches n times smaller than the preset's, None divides this rate by sqrt(n)."""
     warmup_steps: int | None = None
     """Updates in which the learning rate rises linearly, before it falls. None takes the number of the preset
     (quickstart 150, tiny 1,000, rnn, lstm and gru 400, else 4,000), but at most a tenth of the run."""
@@ -274,7 +274,10 @@ class Config:
         check_values(self)
 
     def of_preset(self, name):
-        """The preset's number for one of `SUITED`: what a setting that is None becomes, unless the corpus is small."""
+        """The preset's number for one of `SUITED`: what a setting that is None becomes, unless the corpus is small.
+
+        It is None for the learning rate of a preset that has that of equation (3).
+        """
         return PRESETS[self.preset].get(name, SUITED[name])
 
     @property
