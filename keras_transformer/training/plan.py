@@ -95,8 +95,8 @@ def suited(config, data):
     One rule: an epoch has about 100 updates or more, of about 64 pairs or more. So a small corpus gets smaller batches
     than `batch_tokens` of the preset, and an epoch passes over it several times if it has fewer pairs than that. The
     warm-up is that of the preset, but at most a tenth of the run, and does not change the peak of the learning rate.
-    Smaller batches have gradients with more noise. So a peak that the user has not set falls with the square root of the
-    size of a batch, as Adam needs it (Malladi et al. 2022).
+    Smaller batches have gradients with more noise. So a peak that the user has not set falls with the square root of
+    the size of a batch, as Adam needs it (Malladi et al. 2022).
 
     Args:
         config: `Config`.
