@@ -298,6 +298,13 @@ def describe_intervals(found: Sequence[Interval]) -> str:
     return "\n".join([*rows, _LEGEND, *(f"{row.metric} {row.signature}" for row in found)])
 
 
+def choose_tokenization(references: Sequence[str], target_lang: str | None) -> str:
+    """Gives the tokenization of BLEU that `auto` stands for, such as `13a`, for these references in this language."""
+    signature = str(bleu_metric(AUTO, _reference_sets(references), target_lang).tokenizer_signature)
+    names = sorted(BLEU.TOKENIZERS, key=len, reverse=True)  # `ja-mecab` has a version behind its name
+    return next(name for name in names if signature.startswith(name))
+
+
 def check_tokenization(tokenize: str) -> None:
     """Raises UserError if sacreBLEU cannot split words by this name."""
     if tokenize != AUTO:

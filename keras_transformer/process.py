@@ -20,8 +20,13 @@ def available_cores():
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
 
 
+def replicas_for(batch_tokens):
+    """How many replicas, of one core each, a batch of so many tokens keeps busy on this CPU: int, at least 1."""
+    return max(1, min(available_cores(), batch_tokens // TOKENS_PER_REPLICA))
+
+
 def share_cores(name, batch_tokens):
-    """Without a GPU, makes every core a device of its own, so that each trains a replica with a single thread.
+    """Without a GPU, makes cores devices of their own, so that each trains a replica with a single thread.
 
     The products of a small model gain little from a second thread: two replicas of one thread train 1.2 times as fast
     as one replica of two (benchmarks/train_speed.py). Must be called before TensorFlow's first operation.
@@ -33,10 +38,14 @@ def share_cores(name, batch_tokens):
     """
     import tensorflow as tf  # here, for a program that needs the number of cores only
 
-    if name not in ("auto", "mirrored") or tf.config.list_physical_devices("GPU"):
-        return
-    cores = available_cores()
-    replicas = min(cores, batch_tokens // TOKENS_PER_REPLICA)
+    if name in ("auto", "mirrored") and not tf.config.list_physical_devices("GPU"):
+        divide_cores(replicas_for(batch_tokens))
+
+
+def divide_cores(replicas):
+    """Makes as many devices of the CPU as there are replicas, which share the cores. One replica has them all."""
+    import tensorflow as tf
+
     if replicas < 2:
         return
     (cpu,) = tf.config.list_physical_devices("CPU")
@@ -45,7 +54,7 @@ def share_cores(name, batch_tokens):
     except RuntimeError:
         log.info("devices     as they are: TensorFlow has started, so its devices cannot be divided any more")
         return
-    tf.config.threading.set_intra_op_parallelism_threads(cores // replicas)
+    tf.config.threading.set_intra_op_parallelism_threads(available_cores() // replicas)
     tf.config.threading.set_inter_op_parallelism_threads(replicas)
 
 

@@ -8,7 +8,7 @@ from keras_transformer.checks import check_effect
 from keras_transformer.config import Config, configure
 from keras_transformer.data.corpus import pairs_corpus
 from keras_transformer.errors import UserError, check_positive
-from keras_transformer.evaluation import Evaluation, check_tokenization, measure
+from keras_transformer.evaluation import Evaluation, choose_tokenization, measure
 from keras_transformer.export.manifest import describe_run
 from keras_transformer.export.saved_model import SavedModelExport
 from keras_transformer.export.versions import export_version
@@ -16,6 +16,7 @@ from keras_transformer.models.ensemble import Ensemble
 from keras_transformer.tokenizer import load_tokenizers
 from keras_transformer.training import train as training
 from keras_transformer.training.checkpoints import load_translator
+from keras_transformer.training.decide import languages_of
 from keras_transformer.training.preparation import open_split
 from keras_transformer.training.run_directory import RunDirectory
 from keras_transformer.translation.options import LANGUAGES
@@ -223,10 +224,8 @@ def train(pairs=None, config=None, *, validation=None, test=None, **settings):
         settings["dataset"] = "pairs"
     config = config or configure(**settings)
     check_effect(config, settings)
-    languages = {name: getattr(config, name) for name in ("source_lang", "target_lang") if getattr(config, name)}
-    corpus = None if pairs is None else pairs_corpus(pairs, validation, test, **languages)
-    check_tokenization(config.tokenize)  # a wrong one is found before the long work
-    trained = training.train(config, measure, corpus=corpus)
+    corpus = None if pairs is None else pairs_corpus(pairs, validation, test, **languages_of(config))
+    trained = training.train(config, measure, choose_tokenization, corpus)
     return trained and Run(trained[0].path, *trained[1:])
 
 

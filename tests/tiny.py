@@ -22,7 +22,7 @@ from keras_transformer.protection import PLACEHOLDERS
 from keras_transformer.tags import LanguageTags
 from keras_transformer.tokenizer import Tokenizer, save_tokenizers, train_tokenizer, with_eos
 from keras_transformer.training.run_directory import RunDirectory
-from keras_transformer.training.strategy import make_strategy
+from keras_transformer.training.decide import make_strategy
 from keras_transformer.translation.translator import Translator
 from tests import reference
 

@@ -26,19 +26,20 @@ DESCRIPTION = """Train a model to translate. After an interruption, the same com
 
 def main(config, dry_run):
     """Trains, or rehearses that."""
-    from keras_transformer.evaluation import describe
-    from keras_transformer.process import keep_freed_memory, share_cores
-    from keras_transformer.runs import train
-    from keras_transformer.training.dry_run import rehearse
+    from keras_transformer.evaluation import choose_tokenization, describe, measure
+    from keras_transformer.process import keep_freed_memory
+    from keras_transformer.training.train import train
 
     if dry_run:
+        from keras_transformer.training.dry_run import rehearse
+
         return rehearse(config)
     keep_freed_memory()
-    share_cores(config.strategy, config.batch_tokens or config.of_preset("batch_tokens"))
-    run = train(config=config)
-    if run is None:  # on all workers but the first
+    trained = train(config, measure, choose_tokenization, owns_process=True)
+    if trained is None:  # on all workers but the first
         return
-    print(f"{run.evaluated_set} set, beam {config.beam_size}:\n{describe(run.evaluation)}")
+    run, evaluated_set, evaluation = trained
+    print(f"{evaluated_set} set, beam {config.beam_size}:\n{describe(evaluation)}")
     print(
         f"\ntranslate:  {console.command('translate')} --model_dir {run.path}"
         f"\nwatch:      tensorboard --logdir {run.path / 'logs'}"

@@ -247,3 +247,11 @@ def evaluation_batches(pairs, batch_tokens):
             yield *make_batch(pairs, rows), pairs.first_ids(rows)
 
     return _dataset(generate)
+
+
+def validation_batches(pairs, batch_tokens, strategy):
+    """Pairs for `evaluate` again and again: a distributed dataset, and the number of its batches."""
+    # From the cache: Keras drops the iterator after every validation, and an iterator of two replicas that still reads
+    # from a generator has been seen to take 40 s to end.
+    batches = dealt(evaluation_batches(pairs, batch_tokens).cache(), strategy)
+    return batches, count_batches(pairs, batch_tokens)

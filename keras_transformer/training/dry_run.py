@@ -7,7 +7,6 @@ import time
 import keras
 import tensorflow as tf
 
-from keras_transformer.config import Config
 from keras_transformer.data.corpus import BothSides
 from keras_transformer.data.pipeline import count_batches, dealt, training_batches
 from keras_transformer.data.statistics import (
@@ -20,12 +19,11 @@ from keras_transformer.data.statistics import (
 )
 from keras_transformer.errors import ConfigError, UserError, counted, duration
 from keras_transformer.process import TOKENS_PER_REPLICA
+from keras_transformer.training.decide import POLICIES, Begun, Machine, decide, replace_settings
 from keras_transformer.training.memory import check_fits, estimate
-from keras_transformer.training.plan import as_before, make_plan, suited
 from keras_transformer.training.preparation import check_resumable, check_same_corpus, prepare
 from keras_transformer.training.run_directory import RunDirectory
-from keras_transformer.training.strategy import make_strategy
-from keras_transformer.training.train import build_trainer, describe_model, outline, resolved
+from keras_transformer.training.train import build_trainer, outline, start_devices
 
 WARM_UP, MEASURED = 3, 10  # updates before the clock starts, and then
 LITTLE = 2**30  # bytes that a rehearsal may take
@@ -44,26 +42,26 @@ def rehearse(config):
     if config.strategy == "multi_worker":
         raise ConfigError("a dry run measures one machine: choose another `strategy` than multi_worker, such as auto")
     with tempfile.TemporaryDirectory() as directory:
-        data = prepare(config, RunDirectory(directory))
-        asked, (config, data) = config, suited(as_before(config, RunDirectory(config.model_dir)), data)
-        strategy = make_strategy(config.strategy)
+        data, begun = prepare(config, RunDirectory(directory)), Begun.of(RunDirectory(config.model_dir))
+        asked, machine = config, Machine.here(owns_process=True)
+        config, data, plan, decided = decide(begun.completed(config), data, machine, begun)
+        strategy = start_devices(config, plan, machine)
         print("settings")
-        for name, value in resolved(config, data).items():
+        for name, value in {**vars(config), "dataset": ", ".join(config.corpora), **decided}.items():
             print(f"            {name}: {value}")
         for line in describe_corpus(data):
             print(line, flush=True)
-        plan = make_plan(config, data)
         batches = count_batches(data.train, config.batch_tokens)
         print(f"epoch       {counted(batches, 'batch', 'batches')}; {counted(plan.last_step, 'update')} in all")
         network = outline(config, data)
-        print("model       {} parameters, {}, {}".format(*describe_model(config, network.count_params())))
+        print(f"model       {network.count_params():,} parameters, {config.preset}, {POLICIES[config.precision]}")
         memory = estimate(config, data, strategy, network)
         print(f"memory      {memory.describe()}", flush=True)
         if refused := refusal(asked, data.corpus):
             print(f"refused     the training itself: {refused}", flush=True)
         check_fits(memory)
         small = shrunk(config, data, strategy)
-        seconds = seconds_per_update(small, data, strategy) * work(config, data) / work(small, data)
+        seconds = seconds_per_update(small, data, plan, strategy) * work(config, data) / work(small, data)
     whole = duration(seconds * plan.last_step)
     from_less = "" if small == config else ", estimated from fewer layers or positions"
     print(f"time        about {whole}, {seconds:.2g} s an update{from_less}; validation comes on top")
@@ -92,7 +90,7 @@ def shrunk(config, data, strategy):
     layers = [(name, 1) for name in ("num_layers", "num_decoder_layers") if getattr(config, name)]
     for name, least in (("batch_tokens", TOKENS_PER_REPLICA), *layers, ("batch_tokens", 1)):
         while estimate(config, data, strategy, outline(config, data)).total > LITTLE and getattr(config, name) > least:
-            config = Config(**{**vars(config), name: max(least, getattr(config, name) // 2)})
+            config = replace_settings(config, **{name: max(least, getattr(config, name) // 2)})
     return config
 
 
@@ -131,10 +129,10 @@ class _Clock(keras.callbacks.Callback):
         self.marks.append(time.perf_counter())
 
 
-def seconds_per_update(config, data, strategy):
+def seconds_per_update(config, data, plan, strategy):
     """Trains for a few updates. Returns their median seconds."""
     with strategy.scope():
-        trainer = build_trainer(config, data)
+        trainer = build_trainer(config, data, plan)
     clock = _Clock()
     batches = dealt(training_batches(data.train, config.batch_tokens, config.seed), strategy)
     trainer.fit(batches, steps_per_epoch=1 + WARM_UP + MEASURED, shuffle=False, verbose=0, callbacks=[clock])

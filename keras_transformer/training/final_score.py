@@ -3,38 +3,32 @@
 import logging
 import statistics
 from dataclasses import asdict
-from functools import partial
 
 import yaml
 from tqdm import tqdm
 
 from keras_transformer.files import write_whole
 from keras_transformer.training.checkpoints import load_translator
-from keras_transformer.training.strategy import strategy_of_gpus
+from keras_transformer.training.decide import strategy_of_gpus
 
 log = logging.getLogger(__name__)
 
 
-def score_model(config, run, data, evaluate):
+def score_model(config, run, data, judge):
     """Translates the test sets, or else the validation sets, with the finished model, and writes results.yaml.
 
     Args:
         config: `Config`.
         run: `RunDirectory`.
         data: `Data`.
-        evaluate: function (translations, references) -> `Evaluation`. Several directions need its
-            argument `target_lang`, too.
+        judge: `Judge`.
 
     Returns:
         ("test" or "validation", `Evaluation`) of the first corpus.
     """
     translator = load_translator(run, strategy=strategy_of_gpus())
     parts = (data.corpus, *data.corpus.others)
-    if data.corpus.is_multilingual:
-        asked = [(_into(translator, corpus), partial(evaluate, target_lang=corpus.target_lang)) for corpus in parts]
-    else:
-        asked = [(translator.translate, evaluate)] * len(parts)
-    (split, evaluation), *others = (_score(corpus, *how) for corpus, how in zip(parts, asked, strict=True))
+    (split, evaluation), *others = (_score(corpus, translator, judge, data.corpus.is_multilingual) for corpus in parts)
     named = [(corpus.name, *scored) for corpus, scored in zip(data.corpus.others, others, strict=True)]
     for name, other_split, scored in named:
         log.info("scored      %s: BLEU %.1f on its %s set", name, scored.bleu, other_split)
@@ -42,18 +36,14 @@ def score_model(config, run, data, evaluate):
     return split, evaluation
 
 
-def _into(translator, corpus):
-    """`Translator.translate` in the direction of a corpus."""
-    return partial(translator.translate, source_lang=corpus.source_lang, target_lang=corpus.target_lang)
-
-
-def _score(corpus, translate, evaluate):
+def _score(corpus, translator, judge, has_directions):
     """("test" or "validation", `Evaluation`) of a corpus."""
     split, pairs = ("test", corpus.test) if corpus.test else ("validation", corpus.validation)
     sources, references = zip(*pairs, strict=True)
+    direction = {"source_lang": corpus.source_lang, "target_lang": corpus.target_lang} if has_directions else {}
     with tqdm(total=len(sources), desc=f"{split} set", disable=None) as progress:
-        translations = translate(sources, progress.update)
-    return split, evaluate(translations, references)
+        translations = translator.translate(sources, progress.update, **direction)
+    return split, judge(translations, references, corpus.target_lang)
 
 
 def write_results(config, run, data, split, evaluation, others=()):

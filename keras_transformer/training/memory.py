@@ -14,7 +14,6 @@ import tensorflow as tf
 from keras_transformer.data.pipeline import batch_shapes
 from keras_transformer.errors import ConfigError
 from keras_transformer.training.losses import loss_class_of
-from keras_transformer.training.strategy import resolve_precision
 
 MIB = 2**20
 FLOAT32 = 4  # bytes
@@ -56,7 +55,7 @@ def estimate(config, data, strategy, network):
     """The `Memory` that the training of a model of ours needs on this machine.
 
     Args:
-        config: `Config`.
+        config: `Config`, as decided.
         data: `Data`.
         strategy: tf.distribute.Strategy.
         network: the model of the config, such as `outline` makes it without memory for its weights.
@@ -64,7 +63,7 @@ def estimate(config, data, strategy, network):
     on_gpu, replicas = bool(tf.config.list_physical_devices("GPU")), strategy.num_replicas_in_sync
     sharing = 1 if on_gpu or replicas == 1 else len(strategy.extended.worker_devices)  # replicas in one memory
     copies = FLOAT32 * network.count_params() * sharing
-    size = 2 if on_gpu and resolve_precision(config.precision) != "float32" else FLOAT32  # CPUs compute in float32
+    size = 2 if on_gpu and config.precision != "float32" else FLOAT32  # CPUs compute in float32
     activations = max(
         -(-rows // replicas) * sharing * count_activations(config, network, source, target)
         for rows, source, target in batch_shapes(data.train, config.batch_tokens)

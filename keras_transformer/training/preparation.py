@@ -1,34 +1,30 @@
-"""Before a run: its directory is fit for it, the corpus is tokenised, and another run's weights are at hand."""
+"""Before a run: its directory is fit for it, its tokenizers are made, and the corpus is tokenised."""
 
 import hashlib
 import json
 import logging
-import zipfile
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-import numpy as np
-from keras import ops
-
 from keras_transformer.config import Config
 from keras_transformer.data.corpora import epoch_weights, mix, open_corpora
-from keras_transformer.data.corpus import Corpus, InTurn, OneSide, write_bad_lines
+from keras_transformer.data.corpus import BothSides, Corpus, InTurn, OneSide, write_bad_lines
 from keras_transformer.data.encoded import LAYOUT, EncodedPairs, encode_pairs, find_flaw, make_once
-from keras_transformer.data.new_pieces import append_tags, mean_rows, new_in
+from keras_transformer.data.new_pieces import append_pieces, append_tags, learn_pieces
 from keras_transformer.data.subword_dropout import check_bpe
+from keras_transformer.data.typed_text import with_cases
 from keras_transformer.errors import CheckpointError, ConfigError, CorpusError, counted
 from keras_transformer.files import write_whole
-from keras_transformer.models.sequence_to_sequence import load_model
+from keras_transformer.protection import PLACEHOLDERS
 from keras_transformer.tags import LanguageTags
-from keras_transformer.tokenizer import SHARED, SOURCE, TARGET, Tokenizer, load_tokenizers
-from keras_transformer.training.plan import as_before
+from keras_transformer.tokenizer import TARGET, Tokenizer, load_tokenizers, read_model, train_tokenizer
+from keras_transformer.training.decide import Begun
+from keras_transformer.training.origin import Origin
 from keras_transformer.training.tokenizers import (
     complete_languages,
     describe_languages,
-    describe_tokenizers,
     known_languages,
-    make_tokenizers,
     new_languages,
 )
 from keras_transformer.translation.sentences import Known, find_lone_symbols, learn_full_stops, load_known, save_known
@@ -83,7 +79,6 @@ def prepare(config, run, corpus=None):
     """
     # Before the settings are compared with those of a run: a wrong corpus is the mistake that matters more.
     corpus = mix([*([corpus] if corpus else _open_named(config)), *open_replayed(config)])
-    config = as_before(config, run)
     check_resumable(config, run)
     origin = open_origin(config, run)
     for each in (corpus, *corpus.others):
@@ -250,10 +245,12 @@ def check_resumable(config, run):
     for needed in (run.config, *run.tokenizer_files(config.has_one_tokenizer)):
         if run.has_checkpoint() and not needed.exists():
             raise CheckpointError(f"checkpoints without their {needed}: put it back, or choose another `model_dir`")
-    if not run.config.exists():
+    begun = Begun.of(run)
+    if begun.config is None:
         return
-    before, now = asdict(Config.load(run.config)), asdict(as_before(config, run))
-    different = [name for name in now if before[name] != now[name] and name not in MAY_CHANGE]
+    before, now = asdict(begun.config), asdict(begun.completed(config))
+    found = {name for name in begun.decided if before.get(name, 0) is None and now[name] == begun.decided[name]}
+    different = [name for name in now if before[name] != now[name] and name not in {*MAY_CHANGE, *found}]
     if different:
         changes = ", ".join(f"{name} was {before[name]} and is {now[name]}" for name in different)
         raise ConfigError(f"{run.path} holds a run with other settings: {changes}. Choose another `model_dir`")
@@ -280,69 +277,76 @@ def _different_parts(run, corpus):
     return [name for name in {**before, **now} if before.get(name) != now.get(name)]
 
 
-class Origin:
-    """A finished run from whose weights and tokenizers a new run starts (`init_from`).
-
-    Args:
-        config: `Config` of the new run.
-
-    Raises:
-        ConfigError: if `init_from` holds no finished model, or one of another shape; it names the settings that differ.
-    """
-
-    def __init__(self, config):
-        self.path = Path(config.init_from)
-        self._check_has("config.yaml", "model.keras")
-        before = Config.load(self.path / "config.yaml")
-        self._check_has(*([SHARED] if before.has_one_tokenizer else [SOURCE, TARGET]))
-        names = self._settings_of_the_model(before, config)
-        values = {name: (getattr(before, name), getattr(config, name)) for name in names}
-        if before.share_vocabulary == config.share_vocabulary:
-            values["share_tokenizer"] = before.has_one_tokenizer, config.has_one_tokenizer
-        different = [f"{name} is {old}, not {new}" for name, (old, new) in values.items() if old != new]
-        if different:
-            raise ConfigError(f"{config.init_from} holds another model: {', '.join(different)}")
-
-    def _settings_of_the_model(self, before, config):
-        """The settings that decide about the shapes of weights, and about what a model does with them: list of str."""
-        if before.architecture != config.architecture:  # then no other setting can be compared
-            return ["architecture"]
-        with zipfile.ZipFile(self.path / "model.keras") as archive:  # the weights are for `load`
-            arguments = json.loads(archive.read("config.json"))["config"]
-        free = {name for name in arguments if name.endswith(("dropout_rate", "vocabulary_size"))}
-        if "learned" not in (before.positions, config.positions):
-            free.add("num_positions")  # a size of learned positions only
-        names = ["share_vocabulary", *arguments]
-        return [name for name in names if hasattr(config, name) and name not in free]
-
-    def _check_has(self, *names):
-        for name in names:
-            if not (self.path / name).exists():
-                raise ConfigError(f"`init_from` must hold a finished run. Received: {self.path}, without {name}")
-
-    def load(self, network, tokenizer_files):
-        """Assigns the weights of the finished model. Rows of new pieces are means, see `mean_rows`.
-
-        Args:
-            network: `SequenceToSequence` of the same shape.
-            tokenizer_files: paths of the tokenizers of the new run, of both sides or of source and target.
-
-        Raises:
-            ConfigError: if they are not those of the origin, with new pieces behind them or without.
-        """
-        models = [(self.path / path.name).read_bytes() for path in tokenizer_files]
-        added = [new_in(path.read_bytes(), model) for path, model in zip(tokenizer_files, models, strict=True)]
-        for path, pieces in zip(tokenizer_files, added, strict=True):
-            if pieces is None:
-                raise ConfigError(f"{path} is not {self.path / path.name}, with which the first weights were trained")
-        for weight, start in zip(network.weights, load_model(self.path / "model.keras").weights, strict=True):
-            rows = ops.convert_to_numpy(start)
-            if weight.shape != start.shape:
-                side = 0 if "source_embedding" in weight.path else -1
-                rows = np.concatenate([rows, mean_rows(rows, models[side], added[side])])
-            weight.assign(rows)
-
-
 def open_origin(config, run):
     """The `Origin` of a new run; None without `init_from`, and for a run that is resumed."""
     return None if config.init_from is None or run.has_checkpoint() else Origin(config)
+
+
+def make_tokenizers(config, run, corpus, origin, is_other=False):
+    """The tokenizers that the run lacks, and all of them if nothing was trained yet but on another corpus.
+
+    Args:
+        config: `Config`.
+        run: `RunDirectory`.
+        corpus: `Corpus`.
+        origin: `Origin` or None.
+        is_other: whether the tokenizers that the run has are of another corpus.
+
+    Returns:
+        dict, from the path of a tokenizer to its model, bytes.
+    """
+    files = run.tokenizer_files(config.has_one_tokenizer)
+    new = InTurn({each.name: pairs for each, pairs in corpus.parts if not each.is_replayed})
+    texts = [BothSides(new)] if config.has_one_tokenizer else [OneSide(new, i) for i in (0, 1)]
+    return {
+        path: _make_model(config, path.name, text, origin)
+        for path, text in zip(files, texts, strict=True)
+        if is_other or not path.exists()
+    }
+
+
+def _make_model(config, name, text, origin):
+    if origin:
+        model, most = (origin.path / name).read_bytes(), config.extend_vocabulary
+        check_placeholders(config, model)
+        return append_pieces(model, learn_pieces(model, text, most)) if most else model
+    if config.share_vocabulary != config.has_one_tokenizer:
+        raise ConfigError(
+            "`share_tokenizer` false beside `share_vocabulary` true needs two tokenizers whose ids mean the same, and "
+            "training makes none: start from a run that has them with `init_from`, or leave out `share_tokenizer`"
+        )
+    if config.tokenizer:
+        model = read_model(config.tokenizer)
+        check_placeholders(config, model)
+        return model
+    placeholders = PLACEHOLDERS if config.protect else ()
+    nfkc = config.nfkc and name != TARGET
+    if config.upper_case or config.title_case:
+        text = with_cases(text, config.upper_case, config.title_case)
+    return train_tokenizer(text, config.vocabulary_size, config.character_coverage, placeholders, nfkc)
+
+
+def check_placeholders(config, model):
+    """Refuses `protect` beside a tokenizer, bytes, that has no placeholders. Raises ConfigError."""
+    if config.protect and not Tokenizer(model).has_placeholders:
+        given = f"`init_from` {config.init_from}" if config.init_from else f"`tokenizer` {config.tokenizer}"
+        remedy = "start from a run that was trained with `protect`, or leave `protect` out"
+        if config.tokenizer:
+            remedy = f"train it with spm_train --user_defined_symbols={','.join(PLACEHOLDERS)}"
+        raise ConfigError(f"`protect` needs placeholders, and the tokenizer of {given} has none: {remedy}")
+
+
+def describe_tokenizers(config, run):
+    """Says how large the tokenizers of the run are, and where they come from."""
+    for path in run.tokenizer_files(config.has_one_tokenizer):
+        size = Tokenizer.load(path).vocabulary_size
+        before = Path(config.init_from or "", path.name)
+        if config.extend_vocabulary and before.exists():  # a run that is resumed does not need it any more
+            note = f", those of {config.init_from} and {size - Tokenizer.load(before).vocabulary_size:,} new ones"
+        elif given := config.init_from or config.tokenizer:
+            note = f", those of {given}"
+        else:
+            asked = f" ({config.vocabulary_size:,} asked for; the corpus is too small for more)"
+            note = asked if size < config.vocabulary_size else ""
+        name = "tokenizer" if config.has_one_tokenizer else path.name.split("_")[0]
+        log.info("%-12s%s%s", name, counted(size, "piece"), note)

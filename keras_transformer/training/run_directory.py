@@ -6,11 +6,12 @@ import logging
 from pathlib import Path
 
 import filelock
+import yaml
 
 from keras_transformer.config import Config
 from keras_transformer.data.corpus import BAD_LINES
 from keras_transformer.errors import CheckpointError, FileError
-from keras_transformer.files import reading, remove_partial_files
+from keras_transformer.files import reading, remove_partial_files, write_whole
 from keras_transformer.tags import FILE as LANGUAGES
 from keras_transformer.tokenizer import SHARED, SOURCE, TARGET
 
@@ -18,7 +19,8 @@ from keras_transformer.tokenizer import SHARED, SOURCE, TARGET
 class RunDirectory:
     """The files of `model_dir`.
 
-        config.yaml              all settings, as resolved
+        config.yaml              all settings, as the last command has them
+        resolved.yaml            what the run has decided, see `decide`: sizes, rate, length, languages
         corpus.json              the hash of each part of the corpus, which must stay the same
         bad_lines.jsonl          the lines of the corpus that `skip_bad_lines` has left out
         tokenizer.model          SentencePiece; or source_tokenizer.model and target_tokenizer.model
@@ -44,6 +46,7 @@ class RunDirectory:
     def __init__(self, path):
         self.path = Path(path)
         self.config = self.path / "config.yaml"
+        self.decided = self.path / "resolved.yaml"
         self.corpus = self.path / "corpus.json"
         self.tags = self.path / LANGUAGES
         self.full_stops = self.path / "full_stops.json"
@@ -103,9 +106,28 @@ class RunDirectory:
         with reading(self.corpus):
             return dict(json.loads(self.corpus.read_text(encoding="utf-8")))
 
+    def read_decided(self):
+        """The decisions of the run, a dict; {} if it keeps none.
+
+        Raises:
+            FileError: if the file cannot be read or is damaged.
+        """
+        if not self.decided.exists():
+            return {}
+        with reading(self.decided):
+            return dict(_read_yaml(self.decided))
+
+    def keep_decided(self, decided):
+        """Writes decisions, a dict. Those that it does not name stay."""
+        text = yaml.safe_dump({**self.read_decided(), **decided}, sort_keys=False)
+        write_whole(self.decided, lambda path: path.write_text(text, encoding="utf-8"))
+
     def languages(self):
         """(source, target), the codes of the languages of the corpus; None for each that is not known."""
-        config = Config.load(self.config)
+        decided = self.read_decided()
+        if decided:
+            return decided["source_lang"], decided["target_lang"]
+        config = Config.load(self.config)  # of a run that began before resolved.yaml, or that was imported
         source, _, target = self.corpus_identity().get("languages", "").partition(",")[0].partition(" to ")
         return source or config.source_lang, target or config.target_lang
 
@@ -131,6 +153,13 @@ class RunDirectory:
         count = count or max(1, (best or last) // 5)
         stop = min(last, best + (count - 1) // 2) if best else last  # no epoch is the best if all measures are NaN
         return [self.epoch(number) for number in range(max(1, stop - count + 1), stop + 1)]
+
+
+def _read_yaml(path):
+    try:
+        return yaml.safe_load(path.read_text(encoding="utf-8"))
+    except yaml.YAMLError as error:
+        raise ValueError(error) from error
 
 
 def epoch_number(path):

@@ -398,3 +398,25 @@ class TeacherForcing(AlwaysBuilt):
 def _refuse_class_weight(class_weight):
     if class_weight is not None:
         raise ValueError("`class_weight` has no meaning for sentences: give each token a weight by `sample_weight`")
+
+
+def vary_seeds(seeds, first_replica=0):
+    """Gives the dropout of every replica its own seeds. With equal seeds, all replicas would drop the same positions.
+
+    The seeds of the first replica stay as they are: a checkpoint holds them. To be called again after a checkpoint is
+    loaded.
+
+    Args:
+        seeds: Keras variables, `TeacherForcing.seeds`.
+        first_replica: number, among all replicas, of the first one here. It is above 0 on a worker that has loaded the
+            checkpoint of the first worker.
+    """
+    for states in seed_states(seeds):
+        first = tf.identity(states[0])
+        for replica, state in enumerate(states, start=first_replica):
+            state.assign(first + tf.constant([replica, 0], state.dtype))  # (seed, draws so far)
+
+
+def seed_states(seeds):
+    """The states of seed generators on the replicas: for each Keras variable a list of tf.Variable (2,)."""
+    return [list(getattr(seed.value, "values", [seed.value])) for seed in seeds]

@@ -1,10 +1,8 @@
 """What TensorBoard shows of a run: curves, settings, pictures of attention, the embedding, and a profile on request."""
 
 import contextlib
-import time
 import warnings
 
-import keras
 import numpy as np
 import psutil
 import tensorflow as tf
@@ -18,7 +16,6 @@ from keras_transformer.config import PAD_ID
 from keras_transformer.errors import FileError
 from keras_transformer.files import write_whole
 from keras_transformer.tokenizer import shift_right
-from keras_transformer.training.callbacks import total
 
 HPARAMS = ".hparams"  # end of the name of the event file that holds the settings
 MOST_PIECES = 40  # of either side in a picture
@@ -95,61 +92,57 @@ def write_records(path, records):
             writer.write(record)
 
 
-class TensorBoardCurves(keras.callbacks.Callback):
-    """Writes loss, accuracy, perplexity, learning rate, tokens, padding, memory and validation BLEU for TensorBoard.
-
-    The callback of Keras counts in epochs and knows neither tokens nor BLEU. Here the x-axis is the update. The
-    progress bar shows the target tokens per second as well.
+class Board:
+    """The event files of a run. They lose the points that a killed run wrote after its last checkpoint.
 
     Args:
-        writers: {"train": ..., "validation": ...}, `EventWriter`s.
-        progress: `Progress`.
-        tokens_per_epoch: real target tokens of an epoch.
-        every: updates between two points of the training curves.
+        directory: pathlib.Path, the logs of the run.
+        step, ended: the update of the last checkpoint, and that of the last validation.
+        settings: dict, all settings of the run.
+
+    Attributes:
+        train, validation: `EventWriter`s.
     """
 
-    def __init__(self, writers, progress, tokens_per_epoch, every=50):
-        super().__init__()
-        self.writers = writers
-        self.progress = progress
-        self.tokens_per_epoch = tokens_per_epoch
-        self.every = every
-        self._rate = {}  # of the last point, as a log
+    def __init__(self, directory, step, ended, settings):
+        forget_after(directory / "train", step)
+        forget_after(directory / "validation", ended)
+        write_hyper_parameters(directory / "validation", settings)
+        self.train, self.validation = (EventWriter(directory / name) for name in ("train", "validation"))
+        with self.train.as_default(step=step):
+            tf.summary.text("config", "\n".join(f"    {name}: {value}" for name, value in settings.items()))
 
-    def on_epoch_begin(self, epoch, logs=None):
-        self._epoch, self._started = epoch, None
+    def write_point(self, step, trainer, logs, speed, seen):
+        """Writes a point of every training curve.
 
-    def on_train_batch_begin(self, batch, logs=None):
-        if self._started is None:  # not in on_epoch_begin: a resumed epoch starts with tokens already counted
-            self._started, self._tokens = time.perf_counter(), self._tokens_of_epoch()
-
-    def on_train_batch_end(self, batch, logs=None):
-        if self.progress.step % self.every == 0:
-            self._write_point(logs)
-        logs.update(self._rate)  # after every update, because every epoch has a new progress bar
-
-    def on_epoch_end(self, epoch, logs=None):
-        with self.writers["validation"].as_default(step=self.progress.step):
-            for name, value in logs.items():
-                if name.startswith("val_") and "/" not in name and name != "val_padding":
-                    tf.summary.scalar(name.removeprefix("val_"), value)
-
-    def _write_point(self, logs):
-        now, tokens = time.perf_counter(), self._tokens_of_epoch()
-        self._rate = {"tokens/s": (tokens - self._tokens) / (now - self._started)}
-        self._started, self._tokens = now, tokens
-        with self.writers["train"].as_default(step=self.progress.step):
-            tf.summary.scalar("target_tokens_per_second", self._rate["tokens/s"])
-            tf.summary.scalar("target_tokens_seen", self._epoch * self.tokens_per_epoch + tokens)
-            tf.summary.scalar("learning_rate", self.model.optimizer.learning_rate)
-            tf.summary.scalar("gradient_norm", self.model.updates.gradient_norm)
+        Args:
+            step: the update.
+            trainer: `TeacherForcing`.
+            logs: dict, the measures of the epoch so far.
+            speed: target tokens a second.
+            seen: target tokens since the start.
+        """
+        with self.train.as_default(step=step):
+            tf.summary.scalar("target_tokens_per_second", speed)
+            tf.summary.scalar("target_tokens_seen", seen)
+            tf.summary.scalar("learning_rate", trainer.optimizer.learning_rate)
+            tf.summary.scalar("gradient_norm", trainer.updates.gradient_norm)
             for name, value in logs.items():
                 tf.summary.scalar(name, value)
             for name, mebibytes in memory().items():
                 tf.summary.scalar(f"memory/{name}_mib", mebibytes)
 
-    def _tokens_of_epoch(self):
-        return float(total(self.model.loss_metric.count))
+    def write_validation(self, step, logs):
+        """Writes a point of every validation curve; `logs` is the dict that Keras gives at the end of an epoch."""
+        with self.validation.as_default(step=step):
+            for name, value in logs.items():
+                if name.startswith("val_") and "/" not in name and name != "val_padding":
+                    tf.summary.scalar(name.removeprefix("val_"), value)
+
+    def close(self):
+        """Ends the files."""
+        self.train.close()
+        self.validation.close()
 
 
 def memory():
@@ -181,45 +174,7 @@ def write_hyper_parameters(directory, settings):
     written.rename(written.with_name(".".join([*kind, str(int(seconds) - 1), others])))
 
 
-class Profile(keras.callbacks.Callback):
-    """Runs TensorFlow's profiler between two updates, for TensorBoard's Profile tab.
-
-    A profile under way when training is interrupted is lost.
-
-    Args:
-        directory: pathlib.Path for the profile.
-        progress: `Progress`.
-        start: updates after which the profiler starts; at once if the run is already past them.
-        stop: updates after which it stops, unless training ends before.
-    """
-
-    def __init__(self, directory, progress, start, stop):
-        super().__init__()
-        self.directory = directory
-        self.progress = progress
-        self.start = start
-        self.stop = stop
-        self._is_running = False
-
-    def on_train_batch_begin(self, batch, logs=None):
-        if self.start <= self.progress.step < self.stop and not self._is_running:
-            tf.profiler.experimental.start(str(self.directory))
-            self._is_running = True
-
-    def on_train_batch_end(self, batch, logs=None):
-        if self.progress.step >= self.stop:
-            self._end()
-
-    def on_train_end(self, logs=None):
-        self._end()
-
-    def _end(self):
-        if self._is_running:
-            tf.profiler.experimental.stop()
-            self._is_running = False
-
-
-class AlignmentPictures(keras.callbacks.Callback):
+class AlignmentPictures:
     """Draws after every epoch which source pieces the model looks at in a few validation pairs, as `align` tells.
 
     They are the same pairs in every epoch, with their true translations, so that one sees the alignment emerge.
@@ -234,7 +189,6 @@ class AlignmentPictures(keras.callbacks.Callback):
     """
 
     def __init__(self, source_ids, labels, tokenizers, writer, progress, first_ids=None):
-        super().__init__()
         self.source_ids = source_ids
         self.target_ids = shift_right(labels, first_ids)
         self.writer = writer
@@ -244,9 +198,9 @@ class AlignmentPictures(keras.callbacks.Callback):
             for tokenizer, ids in zip(tokenizers, (source_ids, labels), strict=True)
         )
 
-    def on_epoch_end(self, epoch, logs=None):
-        network = self.model.network
-        with self.model.averaged():
+    def __call__(self, trainer, logs):
+        network = trainer.network
+        with trainer.averaged():
             _, alignments = network.align(self.target_ids, network.encode(self.source_ids))  # (B, T, S)
         rows = zip(np.asarray(alignments), self.source_pieces, self.pieces, strict=True)
         with self.writer.as_default(step=self.progress.step):

@@ -2,17 +2,11 @@
 
 import logging
 from dataclasses import replace
-from pathlib import Path
 
 import sentencepiece
 
-from keras_transformer.data.corpus import BothSides, InTurn, OneSide
-from keras_transformer.data.new_pieces import append_pieces, learn_pieces
-from keras_transformer.data.typed_text import with_cases
-from keras_transformer.errors import CheckpointError, ConfigError, counted
-from keras_transformer.protection import PLACEHOLDERS
+from keras_transformer.errors import CheckpointError, ConfigError
 from keras_transformer.tags import LanguageTags, load_tags, piece_of, plain, short_codes, spellings_of
-from keras_transformer.tokenizer import TARGET, Tokenizer, read_model, train_tokenizer
 
 log = logging.getLogger(__name__)
 
@@ -86,73 +80,3 @@ def describe_languages(languages):
     """Logs the languages of a run."""
     names = [", ".join(short_codes(side).values()) for side in languages.sides.values()]
     log.info("languages   from %s to %s; tags: %s", *names, languages.place)
-
-
-def make_tokenizers(config, run, corpus, origin, is_other=False):
-    """The tokenizers that the run lacks, and all of them if nothing was trained yet but on another corpus.
-
-    Args:
-        config: `Config`.
-        run: `RunDirectory`.
-        corpus: `Corpus`.
-        origin: `Origin` or None.
-        is_other: whether the tokenizers that the run has are of another corpus.
-
-    Returns:
-        dict, from the path of a tokenizer to its model, bytes.
-    """
-    files = run.tokenizer_files(config.has_one_tokenizer)
-    new = InTurn({each.name: pairs for each, pairs in corpus.parts if not each.is_replayed})
-    texts = [BothSides(new)] if config.has_one_tokenizer else [OneSide(new, i) for i in (0, 1)]
-    return {
-        path: _make_model(config, path.name, text, origin)
-        for path, text in zip(files, texts, strict=True)
-        if is_other or not path.exists()
-    }
-
-
-def _make_model(config, name, text, origin):
-    if origin:
-        model, most = (origin.path / name).read_bytes(), config.extend_vocabulary
-        check_placeholders(config, model)
-        return append_pieces(model, learn_pieces(model, text, most)) if most else model
-    if config.share_vocabulary != config.has_one_tokenizer:
-        raise ConfigError(
-            "`share_tokenizer` false beside `share_vocabulary` true needs two tokenizers whose ids mean the same, and "
-            "training makes none: start from a run that has them with `init_from`, or leave out `share_tokenizer`"
-        )
-    if config.tokenizer:
-        model = read_model(config.tokenizer)
-        check_placeholders(config, model)
-        return model
-    placeholders = PLACEHOLDERS if config.protect else ()
-    nfkc = config.nfkc and name != TARGET
-    if config.upper_case or config.title_case:
-        text = with_cases(text, config.upper_case, config.title_case)
-    return train_tokenizer(text, config.vocabulary_size, config.character_coverage, placeholders, nfkc)
-
-
-def check_placeholders(config, model):
-    """Refuses `protect` beside a tokenizer, bytes, that has no placeholders. Raises ConfigError."""
-    if config.protect and not Tokenizer(model).has_placeholders:
-        given = f"`init_from` {config.init_from}" if config.init_from else f"`tokenizer` {config.tokenizer}"
-        remedy = "start from a run that was trained with `protect`, or leave `protect` out"
-        if config.tokenizer:
-            remedy = f"train it with spm_train --user_defined_symbols={','.join(PLACEHOLDERS)}"
-        raise ConfigError(f"`protect` needs placeholders, and the tokenizer of {given} has none: {remedy}")
-
-
-def describe_tokenizers(config, run):
-    """Says how large the tokenizers of the run are, and where they come from."""
-    for path in run.tokenizer_files(config.has_one_tokenizer):
-        size = Tokenizer.load(path).vocabulary_size
-        before = Path(config.init_from or "", path.name)
-        if config.extend_vocabulary and before.exists():  # a run that is resumed does not need it any more
-            note = f", those of {config.init_from} and {size - Tokenizer.load(before).vocabulary_size:,} new ones"
-        elif given := config.init_from or config.tokenizer:
-            note = f", those of {given}"
-        else:
-            asked = f" ({config.vocabulary_size:,} asked for; the corpus is too small for more)"
-            note = asked if size < config.vocabulary_size else ""
-        name = "tokenizer" if config.has_one_tokenizer else path.name.split("_")[0]
-        log.info("%-12s%s%s", name, counted(size, "piece"), note)

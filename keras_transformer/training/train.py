@@ -2,82 +2,58 @@
 
 import contextlib
 import functools
-import hashlib
 import logging
 import random
-from dataclasses import asdict, replace
-from functools import partial
+from dataclasses import replace
 
 import keras
-import numpy as np
 import tensorflow as tf
 
-from keras_transformer.data.encoded import INDEX
-from keras_transformer.data.pipeline import count_batches, dealt, make_batch, training_batches
+from keras_transformer.data.pipeline import count_batches, dealt, training_batches, validation_batches
 from keras_transformer.data.protected_pairs import PairProtection
 from keras_transformer.data.subword_dropout import SubwordDropout
 from keras_transformer.data.typed_text import CHANGES, TypedPairs
-from keras_transformer.errors import CheckpointError, FileError
 from keras_transformer.files import write_whole
 from keras_transformer.models.recurrent import RecurrentNetwork
 from keras_transformer.models.transformer import Transformer
-from keras_transformer.process import random_as_before
-from keras_transformer.training.callbacks import (
-    CountSteps,
-    HeldSignals,
-    KeepWeights,
-    Progress,
-    Recover,
-    SaveState,
+from keras_transformer.process import divide_cores, random_as_before
+from keras_transformer.training.checkpoints import load_last, load_network
+from keras_transformer.training.decide import (
+    POLICIES,
+    Begun,
+    Judge,
+    Machine,
+    decide,
+    describe_devices,
+    make_strategy,
+    surely_fits,
 )
-from keras_transformer.training.checkpoints import keep_architecture, load_last, load_network
 from keras_transformer.training.final_score import score_model
 from keras_transformer.training.losses import make_loss
 from keras_transformer.training.memory import check_fits, estimate
-from keras_transformer.training.plan import as_before, make_plan, peak_rate, suited
-from keras_transformer.training.preparation import open_origin
-from keras_transformer.training.progress import ShowProgress
-from keras_transformer.training.run_directory import epoch_number
-from keras_transformer.training.schedules import make_schedule
-from keras_transformer.training.strategy import (
-    POLICIES,
-    Workers,
-    decoding_strategy,
-    describe_devices,
-    make_strategy,
-    prepare_on_all,
-    resolve_precision,
-    run_directory,
-    vary_seeds,
-)
-from keras_transformer.training.teacher_forcing import TeacherForcing
-from keras_transformer.training.tensorboard import (
-    AlignmentPictures,
-    EventWriter,
-    Profile,
-    TensorBoardCurves,
-    forget_after,
-    write_embedding,
-    write_hyper_parameters,
-)
-from keras_transformer.training.updates import make_optimizer
-from keras_transformer.training.validation import validation_batches, validation_bleu, validation_pairs
-from keras_transformer.translation.sentences import load_known
-from keras_transformer.translation.translator import Translator
+from keras_transformer.training.preparation import open_origin, prepare
+from keras_transformer.training.run_directory import RunDirectory, epoch_number
+from keras_transformer.training.teacher_forcing import TeacherForcing, vary_seeds
+from keras_transformer.training.tensorboard import write_embedding
+from keras_transformer.training.updates import make_optimizer, make_schedule
+from keras_transformer.training.validation import write_samples
+from keras_transformer.training.watchers import Progress, watched
+from keras_transformer.training.workers import Workers
 
 log = logging.getLogger(__name__)
 WITH_SUBWORD_DROPOUT = 0.9  # the share of a run, from its start, that has subword dropout
-SAMPLE_SENTENCES, PICTURES = 32, 4  # for the proof of an export; alignments of validation pairs
 
 
 @random_as_before()
-def train(config, evaluate, corpus=None):
+def train(config, evaluate, choose_tokenization, corpus=None, owns_process=False):
     """Trains a model to the end, or from where an earlier run of the same command stopped, and scores it.
 
     Args:
         config: `Config`.
         evaluate: function (translations, references, `tokenize`, `target_lang`) -> `Evaluation`.
+        choose_tokenization: function (references, `target_lang`) -> what `tokenize` "auto" stands for.
         corpus: `Corpus`; by default the one that `config.dataset` names.
+        owns_process: whether this process does nothing else, and its CPU cores can be divided.
 
     Returns:
         (`RunDirectory`, name of the set that was scored, its `Evaluation`), or None on a worker that is not the first.
@@ -85,35 +61,81 @@ def train(config, evaluate, corpus=None):
     Raises:
         UserError: for everything that the user can mend.
     """
-    strategy = make_strategy(config.strategy, config.workers)
-    workers = Workers(strategy)
-    with workers.ending_together():
-        run = run_directory(config, workers)
+    if config.tokenize != "auto":  # a wrong one is found before the long work
+        evaluate(["1 2 3 4"], ["1 2 3 4"], tokenize=config.tokenize, target_lang=None)
+    group = Workers.meet(config.workers) if config.strategy == "multi_worker" else Alone()
+    with group.ending_together():
+        run = group.run_directory(config)
         with run.claimed():
+            # The data, and all decisions
+            begun = Begun.of(run)
+            config = begun.completed(config)
+            data = group.prepare(config, run, corpus)
+            machine = Machine.here(owns_process and group.strategy is None)
+            config, data, plan, decided = decide(config, data, machine, begun)
+            run.keep_decided(decided)
+            strategy = group.strategy or start_devices(config, plan, machine)
             log.info("devices     %s", describe_devices(strategy))
-            data = prepare_on_all(config, run, workers, corpus)
-            config, data = suited(as_before(config, run), data)
-            evaluate = partial(evaluate, tokenize=config.tokenize, target_lang=data.corpus.target_lang)
-            check_fits(estimate(config, data, strategy, outline(config, data)))
+            log.info("plan        %s", plan.describe(config))
+
+            # The model
+            if machine.gpus or not surely_fits(config, data.target_tokenizer.vocabulary_size):
+                check_fits(estimate(config, data, strategy, outline(config, data)))
             with strategy.scope(), initial_weights_of(config.seed):
-                trainer = build_trainer(config, data)
-            keep_architecture(run, trainer.network)
-            greedy = Translator(
-                trainer.network,
-                *data.tokenizers,
-                beam_size=1,
-                max_length=config.max_length,
-                batch_size=64,
-                strategy=decoding_strategy(strategy),
-                split_sentences=config.split_sentences,
-                known=load_known(run.full_stops),
-                tags=data.languages,
-            )
-            fit(config, run, data, trainer, workers.share(greedy.translate), evaluate)
-            if not workers.is_chief:
+                trainer = build_trainer(config, data, plan)
+            parameters = trainer.network.count_params()
+            log.info("model       %s parameters, %s, %s", f"{parameters:,}", config.preset, POLICIES[config.precision])
+            progress = restore(config, run, trainer, plan)
+            group.check_equal(run, decided, data.corpus, progress.step)
+            vary_seeds(trainer.seeds, group.first_replica)
+
+            # The loop, which validates and saves
+            judge = Judge(config, run, evaluate, choose_tokenization)
+            if plan.is_over(progress):
+                log.info("complete    %s; more `epochs` would go on", plan.describe_end(progress))
+            else:
+                forget_results(run)
+                with watched(config, run, data, trainer, plan, progress, group, judge) as callbacks:
+                    update_and_validate(config, data, trainer, callbacks, plan, progress)
+            if not group.is_chief:
                 return None
             finish(config, run, data)
-            return run, *score_model(config, run, data, evaluate)
+            return run, *score_model(config, run, data, judge)
+
+
+class Alone:
+    """The only process of a training. `Workers` has the same methods for several that train together."""
+
+    is_chief = True
+    first_replica = 0
+    strategy = None
+    ending_together = contextlib.nullcontext
+
+    def run_directory(self, config):
+        """The `RunDirectory` of this process."""
+        return RunDirectory(config.model_dir)
+
+    def prepare(self, config, run, corpus=None):
+        """`prepare`."""
+        return prepare(config, run, corpus)
+
+    def anywhere(self, *flags):
+        """The flags of all processes: those of this one."""
+        return flags
+
+    def share(self, translate):
+        """A function like `translate`, whose texts all processes divide."""
+        return translate
+
+    def check_equal(self, *facts):
+        """Nobody differs."""
+
+
+def start_devices(config, plan, machine):
+    """The strategy of a `Plan` on this `Machine`, whose cores become devices where they may."""
+    if machine.devices is None:
+        divide_cores(plan.replicas)
+    return make_strategy(config.strategy, plan.replicas)
 
 
 @contextlib.contextmanager
@@ -145,10 +167,15 @@ def outline(config, data):
         return make_network(config, data, "float32")
 
 
-def build_trainer(config, data):
-    """The model with its loss and optimizer (sections 5.3 and 5.4), compiled, from `Config` and `Data`."""
-    policy = POLICIES[resolve_precision(config.precision)]
-    network = make_network(config, data, policy)
+def build_trainer(config, data, plan):
+    """The model with its loss and optimizer (sections 5.3 and 5.4), compiled.
+
+    Args:
+        config: `Config`, as decided.
+        data: `Data`.
+        plan: `Plan`.
+    """
+    network = make_network(config, data, POLICIES[config.precision])
     trainer = TeacherForcing(
         network,
         config.accumulate_steps,
@@ -156,128 +183,44 @@ def build_trainer(config, data):
         config.ema_decay,
         config.scheduled_sampling_rate,
     )
-    last_step = make_plan(config, data).last_step
-    schedule = make_schedule(config.schedule, peak_rate(config, config.warmup_steps), config.warmup_steps, last_step)
-    optimizer = make_optimizer(config.optimizer, schedule, config.weight_decay)
-    trainer.compile(optimizer, make_loss(config))
+    schedule = make_schedule(config.schedule, config.peak_learning_rate, config.warmup_steps, plan.last_step)
+    trainer.compile(make_optimizer(config.optimizer, schedule, config.weight_decay), make_loss(config))
     return trainer
 
 
-def describe_model(config, parameters):
-    """The number of parameters, the preset and the dtype policy, three str."""
-    return f"{parameters:,}", config.preset, POLICIES[resolve_precision(config.precision)]
+def restore(config, run, trainer, plan):
+    """Loads the last checkpoint into the trainer, or the weights to start from, and returns the `Progress`."""
+    if not run.has_checkpoint():
+        if origin := open_origin(config, run):
+            origin.load(trainer.network, run.tokenizer_files(config.has_one_tokenizer))
+        return Progress()
+    progress = Progress.of(load_last(run, trainer.resumable_variables))
+    for later in run.epochs():  # if last.npz was damaged, there are later ones
+        if later > run.epoch(plan.epoch(progress.step)):
+            later.unlink()
+    log.info("resuming    after update %s", f"{progress.step:,}")
+    return progress
 
 
-def fit(config, run, data, trainer, translate, evaluate):
-    """Trains to the end of the last epoch, or from where an earlier run of the same command stopped.
-
-    SIGINT and SIGTERM wait until the update under way is done and saved.
-
-    Args:
-        config: `Config`.
-        run: `RunDirectory`.
-        data: `Data`.
-        trainer: compiled `TeacherForcing`.
-        translate, evaluate: functions for validation BLEU, see `validation_bleu`.
-
-    Raises:
-        CheckpointError: if the checkpoints there cannot be used, or something cannot be written.
-    """
-    plan = make_plan(config, data)
-    log.info("plan        %s", plan.describe(config))
-    log.info("model       %s parameters, %s, %s", *describe_model(config, trainer.network.count_params()))
-    progress = restore(config, run, trainer, plan)
-    workers = Workers(trainer.distribute_strategy)
-    workers.check_equal(facts(config, run, data, progress))
-    vary_seeds(trainer.seeds, workers.first_replica)
-    if plan.is_over(progress):
-        log.info("complete    %s; more `epochs` would go on", plan.describe_end(progress))
-        return
-    announce_new_cycle(config, progress, plan)
-    write_samples(config, run, data)
-    for outdated in (run.model, run.results):  # of a run that was finished, and goes on
+def forget_results(run):
+    """Removes what is no longer true when a finished run goes on, or a start averages other epochs."""
+    for outdated in (run.model, run.results):
         outdated.unlink(missing_ok=True)
-    forget_after(run.logs / "train", progress.step)
-    forget_after(run.logs / "validation", progress.ended)
-    write_hyper_parameters(run.logs / "validation", resolved(config, data))
-    writers = {name: EventWriter(run.logs / name) for name in ("train", "validation")}
-    with writers["train"].as_default(step=progress.step):
-        tf.summary.text("config", "\n".join(f"    {name}: {value}" for name, value in resolved(config, data).items()))
-    signals, shown, recover = HeldSignals(), ShowProgress(progress, plan), Recover(run, progress)
-    save = SaveState(run, progress, plan, config.save_minutes, signals, recover.examine, workers.anywhere)
-    validation = writers["validation"]
-    measures = validation_bleu(config, data, translate, evaluate, trainer.distribute_strategy, validation, progress)
-    pictured = np.arange(min(PICTURES, len(data.validation)))
-    pictures = (*make_batch(data.validation, pictured), data.tokenizers, validation, progress)
-    callbacks = [  # Keras calls them in this order
-        CountSteps(progress, plan),  # first: the others read the number of the update
-        recover,  # before weights are measured or saved, which it may take back
-        *measures,  # they add val_bleu, and measures to show
-        TensorBoardCurves(writers, progress, tokens_per_epoch(data, config, plan), points_every(plan)),  # adds a speed
-        KeepWeights(run, progress, config.average_epochs, config.patience, config.best_by),  # reads val_bleu
-        AlignmentPictures(*pictures, data.validation.first_ids(pictured)),  # anywhere
-        *([Profile(run.logs / "train", progress, *config.profiled_updates())] if config.profile else []),  # anywhere
-        shown,  # after the callbacks that add to the logs
-        save,  # last: it saves what the others have noted in `progress`, and then lets held signals through
-    ]
-    try:
-        update_and_validate(config, data, trainer, callbacks, plan, progress)
-        for writer in writers.values():
-            writer.close()
-    except (KeyboardInterrupt, SystemExit, tf.errors.OpError):  # OpError: another worker is lost
-        log.info(
-            "stopped     update %s of %s is saved; the same command goes on from there",
-            f"{save.saved_step:,}",
-            f"{plan.last_step:,}",
-        )
-        raise
-    except FileError as error:
-        raise CheckpointError(f"{error}. The same command goes on after update {save.saved_step:,}") from error
-    finally:
-        shown.close()
-        signals.restore()
-
-
-def tokens_per_epoch(data, config, plan):
-    """Real target tokens of an epoch, on average."""
-    batches = plan.steps_per_epoch * config.accumulate_steps
-    return data.train.tokens_per_epoch * batches / count_batches(data.train, config.batch_tokens)
-
-
-def announce_new_cycle(config, progress, plan):
-    """Says that the learning rate rises again if a run with a schedule that falls to 0 goes on for longer than planned.
-
-    The schedule then falls to 0 at the new end. So the rate of the next update is that of a run planned like this.
-    """
-    before, progress.last_step = progress.last_step, plan.last_step
-    if before not in (0, plan.last_step) and config.schedule != "inverse_square_root":
-        log.info(
-            "schedule    a new cycle: the learning rate was to reach 0 at update %s, and now does at %s",
-            f"{before:,}",
-            f"{plan.last_step:,}",
-        )
-
-
-def points_every(plan):
-    """Updates between two points of the training curves: a short run has 20 points, too."""
-    return min(50, max(1, plan.last_step // 20))
-
-
-def facts(config, run, data, progress):
-    """Everything that must be the same on all workers, a dict."""
-    tokens = [(run.tokens / split / INDEX).read_text(encoding="utf-8") for split in ("train", "validation")]
-    return {
-        **resolved(config, data),
-        **data.corpus.identity,
-        "tokens": hashlib.sha256("".join(tokens).encode()).hexdigest()[:12],
-        "update": progress.step,
-    }
 
 
 def update_and_validate(config, data, trainer, callbacks, plan, progress):
-    """Updates and validates until the plan is over: first the rest of an interrupted epoch, then whole epochs."""
+    """Updates and validates until the plan is over: first the rest of an interrupted epoch, then whole epochs.
+
+    Args:
+        config: `Config`.
+        data: `Data`.
+        trainer: compiled `TeacherForcing`.
+        callbacks: those of `watched`.
+        plan: `Plan`.
+        progress: `Progress`, which the callbacks move on.
+    """
     strategy = trainer.distribute_strategy
-    validation, validation_steps = validation_batches(config, data.validation, strategy)
+    validation, validation_steps = validation_batches(data.validation, config.batch_tokens, strategy)
     if plan.ends_epoch(progress.step) and progress.ended < progress.step:
         end_epoch(trainer, callbacks, plan.epoch(progress.step) - 1, validation, validation_steps)
     vary = variation(config, data, plan.last_step * config.accumulate_steps)
@@ -338,39 +281,6 @@ def end_epoch(trainer, callbacks, epoch, validation, validation_steps):
     callbacks.on_epoch_end(epoch, {**logs, **{f"val_{name}": value for name, value in measures.items()}})
 
 
-def resolved(config, data):
-    """All settings, with the values found for "auto" and None, a dict."""
-    return {
-        **asdict(config),
-        "dataset": ", ".join(config.corpora),
-        "source_lang": data.corpus.source_lang,
-        "target_lang": data.corpus.target_lang,
-        "vocabulary_size": data.source_tokenizer.vocabulary_size,
-        "peak_learning_rate": peak_rate(config, config.warmup_steps),
-        "precision": resolve_precision(config.precision),
-    }
-
-
-def restore(config, run, trainer, plan):
-    """Loads the last checkpoint into the trainer, or the weights to start from, and returns the `Progress`."""
-    if not run.has_checkpoint():
-        if origin := open_origin(config, run):
-            origin.load(trainer.network, run.tokenizer_files(config.has_one_tokenizer))
-        return Progress()
-    progress = Progress(**load_last(run, trainer.resumable_variables))
-    for later in run.epochs():  # if last.npz was damaged, there are later ones
-        if later > run.epoch(plan.epoch(progress.step)):
-            later.unlink()
-    log.info("resuming    after update %s", f"{progress.step:,}")
-    return progress
-
-
-def write_samples(config, run, data):
-    """Writes samples.txt, with which an export of the run is proven."""
-    samples = [source for source, _ in validation_pairs(config, data.corpus)[:SAMPLE_SENTENCES]]
-    write_whole(run.samples, lambda path: path.write_text("\n".join(samples), encoding="utf-8"))
-
-
 def finish(config, run, data):
     """Writes model.keras: the average of the last epochs, in float32, free of all training state.
 
@@ -383,8 +293,7 @@ def finish(config, run, data):
         CheckpointError: if the weights of no epoch can be read, or something cannot be written.
     """
     write_samples(config, run, data)
-    for outdated in (run.model, run.results):  # an earlier start may have averaged other epochs
-        outdated.unlink(missing_ok=True)
+    forget_results(run)
     network, paths = load_network(run)
     what = "the exponential average at the end" if config.ema_decay else "the average"
     numbers = ", ".join(str(epoch_number(path)) for path in paths)

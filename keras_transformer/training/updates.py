@@ -1,7 +1,10 @@
-"""One update of the weights by any Keras optimizer, from the gradients of all replicas and of several batches."""
+"""How weights change (5.3): the optimizer, its learning rate, and one update from all replicas and batches."""
+
+import math
 
 import keras
 import tensorflow as tf
+from keras import ops
 
 from keras_transformer.presets import OPTIMIZERS
 from keras_transformer.private_api import adam_moments, decays, own_update
@@ -36,6 +39,100 @@ def make_optimizer(name, learning_rate, weight_decay=None):
     if name == "adam":
         return Adam(**arguments)
     return keras.optimizers.get({"class_name": name, "config": arguments})
+
+
+class WarmUp(keras.optimizers.schedules.LearningRateSchedule):
+    """rate(n) = peak_rate * min(n / warmup_steps, fall(n)), n counted from 1. Here it stays at its peak.
+
+    Args:
+        peak_rate: the rate at n = warmup_steps.
+        warmup_steps: updates of linear increase.
+    """
+
+    def __init__(self, peak_rate, warmup_steps):
+        self.peak_rate = peak_rate
+        self.warmup_steps = warmup_steps
+
+    def __call__(self, step):
+        n = ops.cast(step, "float32") + 1.0  # Keras counts from 0, where the rate would be 0
+        return self.peak_rate * ops.minimum(n / self.warmup_steps, self.fall(n))
+
+    def fall(self, n):
+        """The share of the peak after the warm-up; a subclass lets it fall from 1 at n = warmup_steps."""
+        return ops.ones_like(n)
+
+    def get_config(self):
+        return {"peak_rate": self.peak_rate, "warmup_steps": self.warmup_steps}
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class InverseSquareRoot(WarmUp):
+    """rate(n) = peak_rate * min(n / warmup_steps, sqrt(warmup_steps / n)), n counted from 1.
+
+    Equation (3), d_model^-0.5 * min(n^-0.5, n * warmup_steps^-1.5), is the same curve with the peak that
+    `paper_peak_rate` gives.
+
+    Args:
+        peak_rate: the rate at n = warmup_steps.
+        warmup_steps: updates of linear increase.
+    """
+
+    def fall(self, n):
+        return ops.sqrt(self.warmup_steps / n)
+
+
+class ToTheEnd(WarmUp):
+    """A schedule that knows the last update, after which the rate is 0.
+
+    Args:
+        peak_rate, warmup_steps: those of `WarmUp`.
+        last_step: the last update; the rate falls with the share of the updates after the warm-up that are done.
+    """
+
+    def __init__(self, peak_rate, warmup_steps, last_step):
+        super().__init__(peak_rate, warmup_steps)
+        self.last_step = last_step
+
+    def done(self, n):
+        """The share (0 to 1) of the updates after the warm-up that are done before update n."""
+        return ops.clip((n - self.warmup_steps) / max(1.0, self.last_step + 1 - self.warmup_steps), 0.0, 1.0)
+
+    def get_config(self):
+        return {**super().get_config(), "last_step": self.last_step}
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class LinearDecay(ToTheEnd):
+    """After the warm-up, the rate falls on a straight line and would reach 0 one update after the last."""
+
+    def fall(self, n):
+        return 1.0 - self.done(n)
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class CosineDecay(ToTheEnd):
+    """After the warm-up, the rate falls along half a cosine (Loshchilov & Hutter 2017, without restarts)."""
+
+    def fall(self, n):
+        return 0.5 * (1.0 + ops.cos(math.pi * self.done(n)))
+
+
+def make_schedule(name, peak_rate, warmup_steps, last_step):
+    """The schedule of the setting `schedule`.
+
+    Args:
+        name: "inverse_square_root", "linear" or "cosine".
+        peak_rate, warmup_steps: those of `WarmUp`.
+        last_step: the last update of the run, at whose end "linear" and "cosine" reach 0.
+    """
+    if name == "inverse_square_root":
+        return InverseSquareRoot(peak_rate, warmup_steps)
+    return {"linear": LinearDecay, "cosine": CosineDecay}[name](peak_rate, warmup_steps, last_step)
+
+
+def paper_peak_rate(d_model, warmup_steps):
+    """Where equation (3) peaks: (d_model * warmup_steps)^-0.5."""
+    return (d_model * warmup_steps) ** -0.5
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")

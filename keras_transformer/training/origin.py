@@ -1,0 +1,77 @@
+"""The finished run from whose weights and tokenizers a new run starts: the setting `init_from`."""
+
+import json
+import zipfile
+from pathlib import Path
+
+import numpy as np
+from keras import ops
+
+from keras_transformer.config import Config
+from keras_transformer.data.new_pieces import mean_rows, new_in
+from keras_transformer.errors import ConfigError
+from keras_transformer.models.sequence_to_sequence import load_model
+from keras_transformer.tokenizer import SHARED, SOURCE, TARGET
+
+
+class Origin:
+    """A finished run from whose weights and tokenizers a new run starts (`init_from`).
+
+    Args:
+        config: `Config` of the new run.
+
+    Raises:
+        ConfigError: if `init_from` holds no finished model, or one of another shape; it names the settings that differ.
+    """
+
+    def __init__(self, config):
+        self.path = Path(config.init_from)
+        self._check_has("config.yaml", "model.keras")
+        before = Config.load(self.path / "config.yaml")
+        self._check_has(*([SHARED] if before.has_one_tokenizer else [SOURCE, TARGET]))
+        names = self._settings_of_the_model(before, config)
+        values = {name: (getattr(before, name), getattr(config, name)) for name in names}
+        if before.share_vocabulary == config.share_vocabulary:
+            values["share_tokenizer"] = before.has_one_tokenizer, config.has_one_tokenizer
+        different = [f"{name} is {old}, not {new}" for name, (old, new) in values.items() if old != new]
+        if different:
+            raise ConfigError(f"{config.init_from} holds another model: {', '.join(different)}")
+
+    def _settings_of_the_model(self, before, config):
+        """The settings that decide about the shapes of weights, and about what a model does with them: list of str."""
+        if before.architecture != config.architecture:  # then no other setting can be compared
+            return ["architecture"]
+        with zipfile.ZipFile(self.path / "model.keras") as archive:  # the weights are for `load`
+            arguments = json.loads(archive.read("config.json"))["config"]
+        free = {name for name in arguments if name.endswith(("dropout_rate", "vocabulary_size"))}
+        if "learned" not in (before.positions, config.positions):
+            free.add("num_positions")  # a size of learned positions only
+        names = ["share_vocabulary", *arguments]
+        return [name for name in names if hasattr(config, name) and name not in free]
+
+    def _check_has(self, *names):
+        for name in names:
+            if not (self.path / name).exists():
+                raise ConfigError(f"`init_from` must hold a finished run. Received: {self.path}, without {name}")
+
+    def load(self, network, tokenizer_files):
+        """Assigns the weights of the finished model. Rows of new pieces are means, see `mean_rows`.
+
+        Args:
+            network: `SequenceToSequence` of the same shape.
+            tokenizer_files: paths of the tokenizers of the new run, of both sides or of source and target.
+
+        Raises:
+            ConfigError: if they are not those of the origin, with new pieces behind them or without.
+        """
+        models = [(self.path / path.name).read_bytes() for path in tokenizer_files]
+        added = [new_in(path.read_bytes(), model) for path, model in zip(tokenizer_files, models, strict=True)]
+        for path, pieces in zip(tokenizer_files, added, strict=True):
+            if pieces is None:
+                raise ConfigError(f"{path} is not {self.path / path.name}, with which the first weights were trained")
+        for weight, start in zip(network.weights, load_model(self.path / "model.keras").weights, strict=True):
+            rows = ops.convert_to_numpy(start)
+            if weight.shape != start.shape:
+                side = 0 if "source_embedding" in weight.path else -1
+                rows = np.concatenate([rows, mean_rows(rows, models[side], added[side])])
+            weight.assign(rows)
