@@ -67,19 +67,19 @@ def train(flags):
     import keras
 
     from keras_transformer.data.pipeline import dealt, training_batches
-    from keras_transformer.process import keep_freed_memory, share_cores
-    from keras_transformer.training.plan import suited
+    from keras_transformer.process import keep_freed_memory
+    from keras_transformer.training.decide import Begun, Machine, decide
     from keras_transformer.training.preparation import prepare
     from keras_transformer.training.run_directory import RunDirectory
-    from keras_transformer.training.strategy import make_strategy
-    from keras_transformer.training.train import build_trainer
+    from keras_transformer.training.train import build_trainer, start_devices
 
     keep_freed_memory()
-    share_cores(config.strategy, config.batch_tokens or config.of_preset("batch_tokens"))
-    config, data = suited(config, prepare(config, RunDirectory(config.model_dir)))
+    run = RunDirectory(config.model_dir)
+    data, machine = prepare(config, run), Machine.here(owns_process=True)
+    config, data, plan, _ = decide(config, data, machine, Begun.of(run))
     print(MARK, "prepared", time.time(), time.process_time(), flush=True)
-    with make_strategy(config.strategy).scope():
-        trainer = build_trainer(config, data)
+    with start_devices(config, plan, machine).scope():
+        trainer = build_trainer(config, data, plan)
 
     class FirstUpdate(keras.callbacks.Callback):
         def on_train_batch_end(self, batch, logs=None):

@@ -104,18 +104,19 @@ def fit_updates(config, steps, callback):
     import keras
 
     from keras_transformer.data.pipeline import dealt, training_batches
-    from keras_transformer.training.plan import suited
+    from keras_transformer.training.decide import Begun, Machine, decide
     from keras_transformer.training.preparation import prepare
     from keras_transformer.training.run_directory import RunDirectory
-    from keras_transformer.training.strategy import make_strategy
-    from keras_transformer.training.train import build_trainer
+    from keras_transformer.training.train import build_trainer, start_devices
 
     keras.utils.set_random_seed(config.seed)
     with tempfile.TemporaryDirectory() as directory:
-        config, data = suited(config, prepare(config, RunDirectory(directory)))
-    strategy = make_strategy(config.strategy)
+        run = RunDirectory(directory)
+        data, machine = prepare(config, run), Machine.here(owns_process=True)
+        config, data, plan, _ = decide(config, data, machine, Begun.of(run))
+    strategy = start_devices(config, plan, machine)
     with strategy.scope():
-        trainer = build_trainer(config, data)
+        trainer = build_trainer(config, data, plan)
     batches = training_batches(data.train, config.batch_tokens, config.seed)
     trainer.fit(dealt(batches, strategy), steps_per_epoch=steps, shuffle=False, verbose=0, callbacks=[callback])
     return batches, data, strategy.num_replicas_in_sync
@@ -140,10 +141,9 @@ def baseline_rates(command):
 
 
 def main(config, baseline=None):
-    from keras_transformer.process import keep_freed_memory, share_cores
+    from keras_transformer.process import keep_freed_memory
 
     keep_freed_memory()
-    share_cores(config.strategy, config.batch_tokens or config.of_preset("batch_tokens"))
     rates, padding, data, replicas = time_updates(config)
     rate = statistics.median(rates)
     print(f"{rate:,.0f} real target tokens/s (median of {WINDOWS} windows: {min(rates):,.0f} to {max(rates):,.0f})")
@@ -158,11 +158,11 @@ def main(config, baseline=None):
 
 def compare_with_products(config, data, rate, replicas):
     """Prints the share of the machine's rate of matrix products that a training of `rate` target tokens/s takes."""
-    from keras_transformer.training.strategy import resolve_precision
+    from keras_transformer.training.decide import Machine, precision_of
 
     source_per_target = len(data.train.source.ids) / (len(data.train.target.ids) + len(data.train))
     operations = operations_per_target_token(config, data.target_tokenizer.vocabulary_size, source_per_target)
-    machine = matrix_rate(resolve_precision(config.precision)) * replicas  # each replica has its own threads
+    machine = matrix_rate(precision_of(config, Machine.here(False))) * replicas  # each replica has its own threads
     print(f"{operations / 1e6:.1f} MFLOP per target token; {rate * operations / 1e9:.0f} GFLOP/s")
     print(f"{rate * operations / machine:.1%} of the measured matrix-product rate, {machine / 1e9:.0f} GFLOP/s")
 

@@ -1,20 +1,16 @@
 """Two workers of one training, as processes; few starts, since each imports TensorFlow."""
 
 import json
-import random
 import re
 import signal
 import socket
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+import keras_transformer as kt
 from keras_transformer.config import Config
-from keras_transformer.training.checkpoints import keep_architecture
-from keras_transformer.training.preparation import prepare
 from keras_transformer.training.run_directory import RunDirectory
-from keras_transformer.training.train import build_trainer, finish, fit
 from tests import test_interruptions, tiny
 from tests.test_docs import pair_of_ports
 from tests.test_interruptions import end, start
@@ -35,15 +31,8 @@ def start_workers(corpus, model_dir, temporary):
 
 def one_device(corpus, model_dir):
     """The same run by one process."""
-    config = Config(**{**SETTINGS, "dataset": f"files:{corpus}", "model_dir": str(model_dir)})
-    random.seed(config.seed)
-    run = RunDirectory(model_dir)
-    data = prepare(config, run)
-    trainer = build_trainer(config, data)
-    keep_architecture(run, trainer.network)
-    fit(config, run, data, trainer, list, lambda *_: SimpleNamespace(bleu=0.0))
-    finish(config, run, data)
-    return run
+    settings = {**SETTINGS, "dataset": f"files:{corpus}", "model_dir": str(model_dir), "strategy": "one_device"}
+    return RunDirectory(kt.train(config=Config(**settings)).path)
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])

@@ -1,5 +1,6 @@
 """The library as a notebook uses it."""
 
+import contextlib
 import dataclasses
 import json
 import shutil
@@ -19,11 +20,11 @@ from keras_transformer.runs import Run, compare_with_all_pieces
 from keras_transformer.tokenizer import train_tokenizer
 from keras_transformer.tools.analysis.pruning import keep_pruned, prune
 from keras_transformer.training import train as training
-from keras_transformer.training.callbacks import CountSteps
 from keras_transformer.training.checkpoints import load_network
-from keras_transformer.training.preparation import Origin
+from keras_transformer.training.origin import Origin
 from keras_transformer.training.run_directory import RunDirectory
 from keras_transformer.training.teacher_forcing import TeacherForcing
+from keras_transformer.training.watchers import CountSteps
 from keras_transformer.translation.shortlist import Shortlist
 from tests import tiny
 from tests.global_state import changes, global_state
@@ -75,12 +76,13 @@ def test_the_library_has_these_names_and_loads_tensorflow_when_it_is_needed():
 
 @pytest.mark.parametrize(("settings", "tokenization"), [({"target_lang": "zho_Hans"}, "zh"), ({}, "char")])
 def test_the_target_language_chooses_how_validation_divides_words(tmp_path, monkeypatch, settings, tokenization):
-    def measured(*arguments):
-        return arguments[-1](["今天天气很好。"], ["今天天气很好。"])
+    def measured(config, run, data, judge):
+        return "validation", judge(["今天天气很好。"], ["今天天气很好。"], data.corpus.target_lang)
 
-    monkeypatch.setattr(training, "fit", measured)
+    monkeypatch.setattr(training, "watched", contextlib.nullcontext)
+    monkeypatch.setattr(training, "update_and_validate", lambda *arguments: None)
     monkeypatch.setattr(training, "finish", lambda *arguments: None)
-    monkeypatch.setattr(training, "score_model", lambda *arguments: ("validation", measured(*arguments)))
+    monkeypatch.setattr(training, "score_model", measured)
     pairs = [(source, "".join(source.split())) for source, _ in tiny.pairs(40)]
     run = kt.train(pairs, source_lang="en", model_dir=tmp_path, **QUICK, **settings)
     assert run.evaluation.bleu == pytest.approx(100) and f"|tok:{tokenization}|" in run.evaluation.bleu_signature

@@ -13,8 +13,7 @@ from keras_transformer.data.pipeline import dealt, training_batches
 from keras_transformer.training.dry_run import rehearse
 from keras_transformer.training.preparation import prepare
 from keras_transformer.training.run_directory import RunDirectory
-from keras_transformer.training.strategy import make_strategy
-from keras_transformer.training.train import build_trainer, outline
+from keras_transformer.training.train import outline
 from tests import tiny
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -132,8 +131,8 @@ SLOW = [pytest.param(row, marks=pytest.mark.slow) for row in DIFFERENT]
 def test_every_kind_of_row_learns_in_ten_updates(row, prepared, tmp_path):
     corpus, data = prepared
     config = eighth(row, corpus, tmp_path / "run")
-    strategy = make_strategy(config.strategy)
-    trainer = build_trainer(config, data)
+    strategy = tf.distribute.get_strategy()
+    trainer = tiny.build_trainer(config, data)
     trainer.run_eagerly = True  # ten updates take less time than a graph
     batches = dealt(training_batches(data.train, config.batch_tokens, config.seed), strategy)
     losses = trainer.fit(batches, epochs=2, steps_per_epoch=5, shuffle=False, verbose=0).history["loss"]

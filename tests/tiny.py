@@ -21,8 +21,9 @@ from keras_transformer.models.transformer import Transformer
 from keras_transformer.protection import PLACEHOLDERS
 from keras_transformer.tags import LanguageTags
 from keras_transformer.tokenizer import Tokenizer, save_tokenizers, train_tokenizer, with_eos
+from keras_transformer.training.decide import make_plan, make_strategy
 from keras_transformer.training.run_directory import RunDirectory
-from keras_transformer.training.decide import make_strategy
+from keras_transformer.training.updates import paper_peak_rate
 from keras_transformer.translation.translator import Translator
 from tests import reference
 
@@ -250,7 +251,7 @@ def transformer(seed=0, **arguments):
 
 def two_replicas():
     """MirroredStrategy on two CPU devices."""
-    strategy = make_strategy("mirrored")
+    strategy = make_strategy("mirrored", 2)
     assert strategy.num_replicas_in_sync == 2
     return strategy
 
@@ -265,6 +266,15 @@ def encoded_pairs(source_lengths, target_lengths, vocabulary_size, seed=0):
         return Sentences(np.array(list(itertools.chain.from_iterable(rows)), np.int32), starts)
 
     return EncodedPairs(sentences(source_lengths), sentences(target_lengths, [EOS_ID]), {})
+
+
+def build_trainer(config, data):
+    """The trainer of settings in which all is decided but the peak of the learning rate."""
+    from keras_transformer.training import train  # late: most tests need none
+
+    peak = config.peak_learning_rate or paper_peak_rate(config.d_model, config.warmup_steps)
+    config = Config(**{**vars(config), "peak_learning_rate": peak})
+    return train.build_trainer(config, data, make_plan(config, data.train))
 
 
 @functools.cache

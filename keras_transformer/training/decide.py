@@ -190,9 +190,8 @@ def decide(config, data, machine, begun):
         before = decisions_of_467dcb2(begun.config, data.train)
     sizes = {name: before.get(name, size) for name, size in fresh.items()}
     passes, divided_for = sizes["passes"], before.get("divided_for", sizes["batch_tokens"])
-    if config.precision == "auto":
-        config = replace_settings(config, precision="bfloat16" if machine.has_bfloat16 else "float32")
-    config = replace_settings(config, **{name: size for name, size in sizes.items() if name != "passes"})
+    settings = {name: size for name, size in sizes.items() if name != "passes"}
+    config = replace_settings(config, **settings, precision=precision_of(config, machine))
     train = with_passes(data.train, passes)
     plan = make_plan(config, train, count_replicas(config.strategy, machine, divided_for))
     decided = {**sizes, "precision": config.precision, "steps_per_epoch": plan.steps_per_epoch}
@@ -274,6 +273,13 @@ def _sizes(config, pairs, taken, batch_of):
 
 def _least_batches(config):
     return FEWEST_UPDATES * config.accumulate_steps
+
+
+def precision_of(config, machine):
+    """The setting `precision`; for "auto" bfloat16 if the `Machine` multiplies it fast, else float32."""
+    if config.precision != "auto":
+        return config.precision
+    return "bfloat16" if machine.has_bfloat16 else "float32"
 
 
 def with_passes(pairs, passes):

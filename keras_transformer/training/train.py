@@ -68,7 +68,7 @@ def train(config, evaluate, choose_tokenization, corpus=None, owns_process=False
         run = group.run_directory(config)
         with run.claimed():
             # The data, and all decisions
-            begun = Begun.of(run)
+            begun = group.begun(run)
             config = begun.completed(config)
             data = group.prepare(config, run, corpus)
             machine = Machine.here(owns_process and group.strategy is None)
@@ -114,6 +114,10 @@ class Alone:
     def run_directory(self, config):
         """The `RunDirectory` of this process."""
         return RunDirectory(config.model_dir)
+
+    def begun(self, run):
+        """`Begun.of`."""
+        return Begun.of(run)
 
     def prepare(self, config, run, corpus=None):
         """`prepare`."""

@@ -18,8 +18,10 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformer.checks import is_address, worker_addresses
+from keras_transformer.config import Config
 from keras_transformer.data.encoded import INDEX
 from keras_transformer.errors import CheckpointError, ConfigError
+from keras_transformer.training.decide import Begun
 from keras_transformer.training.preparation import prepare
 from keras_transformer.training.run_directory import RunDirectory
 
@@ -245,6 +247,13 @@ class Workers:
     def run_directory(self, config):
         """The `RunDirectory` of this worker: `model_dir` for the chief, a directory of its own for any other."""
         return RunDirectory(config.model_dir if self.is_chief else own_directory())
+
+    def begun(self, run):
+        """`Begun.of` the run directory of the chief, which nobody else may see change."""
+        begun = Begun.of(run)
+        here = begun._replace(config=begun.config and vars(begun.config))
+        config, *others = self.gather(here)[0]
+        return Begun(config and Config(**config), *others)
 
     def prepare(self, config, run, corpus=None):
         """`prepare` on the chief, then on the others, who start with copies of the chief's files.

@@ -85,7 +85,7 @@ def test_a_changed_corpus_of_an_existing_run_is_said(corpus, tmp_path, capsys):
 def test_a_rehearsal_that_would_need_much_memory_trains_less_of_the_model(corpus, tmp_path, capsys, monkeypatch):
     trained = []
     monkeypatch.setattr(
-        dry_run, "build_trainer", lambda config, data: trained.append(config) or build_trainer(config, data)
+        dry_run, "build_trainer", lambda config, *others: trained.append(config) or build_trainer(config, *others)
     )
     monkeypatch.setattr(dry_run, "LITTLE", 0)
     config = tiny.config(corpus, tmp_path / "run", strategy="one_device", num_layers=5)

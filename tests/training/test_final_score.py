@@ -31,7 +31,7 @@ def data_of(test, *others):
     return SimpleNamespace(corpus=Corpus("files:a", "en", "de", [], validation, test, {}, others=tuple(corpora)))
 
 
-def exactly_right(translations, references):
+def exactly_right(translations, references, target_lang):
     """An `Evaluation` whose BLEU is the share of texts that are right."""
     right = sum(one == other for one, other in zip(translations, references, strict=True))
     return Evaluation(*[100 * right / len(references)] + [None] * 5)
@@ -82,7 +82,7 @@ def test_each_direction_is_translated_and_measured_in_its_own_languages(run, con
     data.corpus = replace(data.corpus, others=(back,))
 
     def evaluate(translations, references, target_lang):
-        return replace(exactly_right(translations, references), bleu={"de": 20.0, "en": 50.0}[target_lang])
+        return replace(exactly_right(translations, references, target_lang), bleu={"de": 20.0, "en": 50.0}[target_lang])
 
     assert score_model(config, run, data, evaluate)[1].bleu == 20
     assert asked == [{"source_lang": "en", "target_lang": "de"}, {"source_lang": "de", "target_lang": "en"}]

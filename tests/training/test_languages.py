@@ -19,7 +19,8 @@ from keras_transformer.models.sequence_to_sequence import load_model
 from keras_transformer.runs import compare_with_all_pieces
 from keras_transformer.tags import load_tags
 from keras_transformer.tokenizer import SHARED, Tokenizer
-from keras_transformer.training.preparation import Origin, prepare
+from keras_transformer.training.origin import Origin
+from keras_transformer.training.preparation import prepare
 from keras_transformer.training.run_directory import RunDirectory
 from keras_transformer.training.train import make_network, variation
 from keras_transformer.training.validation import pairs_by_direction, validation_bleu

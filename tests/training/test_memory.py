@@ -14,6 +14,7 @@ from keras_transformer.data.pipeline import dealt, training_batches
 from keras_transformer.errors import ConfigError
 from keras_transformer.presets import OPTIMIZERS
 from keras_transformer.training import memory
+from keras_transformer.training import train as module
 from keras_transformer.training.memory import (
     MIB,
     SLOTS,
@@ -23,7 +24,7 @@ from keras_transformer.training.memory import (
     container_memory,
     estimate,
 )
-from keras_transformer.training.train import build_trainer, make_network, outline, train
+from keras_transformer.training.train import make_network, outline, train
 from keras_transformer.training.updates import make_optimizer
 from tests import tiny
 
@@ -167,7 +168,7 @@ def measured_peak(settings):
     config, data = measured_training(settings)
     tf.matmul(tf.ones((7, 7)), tf.ones((7, 7)))
     before = high_water()
-    trainer = build_trainer(config, data)
+    trainer = tiny.build_trainer(config, data)
     batches = dealt(training_batches(data.train, config.batch_tokens, 1), tf.distribute.get_strategy())
     trainer.fit(batches, steps_per_epoch=2, shuffle=False, verbose=0)
     return high_water() - before
@@ -296,6 +297,7 @@ def test_a_gpu_has_the_limit_that_was_set_for_it(monkeypatch):
 def test_a_run_that_cannot_fit_never_starts(monkeypatch, tmp_path):
     config = tiny.config(tiny.write_corpus(tmp_path / "pairs"), tmp_path / "run", strategy="one_device")
     monkeypatch.setattr(memory, "available_memory", lambda: (3 * MIB, "free memory"))
+    monkeypatch.setattr(module, "surely_fits", lambda *arguments: False)
     with pytest.raises(ConfigError, match="the training needs about"):
-        train(config, evaluate=print)
+        train(config, print, print)
     assert not (tmp_path / "run" / "model.json").exists()

@@ -17,9 +17,10 @@ from keras_transformer.data.pipeline import batch_sizes, plan_epoch
 from keras_transformer.errors import ConfigError, CorpusError
 from keras_transformer.models.sequence_to_sequence import load_model
 from keras_transformer.tokenizer import SHARED, Tokenizer, load_tokenizers, train_tokenizer
-from keras_transformer.training.preparation import Origin, prepare
+from keras_transformer.training.origin import Origin
+from keras_transformer.training.preparation import prepare
 from keras_transformer.training.run_directory import RunDirectory
-from keras_transformer.training.train import build_trainer, make_network
+from keras_transformer.training.train import make_network
 from tests import tiny
 from tests.training.curves import read_events
 from tests.training.test_train import again, assert_interruption_changes_nothing, train
@@ -100,7 +101,7 @@ def test_every_corpus_is_validated_on_the_screen_and_in_the_curves(mixture, corp
 def test_the_loss_of_every_corpus_is_that_of_its_own_validation_pairs(mixture, corpora):
     config, data, _ = mixture
     run = RunDirectory(config.model_dir)
-    trainer = build_trainer(config, data)
+    trainer = tiny.build_trainer(config, data)
     epoch, last = run.epochs()[-1], read_events(run.logs / "validation")
     with np.load(epoch) as file:
         arrays = [file[name] for name in file.files if name != "progress"]

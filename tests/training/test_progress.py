@@ -5,10 +5,9 @@ import unittest.mock
 
 import pytest
 
-from keras_transformer.training import progress as module
-from keras_transformer.training.callbacks import Progress
-from keras_transformer.training.plan import Plan
-from keras_transformer.training.progress import ShowProgress
+from keras_transformer.training import watchers as module
+from keras_transformer.training.decide import Plan
+from keras_transformer.training.watchers import Progress, ShowProgress
 
 TRAINED = {"loss": 3.25, "accuracy": 0.5, "perplexity": 7.0, "padding": 0.125, "tokens/s": 13000.0}
 VALIDATED = {"val_loss": 5.5, "val_accuracy": 0.25, "val_perplexity": 11.0, "val_bleu": 17.0}

@@ -2,7 +2,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_transformer.training.schedules import (
+from keras_transformer.training.updates import (
     CosineDecay,
     InverseSquareRoot,
     LinearDecay,

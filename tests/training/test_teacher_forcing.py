@@ -1,3 +1,4 @@
+import itertools
 import math
 
 import keras
@@ -6,13 +7,14 @@ import pytest
 import tensorflow as tf
 
 from keras_transformer.data import pipeline
+from keras_transformer.layers.kernels import Dropout
 from keras_transformer.training import losses, teacher_forcing
-from keras_transformer.training.callbacks import CountSteps, Progress
+from keras_transformer.training.decide import Plan
 from keras_transformer.training.losses import LOSSES, CrossEntropy, Perplexity, TokenLoss, token_losses
-from keras_transformer.training.plan import Plan
-from keras_transformer.training.teacher_forcing import TeacherForcing
-from keras_transformer.training.tensorboard import EventWriter, TensorBoardCurves
+from keras_transformer.training.teacher_forcing import TeacherForcing, vary_seeds
+from keras_transformer.training.tensorboard import Board
 from keras_transformer.training.updates import Adam
+from keras_transformer.training.watchers import CountSteps, Curves, Progress
 from tests import reference, tiny
 from tests.training.curves import read_events
 
@@ -230,7 +232,7 @@ def history(strategy, log_dir, monkeypatch):
     with strategy.scope():
         model = trainer(keras.optimizers.SGD(0.05, momentum=0.9))
     after_every_batch, count = AfterEveryBatch(), CountSteps(Progress(), Plan(len(plan), len(plan)))
-    writers = {name: EventWriter(log_dir / name) for name in ("train", "validation")}
+    board = Board(log_dir, 0, 0, {})
     fitted = model.fit(
         pipeline.dealt(pipeline.training_batches(pairs(), 1000, seed=1), strategy),
         validation_data=pipeline.dealt(pipeline.evaluation_batches(pairs(), 1000), strategy),
@@ -238,7 +240,7 @@ def history(strategy, log_dir, monkeypatch):
         validation_steps=len(plan),
         shuffle=False,
         verbose=0,
-        callbacks=[count, after_every_batch, AddBleu(), TensorBoardCurves(writers, count.progress, 89, every=1)],
+        callbacks=[count, after_every_batch, AddBleu(), Curves(lambda: board, count.progress, 89, every=1)],
     )
     return after_every_batch.steps, fitted.history, read_events(log_dir / "train")
 
@@ -618,3 +620,32 @@ def test_a_batch_that_an_epoch_leaves_over_counts_in_the_next_update():
     model = trainer(accumulate_steps=2)
     model.fit(finite(3), epochs=2, verbose=0)
     assert int(model.optimizer.iterations) == 3
+
+
+def test_every_replica_drops_other_positions():
+    strategy = tiny.two_replicas()
+    with strategy.scope():
+        dropout = Dropout(0.5, seed=3)
+    alone = Dropout(0.5, seed=3)
+    vary_seeds([*dropout.variables, *alone.variables])
+    drop = tf.function(lambda: strategy.run(lambda: dropout(tf.ones((7, 11)), training=True)).values)
+    masks = []
+    for _ in range(2):
+        first, second = (mask.numpy() for mask in drop())
+        np.testing.assert_array_equal(first, alone(np.ones((7, 11), "float32"), training=True))
+        masks += [first, second]
+    for one, other in itertools.combinations(masks, 2):
+        assert 0.2 < (one == other).mean() < 0.8  # independent coins agree half the time
+
+
+def test_replicas_of_other_workers_have_other_seeds_and_keep_them_when_a_checkpoint_of_these_is_loaded():
+    def states_after(first_replica, first_state=(7, 11)):
+        with tiny.two_replicas().scope():
+            dropout = Dropout(0.5, seed=3)
+        (variable,) = dropout.variables
+        variable.assign(first_state)
+        vary_seeds([variable], first_replica)
+        return [state.numpy().tolist() for state in variable.value.values]
+
+    assert states_after(0) + states_after(2) == [[7, 11], [8, 11], [9, 11], [10, 11]]
+    assert states_after(0, first_state=states_after(2)[0]) == states_after(2)

@@ -23,13 +23,10 @@ from keras_transformer.data.pipeline import make_batch
 from keras_transformer.errors import FileError
 from keras_transformer.tokenizer import shift_right
 from keras_transformer.training import tensorboard
-from keras_transformer.training.callbacks import Progress
 from keras_transformer.training.teacher_forcing import TeacherForcing
 from keras_transformer.training.tensorboard import (
     AlignmentPictures,
     EventWriter,
-    Profile,
-    TensorBoardCurves,
     forget_after,
     heat_map,
     memory,
@@ -38,6 +35,7 @@ from keras_transformer.training.tensorboard import (
     write_hyper_parameters,
     write_records,
 )
+from keras_transformer.training.watchers import Curves, Profile, Progress
 from tests import reference, tiny
 from tests.training.curves import hparams_tab, read_events
 
@@ -166,14 +164,20 @@ def clock(monkeypatch):
     return Clock(monkeypatch)
 
 
+class BareBoard(tensorboard.Board):
+    """A `Board` that writes no settings."""
+
+    def __init__(self, path):
+        self.train, self.validation = (EventWriter(path / name) for name in ("train", "validation"))
+
+
 def curves(path, every, loss_metric=None):
     model = SimpleNamespace(
         optimizer=SimpleNamespace(learning_rate=tf.constant(0.25)),
         updates=SimpleNamespace(gradient_norm=tf.constant(23.0)),
         loss_metric=loss_metric or keras.metrics.Mean(name="loss"),
     )
-    writers = {name: EventWriter(path / name) for name in ("train", "validation")}
-    return on(TensorBoardCurves(writers, Progress(), TOKENS_PER_EPOCH, every), model)
+    return on(Curves(functools.cache(lambda: BareBoard(path)), Progress(), TOKENS_PER_EPOCH, every), model)
 
 
 def begin(callback, epoch, counted=0):
@@ -461,7 +465,7 @@ def draw(directory, trainer, source_ids, labels, step=0, tokenizers=None):
     writer = EventWriter(directory)
     tokenizers = tokenizers or (tiny.tokenizer(), tiny.tokenizer())
     pictures = AlignmentPictures(source_ids, labels, tokenizers, writer, Progress(step=step))
-    on(pictures, trainer).on_epoch_end(2, {})
+    pictures(trainer, {})
     writer.close()
 
 

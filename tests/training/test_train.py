@@ -2,7 +2,6 @@ import contextlib
 import functools
 import io
 import json
-import random
 import re
 import resource
 import shutil
@@ -14,27 +13,27 @@ import h5py
 import keras
 import numpy as np
 import pytest
-import tensorflow as tf
 import yaml
 
 from keras_transformer.data.encoded import EncodedPairs, Sentences
 from keras_transformer.data.pipeline import count_batches, training_batches
 from keras_transformer.errors import CheckpointError, ConfigError
-from keras_transformer.evaluation import measure
+from keras_transformer.evaluation import choose_tokenization, measure
 from keras_transformer.models.sequence_to_sequence import load_model
 from keras_transformer.tokenizer import SHARED, SOURCE, TARGET, Tokenizer, with_eos
 from keras_transformer.training import train as module
-from keras_transformer.training.checkpoints import keep_architecture, load_variables
-from keras_transformer.training.plan import Plan, make_plan
+from keras_transformer.training import validation, watchers
+from keras_transformer.training.checkpoints import load_variables
+from keras_transformer.training.decide import Plan, make_plan
 from keras_transformer.training.preparation import prepare
 from keras_transformer.training.run_directory import RunDirectory
 from keras_transformer.training.tensorboard import HPARAMS
-from keras_transformer.training.train import build_trainer, finish, fit
+from keras_transformer.training.train import build_trainer
 from keras_transformer.training.updates import Adam
 from tests import tiny
 from tests.training.curves import assert_same_curves, read_events
 
-POINTS_EVERY = module.points_every
+POINTS_EVERY = watchers.points_every
 SETTINGS = {"epochs": 2, "average_epochs": 5, "dropout_rate": 0.3}  # dropout, so that its seeds matter
 
 
@@ -42,7 +41,7 @@ SETTINGS = {"epochs": 2, "average_epochs": 5, "dropout_rate": 0.3}  # dropout, s
 def many_points():
     """The curves of runs as short as these."""
     with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setattr(module, "points_every", lambda plan: 3)
+        monkeypatch.setattr(watchers, "points_every", lambda plan: 3)
         yield
 
 
@@ -55,26 +54,26 @@ def echo(texts, **languages):
     return list(texts)
 
 
-def count_sentences(translations, references, target_lang=None):
+def count_sentences(translations, references, tokenize, target_lang):
     """A measure for which untrained models need not translate."""
     return SimpleNamespace(bleu=float(len(translations)))
 
 
 def train(config, translate=echo, before_fit=lambda trainer: None):
-    """Trains as `run.train` does, up to the test set. Returns the trainer, the data and the printed text."""
-    printed = io.StringIO()
-    with contextlib.redirect_stdout(printed):
-        random.seed(config.seed)
-        run = RunDirectory(config.model_dir)
-        data = prepare(config, run)
-        strategy = tiny.two_replicas() if config.strategy == "mirrored" else tf.distribute.get_strategy()
-        with strategy.scope():
-            trainer = build_trainer(config, data)
-        before_fit(trainer)
-        keep_architecture(run, trainer.network)
-        fit(config, run, data, trainer, translate, count_sentences)
-        finish(config, run, data)
-    return trainer, data, printed.getvalue()
+    """Trains up to the test set, with a translator that does little. Returns the trainer, the data and the printed text."""
+    printed, made = io.StringIO(), {}
+
+    def build(config, data, plan):
+        made.update(trainer=build_trainer(config, data, plan), data=data)
+        before_fit(made["trainer"])
+        return made["trainer"]
+
+    with contextlib.redirect_stdout(printed), pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(module, "build_trainer", build)
+        monkeypatch.setattr(module, "score_model", lambda *arguments: ("validation", None))
+        monkeypatch.setattr(validation, "Translator", lambda *_, **__: SimpleNamespace(translate=translate))
+        module.train(config, count_sentences, lambda references, target_lang: "13a")
+    return made["trainer"], made["data"], printed.getvalue()
 
 
 def arrays(path):
@@ -93,7 +92,7 @@ def progress_of(run):
 
 def assert_same_state(found, expected, tolerance=0):
     """Of two runs: progress, weights, optimizer and dropout seeds, and the averaged model."""
-    one, other = ({**progress_of(run), "metrics": {}, "last_step": 0} for run in (found, expected))
+    one, other = ({**progress_of(run), "metrics": {}} for run in (found, expected))
     assert one == other
     one, other = arrays(found.last), arrays(expected.last)
     assert one.keys() == other.keys()
@@ -258,8 +257,8 @@ def test_a_profile_after_the_end_of_the_training_is_refused(corpus, tmp_path):
     config = tiny.config(corpus, tmp_path / "run", max_steps=7, profile="7,11")
     data = prepare(config, RunDirectory(config.model_dir))
     with pytest.raises(ConfigError, match="`profile` must start before the last update, 7. Received: 7,11"):
-        make_plan(config, data)
-    assert make_plan(again(config, config.model_dir, profile="6,11"), data).last_step == 7
+        make_plan(config, data.train)
+    assert make_plan(again(config, config.model_dir, profile="6,11"), data.train).last_step == 7
 
 
 def test_the_corpus_and_the_model_are_printed(uninterrupted):
@@ -487,22 +486,9 @@ def sizes(source, target=None):
     return SimpleNamespace(**named, train=tiny.encoded_pairs([3], [2], 7))
 
 
-def test_workers_compare_texts_wherever_these_are_and_tell_which_one_differs(corpus, tmp_path):
-    copy, other = (shutil.copytree(corpus, tmp_path / name) for name in ("copy", "other"))
-    (other / "train.de").write_bytes((corpus / "train.de").read_bytes().replace(b"s", b"z"))
-    found = []
-    for number, directory in enumerate((corpus, copy, other)):
-        config = tiny.config(directory, tmp_path / str(number))
-        run = RunDirectory(config.model_dir)
-        found.append(module.facts(config, run, prepare(config, run), SimpleNamespace(step=0)))
-    places = {"model_dir", "dataset"}
-    assert {name for name in found[0] if found[0][name] != found[1][name]} == places
-    assert {name for name in found[0] if found[0][name] != found[2][name]} == places | {"train.de", "tokens"}
-
-
 def test_the_trainer_has_the_settings_of_the_config(corpus, tmp_path):
     config = tiny.config(corpus, tmp_path, label_smoothing=0.13, accumulate_steps=3, clip_norm=0.7, ema_decay=0.9)
-    trainer = build_trainer(config, sizes(503))
+    trainer = tiny.build_trainer(config, sizes(503))
     settings = ("accumulate_steps", "clip_norm", "ema_decay")
     assert [getattr(trainer, name) for name in settings] == [getattr(config, name) for name in settings]
     assert [getattr(trainer.updates, name) for name in settings] == [3, 0.7, 0.9]
@@ -514,11 +500,11 @@ def test_the_trainer_has_the_settings_of_the_config(corpus, tmp_path):
 
 
 def test_the_optimizer_is_the_paper_s_unless_the_config_names_another(corpus, tmp_path):
-    optimizer = build_trainer(tiny.config(corpus, tmp_path), sizes(503)).optimizer
+    optimizer = tiny.build_trainer(tiny.config(corpus, tmp_path), sizes(503)).optimizer
     assert type(optimizer) is Adam
     assert (optimizer.beta_1, optimizer.beta_2, optimizer.epsilon) == (0.9, 0.98, 1e-9)
     assert (
-        type(build_trainer(tiny.config(corpus, tmp_path, optimizer="lion"), sizes(503)).optimizer)
+        type(tiny.build_trainer(tiny.config(corpus, tmp_path, optimizer="lion"), sizes(503)).optimizer)
         is keras.optimizers.Lion
     )
 
@@ -527,7 +513,7 @@ def test_the_rate_peaks_at_the_end_of_the_warm_up(corpus, tmp_path):
     config = tiny.config(corpus, tmp_path)
     rates = [(config.d_model * config.warmup_steps) ** -0.5, 0.7]
     for given, peak in zip((None, 0.7), rates, strict=True):
-        trainer = build_trainer(again(config, tmp_path, peak_learning_rate=given), sizes(503))
+        trainer = tiny.build_trainer(again(config, tmp_path, peak_learning_rate=given), sizes(503))
         trainer.optimizer.iterations.assign(config.warmup_steps - 1)
         assert float(trainer.optimizer.learning_rate) == pytest.approx(peak)
 
@@ -537,7 +523,7 @@ def test_two_vocabularies_give_each_side_its_matrix(corpus, tmp_path):
     config = tiny.config(corpus, tmp_path, share_vocabulary=False)
     shapes = lambda **settings: [  # noqa: E731
         tuple(weight.shape)
-        for weight in build_trainer(again(config, tmp_path, **settings), sizes(503, 397)).network.weights
+        for weight in tiny.build_trainer(again(config, tmp_path, **settings), sizes(503, 397)).network.weights
         if weight.shape[-1] == config.d_model and weight.shape[0] in (503, 397)
     ]
     assert shapes() == [(503, config.d_model), (397, config.d_model)]
@@ -546,7 +532,7 @@ def test_two_vocabularies_give_each_side_its_matrix(corpus, tmp_path):
 
 def test_a_checkpoint_is_refused_if_the_model_is_another(uninterrupted, tmp_path):
     run, config, _, _ = uninterrupted
-    other = build_trainer(again(config, tmp_path, d_ff=19), sizes(tiny.VOCABULARY))
+    other = tiny.build_trainer(again(config, tmp_path, d_ff=19), sizes(tiny.VOCABULARY))
     with pytest.raises(CheckpointError, match="was written by a different model"):
         load_variables(run.last, other.resumable_variables)
 
@@ -616,7 +602,7 @@ def test_a_run_of_two_vocabularies_is_finished_and_scored_with_its_two_tokenizer
     """By `train` itself, which translates with the tokenizers of the run directory."""
     settings = {"share_vocabulary": False, "tie_embeddings": False, "beam_size": 2, "max_steps": 2}
     config = tiny.config(corpus, tmp_path / "run", strategy="one_device", **settings)
-    run, split, evaluation = module.train(config, measure)
+    run, split, evaluation = module.train(config, measure, choose_tokenization)
     assert sorted(path.name for path in run.path.glob("*.model")) == [SOURCE, TARGET]
     source, target = (Tokenizer.load(run.path / name).vocabulary_size for name in (SOURCE, TARGET))
     model = load_model(run.model)

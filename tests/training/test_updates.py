@@ -5,8 +5,7 @@ import tensorflow as tf
 
 from keras_transformer.presets import OPTIMIZERS
 from keras_transformer.training import updates as module
-from keras_transformer.training.schedules import InverseSquareRoot
-from keras_transformer.training.updates import INSTEAD, Adam, Updates, make_optimizer
+from keras_transformer.training.updates import INSTEAD, Adam, InverseSquareRoot, Updates, make_optimizer
 from tests import tiny
 
 RATE = 0.01

@@ -13,24 +13,20 @@ import tensorflow as tf
 
 from keras_transformer.errors import DivergenceError
 from keras_transformer.layers.kernels import Dropout
-from keras_transformer.training.callbacks import (
+from keras_transformer.training.checkpoints import load_variables, save_variables
+from keras_transformer.training.decide import Plan
+from keras_transformer.training.run_directory import RunDirectory
+from keras_transformer.training.watchers import (
     NOTICE,
     STOP_SIGNALS,
-    BleuOfDirections,
     CountSteps,
     HeldSignals,
     KeepWeights,
     Progress,
     Recover,
     SaveState,
-    ValidationBleu,
 )
-from keras_transformer.training.checkpoints import load_variables, save_variables
-from keras_transformer.training.plan import Plan
-from keras_transformer.training.run_directory import RunDirectory
-from keras_transformer.training.tensorboard import EventWriter
 from tests import tiny
-from tests.training.curves import read_events
 
 V = 37
 
@@ -212,72 +208,6 @@ def test_metrics_of_an_interrupted_epoch_are_those_of_the_whole_epoch():
     count.on_epoch_begin(0)
     count.model.loss_metric.update_state([13.0], sample_weight=[11.0])
     assert float(count.model.loss_metric.result()) == pytest.approx((2 * 3 + 5 * 7 + 11 * 13) / (2 + 5 + 11))
-
-
-# Validation BLEU.
-
-PAIRS = [(f"source {n}", f"reference {n}") for n in range(7)]
-
-
-def validation_bleu(log_dir, pairs=PAIRS, translate=lambda texts: [text.upper() for text in texts]):
-    """The callback, and the arguments of every call of its score function."""
-    scored = []
-
-    def score(translations, references):
-        scored.append((translations, references))
-        return 12.5
-
-    writer = EventWriter(log_dir)
-    return on(ValidationBleu(translate, score, pairs, writer, Progress(step=17)), model()), scored
-
-
-def test_translations_of_the_sources_are_scored_against_the_references(tmp_path):
-    bleu, scored = validation_bleu(tmp_path)
-    logs = {"val_loss": 3.0}
-    bleu.on_epoch_end(2, logs)
-    assert logs == {"val_loss": 3.0, "val_bleu": 12.5}
-    assert scored == [([f"SOURCE {n}" for n in range(7)], [f"reference {n}" for n in range(7)])]
-
-
-def test_the_first_translations_are_shown_as_a_table(tmp_path):
-    bleu, _ = validation_bleu(tmp_path, [("a|b", "c | d"), *PAIRS])
-    bleu.on_epoch_end(2, {})
-    bleu.writer.close()
-    ((step, table),) = read_events(tmp_path)["samples"]
-    assert step == 17
-    header, line, *rows = table.splitlines()
-    assert header == "| source | reference | translation |" and line == "|---|---|---|"
-    assert rows[:2] == ["| a/b | c / d | A/B |", "| source 0 | reference 0 | SOURCE 0 |"]
-    assert len(rows) == 5
-
-
-def test_the_mean_of_all_directions_counts_and_each_is_shown_and_drawn(tmp_path, caplog):
-    directions = [
-        ("en-de", str.upper, lambda *texts: 20.0, PAIRS[:3]),
-        ("de-en", str.title, lambda *texts: 50.0, PAIRS[3:]),
-    ]
-    directions = [(name, lambda texts, f=f: [*map(f, texts)], *rest) for name, f, *rest in directions]
-    writer, logs = EventWriter(tmp_path), {"val_loss": 3.0}
-    with caplog.at_level("INFO", logger="keras_transformer"):
-        on(BleuOfDirections(directions, writer, Progress(step=17)), model()).on_epoch_end(2, logs)
-    writer.close()
-    assert logs == {"val_loss": 3.0, "val_bleu": 35.0, "val_bleu/en-de": 20.0, "val_bleu/de-en": 50.0}
-    events = read_events(tmp_path)
-    assert (events["bleu/en-de"], events["bleu/de-en"]) == ([(17, 20.0)], [(17, 50.0)])
-    rows = ["| source 0 | reference 0 | SOURCE 0 |", "| source 3 | reference 3 | Source 3 |"]
-    assert events["samples"][0][1].splitlines()[2:] == rows
-    assert [line.split() for line in caplog.messages] == [
-        ["en-de:", "source", "0", "->", "SOURCE", "0"],
-        ["de-en:", "source", "3", "->", "Source", "3"],
-    ]
-
-
-def test_fewer_sentences_than_the_table_has_room_for_are_enough(tmp_path):
-    bleu, scored = validation_bleu(tmp_path, PAIRS[:2])
-    bleu.on_epoch_end(0, {})
-    bleu.writer.close()
-    assert scored == [(["SOURCE 0", "SOURCE 1"], ["reference 0", "reference 1"])]
-    assert len(read_events(tmp_path)["samples"][0][1].splitlines()) == 4
 
 
 # Weights.

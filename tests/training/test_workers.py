@@ -1,38 +1,28 @@
 import concurrent.futures
 import contextlib
-import itertools
 import json
+import shutil
 import socket
 import time
 from pathlib import Path
 from types import SimpleNamespace
-from typing import get_args, get_type_hints
 
-import numpy as np
 import pytest
 import tensorflow as tf
 
 from keras_transformer.config import Config
 from keras_transformer.errors import CheckpointError, ConfigError
-from keras_transformer.layers.kernels import Dropout
-from keras_transformer.training import strategy
-from keras_transformer.training import strategy as module
+from keras_transformer.training import workers as module
+from keras_transformer.training.decide import Begun
 from keras_transformer.training.preparation import prepare
 from keras_transformer.training.run_directory import RunDirectory
-from keras_transformer.training.strategy import (
-    POLICIES,
+from keras_transformer.training.train import Alone
+from keras_transformer.training.workers import (
     Workers,
-    decoding_strategy,
     is_listening,
     join_workers,
-    make_strategy,
-    prepare_on_all,
     read_cluster,
-    resolve_precision,
-    run_directory,
-    strategy_of_gpus,
     tf_config_of,
-    vary_seeds,
     wait_for_workers,
 )
 from tests import tiny
@@ -40,45 +30,9 @@ from tests import tiny
 ROOT = Path(__file__).parents[2]
 
 
-def list_gpus(monkeypatch, number):
-    """Makes TensorFlow list its CPU devices as this number of GPUs, beside one CPU."""
-    devices = tf.config.list_logical_devices("CPU")
-    monkeypatch.setattr(tf.config, "list_logical_devices", {"GPU": devices[:number], "CPU": devices[:1]}.__getitem__)
-
-
-# Devices.
-
-
-def test_mirrored_is_one_replica_per_cpu_device_where_there_is_no_gpu(monkeypatch):
-    cpus = tf.config.list_logical_devices("CPU")
-    monkeypatch.setattr(tf.config, "list_logical_devices", {"GPU": [], "CPU": cpus}.__getitem__)
-    mirrored = make_strategy("mirrored")
-    assert isinstance(mirrored, tf.distribute.MirroredStrategy)
-    assert mirrored.num_replicas_in_sync == len(cpus) == 2
-    assert make_strategy("mirrored") is mirrored  # of two, each would take the other's collective operations
-
-
-@pytest.mark.parametrize(("name", "gpus", "replicas"), [("mirrored", 2, 2), ("auto", 2, 2), ("mirrored", 1, 1)])
-def test_gpus_train_a_replica_each(monkeypatch, name, gpus, replicas):
-    list_gpus(monkeypatch, gpus)
-    strategy = make_strategy(name)
-    assert isinstance(strategy, tf.distribute.MirroredStrategy) and strategy.num_replicas_in_sync == replicas
-
-
-@pytest.mark.parametrize(("name", "gpus"), [("auto", 1), ("auto", 0), ("one_device", 2)])
-def test_one_device_needs_no_strategy_of_several(monkeypatch, name, gpus):
-    list_gpus(monkeypatch, gpus)
-    assert make_strategy(name) is tf.distribute.get_strategy()
-
-
-def test_several_gpus_share_validation_and_the_test_set_and_one_gpu_or_cpus_do_not(monkeypatch):
-    strategy = tf.distribute.get_strategy()
-    list_gpus(monkeypatch, 2)
-    assert decoding_strategy(strategy) is strategy and strategy_of_gpus().num_replicas_in_sync == 2
-    list_gpus(monkeypatch, 1)
-    assert strategy_of_gpus() is None
-    list_gpus(monkeypatch, 0)
-    assert decoding_strategy(strategy) is None
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    return tiny.write_corpus(tmp_path_factory.mktemp("corpus") / "pairs")
 
 
 # The machines of a cluster.
@@ -155,7 +109,7 @@ def test_a_worker_that_cannot_start_gives_the_reason_in_a_line(monkeypatch):
 
 
 def test_workers_wait_until_all_of_them_listen_and_name_those_that_are_missing(monkeypatch, capsys):
-    monkeypatch.setattr(strategy, "SECONDS_BETWEEN_LINES", 0.1)
+    monkeypatch.setattr(module, "SECONDS_BETWEEN_LINES", 0.1)
     first, second, third = addresses = free_addresses(3)
     with concurrent.futures.ThreadPoolExecutor() as pool:
         waiting = [pool.submit(wait_for_workers, own, [a for a in addresses if a != own]) for own in (first, second)]
@@ -166,88 +120,6 @@ def test_workers_wait_until_all_of_them_listen_and_name_those_that_are_missing(m
                 worker.result(timeout=10)
     assert (said.splitlines()[-1].strip(), done) == (f"still waiting for {third}", [False, False])
     assert not any(map(is_listening, addresses))  # TensorFlow takes the ports over
-
-
-# Seeds.
-
-
-def test_every_replica_drops_other_positions():
-    strategy = tiny.two_replicas()
-    with strategy.scope():
-        dropout = Dropout(0.5, seed=3)
-    alone = Dropout(0.5, seed=3)
-    vary_seeds([*dropout.variables, *alone.variables])
-    drop = tf.function(lambda: strategy.run(lambda: dropout(tf.ones((7, 11)), training=True)).values)
-    masks = []
-    for _ in range(2):
-        first, second = (mask.numpy() for mask in drop())
-        np.testing.assert_array_equal(first, alone(np.ones((7, 11), "float32"), training=True))
-        masks += [first, second]
-    for one, other in itertools.combinations(masks, 2):
-        assert 0.2 < (one == other).mean() < 0.8  # independent coins agree half the time
-
-
-def test_replicas_of_other_workers_have_other_seeds_and_keep_them_when_a_checkpoint_of_these_is_loaded():
-    def states_after(first_replica, first_state=(7, 11)):
-        with tiny.two_replicas().scope():
-            dropout = Dropout(0.5, seed=3)
-        (variable,) = dropout.variables
-        variable.assign(first_state)
-        vary_seeds([variable], first_replica)
-        return [state.numpy().tolist() for state in variable.value.values]
-
-    assert states_after(0) + states_after(2) == [[7, 11], [8, 11], [9, 11], [10, 11]]
-    assert states_after(0, first_state=states_after(2)[0]) == states_after(2)
-
-
-# Precision.
-
-
-def machine(monkeypatch, tmp_path, compute_capability=None, flags=None):
-    """A machine with a GPU of this compute capability or none, and a CPU with these flags or no /proc/cpuinfo."""
-    gpus = [] if compute_capability is None else ["gpu"]
-    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: gpus if kind == "GPU" else ["cpu"])
-    details = {"compute_capability": compute_capability} if compute_capability else {}
-    monkeypatch.setattr(tf.config.experimental, "get_device_details", lambda device: details)
-    cpuinfo = tmp_path / "cpuinfo"
-    if flags is not None:
-        cpuinfo.write_text(f"processor : 0\nflags : fpu {flags} sse\n")
-    monkeypatch.setattr(strategy, "Path", lambda path: cpuinfo)
-
-
-@pytest.mark.parametrize(
-    ("compute_capability", "flags", "precision"),
-    [
-        ((9, 0), None, "bfloat16"),
-        ((8, 0), None, "bfloat16"),
-        ((7, 5), "amx_bf16", "float32"),  # beside a GPU, the CPU does not matter
-        ((), "amx_bf16", "float32"),  # a GPU of unknown capability
-        (None, "avx2 amx_bf16", "bfloat16"),
-        (None, "avx512_bf16", "bfloat16"),
-        (None, "avx2 avx512f", "float32"),
-        (None, None, "float32"),
-    ],
-)
-def test_auto_is_bfloat16_where_the_hardware_multiplies_it(monkeypatch, tmp_path, compute_capability, flags, precision):
-    machine(monkeypatch, tmp_path, compute_capability, flags)
-    assert resolve_precision("auto") == precision
-
-
-@pytest.mark.parametrize("name", ["float32", "bfloat16", "float16"])
-def test_a_named_precision_is_taken_on_any_machine(monkeypatch, tmp_path, name):
-    machine(monkeypatch, tmp_path, flags="amx_bf16")
-    assert resolve_precision(name) == name
-
-
-def test_every_setting_of_config_is_known(monkeypatch):
-    hints = get_type_hints(Config)
-    assert {*POLICIES, "auto"} == set(get_args(hints["precision"]))
-    monkeypatch.setattr(strategy, "join_workers", tf.distribute.get_strategy)
-    for name in get_args(hints["strategy"]):
-        assert isinstance(make_strategy(name), tf.distribute.Strategy)
-
-
-ONE = tf.distribute.get_strategy()
 
 
 class FiveWorkers:
@@ -265,9 +137,8 @@ class FiveWorkers:
 
 
 @pytest.fixture
-def five(monkeypatch):
+def five():
     """Makes the `Workers` of one of five. `others` maps this one's value for `gather` to the values of all five."""
-    monkeypatch.setattr(tf.distribute, "MultiWorkerMirroredStrategy", FiveWorkers)
 
     def make(*arguments, others=lambda value: [value] * 5, **keywords):
         workers = Workers(FiveWorkers(*arguments, **keywords))
@@ -277,12 +148,19 @@ def five(monkeypatch):
     return make
 
 
-def test_a_process_of_its_own_is_the_chief_and_does_all():
-    alone = Workers(ONE)
+def test_a_process_of_its_own_is_the_chief_and_does_all(corpus, tmp_path):
+    alone, config = Alone(), tiny.config(corpus, tmp_path / "run")
     assert alone.is_chief and alone.first_replica == 0
-    assert alone.gather({"any": "value"}) == [{"any": "value"}]
     assert alone.anywhere(True, False) == (True, False)
     assert alone.share(lambda texts: [text.upper() for text in texts])(["a", "b", "c"]) == ["A", "B", "C"]
+    run = alone.run_directory(config)
+    assert run.path == tmp_path / "run" and len(alone.prepare(config, run).train) == 211
+    assert alone.begun(run) == Begun(config, False, {})
+
+
+def test_it_has_the_methods_of_several():
+    names = {name for name in vars(Alone) if not name.startswith("_")}
+    assert names - {"strategy"} <= {name for name in dir(Workers)} | {"first_replica"}
 
 
 @pytest.mark.parametrize(
@@ -315,12 +193,36 @@ def test_every_worker_translates_its_part_and_all_get_the_whole(five):
     assert sorted(sum(parts, [])) == sorted(texts) and max(map(len, parts)) == 3
 
 
-def test_workers_that_do_not_train_the_same_all_name_the_difference(five):
-    facts = {"epochs": 7, "update": 11}
-    five(others=lambda value: [value] * 5).check_equal(facts)
-    different = [facts, facts, {"epochs": 5, "update": 11}, facts, facts]
+def test_workers_that_do_not_train_the_same_all_name_the_difference(five, corpus, tmp_path):
+    run = RunDirectory(tmp_path / "run")
+    data, others = prepare(tiny.config(corpus, run.path), run), []
+
+    def gather(value):
+        return [value, value, {**value, **dict(others)}, value, value]
+
+    workers = five(others=gather)
+    workers.check_equal(run, {"epochs": 7}, data.corpus, 11)
+    others = [("epochs", 5)]
     with pytest.raises(CheckpointError, match="worker 2 does not train the same as worker 0: epochs is 5, not 7. All"):
-        five(others=lambda value: different).check_equal(facts)
+        workers.check_equal(run, {"epochs": 7}, data.corpus, 11)
+
+
+def test_workers_compare_texts_wherever_these_are_and_tell_which_one_differs(five, corpus, tmp_path):
+    copy, other = (shutil.copytree(corpus, tmp_path / name) for name in ("copy", "other"))
+    (other / "train.de").write_bytes((corpus / "train.de").read_bytes().replace(b"s", b"z"))
+    found = []
+    for number, directory in enumerate((corpus, copy, other)):
+        run = RunDirectory(tmp_path / str(number))
+        data = prepare(tiny.config(directory, run.path), run)
+        five(others=lambda value: found.append(value) or [value] * 5).check_equal(run, {}, data.corpus, 0)
+    assert found[0] == found[1]
+    assert {name for name in found[0] if found[0][name] != found[2][name]} == {"train.de", "tokens"}
+
+
+def test_all_go_on_from_what_the_chief_has_begun(five, tmp_path):
+    begun = [{"dataset": ["cldr:en-de", "cldr:de-en"], "epochs": 5}, True, {"passes": 3}]
+    found = five(others=lambda value: [begun, value, value, value, value]).begun(RunDirectory(tmp_path))
+    assert found == Begun(Config(dataset=("cldr:en-de", "cldr:de-en"), epochs=5), True, {"passes": 3})
 
 
 @pytest.mark.parametrize(
@@ -340,7 +242,7 @@ def test_the_loss_of_a_worker_is_a_line_that_names_it(five, message, gone):
 
 
 def test_other_errors_are_left_alone(five):
-    with pytest.raises(tf.errors.UnavailableError), Workers(ONE).ending_together():
+    with pytest.raises(tf.errors.UnavailableError), Alone().ending_together():
         raise tf.errors.UnavailableError(None, None, "of a file system, perhaps")
     with (
         pytest.raises(tf.errors.InternalError),
@@ -354,11 +256,6 @@ def test_other_errors_are_left_alone(five):
 
 
 # Preparation.
-
-
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory):
-    return tiny.write_corpus(tmp_path_factory.mktemp("corpus") / "pairs")
 
 
 def contents(directory):
@@ -381,8 +278,8 @@ def test_others_begin_with_the_files_of_the_chief_and_write_elsewhere(five, corp
 
     before = {}
     workers = five(others=meet)
-    run = run_directory(config, workers)
-    data = prepare_on_all(config, run, workers)
+    run = workers.run_directory(config)
+    data = workers.prepare(config, run)
     assert run.path == own and contents(chief.path) == before
     for path in (run.config, *run.tokenizer_files(shared), run.last):
         assert path.read_bytes() == before[chief.path / path.relative_to(own)]
@@ -393,8 +290,8 @@ def test_others_begin_with_the_files_of_the_chief_and_write_elsewhere(five, corp
 def test_the_chief_prepares_in_the_run_directory_before_it_meets_the_others(five, corpus, tmp_path):
     config, met = tiny.config(corpus, tmp_path / "run"), []
     workers = five(task_id=0, others=lambda value: met.append(run.config.exists()))
-    run = run_directory(config, workers)
-    prepare_on_all(config, run, workers)
+    run = workers.run_directory(config)
+    workers.prepare(config, run)
     assert met == [True] and run.path == tmp_path / "run"
 
 
@@ -403,7 +300,7 @@ def test_a_run_directory_that_is_not_shared_is_reported_in_a_line_and_not_made(f
     with pytest.raises(
         CheckpointError, match=f"worker 3 does not see {config.model_dir}/config.yaml, which worker 0 has"
     ):
-        prepare_on_all(config, RunDirectory(tmp_path / "own"), five())
+        five().prepare(config, RunDirectory(tmp_path / "own"))
     assert not (tmp_path / "run").exists()
 
 
