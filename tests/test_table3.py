@@ -131,10 +131,9 @@ SLOW = [pytest.param(row, marks=pytest.mark.slow) for row in DIFFERENT]
 def test_every_kind_of_row_learns_in_ten_updates(row, prepared, tmp_path):
     corpus, data = prepared
     config = eighth(row, corpus, tmp_path / "run")
-    strategy = tf.distribute.get_strategy()
     trainer = tiny.build_trainer(config, data)
     trainer.run_eagerly = True  # ten updates take less time than a graph
-    batches = dealt(training_batches(data.train, config.batch_tokens, config.seed), strategy)
+    batches = dealt(training_batches(data.train, config.batch_tokens, config.seed), trainer.distribute_strategy)
     losses = trainer.fit(batches, epochs=2, steps_per_epoch=5, shuffle=False, verbose=0).history["loss"]
     assert losses[1] < losses[0]
 

@@ -60,7 +60,7 @@ def count_sentences(translations, references, tokenize, target_lang):
 
 
 def train(config, translate=echo, before_fit=lambda trainer: None):
-    """Trains up to the test set, with a translator that does little. Returns the trainer, the data and the printed text."""
+    """Trains up to the test set, with a translator that does little: the trainer, the data and the printed text."""
     printed, made = io.StringIO(), {}
 
     def build(config, data, plan):
@@ -388,7 +388,7 @@ def test_fewer_epochs_may_be_averaged_afterwards(copy_of_finished):
 def test_results_do_not_outlive_their_model(copy_of_finished):
     run, config = copy_of_finished
     run.results.write_text("set: test\n")
-    finish(config, run, prepare(config, run))
+    module.finish(config, run, prepare(config, run))
     assert not run.results.exists()
 
 
