@@ -3,7 +3,6 @@
 import hashlib
 import json
 import logging
-import zipfile
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -11,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from keras import ops
 
-from keras_transformer.config import Config
+from keras_transformer.config import Config, settings_of_model
 from keras_transformer.data.corpora import epoch_weights, mix, open_corpora
 from keras_transformer.data.corpus import Corpus, InTurn, OneSide, write_bad_lines
 from keras_transformer.data.encoded import LAYOUT, EncodedPairs, encode_pairs, find_flaw, make_once
@@ -20,6 +19,7 @@ from keras_transformer.data.subword_dropout import check_bpe
 from keras_transformer.errors import CheckpointError, ConfigError, CorpusError, counted
 from keras_transformer.files import write_whole
 from keras_transformer.models.sequence_to_sequence import load_model
+from keras_transformer.settings import SETTINGS
 from keras_transformer.tags import LanguageTags
 from keras_transformer.tokenizer import SHARED, SOURCE, TARGET, Tokenizer, load_tokenizers
 from keras_transformer.training.plan import as_before
@@ -35,10 +35,6 @@ from keras_transformer.translation.sentences import Known, find_lone_symbols, le
 
 log = logging.getLogger(__name__)
 LEAST_COPIED = 100_000  # characters without a piece in all epochs, before a model copies them: 43,000 were too few
-
-# Settings that may change when a run is resumed: how long it trains, where, and how it translates.
-MAY_CHANGE = ("epochs", "max_steps", "patience", "average_epochs", "save_minutes", "profile", "strategy", "model_dir")
-MAY_CHANGE += ("beam_size", "length_penalty", "split_sentences", "workers")
 
 
 @dataclass(frozen=True)
@@ -253,7 +249,7 @@ def check_resumable(config, run):
     if not run.config.exists():
         return
     before, now = asdict(Config.load(run.config)), asdict(as_before(config, run))
-    different = [name for name in now if before[name] != now[name] and name not in MAY_CHANGE]
+    different = [name for name in now if before[name] != now[name] and not SETTINGS[name].may_change]
     if different:
         changes = ", ".join(f"{name} was {before[name]} and is {now[name]}" for name in different)
         raise ConfigError(f"{run.path} holds a run with other settings: {changes}. Choose another `model_dir`")
@@ -295,25 +291,15 @@ class Origin:
         self._check_has("config.yaml", "model.keras")
         before = Config.load(self.path / "config.yaml")
         self._check_has(*([SHARED] if before.has_one_tokenizer else [SOURCE, TARGET]))
-        names = self._settings_of_the_model(before, config)
+        names = ["architecture"]
+        if before.architecture == config.architecture:  # else no other setting can be compared
+            names = [name for name in settings_of_model(before) if name not in ("share_tokenizer", "tags")]
         values = {name: (getattr(before, name), getattr(config, name)) for name in names}
         if before.share_vocabulary == config.share_vocabulary:
             values["share_tokenizer"] = before.has_one_tokenizer, config.has_one_tokenizer
         different = [f"{name} is {old}, not {new}" for name, (old, new) in values.items() if old != new]
         if different:
             raise ConfigError(f"{config.init_from} holds another model: {', '.join(different)}")
-
-    def _settings_of_the_model(self, before, config):
-        """The settings that decide about the shapes of weights, and about what a model does with them: list of str."""
-        if before.architecture != config.architecture:  # then no other setting can be compared
-            return ["architecture"]
-        with zipfile.ZipFile(self.path / "model.keras") as archive:  # the weights are for `load`
-            arguments = json.loads(archive.read("config.json"))["config"]
-        free = {name for name in arguments if name.endswith(("dropout_rate", "vocabulary_size"))}
-        if "learned" not in (before.positions, config.positions):
-            free.add("num_positions")  # a size of learned positions only
-        names = ["share_vocabulary", *arguments]
-        return [name for name in names if hasattr(config, name) and name not in free]
 
     def _check_has(self, *names):
         for name in names:

@@ -17,8 +17,8 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer.checks import is_address, worker_addresses
 from keras_transformer.errors import CheckpointError, ConfigError, counted
+from keras_transformer.presets import is_address, worker_addresses
 from keras_transformer.process import available_cores
 from keras_transformer.training.preparation import prepare
 from keras_transformer.training.run_directory import RunDirectory

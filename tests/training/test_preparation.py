@@ -464,7 +464,7 @@ def test_a_run_of_longer_texts_may_start_from_another_unless_its_positions_are_l
     Origin(started(config, max_length=37))
     learned = changed(config, positions="learned", model_dir=str(tmp_path))
     finish(learned, tiny.transformer(positions="learned", num_positions=learned.num_positions))
-    with pytest.raises(ConfigError, match="holds another model: num_positions is 32, not 38$"):
+    with pytest.raises(ConfigError, match="holds another model: max_length is 31, not 37$"):
         Origin(started(learned, max_length=37))
 
 
