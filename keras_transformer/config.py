@@ -12,7 +12,7 @@ import yaml
 
 from keras_transformer.errors import ConfigError, check_setting, describe_type, is_a
 from keras_transformer.presets import PRESETS
-from keras_transformer.settings import GROUPS, SETTINGS
+from keras_transformer.settings import GROUPS, SETTINGS, RunSettings
 
 PAD_ID, UNK_ID, BOS_ID, EOS_ID = 0, 1, 2, 3  # the control symbols of every vocabulary
 FIRST_PLACEHOLDER_ID = 4  # of the placeholders, right behind them, in a vocabulary that has some
@@ -39,7 +39,7 @@ class Config(*reversed(GROUPS)):  # a dataclass has the fields of its last base 
     ```
     """
 
-    def __init__(self, preset="quickstart", **settings):
+    def __init__(self, preset=RunSettings.preset, **settings):
         if unknown := [name for name in settings if name not in SETTINGS]:
             raise ConfigError(f"unknown settings: {', '.join(unknown)}; there are {', '.join(SETTINGS)}")
         if not isinstance(preset, str) or preset not in PRESETS:
@@ -154,7 +154,7 @@ def settings_of_model(config):
 
 
 def _taken_from(values):
-    """The names of the settings that a run takes from a run with these ones, a dict."""
+    """The names of the settings that a run takes from the run that it starts from, of which `values` has all: list."""
     of_model = {name: setting.of_model for name, setting in SETTINGS.items()}
     return [name for name, need in of_model.items() if need is not None and _has(values, need)]
 
@@ -197,17 +197,19 @@ def settings_of_origin(given):
         dict; {} without `init_from`, and if there is no such run.
     """
     origin, places = given.get("init_from"), (given.get("model_dir"), given.get("init_from"))
-    paths = [Path(place, "config.yaml") for place in places if origin and place]
+    if not origin or not isinstance(origin, str | os.PathLike):  # `Config` refuses the latter
+        return {}
+    paths = [Path(place, "config.yaml") for place in places if isinstance(place, str | os.PathLike)]
     known = {path.parent: read_settings(path) for path in paths if path.is_file()}
     before = next(
-        (each for path, each in known.items() if Path(origin) in (path, Path(each.get("init_from") or "."))), {}
+        (each for path, each in known.items() if Path(origin) in (path, Path(str(each.get("init_from"))))), {}
     )
     names = _taken_from({**_DEFAULTS, **before})
     return {name: before[name] for name in names if name in before}
 
 
 def is_of_run(settings):
-    """Whether settings, a dict, are those of a run: nobody writes so many by hand, and a run has all of its time."""
+    """Whether settings, a dict, are the record of a run, and no file that somebody wrote: it has most settings."""
     return len(settings) > len(SETTINGS) / 2
 
 

@@ -48,7 +48,7 @@ class Setting:
         rules: dict, text of an error -> function of a `Config`. They hold where this setting has an effect. The text
             may show settings, such as {0.d_model}.
         of_model: dict, setting -> values, with which it belongs to the model: a run takes it from the run that it
-            starts from, and must not change it. None: it never does.
+            starts from, and must not change it. {}: always. None: never.
         may_change: whether a run may be resumed with another value.
         suited: whether None stands for the number of the preset, or for less if the corpus is small.
         usual: that number, where the preset does not name the setting.
@@ -124,8 +124,7 @@ class CorpusSettings:
     sampling_temperature: float = setting(1.0, Rule("must be at least 1", lambda value: value >= 1),
         help="""
         T, at least 1: an epoch takes pairs of each corpus in proportion to (weight x size)^(1/T). So a larger T lets an
-        epoch take more of small corpora and less of large ones. An epoch keeps its size. 1 takes corpora as they
-        are.""",
+        epoch take more of small corpora and less of large ones. An epoch keeps its size. 1 changes nothing.""",
         excludes={"replay": "which fixes the share of old pairs"},
         rules={"needs several corpora in `dataset`": lambda c: c.sampling_temperature == 1 or len(c.corpora) > 1})
     source_lang: str | None = setting(None,
@@ -141,9 +140,8 @@ class CorpusSettings:
     nfkc: bool = setting(False, useless_with=GIVEN_TOKENIZER, help="""
         Full-width letters and other compatibility characters become ordinary ones, as in Unicode's form NFKC. With two
         tokenizers, only in the source. All text has the form NFC, single spaces and no invisible characters anyway.""")
-    share_vocabulary: bool = of_model(True, help="""
-        One vocabulary, and one tokenizer, for both languages, as in the paper. false trains a tokenizer for each
-        language.""",
+    share_vocabulary: bool = of_model(True,
+        help="One vocabulary and one tokenizer for both languages, as in the paper. false: one for each language.",
         rules={"must be true with `tokenizer`": lambda c: c.share_vocabulary or c.tokenizer is None})
     share_tokenizer: bool | None = of_model(None, help="""
         By default, as `share_vocabulary`. false beside a shared vocabulary: two tokenizers divide source and target,
@@ -168,7 +166,7 @@ class CorpusSettings:
     max_length: int = setting(256, COUNT, of_model=LEARNED,
         help="Most tokens on either side of a training pair. Longer pairs are left out. Longer texts are divided.")
     init_from: str | None = setting(None, excludes={"tokenizer": "as it brings its own"},
-        help="Directory of a finished run. Training starts from its weights and its tokenizer, with its shape.")
+        help="Directory of a finished run. Training starts from its weights and tokenizer, with a model of its shape.")
     replay: float = setting(0.0, SHARE, needs="init_from",
         help="Share of the pairs of an epoch that come from the corpora of the run `init_from`, against forgetting.")
     extend_vocabulary: int | None = setting(None, COUNT, needs="init_from", help="""
@@ -240,8 +238,7 @@ class ModelSettings:
         help="Dropout inside the feed-forward networks.")
     subword_dropout_rate: float = setting(0.0, SHARE, help="""
         BPE-dropout (Provilkov et al. 2020): probability that training skips a merge of BPE, on both sides. So a model
-        does not learn a small corpus by heart. The last tenth of the run has none. 0.05 makes sentences a fifth
-        longer.""")
+        does not learn a small corpus by heart. The last tenth of a run has none. 0.05 makes sentences 20 % longer.""")
     pre_norm: bool = of_transformer(False, help="Normalise before each sub-layer. The paper normalises after it.")
     frame: str | None = of_transformer(None,
         Rule("must be ids before the source/after it/before bos, such as /3/, and no padding",
@@ -375,7 +372,7 @@ class DecodingSettings:
     length_penalty: float = setting(0.6, between(*LENGTH_PENALTIES), may_change=True,
         help="alpha of ((5 + n) / 6)^alpha (GNMT). Larger values prefer longer translations.")
     split_sentences: bool = setting(True, may_change=True,
-        help="Translate a text sentence by sentence. false translates each line at once, even one of several.")
+        help="Translate a text sentence by sentence. false translates a line at once, even several sentences.")
 
 
 GROUPS = (

@@ -151,7 +151,8 @@ def test_a_size_of_the_vocabulary_is_refused_where_no_tokenizer_is_trained(origi
         for others in ([f"--{origin}", "a"], ["--config", yaml_file(**{origin: "a"})]):
             with pytest.raises(ConfigError, match=f"`vocabulary_size` has no effect with `{origin}`"):
                 parse_any([*flags, *others], "text")
-    assert getattr(parse("--config", yaml_file(vocabulary_size=503, **{origin: "a"})), origin) == "a"
+    with pytest.raises(ConfigError, match=f"`vocabulary_size` has no effect with `{origin}`"):
+        parse("--config", yaml_file(vocabulary_size=503, **{origin: "a"}))
 
 
 def test_a_run_has_the_shape_of_the_run_that_it_starts_from(tmp_path):
@@ -172,6 +173,34 @@ def test_a_run_has_the_shape_of_the_run_that_it_starts_from(tmp_path):
     (old / "config.yaml").unlink()
     assert parse(*flags) == config  # a run that is resumed knows its shape
     assert parse("--init_from", str(tmp_path / "none")).activation == "relu"
+
+
+def test_a_run_to_start_from_may_be_named_in_a_file_or_by_a_flag(tmp_path, yaml_file):
+    old = tmp_path / "old"
+    old.mkdir()
+    Config(model_dir=str(old), d_model=22, num_heads=11, activation="silu", epochs=3).save(old / "config.yaml")
+    by_flags = parse("--init_from", str(old), "--model_dir", "new", "--activation", "gelu")
+    assert (by_flags.d_model, by_flags.activation, by_flags.epochs) == (22, "gelu", Config().epochs)
+    assert parse("--config", yaml_file(init_from=old, model_dir="new", activation="gelu")) == by_flags
+    path = yaml_file(init_from=old, activation="relu")
+    assert parse("--config", path, "--model_dir=new", "--activation=gelu") == by_flags
+    assert parse("--config", yaml_file(activation="gelu"), f"--init_from={old}", "--model_dir=new") == by_flags
+    assert parse("--config", path, "--init_from", "None").d_model == Config().d_model
+    with pytest.raises(ConfigError, match="`init_from` must be text or not given. Received: init_from=7"):
+        parse("--config", yaml_file(init_from=7))
+
+
+def test_a_setting_without_effect_is_refused_in_a_file_of_a_user_and_not_in_that_of_a_run(yaml_file, tmp_path):
+    with pytest.raises(ConfigError, match="`cut_rate` has no effect with consistency=r_drop, only with simcut"):
+        parse("--config", yaml_file(cut_rate=0.1), "--consistency", "r_drop")
+    with pytest.raises(ConfigError, match="`context` has no effect with attention=dot"):
+        parse("--config", yaml_file(preset="gru", attention="dot", context="mean"))
+    assert parse("--config", yaml_file(workers="a-{0..1}:2222")).strategy == "multi_worker"  # as by the flag
+    config = Config(preset="gru", tokenizer="a", vocabulary_size=503, cut_rate=0.1, num_heads=8)
+    config.save(tmp_path / "config.yaml")
+    assert parse("--config", str(tmp_path / "config.yaml")) == config
+    with pytest.raises(ConfigError, match="`num_heads` has no effect with architecture=gru"):
+        parse("--config", str(tmp_path / "config.yaml"), "--num_heads", "8")
 
 
 def test_help_describes_every_setting_and_ends_well(capsys, monkeypatch):

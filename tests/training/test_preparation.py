@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 from sentencepiece.sentencepiece_model_pb2 import ModelProto, TrainerSpec
 
+from keras_transformer.config import Config, settings_of_model
 from keras_transformer.data.corpus import pairs_corpus
 from keras_transformer.errors import CheckpointError, ConfigError, CorpusError, UserError
 from keras_transformer.models.recurrent import RecurrentNetwork
@@ -444,6 +445,14 @@ def test_another_model_is_refused_by_all_settings_that_differ(finished):
         Origin(started(config, num_heads=13, pre_norm=True, dropout_rate=0.3))
     line = f"{config.model_dir} holds another model: num_heads is 2, not 13, pre_norm is False, not True"
     assert str(refused.value) == line
+
+
+@pytest.mark.parametrize("name", [name for name in settings_of_model(Config()) if name != "tags"])  # see `languages`
+def test_every_setting_of_the_model_is_that_of_the_origin(finished, name):
+    another = started(finished[0])
+    object.__setattr__(another, name, "another")  # no matter whether it is possible
+    with pytest.raises(ConfigError, match=f"holds another model: {name} is [^,]*, not another$"):
+        Origin(another)
 
 
 def test_another_architecture_is_refused_by_its_name(finished, tmp_path):
