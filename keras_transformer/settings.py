@@ -185,7 +185,8 @@ class ModelSettings:
     d_model: int = of_model(128, COUNT, help="D: width of the model.",
         rules={
             "must be even": lambda c: c.d_model % 2 == 0 or not (
-                c.positions in SINUSOIDAL if c.architecture == "transformer" else c.bidirectional),
+                c.architecture == "transformer" and c.positions in SINUSOIDAL
+                or c.architecture in RECURRENT and c.bidirectional),
             "must be at least 4 with `positions` sinusoidal_tensor2tensor": lambda c: c.d_model >= 4 or (
                 c.architecture != "transformer" or c.positions != "sinusoidal_tensor2tensor"),
         })

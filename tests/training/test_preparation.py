@@ -447,7 +447,9 @@ def test_another_model_is_refused_by_all_settings_that_differ(finished):
     assert str(refused.value) == line
 
 
-@pytest.mark.parametrize("name", [name for name in settings_of_model(Config()) if name != "tags"])  # see `languages`
+@pytest.mark.parametrize(
+    "name", [name for name in settings_of_model(Config()) if name != "tags"]
+)  # its languages differ
 def test_every_setting_of_the_model_is_that_of_the_origin(finished, name):
     another = started(finished[0])
     object.__setattr__(another, name, "another")  # no matter whether it is possible
