@@ -1,6 +1,6 @@
-"""What `Config` chooses from: the presets, each with the settings that differ from its defaults, kinds, optimizers.
+"""What settings choose from: the presets, each with the settings that differ from the defaults, kinds, optimizers.
 
-And how a setting of several numbers is read.
+And how a setting whose text has several parts is read.
 """
 
 import re
@@ -10,7 +10,7 @@ POSITIONS = (*SINUSOIDAL, "learned", "relative", "rotary", "none")
 ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "gelu_sigmoid", "silu")
 LENGTH_PENALTIES = (-10.0, 10.0)  # least and most alpha
 MOST_HYPOTHESES = 256  # of a beam: more only cost memory, as much as V numbers for each hypothesis of each sentence
-TYPED = ("upper_case", "title_case", "typos", "noise")  # shares of the pairs that are changed as people type
+RECURRENT = ("rnn", "lstm", "gru")  # architectures before the Transformer
 
 TINY = {
     "d_ff": 256,
@@ -56,7 +56,7 @@ PRESETS = {
             "average_epochs": 5,
             "validation_sentences": 500,
         }
-        for architecture in ("rnn", "lstm", "gru")
+        for architecture in RECURRENT
     },
     "small": {
         "vocabulary_size": 16000,
@@ -95,27 +95,6 @@ OPTIMIZERS = {
     "adafactor": {},
 }
 
-# Settings that have an effect with some values of other settings only.
-_TRANSFORMER = {"architecture": ("transformer",)}
-_RECURRENT = {"architecture": ("rnn", "lstm", "gru")}
-_ATTENTION = {**_RECURRENT, "attention": ("additive", "dot", "general", "concat")}
-EFFECTS = {
-    **dict.fromkeys(("d_ff", "num_heads", "d_key", "num_key_value_heads", "num_decoder_layers"), _TRANSFORMER),
-    **dict.fromkeys(("attention_dropout_rate", "feed_forward_dropout_rate", "pre_norm", "positions"), _TRANSFORMER),
-    **dict.fromkeys(("heads", "d_value", "attention_bias", "activation", "layer_norm_epsilon", "frame"), _TRANSFORMER),
-    **dict.fromkeys(("logits_bias", "scale_embeddings", "embedding_norm"), _TRANSFORMER),
-    "first_position": {**_TRANSFORMER, "positions": SINUSOIDAL},
-    "tie_positions": {**_TRANSFORMER, "positions": ("learned",)},
-    "relative_clip": {**_TRANSFORMER, "positions": ("relative",)},
-    **dict.fromkeys(("bidirectional", "attention", "input_feeding"), _RECURRENT),
-    "context": {**_RECURRENT, "attention": ("none",)},
-    **dict.fromkeys(("attention_span", "hard_attention"), _ATTENTION),
-    "attention_window": {**_ATTENTION, "attention_span": ("local_m", "local_p")},
-    "consistency_weight": {"consistency": ("simcut", "r_drop")},
-    "cut_rate": {"consistency": ("simcut",)},
-    "workers": {"strategy": ("multi_worker",)},
-}
-
 
 def split_heads_setting(heads):
     """The numbers in the setting `heads`: "4,3/4,4/0,2" -> [[4, 3], [4, 4], [0, 2]]; [] for other text."""
@@ -128,3 +107,37 @@ def split_frame_setting(frame):
     ids = "([1-9][0-9]*(,[1-9][0-9]*)*)?"
     is_right = re.fullmatch(f"{ids}(/{ids}){{2}}", frame)
     return [[int(id) for id in part.split(",") if id] for part in frame.split("/")] if is_right else []
+
+
+def worker_addresses(pattern):
+    """The addresses that a pattern stands for: train-{0..1}:2222 is train-0:2222 and train-1:2222.
+
+    Args:
+        pattern: str. It has the numbers in braces once, and ends with a port.
+
+    Returns:
+        list of str; empty for any other text.
+    """
+    found = re.fullmatch(r"([^{}]*)\{(\d{1,5})\.\.(\d{1,5})\}([^{}]*)", pattern)
+    if not found:
+        return []
+    before, first, last, after = found.groups()
+    addresses = [f"{before}{number}{after}" for number in range(int(first), int(last) + 1)]
+    return addresses if all(map(is_address, addresses)) else []
+
+
+def is_address(text):
+    """Whether a str is the address of a program, "host:port"."""
+    host, _, port = text.rpartition(":")
+    return bool(re.fullmatch(r"\S+", host)) and bool(re.fullmatch(r"[0-9]{1,5}", port)) and 0 < int(port) < 1 << 16
+
+
+def is_range(text):
+    """Whether a str is two whole numbers, START,STOP, with START < STOP."""
+    return bool(re.fullmatch("[0-9]+,[0-9]+", text)) and int(text.split(",")[0]) < int(text.split(",")[1])
+
+
+def fits_layers(heads, num_layers, decoder_depth):
+    """Whether the setting `heads` has a number for every layer, and some heads in the last one of the decoder."""
+    counts = split_heads_setting(heads)
+    return [*map(len, counts)] == [num_layers, decoder_depth, decoder_depth] and counts[2][-1] > 0

@@ -18,7 +18,7 @@ README = ROOT / "README.md"
 # not possible is a `UserError`, as every other mistake is.
 ORDER = [
     {"errors", "languages", "normalization", "presets", "protection", "private_api", "words"},
-    {"checks", "files", "process"},
+    {"settings", "files", "process"},
     {"config"},
     {"layers", "tokenizer", "decoding", "tags"},
     {"recurrent"},

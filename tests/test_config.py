@@ -5,15 +5,15 @@ from typing import Literal, get_args
 import pytest
 import yaml
 
-from keras_transformer.checks import check_effect
 from keras_transformer.cli.flags import parse_config
-from keras_transformer.config import SUITED, Config, read_settings
+from keras_transformer.config import SUITED, Config, check_effect, read_settings
 from keras_transformer.errors import ConfigError, describe_type, is_a
 from keras_transformer.layers import embedding, stacks
 from keras_transformer.layers.layer import arguments_of
 from keras_transformer.models.recurrent import RecurrentNetwork
 from keras_transformer.models.transformer import Transformer
-from keras_transformer.presets import ACTIVATIONS, EFFECTS, OPTIMIZERS, PRESETS, SINUSOIDAL, split_frame_setting
+from keras_transformer.presets import ACTIVATIONS, OPTIMIZERS, PRESETS, SINUSOIDAL, split_frame_setting
+from keras_transformer.settings import SETTINGS
 
 # Every field, none with its default. `no` is Norwegian; in YAML, a bare `no` is false.
 OTHER = {
@@ -215,7 +215,8 @@ def test_every_argument_of_a_model_but_the_sizes_of_its_tables_is_a_setting():
 
 def test_a_setting_of_one_model_only_is_said_to_have_no_effect_on_the_other():
     transformer, recurrent = map(arguments_beside_sizes, (Transformer, RecurrentNetwork))
-    of = {name: need["architecture"] for name, need in EFFECTS.items() if "architecture" in need}
+    needs = {name: setting.only_with for name, setting in SETTINGS.items()}
+    of = {name: need["architecture"] for name, need in needs.items() if "architecture" in need}
     assert {name for name, models in of.items() if models == ("transformer",)} == transformer - recurrent
     assert {name for name, models in of.items() if models == ("rnn", "lstm", "gru")} == recurrent - transformer - {
         "cell"
@@ -410,7 +411,7 @@ def test_the_updates_to_profile_are_numbers():
     ("other", "said"),
     [
         ({"share_vocabulary": False}, "`share_vocabulary` must be true with `tokenizer`. Received: "),
-        ({"init_from": "runs/a"}, "`init_from` brings its own tokenizer: leave out `tokenizer`. Received: "),
+        ({"init_from": "runs/a"}, "`init_from` does not go with `tokenizer`, as it brings its own. Received: "),
     ],
 )
 def test_a_given_tokenizer_is_that_of_both_languages_and_of_a_new_model(other, said, tmp_path):
@@ -464,7 +465,7 @@ def test_epochs_to_average_beside_an_exponential_average_are_refused():
     config = Config(ema_decay=0.9, average_epochs=7)
     check_effect(config, ["ema_decay"])
     check_effect(Config(average_epochs=7), ["average_epochs"])
-    with pytest.raises(ConfigError, match="no effect: .* Received: ema_decay=0.9, average_epochs=7$"):
+    with pytest.raises(ConfigError, match="^`average_epochs` has no effect with `ema_decay`, .* average_epochs=7$"):
         check_effect(config, ["average_epochs"])
 
 

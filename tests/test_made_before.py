@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import keras_transformer as kt
+from keras_transformer.cli.flags import parse_config
 from keras_transformer.config import Config
 from keras_transformer.export.translate_litert import LiteRTTranslator
 from keras_transformer.training.checkpoints import read_progress
@@ -31,6 +32,12 @@ def before(request, tmp_path_factory):
 
 def lines(path):
     return path.read_text(encoding="utf-8").splitlines()
+
+
+@pytest.mark.parametrize("run", ["finished", "stopped", "gru"])
+def test_the_settings_of_a_run_are_a_file_for_the_next_one(before, run):
+    path = before / run / "config.yaml"
+    assert parse_config(["--config", str(path)], "text") == Config.load(path)
 
 
 @pytest.mark.parametrize("run", ["finished", "stopped", "gru"])

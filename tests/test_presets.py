@@ -1,9 +1,20 @@
+"""What stands in one place: a line more in the table of settings or presets, and everything else follows."""
+
 import dataclasses
+import importlib
+import sys
+from pathlib import Path
+from types import ModuleType
 
 import pytest
 
+from keras_transformer import config, presets, settings
+from keras_transformer.cli import flags
 from keras_transformer.config import Config
+from keras_transformer.errors import ConfigError
 from keras_transformer.presets import PRESETS
+
+FOLLOWING = (presets, settings, config, flags)  # the modules that a line more changes
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -17,3 +28,97 @@ def test_the_recurrent_presets_differ_in_their_cells_only():
     rnn, lstm, gru = ({**PRESETS[name], "architecture": None} for name in ("rnn", "lstm", "gru"))
     assert rnn == lstm == gru
     assert [PRESETS[name]["architecture"] for name in ("rnn", "lstm", "gru")] == ["rnn", "lstm", "gru"]
+
+
+class Edited:
+    """The modules of settings, after a line has been written before another one into one of them."""
+
+    def __init__(self, module, line, before, monkeypatch):
+        for each in FOLLOWING:
+            package, _, last = each.__name__.rpartition(".")
+            monkeypatch.setattr(sys.modules[package], last, None)  # an import sets it; the test ends with the old one
+            monkeypatch.delitem(sys.modules, each.__name__)
+        source = Path(module.__file__).read_text(encoding="utf-8")
+        assert source.count(before) == 1
+        edited = ModuleType(module.__name__)
+        monkeypatch.setitem(sys.modules, module.__name__, edited)
+        exec(compile(source.replace(before, line + before), module.__file__, "exec"), vars(edited))
+        self.config = importlib.import_module("keras_transformer.config")
+        self._flags = importlib.import_module("keras_transformer.cli.flags")
+
+    def parse(self, *flags):
+        return self._flags.parse_config([*flags], "text")
+
+    def help(self, capsys):
+        with pytest.raises(SystemExit):
+            self.parse("--help")
+        return " ".join(capsys.readouterr().out.split())
+
+
+@pytest.fixture
+def edited(monkeypatch):
+    return lambda module, line, before: Edited(module, line, before, monkeypatch)
+
+
+def test_a_preset_is_added_in_one_place(edited, capsys, tmp_path):
+    new = edited(presets, '    "mine": {"d_ff": 53, "batch_tokens": 7777, "epochs": 7},\n', '    "tiny": TINY,\n')
+    config = new.parse("--preset", "mine")
+    assert config == new.config.preset("mine") == new.config.Config(preset="mine")
+    assert (config.d_ff, config.epochs, config.batch_tokens, config.model_dir) == (53, 7, None, "runs/mine")
+    assert config.of_preset("batch_tokens") == 7777
+    config.save(tmp_path / "config.yaml")
+    assert new.config.Config.load(tmp_path / "config.yaml") == config
+    text = new.help(capsys)
+    assert "--preset {quickstart,mine,tiny," in text
+    assert "the number of the preset (quickstart 2,048; mine 7,777; base, big 25,000; else 4,096)" in text
+    with pytest.raises(ConfigError, match="must be one of quickstart, mine, tiny,"):
+        new.config.Config(preset="another")
+
+
+def test_an_optimizer_is_added_in_one_place(edited, capsys):
+    new = edited(presets, '    "sgd": {"momentum": 0.9},\n', '    "lion": {')
+    assert new.parse("--optimizer", "sgd") == new.config.Config(optimizer="sgd")
+    assert "--optimizer {adam,adamw,sgd,lion,adafactor}" in new.help(capsys)
+
+
+SETTING = """\
+    warmth: int = of_transformer(7, between(3, 11), only_with={**OF_TRANSFORMER, "positions": ("rotary", "relative")},
+        needs="d_key", excludes={"heads": "which has no warmth"}, help="How warm it is.",
+        rules={"must not be `d_ff`, {0.d_ff}": lambda c: c.warmth != c.d_ff})
+"""
+
+
+def test_a_setting_is_added_in_one_place(edited, capsys, tmp_path):
+    new = edited(settings, SETTING, "    dropout_rate: float")
+    some = {"positions": "rotary", "d_key": 22, "warmth": 5}
+    config = new.parse(*(f"--{name}={value}" for name, value in some.items()))
+    assert config.warmth == 5 and config == new.config.Config(**some)
+    assert "--warmth INT How warm it is. (default: 7)" in new.help(capsys)
+    config.save(tmp_path / "config.yaml")
+    assert new.config.Config.load(tmp_path / "config.yaml") == config
+    assert new.parse("--config", str(tmp_path / "config.yaml")) == config
+    assert new.config.configure(init_from=str(tmp_path)).warmth == 5  # of the model, which the new run continues
+    assert "warmth" in new.config.settings_of_model(config) and "How warm it is" in new.config.Config.__doc__
+    assert "warmth" not in new.config.settings_of_model(new.config.Config())  # where it has no effect
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--positions=rotary", "--d_key=22", "--warmth=2"], "`warmth` must be between 3 and 11. Received: warmth=2"),
+        (["--positions=rotary", "--warmth=5"], "`warmth` needs `d_key`. Received: warmth=5"),
+        (
+            ["--d_key=22", "--warmth=5"],
+            "`warmth` has no effect with positions=sinusoidal, only with rotary or relative",
+        ),
+        (["--positions=rotary", "--d_key=22", "--warmth=5", "--d_ff=5"], "`warmth` must not be `d_ff`, 5. Received"),
+        (
+            ["--positions=rotary", "--d_key=22", "--warmth=5", "--heads=1,1/1,1/1,1"],
+            "`warmth` does not go with `heads`, which has no warmth. Received: warmth=5",
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_a_new_setting_needs_and_excludes_is_checked(edited, flags, message):
+    with pytest.raises(ConfigError, match=f"^{message}"):
+        edited(settings, SETTING, "    dropout_rate: float").parse(*flags)

@@ -5,25 +5,23 @@ Flags override the settings of a YAML file, and these override the defaults of t
 
 import argparse
 import dataclasses
-import inspect
-import re
 import sys
 from pathlib import Path
 from typing import Literal, get_args, get_origin
 
-from keras_transformer.checks import check_effect
 from keras_transformer.cli.parser import Parser, reader
-from keras_transformer.config import Config, read_settings, settings_of_origin
+from keras_transformer.config import Config, check_effect, configure, is_of_run, read_settings
 from keras_transformer.errors import ConfigError, UserError
 from keras_transformer.presets import PRESETS
 from keras_transformer.protection import read_glossary
+from keras_transformer.settings import GROUPS, SETTINGS
 from keras_transformer.tags import check_direction, read_export
 from keras_transformer.translation.options import LANGUAGES, MOST, OPTIONS, options_of
 from keras_transformer.translation.reranking import FEWEST_SAMPLES, MOST_SAMPLES
 
 RUN_OPTIONS = ("beam_size", "length_penalty")  # options of a search that are settings of a run
 NO_SETTINGS = ("help", "config", "dry_run")  # flags of train.py
-TRAINING_FLAGS = {*NO_SETTINGS, *(field.name for field in dataclasses.fields(Config))}
+TRAINING_FLAGS = {*NO_SETTINGS, *SETTINGS}
 CONFIG_HELP = "YAML file of settings, such as the config.yaml of an earlier run. Flags override it."
 DRY_RUN_HELP = "Print all settings, figures of the corpus and an estimate of time and memory. Train and keep nothing."
 METAVARS = {int: "INT", float: "NUMBER", str: "TEXT", bool: "{true,false}"}
@@ -68,20 +66,21 @@ def parse_training(arguments, description):
 def _parse(arguments, description, no_settings):
     given = vars(_settings_parser(description, no_settings, Config()).parse_args(arguments))
     others = {name: given.pop(name) for name in no_settings if name in given}
-    settings = read_settings(others["config"]) if "config" in others else settings_of_origin(given)
-    before, preset = settings.get("preset"), given.get("preset")
-    if before and preset and before != preset and settings.keys() >= PRESETS[preset].keys():
+    of_file = read_settings(others["config"]) if "config" in others else {}
+    before, preset = of_file.get("preset"), given.get("preset")
+    if before and preset and before != preset and of_file.keys() >= PRESETS[preset].keys():
         raise ConfigError(
             f"{others['config']} has all settings of a run of the preset {before}, so `preset` would change its name "
             f"alone: leave one of the two out. Received: preset={preset}"
         )
-    if given.get("workers"):
-        given.setdefault("strategy", "multi_worker")
-    config = Config(**{**settings, **given})
+    for settings in (of_file, given):
+        if settings.get("workers"):
+            settings.setdefault("strategy", "multi_worker")
+    config = configure(**{**of_file, **given})
     if "help" in others:
         _settings_parser(description, no_settings, config).print_help()
         sys.exit(0)
-    check_effect(config, given)
+    check_effect(config, given if is_of_run(of_file) else {**of_file, **given})
     return config, "dry_run" in others
 
 
@@ -100,12 +99,12 @@ def _settings_parser(description, no_settings, defaults):
         add_help=False,
         argument_default=argparse.SUPPRESS,
     )
-    for title, settings in documented_settings().items():
-        group = parser.add_argument_group(title)
-        if title == "The run":
+    for settings in GROUPS:
+        group = parser.add_argument_group(settings.__doc__)
+        if settings is GROUPS[0]:
             _add_others(group, no_settings)
-        for name, described in settings.items():
-            _add_setting(group, name, described, getattr(defaults, name))
+        for field in dataclasses.fields(settings):
+            _add_setting(group, field, getattr(defaults, field.name))
     return parser
 
 
@@ -116,35 +115,24 @@ def _add_others(group, names):
         group.add_argument("--dry_run", action="store_true", help=DRY_RUN_HELP)
 
 
-def _add_setting(group, name, described, default):
-    kind = Config.__dataclass_fields__[name].type
-    how = {"type": reader(kind), "metavar": _metavar(kind)}
-    if name == "dataset":
-        how = {"action": "append", "metavar": "CORPUS[:WEIGHT]"}
-        described += " Give the flag once for each corpus."
+def _add_setting(group, field, default):
+    """Adds the flag of a field of `Config`. `default` is for `--help`."""
+    kind, setting = field.type, SETTINGS[field.name]
+    how, described = {"type": reader(kind), "metavar": setting.metavar or _metavar(kind)}, setting.help
+    if tuple[str, ...] in get_args(kind):
+        how = {"action": "append", "metavar": setting.metavar}
+        described += " For several, give the flag several times."
     elif kind is bool:
         how |= {"nargs": "?", "const": True}
     shown = ", ".join(default) if isinstance(default, tuple) else str(default).lower() if kind is bool else default
     described += "" if default is None else f" (default: {shown})"
-    group.add_argument(f"--{name}", help=described.replace("%", "%%"), **how)
+    group.add_argument(f"--{field.name}", help=described.replace("%", "%%"), **how)
 
 
 def _metavar(kind):
     if get_origin(kind) is Literal:
         return f"{{{','.join(get_args(kind))}}}"
     return METAVARS.get((get_args(kind) or (kind,))[0])
-
-
-def documented_settings():
-    """What the source of `Config` says of its settings: {comment above a group: {name: text below the setting}}."""
-    groups = {}
-    pattern = r'^    # ([^\n]+)$|^    (\w+): [^\n]+\n    """(.*?)"""'
-    for title, name, text in re.findall(pattern, inspect.getsource(Config), re.MULTILINE | re.DOTALL):
-        if title:
-            groups[title] = {}
-        else:
-            groups[[*groups][-1]][name] = " ".join(text.split())
-    return groups
 
 
 def add_translator_arguments(parser, **instead):

@@ -1,13 +1,11 @@
 """The finished run from whose weights and tokenizers a new run starts: the setting `init_from`."""
 
-import json
-import zipfile
 from pathlib import Path
 
 import numpy as np
 from keras import ops
 
-from keras_transformer.config import Config
+from keras_transformer.config import Config, settings_of_model
 from keras_transformer.data.new_pieces import mean_rows, new_in
 from keras_transformer.errors import ConfigError
 from keras_transformer.models.sequence_to_sequence import load_model
@@ -29,25 +27,15 @@ class Origin:
         self._check_has("config.yaml", "model.keras")
         before = Config.load(self.path / "config.yaml")
         self._check_has(*([SHARED] if before.has_one_tokenizer else [SOURCE, TARGET]))
-        names = self._settings_of_the_model(before, config)
+        names = ["architecture"]
+        if before.architecture == config.architecture:  # else no other setting can be compared
+            names = [name for name in settings_of_model(before) if name not in ("share_tokenizer", "tags")]
         values = {name: (getattr(before, name), getattr(config, name)) for name in names}
         if before.share_vocabulary == config.share_vocabulary:
             values["share_tokenizer"] = before.has_one_tokenizer, config.has_one_tokenizer
         different = [f"{name} is {old}, not {new}" for name, (old, new) in values.items() if old != new]
         if different:
             raise ConfigError(f"{config.init_from} holds another model: {', '.join(different)}")
-
-    def _settings_of_the_model(self, before, config):
-        """The settings that decide about the shapes of weights, and about what a model does with them: list of str."""
-        if before.architecture != config.architecture:  # then no other setting can be compared
-            return ["architecture"]
-        with zipfile.ZipFile(self.path / "model.keras") as archive:  # the weights are for `load`
-            arguments = json.loads(archive.read("config.json"))["config"]
-        free = {name for name in arguments if name.endswith(("dropout_rate", "vocabulary_size"))}
-        if "learned" not in (before.positions, config.positions):
-            free.add("num_positions")  # a size of learned positions only
-        names = ["share_vocabulary", *arguments]
-        return [name for name in names if hasattr(config, name) and name not in free]
 
     def _check_has(self, *names):
         for name in names:

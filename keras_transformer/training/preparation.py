@@ -17,6 +17,7 @@ from keras_transformer.data.typed_text import with_cases
 from keras_transformer.errors import CheckpointError, ConfigError, CorpusError, counted
 from keras_transformer.files import write_whole
 from keras_transformer.protection import PLACEHOLDERS
+from keras_transformer.settings import SETTINGS
 from keras_transformer.tags import LanguageTags
 from keras_transformer.tokenizer import TARGET, Tokenizer, load_tokenizers, read_model, train_tokenizer
 from keras_transformer.training.decide import Begun
@@ -31,10 +32,6 @@ from keras_transformer.translation.sentences import Known, find_lone_symbols, le
 
 log = logging.getLogger(__name__)
 LEAST_COPIED = 100_000  # characters without a piece in all epochs, before a model copies them: 43,000 were too few
-
-# Settings that may change when a run is resumed: how long it trains, where, and how it translates.
-MAY_CHANGE = ("epochs", "max_steps", "patience", "average_epochs", "save_minutes", "profile", "strategy", "model_dir")
-MAY_CHANGE += ("beam_size", "length_penalty", "split_sentences", "workers")
 
 
 @dataclass(frozen=True)
@@ -250,7 +247,8 @@ def check_resumable(config, run):
         return
     before, now = asdict(begun.config), asdict(begun.completed(config))
     found = {name for name in begun.decided if before.get(name, 0) is None and now[name] == begun.decided[name]}
-    different = [name for name in now if before[name] != now[name] and name not in {*MAY_CHANGE, *found}]
+    may_change = {name for name, setting in SETTINGS.items() if setting.may_change}
+    different = [name for name in now if before[name] != now[name] and name not in may_change | found]
     if different:
         changes = ", ".join(f"{name} was {before[name]} and is {now[name]}" for name in different)
         raise ConfigError(f"{run.path} holds a run with other settings: {changes}. Choose another `model_dir`")

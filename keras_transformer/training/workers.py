@@ -17,10 +17,10 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer.checks import is_address, worker_addresses
 from keras_transformer.config import Config
 from keras_transformer.data.encoded import INDEX
 from keras_transformer.errors import CheckpointError, ConfigError
+from keras_transformer.presets import is_address, worker_addresses
 from keras_transformer.training.decide import Begun
 from keras_transformer.training.preparation import prepare
 from keras_transformer.training.run_directory import RunDirectory

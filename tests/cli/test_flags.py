@@ -1,15 +1,12 @@
 import argparse
-import ast
 import contextlib
 import dataclasses
-import inspect
 import re
 import sys
 from types import SimpleNamespace
 
 import pytest
 
-from keras_transformer import config as config_module
 from keras_transformer import runs
 from keras_transformer.cli.flags import (
     add_search_arguments,
@@ -28,7 +25,8 @@ from keras_transformer.cli.parser import with_dashes
 from keras_transformer.cli.request import add_request_arguments
 from keras_transformer.config import Config, configure
 from keras_transformer.errors import ConfigError, UserError
-from keras_transformer.presets import EFFECTS, PRESETS
+from keras_transformer.presets import PRESETS
+from keras_transformer.settings import GROUPS, SETTINGS
 from keras_transformer.translation.options import MOST, OPTIONS
 from tests import tiny
 
@@ -134,7 +132,7 @@ def test_every_setting_has_a_flag(field):
     text, value = (shaped[field.name],) * 2 if field.name in shaped else (text, value)
     arguments = ["--num_heads", "11"] if field.name == "d_model" else []
     arguments += ["--d_model", "22"] if field.name == "num_heads" else []
-    for name, values in EFFECTS.get(field.name, {}).items():
+    for name, values in SETTINGS[field.name].only_with.items():
         arguments += [f"--{name}", values[0]]
     arguments += ["--d_key", "32"] if field.name == "heads" else []
     arguments += ["--init_from", "runs/a"] if field.name in ("replay", "extend_vocabulary") else []
@@ -153,7 +151,8 @@ def test_a_size_of_the_vocabulary_is_refused_where_no_tokenizer_is_trained(origi
         for others in ([f"--{origin}", "a"], ["--config", yaml_file(**{origin: "a"})]):
             with pytest.raises(ConfigError, match=f"`vocabulary_size` has no effect with `{origin}`"):
                 parse_any([*flags, *others], "text")
-    assert getattr(parse("--config", yaml_file(vocabulary_size=503, **{origin: "a"})), origin) == "a"
+    with pytest.raises(ConfigError, match=f"`vocabulary_size` has no effect with `{origin}`"):
+        parse("--config", yaml_file(vocabulary_size=503, **{origin: "a"}))
 
 
 def test_a_run_has_the_shape_of_the_run_that_it_starts_from(tmp_path):
@@ -176,15 +175,32 @@ def test_a_run_has_the_shape_of_the_run_that_it_starts_from(tmp_path):
     assert parse("--init_from", str(tmp_path / "none")).activation == "relu"
 
 
-def documented_settings():
-    """Field name -> the text below it in config.py, read from the source."""
-    tree = ast.parse(inspect.getsource(config_module))
-    body = next(node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "Config").body
-    return {
-        field.target.id: text.value.value
-        for field, text in zip(body, body[1:], strict=False)
-        if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr)
-    }
+def test_a_run_to_start_from_may_be_named_in_a_file_or_by_a_flag(tmp_path, yaml_file):
+    old = tmp_path / "old"
+    old.mkdir()
+    Config(model_dir=str(old), d_model=22, num_heads=11, activation="silu", epochs=3).save(old / "config.yaml")
+    by_flags = parse("--init_from", str(old), "--model_dir", "new", "--activation", "gelu")
+    assert (by_flags.d_model, by_flags.activation, by_flags.epochs) == (22, "gelu", Config().epochs)
+    assert parse("--config", yaml_file(init_from=old, model_dir="new", activation="gelu")) == by_flags
+    path = yaml_file(init_from=old, activation="relu")
+    assert parse("--config", path, "--model_dir=new", "--activation=gelu") == by_flags
+    assert parse("--config", yaml_file(activation="gelu"), f"--init_from={old}", "--model_dir=new") == by_flags
+    assert parse("--config", path, "--init_from", "None").d_model == Config().d_model
+    with pytest.raises(ConfigError, match="`init_from` must be text or not given. Received: init_from=7"):
+        parse("--config", yaml_file(init_from=7))
+
+
+def test_a_setting_without_effect_is_refused_in_a_file_of_a_user_and_not_in_that_of_a_run(yaml_file, tmp_path):
+    with pytest.raises(ConfigError, match="`cut_rate` has no effect with consistency=r_drop, only with simcut"):
+        parse("--config", yaml_file(cut_rate=0.1), "--consistency", "r_drop")
+    with pytest.raises(ConfigError, match="`context` has no effect with attention=dot"):
+        parse("--config", yaml_file(preset="gru", attention="dot", context="mean"))
+    assert parse("--config", yaml_file(workers="a-{0..1}:2222")).strategy == "multi_worker"  # as by the flag
+    config = Config(preset="gru", tokenizer="a", vocabulary_size=503, cut_rate=0.1, num_heads=8)
+    config.save(tmp_path / "config.yaml")
+    assert parse("--config", str(tmp_path / "config.yaml")) == config
+    with pytest.raises(ConfigError, match="`num_heads` has no effect with architecture=gru"):
+        parse("--config", str(tmp_path / "config.yaml"), "--num_heads", "8")
 
 
 def test_help_describes_every_setting_and_ends_well(capsys, monkeypatch):
@@ -195,10 +211,8 @@ def test_help_describes_every_setting_and_ends_well(capsys, monkeypatch):
     out, err = capsys.readouterr()
     text = " ".join(out.split())
     assert err == "" and "what the program does" in text
-    settings = documented_settings()
-    assert set(settings) == {field.name for field in dataclasses.fields(Config)}
-    described = {name: with_dashes(" ".join(text.split()), settings) for name, text in settings.items()}
-    assert [name for name in settings if f"--{name} " not in text or described[name] not in text] == []
+    described = {name: with_dashes(setting.help, SETTINGS) for name, setting in SETTINGS.items()}
+    assert [name for name, help in described.items() if f"--{name} " not in text or not help or help not in text] == []
     assert "`" not in text and re.search(r"--config .{0,30}YAML file of settings", text)
 
 
@@ -207,17 +221,13 @@ def test_help_has_the_groups_of_the_settings_and_the_defaults_of_the_preset_and_
     with pytest.raises(SystemExit):
         parse("--help", "--preset", "tiny", "--config", path, "--seed=7")
     text = " ".join(capsys.readouterr().out.split())
-    starts = [text.index(f" {title}: ") for title in documented_groups()]
+    groups = [group.__doc__ for group in GROUPS]
+    starts = [text.index(f" {title}: ") for title in groups]
     assert starts == sorted(starts) and len(starts) == 7
     defaults = {"d_model": 66, "d_ff": 256, "pre_norm": "false", "seed": 7, "model_dir": "runs/tiny"}
     for name, default in defaults.items():
         described = text[text.index(f" --{name} ") :]
         assert described[described.index("(default: ") :].startswith(f"(default: {default})")
-
-
-def documented_groups():
-    """The comments between the settings of `Config`."""
-    return re.findall(r"^    # (.+)$", inspect.getsource(Config), re.MULTILINE)
 
 
 def test_a_dry_run_is_asked_for_beside_the_settings():
@@ -233,7 +243,7 @@ def test_help_of_training_describes_the_dry_run_and_every_setting(capsys, monkey
     assert caught.value.code == 0
     text = capsys.readouterr().out
     assert re.search(r"--dry_run .{0,30}Print all settings", text) and "no_dry_run" not in text
-    assert [name for name in documented_settings() if f"--{name} " not in text] == []
+    assert [name for name in SETTINGS if f"--{name} " not in text] == []
 
 
 def test_a_dry_run_is_no_setting(capsys, yaml_file):

@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 from sentencepiece.sentencepiece_model_pb2 import ModelProto, TrainerSpec
 
+from keras_transformer.config import Config, settings_of_model
 from keras_transformer.data.corpus import pairs_corpus
 from keras_transformer.errors import CheckpointError, ConfigError, CorpusError, UserError
 from keras_transformer.models.recurrent import RecurrentNetwork
@@ -446,6 +447,16 @@ def test_another_model_is_refused_by_all_settings_that_differ(finished):
     assert str(refused.value) == line
 
 
+@pytest.mark.parametrize(
+    "name", [name for name in settings_of_model(Config()) if name != "tags"]
+)  # its languages differ
+def test_every_setting_of_the_model_is_that_of_the_origin(finished, name):
+    another = started(finished[0])
+    object.__setattr__(another, name, "another")  # no matter whether it is possible
+    with pytest.raises(ConfigError, match=f"holds another model: {name} is [^,]*, not another$"):
+        Origin(another)
+
+
 def test_another_architecture_is_refused_by_its_name(finished, tmp_path):
     config, _ = finished
     with pytest.raises(ConfigError, match="holds another model: architecture is transformer, not gru$"):
@@ -464,7 +475,7 @@ def test_a_run_of_longer_texts_may_start_from_another_unless_its_positions_are_l
     Origin(started(config, max_length=37))
     learned = changed(config, positions="learned", model_dir=str(tmp_path))
     finish(learned, tiny.transformer(positions="learned", num_positions=learned.num_positions))
-    with pytest.raises(ConfigError, match="holds another model: num_positions is 32, not 38$"):
+    with pytest.raises(ConfigError, match="holds another model: max_length is 31, not 37$"):
         Origin(started(learned, max_length=37))
 
 
