@@ -6,7 +6,7 @@ import numpy as np
 
 from keras_transformer.checks import check_effect
 from keras_transformer.config import Config, configure
-from keras_transformer.data.corpus import pairs_corpus
+from keras_transformer.data.corpora import pairs_corpus
 from keras_transformer.errors import UserError, check_positive
 from keras_transformer.evaluation import Evaluation, check_tokenization, measure
 from keras_transformer.export.manifest import describe_run

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from keras_transformer import tokenizer as tokenizer_module
 from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID
-from keras_transformer.data.corpus import BothSides
+from keras_transformer.data.corpora import BothSides
 from keras_transformer.errors import FileError, TokenizerError
 from keras_transformer.normalization import mend
 from keras_transformer.protection import PLACEHOLDERS

@@ -8,9 +8,11 @@ is one indexing of a flat array. The files are made once and kept (`make_once`).
 import itertools
 import json
 import logging
+import math
 import shutil
 import zlib
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -18,8 +20,7 @@ import tensorflow as tf
 from tqdm import tqdm
 
 from keras_transformer.config import BOS_ID, PAD_ID
-from keras_transformer.data.corpus import InTurn
-from keras_transformer.data.shares import Share
+from keras_transformer.data.corpora import InTurn
 from keras_transformer.errors import CorpusError, counted
 from keras_transformer.files import whole_directory
 from keras_transformer.tokenizer import with_eos
@@ -94,6 +95,45 @@ class Sentences:
         padded = np.full(inside.shape, PAD_ID, np.int32)
         padded[inside] = self.ids[(self.starts[rows, None] + positions)[inside]]
         return padded
+
+
+@dataclass(frozen=True)
+class Share:
+    """One of several corpora whose pairs follow one another, and the share of it that an epoch takes.
+
+    The pair at place i of its corpus is taken floor((i + e + 1) w) - floor((i + e) w) times in epoch e, with w the
+    weight. So every epoch takes a share w of the pairs, to within one pair, and each epoch takes other pairs. If
+    w = p / q, then q epochs in a row take every pair exactly p times. Places are in the order of the lengths, so no
+    epoch prefers short or long pairs.
+
+    Args:
+        size: number of its pairs.
+        weight: `Fraction`, how often an epoch takes each pair on average.
+    """
+
+    size: int
+    weight: Fraction = Fraction(1)
+
+    @property
+    def fewest(self):
+        """Number of pairs in the smallest epoch."""
+        return math.floor(self.size * self.weight)
+
+    @property
+    def most(self):
+        """Number of pairs in the largest epoch."""
+        return math.ceil(self.size * self.weight)
+
+    def times(self, epoch):
+        """How often an epoch takes the pair at each place: int64 (size,)."""
+        p, q = self.weight.as_integer_ratio()
+        return np.diff((np.arange(self.size + 1) + epoch % q) * p // q)
+
+    def latest_places(self):
+        """The last place that the pair in each position may have in any epoch: int64 (most,)."""
+        p, q = self.weight.as_integer_ratio()
+        places = -(-np.arange(1, self.most + 1) * q // p) - 1
+        return np.minimum(places, self.size - 1)
 
 
 @dataclass(frozen=True, eq=False)  # equal only to itself: large arrays are never compared

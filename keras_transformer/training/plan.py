@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from keras_transformer.config import SUITED, Config
+from keras_transformer.data.encoded import Share
 from keras_transformer.data.pipeline import count_batches
-from keras_transformer.data.shares import Share
 from keras_transformer.errors import ConfigError, counted
 from keras_transformer.training.schedules import paper_peak_rate
 

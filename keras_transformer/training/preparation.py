@@ -12,8 +12,7 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.config import Config
-from keras_transformer.data.corpora import epoch_weights, mix, open_corpora
-from keras_transformer.data.corpus import Corpus, InTurn, OneSide, write_bad_lines
+from keras_transformer.data.corpora import Corpus, InTurn, OneSide, epoch_weights, mix, open_corpora, write_bad_lines
 from keras_transformer.data.encoded import LAYOUT, EncodedPairs, encode_pairs, find_flaw, make_once
 from keras_transformer.data.new_pieces import append_tags, mean_rows, new_in
 from keras_transformer.data.subword_dropout import check_bpe
@@ -82,7 +81,8 @@ def prepare(config, run, corpus=None):
         TokenizerError: if no tokenizer can be trained, or that of `config.tokenizer` cannot be used.
     """
     # Before the settings are compared with those of a run: a wrong corpus is the mistake that matters more.
-    corpus = mix([*([corpus] if corpus else _open_named(config)), *open_replayed(config)])
+    before = run.corpus_identity() if run.has_checkpoint() else None
+    corpus = mix([*([corpus] if corpus else _open_named(config)), *open_replayed(config)], before)
     config = as_before(config, run)
     check_resumable(config, run)
     origin = open_origin(config, run)

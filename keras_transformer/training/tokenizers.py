@@ -6,7 +6,7 @@ from pathlib import Path
 
 import sentencepiece
 
-from keras_transformer.data.corpus import BothSides, InTurn, OneSide
+from keras_transformer.data.corpora import BothSides, InTurn, OneSide
 from keras_transformer.data.new_pieces import append_pieces, learn_pieces
 from keras_transformer.data.typed_text import with_cases
 from keras_transformer.errors import CheckpointError, ConfigError, counted

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from keras_transformer.data import pipeline
-from keras_transformer.data.encoded import EncodedPairs, Sentences
+from keras_transformer.data.encoded import EncodedPairs, Sentences, Share
 from keras_transformer.data.pipeline import (
     batch_shapes,
     batch_sizes,
@@ -21,7 +21,6 @@ from keras_transformer.data.pipeline import (
     teacher_forced,
     training_batches,
 )
-from keras_transformer.data.shares import Share
 from keras_transformer.errors import CorpusError
 
 PAD, BOS, EOS = 0, 2, 3
