@@ -19,11 +19,10 @@ import numpy as np
 import tensorflow as tf
 from tqdm import tqdm
 
-from keras_transformer.config import BOS_ID, PAD_ID
+from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID
 from keras_transformer.data.corpora import InTurn
 from keras_transformer.errors import CorpusError, counted
 from keras_transformer.files import whole_directory
-from keras_transformer.tokenizer import with_eos
 
 CHUNK = 8192  # pairs tokenised at a time
 log = logging.getLogger(__name__)
@@ -275,14 +274,14 @@ def _encode_chunk(chunk, tokenizers, max_length, writers):
     if not filled:
         return len(chunk), 0, 0
     texts = zip(*filled, strict=True)
-    sides = [tokenizer.encode(tf.constant(side)) for tokenizer, side in zip(tokenizers, texts, strict=True)]
-    lengths = tf.stack([side.row_lengths() for side in sides])  # 0 of a text of invisible characters
-    seen, fits = tf.reduce_all(lengths > 0, axis=0), tf.reduce_all(lengths <= max_length, axis=0)
-    source, target = (tf.ragged.boolean_mask(side, seen & fits) for side in sides)
+    sides = [tokenizer.tokenize(side) for tokenizer, side in zip(tokenizers, texts, strict=True)]
+    lengths = np.array([[len(ids) for ids in side] for side in sides])  # 0 of a text of invisible characters
+    seen, fits = (lengths > 0).all(axis=0), (lengths <= max_length).all(axis=0)
+    source, target = (list(itertools.compress(side, seen & fits)) for side in sides)
     writers[0].append(source)
-    writers[1].append(with_eos(target))
-    visible, written = int(tf.math.count_nonzero(seen)), int(tf.math.count_nonzero(seen & fits))
-    return len(chunk) - visible, visible - written, written
+    writers[1].append([[*ids, EOS_ID] for ids in target])
+    visible = int(np.count_nonzero(seen))
+    return len(chunk) - visible, visible - len(source), len(source)
 
 
 class _SentencesWriter:
@@ -294,11 +293,12 @@ class _SentencesWriter:
             Path(f"{stem}_{name}").write_bytes(b"")  # The directory may hold the files of an earlier call.
         self._append("starts", np.zeros(1, np.int64))
 
-    def append(self, sentences):
-        """Adds a RaggedTensor (n, None)."""
-        self._append("ids", sentences.values.numpy().astype(self.dtype))
-        self._append("starts", self.total + sentences.row_splits.numpy()[1:])
-        self.total += len(sentences.values)
+    def append(self, rows):
+        """Adds a list of lists of int."""
+        sentences = Sentences.of_lists(rows)
+        self._append("ids", sentences.ids.astype(self.dtype))
+        self._append("starts", self.total + sentences.starts[1:])
+        self.total += len(sentences.ids)
 
     def _append(self, name, array):
         with open(f"{self.stem}_{name}", "ab") as file:
