@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from keras_transformer.config import Config, check_effect, configure
-from keras_transformer.data.corpus import pairs_corpus
+from keras_transformer.data.corpora import pairs_corpus
 from keras_transformer.errors import UserError, check_positive
 from keras_transformer.evaluation import Evaluation, choose_tokenization, measure
 from keras_transformer.export.manifest import describe_run

@@ -1,4 +1,6 @@
-"""SentencePiece models: trained from a corpus, applied to string tensors in the graph; and what they do not know.
+"""SentencePiece models: trained from a corpus, applied to text and to string tensors; and what they do not know.
+
+A model itself mends text as `normalization.mend` does: `mending_rules` are compiled into it.
 
 A model reads a character without a piece of its own as bytes, and few models have learned to copy them: if they go
 through the model, they take the sentence with them. `unknown_to` finds these characters: signs, and letters of scripts
@@ -6,13 +8,18 @@ of which the vocabulary has none. They are ranges for a class of RE2, such as "‚
 """
 
 import functools
+import hashlib
 import io
+import itertools
 import re
 import tempfile
+import threading
+import unicodedata
+from collections import defaultdict
 from pathlib import Path
 from typing import NamedTuple
-from unicodedata import category
 
+import numpy as np
 import regex
 import sentencepiece
 import tensorflow as tf
@@ -22,7 +29,7 @@ from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
 from keras_transformer.config import BOS_ID, EOS_ID, FIRST_PLACEHOLDER_ID, PAD_ID, UNK_ID
 from keras_transformer.errors import FileError, TokenizerError, counted
-from keras_transformer.normalization import rules
+from keras_transformer.normalization import INVISIBLE, SPACE, UNSPACED, ZERO_WIDTH_SPACE
 from keras_transformer.protection import PLACEHOLDERS
 
 MOST_TRAINING_SENTENCES = 2_000_000  # a sample of this size decides a vocabulary as well as a whole corpus
@@ -33,6 +40,10 @@ MARK = r"(?V1)[\p{M}&&[\p{sc=Zyyy}\p{sc=Zinh}]&&\p{ccc=0}]"  # such as variation
 PICTURES = ((0x2190, 0x27BF), (0x2900, 0x297F), (0x2B00, 0x2BFF), (0x20E3, 0x20E3), (0xFE0E, 0xFE0F))
 PICTURES += ((0x1D000, 0x1D1FF), (0x1F000, 0x1FBFF))
 _CHARACTERS = "".join(map(chr, [*range(0x21, 0xD800), *range(0xE000, 0xFFFE), *range(0x10000, 0x32400)]))
+_MENDED = "".join(map(chr, [*range(1, 0xD800), *range(0xE000, 0x110000)]))  # U+0000 can have no rule
+_HANGUL = range(0xAC00, 0xD7A4)
+_FIXED = 200  # Marks of a smaller combining class have one place each, as the points of Hebrew and Arabic have.
+_MAKING = threading.Lock()  # threads that trace graphs share one tokenizer
 SHARED, SOURCE, TARGET = "tokenizer.model", "source_tokenizer.model", "target_tokenizer.model"  # files of a directory
 
 
@@ -60,7 +71,8 @@ def train_tokenizer(sentences, vocabulary_size, character_coverage=0.9995, place
     """
     errors = []
     try:
-        return _train(_noting_errors(sentences, errors), vocabulary_size, character_coverage, placeholders, rules(nfkc))
+        sentences, mending = _noting_errors(sentences, errors), mending_rules(nfkc)
+        return _train(sentences, vocabulary_size, character_coverage, placeholders, mending)
     except RuntimeError as error:
         if errors:
             raise errors[0] from None
@@ -126,6 +138,133 @@ def _train_into(model, sentences, vocabulary_size, character_coverage, placehold
     )
 
 
+@functools.cache  # tables of half a second
+def mending_rules(nfkc=False):
+    """The rules by which SentencePiece mends text as `mend` does.
+
+    It replaces the longest sequence that has a rule, again and again.
+
+    They cover all spellings of every composed character, marks between a letter and the mark that composes it, and
+    marks in another order than Unicode's. SentencePiece itself joins spaces. U+0000 cannot have a rule.
+
+    Args:
+        nfkc: bool, as for `mend`.
+
+    Returns:
+        str, the lines of SentencePiece's `normalization_rule_tsv`.
+    """
+    table = _composed("NFKC" if nfkc else "NFC", _compatible() if nfkc else ())
+    table |= dict.fromkeys(SPACE.findall(_MENDED.replace(" ", "")), " ")
+    table |= dict.fromkeys([*INVISIBLE.findall(_MENDED), ZERO_WIDTH_SPACE], "")
+    unspaced = set(regex.findall(UNSPACED, _MENDED))
+    ends = [*unspaced, *(before for before, after in table.items() if after[-1:] in unspaced)]
+    # SentencePiece refuses a rule that changes nothing, and reads a replacement up to U+0000.
+    kept = {end + ZERO_WIDTH_SPACE: table.get(end, end) + ZERO_WIDTH_SPACE + "\0" for end in ends}
+    return "".join(f"{_codes(before)}\t{_codes(after)}\n" for before, after in sorted({**table, **kept}.items()))
+
+
+def _codes(text):
+    return " ".join(f"{ord(character):X}" for character in text)
+
+
+def _composed(form, others):
+    """The sequences that are not in a form of Unicode, as a table: dict, str -> str."""
+    sequences = itertools.chain(_spellings(), _syllables(), _interrupted(), _disordered(), others)
+    table = {sequence: unicodedata.normalize(form, sequence) for sequence in sequences}
+    return {before: after for before, after in table.items() if before != after}
+
+
+@functools.cache
+def _decomposable():
+    """The characters that have a canonical decomposition, but for the syllables of Hangul: a list."""
+    return [c for c in _MENDED if unicodedata.normalize("NFD", c) != c and ord(c) not in _HANGUL]
+
+
+@functools.cache
+def _compositions():
+    """The characters that a mark can follow to compose another character: dict, str -> set of marks."""
+    marks = defaultdict(set)
+    for composed in _decomposable():
+        parts = unicodedata.decomposition(composed).split()
+        if len(parts) == 2 and unicodedata.normalize("NFC", composed) == composed:
+            marks[chr(int(parts[0], 16))].add(chr(int(parts[1], 16)))
+    return marks
+
+
+@functools.cache
+def _marks():
+    """The marks that have a combining class, by the script in their name: dict, str -> list.
+
+    Of those for all scripts ("COMBINING"), only the marks that compose a character.
+    """
+    composing, marks = set().union(*_compositions().values()), defaultdict(list)
+    for mark in filter(unicodedata.combining, _MENDED):
+        if _script(mark) != "COMBINING" or mark in composing:
+            marks[_script(mark)].append(mark)
+    return marks
+
+
+def _script(character):
+    return unicodedata.name(character, "").partition(" ")[0]
+
+
+def _spellings():
+    """Yields every sequence that is canonically equivalent to one character."""
+    same = defaultdict(list)
+    for character in _decomposable():
+        same[unicodedata.normalize("NFC", character)].append(character)
+    for character in _decomposable():
+        yield character
+        base, *marks = unicodedata.normalize("NFD", character)
+        for order in itertools.permutations(marks):
+            for stop in range(len(marks) + 1):
+                first = unicodedata.normalize("NFC", base + "".join(order[:stop]))
+                for head in (first, *same[first]) if len(first) == 1 else ():
+                    yield head + "".join(order[stop:])
+
+
+def _syllables():
+    """Yields the spellings of every syllable of Hangul in letters."""
+    for syllable in map(chr, _HANGUL):
+        first, vowel, *last = unicodedata.normalize("NFD", syllable)
+        yield "".join([first, vowel, *last])
+        yield "".join([unicodedata.normalize("NFC", first + vowel), *last])
+
+
+def _interrupted():
+    """Yields letters with marks that compose a character, and up to two other marks before them or behind them."""
+    combining, marks = unicodedata.combining, _marks()
+    for letter, composing in _compositions().items():
+        others = [mark for mark in marks["COMBINING"] if combining(mark) > _FIXED] + marks[_script(letter)]
+        for mark in filter(combining, composing):
+            before = [other for other in others if combining(other) < combining(mark)]
+            yield from (letter + other + mark for other in before)
+            yield from (letter + mark + other for other in composing.intersection(before))
+            fixed = [other for other in before if combining(other) < _FIXED]
+            yield from (letter + one + other + mark for one, other in itertools.permutations(fixed, 2))
+
+
+def _disordered():
+    """Yields two marks of a script in every order, and three if each has one place."""
+    for script, marks in _marks().items():
+        yield from map("".join, itertools.permutations(marks, 2))
+        fixed = [mark for mark in marks if unicodedata.combining(mark) < _FIXED and script != "COMBINING"]
+        yield from map("".join, itertools.permutations(fixed, 3))
+
+
+def _compatible():
+    """Yields the compatibility characters, and those of another width with a mark."""
+    changed = [c for c in _MENDED if unicodedata.normalize("NFKC", c) != unicodedata.normalize("NFC", c)]
+    yield from changed
+    wide = [c for c in changed if unicodedata.east_asian_width(c) in "HF"]
+    plain = defaultdict(list)
+    for character in wide:
+        plain[unicodedata.normalize("NFKC", character)].append(character)
+    for letter, marks in _compositions().items():
+        for mark in marks if letter in plain else ():
+            yield from map("".join, itertools.product([letter, *plain[letter]], [mark, *plain[mark]]))
+
+
 def read_model(path):
     """Reads a SentencePiece model that another program trained.
 
@@ -159,10 +298,14 @@ def read_model(path):
 class Tokenizer(tf.Module):
     """Strings to ids and back, as TensorFlow ops.
 
-    `encode` adds no control symbols, and text that looks like one ("</s>") is plain text.
+    `encode` adds no control symbols, and text that looks like one ("</s>") is plain text. TensorFlow starts when its
+    ops are first needed. Until then, as after `tokenize`, its devices can still be divided.
 
     Args:
         model: a SentencePiece model, bytes.
+
+    Raises:
+        TokenizerError: if it is none.
 
     Attributes:
         vocabulary_size: V, int.
@@ -172,17 +315,32 @@ class Tokenizer(tf.Module):
     def __init__(self, model):
         super().__init__(name="tokenizer")
         self.model = model
-        self._pieces = tensorflow_text.SentencepieceTokenizer(model=model, out_type=tf.int32)
-        self.vocabulary_size = int(self._pieces.vocab_size())
+        self._ops = None
+        self._processor = sentencepiece.SentencePieceProcessor()
+        try:
+            self._processor.LoadFromSerializedProto(model)
+        except RuntimeError as error:
+            raise TokenizerError("this is not a SentencePiece model, or is damaged") from error
+        self.vocabulary_size = self._processor.vocab_size()
         first = range(FIRST_PLACEHOLDER_ID, FIRST_PLACEHOLDER_ID + len(PLACEHOLDERS))
         self.has_placeholders = self.vocabulary_size > first[-1] and tuple(self.visible_pieces(first)) == PLACEHOLDERS
 
     @property
+    def _graph(self):
+        """The tokenizer of TensorFlow, made outside of any graph that first needs it. All graphs share it."""
+        with _MAKING:
+            if self._ops is None:
+                # Python's loader of a SavedModel takes two tokenizers of one name for one.
+                name = f"sentencepiece_{hashlib.sha256(self.model).hexdigest()[:16]}"
+                with tf.init_scope():
+                    self._ops = tensorflow_text.SentencepieceTokenizer(self.model, out_type=tf.int32, name=name)
+            return self._ops
+
+    @property
     def first_bytes(self):
         """The ids of the pieces that begin a character in bytes, list of int: one for a character without a piece."""
-        pieces = sentencepiece.SentencePieceProcessor(model_proto=self.model)
-        ids = (pieces.piece_to_id(f"<0x{byte:02X}>") for byte in range(0xC2, 0xF5))
-        return [id for id in ids if pieces.is_byte(id)]
+        ids = (self._processor.piece_to_id(f"<0x{byte:02X}>") for byte in range(0xC2, 0xF5))
+        return [id for id in ids if self._processor.is_byte(id)]
 
     @classmethod
     def load(cls, path):
@@ -191,29 +349,37 @@ class Tokenizer(tf.Module):
             return cls(Path(path).read_bytes())
         except FileNotFoundError:
             raise TokenizerError(f"no tokenizer at {path}: is this a directory that train.py wrote?") from None
-        except (tf.errors.OpError, RuntimeError) as error:
+        except TokenizerError as error:
             raise TokenizerError(f"{path} is not a SentencePiece model, or is damaged") from error
+
+    def tokenize(self, texts):
+        """The ids that `encode` gives, without TensorFlow: list of N str -> list of N lists of int.
+
+        Raises:
+            UnicodeEncodeError: for half of a surrogate pair.
+        """
+        return self._processor.encode([text.encode("utf-8") for text in texts])
 
     def encode(self, text):
         """text string (B,) -> ids, RaggedTensor int32 (B, None), without control symbols.
 
         Invalid UTF-8 becomes U+FFFD.
         """
-        return self._pieces.tokenize(tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", errors="replace"))
+        return self._graph.tokenize(tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", errors="replace"))
 
     def pieces(self, ids):
         """ids int32 of any shape -> their pieces, string of that shape: "‚ñÅ" stands for a space, "<0x0A>" for a byte."""
-        return self._pieces.id_to_string(ids)
+        return self._graph.id_to_string(ids)
 
     def visible_pieces(self, ids):
-        """ids int32 (N,) -> their pieces, a list of str; an invisible character, such as a tab, is written as "\\t"."""
-        return [show_unprintable(piece.decode("utf-8")) for piece in self.pieces(ids).numpy()]
+        """ids int (N,) -> their pieces, a list of str; an invisible character, such as a tab, is written as "\\t"."""
+        return [show_unprintable(piece) for piece in self._processor.id_to_piece(np.asarray(ids).tolist())]
 
     def decode(self, ids):
         """ids int32 (B, T), dense or ragged -> text string (B,), without padding and control symbols."""
         if not isinstance(ids, tf.RaggedTensor):
             ids = tf.RaggedTensor.from_tensor(ids)
-        return self._pieces.detokenize(tf.ragged.boolean_mask(ids, ids > max(PAD_ID, UNK_ID, BOS_ID, EOS_ID)))
+        return self._graph.detokenize(tf.ragged.boolean_mask(ids, ids > max(PAD_ID, UNK_ID, BOS_ID, EOS_ID)))
 
 
 def load_tokenizers(directory):
@@ -375,4 +541,4 @@ def _ranges_of(characters):
 
 def _is_unassigned(point):
     is_noncharacter = point & 0xFFFE == 0xFFFE or 0xFDD0 <= point < 0xFDF0  # they stand between sentences
-    return category(chr(point)) == "Cn" and not is_noncharacter
+    return unicodedata.category(chr(point)) == "Cn" and not is_noncharacter

@@ -1,5 +1,6 @@
 import io
 import random
+import threading
 
 import pytest
 import regex
@@ -8,7 +9,7 @@ import tensorflow as tf
 
 from keras_transformer import tokenizer as tokenizer_module
 from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID
-from keras_transformer.data.corpus import BothSides
+from keras_transformer.data.corpora import BothSides
 from keras_transformer.errors import FileError, TokenizerError
 from keras_transformer.normalization import mend
 from keras_transformer.protection import PLACEHOLDERS
@@ -25,6 +26,7 @@ from keras_transformer.tokenizer import (
     with_eos,
 )
 from tests import tiny
+from tests.sentences import SENTENCES
 
 BYTES_AND_CONTROL_SYMBOLS = 256 + 4
 VOCABULARY = 503
@@ -118,6 +120,41 @@ def test_ids_are_those_of_the_sentencepiece_package(tokenizer, processor, run):
     ids = run(tokenizer.encode)(tf.constant(texts))
     assert ids.dtype == tf.int32
     assert ids.to_list() == processor.encode(texts)
+
+
+def test_python_gives_the_ids_of_the_graph(tokenizer):
+    texts = [
+        *NASTY.values(),
+        *LIKE_CONTROL_SYMBOLS,
+        *random_texts(211),
+        *(sentence.text for sentence in SENTENCES.values()),
+        " one",
+        "\u2581one",
+    ]
+    assert tokenizer.tokenize(texts) == tokenizer.encode(tf.constant(texts)).to_list()
+    assert tokenizer.tokenize([]) == []
+    with pytest.raises(UnicodeEncodeError):
+        tokenizer.tokenize(["\ud800"])
+
+
+def test_the_ops_are_made_once_and_outside_of_the_graph_that_first_needs_them(model, tmp_path):
+    """Two graphs of two threads share them, and a SavedModel has them."""
+    module = tf.Module()
+    module.tokenizer = Tokenizer(model)
+    text = tf.TensorSpec([None], tf.string)
+    module.sizes = tf.function(lambda text: module.tokenizer.encode(text).row_lengths(), [text])
+    module.again = tf.function(lambda text: module.tokenizer.decode(module.tokenizer.encode(text)), [text])
+    threads = [threading.Thread(target=each.get_concrete_function) for each in (module.sizes, module.again)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    tf.saved_model.save(module, tmp_path)
+    for each in (module, tf.saved_model.load(tmp_path)):
+        assert each.again(tf.constant(["the year"])).numpy().tolist() == [b"the year"]
+        assert each.sizes(tf.constant(["the year"])).numpy().tolist() == [
+            len(module.tokenizer.tokenize(["the year"])[0])
+        ]
 
 
 def test_decoding_in_a_graph_is_decoding(tokenizer):

@@ -15,7 +15,7 @@ from babel import Locale, UnknownLocaleError
 
 from keras_transformer.data import cldr_calendar, cldr_phrases
 from keras_transformer.data.cldr_phrases import Form, isolated_locale, unambiguous
-from keras_transformer.data.corpus import Corpus, Pair, hash_pairs
+from keras_transformer.data.corpora import Corpus, Pair, Request, hash_pairs
 from keras_transformer.errors import CorpusError
 
 # The share of each family in every 32 phrases. A family with many names has a larger share, to repeat each name.
@@ -43,6 +43,25 @@ class Phrase(NamedTuple):
     source: str
     target: str
     key: str
+
+
+def open_cldr(request: Request) -> Corpus:
+    """Opens `cldr:A-B` in the direction that is asked for, by default from A to B. Its name has this direction.
+
+    Raises:
+        CorpusError: for other languages than A and B, and as `cldr_corpus`.
+    """
+    first, _, second = request.name.partition("-")
+    if not first or not second or first == second:
+        raise CorpusError(f"'cldr:{request.name}' must name two different locales: cldr:A-B, such as cldr:en-de")
+    source_lang, target_lang = request.source_lang, request.target_lang
+    for direction in ((first, second), (second, first)):
+        if source_lang in (None, direction[0]) and target_lang in (None, direction[1]):
+            return cldr_corpus(*direction, request.seed)
+    raise CorpusError(
+        f"cldr:{request.name} translates {first} to {second} or {second} to {first}, "
+        f"not {source_lang or 'any language'} to {target_lang or 'any language'}"
+    )
 
 
 def cldr_corpus(

@@ -1,27 +1,376 @@
-"""Opens the corpora that a user names (`cldr:A-B`, `files:DIR`, `tfds:NAME[/CONFIG]`), and makes one of several.
+"""Corpora: sentence pairs in two languages, in streamed splits; the kinds that a user names, and mixtures of several.
 
 Every corpus may say its own languages: `files:DIR@en-de`. With several directions, a run is multilingual.
 """
 
+import hashlib
+import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from fractions import Fraction
-from itertools import accumulate, chain, pairwise
+from itertools import accumulate, chain, compress, pairwise
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
-from keras_transformer.data.corpus import Corpus, InTurn, Kept, Pair
-from keras_transformer.data.text_files import languages_in, text_files_corpus
-from keras_transformer.data.tfds_corpus import tfds_corpus
 from keras_transformer.errors import CorpusError, counted
+from keras_transformer.files import write_whole
 
-_FORMS = "cldr:A-B, files:DIR or tfds:NAME[/CONFIG]"
-_PAIR = re.compile(r"([^-]+)-([^-]+)")  # two languages; a code of several parts has "_" between them
+Pair = tuple[str, str]
+
+BAD_LINES = "bad_lines.jsonl"
+"""File of the bad lines that were skipped, in the directory of a run or of a prepared corpus."""
+
+VALIDATION_NAMES = ("validation", "val", "valid", "dev")
+"""Names of validation splits; the first that exists is taken."""
+
+HASH_DIGITS = 16
+"""Length of the hashes in a fingerprint."""
+
+LEFT_OUT = "pairs left out of"
+"""Begins the name of a part of the fingerprint of a mixture: another corpus holds out pairs of this one."""
+
+_LARGEST_HOLD_OUT = 1000
+_HOLD_OUT_DIVISOR = 20
+_FEW = 20  # different pairs: too few to keep any of them from the training
+
+_LANGUAGES = re.compile(r"([^-]+)-([^-]+)")  # two of them; a code of several parts has "_" between them
 _LARGEST_WEIGHT, _DECIMALS = 1000, 4
+
+
+class BadLine(NamedTuple):
+    """A line of a file that is no pair.
+
+    Args:
+        file: str, the name of the file.
+        line: int, counted from 1.
+        fault: str, such as "not valid UTF-8".
+        text: str, the line. A byte that is not valid UTF-8 is written as `\\xff`.
+    """
+
+    file: str
+    line: int
+    fault: str
+    text: str
+
+
+def describe_bad_lines(bad_lines: Sequence[BadLine]) -> str:
+    """Says which lines are skipped, the first one with its fault."""
+    files = ", ".join(f"{count:,} of {file}" for file, count in Counter(bad.file for bad in bad_lines).items())
+    first = bad_lines[0]
+    return f"bad lines are skipped: {files}. The first one is line {first.line:,} of {first.file}: {first.fault}"
+
+
+def write_bad_lines(path: Path, bad_lines: Sequence[BadLine]) -> None:
+    """Writes a line of JSON for each bad line."""
+    lines = (json.dumps(bad._asdict(), ensure_ascii=False) for bad in bad_lines)
+    write_whole(path, lambda temporary: temporary.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8"))
+
+
+@dataclass(frozen=True)
+class BothSides:
+    """The sentences of both languages of a split, one after the other; like the split, it can be iterated again.
+
+    Attributes:
+        pairs: iterable of `(source, target)` strings.
+    """
+
+    pairs: Iterable[Pair]
+
+    def __iter__(self) -> Iterator[str]:
+        return chain.from_iterable(self.pairs)
+
+
+@dataclass(frozen=True)
+class OneSide:
+    """The sentences of one language of a split; like the split, it can be iterated again.
+
+    Attributes:
+        pairs: iterable of `(source, target)` strings.
+        side: 0 for the source, 1 for the target.
+    """
+
+    pairs: Iterable[Pair]
+    side: int
+
+    def __iter__(self) -> Iterator[str]:
+        return (pair[self.side] for pair in self.pairs)
+
+
+@dataclass(frozen=True)
+class InTurn:
+    """The pairs of several corpora, one corpus after the other; like a split, it can be iterated again.
+
+    Attributes:
+        splits: dict, from the name of each corpus to an iterable of its `(source, target)` strings.
+    """
+
+    splits: dict[str, Iterable[Pair]]
+
+    def __iter__(self) -> Iterator[Pair]:
+        return chain.from_iterable(self.splits.values())
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """A parallel corpus.
+
+    Every split can be iterated over again and again; each `iter()` starts anew. A split streams: millions of pairs are
+    never held in memory. Pairs may be blank on either side; the pipeline drops and counts blank pairs.
+
+    Attributes:
+        name: str, how the user named it, such as `files:data/multi30k`.
+        source_lang: str, the language of the first member of every pair.
+        target_lang: str, the language of the second.
+        train: iterable of `(source, target)` strings.
+        validation: iterable of `(source, target)` strings; its lines are not among those of `train`.
+        test: iterable of `(source, target)` strings, or None where the corpus has no test split.
+        fingerprint: dict, from the name of each part of the text, such as `train.en`, to a hash of its content. It is
+            the same only if all pairs of `train` and `validation` are the same, up to their direction.
+        notes: tuple of str, remarks for the user, such as the number of pairs held out for validation.
+        held_out: bool, whether `validation` was taken from the training text.
+        others: tuple of Corpus, the corpora that are mixed with the first one. `train` then has the pairs of all, one
+            corpus after the other; `validation` and `test` belong to the first one.
+        weight: Fraction, how often an epoch takes each pair on average.
+        bad_lines: tuple of BadLine, those of its files that are skipped.
+        headerless: dict, from the path of each TSV file without a header to a hash of its content. Nothing in such a
+            file says which column is which language.
+        is_replayed: bool, whether an earlier run trained on it. The weights of replayed corpora only divide the
+            replayed share among these corpora.
+    """
+
+    name: str
+    source_lang: str
+    target_lang: str
+    train: Iterable[Pair]
+    validation: Iterable[Pair]
+    test: Iterable[Pair] | None
+    fingerprint: dict[str, str]
+    notes: tuple[str, ...] = ()
+    held_out: bool = False
+    others: tuple["Corpus", ...] = ()
+    weight: Fraction = Fraction(1)
+    is_replayed: bool = False
+    bad_lines: tuple[BadLine, ...] = ()
+    headerless: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def identity(self) -> dict[str, str]:
+        """The directions and the fingerprint: two corpora of equal identity have the same pairs."""
+        directions = [f"{source} to {target}" for source, target in self.directions]
+        return {"languages": ", ".join(directions if self.is_multilingual else directions[:1]), **self.fingerprint}
+
+    @property
+    def directions(self) -> list[tuple[str, str]]:
+        """(source, target), the languages of this corpus and of each of the others."""
+        return [(each.source_lang, each.target_lang) for each in (self, *self.others)]
+
+    @property
+    def parts(self) -> list[tuple["Corpus", Iterable[Pair]]]:
+        """This corpus and each of the others, each with its own training pairs."""
+        splits = self.train.splits.values() if isinstance(self.train, InTurn) else [self.train]
+        return list(zip((self, *self.others), splits, strict=True))
+
+    @property
+    def is_multilingual(self) -> bool:
+        """Whether its corpora have several directions."""
+        return len(set(self.directions)) > 1
+
+
+def hash_pairs(pairs: list[Pair]) -> str:
+    """Makes the hash of pairs in memory for `Corpus.fingerprint`."""
+    return hashlib.sha256(repr(pairs).encode("utf-8", "surrogatepass")).hexdigest()[:HASH_DIGITS]
+
+
+def held_out_size(pairs: int) -> int:
+    """Says how many training pairs to hold out for validation: 5 % of them, at least 1 and at most 1,000.
+
+    Args:
+        pairs: int, the number of training pairs.
+
+    Returns:
+        int, smaller than `pairs`.
+
+    Raises:
+        CorpusError: if there are not two pairs to divide.
+    """
+    if pairs < 2:
+        few = counted(pairs, "training pair is", "training pairs are")
+        raise CorpusError(f"no validation split, and {few} too few to hold any out for one")
+    return max(1, min(_LARGEST_HOLD_OUT, pairs // _HOLD_OUT_DIVISOR))
+
+
+@dataclass(frozen=True, eq=False)
+class Kept:
+    """Some of the pairs of a split; like the split, it can be iterated again.
+
+    Attributes:
+        pairs: iterable of `(source, target)` strings.
+        keep: bool (N,), which of them.
+    """
+
+    pairs: Iterable[Pair]
+    keep: np.ndarray
+
+    def __len__(self) -> int:
+        return int(np.count_nonzero(self.keep))
+
+    def __iter__(self) -> Iterator[Pair]:
+        return compress(self.pairs, self.keep)
+
+
+def hold_out(pairs: Iterable[Pair]) -> tuple[Kept, tuple[Pair, ...], str]:
+    """Divides the pairs of any source into a training and a validation split, the same way each time.
+
+    Every k-th different pair is held out, not the last ones: corpora are often sorted, by source or by length. No copy
+    of a pair that is held out stays in training. Only with fewer than 20 different pairs, all of them are trained on.
+
+    Args:
+        pairs: iterable of `(source, target)` strings that can be iterated again.
+
+    Returns:
+        The training split; the validation split, at most 1,000 pairs; and a note for the user.
+
+    Raises:
+        CorpusError: if there are not two pairs to divide.
+    """
+    hashes = np.fromiter(map(hash, pairs), np.int64)
+    _, first, group = np.unique(hashes, return_index=True, return_inverse=True)
+    is_few = len(first) < _FEW
+    among = np.arange(len(hashes)) if is_few else np.sort(first)
+    count = held_out_size(len(among))
+    step = len(among) // count
+    chosen = among[step - 1 : step * count : step]
+    is_chosen = np.isin(np.arange(len(hashes)), chosen)
+    rest = Kept(pairs, ~(is_chosen if is_few else np.isin(group, group[chosen])))
+    note = f"no validation split: {count:,} of the {len(hashes):,} training pairs were held out for it"
+    copies = len(hashes) - len(rest) - count
+    if copies:
+        note += f", and {counted(copies, 'copy', 'copies')} of these left out of training"
+    if is_few and len(first) < len(hashes):
+        note += f". There are only {len(first)} different pairs: copies of those held out stay in training"
+    return rest, tuple(Kept(pairs, is_chosen)), note
+
+
+def pairs_corpus(
+    pairs: Iterable[Pair],
+    validation: Iterable[Pair] | None = None,
+    test: Iterable[Pair] | None = None,
+    source_lang: str = "source",
+    target_lang: str = "target",
+) -> Corpus:
+    """Makes a corpus of pairs in memory.
+
+    Args:
+        pairs: iterable of `(source, target)` strings, a generator too.
+        validation: as `pairs`; by default some are held out of `pairs`, the same each time.
+        test: as `pairs`; None for no test split.
+        source_lang: str, the name of the source language.
+        target_lang: str, the name of the target language.
+
+    Returns:
+        Corpus.
+
+    Raises:
+        CorpusError: for an element that is no pair of strings, and if there are too few pairs.
+    """
+    train = _checked(pairs, "pairs")
+    test = None if test is None else _checked(test, "test")
+    notes: tuple[str, ...] = ()
+    if validation is None:
+        rest, held_out, note = hold_out(train)
+        train, validation, notes = list(rest), list(held_out), (note,)
+    else:
+        validation = _checked(validation, "validation")
+    for name, split in (("pairs", train), ("validation", validation)):
+        if not split:
+            raise CorpusError(f"`{name}` has no pair: there is nothing to learn from")
+    fingerprint = {"train": hash_pairs(train), "validation": hash_pairs(validation)}
+    return Corpus("pairs", source_lang, target_lang, train, validation, test, fingerprint, notes, held_out=bool(notes))
+
+
+def _checked(pairs: Iterable[Pair], name: str) -> list[Pair]:
+    checked = []
+    for number, pair in enumerate(pairs):
+        is_pair = isinstance(pair, Sequence) and len(pair) == 2 and all(isinstance(text, str) for text in pair)
+        if not is_pair or isinstance(pair, str):
+            raise CorpusError(f"`{name}` must hold (source, target) strings. Received: {pair!r} at index {number}")
+        checked.append((pair[0], pair[1]))
+    return checked
+
+
+class Request(NamedTuple):
+    """What a user asks of a corpus of any kind.
+
+    Args:
+        spec: str, as the user named the corpus, without a weight; such as `files:data/mine@en-de`.
+        name: str, what stands between the kind and the languages; such as `data/mine`.
+        source_lang: str, or None for the corpus's own source language.
+        target_lang: str, or None for the corpus's own target language.
+        seed: int, the seed of random draws.
+        skip_bad_lines: bool, whether lines that are no pair are left out instead of refused.
+    """
+
+    spec: str
+    name: str
+    source_lang: str | None = None
+    target_lang: str | None = None
+    seed: int = 1
+    skip_bad_lines: bool = False
+
+
+class Kind(NamedTuple):
+    """A kind of corpus.
+
+    Args:
+        form: str, how a user names a corpus of this kind.
+        help: str, what such a corpus is.
+        open: function of a `Request` that returns the `Corpus`, or raises a CorpusError.
+        has_lines: bool, whether `skip_bad_lines` has an effect.
+    """
+
+    form: str
+    help: str
+    open: Callable[[Request], Corpus]
+    has_lines: bool = False
+
+
+# The modules of the kinds are imported late: they need this one, and some load much.
+
+
+def _open_cldr(request: Request) -> Corpus:
+    from keras_transformer.data.cldr import open_cldr
+
+    return open_cldr(request)
+
+
+def _open_files(request: Request) -> Corpus:
+    from keras_transformer.data.text_files import open_files
+
+    return open_files(request)
+
+
+def _open_tfds(request: Request) -> Corpus:
+    from keras_transformer.data.tfds_corpus import open_tfds
+
+    return open_tfds(request)
+
+
+KINDS = {
+    "cldr": Kind("cldr:A-B", "phrases from the locale data of Unicode; needs neither files nor network", _open_cldr),
+    "files": Kind("files:DIR", "a directory of text files: train.LANG, val.LANG, ...", _open_files, has_lines=True),
+    "tfds": Kind("tfds:NAME[/CONFIG]", "a corpus of TensorFlow Datasets, or its directory", _open_tfds),
+}
+"""The kinds of corpora, by what stands before the first colon. A new kind is a row here."""
+
+
+def _forms(kinds: Iterable[Kind]) -> str:
+    *first, last = (kind.form for kind in kinds)
+    return " or ".join([", ".join(first), last]) if first else last
 
 
 def open_corpora(
@@ -44,8 +393,11 @@ def open_corpora(
         CorpusError: as `open_corpus`, for a weight that is not possible, and for `skip_bad_lines` without `files:`.
     """
     specs, opened = list(specs), []
-    if skip_bad_lines and not any(spec.startswith("files:") for spec in specs):
-        raise CorpusError(f"`skip_bad_lines` needs a corpus files:DIR. Received: {', '.join(specs)}")
+    with_lines = {name: kind for name, kind in KINDS.items() if kind.has_lines}
+    if skip_bad_lines and not any(spec.partition(":")[0] in with_lines for spec in specs):
+        raise CorpusError(
+            f"`skip_bad_lines` needs a corpus {_forms(with_lines.values())}. Received: {', '.join(specs)}"
+        )
     for spec in specs:
         name, weight = split_weight(spec)
         opened.append(replace(open_corpus(name, source_lang, target_lang, seed, skip_bad_lines), weight=weight))
@@ -70,7 +422,7 @@ def split_pair(spec: str) -> tuple[str, tuple[str, str] | None]:
     name, at, text = spec.rpartition("@")
     if not at or "/" in text or Path(spec.partition(":")[2]).expanduser().is_dir():
         return spec, None
-    if not (found := _PAIR.fullmatch(text)):
+    if not (found := _LANGUAGES.fullmatch(text)):
         raise CorpusError(
             f"`@` must come before two languages, source-target, such as @en-de or @pt_BR-en, with `_` and not `-` "
             f"within a code. Received: {spec}"
@@ -115,13 +467,8 @@ def open_corpus(
     """Opens the corpus that the user named.
 
     Args:
-        spec: str, one of
-
-            * `cldr:A-B`, phrases from the locale data of Unicode; needs neither files nor network;
-            * `files:DIR`, a directory of text files, see `text_files`;
-            * `tfds:NAME[/CONFIG]` or `tfds:DIR`, a corpus of TensorFlow Datasets, see `tfds_corpus`;
-
-            and then `@A-B` or not: its languages, in place of `source_lang` and `target_lang`, see `split_pair`.
+        spec: str, `KIND:NAME` with one of `KINDS`, and then `@A-B` or not: its languages, in place of `source_lang` and
+            `target_lang`, see `split_pair`.
         source_lang: str, or None for the corpus's own source language. `files:` needs a language.
         target_lang: str, or None for the corpus's own target language. `files:` needs a language.
         seed: int, the seed of the random draws of `cldr:`.
@@ -134,63 +481,30 @@ def open_corpus(
         CorpusError: if `spec` has another form, or if the corpus cannot be opened.
     """
     name, languages = split_pair(spec)
-    if languages:
-        corpus = open_corpus(name, *languages, seed, skip_bad_lines)
-        return corpus if name.startswith("cldr:") else replace(corpus, name=spec)  # `cldr:` names its direction
-    scheme, _, rest = spec.partition(":")
-    if not rest or scheme not in ("cldr", "files", "tfds"):
-        raise CorpusError(f"unknown corpus {spec!r}: use {_FORMS}")
+    source_lang, target_lang = languages or (source_lang, target_lang)
+    kind, _, name = name.partition(":")
+    if not name or kind not in KINDS:
+        raise CorpusError(f"unknown corpus {spec!r}: use {_forms(KINDS.values())}")
     if source_lang is not None and source_lang == target_lang:
         raise CorpusError(f"`source_lang` and `target_lang` must differ. Received: both are {source_lang!r}")
-    if scheme == "cldr":
-        return _open_cldr(spec, rest, source_lang, target_lang, seed)
-    if scheme == "files":
-        return _open_files(rest, source_lang, target_lang, skip_bad_lines)
-    return tfds_corpus(rest, source_lang, target_lang)
+    return KINDS[kind].open(Request(spec, name, source_lang, target_lang, seed, skip_bad_lines))
 
 
-def _open_cldr(spec: str, locales: str, source_lang: str | None, target_lang: str | None, seed: int) -> Corpus:
-    first, _, second = locales.partition("-")
-    if not first or not second or first == second:
-        raise CorpusError(f"{spec!r} must name two different locales: cldr:A-B, such as cldr:en-de")
-    for direction in ((first, second), (second, first)):
-        if source_lang in (None, direction[0]) and target_lang in (None, direction[1]):
-            from keras_transformer.data.cldr import cldr_corpus  # Imported late: the import loads all locale data.
-
-            return cldr_corpus(*direction, seed)
-    raise CorpusError(
-        f"{spec} translates {first} to {second} or {second} to {first}, "
-        f"not {source_lang or 'any language'} to {target_lang or 'any language'}"
-    )
-
-
-def _open_files(directory: str, source_lang: str | None, target_lang: str | None, skip_bad_lines: bool) -> Corpus:
-    endings = languages_in(directory)
-    if source_lang is None or target_lang is None:
-        found = ", ".join(endings) or "no train.LANG"
-        raise CorpusError(
-            f"files:{directory} needs its languages: files:{directory}@SOURCE-TARGET, or both `source_lang` and "
-            f"`target_lang`. The directory has {found}."
-        )
-    # `@pt_BR-en` means the files train.pt-BR, too.
-    hyphened = {ending.replace("-", "_"): ending for ending in endings}
-    codes = (hyphened.get(code, code) if code not in endings else code for code in (source_lang, target_lang))
-    return text_files_corpus(directory, *codes, skip_bad_lines)
-
-
-def mix(corpora: Sequence[Corpus]) -> Corpus:
+def mix(corpora: Sequence[Corpus], before: dict[str, str] | None = None) -> Corpus:
     """Makes one corpus of several. Training is validated on the first one; the other ones are measured, too.
 
-    If they have several directions, no corpus trains on pairs that another one holds out, see `kept_apart`.
+    No corpus trains on pairs that another one holds out, see `kept_apart`. Only a run that began with such pairs, as
+    earlier versions did with a single direction, goes on with them.
 
     Args:
         corpora: sequence of Corpus, at least one.
+        before: dict, the `identity` of the mixture in a run that is resumed; None for a new run.
 
     Returns:
         Corpus: the only one, or one with `others`.
 
     Raises:
-        CorpusError: if a corpus is there twice in the same direction.
+        CorpusError: if a corpus is there twice in the same direction, or a TSV file without a header in two directions.
     """
     if len(corpora) == 1:
         return corpora[0]
@@ -200,13 +514,36 @@ def mix(corpora: Sequence[Corpus]) -> Corpus:
             if corpus.is_replayed:
                 raise CorpusError(f"{corpus.name} is in `dataset`, and `replay` would add it again: leave out `replay`")
             raise CorpusError(f"{corpus.name} is named twice: name it once, with a weight, such as {corpus.name}:2")
-    if len({(corpus.source_lang, corpus.target_lang) for corpus in corpora}) > 1:
-        corpora = kept_apart([_of_own_name(corpus, corpora) for corpus in corpora])
-    first, *others = corpora
-    fingerprint = {f"{each.name} {part}": content for each in corpora for part, content in each.fingerprint.items()}
-    train = InTurn({corpus.name: corpus.train for corpus in corpora})
-    notes = tuple(f"{corpus.name}: {note}" for corpus in corpora for note in corpus.notes)
+    _check_columns(corpora)
+    is_multilingual = len({(corpus.source_lang, corpus.target_lang) for corpus in corpora}) > 1
+    if is_multilingual:
+        corpora = [_of_own_name(corpus, corpora) for corpus in corpora]
+    goes_on = before is not None and not any(part.startswith(LEFT_OUT) for part in before)
+    apart = list(corpora) if goes_on and not is_multilingual else kept_apart(corpora)
+    first, *others = apart
+    fingerprint = {f"{each.name} {part}": content for each in apart for part, content in each.fingerprint.items()}
+    if not is_multilingual:  # with several directions, earlier versions left them out, too, without such a part
+        fingerprint |= {
+            f"{LEFT_OUT} {after.name}": hashlib.sha256(after.train.keep.tobytes()).hexdigest()[:HASH_DIGITS]
+            for before, after in zip(corpora, apart, strict=True)
+            if after is not before
+        }
+    train = InTurn({corpus.name: corpus.train for corpus in apart})
+    notes = tuple(f"{corpus.name}: {note}" for corpus in apart for note in corpus.notes)
     return replace(first, train=train, fingerprint=fingerprint, notes=notes, others=tuple(others))
+
+
+def _check_columns(corpora: Sequence[Corpus]) -> None:
+    """Refuses a TSV file without a header in two directions: in one of them, its columns have the wrong languages."""
+    first = {}
+    for corpus in corpora:
+        for path, content in corpus.headerless.items():
+            one = first.setdefault(content, corpus)
+            if (one.source_lang, one.target_lang) != (corpus.source_lang, corpus.target_lang):
+                raise CorpusError(
+                    f"{path} has no header, and {one.name} and {corpus.name} would both take its first column for the "
+                    f"source: put a first line with the two codes, such as {one.source_lang} TAB {one.target_lang}"
+                )
 
 
 def _of_own_name(corpus: Corpus, corpora: Sequence[Corpus]) -> Corpus:

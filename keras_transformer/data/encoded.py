@@ -8,21 +8,21 @@ is one indexing of a flat array. The files are made once and kept (`make_once`).
 import itertools
 import json
 import logging
+import math
 import shutil
 import zlib
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
 from tqdm import tqdm
 
-from keras_transformer.config import BOS_ID, PAD_ID
-from keras_transformer.data.corpus import InTurn
-from keras_transformer.data.shares import Share
+from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID
+from keras_transformer.data.corpora import InTurn
 from keras_transformer.errors import CorpusError, counted
 from keras_transformer.files import whole_directory
-from keras_transformer.tokenizer import with_eos
 
 CHUNK = 8192  # pairs tokenised at a time
 log = logging.getLogger(__name__)
@@ -94,6 +94,45 @@ class Sentences:
         padded = np.full(inside.shape, PAD_ID, np.int32)
         padded[inside] = self.ids[(self.starts[rows, None] + positions)[inside]]
         return padded
+
+
+@dataclass(frozen=True)
+class Share:
+    """One of several corpora whose pairs follow one another, and the share of it that an epoch takes.
+
+    The pair at place i of its corpus is taken floor((i + e + 1) w) - floor((i + e) w) times in epoch e, with w the
+    weight. So every epoch takes a share w of the pairs, to within one pair, and each epoch takes other pairs. If
+    w = p / q, then q epochs in a row take every pair exactly p times. Places are in the order of the lengths, so no
+    epoch prefers short or long pairs.
+
+    Args:
+        size: number of its pairs.
+        weight: `Fraction`, how often an epoch takes each pair on average.
+    """
+
+    size: int
+    weight: Fraction = Fraction(1)
+
+    @property
+    def fewest(self):
+        """Number of pairs in the smallest epoch."""
+        return math.floor(self.size * self.weight)
+
+    @property
+    def most(self):
+        """Number of pairs in the largest epoch."""
+        return math.ceil(self.size * self.weight)
+
+    def times(self, epoch):
+        """How often an epoch takes the pair at each place: int64 (size,)."""
+        p, q = self.weight.as_integer_ratio()
+        return np.diff((np.arange(self.size + 1) + epoch % q) * p // q)
+
+    def latest_places(self):
+        """The last place that the pair in each position may have in any epoch: int64 (most,)."""
+        p, q = self.weight.as_integer_ratio()
+        places = -(-np.arange(1, self.most + 1) * q // p) - 1
+        return np.minimum(places, self.size - 1)
 
 
 @dataclass(frozen=True, eq=False)  # equal only to itself: large arrays are never compared
@@ -235,14 +274,14 @@ def _encode_chunk(chunk, tokenizers, max_length, writers):
     if not filled:
         return len(chunk), 0, 0
     texts = zip(*filled, strict=True)
-    sides = [tokenizer.encode(tf.constant(side)) for tokenizer, side in zip(tokenizers, texts, strict=True)]
-    lengths = tf.stack([side.row_lengths() for side in sides])  # 0 of a text of invisible characters
-    seen, fits = tf.reduce_all(lengths > 0, axis=0), tf.reduce_all(lengths <= max_length, axis=0)
-    source, target = (tf.ragged.boolean_mask(side, seen & fits) for side in sides)
+    sides = [tokenizer.tokenize(side) for tokenizer, side in zip(tokenizers, texts, strict=True)]
+    lengths = np.array([[len(ids) for ids in side] for side in sides])  # 0 of a text of invisible characters
+    seen, fits = (lengths > 0).all(axis=0), (lengths <= max_length).all(axis=0)
+    source, target = (list(itertools.compress(side, seen & fits)) for side in sides)
     writers[0].append(source)
-    writers[1].append(with_eos(target))
-    visible, written = int(tf.math.count_nonzero(seen)), int(tf.math.count_nonzero(seen & fits))
-    return len(chunk) - visible, visible - written, written
+    writers[1].append([[*ids, EOS_ID] for ids in target])
+    visible = int(np.count_nonzero(seen))
+    return len(chunk) - visible, visible - len(source), len(source)
 
 
 class _SentencesWriter:
@@ -254,11 +293,12 @@ class _SentencesWriter:
             Path(f"{stem}_{name}").write_bytes(b"")  # The directory may hold the files of an earlier call.
         self._append("starts", np.zeros(1, np.int64))
 
-    def append(self, sentences):
-        """Adds a RaggedTensor (n, None)."""
-        self._append("ids", sentences.values.numpy().astype(self.dtype))
-        self._append("starts", self.total + sentences.row_splits.numpy()[1:])
-        self.total += len(sentences.values)
+    def append(self, rows):
+        """Adds a list of lists of int."""
+        sentences = Sentences.of_lists(rows)
+        self._append("ids", sentences.ids.astype(self.dtype))
+        self._append("starts", self.total + sentences.starts[1:])
+        self.total += len(sentences.ids)
 
     def _append(self, name, array):
         with open(f"{self.stem}_{name}", "ab") as file:

@@ -8,10 +8,72 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformer.config import PAD_ID
-from keras_transformer.data.encoded import EncodedPairs
-from keras_transformer.data.shares import Share, rows_of_epoch, sort_by_length, widest_rows
+from keras_transformer.data.encoded import EncodedPairs, Share
 from keras_transformer.errors import CorpusError
 from keras_transformer.tokenizer import shift_right
+
+SOURCE_STEP = 4  # source lengths this close may share a batch
+
+
+def sort_by_length(source_lengths, target_lengths, ties):
+    """The order in which pairs of about the same length stand together.
+
+    Args:
+        source_lengths: int (N,).
+        target_lengths: int (N,).
+        ties: int (N,), which decides between pairs of the same length.
+
+    Returns:
+        int64 (N,): row numbers, sorted by the longer side, then by the source length in steps of `SOURCE_STEP`.
+    """
+    widths = np.maximum(source_lengths, target_lengths)
+    narrow = np.min_scalar_type(widths.max())  # NumPy sorts 16 bits by radix: 2.5 times as fast for millions of pairs
+    return np.lexsort((ties, (source_lengths // SOURCE_STEP).astype(narrow), widths.astype(narrow)))
+
+
+def rows_of_epoch(shares, source_lengths, target_lengths, seed, epoch):
+    """The pairs that an epoch takes.
+
+    Args:
+        shares: list of `Share`, of all N pairs in their order.
+        source_lengths: int (N,).
+        target_lengths: int (N,).
+        seed: int. Together with the cycle of q epochs, it decides which pairs of the same length go together.
+        epoch: int.
+
+    Returns:
+        int64 (M,): row numbers, each as often as the epoch takes the row.
+    """
+    rows = []
+    for number, (share, part) in enumerate(_parts(shares)):
+        order = np.arange(share.size)
+        if share.weight.denominator > 1:
+            ties = np.random.default_rng((seed, epoch // share.weight.denominator, number)).permutation(share.size)
+            order = sort_by_length(source_lengths[part], target_lengths[part], ties)
+        rows.append(part.start + np.repeat(order, share.times(epoch)))
+    return np.concatenate(rows)
+
+
+def widest_rows(shares, source_lengths, target_lengths):
+    """The pairs of the widest epoch. Sorted by length, its n-th last pair is at least as long as that of any epoch.
+
+    Args:
+        shares, source_lengths, target_lengths: as for `rows_of_epoch`.
+
+    Returns:
+        int64 (M,): row numbers, as many as the largest epoch has.
+    """
+    rows = []
+    for share, part in _parts(shares):
+        order = sort_by_length(source_lengths[part], target_lengths[part], np.arange(share.size))
+        rows.append(part.start + order[share.latest_places()])
+    return np.concatenate(rows)
+
+
+def _parts(shares):
+    """Every share with the slice of its rows."""
+    stops = np.cumsum([share.size for share in shares]).tolist()
+    return [(share, slice(stop - share.size, stop)) for share, stop in zip(shares, stops, strict=True)]
 
 
 def plan_batches(source_lengths, target_lengths, batch_tokens):
@@ -157,7 +219,7 @@ def _dataset(generate):
 def training_batches(pairs, batch_tokens, seed, first_epoch=0, first_batch=0, vary=None):
     """Batches without end, every epoch in an order of its own that depends on (seed, epoch) alone.
 
-    Every epoch takes as much of each corpus as its weight says, see `shares`.
+    Every epoch takes as much of each corpus as its weight says, see `Share`.
 
     Args:
         pairs: `EncodedPairs`.

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from keras_transformer.data.corpus import Pair
+from keras_transformer.data.corpora import Pair
 
 LOPSIDED = 3  # A pair is lopsided if one side has more than three times as many pieces as the other side.
 

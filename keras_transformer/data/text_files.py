@@ -22,17 +22,18 @@ import hashlib
 import io
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
-from keras_transformer.data.corpus import (
+from keras_transformer.data.corpora import (
     HASH_DIGITS,
     VALIDATION_NAMES,
     BadLine,
     Corpus,
     Pair,
+    Request,
     describe_bad_lines,
     hold_out,
 )
@@ -265,6 +266,26 @@ class _Columns:
         return ""
 
 
+def open_files(request: Request) -> Corpus:
+    """Opens `files:DIR`, see `text_files_corpus`.
+
+    Raises:
+        CorpusError: without both languages, and as `text_files_corpus`.
+    """
+    endings = languages_in(request.name)
+    if request.source_lang is None or request.target_lang is None:
+        found = ", ".join(endings) or "no train.LANG"
+        raise CorpusError(
+            f"files:{request.name} needs its languages: files:{request.name}@SOURCE-TARGET, or both `source_lang` and "
+            f"`target_lang`. The directory has {found}."
+        )
+    # `@pt_BR-en` means the files train.pt-BR, too.
+    hyphened = {ending.replace("-", "_"): ending for ending in endings}
+    codes = (request.source_lang, request.target_lang)
+    codes = (hyphened.get(code, code) if code not in endings else code for code in codes)
+    return replace(text_files_corpus(request.name, *codes, request.skip_bad_lines), name=request.spec)
+
+
 def text_files_corpus(
     directory: str | Path, source_lang: str, target_lang: str, skip_bad_lines: bool = False
 ) -> Corpus:
@@ -296,8 +317,13 @@ def text_files_corpus(
     splits = (train_files, validation, test)
     bad = tuple(line for split in splits for line in getattr(split, "bad_lines", ()))
     notes = validation_notes + test_notes + _column_notes(*splits) + ((describe_bad_lines(bad),) if bad else ())
+    headerless = {
+        str(split.path): split.fingerprint[_part(split.path)]
+        for split in splits
+        if isinstance(split, TsvFile) and not split.header_lines
+    }
     parts = (train, validation, test, fingerprint, notes, bool(validation_notes))
-    return Corpus(f"files:{directory}", source_lang, target_lang, *parts, bad_lines=bad)
+    return Corpus(f"files:{directory}", source_lang, target_lang, *parts, bad_lines=bad, headerless=headerless)
 
 
 def languages_in(directory: str | Path) -> list[str]:

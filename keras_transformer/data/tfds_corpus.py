@@ -10,12 +10,12 @@ The functions import TFDS late, because the import is slow and needs additional 
 import contextlib
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from keras_transformer.data.corpus import VALIDATION_NAMES, Corpus, Pair, hold_out
+from keras_transformer.data.corpora import VALIDATION_NAMES, Corpus, Pair, Request, hold_out
 from keras_transformer.data.text_files import (
     AlignedFiles,
     describe_directory,
@@ -56,6 +56,11 @@ class TfdsSplit:
         for batch in tfds.as_numpy(batches):
             for source, target in zip(batch[self.source_lang], batch[self.target_lang], strict=True):
                 yield source.decode("utf-8", "replace"), target.decode("utf-8", "replace")
+
+
+def open_tfds(request: Request) -> Corpus:
+    """Opens `tfds:NAME`, see `tfds_corpus`. Raises CorpusError."""
+    return replace(tfds_corpus(request.name, request.source_lang, request.target_lang), name=request.spec)
 
 
 def tfds_corpus(name: str, source_lang: str | None = None, target_lang: str | None = None) -> Corpus:

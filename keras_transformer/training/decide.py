@@ -17,8 +17,8 @@ import psutil
 import tensorflow as tf
 
 from keras_transformer.config import SUITED, Config
+from keras_transformer.data.encoded import Share
 from keras_transformer.data.pipeline import count_batches
-from keras_transformer.data.shares import Share
 from keras_transformer.errors import ConfigError, counted
 from keras_transformer.process import available_cores, replicas_for
 from keras_transformer.training.run_directory import RunDirectory

@@ -7,7 +7,7 @@ import time
 import keras
 import tensorflow as tf
 
-from keras_transformer.data.corpus import BothSides
+from keras_transformer.data.corpora import BothSides
 from keras_transformer.data.pipeline import count_batches, dealt, training_batches
 from keras_transformer.data.statistics import (
     LOPSIDED,

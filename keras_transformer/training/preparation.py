@@ -8,8 +8,16 @@ from functools import partial
 from pathlib import Path
 
 from keras_transformer.config import Config
-from keras_transformer.data.corpora import epoch_weights, mix, open_corpora
-from keras_transformer.data.corpus import BothSides, Corpus, InTurn, OneSide, write_bad_lines
+from keras_transformer.data.corpora import (
+    BothSides,
+    Corpus,
+    InTurn,
+    OneSide,
+    epoch_weights,
+    mix,
+    open_corpora,
+    write_bad_lines,
+)
 from keras_transformer.data.encoded import LAYOUT, EncodedPairs, encode_pairs, find_flaw, make_once
 from keras_transformer.data.new_pieces import append_pieces, append_tags, learn_pieces
 from keras_transformer.data.subword_dropout import check_bpe
@@ -75,7 +83,8 @@ def prepare(config, run, corpus=None):
         TokenizerError: if no tokenizer can be trained, or that of `config.tokenizer` cannot be used.
     """
     # Before the settings are compared with those of a run: a wrong corpus is the mistake that matters more.
-    corpus = mix([*([corpus] if corpus else _open_named(config)), *open_replayed(config)])
+    before = run.corpus_identity() if run.has_checkpoint() else None
+    corpus = mix([*([corpus] if corpus else _open_named(config)), *open_replayed(config)], before)
     check_resumable(config, run)
     origin = open_origin(config, run)
     for each in (corpus, *corpus.others):

@@ -9,7 +9,7 @@ import filelock
 import yaml
 
 from keras_transformer.config import Config
-from keras_transformer.data.corpus import BAD_LINES
+from keras_transformer.data.corpora import BAD_LINES
 from keras_transformer.errors import CheckpointError, FileError
 from keras_transformer.files import reading, remove_partial_files, write_whole
 from keras_transformer.tags import FILE as LANGUAGES

@@ -1,21 +1,37 @@
-import sys
-import types
+import dataclasses
+import random
+import shutil
 from dataclasses import replace
 from fractions import Fraction
 
 import pytest
 
-from keras_transformer.data.corpora import epoch_weights, mix, open_corpora, open_corpus, split_pair, split_weight
-from keras_transformer.data.corpus import Corpus, InTurn
+from keras_transformer.data import corpora
+from keras_transformer.data.corpora import (
+    BothSides,
+    Corpus,
+    InTurn,
+    OneSide,
+    epoch_weights,
+    held_out_size,
+    hold_out,
+    mix,
+    open_corpora,
+    open_corpus,
+    split_pair,
+    split_weight,
+)
 from keras_transformer.errors import CorpusError
 
 
 @pytest.fixture
 def cldr(monkeypatch):
     """Replaces the locale data by a corpus that names the arguments."""
-    module = types.ModuleType("keras_transformer.data.cldr")
-    module.cldr_corpus = lambda source, target, seed: Corpus(f"seed {seed}", source, target, [], [], [], {})
-    monkeypatch.setitem(sys.modules, module.__name__, module)
+
+    def cldr_corpus(source, target, seed):
+        return Corpus(f"seed {seed}", source, target, [], [], [], {})
+
+    monkeypatch.setattr("keras_transformer.data.cldr.cldr_corpus", cldr_corpus)
 
 
 def message(spec, source_lang=None, target_lang=None):
@@ -137,6 +153,7 @@ def test_corpora_of_all_kinds_are_opened_with_their_weights(cldr, tmp_path):
     assert [(each.name, each.weight) for each in opened] == [("seed 7", Fraction(3, 10)), (f"files:{tmp_path}", 2)]
 
 
+LEFT_OUT_NOTE = "left out of training, because another corpus holds the same out"
 PAIRS = {"files:a": [("one", "eins"), ("two", "zwei")], "tfds:b": [("three", "drei")], "cldr:en-de": [("four", "vier")]}
 
 
@@ -302,8 +319,75 @@ def test_no_corpus_trains_on_what_another_one_holds_out_in_either_direction():
         "tfds:b: 2 pairs are left out of training, because another corpus holds the same out",
         "cldr:en-de: 2 pairs are left out of training, because another corpus holds the same out",
     ]
-    same = [replace(each, source_lang="en", target_lang="de") for each in (one, two, three)]
-    assert [len(list(pairs)) for pairs in mix(same).train.splits.values()] == [2, 5, 3]  # as it was before
+
+
+def test_a_pair_that_one_corpus_of_a_direction_holds_out_is_trained_on_by_none_of_them(tmp_path):
+    """The first one has no validation file, and the second one has all of its pairs."""
+    words = [f"{number}" for number in range(211)]
+    first, second = ({"train_en": words, "train_de": [f"{word} Uhr" for word in words]} for _ in range(2))
+    second |= {"val_en": ["x"], "val_de": ["X"], "test_en": ["5"], "test_de": ["5 Uhr"]}
+    specs = [f"files:{write(tmp_path / name, **texts)}" for name, texts in (("a", first), ("b", second))]
+    opened = open_corpora(specs, "en", "de")
+    mixed = mix([opened[0], replace(opened[1], is_replayed=True)])
+    held_out = set(mixed.validation)
+    assert len(held_out) == 10 and len(list(mixed.train)) == 2 * 201
+    assert not held_out & set(mixed.train) and ("5", "5 Uhr") in set(mixed.train)  # the second one trains on its test
+    assert mixed.notes[-1] == f"{specs[1]}: 10 pairs are {LEFT_OUT_NOTE}"
+    before = {f"{each.name} {part}" for each in opened for part in each.fingerprint}
+    assert set(mixed.fingerprint) - before == {f"pairs left out of {specs[1]}"}
+
+
+def test_the_identity_of_a_mixture_is_as_before_where_nothing_is_left_out():
+    """Then a run that an earlier version began goes on. So it does with several directions: those were kept apart."""
+    alone = [corpus(name) for name in PAIRS]
+    assert [*mix(alone).identity] == ["languages", *(f"{name} train.en" for name in PAIRS)]
+    back = replace(alone[1], source_lang="de", target_lang="en", train=[("test", "files:a"), ("d", "D")])
+    assert len(list(mix([alone[0], back]).others[0].train)) == 1
+    assert [*mix([alone[0], back]).identity] == ["languages", "files:a train.en", "tfds:b train.en"]
+
+
+def test_a_run_of_one_direction_that_began_with_such_pairs_goes_on_with_them():
+    alone = [corpus("files:a"), corpus("tfds:b", train=[("test", "x"), ("files:a", "test")])]
+    new, as_before = mix(alone), mix(alone, {"languages": "en to de"})
+    assert (len(list(new.train)), len(list(as_before.train))) == (3, 4)
+    assert "pairs left out of tfds:b" in new.identity and "pairs left out of tfds:b" not in as_before.identity
+    assert list(mix(alone, new.identity).train) == list(new.train)
+
+
+def test_what_is_left_out_is_a_part_of_the_identity():
+    """A run must not go on with other rows: a test set, which no fingerprint has, decides on them, too."""
+    one, two = corpus("files:a"), corpus("tfds:b", train=[("a", "A"), ("b", "B"), ("c", "C")])
+    found = [mix([replace(one, test=[pair]), two]).identity for pair in (("a", "A"), ("b", "B"), ("d", "D"))]
+    parts = [identity.pop("pairs left out of tfds:b", None) for identity in found]
+    assert len(set(parts)) == 3 and parts[2] is None and found[0] == found[1] == found[2]
+
+
+@pytest.mark.parametrize("stem", ["train", "val", "test"])
+def test_a_file_of_columns_without_a_header_is_refused_in_two_directions(tmp_path, stem):
+    pairs, header, stems = ["one\teins", "two\tzwei"], ["en\tde"], ("train", "val", "test")
+    texts = {f"{name}_tsv": pairs if name == stem else header + pairs for name in stems}
+    directory = write(tmp_path / "a", **texts)
+    shutil.copytree(directory, tmp_path / "copy")
+    for second in (directory, tmp_path / "copy"):
+        opened = open_corpora([f"files:{directory}@en-de", f"files:{second}@de-en"])
+        with pytest.raises(CorpusError, match=rf"{stem}\.tsv has no header, .*: put a first line .* en TAB de$"):
+            mix([opened[0], replace(opened[1], is_replayed=True)])
+    assert len(mix(open_corpora([f"files:{directory}@en-de", f"files:{tmp_path}/copy@en-de"])).others) == 1
+    (directory / f"{stem}.tsv").write_text("de\ten\neins\tone\nzwei\ttwo\n")
+    mixed = mix(open_corpora([f"files:{directory}@en-de", f"files:{directory}@de-en"]))
+    assert [list(corpus.validation)[0] for corpus in (mixed, *mixed.others)] == [("one", "eins"), ("eins", "one")]
+
+
+def test_a_new_kind_of_corpus_is_one_row(monkeypatch):
+    def open_numbers(request):
+        pairs = [(str(number), str(number)) for number in range(int(request.name))]
+        return Corpus(request.spec, request.source_lang, request.target_lang, pairs, [("x", "x")], None, {})
+
+    monkeypatch.setitem(corpora.KINDS, "numbers", corpora.Kind("numbers:N", "numbers below N", open_numbers))
+    (opened,) = open_corpora(["numbers:7@en-de:0.5"])
+    assert (opened.name, opened.source_lang, opened.weight) == ("numbers:7@en-de", "en", Fraction(1, 2))
+    assert len(opened.train) == 7
+    assert message("number:7").endswith("use cldr:A-B, files:DIR, tfds:NAME[/CONFIG] or numbers:N")
 
 
 @pytest.mark.parametrize("kind", ["files", "cldr"])
@@ -340,3 +424,64 @@ def test_an_epoch_keeps_its_size_and_takes_every_corpus():
     shares = [size**0.2 for size in sizes]
     for count, share in zip(taken, shares, strict=True):
         assert abs(count - sum(sizes) * share / sum(shares)) <= 1
+
+
+# Parts of a corpus.
+
+
+@pytest.mark.parametrize(
+    ("pairs", "size"),
+    [(2, 1), (19, 1), (39, 1), (40, 2), (2_000, 100), (19_999, 999), (20_000, 1000), (5_000_000, 1000)],
+)
+def test_five_percent_but_at_most_a_thousand_pairs_are_held_out(pairs, size):
+    assert held_out_size(pairs) == size
+
+
+@pytest.mark.parametrize(("pairs", "said"), [(0, "0 training pairs are"), (1, "1 training pair is")])
+def test_too_few_pairs_to_hold_any_out_are_refused(pairs, said):
+    with pytest.raises(CorpusError, match=f"{said} too few"):
+        held_out_size(pairs)
+
+
+def test_every_kth_pair_is_held_out_and_the_rest_stays_in_order():
+    pairs = [(str(number), str(number)) for number in range(1, 48)]
+    train, validation, note = hold_out(pairs)
+    assert validation == (("23", "23"), ("46", "46"))  # 5 % of 47 is 2, so every 23rd
+    assert list(train) == list(train) == [pair for pair in pairs if pair not in validation] and len(train) == 45
+    assert note == "no validation split: 2 of the 47 training pairs were held out for it"
+
+
+@pytest.mark.parametrize("copies", [2, 7])
+@pytest.mark.parametrize("is_shuffled", [False, True])
+def test_no_copy_of_a_pair_that_is_held_out_stays_in_training(copies, is_shuffled):
+    pairs = [(f"s{number}", f"t{number % 29}") for number in range(211)] * copies
+    if is_shuffled:
+        random.Random(3).shuffle(pairs)
+    train, validation, note = hold_out(pairs)
+    assert len(validation) == len(set(validation)) == 10 and not set(validation) & set(train)
+    assert len(train) == len(list(train)) == 201 * copies
+    assert f"and {10 * (copies - 1)} copies of these left out of training" in note
+
+
+def test_so_few_different_pairs_are_all_trained_on_and_that_is_said():
+    train, validation, note = hold_out([("yes", "ja"), ("no", "nein"), ("maybe", "vielleicht")] * 40)
+    assert (len(train), len(validation)) == (114, 6) and set(train) == {*validation} | set(train)
+    assert len(set(train)) == 3 and "There are only 3 different pairs" in note
+
+
+def test_a_corpus_is_immutable_and_has_no_notes_unless_given():
+    corpus = Corpus("files:x", "en", "de", [("a", "b")], [("c", "d")], None, {"x": "23"})
+    assert corpus.notes == () and corpus.identity == {"languages": "en to de", "x": "23"}
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        corpus.name = "other"
+
+
+def test_both_sides_of_a_split_are_read_again_at_every_iteration():
+    sides = BothSides([("a", "b"), ("c", "d")])
+    assert [list(sides), list(sides)] == [["a", "b", "c", "d"]] * 2
+
+
+@pytest.mark.parametrize(("side", "sentences"), [(0, ["a", "c"]), (1, ["b", "d"])])
+def test_one_side_of_a_split_is_read_again_at_every_iteration(side, sentences):
+    split = OneSide([("a", "b"), ("c", "d")], side)
+    assert [list(split), list(split)] == [sentences] * 2

@@ -1,4 +1,6 @@
 import itertools
+import subprocess
+import sys
 from collections import Counter
 from dataclasses import replace
 from fractions import Fraction
@@ -8,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 from keras_transformer.data import pipeline
-from keras_transformer.data.encoded import EncodedPairs, Sentences
+from keras_transformer.data.encoded import EncodedPairs, Sentences, Share
 from keras_transformer.data.pipeline import (
     batch_shapes,
     batch_sizes,
@@ -21,8 +23,8 @@ from keras_transformer.data.pipeline import (
     teacher_forced,
     training_batches,
 )
-from keras_transformer.data.shares import Share
 from keras_transformer.errors import CorpusError
+from tests import tiny
 
 PAD, BOS, EOS = 0, 2, 3
 BUDGET = 113
@@ -345,3 +347,28 @@ def test_a_start_sorts_its_corpus_once(monkeypatch):
     assert count_batches(pairs, BUDGET) == len(batch_sizes(pairs, BUDGET)) == len(batch_shapes(pairs, BUDGET))
     training_batches(pairs, BUDGET, seed=1)
     assert len(calls) == 1
+
+
+@pytest.mark.slow
+def test_the_batches_of_a_corpus_are_known_before_tensorflow_starts(tmp_path):
+    """So the cores can be divided into devices by the sizes of the batches, which need the tokenised corpus."""
+    tiny.write_corpus(tmp_path / "corpus", train=97)
+    script = f"""
+import tensorflow as tf
+from keras_transformer.data.corpora import BothSides, open_corpus
+from keras_transformer.data.encoded import EncodedPairs, encode_pairs
+from keras_transformer.data.pipeline import batch_sizes, count_batches
+from keras_transformer.tokenizer import load_tokenizers, save_tokenizers, train_tokenizer, Tokenizer
+
+corpus = open_corpus("files:{tmp_path}/corpus@en-de")
+tokenizer = Tokenizer(train_tokenizer(BothSides(corpus.train), {tiny.VOCABULARY}))
+save_tokenizers("{tmp_path}", tokenizer, tokenizer)
+pairs = encode_pairs(corpus.train, *load_tokenizers("{tmp_path}"), 31, "{tmp_path}")
+assert tokenizer.vocabulary_size and tokenizer.first_bytes and not tokenizer.has_placeholders
+assert len(batch_sizes(EncodedPairs.open("{tmp_path}"), 101)) == count_batches(pairs, 101)
+(cpu,) = tf.config.list_physical_devices("CPU")
+tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 3)
+assert len(tf.config.list_logical_devices("CPU")) == 3
+assert tokenizer.encode(["one two"]).to_list() == tokenizer.tokenize(["one two"])
+"""
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=120)

@@ -4,7 +4,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from keras_transformer.data.shares import Share, rows_of_epoch, sort_by_length, widest_rows
+from keras_transformer.data.encoded import Share
+from keras_transformer.data.pipeline import rows_of_epoch, sort_by_length, widest_rows
 
 WEIGHTS = [Fraction(text) for text in ("1", "3", "0.3", "0.5", "1.5", "2.25", "0.01", "0.999")] + [Fraction(5, 29)]
 

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from keras_transformer.data.corpus import BadLine, write_bad_lines
+from keras_transformer.data.corpora import BadLine, write_bad_lines
 from keras_transformer.data.text_files import (
     languages_in,
     lines_of,

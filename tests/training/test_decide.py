@@ -11,10 +11,9 @@ import yaml
 
 import keras_transformer as kt
 from keras_transformer.config import Config
-from keras_transformer.data.corpora import epoch_weights
-from keras_transformer.data.corpus import pairs_corpus
+from keras_transformer.data.corpora import epoch_weights, pairs_corpus
+from keras_transformer.data.encoded import Share
 from keras_transformer.data.pipeline import batch_shapes
-from keras_transformer.data.shares import Share
 from keras_transformer.training import decide as module
 from keras_transformer.training.decide import (
     POLICIES,

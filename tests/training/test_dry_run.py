@@ -5,7 +5,7 @@ import shutil
 import pytest
 
 from keras_transformer.config import Config
-from keras_transformer.data.corpus import Corpus
+from keras_transformer.data.corpora import Corpus
 from keras_transformer.errors import ConfigError, CorpusError
 from keras_transformer.training import dry_run, memory
 from keras_transformer.training.dry_run import describe_corpus, rehearse

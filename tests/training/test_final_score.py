@@ -4,7 +4,7 @@ from types import SimpleNamespace
 import pytest
 import yaml
 
-from keras_transformer.data.corpus import Corpus
+from keras_transformer.data.corpora import Corpus
 from keras_transformer.evaluation import Evaluation, measure
 from keras_transformer.training import final_score
 from keras_transformer.training.final_score import score_model, write_results

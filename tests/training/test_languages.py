@@ -11,7 +11,7 @@ import tensorflow as tf
 from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
 from keras_transformer.config import Config
-from keras_transformer.data.corpus import Corpus
+from keras_transformer.data.corpora import Corpus
 from keras_transformer.data.pipeline import batch_sizes, evaluation_batches, plan_epoch, training_batches
 from keras_transformer.data.protected_pairs import PairProtection
 from keras_transformer.errors import CheckpointError, ConfigError, TokenizerError

@@ -10,7 +10,7 @@ import tensorflow as tf
 from sentencepiece.sentencepiece_model_pb2 import ModelProto, TrainerSpec
 
 from keras_transformer.config import Config, settings_of_model
-from keras_transformer.data.corpus import pairs_corpus
+from keras_transformer.data.corpora import pairs_corpus
 from keras_transformer.errors import CheckpointError, ConfigError, CorpusError, UserError
 from keras_transformer.models.recurrent import RecurrentNetwork
 from keras_transformer.tokenizer import SHARED, SOURCE, TARGET, load_tokenizers, save_tokenizers

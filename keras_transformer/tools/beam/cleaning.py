@@ -14,7 +14,7 @@ from pathlib import Path
 import apache_beam as beam
 from tqdm import tqdm
 
-from keras_transformer.data.corpus import Pair
+from keras_transformer.data.corpora import Pair
 from keras_transformer.tools.beam.private_api import WORKER
 from keras_transformer.tools.beam.runner import pipeline_options, run
 from keras_transformer.tools.cleaning.duplicates import MOST_COMPARED

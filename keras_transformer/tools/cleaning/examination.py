@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from keras_transformer.data.corpus import Pair
+from keras_transformer.data.corpora import Pair
 from keras_transformer.normalization import mend
 from keras_transformer.tools.cleaning.minhash import FUNCTIONS, bands, shingles, signatures, similarity
 from keras_transformer.tools.cleaning.rules import rules_of

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 
-from keras_transformer.data.corpus import BAD_LINES, Corpus, Pair, write_bad_lines
+from keras_transformer.data.corpora import BAD_LINES, Corpus, Pair, write_bad_lines
 from keras_transformer.errors import CorpusError
 from keras_transformer.files import whole_directory
 from keras_transformer.tools.cleaning.examination import STEPS, Examined

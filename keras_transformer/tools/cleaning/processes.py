@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 from tqdm import tqdm
 
-from keras_transformer.data.corpus import Pair
+from keras_transformer.data.corpora import Pair
 from keras_transformer.errors import UserError
 from keras_transformer.tools.cleaning.duplicates import near_duplicates, repeated
 from keras_transformer.tools.cleaning.examination import Examined, Examiner, digest

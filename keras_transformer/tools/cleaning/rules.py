@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 import numpy as np
 import regex
 
-from keras_transformer.data.corpus import Pair
+from keras_transformer.data.corpora import Pair
 from keras_transformer.errors import UserError
 from keras_transformer.languages import language_of, locale_of
 from keras_transformer.tools.cleaning.numerals import NumberForms

@@ -5,7 +5,7 @@ A small model learns more from the translations of a teacher than from human one
 
 from dataclasses import dataclass
 
-from keras_transformer.data.corpus import OneSide
+from keras_transformer.data.corpora import OneSide
 
 RECORD = "distillation.json"  # the origin of the pairs, so that another text or teacher never adds to them
 

@@ -4,8 +4,7 @@ from collections import Counter
 
 import pytest
 
-from keras_transformer.data.corpora import open_corpus
-from keras_transformer.data.corpus import pairs_corpus
+from keras_transformer.data.corpora import open_corpus, pairs_corpus
 from keras_transformer.errors import CorpusError, FileError
 from keras_transformer.tools.cleaning.examination import Examined
 from keras_transformer.tools.cleaning.output import write_clean_corpus

@@ -3,7 +3,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from keras_transformer.data.corpus import Corpus
+from keras_transformer.data.corpora import Corpus
 from keras_transformer.tools.distillation.pairs import Teaching, texts_of
 
 TRAIN, VALIDATION, TEST = [("one", "eins"), ("two", "zwei"), ("one", "ein")], [("six", "sechs")], [("ten", "zehn")]
