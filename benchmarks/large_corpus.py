@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from keras_transformer.cli.console import import_tensorflow
-from keras_transformer.cli.flags import parse_config
+from keras_transformer.cli.train import parse_config
 
 WORDS = 40_000  # Words of each language.
 LONGEST = 60  # Words.

@@ -21,7 +21,7 @@ import tempfile
 import time
 
 from keras_transformer.cli.console import import_tensorflow, program
-from keras_transformer.cli.flags import parse_config
+from keras_transformer.cli.train import parse_config
 from keras_transformer.errors import UserError
 
 WARM_UP = 12  # Updates.

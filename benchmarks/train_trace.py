@@ -14,7 +14,7 @@ from pathlib import Path
 
 from benchmarks.train_speed import WARM_UP, fit_updates
 from keras_transformer.cli.console import import_tensorflow, program
-from keras_transformer.cli.flags import parse_config
+from keras_transformer.cli.train import parse_config
 
 TRACED = 10  # updates
 MOST_KINDS = 15  # rows of the second table

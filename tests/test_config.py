@@ -5,7 +5,7 @@ from typing import Literal, get_args
 import pytest
 import yaml
 
-from keras_transformer.cli.flags import parse_config
+from keras_transformer.cli.train import parse_config
 from keras_transformer.config import SUITED, Config, check_effect, read_settings
 from keras_transformer.errors import ConfigError, describe_type, is_a
 from keras_transformer.layers import embedding, stacks

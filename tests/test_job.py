@@ -4,7 +4,7 @@ from pathlib import Path
 
 import yaml
 
-from keras_transformer.cli.flags import parse_training
+from keras_transformer.cli.train import parse_training
 from keras_transformer.presets import worker_addresses
 
 SERVICE, JOB = yaml.safe_load_all((Path(__file__).parents[1] / "docs" / "job.yaml").read_text(encoding="utf-8"))

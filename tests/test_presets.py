@@ -9,12 +9,12 @@ from types import ModuleType
 import pytest
 
 from keras_transformer import config, presets, settings
-from keras_transformer.cli import flags
+from keras_transformer.cli import train
 from keras_transformer.config import Config
 from keras_transformer.errors import ConfigError
 from keras_transformer.presets import PRESETS
 
-FOLLOWING = (presets, settings, config, flags)  # the modules that a line more changes
+FOLLOWING = (presets, settings, config, train)  # the modules that a line more changes
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -44,7 +44,7 @@ class Edited:
         monkeypatch.setitem(sys.modules, module.__name__, edited)
         exec(compile(source.replace(before, line + before), module.__file__, "exec"), vars(edited))
         self.config = importlib.import_module("keras_transformer.config")
-        self._flags = importlib.import_module("keras_transformer.cli.flags")
+        self._flags = importlib.import_module("keras_transformer.cli.train")
 
     def parse(self, *flags):
         return self._flags.parse_config([*flags], "text")

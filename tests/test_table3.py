@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 import tensorflow_datasets as tfds
 
-from keras_transformer.cli.flags import parse_training
+from keras_transformer.cli.train import parse_training
 from keras_transformer.config import Config, read_settings
 from keras_transformer.data.pipeline import dealt, training_batches
 from keras_transformer.training.dry_run import rehearse

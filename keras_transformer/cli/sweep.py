@@ -10,8 +10,8 @@ from pathlib import Path
 import filelock
 
 from keras_transformer.cli import console
-from keras_transformer.cli.flags import TRAINING_FLAGS, parse_config
 from keras_transformer.cli.parser import Parser
+from keras_transformer.cli.train import TRAINING_FLAGS, parse_config
 from keras_transformer.data.corpora import open_corpora
 from keras_transformer.errors import ConfigError, FileError, UserError, check_positive, counted
 from keras_transformer.tools.sweep.grid import CHANGED, plan, read_grid

@@ -1,9 +1,20 @@
-"""Trains a Transformer on sentence pairs: data and preset in, run directory out."""
+"""Trains a Transformer on sentence pairs: data and preset in, run directory out. It has a flag for every setting.
 
+Flags override the settings of a YAML file, and these override the defaults of the preset.
+"""
+
+import argparse
+import dataclasses
 import sys
+from pathlib import Path
+from typing import Literal, get_args, get_origin
 
 from keras_transformer.cli import console
-from keras_transformer.cli.flags import TRAINING_FLAGS, parse_training
+from keras_transformer.cli.parser import Parser, reader
+from keras_transformer.config import Config, check_effect, configure, is_of_run, read_settings
+from keras_transformer.errors import ConfigError
+from keras_transformer.presets import PRESETS
+from keras_transformer.settings import GROUPS, SETTINGS
 
 DESCRIPTION = """Train a model to translate. After an interruption, the same command goes on.
 
@@ -22,6 +33,13 @@ DESCRIPTION = """Train a model to translate. After an interruption, the same com
       that the model does not forget
   python train.py ... --dry_run
       prints all settings, figures of the corpus, and an estimate of time and memory. It trains nothing"""
+NO_SETTINGS = ("help", "config", "dry_run")  # flags of train.py
+TRAINING_FLAGS = {*NO_SETTINGS, *SETTINGS}
+CONFIG_HELP = "YAML file of settings, such as the config.yaml of an earlier run. Flags override it."
+DRY_RUN_HELP = "Print all settings, figures of the corpus and an estimate of time and memory. Train and keep nothing."
+METAVARS = {int: "INT", float: "NUMBER", str: "TEXT", bool: "{true,false}"}
+RULES = """The preset gives every setting its default, FILE of --config overrides it, and flags override both.
+--NAME None removes the value of a setting that may be without one, such as --max_steps None."""
 
 
 def main(config, dry_run):
@@ -53,3 +71,109 @@ def program():
         config, dry_run = parse_training(sys.argv[1:], DESCRIPTION)
         console.import_tensorflow()
         main(config, dry_run)
+
+
+def parse_config(arguments, description):
+    """Makes the `Config` that a command line asks for.
+
+    Besides one flag for every field of `Config` there is `--config FILE.yaml`.
+
+    Args:
+        arguments: list of str, the command line without the program's name.
+        description: str, what `--help` says first.
+
+    Returns:
+        Config.
+
+    Raises:
+        ConfigError: for a setting that is not possible.
+        SystemExit: for flags that do not exist and words that are no values (2), and after `--help` (0).
+    """
+    return _parse(arguments, description, ("help", "config"))[0]
+
+
+def parse_training(arguments, description):
+    """Parses the command line of train.py: as `parse_config`, with the one flag that is no setting of a run.
+
+    Args:
+        arguments, description: as for `parse_config`.
+
+    Returns:
+        (Config, whether `--dry_run` was given).
+
+    Raises:
+        As `parse_config`.
+    """
+    return _parse(arguments, description, NO_SETTINGS)
+
+
+def _parse(arguments, description, no_settings):
+    given = vars(_settings_parser(description, no_settings, Config()).parse_args(arguments))
+    others = {name: given.pop(name) for name in no_settings if name in given}
+    of_file = read_settings(others["config"]) if "config" in others else {}
+    before, preset = of_file.get("preset"), given.get("preset")
+    if before and preset and before != preset and of_file.keys() >= PRESETS[preset].keys():
+        raise ConfigError(
+            f"{others['config']} has all settings of a run of the preset {before}, so `preset` would change its name "
+            f"alone: leave one of the two out. Received: preset={preset}"
+        )
+    for settings in (of_file, given):
+        if settings.get("workers"):
+            settings.setdefault("strategy", "multi_worker")
+    config = configure(**{**of_file, **given})
+    if "help" in others:
+        _settings_parser(description, no_settings, config).print_help()
+        sys.exit(0)
+    check_effect(config, given if is_of_run(of_file) else {**of_file, **given})
+    return config, "dry_run" in others
+
+
+def _settings_parser(description, no_settings, defaults):
+    """The parser of all settings. It gives those that are in the command line, and no others.
+
+    Args:
+        description: str.
+        no_settings: names, of `NO_SETTINGS`, of the other flags that the parser has.
+        defaults: `Config`, with the defaults that `--help` shows.
+    """
+    parser = Parser(
+        description,
+        epilog=RULES,
+        usage=f"{Path(sys.argv[0]).name} [--preset NAME] [--config FILE] [--SETTING VALUE ...]",
+        add_help=False,
+        argument_default=argparse.SUPPRESS,
+    )
+    for settings in GROUPS:
+        group = parser.add_argument_group(settings.__doc__)
+        if settings is GROUPS[0]:
+            _add_others(group, no_settings)
+        for field in dataclasses.fields(settings):
+            _add_setting(group, field, getattr(defaults, field.name))
+    return parser
+
+
+def _add_others(group, names):
+    group.add_argument("-h", "--help", action="store_true", help="Show this text.")
+    group.add_argument("--config", metavar="FILE", help=CONFIG_HELP)
+    if "dry_run" in names:
+        group.add_argument("--dry_run", action="store_true", help=DRY_RUN_HELP)
+
+
+def _add_setting(group, field, default):
+    """Adds the flag of a field of `Config`. `default` is for `--help`."""
+    kind, setting = field.type, SETTINGS[field.name]
+    how, described = {"type": reader(kind), "metavar": setting.metavar or _metavar(kind)}, setting.help
+    if tuple[str, ...] in get_args(kind):
+        how = {"action": "append", "metavar": setting.metavar}
+        described += " For several, give the flag several times."
+    elif kind is bool:
+        how |= {"nargs": "?", "const": True}
+    shown = ", ".join(default) if isinstance(default, tuple) else str(default).lower() if kind is bool else default
+    described += "" if default is None else f" (default: {shown})"
+    group.add_argument(f"--{field.name}", help=described.replace("%", "%%"), **how)
+
+
+def _metavar(kind):
+    if get_origin(kind) is Literal:
+        return f"{{{','.join(get_args(kind))}}}"
+    return METAVARS.get((get_args(kind) or (kind,))[0])

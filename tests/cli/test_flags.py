@@ -15,14 +15,13 @@ from keras_transformer.cli.flags import (
     check_ranges,
     check_width,
     load_translator,
-    parse_config,
-    parse_training,
     protected,
     sampling_options,
     search_options,
 )
 from keras_transformer.cli.parser import with_dashes
 from keras_transformer.cli.request import add_request_arguments
+from keras_transformer.cli.train import parse_config, parse_training
 from keras_transformer.config import Config, configure
 from keras_transformer.errors import ConfigError, UserError
 from keras_transformer.presets import PRESETS

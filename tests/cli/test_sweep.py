@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from keras_transformer.cli import sweep
-from keras_transformer.cli.flags import parse_config
+from keras_transformer.cli.train import parse_config
 from keras_transformer.tools.sweep import processes
 from keras_transformer.tools.sweep.grid import plan, read_grid
 from tests import tiny

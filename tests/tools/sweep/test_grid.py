@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from keras_transformer.cli.flags import parse_config
+from keras_transformer.cli.train import parse_config
 from keras_transformer.config import Config
 from keras_transformer.errors import ConfigError, UserError
 from keras_transformer.tools.sweep import grid as module
