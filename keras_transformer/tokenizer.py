@@ -330,10 +330,10 @@ class Tokenizer(tf.Module):
         """The tokenizer of TensorFlow, made outside of any graph that first needs it. All graphs share it."""
         with _MAKING:
             if self._ops is None:
-                # Python's loader of a SavedModel takes two tokenizers of one name for one.
-                name = f"sentencepiece_{hashlib.sha256(self.model).hexdigest()[:16]}"
+                # Python's loader of SavedModels gives all tokenizers of one name the model of the first.
+                name = f"tokenizer_{hashlib.sha256(self.model).hexdigest()[:32]}"
                 with tf.init_scope():
-                    self._ops = tensorflow_text.SentencepieceTokenizer(self.model, out_type=tf.int32, name=name)
+                    self._ops = tensorflow_text.SentencepieceTokenizer(model=self.model, out_type=tf.int32, name=name)
             return self._ops
 
     @property

@@ -504,7 +504,8 @@ def mix(corpora: Sequence[Corpus], before: dict[str, str] | None = None) -> Corp
         Corpus: the only one, or one with `others`.
 
     Raises:
-        CorpusError: if a corpus is there twice in the same direction, or a TSV file without a header in two directions.
+        CorpusError: if a corpus is there twice in the same direction, or a TSV file without a header in two directions;
+            and if the others hold out all pairs of a corpus.
     """
     if len(corpora) == 1:
         return corpora[0]
@@ -563,6 +564,9 @@ def kept_apart(corpora: Sequence[Corpus]) -> list[Corpus]:
 
     Returns:
         list of Corpus, with a note where pairs are left out.
+
+    Raises:
+        CorpusError: if a corpus has no other pairs.
     """
     of_languages = Counter(frozenset((corpus.source_lang, corpus.target_lang)) for corpus in corpora)
     related = [of_languages[frozenset((corpus.source_lang, corpus.target_lang))] > 1 for corpus in corpora]
@@ -588,6 +592,8 @@ def _without(left_out: set[Pair], corpus: Corpus) -> Corpus:
     keep = np.fromiter((pair not in left_out for pair in corpus.train), bool)
     if keep.all():
         return corpus
+    if not keep.any():
+        raise CorpusError(f"{corpus.name} has no pair to train on that another corpus does not hold out: leave it out")
     are = counted(len(keep) - np.count_nonzero(keep), "pair is", "pairs are")
     note = f"{are} left out of training, because another corpus holds the same out"
     return replace(corpus, train=Kept(corpus.train, keep), notes=(*corpus.notes, note))

@@ -337,6 +337,11 @@ def test_a_pair_that_one_corpus_of_a_direction_holds_out_is_trained_on_by_none_o
     assert set(mixed.fingerprint) - before == {f"pairs left out of {specs[1]}"}
 
 
+def test_a_corpus_without_another_pair_than_those_held_out_is_refused():
+    with pytest.raises(CorpusError, match="^tfds:b has no pair to train on that another corpus does not hold out"):
+        mix([corpus("files:a", test=PAIRS["tfds:b"]), corpus("tfds:b")])
+
+
 def test_the_identity_of_a_mixture_is_as_before_where_nothing_is_left_out():
     """Then a run that an earlier version began goes on. So it does with several directions: those were kept apart."""
     alone = [corpus(name) for name in PAIRS]
