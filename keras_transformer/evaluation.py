@@ -1,5 +1,6 @@
 """How good translations are: BLEU, chrF and TER of sacreBLEU, each with the signature that makes it comparable."""
 
+import contextlib
 import logging
 import math
 from collections.abc import Sequence
@@ -37,9 +38,22 @@ class _Once(logging.Filter):
         return is_new
 
 
-# sacreBLEU warns of text that looks tokenised at every score, and training computes a score after every epoch.
-for _logger in (log, logging.getLogger("sacrebleu")):
-    _logger.addFilter(_Once())
+_ONCE = _Once()
+log.addFilter(_ONCE)
+
+
+@contextlib.contextmanager
+def said_once():
+    """A context in which sacreBLEU says each of its messages once in a process.
+
+    sacreBLEU warns of text that looks tokenised at every score, and training computes a score after every epoch.
+    """
+    logger = logging.getLogger("sacrebleu")
+    logger.addFilter(_ONCE)
+    try:
+        yield
+    finally:
+        logger.removeFilter(_ONCE)
 
 
 @dataclass(frozen=True)
@@ -122,8 +136,9 @@ def measure(
     _check_counts(hypotheses=hypotheses, references=references)
     sets = _reference_sets(references)
     bleu, chrf = bleu_metric(tokenize, sets, target_lang), CHRF()
-    bleu_score = bleu.corpus_score(hypotheses, sets).score
-    chrf_score = chrf.corpus_score(hypotheses, sets).score
+    with said_once():
+        bleu_score = bleu.corpus_score(hypotheses, sets).score
+        chrf_score = chrf.corpus_score(hypotheses, sets).score
     matches = sum(hypothesis in row for hypothesis, row in zip(hypotheses, zip(*sets, strict=True), strict=True))
     return Evaluation(
         bleu=bleu_score,
@@ -320,7 +335,8 @@ def _resampled(systems: list, references: Sequence, tokenize: str, resamples: in
     ways = (TER(), TER(normalized=True, asian_support=True))
     metrics |= next(({"TER": ter} for ter in ways if _finds_words(ter, sets)), {})
     named = [(str(number), system) for number, system in enumerate(systems)]
-    signatures, results = PairedTest(named, metrics, sets, test_type="bs", n_samples=resamples)()
+    with said_once():
+        signatures, results = PairedTest(named, metrics, sets, test_type="bs", n_samples=resamples)()
     return [
         (metric, str(signature), results[name])
         for metric, (name, signature) in zip(metrics, signatures.items(), strict=True)  # sacreBLEU says chrF2
