@@ -6,12 +6,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import regex
 from sacrebleu.metrics import BLEU, CHRF, TER
 from sacrebleu.significance import PairedTest, Result
 
 from keras_transformer.errors import UserError, check_positive, counted
 from keras_transformer.languages import language_of
+from keras_transformer.words import count_words
 
 log = logging.getLogger(__name__)
 
@@ -20,9 +20,6 @@ AUTO = "auto"  # the tokenization of BLEU is chosen by the target language and t
 _ORDER = 4  # words of the longest runs that BLEU compares
 _LEGEND = "(...): mean and 95 % confidence interval over resampled test sets. A low TER is good."
 _SAMPLE = 1000  # references that show whether a tokenization divides the text
-# A word by Unicode's rules (UAX 29). They make one of every letter of a script without spaces, and of every ideograph.
-_LETTER = r"\p{WB=ALetter}\p{WB=Hebrew_Letter}\p{WB=Katakana}\p{WB=Numeric}\p{WB=ExtendNumLet}"
-_WORD = regex.compile(rf"[{_LETTER}](?:[{_LETTER}\p{{M}}\p{{Cf}}]|[.'’](?=[{_LETTER}]))*|\p{{L}}")
 
 
 class _Once(logging.Filter):
@@ -393,10 +390,10 @@ def _has_runs(metric: BLEU, references: list[list[str]]) -> bool:
 
 
 def _finds_words(metric: BLEU | TER, references: list[list[str]]) -> bool:
-    """Whether the tokens of a metric are about as many as the words of the references by Unicode's rules."""
+    """Whether the tokens of a metric are about as many as the words of the references."""
     texts = references[0][:_SAMPLE]
     tokens = sum(len(metric.tokenizer(text).split()) for text in texts)
-    return sum(len(_WORD.findall(text)) for text in texts) < 2 * max(1, tokens)
+    return sum(map(count_words, texts)) < 2 * max(1, tokens)
 
 
 def _named_metric(tokenize: str) -> BLEU:

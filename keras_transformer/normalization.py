@@ -27,8 +27,8 @@ INVISIBLE = regex.compile(
     r"|[\ufff9-\ufffb]|[\p{Cc}--\p{White_Space}]"
 )
 # Scripts with a complex context (class SA of UAX #14) write no space between words; nor does Tibetan.
-_UNSPACED = r"[\p{Line_Break=SA}\p{Script=Tibetan}]"
-_NEEDLESS_SPACE = regex.compile(rf"(?<!{_UNSPACED})\u200b")
+_COMPLEX = r"[\p{Line_Break=SA}\p{Script=Tibetan}]"
+_NEEDLESS_SPACE = regex.compile(rf"(?<!{_COMPLEX})\u200b")
 _RUN = regex.compile(r"\p{White_Space}+")
 _CHARACTERS = "".join(map(chr, [*range(1, 0xD800), *range(0xE000, 0x110000)]))  # U+0000 can have no rule
 _HANGUL = range(0xAC00, 0xD7A4)
@@ -67,7 +67,7 @@ def rules(nfkc=False):
     table = _composed("NFKC" if nfkc else "NFC", _compatible() if nfkc else ())
     table |= dict.fromkeys(SPACE.findall(_CHARACTERS.replace(" ", "")), " ")
     table |= dict.fromkeys([*INVISIBLE.findall(_CHARACTERS), ZERO_WIDTH_SPACE], "")
-    unspaced = set(regex.findall(_UNSPACED, _CHARACTERS))
+    unspaced = set(regex.findall(_COMPLEX, _CHARACTERS))
     ends = [*unspaced, *(before for before, after in table.items() if after[-1:] in unspaced)]
     # SentencePiece refuses a rule that changes nothing, and reads a replacement up to U+0000.
     kept = {end + ZERO_WIDTH_SPACE: table.get(end, end) + ZERO_WIDTH_SPACE + "\0" for end in ends}

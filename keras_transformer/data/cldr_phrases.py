@@ -18,6 +18,7 @@ import regex
 from babel import Locale, dates, lists, localedata, numbers
 
 from keras_transformer.private_api import unit_patterns
+from keras_transformer.words import LETTER, LETTERS
 
 # CLDR's codes of the territories, languages, currencies and units in the phrases, separated by spaces.
 TERRITORIES = """
@@ -182,7 +183,7 @@ def _draw_price(rng: Random, cents: bool) -> Decimal:
     return Decimal(rng.choice((draw_count(rng), rng.randint(1000, 999999))))
 
 
-_LETTER_MEETS_FIGURE = regex.compile(r"(?<=[\p{L}\p{M}])(?=\p{Nd})|(?<=\p{Nd})(?=\p{L})")
+_LETTER_MEETS_FIGURE = regex.compile(rf"(?<=[{LETTERS}])(?=\p{{Nd}})|(?<=\p{{Nd}})(?={LETTER})")
 
 
 def _write_symbol(price: Decimal, locale: Locale, currency: str) -> str:
