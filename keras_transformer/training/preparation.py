@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+import sentencepiece
 from keras import ops
 
 from keras_transformer.config import Config
@@ -24,12 +25,9 @@ from keras_transformer.tags import LanguageTags
 from keras_transformer.tokenizer import SHARED, SOURCE, TARGET, Tokenizer, load_tokenizers
 from keras_transformer.training.plan import as_before
 from keras_transformer.training.tokenizers import (
-    complete_languages,
-    describe_languages,
     describe_tokenizers,
     known_languages,
     make_tokenizers,
-    new_languages,
 )
 from keras_transformer.translation.sentences import Known, find_lone_symbols, learn_full_stops, load_known, save_known
 
@@ -97,7 +95,7 @@ def prepare(config, run, corpus=None):
     if config.subword_dropout_rate:
         for model in models.values():
             check_bpe(model)
-    if codes := new_languages(known, corpus):
+    if codes := known.untagged(corpus.directions) if known else []:
         models = {path: append_tags(model, codes) for path, model in models.items()}
     write_whole(run.config, config.save)
     for path, model in models.items():
@@ -108,9 +106,12 @@ def prepare(config, run, corpus=None):
     write_whole(run.corpus, lambda path: path.write_text(identity, encoding="utf-8"))
     describe_tokenizers(config, run)
     tokenizers = load_tokenizers(run.path)
-    if languages := complete_languages(known, corpus, tokenizers[0].model):
+    languages = known
+    if known:
+        pieces = sentencepiece.SentencePieceProcessor(model_proto=tokenizers[0].model)
+        languages = known.extended(corpus.directions, pieces.piece_to_id)
         languages.save(run.path)
-        describe_languages(languages)
+        log.info("languages   %s", languages.describe())
     encode = partial(encode_split, config, run, tokenizers=tokenizers, languages=languages)
     train = encode(corpus, name="train")
     log.info("train       %s", train.describe())

@@ -11,7 +11,7 @@ from keras_transformer.config import Config
 from keras_transformer.data.corpus import BAD_LINES
 from keras_transformer.errors import CheckpointError, FileError
 from keras_transformer.files import reading, remove_partial_files
-from keras_transformer.tags import FILE as LANGUAGES
+from keras_transformer.tags import TAGS_FILE
 from keras_transformer.tokenizer import SHARED, SOURCE, TARGET
 
 
@@ -45,7 +45,7 @@ class RunDirectory:
         self.path = Path(path)
         self.config = self.path / "config.yaml"
         self.corpus = self.path / "corpus.json"
-        self.tags = self.path / LANGUAGES
+        self.tags = self.path / TAGS_FILE
         self.full_stops = self.path / "full_stops.json"
         self.bad_lines = self.path / BAD_LINES
         self.tokens = self.path / "tokens"
