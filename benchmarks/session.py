@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 import serving
-from keras_transformer.translation.options import LANGUAGES
+from keras_transformer.translation.options import LANGUAGE_INPUTS
 
 CONFIG = Path(serving.__file__).parent / "config" / "session.config"
 
@@ -38,7 +38,7 @@ class Session:
         """
         definition = self._signatures[name]
         fetches = [definition.outputs[each].name for each in outputs]
-        languages = [each for each in LANGUAGES if each in definition.inputs]
+        languages = [each for each in LANGUAGE_INPUTS if each in definition.inputs]
         feeds = [definition.inputs[each].name for each in (*inputs, *languages)]
         call = self._session.make_callable(fetches, feeds)
         return lambda first, *others: call(first, *others, *(np.full(len(first), b"", object) for _ in languages))

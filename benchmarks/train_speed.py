@@ -94,7 +94,7 @@ def time_updates(config, windows=WINDOWS, clock=time.perf_counter):
     steps, marked = WARM_UP + windows * WINDOW, Windows()
     batches, data, replicas = fit_updates(config, steps, marked)
     rates = [(t1 - t0) / (s1 - s0) for (s0, t0), (s1, t1) in zip(marked.marks, marked.marks[1:], strict=False)]
-    weights = [batch[2] for batch in batches.take(steps)]
+    weights = [batch[1] != 0 for batch in batches.take(steps)]
     padding = 1 - sum(float(w.numpy().sum()) for w in weights) / sum(w.numpy().size for w in weights)
     return rates, padding, data, replicas
 

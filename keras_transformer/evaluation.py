@@ -1,16 +1,17 @@
 """How good translations are: BLEU, chrF and TER of sacreBLEU, each with the signature that makes it comparable."""
 
+import contextlib
 import logging
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import regex
 from sacrebleu.metrics import BLEU, CHRF, TER
 from sacrebleu.significance import PairedTest, Result
 
 from keras_transformer.errors import UserError, check_positive, counted
 from keras_transformer.languages import language_of
+from keras_transformer.words import count_words
 
 log = logging.getLogger(__name__)
 
@@ -19,9 +20,6 @@ AUTO = "auto"  # the tokenization of BLEU is chosen by the target language and t
 _ORDER = 4  # words of the longest runs that BLEU compares
 _LEGEND = "(...): mean and 95 % confidence interval over resampled test sets. A low TER is good."
 _SAMPLE = 1000  # references that show whether a tokenization divides the text
-# A word by Unicode's rules (UAX 29). They make one of every letter of a script without spaces, and of every ideograph.
-_LETTER = r"\p{WB=ALetter}\p{WB=Hebrew_Letter}\p{WB=Katakana}\p{WB=Numeric}\p{WB=ExtendNumLet}"
-_WORD = regex.compile(rf"[{_LETTER}](?:[{_LETTER}\p{{M}}\p{{Cf}}]|[.'’](?=[{_LETTER}]))*|\p{{L}}")
 
 
 class _Once(logging.Filter):
@@ -37,9 +35,22 @@ class _Once(logging.Filter):
         return is_new
 
 
-# sacreBLEU warns of text that looks tokenised at every score, and training computes a score after every epoch.
-for _logger in (log, logging.getLogger("sacrebleu")):
-    _logger.addFilter(_Once())
+_ONCE = _Once()
+log.addFilter(_ONCE)
+
+
+@contextlib.contextmanager
+def said_once():
+    """A context in which sacreBLEU says each of its messages once in a process.
+
+    sacreBLEU warns of text that looks tokenised at every score, and training computes a score after every epoch.
+    """
+    logger = logging.getLogger("sacrebleu")
+    logger.addFilter(_ONCE)
+    try:
+        yield
+    finally:
+        logger.removeFilter(_ONCE)
 
 
 @dataclass(frozen=True)
@@ -122,8 +133,9 @@ def measure(
     _check_counts(hypotheses=hypotheses, references=references)
     sets = _reference_sets(references)
     bleu, chrf = bleu_metric(tokenize, sets, target_lang), CHRF()
-    bleu_score = bleu.corpus_score(hypotheses, sets).score
-    chrf_score = chrf.corpus_score(hypotheses, sets).score
+    with said_once():
+        bleu_score = bleu.corpus_score(hypotheses, sets).score
+        chrf_score = chrf.corpus_score(hypotheses, sets).score
     matches = sum(hypothesis in row for hypothesis, row in zip(hypotheses, zip(*sets, strict=True), strict=True))
     return Evaluation(
         bleu=bleu_score,
@@ -327,7 +339,8 @@ def _resampled(systems: list, references: Sequence, tokenize: str, resamples: in
     ways = (TER(), TER(normalized=True, asian_support=True))
     metrics |= next(({"TER": ter} for ter in ways if _finds_words(ter, sets)), {})
     named = [(str(number), system) for number, system in enumerate(systems)]
-    signatures, results = PairedTest(named, metrics, sets, test_type="bs", n_samples=resamples)()
+    with said_once():
+        signatures, results = PairedTest(named, metrics, sets, test_type="bs", n_samples=resamples)()
     return [
         (metric, str(signature), results[name])
         for metric, (name, signature) in zip(metrics, signatures.items(), strict=True)  # sacreBLEU says chrF2
@@ -384,10 +397,10 @@ def _has_runs(metric: BLEU, references: list[list[str]]) -> bool:
 
 
 def _finds_words(metric: BLEU | TER, references: list[list[str]]) -> bool:
-    """Whether the tokens of a metric are about as many as the words of the references by Unicode's rules."""
+    """Whether the tokens of a metric are about as many as the words of the references."""
     texts = references[0][:_SAMPLE]
     tokens = sum(len(metric.tokenizer(text).split()) for text in texts)
-    return sum(len(_WORD.findall(text)) for text in texts) < 2 * max(1, tokens)
+    return sum(map(count_words, texts)) < 2 * max(1, tokens)
 
 
 def _named_metric(tokenize: str) -> BLEU:

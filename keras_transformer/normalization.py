@@ -25,8 +25,8 @@ INVISIBLE = regex.compile(
     r"|[\ufff9-\ufffb]|[\p{Cc}--\p{White_Space}]"
 )
 # Scripts with a complex context (class SA of UAX #14) write no space between words; nor does Tibetan.
-UNSPACED = r"[\p{Line_Break=SA}\p{Script=Tibetan}]"
-_NEEDLESS_SPACE = regex.compile(rf"(?<!{UNSPACED})\u200b")
+COMPLEX = r"[\p{Line_Break=SA}\p{Script=Tibetan}]"
+_NEEDLESS_SPACE = regex.compile(rf"(?<!{COMPLEX})\u200b")
 _RUN = regex.compile(r"\p{White_Space}+")
 
 

@@ -18,7 +18,7 @@ from keras_transformer.training.checkpoints import load_translator
 from keras_transformer.training.decide import languages_of
 from keras_transformer.training.preparation import open_split
 from keras_transformer.training.run_directory import RunDirectory
-from keras_transformer.translation.options import LANGUAGES
+from keras_transformer.translation.options import LANGUAGE_INPUTS
 from keras_transformer.translation.shortlist import Shortlist
 from keras_transformer.translation.translator import SavedModelTranslator
 
@@ -114,7 +114,7 @@ class Run:
         if shortlist is not None:
             facts["shortlist"] = {"size": shortlist, **compare_with_all_pieces(translator, directory)}
         export = make_export(translator, precision, **facts)
-        languages = dict(zip(LANGUAGES, translator.tags.default_codes, strict=True)) if translator.tags else {}
+        languages = dict(zip(LANGUAGE_INPUTS, translator.tags.default_codes, strict=True)) if translator.tags else {}
         ensemble = {"ensemble": [str(path) for path in (self.path, *self.others)]} if self.others else {}
         return export_version(export, export_dir, version, samples, describe_run(directory) | languages | ensemble)
 
@@ -176,7 +176,7 @@ def compare_with_all_pieces(translator, run):
     how = {}
     if pairs.directions:
         languages = [pairs.directions[share] for share in pairs.shares_of(np.arange(len(pairs)))]
-        how = {name: [each[side] for each in languages] for side, name in enumerate(LANGUAGES)}
+        how = {name: [each[side] for each in languages] for side, name in enumerate(LANGUAGE_INPUTS)}
     translations = [each.translate(sources, **how) for each in (translator, every)]
     config = Config.load(run.config)
     bleu, bleu_of_all = (measure(found, references, config.tokenize, config.target_lang) for found in translations)

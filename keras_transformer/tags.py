@@ -4,17 +4,15 @@ A run of one direction has none. A run of several keeps them in `languages.json`
 """
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-
-from babel.core import get_global
 
 from keras_transformer.config import BOS_ID
 from keras_transformer.errors import UserError
 from keras_transformer.files import reading, write_whole
-from keras_transformer.languages import language_of, likely_script, likely_territory, locale_of
+from keras_transformer.languages import own_codes, plain, short_codes, spellings_of
 
-FILE = "languages.json"  # in the directory of a run
+TAGS_FILE = "languages.json"  # in the directory of a run
 MANIFEST = "export.json"  # in that of an export
 
 
@@ -75,6 +73,43 @@ class LanguageTags:
         """{"sources": ..., "targets": ...}, both as the attributes."""
         return {"sources": self.sources, "targets": self.targets}
 
+    @property
+    def _tagged(self):
+        """The languages that have a tag: dict from code to id."""
+        return self.targets | (self.sources if self.place == "both" else {})
+
+    def untagged(self, directions):
+        """The codes of the languages of some directions that have no tag yet.
+
+        Args:
+            directions: iterable of (source, target), codes in any form of `spellings_of`.
+
+        Returns:
+            list of str.
+        """
+        given = [code for each in directions for code in (each if self.place == "both" else each[1:])]
+        own = dict.fromkeys(own_codes(self.sources | self.targets, given))
+        return [code for code in own if code not in self._tagged]
+
+    def extended(self, directions, id_of):
+        """The `LanguageTags` with the languages of some directions, whose first one is the default.
+
+        Args:
+            directions: those of `untagged`.
+            id_of: function from a piece to its id, in a tokenizer with the `piece_of` each of `untagged`.
+        """
+        tagged, sides = self._tagged, []
+        for known, given in zip(self.sides.values(), zip(*directions, strict=True), strict=True):
+            codes = dict.fromkeys(own_codes(self.sources | self.targets, given))
+            sides.append(known | {code: tagged[code] if code in tagged else id_of(piece_of(code)) for code in codes})
+        complete = LanguageTags(self.place, *sides, (None, None))
+        return replace(complete, default=complete.find(*directions[0]))
+
+    def describe(self):
+        """The languages and the place of the tags, for people: a str."""
+        sources, targets = (", ".join(short_codes(codes).values()) for codes in self.sides.values())
+        return f"from {sources} to {targets}; tags: {self.place}"
+
     def listed(self):
         """The languages for the manifest of an export: dict of {short code: own code} of each side, and "default"."""
         listed = {side: {tag: code for code, tag in short_codes(codes).items()} for side, codes in self.sides.items()}
@@ -84,7 +119,7 @@ class LanguageTags:
         """Writes `languages.json` into a directory."""
         about = {"place": self.place, "default": self.default, **self.sides}
         text = json.dumps(about, indent=1)
-        write_whole(Path(directory, FILE), lambda path: path.write_text(text, encoding="utf-8"))
+        write_whole(Path(directory, TAGS_FILE), lambda path: path.write_text(text, encoding="utf-8"))
 
 
 def load_tags(directory):
@@ -93,7 +128,7 @@ def load_tags(directory):
     Raises:
         FileError: if the file cannot be read or is damaged.
     """
-    path = Path(directory, FILE)
+    path = Path(directory, TAGS_FILE)
     if not path.exists():
         return None
     with reading(path):
@@ -131,80 +166,3 @@ def read_export(directory):
             return None, (origin.get("source_lang"), origin.get("target_lang"))
         default = tuple(listed[side][code] for side, code in zip(sides, listed["default"], strict=True))
         return LanguageTags(None, *(dict.fromkeys(listed[side].values()) for side in sides), default), default
-
-
-def check_direction(languages, source_lang=None, target_lang=None):
-    """Checks languages that a user gives to a model of one direction.
-
-    Args:
-        languages: (source, target), the codes of the model; None for each that is not known. Every code is right for a
-            language that is not known, or whose code CLDR does not know.
-        source_lang, target_lang: codes that a user gives; None for none.
-
-    Raises:
-        UserError: for another language than that of the model.
-    """
-    given = {"source_lang": source_lang, "target_lang": target_lang}
-    for (name, code), own in zip(given.items(), languages, strict=True):
-        if code and language_of(own) and plain(code) != plain(own) and language_of(code) != language_of(own):
-            raise UserError(f"the model has one direction, and its `{name}` is {own}. Received: {name}={code}")
-
-
-def plain(code):
-    """A code for comparison: small letters, and "-" between its parts. Raises UserError for a value that is no str."""
-    if not isinstance(code, str):
-        raise UserError(f"the code of a language must be a str, such as fr. Received: {code!r}")
-    return code.lower().replace("_", "-")
-
-
-def spellings_of(codes):
-    """All `plain` forms by which a user may name each language: dict from form to the model's own code.
-
-    The forms are the model's own code, the shortest tag of BCP 47 and longer forms of this tag. For `deu_Latn`, they
-    are `deu-latn`, `de`, `deu`, `ger`, `de-latn` and `de-de`. The model's own code always means its language.
-
-    Args:
-        codes: iterable of str, the model's own.
-    """
-    forms = {}
-    for code, short in sorted(short_codes(codes).items(), key=lambda each: "-" in each[1]):  # `zh` before `zh-Hant`
-        language, *rest = short.split("-")
-        likely = [] if rest else [likely_script(short), likely_territory(short)]
-        longer = [f"{language}-{part}" for part in likely if part]
-        long = [alias for alias, meant in get_global("language_aliases").items() if meant == language]  # `deu`, `ger`
-        for form in (short, language, code.replace("_", "-").split("-")[0], *longer, *long):
-            forms.setdefault(plain(form), code)
-    return forms | {plain(code): code for code in codes}
-
-
-def short_codes(codes):
-    """The shortest tag of BCP 47 that tells each language from the others: dict from own code to tag.
-
-    A code that CLDR does not know stays as it is. Examples: `eng_Latn` is `en`; beside `zho_Hans`, which is `zh`,
-    `zho_Hant` is `zh-Hant`.
-
-    Args:
-        codes: iterable of str, the model's own.
-    """
-    forms = {code: _forms_of(code) for code in codes}
-    short, taken = {}, set()
-    # The usual script has the shortest tag, and before other codes those that are such a tag: `fr` before `fr_FR`.
-    for code in sorted(codes, key=lambda code: (not _is_likely(code), forms[code].index(code))):
-        short[code] = next(form for form in forms[code] if form not in taken)
-        taken.add(short[code])
-    return {code: short[code] for code in codes}
-
-
-def _forms_of(code):
-    """The tags of BCP 47 that a code may have, the shortest first, and the code itself: tuple of str."""
-    parts = code.replace("_", "-").split("-")
-    alias = get_global("language_aliases").get(parts[0], parts[0])
-    return (alias, "-".join([alias, *parts[1:]]), code) if locale_of(alias) else (code,)
-
-
-def _is_likely(code):
-    """Whether a code has the script and the territory that its language has most often, or names none."""
-    language, *rest = code.replace("_", "-").split("-")
-    language = get_global("language_aliases").get(language, language)
-    usual = (likely_script(language), likely_territory(language), "XX")  # en_XX of mBART
-    return not rest or locale_of(code) is not None and all(part in usual for part in rest)

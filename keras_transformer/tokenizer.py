@@ -29,12 +29,13 @@ from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
 from keras_transformer.config import BOS_ID, EOS_ID, FIRST_PLACEHOLDER_ID, PAD_ID, UNK_ID
 from keras_transformer.errors import FileError, TokenizerError, counted
-from keras_transformer.normalization import INVISIBLE, SPACE, UNSPACED, ZERO_WIDTH_SPACE
+from keras_transformer.normalization import COMPLEX, INVISIBLE, SPACE, ZERO_WIDTH_SPACE
 from keras_transformer.protection import PLACEHOLDERS
+from keras_transformer.words import LETTER
 
 MOST_TRAINING_SENTENCES = 2_000_000  # a sample of this size decides a vocabulary as well as a whole corpus
 MOST_SENTENCE_BYTES = 1 << 16  # longer sentences are left out of the training of a tokenizer
-LETTER, SIGN, SYMBOL = r"\p{L}", r"[\p{P}\p{S}]", r"\p{S}"
+SIGN, SYMBOL = r"[\p{P}\p{S}]", r"\p{S}"
 MARK = r"(?V1)[\p{M}&&[\p{sc=Zyyy}\p{sc=Zinh}]&&\p{ccc=0}]"  # such as variation selectors; accents become letters
 # Unicode's blocks of arrows, shapes, dingbats, notes and pictures, with the marks that make emoji of characters
 PICTURES = ((0x2190, 0x27BF), (0x2900, 0x297F), (0x2B00, 0x2BFF), (0x20E3, 0x20E3), (0xFE0E, 0xFE0F))
@@ -156,7 +157,7 @@ def mending_rules(nfkc=False):
     table = _composed("NFKC" if nfkc else "NFC", _compatible() if nfkc else ())
     table |= dict.fromkeys(SPACE.findall(_MENDED.replace(" ", "")), " ")
     table |= dict.fromkeys([*INVISIBLE.findall(_MENDED), ZERO_WIDTH_SPACE], "")
-    unspaced = set(regex.findall(UNSPACED, _MENDED))
+    unspaced = set(regex.findall(COMPLEX, _MENDED))
     ends = [*unspaced, *(before for before, after in table.items() if after[-1:] in unspaced)]
     # SentencePiece refuses a rule that changes nothing, and reads a replacement up to U+0000.
     kept = {end + ZERO_WIDTH_SPACE: table.get(end, end) + ZERO_WIDTH_SPACE + "\0" for end in ends}

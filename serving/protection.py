@@ -9,7 +9,7 @@ number and the sense of the word for which it writes ⟦0⟧. A longer term, a U
 Placeholders are numbered 0, 1, ..., 9, 0, 1, ... through a text. Sentences keep their order. So the n-th ⟦3⟧ of a
 translation is the n-th ⟦3⟧ of its text, however long the text is.
 
-This file imports `regex` alone. `serving/protection.py` is a copy of it, byte for byte.
+This file imports `regex` and `words` alone. `serving/protection.py` is a copy of it, which imports `serving.words`.
 """
 
 from typing import NamedTuple
@@ -17,35 +17,42 @@ from unicodedata import normalize
 
 import regex as re
 
+from serving.words import (
+    BEGIN,
+    COMPOUND,
+    END,
+    LETTER,
+    LETTER_OR_DIGIT,
+    LETTERS,
+    LETTERS_AND_DIGITS,
+    NUMBER,
+    SPACED,
+    UNSPACED,
+)
+
 PLACEHOLDERS = tuple(f"⟦{number}⟧" for number in range(10))
 NO_PLACEHOLDERS = "this model has no placeholders, so it cannot keep words: train one with `protect` 0.1"
 
-# As in `keras_transformer.words`: the scripts that write no spaces between words, and the characters of other words.
-UNSPACED = (
-    r"(?=[\p{L}\p{M}\p{Nl}])[\p{sc=Hani}\p{sc=Hira}\p{sc=Kana}\p{sc=Bopo}\p{sc=Yiii}\p{sc=Thai}\p{sc=Laoo}\p{sc=Khmr}"
-    r"\p{sc=Mymr}\p{sc=Lana}\p{sc=Tale}\p{sc=Talu}\p{sc=Tavt}\p{sc=Ahom}\u3031-\u3035\u3099\u309a\u30fc\uff70\uff9e\uff9f]"
-)
-LETTER = rf"(?!{UNSPACED})[\p{{L}}\p{{M}}\p{{N}}\p{{Pc}}\u00ad\u200c\u200d]"
 _CODE = r"`[^`\n]+`"
 _OUTSIDE = r"""\s()<>"\u3001-\u3003\u3008-\u3020\uff01-\uff65"""  # an address
 _END = r"(?!(?=[^\x00-\x7f])\p{P})[^.,;:!?'\]}]"
 _IN_ADDRESS = rf"\([^{_OUTSIDE}]*\)|(?!{UNSPACED})[^{_OUTSIDE}]"
-_URL = rf"(?<!{LETTER})(?:https?://|ftp://|www\.)(?:{_IN_ADDRESS})*(?<={_END})"
-_EMAIL = rf"(?<!{LETTER}|[.+\-])(?:{LETTER}|[.+\-])+@(?:{LETTER}|-)+(?:\.(?:{LETTER}|-)+)+"
-_NAME, _NO_LETTER = r"[\p{L}_][\p{L}\p{M}\p{N}_]*", r"(?![\p{L}\p{M}\p{N}])"
+_URL = rf"(?<!{SPACED})(?:https?://|ftp://|www\.)(?:{_IN_ADDRESS})*(?<={_END})"
+_EMAIL = rf"(?<!{SPACED}|[.+\-])(?:{SPACED}|[.+\-])+@(?:{SPACED}|-)+(?:\.(?:{SPACED}|-)+)+"
+_NAME, _NO_LETTER = rf"[{LETTER}_][{LETTERS_AND_DIGITS}_]*", rf"(?![{LETTERS_AND_DIGITS}])"
 _INSIDE = r"(?:[^{}]|\{" * 4 + "[^{}]*" + r"\})*" * 4  # braces in braces: plurals of ICU, with their branches
-_ARGUMENT = rf"\s*[$@]?[\p{{L}}\p{{M}}\p{{N}}_.\-]+\s*(?:,{_INSIDE})?"
+_ARGUMENT = rf"\s*[$@]?[{LETTERS_AND_DIGITS}_.\-]+\s*(?:,{_INSIDE})?"
 BRACES = rf"\{{\{{\{{?[^{{}}\n]+\}}?\}}\}}|\{{[%#][^{{}}\n]*[%#]\}}|[$#%@]?\{{(?:[^{{}}\s]*|{_ARGUMENT})\}}"
-DOLLAR = rf"(?<![\p{{L}}\p{{M}}\p{{N}}$])\${_NAME}\$?"
+DOLLAR = rf"(?<![{LETTERS_AND_DIGITS}$])\${_NAME}\$?"
 _WIDTH = r"[\-+#0']*(?:\*|[0-9]+)?(?:\.(?:\*|[0-9]+))?(?:hh|h|ll|l|L|q|z|j|t)?"
 # "%s" is one behind a letter, not behind a number: "100%sure". "% d" is one unless it can be "100 % der" or "% d'eau".
 DIRECTIVE = (
     rf"%%|(?<!(?<!%)\p{{Nd}})%(?:\([^()\n]+\){_WIDTH}[A-Za-z]|(?:[0-9]+[$:])?{_WIDTH}(?:[sdiuoxXfFeEgGcraAp@]|[A-Za-z]"
     rf"{_NO_LETTER})|L?[1-9](?!\.?,?[0-9])|{_WIDTH}<{_NAME}>(?:{_WIDTH}[A-Za-z]{_NO_LETTER})?)"
-    rf"|(?<!\p{{Nd}}\s?)% {_WIDTH}[dif](?![\p{{L}}\p{{M}}'’])"
+    rf"|(?<!\p{{Nd}}\s?)% {_WIDTH}[dif](?![{LETTERS}'’])"
 )
 VARIABLE = f"{BRACES}|{DOLLAR}|{DIRECTIVE}"
-NUMBER, _CURRENCY = r"\d+(?:[.,:]\d+)*", "EUR|USD|GBP|CHF|JPY|CNY"
+_CURRENCY = "EUR|USD|GBP|CHF|JPY|CNY"
 # Symbols that no language has as a word: with a vowel only beside a capital inside, or several letters without a vowel.
 _SYMBOL = (
     r"k?m/[hs]|[kMGT]?(?:Hz|Wh)|[kMGT](?:W|B|b|bit|Pa|J)|[kM]V|[kcmµn]m[²³23]?|m[²³23]|[kmµ]g|m[lL]|[mµn]s|mph|mAh"
@@ -53,19 +60,15 @@ _SYMBOL = (
 )
 # Symbols that are words, too: Czech "3 s přáteli", Swedish "3 min". Behind a space they are units if no word follows.
 _SYMBOL_OR_WORD = "[mghslLWVBbJ]|Pa|bit|min"
-_WORD_FOLLOWS = r"\s*[\"'(\[{“”„‟«»‘’‚‹›¿¡]*[\p{L}\p{N}_]"
+_WORD_FOLLOWS = rf"\s*[\"'(\[{{“”„‟«»‘’‚‹›¿¡]*(?:{LETTER_OR_DIGIT}|_)"
 _QUANTITY = (
-    rf"(?<!{LETTER}|[.,])[\-+−]?{NUMBER}(?:\s?(?:[%‰€$£¥]|°[CF]?)"
-    rf"|(?:[ap]m|[ \u00a0\u202f]?(?:{_SYMBOL})|[\u00a0\u202f]?(?:{_SYMBOL_OR_WORD}))(?!{LETTER})"
-    rf"|[ ](?:{_SYMBOL_OR_WORD})(?!{LETTER}|{_WORD_FOLLOWS}))"
-    rf"|(?:[€$£¥]|(?<!{LETTER})(?:{_CURRENCY}))\s?{NUMBER}(?!{LETTER})"
+    rf"(?<!{SPACED}|[.,])[\-+−]?{NUMBER}(?:\s?(?:[%‰€$£¥]|°[CF]?)"
+    rf"|(?:[ap]m|[ \u00a0\u202f]?(?:{_SYMBOL})|[\u00a0\u202f]?(?:{_SYMBOL_OR_WORD}))(?!{SPACED})"
+    rf"|[ ](?:{_SYMBOL_OR_WORD})(?!{SPACED}|{_WORD_FOLLOWS}))"
+    rf"|(?:[€$£¥]|(?<!{SPACED})(?:{_CURRENCY}))\s?{NUMBER}(?!{SPACED})"
 )
 FIXED = f"{_CODE}|{_URL}|{_EMAIL}|{VARIABLE}"  # before a glossary: no term stands inside of these
-WORD = r"[\p{L}\p{Nl}\p{No}][\p{L}\p{M}\p{N}\p{Pc}\u00ad\u200c\u200d'’\-]*"
 _PLACEHOLDER = re.compile(r"⟦[0-9]⟧")
-# The edges of a term: of a word; in scripts without spaces, of a letter with its marks, its vowel and those below it.
-_BEGIN = rf"(?:(?={LETTER})(?<!{LETTER})|(?!{LETTER})(?<![\p{{LOE}}\u1039\u17d2]))"
-_STOP = rf"(?:(?<={LETTER})(?!{LETTER})|(?<!{LETTER})(?![\p{{M}}\u0e33\u0eb3\u200c\u200d]))"
 
 
 class Hidden(NamedTuple):
@@ -117,7 +120,7 @@ class Protection:
         if "" in self.glossary:
             raise ValueError("every term of a glossary must have a source form. Received: ''")
         longest_first = "|".join(map(re.escape, sorted(self.glossary, key=len, reverse=True)))
-        parts = [f"{_BEGIN}(?:{longest_first}){_STOP}"] if longest_first else []
+        parts = [f"{BEGIN}(?:{longest_first}){END}"] if longest_first else []
         parts = [_PLACEHOLDER.pattern, *([FIXED, *parts, _QUANTITY] if patterns else parts)]
         self._spans = re.compile("|".join(parts))
 
@@ -128,7 +131,7 @@ class Protection:
         def placeholder(found):
             words.append(self.glossary.get(found[0], found[0]))
             spans.append(found.span())
-            is_kept.append(found[0] in self.glossary and re.fullmatch(WORD, found[0]) is not None)
+            is_kept.append(found[0] in self.glossary and re.fullmatch(COMPOUND, found[0]) is not None)
             return (found[0] if is_kept[-1] else "") + PLACEHOLDERS[(len(words) - 1) % len(PLACEHOLDERS)]
 
         return Hidden(self._spans.sub(placeholder, text), *map(tuple, (words, spans, is_kept)))

@@ -17,7 +17,8 @@ README = ROOT / "README.md"
 # From low to high: a part knows only itself and the parts below it. `errors` lies below `config`: a setting that is
 # not possible is a `UserError`, as every other mistake is.
 ORDER = [
-    {"errors", "languages", "normalization", "presets", "protection", "private_api", "words"},
+    {"words"},
+    {"errors", "languages", "normalization", "presets", "protection", "private_api"},
     {"settings", "files", "process"},
     {"config"},
     {"layers", "tokenizer", "decoding", "tags"},

@@ -206,13 +206,14 @@ def test_only_unasked_tokenization_is_warned_of(caplog, tokenize, warns):
     assert any("tokenized" in record.message for record in caplog.records) == warns
 
 
-def test_a_warning_comes_once_however_often_one_scores(caplog, monkeypatch):
-    (once,) = logging.getLogger("sacrebleu").filters
-    monkeypatch.setattr(once, "_seen", set())
+def test_a_warning_comes_once_however_often_one_scores_and_sacrebleu_is_left_as_it_was(caplog):
+    assert logging.getLogger("sacrebleu").filters == []
     with caplog.at_level(logging.WARNING, "sacrebleu"):
         for _ in range(3):
             measure(["a ."] * 100, ["a ."] * 100)
+            compare(["a ."] * 100, ["a ."] * 100, ["a ."] * 100, resamples=2)
     assert [record.msg for record in caplog.records].count("That's 100 lines that end in a tokenized period ('.')") == 1
+    assert logging.getLogger("sacrebleu").filters == []
 
 
 def test_unequal_counts_are_named():

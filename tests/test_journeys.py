@@ -17,8 +17,8 @@ from keras_transformer.translation.signatures import Signatures
 from tests import tiny
 
 PACKAGE = "keras_transformer."
-# Bounds of the design, never raised to a measurement. Every module counts in which a function of ours is called, also one
-# that only makes a callback or logs a line.
+# Bounds of the design, never raised to a measurement. Every module counts in which a function of ours is called, also
+# one that only makes a callback or logs a line.
 MOST_TO_THE_LOSS, MOST_BY_A_SENTENCE, MOST_THROUGH_A_SIGNATURE = 22, 15, 10
 # Leaves do not count: they know nothing of a run, a model or a sentence, and lead nowhere.
 LEAVES = {"cli.console", "cli.parser", "errors", "files", "private_api", "process"}

@@ -1,6 +1,18 @@
 import pytest
 
-from keras_transformer.languages import language_of, likely_script, likely_territory, locale_of, scripts_of
+from keras_transformer.errors import UserError
+from keras_transformer.languages import (
+    check_direction,
+    language_of,
+    likely_script,
+    likely_territory,
+    locale_of,
+    own_codes,
+    scripts_of,
+    short_codes,
+)
+
+NLLB = ("eng_Latn", "deu_Latn", "zho_Hans", "zho_Hant", "srp_Cyrl")
 
 
 @pytest.mark.parametrize(
@@ -68,3 +80,31 @@ def test_unicode_tells_the_usual_script_and_country(code, script, territory):
 )
 def test_the_scripts_of_a_language_are_those_of_countries_and_of_cldr(code, scripts):
     assert set(scripts_of(code)) == scripts and scripts_of(code)[:1] == [likely_script(code)] * bool(scripts)
+
+
+@pytest.mark.parametrize(
+    "codes, short",
+    [
+        (NLLB, ["en", "de", "zh", "zh-Hant", "sr"]),
+        (("zho_Hant", "zho_Hans"), ["zh-Hant", "zh"]),  # in any order
+        (("en_XX", "zh_CN", "de_DE"), ["en", "zh", "de"]),
+        (("fra", "deu", "cmn_Hans"), ["fr", "de", "zh"]),
+        (("pt", "pt-BR", "x-foo", "qqq"), ["pt", "pt-BR", "x-foo", "qqq"]),
+        (("fr_FR", "fra", "fr", "pt_br", "pt_BR", "pt"), ["fr-FR", "fra", "fr", "pt-br", "pt-BR", "pt"]),
+        (("iw", "he", "zho_Hant", "zh-Hant", "zh"), ["iw", "he", "zho_Hant", "zh-Hant", "zh"]),
+    ],
+)
+def test_every_language_has_the_shortest_tag_of_bcp_47(codes, short):
+    assert list(short_codes(codes).values()) == short
+
+
+def test_a_code_of_a_user_becomes_that_of_the_model_and_another_language_stays():
+    assert own_codes(NLLB, ["eng_Latn", "en", "ENG", "en-US", "eng-latn", "zh"]) == ["eng_Latn"] * 5 + ["zho_Hans"]
+    assert own_codes(NLLB, ["ja", "", None]) == ["ja", "", None]
+
+
+def test_a_direction_is_checked_in_every_form_of_its_codes():
+    for known, code in ((("en", "de"), "de-AT"), (("en", "deu_Latn"), "de"), ((None, "txt"), "fr"), (("en", "x"), "X")):
+        check_direction(known, target_lang=code)
+    with pytest.raises(UserError, match="its `target_lang` is de. Received: target_lang=fr"):
+        check_direction(("en", "de"), "en", "fr")

@@ -4,25 +4,10 @@ import pytest
 
 from keras_transformer.config import BOS_ID
 from keras_transformer.errors import FileError, UserError
-from keras_transformer.tags import LanguageTags, check_direction, load_tags, read_export, short_codes, spellings_of
+from keras_transformer.languages import check_direction, spellings_of
+from keras_transformer.tags import LanguageTags, load_tags, read_export
 
 NLLB = ("eng_Latn", "deu_Latn", "zho_Hans", "zho_Hant", "srp_Cyrl")
-
-
-@pytest.mark.parametrize(
-    "codes, short",
-    [
-        (NLLB, ["en", "de", "zh", "zh-Hant", "sr"]),
-        (("zho_Hant", "zho_Hans"), ["zh-Hant", "zh"]),  # in any order
-        (("en_XX", "zh_CN", "de_DE"), ["en", "zh", "de"]),
-        (("fra", "deu", "cmn_Hans"), ["fr", "de", "zh"]),
-        (("pt", "pt-BR", "x-foo", "qqq"), ["pt", "pt-BR", "x-foo", "qqq"]),
-        (("fr_FR", "fra", "fr", "pt_br", "pt_BR", "pt"), ["fr-FR", "fra", "fr", "pt-br", "pt-BR", "pt"]),
-        (("iw", "he", "zho_Hant", "zh-Hant", "zh"), ["iw", "he", "zho_Hant", "zh-Hant", "zh"]),
-    ],
-)
-def test_every_language_has_the_shortest_tag_of_bcp_47(codes, short):
-    assert list(short_codes(codes).values()) == short
 
 
 @pytest.mark.parametrize(
@@ -61,6 +46,29 @@ def test_tags_stand_where_the_model_expects_them(tmp_path):
         (tmp_path / "languages.json").write_text(damaged)
         with pytest.raises(FileError, match="languages.json is damaged: put a copy of it back$"):
             load_tags(tmp_path)
+
+
+@pytest.mark.parametrize(("place", "new"), [("source", ["fr"]), ("both", ["de", "fr"])])
+def test_tags_are_extended_by_the_languages_of_directions(place, new):
+    tags = {
+        "source": LanguageTags("source", {"eng_Latn": 11}, {"deu_Latn": 13, "eng_Latn": 11}, ("eng_Latn", "deu_Latn")),
+        "both": LanguageTags("both", {"en": 11}, {"en": 11}, ("en", "en")),
+    }[place]
+    directions = [("de", "fr"), ("ENG", "de"), ("fr", "en-US")]
+    assert tags.untagged(directions) == new
+    ids = {f"<2{code}>": 17 + number for number, code in enumerate(new)}
+    complete = tags.extended(directions, lambda piece: ids.get(piece, 1))
+    de, en = ("deu_Latn", "eng_Latn") if place == "source" else ("de", "en")
+    targets = {"source": {de: 13, en: 11, "fr": 17}, "both": {en: 11, "fr": 18, de: 17}}[place]
+    assert complete.targets == targets and complete.default == (de, "fr")
+    assert set(complete.sources) == {de, en, "fr"} and complete.untagged(directions) == []
+    assert (
+        complete.describe()
+        == {
+            "source": "from en, de, fr to de, en, fr; tags: source",
+            "both": "from en, de, fr to en, fr, de; tags: both",
+        }[place]
+    )
 
 
 def test_a_damaged_manifest_is_named(tmp_path):

@@ -4,9 +4,19 @@ from pathlib import Path
 
 import pytest
 import regex
+import tensorflow as tf
 
-from keras_transformer import protection, words
-from keras_transformer.words import has_words, is_sign, is_unspaced, letters, spaced_out, tokens_of, words_of
+from keras_transformer import words
+from keras_transformer.words import (
+    count_words,
+    has_words,
+    is_sign,
+    is_unspaced,
+    letters,
+    spaced_out,
+    tokens_of,
+    words_of,
+)
 from tests.sentences import SENTENCES
 
 # They read names of flags, settings, operations and errors, which are ASCII.
@@ -71,9 +81,42 @@ def test_clusters_of_scripts_without_spaces_get_spaces(text, expected):
     assert " ".join(spaced_out(text).split()) == expected
 
 
-def test_protection_tells_words_as_the_core_does():
-    assert found(protection.LETTER) == found(words.SPACED)
-    assert found(protection.UNSPACED) == found(words.UNSPACED)
+@pytest.mark.parametrize("sentence", SENTENCES.values(), ids=SENTENCES)
+def test_the_words_that_are_counted_are_those_of_the_sentence(sentence):
+    """But an apostrophe of Turkish divides no word, and a run of Katakana is one word."""
+    undivided = sentence.words.replace("Iğdır da", "Iğdır'da")
+    undivided = regex.sub(r"(?<=\p{sc=Kana}\p{M}*|ー) (?=\p{sc=Kana}|ー)", "", undivided)
+    assert count_words(sentence.text) == len(undivided.split())
+
+
+@pytest.mark.parametrize(
+    ("text", "count"), [("It's 14.30, isn't it?", 4), ("l'été d’Iğdır", 2), ("A4 x_1", 2), ("カフェ で", 2), ("…", 0)]
+)
+def test_apostrophes_and_stops_inside_a_word_divide_nothing(text, count):
+    assert count_words(text) == count
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        *(f"[{inside}]" for inside in (words.LETTER, words.LETTERS, words.LETTERS_AND_DIGITS, words.WORD_CHARACTERS)),
+        *(words.LETTER_WITH_MARKS, words.LETTER_OR_DIGIT, words.WORD_CHARACTER, words.NUMBER),
+    ],
+)
+def test_re2_matches_the_same_characters_as_regex(pattern):
+    """Of characters that are as old as Unicode 3.2, because the two may know different versions of Unicode."""
+    old = unicodedata.ucd_3_2_0.category
+    known = [x for x in CHARACTERS[1:0x3000] + CHARACTERS[0x3000::37] if old(x) == unicodedata.category(x) != "Cn"]
+    expected = [regex.fullmatch(pattern, x) is not None for x in known]
+    assert tf.strings.regex_full_match(tf.constant(known), pattern).numpy().tolist() == expected
+    assert 0 < sum(expected) < len(known)
+
+
+def test_a_number_has_the_marks_inside_it():
+    text = "1,000.5, 14:35. १२ 3"
+    assert regex.findall(words.NUMBER, text) == ["1,000.5", "14:35", "१२", "3"]
+    places = tf.strings.regex_replace(tf.constant(text), words.NUMBER, "#")
+    assert places.numpy() == b"#, #. # #"
 
 
 def test_no_module_uses_the_words_of_re():
@@ -81,3 +124,17 @@ def test_no_module_uses_the_words_of_re():
     paths = [*package.rglob("*.py"), *(package.parent / "serving").glob("*.py")]
     using = {path.name for path in paths if re.search(r"\\[wW]|isalpha\(|isalnum\(", path.read_text("utf-8"))}
     assert using <= READ_CODE
+
+
+def test_no_other_module_defines_words():
+    """By letters with their marks, by Unicode's word breaks, by a list of scripts, or by a range of Thai or Kana."""
+    definition = (
+        r"\\p\{+L\}+\\p\{+M\}|\\p\{+WB=|\\p\{+(?:sc|Script)=(?:Thai|Hani)|\\u(?:0e|30)[0-9a-f]{2}-\\u(?:0|30[^0-3])"
+    )
+    package = Path(words.__file__).parent
+    paths = [*package.rglob("*.py"), *(package.parent / "serving").glob("*.py")]
+    defining = {path.name for path in paths if re.search(definition, path.read_text("utf-8"))}
+    assert defining == {
+        "words.py",
+        "text.py",
+    }  # `tools.cleaning.text` tells the words of one script from those of others

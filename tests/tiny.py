@@ -184,7 +184,8 @@ def trained_transformer():
 def learn_by_heart(model):
     """Trains a model until it is sure of every token of `learned_pairs`."""
     sources, targets = (tokenizer().encode(list(side)) for side in zip(*learned_pairs(), strict=True))
-    inputs, labels, weights = teacher_forced(sources.to_tensor(), with_eos(targets).to_tensor())
+    inputs, labels = teacher_forced(sources.to_tensor(), with_eos(targets).to_tensor())
+    weights = tf.cast(labels != 0, tf.float32)
     optimizer = keras.optimizers.Adam(keras.optimizers.schedules.CosineDecay(0.01, 300, alpha=0.1), beta_2=0.98)
     optimizer.build(model.trainable_variables)
 

@@ -20,6 +20,7 @@ from keras_transformer.errors import UserError
 from keras_transformer.tools.documents.apart import translate_file_apart, translate_pages_apart
 from keras_transformer.tools.documents.declared import LANGUAGE
 from keras_transformer.tools.documents.files import FORMATS, check_format, format_of
+from keras_transformer.words import LETTERS_AND_DIGITS
 from serving.errors import invalid
 from serving.http_server import read_body
 from serving.libretranslate import LibreTranslate, form_of
@@ -65,7 +66,7 @@ class DocumentApi(LibreTranslate):
             raise invalid(f"Invalid request: file format not supported, only {' '.join(endings())}")
         loop = asyncio.get_running_loop()
         data = await loop.run_in_executor(self._pool, _translated_file, data, format_of(name), *how)
-        stem = regex.sub(r"[^\p{L}\p{M}\p{N}._-]+", "_", path.stem)[:LONGEST_NAME]
+        stem = regex.sub(rf"[^{LETTERS_AND_DIGITS}._-]+", "_", path.stem)[:LONGEST_NAME]
         name = f"{stem}_{how[-1]}{path.suffix}"
         return {"translatedFileUrl": f"{request.base_url}download_file/{self._keep(name, data)}.{quote(name)}"}
 

@@ -198,10 +198,13 @@ def read_corpora(arguments):
 
 def describe_corpora(arguments, corpora, translations, references):
     """One line for each corpus: the BLEU of every system, and the number of sentences. A list of str."""
+    from keras_transformer.evaluation import said_once
+
     bleu, lines = bleu_of(arguments, references) if corpora else None, []
     for name, rows in corpora.items():
         columns = [list(column) for column in zip(*(references[row] for row in rows), strict=True)]
-        scores = [bleu.corpus_score([of_system[row] for row in rows], columns).score for of_system in translations]
+        with said_once():
+            scores = [bleu.corpus_score([of_system[row] for row in rows], columns).score for of_system in translations]
         scores = " and ".join(f"{score:.1f}" for score in scores)
         lines.append(f"BLEU {scores} of {counted(len(rows), 'sentence')}: {name}")
     return lines

@@ -1,9 +1,10 @@
 """Flags that several programs share: those that choose a model, a search and languages."""
 
 from keras_transformer.errors import UserError
+from keras_transformer.languages import check_direction
 from keras_transformer.protection import read_glossary
-from keras_transformer.tags import check_direction, read_export
-from keras_transformer.translation.options import LANGUAGES, MOST, OPTIONS, options_of
+from keras_transformer.tags import read_export
+from keras_transformer.translation.options import LANGUAGE_INPUTS, MOST, OPTIONS, options_of
 from keras_transformer.translation.reranking import FEWEST_SAMPLES, MOST_SAMPLES
 
 RUN_OPTIONS = ("beam_size", "length_penalty")  # options of a search that are settings of a run
@@ -59,7 +60,7 @@ def add_language_arguments(parser):
 
 def languages(arguments):
     """The languages that were given by the flags of `add_language_arguments`, a dict."""
-    return _given(arguments, LANGUAGES)
+    return _given(arguments, LANGUAGE_INPUTS)
 
 
 def add_option_arguments(parser, signature, names=None, prefix=""):

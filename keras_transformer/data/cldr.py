@@ -4,19 +4,20 @@ Babel writes the same value in both locales, so every source phrase has exactly 
 every word of the validation and test phrases also occurs in the training split, with other values.
 """
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from itertools import chain, cycle, islice
 from random import Random
 from typing import NamedTuple
 
+import regex
 from babel import Locale, UnknownLocaleError
 
 from keras_transformer.data import cldr_calendar, cldr_phrases
 from keras_transformer.data.cldr_phrases import Form, isolated_locale, unambiguous
 from keras_transformer.data.corpora import Corpus, Pair, Request, hash_pairs
 from keras_transformer.errors import CorpusError
+from keras_transformer.words import UNSPACED
 
 # The share of each family in every 32 phrases. A family with many names has a larger share, to repeat each name.
 SHARES = {
@@ -33,8 +34,6 @@ MAX_CHARACTERS = 64
 # A phrase is held out only if training keeps other phrases with its form and with each of its words. Training must keep
 # one such phrase per 7,000 phrases in all, and at least one.
 PHRASES_PER_SIGHTING = 7_000
-# Thai to Tibetan, Burmese, Khmer, Japanese and Chinese: scripts without spaces, where each character counts as a word.
-_UNSPACED = re.compile(r"[\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")
 
 
 class Phrase(NamedTuple):
@@ -201,5 +200,5 @@ def _traits(phrase: Phrase) -> set[tuple[str, str]]:
 
 
 def _words(side: str, text: str) -> Iterable[tuple[str, str]]:
-    parted = _UNSPACED.sub(r" \g<0> ", text)
+    parted = regex.sub(UNSPACED, r" \g<0> ", text)  # in scripts without spaces, each character counts as a word
     return ((side, word) for word in parted.split() if not any(map(str.isdecimal, word)))

@@ -18,6 +18,7 @@ import regex
 from babel import Locale, dates, lists, localedata, numbers
 
 from keras_transformer.private_api import unit_patterns
+from keras_transformer.words import LETTER, LETTERS
 
 # CLDR's codes of the territories, languages, currencies and units in the phrases, separated by spaces.
 TERRITORIES = """
@@ -28,7 +29,7 @@ TERRITORIES = """
     SD SE SG SI SK SL SM SN SO SR SS ST SV SY SZ TD TG TH TJ TL TM TN TO TR TT TV TW TZ UA UG US UY UZ VA VC VE VN VU WS
     XK YE ZA ZM ZW
 """
-LANGUAGES = """
+NAMED_LANGUAGES = """
     af am ar az be bg bn br bs ca cs cy da de el en eo es et eu fa fi fil fo fr ga gl gu ha he hi hr ht hu hy id ig is
     it ja jv ka kk km kn ko ku ky la lb lo lt lv mg mi mk ml mn mr ms mt my nb ne nl nn pa pl ps pt qu rm ro ru sa sk sl
     sm so sq sr sv sw ta te th tk tr uk ur uz vi xh yi yo zh zu
@@ -182,7 +183,7 @@ def _draw_price(rng: Random, cents: bool) -> Decimal:
     return Decimal(rng.choice((draw_count(rng), rng.randint(1000, 999999))))
 
 
-_LETTER_MEETS_FIGURE = regex.compile(r"(?<=[\p{L}\p{M}])(?=\p{Nd})|(?<=\p{Nd})(?=\p{L})")
+_LETTER_MEETS_FIGURE = regex.compile(rf"(?<=[{LETTERS}])(?=\p{{Nd}})|(?<=\p{{Nd}})(?={LETTER})")
 
 
 def _write_symbol(price: Decimal, locale: Locale, currency: str) -> str:
@@ -245,7 +246,7 @@ def unit_forms() -> Iterator[Form]:
 
 _NAMES: dict[str, tuple[Iterable[Any], Callable[[Locale], Any]]] = {
     "territories": (TERRITORIES.split(), lambda locale: locale.territories),
-    "languages": (LANGUAGES.split(), lambda locale: locale.languages),
+    "languages": (NAMED_LANGUAGES.split(), lambda locale: locale.languages),
     "weekdays": (range(7), lambda locale: dates.get_day_names("wide", "stand-alone", locale)),
     "months": (range(1, 13), lambda locale: dates.get_month_names("wide", "stand-alone", locale)),
 }

@@ -3,11 +3,9 @@
 import functools
 import itertools
 
-import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer.config import PAD_ID
 from keras_transformer.data.encoded import EncodedPairs, Share
 from keras_transformer.errors import CorpusError
 from keras_transformer.tokenizer import shift_right
@@ -177,37 +175,9 @@ def teacher_forced(source_ids, labels, first_ids=None):
         first_ids: int32 (B,), in place of bos.
 
     Returns:
-        ({"source_ids": int32 (B, S), "target_ids": int32 (B, T) = bos y1 ... yn}, labels, weights float32 (B, T), which
-        are 0 on padding).
+        ({"source_ids": int32 (B, S), "target_ids": int32 (B, T) = bos y1 ... yn}, labels).
     """
-    weights = tf.cast(tf.not_equal(labels, PAD_ID), tf.float32)
-    return {"source_ids": source_ids, "target_ids": shift_right(labels, first_ids)}, labels, weights
-
-
-def unpack(batch):
-    """A batch as `teacher_forced` makes it, from one that a user has made.
-
-    Args:
-        batch: (inputs, labels) or (inputs, labels, weights). The inputs are a dict, or a list: source, target. The
-            weights are those of tokens, (B, T), or of pairs, (B,).
-
-    Returns:
-        inputs, a dict; labels int32 (B, T); and weights float32 (B, T), which are 0 on padding.
-
-    Raises:
-        ValueError: for a batch without labels.
-    """
-    inputs, labels, weights = keras.utils.unpack_x_y_sample_weight(batch)
-    if labels is None:
-        raise ValueError("there are no labels: give the target ids as `y`, or as the second part of every batch")
-    if not isinstance(inputs, dict):  # Keras takes the inputs in the order of their names, too
-        inputs = dict(zip(("source_ids", "target_ids"), inputs, strict=True))
-    labels = tf.cast(labels, tf.int32)  # NumPy's integers are int64
-    is_real = tf.cast(labels != PAD_ID, tf.float32)
-    if weights is None:
-        return inputs, labels, is_real
-    weights = tf.cast(weights, tf.float32)
-    return inputs, labels, is_real * (weights[:, None] if weights.shape.rank == 1 else weights)
+    return {"source_ids": source_ids, "target_ids": shift_right(labels, first_ids)}, labels
 
 
 def _dataset(generate):

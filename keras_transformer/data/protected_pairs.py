@@ -9,17 +9,15 @@ import sentencepiece
 from keras_transformer.config import EOS_ID
 from keras_transformer.data.encoded import EncodedPairs, Sentences
 from keras_transformer.data.lexicon import translation_probabilities
-from keras_transformer.protection import FIXED, LETTER, NUMBER, PLACEHOLDERS, UNSPACED, WORD
-from keras_transformer.words import letters
+from keras_transformer.protection import FIXED, PLACEHOLDERS
+from keras_transformer.words import COMPOUND, NUMBER, SPACED, SPACED_COMPOUND, UNSPACED, letters
 
 MOST_HIDDEN = 4  # words of a pair
 KEPT_SHARE = 0.75  # of the drawn pairs keep the hidden words in the source; the others lose them, as longer terms do
 MOST_COUNTED = 50_000  # pairs from which terms are learnt, evenly spaced
 LEAST_OCCURRENCES, LEAST_PROBABILITY = 4, 0.3  # of a term
 # A name in Latin letters is a word of its own beside a script without spaces.
-_UNITS = re.compile(
-    rf"{FIXED}|(?<!{LETTER}){NUMBER}(?!{LETTER})|(?=[\p{{L}}\p{{Nl}}\p{{No}}])(?:{LETTER}|['’\-])+|(?:{UNSPACED})+"
-)
+_UNITS = re.compile(rf"{FIXED}|(?<!{SPACED}){NUMBER}(?!{SPACED})|{SPACED_COMPOUND}|(?:{UNSPACED})+")
 
 
 class PairProtection:
@@ -88,7 +86,7 @@ def learn_terms(sources, targets):
     Returns:
         dict, word -> its translation.
     """
-    sides = [[words_of(text) for text in texts] for texts in (sources, targets)]
+    sides = [[compounds_of(text) for text in texts] for texts in (sources, targets)]
     rows = [row for row, both in enumerate(zip(*sides, strict=True)) if all(both)]
     if not rows:
         return {}
@@ -149,9 +147,9 @@ def _places(text):
     return places
 
 
-def words_of(text):
-    """The words of a text, a list of str, as `find_shared` knows them."""
-    return [found[0] for found in _UNITS.finditer(text) if re.fullmatch(WORD, found[0])]
+def compounds_of(text):
+    """The words of a text with their apostrophes and hyphens, a list of str, as `find_shared` knows them."""
+    return [found[0] for found in _UNITS.finditer(text) if re.fullmatch(COMPOUND, found[0])]
 
 
 def hide_pair(source, target, shared, first=0, keep_words=False):
@@ -168,7 +166,7 @@ def hide_pair(source, target, shared, first=0, keep_words=False):
         (str, str).
     """
     if keep_words:
-        is_word = [re.fullmatch(WORD, source[slice(*span)]) for span, _ in shared]
+        is_word = [re.fullmatch(COMPOUND, source[slice(*span)]) for span, _ in shared]
         shared = [((span[1], span[1]) if word else span, of) for word, (span, of) in zip(is_word, shared, strict=True)]
     names = [PLACEHOLDERS[(first + place) % len(PLACEHOLDERS)] for place in range(len(shared))]
     return tuple(

@@ -18,13 +18,14 @@ import sentencepiece
 from keras_transformer.config import EOS_ID
 from keras_transformer.data.encoded import Sentences
 from keras_transformer.normalization import mend
+from keras_transformer.words import LETTER_WITH_MARKS, LETTERS_AND_DIGITS
 
 MOST_GROWTH = 4  # A pair may become this many times as long as the longest one of its batch.
 TYPOS_PER_WORD = 0.1  # beside the first one of a pair
 LEAST_LETTERS = 3  # of a word with a typo
-_LETTER = regex.compile(r"\X")
-_WORD = regex.compile(rf"(?:\p{{L}}\p{{M}}*){{{LEAST_LETTERS},}}")
-_WORD_START = regex.compile(r"(?<![\p{L}\p{M}\p{N}'’])\p{Ll}")
+_CLUSTER = regex.compile(r"\X")
+_LONG_WORD = regex.compile(rf"(?:{LETTER_WITH_MARKS}){{{LEAST_LETTERS},}}")
+_WORD_START = regex.compile(rf"(?<![{LETTERS_AND_DIGITS}'’])\p{{Ll}}")
 _LAST_STOP = regex.compile(r"\p{Sentence_Terminal}\s*$")
 
 
@@ -114,11 +115,11 @@ class Typos(Change):
     of_batch = False
 
     def __call__(self, source, target, rng):
-        words = [*_WORD.finditer(source)]
+        words = [*_LONG_WORD.finditer(source)]
         if not words or rng.random() < 1 / 5 and _LAST_STOP.search(source):
             return _LAST_STOP.sub("", source) or source, target
         count = min(len(words), 1 + rng.binomial(len(words), TYPOS_PER_WORD))
-        letters = _LETTER.findall("".join(word[0] for word in words))
+        letters = _CLUSTER.findall("".join(word[0] for word in words))
         for place in sorted(rng.permutation(len(words))[:count], reverse=True):  # the last word first: places stay
             start, stop = words[place].span()
             source = source[:start] + self._mistyped(words[place][0], letters, rng) + source[stop:]
@@ -126,7 +127,7 @@ class Typos(Change):
 
     def _mistyped(self, word, letters, rng):
         """A word with one typo."""
-        own = _LETTER.findall(word)
+        own = _CLUSTER.findall(word)
         place = rng.integers(len(own) - 1)
         kind = rng.integers(4)
         if kind == 0:

@@ -13,7 +13,7 @@ from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 from keras_transformer.export.compact import compact_saved_model
 from keras_transformer.export.warmup import describe_warm_up, read_warm_up, replay, write_warm_up
 from keras_transformer.layers.embedding import columns_of
-from keras_transformer.translation.options import LANGUAGES
+from keras_transformer.translation.options import LANGUAGE_INPUTS
 
 
 class Columns(tf.saved_model.experimental.TrackableResource):
@@ -127,7 +127,7 @@ class SavedModelExport:
             return {}
         others = [pair for pair in itertools.product(tags.sources, tags.targets) if len(set(pair)) > 1]
         pairs = itertools.islice(itertools.cycle([tags.default, *others]), number)
-        return dict(zip(LANGUAGES, map(list, zip(*pairs, strict=True)), strict=True))
+        return dict(zip(LANGUAGE_INPUTS, map(list, zip(*pairs, strict=True)), strict=True))
 
     def describe(self, directory):
         """The entries of the manifest for this format, a dict."""

@@ -13,7 +13,7 @@ from tensorflow_serving.apis.predict_pb2 import PredictRequest
 from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
 
 from keras_transformer.errors import ExportError
-from keras_transformer.translation.options import INPUTS, LANGUAGES, OPTIONS, inputs_of
+from keras_transformer.translation.options import INPUTS, LANGUAGE_INPUTS, OPTIONS, inputs_of
 
 FILE = Path("assets.extra", "tf_serving_warmup_requests")
 TEXT = "A man is riding a bike."  # Long or odd text makes a load slower: the search then runs to its limit.
@@ -28,7 +28,7 @@ def warm_up_requests(tags=None):
     Args:
         tags: `LanguageTags` of a model of many languages, or None.
     """
-    languages = dict(zip(LANGUAGES, tags.default_codes, strict=True)) if tags else {}
+    languages = dict(zip(LANGUAGE_INPUTS, tags.default_codes, strict=True)) if tags else {}
     return [
         warm_up_request(signature, inputs_of(signature, tags), batch_size, languages)
         for signature in INPUTS
@@ -43,7 +43,7 @@ def warm_up_request(signature, inputs, batch_size, languages):
         signature: str.
         inputs: input name -> dtype, of the signature.
         batch_size: int.
-        languages: dict, values of the inputs `LANGUAGES`.
+        languages: dict, values of the inputs `LANGUAGE_INPUTS`.
 
     Returns:
         PredictRequest.

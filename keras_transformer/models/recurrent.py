@@ -108,7 +108,7 @@ class RecurrentNetwork(SequenceToSequence):
     def start(self, memory, width):
         return {
             "decoder": self.decoder.start(memory, width),
-            "keys": self.decoder.looking.project(memory),
+            "keys": self.decoder.attention_mechanism.project(memory),
             "memory": memory,
         }
 

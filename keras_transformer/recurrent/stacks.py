@@ -174,18 +174,23 @@ class RecurrentDecoder(Layer):
         policy = {"dtype": self.dtype_policy}
         self.cells = [CELLS[cell](d_model, name=f"cell_{i}", **policy) for i in range(num_layers)]
         if attention == "none":
-            self.looking = FixedContext(context, name="context", **policy)
+            self.attention_mechanism = FixedContext(context, name="context", **policy)
         else:
             span = (attention_span, attention_window, hard_attention)
-            self.looking = RecurrentAttention(d_model, attention, *span, name="attention", **policy)
+            self.attention_mechanism = RecurrentAttention(d_model, attention, *span, name="attention", **policy)
         self.combination = keras.layers.Dense(d_model, activation="tanh", use_bias=False, name="combination", **policy)
         self.dropout = keras.layers.Dropout(dropout_rate, name="dropout", **policy)
+
+    @property
+    def looking(self):
+        """`attention_mechanism`. Keras finds its weights by this name in files of versions before 0.2."""
+        return self.attention_mechanism
 
     def build(self, x_shape, memory_shape=None):
         width = (None, None, self.d_model)
         for i, cell in enumerate(self.cells):
             cell.build((None, None, 2 * self.d_model) if i == 0 and self.input_feeding else width)
-        self.looking.build(width)
+        self.attention_mechanism.build(width)
         self.combination.build((None, None, 2 * self.d_model))
 
     def call(self, x, memory, training=False):
@@ -194,12 +199,12 @@ class RecurrentDecoder(Layer):
     def align(self, x, memory, training=False):
         """The result of `call`, and the weights of its attention to memory, float32 (B, T, S)."""
         x = self.dropout(x, training=training)
-        keys = self.looking.project(memory)
+        keys = self.attention_mechanism.project(memory)
         if self.input_feeding:
             h, weights = self.run_fed(x, keys, memory, training)
         else:
             h = self.run_cells(x, memory, training)
-            h, weights = self.look(h, ops.arange(ops.shape(x)[1]), keys, memory, training)
+            h, weights = self.attend(h, ops.arange(ops.shape(x)[1]), keys, memory, training)
         return self.dropout(h, training=training), weights
 
     def run_cells(self, h, memory, training):
@@ -222,9 +227,9 @@ class RecurrentDecoder(Layer):
         states, _, weights = scan(advance, start, x)
         return ops.squeeze(states["fed"], 2), ops.squeeze(weights, 2)
 
-    def look(self, h, positions, keys, memory, training=False):
+    def attend(self, h, positions, keys, memory, training=False):
         """The contexts of h (B, T, D), combined with it: h~ (B, T, D), and the weights float32 (B, T, S)."""
-        contexts, weights = self.looking(h, positions, keys, memory, training=training)
+        contexts, weights = self.attention_mechanism(h, positions, keys, memory, training=training)
         return self.combination(ops.concatenate([contexts, h], axis=-1)), weights
 
     def start(self, memory, width):
@@ -244,7 +249,7 @@ class RecurrentDecoder(Layer):
             x: (B, W, D), embedded tokens.
             position: int scalar.
             state: that of `start`.
-            keys: from `looking.project`.
+            keys: from `attention_mechanism.project`.
             memory: that of `RecurrentEncoder`.
             training: whether hard attention draws.
 
@@ -256,5 +261,5 @@ class RecurrentDecoder(Layer):
             cell_state = cell(cell.project(h), cell_state)
             layers.append(cell_state)
             h = cell_state[0]
-        h, weights = self.look(h, ops.reshape(position, (1,)), keys, memory, training)
+        h, weights = self.attend(h, ops.reshape(position, (1,)), keys, memory, training)
         return h, {"layers": tuple(layers), "fed": h if self.input_feeding else ()}, weights

@@ -1,6 +1,6 @@
 """What training minimises: the contract of a loss, label-smoothed cross-entropy (section 5.4), SimCut and R-Drop.
 
-A new loss is one class here and one line in `LOSSES`. `TeacherForcing` divides every loss by the real target tokens.
+A new loss is one class here and one line in `LOSSES`. Padding leaves the loss in `real_tokens`.
 """
 
 import keras
@@ -238,15 +238,33 @@ def get_loss(loss):
     return loss
 
 
-def count_real_tokens(weights):
-    """The number of real target tokens of the global batch, over all replicas: the divisor of the loss.
+def real_tokens(batch):
+    """The real target tokens of a batch. Padding leaves the loss here, and nowhere else.
 
     Args:
-        weights: float32 (B, T) of this replica, 0 on padding.
+        batch: (inputs, labels) or (inputs, labels, weights). The inputs are a dict, or a list: source, target. The
+            weights are those of tokens, (B, T), or of pairs, (B,). Without weights, every token weighs 1.
 
     Returns:
-        float32 ().
+        inputs, a dict; labels int32 (N,) and weights float32 (N,) of the real tokens; and is_real bool (B, T).
+
+    Raises:
+        ValueError: for a batch without labels.
     """
+    inputs, labels, weights = keras.utils.unpack_x_y_sample_weight(batch)
+    if labels is None:
+        raise ValueError("there are no labels: give the target ids as `y`, or as the second part of every batch")
+    if not isinstance(inputs, dict):  # Keras takes the inputs in the order of their names, too
+        inputs = dict(zip(("source_ids", "target_ids"), inputs, strict=True))
+    labels = tf.cast(labels, tf.int32)  # NumPy's integers are int64
+    weights = tf.ones_like(labels, tf.float32) if weights is None else tf.cast(weights, tf.float32)
+    weights = tf.broadcast_to(weights[:, None] if weights.shape.rank == 1 else weights, tf.shape(labels))
+    is_real = labels != PAD_ID
+    return inputs, tf.boolean_mask(labels, is_real), tf.boolean_mask(weights, is_real), is_real
+
+
+def sum_weights(weights):
+    """The sum of the weights of the real target tokens, float32 (N,) of this replica, over all replicas: float32 ()."""
     replica = tf.distribute.get_replica_context()
     return replica.all_reduce(tf.distribute.ReduceOp.SUM, tf.reduce_sum(weights))
 

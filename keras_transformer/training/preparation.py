@@ -7,6 +7,8 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
+import sentencepiece
+
 from keras_transformer.config import Config
 from keras_transformer.data.corpora import (
     BothSides,
@@ -26,16 +28,10 @@ from keras_transformer.errors import CheckpointError, ConfigError, CorpusError, 
 from keras_transformer.files import write_whole
 from keras_transformer.protection import PLACEHOLDERS
 from keras_transformer.settings import SETTINGS
-from keras_transformer.tags import LanguageTags
+from keras_transformer.tags import LanguageTags, load_tags
 from keras_transformer.tokenizer import TARGET, Tokenizer, load_tokenizers, read_model, train_tokenizer
 from keras_transformer.training.decide import Begun
 from keras_transformer.training.origin import Origin
-from keras_transformer.training.tokenizers import (
-    complete_languages,
-    describe_languages,
-    known_languages,
-    new_languages,
-)
 from keras_transformer.translation.sentences import Known, find_lone_symbols, learn_full_stops, load_known, save_known
 
 log = logging.getLogger(__name__)
@@ -98,7 +94,7 @@ def prepare(config, run, corpus=None):
     if config.subword_dropout_rate:
         for model in models.values():
             check_bpe(model)
-    if codes := new_languages(known, corpus):
+    if codes := known.untagged(corpus.directions) if known else []:
         models = {path: append_tags(model, codes) for path, model in models.items()}
     write_whole(run.config, config.save)
     for path, model in models.items():
@@ -109,9 +105,12 @@ def prepare(config, run, corpus=None):
     write_whole(run.corpus, lambda path: path.write_text(identity, encoding="utf-8"))
     describe_tokenizers(config, run)
     tokenizers = load_tokenizers(run.path)
-    if languages := complete_languages(known, corpus, tokenizers[0].model):
+    languages = known
+    if known:
+        pieces = sentencepiece.SentencePieceProcessor(model_proto=tokenizers[0].model)
+        languages = known.extended(corpus.directions, pieces.piece_to_id)
         languages.save(run.path)
-        describe_languages(languages)
+        log.info("languages   %s", languages.describe())
     encode = partial(encode_split, config, run, tokenizers=tokenizers, languages=languages)
     train = encode(corpus, name="train")
     log.info("train       %s", train.describe())
@@ -287,6 +286,29 @@ def _different_parts(run, corpus):
 def open_origin(config, run):
     """The `Origin` of a new run; None without `init_from`, and for a run that is resumed."""
     return None if config.init_from is None or run.has_checkpoint() else Origin(config)
+
+
+def known_languages(config, run, corpus, origin):
+    """The `LanguageTags` that a run begins with: its own if it is resumed, or those of its origin; None for no tags.
+
+    Raises:
+        ConfigError: for settings that do not go with the directions of the corpora.
+        CheckpointError: if a run of several directions has lost its languages.json.
+    """
+    before = load_tags(run.path) if run.has_checkpoint() else origin and load_tags(origin.path)
+    if corpus.is_multilingual and run.has_checkpoint() and before is None:
+        raise CheckpointError(f"checkpoints without their {run.tags}: put it back, or choose another `model_dir`")
+    if before is None and not corpus.is_multilingual:
+        if config.tags != "source":
+            raise ConfigError(f"`tags` has no effect with one direction: leave it out. Received: tags={config.tags}")
+        return None
+    if not config.share_vocabulary:
+        raise ConfigError(
+            "several directions need one vocabulary for all languages: `share_vocabulary` must not be false"
+        )
+    if before and before.place != config.tags:
+        raise ConfigError(f"{config.init_from} was trained with `tags` {before.place}. Received: tags={config.tags}")
+    return before or LanguageTags(config.tags, {}, {}, (None, None))
 
 
 def make_tokenizers(config, run, corpus, origin, is_other=False):

@@ -12,7 +12,7 @@ from keras_transformer.config import Config
 from keras_transformer.data.corpora import BAD_LINES
 from keras_transformer.errors import CheckpointError, FileError
 from keras_transformer.files import reading, remove_partial_files, write_whole
-from keras_transformer.tags import FILE as LANGUAGES
+from keras_transformer.tags import TAGS_FILE
 from keras_transformer.tokenizer import SHARED, SOURCE, TARGET
 
 
@@ -48,7 +48,7 @@ class RunDirectory:
         self.config = self.path / "config.yaml"
         self.decided = self.path / "resolved.yaml"
         self.corpus = self.path / "corpus.json"
-        self.tags = self.path / LANGUAGES
+        self.tags = self.path / TAGS_FILE
         self.full_stops = self.path / "full_stops.json"
         self.bad_lines = self.path / BAD_LINES
         self.tokens = self.path / "tokens"

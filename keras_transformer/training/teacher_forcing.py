@@ -1,18 +1,33 @@
 """A model as `fit` sees it: every target token is predicted from the true tokens before it (section 5)."""
 
 import contextlib
-import functools
 import warnings
+from dataclasses import dataclass
 
 import keras
 import tensorflow as tf
 from keras import ops
 
 from keras_transformer.config import PAD_ID
-from keras_transformer.data.pipeline import is_endless, unpack
+from keras_transformer.data.pipeline import is_endless
 from keras_transformer.private_api import AlwaysBuilt
-from keras_transformer.training.losses import count_real_tokens, get_loss
+from keras_transformer.training.losses import TokenLoss, get_loss, real_tokens, sum_weights
 from keras_transformer.training.updates import Updates
+
+
+@dataclass(frozen=True)
+class Compilation:
+    """What `compile` makes. Keras tracks the attributes of a model for ever, but not those of this object.
+
+    Args:
+        token_loss: `TokenLoss`.
+        measures: dict, name -> metric of the loss.
+        updates: `Updates`.
+    """
+
+    token_loss: TokenLoss
+    measures: dict
+    updates: Updates
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -63,9 +78,24 @@ class TeacherForcing(AlwaysBuilt):
         self.coins = keras.random.SeedGenerator(name="coins") if scheduled_sampling_rate else None
         self.loss_metric = keras.metrics.Mean(name="loss")
         self.padding_metric = keras.metrics.Mean(name="padding")
-        self.measures = {}  # name -> metric of the loss
+        self.compilation = None
         self._endless = {}  # dataset without end -> its iterator
         self.built = True
+
+    @property
+    def token_loss(self):
+        """The `TokenLoss`."""
+        return self.compilation.token_loss
+
+    @property
+    def measures(self):
+        """dict, name -> metric of the loss; Keras saves them, as it saves `updates`. {} before `compile`."""
+        return self.compilation.measures if self.compilation else {}
+
+    @property
+    def updates(self):
+        """The `Updates`."""
+        return self.compilation.updates
 
     @property
     def metrics(self):
@@ -107,10 +137,7 @@ class TeacherForcing(AlwaysBuilt):
         if refused:
             received = ", ".join(f"{name}={value!r}" for name, value in refused.items())
             raise ValueError(f"TeacherForcing has its own metrics and updates: leave {received} out of `compile`")
-        self.token_loss = get_loss(loss)
-        # Keras would take what is assigned for a part of the model, for ever, even after a second `compile`.
-        assign = functools.partial(object.__setattr__, self)
-        assign("measures", {name: metric(name=name) for name, metric in self.token_loss.measures.items()})
+        token_loss = get_loss(loss)
         super().compile(optimizer=optimizer, run_eagerly=run_eagerly, jit_compile=False, auto_scale_loss=False)
         updates = Updates(
             self.optimizer,
@@ -121,7 +148,8 @@ class TeacherForcing(AlwaysBuilt):
             name="updates",
         )
         updates.build(self.network.trainable_variables)
-        assign("updates", updates)
+        measures = {name: metric(name=name) for name, metric in token_loss.measures.items()}
+        self.compilation = Compilation(token_loss, measures, updates)
 
     def get_compile_config(self):
         """The optimizer and the loss, with which a saved trainer goes on; None before `compile`."""
@@ -333,27 +361,27 @@ class TeacherForcing(AlwaysBuilt):
 
     def test_step(self, batch):
         """Measures a batch, by float32 logits."""
-        inputs, labels, weights = unpack(batch)
+        inputs, labels, weights, is_real = real_tokens(batch)
         self._count_padding(inputs)
         states = tf.cast(self.states(inputs, training=False), tf.float32)
-        self._measure(*self._losses_of_tokens([states], labels, weights))
+        self._measure(*self._losses_of_tokens([states], is_real, labels), weights)
 
     def _gradients(self, batch):
-        """This replica's share of the gradient of the mean loss, and the number of tokens that the mean is over."""
-        inputs, labels, weights = unpack(batch)
-        real_tokens = count_real_tokens(weights)
+        """This replica's share of the gradient of the mean loss, and the sum of weights that the loss is divided by."""
+        inputs, labels, weights, is_real = real_tokens(batch)
+        divisor = sum_weights(weights)
         self._count_padding(inputs)
         if self.scheduled_sampling_rate:
             inputs = self.mix_targets(inputs)
         with tf.GradientTape() as tape:
             passes = self.token_loss.run(self.states, inputs)
-            losses, measured, weights = self._losses_of_tokens(passes, labels, weights)
-            loss = tf.reduce_sum(losses * weights) / real_tokens
+            losses, measured = self._losses_of_tokens(passes, is_real, labels)
+            loss = tf.reduce_sum(losses * weights) / divisor
             scaled_loss = self.updates.scale_loss(loss)
         # `Updates` skips a broken batch, which must leave no trace in the epoch's figures either.
         tf.cond(tf.math.is_finite(loss), lambda: self._measure(losses, measured, weights), lambda: None)
         gradients = tape.gradient(scaled_loss, self.network.trainable_variables)
-        return [tf.convert_to_tensor(gradient) for gradient in gradients], real_tokens  # an embedding's are slices
+        return [tf.convert_to_tensor(gradient) for gradient in gradients], divisor  # an embedding's are slices
 
     def mix_targets(self, inputs):
         """Scheduled sampling (Bengio et al. 2015): some of the target tokens become the model's own predictions.
@@ -380,13 +408,12 @@ class TeacherForcing(AlwaysBuilt):
         for ids in inputs.values():
             self.padding_metric.update_state(tf.reshape(ids, [-1]) == PAD_ID)
 
-    def _losses_of_tokens(self, passes, labels, weights):
-        """Of the real tokens: loss (N,), dict of measures (N,), weight (N,). Padding ends here."""
-        is_real = weights > 0
-        *passes, labels, weights = (tf.boolean_mask(x, is_real) for x in (*passes, labels, weights))
+    def _losses_of_tokens(self, passes, is_real, labels):
+        """Of the real tokens: loss (N,), and dict of measures (N,)."""
+        passes = [tf.boolean_mask(states, is_real) for states in passes]
         bias = self.network.output_bias
         given = {} if bias is None else {"output_bias": bias}
-        return *self.token_loss.of_tokens(passes, self.network.output_matrix, labels, **given), weights
+        return self.token_loss.of_tokens(passes, self.network.output_matrix, labels, **given)
 
     def _measure(self, losses, measured, weights):
         self.loss_metric.update_state(losses, sample_weight=weights)

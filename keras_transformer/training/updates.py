@@ -42,7 +42,7 @@ def make_optimizer(name, learning_rate, weight_decay=None):
 
 
 class WarmUp(keras.optimizers.schedules.LearningRateSchedule):
-    """rate(n) = peak_rate * min(n / warmup_steps, fall(n)), n counted from 1. Here it stays at its peak.
+    """The linear warm-up of every schedule. Here the rate stays at its peak.
 
     Args:
         peak_rate: the rate at n = warmup_steps.
@@ -54,7 +54,7 @@ class WarmUp(keras.optimizers.schedules.LearningRateSchedule):
         self.warmup_steps = warmup_steps
 
     def __call__(self, step):
-        n = ops.cast(step, "float32") + 1.0  # Keras counts from 0, where the rate would be 0
+        n = ops.cast(step, "float32") + 1.0  # Keras counts updates from 0, where the rate would be 0
         return self.peak_rate * ops.minimum(n / self.warmup_steps, self.fall(n))
 
     def fall(self, n):
@@ -67,14 +67,10 @@ class WarmUp(keras.optimizers.schedules.LearningRateSchedule):
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class InverseSquareRoot(WarmUp):
-    """rate(n) = peak_rate * min(n / warmup_steps, sqrt(warmup_steps / n)), n counted from 1.
-
-    Equation (3), d_model^-0.5 * min(n^-0.5, n * warmup_steps^-1.5), is the same curve with the peak that
-    `paper_peak_rate` gives.
+    """The paper's schedule. With the peak that `paper_peak_rate` gives, it is equation (3).
 
     Args:
-        peak_rate: the rate at n = warmup_steps.
-        warmup_steps: updates of linear increase.
+        peak_rate, warmup_steps: those of `WarmUp`.
     """
 
     def fall(self, n):
@@ -131,7 +127,7 @@ def make_schedule(name, peak_rate, warmup_steps, last_step):
 
 
 def paper_peak_rate(d_model, warmup_steps):
-    """Where equation (3) peaks: (d_model * warmup_steps)^-0.5."""
+    """The peak of equation (3), which the paper's schedule reaches at n = `warmup_steps`."""
     return (d_model * warmup_steps) ** -0.5
 
 

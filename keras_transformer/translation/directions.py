@@ -8,8 +8,9 @@ import regex
 import tensorflow as tf
 
 from keras_transformer.config import BOS_ID
+from keras_transformer.languages import plain, short_codes, spellings_of
 from keras_transformer.layers.embedding import unframed
-from keras_transformer.tags import LanguageTags, plain, short_codes, spellings_of
+from keras_transformer.tags import LanguageTags
 from keras_transformer.translation.sentences import BLANK
 
 CODE = r"[\pL\pN_-]+"

@@ -114,7 +114,7 @@ INPUTS = {
 }
 """The inputs of every signature: name -> dtype. Each has the batch as its only dimension."""
 
-LANGUAGES = {"source_lang": "string", "target_lang": "string"}
+LANGUAGE_INPUTS = {"source_lang": "string", "target_lang": "string"}
 """The inputs that every signature of a model of many languages has besides; "" is the default of the model."""
 
 _BEST = {"translation": ("string", "B"), "score": ("float32", "B")}
@@ -136,7 +136,7 @@ OUTPUTS = {
 
 def inputs_of(signature, tags=None):
     """The inputs of a signature, name -> dtype; with those of a model of many languages if there are `tags`."""
-    return INPUTS[signature] | (LANGUAGES if tags else {})
+    return INPUTS[signature] | (LANGUAGE_INPUTS if tags else {})
 
 
 def options_of(signature):
@@ -173,7 +173,7 @@ def complete_inputs(signature, inputs):
         inputs: name -> value, or list of a value for each text.
 
     Returns:
-        dict, name -> value or list of values, all inputs of the signature, and `LANGUAGES`.
+        dict, name -> value or list of values, all inputs of the signature, and `LANGUAGE_INPUTS`.
 
     Raises:
         UserError: if there is no such signature or input, a value is out of range, or there is not a value for every
@@ -183,7 +183,7 @@ def complete_inputs(signature, inputs):
         raise UserError(f"there is no signature `{signature}`, only {', '.join(INPUTS)}")
     options = {option.name: option.not_given for option in options_of(signature)}
     texts = INPUTS[signature].keys() - options.keys()
-    not_options = texts | LANGUAGES.keys()
+    not_options = texts | LANGUAGE_INPUTS.keys()
     check_options(signature, {name: value for name, value in inputs.items() if name not in not_options})
     if missing := texts - inputs.keys():
         raise UserError(f"`{signature}` needs {', '.join(sorted(missing))}")
@@ -191,7 +191,7 @@ def complete_inputs(signature, inputs):
     for name, values in inputs.items():
         if isinstance(values, (list, tuple)) and len(values) != number:
             raise UserError(f"`{name}` must have one value for every text. Received: {len(values)}, of {number} texts")
-    return {**options, **dict.fromkeys(LANGUAGES), **inputs}
+    return {**options, **dict.fromkeys(LANGUAGE_INPUTS), **inputs}
 
 
 def markdown_table(signature):

@@ -28,7 +28,7 @@ import tensorflow as tf
 
 from keras_transformer.files import reading
 from keras_transformer.tokenizer import PICTURES, SIGN, SYMBOL, Unknown, unknown_to, written
-from keras_transformer.words import WORD_CHARACTER
+from keras_transformer.words import LETTERS_AND_DIGITS, WORD_CHARACTER
 
 BLANK = r"[\pZ\pC]"  # separators, control and invisible formatting characters
 SPACE = f"{BLANK[:-1]}{written(PICTURES)}]"
@@ -43,7 +43,6 @@ SIGNS = "".join(regex.findall(_ENDING, "".join(map(chr, [*range(0xD800), *range(
 MARK = rf"(?:[!?{SIGNS}]|\p{{Greek}}\p{{M}}*[;\x{{37e}}])"
 WORD_BEFORE = r"(?:[\p{Ll}\p{M}]{3}|\p{Lo}{2}|(?:\p{Lo}\p{M}*){3}|\p{Nd}{4})"  # a full stop that ends a sentence
 BEGINNING = r"[\pP\pS]*[\p{Lu}\p{Lt}\p{Lo}\p{Georgian}]"
-IN_WORD = r"\p{L}\p{M}\p{N}"
 # The stops of Armenian and Urdu stand inside times and abbreviations, too.
 TIGHT_STOP = "[" + "".join(sign for sign in SIGNS if sign not in "։۔") + "]"
 
@@ -303,8 +302,8 @@ def line_breaks(around):
 def breaks_of(full_stops, around):
     """As `line_breaks`, between sentences, too; full_stops: `FullStops`."""
     known = map(_either_case, dict.fromkeys([*ABBREVIATIONS, *full_stops.abbreviations]))
-    whole = rf"(?:\A|[^{IN_WORD}])"
-    ends = ((rf"((?:\A|[^{IN_WORD}.])(?:{_pattern(full_stops.ends)})\.{CLOSINGS}){STOPPED}", rf"\1{ENDED}"),)
+    whole = rf"(?:\A|[^{LETTERS_AND_DIGITS}])"
+    ends = ((rf"((?:\A|[^{LETTERS_AND_DIGITS}.])(?:{_pattern(full_stops.ends)})\.{CLOSINGS}){STOPPED}", rf"\1{ENDED}"),)
     return (
         *line_breaks(around),
         (rf"((?:\.|{MARK}){CLOSINGS})({BLANK})", rf"\1{STOPPED}\2"),

@@ -9,12 +9,13 @@ import tensorflow as tf
 
 from keras_transformer.errors import UserError, check_positive
 from keras_transformer.files import find_saved_model
+from keras_transformer.languages import check_direction
 from keras_transformer.presets import LENGTH_PENALTIES
 from keras_transformer.protection import NO_PLACEHOLDERS, PLACEHOLDERS, Protection, read_glossary
-from keras_transformer.tags import check_direction, read_export
+from keras_transformer.tags import read_export
 from keras_transformer.translation.directions import WRITTEN_TAG
 from keras_transformer.translation.lines import of_one_or_many, run_sorted
-from keras_transformer.translation.options import LANGUAGES, complete_inputs, inputs_of
+from keras_transformer.translation.options import LANGUAGE_INPUTS, complete_inputs, inputs_of
 from keras_transformer.translation.results import alternatives_of, explanation_of, score_of, translation_of
 from keras_transformer.translation.sentences import DIVISION, NO_SPACE, UNKNOWN, split_at
 from keras_transformer.translation.signatures import Signatures
@@ -87,7 +88,7 @@ class TextTranslator:
     @of_one_or_many
     def translate_scored(self, texts, on_progress=None, **options):
         """As `translate`, with scores: list of `Translation`."""
-        signature = "translate_with_options" if options.keys() - LANGUAGES.keys() else "translate"
+        signature = "translate_with_options" if options.keys() - LANGUAGE_INPUTS.keys() else "translate"
         return [translation_of(row) for row in self.ask(signature, on_progress, text=texts, **options)]
 
     @of_one_or_many
@@ -174,7 +175,7 @@ class TextTranslator:
         """
         inputs = complete_inputs(signature, inputs)
         number = len(inputs["text"])
-        inputs |= self._codes(number, *(inputs.pop(name) for name in LANGUAGES))
+        inputs |= self._codes(number, *(inputs.pop(name) for name in LANGUAGE_INPUTS))
         hidden = []
         if self.protection and signature != "score":
             hidden = [self._hidden(tf.compat.as_text(text)) for text in inputs["text"]]
@@ -219,7 +220,7 @@ class TextTranslator:
                 check_direction(self.languages, *pair)
             return {}
         codes = {pair: self.tags.find(*pair) for pair in set(pairs)}
-        return {name: [codes[pair][side] for pair in pairs] for side, name in enumerate(LANGUAGES)}
+        return {name: [codes[pair][side] for pair in pairs] for side, name in enumerate(LANGUAGE_INPUTS)}
 
     def _hidden(self, text):
         """The `Hidden` of a text. A tag that the text begins with is no word of it."""

@@ -7,7 +7,7 @@
 
 const MARK = /⟦[0-9]⟧/u;
 const NUMBERS = 10;
-// As in protection.py: the scripts that write no spaces between words, and the characters of other words.
+// As in serving/words.py: the scripts that write no spaces between words, and the characters of other words.
 const unspaced =
   String.raw`(?=[\p{L}\p{M}\p{Nl}])[\p{sc=Hani}\p{sc=Hira}\p{sc=Kana}\p{sc=Bopo}\p{sc=Yiii}\p{sc=Thai}\p{sc=Laoo}\p{sc=Khmr}` +
   String.raw`\p{sc=Mymr}\p{sc=Lana}\p{sc=Tale}\p{sc=Talu}\p{sc=Tavt}\p{sc=Ahom}\u3031-\u3035\u3099\u309a\u30fc\uff70\uff9e\uff9f]`;
@@ -45,7 +45,7 @@ const quantity =
 const fixed = [code, url, email, variable].join("|");
 const word = /^[\p{L}\p{Nl}\p{No}][\p{L}\p{M}\p{N}\p{Pc}\u00ad\u200c\u200d'’\-]*$/u; // a term of one word stays before its placeholder
 // The edges of a term: of a word, and in scripts without spaces, of a letter with its marks, its vowel and those below it.
-const begin = String.raw`(?:(?=${letter})(?<!${letter})|(?!${letter})(?<![\p{LOE}\u1039\u17d2]))`;
+const begin = String.raw`(?:(?=${letter})(?<!${letter})|(?!${letter})(?<![\p{LOE}\u1039\u17d2\u1a60]))`;
 const stop = String.raw`(?:(?<=${letter})(?!${letter})|(?<!${letter})(?![\p{M}\u0e33\u0eb3\u200c\u200d]))`;
 
 const escaped = (term) => term.replace(/[\\^$.*+?()[\]{}|/]/gu, "\\$&");

@@ -7,7 +7,7 @@ import pytest
 from keras_transformer import runs
 from keras_transformer.cli import distil
 from keras_transformer.data.corpora import open_corpus
-from keras_transformer.tags import check_direction
+from keras_transformer.languages import check_direction
 from keras_transformer.training.checkpoints import load_translator
 from keras_transformer.translation.results import Translation
 from tests import tiny

@@ -8,7 +8,7 @@ import pytest
 from keras_transformer import runs
 from keras_transformer.cli import translate
 from keras_transformer.cli.request import Request
-from keras_transformer.tags import check_direction
+from keras_transformer.languages import check_direction
 
 
 def test_an_unknown_flag_is_named(monkeypatch, capsys):

@@ -59,19 +59,19 @@ def pairs():
 
 
 def plain(batch):
-    inputs, labels, weights = batch
-    return tuple(np.asarray(x) for x in (inputs["source_ids"], inputs["target_ids"], labels, weights))
+    inputs, labels = batch
+    return tuple(np.asarray(x) for x in (inputs["source_ids"], inputs["target_ids"], labels))
 
 
 def read(dataset, count=None):
-    """The first `count` batches, or all, as tuples (source_ids, target_ids, labels, weights) of arrays."""
+    """The first `count` batches, or all, as tuples (source_ids, target_ids, labels) of arrays."""
     return [plain(batch) for batch in itertools.islice(dataset, count)]
 
 
 def pairs_in(batches):
     """The pairs in the batches, read off the sources and the labels alone: a list of (source, target) tuples."""
     found = []
-    for source_ids, _, labels, _ in batches:
+    for source_ids, _, labels in batches:
         for source, label in zip(source_ids.tolist(), labels.tolist(), strict=True):
             found.append((tuple(x for x in source if x != PAD), tuple(label[: label.index(EOS)])))
     return found
@@ -101,46 +101,39 @@ def test_evaluation_has_every_pair_exactly_once(pairs):
 
 
 def test_rows_are_bos_sentence_eos_and_padding(pairs):
-    for source_ids, target_ids, labels, weights in read(evaluation_batches(pairs, BUDGET)):
-        _, targets = zip(*pairs_in([(source_ids, target_ids, labels, weights)]), strict=True)
+    for source_ids, target_ids, labels in read(evaluation_batches(pairs, BUDGET)):
+        _, targets = zip(*pairs_in([(source_ids, target_ids, labels)]), strict=True)
         width = max(map(len, targets)) + 1
         fill = [[PAD] * (width - 1 - len(target)) for target in targets]
         rows = list(zip(targets, fill, strict=True))
         assert target_ids.tolist() == [[BOS, *target, *pad] for target, pad in rows]
         assert labels.tolist() == [[*target, EOS, *pad] for target, pad in rows]
-        assert weights.tolist() == [[1.0] * (len(target) + 1) + [0.0] * len(pad) for target, pad in rows]
 
 
 def test_labels_are_target_ids_shifted_by_one(pairs):
-    for _, target_ids, labels, _ in read(training_batches(pairs, BUDGET, seed=1), count_batches(pairs, BUDGET)):
+    for _, target_ids, labels in read(training_batches(pairs, BUDGET, seed=1), count_batches(pairs, BUDGET)):
         inside = target_ids[:, 1:] != PAD
         assert np.array_equal(labels[:, :-1][inside], target_ids[:, 1:][inside])
-
-
-def test_weights_count_the_real_tokens(pairs):
-    weights = [weights for *_, weights in read(evaluation_batches(pairs, BUDGET))]
-    assert sum(w.sum() for w in weights) == sum(len(target) + 1 for _, target in CORPUS)
 
 
 def test_batches_have_the_documented_types(pairs):
     dataset = training_batches(pairs, BUDGET, seed=1)
     assert dataset.element_spec == evaluation_batches(pairs, BUDGET).element_spec
-    assert [x.dtype for x in read(dataset, 1)[0]] == [np.int32, np.int32, np.int32, np.float32]
-    inputs, labels, weights = dataset.element_spec
+    assert [x.dtype for x in read(dataset, 1)[0]] == [np.int32, np.int32, np.int32]
+    inputs, labels = dataset.element_spec
     assert set(inputs) == {"source_ids", "target_ids"}
-    assert all(spec.shape.as_list() == [None, None] for spec in (*inputs.values(), labels, weights))
+    assert all(spec.shape.as_list() == [None, None] for spec in (*inputs.values(), labels))
 
 
 def test_padding_is_no_wider_than_the_longest_sentence():
     corpus = [((5, 7, 11), (13,)), ((17,), (19, 23, 29, 31)), ((37, 41, 43, 47, 53), (59, 61))]
     found_ids, found_labels = make_batch(encode(corpus), np.array([1, 0]))
-    source_ids, target_ids, labels, weights = plain(teacher_forced(found_ids, found_labels))
+    source_ids, target_ids, labels = plain(teacher_forced(found_ids, found_labels))
     assert np.array_equal(source_ids, found_ids) and np.array_equal(labels, found_labels)
     assert found_ids.dtype == found_labels.dtype == np.int32
     assert source_ids.tolist() == [[17, 0, 0], [5, 7, 11]]
     assert target_ids.tolist() == [[2, 19, 23, 29, 31], [2, 13, 0, 0, 0]]
     assert labels.tolist() == [[19, 23, 29, 31, 3], [13, 3, 0, 0, 0]]
-    assert weights.tolist() == [[1, 1, 1, 1, 1], [1, 1, 0, 0, 0]]
 
 
 @pytest.mark.parametrize("budget", [37, 113, 1009])
@@ -329,8 +322,8 @@ def test_the_widest_epoch_of_a_mixture_is_known_before_batches_are_made(mixed):
 
 def test_the_tokens_of_an_epoch_are_those_of_its_pairs_on_average(mixed):
     count = count_batches(mixed, BUDGET)
-    weights = [weights.sum() for *_, weights in read(training_batches(mixed, BUDGET, seed=3), 10 * count)]
-    assert mixed.tokens_per_epoch == pytest.approx(sum(weights) / 10)
+    tokens = [np.sum(labels != PAD) for *_, labels in read(training_batches(mixed, BUDGET, seed=3), 10 * count)]
+    assert mixed.tokens_per_epoch == pytest.approx(sum(tokens) / 10)
     assert encode(CORPUS).tokens_per_epoch == sum(len(target) + 1 for _, target in CORPUS)
 
 

@@ -4,7 +4,7 @@ import sentencepiece
 
 from keras_transformer.config import EOS_ID
 from keras_transformer.data.encoded import EncodedPairs, Sentences
-from keras_transformer.data.protected_pairs import PairProtection, find_shared, hide_pair, learn_terms, words_of
+from keras_transformer.data.protected_pairs import PairProtection, compounds_of, find_shared, hide_pair, learn_terms
 from keras_transformer.data.subword_dropout import SubwordDropout
 from keras_transformer.protection import PLACEHOLDERS
 from keras_transformer.tokenizer import train_tokenizer
@@ -106,4 +106,4 @@ def test_what_stands_on_both_sides_gets_the_same_placeholders():
 
 
 def test_words_are_those_of_letters():
-    assert words_of("Ann's T-Shirt, 5 km, https://a.b {x}") == ["Ann's", "T-Shirt", "km"]
+    assert compounds_of("Ann's T-Shirt, 5 km, https://a.b {x}") == ["Ann's", "T-Shirt", "km"]

@@ -54,7 +54,7 @@ def language_of(text):
 
 def rows_of(batches, count=None):
     """(source ids, target ids, labels) of every row of some batches, lists without padding."""
-    for inputs, labels, _ in batches.take(count or -1):
+    for inputs, labels in batches.take(count or -1):
         for row in zip(inputs["source_ids"].numpy(), inputs["target_ids"].numpy(), labels.numpy(), strict=True):
             yield [ids[ids > 0].tolist() for ids in row]
 
@@ -81,7 +81,7 @@ def test_every_pair_has_the_tags_of_its_own_direction_and_none_else(corpus, tmp_
 
 def test_a_batch_counts_its_tags(corpus, tmp_path):
     data = prepared(config_of(corpus, tmp_path / "run"))
-    for inputs, labels, _ in training_batches(data.train, 61, 1).take(50):
+    for inputs, labels in training_batches(data.train, 61, 1).take(50):
         assert max(np.prod(inputs["source_ids"].shape), np.prod(labels.shape)) <= 61
 
 

@@ -38,8 +38,10 @@ def trainer(optimizer=None, accumulate_steps=1, clip_norm=None, ema_decay=None, 
 
 
 def make_batch(rows):
-    """A batch of `pairs` as `fit` sees it, in NumPy."""
-    return tf.nest.map_structure(np.asarray, pipeline.teacher_forced(*pipeline.make_batch(pairs(), np.array(rows))))
+    """A batch of `pairs` as `fit` sees it, in NumPy, and the weights of its tokens: 0 on padding."""
+    batch = pipeline.teacher_forced(*pipeline.make_batch(pairs(), np.array(rows)))
+    inputs, labels = tf.nest.map_structure(np.asarray, batch)
+    return inputs, labels, (labels != 0).astype("float32")
 
 
 def values(variables):
@@ -375,9 +377,9 @@ def fit(model, updates, rows=BATCHES["even"]):
 
 
 def test_a_debugger_can_step_through_an_update_that_runs_eagerly(monkeypatch):
-    eager, inner = [], teacher_forcing.count_real_tokens
+    eager, inner = [], teacher_forcing.sum_weights
     monkeypatch.setattr(
-        teacher_forcing, "count_real_tokens", lambda weights: eager.append(tf.executing_eagerly()) or inner(weights)
+        teacher_forcing, "sum_weights", lambda weights: eager.append(tf.executing_eagerly()) or inner(weights)
     )
     expected, found = trainer(), trainer()
     found.compile("sgd", run_eagerly=True)

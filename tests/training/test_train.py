@@ -218,14 +218,12 @@ def test_tokens_seen_and_padding_are_those_of_the_batches(uninterrupted):
     with contextlib.redirect_stdout(None):
         pairs = prepare(config, run).train
     tokens, padding = [], []
-    for batch, (inputs, _, weights) in enumerate(
-        training_batches(pairs, config.batch_tokens, config.seed).take(2 * steps)
-    ):
+    for batch, (inputs, labels) in enumerate(training_batches(pairs, config.batch_tokens, config.seed).take(2 * steps)):
         if batch % steps == 0:
             is_padding = []  # of this epoch
         is_padding += [(ids.numpy() == 0).ravel() for ids in inputs.values()]
         padding.append(np.concatenate(is_padding).mean())
-        tokens.append(np.sum(weights))
+        tokens.append(np.sum(labels != 0))
     curves = read_events(run.logs / "train")
     assert [seen for _, seen in curves["target_tokens_seen"]] == np.cumsum(tokens)[2::3].tolist()
     assert [share for _, share in curves["padding"]] == pytest.approx(padding[2::3])

@@ -12,7 +12,8 @@ from sacrebleu.metrics import BLEU, CHRF
 
 import keras_transformer as kt
 from keras_transformer.errors import UserError
-from keras_transformer.tags import LanguageTags, check_direction
+from keras_transformer.languages import check_direction
+from keras_transformer.tags import LanguageTags
 from keras_transformer.translation.directions import Directions, written_tag
 from keras_transformer.translation.reranking import agreed, minimum_bayes_risk, rerank, sentence_bleu, sentence_chrf
 from keras_transformer.translation.results import Translation

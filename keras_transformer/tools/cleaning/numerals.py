@@ -19,6 +19,7 @@ import regex
 from babel import Locale
 
 from keras_transformer.languages import likely_territory, locale_of
+from keras_transformer.words import LETTERS_AND_DIGITS
 
 _SPACES = " \u00a0\u2009\u202f"
 _DIGITS = re.compile(r"\d+")
@@ -214,7 +215,7 @@ def _scales_of(locale: Locale) -> Iterator[tuple[str, int]]:
         for by_power in style.values():
             for power, pattern in by_power.items():
                 zeros, word = re.fullmatch(r"[^0]*(0*)(.*)", pattern.pattern.replace("'", "")).groups()
-                if zeros and (word := regex.sub(r"^[^\p{L}\p{M}\p{N}]+|[\s.\u061c\u200e\u200f]+$", "", word)):
+                if zeros and (word := regex.sub(rf"^[^{LETTERS_AND_DIGITS}]+|[\s.\u061c\u200e\u200f]+$", "", word)):
                     yield word, int(power) // 10 ** (len(zeros) - 1)
 
 

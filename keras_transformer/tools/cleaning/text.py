@@ -7,14 +7,14 @@ import regex
 
 from keras_transformer.errors import UserError
 from keras_transformer.languages import scripts_of
-from keras_transformer.words import letters, words_of
+from keras_transformer.words import LETTER_WITH_MARKS, LETTERS, letters, words_of
 
 _IDEOGRAPH = regex.compile(r"\p{Ideographic}")  # says as much as three letters
 _SYLLABLE = regex.compile(r"[\p{Hiragana}\p{Katakana}\p{Hangul}]")  # says as much as two
 # A number with its signs, which are no letters, and no symbols in the place of letters: "$ 1,250.50", "१२%".
 _MARKS = r"[\p{Sc}%％٪‰°]"
 _QUANTITY = regex.compile(
-    rf"(?:{_MARKS}|[+±~～〜\p{{Pd}}])?\s?\d+(?:[^\p{{L}}\p{{M}}\p{{Z}}\p{{S}}]?\d+)*(?:\s?{_MARKS})?[.,:;]?"
+    rf"(?:{_MARKS}|[+±~～〜\p{{Pd}}])?\s?\d+(?:[^{LETTERS}\p{{Z}}\p{{S}}]?\d+)*(?:\s?{_MARKS})?[.,:;]?"
 )
 _LONGEST_UNIT = 3  # letters of units, codes and the like, which stand in texts of all scripts
 _PARTS_OF_SCRIPTS = {
@@ -87,7 +87,7 @@ def _words_by_script(script: str) -> regex.Pattern:
     runs = (rf"(?:[\p{{L}}{sign}[{own}]&&{spaced}]\p{{M}}*)+" for sign in ("--", "&&"))
     foreign_run, own_run = runs
     foreign = rf"(?P<foreign>{foreign_run}|[\p{{L}}--[{own}]]\p{{M}}*)"
-    return regex.compile(rf"{foreign}|{own_run}|\p{{WB=Katakana}}+|\p{{L}}\p{{M}}*", regex.V1)
+    return regex.compile(rf"{foreign}|{own_run}|\p{{WB=Katakana}}+|{LETTER_WITH_MARKS}", regex.V1)
 
 
 def scripts_to_keep(language: str) -> list[str]:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import regex
 
 from keras_transformer.errors import UserError
-from keras_transformer.words import has_words, is_unspaced, tokens_of
+from keras_transformer.words import LETTER_WITH_MARKS, has_words, is_unspaced, tokens_of
 
 MOST_GROUPS = 6  # of sentences, by length
 FREQUENCIES = (0, 1, 2, 10, 100, 1000, 10000)  # the least frequency of each group of words
@@ -19,7 +19,7 @@ LONGEST_LOOP = 8  # words that are said twice in a row
 PHRASE = 4  # words that are said again, wherever that is
 FAR = 0.6  # a text that has less than this share of the words of another is far shorter
 LEAST_DIFFERENCE = 3  # words. Of short texts, a smaller difference says nothing
-_STUTTER = regex.compile(r"((?:\p{L}\p{M}*){1,4}?)\1{3,}")  # up to four letters, four times in a row
+_STUTTER = regex.compile(rf"((?:{LETTER_WITH_MARKS}){{1,4}}?)\1{{3,}}")  # up to four letters, four times in a row
 FAULTS = {
     "repeats itself": "says a word or a phrase twice in a row, four words again, or a part of a word four times in a "
     "row, more often than its source and each reference",

@@ -10,6 +10,7 @@ import regex
 
 from keras_transformer.tools.documents import code
 from keras_transformer.tools.documents.fragment import CLOSE, EMPTY, OPEN, Mark
+from keras_transformer.words import LETTER, LETTERS_AND_DIGITS
 
 INLINE, BLOCK, REST = "⹎", "⸙", "⹏"  # stand-ins: the first sign of a mark, that of one that may be a block, and others
 STATEMENT = "statement"  # the name of marks between two texts, such as `{% else %}`, and ":" before a definition
@@ -21,7 +22,7 @@ ALONE = re.compile(
 
 SAME = r"(?:(?!\n[ \t>]*\r?\n).)"  # any character, but not the end of the paragraph
 GAP = r"(?:[ \t]|\r?\n(?![ \t]*\r?\n))"  # white space in a paragraph
-WORD = r"[\p{L}][\p{L}\p{M}\p{N}_.-]*"
+NAME = rf"{LETTER}[{LETTERS_AND_DIGITS}_.-]*"
 BRACE = r"(?P<brace>\{(?:[^{}\n]|\n(?![ \t]*\r?\n)|(?&brace))*+\})"
 VALUE = r"""(?:"[^"]*"|'[^']*'|(?&brace)|[^\s"'<>{}]+)"""
 ATTRIBUTE = rf"""[A-Za-z_:@#.*][^\s"'<>/={{}}]*(?:\s*=\s*{VALUE})?|(?&brace)|<\?.*?\?>|<%.*?%>"""
@@ -36,9 +37,9 @@ PATTERNS = {
     # Lines.
     "module": r"(?:\A|(?<=\n\n)|(?<=\n\r\n)|(?<=---\n))(?:import\b[^\n;]*[\"'][^\n]*"
     r"|export[ \t]+(?:default|const|let|var|function|class|async|\*|\{)[^\n]*)(?:\n[ \t]*+(?![\r\n])[^\n]*)*",
-    "directive": rf"^(?P<indent>[ \t]*(?:>[ \t]?)*)(?P<colons>:{{3,}}[ \t]*(?:{WORD}|(?&brace))?(?:\[|[ \t]*))"
+    "directive": rf"^(?P<indent>[ \t]*(?:>[ \t]?)*)(?P<colons>:{{3,}}[ \t]*(?:{NAME}|(?&brace))?(?:\[|[ \t]*))"
     r"(?P<title>[^\n]*?)(?P<end>\](?:(?&brace))?)?(?=[ \t]*\r?$)",
-    "admonition": rf"^(?P<signs>(?:!!!|\?\?\?\+?)[ \t]+{WORD}(?:[ \t]+{WORD})*(?:[ \t]+\")?)(?P<words>[^\n\"]*)"
+    "admonition": rf"^(?P<signs>(?:!!!|\?\?\?\+?)[ \t]+{NAME}(?:[ \t]+{NAME})*(?:[ \t]+\")?)(?P<words>[^\n\"]*)"
     r"(?P<quote>\"?)(?=[ \t]*\r?$)",
     "note": r"^ {0,3}(?:\[\^[^\]\s]+\]|\*\[[^\]\n]+\]):(?=[ \t]+\S)(?<=(?:\A|\n[ \t]*\r?\n)"
     r"(?:(?: {0,3}(?:\[\^|\*\[)|[ \t]{2,}\S)[^\n]*\r?\n)* {0,3}(?:\[\^|\*\[)[^\n]*:)",  # in no paragraph

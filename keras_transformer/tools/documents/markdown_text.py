@@ -12,8 +12,9 @@ from keras_transformer.errors import UserError
 from keras_transformer.tools.documents.fragment import CLOSE, Mark
 from keras_transformer.tools.documents.line_breaks import LINE_BREAK, SPACE, apart, is_line_break
 from keras_transformer.tools.documents.units import Unit
+from keras_transformer.words import LETTERS_AND_DIGITS
 
-IN_WORD = r"[\p{L}\p{M}\p{N}_]"  # beside "_", which then is no sign of emphasis
+IN_WORD = rf"[{LETTERS_AND_DIGITS}_]"  # beside "_", which then is no sign of emphasis
 SPECIAL = re.compile(rf"[\\`*\[\]]|<(?=[A-Za-z/!?])|&(?=#?[0-9A-Za-z]+;)|(?<!{IN_WORD})_|_(?!{IN_WORD})|(?<=~)~|~(?=~)")
 START = re.compile(r"[0-9]+|(?=[!-/:-@\[-`{-~])|")  # a backslash behind it, and the line begins no block
 # A line of these signs makes the line above a table, and behind the sign of an item it is a rule: "- --".

@@ -9,8 +9,9 @@ import re
 from pathlib import Path
 
 from keras_transformer.config import EOS_ID
+from keras_transformer.languages import own_codes
 from keras_transformer.tags import piece_of
-from keras_transformer.tools.importing.languages import language_tags, own_code
+from keras_transformer.tools.importing.languages import language_tags
 from keras_transformer.tools.importing.marian_mt import names_by_id
 from keras_transformer.tools.importing.pieces import CONTROL, Vocabulary, own_pieces, read_pieces, with_our_ids
 from keras_transformer.tools.importing.tensors import ImportedModelError, file_in, read_json
@@ -43,7 +44,7 @@ def read_vocabularies(directory, config, source_lang, target_lang, languages=Non
     source = target = START  # our bos is their <s> in a run of several languages
     if languages is None:
         codes = [code for code in tags if CODE.fullmatch(code)]
-        source_lang, target_lang = (own_code(codes, language) for language in (source_lang, target_lang))
+        source_lang, target_lang = own_codes(codes, (source_lang, target_lang))
         source, target = (tag_of(tags, *each) for each in (("source_lang", source_lang), ("target_lang", target_lang)))
     known = {id: piece_of(name) for name, id in tags.items()}
     table = names + [known.get(id, "") for id in range(len(names), config["vocab_size"])]

@@ -1,18 +1,11 @@
 """Several languages of a model of another program, as the `LanguageTags` of a run."""
 
 from keras_transformer.config import UNK_ID
-from keras_transformer.tags import LanguageTags, plain, spellings_of
+from keras_transformer.languages import own_codes
+from keras_transformer.tags import LanguageTags
 from keras_transformer.tools.importing.tensors import ImportedModelError
 
 ALL = "all"
-
-
-def own_code(known, language):
-    """The model's own code of a language, one of `known`, for a code of a user, in any form of `spellings_of`, or None.
-
-    A code that the model does not have stays as it is.
-    """
-    return language and spellings_of(known).get(plain(language), language)
 
 
 def language_tags(place, known, languages, source_lang=None, target_lang=None):
@@ -35,9 +28,8 @@ def language_tags(place, known, languages, source_lang=None, target_lang=None):
         raise ImportedModelError(f"`languages` must be codes, such as en,de. Received: {','.join(languages)!r}")
     if languages == [ALL] and not (source_lang and target_lang):
         raise ImportedModelError("`languages` all needs `source_lang` and `target_lang`, the default direction")
-    forms = spellings_of(known)
     wanted = [*known] if languages == [ALL] else languages
-    *codes, source, target = (each and forms.get(plain(each), each) for each in (*wanted, source_lang, target_lang))
+    *codes, source, target = own_codes(known, (*wanted, source_lang, target_lang))
     source = source or next((code for code in codes if code != target), None)
     target = target or next((code for code in codes if code != source), None)
     if not (source and target) or source == target:

@@ -1,7 +1,8 @@
 """`MarianMTModel` of Hugging Face: OPUS-MT. source.spm and target.spm divide text, vocab.json has the ids of pieces."""
 
 from keras_transformer.config import EOS_ID
-from keras_transformer.tools.importing.languages import language_tags, own_code
+from keras_transformer.languages import own_codes
+from keras_transformer.tools.importing.languages import language_tags
 from keras_transformer.tools.importing.pieces import (
     CONTROL,
     UNUSED,
@@ -91,7 +92,7 @@ def tags_of(table, vocabulary):
 
 def tag_of(tags, target_lang, directory):
     """The ids of the tag of a language, a list; [] if the model has no tags. Raises ImportedModelError."""
-    code = own_code(tags, target_lang)
+    (code,) = own_codes(tags, [target_lang])
     if tags and code not in tags:
         known = ", ".join(tags)
         raise ImportedModelError(

@@ -15,7 +15,7 @@ from keras_transformer.tools.importing import hugging_face, marian, opennmt
 from keras_transformer.tools.importing.tensors import ImportedModelError
 from keras_transformer.tools.importing.trimming import trimmed
 from keras_transformer.training.run_directory import RunDirectory
-from keras_transformer.translation.options import LANGUAGES
+from keras_transformer.translation.options import LANGUAGE_INPUTS
 
 # The file by which a format is known, and who reads it.
 FORMATS = {**dict.fromkeys(marian.DECODERS, marian), "config.json": hugging_face}
@@ -65,7 +65,7 @@ def import_model(path, model_dir, source_lang=None, target_lang=None, trim_vocab
         foreign = trimmed(foreign, trim_vocabulary)
     several = {}
     if foreign.tags:
-        several = {"tags": foreign.tags.place, **dict(zip(LANGUAGES, foreign.tags.default, strict=True))}
+        several = {"tags": foreign.tags.place, **dict(zip(LANGUAGE_INPUTS, foreign.tags.default, strict=True))}
     settings = {"preset": "base", "dataset": "pairs", "model_dir": str(model_dir), **foreign.settings, **several}
     config = Config(**settings)
     model = foreign.make(config)

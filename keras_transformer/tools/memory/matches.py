@@ -6,9 +6,8 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from keras_transformer.errors import UserError
-from keras_transformer.languages import language_of, likely_script
+from keras_transformer.languages import language_of, likely_script, plain
 from keras_transformer.normalization import mend
-from keras_transformer.tags import plain
 from keras_transformer.tools.memory.tmx import read_units
 from keras_transformer.translation.lines import of_one_or_many
 

@@ -9,7 +9,7 @@ import regex
 from keras_transformer.tools.memory.alignment import explained
 from keras_transformer.tools.memory.matches import EXACT, Memory
 from keras_transformer.translation.lines import of_one_or_many
-from keras_transformer.translation.options import LANGUAGES
+from keras_transformer.translation.options import LANGUAGE_INPUTS
 from keras_transformer.translation.results import Translation
 
 _CLOSING = r"""["'\p{Pe}\p{Pf}\p{Pi}]*\Z"""
@@ -171,7 +171,7 @@ class MemoryTranslator:
 
     def _parts_of(self, texts, options, are_divided):
         """Looks texts up and counts them: for each, a list of (str, `Match` or None)."""
-        if options.keys() & LANGUAGES.keys():
+        if options.keys() & LANGUAGE_INPUTS.keys():
             found = [([(text, None)], []) for text in texts]
         else:
             found = self._look_up(texts)
