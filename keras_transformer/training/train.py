@@ -13,6 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformer.data.encoded import INDEX
+from keras_transformer.data.full_stops import load_known
 from keras_transformer.data.pipeline import count_batches, dealt, make_batch, training_batches
 from keras_transformer.data.protected_pairs import PairProtection
 from keras_transformer.data.subword_dropout import SubwordDropout
@@ -62,7 +63,6 @@ from keras_transformer.training.tensorboard import (
 )
 from keras_transformer.training.updates import make_optimizer
 from keras_transformer.training.validation import validation_batches, validation_bleu, validation_pairs
-from keras_transformer.translation.sentences import load_known
 from keras_transformer.translation.translator import Translator
 
 log = logging.getLogger(__name__)
