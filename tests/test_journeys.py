@@ -90,7 +90,7 @@ def test_from_pairs_to_the_loss_a_sentence_enters_few_files(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [*INPUTS][2:])  # the first two are the third without options
+@pytest.mark.parametrize("name", INPUTS)
 def test_through_a_signature_a_sentence_enters_few_files(name):
     signatures = Signatures(tiny.transformer(), tiny.tokenizer(), tiny.tokenizer(), 2, 0.6, 31)
     functions = signatures.functions()

@@ -20,7 +20,7 @@ from keras_transformer.decoding.search import (
 )
 
 
-class Path(NamedTuple):
+class SearchState(NamedTuple):
     """A search for one hypothesis per row, between two steps."""
 
     position: tf.Tensor  # int32 ()
@@ -74,25 +74,25 @@ def _extend_until_end(step, state, limits, options, *, bos_id, eos_id, pad_id, l
     """
     limits = tf.convert_to_tensor(limits, tf.int32)
 
-    def advance(path):
-        parents = tf.zeros_like(path.ids)
-        logits, state = step(path.ids, parents, path.position, path.state)
+    def advance(now):
+        parents = tf.zeros_like(now.ids)
+        logits, state = step(now.ids, parents, now.position, now.state)
         if options:
-            chosen = drawn_tokens(logits, path.options, path.position)
+            chosen = drawn_tokens(logits, now.options, now.position)
         else:
-            chosen = next_tokens(logits, path.hypotheses, {}, 1)
+            chosen = next_tokens(logits, now.hypotheses, {}, 1)
         log_probs, tokens = (x[..., 0] for x in chosen)  # (B, 1)
-        longer = append(path.hypotheses, tokens, path.hypotheses.scores + log_probs)
+        longer = append(now.hypotheses, tokens, now.hypotheses.scores + log_probs)
 
-        moves = ~path.done & (longer.scores[:, 0] > IMPOSSIBLE)
-        hypotheses = where_rows(moves, longer, path.hypotheses)
-        ended = tf.squeeze(is_finished(tokens, eos_id) | (hypotheses.lengths >= path.limits), axis=1)
-        return path._replace(
-            position=path.position + 1, ids=tokens, hypotheses=hypotheses, done=~moves | ended, state=state
+        moves = ~now.done & (longer.scores[:, 0] > IMPOSSIBLE)
+        hypotheses = where_rows(moves, longer, now.hypotheses)
+        ended = tf.squeeze(is_finished(tokens, eos_id) | (hypotheses.lengths >= now.limits), axis=1)
+        return now._replace(
+            position=now.position + 1, ids=tokens, hypotheses=hypotheses, done=~moves | ended, state=state
         )
 
-    start = empty_hypotheses(limits, 1, pad_id)
-    ids = tf.fill(tf.shape(start.lengths), bos_id)
-    path = Path(tf.constant(0), ids, start, limits <= 0, limits[:, None], options, state)
-    hypotheses = search(advance, path, lambda path: path.hypotheses)
+    empty = empty_hypotheses(limits, 1, pad_id)
+    ids = tf.fill(tf.shape(empty.lengths), bos_id)
+    start = SearchState(tf.constant(0), ids, empty, limits <= 0, limits[:, None], options, state)
+    hypotheses = search(advance, start, lambda now: now.hypotheses)
     return presented(normalised(hypotheses, per_row(length_penalty, limits)), pad_id)

@@ -86,12 +86,13 @@ class SavedModelExport:
 
     def write(self, directory):
         """Writes the SavedModel, and the requests that warm it up, into an empty directory."""
-        translator = in_precision(self.reference, self.precision)
-        members = translator.model.members()
-        columns = [Columns(member) for member in members]
-        translator.signatures.projections = lambda: [
-            (each.read(), member.output_bias) for each, member in zip(columns, members, strict=True)
-        ]
+        model = in_precision(self.reference.model, self.precision)
+        columns = [Columns(member) for member in model.members()]
+
+        def projections(members):
+            return [(each.read(), member.output_bias) for each, member in zip(columns, members, strict=True)]
+
+        translator = self.reference.with_model(model, projections=projections)
         functions = translator.signatures.functions()
         signatures = {"serving_default": functions["translate"], **functions}
         options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)  # an export is not trained
@@ -155,13 +156,12 @@ def share_default(directory):
     path.write_bytes(model.SerializeToString(deterministic=True))
 
 
-def in_precision(translator, precision):
-    """The same translator, with its weights and computation in "float32" or "bfloat16"."""
-    config = {**translator.model.get_config(), "dtype": precision}
-    model = type(translator.model).from_config(config)
-    for variable, original in zip(model.weights, translator.model.weights, strict=True):
+def in_precision(model, precision):
+    """A copy of a `SequenceToSequence`, with its weights and computation in "float32" or "bfloat16"."""
+    copy = type(model).from_config({**model.get_config(), "dtype": precision})
+    for variable, original in zip(copy.weights, model.weights, strict=True):
         variable.assign(original)
-    return translator.with_model(model)
+    return copy
 
 
 def describe_signatures(definitions):

@@ -10,13 +10,13 @@ import keras
 import numpy as np
 
 from keras_transformer.config import Config
+from keras_transformer.data.full_stops import load_known
 from keras_transformer.errors import CheckpointError, DamagedCheckpoint, counted
 from keras_transformer.files import write_whole
 from keras_transformer.models.sequence_to_sequence import load_model
 from keras_transformer.tags import load_tags
 from keras_transformer.tokenizer import load_tokenizers
 from keras_transformer.training.run_directory import epoch_number
-from keras_transformer.translation.sentences import load_known
 from keras_transformer.translation.translator import Translator
 
 log = logging.getLogger(__name__)

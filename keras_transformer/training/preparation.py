@@ -21,6 +21,7 @@ from keras_transformer.data.corpora import (
     write_bad_lines,
 )
 from keras_transformer.data.encoded import LAYOUT, EncodedPairs, encode_pairs, find_flaw, make_once
+from keras_transformer.data.full_stops import learn_known, load_known, save_known
 from keras_transformer.data.new_pieces import append_pieces, append_tags, learn_pieces
 from keras_transformer.data.subword_dropout import check_bpe
 from keras_transformer.data.typed_text import with_cases
@@ -32,7 +33,6 @@ from keras_transformer.tags import LanguageTags, load_tags
 from keras_transformer.tokenizer import TARGET, Tokenizer, load_tokenizers, read_model, train_tokenizer
 from keras_transformer.training.decide import Begun
 from keras_transformer.training.origin import Origin
-from keras_transformer.translation.sentences import Known, find_lone_symbols, learn_full_stops, load_known, save_known
 
 log = logging.getLogger(__name__)
 LEAST_COPIED = 100_000  # characters without a piece in all epochs, before a model copies them: 43,000 were too few
@@ -188,9 +188,7 @@ def weigh(config, corpus, train):
 
 def learn_text(run, corpus, origin, copies_unknown):
     """Writes what is `Known` by the corpus into the run, and what its origin knows behind that."""
-    pairs = InTurn({each.name: pairs for each, pairs in corpus.parts})
-    stops = (learn_full_stops(OneSide(pairs, side)) for side in (0, 1))
-    known = Known(*stops, copies_unknown, find_lone_symbols(OneSide(pairs, 0)))
+    known = learn_known(corpus, copies_unknown)
     if origin:
         known = known.extended(load_known(origin.path / run.full_stops.name))
     write_whole(run.full_stops, lambda path: save_known(path, known))

@@ -7,10 +7,10 @@ from functools import partial
 import numpy as np
 import tensorflow as tf
 
+from keras_transformer.data.full_stops import load_known
 from keras_transformer.data.pipeline import make_batch, validation_batches
 from keras_transformer.files import write_whole
 from keras_transformer.training.tensorboard import AlignmentPictures
-from keras_transformer.translation.sentences import load_known
 from keras_transformer.translation.translator import Translator
 
 log = logging.getLogger(__name__)

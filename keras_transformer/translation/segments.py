@@ -17,7 +17,7 @@ from keras_transformer.decoding.search import penalty
 from keras_transformer.protection import PLACEHOLDERS
 from keras_transformer.tokenizer import with_eos
 from keras_transformer.translation.options import OPTIONS
-from keras_transformer.translation.sentences import BLANK, CLOSING, DIVISION, NO_SPACE, WIDE_STOP, split_at
+from keras_transformer.translation.sentences import BLANK, BORDER, CLOSING, DIVISION, NO_SPACE, RESERVED, WIDE_STOP
 
 FEWEST_AT_ONCE = 32  # parts that are translated side by side, unless there are more texts than that
 
@@ -53,6 +53,23 @@ class Segments(NamedTuple):
     def places(self):
         """int64 (P,), the place of each part in its text."""
         return tf.ragged.range(tf.reduce_sum(self.fragments.with_values(self.counts), axis=1)).values
+
+
+def split_at(breaks, text):
+    """Divides texts at their white space.
+
+    Args:
+        breaks: see `sentences.Division`.
+        text: string (B,).
+
+    Returns:
+        RaggedTensor string (B, None), the white space and the sentences of each text in their order.
+    """
+    text = tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", errors="replace")
+    text = tf.where(tf.strings.regex_full_match(text, f"{BLANK}*"), "", text)
+    for pattern, rewrite in (RESERVED, *breaks):
+        text = tf.strings.regex_replace(text, pattern, rewrite)
+    return tf.strings.split(text, BORDER)
 
 
 def divide_into_parts(text, tokenizer, max_length, division=DIVISION):

@@ -1,4 +1,4 @@
-"""Where sentences end: a rule, the exceptions that a corpus knows, and the division of text in the graph.
+"""Where sentences end: a rule, with the exceptions that a corpus knows, as patterns for the graph.
 
 A missed break costs little, because the model then reads two sentences as one. A wrong break tears a sentence. So white
 space divides two sentences only
@@ -10,7 +10,7 @@ space divides two sentences only
   initials and ordinals have less before their full stop. A beginning is a capital, or a letter of a script without
   case; quotes may precede it.
 
-The corpus of a run knows the exceptions, see `FullStops`. Without a corpus, a few titles are known.
+The corpus of a run knows the exceptions, see `data/full_stops.py`. Without a corpus, a few titles are known.
 
 The stops of Chinese and Japanese end a sentence even without white space. The signs of other scripts do so, too, if a
 letter follows.
@@ -18,17 +18,13 @@ letter follows.
 The sentence breaker of tensorflow-text is not used: it breaks inside "14:35" and "1.5", and before a closing quote.
 """
 
-import json
-from collections import Counter
-from itertools import chain, islice
 from typing import NamedTuple
 
 import regex
-import tensorflow as tf
 
-from keras_transformer.files import reading
-from keras_transformer.tokenizer import PICTURES, SIGN, SYMBOL, Unknown, unknown_to, written
-from keras_transformer.words import LETTERS_AND_DIGITS, WORD_CHARACTER
+from keras_transformer.data.full_stops import BEGINNING, WORD_BEFORE, FullStops
+from keras_transformer.tokenizer import PICTURES, Unknown, unknown_to, written
+from keras_transformer.words import LETTERS_AND_DIGITS
 
 BLANK = r"[\pZ\pC]"  # separators, control and invisible formatting characters
 SPACE = f"{BLANK[:-1]}{written(PICTURES)}]"
@@ -41,8 +37,6 @@ WIDE_STOP = "[。！？｡]"
 _ENDING = r"(?![\x00-\x7f\u104a\u2024\ufe52\uff0e])\p{STerm}|[\u0f0d\u0f0e]"
 SIGNS = "".join(regex.findall(_ENDING, "".join(map(chr, [*range(0xD800), *range(0xE000, 0x20000)]))))
 MARK = rf"(?:[!?{SIGNS}]|\p{{Greek}}\p{{M}}*[;\x{{37e}}])"
-WORD_BEFORE = r"(?:[\p{Ll}\p{M}]{3}|\p{Lo}{2}|(?:\p{Lo}\p{M}*){3}|\p{Nd}{4})"  # a full stop that ends a sentence
-BEGINNING = r"[\pP\pS]*[\p{Lu}\p{Lt}\p{Lo}\p{Georgian}]"
 # The stops of Armenian and Urdu stand inside times and abbreviations, too.
 TIGHT_STOP = "[" + "".join(sign for sign in SIGNS if sign not in "։۔") + "]"
 
@@ -56,60 +50,6 @@ RESERVED = (f"[{BORDER}{NO_SPACE}{STOPPED}{ENDED}]", "\ufffd")
 
 # Titles and a few abbreviations that the rule takes for words.
 ABBREVIATIONS = "capt corp dept prof sept approx bspw bzw evtl inkl vgl dott sig ing mgr inż проф акад".split()
-MOST_LINES = 1_000_000  # that are counted
-LONGEST_TOKEN = 40  # characters between two spaces
-MOST_WORDS, LONGEST_WORD = 400, 16  # words of each kind, and characters of one: the patterns stay small
-LEAST_AT_END, LEAST_SEEN = 3, 10  # times, before a short word is known to end sentences
-LEAST_ALONE = 10  # times that a symbol is a word of its own before a model knows it so
-SIDES = ("source", "target")
-MOST_BY_CHANCE = 0.05  # probability that a word that can end lines never did
-_TOKEN = regex.compile(rf"(.*?)({WORD_CHARACTER}+)(\.?)((?:(?!\.)[\p{{P}}\p{{S}}])*)")
-_NONE = regex.match("()()()()", "")
-_BEGINNING = regex.compile(BEGINNING)
-_ENDS_BY_RULE = regex.compile(rf".*{WORD_BEFORE}")
-
-
-class FullStops(NamedTuple):
-    """The exceptions to the rule that a corpus of sentences knows. A 0 in a word stands for any digit.
-
-    Args:
-        abbreviations: tuple of str, words whose full stop ends no sentence, such as "vgl".
-        ends: tuple of str, words and numbers whose full stop ends a sentence, such as "us".
-    """
-
-    abbreviations: tuple = ()
-    ends: tuple = ()
-
-    def extended(self, other):
-        """The words of both. If both know a word, this one decides its kind."""
-        known = {*self.abbreviations, *self.ends}
-        added = ([word for word in words if word not in known] for words in other)
-        return FullStops(*(tuple([*own, *new][:MOST_WORDS]) for own, new in zip(self, added, strict=True)))
-
-
-class Known(NamedTuple):
-    """What a corpus says about text.
-
-    Args:
-        source, target: `FullStops` of the two languages.
-        copies_unknown: bool, whether training has enough characters without a piece, so that the model copies them.
-        lone_symbols: str, the symbols that are words of their own in the source; None if they are not known.
-    """
-
-    source: FullStops = FullStops()
-    target: FullStops = FullStops()
-    copies_unknown: bool = True
-    lone_symbols: str | None = None
-
-    def extended(self, other):
-        """What both corpora say. This one decides where they differ. Symbols are known if both know them."""
-        stops = (self.source.extended(other.source), self.target.extended(other.target))
-        symbols = (self.lone_symbols, other.lone_symbols)
-        lone_symbols = None if None in symbols else "".join(sorted(set("".join(symbols))))
-        return Known(*stops, self.copies_unknown or other.copies_unknown, lone_symbols)
-
-
-UNKNOWN = Known()  # of a run without a corpus
 
 
 class Division(NamedTuple):
@@ -185,96 +125,6 @@ def _unread(unknown):
     return (*rules, (f"[{marks}]+", "")) if marks else tuple(rules)
 
 
-def learn_full_stops(lines):
-    """Finds the exceptions in a corpus.
-
-    An abbreviation stands with a full stop inside lines and hardly ever at their end. It seldom stands without a full
-    stop, or no beginning follows it. Where lines have several sentences, every word can have a full stop inside a line;
-    so an abbreviation must have more of them than chance gives. A short word or a number ends sentences if it does so
-    in the corpus. So does a frequent short word that never has a full stop inside a line.
-
-    Args:
-        lines: iterable of str, one sentence each for the most part; the first `MOST_LINES` are counted.
-
-    Returns:
-        `FullStops`, the most frequent words first, at most `MOST_WORDS` of each kind.
-    """
-    inside, small, end, bare = _count(lines)
-
-    def is_abbreviation(word):
-        is_whole = bare[word] <= 10 * (inside[word] - 1) or 2 * small[word] > max(inside[word], 2)
-        return is_whole and inside[word] > 9 * end[word] and share ** inside[word] <= MOST_BY_CHANCE
-
-    def is_end(word):
-        if end[word] >= max(LEAST_AT_END, 10 * inside[word]):
-            return len(word) > 1 or not word.isupper()  # a capital is an initial
-        return bare[word] >= LEAST_SEEN and not inside[word] and len(word) > 1 and not word.isdecimal()
-
-    frequent = [word for word, _ in (inside + end + bare).most_common() if len(word) <= LONGEST_WORD]
-    by_rule = set(filter(_ENDS_BY_RULE.fullmatch, frequent))
-    stops = [(inside[word], end[word]) for word in by_rule if end[word]]  # of the words that end sentences
-    share = sum(there for there, _ in stops) / max(1, sum(map(sum, stops)))
-    abbreviations = [word for word, _ in inside.most_common() if word in by_rule and is_abbreviation(word)]
-    ends = [word for word in frequent if word not in by_rule and is_end(word)]
-    return FullStops(tuple(abbreviations[:MOST_WORDS]), tuple(ends[:MOST_WORDS]))
-
-
-def find_lone_symbols(lines):
-    """The symbols that are words of their own in lines, an iterable of str, or parts of such words: a str."""
-    counts = Counter()
-    for token, count in Counter(chain.from_iterable(map(str.split, islice(lines, MOST_LINES)))).items():
-        if regex.fullmatch(f"{SIGN}+", token):
-            counts.update(dict.fromkeys(regex.findall(SYMBOL, token), count))
-    return "".join(sorted(symbol for symbol, count in counts.items() if count >= LEAST_ALONE))
-
-
-def _count(lines):
-    """Counts words in four `Counter`s.
-
-    The words with a full stop inside a line; those of them that no beginning follows; the words with a full stop at the
-    end of a line; the words without a full stop.
-    """
-    tokens = Counter()  # (token, whether it is the last one, whether a beginning follows)
-    for line in islice(lines, MOST_LINES):
-        row = line.split()
-        for token, other in zip(row, [*row, ""][1:], strict=True):
-            if len(token) <= LONGEST_TOKEN:  # a script without spaces has whole sentences
-                has_stop = "." in token
-                tokens[token, has_stop and not other, has_stop and _BEGINNING.match(other) is not None] += 1
-    inside, small, end, bare = counters = [Counter() for _ in range(4)]
-    for (token, is_last, is_before_beginning), count in tokens.items():
-        before, word, stop, after = (_TOKEN.fullmatch(token) or _NONE).groups()
-        word = regex.sub(r"\p{Nd}", "0", word)
-        if not stop:
-            bare[word] += count
-        elif not is_last:
-            inside[word] += count
-            small[word] += 0 if is_before_beginning and not after.startswith((",", ";", ":")) else count
-        elif not before.endswith("."):  # the end "p.m." says nothing about "m"
-            end[word] += count
-    return counters
-
-
-def save_known(path, known):
-    """Writes a `Known`."""
-    facts = known._asdict() | {side: getattr(known, side)._asdict() for side in SIDES}
-    path.write_text(json.dumps(facts, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
-
-
-def load_known(path):
-    """Reads the `Known` of `save_known`. `UNKNOWN` if there is no such file, as in old runs.
-
-    Raises:
-        FileError: if the file cannot be read or is damaged.
-    """
-    if not path.exists():
-        return UNKNOWN
-    with reading(path, "put a copy of it back, or remove it"):
-        facts = json.loads(path.read_text(encoding="utf-8"))
-        sides = (FullStops(**{kind: tuple(words) for kind, words in facts[side].items()}) for side in SIDES)
-        return Known(*sides, **{fact: facts[fact] for fact in ("copies_unknown", "lone_symbols") if fact in facts})
-
-
 def _either_case(word):
     first = word[0]
     forms = sorted({first, first.lower(), first.upper()})
@@ -321,12 +171,3 @@ def breaks_of(full_stops, around):
 
 AROUND = Around.of(Unknown())  # where no tokenizer is known
 DIVISION = Division(breaks_of(FullStops(), AROUND), _copied(Unknown()))
-
-
-def split_at(breaks, text):
-    """text string (B,) -> its white space and sentences in their order, RaggedTensor string (B, None)."""
-    text = tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", errors="replace")
-    text = tf.where(tf.strings.regex_full_match(text, f"{BLANK}*"), "", text)
-    for pattern, rewrite in (RESERVED, *breaks):
-        text = tf.strings.regex_replace(text, pattern, rewrite)
-    return tf.strings.split(text, BORDER)

@@ -5,11 +5,10 @@ result depends on the others. No row makes a call raise: an option out of its ra
 value, and NaN or an infinity as not given. `options.py` lists inputs and outputs.
 """
 
-import functools
-
 import tensorflow as tf
 
 from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID
+from keras_transformer.data.full_stops import UNKNOWN
 from keras_transformer.decoding.beam import beam_search
 from keras_transformer.decoding.search import last_repeated, log_probs_of, penalty
 from keras_transformer.decoding.single import greedy_search, sample
@@ -33,7 +32,7 @@ from keras_transformer.translation.segments import (
     regrouped,
     required_placeholders,
 )
-from keras_transformer.translation.sentences import UNKNOWN, divisions_of
+from keras_transformer.translation.sentences import divisions_of
 
 PARTS_APART = 1_000_003  # between the seeds of two texts, so that each part of a text has its own
 
@@ -59,6 +58,8 @@ class Signatures:
         shortlist: `Shortlist` of the translations; None: a search chooses among all pieces. `sample`, `score` and
             `explain` always use all pieces.
         tags: `LanguageTags` of a model of many languages, whose signatures have two more inputs, see `inputs_of`.
+        projections: function from the members of the model to what `joint_logits` reads. By default, every search lays
+            out the matrices anew, because weights change in training.
     """
 
     def __init__(
@@ -73,26 +74,14 @@ class Signatures:
         known=UNKNOWN,
         shortlist=None,
         tags=None,
+        projections=projections_of,
     ):
-        self.model = model
+        self.model, self.members = model, model.members()
         self.tokenizers = self.source_tokenizer, self.target_tokenizer = source_tokenizer, target_tokenizer
         self.beam_size, self.length_penalty, self.max_length = beam_size, length_penalty, max_length
         self.shortlist, self.directions = shortlist, tags and Directions(tags)
-        self.members = model.members()
-        # Laid out in every search: weights change in training. A SavedModel keeps `Columns`.
-        self.projections = functools.partial(projections_of, self.members)
-        division, of_target = self.division, _ = divisions_of(*self.tokenizers, split_sentences, known)
-        # Each is a tf.function, so that a SavedModel holds it once. AutoGraph takes most of the time of tracing: only
-        # the three with a loop need it.
-        as_graph = functools.partial(tf.function, autograph=False)
-        self._encode, self._step, self._search = map(as_graph, (model.encode, model.step, self.search))
-        self._decode, self._join, self._join_scores = map(as_graph, (target_tokenizer.decode, join, join_scores))
-        self._split_source = as_graph(lambda text, length: divide_into_parts(text, source_tokenizer, length, division))
-        split_target = as_graph(lambda text, length: divide_into_parts(text, target_tokenizer, length, of_target))
-        is_shared = target_tokenizer is source_tokenizer and division == of_target
-        self._split_target = self._split_source if is_shared else split_target
-        self._translate_parts = tf.function(self.translate_parts)
-        self._find_labels, self._explain_labels = tf.function(self.find_labels), tf.function(self.explain_labels)
+        self.projections = projections
+        self.division, self.division_of_translations = divisions_of(*self.tokenizers, split_sentences, known)
 
     def functions(self):
         """Name -> tf.function of every signature, from a dict of the `INPUTS` to a dict of the `OUTPUTS`."""
@@ -156,12 +145,12 @@ class Signatures:
             As `translate`. The score uses the log-probabilities after the options.
         """
         options = in_range(options, self.beam_size, self.length_penalty)
-        parts = self._split_source(text, _length(self.max_length))
+        parts = self._split_source(text)
         prefix = prefix_ids(self.target_tokenizer, options.pop("prefix"), parts)
         limits = limits_of(parts.ids, prefix, options.pop("max_length"), parts.rows)
         alpha = options["length_penalty"]
         options = {"prefix": prefix, **{name: tf.gather(option, parts.rows) for name, option in options.items()}}
-        found = self._translate_parts(parts.ids, limits, tf.constant(1), at_once(text), options)
+        found = self.translate_parts(parts.ids, limits, tf.constant(1), at_once(text), options)
         return _best(*self._joined(parts, found, alpha))
 
     def sample(self, text, **options):
@@ -175,10 +164,10 @@ class Signatures:
             As `translate`; the score is that of the model without the options.
         """
         options = in_range(options, self.beam_size, self.length_penalty)
-        parts = self._split_source(text, _length(self.max_length))
+        parts = self._split_source(text)
         options = {name: tf.gather(option, parts.rows) for name, option in options.items()}
         options["seed"] = options["seed"] * PARTS_APART + parts.places
-        found = self._translate_parts(parts.ids, limits_of(parts.ids), tf.constant(1), at_once(text), options)
+        found = self.translate_parts(parts.ids, limits_of(parts.ids), tf.constant(1), at_once(text), options)
         return _best(*self._joined(parts, found))
 
     def score(self, text, translation, **tags):
@@ -197,11 +186,11 @@ class Signatures:
             {"score": float32 (B,), "token_scores": float32 (B, T), the log-probability of each piece, 0 on padding,
             "pieces": string (B, T), "</s>" at the end of each part, "" on padding}.
         """
-        parts = self._split_source(text, _length(self.max_length))
-        translation_parts = self._split_target(translation, _length(self.max_length + EXTRA_LENGTH))
+        parts, most = self._split_source(text), tf.constant(self.max_length + EXTRA_LENGTH, tf.int64)
+        translation_parts = self._split(translation, most, self.target_tokenizer, self.division_of_translations)
         owners, sources, labels = pairs(self.tokenizers, text, translation, parts, translation_parts)
         tags = {name: tf.gather(tag, owners) for name, tag in tags.items()}
-        token_scores, _ = self._explain_labels(sources, labels, at_once(text), tags)
+        token_scores, _ = self.explain_labels(sources, labels, at_once(text), tags)
         labels = regrouped(labels, owners, tf.size(text, tf.int64))
         token_scores = labels.with_values(token_scores)
         return {
@@ -223,11 +212,11 @@ class Signatures:
             "alignment": float32 (B, T, S), how much the model looks at each source piece when it predicts each piece
             (`SequenceToSequence.align`). A row sums to 1 over the source pieces of its part; 0 on padding}.
         """
-        parts = self._split_source(text, _length(self.max_length))
+        parts = self._split_source(text)
         owners, offsets, sources = beginnings(parts, self.max_length)
         tags = {name: tf.gather(tag, owners) for name, tag in tags.items()}
-        labels = self._find_labels(sources, at_once(text), tags)
-        token_scores, alignment = self._explain_labels(sources, labels, at_once(text), tags)
+        labels = self.find_labels(sources, at_once(text), tags)
+        token_scores, alignment = self.explain_labels(sources, labels, at_once(text), tags)
         number = tf.size(text, tf.int64)
         pieces = regrouped(labels, owners, number)
         return {
@@ -237,15 +226,25 @@ class Signatures:
             "alignment": blocks(alignment, labels, sources, owners, offsets, number),
         }
 
-    # Their steps
-
     def _translate_texts(self, text, tags, count):
         """text string (B,) -> translations string (B, count) and scores float32 (B, count), best first."""
-        parts = self._split_source(text, _length(self.max_length))
+        parts = self._split_source(text)
         options = {name: tf.gather(tag, parts.rows) for name, tag in tags.items()}
-        found = self._translate_parts(parts.ids, limits_of(parts.ids), tf.constant(count), at_once(text), options)
+        found = self.translate_parts(parts.ids, limits_of(parts.ids), tf.constant(count), at_once(text), options)
         return self._joined(parts, found)
 
+    # Their stops. Each is a tf.function, so that a SavedModel holds it once. AutoGraph takes most of the time of
+    # tracing: only the three with a loop need it.
+
+    @tf.function(autograph=False)
+    def _split(self, text, most, tokenizer, division):
+        return divide_into_parts(text, tokenizer, most, division)
+
+    def _split_source(self, text):
+        """The `Segments` of texts, string (B,)."""
+        return self._split(text, tf.constant(self.max_length, tf.int64), self.source_tokenizer, self.division)
+
+    @tf.function
     def translate_parts(self, ids, limits, count, batch_size, options):
         """encode -> search -> decode. Memory does not grow with P: at most `batch_size` parts are under way at a time.
 
@@ -271,7 +270,7 @@ class Signatures:
             given = {name: option[some] for name, option in options.items()}
             required = required_placeholders(self.tokenizers, source_ids, limits[some], given)
             memory = self.memory_of(source_ids, given)
-            found = self._search(memory, limits[some], count, given, self.candidates(source_ids, given), required)
+            found = self.search(memory, limits[some], count, given, self.candidates(source_ids, given), required)
             found = [field[:, :count] for field in last_repeated(found)]
             decoded = self._decode(tf.reshape(found[0], [-1, tf.shape(found[0])[2]]))
             texts = tf.concat([texts, tf.reshape(decoded, tf.shape(found[1]))], axis=0)
@@ -283,6 +282,11 @@ class Signatures:
         """What the decoder reads of source ids, int32 (P, S), behind their tags if the model has several directions."""
         return self._encode(tagged(source_ids, tags) if self.directions else source_ids)
 
+    @tf.function(autograph=False)
+    def _encode(self, source_ids):
+        return self.model.encode(source_ids)
+
+    @tf.function
     def find_labels(self, sources, batch_size, tags=None):
         """encode -> search, as in `explain_labels`: sources, RaggedTensor int32 (P, None) -> the same, of labels."""
         flat, counts = tf.zeros([0], tf.int32), tf.zeros([0], tf.int32)
@@ -296,14 +300,15 @@ class Signatures:
             given = {name: tag[start : start + batch_size] for name, tag in (tags or {}).items()}
             required = required_placeholders(self.tokenizers, source_ids, limits, {})
             memory = self.memory_of(source_ids, given)
-            found = self._search(memory, limits, tf.constant(1), given, (), required)
+            found = self.search(memory, limits, tf.constant(1), given, (), required)
             ids, lengths = found.ids[:, 0], found.lengths[:, 0]
             flat = tf.concat([flat, tf.boolean_mask(ids, tf.sequence_mask(lengths, tf.shape(ids)[1]))], axis=0)
             counts = tf.concat([counts, lengths], axis=0)
         return tf.RaggedTensor.from_row_lengths(flat, tf.cast(counts, tf.int64), validate=False)
 
+    @tf.function(autograph=False)
     def search(self, memory, limits, wanted, options, candidates=(), required=()):
-        """Finds translations; here greedy search, beam search or sampling is chosen.
+        """Finds translations, by the step function of the model and with all that changes its logits.
 
         Args:
             memory: from `SequenceToSequence.encode`, of P parts.
@@ -316,7 +321,7 @@ class Signatures:
         Returns:
             `Hypotheses`.
         """
-        projections = candidates.projections(self.members) if candidates else self.projections()
+        projections = candidates.projections(self.members) if candidates else self.projections(self.members)
 
         def start(width):
             return self.model.start(memory, width)
@@ -333,8 +338,21 @@ class Signatures:
         found = self._find(start, step, limits, wanted, options)
         return candidates.hypotheses(found) if candidates else found
 
+    @tf.function(autograph=False)
+    def _step(self, ids, parents, position, state):
+        return self.model.step(ids, parents, position, state)
+
     def _find(self, start, step, limits, wanted, options):
-        """`search` with a step function; `start` takes W and returns its first state."""
+        """Chooses greedy search, beam search or sampling, and runs it.
+
+        Args:
+            start: function from W to the first state of `step`.
+            step: step function, see `beam_search`.
+            limits, wanted, options: see `search`; no tags.
+
+        Returns:
+            `Hypotheses`.
+        """
         how = {"length_penalty": self.length_penalty, "bos_id": BOS_ID, "eos_id": EOS_ID, "pad_id": PAD_ID}
         if "temperature" in options:
             return sample(step, start(1), limits, options, **how)
@@ -351,6 +369,7 @@ class Signatures:
         nothing = tf.zeros([tf.shape(source_ids)[0], 0], tf.int32)
         return self.shortlist.candidates(source_ids, options.get("prefix", nothing))
 
+    @tf.function
     def explain_labels(self, sources, labels, batch_size, tags=None):
         """log P(y_t | y_1 ... y_t-1, source) of every label, and how much it looks at each token of its source.
 
@@ -385,15 +404,23 @@ class Signatures:
             alignments = tf.concat([alignments, alignment], axis=0)
         return log_probs, alignments
 
+    @tf.function(autograph=False)
+    def _decode(self, ids):
+        return self.target_tokenizer.decode(ids)
+
+    @tf.function(autograph=False)
+    def _join(self, parts, translations):
+        return join(parts, translations)
+
+    @tf.function(autograph=False)
+    def _join_scores(self, parts, scores, lengths, length_penalty):
+        return join_scores(parts, scores, lengths, length_penalty)
+
     def _joined(self, parts, found, length_penalty=None):
         """The results of `translate_parts` as those of texts: string (B, count) and float32 (B, count)."""
         translations, scores, lengths = found
         alpha = tf.constant(self.length_penalty) if length_penalty is None else length_penalty
         return self._join(parts, translations), self._join_scores(parts, scores, lengths, alpha)
-
-
-def _length(pieces):
-    return tf.constant(pieces, tf.int64)
 
 
 def _best(translations, scores):

@@ -7,9 +7,11 @@ import os
 import regex
 import tensorflow as tf
 
+from keras_transformer.data.full_stops import UNKNOWN
 from keras_transformer.errors import UserError, check_positive
 from keras_transformer.files import find_saved_model
 from keras_transformer.languages import check_direction
+from keras_transformer.layers.embedding import projections_of
 from keras_transformer.presets import LENGTH_PENALTIES
 from keras_transformer.protection import NO_PLACEHOLDERS, PLACEHOLDERS, Protection, read_glossary
 from keras_transformer.tags import read_export
@@ -17,7 +19,8 @@ from keras_transformer.translation.directions import WRITTEN_TAG
 from keras_transformer.translation.lines import of_one_or_many, run_sorted
 from keras_transformer.translation.options import LANGUAGE_INPUTS, complete_inputs, inputs_of
 from keras_transformer.translation.results import alternatives_of, explanation_of, score_of, translation_of
-from keras_transformer.translation.sentences import DIVISION, NO_SPACE, UNKNOWN, split_at
+from keras_transformer.translation.segments import split_at
+from keras_transformer.translation.sentences import DIVISION, NO_SPACE
 from keras_transformer.translation.signatures import Signatures
 
 
@@ -250,7 +253,7 @@ class Translator(TextTranslator):
         batch_size: texts translated at a time, on every device.
         strategy: tf.distribute.Strategy under which the weights were made. Each of its replicas on this machine
             translates its part of every batch. None leaves all to the first.
-        split_sentences, known, shortlist: see `Signatures`.
+        split_sentences, known, shortlist, projections: see `Signatures`.
         glossary, protect, tags: see `TextTranslator`.
 
     Attributes:
@@ -277,6 +280,7 @@ class Translator(TextTranslator):
         glossary=None,
         protect=False,
         tags=None,
+        projections=projections_of,
     ):
         check_positive(beam_size=beam_size, max_length=max_length)
         if not LENGTH_PENALTIES[0] <= length_penalty <= LENGTH_PENALTIES[1]:
@@ -288,7 +292,7 @@ class Translator(TextTranslator):
         self.settings["split_sentences"] = split_sentences
         self.known, self.shortlist = known, shortlist
         tokenizers = (self.source_tokenizer, self.target_tokenizer)
-        how = {"known": known, "shortlist": shortlist, "tags": tags}
+        how = {"known": known, "shortlist": shortlist, "tags": tags, "projections": projections}
         self.signatures = Signatures(model, *tokenizers, **self.settings, **how)
         self._functions, self._breaks = self.signatures.functions(), self.signatures.division.breaks
         self._strategy = strategy or tf.distribute.get_strategy()

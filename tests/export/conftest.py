@@ -2,7 +2,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from keras_transformer.translation.sentences import Known
+from keras_transformer.data.full_stops import Known
 from keras_transformer.translation.translator import Translator
 from tests import tiny
 

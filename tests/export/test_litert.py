@@ -10,6 +10,7 @@ import pytest
 import tensorflow as tf
 
 from keras_transformer.config import PAD_ID
+from keras_transformer.data.full_stops import Known, learn_full_stops
 from keras_transformer.errors import ExportError
 from keras_transformer.export.litert import LiteRTExport, as_python, reader_settings
 from keras_transformer.export.manifest import read_manifest
@@ -18,7 +19,8 @@ from keras_transformer.export.versions import export_version
 from keras_transformer.models.recurrent import RecurrentNetwork
 from keras_transformer.tokenizer import Tokenizer, train_tokenizer
 from keras_transformer.translation import sentences
-from keras_transformer.translation.sentences import Known, divisions_of, learn_full_stops, split_at
+from keras_transformer.translation.segments import split_at
+from keras_transformer.translation.sentences import divisions_of
 from keras_transformer.translation.shortlist import Shortlist
 from keras_transformer.translation.translator import Translator
 from tests import reference, tiny

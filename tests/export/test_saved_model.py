@@ -267,7 +267,7 @@ def test_half_precision_is_half_the_size_and_translates_what_was_learned(half, e
 
 @pytest.mark.slow
 def test_half_precision_translates_as_python_does_in_half_precision(half, greedy):
-    texts, scores = in_precision(greedy, "bfloat16").translate_batch(TEXTS)
+    texts, scores = greedy.with_model(in_precision(greedy.model, "bfloat16")).translate_batch(TEXTS)
     found = run_like_serving(half, TEXTS)
     assert [text.decode("utf-8") for text in found["translation"]] == texts
     np.testing.assert_allclose(found["score"], scores, rtol=1e-3, atol=1e-3)
@@ -275,7 +275,7 @@ def test_half_precision_translates_as_python_does_in_half_precision(half, greedy
 
 
 def test_layer_normalisation_stays_exact_in_half_precision(translator):
-    model = in_precision(translator, "bfloat16").model
+    model = in_precision(translator.model, "bfloat16")
     assert {variable.dtype for variable in model.trainable_variables} == {"bfloat16", "float32"}
     assert all("norm" in variable.path for variable in model.trainable_variables if variable.dtype == "float32")
 

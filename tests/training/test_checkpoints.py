@@ -13,6 +13,7 @@ import pytest
 import tensorflow as tf
 
 from keras_transformer.data import pipeline
+from keras_transformer.data.full_stops import UNKNOWN, FullStops, Known, save_known
 from keras_transformer.errors import CheckpointError, DamagedCheckpoint, FileError, UserError
 from keras_transformer.files import write_whole
 from keras_transformer.tokenizer import save_tokenizers
@@ -28,7 +29,6 @@ from keras_transformer.training.checkpoints import (
 )
 from keras_transformer.training.run_directory import RunDirectory
 from keras_transformer.training.teacher_forcing import TeacherForcing
-from keras_transformer.translation.sentences import UNKNOWN, FullStops, Known, save_known
 from keras_transformer.translation.translator import Translator
 from tests import tiny
 

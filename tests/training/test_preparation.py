@@ -11,6 +11,7 @@ from sentencepiece.sentencepiece_model_pb2 import ModelProto, TrainerSpec
 
 from keras_transformer.config import Config, settings_of_model
 from keras_transformer.data.corpora import pairs_corpus
+from keras_transformer.data.full_stops import UNKNOWN, load_known
 from keras_transformer.errors import CheckpointError, ConfigError, CorpusError, UserError
 from keras_transformer.models.recurrent import RecurrentNetwork
 from keras_transformer.tokenizer import SHARED, SOURCE, TARGET, load_tokenizers, save_tokenizers
@@ -27,7 +28,6 @@ from keras_transformer.training.preparation import (
 from keras_transformer.training.run_directory import RunDirectory
 from keras_transformer.training.train import make_network
 from keras_transformer.training.validation import validation_pairs
-from keras_transformer.translation.sentences import UNKNOWN, load_known
 from tests import tiny
 
 

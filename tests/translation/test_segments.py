@@ -24,8 +24,9 @@ from keras_transformer.translation.segments import (
     pairs,
     pieces_of,
     regrouped,
+    split_at,
 )
-from keras_transformer.translation.sentences import DIVISION, split_at
+from keras_transformer.translation.sentences import DIVISION
 from tests import tiny
 from tests.translation.test_sentences import compositions, is_blank
 

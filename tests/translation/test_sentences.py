@@ -6,22 +6,9 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from keras_transformer.errors import FileError
-from keras_transformer.translation.sentences import (
-    AROUND,
-    DIVISION,
-    MOST_WORDS,
-    SIGNS,
-    UNKNOWN,
-    FullStops,
-    Known,
-    breaks_of,
-    learn_full_stops,
-    line_breaks,
-    load_known,
-    save_known,
-    split_at,
-)
+from keras_transformer.data.full_stops import MOST_WORDS, FullStops, learn_full_stops
+from keras_transformer.translation.segments import split_at
+from keras_transformer.translation.sentences import AROUND, DIVISION, SIGNS, breaks_of, line_breaks
 from tests.abbreviations import CORPORA, PAIRS, UNSEEN, UNSPACED_PAIRS
 from tests.sentences import SENTENCES
 
@@ -247,26 +234,6 @@ def test_numbers_end_sentences_where_ordinals_have_no_full_stop():
         assert sentences("am 12. August", breaks=breaks_of(learn_full_stops(corpus), AROUND)) == [["am 12. August"]]
 
 
-def test_a_word_that_also_ends_lines_or_stands_without_a_full_stop_is_no_abbreviation():
-    once, often = ["Don't worry. He will."], ["Please don't worry."] * 2
-    assert learn_full_stops(once).abbreviations == ("worry",)
-    assert learn_full_stops([*once, *often]).abbreviations == ()
-    assert learn_full_stops([*once, "do not worry now", "worry"]).abbreviations == ()
-    assert learn_full_stops(["Ann Ray geb. Lee", "Eva Roe geb. Fox", *["ich geb es dir"] * 9]).abbreviations == ("geb",)
-    assert learn_full_stops(["see art. 5", "by art. 7", *["the art of war"] * 97]).abbreviations == ("art",)
-
-
-def test_in_paragraphs_a_rare_word_at_the_end_of_a_sentence_is_no_abbreviation():
-    paragraphs = [f"He sleeps. They walk. She likes {word}. We sleep. All walk." for word in ("cider", "perry")] * 2
-    assert learn_full_stops([*paragraphs, "You sleep. I walk.", "She sleeps."]).abbreviations == ()
-    assert learn_full_stops([*paragraphs, *["the plan, approx. Ten"] * 9]).abbreviations == ("approx",)
-
-
-def test_initials_and_parts_of_abbreviations_end_nothing():
-    corpus = ["It is vitamin C.", "I like plan C.", "Take the C.", "at 3 p.m.", "at 5 p.m.", "at 7 p.m.", "by 8 p.m."]
-    assert learn_full_stops(corpus).ends == ()
-
-
 def test_the_lists_are_bounded_and_their_patterns_are_not_those_of_other_words():
     letters = "abcdefghijklmnopqrstuvwxyz"
     words = [f"{a}{b}{c}x" for a in letters for b in letters for c in "abc"]
@@ -275,22 +242,3 @@ def test_the_lists_are_bounded_and_their_patterns_are_not_those_of_other_words()
     assert sentences("See Abax. Two. It is cabax. Three.", breaks=breaks_of(known, AROUND)) == [
         ["See Abax. Two.", "It is cabax.", "Three."]
     ]
-
-
-def test_a_corpus_knows_better_than_the_one_before():
-    new, old = FullStops(("vgl", "no"), ("us",)), FullStops(("us", "zzgl"), ("no", "me"))
-    assert new.extended(old) == FullStops(("vgl", "no", "zzgl"), ("us", "me"))
-    many = FullStops(tuple(map(str, range(MOST_WORDS))))
-    assert new.extended(many).abbreviations == ("vgl", "no", *many.abbreviations[:-2])
-
-
-def test_full_stops_are_kept_in_a_file_and_a_damaged_one_is_named(tmp_path):
-    path = tmp_path / "full_stops.json"
-    assert load_known(path) == UNKNOWN
-    known = Known(FullStops(("ул", "vgl"), ("0",)), FullStops(), copies_unknown=False)
-    save_known(path, known)
-    assert load_known(path) == known and "ул" in path.read_text(encoding="utf-8")
-    for damaged in ("{", "{}", '{"source": 3}', '{"source": {"x": []}, "target": {}}'):
-        path.write_text(damaged, encoding="utf-8")
-        with pytest.raises(FileError, match="full_stops.json is damaged: put a copy"):
-            load_known(path)

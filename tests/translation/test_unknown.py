@@ -3,11 +3,12 @@ import functools
 import pytest
 import tensorflow as tf
 
+from keras_transformer.data.full_stops import UNKNOWN, Known
 from keras_transformer.normalization import mend
 from keras_transformer.protection import PLACEHOLDERS
 from keras_transformer.tokenizer import Tokenizer, train_tokenizer, unknown_to
-from keras_transformer.translation.segments import divide_into_parts
-from keras_transformer.translation.sentences import UNKNOWN, Known, divisions_of, find_lone_symbols, split_at
+from keras_transformer.translation.segments import divide_into_parts, split_at
+from keras_transformer.translation.sentences import divisions_of
 from keras_transformer.translation.translator import Translator
 from tests import tiny
 from tests.sentences import SENTENCES
@@ -56,12 +57,6 @@ def test_a_model_of_bytes_knows_everything():
 def test_placeholders_are_known():
     signs = unknown_to([tokenizer(placeholders=PLACEHOLDERS)]).signs
     assert not is_in(signs, "⟦") and is_in(unknown_to([tokenizer()]).signs, "⟦")
-
-
-def test_symbols_that_are_words_in_a_corpus_are_found():
-    lines = ["one + two -", "25° – +", "a $! b"] * 5 + ["one = two"] * 9 + ["=one"]
-    assert find_lone_symbols(lines) == "+"
-    assert find_lone_symbols(lines * 2) == "$+="
 
 
 def test_a_character_in_bytes_is_counted_once():

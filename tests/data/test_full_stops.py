@@ -1,0 +1,145 @@
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from keras_transformer.data import full_stops
+from keras_transformer.data.full_stops import (
+    MOST_WORDS,
+    UNKNOWN,
+    FullStops,
+    Known,
+    find_lone_symbols,
+    learn_full_stops,
+    learn_known,
+    lines_of_languages,
+    load_known,
+    save_known,
+)
+from keras_transformer.errors import FileError
+
+
+def test_a_word_that_also_ends_lines_or_stands_without_a_full_stop_is_no_abbreviation():
+    once, often = ["Don't worry. He will."], ["Please don't worry."] * 2
+    assert learn_full_stops(once).abbreviations == ("worry",)
+    assert learn_full_stops([*once, *often]).abbreviations == ()
+    assert learn_full_stops([*once, "do not worry now", "worry"]).abbreviations == ()
+    assert learn_full_stops(["Ann Ray geb. Lee", "Eva Roe geb. Fox", *["ich geb es dir"] * 9]).abbreviations == ("geb",)
+    assert learn_full_stops(["see art. 5", "by art. 7", *["the art of war"] * 97]).abbreviations == ("art",)
+
+
+def test_in_paragraphs_a_rare_word_at_the_end_of_a_sentence_is_no_abbreviation():
+    paragraphs = [f"He sleeps. They walk. She likes {word}. We sleep. All walk." for word in ("cider", "perry")] * 2
+    assert learn_full_stops([*paragraphs, "You sleep. I walk.", "She sleeps."]).abbreviations == ()
+    assert learn_full_stops([*paragraphs, *["the plan, approx. Ten"] * 9]).abbreviations == ("approx",)
+
+
+def test_initials_and_parts_of_abbreviations_end_nothing():
+    corpus = ["It is vitamin C.", "I like plan C.", "Take the C.", "at 3 p.m.", "at 5 p.m.", "at 7 p.m.", "by 8 p.m."]
+    assert learn_full_stops(corpus).ends == ()
+
+
+def test_symbols_that_are_words_in_a_corpus_are_found():
+    lines = ["one + two -", "25° – +", "a $! b"] * 5 + ["one = two"] * 9 + ["=one"]
+    assert find_lone_symbols(lines) == "+"
+    assert find_lone_symbols(lines * 2) == "$+="
+
+
+# Several corpora and languages.
+
+
+class Streamed:
+    """Pairs without a length."""
+
+    def __init__(self, pairs):
+        self.pairs = pairs
+
+    def __iter__(self):
+        return iter(self.pairs)
+
+
+def corpus(*parts):
+    """A mixture of parts, each (source language, target language, training pairs)."""
+    return SimpleNamespace(parts=[(SimpleNamespace(source_lang=s, target_lang=t), pairs) for s, t, pairs in parts])
+
+
+ENGLISH = [*["see chap. Three", "we like art."] * 9, *["He is 12.", "come with us."] * 5, *["one + two"] * 10]
+GERMAN = [*["am 12. Juni", "siehe Abschn. Drei", "ein Hund", "der us. Hund"] * 9, *["das ° eins"] * 10]
+FRENCH = [*["voir art. Trois", "les chiens"] * 9, *["la vie en C."] * 3]
+
+
+def pairs(sources, targets=("one",)):
+    return [(source, targets[row % len(targets)]) for row, source in enumerate(sources)]
+
+
+def test_the_lines_of_a_language_speak_for_this_language_alone():
+    parts = [("en", "de", pairs(ENGLISH, GERMAN)), ("de", "en", pairs(GERMAN)), ("fr", "de", pairs(FRENCH, GERMAN))]
+    source, target, copies_unknown, lone_symbols = learn_known(corpus(*parts), False)
+    assert source.abbreviations == ("chap", "Abschn", "art") and copies_unknown is False
+    assert lone_symbols == "+°"
+    german = [line for _, lang, own in parts if lang == "de" for _, line in own]
+    assert target == learn_full_stops(german, ["one"] * len(GERMAN))
+    mixed = learn_known(corpus(*(("en", "de", own) for _, _, own in parts)), False)
+    assert "art" not in mixed.source.abbreviations
+
+
+def test_a_word_ends_sentences_if_no_language_has_its_full_stop_inside_lines():
+    assert learn_full_stops(ENGLISH).ends == ("00", "us") and learn_full_stops(FRENCH).ends == ()
+    assert learn_full_stops(ENGLISH, FRENCH).ends == ("00", "us")
+    assert learn_full_stops(ENGLISH, GERMAN).ends == learn_full_stops(GERMAN, ENGLISH).ends == ()
+
+
+def test_the_most_frequent_words_of_each_language_come_first(monkeypatch):
+    monkeypatch.setattr(full_stops, "MOST_WORDS", 3)
+    first = [f"see {word}. Two" for word in ("abax", "abax", "abbx", "abcx", "abdx")]
+    second = [f"see {word}. Two" for word in ("abbx", "abex")]
+    assert learn_full_stops(first, second).abbreviations == ("abax", "abbx", "abex")
+
+
+@pytest.mark.parametrize("kind", [list, Streamed])
+@settings(max_examples=59, deadline=None, derandomize=True)
+@given(sizes=st.lists(st.integers(0, 211), min_size=1, max_size=5), most=st.integers(5, 307))
+def test_at_most_so_many_lines_are_read_and_every_corpus_has_evenly_spaced_ones(kind, sizes, most):
+    numbered = [kind([(row, row) for row in range(size)]) for size in sizes]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(full_stops, "MOST_LINES", most)
+        source, target = lines_of_languages(corpus(*((f"{n}", "en", own) for n, own in enumerate(numbered))))
+    read = [list(lines) for lines in source]
+    assert [list(lines) for lines in source] == read and [row for rows in read for row in rows] == list(*target)
+    assert sum(map(len, read)) <= most
+    for size, rows in zip(sizes, read, strict=True):
+        step = rows[1] if len(rows) > 1 else max(size, 1)
+        assert rows == list(range(0, size, step))
+        assert 2 * len(rows) > min(size, most // len(sizes)) or size == 0
+    assert sum(sizes) > most or list(map(len, read)) == sizes
+
+
+def test_a_corpus_behind_one_of_all_lines_is_known(monkeypatch):
+    monkeypatch.setattr(full_stops, "MOST_LINES", 101)
+    long = pairs(["the dog and I"] * 101)
+    for language in ("en", "fr"):
+        known = learn_known(corpus(("en", "de", long), (language, "de", pairs(FRENCH + ["un + deux"] * 10))), True)
+        assert known.source.abbreviations == ("art",) and known.lone_symbols == "+"
+
+
+# Files.
+
+
+def test_a_corpus_knows_better_than_the_one_before():
+    new, old = FullStops(("vgl", "no"), ("us",)), FullStops(("us", "zzgl"), ("no", "me"))
+    assert new.extended(old) == FullStops(("vgl", "no", "zzgl"), ("us", "me"))
+    many = FullStops(tuple(map(str, range(MOST_WORDS))))
+    assert new.extended(many).abbreviations == ("vgl", "no", *many.abbreviations[:-2])
+
+
+def test_full_stops_are_kept_in_a_file_and_a_damaged_one_is_named(tmp_path):
+    path = tmp_path / "full_stops.json"
+    assert load_known(path) == UNKNOWN
+    known = Known(FullStops(("ул", "vgl"), ("0",)), FullStops(), copies_unknown=False)
+    save_known(path, known)
+    assert load_known(path) == known and "ул" in path.read_text(encoding="utf-8")
+    for damaged in ("{", "{}", '{"source": 3}', '{"source": {"x": []}, "target": {}}'):
+        path.write_text(damaged, encoding="utf-8")
+        with pytest.raises(FileError, match="full_stops.json is damaged: put a copy"):
+            load_known(path)
