@@ -6,6 +6,7 @@ of which the vocabulary has none. They are ranges for a class of RE2, such as "â
 """
 
 import functools
+import hashlib
 import io
 import re
 import tempfile
@@ -172,7 +173,9 @@ class Tokenizer(tf.Module):
     def __init__(self, model):
         super().__init__(name="tokenizer")
         self.model = model
-        self._pieces = tensorflow_text.SentencepieceTokenizer(model=model, out_type=tf.int32)
+        # Python's loader of SavedModels gives all tokenizers of one name the model of the first. So the name is a hash.
+        name = f"tokenizer_{hashlib.sha256(model).hexdigest()[:32]}"
+        self._pieces = tensorflow_text.SentencepieceTokenizer(model=model, out_type=tf.int32, name=name)
         self.vocabulary_size = int(self._pieces.vocab_size())
         first = range(FIRST_PLACEHOLDER_ID, FIRST_PLACEHOLDER_ID + len(PLACEHOLDERS))
         self.has_placeholders = self.vocabulary_size > first[-1] and tuple(self.visible_pieces(first)) == PLACEHOLDERS

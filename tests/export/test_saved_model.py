@@ -1,4 +1,6 @@
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +14,7 @@ from keras_transformer.export.manifest import read_manifest
 from keras_transformer.export.saved_model import SavedModelExport, in_precision, open_like_serving, run
 from keras_transformer.export.versions import export_version
 from keras_transformer.export.warmup import read_warm_up, replay
+from keras_transformer.tokenizer import Tokenizer, train_tokenizer
 from keras_transformer.translation.options import INPUTS
 from keras_transformer.translation.segments import divide_into_parts
 from keras_transformer.translation.translator import SavedModelTranslator, Translator
@@ -112,6 +115,40 @@ def test_an_export_of_a_variant_finds_what_the_translator_finds(variant, tmp_pat
     assert [text.decode("utf-8") for text in outputs["translation"]] == texts
     np.testing.assert_allclose(outputs["score"], scores, atol=1e-4)
     assert too_new(nodes_of(path)) == []
+
+
+# As docs/export_and_serve.md opens an export, without this project.
+BY_PYTHON = """
+import sys
+import tensorflow as tf
+import tensorflow_text
+
+model = tf.saved_model.load(sys.argv[1])
+for text in model.signatures["serving_default"](text=tf.constant(sys.argv[2:]))["translation"].numpy():
+    sys.stdout.buffer.write(text.replace(b"\\n", b" ") + b"\\n")
+"""
+
+
+@pytest.fixture(scope="module")
+def of_two():
+    """A `Translator` with two vocabularies, as `share_vocabulary` false makes: one of English, and one of German."""
+    tokenizers = [Tokenizer(train_tokenizer(side, tiny.VOCABULARY)) for side in zip(*tiny.pairs(211), strict=True)]
+    sizes = [tokenizer.vocabulary_size for tokenizer in tokenizers]
+    model = tiny.transformer(3, vocabulary_size=sizes[0], target_vocabulary_size=sizes[1], tie_embeddings=False)
+    return Translator(model, *tokenizers, beam_size=2, max_length=31)
+
+
+@pytest.fixture(scope="module")
+def exported_of_two(of_two, tmp_path_factory):
+    return export_version(SavedModelExport(of_two), tmp_path_factory.mktemp("two"), sentences=TEXTS)
+
+
+def test_python_opens_an_export_with_two_tokenizers_as_the_run_translates(exported_of_two, of_two, tmp_path):
+    expected = of_two.translate(TEXTS)
+    assert SavedModelTranslator(exported_of_two).translate(TEXTS) == expected
+    command = [sys.executable, "-c", BY_PYTHON, str(exported_of_two), *TEXTS]
+    found = subprocess.run(command, cwd=tmp_path, stdout=subprocess.PIPE, check=True).stdout.decode("utf-8")
+    assert found.splitlines() == [text.replace("\n", " ") for text in expected]
 
 
 @pytest.mark.slow
