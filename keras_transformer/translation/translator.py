@@ -1,18 +1,14 @@
 """Lists of strings in, lists of strings out: one interface over a trained run and over an exported SavedModel."""
 
-import contextlib
 import copy
 import dataclasses
 import os
-import tempfile
-from pathlib import Path
 
 import regex
 import tensorflow as tf
-from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
 from keras_transformer.errors import UserError, check_positive
-from keras_transformer.files import find_saved_model
+from keras_transformer.files import find_saved_model, tokenizers_apart
 from keras_transformer.presets import LENGTH_PENALTIES
 from keras_transformer.protection import NO_PLACEHOLDERS, PLACEHOLDERS, Protection, read_glossary
 from keras_transformer.tags import check_direction, read_export
@@ -375,35 +371,6 @@ class SavedModelTranslator(TextTranslator):
         if name not in self._loaded.signatures:
             raise UserError(f"{self.path} has no signature `{name}`: export the run again with export.py")
         return self._loaded.signatures[name]
-
-
-@contextlib.contextmanager
-def tokenizers_apart(directory):
-    """A context with a directory of a SavedModel in which Python's loader tells all tokenizers apart.
-
-    Before version 0.2, the two tokenizers of an export had one name, and Python's loader gives both the model of one.
-
-    Args:
-        directory: Path of the SavedModel.
-
-    Yields:
-        Path: `directory` if the names differ; otherwise a temporary directory, whose tokenizers have other names.
-    """
-    saved = SavedModel.FromString((directory / "saved_model.pb").read_bytes())
-    functions = [function for graph in saved.meta_graphs for function in graph.graph_def.library.function]
-    makers = [node for function in functions for node in function.node_def if node.op == "SentencepieceOp"]
-    if len({node.name for node in makers}) == len(makers):
-        yield directory
-        return
-    with tempfile.TemporaryDirectory() as temporary:
-        for path in directory.absolute().iterdir():
-            Path(temporary, path.name).symlink_to(path)
-        for number, node in enumerate(makers):
-            node.attr["shared_name"].s = b"tokenizer_%d" % number
-        changed = Path(temporary, "saved_model.pb")
-        changed.unlink()
-        changed.write_bytes(saved.SerializeToString())
-        yield Path(temporary)
 
 
 def make_protection(glossary, protect):

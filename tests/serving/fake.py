@@ -106,7 +106,7 @@ class Page:
     Attributes:
         models: list, the names of the models.
         lacks: set, signatures that the models do not have.
-        has_placeholders: bool; False for models that read "⟦0⟧" without "⟦", as they read all characters that no piece has.
+        has_placeholders: bool; False for models that read "⟦0⟧" without "⟦", which no piece of theirs has.
         answers: dict, text -> an error, or the outputs of all signatures.
         holds: dict, text -> threading.Event that its answers wait for.
         asked: list of (model, signature, text).
