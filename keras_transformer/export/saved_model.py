@@ -3,6 +3,10 @@
 import contextlib
 import hashlib
 import itertools
+import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import keras
@@ -10,10 +14,29 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
+from keras_transformer.errors import ExportError, counted
 from keras_transformer.export.compact import compact_saved_model
 from keras_transformer.export.warmup import describe_warm_up, read_warm_up, replay, write_warm_up
 from keras_transformer.layers.embedding import columns_of
 from keras_transformer.translation.options import LANGUAGE_INPUTS
+
+LEAST_EQUAL_ROUNDED = 0.8  # share of the translations that stay the same where numbers are rounded otherwise
+
+# What people without this project do with an export. On the CPU, because the process that exports may hold the GPU.
+IN_PYTHON = """
+import json, sys
+
+try:
+    import tensorflow as tf
+    import tensorflow_text
+
+    tf.config.set_visible_devices([], "GPU")
+    inputs = {name: tf.constant(values) for name, values in json.load(sys.stdin).items()}
+    outputs = tf.saved_model.load(sys.argv[1]).signatures["serving_default"](**inputs)
+    print(json.dumps([text.decode("utf-8") for text in outputs["translation"].numpy()]))
+except Exception as error:
+    sys.exit(" ".join(f"{type(error).__name__}: {error}".split()))
+"""
 
 
 class Columns(tf.saved_model.experimental.TrackableResource):
@@ -81,8 +104,9 @@ class SavedModelExport:
         self.reference = translator
         self.shortlist = shortlist
         self.precision = precision
-        self.least_equal, self.score_tolerance = (1.0, 1e-4) if precision == "float32" else (0.8, np.inf)
-        self.advice = "report it, as no setting helps" if precision == "float32" else "choose `precision` float32"
+        is_exact = precision == "float32"
+        self.least_equal, self.score_tolerance = (1.0, 1e-4) if is_exact else (LEAST_EQUAL_ROUNDED, np.inf)
+        self.advice = "report it, as no setting helps" if is_exact else "choose `precision` float32"
 
     def write(self, directory):
         """Writes the SavedModel, and the requests that warm it up, into an empty directory."""
@@ -103,16 +127,40 @@ class SavedModelExport:
 
     @contextlib.contextmanager
     def opened(self, directory):
-        """A context with the function of the export that does as `expected`, after its warm-up."""
-        requests = read_warm_up(directory)
+        """A context with the function of the export that does as `expected`, after its warm-up.
+
+        The function translates in a Session, as TensorFlow Serving does. At the end of the context, another process
+        loads the export as people do in Python, and translates the same sentences.
+
+        Raises:
+            ExportError: if the other process fails, or if more of its translations differ than the export allows.
+        """
+        requests, translated = read_warm_up(directory), []
 
         def translate_batch(sentences):
             outputs = run(session, signatures["serving_default"], sentences, **self.languages(len(sentences)))
-            return [text.decode("utf-8") for text in outputs["translation"]], outputs["score"].tolist()
+            texts = [text.decode("utf-8") for text in outputs["translation"]]
+            translated.append((sentences, texts))
+            return texts, outputs["score"].tolist()
 
         with open_like_serving(directory) as (session, signatures):
             replay(session, signatures, requests)
             yield translate_batch
+        for sentences, texts in translated:  # now, when the memory of the Session is free
+            self.check_in_python(directory, sentences, texts)
+
+    def check_in_python(self, directory, sentences, texts):
+        """Raises ExportError if Python's loader translates otherwise than a Session, which found `texts`."""
+        found = translate_in_python(directory, {"text": sentences, **self.languages(len(sentences))})
+        differing = [row for row in zip(sentences, found, texts, strict=True) if row[1] != row[2]]
+        has_gpu = bool(tf.config.list_physical_devices("GPU"))  # which rounds otherwise than the CPU
+        least_equal = LEAST_EQUAL_ROUNDED if has_gpu else self.least_equal
+        if len(sentences) - len(differing) < least_equal * len(sentences):
+            sentence, text, other = differing[0]
+            raise ExportError(
+                f"`tf.saved_model.load` of the export translates {sentence!r} to {text!r}, TensorFlow Serving to "
+                f"{other!r}; they differ in {len(differing)} of {counted(len(sentences), 'sentence')}: {self.advice}"
+            )
 
     def expected(self, sentences):
         """The translations and the scores of the run. Of a model of many languages, they are of all directions."""
@@ -196,3 +244,31 @@ def run(session, signature, sentences, **languages):
     columns = {"text": sentences, **languages}
     feeds = {name: np.array([value.encode("utf-8") for value in values], object) for name, values in columns.items()}
     return session.run(fetches, {signature.inputs[name].name: values for name, values in feeds.items()})
+
+
+def translate_in_python(directory, inputs):
+    """Translates in another process, which imports TensorFlow and TensorFlow Text alone.
+
+    Args:
+        directory: path of a SavedModel.
+        inputs: dict, input of `serving_default` -> list of str.
+
+    Returns:
+        list of str.
+
+    Raises:
+        ExportError: if the process fails. The error has the last line that the process wrote.
+    """
+    process = subprocess.run(
+        [sys.executable, "-c", IN_PYTHON, Path(directory).absolute()],
+        input=json.dumps(inputs),
+        capture_output=True,
+        encoding="utf-8",
+        errors="replace",
+        cwd=directory,  # Python imports from the working directory. An export has no modules.
+        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
+    )
+    if process.returncode:
+        said = (process.stderr.strip() or f"the process ended with status {process.returncode}").splitlines()[-1]
+        raise ExportError(f"`tf.saved_model.load` in another process cannot translate with the export: {said}")
+    return json.loads(process.stdout.splitlines()[-1])

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from keras_transformer.data.full_stops import UNKNOWN
 from keras_transformer.errors import UserError, check_positive
-from keras_transformer.files import find_saved_model
+from keras_transformer.files import find_saved_model, tokenizers_apart
 from keras_transformer.languages import check_direction
 from keras_transformer.layers.embedding import projections_of
 from keras_transformer.presets import LENGTH_PENALTIES
@@ -357,7 +357,8 @@ class SavedModelTranslator(TextTranslator):
         super().__init__(batch_size, glossary, protect, tags)
         self.languages = languages
         self.files = [self.path / "saved_model.pb"]
-        self._loaded = tf.saved_model.load(os.fspath(self.path))
+        with tokenizers_apart(self.path) as path:
+            self._loaded = tf.saved_model.load(os.fspath(path))
         if self.protection:  # a model with placeholders reads one as one piece
             (found,) = self._ask_batch("explain", {"text": PLACEHOLDERS[:1], **self._codes(1)})
             if PLACEHOLDERS[0].encode() not in found["source_pieces"]:

@@ -5,6 +5,8 @@
 const LONGEST_WAIT = 30_000; // ms for an answer, the same limit as the server's
 const PASSING = [0, 404, 408, 429, 502, 503]; // statuses worth a retry; 0 means no answer
 const JSON_BODY = { "Content-Type": "application/json" };
+const PLACEHOLDER = "⟦0⟧"; // a model with placeholders reads it as one piece
+const NO_PLACEHOLDERS = "This model has no placeholders, so it cannot keep words: train one with --protect 0.1.";
 const NO_SIGNATURE = /^Serving signature (name|key).* not found/;
 
 /** A failed request. `status` is the HTTP status, or 0 without an answer. */
@@ -39,6 +41,13 @@ export class Model {
     this.name = name;
     this.languages = languages;
     this.lacks = new Set(); // missing signatures, which the page does not request again
+    this.hasPlaceholders = false; // not known yet
+  }
+
+  /** Asks the model once whether it has placeholders, as serving/connections.py does. Throws ServerError if it has none. */
+  async checkPlaceholders(signal) {
+    this.hasPlaceholders ||= (await this.explanation(PLACEHOLDER, signal))?.source_pieces.includes(PLACEHOLDER);
+    if (!this.hasPlaceholders) throw new ServerError(400, NO_PLACEHOLDERS);
   }
 
   /** Returns the translations of a text, best first: [{text, score}]. */

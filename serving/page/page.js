@@ -15,7 +15,6 @@ import { explanationOf } from "./words.js";
 const PAUSE = 120; // ms without a key before the page translates
 const SILENCE = 1000; // ms without a change before a screen reader says the translation
 const [FIRST_RETRY, LAST_RETRY] = [1000, 8000]; // ms between retries while the server does not answer
-const NO_PLACEHOLDERS = "This model has no placeholders, so it cannot keep words: train one with --protect 0.1.";
 
 const [box, result, target, attention] = ["source", "result", "target", "attention"].map(byId);
 const [trouble, choice, picker] = ["trouble", "model-choice", "model"].map(byId);
@@ -50,12 +49,12 @@ async function translate() {
     const text = box.value;
     const hidden = keeping.hide(text);
     const isBlank = !text.trim();
+    if (hidden.words.length) await model.checkPlaceholders(signal);
     const [translations, explained] = await Promise.all([
       isBlank ? [] : model.translations(hidden.text, signal),
       isBlank ? null : model.explanation(hidden.text, signal),
     ]);
     if (signal.aborted) return;
-    if (explained && hidden.isMisread(explained)) throw new ServerError(400, NO_PLACEHOLDERS);
     const restored = translations.map((each) => ({ ...each, text: hidden.restore(each.text) }));
     show(text, restored, explained && explanationOf(hidden.restoreExplanation(explained)));
     calm();

@@ -122,13 +122,6 @@ export class Hidden {
     return { ...answer, source_pieces: sources.filter(Boolean), pieces: this.put(answer.pieces, this.words), alignment };
   }
 
-  /** Whether the model of an explanation lacks placeholders: it has read one as several pieces. */
-  isMisread(answer) {
-    const pieces = answer.source_pieces;
-    const isWhole = pieces.some((piece) => MARK.test(piece));
-    return this.words.length > 0 && !isWhole && pieces.some((piece) => piece.includes("⟦") || piece === "<0xA6>");
-  }
-
   /** The n-th ⟦3⟧ of `texts` becomes the word of the n-th ⟦3⟧ of the hidden text. */
   put(texts, words) {
     const left = {};

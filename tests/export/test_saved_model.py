@@ -1,17 +1,30 @@
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import tensorflow as tf
+import tensorflow_text
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sentencepiece.sentencepiece_model_pb2 import ModelProto
 from tensorflow.core.protobuf import saved_model_pb2
 
+from keras_transformer.errors import ExportError
+from keras_transformer.export import saved_model as module
 from keras_transformer.export.manifest import read_manifest
-from keras_transformer.export.saved_model import SavedModelExport, in_precision, open_like_serving, run
+from keras_transformer.export.saved_model import (
+    SavedModelExport,
+    in_precision,
+    open_like_serving,
+    run,
+    translate_in_python,
+)
 from keras_transformer.export.versions import export_version
 from keras_transformer.export.warmup import read_warm_up, replay
+from keras_transformer.tokenizer import Tokenizer
 from keras_transformer.translation.options import INPUTS
 from keras_transformer.translation.segments import divide_into_parts
 from keras_transformer.translation.translator import SavedModelTranslator, Translator
@@ -112,6 +125,69 @@ def test_an_export_of_a_variant_finds_what_the_translator_finds(variant, tmp_pat
     assert [text.decode("utf-8") for text in outputs["translation"]] == texts
     np.testing.assert_allclose(outputs["score"], scores, atol=1e-4)
     assert too_new(nodes_of(path)) == []
+
+
+# As docs/export_and_serve.md opens an export, without this project.
+BY_PYTHON = """
+import sys
+import tensorflow as tf
+import tensorflow_text
+
+model = tf.saved_model.load(sys.argv[1])
+for text in model.signatures["serving_default"](text=tf.constant(sys.argv[2:]))["translation"].numpy():
+    sys.stdout.buffer.write(text + b"\\n")
+"""
+
+
+@pytest.fixture(scope="module")
+def of_two(translator):
+    """A `Translator` with two tokenizers over one vocabulary, as OPUS-MT has: the second one writes capitals."""
+    writing = ModelProto.FromString(tiny.tokenizer_model())
+    taken = {piece.piece for piece in writing.pieces}
+    for piece in writing.pieces:
+        if piece.type == piece.NORMAL and piece.piece.upper() not in taken:
+            piece.piece = piece.piece.upper()
+    tokenizers = tiny.tokenizer(), Tokenizer(writing.SerializeToString())
+    return Translator(translator.model, *tokenizers, beam_size=1, max_length=31)
+
+
+@pytest.fixture(scope="module")
+def exported_of_two(of_two, tmp_path_factory):
+    return export_version(SavedModelExport(of_two), tmp_path_factory.mktemp("two"), sentences=TEXTS)
+
+
+def test_python_opens_an_export_with_two_tokenizers_as_the_run_translates(exported_of_two, of_two, tmp_path):
+    expected = of_two.translate(TEXTS)
+    assert expected[0] == "EINS ZWEI DREI"
+    assert SavedModelTranslator(exported_of_two).translate(TEXTS) == expected
+    command = [sys.executable, "-c", BY_PYTHON, str(exported_of_two), *TEXTS]
+    found = subprocess.run(command, cwd=tmp_path, stdout=subprocess.PIPE, check=True).stdout.decode("utf-8")
+    assert found.splitlines() == expected
+
+
+def test_tokenizers_of_one_name_are_no_export_and_older_exports_have_them_named_apart(of_two, tmp_path, monkeypatch):
+    """Before, tokenizers had no names. In a Session, that export translates as the run does."""
+    make = tensorflow_text.SentencepieceTokenizer
+    monkeypatch.setattr(tensorflow_text, "SentencepieceTokenizer", lambda name, **arguments: make(**arguments))
+    tokenizers = [Tokenizer(tokenizer.model) for tokenizer in (of_two.source_tokenizer, of_two.target_tokenizer)]
+    before = SavedModelExport(Translator(of_two.model, *tokenizers, beam_size=1, max_length=31))
+    before.write(tmp_path)
+    expected, files = of_two.translate(TEXTS), sorted(tmp_path.iterdir())
+    with pytest.raises(ExportError, match="`tf.saved_model.load` .* 'one two three' to .* differ in 3 of 3 sentences"):
+        with before.opened(tmp_path) as translate:
+            assert translate(TEXTS)[0] == expected
+    assert SavedModelTranslator(tmp_path).translate(TEXTS) == expected
+    assert sorted(tmp_path.iterdir()) == files
+
+
+def test_a_process_that_cannot_open_an_export_is_one_line(tmp_path, monkeypatch):
+    (tmp_path / "saved_model.pb").touch()
+    with pytest.raises(ExportError) as refused:
+        translate_in_python(tmp_path, {"text": TEXTS})
+    assert re.fullmatch(r"`tf.saved_model.load` in another process cannot .*: \w+Error: .+", str(refused.value))
+    monkeypatch.setattr(module, "IN_PYTHON", "import os\nos.kill(os.getpid(), 9)")
+    with pytest.raises(ExportError, match="status -9$"):
+        translate_in_python(tmp_path, {"text": TEXTS})
 
 
 @pytest.mark.slow

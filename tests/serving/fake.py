@@ -106,6 +106,7 @@ class Page:
     Attributes:
         models: list, the names of the models.
         lacks: set, signatures that the models do not have.
+        has_placeholders: bool; False for models that read "⟦0⟧" without "⟦", which no piece of theirs has.
         answers: dict, text -> an error, or the outputs of all signatures.
         holds: dict, text -> threading.Event that its answers wait for.
         asked: list of (model, signature, text).
@@ -115,7 +116,7 @@ class Page:
 
     def __init__(self, languages=None):
         self.models, self.lacks, self.answers, self.holds, self.asked = ["translator"], set(), {}, {}, []
-        self.languages, self.directions = languages, []
+        self.languages, self.directions, self.has_placeholders = languages, [], True
         self.port = 0
         self.start()
 
@@ -147,6 +148,7 @@ class Page:
             raise answer
         if signature in self.lacks:
             raise invalid(f'Serving signature name: "{signature}" not found in signature def')
+        text = text if self.has_placeholders else text.replace("⟦", "")
         outputs = FUNCTIONS[signature](text) | answer.get(signature, {})
         return {name: [values] for name, values in outputs.items()}
 
@@ -167,18 +169,22 @@ def alternatives(text):
 
 
 def explain(text):
-    sources, owners = [], []
-    for word in text.split():
-        parts = [f"▁{word[:2]}", *filter(None, [word[2:]])]
-        sources += parts
-        owners += [len(sources) - 1] * len(parts)
+    sources, pieces, owners = [], [], []
+    for word, translation in zip(text.split(), written(text).split(), strict=True):
+        sources += pieces_of(word)
+        pieces += pieces_of(translation)
+        owners += [len(sources) - 1] * (len(pieces) - len(owners))
     rows = [[0.75 * (s == own) + 0.25 * (s == 0) for s in range(len(sources))] for own in owners]
     return {
         "source_pieces": sources,
-        "pieces": [*map(str.upper, sources), "</s>"],
-        "token_scores": [*(math.log(0.9 if piece[0] == "▁" else 0.5) for piece in sources), math.log(0.8)],
+        "pieces": [*pieces, "</s>"],
+        "token_scores": [*(math.log(0.9 if piece[0] == "▁" else 0.5) for piece in pieces), math.log(0.8)],
         "alignment": [*rows, [1 / len(sources)] * len(sources)],
     }
+
+
+def pieces_of(word):
+    return re.findall(r"⟦\d⟧|▁[^⟦]{0,2}|[^⟦▁]+", f"▁{word}")
 
 
 FUNCTIONS = {"translate": translate, "alternatives": alternatives, "explain": explain}

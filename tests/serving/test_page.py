@@ -221,6 +221,34 @@ def test_a_model_of_many_languages_has_two_lists_and_a_swap_which_the_browser_re
 # Words to keep.
 
 
+@pytest.fixture
+def keeping(page):
+    """A page with a term."""
+    page.get_by_text("Words to keep").click()
+    page.get_by_role("textbox", name="Terms").fill("two = Duo")
+    return page
+
+
+def test_a_model_with_placeholders_keeps_words_and_is_asked_once_whether_it_has_them(keeping, api):
+    for text in ("one two", "two one two"):
+        keeping.get_by_role("textbox", name="Text").fill(text)
+        expect(keeping.locator("#target")).to_have_text(text.upper().replace("TWO", "Duo"))
+    assert api.texts("explain") == ["⟦0⟧", "one two⟦0⟧", "two⟦0⟧ one two⟦1⟧"]
+
+
+@pytest.mark.parametrize("lacks", [set(), {"explain"}], ids=str)
+def test_a_model_without_placeholders_is_refused_whatever_it_writes_in_their_place(keeping, api, lacks):
+    api.has_placeholders, api.lacks = False, lacks
+    write(keeping, "one")
+    keeping.get_by_role("textbox", name="Text").fill("one two")
+    refused = "The server refuses this text: This model has no placeholders, so it cannot keep words: train one with"
+    expect(keeping.get_by_role("alert")).to_contain_text(refused)
+    expect(keeping.locator("#target")).to_have_text("ONE")
+    assert api.texts("alternatives") == ["one"]
+    write(keeping, "three")
+    expect(keeping.locator("#trouble")).to_be_hidden()
+
+
 def test_the_browser_hides_what_the_client_hides(page):
     terms = {"apple": "Apfel", "apple tree": "Apfelbaum", "C++": "C++", "電話": "phone", "a|b": "c", **TERMS}
     texts = [

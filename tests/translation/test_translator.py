@@ -6,7 +6,7 @@ import sentencepiece
 import tensorflow as tf
 
 from keras_transformer.config import BOS_ID, EOS_ID
-from keras_transformer.errors import UserError
+from keras_transformer.errors import FileError, UserError
 from keras_transformer.protection import NO_PLACEHOLDERS
 from keras_transformer.translation import segments
 from keras_transformer.translation.options import options_of
@@ -372,6 +372,12 @@ def test_a_missing_saved_model_says_what_makes_one(tmp_path, name):
     for directory in ("here", "nowhere"):
         with pytest.raises(UserError, match=r"no SavedModel.*export\.py"):
             SavedModelTranslator(tmp_path / directory / name)
+
+
+def test_a_damaged_saved_model_is_one_line(tmp_path):
+    (tmp_path / "saved_model.pb").write_bytes(b"\x12\xff")
+    with pytest.raises(FileError, match=r"^\S+/saved_model.pb is damaged: export the run again$"):
+        SavedModelTranslator(tmp_path)
 
 
 @pytest.mark.parametrize(
