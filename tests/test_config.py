@@ -9,7 +9,6 @@ from keras_transformer.cli.train import parse_config
 from keras_transformer.config import SUITED, Config, check_effect, read_settings
 from keras_transformer.errors import ConfigError, describe_type, is_a
 from keras_transformer.layers import embedding, stacks
-from keras_transformer.layers.layer import arguments_of
 from keras_transformer.models.recurrent import RecurrentNetwork
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.presets import ACTIVATIONS, OPTIMIZERS, PRESETS, SINUSOIDAL, split_frame_setting
@@ -204,7 +203,8 @@ def test_the_optimizer_of_the_paper_has_its_arguments():
 
 def arguments_beside_sizes(model_class):
     """Those that are settings; the sizes of vocabularies and of tables follow from the corpus and others."""
-    return set(arguments_of(model_class)) - {"vocabulary_size", "target_vocabulary_size", "num_positions"}
+    names = {field.name for field in dataclasses.fields(model_class.shape_class)}
+    return names - {"vocabulary_size", "target_vocabulary_size", "num_positions"}
 
 
 def test_every_argument_of_a_model_but_the_sizes_of_its_tables_is_a_setting():

@@ -28,7 +28,7 @@ def story_reader(kind, num_words, num_answers, d_model=32):
         x = PositionalEncoding(d_model, name="positions")(x)
         last = Encoder(num_layers=1, d_model=d_model, num_heads=2, d_ff=2 * d_model, name="encoder")(x)[:, -1]
     else:
-        encoder = RecurrentEncoder(kind, d_model, bidirectional=False, name="encoder")
+        encoder = RecurrentEncoder(cell=kind, d_model=d_model, bidirectional=False, name="encoder")
         last = encoder(x, ops.not_equal(ids, 0))["last"][0][0]
     return compiled(keras.Model(ids, Linear(num_answers, name="answer")(last)), rate=0.003)
 
@@ -45,7 +45,7 @@ def recipe_reader(pooling, num_words, num_services, d_model=16):
     ids = keras.Input((None,), dtype="int32")
     mask = ops.not_equal(ids, 0)
     x = TokenEmbedding(num_words, d_model, name="embedding")(ids)
-    states = RecurrentEncoder("lstm", d_model, name="encoder")(x, mask)["states"]
+    states = RecurrentEncoder(cell="lstm", d_model=d_model, name="encoder")(x, mask)["states"]
     logits = {}
     for name in ("trigger", "action"):
         if pooling == "latent":

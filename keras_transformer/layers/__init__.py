@@ -1,8 +1,8 @@
 """The boxes of Figure 1 of "Attention Is All You Need" (Vaswani et al. 2017), for any Keras model.
 
-One module a section: `stacks` (3.1, 3.3), `attention` (3.2), `embedding` (3.4, 3.5). `layer` has their base class.
-`kernels` holds everything that is shaped for the kernels of one CPU. The layers import Keras alone, so the same weights
-run on every Keras backend, and another project can take this folder.
+One module a section: `stacks` (3.1, 3.3), `attention` (3.2), `embedding` (3.4, 3.5). `kernels` holds everything that is
+shaped for the kernels of one CPU. The layers import Keras alone, so the same weights run on every Keras backend, and
+another project can take this folder. `Shape` has all numbers of a layer of encoder or decoder.
 """
 
 from keras_transformer.layers.attention import (
@@ -22,13 +22,25 @@ from keras_transformer.layers.embedding import (
     TokenEmbedding,
     sinusoids,
 )
-from keras_transformer.layers.kernels import Dropout, LayerNormalization, Linear
-from keras_transformer.layers.layer import Layer
-from keras_transformer.layers.stacks import Decoder, DecoderLayer, Encoder, EncoderLayer, FeedForward, PostNorm, PreNorm
+from keras_transformer.layers.kernels import Dropout, Layer, LayerNormalization, Linear
+from keras_transformer.layers.stacks import (
+    POSITIONS,
+    Decoder,
+    DecoderLayer,
+    DecoderShape,
+    Encoder,
+    EncoderLayer,
+    FeedForward,
+    PostNorm,
+    PreNorm,
+    Shape,
+)
 
 __all__ = [
+    "POSITIONS",
     "Decoder",
     "DecoderLayer",
+    "DecoderShape",
     "Dropout",
     "Encoder",
     "EncoderLayer",
@@ -46,6 +58,7 @@ __all__ = [
     "PreNorm",
     "RelativeAttention",
     "RotaryAttention",
+    "Shape",
     "TokenEmbedding",
     "attention_weights",
     "causal_mask",

@@ -8,8 +8,7 @@ import keras
 from keras import ops
 
 from keras_transformer.layers.embedding import angles
-from keras_transformer.layers.kernels import Dropout, Linear, hide, inner_shape, matmul_positions
-from keras_transformer.layers.layer import Layer
+from keras_transformer.layers.kernels import Dropout, Layer, Linear, hide, inner_shape, matmul_positions
 
 
 def padding_mask(ids, pad_id):
@@ -158,6 +157,19 @@ class MultiHeadAttention(Layer):
         self.output_projection = Linear(d_model, name="output", **linear)
         self.dropout = Dropout(dropout_rate, name="dropout", dtype=self.dtype_policy)
 
+    @classmethod
+    def of(cls, shape, **kwargs):
+        """The attention of a layer with this `Shape`; `kwargs` are what the shape does not tell, as `num_heads`."""
+        return cls(
+            d_model=shape.d_model,
+            dropout_rate=shape.attention_dropout_rate,
+            d_key=shape.d_key,
+            num_key_value_heads=shape.num_key_value_heads,
+            d_value=shape.d_value,
+            use_bias=shape.attention_bias,
+            **kwargs,
+        )
+
     def build(self, x_shape, memory_shape=None):
         for linear in (self.query, self.key, self.value):
             linear.build((None, None, self.d_model))
@@ -278,6 +290,10 @@ class RelativeAttention(MultiHeadAttention):
         super().__init__(**kwargs)
         self.clip = clip
 
+    @classmethod
+    def of(cls, shape, **kwargs):
+        return super().of(shape, clip=shape.relative_clip, **kwargs)
+
     def build(self, x_shape, memory_shape=None):
         super().build(x_shape)
         rows, start = 2 * self.clip + 1, "glorot_uniform"
@@ -342,19 +358,3 @@ class RotaryAttention(MultiHeadAttention):
     def turn(self, heads, position=None):
         """Turns (B, H, T, K) by their positions. A graph finds the angles of one position once for all layers."""
         return rotate(heads, ops.arange(ops.shape(heads)[2]) if position is None else ops.reshape(position, (1,)))
-
-
-def make_attention(positions, *, num_heads, relative_clip=16, **arguments):
-    """A new attention, which knows positions if their kind acts in self-attention.
-
-    Args:
-        positions: "relative" or "rotary"; any other kind gives a `MultiHeadAttention`.
-        num_heads: H; 0 gives a `NoAttention` if `d_key` is given.
-        relative_clip: `clip` of a `RelativeAttention`.
-        **arguments: the other arguments of `MultiHeadAttention`.
-    """
-    if num_heads == 0 and arguments["d_key"] is not None:
-        return NoAttention(**{name: arguments[name] for name in ("use_bias", "name", "dtype")})
-    if positions == "relative":
-        return RelativeAttention(num_heads=num_heads, clip=relative_clip, **arguments)
-    return (RotaryAttention if positions == "rotary" else MultiHeadAttention)(num_heads=num_heads, **arguments)

@@ -6,8 +6,14 @@ import math
 import keras
 from keras import ops
 
-from keras_transformer.layers.kernels import EPSILON, Dropout, LayerNormalization, matmul_positions
-from keras_transformer.layers.layer import Layer, check_choice
+from keras_transformer.layers.kernels import (
+    EPSILON,
+    Dropout,
+    Layer,
+    LayerNormalization,
+    check_choice,
+    matmul_positions,
+)
 
 SINUSOIDAL = ("sinusoidal", "sinusoidal_halves", "sinusoidal_tensor2tensor")
 
@@ -151,17 +157,11 @@ class OutputMatrix(VocabularyMatrix):
     """The matrix of `Logits` where no embedding shares its own. Arguments: see `VocabularyMatrix`."""
 
 
-def make_embeddings(
-    vocabulary_size, target_vocabulary_size, tie_embeddings, d_model, dtype, scale=True, logits_bias=False
-):
+def make_embeddings(shape, dtype, scale=True, logits_bias=False):
     """The layers of a model that know its vocabularies.
 
     Args:
-        vocabulary_size: number of source tokens, and of target tokens unless `target_vocabulary_size` is given.
-        target_vocabulary_size: V, number of target tokens; None if both sides share one vocabulary.
-        tie_embeddings: use one matrix for all embeddings that have the same vocabulary, and for the logits (3.4). False
-            gives source, target and logits a matrix each.
-        d_model: D.
+        shape: has `d_model`, `vocabulary_size`, `target_vocabulary_size` and `tie_embeddings`, see `TransformerShape`.
         dtype: dtype policy.
         scale: see `TokenEmbedding`.
         logits_bias: whether the logits have a bias, see `Logits`.
@@ -169,13 +169,15 @@ def make_embeddings(
     Returns:
         `TokenEmbedding` of the source, `TokenEmbedding` of the target, which may be the same object, and `Logits`.
     """
-    target_size = target_vocabulary_size or vocabulary_size
-    if tie_embeddings and target_vocabulary_size is None:
-        source = target = TokenEmbedding(vocabulary_size, d_model, scale, name="embedding", dtype=dtype)
+    source_size, target_size = shape.vocabulary_size, shape.target_vocabulary_size or shape.vocabulary_size
+    if shape.tie_embeddings and shape.target_vocabulary_size is None:
+        source = target = TokenEmbedding(source_size, shape.d_model, scale, name="embedding", dtype=dtype)
     else:
-        source = TokenEmbedding(vocabulary_size, d_model, scale, name="source_embedding", dtype=dtype)
-        target = TokenEmbedding(target_size, d_model, scale, name="target_embedding", dtype=dtype)
-    matrix = target if tie_embeddings else OutputMatrix(target_size, d_model, name="output_matrix", dtype=dtype)
+        source = TokenEmbedding(source_size, shape.d_model, scale, name="source_embedding", dtype=dtype)
+        target = TokenEmbedding(target_size, shape.d_model, scale, name="target_embedding", dtype=dtype)
+    matrix = target
+    if not shape.tie_embeddings:
+        matrix = OutputMatrix(target_size, shape.d_model, name="output_matrix", dtype=dtype)
     return source, target, Logits(matrix, logits_bias, name="logits", dtype=dtype)
 
 
@@ -245,6 +247,12 @@ class NoPositions(Layer):
         if norm:
             self.sum_norm = LayerNormalization(layer_norm_epsilon, name="norm", dtype=self.dtype_policy)
 
+    @classmethod
+    def of(cls, shape, **kwargs):
+        """The positions of a model with this `TransformerShape`."""
+        epsilon = shape.layer_norm_epsilon
+        return cls(dropout_rate=shape.dropout_rate, norm=shape.embedding_norm, layer_norm_epsilon=epsilon, **kwargs)
+
     def build(self, input_shape):
         self.dropout.build(input_shape)
         if self.norm:
@@ -280,6 +288,10 @@ class AddedPositions(NoPositions):
         super().__init__(**kwargs)
         self.d_model = d_model
 
+    @classmethod
+    def of(cls, shape, **kwargs):
+        return super().of(shape, d_model=shape.d_model, **kwargs)
+
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class PositionalEncoding(AddedPositions):
@@ -305,6 +317,10 @@ class PositionalEncoding(AddedPositions):
         if d_model % 2:
             raise ValueError(f"`d_model` must be even: sines and cosines come in pairs. Received: d_model={d_model}")
 
+    @classmethod
+    def of(cls, shape, **kwargs):
+        return super().of(shape, kind=shape.positions, first_position=shape.first_position, **kwargs)
+
     def encode(self, positions):
         """See `sinusoids`."""
         return sinusoids(positions + self.first_position, self.d_model, self.kind)
@@ -327,6 +343,10 @@ class LearnedPositions(AddedPositions):
         super().__init__(**kwargs)
         self.num_positions = num_positions
         self.scale = scale
+
+    @classmethod
+    def of(cls, shape, **kwargs):
+        return super().of(shape, num_positions=shape.num_positions, scale=shape.scale_embeddings, **kwargs)
 
     def build(self, input_shape):
         super().build(input_shape)

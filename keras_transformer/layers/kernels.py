@@ -1,17 +1,41 @@
 """Linear maps, layer normalisation, dropout and masking, shaped so that TensorFlow's kernels for CPUs run them fast.
 
-This module has everything that is shaped for these kernels, and nothing else. Each class computes what the Keras layer
-of the same name computes; the docstring says why ours differs.
+This module has everything that is shaped for these kernels, and `Layer`, from which all small layers descend. Each
+other class computes what the Keras layer of the same name computes; the docstring says why ours differs.
 """
+
+import inspect
 
 import keras
 from keras import ops
 
-from keras_transformer.layers.layer import Layer
-
 EPSILON = 1e-6  # of layer normalisation; the default of Keras, 1e-3, is not the paper's
 LEVELS = 256  # values of one random byte
 MASKED = 1e9  # finite, so that a row without a position to attend to gives numbers and not NaN
+
+
+class Layer(keras.layers.Layer):
+    """A Keras layer that has one public attribute for each argument; `get_config` returns exactly these.
+
+    The arguments are the names in the signatures of `__init__`, of the class and of its parents. Keyword-only arguments
+    are left out.
+    """
+
+    def get_config(self):
+        ours = [parent.__init__ for parent in type(self).__mro__ if issubclass(parent, Layer)]
+        parameters = [p for method in ours for p in [*inspect.signature(method).parameters.values()][1:]]
+        names = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
+        return {**super().get_config(), **{name: getattr(self, name) for name in names}}
+
+
+def check_choice(name, value, choices):
+    """Refuses an argument that is none of the choices.
+
+    Raises:
+        ValueError: that names the argument, the choices and the value.
+    """
+    if value not in choices:
+        raise ValueError(f"`{name}` must be one of {', '.join(choices)}. Received: {name}={value!r}")
 
 
 def hide(scores, mask):

@@ -1,15 +1,23 @@
 """The encoder and the decoder (3.1): residual connections, feed-forward networks (3.3), layers, stacks of layers.
 
 A sub-layer is always called in the same way, `x = residual(x, sublayer(residual.enter(x)))`. The two residual classes
-differ in where they normalise.
+differ in where they normalise. `Shape` has the numbers of a layer, which a stack hands on as one object.
 """
+
+import dataclasses
 
 import keras
 from keras import ops
 
-from keras_transformer.layers.attention import causal_mask, make_attention
-from keras_transformer.layers.kernels import EPSILON, Dropout, LayerNormalization, Linear
-from keras_transformer.layers.layer import Layer, arguments_of, check_choice
+from keras_transformer.layers.attention import (
+    MultiHeadAttention,
+    NoAttention,
+    RelativeAttention,
+    RotaryAttention,
+    causal_mask,
+)
+from keras_transformer.layers.embedding import SINUSOIDAL, LearnedPositions, NoPositions, PositionalEncoding
+from keras_transformer.layers.kernels import EPSILON, Dropout, Layer, LayerNormalization, Linear, check_choice
 
 # f of a feed-forward network, by the name that a user gives.
 ACTIVATIONS = {
@@ -19,6 +27,101 @@ ACTIVATIONS = {
     "gelu_sigmoid": lambda x: x * ops.sigmoid(1.702 * x),
     "silu": ops.silu,
 }
+# The kinds of positions, each with the layer that adds vectors to the embeddings, and the self-attention.
+POSITIONS = {
+    **dict.fromkeys(SINUSOIDAL, (PositionalEncoding, MultiHeadAttention)),
+    "learned": (LearnedPositions, MultiHeadAttention),
+    "relative": (NoPositions, RelativeAttention),
+    "rotary": (NoPositions, RotaryAttention),
+    "none": (NoPositions, MultiHeadAttention),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Shape:
+    """The arguments of an `EncoderLayer`, and of every layer of an `Encoder` or `Decoder`.
+
+    Args:
+        d_model: D.
+        num_heads: H; 0 leaves out the self-attention (see `NoAttention`), and needs `d_key`.
+        d_ff: F.
+        dropout_rate: P_drop of the residual connections, and of the embeddings of a model (5.4).
+        attention_dropout_rate: dropout of the attention weights.
+        feed_forward_dropout_rate: dropout inside the feed-forward network.
+        pre_norm: normalise before each sub-layer; the paper normalises after it.
+        d_key: K, the width of a head. None: D / H.
+        num_key_value_heads: G, heads of keys and values in every attention; must divide H. None: H.
+        d_value: width of a head's values. None: K.
+        positions: "sinusoidal" (3.5) or "learned" vectors are added to the embeddings. "sinusoidal_halves" and
+            "sinusoidal_tensor2tensor" are sinusoids of other programs, see `sinusoids`. "relative" (Shaw et al. 2018)
+            and "rotary" (Su et al. 2021) positions act in self-attention. "none": only the causal mask tells an order.
+        relative_clip: k, the largest distance that relative positions tell apart from larger ones.
+        attention_bias: whether the projections of the attentions have biases: Q = X W + b, and so K, V and the output.
+        activation: f of the feed-forward networks, f(x W_1 + b_1) W_2 + b_2: "relu" (3.3), "gelu" (the exact one),
+            "gelu_tanh", "gelu_sigmoid" or "silu"; see `FeedForward`.
+        layer_norm_epsilon: epsilon of gamma (x - mean) / sqrt(variance + epsilon) + beta.
+
+    Raises:
+        ValueError: for unknown `positions`.
+    """
+
+    d_model: int
+    num_heads: int
+    d_ff: int
+    dropout_rate: float = 0.0
+    attention_dropout_rate: float = 0.0
+    feed_forward_dropout_rate: float = 0.0
+    pre_norm: bool = False
+    d_key: int | None = None
+    num_key_value_heads: int | None = None
+    d_value: int | None = None
+    positions: str = "sinusoidal"
+    relative_clip: int = 16
+    attention_bias: bool = False
+    activation: str = "relu"
+    layer_norm_epsilon: float = EPSILON
+
+    def __post_init__(self):
+        check_choice("positions", self.positions, POSITIONS)
+
+
+@dataclasses.dataclass(frozen=True)
+class DecoderShape(Shape):
+    """The arguments of a `DecoderLayer`: those of `Shape`, and
+
+    Args:
+        num_cross_heads: heads of the attention to memory; 0 leaves it out. None: H.
+    """
+
+    num_cross_heads: int | None = None
+
+
+def numbers_for(shape_class, source):
+    """The fields of a dataclass that `source` has as attributes: a dict of their values."""
+    names = [field.name for field in dataclasses.fields(shape_class)]
+    return {name: getattr(source, name) for name in names if hasattr(source, name)}
+
+
+class ShapedLayer(keras.layers.Layer):
+    """A layer whose arguments are the fields of a frozen dataclass, its `shape_class`.
+
+    It has one public attribute for each argument, and `shape`, which has all. `get_config` returns exactly these.
+
+    Args:
+        *numbers, **named: the fields.
+        shape: an object that has the other fields as attributes, such as the shape of the whole model.
+        name, dtype, trainable: those of any Keras layer.
+    """
+
+    shape_class = Shape
+
+    def __init__(self, *numbers, shape=None, name=None, dtype=None, trainable=True, **named):
+        super().__init__(name=name, dtype=dtype, trainable=trainable)
+        self.shape = self.shape_class(*numbers, **{**numbers_for(self.shape_class, shape), **named})
+        vars(self).update(vars(self.shape))
+
+    def get_config(self):
+        return {**super().get_config(), **vars(self.shape)}
 
 
 class Residual(Layer):
@@ -120,25 +223,8 @@ class FeedForward(Layer):
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class EncoderLayer(Layer):
-    """Self-attention, then feed-forward, each inside a residual connection (section 3.1).
-
-    Args:
-        d_model: D.
-        num_heads: H; 0 leaves out the self-attention (see `NoAttention`), and needs `d_key`.
-        d_ff: F.
-        dropout_rate: P_drop of the residual connections.
-        attention_dropout_rate, feed_forward_dropout_rate: dropout of the attention weights, and inside the network.
-        pre_norm: normalise before each sub-layer; the paper normalises after it.
-        d_key: K, the width of a head. None: D / H.
-        num_key_value_heads: heads of keys and values; must divide H. None: H.
-        d_value: width of a head's values. None: K.
-        positions: "relative" and "rotary" make the self-attention know positions (see `RelativeAttention` and
-            `RotaryAttention`). With any other kind, it knows none.
-        relative_clip: the largest distance that relative positions tell apart from larger ones.
-        attention_bias: whether the projections of the attentions have biases, Q = X W + b.
-        activation: f of the feed-forward network, see `FeedForward`.
-        layer_norm_epsilon: see `layer_norm`.
+class EncoderLayer(ShapedLayer):
+    """Self-attention, then feed-forward, each inside a residual connection (section 3.1). Arguments: see `Shape`.
 
     Call arguments:
         x: (B, S, D).
@@ -148,43 +234,20 @@ class EncoderLayer(Layer):
         (B, S, D).
     """
 
-    def __init__(
-        self,
-        d_model,
-        num_heads,
-        d_ff,
-        dropout_rate=0.0,
-        attention_dropout_rate=0.0,
-        feed_forward_dropout_rate=0.0,
-        pre_norm=False,
-        d_key=None,
-        num_key_value_heads=None,
-        d_value=None,
-        positions="sinusoidal",
-        relative_clip=16,
-        attention_bias=False,
-        activation="relu",
-        layer_norm_epsilon=EPSILON,
-        **kwargs,
-    ):
-        given = locals()
-        arguments = {name: given[name] for name in arguments_of(EncoderLayer)}
-        super().__init__(**kwargs)
-        for name, value in arguments.items():
-            setattr(self, name, value)
-        self.self_attention = self.make_attention("self_attention", num_heads, positions)
+    def __init__(self, *numbers, **named):
+        super().__init__(*numbers, **named)
+        _, attention_class = POSITIONS[self.positions]
+        self.self_attention = self.make_attention("self_attention", self.num_heads, attention_class)
         self.self_attention_residual = self.make_residual("self_attention_residual")
-        self.feed_forward = FeedForward(
-            d_model, d_ff, feed_forward_dropout_rate, activation, name="feed_forward", dtype=self.dtype_policy
-        )
+        widths, rate = (self.d_model, self.d_ff), self.feed_forward_dropout_rate
+        self.feed_forward = FeedForward(*widths, rate, self.activation, name="feed_forward", dtype=self.dtype_policy)
         self.feed_forward_residual = self.make_residual("feed_forward_residual")
 
-    def make_attention(self, name, num_heads, positions="none"):
-        """A new attention of this layer's width; see `attention.make_attention`."""
-        shared = ("d_model", "d_key", "num_key_value_heads", "d_value", "relative_clip")
-        arguments = {argument: getattr(self, argument) for argument in shared}
-        arguments |= {"dropout_rate": self.attention_dropout_rate, "use_bias": self.attention_bias}
-        return make_attention(positions, num_heads=num_heads, **arguments, name=name, dtype=self.dtype_policy)
+    def make_attention(self, name, num_heads, attention_class=MultiHeadAttention):
+        """A new attention of this layer's width; 0 heads give a `NoAttention` if `d_key` is given."""
+        if num_heads == 0 and self.d_key is not None:
+            return NoAttention(self.attention_bias, name=name, dtype=self.dtype_policy)
+        return attention_class.of(self.shape, num_heads=num_heads, name=name, dtype=self.dtype_policy)
 
     def make_residual(self, name):
         """A new residual connection of this layer's kind."""
@@ -216,8 +279,7 @@ class EncoderLayer(Layer):
 class DecoderLayer(EncoderLayer):
     """An encoder layer with a third sub-layer in between: attention to the encoder's output (section 3.1).
 
-    Args: those of `EncoderLayer`, and
-        num_cross_heads: heads of the attention to memory; 0 leaves it out. None: H.
+    Arguments: see `DecoderShape`.
 
     Call arguments:
         x: (B, T, D).
@@ -229,10 +291,12 @@ class DecoderLayer(EncoderLayer):
         (B, T, D).
     """
 
-    def __init__(self, num_cross_heads=None, **kwargs):
-        super().__init__(**kwargs)
-        self.num_cross_heads = self.num_heads if num_cross_heads is None else num_cross_heads
-        self.cross_attention = self.make_attention("cross_attention", self.num_cross_heads)
+    shape_class = DecoderShape
+
+    def __init__(self, *numbers, **named):
+        super().__init__(*numbers, **named)
+        num_heads = self.num_heads if self.num_cross_heads is None else self.num_cross_heads
+        self.cross_attention = self.make_attention("cross_attention", num_heads)
         self.cross_attention_residual = self.make_residual("cross_attention_residual")
 
     def build(self, x_shape, memory_shape=None):
@@ -281,7 +345,7 @@ class DecoderLayer(EncoderLayer):
         return self.feed_position(x), cache
 
 
-class Stack(keras.layers.Layer):
+class Stack(ShapedLayer):
     """N identical layers on top of each other: the base class of `Encoder` and `Decoder`.
 
     *Relative to the paper*: a stack of pre-norm layers ends with one more LayerNorm, because the output of its last
@@ -290,24 +354,22 @@ class Stack(keras.layers.Layer):
     Args:
         num_layers: N.
         heads: for each layer the list of the numbers of heads of its attentions. None: the same in all layers.
-        **kwargs: the arguments of the layers (see `EncoderLayer`), and those of any Keras layer.
+        **named: those of the layers, see `EncoderLayer` and `DecoderLayer`.
     """
 
     layer_class, attentions = EncoderLayer, ("num_heads",)
 
-    def __init__(self, num_layers, heads=None, **kwargs):
-        arguments = {name: kwargs.pop(name) for name in arguments_of(self.layer_class) if name in kwargs}
-        super().__init__(**kwargs)
-        self.num_layers = num_layers
-        self.heads = heads
+    def __init__(self, num_layers, heads=None, **named):
+        super().__init__(**named)
+        self.num_layers, self.heads = num_layers, heads
         of_layers = [dict(zip(self.attentions, counts, strict=True)) for counts in heads or ()] or [{}] * num_layers
         self.layers = [
-            self.layer_class(**{**arguments, **own}, name=f"layer_{i}", dtype=self.dtype_policy)
+            self.layer_class(**own, shape=self.shape, name=f"layer_{i}", dtype=self.dtype_policy)
             for i, own in enumerate(of_layers)
         ]
-        first, named = self.layers[0], {"name": "norm", "dtype": self.dtype_policy}
-        norm = LayerNormalization(first.layer_norm_epsilon, **named)
-        self.norm = norm if first.pre_norm else keras.layers.Identity(**named)
+        ending = {"name": "norm", "dtype": self.dtype_policy}
+        norm = LayerNormalization(self.layer_norm_epsilon, **ending)
+        self.norm = norm if self.pre_norm else keras.layers.Identity(**ending)
 
     def build(self, x_shape):
         for layer in self.layers:
@@ -315,9 +377,7 @@ class Stack(keras.layers.Layer):
         self.norm.build(x_shape)
 
     def get_config(self):
-        first = self.layers[0]
-        arguments = {name: getattr(first, name) for name in arguments_of(self.layer_class)}
-        return {**super().get_config(), "num_layers": self.num_layers, "heads": self.heads, **arguments}
+        return {**super().get_config(), "num_layers": self.num_layers, "heads": self.heads}
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -351,7 +411,7 @@ class Decoder(Stack):
         (B, T, D).
     """
 
-    layer_class, attentions = DecoderLayer, ("num_heads", "num_cross_heads")
+    shape_class, layer_class, attentions = DecoderShape, DecoderLayer, ("num_heads", "num_cross_heads")
 
     def build(self, x_shape, memory_shape=None):
         super().build(x_shape)

@@ -1,12 +1,39 @@
 """The recurrent network with attention, which the Transformer replaced."""
 
+import dataclasses
+
 import keras
 from keras import ops
 
 from keras_transformer.config import PAD_ID
 from keras_transformer.layers.embedding import make_embeddings
 from keras_transformer.models.sequence_to_sequence import SequenceToSequence
-from keras_transformer.recurrent.stacks import RecurrentDecoder, RecurrentEncoder, take_rows
+from keras_transformer.recurrent.stacks import (
+    RecurrentDecoder,
+    RecurrentDecoderShape,
+    RecurrentEncoder,
+    RecurrentEncoderShape,
+    take_rows,
+)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RecurrentNetworkShape(RecurrentEncoderShape, RecurrentDecoderShape):
+    """The arguments of a `RecurrentNetwork`: those of its encoder and decoder, with other defaults, and
+
+    Args:
+        vocabulary_size: number of source tokens, and of target tokens unless `target_vocabulary_size` is given.
+        target_vocabulary_size: V, number of target tokens. None: both sides share one vocabulary.
+        tie_embeddings: use one matrix for all embeddings that have the same vocabulary, and for the logits. False gives
+            source, target and logits a matrix each.
+    """
+
+    vocabulary_size: int
+    target_vocabulary_size: int | None = None
+    tie_embeddings: bool = True
+    cell: str = "gru"
+    d_model: int = 256
+    dropout_rate: float = 0.1
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -17,22 +44,9 @@ class RecurrentNetwork(SequenceToSequence):
     decoding state is {"decoder": that of `RecurrentDecoder.start`, "keys": of attention, "memory": memory}.
 
     Args:
-        vocabulary_size: number of source tokens, and of target tokens unless `target_vocabulary_size` is given.
-        target_vocabulary_size: V, number of target tokens. None: both sides share one vocabulary.
-        tie_embeddings: use one matrix for all embeddings that have the same vocabulary, and for the logits. False gives
-            source, target and logits a matrix each.
-        cell: "rnn", "lstm" or "gru".
-        d_model: D, width of embeddings and states.
-        num_layers: layers of the encoder and of the decoder.
-        bidirectional: the encoder reads in both directions, with half the width for each.
-        attention: "additive", "dot", "general", "concat" or "none".
-        attention_span: "global", "local_m" or "local_p".
-        attention_window: source positions on each side of the centre of a local span.
-        hard_attention: attend to one source position at a time.
-        context: "last" or "mean", of the encoder's states, where there is no attention.
-        input_feeding: let the decoder's cell read the last h~.
-        dropout_rate: dropout of the input of each layer, and of the states of encoder and decoder.
+        vocabulary_size, **numbers: the fields of `RecurrentNetworkShape`.
         dtype: name of a dtype policy, such as "mixed_bfloat16".
+        name: of the model.
 
     Raises:
         ValueError: for an unknown cell, attention, span or context.
@@ -45,51 +59,15 @@ class RecurrentNetwork(SequenceToSequence):
     ```
     """
 
-    architectures = ("rnn", "lstm", "gru")
+    shape_class, architectures = RecurrentNetworkShape, ("rnn", "lstm", "gru")
 
-    def __init__(
-        self,
-        vocabulary_size,
-        target_vocabulary_size=None,
-        tie_embeddings=True,
-        cell="gru",
-        d_model=256,
-        num_layers=1,
-        bidirectional=True,
-        attention="additive",
-        attention_span="global",
-        attention_window=10,
-        hard_attention=False,
-        context="last",
-        input_feeding=False,
-        dropout_rate=0.1,
-        *,
-        dtype=None,
-        **kwargs,
-    ):
+    def __init__(self, vocabulary_size, *, dtype=None, name=None, **numbers):
+        shape = RecurrentNetworkShape(vocabulary_size=vocabulary_size, **numbers)
         policy = keras.dtype_policies.get(dtype or keras.config.dtype_policy())
-        both = {"cell": cell, "d_model": d_model, "num_layers": num_layers, "dropout_rate": dropout_rate}
-        decoder = {
-            "attention": attention,
-            "attention_span": attention_span,
-            "attention_window": attention_window,
-            "hard_attention": hard_attention,
-            "context": context,
-            "input_feeding": input_feeding,
-        }
-        vocabulary = {
-            "vocabulary_size": vocabulary_size,
-            "target_vocabulary_size": target_vocabulary_size,
-            "tie_embeddings": tie_embeddings,
-        }
-        layers = make_embeddings(**vocabulary, d_model=d_model, dtype=policy)
-        self.source_embedding, self.target_embedding, self.logits_layer = layers
-        self.encoder = RecurrentEncoder(**both, bidirectional=bidirectional, name="encoder", dtype=policy)
-        self.decoder = RecurrentDecoder(**both, **decoder, name="decoder", dtype=policy)
-        super().__init__(policy=policy, **kwargs)
-        self.bidirectional = bidirectional
-        for name, value in {**vocabulary, **both, **decoder}.items():
-            setattr(self, name, value)
+        self.source_embedding, self.target_embedding, self.logits_layer = make_embeddings(shape, policy)
+        self.encoder = RecurrentEncoder(shape=shape, name="encoder", dtype=policy)
+        self.decoder = RecurrentDecoder(shape=shape, name="decoder", dtype=policy)
+        super().__init__(shape, policy=policy, name=name)
 
     @classmethod
     def from_settings(cls, config, **arguments):

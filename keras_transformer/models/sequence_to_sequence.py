@@ -8,20 +8,22 @@ import keras
 
 from keras_transformer.config import Config
 from keras_transformer.errors import ConfigError, UserError
-from keras_transformer.layers.layer import arguments_of
+from keras_transformer.layers.stacks import numbers_for
 
 
 class SequenceToSequence(keras.Model):
     """A functional Keras model: ids of the source and of the shifted target in, logits of the next target token out.
 
     A subclass makes its layers in `__init__` and then calls `super().__init__`, which connects them by `encode`,
-    `decode` and `logits`. It has one public attribute for each argument.
+    `decode` and `logits`. Its arguments are the fields of a frozen dataclass, its `shape_class`. The model has one
+    public attribute for each of them, and `shape`, which has all; `get_config` returns these.
 
     The six methods are pure: they change no state, and no argument is a flag. `memory` and `state` are
     nests of tensors whose first axis is B, so that rows can be selected. `step` over the positions 0 ... T-1 gives the
     states that `decode` gives at once.
 
     Args:
+        shape: the arguments of the model, an object of its `shape_class`; None if `get_config` is its own.
         policy: the `keras.DTypePolicy` of all layers.
         **kwargs: those of `keras.Model`.
 
@@ -32,17 +34,20 @@ class SequenceToSequence(keras.Model):
         logits float32 (B, T, V): position t sees target_ids 0 ... t and predicts the token after it.
 
     Attributes:
+        shape_class: the dataclass.
         architectures: values of the setting `architecture` that mean this model; () for a model without presets.
     """
 
-    architectures = ()
+    shape_class, architectures = None, ()
 
-    def __init__(self, *, policy, **kwargs):
+    def __init__(self, shape=None, *, policy, **kwargs):
         source_ids = keras.Input((None,), dtype="int32", name="source_ids")
         target_ids = keras.Input((None,), dtype="int32", name="target_ids")
         logits = self.connect(source_ids, target_ids)
         super().__init__(inputs={"source_ids": source_ids, "target_ids": target_ids}, outputs=logits, **kwargs)
         self.dtype_policy = policy  # a functional model takes no dtype
+        self.shape = shape
+        vars(self).update(vars(shape) if shape else {})
 
     def connect(self, source_ids, target_ids):
         """The logits (B, T, V) of the functional model, from its inputs."""
@@ -108,8 +113,7 @@ class SequenceToSequence(keras.Model):
         raise self._missing("align")
 
     def get_config(self):
-        arguments = {name: getattr(self, name) for name in arguments_of(type(self))}
-        return {**arguments, "dtype": keras.dtype_policies.serialize(self.dtype_policy), "name": self.name}
+        return {**vars(self.shape), "dtype": keras.dtype_policies.serialize(self.dtype_policy), "name": self.name}
 
     @classmethod
     def from_preset(cls, name, **arguments):
@@ -136,8 +140,7 @@ class SequenceToSequence(keras.Model):
     @classmethod
     def from_settings(cls, config, **arguments):
         """A new model from the settings of a `Config` that are arguments of the model; `arguments` override them."""
-        settings = {name: getattr(config, name) for name in arguments_of(cls) if hasattr(config, name)}
-        return cls(**{**settings, **arguments})
+        return cls(**{**numbers_for(cls.shape_class, config), **arguments})
 
     @classmethod
     def from_config(cls, config, custom_objects=None):

@@ -1,23 +1,65 @@
 """The Transformer (Figure 1)."""
 
+import dataclasses
+
 import keras
 from keras import ops
 
 from keras_transformer.config import PAD_ID
 from keras_transformer.layers.attention import padding_mask
-from keras_transformer.layers.embedding import (
-    Frame,
-    LearnedPositions,
-    NoPositions,
-    PositionalEncoding,
-    make_embeddings,
-    unframed,
-)
-from keras_transformer.layers.kernels import EPSILON
-from keras_transformer.layers.layer import arguments_of, check_choice
-from keras_transformer.layers.stacks import Decoder, Encoder, EncoderLayer
+from keras_transformer.layers.embedding import Frame, LearnedPositions, make_embeddings, unframed
+from keras_transformer.layers.stacks import POSITIONS, Decoder, Encoder, Shape
 from keras_transformer.models.sequence_to_sequence import SequenceToSequence
-from keras_transformer.presets import POSITIONS, SINUSOIDAL, split_frame_setting, split_heads_setting
+from keras_transformer.presets import split_frame_setting, split_heads_setting
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TransformerShape(Shape):
+    """The arguments of a `Transformer`: those of `Shape`, with the sizes of the paper's base model, and
+
+    Args:
+        vocabulary_size: number of source tokens, and of target tokens unless `target_vocabulary_size` is given.
+        target_vocabulary_size: V, number of target tokens. None: both sides share one vocabulary (5.1).
+        tie_embeddings: use one matrix for all embeddings that have the same vocabulary, and for the logits (3.4). False
+            gives source, target and logits a matrix each.
+        num_layers: N, of the encoder, and of the decoder unless `num_decoder_layers` is given.
+        num_decoder_layers: layers of the decoder. None: as many as the encoder has.
+        num_positions: rows of the table of learned positions; all positions past its end take its last row.
+        heads: heads of each attention, layer by layer, of the encoder / of the decoder / of the decoder to memory, such
+            as "4,3/4,4/0,2"; it needs `d_key`. None: H. An attention with 0 heads gives zeros.
+        logits_bias: whether the logits have a bias, states matrix^T + b.
+        scale_embeddings: multiply embeddings, and learned positions, by sqrt(d_model) (3.4). False leaves them as they
+            are.
+        embedding_norm: normalise the sum of embedding and position, LN(x + PE); encoder and decoder have one each.
+        first_position: number of the first position of sinusoids, 0 in the paper.
+        tie_positions: use one table of learned positions for source and target. False gives them one each.
+        frame: ids of tokens around every text that are part of the model: before the source / after it / before bos,
+            such as "/3/" or "17,5/3/3". Encoder and decoder read them with the text; results do not show them. None:
+            there are no such tokens, as in the paper.
+    """
+
+    vocabulary_size: int
+    target_vocabulary_size: int | None = None
+    tie_embeddings: bool = True
+    d_model: int = 512
+    num_heads: int = 8
+    d_ff: int = 2048
+    dropout_rate: float = 0.1
+    num_layers: int = 6
+    num_decoder_layers: int | None = None
+    num_positions: int = 257
+    heads: str | None = None
+    logits_bias: bool = False
+    scale_embeddings: bool = True
+    embedding_norm: bool = False
+    first_position: int = 0
+    tie_positions: bool = True
+    frame: str | None = None
+
+    @property
+    def depths(self):
+        """The numbers of layers of the encoder and of the decoder."""
+        return self.num_layers, self.num_decoder_layers or self.num_layers
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -37,43 +79,9 @@ class Transformer(SequenceToSequence):
     of the S - S' positions of `source_ids` have tokens. The cache then starts with the tokens before bos.
 
     Args:
-        vocabulary_size: number of source tokens, and of target tokens unless `target_vocabulary_size` is given.
-        target_vocabulary_size: V, number of target tokens. None: both sides share one vocabulary (5.1).
-        tie_embeddings: use one matrix for all embeddings that have the same vocabulary, and for the logits (3.4). False
-            gives source, target and logits a matrix each.
-        d_model: D.
-        num_heads: H.
-        d_ff: F.
-        num_layers: N, of the encoder, and of the decoder unless `num_decoder_layers` is given.
-        dropout_rate: P_drop of embeddings and residual connections (5.4).
-        attention_dropout_rate: dropout of the attention weights.
-        feed_forward_dropout_rate: dropout inside the feed-forward network.
-        pre_norm: normalise before each sub-layer; the paper normalises after it.
-        num_decoder_layers: layers of the decoder. None: as many as the encoder has.
-        d_key: K, the width of a head. None: D / H.
-        num_key_value_heads: G, heads of keys and values in every attention; must divide H. None: H.
-        d_value: width of a head's values. None: K.
-        positions: "sinusoidal" (3.5) or "learned" vectors are added to the embeddings. "sinusoidal_halves" and
-            "sinusoidal_tensor2tensor" are sinusoids of other programs, see `sinusoids`. "relative" (Shaw et al. 2018)
-            and "rotary" (Su et al. 2021) positions act in self-attention. "none": only the causal mask tells an order.
-        relative_clip: k, the largest distance that relative positions tell apart from larger ones.
-        heads: heads of each attention, layer by layer, of the encoder / of the decoder / of the decoder to memory, such
-            as "4,3/4,4/0,2"; it needs `d_key`. None: H. An attention with 0 heads gives zeros.
-        num_positions: rows of the table of learned positions; all positions past its end take its last row.
-        attention_bias: whether the projections of the attentions have biases: Q = X W + b, and so K, V and the output.
-        activation: f of the feed-forward networks, f(x W_1 + b_1) W_2 + b_2: "relu" (3.3), "gelu" (the exact one),
-            "gelu_tanh", "gelu_sigmoid" or "silu"; see `FeedForward`.
-        layer_norm_epsilon: epsilon of gamma (x - mean) / sqrt(variance + epsilon) + beta.
-        logits_bias: whether the logits have a bias, states matrix^T + b.
-        scale_embeddings: multiply embeddings, and learned positions, by sqrt(d_model) (3.4). False leaves them as they
-            are.
-        embedding_norm: normalise the sum of embedding and position, LN(x + PE); encoder and decoder have one each.
-        first_position: number of the first position of sinusoids, 0 in the paper.
-        frame: ids of tokens around every text that are part of the model: before the source / after it / before bos,
-            such as "/3/" or "17,5/3/3". Encoder and decoder read them with the text; results do not show them. None:
-            there are no such tokens, as in the paper.
-        tie_positions: use one table of learned positions for source and target. False gives them one each.
+        vocabulary_size, **numbers: the fields of `TransformerShape`.
         dtype: name of a dtype policy, such as "mixed_bfloat16".
+        name: of the model.
 
     Example:
 
@@ -83,59 +91,21 @@ class Transformer(SequenceToSequence):
     ```
     """
 
-    architectures = ("transformer",)
+    shape_class, architectures = TransformerShape, ("transformer",)
 
-    def __init__(
-        self,
-        vocabulary_size,
-        target_vocabulary_size=None,
-        tie_embeddings=True,
-        d_model=512,
-        num_heads=8,
-        d_ff=2048,
-        num_layers=6,
-        dropout_rate=0.1,
-        attention_dropout_rate=0.0,
-        feed_forward_dropout_rate=0.0,
-        pre_norm=False,
-        num_decoder_layers=None,
-        d_key=None,
-        num_key_value_heads=None,
-        d_value=None,
-        positions="sinusoidal",
-        relative_clip=16,
-        num_positions=257,
-        heads=None,
-        attention_bias=False,
-        activation="relu",
-        layer_norm_epsilon=EPSILON,
-        logits_bias=False,
-        scale_embeddings=True,
-        embedding_norm=False,
-        first_position=0,
-        tie_positions=True,
-        frame=None,
-        *,
-        dtype=None,
-        **kwargs,
-    ):
-        given = locals()
-        arguments = {name: given[name] for name in arguments_of(Transformer)}
-        stack = {name: arguments[name] for name in arguments_of(EncoderLayer)}
+    def __init__(self, vocabulary_size, *, dtype=None, name=None, **numbers):
+        shape = TransformerShape(vocabulary_size=vocabulary_size, **numbers)
         policy = keras.dtype_policies.get(dtype or keras.config.dtype_policy())
-        sizes = vocabulary_size, target_vocabulary_size, tie_embeddings, d_model
-        layers = make_embeddings(*sizes, policy, scale_embeddings, logits_bias)
+        layers = make_embeddings(shape, policy, shape.scale_embeddings, shape.logits_bias)
         self.source_embedding, self.target_embedding, self.logits_layer = layers
-        self.position_layer, self.target_position_layer = make_position_layers(**arguments, dtype=policy)
-        before, after, before_bos = ids_of_frame(frame, vocabulary_size, target_vocabulary_size or vocabulary_size)
+        self.position_layer, self.target_position_layer = make_position_layers(shape, policy)
+        before, after, before_bos = ids_of_frame(shape)
         self.source_frame = Frame(before, after, PAD_ID, name="source_frame", dtype=policy)
         self.target_frame = Frame(before_bos, [], PAD_ID, name="target_frame", dtype=policy)
-        of_encoder, of_decoder = heads_of_layers(heads, num_layers, num_decoder_layers or num_layers)
-        self.encoder = Encoder(num_layers, of_encoder, **stack, name="encoder", dtype=policy)
-        self.decoder = Decoder(num_decoder_layers or num_layers, of_decoder, **stack, name="decoder", dtype=policy)
-        super().__init__(policy=policy, **kwargs)
-        for name, value in arguments.items():
-            setattr(self, name, value)
+        for_encoder, for_decoder = zip(shape.depths, heads_of_layers(shape), strict=True)
+        self.encoder = Encoder(*for_encoder, shape=shape, name="encoder", dtype=policy)
+        self.decoder = Decoder(*for_decoder, shape=shape, name="decoder", dtype=policy)
+        super().__init__(shape, policy=policy, name=name)
 
     def encode(self, source_ids):
         framed_ids = self.source_frame(source_ids)
@@ -203,11 +173,8 @@ class Transformer(SequenceToSequence):
         return self.logits_layer.bias
 
 
-def heads_of_layers(heads, num_layers, num_decoder_layers):
+def heads_of_layers(shape):
     """The argument `heads` of a `Transformer` as its stacks take it.
-
-    Args:
-        heads, num_layers, num_decoder_layers: those of the `Transformer`.
 
     Returns:
         For the encoder a list of [heads of its self-attention], for the decoder a list of [heads of its self-attention,
@@ -216,27 +183,27 @@ def heads_of_layers(heads, num_layers, num_decoder_layers):
     Raises:
         ValueError: if there is not a number for each attention.
     """
-    if heads is None:
+    if shape.heads is None:
         return None, None
-    counts, depths = split_heads_setting(heads), [num_layers, num_decoder_layers, num_decoder_layers]
+    counts, depths = split_heads_setting(shape.heads), [*shape.depths, shape.depths[1]]
     if [*map(len, counts)] != depths:
         needed = "/".join(map(str, depths))
-        raise ValueError(f"`heads` must have {needed} numbers. Received: heads={heads!r}")
+        raise ValueError(f"`heads` must have {needed} numbers. Received: heads={shape.heads!r}")
     of_encoder, to_target, to_memory = counts
     return [[count] for count in of_encoder], [list(pair) for pair in zip(to_target, to_memory, strict=True)]
 
 
-def ids_of_frame(frame, source_size, target_size):
+def ids_of_frame(shape):
     """The ids in the argument `frame` of a `Transformer`: before a source, after it, before bos.
 
     Raises:
-        ValueError: if it is no such text, or an id is not in its vocabulary, of `source_size` or `target_size` tokens.
+        ValueError: if it is no such text, or an id is not in its vocabulary.
     """
-    parts = [[], [], []] if frame is None else split_frame_setting(frame)
-    sizes = source_size, source_size, target_size
+    parts = [[], [], []] if shape.frame is None else split_frame_setting(shape.frame)
+    sizes = shape.vocabulary_size, shape.vocabulary_size, shape.target_vocabulary_size or shape.vocabulary_size
     if not parts or any(id >= size for ids, size in zip(parts, sizes, strict=True) for id in ids):
         raise ValueError(
-            f"`frame` must be ids of the vocabulary, such as /3/, and no padding. Received: frame={frame!r}"
+            f"`frame` must be ids of the vocabulary, such as /3/, and no padding. Received: frame={shape.frame!r}"
         )
     return parts
 
@@ -252,35 +219,25 @@ def free_to_grow(state):
     return {**state, **keras.tree.map_structure(with_unknown_length, growing)}
 
 
-def make_position_layers(*, positions, tie_positions, embedding_norm, dtype, **arguments):
+def make_position_layers(shape, dtype):
     """New layers that add the positions of source and of target to their embeddings.
 
     They are the same object unless each side has weights of its own. A kind that acts in self-attention adds nothing.
 
     Args:
-        positions, tie_positions, embedding_norm, `**arguments`: those of the `Transformer`.
+        shape: `TransformerShape`.
         dtype: dtype policy.
 
     Raises:
-        ValueError: if there is no such kind, or one table would have two norms.
+        ValueError: if one table would have two norms.
     """
-    check_choice("positions", positions, POSITIONS)
-    if positions == "learned" and embedding_norm and tie_positions:
+    layer_class, _ = POSITIONS[shape.positions]
+    is_learned = issubclass(layer_class, LearnedPositions)
+    if is_learned and shape.embedding_norm and shape.tie_positions:
         raise ValueError("`embedding_norm` with learned positions needs `tie_positions` false: each side has its norm")
-    layer_class, names = NoPositions, ("dropout_rate", "layer_norm_epsilon")
-    own = {"norm": embedding_norm, "dtype": dtype}
-    if positions in SINUSOIDAL:
-        layer_class, names, own["kind"] = PositionalEncoding, (*names, "d_model", "first_position"), positions
-    if positions == "learned":
-        layer_class, names, own["scale"] = (
-            LearnedPositions,
-            (*names, "d_model", "num_positions"),
-            arguments["scale_embeddings"],
-        )
-    own |= {name: arguments[name] for name in names}
-    if embedding_norm or (positions == "learned" and not tie_positions):
-        return [layer_class(**own, name=name) for name in ("source_positions", "target_positions")]
-    return [layer_class(**own, name="positions")] * 2
+    if shape.embedding_norm or (is_learned and not shape.tie_positions):
+        return [layer_class.of(shape, name=name, dtype=dtype) for name in ("source_positions", "target_positions")]
+    return [layer_class.of(shape, name="positions", dtype=dtype)] * 2
 
 
 def extended_history(history, parents):

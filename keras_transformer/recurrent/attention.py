@@ -9,7 +9,7 @@ Shapes: B rows, T queries, S source positions, D width.
 import keras
 from keras import ops
 
-from keras_transformer.layers.layer import Layer, check_choice
+from keras_transformer.layers.kernels import Layer, check_choice
 
 
 class AttentionScore(Layer):

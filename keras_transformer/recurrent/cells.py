@@ -6,7 +6,7 @@ x is the input at a position, h the state before it, h' the state after it; * mu
 import keras
 from keras import ops
 
-from keras_transformer.layers.layer import Layer
+from keras_transformer.layers.kernels import Layer
 
 
 class Cell(Layer):

@@ -1,9 +1,12 @@
 """The recurrent encoder and decoder: cells on top of each other, and attention between the two."""
 
+import dataclasses
+
 import keras
 from keras import ops
 
-from keras_transformer.layers.layer import Layer, check_choice
+from keras_transformer.layers.kernels import check_choice
+from keras_transformer.layers.stacks import ShapedLayer
 from keras_transformer.recurrent.attention import SCORES, FixedContext, RecurrentAttention
 from keras_transformer.recurrent.cells import CELLS, run, scan
 
@@ -39,19 +42,69 @@ def state_at(states, lengths):
     return tuple(ops.squeeze(take_rows(tensor, last), 1) for tensor in states)
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RecurrentShape:
+    """The arguments that `RecurrentEncoder` and `RecurrentDecoder` share.
+
+    Args:
+        cell: "rnn", "lstm" or "gru".
+        d_model: D.
+        num_layers: depth.
+        dropout_rate: dropout of the input of each layer, and of the states h of the encoder, h~ of the decoder.
+
+    Raises:
+        ValueError: for an unknown `cell`.
+    """
+
+    cell: str
+    d_model: int
+    num_layers: int = 1
+    dropout_rate: float = 0.0
+
+    def __post_init__(self):
+        check_choice("cell", self.cell, CELLS)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RecurrentEncoderShape(RecurrentShape):
+    """The arguments of a `RecurrentEncoder`: those of `RecurrentShape`, and
+
+    Args:
+        bidirectional: read in both directions, with half the width for each, so that D is even.
+    """
+
+    bidirectional: bool = True
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RecurrentDecoderShape(RecurrentShape):
+    """The arguments of a `RecurrentDecoder`: those of `RecurrentShape`, and
+
+    Args:
+        attention: "additive", "dot", "general", "concat", or "none" for a `FixedContext`.
+        attention_span: "global", "local_m" or "local_p"; see `RecurrentAttention`.
+        attention_window: source positions on each side of the centre of a local span.
+        hard_attention: attend to one source position at a time.
+        context: "last" or "mean", of the encoder's states, the context without attention.
+        input_feeding: let the cell read the last h~. Then only the input of the first layer has dropout.
+    """
+
+    attention: str = "additive"
+    attention_span: str = "global"
+    attention_window: int = 10
+    hard_attention: bool = False
+    context: str = "last"
+    input_feeding: bool = False
+
+
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class RecurrentEncoder(Layer):
+class RecurrentEncoder(ShapedLayer):
     """`num_layers` recurrent layers, each in one direction or in both (Schuster & Paliwal 1997).
 
     A layer of both directions has a cell of width D / 2 for each. One reads the source from its first token to its
     last, the other from its last to its first. Their states are put side by side.
 
-    Args:
-        cell: "rnn", "lstm" or "gru".
-        d_model: D, even if `bidirectional`.
-        num_layers: depth.
-        bidirectional: read in both directions.
-        dropout_rate: dropout of the input of each layer, and of the states.
+    Arguments: see `RecurrentEncoderShape`.
 
     Call arguments:
         x: (B, S, D), embedded source.
@@ -65,23 +118,19 @@ class RecurrentEncoder(Layer):
         ValueError: for an odd `d_model` of two directions, and an unknown `cell`.
     """
 
-    def __init__(self, cell, d_model, num_layers=1, bidirectional=True, dropout_rate=0.0, **kwargs):
-        super().__init__(**kwargs)
-        check_choice("cell", cell, CELLS)
-        if bidirectional and d_model % 2:
-            raise ValueError(f"`d_model` must be even: each direction has half of it. Received: d_model={d_model}")
-        self.cell = cell
-        self.d_model = d_model
-        self.num_layers = num_layers
-        self.bidirectional = bidirectional
-        self.dropout_rate = dropout_rate
-        units = d_model // 2 if bidirectional else d_model
-        arguments = {"units": units, "dtype": self.dtype_policy}
-        self.forward_cells = [CELLS[cell](**arguments, name=f"forward_{i}") for i in range(num_layers)]
+    shape_class = RecurrentEncoderShape
+
+    def __init__(self, **named):
+        super().__init__(**named)
+        if self.bidirectional and self.d_model % 2:
+            raise ValueError(f"`d_model` must be even: each direction has half of it. Received: d_model={self.d_model}")
+        units = self.d_model // 2 if self.bidirectional else self.d_model
+        arguments, layers = {"units": units, "dtype": self.dtype_policy}, range(self.num_layers)
+        self.forward_cells = [CELLS[self.cell](**arguments, name=f"forward_{i}") for i in layers]
         self.backward_cells = [
-            CELLS[cell](**arguments, name=f"backward_{i}") for i in range(num_layers if bidirectional else 0)
+            CELLS[self.cell](**arguments, name=f"backward_{i}") for i in (layers if self.bidirectional else ())
         ]
-        self.dropout = keras.layers.Dropout(dropout_rate, name="dropout", dtype=self.dtype_policy)
+        self.dropout = keras.layers.Dropout(self.dropout_rate, name="dropout", dtype=self.dtype_policy)
 
     def build(self, x_shape, mask_shape=None):
         for cell in (*self.forward_cells, *self.backward_cells):
@@ -110,7 +159,7 @@ class RecurrentEncoder(Layer):
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class RecurrentDecoder(Layer):
+class RecurrentDecoder(ShapedLayer):
     """`num_layers` recurrent layers, which start from the encoder's last states, and a context at every position.
 
         h_t = cell(x_t, h_{t-1}),   c_t = attention(h_t, memory),   h~_t = tanh(W [c_t; h_t])
@@ -120,18 +169,7 @@ class RecurrentDecoder(Layer):
 
     *Relative to Bahdanau et al.*: the query of attention is h_t, the state after reading x_t, not h_{t-1}.
 
-    Args:
-        cell: "rnn", "lstm" or "gru".
-        d_model: D.
-        num_layers: depth.
-        attention: "additive", "dot", "general", "concat", or "none" for a `FixedContext`.
-        attention_span: "global", "local_m" or "local_p"; see `RecurrentAttention`.
-        attention_window: source positions on each side of the centre of a local span.
-        hard_attention: attend to one source position at a time.
-        context: "last" or "mean", the context without attention.
-        input_feeding: let the cell read the last h~.
-        dropout_rate: dropout of the input of each layer, and of h~. With `input_feeding`, only the first layer's input
-            has dropout.
+    Arguments: see `RecurrentDecoderShape`.
 
     Call arguments:
         x: (B, T, D), embedded target.
@@ -144,42 +182,21 @@ class RecurrentDecoder(Layer):
         ValueError: for an unknown `cell`, `attention`, `attention_span` or `context`.
     """
 
-    def __init__(
-        self,
-        cell,
-        d_model,
-        num_layers=1,
-        attention="additive",
-        attention_span="global",
-        attention_window=10,
-        hard_attention=False,
-        context="last",
-        input_feeding=False,
-        dropout_rate=0.0,
-        **kwargs,
-    ):
-        super().__init__(**kwargs)
-        check_choice("cell", cell, CELLS)
-        check_choice("attention", attention, (*SCORES, "none"))
-        self.cell = cell
-        self.d_model = d_model
-        self.num_layers = num_layers
-        self.attention = attention
-        self.attention_span = attention_span
-        self.attention_window = attention_window
-        self.hard_attention = hard_attention
-        self.context = context
-        self.input_feeding = input_feeding
-        self.dropout_rate = dropout_rate
+    shape_class = RecurrentDecoderShape
+
+    def __init__(self, **named):
+        super().__init__(**named)
+        check_choice("attention", self.attention, (*SCORES, "none"))
         policy = {"dtype": self.dtype_policy}
-        self.cells = [CELLS[cell](d_model, name=f"cell_{i}", **policy) for i in range(num_layers)]
-        if attention == "none":
-            self.attention_mechanism = FixedContext(context, name="context", **policy)
+        self.cells = [CELLS[self.cell](self.d_model, name=f"cell_{i}", **policy) for i in range(self.num_layers)]
+        if self.attention == "none":
+            self.attention_mechanism = FixedContext(self.context, name="context", **policy)
         else:
-            span = (attention_span, attention_window, hard_attention)
-            self.attention_mechanism = RecurrentAttention(d_model, attention, *span, name="attention", **policy)
-        self.combination = keras.layers.Dense(d_model, activation="tanh", use_bias=False, name="combination", **policy)
-        self.dropout = keras.layers.Dropout(dropout_rate, name="dropout", **policy)
+            kind = self.attention, self.attention_span, self.attention_window, self.hard_attention
+            self.attention_mechanism = RecurrentAttention(self.d_model, *kind, name="attention", **policy)
+        combination = {"activation": "tanh", "use_bias": False, "name": "combination"}
+        self.combination = keras.layers.Dense(self.d_model, **combination, **policy)
+        self.dropout = keras.layers.Dropout(self.dropout_rate, name="dropout", **policy)
 
     @property
     def looking(self):

@@ -5,6 +5,8 @@ for it has to be even and divisible by the heads.
 """
 
 import copy
+import dataclasses
+import inspect
 import json
 
 import keras
@@ -12,7 +14,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_transformer.layers.layer import arguments_of
 from tests.reference import randomise
 
 H, W, B, T, S, K, F, V = 2, 3, 5, 7, 11, 13, 17, 19
@@ -23,6 +24,19 @@ UNKNOWN = "BST"  # what a batch decides
 ATTENTION_WEIGHTS = 4 * D * D
 FEED_FORWARD_WEIGHTS = D * F + F + F * D + D
 NORM_WEIGHTS = 2 * D
+
+
+def arguments_of(layer_class):
+    """The names in the signatures of a class and its parents, and the fields of its shape if it has one."""
+    ours = [parent for parent in layer_class.__mro__ if parent.__module__.startswith("keras_transformer.")]
+    parameters = [p for parent in ours for p in inspect.signature(parent.__init__).parameters.values()]
+    names = {p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD} - {"self"}
+    return names | {field.name for field in dataclasses.fields(getattr(layer_class, "shape_class", Nothing))}
+
+
+@dataclasses.dataclass
+class Nothing:
+    """The shape of a layer that has none."""
 
 
 def some(name, axes):

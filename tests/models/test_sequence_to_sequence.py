@@ -1,3 +1,5 @@
+import dataclasses
+
 import keras
 import numpy as np
 import pytest
@@ -9,15 +11,22 @@ from keras_transformer.models.transformer import Transformer
 from tests import tiny
 
 
+@dataclasses.dataclass(frozen=True)
+class CountingShape:
+    vocabulary_size: int
+    extra: int = 3
+
+
 class Counting(SequenceToSequence):
     """It reads nothing, and predicts by the target token alone."""
 
-    def __init__(self, vocabulary_size, extra=3, *, dtype=None, **kwargs):
+    shape_class = CountingShape
+
+    def __init__(self, vocabulary_size, *, dtype=None, name=None, **numbers):
         policy = keras.dtype_policies.get(dtype or "float32")
         self.embedding = keras.layers.Embedding(vocabulary_size, 5, dtype=policy, name="embedding")
         self.product = keras.layers.Dense(vocabulary_size, dtype=policy, name="product")
-        super().__init__(policy=policy, **kwargs)
-        self.vocabulary_size, self.extra = vocabulary_size, extra
+        super().__init__(CountingShape(vocabulary_size, **numbers), policy=policy, name=name)
 
     def encode(self, source_ids):
         return {"mask": source_ids != 0}

@@ -11,18 +11,19 @@ from tests.reference import randomise, weights_of
 LENGTHS = [11, 7, 5, 3, 1]
 LAYERS, WINDOW = 2, 2
 TENSORS = {"rnn": 1, "lstm": 2, "gru": 1}
+SHARED = {"cell": "lstm", "d_model": D, "num_layers": 3, "dropout_rate": 0.3}
 KINDS = pytest.mark.parametrize("kind", TENSORS)
 
 
 def encoder(kind, **arguments):
-    layer = RecurrentEncoder(kind, D, **{"num_layers": LAYERS, "dropout_rate": 0.3, **arguments})
+    layer = RecurrentEncoder(cell=kind, d_model=D, **{"num_layers": LAYERS, "dropout_rate": 0.3, **arguments})
     layer.build((None, None, D))
     return randomise(layer)
 
 
 def decoder(kind, **arguments):
     layer = RecurrentDecoder(
-        kind, D, **{"num_layers": LAYERS, "attention_window": WINDOW, "dropout_rate": 0.3}, **arguments
+        cell=kind, d_model=D, **{"num_layers": LAYERS, "attention_window": WINDOW, "dropout_rate": 0.3}, **arguments
     )
     layer.build((None, None, D))
     return randomise(layer)
@@ -85,15 +86,24 @@ def test_dropout_acts_in_training_only():
 
 def test_two_directions_need_an_even_width():
     with pytest.raises(ValueError, match="`d_model` must be even: .* Received: d_model=7"):
-        RecurrentEncoder("gru", 7)
-    RecurrentEncoder("gru", 7, bidirectional=False)
+        RecurrentEncoder(cell="gru", d_model=7)
+    RecurrentEncoder(cell="gru", d_model=7, bidirectional=False)
 
 
 @pytest.mark.parametrize(
     "layer",
     [
-        RecurrentEncoder("lstm", D, 3, bidirectional=False, dropout_rate=0.3, name="some", dtype="mixed_bfloat16"),
-        RecurrentDecoder("rnn", D, 3, "dot", "local_m", 5, True, "mean", True, 0.3, name="some"),
+        RecurrentEncoder(**SHARED, bidirectional=False, name="some", dtype="mixed_bfloat16"),
+        RecurrentDecoder(
+            **SHARED,
+            attention="dot",
+            attention_span="local_m",
+            attention_window=5,
+            hard_attention=True,
+            context="mean",
+            input_feeding=True,
+            name="some",
+        ),
     ],
 )
 def test_the_config_makes_the_same_layer_again(layer):
