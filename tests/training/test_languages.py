@@ -11,7 +11,7 @@ import tensorflow as tf
 from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
 from keras_transformer.config import Config
-from keras_transformer.data.corpora import Corpus
+from keras_transformer.data.corpora import Corpus, pairs_corpus
 from keras_transformer.data.pipeline import batch_sizes, evaluation_batches, plan_epoch, training_batches
 from keras_transformer.data.protected_pairs import PairProtection
 from keras_transformer.errors import CheckpointError, ConfigError, TokenizerError
@@ -19,6 +19,7 @@ from keras_transformer.models.sequence_to_sequence import load_model
 from keras_transformer.runs import compare_with_all_pieces
 from keras_transformer.tags import load_tags
 from keras_transformer.tokenizer import SHARED, Tokenizer
+from keras_transformer.training.decide import languages_of
 from keras_transformer.training.origin import Origin
 from keras_transformer.training.preparation import prepare
 from keras_transformer.training.run_directory import RunDirectory
@@ -216,6 +217,13 @@ def test_a_new_language_gets_a_tag_behind_all_pieces(finished, corpus, tmp_path)
         data.languages.default == ("en", "fr")
         and data.languages.ids("de", "fr")[0 if finished.tags == "source" else 1] == 333
     )
+
+
+def test_pairs_without_languages_have_the_default_direction_of_the_run_that_they_start_from(finished, tmp_path):
+    config = going_on(finished, dataset="pairs", model_dir=str(tmp_path / "run"))
+    corpus = pairs_corpus(tiny.pairs(47), **languages_of(config))
+    data = prepare(config, RunDirectory(config.model_dir), corpus)
+    assert data.languages == load_tags(finished.model_dir) and data.languages.default == ("en", "de")
 
 
 def test_tags_at_another_place_than_before_are_refused(finished, tmp_path):
