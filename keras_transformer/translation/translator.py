@@ -8,12 +8,13 @@ import regex
 import tensorflow as tf
 
 from keras_transformer.errors import UserError, check_positive
-from keras_transformer.files import find_saved_model, tokenizers_apart
+from keras_transformer.files import find_saved_model
 from keras_transformer.presets import LENGTH_PENALTIES
 from keras_transformer.protection import NO_PLACEHOLDERS, PLACEHOLDERS, Protection, read_glossary
 from keras_transformer.tags import check_direction, read_export
 from keras_transformer.translation.directions import WRITTEN_TAG
 from keras_transformer.translation.lines import of_one_or_many, run_sorted
+from keras_transformer.translation.older_exports import tokenizers_apart
 from keras_transformer.translation.options import LANGUAGES, complete_inputs, inputs_of
 from keras_transformer.translation.results import alternatives_of, explanation_of, score_of, translation_of
 from keras_transformer.translation.sentences import DIVISION, NO_SPACE, UNKNOWN, split_at
