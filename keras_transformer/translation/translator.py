@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from keras_transformer.data.full_stops import UNKNOWN
 from keras_transformer.errors import UserError, check_positive
-from keras_transformer.files import find_saved_model, tokenizers_apart
+from keras_transformer.files import find_saved_model
 from keras_transformer.languages import check_direction
 from keras_transformer.layers.embedding import projections_of
 from keras_transformer.presets import LENGTH_PENALTIES
@@ -17,6 +17,7 @@ from keras_transformer.protection import NO_PLACEHOLDERS, PLACEHOLDERS, Protecti
 from keras_transformer.tags import read_export
 from keras_transformer.translation.directions import WRITTEN_TAG
 from keras_transformer.translation.lines import of_one_or_many, run_sorted
+from keras_transformer.translation.older_exports import tokenizers_apart
 from keras_transformer.translation.options import LANGUAGE_INPUTS, complete_inputs, inputs_of
 from keras_transformer.translation.results import alternatives_of, explanation_of, score_of, translation_of
 from keras_transformer.translation.segments import split_at

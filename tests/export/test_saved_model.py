@@ -165,6 +165,7 @@ def test_python_opens_an_export_with_two_tokenizers_as_the_run_translates(export
     assert found.splitlines() == expected
 
 
+@pytest.mark.slow
 def test_tokenizers_of_one_name_are_no_export_and_older_exports_have_them_named_apart(of_two, tmp_path, monkeypatch):
     """Before, tokenizers had no names. In a Session, that export translates as the run does."""
     make = tensorflow_text.SentencepieceTokenizer
