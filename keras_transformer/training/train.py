@@ -14,8 +14,7 @@ from keras_transformer.data.protected_pairs import PairProtection
 from keras_transformer.data.subword_dropout import SubwordDropout
 from keras_transformer.data.typed_text import CHANGES, TypedPairs
 from keras_transformer.files import write_whole
-from keras_transformer.models.recurrent import RecurrentNetwork
-from keras_transformer.models.transformer import Transformer
+from keras_transformer.models import MODELS
 from keras_transformer.process import divide_cores, random_as_before
 from keras_transformer.training.checkpoints import load_last, load_network
 from keras_transformer.training.decide import (
@@ -161,7 +160,7 @@ def make_network(config, data, policy):
     sizes = {"vocabulary_size": data.source_tokenizer.vocabulary_size}
     if not config.share_vocabulary:
         sizes["target_vocabulary_size"] = data.target_tokenizer.vocabulary_size
-    model_class = next(model for model in (Transformer, RecurrentNetwork) if config.architecture in model.architectures)
+    model_class = next(model for model in MODELS if config.architecture in model.architectures)
     return model_class.from_settings(config, **sizes, dtype=policy, name=config.architecture)
 
 
