@@ -9,9 +9,10 @@ from keras_transformer.cli.train import parse_config
 from keras_transformer.config import SUITED, Config, check_effect, read_settings
 from keras_transformer.errors import ConfigError, describe_type, is_a
 from keras_transformer.layers import embedding, stacks
+from keras_transformer.models import MODELS
 from keras_transformer.models.recurrent import RecurrentNetwork
 from keras_transformer.models.transformer import Transformer
-from keras_transformer.presets import ACTIVATIONS, OPTIMIZERS, PRESETS, SINUSOIDAL, split_frame_setting
+from keras_transformer.presets import ACTIVATIONS, OPTIMIZERS, POSITIONS, PRESETS, SINUSOIDAL, split_frame_setting
 from keras_transformer.settings import SETTINGS
 
 # Every field, none with its default. `no` is Norwegian; in YAML, a bare `no` is false.
@@ -497,8 +498,12 @@ def test_a_frame_is_three_lists_of_ids():
     assert Config(frame="/3/").frame == "/3/"
 
 
-def test_the_choices_are_those_of_the_layers():
+def test_the_choices_are_those_of_the_layers_and_models():
+    """The settings lie below the layers, so that a program reads its flags without Keras."""
     assert embedding.SINUSOIDAL == SINUSOIDAL and tuple(stacks.ACTIVATIONS) == ACTIVATIONS
+    assert tuple(stacks.POSITIONS) == POSITIONS
+    choices = get_args(Config.__dataclass_fields__["architecture"].type)
+    assert [name for model in MODELS for name in model.architectures] == [*choices]
 
 
 @pytest.mark.parametrize(

@@ -2,26 +2,16 @@
 optimizer: tests/test_presets.py. A new kind of corpus: tests/data/test_corpora.py.)
 """
 
-from typing import get_args
-
 import keras
 import numpy as np
 
-from keras_transformer import models, presets
-from keras_transformer.config import Config
+from keras_transformer import models
 from keras_transformer.layers import stacks
 from keras_transformer.layers.attention import MultiHeadAttention
 from keras_transformer.layers.embedding import AddedPositions, sinusoids
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.training import train
 from tests import tiny
-
-
-def test_settings_name_what_there_is():
-    assert {*presets.POSITIONS} == {*stacks.POSITIONS}
-    assert {*presets.ACTIVATIONS} == {*stacks.ACTIVATIONS}
-    named = get_args(Config.__dataclass_fields__["architecture"].type)
-    assert sorted(named) == sorted(name for model in models.MODELS for name in model.architectures)
 
 
 @keras.saving.register_keras_serializable(package="tests")

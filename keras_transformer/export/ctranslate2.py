@@ -139,20 +139,21 @@ def transformer_spec(model, source_pieces, pieces, longest):
         `ctranslate2.specs.TransformerSpec`.
     """
     stacks = ctranslate2.specs.transformer_spec
-    shape = {
-        "num_heads": model.num_heads,
-        "pre_norm": model.pre_norm,
-        "activation": ACTIVATIONS[model.activation],
-        "layernorm_embedding": model.embedding_norm,
-        "head_dim": model.d_key,
-        "num_heads_kv": model.num_key_value_heads,
-        "relative_position": model.positions == "relative",
-        "rotary_dim": 0 if model.positions == "rotary" else None,  # 0: all of a head
+    shape = model.shape
+    arguments = {
+        "num_heads": shape.num_heads,
+        "pre_norm": shape.pre_norm,
+        "activation": ACTIVATIONS[shape.activation],
+        "layernorm_embedding": shape.embedding_norm,
+        "head_dim": shape.d_key,
+        "num_heads_kv": shape.num_key_value_heads,
+        "relative_position": shape.positions == "relative",
+        "rotary_dim": 0 if shape.positions == "rotary" else None,  # 0: all of a head
     }
     spec = ctranslate2.specs.TransformerSpec(
-        stacks.TransformerEncoderSpec(len(model.encoder.layers), **shape),
+        stacks.TransformerEncoderSpec(len(model.encoder.layers), **arguments),
         # alignment_heads=0: the mean over all heads of the last layer
-        stacks.TransformerDecoderSpec(len(model.decoder.layers), alignment_heads=0, **shape),
+        stacks.TransformerDecoderSpec(len(model.decoder.layers), alignment_heads=0, **arguments),
     )
     spec.config.layer_norm_epsilon = model.layer_norm_epsilon
     spec.config.unk_token, spec.config.bos_token, spec.config.eos_token = (pieces[i] for i in (UNK_ID, BOS_ID, EOS_ID))
