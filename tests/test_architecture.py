@@ -18,8 +18,8 @@ README = ROOT / "README.md"
 # not possible is a `UserError`, as every other mistake is.
 ORDER = [
     {"words"},
-    {"errors", "languages", "normalization", "presets", "protection", "private_api"},
-    {"settings", "files", "process"},
+    {"errors", "normalization", "presets", "protection", "private_api"},
+    {"settings", "files", "languages", "process"},
     {"config"},
     {"layers", "tokenizer", "decoding", "tags"},
     {"recurrent"},
