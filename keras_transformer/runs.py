@@ -178,8 +178,8 @@ def compare_with_all_pieces(translator, run):
         languages = [pairs.directions[share] for share in pairs.shares_of(np.arange(len(pairs)))]
         how = {name: [each[side] for each in languages] for side, name in enumerate(LANGUAGE_INPUTS)}
     translations = [each.translate(sources, **how) for each in (translator, every)]
-    config = Config.load(run.config)
-    bleu, bleu_of_all = (measure(found, references, config.tokenize, config.target_lang) for found in translations)
+    tokenize, target_lang = run.tokenization(), run.languages()[1]
+    bleu, bleu_of_all = (measure(found, references, tokenize, target_lang) for found in translations)
     return {
         "sentences": len(sources),
         "equal": sum(one == other for one, other in zip(*translations, strict=True)),

@@ -110,11 +110,11 @@ def read(arguments):
 def measuring(arguments):
     """The function (translations, references) -> `Evaluation` that divides words as the run does for its own BLEU."""
     from keras_transformer.evaluation import measure
-    from keras_transformer.runs import Run
+    from keras_transformer.training.run_directory import RunDirectory
 
-    config = Run(arguments.model_dir).config
-    target_lang = arguments.target_lang or config.target_lang
-    return functools.partial(measure, tokenize=config.tokenize, target_lang=target_lang)
+    run = RunDirectory(arguments.model_dir)
+    target_lang = arguments.target_lang or run.languages()[1]
+    return functools.partial(measure, tokenize=run.tokenization(target_lang), target_lang=target_lang)
 
 
 def describe_score(arguments, references):

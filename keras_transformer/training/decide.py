@@ -1,7 +1,8 @@
-"""What a run decides, once: its languages, sizes, rate, length, precision and replicas.
+"""What a run decides, once: its sizes, rate, length, precision, replicas, and the tokenization of its BLEU.
 
-`decide` is the one function of it: of the settings, the corpus and the machine. The run directory keeps its answers in
-resolved.yaml, and every later start reads them from there. A line of the log says where a new command differs.
+`decide` makes every decision, from the settings, the corpus and the machine. The run directory keeps them in
+resolved.yaml. A later start keeps the sizes and the tokenization. Length, precision and replicas follow the new command
+and the machine, and a line of the log says so.
 """
 
 import functools
@@ -13,14 +14,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import psutil
 import tensorflow as tf
 
 from keras_transformer.config import SUITED, Config
 from keras_transformer.data.encoded import Share
 from keras_transformer.data.pipeline import count_batches
 from keras_transformer.errors import ConfigError, counted
-from keras_transformer.process import available_cores, replicas_for
+from keras_transformer.process import available_cores, available_memory, replicas_for
 from keras_transformer.training.run_directory import RunDirectory
 from keras_transformer.training.updates import paper_peak_rate
 
@@ -198,10 +198,10 @@ def decide(config, data, machine, begun):
     decided |= {"last_step": plan.last_step, "replicas": plan.replicas}
     decided |= {} if divided_for == config.batch_tokens else {"divided_for": divided_for}
     say_differences(before, decided, fresh, config.schedule)
-    return config, replace(data, train=train), plan, describe_corpus(data) | decided
+    return config, replace(data, train=train), plan, facts_of(data) | decided
 
 
-def describe_corpus(data):
+def facts_of(data):
     """The languages and the vocabulary of a run, a dict; with several directions, also the list of them."""
     corpus = data.corpus
     found = {"source_lang": corpus.source_lang, "target_lang": corpus.target_lang}
@@ -264,7 +264,7 @@ def _sizes(config, pairs, taken, batch_of):
             peak *= min(1, batch_tokens / usual) ** 0.5
     warmup_steps = config.warmup_steps
     if warmup_steps is None:
-        sized = replace_settings(config, batch_tokens=batch_tokens)
+        sized = replace_settings(config, batch_tokens=batch_tokens, profile=None)
         last_step = make_plan(sized, with_passes(pairs, passes)).last_step
         warmup_steps = min(longest, max(1, last_step // LONGEST_WARMUP))
     sizes = {"batch_tokens": batch_tokens, "peak_learning_rate": peak}
@@ -371,12 +371,6 @@ def describe_devices(strategy):
     return f"{number} replicas, {len(names)} of them here on {', '.join(names)}"
 
 
-def strategy_of_gpus():
-    """MirroredStrategy over the GPUs of this machine; None for fewer than two."""
-    gpus = tf.config.list_logical_devices("GPU")
-    return mirrored(*(gpu.name for gpu in gpus)) if len(gpus) > 1 else None
-
-
 class Judge:
     """Measures translations, with one tokenization of BLEU for each target language in the whole run.
 
@@ -402,10 +396,11 @@ class Judge:
         """The setting `tokenize`; for "auto", the choice that the first references of this language have led to."""
         if self.config.tokenize != "auto":
             return self.config.tokenize
-        kept = self.run.read_decided().get("tokenize", {})
+        decided = self.run.read_decided()
+        kept = decided.setdefault("tokenize", {})
         if target_lang not in kept:
             kept[target_lang] = self.choose(references, target_lang)
-            self.run.keep_decided({"tokenize": kept})
+            self.run.keep_decided(decided)
         return kept[target_lang]
 
 
@@ -416,10 +411,10 @@ def surely_fits(config, vocabulary_size):
         config: `Config`, as decided.
         vocabulary_size: V.
     """
-    layers = config.num_layers + (config.num_decoder_layers or config.num_layers)
+    layers = config.num_layers + config.decoder_depth
     width = max(config.d_model, config.num_heads * max(config.d_key or 0, config.d_value or 0))
     given = layers * (24 * width + 3 * config.d_ff)  # numbers that the weights of all layers give at a position
     weights = 3 * vocabulary_size * config.d_model + config.d_model * given
     scores = 4 * layers * config.num_heads * config.num_positions  # of all attentions at a position
     activations = 4 * config.batch_tokens * (given + 2 * vocabulary_size + scores)
-    return 4 * (6 * weights + activations) < psutil.virtual_memory().available / 4
+    return 4 * (6 * weights + activations) < available_memory()[0] / 4

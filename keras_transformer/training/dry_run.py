@@ -42,8 +42,10 @@ def rehearse(config):
     if config.strategy == "multi_worker":
         raise ConfigError("a dry run measures one machine: choose another `strategy` than multi_worker, such as auto")
     with tempfile.TemporaryDirectory() as directory:
-        data, begun = prepare(config, RunDirectory(directory)), Begun.of(RunDirectory(config.model_dir))
-        asked, machine = config, Machine.here(owns_process=True)
+        run = RunDirectory(config.model_dir)
+        begun, before = Begun.of(run), run.corpus_identity() if run.has_checkpoint() else None
+        data, asked = prepare(config, RunDirectory(directory), before=before), config
+        machine = Machine.here(owns_process=True)
         config, data, plan, decided = decide(begun.completed(config), data, machine, begun)
         strategy = start_devices(config, plan, machine)
         print("settings")

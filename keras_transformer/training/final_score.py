@@ -4,12 +4,13 @@ import logging
 import statistics
 from dataclasses import asdict
 
+import tensorflow as tf
 import yaml
 from tqdm import tqdm
 
 from keras_transformer.files import write_whole
 from keras_transformer.training.checkpoints import load_translator
-from keras_transformer.training.decide import strategy_of_gpus
+from keras_transformer.training.decide import mirrored
 
 log = logging.getLogger(__name__)
 
@@ -73,3 +74,9 @@ def write_results(config, run, data, split, evaluation, others=()):
             log.info("scored      all corpora: BLEU %.1f on average", results["mean_bleu"])
     text = yaml.safe_dump(results, sort_keys=False)
     write_whole(run.results, lambda path: path.write_text(text, encoding="utf-8"))
+
+
+def strategy_of_gpus():
+    """MirroredStrategy over the GPUs of this machine; None for fewer than two."""
+    gpus = tf.config.list_logical_devices("GPU")
+    return mirrored(*(gpu.name for gpu in gpus)) if len(gpus) > 1 else None

@@ -5,19 +5,17 @@ memory of whole processes on CPUs (tests/training/test_memory.py has the measure
 the gradient needs, and the allocator wastes some, so the factors are larger than the equations say.
 """
 
-from pathlib import Path
 from typing import NamedTuple
 
-import psutil
 import tensorflow as tf
 
 from keras_transformer.data.pipeline import batch_shapes
 from keras_transformer.errors import ConfigError
+from keras_transformer.process import MIB, available_memory
 from keras_transformer.training.losses import loss_class_of
 
-MIB = 2**20
 FLOAT32 = 4  # bytes
-SLOTS = {"adam": 2, "adamw": 2, "lion": 1, "adafactor": 1}  # variables of an optimizer for each weight
+SLOTS = {"lion": 1, "adafactor": 1}  # variables of an optimizer for each weight, where they are not two
 # Arrays that are kept until the gradient has passed: of what a weight gives at each position; of a number for each
 # target token and each piece; for each head and pair of positions; and for a pair whose score is made of a vector.
 KEPT_OF_WEIGHTS, KEPT_OF_PIECES, KEPT_OF_SCORES, KEPT_OF_VECTORS = 1.2, 3.2, 1.6, 3
@@ -70,7 +68,7 @@ def estimate(config, data, strategy, network):
     )
     return Memory(
         weights=copies * (1 if config.ema_decay is None else 2),
-        optimizer=copies * SLOTS[config.optimizer],
+        optimizer=copies * SLOTS.get(config.optimizer, 2),
         gradients=copies * (1 if config.accumulate_steps == 1 else 2),
         activations=size * activations,
     )
@@ -100,58 +98,8 @@ def count_scores(config, source, target):
         has_vectors = config.attention in ("additive", "concat")
         return KEPT_OF_VECTORS * source * target * (config.d_model if has_vectors else 1)
     times = KEPT_OF_DISTANCES if config.positions == "relative" else 1
-    of_decoder = (config.num_decoder_layers or config.num_layers) * (times * target + source) * target
+    of_decoder = config.decoder_depth * (times * target + source) * target
     return KEPT_OF_SCORES * config.num_heads * (config.num_layers * times * source**2 + of_decoder)
-
-
-def available_memory():
-    """The bytes that there are for a training: of each GPU if TensorFlow has a limit for it, else of this machine.
-
-    Returns:
-        (int or None where TensorFlow does not know, what it is for people).
-    """
-    gpus = tf.config.list_physical_devices("GPU")
-    if not gpus:
-        free, left = psutil.virtual_memory().available, container_memory()
-        return (free, "free memory") if left is None or free < left else (left, "memory that this container has left")
-    devices = tf.config.get_logical_device_configuration(gpus[0]) or []
-    limits = [device.memory_limit for device in devices if device.memory_limit]
-    return (min(limits) * MIB if limits else None), "memory of a GPU"
-
-
-def container_memory(groups=Path("/proc/self/cgroup"), root=Path("/sys/fs/cgroup")):
-    """The bytes that the control groups of this process leave it: those of a container, a service or a batch job.
-
-    Args:
-        groups: the file that names the groups, of version 1 or 2.
-        root: the directory of all groups.
-
-    Returns:
-        int; None where no group has a limit, and on systems without control groups.
-    """
-    left = []
-    for line in groups.read_text().splitlines() if groups.exists() else []:
-        _, controllers, name = line.split(":", 2)
-        if controllers and "memory" not in controllers.split(","):
-            continue
-        top = root / "memory" if controllers else root
-        files = ("limit_in_bytes", "usage_in_bytes") if controllers else ("max", "current")
-        group = top / name.strip("/")
-        for directory in (group, *group.parents):  # in a container, the group may be at the top under its full name
-            if directory.is_relative_to(top):
-                left += _left_in(directory, *files)
-    return min(left, default=None)
-
-
-def _left_in(directory, limit, usage):
-    """The bytes that one group leaves, in a list; [] without a limit. The cache of files gives way and is no usage."""
-    try:
-        limit, used = ((directory / f"memory.{name}").read_text().strip() for name in (limit, usage))
-        statistics = dict(line.split() for line in (directory / "memory.stat").read_text().splitlines())
-    except OSError:
-        return []
-    cache = int(statistics.get("total_inactive_file", statistics.get("inactive_file", 0)))
-    return [max(0, int(limit) - int(used) + cache)] if limit.isdigit() else []
 
 
 def check_fits(memory):

@@ -1,4 +1,4 @@
-"""The finished run from whose weights and tokenizers a new run starts: the setting `init_from`."""
+"""A new run can start from the weights and tokenizers of a finished run: the setting `init_from`."""
 
 from pathlib import Path
 

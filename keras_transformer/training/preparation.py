@@ -21,7 +21,7 @@ from keras_transformer.data.corpora import (
     write_bad_lines,
 )
 from keras_transformer.data.encoded import LAYOUT, EncodedPairs, encode_pairs, find_flaw, make_once
-from keras_transformer.data.full_stops import learn_known, load_known, save_known
+from keras_transformer.data.full_stops import UNKNOWN, Known, learn_known, load_known, save_known
 from keras_transformer.data.new_pieces import append_pieces, append_tags, learn_pieces
 from keras_transformer.data.subword_dropout import check_bpe
 from keras_transformer.data.typed_text import with_cases
@@ -44,7 +44,7 @@ class Data:
 
     The two tokenizers are the same object if both sides share one. `others` has the validation pairs of the other
     corpora of a mixture, by their names. With several directions, `validation` has those of all corpora. `languages`
-    are the `LanguageTags` of a run that has tags.
+    are the `LanguageTags` of a run that has tags. `known` is what the corpus says about sentences.
     """
 
     corpus: Corpus
@@ -54,6 +54,7 @@ class Data:
     validation: EncodedPairs
     others: dict[str, EncodedPairs] = field(default_factory=dict)
     languages: LanguageTags | None = None
+    known: Known = UNKNOWN
 
     @property
     def tokenizers(self):
@@ -61,13 +62,14 @@ class Data:
         return self.source_tokenizer, self.target_tokenizer
 
 
-def prepare(config, run, corpus=None):
+def prepare(config, run, corpus=None, before=None):
     """Opens the corpus, and trains the tokenizers and tokenises unless that is done. Reports kept and dropped pairs.
 
     Args:
         config: `Config`.
         run: `RunDirectory`.
         corpus: `Corpus`; by default the one that `config.dataset` names.
+        before: dict, `Corpus.identity` of the run that goes on; by default that of `run`, if it has a checkpoint.
 
     Returns:
         `Data`.
@@ -79,7 +81,8 @@ def prepare(config, run, corpus=None):
         TokenizerError: if no tokenizer can be trained, or that of `config.tokenizer` cannot be used.
     """
     # Before the settings are compared with those of a run: a wrong corpus is the mistake that matters more.
-    before = run.corpus_identity() if run.has_checkpoint() else None
+    if run.has_checkpoint():
+        before = run.corpus_identity()
     corpus = mix([*([corpus] if corpus else _open_named(config)), *open_replayed(config)], before)
     check_resumable(config, run)
     origin = open_origin(config, run)
@@ -88,15 +91,16 @@ def prepare(config, run, corpus=None):
     for note in corpus.notes:
         log.info("            %s", note)
     check_same_corpus(run, corpus)
-    known = known_languages(config, run, corpus, origin)
+    tags = known_languages(config, run, corpus, origin)
     is_other = bool(_different_parts(run, corpus))
     models = make_tokenizers(config, run, corpus, origin, is_other)  # if this fails, other settings may be tried
     if config.subword_dropout_rate:
         for model in models.values():
             check_bpe(model)
-    if codes := known.untagged(corpus.directions) if known else []:
+    if codes := tags.untagged(corpus.directions) if tags else []:
         models = {path: append_tags(model, codes) for path, model in models.items()}
-    write_whole(run.config, config.save)
+    if not run.has_checkpoint():  # a run that goes on keeps its settings until it has decided by them
+        run.keep_settings(config)
     for path, model in models.items():
         write_whole(path, lambda temporary, model=model: temporary.write_bytes(model))
     if bad_lines := [line for each in (corpus, *corpus.others) for line in each.bad_lines]:
@@ -105,10 +109,10 @@ def prepare(config, run, corpus=None):
     write_whole(run.corpus, lambda path: path.write_text(identity, encoding="utf-8"))
     describe_tokenizers(config, run)
     tokenizers = load_tokenizers(run.path)
-    languages = known
-    if known:
+    languages = tags
+    if tags:
         pieces = sentencepiece.SentencePieceProcessor(model_proto=tokenizers[0].model)
-        languages = known.extended(corpus.directions, pieces.piece_to_id)
+        languages = tags.extended(corpus.directions, pieces.piece_to_id)
         languages.save(run.path)
         log.info("languages   %s", languages.describe())
     encode = partial(encode_split, config, run, tokenizers=tokenizers, languages=languages)
@@ -124,7 +128,8 @@ def prepare(config, run, corpus=None):
         pairs = encode(other, name="validation", kept_as=f"validation_{number}")
         log.info("            %s of %s", pairs.describe(), other.name)
         others[other.name] = pairs
-    return Data(corpus, *tokenizers, weigh(config, corpus, train), validation, others, languages)
+    known = load_known(run.full_stops)
+    return Data(corpus, *tokenizers, weigh(config, corpus, train), validation, others, languages, known)
 
 
 def validated(corpus):

@@ -115,21 +115,37 @@ class RunDirectory:
         if not self.decided.exists():
             return {}
         with reading(self.decided):
-            return dict(_read_yaml(self.decided))
+            decided = dict(_read_yaml(self.decided))
+            numbers = ("batch_tokens", "warmup_steps", "peak_learning_rate", "passes", "last_step", "divided_for")
+            if not all(isinstance(decided[name], int | float) for name in numbers if name in decided):
+                raise ValueError
+            return decided
+
+    def keep_settings(self, config):
+        """Writes the `Config` of the last command."""
+        write_whole(self.config, config.save)
 
     def keep_decided(self, decided):
-        """Writes decisions, a dict. Those that it does not name stay."""
-        text = yaml.safe_dump({**self.read_decided(), **decided}, sort_keys=False)
+        """Writes the decisions of the run, a dict."""
+        text = yaml.safe_dump(decided, sort_keys=False)
         write_whole(self.decided, lambda path: path.write_text(text, encoding="utf-8"))
 
     def languages(self):
         """(source, target), the codes of the languages of the corpus; None for each that is not known."""
         decided = self.read_decided()
-        if decided:
+        if "source_lang" in decided:
             return decided["source_lang"], decided["target_lang"]
+        if not self.config.exists():
+            return None, None
         config = Config.load(self.config)  # of a run that began before resolved.yaml, or that was imported
         source, _, target = self.corpus_identity().get("languages", "").partition(",")[0].partition(" to ")
         return source or config.source_lang, target or config.target_lang
+
+    def tokenization(self, target_lang=None):
+        """How the run divides words for its BLEU in a language, by default its first one: a name, or "auto"."""
+        decided = self.read_decided()
+        kept = decided.get("tokenize", {})
+        return kept.get(target_lang or decided.get("target_lang")) or Config.load(self.config).tokenize
 
     def has_checkpoint(self):
         """Whether there is a run to resume."""

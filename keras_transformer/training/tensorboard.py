@@ -167,7 +167,9 @@ def write_hyper_parameters(directory, settings):
         old.unlink()
     writer = tf.summary.create_file_writer(str(directory), filename_suffix=HPARAMS)
     with writer.as_default():
-        hp.hparams({name: value for name, value in settings.items() if value is not None})
+        # The tab knows no lists and no dicts, such as directions.
+        shown = {name: x if isinstance(x, bool | int | float) else str(x) for name, x in settings.items()}
+        hp.hparams({name: value for name, value in shown.items() if settings[name] is not None})
     writer.close()
     (written,) = directory.glob(f"*{HPARAMS}")
     *kind, seconds, others = written.name.split(".", 4)

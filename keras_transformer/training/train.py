@@ -13,10 +13,11 @@ from keras_transformer.data.pipeline import count_batches, dealt, training_batch
 from keras_transformer.data.protected_pairs import PairProtection
 from keras_transformer.data.subword_dropout import SubwordDropout
 from keras_transformer.data.typed_text import CHANGES, TypedPairs
+from keras_transformer.errors import CheckpointError
 from keras_transformer.files import write_whole
 from keras_transformer.models import MODELS
-from keras_transformer.process import divide_cores, random_as_before
-from keras_transformer.training.checkpoints import load_last, load_network
+from keras_transformer.process import divide_cores, random_as_before, share_cores
+from keras_transformer.training.checkpoints import keep_architecture, load_last, load_network
 from keras_transformer.training.decide import (
     POLICIES,
     Begun,
@@ -62,17 +63,20 @@ def train(config, evaluate, choose_tokenization, corpus=None, owns_process=False
     """
     if config.tokenize != "auto":  # a wrong one is found before the long work
         evaluate(["1 2 3 4"], ["1 2 3 4"], tokenize=config.tokenize, target_lang=None)
+    if owns_process and any(name.startswith("tfds:") for name in config.corpora):
+        # To read it starts TensorFlow. So the cores cannot wait for the sizes of batches.
+        share_cores(config.strategy, config.batch_tokens or config.of_preset("batch_tokens"))
+        owns_process = False
     group = Workers.meet(config.workers) if config.strategy == "multi_worker" else Alone()
     with group.ending_together():
         run = group.run_directory(config)
         with run.claimed():
             # The data, and all decisions
             begun = group.begun(run)
-            config = begun.completed(config)
-            data = group.prepare(config, run, corpus)
+            asked = begun.completed(config)
+            data = group.prepare(asked, run, corpus)
             machine = Machine.here(owns_process and group.strategy is None)
-            config, data, plan, decided = decide(config, data, machine, begun)
-            run.keep_decided(decided)
+            config, data, plan, decided = decide(asked, data, machine, begun)
             strategy = group.strategy or start_devices(config, plan, machine)
             log.info("devices     %s", describe_devices(strategy))
             log.info("plan        %s", plan.describe(config))
@@ -86,12 +90,15 @@ def train(config, evaluate, choose_tokenization, corpus=None, owns_process=False
             log.info("model       %s parameters, %s, %s", f"{parameters:,}", config.preset, POLICIES[config.precision])
             progress = restore(config, run, trainer, plan)
             group.check_equal(run, decided, data.corpus, progress.step)
+            run.keep_settings(asked)
+            run.keep_decided({**begun.decided, **decided})
             vary_seeds(trainer.seeds, group.first_replica)
 
             # The loop, which validates and saves
             judge = Judge(config, run, evaluate, choose_tokenization)
             if plan.is_over(progress):
                 log.info("complete    %s; more `epochs` would go on", plan.describe_end(progress))
+                keep_architecture(run, trainer.network)
             else:
                 forget_results(run)
                 with watched(config, run, data, trainer, plan, progress, group, judge) as callbacks:
@@ -192,12 +199,19 @@ def build_trainer(config, data, plan):
 
 
 def restore(config, run, trainer, plan):
-    """Loads the last checkpoint into the trainer, or the weights to start from, and returns the `Progress`."""
+    """Loads the last checkpoint into the trainer, or the weights to start from, and returns the `Progress`.
+
+    Raises:
+        CheckpointError: if the checkpoints cannot be used, or the run has lost its decisions.
+    """
     if not run.has_checkpoint():
         if origin := open_origin(config, run):
             origin.load(trainer.network, run.tokenizer_files(config.has_one_tokenizer))
         return Progress()
-    progress = Progress.of(load_last(run, trainer.resumable_variables))
+    saved = load_last(run, trainer.resumable_variables)
+    if saved.get("has_decisions") and not run.decided.exists():
+        raise CheckpointError(f"checkpoints without their {run.decided}: put it back, or choose another `model_dir`")
+    progress = Progress.of(saved)
     for later in run.epochs():  # if last.npz was damaged, there are later ones
         if later > run.epoch(plan.epoch(progress.step)):
             later.unlink()

@@ -7,7 +7,6 @@ from functools import partial
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer.data.full_stops import load_known
 from keras_transformer.data.pipeline import make_batch, validation_batches
 from keras_transformer.files import write_whole
 from keras_transformer.training.tensorboard import AlignmentPictures
@@ -42,7 +41,7 @@ def measures_of(config, run, data, trainer, group, judge, board, progress):
             batch_size=64,
             strategy=decoding_strategy(strategy),
             split_sentences=config.split_sentences,
-            known=load_known(run.full_stops),
+            known=data.known,
             tags=data.languages,
         )
     translate = group.share(greedy.translate)

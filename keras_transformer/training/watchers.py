@@ -217,7 +217,8 @@ class SaveState(keras.callbacks.Callback):
     def save(self):
         """Writes last.npz."""
         self.describe()
-        save_variables(self.run.last, self.model.resumable_variables, asdict(self.progress), self.run.previous)
+        progress = {**asdict(self.progress), "has_decisions": True}  # in resolved.yaml, which a run needs to go on
+        save_variables(self.run.last, self.model.resumable_variables, progress, self.run.previous)
         self.saved_step, self._saved_at = self.progress.step, time.monotonic()
 
 
@@ -416,11 +417,11 @@ class Curves(keras.callbacks.Callback):
 
     def on_train_batch_end(self, batch, logs=None):
         if self.progress.step % self.every == 0:
-            now, tokens = time.perf_counter(), self._tokens_of_epoch()
+            board, now, tokens = self.board(), time.perf_counter(), self._tokens_of_epoch()
             self._rate = {"tokens/s": (tokens - self._tokens) / (now - self._started)}
             self._started, self._tokens = now, tokens
             seen = self._epoch * self.tokens_per_epoch + tokens
-            self.board().write_point(self.progress.step, self.model, logs, self._rate["tokens/s"], seen)
+            board.write_point(self.progress.step, self.model, logs, self._rate["tokens/s"], seen)
         logs.update(self._rate)  # after every update, because every epoch has a new progress bar
 
     def on_epoch_end(self, epoch, logs=None):

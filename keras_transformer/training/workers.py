@@ -222,7 +222,8 @@ class Workers:
         facts = {**decided, **corpus.identity, "tokens": tokens, "update": step}
         chief, *others = self.gather(facts)
         for worker, found in zip(self.names[1:], others, strict=True):
-            different = [f"{name} is {found[name]}, not {chief[name]}" for name in facts if found[name] != chief[name]]
+            names = [name for name in {**chief, **found} if found.get(name) != chief.get(name)]
+            different = [f"{name} is {found.get(name)}, not {chief.get(name)}" for name in names]
             if different:
                 raise CheckpointError(
                     f"{worker} does not train the same as {self.names[0]}: {', '.join(different)}. All workers "
@@ -282,7 +283,7 @@ class Workers:
             )
         shared = RunDirectory(config.model_dir)
         tokenizers = shared.tokenizer_files(config.has_one_tokenizer)
-        decided = (shared.config, shared.decided, shared.tags, shared.full_stops)
+        decided = (shared.config, shared.decided, shared.corpus, shared.tags, shared.full_stops)
         for path in (*decided, *tokenizers, shared.last, shared.previous):
             if path.exists():
                 own = run.path / path.relative_to(shared.path)

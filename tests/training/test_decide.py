@@ -23,9 +23,9 @@ from keras_transformer.training.decide import (
     decide,
     languages_of,
     make_strategy,
-    strategy_of_gpus,
     surely_fits,
 )
+from keras_transformer.training.final_score import strategy_of_gpus
 from keras_transformer.training.preparation import Data
 from keras_transformer.training.run_directory import RunDirectory
 from keras_transformer.training.validation import decoding_strategy

@@ -1,8 +1,6 @@
 """The pairs of back-translation: the text that the model writes for each text."""
 
-import json
 from dataclasses import dataclass
-from pathlib import Path
 
 from keras_transformer.errors import UserError
 from keras_transformer.tools.back_translation.noise import DELETED, FILLER, FURTHEST, REPLACED, add_noise, seed_of
@@ -22,12 +20,12 @@ def languages_of(model_dir):
     Raises:
         UserError: if there is no such run.
     """
-    path = Path(model_dir, "corpus.json")
-    try:
-        source, target = json.loads(path.read_text(encoding="utf-8"))["languages"].split(" to ")
-    except (OSError, ValueError, KeyError) as error:
-        raise UserError(f"no run in {model_dir}: {path} does not tell its languages ({error})") from error
-    return source, target
+    from keras_transformer.training.run_directory import RunDirectory  # late: it imports TensorFlow
+
+    languages = RunDirectory(model_dir).languages()
+    if None in languages:
+        raise UserError(f"no run in {model_dir} that tells its languages")
+    return languages
 
 
 @dataclass(frozen=True)
