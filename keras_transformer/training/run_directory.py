@@ -135,11 +135,12 @@ class RunDirectory:
         decided = self.read_decided()
         if "source_lang" in decided:
             return decided["source_lang"], decided["target_lang"]
-        if not self.config.exists():
-            return None, None
-        config = Config.load(self.config)  # of a run that began before resolved.yaml, or that was imported
+        # Of a run that began before resolved.yaml, or that was imported.
         source, _, target = self.corpus_identity().get("languages", "").partition(",")[0].partition(" to ")
-        return source or config.source_lang, target or config.target_lang
+        if source or not self.config.exists():
+            return source or None, target or None
+        config = Config.load(self.config)
+        return config.source_lang, config.target_lang
 
     def tokenization(self, target_lang=None):
         """How the run divides words for its BLEU in a language, by default its first one: a name, or "auto"."""

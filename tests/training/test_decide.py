@@ -15,6 +15,7 @@ from keras_transformer.data.corpora import epoch_weights, pairs_corpus
 from keras_transformer.data.encoded import Share
 from keras_transformer.data.pipeline import batch_shapes
 from keras_transformer.training import decide as module
+from keras_transformer.training import train
 from keras_transformer.training.decide import (
     POLICIES,
     Begun,
@@ -330,6 +331,19 @@ def test_a_named_precision_is_taken_on_any_machine(monkeypatch, tmp_path, name):
 
 def test_every_precision_of_config_is_known():
     assert {*POLICIES, "auto"} == set(get_args(get_type_hints(Config)["precision"]))
+
+
+def test_cores_are_divided_before_a_corpus_of_tfds_is_read_which_starts_tensorflow(monkeypatch, tmp_path):
+    asked = []
+
+    def prepare(self, config, run, corpus):
+        raise KeyError(*asked)
+
+    monkeypatch.setattr(train.Alone, "prepare", prepare)
+    monkeypatch.setattr(train, "share_cores", lambda *arguments: asked.append(arguments))
+    config = Config(preset="tiny", dataset=("cldr:en-de", "tfds:some"), model_dir=str(tmp_path))
+    with pytest.raises(KeyError, match=r"\('auto', 4096\)"):
+        train.train(config, print, print, owns_process=True)
 
 
 # Memory.

@@ -337,6 +337,14 @@ def test_settings_that_a_resumed_run_has_changed_are_shown_as_they_are_now(tmp_p
     assert hparams_tab(tmp_path) == [({"epochs": 5}, {"bleu": 11})]
 
 
+def test_settings_that_the_tab_cannot_show_are_shown_as_text(tmp_path):
+    """Such as decisions of a run: a list of directions, a tokenization for each language."""
+    write_hyper_parameters(tmp_path / "validation", {"directions": ["en-de"], "tokenize": {"de": "13a"}, "none": None})
+    with EventWriter(tmp_path / "validation").as_default(step=1):
+        tf.summary.scalar("bleu", 11)
+    assert hparams_tab(tmp_path) == [({"directions": "['en-de']", "tokenize": "{'de': '13a'}"}, {"bleu": 11})]
+
+
 # Profile.
 
 

@@ -281,7 +281,7 @@ def test_others_begin_with_the_files_of_the_chief_and_write_elsewhere(five, corp
     run = workers.run_directory(config)
     data = workers.prepare(config, run)
     assert run.path == own and contents(chief.path) == before
-    for path in (run.config, *run.tokenizer_files(shared), run.last):
+    for path in (run.config, run.corpus, *run.tokenizer_files(shared), run.last):
         assert path.read_bytes() == before[chief.path / path.relative_to(own)]
     monkeypatch.setattr("keras_transformer.training.preparation.encode_pairs", None)  # no need to tokenise again
     assert len(prepare(config, run).train) == len(data.train) == 211

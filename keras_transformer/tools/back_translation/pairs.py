@@ -24,7 +24,7 @@ def languages_of(model_dir):
 
     languages = RunDirectory(model_dir).languages()
     if None in languages:
-        raise UserError(f"no run in {model_dir} that tells its languages")
+        raise UserError(f"no run in {model_dir}: {model_dir}/corpus.json does not tell its languages")
     return languages
 
 
