@@ -40,8 +40,8 @@ ENDS = [(signal.SIGKILL, 10), (signal.SIGKILL, 0), (signal.SIGTERM, 10), (signal
 TRAIN_WITH_A_LINE_AN_UPDATE = """
 from keras_transformer.cli import console, train
 console.import_tensorflow()
-from keras_transformer.training import progress
-progress.SECONDS_BETWEEN_LINES = 0
+from keras_transformer.training import watchers
+watchers.SECONDS_BETWEEN_LINES = 0
 train.program()
 """
 

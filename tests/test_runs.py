@@ -79,7 +79,7 @@ def test_the_target_language_chooses_how_validation_divides_words(tmp_path, monk
     def measured(config, run, data, judge):
         return "validation", judge(["今天天气很好。"], ["今天天气很好。"], data.corpus.target_lang)
 
-    monkeypatch.setattr(training, "watched", contextlib.nullcontext)
+    monkeypatch.setattr(training, "watched", lambda *arguments: contextlib.nullcontext())
     monkeypatch.setattr(training, "update_and_validate", lambda *arguments: None)
     monkeypatch.setattr(training, "finish", lambda *arguments: None)
     monkeypatch.setattr(training, "score_model", measured)

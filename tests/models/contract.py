@@ -132,10 +132,13 @@ class ModelContract:
 
     # Configuration and weights
 
+    def arguments(self):
+        """The names of the arguments of the model, beside name and dtype."""
+        return {field.name for field in dataclasses.fields(type(self.model()).shape_class)}
+
     def test_config_holds_exactly_the_arguments(self):
         config = self.model(dtype=HALF).get_config()
-        fields = {field.name for field in dataclasses.fields(type(self.model()).shape_class)}
-        assert set(config) == {*fields, "dtype", "name"}
+        assert set(config) == {*self.arguments(), "dtype", "name"}
         assert config["name"] == "some"
         assert keras.dtype_policies.get(config["dtype"]).name == HALF
 

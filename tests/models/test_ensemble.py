@@ -24,6 +24,9 @@ class TestContract(ModelContract):
     def make(self, **kwargs):
         return Ensemble(members(), **kwargs)
 
+    def arguments(self):
+        return {"members"}
+
     def test_config_makes_the_same_model_again(self):
         model = self.model()
         twin = Ensemble.from_config(model.get_config())
