@@ -202,11 +202,12 @@ def decide(config, data, machine, begun):
 
 
 def facts_of(data):
-    """The languages and the vocabulary of a run, a dict; with several directions, also the list of them."""
+    """The languages and the vocabulary of a run, a dict; with tags, also their place and all directions."""
     corpus = data.corpus
     found = {"source_lang": corpus.source_lang, "target_lang": corpus.target_lang}
     if data.languages:
-        found |= {"directions": [f"{source}-{target}" for source, target in corpus.directions]}
+        directions = [f"{source}-{target}" for source, target in corpus.directions]
+        found |= {"tags": data.languages.place, "directions": directions}
     return {**found, "vocabulary_size": data.source_tokenizer.vocabulary_size}
 
 

@@ -12,6 +12,7 @@ from keras_transformer.config import Config
 from keras_transformer.data.corpora import BAD_LINES
 from keras_transformer.errors import CheckpointError, FileError
 from keras_transformer.files import reading, remove_partial_files, write_whole
+from keras_transformer.settings import SETTINGS
 from keras_transformer.tags import TAGS_FILE
 from keras_transformer.tokenizer import SHARED, SOURCE, TARGET
 
@@ -126,8 +127,9 @@ class RunDirectory:
         write_whole(self.config, config.save)
 
     def keep_decided(self, decided):
-        """Writes the decisions of the run, a dict."""
-        text = yaml.safe_dump(decided, sort_keys=False)
+        """Writes the decisions of the run, a dict: settings in the order of config.yaml, and then the others."""
+        names = [name for name in SETTINGS if name in decided]
+        text = yaml.safe_dump({**{name: decided[name] for name in names}, **decided}, sort_keys=False)
         write_whole(self.decided, lambda path: path.write_text(text, encoding="utf-8"))
 
     def languages(self):

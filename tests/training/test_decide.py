@@ -197,6 +197,8 @@ def test_a_run_keeps_its_decisions_sorted_and_a_second_start_of_the_same_command
     run = RunDirectory(config.model_dir)
     kept = run.decided.read_text(encoding="utf-8")
     decided = yaml.safe_load(kept)
+    settings = [name for name in decided if hasattr(config, name)]
+    assert settings == [name for name in vars(config) if name in decided] == [*decided][: len(settings)]
     assert (decided["source_lang"], decided["target_lang"], decided["tokenize"]) == ("en", "de", {"de": "13a"})
     assert {"batch_tokens", "warmup_steps", "peak_learning_rate", "passes", "precision", "replicas"} <= {*decided}
     kt.train(config=config)
