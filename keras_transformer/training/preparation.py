@@ -123,12 +123,7 @@ def prepare(config, run, corpus=None, before=None):
         learn_text(run, corpus, origin, in_bytes * config.epochs >= LEAST_COPIED)
     validation = encode(validated(corpus), name="validation")
     log.info("validation  %s", validation.describe())
-    others = {}
-    for number, other in enumerate(() if corpus.is_multilingual else corpus.others, start=2):
-        pairs = encode(other, name="validation", kept_as=f"validation_{number}")
-        log.info("            %s of %s", pairs.describe(), other.name)
-        others[other.name] = pairs
-    known = load_known(run.full_stops)
+    others, known = encode_others(corpus, encode), load_known(run.full_stops)
     return Data(corpus, *tokenizers, weigh(config, corpus, train), validation, others, languages, known)
 
 
@@ -137,6 +132,20 @@ def validated(corpus):
     if not corpus.is_multilingual:
         return corpus
     return replace(corpus, validation=InTurn({each.name: each.validation for each in (corpus, *corpus.others)}))
+
+
+def encode_others(corpus, encode):
+    """The validation pairs of the other corpora of one direction, by their names: dict.
+
+    Args:
+        corpus: `Corpus`.
+        encode: `encode_split`, but for the corpus and the names.
+    """
+    found = {}
+    for number, other in enumerate(() if corpus.is_multilingual else corpus.others, start=2):
+        found[other.name] = encode(other, name="validation", kept_as=f"validation_{number}")
+        log.info("            %s of %s", found[other.name].describe(), other.name)
+    return found
 
 
 def _open_named(config):
