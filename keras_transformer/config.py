@@ -7,10 +7,11 @@ import math
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal, get_args, get_origin
 
 import yaml
 
-from keras_transformer.errors import ConfigError, check_setting, describe_type, is_a
+from keras_transformer.errors import ConfigError, describe_type
 from keras_transformer.presets import PRESETS
 from keras_transformer.settings import GROUPS, SETTINGS, RunSettings
 
@@ -104,7 +105,8 @@ def _check_values(config):
     values = vars(config)
     for field in dataclasses.fields(config):
         value, range = values[field.name], SETTINGS[field.name].range
-        check_setting(config, field.name, is_a(value, field.type), f"must be {describe_type(field.type)}")
+        if not is_a(value, field.type):
+            check_setting(config, field.name, False, f"must be {describe_type(field.type)}")
         if isinstance(value, float):
             check_setting(config, field.name, math.isfinite(value), "must be finite")
         if range and value is not None:
@@ -120,6 +122,23 @@ def _check_values(config):
             check_setting(config, name, is_alone, f"does not go with `{other}`, {reason}")
         for text, holds in setting.rules.items():
             check_setting(config, name, holds(config), text.format(config))
+
+
+def check_setting(config, name, holds, rule):
+    """Raises ConfigError with the rule and the value of a setting, unless `holds`."""
+    if not holds:
+        raise ConfigError(f"`{name}` {rule}. Received: {name}={getattr(config, name)!r}")
+
+
+def is_a(value, kind):
+    """Whether a value is of a type: a class, Literal, union, or tuple of one type. An int is a float, a bool no int."""
+    if get_origin(kind) is Literal:
+        return isinstance(value, str) and value in get_args(kind)
+    if get_origin(kind) is tuple:
+        return isinstance(value, tuple) and len(value) > 0 and all(is_a(each, get_args(kind)[0]) for each in value)
+    if get_args(kind):
+        return any(is_a(value, choice) for choice in get_args(kind))
+    return type(value) is kind or (kind is float and type(value) is int)
 
 
 def _has(values, need):

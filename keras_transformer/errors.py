@@ -53,12 +53,6 @@ class ExportError(UserError):
     """An export that cannot be made, or that does not translate as its model does."""
 
 
-def check_setting(config, name, holds, rule):
-    """Raises ConfigError with the rule and the value of a setting, unless `holds`."""
-    if not holds:
-        raise ConfigError(f"`{name}` {rule}. Received: {name}={getattr(config, name)!r}")
-
-
 def check_positive(**sizes):
     """Raises UserError, with its name, for a size that is less than 1."""
     for name, value in sizes.items():
@@ -83,17 +77,6 @@ def duration(seconds):
     if minutes < 1:
         return f"{seconds:.0f} s"
     return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
-
-
-def is_a(value, kind):
-    """Whether a value is of a type: a class, Literal, union, or tuple of one type. An int is a float, a bool no int."""
-    if get_origin(kind) is Literal:
-        return isinstance(value, str) and value in get_args(kind)
-    if get_origin(kind) is tuple:
-        return isinstance(value, tuple) and len(value) > 0 and all(is_a(each, get_args(kind)[0]) for each in value)
-    if get_args(kind):
-        return any(is_a(value, choice) for choice in get_args(kind))
-    return type(value) is kind or (kind is float and type(value) is int)
 
 
 def describe_type(kind):

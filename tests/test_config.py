@@ -6,8 +6,8 @@ import pytest
 import yaml
 
 from keras_transformer.cli.train import parse_config
-from keras_transformer.config import SUITED, Config, check_effect, read_settings
-from keras_transformer.errors import ConfigError, describe_type, is_a
+from keras_transformer.config import SUITED, Config, check_effect, is_a, read_settings
+from keras_transformer.errors import ConfigError, describe_type
 from keras_transformer.layers import embedding, stacks
 from keras_transformer.models import MODELS
 from keras_transformer.models.recurrent import RecurrentNetwork
