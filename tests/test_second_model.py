@@ -14,7 +14,7 @@ import tensorflow as tf
 import tensorflow_text
 
 from keras_transformer.data.pipeline import dealt, make_batch, teacher_forced
-from keras_transformer.evaluation import measure
+from keras_transformer.evaluation import choose_tokenization, measure
 from keras_transformer.export.saved_model import SavedModelExport, open_like_serving
 from keras_transformer.export.versions import export_version
 from keras_transformer.models.recurrent import RecurrentNetwork
@@ -40,7 +40,7 @@ def run(tmp_path_factory):
     settings |= {"peak_learning_rate": 0.02, "batch_tokens": 201, "strategy": "one_device"}
     settings |= {"scheduled_sampling_rate": 0.1}  # coins, dropout and hard attention draw random numbers
     whole = tiny.config(corpus, directory / "whole", epochs=12, **settings)
-    train_run = partial(train, evaluate=measure)
+    train_run = partial(train, evaluate=measure, choose_tokenization=choose_tokenization)
     train_run(whole)
     train_run(tiny.config(corpus, directory / "resumed", epochs=5, **settings))
     train_run(tiny.config(corpus, directory / "resumed", epochs=12, **settings))

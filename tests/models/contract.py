@@ -132,13 +132,13 @@ class ModelContract:
 
     # Configuration and weights
 
-    def arguments(self):
+    def names_of_arguments(self):
         """The names of the arguments of the model, beside name and dtype."""
         return {field.name for field in dataclasses.fields(type(self.model()).shape_class)}
 
     def test_config_holds_exactly_the_arguments(self):
         config = self.model(dtype=HALF).get_config()
-        assert set(config) == {*self.arguments(), "dtype", "name"}
+        assert set(config) == {*self.names_of_arguments(), "dtype", "name"}
         assert config["name"] == "some"
         assert keras.dtype_policies.get(config["dtype"]).name == HALF
 

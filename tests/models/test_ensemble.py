@@ -24,7 +24,7 @@ class TestContract(ModelContract):
     def make(self, **kwargs):
         return Ensemble(members(), **kwargs)
 
-    def arguments(self):
+    def names_of_arguments(self):
         return {"members"}
 
     def test_config_makes_the_same_model_again(self):
