@@ -319,12 +319,20 @@ def say_differences(before, now, fresh, schedule):
     for name, size in fresh.items():
         if before and size != now[name]:
             log.info("kept        `%s` %s, with which the run began; a new run would have %s", name, now[name], size)
-    falls = "" if schedule == "inverse_square_root" else "a new cycle of the learning rate, which falls to 0 there; "
-    reasons = dict.fromkeys(("precision", "replicas"), "as this machine has it")
-    reasons["last_step"] = f"{falls}the settings of this command end there"
-    for name, reason in reasons.items():
+    for name in ("precision", "replicas"):
         if name in before and before[name] != now[name]:
-            log.info("changed     `%s` was %s and is %s: %s", name, before[name], now[name], reason)
+            log.info("changed     `%s` was %s and is %s, as this machine has it", name, before[name], now[name])
+    old, new = before.get("last_step", now["last_step"]), now["last_step"]
+    if old == new:
+        return
+    if schedule == "inverse_square_root":
+        log.info("changed     the last update was %s and is %s, as this command says", f"{old:,}", f"{new:,}")
+    else:  # the rate of the next update is that of a run that was planned like this
+        log.info(
+            "schedule    a new cycle: the learning rate was to reach 0 at update %s, and now does at %s",
+            f"{old:,}",
+            f"{new:,}",
+        )
 
 
 def count_replicas(strategy, machine, batch_tokens):

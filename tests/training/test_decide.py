@@ -134,13 +134,13 @@ def test_a_run_goes_on_with_its_sizes_for_more_epochs_and_says_what_a_new_run_wo
     assert longer_plan.last_step == 2 * plan.last_step == again["last_step"]
     said = capsys.readouterr().out
     assert "kept        `warmup_steps` 10, with which the run began; a new run would have 20" in said
-    assert f"changed     `last_step` was {plan.last_step} and is {2 * plan.last_step}: the settings of this" in said
+    assert f"changed     the last update was {plan.last_step} and is {2 * plan.last_step}, as this command says" in said
 
 
 def test_a_linear_rate_begins_a_new_cycle_and_the_log_says_so(capsys):
     _, _, _, decided = decide(Config(epochs=1), data(300), TWO_CORES, NEW)
     decide(Config(epochs=3), data(300), TWO_CORES, begun(Config(epochs=1), **decided))
-    assert "a new cycle of the learning rate, which falls to 0 there" in capsys.readouterr().out
+    assert "a new cycle: the learning rate was to reach 0 at update 1" in capsys.readouterr().out
 
 
 def test_another_machine_has_its_own_precision_and_replicas_and_the_log_says_so(capsys):
@@ -150,7 +150,7 @@ def test_another_machine_has_its_own_precision_and_replicas_and_the_log_says_so(
     config, _, plan, _ = decide(Config(), data(30_000), other, begun(**decided))
     assert config.precision == "bfloat16" and plan.replicas == 2
     said = capsys.readouterr().out
-    assert "`precision` was float32 and is bfloat16: as this machine has it" in said and "`replicas` was 1" in said
+    assert "`precision` was float32 and is bfloat16, as this machine has it" in said and "`replicas` was 1" in said
 
 
 def test_the_same_command_says_nothing(capsys):
