@@ -332,7 +332,7 @@ def saved(save):
 def load(path):
     """Progress and weight."""
     other = model()
-    progress = Progress(**load_variables(path, other.resumable_variables))
+    progress = Progress.of(load_variables(path, other.resumable_variables))
     return progress, other.network.weights[0].numpy().tolist()
 
 
@@ -341,7 +341,7 @@ def test_all_that_resuming_needs_is_saved(tmp_path):
     save.save()
     other = model(value=31.0)
     other.network.variables[1].assign([0, 0])
-    assert Progress(**load_variables(save.run.last, other.resumable_variables)) == save.progress
+    assert Progress.of(load_variables(save.run.last, other.resumable_variables)) == save.progress
     found = [variable.numpy().tolist() for variable in other.resumable_variables]
     assert found == [[0.0, 1.0], [5, 7], [2.0, 3.0]]  # weight, seed, moment
 
