@@ -331,12 +331,14 @@ class Kind(NamedTuple):
         help: str, what such a corpus is.
         open: function of a `Request` that returns the `Corpus`, or raises a CorpusError.
         has_lines: bool, whether `skip_bad_lines` has an effect.
+        starts_tensorflow: bool, whether reading such a corpus starts TensorFlow, whose devices are then settled.
     """
 
     form: str
     help: str
     open: Callable[[Request], Corpus]
     has_lines: bool = False
+    starts_tensorflow: bool = False
 
 
 # The modules of the kinds are imported late: they need this one, and some load much.
@@ -363,9 +365,16 @@ def _open_tfds(request: Request) -> Corpus:
 KINDS = {
     "cldr": Kind("cldr:A-B", "phrases from the locale data of Unicode; needs neither files nor network", _open_cldr),
     "files": Kind("files:DIR", "a directory of text files: train.LANG, val.LANG, ...", _open_files, has_lines=True),
-    "tfds": Kind("tfds:NAME[/CONFIG]", "a corpus of TensorFlow Datasets, or its directory", _open_tfds),
+    "tfds": Kind(
+        "tfds:NAME[/CONFIG]", "a corpus of TensorFlow Datasets, or its directory", _open_tfds, starts_tensorflow=True
+    ),
 }
 """The kinds of corpora, by what stands before the first colon. A new kind is a row here."""
+
+
+def kind_of(spec: str) -> Kind | None:
+    """Gives the kind of a corpus that the user named; None if there is none."""
+    return KINDS.get(spec.partition(":")[0])
 
 
 def _forms(kinds: Iterable[Kind]) -> str:
@@ -393,11 +402,9 @@ def open_corpora(
         CorpusError: as `open_corpus`, for a weight that is not possible, and for `skip_bad_lines` without `files:`.
     """
     specs, opened = list(specs), []
-    with_lines = {name: kind for name, kind in KINDS.items() if kind.has_lines}
-    if skip_bad_lines and not any(spec.partition(":")[0] in with_lines for spec in specs):
-        raise CorpusError(
-            f"`skip_bad_lines` needs a corpus {_forms(with_lines.values())}. Received: {', '.join(specs)}"
-        )
+    with_lines = [kind for kind in KINDS.values() if kind.has_lines]
+    if skip_bad_lines and not any(kind_of(spec) in with_lines for spec in specs):
+        raise CorpusError(f"`skip_bad_lines` needs a corpus {_forms(with_lines)}. Received: {', '.join(specs)}")
     for spec in specs:
         name, weight = split_weight(spec)
         opened.append(replace(open_corpus(name, source_lang, target_lang, seed, skip_bad_lines), weight=weight))

@@ -12,6 +12,7 @@ import yaml
 from keras_transformer.config import Config
 from keras_transformer.errors import counted
 from keras_transformer.tags import MANIFEST
+from keras_transformer.translation.options import LANGUAGE_INPUTS
 
 LIBRARIES = ("tensorflow", "tensorflow-text", "keras", "sentencepiece", "ctranslate2", "ai-edge-litert")
 
@@ -29,7 +30,7 @@ def describe_run(run):
     evaluation = yaml.safe_load(run.results.read_text(encoding="utf-8")) if run.results.exists() else {}
     return {
         "corpus": settings["dataset"],
-        **{side: settings[side] or evaluation.get(side) for side in ("source_lang", "target_lang")},
+        **{side: code or evaluation.get(side) for side, code in zip(LANGUAGE_INPUTS, run.languages(), strict=True)},
         "evaluation": evaluation or None,
         "settings": settings,
     }

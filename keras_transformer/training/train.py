@@ -9,6 +9,7 @@ from dataclasses import replace
 import keras
 import tensorflow as tf
 
+from keras_transformer.data.corpora import kind_of
 from keras_transformer.data.pipeline import count_batches, dealt, training_batches, validation_batches
 from keras_transformer.data.protected_pairs import PairProtection
 from keras_transformer.data.subword_dropout import SubwordDropout
@@ -63,8 +64,8 @@ def train(config, evaluate, choose_tokenization, corpus=None, owns_process=False
     """
     if config.tokenize != "auto":  # a wrong one is found before the long work
         evaluate(["1 2 3 4"], ["1 2 3 4"], tokenize=config.tokenize, target_lang=None)
-    if owns_process and any(name.startswith("tfds:") for name in config.corpora):
-        # To read it starts TensorFlow. So the cores cannot wait for the sizes of batches.
+    if owns_process and any(kind and kind.starts_tensorflow for kind in map(kind_of, config.corpora)):
+        # The cores cannot wait for the sizes of batches.
         share_cores(config.strategy, config.batch_tokens or config.of_preset("batch_tokens"))
         owns_process = False
     group = Workers.meet(config.workers) if config.strategy == "multi_worker" else Alone()
@@ -78,6 +79,7 @@ def train(config, evaluate, choose_tokenization, corpus=None, owns_process=False
             machine = Machine.here(owns_process and group.strategy is None)
             config, data, plan, decided = decide(asked, data, machine, begun)
             strategy = group.strategy or start_devices(config, plan, machine)
+            decided["replicas"] = strategy.num_replicas_in_sync
             log.info("devices     %s", describe_devices(strategy))
             log.info("plan        %s", plan.describe(config))
 
