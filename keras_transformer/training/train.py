@@ -222,7 +222,7 @@ def restore(config, run, trainer, plan):
 
 
 def forget_results(run):
-    """Removes what is no longer true when a finished run goes on, or a start averages other epochs."""
+    """Removes the finished model and its score: the run goes on, or averages other epochs."""
     for outdated in (run.model, run.results):
         outdated.unlink(missing_ok=True)
 
