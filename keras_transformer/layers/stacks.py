@@ -108,7 +108,8 @@ class ShapedLayer(keras.layers.Layer):
     It has one public attribute for each argument, and `shape`, which has all. `get_config` returns exactly these.
 
     Args:
-        *numbers, **named: the fields.
+        *numbers: the fields, in their order.
+        **named: the fields, by name.
         shape: an object that has the other fields as attributes, such as the shape of the whole model.
         name, dtype, trainable: those of any Keras layer.
     """

@@ -44,7 +44,8 @@ class RecurrentNetwork(SequenceToSequence):
     decoding state is {"decoder": that of `RecurrentDecoder.start`, "keys": of attention, "memory": memory}.
 
     Args:
-        vocabulary_size, **numbers: the fields of `RecurrentNetworkShape`.
+        vocabulary_size: V, the number of pieces.
+        **numbers: the other fields of `RecurrentNetworkShape`.
         dtype: name of a dtype policy, such as "mixed_bfloat16".
         name: of the model.
 

@@ -79,7 +79,8 @@ class Transformer(SequenceToSequence):
     of the S - S' positions of `source_ids` have tokens. The cache then starts with the tokens before bos.
 
     Args:
-        vocabulary_size, **numbers: the fields of `TransformerShape`.
+        vocabulary_size: V, the number of pieces.
+        **numbers: the other fields of `TransformerShape`.
         dtype: name of a dtype policy, such as "mixed_bfloat16".
         name: of the model.
 
