@@ -10,7 +10,7 @@ Each name is imported when it is first used: TensorFlow takes seconds.
 
 import importlib
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOMES = {
     "Config": "config",

@@ -1,0 +1,89 @@
+"""docs/quickstart.ipynb: it runs, and shows the outputs of a whole run. `python -m tests.test_notebook` writes them."""
+
+import os
+import re
+import tempfile
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+ROOT = Path(__file__).parents[1]
+NOTEBOOK = ROOT / "docs" / "quickstart.ipynb"
+MOST_BYTES = 300_000
+TRAINING = 'preset="quickstart"'
+SHORT = f"{TRAINING}, max_steps=13, validation_sentences=11, max_length=17"
+ABSOLUTE_PATH = re.compile(r"(?:^|[\s\"'(=])(?:/\w|[A-Za-z]:\\)", re.MULTILINE)
+NOISE = re.compile(r"warning|deprecat|absl|cuda|onednn|traceback|/site-packages/", re.IGNORECASE)
+
+
+def read():
+    return nbformat.read(NOTEBOOK, as_version=4)
+
+
+def code_cells(notebook):
+    return [cell for cell in notebook.cells if cell.cell_type == "code"]
+
+
+def run(notebook, directory):
+    """Runs all cells in a directory; the outputs are then in the notebook. A cell that fails raises an error."""
+    client = NotebookClient(
+        notebook,
+        timeout=600,
+        kernel_name="python3",
+        record_timing=False,
+        resources={"metadata": {"path": str(directory)}},
+        # What TensorFlow's C++ prints at its start goes to the terminal.
+        extra_arguments=["--IPKernelApp.capture_fd_output=False"],
+    )
+    client.execute(env=os.environ | {"PYTHONPATH": str(ROOT)})
+
+
+def texts_of(cell):
+    """All that the outputs of a cell say, in one str."""
+    return "\n".join(o.get("text", "") + o.get("data", {}).get("text/plain", "") for o in cell.outputs)
+
+
+@pytest.mark.slow
+def test_the_notebook_runs(tmp_path):
+    notebook = read()
+    (training,) = (cell for cell in code_cells(notebook) if TRAINING in cell.source)
+    training.source = training.source.replace(TRAINING, SHORT)
+    shown = [[output.output_type for output in cell.outputs] for cell in code_cells(notebook)]
+    run(notebook, tmp_path)
+    assert [[output.output_type for output in cell.outputs] for cell in code_cells(notebook)] == shown
+    assert (tmp_path / "exports" / "quickstart" / "1" / "saved_model.pb").exists()
+
+
+def test_the_notebook_shows_the_outputs_of_one_run_from_its_start():
+    cells = code_cells(read())
+    assert [cell.execution_count for cell in cells] == list(range(1, len(cells) + 1))
+    assert sum("image/png" in output.get("data", {}) for cell in cells for output in cell.outputs) == 2
+    said = "\n".join(map(texts_of, cells))
+    assert "epoch 6/6" in said and "3. März 2026" in said
+    assert float(re.search(r"^BLEU (\d+\.\d) \(nrefs:1\|", said, re.MULTILINE)[1]) > 90
+
+
+def test_the_outputs_have_no_path_of_a_machine_and_no_lines_of_libraries():
+    assert all(ABSOLUTE_PATH.search(text) for text in ("in /home/me/a", "/tmp/x", "='/opt/a'", r"C:\a"))
+    assert not ABSOLUTE_PATH.search("1/2 runs/quickstart km/h")
+    for cell in code_cells(read()):
+        assert not [output for output in cell.outputs if output.get("name") == "stderr"]
+        assert not ABSOLUTE_PATH.search(texts_of(cell)) and not NOISE.search(texts_of(cell)), texts_of(cell)
+
+
+def test_the_notebook_is_small():
+    assert NOTEBOOK.stat().st_size < MOST_BYTES
+
+
+def main():
+    """Runs the notebook as it is, which takes minutes, and keeps its outputs."""
+    notebook = read()
+    with tempfile.TemporaryDirectory() as directory:
+        run(notebook, directory)
+    nbformat.write(notebook, NOTEBOOK)
+
+
+if __name__ == "__main__":
+    main()
