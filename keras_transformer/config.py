@@ -7,7 +7,7 @@ import math
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, get_args, get_origin
+from typing import Any, Literal, get_args, get_origin
 
 import yaml
 
@@ -40,7 +40,7 @@ class Config(*reversed(GROUPS)):  # a dataclass has the fields of its last base 
     ```
     """
 
-    def __init__(self, preset=RunSettings.preset, **settings):
+    def __init__(self, preset: str = RunSettings.preset, **settings: Any):
         if unknown := [name for name in settings if name not in SETTINGS]:
             raise ConfigError(f"unknown settings: {', '.join(unknown)}; there are {', '.join(SETTINGS)}")
         if not isinstance(preset, str) or preset not in PRESETS:
@@ -54,7 +54,7 @@ class Config(*reversed(GROUPS)):  # a dataclass has the fields of its last base 
             object.__setattr__(self, field.name, given.get(field.name, field.default))
         _check_values(self)
 
-    def of_preset(self, name):
+    def of_preset(self, name: str) -> Any:
         """The preset's number for one of `SUITED`: what a setting that is None becomes, unless the corpus is small.
 
         It is None for the learning rate of a preset that has that of equation (3).
@@ -62,35 +62,35 @@ class Config(*reversed(GROUPS)):  # a dataclass has the fields of its last base 
         return PRESETS[self.preset].get(name, SUITED[name])
 
     @property
-    def corpora(self):
+    def corpora(self) -> tuple[str, ...]:
         """The corpora that `dataset` names, a tuple of str."""
         return (self.dataset,) if isinstance(self.dataset, str) else self.dataset
 
     @property
-    def has_one_tokenizer(self):
+    def has_one_tokenizer(self) -> bool:
         """Whether one tokenizer divides source and target."""
         return self.share_vocabulary if self.share_tokenizer is None else self.share_tokenizer
 
     @property
-    def decoder_depth(self):
+    def decoder_depth(self) -> int:
         """Layers of the decoder."""
         return self.num_decoder_layers or self.num_layers
 
-    def profiled_updates(self):
+    def profiled_updates(self) -> tuple[int, ...] | None:
         """START and STOP of `profile` as int; None without a profile."""
         return self.profile and tuple(map(int, self.profile.split(",")))
 
     @property
-    def num_positions(self):
+    def num_positions(self) -> int:
         """Positions of the longest text in training: `max_length` tokens after bos, or before eos."""
         return self.max_length + 1
 
-    def save(self, path):
+    def save(self, path: str | os.PathLike) -> None:
         """Writes all settings as YAML."""
         Path(path).write_text(yaml.safe_dump(dataclasses.asdict(self), sort_keys=False), encoding="utf-8")
 
     @classmethod
-    def load(cls, path):
+    def load(cls, path: str | os.PathLike) -> "Config":
         """Reads the file of `save`. Raises ConfigError."""
         return cls(**read_settings(path))
 
@@ -178,7 +178,7 @@ def _taken_from(values):
     return [name for name, need in of_model.items() if need is not None and _has(values, need)]
 
 
-def configure(**settings):
+def configure(**settings: Any) -> Config:
     """The `Config` of some settings; with `init_from`, the settings of the model are those of that run.
 
     Example:
@@ -190,7 +190,7 @@ def configure(**settings):
     return Config(**{**settings_of_origin(settings), **settings})
 
 
-def preset(name, **settings):
+def preset(name: str, **settings: Any) -> Config:
     """The settings of a preset: `Config`.
 
     Args:

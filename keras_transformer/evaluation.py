@@ -3,8 +3,9 @@
 import contextlib
 import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from sacrebleu.metrics import BLEU, CHRF, TER
 from sacrebleu.significance import PairedTest, Result
@@ -12,6 +13,9 @@ from sacrebleu.significance import PairedTest, Result
 from keras_transformer.errors import UserError, check_positive, counted
 from keras_transformer.languages import language_of
 from keras_transformer.words import count_words
+
+if TYPE_CHECKING:  # the translator loads TensorFlow, which files of translations do not need
+    from keras_transformer.translation.translator import TextTranslator
 
 log = logging.getLogger(__name__)
 
@@ -148,13 +152,13 @@ def measure(
 
 
 def evaluate(
-    translator,
+    translator: "TextTranslator",
     texts: Sequence[str],
     references: Sequence,
     tokenize: str = AUTO,
-    on_progress=None,
+    on_progress: Callable[[int], Any] | None = None,
     target_lang: str | None = None,
-    **options,
+    **options: Any,
 ) -> Evaluation:
     """Translates texts and scores the translations.
 
@@ -186,7 +190,12 @@ def evaluate(
     return measure(translator.translate(texts, on_progress, **options), references, tokenize, target_lang)
 
 
-def perplexity(translator, texts: Sequence[str], references: Sequence, on_progress=None) -> tuple[float, int]:
+def perplexity(
+    translator: "TextTranslator",
+    texts: Sequence[str],
+    references: Sequence,
+    on_progress: Callable[[int], Any] | None = None,
+) -> tuple[float, int]:
     """How well a model predicts given translations: exp of the mean cross-entropy per piece.
 
     Args:

@@ -5,6 +5,7 @@ import ctypes
 import logging
 import os
 import random
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -19,17 +20,17 @@ MIB = 2**20
 TOKENS_PER_REPLICA = 2048  # with fewer, a CPU thread spends its time on starting operations
 
 
-def available_cores():
+def available_cores() -> int:
     """The number of CPU cores that this process may use: int."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
 
 
-def replicas_for(batch_tokens):
+def replicas_for(batch_tokens: int) -> int:
     """How many replicas, of one core each, a batch of so many tokens keeps busy on this CPU: int, at least 1."""
     return max(1, min(available_cores(), batch_tokens // TOKENS_PER_REPLICA))
 
 
-def share_cores(name, batch_tokens):
+def share_cores(name: str, batch_tokens: int) -> None:
     """Without a GPU, makes cores devices of their own, so that each trains a replica with a single thread.
 
     The products of a small model gain little from a second thread: two replicas of one thread train 1.2 times as fast
@@ -46,7 +47,7 @@ def share_cores(name, batch_tokens):
         divide_cores(replicas_for(batch_tokens))
 
 
-def divide_cores(replicas):
+def divide_cores(replicas: int) -> None:
     """Makes as many devices of the CPU as there are replicas, which share the cores. One replica has them all."""
     import tensorflow as tf
 
@@ -62,7 +63,7 @@ def divide_cores(replicas):
     tf.config.threading.set_inter_op_parallelism_threads(replicas)
 
 
-def keep_freed_memory():
+def keep_freed_memory() -> None:
     """Has the C library keep the memory that is freed, instead of giving it back to the system each time.
 
     On a CPU, TensorFlow asks for new memory for every large result, in every update. The system must find and clear the
@@ -78,7 +79,7 @@ def keep_freed_memory():
         mallopt(option, value)
 
 
-def available_memory():
+def available_memory() -> tuple[int | None, str]:
     """The bytes that there are for a training: of each GPU if TensorFlow has a limit for it, else of this machine.
 
     Returns:
@@ -95,7 +96,7 @@ def available_memory():
     return (min(limits) * MIB if limits else None), "memory of a GPU"
 
 
-def container_memory(groups=Path("/proc/self/cgroup"), root=Path("/sys/fs/cgroup")):
+def container_memory(groups: Path = Path("/proc/self/cgroup"), root: Path = Path("/sys/fs/cgroup")) -> int | None:
     """The bytes that the control groups of this process leave it: those of a container, a service or a batch job.
 
     Args:
@@ -131,7 +132,7 @@ def _left_in(directory, limit, usage):
 
 
 @contextlib.contextmanager
-def random_as_before():
+def random_as_before() -> Iterator[None]:
     """A context after which Python's generator of random numbers is as before. Keras draws from it for every layer."""
     state = random.getstate()
     try:

@@ -1,6 +1,9 @@
 """From Python: train a run, open it or its export, translate with it and export it."""
 
+import os
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -20,9 +23,11 @@ from keras_transformer.training.preparation import open_split
 from keras_transformer.training.run_directory import RunDirectory
 from keras_transformer.translation.options import LANGUAGE_INPUTS
 from keras_transformer.translation.shortlist import Shortlist
-from keras_transformer.translation.translator import SavedModelTranslator
+from keras_transformer.translation.translator import SavedModelTranslator, Translator
 
 FORMATS = ("saved_model", "ctranslate2", "litert", "argos")
+AnyPath = str | os.PathLike
+Pairs = Iterable[tuple[str, str]]
 
 
 class Run:
@@ -38,20 +43,27 @@ class Run:
         UserError: for an empty list, and a directory that is there twice.
     """
 
-    def __init__(self, path, evaluated_set=None, evaluation=None):
+    def __init__(
+        self,
+        path: AnyPath | Sequence[AnyPath],
+        evaluated_set: str | None = None,
+        evaluation: Evaluation | None = None,
+    ):
         self.path, *self.others = _paths_of(path)
         self.evaluated_set = evaluated_set
-        self.evaluation: Evaluation | None = evaluation
+        self.evaluation = evaluation
 
     def __repr__(self):
         return f"Run({str(self.path)!r})"
 
     @property
-    def config(self):
+    def config(self) -> Config:
         """The `Config` of the run."""
         return Config.load(self.path / "config.yaml")
 
-    def translator(self, checkpoint="average", shortlist=None, **settings):
+    def translator(
+        self, checkpoint: str | int = "average", shortlist: int | None = None, **settings: Any
+    ) -> Translator:
         """The `Translator` of the run.
 
         Args:
@@ -72,16 +84,16 @@ class Run:
 
     def export(
         self,
-        export_dir,
-        version=None,
-        format="saved_model",
-        precision="float32",
-        checkpoint="average",
-        shortlist=None,
-        source_lang=None,
-        target_lang=None,
-        **settings,
-    ):
+        export_dir: AnyPath,
+        version: int | None = None,
+        format: str = "saved_model",
+        precision: str = "float32",
+        checkpoint: str | int = "average",
+        shortlist: int | None = None,
+        source_lang: str | None = None,
+        target_lang: str | None = None,
+        **settings: Any,
+    ) -> Path:
         """Writes EXPORT_DIR/VERSION, and proves that it translates as the run does.
 
         Args:
@@ -189,7 +201,14 @@ def compare_with_all_pieces(translator, run):
     }
 
 
-def train(pairs=None, config=None, *, validation=None, test=None, **settings):
+def train(
+    pairs: Pairs | None = None,
+    config: Config | None = None,
+    *,
+    validation: Pairs | None = None,
+    test: Pairs | None = None,
+    **settings: Any,
+) -> Run | None:
     """Trains a model to the end, or from where an earlier call or command stopped, and scores it.
 
     Args:
@@ -228,7 +247,9 @@ def train(pairs=None, config=None, *, validation=None, test=None, **settings):
     return trained and Run(trained[0].path, *trained[1:])
 
 
-def load(path, checkpoint="average", **settings):
+def load(
+    path: AnyPath | Sequence[AnyPath], checkpoint: str | int = "average", **settings: Any
+) -> Translator | SavedModelTranslator:
     """The translator of a run directory or of an export.
 
     Args:

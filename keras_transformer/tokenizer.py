@@ -11,11 +11,13 @@ import functools
 import hashlib
 import io
 import itertools
+import os
 import re
 import tempfile
 import threading
 import unicodedata
 from collections import defaultdict
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -313,7 +315,7 @@ class Tokenizer(tf.Module):
         has_placeholders: bool, whether the `PLACEHOLDERS` are its pieces, from `FIRST_PLACEHOLDER_ID` on.
     """
 
-    def __init__(self, model):
+    def __init__(self, model: bytes):
         super().__init__(name="tokenizer")
         self.model = model
         self._ops = None
@@ -338,13 +340,13 @@ class Tokenizer(tf.Module):
             return self._ops
 
     @property
-    def first_bytes(self):
+    def first_bytes(self) -> list[int]:
         """The ids of the pieces that begin a character in bytes, list of int: one for a character without a piece."""
         ids = (self._processor.piece_to_id(f"<0x{byte:02X}>") for byte in range(0xC2, 0xF5))
         return [id for id in ids if self._processor.is_byte(id)]
 
     @classmethod
-    def load(cls, path):
+    def load(cls, path: str | os.PathLike) -> "Tokenizer":
         """Reads a SentencePiece model file. Raises TokenizerError if there is none or it is damaged."""
         try:
             return cls(Path(path).read_bytes())
@@ -353,7 +355,7 @@ class Tokenizer(tf.Module):
         except TokenizerError as error:
             raise TokenizerError(f"{path} is not a SentencePiece model, or is damaged") from error
 
-    def tokenize(self, texts):
+    def tokenize(self, texts: list[str]) -> list[list[int]]:
         """The ids that `encode` gives, without TensorFlow: list of N str -> list of N lists of int.
 
         Raises:
@@ -361,22 +363,22 @@ class Tokenizer(tf.Module):
         """
         return self._processor.encode([text.encode("utf-8") for text in texts])
 
-    def encode(self, text):
+    def encode(self, text: tf.Tensor) -> tf.RaggedTensor:
         """text string (B,) -> ids, RaggedTensor int32 (B, None), without control symbols.
 
         Invalid UTF-8 becomes U+FFFD.
         """
         return self._graph.tokenize(tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", errors="replace"))
 
-    def pieces(self, ids):
+    def pieces(self, ids: tf.Tensor) -> tf.Tensor:
         """ids int32 of any shape -> their pieces, string of that shape: "▁" stands for a space, "<0x0A>" for a byte."""
         return self._graph.id_to_string(ids)
 
-    def visible_pieces(self, ids):
+    def visible_pieces(self, ids: Iterable[int]) -> list[str]:
         """ids int (N,) -> their pieces, a list of str; an invisible character, such as a tab, is written as "\\t"."""
         return [show_unprintable(piece) for piece in self._processor.id_to_piece(np.asarray(ids).tolist())]
 
-    def decode(self, ids):
+    def decode(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
         """ids int32 (B, T), dense or ragged -> text string (B,), without padding and control symbols."""
         if not isinstance(ids, tf.RaggedTensor):
             ids = tf.RaggedTensor.from_tensor(ids)

@@ -3,6 +3,7 @@
 import re
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import keras
 
@@ -116,7 +117,7 @@ class SequenceToSequence(keras.Model):
         return {**vars(self.shape), "dtype": keras.dtype_policies.serialize(self.dtype_policy), "name": self.name}
 
     @classmethod
-    def from_preset(cls, name, **arguments):
+    def from_preset(cls, name: str, **arguments: Any) -> "SequenceToSequence":
         """A new model with the sizes of a preset.
 
         Args:

@@ -5,6 +5,8 @@ Both are plain Python on top of a `TextTranslator`: a run, an ensemble or an exp
 
 import random
 from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,6 +16,9 @@ from keras_transformer.translation.options import complete_inputs
 from keras_transformer.translation.results import Translation
 from keras_transformer.words import spaced_out
 
+if TYPE_CHECKING:  # it loads TensorFlow
+    from keras_transformer.translation.translator import TextTranslator
+
 SAMPLES = 64  # of each text, if no number is given
 FEWEST_SAMPLES, MOST_SAMPLES = 2, 256
 CHARACTERS, WORDS = 6, 4  # of the longest n-grams of chrF and of BLEU
@@ -22,7 +27,14 @@ TIE = 9  # decimals. Mean utilities that agree in 9 decimals differ by rounding 
 
 
 @of_one_or_many
-def minimum_bayes_risk(translator, texts, samples=SAMPLES, utility="chrf", on_progress=None, **sampling):
+def minimum_bayes_risk(
+    translator: "TextTranslator",
+    texts: str | Iterable[str],
+    samples: int = SAMPLES,
+    utility: str = "chrf",
+    on_progress: Callable[[int], Any] | None = None,
+    **sampling: Any,
+) -> Translation | list[Translation]:
     """The translations that agree best with what the model finds likely (Eikema and Aziz 2020, arXiv:2005.10283).
 
     `samples` translations of each text are drawn at random. Each one is a candidate, and also a reference of all
@@ -175,7 +187,12 @@ UTILITIES = {"chrf": sentence_chrf, "bleu": sentence_bleu}
 
 
 @of_one_or_many
-def rerank(translator, texts, reverse, on_progress=None):
+def rerank(
+    translator: "TextTranslator",
+    texts: str | Iterable[str],
+    reverse: "TextTranslator",
+    on_progress: Callable[[int], Any] | None = None,
+) -> list[Translation] | list[list[Translation]]:
     """The translations of a beam, ranked again with the help of a model of the reverse direction.
 
     The score of a translation is score(translation | text) + score(text | translation). Each of the two is a

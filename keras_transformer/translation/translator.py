@@ -3,26 +3,44 @@
 import copy
 import dataclasses
 import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 import regex
 import tensorflow as tf
 
-from keras_transformer.data.full_stops import UNKNOWN
+from keras_transformer.data.full_stops import UNKNOWN, Known
 from keras_transformer.errors import UserError, check_positive
 from keras_transformer.files import find_saved_model
 from keras_transformer.languages import check_direction
 from keras_transformer.layers.embedding import projections_of
+from keras_transformer.models.sequence_to_sequence import SequenceToSequence
 from keras_transformer.presets import LENGTH_PENALTIES
 from keras_transformer.protection import NO_PLACEHOLDERS, PLACEHOLDERS, Protection, read_glossary
-from keras_transformer.tags import read_export
+from keras_transformer.tags import LanguageTags, read_export
+from keras_transformer.tokenizer import Tokenizer
 from keras_transformer.translation.directions import WRITTEN_TAG
 from keras_transformer.translation.lines import of_one_or_many, run_sorted
 from keras_transformer.translation.older_exports import tokenizers_apart
 from keras_transformer.translation.options import LANGUAGE_INPUTS, complete_inputs, inputs_of
-from keras_transformer.translation.results import alternatives_of, explanation_of, score_of, translation_of
+from keras_transformer.translation.results import (
+    Explanation,
+    Score,
+    Translation,
+    alternatives_of,
+    explanation_of,
+    score_of,
+    translation_of,
+)
 from keras_transformer.translation.segments import split_at
 from keras_transformer.translation.sentences import DIVISION, NO_SPACE
+from keras_transformer.translation.shortlist import Shortlist
 from keras_transformer.translation.signatures import Signatures
+
+Texts = str | Iterable[str]
+Progress = Callable[[int], Any] | None
+Languages = str | Sequence[str] | None  # one for all texts, or one for each
+Glossary = Mapping[str, str] | str | os.PathLike | None
 
 
 class TextTranslator:
@@ -60,13 +78,19 @@ class TextTranslator:
 
     _breaks = DIVISION.breaks  # between sentences, by the rule alone: an export does not tell what its corpus knows
 
-    def __init__(self, batch_size, glossary=None, protect=False, tags=None):
+    def __init__(
+        self,
+        batch_size: int,
+        glossary: Glossary = None,
+        protect: bool = False,
+        tags: LanguageTags | None = None,
+    ):
         check_positive(batch_size=batch_size)
         self.batch_size, self.tags, self.languages = batch_size, tags, (None, None)
         self.protection = make_protection(glossary, protect)
 
     @of_one_or_many
-    def translate(self, texts, on_progress=None, **options):
+    def translate(self, texts: Texts, on_progress: Progress = None, **options: Any) -> str | list[str]:
         """Translates any number of texts.
 
         Args:
@@ -90,19 +114,27 @@ class TextTranslator:
         return [translation.text for translation in self.translate_scored(texts, on_progress, **options)]
 
     @of_one_or_many
-    def translate_scored(self, texts, on_progress=None, **options):
+    def translate_scored(
+        self, texts: Texts, on_progress: Progress = None, **options: Any
+    ) -> Translation | list[Translation]:
         """As `translate`, with scores: list of `Translation`."""
         signature = "translate_with_options" if options.keys() - LANGUAGE_INPUTS.keys() else "translate"
         return [translation_of(row) for row in self.ask(signature, on_progress, text=texts, **options)]
 
     @of_one_or_many
-    def alternatives(self, texts, on_progress=None, source_lang=None, target_lang=None):
+    def alternatives(
+        self,
+        texts: Texts,
+        on_progress: Progress = None,
+        source_lang: Languages = None,
+        target_lang: Languages = None,
+    ) -> list[Translation] | list[list[Translation]]:
         """The best translations of every text, as many as the beam is wide: list of list of `Translation`."""
         languages = {"source_lang": source_lang, "target_lang": target_lang}
         return [alternatives_of(row) for row in self.ask("alternatives", on_progress, text=texts, **languages)]
 
     @of_one_or_many
-    def sample(self, texts, on_progress=None, **options):
+    def sample(self, texts: Texts, on_progress: Progress = None, **options: Any) -> Translation | list[Translation]:
         """Translations drawn at random: list of `Translation`.
 
         Args:
@@ -116,7 +148,14 @@ class TextTranslator:
         return [translation_of(row) for row in self.ask("sample", on_progress, text=texts, **options)]
 
     @of_one_or_many
-    def score(self, texts, translations, on_progress=None, source_lang=None, target_lang=None):
+    def score(
+        self,
+        texts: Texts,
+        translations: Texts,
+        on_progress: Progress = None,
+        source_lang: Languages = None,
+        target_lang: Languages = None,
+    ) -> Score | list[Score]:
         """How likely given translations are; see `Signatures.score`.
 
         Args:
@@ -135,13 +174,19 @@ class TextTranslator:
         return [score_of(row) for row in self.ask("score", on_progress, text=texts, **inputs)]
 
     @of_one_or_many
-    def explain(self, texts, on_progress=None, source_lang=None, target_lang=None):
+    def explain(
+        self,
+        texts: Texts,
+        on_progress: Progress = None,
+        source_lang: Languages = None,
+        target_lang: Languages = None,
+    ) -> Explanation | list[Explanation]:
         """The best translations and the source pieces they come from: list of `Explanation`."""
         languages = {"source_lang": source_lang, "target_lang": target_lang}
         return [explanation_of(row) for row in self.ask("explain", on_progress, text=texts, **languages)]
 
     @of_one_or_many
-    def fragments(self, texts):
+    def fragments(self, texts: Texts) -> list[str] | list[list[str]]:
         """Divides texts as the model reads them, sentence by sentence.
 
         Args:
@@ -154,7 +199,7 @@ class TextTranslator:
         found = split_at(self._breaks, tf.constant([text.encode("utf-8", "replace") for text in texts], tf.string))
         return [[part.decode("utf-8").replace(NO_SPACE, "") for part in row] for row in found.to_list()]
 
-    def translate_batch(self, texts):
+    def translate_batch(self, texts: list[str]) -> tuple[list[str], list[float]]:
         """Translates one batch, a list of str: (list of str, list of float scores)."""
         hidden = [self._hidden(text) for text in texts] if self.protection else []
         texts = [each.text for each in hidden] or texts
@@ -162,7 +207,7 @@ class TextTranslator:
         rows = [translation_of(row) for row in (map(_restored, hidden, found) if hidden else found)]
         return [row.text for row in rows], [row.score for row in rows]
 
-    def ask(self, signature, on_progress=None, **inputs):
+    def ask(self, signature: str, on_progress: Progress = None, **inputs: Any) -> list[dict[str, Any]]:
         """Puts any number of texts through a signature.
 
         Args:
@@ -193,7 +238,7 @@ class TextTranslator:
         found = run_sorted(ask_batch, rows, self.batch_size, on_progress, size=_size)
         return [_restored(*each) for each in zip(hidden, found, strict=True)] if hidden else found
 
-    def between(self, source_lang=None, target_lang=None):
+    def between(self, source_lang: str | None = None, target_lang: str | None = None) -> "TextTranslator":
         """The same translator with other languages for a text whose languages are not given.
 
         Args:
@@ -267,21 +312,21 @@ class Translator(TextTranslator):
 
     def __init__(
         self,
-        model,
-        source_tokenizer,
-        target_tokenizer=None,
-        beam_size=4,
-        length_penalty=0.6,
-        max_length=256,
-        batch_size=32,
-        strategy=None,
-        split_sentences=True,
-        known=UNKNOWN,
-        shortlist=None,
-        glossary=None,
-        protect=False,
-        tags=None,
-        projections=projections_of,
+        model: SequenceToSequence,
+        source_tokenizer: Tokenizer,
+        target_tokenizer: Tokenizer | None = None,
+        beam_size: int = 4,
+        length_penalty: float = 0.6,
+        max_length: int = 256,
+        batch_size: int = 32,
+        strategy: tf.distribute.Strategy | None = None,
+        split_sentences: bool = True,
+        known: Known = UNKNOWN,
+        shortlist: Shortlist | None = None,
+        glossary: Glossary = None,
+        protect: bool = False,
+        tags: LanguageTags | None = None,
+        projections: Callable = projections_of,
     ):
         check_positive(beam_size=beam_size, max_length=max_length)
         if not LENGTH_PENALTIES[0] <= length_penalty <= LENGTH_PENALTIES[1]:
@@ -305,7 +350,7 @@ class Translator(TextTranslator):
         if self.protection and not all(tokenizer.has_placeholders for tokenizer in tokenizers):
             raise UserError(NO_PLACEHOLDERS)
 
-    def with_model(self, model, **settings):
+    def with_model(self, model: SequenceToSequence, **settings: Any) -> "Translator":
         """A translator with the same tokenizers and another model; `settings` replace those of this one."""
         same = {"known": self.known, "shortlist": self.shortlist, "tags": self.tags}
         same["batch_size"] = self.batch_size // self._replicas
@@ -314,7 +359,7 @@ class Translator(TextTranslator):
         return other
 
     @property
-    def width(self):
+    def width(self) -> int:
         """W, the most hypotheses of its search, and the number of alternatives."""
         return self.settings["beam_size"]
 
@@ -352,7 +397,7 @@ class SavedModelTranslator(TextTranslator):
         UserError: if there is no SavedModel, or it has no placeholders for `glossary` or `protect`.
     """
 
-    def __init__(self, path, batch_size=32, glossary=None, protect=False):
+    def __init__(self, path: str | os.PathLike, batch_size: int = 32, glossary: Glossary = None, protect: bool = False):
         self.path = find_saved_model(path)
         tags, languages = read_export(self.path)
         super().__init__(batch_size, glossary, protect, tags)
@@ -366,7 +411,7 @@ class SavedModelTranslator(TextTranslator):
                 raise UserError(NO_PLACEHOLDERS)
 
     @property
-    def width(self):
+    def width(self) -> int:
         """As `Translator.width`."""
         return self._signature("alternatives").structured_outputs["scores"].shape[1]
 

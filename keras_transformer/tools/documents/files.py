@@ -2,10 +2,12 @@
 
 import gzip
 import itertools
+import os
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from keras_transformer.errors import FileError, UserError
 from keras_transformer.files import packed, write_whole
@@ -13,6 +15,9 @@ from keras_transformer.tools.documents import catalogue, declared, html, markdow
 from keras_transformer.tools.documents.messages import translate_units
 from keras_transformer.tools.documents.units import FragmentTranslator, replaced
 from keras_transformer.translation.lines import FIRST_BYTES, check_text
+
+if TYPE_CHECKING:  # it loads TensorFlow, and documents take any translator
+    from keras_transformer.translation.translator import TextTranslator
 
 
 @dataclass(frozen=True)
@@ -175,7 +180,15 @@ def write_document(path, data):
     write_whole(path, write)
 
 
-def translate_document(translator, path, output, format=None, on_progress=None, target_lang=None, source_lang=None):
+def translate_document(
+    translator: "TextTranslator",
+    path: str | os.PathLike,
+    output: str | os.PathLike,
+    format: str | None = None,
+    on_progress: Callable[[int], Any] | None = None,
+    target_lang: str | None = None,
+    source_lang: str | None = None,
+) -> list[str]:
     """Translates a document: a page, a text, subtitles, a catalogue of messages or a Word file.
 
     Only text changes. Tags stay around the words that they belong to, by the alignment that `explain` gives. Code,

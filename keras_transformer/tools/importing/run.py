@@ -1,7 +1,9 @@
 """Writes a model of another program as the directory of a run."""
 
+import os
 import shutil
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import keras
@@ -22,7 +24,14 @@ FORMATS = {**dict.fromkeys(marian.DECODERS, marian), "config.json": hugging_face
 FORMATS |= {"model_description.py": opennmt, "*.index": opennmt}
 
 
-def import_model(path, model_dir, source_lang=None, target_lang=None, trim_vocabulary=None, languages=None):
+def import_model(
+    path: str | os.PathLike,
+    model_dir: str | os.PathLike,
+    source_lang: str | None = None,
+    target_lang: str | None = None,
+    trim_vocabulary: str | os.PathLike | Sequence[str | os.PathLike] | None = None,
+    languages: str | Sequence[str] | None = None,
+) -> Run:
     """Makes a run of a model that another program has trained.
 
     The run has no corpus and no checkpoints. All else is as if it had been trained here: translation, evaluation,

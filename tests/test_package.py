@@ -1,0 +1,178 @@
+"""The package as others get it: names with types, one version, and a wheel that works where nothing else is."""
+
+import ast
+import contextlib
+import inspect
+import json
+import os
+import re
+import subprocess
+import sys
+import tarfile
+import urllib.request
+import zipfile
+from pathlib import Path
+
+import pytest
+import yaml
+
+import keras_transformer as kt
+from tests.serving.live import HOST, ask, free_port, wait_for
+
+ROOT = Path(__file__).parents[1]
+FIRST_RELEASE = "## 0.1.0"
+MOST_LINES_OF_A_RELEASE = 60
+CLASSES = (kt.Config, kt.Run, kt.SavedModelTranslator, kt.Tokenizer, kt.Translator)
+# Enough for a run with an export. Few sentences are translated: a model that has learned nothing makes long ones.
+SHORT = {"max_steps": 5, "validation_sentences": 7, "max_length": 17, "beam_size": 2}
+
+
+def read(name):
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def public_functions():
+    """The name of each public function of the library -> the function."""
+    found = {name: getattr(kt, name) for name in kt.__all__ if inspect.isfunction(getattr(kt, name))}
+    for home in (kt.process, *CLASSES):
+        for name, value in inspect.getmembers(home):
+            function = inspect.unwrap(getattr(value, "fget", None) or getattr(value, "__func__", value))
+            is_ours = (getattr(function, "__module__", None) or "").startswith(kt.__name__)
+            if is_ours and inspect.isfunction(function) and (name[0] != "_" or name == "__init__"):
+                found[f"{home.__name__.rpartition('.')[2]}.{name}"] = function
+    return found
+
+
+def without_annotation(function):
+    """The parameters of a function that have none, and "return" if the result has none."""
+    signature = inspect.signature(function)
+    lacking = [
+        p.name for p in signature.parameters.values() if p.annotation is p.empty and p.name not in ("self", "cls")
+    ]
+    has_result = signature.return_annotation is signature.empty and function.__name__ != "__init__"
+    return lacking + ["return"] * has_result
+
+
+def test_every_public_function_has_the_types_of_its_parameters_and_of_its_result():
+    def half(a, b: int, **c):
+        """Lacks three types."""
+
+    assert without_annotation(half) == ["a", "c", "return"]
+    functions = public_functions()
+    assert {"train", "rerank", "process.share_cores", "Run.export", "Translator.translate"} <= functions.keys()
+    lacking = {name: without_annotation(function) for name, function in functions.items()}
+    assert {name: parts for name, parts in lacking.items() if parts} == {}
+
+
+def test_a_type_checker_finds_each_name_where_the_library_imports_it_from():
+    stub = ast.parse(read("keras_transformer/__init__.pyi"))
+    found = {}
+    for node in stub.body:
+        if isinstance(node, ast.ImportFrom):
+            for alias in node.names:
+                assert alias.name == alias.asname  # else the name is not exported
+                found[alias.name] = f"{node.module}.{alias.name}"
+    homes = {name: kt._HOMES[name] for name in kt.__all__}
+    modules = {name for name, home in homes.items() if inspect.ismodule(getattr(kt, name))}
+    assert found == {
+        name: f"{kt.__name__}.{home}{'' if name in modules else f'.{name}'}" for name, home in homes.items()
+    }
+
+
+def test_the_version_and_its_day_stand_in_the_changelog_and_in_the_citation():
+    citation = yaml.safe_load(read("CITATION.cff"))
+    newest = re.findall(r"^## (\S+) - (\S+)$", read("CHANGELOG.md"), re.MULTILINE)[0]
+    assert newest == (kt.__version__, citation["date-released"]) and citation["version"] == kt.__version__
+
+
+def test_a_release_is_read_in_two_minutes():
+    after_0_1_0 = read("CHANGELOG.md").partition(FIRST_RELEASE)[0]
+    unreleased, *releases = re.split(r"^## ", after_0_1_0, flags=re.MULTILINE)[1:]
+    assert unreleased.startswith("Unreleased\n") and releases
+    for release in releases:
+        assert len(release.strip().splitlines()) <= MOST_LINES_OF_A_RELEASE
+        kinds = re.findall(r"^### (.+)$", release, re.MULTILINE)
+        assert kinds == [kind for kind in ("Added", "Changed", "Fixed", "Removed") if kind in kinds]
+
+
+def test_the_hooks_lint_as_ci_does():
+    (repository,) = yaml.safe_load(read(".pre-commit-config.yaml"))["repos"]
+    hooks = {hook["entry"] for hook in repository["hooks"]}
+    linted = {
+        " ".join(line.replace(" --check", "").split()[:2]) for line in read(".ci/run").split("\n") if "  ruff" in line
+    }
+    assert hooks == linted == {"ruff check", "ruff format"}
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """The sdist, and the wheel that is made of it."""
+    directory = tmp_path_factory.mktemp("dist")
+    done = run([sys.executable, "-m", "build", "--outdir", directory, ROOT], directory)
+    assert done.returncode == 0, done.stdout
+    (sdist,), (wheel,) = directory.glob("*.tar.gz"), directory.glob("*.whl")
+    return sdist, wheel
+
+
+def run(command, directory, **options):
+    """Runs a command as a user does who has nothing of this project on the path."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    how = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "timeout": 500}
+    return subprocess.run([*map(str, command)], cwd=directory, env=environment, **{**how, **options})
+
+
+@pytest.mark.slow
+def test_the_sdist_has_every_file_of_the_project(built):
+    tracked = {*run(["git", "ls-files"], ROOT).stdout.splitlines()}
+    with tarfile.open(built[0]) as archive:
+        files = {name.partition("/")[2] for name in archive.getnames()}
+    assert len(tracked) > 500 and tracked - files == set()
+    added = {name for name in files - tracked if "." in Path(name).name and ".egg-info" not in name}
+    assert added <= {"setup.cfg"}
+
+
+@pytest.mark.slow
+def test_the_wheel_has_every_file_that_a_program_opens(built):
+    paths = [path for folder in ("keras_transformer", "serving") for path in (ROOT / folder).rglob("*")]
+    paths = [path.relative_to(ROOT) for path in paths if path.is_file() and "__pycache__" not in path.parts]
+    # Of serving/, an operator takes the rest from the sdist.
+    needed = {str(p) for p in paths if p.parts[0] != "serving" or p.suffix == ".py" or p.parts[1] == "page"}
+    needed |= {"serving/config/session.config", "serving/config/session.gpu.config"}
+    files = {name for name in zipfile.ZipFile(built[1]).namelist() if ".dist-info/" not in name}
+    assert {"keras_transformer/py.typed", "serving/page/page.js", "serving/rest.py"} <= needed and files == needed
+
+
+@pytest.mark.slow
+def test_the_wheel_trains_exports_translates_and_serves_in_an_empty_environment(built, tmp_path):
+    assert run([sys.executable, "-m", "venv", "venv"], tmp_path).returncode == 0
+    python, program = tmp_path / "venv/bin/python", tmp_path / "venv/bin/keras-transformer"
+    installed = run([python, "-m", "pip", "install", "--quiet", f"{built[1]}[serving]"], tmp_path)
+    assert installed.returncode == 0, installed.stdout
+
+    def done(*words, **options):
+        finished = run([program, *words], tmp_path, **options)
+        assert finished.returncode == 0, finished.stdout
+        return finished.stdout
+
+    settings = [word for name, value in SHORT.items() for word in (f"--{name}", value)]
+    assert "keras-transformer translate --model_dir runs/wheel" in done("train", "--model_dir", "runs/wheel", *settings)
+    assert "exports/wheel/1" in done("export", "--model_dir", "runs/wheel", "--export_dir", "exports/wheel")
+    lines = "March 3, 2026\n\n5 kilometers\n"
+    assert len(done("translate", "--saved_model", "exports/wheel", input=lines).splitlines()) == 3
+    assert "--backend" in done("gateway", "--help")
+    rest, grpc = free_port(), free_port()
+    server = [python, "-m", "serving.server", "--model_base_path", "exports/wheel", "--model_name=t"]
+    server += [f"--port={grpc}", f"--rest_api_port={rest}"]
+    with contextlib.ExitStack() as running:
+        how = {"cwd": tmp_path, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        process = subprocess.Popen([*map(str, server)], **how)
+        running.callback(process.wait)
+        running.callback(process.terminate)
+
+        def predicted():
+            with contextlib.suppress(OSError):
+                status, _, reply = ask(rest, "POST", "/v1/models/t:predict", json.dumps({"instances": ["3 km"]}))
+                return status == 200 and reply["predictions"]
+
+        assert len(wait_for(predicted)) == 1
+        assert urllib.request.urlopen(f"http://{HOST}:{rest}/page.js").status == 200
