@@ -15,6 +15,7 @@ MOST_BYTES = 300_000
 TRAINING = 'preset="quickstart"'
 SHORT = f"{TRAINING}, max_steps=13, validation_sentences=11, max_length=17"
 ABSOLUTE_PATH = re.compile(r"(?:^|[\s\"'(=])(?:/\w|[A-Za-z]:\\)", re.MULTILINE)
+BAR = re.compile(r"[^\r\n]*%\|[^\r\n]*[\r\n]*")  # of progress, in one of its states
 NOISE = re.compile(r"warning|deprecat|absl|cuda|onednn|traceback|/site-packages/", re.IGNORECASE)
 
 
@@ -27,7 +28,10 @@ def code_cells(notebook):
 
 
 def run(notebook, directory):
-    """Runs all cells in a directory; the outputs are then in the notebook. A cell that fails raises an error."""
+    """Runs all cells in a directory; the outputs are then in the notebook. A cell that fails raises an error.
+
+    Bars of progress are left out: a page would show each of their states.
+    """
     client = NotebookClient(
         notebook,
         timeout=600,
@@ -38,6 +42,23 @@ def run(notebook, directory):
         extra_arguments=["--IPKernelApp.capture_fd_output=False"],
     )
     client.execute(env=os.environ | {"PYTHONPATH": str(ROOT)})
+    for cell in code_cells(notebook):
+        cell.outputs = joined(cell.outputs)
+
+
+def joined(outputs):
+    """The outputs of a cell without bars; texts of the same stream that follow one another are one output."""
+    found = []
+    for output in outputs:
+        if output.output_type == "stream":
+            output.text = BAR.sub("", output.text) if output.name == "stderr" else output.text
+            if not output.text.strip():
+                continue
+            if found and found[-1].get("name") == output.name:
+                found[-1].text += output.text
+                continue
+        found.append(output)
+    return found
 
 
 def texts_of(cell):
