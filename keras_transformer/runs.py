@@ -44,10 +44,7 @@ class Run:
     """
 
     def __init__(
-        self,
-        path: AnyPath | Sequence[AnyPath],
-        evaluated_set: str | None = None,
-        evaluation: Evaluation | None = None,
+        self, path: AnyPath | Sequence[AnyPath], evaluated_set: str | None = None, evaluation: Evaluation | None = None
     ):
         self.path, *self.others = _paths_of(path)
         self.evaluated_set = evaluated_set

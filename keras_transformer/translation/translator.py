@@ -79,11 +79,7 @@ class TextTranslator:
     _breaks = DIVISION.breaks  # between sentences, by the rule alone: an export does not tell what its corpus knows
 
     def __init__(
-        self,
-        batch_size: int,
-        glossary: Glossary = None,
-        protect: bool = False,
-        tags: LanguageTags | None = None,
+        self, batch_size: int, glossary: Glossary = None, protect: bool = False, tags: LanguageTags | None = None
     ):
         check_positive(batch_size=batch_size)
         self.batch_size, self.tags, self.languages = batch_size, tags, (None, None)
@@ -123,11 +119,7 @@ class TextTranslator:
 
     @of_one_or_many
     def alternatives(
-        self,
-        texts: Texts,
-        on_progress: Progress = None,
-        source_lang: Languages = None,
-        target_lang: Languages = None,
+        self, texts: Texts, on_progress: Progress = None, source_lang: Languages = None, target_lang: Languages = None
     ) -> list[Translation] | list[list[Translation]]:
         """The best translations of every text, as many as the beam is wide: list of list of `Translation`."""
         languages = {"source_lang": source_lang, "target_lang": target_lang}
@@ -175,11 +167,7 @@ class TextTranslator:
 
     @of_one_or_many
     def explain(
-        self,
-        texts: Texts,
-        on_progress: Progress = None,
-        source_lang: Languages = None,
-        target_lang: Languages = None,
+        self, texts: Texts, on_progress: Progress = None, source_lang: Languages = None, target_lang: Languages = None
     ) -> Explanation | list[Explanation]:
         """The best translations and the source pieces they come from: list of `Explanation`."""
         languages = {"source_lang": source_lang, "target_lang": target_lang}
