@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 import tarfile
+import tempfile
 import urllib.request
 import zipfile
 from pathlib import Path
@@ -143,15 +144,22 @@ def test_the_wheel_has_every_file_that_a_program_opens(built):
     assert {"keras_transformer/py.typed", "serving/page/page.js", "serving/rest.py"} <= needed and files == needed
 
 
+@pytest.fixture
+def desk():
+    """A directory that goes with the test: the packages of an environment have 2.5 GB."""
+    with tempfile.TemporaryDirectory() as directory:
+        yield Path(directory)
+
+
 @pytest.mark.slow
-def test_the_wheel_trains_exports_translates_and_serves_in_an_empty_environment(built, tmp_path):
-    assert run([sys.executable, "-m", "venv", "venv"], tmp_path).returncode == 0
-    python, program = tmp_path / "venv/bin/python", tmp_path / "venv/bin/keras-transformer"
-    installed = run([python, "-m", "pip", "install", "--quiet", "--no-compile", f"{built[1]}[serving]"], tmp_path)
+def test_the_wheel_trains_exports_translates_and_serves_in_an_empty_environment(built, desk):
+    assert run([sys.executable, "-m", "venv", "venv"], desk).returncode == 0
+    python, program = desk / "venv/bin/python", desk / "venv/bin/keras-transformer"
+    installed = run([python, "-m", "pip", "install", "--quiet", "--no-compile", f"{built[1]}[serving]"], desk)
     assert installed.returncode == 0, installed.stdout
 
     def done(*words, **options):
-        finished = run([program, *words], tmp_path, **options)
+        finished = run([program, *words], desk, **options)
         assert finished.returncode == 0, finished.stdout
         return finished.stdout
 
@@ -165,7 +173,7 @@ def test_the_wheel_trains_exports_translates_and_serves_in_an_empty_environment(
     server = [python, "-m", "serving.server", "--model_base_path", "exports/wheel", "--model_name=t"]
     server += [f"--port={grpc}", f"--rest_api_port={rest}"]
     with contextlib.ExitStack() as running:
-        how = {"cwd": tmp_path, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        how = {"cwd": desk, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         process = subprocess.Popen([*map(str, server)], **how)
         running.callback(process.wait)
         running.callback(process.terminate)
