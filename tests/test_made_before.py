@@ -17,7 +17,7 @@ import pytest
 import keras_transformer as kt
 from keras_transformer.cli.train import parse_config
 from keras_transformer.config import Config
-from keras_transformer.export.translate_litert import LiteRTTranslator
+from keras_transformer.tools.engines.translate_litert import LiteRTTranslator
 from keras_transformer.training.checkpoints import read_progress
 from keras_transformer.training.run_directory import RunDirectory
 
