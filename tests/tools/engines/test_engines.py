@@ -4,6 +4,7 @@ import ctranslate2
 import pytest
 import sentencepiece
 
+from keras_transformer.cli.export import make_parser
 from keras_transformer.errors import UserError
 from keras_transformer.export.manifest import read_manifest
 from keras_transformer.export.versions import export_version
@@ -27,9 +28,15 @@ def test_a_format_that_does_not_exist_is_named(tmp_path):
         Run(tmp_path).export(tmp_path / "exports", format="onnx")
 
 
+def test_export_py_offers_all_formats():
+    (formats,) = (action.choices for action in make_parser()._actions if action.dest == "format")
+    assert formats == ("saved_model", *EXPORTS)
+
+
 def test_a_run_asks_an_engine_by_name_and_only_one_with_a_shortlist_takes_one(tmp_path):
     for format in EXPORTS:
-        expected = "cannot read settings" if export_class(format).has_shortlist else "uses all pieces. Received: shortlist=3, for"
+        refused = f"uses all pieces. Received: shortlist=3, format='{format}'"
+        expected = "cannot read settings" if export_class(format).has_shortlist else refused
         with pytest.raises(UserError, match=expected):
             Run(tmp_path).export(tmp_path / "exports", format=format, shortlist=3)
     assert not [*tmp_path.iterdir()]
