@@ -49,6 +49,7 @@ ROUNDS = 3
 SINGLES = 10  # Every 10th sentence is translated alone.
 LONGEST = 256  # Tokens of a translation by CTranslate2.
 BASELINE = "CTranslate2 float32"
+ENGINES = ("ctranslate2", "ai-edge-litert")  # packages whose versions are shown
 ENGINES = (BASELINE, "SavedModel float32")  # The two engines to compare.
 UNPENALISED = {  # Options of `translate_with_options`. All but the first mean "not given".
     "length_penalty": np.float32(0),
@@ -226,7 +227,7 @@ def load_ctranslate2(directory, beam_size, tag, workers=BATCHES_AT_ONCE, steps=0
 
 def load_litert(directory):
     """Loads a LiteRT export, which translates as many sentences at a time as the other systems translate batches."""
-    from keras_transformer.export.translate_litert import LiteRTTranslator
+    from keras_transformer.tools.engines.translate_litert import LiteRTTranslator
 
     return LiteRTTranslator(directory, BATCHES_AT_ONCE).translate
 
@@ -258,10 +259,10 @@ def start_systems(model_dir, directory, source, shortlist, beside):
         shortlist: int, the size of the shortlist of one more SavedModel; None for none.
         beside: list of paths of other runs, each of which has one more SavedModel.
     """
-    from keras_transformer.export.ctranslate2 import CTranslate2Export
-    from keras_transformer.export.litert import LiteRTExport
     from keras_transformer.export.saved_model import SavedModelExport
     from keras_transformer.runs import Run
+    from keras_transformer.tools.engines.ctranslate2 import CTranslate2Export
+    from keras_transformer.tools.engines.litert import LiteRTExport
 
     systems = []
     for beam_size in BEAM_SIZES:
@@ -383,7 +384,7 @@ def describe_machine():
     cpuinfo = Path("/proc/cpuinfo")  # Linux only; elsewhere `platform` knows the name.
     lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
     models = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    versions = {"Python": platform.python_version(), **installed(LIBRARIES)}
+    versions = {"Python": platform.python_version(), **installed([*LIBRARIES, *ENGINES])}
     return (
         f"{models[0] if models else platform.processor()}, {available_cores()} cores\n"
         f"{', '.join(f'{name} {version}' for name, version in versions.items())}"

@@ -38,9 +38,9 @@ def parse_arguments():
 
 def load_engines(model_dirs, tokens):
     """Exports every run for both engines and loads the exports: dict of name -> function from texts to translations."""
-    from keras_transformer.export.ctranslate2 import CTranslate2Export
     from keras_transformer.export.saved_model import SavedModelExport
     from keras_transformer.runs import Run
+    from keras_transformer.tools.engines.ctranslate2 import CTranslate2Export
 
     engines, steps = {}, tokens or 0
     for model_dir in model_dirs:

@@ -23,7 +23,7 @@ import numpy as np
 
 from keras_transformer.cli.console import import_tensorflow
 
-STEPS = ("drop_shapes", "merge_equal", "drop_unneeded", "shorten_names")
+STEPS = ("drop_shapes", "merge_equal", "shorten_names")
 COLUMNS = ("load s", "load CPU s", "first sentence s", "first sentence CPU s", "MiB after loading", "MiB after both")
 
 

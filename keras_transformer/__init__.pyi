@@ -22,8 +22,8 @@ from keras_transformer.tokenizer import Tokenizer as Tokenizer
 from keras_transformer.tools import analysis as analysis
 from keras_transformer.tools.documents.files import translate_document as translate_document
 from keras_transformer.tools.importing import import_model as import_model
-from keras_transformer.translation.reranking import minimum_bayes_risk as minimum_bayes_risk
-from keras_transformer.translation.reranking import rerank as rerank
+from keras_transformer.tools.reranking import minimum_bayes_risk as minimum_bayes_risk
+from keras_transformer.tools.reranking import rerank as rerank
 from keras_transformer.translation.translator import SavedModelTranslator as SavedModelTranslator
 from keras_transformer.translation.translator import Translator as Translator
 

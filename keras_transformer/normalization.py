@@ -1,7 +1,7 @@
 """Text whose form does not matter: characters that a reader cannot see or tell apart become one form.
 
 `mend` says what is done. `tokenizer.mending_rules` is the same as a table that SentencePiece compiles into a
-tokenizer. So training, SavedModels, CTranslate2, LiteRT and Beam mend text alike. `clean` mends corpora with `mend`,
+tokenizer. So training, exports for every engine, and Beam mend text alike. `clean` mends corpora with `mend`,
 and needs no TensorFlow.
 
 - Canonically equivalent text has one form, NFC. With `nfkc`, full-width and other compatibility characters, too.

@@ -1,5 +1,6 @@
 """From Python: train a run, open it or its export, translate with it and export it."""
 
+import importlib
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -25,9 +26,9 @@ from keras_transformer.translation.options import LANGUAGE_INPUTS
 from keras_transformer.translation.shortlist import Shortlist
 from keras_transformer.translation.translator import SavedModelTranslator, Translator
 
-FORMATS = ("saved_model", "ctranslate2", "litert", "argos")
 AnyPath = str | os.PathLike
 Pairs = Iterable[tuple[str, str]]
+ENGINES = "keras_transformer.tools.engines"  # a tool: a run asks it by name for other formats, and works without it
 
 
 class Run:
@@ -96,10 +97,8 @@ class Run:
         Args:
             export_dir: path, the directory of all versions.
             version: positive int; the next free one by default.
-            format: "saved_model" for TensorFlow Serving; "ctranslate2", which needs the package of this name; "argos",
-                a package of it for Argos Translate; or "litert" for small computers, which needs ai-edge-litert.
-            precision: "float32"; or "bfloat16" of a SavedModel, "int8" of a LiteRT model, and of a CTranslate2 model
-                "bfloat16", "int16" or "int8".
+            format: "saved_model" for TensorFlow Serving, or the name of an engine of `keras_transformer.tools.engines`.
+            precision: "float32", or "bfloat16" of a SavedModel. Each engine has its own.
             checkpoint, shortlist, settings: see `translator`. export.json says what a shortlist changes: how many
                 translations of the validation set are the same, and its BLEU with and without.
             source_lang, target_lang: codes of languages of a model of many. They are the default of a SavedModel, and
@@ -112,8 +111,8 @@ class Run:
             UserError: as `translator`, if the version exists, or if the export translates differently.
         """
         make_export = _export_class(format)
-        if shortlist is not None and format in ("ctranslate2", "argos"):
-            raise UserError(f"CTranslate2 uses all pieces. Received: shortlist={shortlist}, format={format!r}")
+        if shortlist is not None and not make_export.has_shortlist:
+            raise UserError(f"this engine uses all pieces. Received: shortlist={shortlist}, format={format!r}")
         if self.others and format != "saved_model":
             raise UserError(f"several runs are exported together as a SavedModel only. Received: format={format!r}")
         directory = RunDirectory(self.path)
@@ -293,15 +292,11 @@ def _paths_of(path):
 
 
 def _export_class(format):
-    if format not in FORMATS:
-        raise UserError(f"`format` must be one of {', '.join(FORMATS)}. Received: format={format!r}")
+    """`SavedModelExport`, or the class that the tool of other engines has for a format."""
     if format == "saved_model":
         return SavedModelExport
-    if format == "litert":
-        from keras_transformer.export.litert import LiteRTExport  # raises if the engine is not installed
-
-        return LiteRTExport
-    from keras_transformer.export.argos import ArgosExport  # raises if the engine is not installed
-    from keras_transformer.export.ctranslate2 import CTranslate2Export
-
-    return ArgosExport if format == "argos" else CTranslate2Export
+    try:
+        engines = importlib.import_module(ENGINES)
+    except ModuleNotFoundError as error:
+        raise UserError(f"`format` must be saved_model without {ENGINES}. Received: format={format!r}") from error
+    return engines.export_class(format)

@@ -17,7 +17,6 @@ import pytest
 import keras_transformer as kt
 from keras_transformer.cli.train import parse_config
 from keras_transformer.config import Config
-from keras_transformer.export.translate_litert import LiteRTTranslator
 from keras_transformer.training.checkpoints import read_progress
 from keras_transformer.training.run_directory import RunDirectory
 
@@ -61,6 +60,8 @@ def test_a_saved_model_with_two_tokenizers_of_one_name_translates_as_its_run_did
 
 
 def test_a_litert_model_translates_as_it_did(before):
+    from keras_transformer.tools.engines.translate_litert import LiteRTTranslator  # here: a tool can be deleted
+
     translator = LiteRTTranslator(before / "litert")
     assert translator.translate(lines(before / "text.en")) == lines(before / "finished.de")
 

@@ -100,7 +100,7 @@ for name in (*serving, "ctranslate2", "ai_edge_litert", "tensorflow_datasets", "
 import keras_transformer as kt
 for name in kt.__all__:
     getattr(kt, name)
-engines = ["keras_transformer.export." + name for name in ("argos", "ctranslate2", "litert", "translate_litert")]
+engines = ["keras_transformer.tools.engines." + name for name in ("argos", "ctranslate2", "litert", "translate_litert")]
 for module in pkgutil.walk_packages(kt.__path__, "keras_transformer."):
     if module.name not in ("keras_transformer.__main__", "keras_transformer.cli.document_api", *engines):
         importlib.import_module(module.name)
@@ -229,9 +229,10 @@ def test_an_export_is_loaded_with_its_own_search(tmp_path):
             kt.load(tmp_path, **settings)
 
 
-def test_a_format_that_does_not_exist_is_named(run, tmp_path):
-    with pytest.raises(UserError, match="one of saved_model, ctranslate2, litert, argos. Received: format='onnx'"):
-        run.export(tmp_path / "exports", format="onnx")
+def test_without_the_tool_of_other_engines_a_run_exports_saved_models_only(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "keras_transformer.tools.engines", None)
+    with pytest.raises(UserError, match="must be saved_model without keras_transformer.tools.engines. .* format='lit"):
+        Run(tmp_path).export(tmp_path / "exports", format="litert")
 
 
 @pytest.mark.slow
@@ -252,12 +253,6 @@ def test_a_shortlist_of_all_pieces_leaves_all_translations_of_the_validation_set
     found = compare_with_all_pieces(listed, RunDirectory(run.path))
     assert (found["sentences"], found["equal"]) == (7, 7) and found["bleu"] == found["bleu_of_all_pieces"]
     assert "tok:13a" in found["bleu_signature"]
-
-
-def test_ctranslate2_has_no_shortlist(run, tmp_path):
-    with pytest.raises(UserError, match="uses all pieces. Received: shortlist=3, format='ctranslate2'"):
-        run.export(tmp_path / "exports", format="ctranslate2", shortlist=3)
-    assert not (tmp_path / "exports").exists()
 
 
 @pytest.mark.slow

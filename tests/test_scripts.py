@@ -101,7 +101,7 @@ def learned(work):
 
 @pytest.mark.slow
 def test_an_export_for_ctranslate2_opens_there(work, learned, warm):
-    """In bfloat16: the engine's int8 depends on the processor, see tests/export/test_ctranslate2.py."""
+    """In bfloat16: the engine's int8 depends on the processor, see tests/tools/engines/test_ctranslate2.py."""
     flags = ("--format", "ctranslate2", "--quantization", "bfloat16", "--version", 5)
     result = run("export.py", "--model_dir", learned.path, "--export_dir", work / "ctranslate2", *flags, warm=warm)
     assert (result.returncode, result.stderr) == (0, "")

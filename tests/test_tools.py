@@ -23,8 +23,10 @@ NEEDS = {
     "comparison": [*EVALUATE, "--hypotheses", "TEXT", "--reference", "TEXT", "--report", "OUT"],
     "distillation": ["-m", "keras_transformer", "distil", "--teacher", "RUN"],
     "documents": ["translate.py", "--model_dir", "RUN", "--format", "html", "--input", "TEXT", "--output", "OUT"],
+    "engines": ["-m", "keras_transformer", "export", "--model_dir", "RUN", "--export_dir", "OUT", "--format", "litert"],
     "importing": ["-m", "keras_transformer", "import", "CORPUS", "--model_dir", "OUT"],
     "memory": ["translate.py", "--model_dir", "RUN", "--tmx", "TEXT", "--input", "TEXT", "--output", "OUT"],
+    "reranking": ["translate.py", "--model_dir", "RUN", "--mbr", "chrf", "--input", "TEXT", "--output", "OUT"],
     "sweep": ["-m", "keras_transformer", "sweep", "--output", "OUT"],
 }
 PROGRAMS = {"analysis": "analyze", "back_translation": "back_translate", "cleaning": "clean"}

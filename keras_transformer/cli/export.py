@@ -79,7 +79,7 @@ def parse_arguments(parser):
 
 
 def check_format(arguments):
-    """Raises UserError for a flag that the format does not have."""
+    """Raises UserError for a flag that the format does not have, and without the tool of the other engines."""
     searching = ("saved_model", "litert")
     for name, formats, instead in (
         ("quantization", ("ctranslate2", "litert", "argos"), "a SavedModel has --precision"),
@@ -91,6 +91,8 @@ def check_format(arguments):
     ):
         if getattr(arguments, name) is not None and arguments.format not in formats:
             raise UserError(f"--{name} needs --format {' or '.join(formats)}: {instead}")
+    if arguments.format != "saved_model":
+        console.tool("engines", f"--format {arguments.format}")
 
 
 def main(arguments):

@@ -1,11 +1,11 @@
 """Flags that several programs share: those that choose a model, a search and languages."""
 
+from keras_transformer.cli import console
 from keras_transformer.errors import UserError
 from keras_transformer.languages import check_direction
 from keras_transformer.protection import read_glossary
 from keras_transformer.tags import read_export
 from keras_transformer.translation.options import LANGUAGE_INPUTS, MOST, OPTIONS, options_of
-from keras_transformer.translation.reranking import FEWEST_SAMPLES, MOST_SAMPLES
 
 RUN_OPTIONS = ("beam_size", "length_penalty")  # options of a search that are settings of a run
 
@@ -145,13 +145,9 @@ def _load(arguments):
 
 
 def _load_litert(arguments):
-    path = arguments.litert
+    path, reader = arguments.litert, console.tool("engines.translate_litert", "--litert")
     try:
-        from keras_transformer.export.translate_litert import LiteRTTranslator
-    except ImportError as error:
-        raise UserError("--litert needs a package that is not installed: pip install ai-edge-litert") from error
-    try:
-        translator = LiteRTTranslator(path)
+        translator = reader.LiteRTTranslator(path)
     except (OSError, ValueError, RuntimeError) as error:
         raise UserError(f"no LiteRT export at {path}, or it is damaged: {error}") from error
     if given := languages(arguments):
@@ -217,7 +213,7 @@ def _told_at_each_call(arguments):
 def check_ranges(arguments):
     """Raises UserError, with its name, for a number out of range."""
     ranges = dict.fromkeys(("batch_size", "n_best", "shortlist"), (1, MOST))
-    ranges |= {"samples": (FEWEST_SAMPLES, MOST_SAMPLES), "tmx_threshold": (1, 100)}
+    ranges["tmx_threshold"] = (1, 100)
     ranges |= {option.name: (option.least, option.most) for option in OPTIONS if option.range}
     for name, (least, most) in ranges.items():
         value = getattr(arguments, name, None)

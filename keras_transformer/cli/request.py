@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from keras_transformer.cli import console
 from keras_transformer.cli.flags import (
     RUN_OPTIONS,
     add_option_arguments,
@@ -15,9 +16,9 @@ from keras_transformer.cli.flags import (
     search_options,
 )
 from keras_transformer.errors import UserError
-from keras_transformer.translation.reranking import SAMPLES, UTILITIES, minimum_bayes_risk, rerank
 
 SCORE_DIGITS, ALIGNMENT_DIGITS = 6, 4
+SAMPLES, UTILITIES = 64, ("chrf", "bleu")  # of minimum Bayes risk
 MODES = ("sample", "mbr", "n_best", "reverse", "explain", "score")  # flags that choose another result than the best
 
 
@@ -55,6 +56,8 @@ class Request:
         check_ranges(arguments)
         check_litert(arguments, *MODES)
         _check_together(arguments)
+        samples = SAMPLES if arguments.samples is None else arguments.samples
+        _check_reranking(arguments, samples)
         return cls(
             search_options(arguments),
             sampling_options(arguments) if arguments.sample or arguments.mbr else None,
@@ -63,7 +66,7 @@ class Request:
             arguments.json,
             arguments.score,
             arguments.mbr,
-            arguments.samples or SAMPLES,
+            samples,
         )
 
     @property
@@ -107,11 +110,13 @@ class Request:
     def _translate(self, translator, texts, on_progress=None, reverse=None):
         """list of list of `Translation`, best first."""
         if reverse is not None:
-            return [row[: self.n_best or 1] for row in rerank(translator, texts, reverse, on_progress)]
+            ranked = console.tool("reranking", "--reverse").rerank(translator, texts, reverse, on_progress)
+            return [row[: self.n_best or 1] for row in ranked]
         if self.n_best is not None:
             return [row[: self.n_best] for row in translator.alternatives(texts, on_progress)]
         if self.mbr is not None:
-            found = minimum_bayes_risk(translator, texts, self.samples, self.mbr, on_progress, **self.sampling)
+            choose = console.tool("reranking", "--mbr").minimum_bayes_risk
+            found = choose(translator, texts, self.samples, self.mbr, on_progress, **self.sampling)
         elif self.sampling is not None:
             found = translator.sample(texts, on_progress, **self.sampling)
         else:
@@ -225,6 +230,14 @@ def _check_together(arguments):
         is_inside = arguments.saved_model and refused[0] in RUN_OPTIONS
         beside = " beside --saved_model, which has its own" if is_inside else ""
         raise UserError(f"--{refused[0]} does not go with --{modes[0]}{beside}: leave one out")
+
+
+def _check_reranking(arguments, samples):
+    """Raises UserError without the tool that chooses among translations, and for a wrong number of samples."""
+    if arguments.reverse:
+        console.tool("reranking", "--reverse")
+    if arguments.mbr:
+        console.tool("reranking", "--mbr").check_choice(samples, arguments.mbr)
 
 
 def _rounded(numbers, digits):

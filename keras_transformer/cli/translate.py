@@ -22,7 +22,6 @@ from keras_transformer.cli.parser import Parser
 from keras_transformer.cli.request import Request, add_request_arguments
 from keras_transformer.files import packed
 from keras_transformer.translation.lines import chunks_of_stream, translate_lines
-from keras_transformer.translation.reranking import check_reverse
 
 DESCRIPTION = """Translate line by line: every line of input gives one line of output, in the same order.
 
@@ -117,6 +116,7 @@ def load_reverse(arguments, translator):
         return None
     from keras_transformer.runs import load
 
+    check_reverse = console.tool("reranking", "--reverse").check_reverse
     return check_reverse(translator, load(arguments.reverse, batch_size=arguments.batch_size))
 
 

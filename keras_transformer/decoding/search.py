@@ -337,8 +337,8 @@ def take_rows(state, rows):
 def _free_to_grow(state):
     """The same state, in which no empty axis of a tensor (B, ...) has a static size.
 
-    TensorFlow's loop uses the declared shapes. The converter of LiteRT uses the shapes of the tensors before the loop,
-    so an axis of static size 0 would never grow.
+    TensorFlow's loop uses the declared shapes. A converter for another engine may use the shapes of the tensors before
+    the loop, and an axis of static size 0 would never grow there.
     """
     zero = tf.minimum(tf.size(state.done), 0)  # no compiler knows its value
 

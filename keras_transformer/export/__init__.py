@@ -1,2 +1,2 @@
-"""From a trained run to EXPORT_DIR/VERSION: three formats, the proof that each translates as the run does, the
+"""From a trained run to EXPORT_DIR/VERSION: a SavedModel, the proof that it translates as the run does, and the
 manifest."""

@@ -14,7 +14,7 @@ from keras_transformer.errors import counted
 from keras_transformer.tags import MANIFEST
 from keras_transformer.translation.options import LANGUAGE_INPUTS
 
-LIBRARIES = ("tensorflow", "tensorflow-text", "keras", "sentencepiece", "ctranslate2", "ai-edge-litert")
+LIBRARIES = ("tensorflow", "tensorflow-text", "keras", "sentencepiece")
 
 
 def describe_run(run):
@@ -36,7 +36,7 @@ def describe_run(run):
     }
 
 
-def write_manifest(directory, number, export, origin, parity, loading):
+def write_manifest(directory, number, export, origin, parity, loading, libraries=()):
     """Writes export.json beside the files of an export.
 
     Args:
@@ -46,6 +46,7 @@ def write_manifest(directory, number, export, origin, parity, loading):
         origin: dict, from `describe_run`.
         parity: `Parity`.
         loading: `Loading`.
+        libraries: names of packages that the export needs besides `LIBRARIES`.
     """
     directory = Path(directory)
     manifest = {
@@ -56,7 +57,7 @@ def write_manifest(directory, number, export, origin, parity, loading):
         "parity": asdict(parity),
         "loading": asdict(loading),
         "files": {path.relative_to(directory).as_posix(): describe_file(path) for path in files_of(directory)},
-        "libraries": installed(LIBRARIES),
+        "libraries": installed([*LIBRARIES, *libraries]),
     }
     (directory / MANIFEST).write_text(json.dumps(manifest, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 

@@ -100,6 +100,8 @@ class SavedModelExport:
         shortlist: dict for the manifest: the changes by the translator's shortlist. None if it has no shortlist.
     """
 
+    libraries, has_shortlist = (), True
+
     def __init__(self, translator, precision="float32", shortlist=None):
         self.reference = translator
         self.shortlist = shortlist

@@ -59,8 +59,10 @@ def export_version(export, export_dir, version=None, sentences=(), origin=None):
     """Writes EXPORT_DIR/VERSION, proves that the version translates as the run does, and writes its export.json.
 
     Args:
-        export: `SavedModelExport`, `CTranslate2Export`, `ArgosExport` or `LiteRTExport`, with
+        export: `SavedModelExport`, or the export for another engine, with
             `reference`, the `Translator` of the run;
+            `libraries`, the names of the packages that the manifest lists besides those of every export;
+            `has_shortlist`, whether a search can use the shortlist of the run;
             `least_equal`, the share of translations that must be equal;
             `score_tolerance`, the largest difference of two scores of the same translation;
             `write(directory)`;
@@ -82,5 +84,6 @@ def export_version(export, export_dir, version=None, sentences=(), origin=None):
     with new_version(export_dir, version) as (directory, final):
         export.write(directory)
         parity, loading = prove(export, directory, sentences)
-        write_manifest(directory, int(final.name), export.describe(directory), origin or {}, parity, loading)
+        facts = export.describe(directory), origin or {}, parity, loading
+        write_manifest(directory, int(final.name), *facts, export.libraries)
     return final

@@ -82,7 +82,7 @@ class Shortlist(tf.Module):
 
     def __init__(self, table, frequent, vocabulary_size):
         super().__init__(name="shortlist")
-        dtype = np.int16 if vocabulary_size <= 1 << 15 else np.int32  # LiteRT looks up no unsigned numbers
+        dtype = np.int16 if vocabulary_size <= 1 << 15 else np.int32  # not every engine looks up unsigned numbers
         self.vocabulary_size = vocabulary_size
         self.table = tf.Variable(table.astype(dtype), trainable=False, name="table")
         frequent = np.union1d(frequent, [PAD_ID, UNK_ID, BOS_ID, EOS_ID])

@@ -238,7 +238,7 @@ def litert(work, monkeypatch):
     (work / "litert" / "1").mkdir(parents=True, exist_ok=True)
     (work / "litert" / "1" / "model.tflite").touch()
     reader = SimpleNamespace(LiteRTTranslator=lambda path: Dictionary(left_out=1))
-    monkeypatch.setitem(sys.modules, "keras_transformer.export.translate_litert", reader)
+    monkeypatch.setitem(sys.modules, "keras_transformer.tools.engines.translate_litert", reader)
     return "litert"
 
 

@@ -414,7 +414,7 @@ def test_a_model_of_one_direction_takes_its_own_languages(translator_parser, mon
     (tmp_path / "export.json").write_text('{"run": {"source_lang": "en", "target_lang": "de"}}')
     of_litert = SimpleNamespace(path=tmp_path)
     reader = SimpleNamespace(LiteRTTranslator=lambda path: of_litert)
-    monkeypatch.setitem(sys.modules, "keras_transformer.export.translate_litert", reader)
+    monkeypatch.setitem(sys.modules, "keras_transformer.tools.engines.translate_litert", reader)
     arguments = translator_parser.parse_args(["--litert", "a", "--source_lang", flags[0], "--target_lang", flags[1]])
     with pytest.raises(UserError, match=message) if message else contextlib.nullcontext():
         assert load_translator(arguments) is of_litert
@@ -422,7 +422,7 @@ def test_a_model_of_one_direction_takes_its_own_languages(translator_parser, mon
 
 def test_an_export_for_litert_is_read_without_tensorflow(translator_parser, loaded, monkeypatch):
     reader = SimpleNamespace(LiteRTTranslator=lambda path: f"reader of {path}")
-    monkeypatch.setitem(sys.modules, "keras_transformer.export.translate_litert", reader)
+    monkeypatch.setitem(sys.modules, "keras_transformer.tools.engines.translate_litert", reader)
     assert load_translator(translator_parser.parse_args(["--litert", "exports/a"])) == "reader of exports/a"
     assert loaded == []
 
@@ -433,14 +433,15 @@ def test_an_export_for_litert_that_cannot_be_read_is_a_mistake(translator_parser
         raise error
 
     reader = SimpleNamespace(LiteRTTranslator=fail)
-    monkeypatch.setitem(sys.modules, "keras_transformer.export.translate_litert", reader)
+    monkeypatch.setitem(sys.modules, "keras_transformer.tools.engines.translate_litert", reader)
     with pytest.raises(UserError, match=f"no LiteRT export at exports/a, or it is damaged: {error}"):
         load_translator(translator_parser.parse_args(["--litert", "exports/a"]))
 
 
 def test_litert_without_its_package_says_which_one(translator_parser, monkeypatch):
-    monkeypatch.setitem(sys.modules, "keras_transformer.export.translate_litert", None)
-    with pytest.raises(UserError, match="pip install ai-edge-litert"):
+    monkeypatch.setitem(sys.modules, "ai_edge_litert.interpreter", None)
+    monkeypatch.delitem(sys.modules, "keras_transformer.tools.engines.translate_litert", raising=False)
+    with pytest.raises(UserError, match="--litert needs the package ai_edge_litert.* pip install ai-edge-litert"):
         load_translator(translator_parser.parse_args(["--litert", "exports/a"]))
 
 

@@ -196,7 +196,7 @@ def test_an_explanation_has_pieces_scores_and_alignment_in_short_numbers():
         ((*RUN, "--reverse", "b", "--prefix", "ein"), "--prefix does not go with --reverse: "),
         ((*EXPORT, "--reverse", "b", "--beam_size", 2), "--beam_size does not go with --reverse beside --saved_model"),
         ((*RUN, "--samples", 8), "--samples needs --mbr"),
-        ((*RUN, "--mbr", "chrf", "--samples", 1), "--samples must be between 2 and 256. Received: samples=1"),
+        ((*RUN, "--mbr", "chrf", "--samples", 1), "`samples` must be between 2 and 256. Received: samples=1"),
         ((*RUN, "--n_best", 0), "--n_best must be between 1 and .* n_best=0"),
         ((*RUN, "--beam_size", 0), "--beam_size must be between 1 and .* beam_size=0"),
         ((*RUN, "--sample", "--top_p", 0), "--top_p must be between 1e-06 and 1. Received: top_p=0"),

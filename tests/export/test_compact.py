@@ -236,20 +236,6 @@ def test_pure_operations_are_merged_only_if_they_wait_for_the_same():
     ]
 
 
-def test_pure_operations_go_only_if_nothing_that_stays_refers_to_them():
-    graph = graph_of(
-        [
-            ("n1", "Known"),
-            ("n2", "Known", "n1:output:0"),  # nobody refers to it, and nobody else to n1
-            ("n3", "Known", "argument"),
-            ("n4", "Effect", "^n3"),  # nobody refers to it, and it stays
-            ("n5", "Unknown"),
-        ]
-    )
-    compact(graph)
-    assert nodes_of(graph) == [("a", "Known", "argument"), ("n4", "Effect", "^a"), ("n5", "Unknown")]
-
-
 def test_a_pure_operation_that_calls_a_function_stays_as_it_is():
     nodes = [("n1", "Known"), ("n2", "Known"), ("n5", "Effect", "^n1", "^n2")]
     graph = graph_of(nodes)

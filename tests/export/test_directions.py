@@ -1,8 +1,7 @@
-"""Exports of models of many languages: each translates as the run does, in all directions or in the one that it has."""
+"""The SavedModel of a model of many languages translates as the run does, in all directions."""
 
 import numpy as np
 import pytest
-import sentencepiece
 
 from keras_transformer.errors import UserError
 from keras_transformer.export.manifest import read_manifest
@@ -40,31 +39,3 @@ def test_a_saved_model_takes_the_languages_of_every_row(of_many, tmp_path):
     assert loaded.translate("one two") == found[1].text == loaded.translate(">>fra<< one two", target_lang="en")
     with pytest.raises(UserError, match="the model has no `target_lang` it, only de, en, fr, zh"):
         loaded.translate("one", target_lang="it")
-
-
-@pytest.mark.slow
-def test_an_export_for_litert_has_one_direction(of_many, tmp_path):
-    pytest.importorskip("ai_edge_litert")
-    from keras_transformer.export.litert import LiteRTExport
-    from keras_transformer.export.translate_litert import LiteRTTranslator
-
-    export_version(LiteRTExport(of_many.between("de", "zh")), tmp_path, sentences=TEXTS)
-    found = LiteRTTranslator(tmp_path).translate(TEXTS)
-    assert found == of_many.translate(TEXTS, source_lang="de", target_lang="zh") != of_many.translate(TEXTS)
-
-
-@pytest.mark.slow
-def test_an_export_for_ctranslate2_begins_with_the_tag_of_its_direction(of_many, tmp_path):
-    ctranslate2 = pytest.importorskip("ctranslate2")
-    from keras_transformer.export.ctranslate2 import CTranslate2Export
-
-    path = export_version(CTranslate2Export(of_many.between("de", "fr")), tmp_path, sentences=TEXTS)
-    tag = read_manifest(path)["source_tag"]
-    assert tag == ("<2fr>" if of_many.tags.place == "source" else "<2de>")
-    pieces = sentencepiece.SentencePieceProcessor(model_file=str(path / "tokenizer.model"))
-    source = [tag, *pieces.encode("seven", out_type=str)]  # as docs/export_and_serve.md says
-    (result,) = ctranslate2.Translator(str(path)).translate_batch(
-        [source], beam_size=1, max_decoding_length=len(source) - 1 + 50, min_decoding_length=0
-    )
-    expected = of_many.translate("seven", source_lang="de", target_lang="fr")
-    assert pieces.decode(result.hypotheses[0]) == expected != of_many.translate("seven")

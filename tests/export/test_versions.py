@@ -13,6 +13,8 @@ from tests.export.test_parity import SENTENCES, Reversing
 class Writing(Reversing):
     """An export of one file."""
 
+    libraries = ("pytest", "no-such-library")
+
     def write(self, directory):
         (directory / "weights").write_text("5")
 
@@ -93,6 +95,7 @@ def test_an_export_is_written_proven_and_described(tmp_path):
     manifest = json.loads((path / "export.json").read_text())
     assert (manifest["version"], manifest["format"], manifest["run"]) == (1, "reversing", {"corpus": "some"})
     assert manifest["parity"]["equal"] == 9
+    assert {"pytest", "tensorflow"} < manifest["libraries"].keys() and "no-such-library" not in manifest["libraries"]
 
 
 def test_an_export_that_differs_leaves_nothing(tmp_path):

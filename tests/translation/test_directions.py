@@ -11,7 +11,7 @@ import tensorflow as tf
 from keras_transformer.config import BOS_ID
 from keras_transformer.errors import UserError
 from keras_transformer.translation import segments
-from keras_transformer.translation.directions import Directions, begin, begun, tagged, untagged
+from keras_transformer.translation.directions import Directions, begin, begun, tagged, untagged, written_tag
 from keras_transformer.translation.options import INPUTS, inputs_of
 from keras_transformer.translation.results import Translation
 from keras_transformer.translation.shortlist import Shortlist
@@ -207,3 +207,14 @@ def test_a_model_of_one_direction_knows_its_own_languages():
     for languages in ({"target_lang": "fr"}, {"source_lang": ["en", "de"]}):
         with pytest.raises(UserError, match="^the model has one direction, and its `(target|source)_lang` is"):
             some.translate(["one", "two"], **languages)
+
+
+@pytest.mark.parametrize(
+    "text", ["one", ">>fra<< one", " <2zh-Hans>one", "\u00a0>>de<<  one", ">>xx<< one", "<2>", "", ">>de<<"]
+)
+def test_a_written_tag_is_the_one_that_the_graph_finds(text):
+    tags = tiny.tags("source")
+    left, code = written_tag(text, tags)
+    expected = Directions(tags).of(np.array([text.encode()]), np.array([b""]), np.array([b"en"]))
+    assert left == expected["text"].numpy()[0].decode()
+    assert tags.targets[tags.find(None, code or "en")[1]] == int(expected["source_tag"][0])

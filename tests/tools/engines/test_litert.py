@@ -12,12 +12,12 @@ import tensorflow as tf
 from keras_transformer.config import PAD_ID
 from keras_transformer.data.full_stops import Known, learn_full_stops
 from keras_transformer.errors import ExportError
-from keras_transformer.export.litert import LiteRTExport, as_python, reader_settings
 from keras_transformer.export.manifest import read_manifest
-from keras_transformer.export.translate_litert import Rules
 from keras_transformer.export.versions import export_version
 from keras_transformer.models.recurrent import RecurrentNetwork
 from keras_transformer.tokenizer import Tokenizer, train_tokenizer
+from keras_transformer.tools.engines.litert import LiteRTExport, as_python, reader_settings
+from keras_transformer.tools.engines.translate_litert import Rules
 from keras_transformer.translation import sentences
 from keras_transformer.translation.segments import split_at
 from keras_transformer.translation.sentences import divisions_of
@@ -99,10 +99,10 @@ def test_a_quantization_that_litert_does_not_have_is_refused_by_name(known):
 def test_without_the_package_it_is_one_line(monkeypatch):
     monkeypatch.setitem(sys.modules, "ai_edge_litert.interpreter", None)
     for name in ("litert", "translate_litert"):
-        monkeypatch.delitem(sys.modules, f"keras_transformer.export.{name}")
-        monkeypatch.delattr(f"keras_transformer.export.{name}")
+        monkeypatch.delitem(sys.modules, f"keras_transformer.tools.engines.{name}")
+        monkeypatch.delattr(f"keras_transformer.tools.engines.{name}")
     with pytest.raises(ExportError, match="pip install ai-edge-litert"):
-        importlib.import_module("keras_transformer.export.litert")
+        importlib.import_module("keras_transformer.tools.engines.litert")
 
 
 PATTERNS = [

@@ -23,7 +23,7 @@ from keras_transformer.translation.directions import default_tags, tagged
 from keras_transformer.translation.segments import EXTRA_LENGTH
 
 try:
-    from keras_transformer.export import translate_litert as reader
+    from keras_transformer.tools.engines import translate_litert as reader
 except ImportError as error:
     raise ExportError("LiteRT is not installed: pip install ai-edge-litert") from error
 
@@ -48,6 +48,8 @@ class LiteRTExport:
     Raises:
         ExportError: for another quantization.
     """
+
+    libraries, has_shortlist = ("ai-edge-litert",), True
 
     def __init__(self, translator, quantization="float32", shortlist=None):
         if quantization not in QUANTIZATIONS:

@@ -7,9 +7,9 @@ import tempfile
 from pathlib import Path
 
 from keras_transformer.errors import ExportError
-from keras_transformer.export.ctranslate2 import CTranslate2Export
 from keras_transformer.languages import locale_of
 from keras_transformer.tokenizer import SHARED
+from keras_transformer.tools.engines.ctranslate2 import CTranslate2Export
 
 TOKENIZER, METADATA, README = "sentencepiece.model", "metadata.json", "README.md"  # Argos Translate's names
 

@@ -56,6 +56,8 @@ class CTranslate2Export:
         ExportError: if the engine cannot run the model: it is no Transformer, or its values have a width of their own.
     """
 
+    libraries, has_shortlist = ("ctranslate2",), False
+
     def __init__(self, translator, quantization="float32"):
         if not isinstance(translator.model, Transformer):
             name = type(translator.model).__name__

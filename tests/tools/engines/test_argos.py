@@ -9,9 +9,9 @@ import pytest
 import sentencepiece
 
 from keras_transformer.errors import ExportError
-from keras_transformer.export.argos import ArgosExport
-from keras_transformer.export.ctranslate2 import CTranslate2Export
 from keras_transformer.tokenizer import Tokenizer
+from keras_transformer.tools.engines.argos import ArgosExport
+from keras_transformer.tools.engines.ctranslate2 import CTranslate2Export
 from keras_transformer.translation.translator import Translator
 from tests import tiny
 

@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 from sacrebleu.metrics import BLEU, CHRF
 
 import keras_transformer as kt
+from keras_transformer.cli import request
 from keras_transformer.errors import UserError
 from keras_transformer.languages import check_direction
 from keras_transformer.tags import LanguageTags
-from keras_transformer.translation.directions import Directions, written_tag
-from keras_transformer.translation.reranking import agreed, minimum_bayes_risk, rerank, sentence_bleu, sentence_chrf
+from keras_transformer.tools.reranking import minimum_bayes_risk, rerank
+from keras_transformer.tools.reranking.agreement import SAMPLES, UTILITIES, agreed, sentence_bleu, sentence_chrf
 from keras_transformer.translation.results import Translation
 from keras_transformer.translation.translator import SavedModelTranslator, Translator
 from keras_transformer.words import spaced_out
@@ -86,6 +87,10 @@ def test_the_utilities_are_those_of_sacrebleu(texts):
     for utility, metric, some in ((sentence_chrf, METRICS["chrf"], texts), (sentence_bleu, METRICS["bleu"], spaced)):
         expected = [[metric.sentence_score(each, [other]).score for other in some] for each in some]
         np.testing.assert_allclose(utility(some), expected, atol=1e-6)
+
+
+def test_translate_py_offers_all_utilities_and_draws_as_many_samples_as_python():
+    assert (request.SAMPLES, request.UTILITIES) == (SAMPLES, tuple(UTILITIES))
 
 
 def test_bleu_finds_words_in_scripts_without_spaces():
@@ -216,17 +221,6 @@ def test_a_model_of_many_languages_takes_the_opposite_direction_and_the_tag_of_a
     found = rerank(forward, list(beam), reverse)
     assert [row[0] for row in found] == [("Katze", -2.0), ("cat", -2.5)]
     assert reverse.asked == [("fr", "de"), {"source_lang": [None, None, "en", "en"]}]
-
-
-@pytest.mark.parametrize(
-    "text", ["one", ">>fra<< one", " <2zh-Hans>one", "\u00a0>>de<<  one", ">>xx<< one", "<2>", "", ">>de<<"]
-)
-def test_a_written_tag_is_the_one_that_the_graph_finds(text):
-    tags = tiny.tags("source")
-    left, code = written_tag(text, tags)
-    expected = Directions(tags).of(np.array([text.encode()]), np.array([b""]), np.array([b"en"]))
-    assert left == expected["text"].numpy()[0].decode()
-    assert tags.targets[tags.find(None, code or "en")[1]] == int(expected["source_tag"][0])
 
 
 @pytest.mark.slow

@@ -12,13 +12,13 @@ import tensorflow as tf
 
 from keras_transformer.config import BOS_ID
 from keras_transformer.errors import ExportError
-from keras_transformer.export import ctranslate2 as export_module
-from keras_transformer.export.ctranslate2 import MOST_INPUT, CTranslate2Export, vocabulary
 from keras_transformer.export.manifest import read_manifest
 from keras_transformer.export.versions import export_version
 from keras_transformer.layers.attention import causal_mask
 from keras_transformer.models.recurrent import RecurrentNetwork
 from keras_transformer.tokenizer import Tokenizer, train_tokenizer
+from keras_transformer.tools.engines import ctranslate2 as export_module
+from keras_transformer.tools.engines.ctranslate2 import MOST_INPUT, CTranslate2Export, vocabulary
 from keras_transformer.translation.segments import EXTRA_LENGTH
 from keras_transformer.translation.translator import Translator
 from tests import tiny
@@ -266,6 +266,6 @@ def test_an_export_of_other_weights_is_refused(trained, tmp_path):
 
 def test_without_the_package_it_is_one_line(monkeypatch):
     monkeypatch.setitem(sys.modules, "ctranslate2", None)
-    monkeypatch.delitem(sys.modules, "keras_transformer.export.ctranslate2")
+    monkeypatch.delitem(sys.modules, "keras_transformer.tools.engines.ctranslate2")
     with pytest.raises(ExportError, match="pip install ctranslate2"):
-        importlib.import_module("keras_transformer.export.ctranslate2")
+        importlib.import_module("keras_transformer.tools.engines.ctranslate2")

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_transformer.export import translate_litert
-from keras_transformer.export.translate_litert import LiteRTTranslator, divisions, number_of_cores
+from keras_transformer.tools.engines import translate_litert
+from keras_transformer.tools.engines.translate_litert import LiteRTTranslator, divisions, number_of_cores
 from keras_transformer.translation.segments import divide_into_parts, join
 from tests import tiny
 
