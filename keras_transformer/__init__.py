@@ -24,7 +24,7 @@ _HOMES = {
     "Translator": "translation.translator",
     "UserError": "errors",
     "analysis": "tools.analysis",
-    "compare": "evaluation",
+    "compare": "tools.comparison.significance",
     "evaluate": "evaluation",
     "import_model": "tools.importing",
     "layers": "layers",

@@ -283,17 +283,19 @@ def score(translations, references, arguments):
     Returns:
         (list of `Interval` or `Comparison` for a report; None without one, str for the user).
     """
-    from keras_transformer import evaluation
+    from keras_transformer.evaluation import describe, measure
 
     how = {"tokenize": arguments.tokenize, "target_lang": target_language(arguments)}
     if len(translations) > 1:
-        found = evaluation.compare(*translations, references, **how)
-        return found, evaluation.describe_comparison(found)
-    text = evaluation.describe(evaluation.measure(*translations, references, **how))
+        significance = console.tool("comparison.significance", "--baseline")
+        found = significance.compare(*translations, references, **how)
+        return found, significance.describe_comparison(found)
+    text = describe(measure(*translations, references, **how))
     if not arguments.report:
         return None, text
-    found = evaluation.intervals(*translations, references, **how)
-    return found, f"{text}\n{evaluation.describe_intervals(found)}"
+    significance = console.tool("comparison.significance", "--report")
+    found = significance.intervals(*translations, references, **how)
+    return found, f"{text}\n{significance.describe_intervals(found)}"
 
 
 def write_report(report, arguments, translations, comets, task, found, printed):

@@ -9,6 +9,7 @@ import pytest
 import sacrebleu
 
 from keras_transformer import evaluation, runs
+from keras_transformer.tools.comparison import significance
 from keras_transformer.translation.results import Score
 from tests import tiny
 
@@ -119,7 +120,7 @@ def test_two_files_are_compared_the_baseline_second(program, work):
     texts = ((work / name).read_text(encoding="utf-8").splitlines() for name in ("good", "bad", "test.de"))
     assert (status, lines) == (
         0,
-        evaluation.describe_comparison(evaluation.compare(*texts, tokenize="none")).splitlines(),
+        significance.describe_comparison(significance.compare(*texts, tokenize="none")).splitlines(),
     )
     bleu = re.split(r"  +", lines[1])
     assert bleu[1].startswith("100.0 ") and float(bleu[2].split()[0]) < 90 and bleu[3] == "0.001"
@@ -182,7 +183,7 @@ def test_the_report_of_a_system_has_the_numbers_that_are_printed(program, work):
     texts = [(work / name).read_text(encoding="utf-8").splitlines() for name in ("bad", "test.de")]
     assert (status, errors) == (0, []) and lines[:3] == program(*files)[1]
     assert (
-        lines[3:-1] == evaluation.describe_intervals(evaluation.intervals(*texts)).splitlines()
+        lines[3:-1] == significance.describe_intervals(significance.intervals(*texts)).splitlines()
         and lines[-1] == "report report.html"
     )
     data = page_data(work / "report.html")

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from sacrebleu.metrics import BLEU, CHRF
 
 from keras_transformer.errors import counted
-from keras_transformer.evaluation import Interval
 from keras_transformer.files import page_of, write_whole
 from keras_transformer.tools.comparison.measures import (
     FAULTS,
@@ -19,6 +18,7 @@ from keras_transformer.tools.comparison.measures import (
     words_in,
 )
 from keras_transformer.tools.comparison.sentences import lists_of, marked, sentence_scores
+from keras_transformer.tools.comparison.significance import Interval
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,9 @@ import pytest
 import sacrebleu
 from playwright.sync_api import expect, sync_playwright
 
-from keras_transformer.evaluation import bleu_metric, compare, intervals
+from keras_transformer.evaluation import bleu_metric
 from keras_transformer.tools.comparison.report import System, Task, report_data, write_report
+from keras_transformer.tools.comparison.significance import compare, intervals
 
 CHROMIUM = next(filter(None, map(shutil.which, ["chromium", "chromium-browser", "google-chrome"])), None)
 EVIL = "</script><b>&amp;\u2028"
