@@ -16,12 +16,14 @@ autodoc_member_order = "bysource"
 autodoc_mock_imports = ["ctranslate2"]
 autodoc_default_options = {"members": True, "show-inheritance": True}
 napoleon_google_docstring = True
-copybutton_exclude = ".linenos, .gp, .go"
 html_theme = "furo"
 html_title = "keras_transformer"
+html_theme_options = {"top_of_page_buttons": []}
 html_static_path = ["_static"]
 html_css_files = ["guide.css"]
 html_show_sphinx = False
+html_show_copyright = False
+html_show_sourcelink = False
 
 
 COLON = "\0"  # a colon that napoleon does not see
