@@ -272,7 +272,7 @@ class RecurrentSettings:
     attention: Literal["additive", "dot", "general", "concat", "none"] = of_recurrent("additive", help="""
         Score of the recurrent decoder's attention (additive: Bahdanau; the others: Luong). none: a fixed context.""")
     attention_span: Literal["global", "local_m", "local_p"] = of_recurrent("global", only_with=ATTENTION,
-        help="Source positions that attention sees: all, or a window around the target position or a predicted position.")
+        help="Source positions that attention sees: all, or a window around the target position or a predicted one.")
     attention_window: int = of_recurrent(10, COUNT, only_with={**ATTENTION, "attention_span": ("local_m", "local_p")},
         help="Source positions on each side of the centre of a local span.")
     hard_attention: bool = of_recurrent(False, only_with=ATTENTION,
