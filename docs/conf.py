@@ -7,16 +7,23 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 project = "keras_transformer"
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton", "sphinx_design"]
 exclude_patterns = ["_build"]
+myst_enable_extensions = ["colon_fence"]  # the cards of the first page
 myst_heading_anchors = 3  # links to headings, as on GitHub
 default_role = "code"  # `name` in a docstring is code
 autodoc_member_order = "bysource"
 autodoc_mock_imports = ["ctranslate2"]
 autodoc_default_options = {"members": True, "show-inheritance": True}
 napoleon_google_docstring = True
-html_theme = "alabaster"
-html_theme_options = {"description": "Translation with Keras 3 and TensorFlow", "page_width": "1100px"}
+html_theme = "furo"
+html_title = "keras_transformer"
+html_theme_options = {"top_of_page_buttons": []}
+html_static_path = ["_static"]
+html_css_files = ["guide.css"]
+html_show_sphinx = False
+html_show_copyright = False
+html_show_sourcelink = False
 
 
 COLON = "\0"  # a colon that napoleon does not see

@@ -144,8 +144,8 @@ class CorpusSettings:
         help="One vocabulary and one tokenizer for both languages, as in the paper. false: one for each language.",
         rules={"must be true with `tokenizer`": lambda c: c.share_vocabulary or c.tokenizer is None})
     share_tokenizer: bool | None = of_model(None, help="""
-        By default, as `share_vocabulary`. false beside a shared vocabulary: two tokenizers divide source and target,
-        and an id means the same piece in both. Runs of OPUS-MT models have them, so give it with `init_from`.""",
+        By default, the value of `share_vocabulary`. With a shared vocabulary, false gives source and target a tokenizer
+        each, and an id means the same piece in both. Runs of OPUS-MT models have two, so give it with `init_from`.""",
         rules={
             "must not be false with `tokenizer`": lambda c: c.has_one_tokenizer or c.tokenizer is None,
             "must not be true with `share_vocabulary` false": lambda c: c.share_vocabulary or not c.has_one_tokenizer,
@@ -272,7 +272,7 @@ class RecurrentSettings:
     attention: Literal["additive", "dot", "general", "concat", "none"] = of_recurrent("additive", help="""
         Score of the recurrent decoder's attention (additive: Bahdanau; the others: Luong). none: a fixed context.""")
     attention_span: Literal["global", "local_m", "local_p"] = of_recurrent("global", only_with=ATTENTION,
-        help="Source positions that attention sees: all, those around the target position, or around a predicted one.")
+        help="Source positions that attention sees: all, or a window around the target position or a predicted one.")
     attention_window: int = of_recurrent(10, COUNT, only_with={**ATTENTION, "attention_span": ("local_m", "local_p")},
         help="Source positions on each side of the centre of a local span.")
     hard_attention: bool = of_recurrent(False, only_with=ATTENTION,
@@ -292,23 +292,23 @@ class TrainingSettings:
         help="Most updates. Training stops after them, if the epochs have not ended before.")
     batch_tokens: int | None = setting(None, COUNT, suited=True, usual=4096, help="""
         Most positions (rows x length, padding included) of either side of a batch, on all devices. Pieces that changes
-        of pairs add are not counted. None takes the number of the preset ({numbers}),
-        or for a small corpus so many that an epoch has about 100 updates.""")
+        of pairs add are not counted. By default, the number of the preset ({numbers}).
+        A small corpus gets smaller batches, so that an epoch has about 100 updates.""")
     accumulate_steps: int = setting(1, COUNT,
         help="Batches for each update, as if they were one batch. Use it for batches that do not fit in memory.")
     optimizer: Literal[tuple(OPTIMIZERS)] = setting("adam",
         help="Optimizer of Keras. adam is the paper's. OPTIMIZERS in keras_transformer/presets.py has their arguments.")
     weight_decay: float | None = setting(None, NOT_NEGATIVE,
-        help="Share of every weight that an update takes away, times the learning rate. By default, adamw has "
+        help="Share of every weight that an update takes away, times the learning rate. The default of adamw is "
         f"{OPTIMIZERS['adamw']['weight_decay']}.")
     clip_norm: float | None = setting(None, POSITIVE,
         help="Largest norm of an update's gradient. A larger gradient is scaled down to it. By default, no limit.")
     peak_learning_rate: float | None = setting(None, POSITIVE, suited=True, help="""
-        Learning rate at the end of the warm-up. None takes the number of the preset ({numbers}),
-        else that of equation (3), (`d_model` x `warmup_steps`)^-0.5. Where a small corpus makes the batches n times
-        smaller than the preset's, None divides this rate by sqrt(n).""")
+        Learning rate at the end of the warm-up. By default, the number of the preset ({numbers}),
+        else the rate of equation (3), (`d_model` x `warmup_steps`)^-0.5. If a small corpus makes the batches n times
+        smaller than the preset's, this default is divided by sqrt(n).""")
     warmup_steps: int | None = setting(None, COUNT, suited=True, usual=4000, help="""
-        Updates in which the learning rate rises linearly, before it falls. None takes the number of the preset
+        Updates in which the learning rate rises linearly, before it falls. By default, the number of the preset
         ({numbers}), but at most a tenth of the run.""")
     schedule: Literal["inverse_square_root", "linear", "cosine"] = setting("inverse_square_root", help="""
         How the learning rate falls after the warm-up. inverse_square_root is the paper's and never reaches 0. linear
@@ -316,11 +316,11 @@ class TrainingSettings:
     label_smoothing: float = setting(0.1, SHARE,
         help="eps_ls: share of the target probability that is spread evenly over the vocabulary.")
     consistency: Literal["none", "simcut", "r_drop"] = setting("none", help="""
-        A second pass must predict as the first one. simcut (Gao et al. 2022): from an input in which tokens are cut.
-        r_drop (Liang et al. 2021): with another dropout. An update takes twice the time. It is for models that learn
-        their corpus by heart: a small model loses by it.""")
+        Runs the model twice on every batch, and adds the divergence of both predictions to the loss. simcut (Gao et al.
+        2022) cuts tokens from the second input. r_drop (Liang et al. 2021) draws another dropout. An update takes
+        twice the time. Use it for a model that learns its corpus by heart: a small model loses quality.""")
     consistency_weight: float | None = setting(None, NOT_NEGATIVE, only_with={"consistency": ("simcut", "r_drop")},
-        help="Factor of the divergence of the two passes. By default, simcut has 3 and r_drop 5.")
+        help="Factor of the divergence of the two passes. By default, 3 for simcut and 5 for r_drop.")
     cut_rate: float = setting(0.05, SHARE, only_with={"consistency": ("simcut",)},
         help="Share of the tokens that simcut cuts, on both sides.")
     scheduled_sampling_rate: float = setting(0.0, SHARE,

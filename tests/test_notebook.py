@@ -94,6 +94,16 @@ def test_the_outputs_have_no_path_of_a_machine_and_no_lines_of_libraries():
         assert not ABSOLUTE_PATH.search(texts_of(cell)) and not NOISE.search(texts_of(cell)), texts_of(cell)
 
 
+SHOWN = re.compile(r'^echo "(.+)" \| python translate\.py.*\n(?:# |```\n\n~~~text\n)(.+)$', re.MULTILINE)
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/index.md"])
+def test_a_first_page_shows_a_translation_of_the_notebook(page):
+    text, translation = SHOWN.search((ROOT / page).read_text(encoding="utf-8")).groups()
+    said = "\n".join(map(texts_of, code_cells(read())))
+    assert re.search(rf"^{re.escape(text)} +{re.escape(translation)}$", said, re.MULTILINE)
+
+
 def test_the_notebook_is_small():
     assert NOTEBOOK.stat().st_size < MOST_BYTES
 

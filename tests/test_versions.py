@@ -11,7 +11,7 @@ PAGES = [ROOT / "README.md", *(ROOT / "serving").rglob("*.md"), *(ROOT / "docs")
 KIT = [path for path in (ROOT / "serving").rglob("*.y*ml") if path.parent.name != "dashboards"]
 CODE = [path for folder in ("keras_transformer", "serving") for path in (ROOT / folder).rglob("*.py")]
 REQUIREMENTS = [ROOT / name for name in ("requirements.txt", "requirements-dev.txt", "pyproject.toml")]
-MEASURED = ROOT / "docs" / "figures.md"  # names the versions of the day of a measurement, and those of other programs
+MEASURED = ROOT / "docs" / "figures"  # names the versions of the day of a measurement, and those of other programs
 NUMBER = r"v?(\d+(?:\.\d+)+)"
 IMAGES = {"tensorflow serving": "tensorflow/serving", "nginx": "nginxinc/nginx-unprivileged"}
 IMAGES |= {"prometheus": "prom/prometheus", "grafana": "grafana/grafana"}
@@ -44,7 +44,7 @@ def test_an_image_is_pinned_once_and_pages_name_its_version(product):
 def test_a_package_has_been_tested_in_the_versions_that_pages_and_comments_name():
     lowest = {name: min(map(parts_of, numbers)) for name, numbers in bounds().items()}
     lowest["tensorflow"] = (2, 20)  # that of TensorFlow Serving, which loads exports
-    text = text_of([*CODE, *(path for path in PAGES if path != MEASURED), ROOT / "serving" / "Dockerfile"])
+    text = text_of([*CODE, *(path for path in PAGES if path.parent != MEASURED), ROOT / "serving" / "Dockerfile"])
     names = "|".join(name.replace("-", "[- ]") for name in lowest)
     mentions = re.findall(rf"\b({names})(?: |==){NUMBER}(?: (?:to|and) {NUMBER})?", text, re.IGNORECASE)
     assert {"tensorflow", "keras", "apache beam"} <= {name.lower() for name, *_ in mentions}

@@ -48,8 +48,8 @@ def make_parser():
     parser.add_argument(
         "--dataset", required=True, action="append", help="corpus whose training text is translated, as for train.py"
     )
-    parser.add_argument("--source_lang", help="language of the texts (default: that of `dataset`)")
-    parser.add_argument("--target_lang", help="language of the translations (default: that of `dataset`)")
+    parser.add_argument("--source_lang", help="language of the texts (default: the source of `dataset`)")
+    parser.add_argument("--target_lang", help="language of the translations (default: the target of `dataset`)")
     parser.add_argument("--output", required=True, help="directory for the corpus: train.py reads it as files:DIR")
     parser.add_argument(
         "--n_best",

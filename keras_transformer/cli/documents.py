@@ -18,7 +18,7 @@ def add_format_argument(parser):
     parser.add_argument(
         "--format",
         help="format of input and output: lines, html, markdown, xliff, po, srt, vtt, ass or docx. In a document, tags "
-        "stay around their words (default: that of the name of --input, else lines)",
+        "stay around their words (default: by the name of --input, else lines)",
     )
 
 

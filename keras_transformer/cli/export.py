@@ -64,7 +64,7 @@ def make_parser():
         type=bool,
         metavar="{true,false}",
         help="not with --format ctranslate2 or argos: translate the sentences of a text one by one. false translates "
-        "each line at once (default: that of the run)",
+        "each line at once (default: as the run does)",
     )
     add_shortlist_argument(parser, prefix="not with --format ctranslate2 or argos: ")
     return parser

@@ -50,7 +50,7 @@ def add_translator_arguments(parser, **instead):
 
 def add_language_arguments(parser):
     """Adds the flags that choose a direction of a model of many languages."""
-    codes = "de, pt-BR or deu_Latn (default: that of the run)"
+    codes = "de, pt-BR or deu_Latn (default: the language of the run)"
     parser.add_argument("--source_lang", help=f"language of the texts, for a model of many languages: {codes}")
     parser.add_argument(
         "--target_lang",

@@ -171,8 +171,8 @@ def add_request_arguments(parser):
     parser.add_argument(
         "--mbr",
         choices=UTILITIES,
-        help="minimum Bayes risk: draw several translations of every line, and write the one that is most like all of "
-        "them, by sacreBLEU's chrF or BLEU of a sentence. The score of --json is the mean, 0 to 100",
+        help="minimum Bayes risk: draw several translations of every line, and write the translation that is most like "
+        "all of them, by sacreBLEU's chrF or BLEU of a sentence. The score of --json is the mean, 0 to 100",
     )
     parser.add_argument(
         "--samples",
@@ -184,8 +184,8 @@ def add_request_arguments(parser):
     parser.add_argument(
         "--reverse",
         metavar="RUN",
-        help="run directory or export of a model of the reverse direction. It ranks the translations of the beam: the "
-        "score is that of the translation and that of the line as its translation, added",
+        help="run directory or export of a model of the reverse direction. It ranks the translations of the beam by "
+        "the sum of two scores: of the translation given the line, and of the line given the translation",
     )
     parser.add_argument(
         "--json",

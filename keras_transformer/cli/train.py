@@ -19,13 +19,13 @@ from keras_transformer.settings import GROUPS, SETTINGS
 DESCRIPTION = """Train a model to translate. After an interruption, the same command goes on.
 
   python train.py
-      learns dates, numbers, prices and names from Unicode locale data: no download, 8 minutes on 2 cores
+      learns dates, numbers, prices and names from Unicode locale data: no download, 3 minutes on 2 cores
   python train.py --dataset files:DIR --source_lang en --target_lang de --preset tiny --model_dir runs/mine
       learns from the lines of DIR/train.en and DIR/train.de, validates with DIR/val.*, and tests with DIR/test.*
   python train.py --dataset tfds:ted_hrlr_translate/pt_to_en --preset small --model_dir runs/ted
       learns from a corpus of TensorFlow Datasets, which is downloaded once
   python train.py --dataset files:DIR --dataset tfds:NAME:0.3 ...
-      learns from both: every epoch takes all pairs of the first corpus and 30 % of the second, each time others
+      learns from both: every epoch takes all pairs of the first corpus, and another 30 % of the second
   python train.py --dataset files:DIR@en-de --dataset files:DIR@de-en --dataset cldr:en-ja ...
       learns several directions in one model. A tag tells the model the language of a translation
   python train.py --dataset files:NEW --init_from runs/mine --replay 0.2 --extend_vocabulary 500 ...

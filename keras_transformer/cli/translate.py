@@ -49,7 +49,7 @@ DESCRIPTION = """Translate line by line: every line of input gives one line of o
   python translate.py --model_dir runs/mine --sample --temperature 0.8 --top_p 0.9 --seed 7
       random translations. The same seed gives the same translations
   python translate.py --model_dir runs/mine --mbr chrf --samples 16 --seed 7 < new.en
-      of 16 random translations of a line, the one that is most like all of them (minimum Bayes risk)
+      draws 16 translations of a line, and writes the translation that is most like all of them (minimum Bayes risk)
   python translate.py --model_dir runs/en-de --reverse runs/de-en < new.en
       the translations of the beam, ranked again: a model of the reverse direction must find the line likely, too
   paste new.en new.de | python translate.py --model_dir runs/mine --score

@@ -68,7 +68,7 @@ class Known(NamedTuple):
     lone_symbols: str | None = None
 
     def extended(self, other):
-        """What both corpora say. This one decides where they differ. Symbols are known if both know them."""
+        """Joins two lists. Where they differ, this one decides. A symbol is known if both lists know it."""
         stops = (self.source.extended(other.source), self.target.extended(other.target))
         symbols = (self.lone_symbols, other.lone_symbols)
         lone_symbols = None if None in symbols else "".join(sorted(set("".join(symbols))))

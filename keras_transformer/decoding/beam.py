@@ -52,7 +52,7 @@ def beam_search(step, state, limits, *, width, bos_id, eos_id, pad_id, length_pe
       one can still overtake the worst of the `wanted` best finished ones; at its limit; or when none of its live
       hypotheses has a continuation (logits that are not a distribution, such as NaN, or options that leave nothing).
     - With alpha of 0 or less, going on would never improve the best result. With alpha above 0, a hypothesis that is
-      behind can still win by its length alone. The search does not wait for it (docs/translate.md has the figures).
+      behind can still win by its length alone. The search does not wait for it (see docs/figures/decoding.md).
     - A row that is done without a finished hypothesis returns its live hypotheses as they are, without eos.
 
     No row's result depends on the others. With a beam of 1 it is greedy search.

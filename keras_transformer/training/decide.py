@@ -166,8 +166,8 @@ def decide(config, data, machine, begun):
     """Decides everything that a run finds out at its start.
 
     An epoch has about 100 updates or more, of about 64 pairs or more. So a small corpus gets smaller batches than
-    `batch_tokens` of the preset, and an epoch passes over it several times if it takes fewer pairs than that. The
-    warm-up is that of the preset, but at most a tenth of the run, and does not change the peak of the learning rate.
+    `batch_tokens` of the preset. A corpus of fewer than 6,400 pairs is read several times in an epoch. The preset
+    gives the warm-up, which is at most a tenth of the run and does not change the peak of the learning rate.
     Smaller batches have gradients with more noise. So a peak that the user has not set falls with the square root of
     the size of a batch, as Adam needs it (Malladi et al. 2022). A run that goes on keeps these sizes, whatever its new
     end. Precision and replicas follow the machine.

@@ -353,8 +353,8 @@ def _make_model(config, name, text, origin):
         return append_pieces(model, learn_pieces(model, text, most)) if most else model
     if config.share_vocabulary != config.has_one_tokenizer:
         raise ConfigError(
-            "`share_tokenizer` false beside `share_vocabulary` true needs two tokenizers whose ids mean the same, and "
-            "training makes none: start from a run that has them with `init_from`, or leave out `share_tokenizer`"
+            "`share_tokenizer` false beside `share_vocabulary` true needs two tokenizers over one vocabulary. Training "
+            "cannot make them. Start with `init_from` from a run that has them, or leave out `share_tokenizer`"
         )
     if config.tokenizer:
         model = read_model(config.tokenizer)

@@ -202,7 +202,7 @@ class Signatures:
     def explain(self, text, **tags):
         """The best translation, piece by piece, and the source pieces that each piece comes from.
 
-        Of a text in parts, it explains the first, and more while they have at most `max_length` pieces together.
+        If a text is translated in parts, it explains the first parts, up to `max_length` pieces in all.
 
         Args:
             text: string (B,).

@@ -481,5 +481,6 @@ def test_a_translator_with_another_model_keeps_words_and_batch_size_too():
     assert one.with_model(model, batch_size=7, glossary={"two": "zwei"}).protection.glossary == {"two": "zwei"}
     texts = ["one two", "three one"]
     (texts_of_batch, scores), found = one.translate_batch(texts), one.translate_scored(texts)
-    assert texts_of_batch == [row.text for row in found] and scores == [row.score for row in found]
+    assert texts_of_batch == [row.text for row in found]
+    assert scores == pytest.approx([row.score for row in found], rel=1e-5)  # batches of other sizes round otherwise
     assert all("eins" in text and "⟦" not in text for text in texts_of_batch)
