@@ -76,10 +76,6 @@ class Config(*reversed(GROUPS)):  # a dataclass has the fields of its last base 
         """Layers of the decoder."""
         return self.num_decoder_layers or self.num_layers
 
-    def profiled_updates(self) -> tuple[int, ...] | None:
-        """START and STOP of `profile` as int; None without a profile."""
-        return self.profile and tuple(map(int, self.profile.split(",")))
-
     @property
     def num_positions(self) -> int:
         """Positions of the longest text in training: `max_length` tokens after bos, or before eos."""
@@ -244,6 +240,7 @@ def read_settings(path):
         raise ConfigError(f"cannot read settings from {path}: {' '.join(str(error).split())}") from error
     if not isinstance(settings, dict):
         raise ConfigError(f"{path} must hold `name: value` lines, and has none")
+    settings.pop("profile", None)  # runs begun before version 0.2.0 have it
     if unknown := [str(name) for name in settings if name not in SETTINGS]:
         raise ConfigError(f"{path} has unknown settings: {', '.join(unknown)}; there are {', '.join(SETTINGS)}")
     for field in dataclasses.fields(Config):

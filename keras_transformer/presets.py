@@ -132,11 +132,6 @@ def is_address(text):
     return bool(re.fullmatch(r"\S+", host)) and bool(re.fullmatch(r"[0-9]{1,5}", port)) and 0 < int(port) < 1 << 16
 
 
-def is_range(text):
-    """Whether a str is two whole numbers, START,STOP, with START < STOP."""
-    return bool(re.fullmatch("[0-9]+,[0-9]+", text)) and int(text.split(",")[0]) < int(text.split(",")[1])
-
-
 def fits_layers(heads, num_layers, decoder_depth):
     """Whether the setting `heads` has a number for every layer, and some heads in the last one of the decoder."""
     counts = split_heads_setting(heads)

@@ -20,7 +20,6 @@ from keras_transformer.presets import (
     RECURRENT,
     SINUSOIDAL,
     fits_layers,
-    is_range,
     split_frame_setting,
     worker_addresses,
 )
@@ -360,8 +359,6 @@ class DeviceSettings:
         JOB_COMPLETION_INDEX, which an Indexed Job of Kubernetes sets, tells which of them this is, counted from 0.""")
     precision: Literal["auto", "float32", "bfloat16", "float16"] = setting("auto", help="""
         Dtype of activations. Weights stay float32. auto: bfloat16 if the hardware multiplies it fast, else float32.""")
-    profile: str | None = setting(None, Rule("must be START,STOP with START < STOP", is_range), may_change=True,
-        help="START,STOP, such as 20,30: the profiler of TensorBoard runs between these two updates.")
 
 
 @dataclass(frozen=True)

@@ -101,7 +101,6 @@ OTHER = {
     "strategy": "multi_worker",
     "workers": "train-{0..2}:2222",
     "precision": "bfloat16",
-    "profile": "11,13",
     "beam_size": 13,
     "length_penalty": 1.3,
     "split_sentences": False,
@@ -395,7 +394,6 @@ RATES = [
                 "a:{65535..65536}",
             )
         ],
-        *[("profile", value) for value in ("", "7", "7,7", "11,7", "-1,7", "7,11,13", "7,x", "7, 11", "7.5,11")],
     ],
 )
 def test_an_impossible_value_is_refused_with_its_name_and_itself(name, value):
@@ -403,9 +401,11 @@ def test_an_impossible_value_is_refused_with_its_name_and_itself(name, value):
         Config(**{name: value})
 
 
-def test_the_updates_to_profile_are_numbers():
-    assert Config(profile="0,101").profiled_updates() == (0, 101)
-    assert Config().profiled_updates() is None
+def test_the_file_of_a_run_begun_before_has_a_setting_that_is_gone(tmp_path):
+    path = tmp_path / "config.yaml"
+    Config(seed=23).save(path)
+    path.write_text(path.read_text(encoding="utf-8") + "profile: 20,30\n", encoding="utf-8")
+    assert Config.load(path) == Config(seed=23)
 
 
 @pytest.mark.parametrize(

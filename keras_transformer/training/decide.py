@@ -19,7 +19,7 @@ import tensorflow as tf
 from keras_transformer.config import SUITED, Config
 from keras_transformer.data.encoded import Share
 from keras_transformer.data.pipeline import count_batches
-from keras_transformer.errors import ConfigError, counted
+from keras_transformer.errors import counted
 from keras_transformer.process import available_cores, available_memory, replicas_for
 from keras_transformer.training.run_directory import RunDirectory
 from keras_transformer.training.updates import paper_peak_rate
@@ -181,9 +181,6 @@ def decide(config, data, machine, begun):
     Returns:
         `Config` with numbers for `batch_tokens`, `warmup_steps` and `peak_learning_rate`, and with a precision; `Data`
         whose epochs take as many pairs as they need; `Plan`; and all decisions, a dict for resolved.yaml.
-
-    Raises:
-        ConfigError: if the run ends before the profiler would start.
     """
     fresh, before = sizes_of(config, data.train), begun.decided
     if begun.is_resumed and not before:
@@ -245,7 +242,7 @@ def decisions_of_467dcb2(config, pairs):
     """
     tokens = int(np.maximum(*pairs.lengths).sum())
     sizes = _sizes(config, pairs, len(pairs), lambda passes: passes * tokens // _least_batches(config))
-    sized = replace_settings(config, batch_tokens=sizes["batch_tokens"], profile=None)
+    sized = replace_settings(config, batch_tokens=sizes["batch_tokens"])
     last_step = make_plan(sized, with_passes(pairs, sizes["passes"])).last_step
     divided_for = config.batch_tokens or config.of_preset("batch_tokens")
     return {**sizes, "last_step": last_step, "divided_for": divided_for}
@@ -265,7 +262,7 @@ def _sizes(config, pairs, taken, batch_of):
             peak *= min(1, batch_tokens / usual) ** 0.5
     warmup_steps = config.warmup_steps
     if warmup_steps is None:
-        sized = replace_settings(config, batch_tokens=batch_tokens, profile=None)
+        sized = replace_settings(config, batch_tokens=batch_tokens)
         last_step = make_plan(sized, with_passes(pairs, passes)).last_step
         warmup_steps = min(longest, max(1, last_step // LONGEST_WARMUP))
     sizes = {"batch_tokens": batch_tokens, "peak_learning_rate": peak}
@@ -296,14 +293,9 @@ def make_plan(config, pairs, replicas=1):
 
     If the batches of a pass over the corpus are no multiple of `accumulate_steps`, the last update of an epoch takes a
     few batches from the next pass.
-
-    Raises:
-        ConfigError: if the run ends before the profiler would start.
     """
     steps_per_pass = math.ceil(count_batches(pairs, config.batch_tokens) / config.accumulate_steps)
     last_step = min(config.epochs * steps_per_pass, config.max_steps or sys.maxsize)
-    if config.profile and config.profiled_updates()[0] >= last_step:
-        raise ConfigError(f"`profile` must start before the last update, {last_step:,}. Received: {config.profile}")
     return Plan(config.validate_every or steps_per_pass, last_step, config.patience, replicas)
 
 

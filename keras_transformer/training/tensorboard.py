@@ -1,4 +1,4 @@
-"""What TensorBoard shows of a run: curves, settings, pictures of attention, the embedding, and a profile on request."""
+"""What TensorBoard shows of a run: curves, settings and pictures of attention."""
 
 import contextlib
 import warnings
@@ -9,7 +9,6 @@ import tensorflow as tf
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from tensorboard.compat.proto.event_pb2 import Event
-from tensorboard.plugins import projector
 from tensorboard.plugins.hparams import api as hp
 
 from keras_transformer.config import PAD_ID
@@ -17,11 +16,10 @@ from keras_transformer.errors import FileError
 from keras_transformer.files import write_whole
 from keras_transformer.tokenizer import shift_right
 
-HPARAMS = ".hparams"  # end of the name of the event file that holds the settings
+HPARAMS = "_hparams_"  # with which the names of TensorBoard's records of settings begin
 MOST_PIECES = 40  # of either side in a picture
 CELL, CHARACTER, MARGIN = 0.2, 0.09, 0.1  # inches
 DOTS_PER_INCH, POINTS = 80, 8
-MOST_PROJECTED = 10_000  # pieces; more are slow in a browser, and in SentencePiece's order the frequent ones come first
 
 
 class EventWriter:
@@ -58,7 +56,9 @@ def _file_errors(path):
 
 
 def forget_after(directory, step):
-    """Removes the points that a killed run wrote after the checkpoint of update `step`. They will be written again.
+    """Removes the points that a killed run wrote after the checkpoint of update `step`, and the settings for HParams.
+
+    They will be written again.
 
     Args:
         directory: pathlib.Path of event files; need not exist.
@@ -66,9 +66,14 @@ def forget_after(directory, step):
     """
     for path in sorted(directory.glob("*tfevents*")):
         records, is_whole = read_records(path)
-        kept = [record for record in records if Event.FromString(record).step <= step]
+        kept = [record for record in records if is_kept(Event.FromString(record), step)]
         if len(kept) < len(records) or not is_whole:
             write_whole(path, lambda temporary, kept=kept: write_records(temporary, kept))
+
+
+def is_kept(event, step):
+    """Whether an `Event` belongs to the updates up to `step`, and is not a record of settings."""
+    return event.step <= step and not any(value.tag.startswith(HPARAMS) for value in event.summary.value)
 
 
 def read_records(path):
@@ -107,8 +112,9 @@ class Board:
     def __init__(self, directory, step, ended, settings):
         forget_after(directory / "train", step)
         forget_after(directory / "validation", ended)
-        write_hyper_parameters(directory / "validation", settings)
         self.train, self.validation = (EventWriter(directory / name) for name in ("train", "validation"))
+        with self.validation.as_default(step=ended):
+            write_hyper_parameters(settings)
         with self.train.as_default(step=step):
             tf.summary.text("config", "\n".join(f"    {name}: {value}" for name, value in settings.items()))
 
@@ -152,28 +158,18 @@ def memory():
     return {name: size / 2**20 for name, size in {"resident": psutil.Process().memory_info().rss, **peaks}.items()}
 
 
-def write_hyper_parameters(directory, settings):
-    """Writes the settings of a run for TensorBoard's HParams tab, in place of older ones.
+def write_hyper_parameters(settings):
+    """Writes the settings of a run to the summary writer at work, for TensorBoard's HParams tab.
 
-    The tab shows them beside the latest points of the curves in the same directory. To be called before the curves are
-    written: TensorBoard reads files in the order of their names, and never returns to an earlier one. A name begins
-    with a time in seconds. This file gets an earlier second, because what follows may be 9 here and 10 in a later file.
+    The tab shows them beside the latest points of the curves in the same directory. It shows the first that it finds,
+    so `forget_after` removes the older ones.
 
     Args:
-        directory: pathlib.Path, that of the validation curves.
         settings: dict; a setting that is None is left out.
     """
-    for old in directory.glob(f"*{HPARAMS}"):  # of several, TensorBoard would show the first
-        old.unlink()
-    writer = tf.summary.create_file_writer(str(directory), filename_suffix=HPARAMS)
-    with writer.as_default():
-        # The tab knows no lists and no dicts, such as directions.
-        shown = {name: x if isinstance(x, bool | int | float) else str(x) for name, x in settings.items()}
-        hp.hparams({name: value for name, value in shown.items() if settings[name] is not None})
-    writer.close()
-    (written,) = directory.glob(f"*{HPARAMS}")
-    *kind, seconds, others = written.name.split(".", 4)
-    written.rename(written.with_name(".".join([*kind, str(int(seconds) - 1), others])))
+    given = {name: value for name, value in settings.items() if value is not None}
+    # The tab knows no lists and no dicts, such as directions.
+    hp.hparams({name: x if isinstance(x, bool | int | float) else str(x) for name, x in given.items()})
 
 
 class AlignmentPictures:
@@ -237,26 +233,3 @@ def heat_map(alignment, source_pieces, pieces):
         warnings.filterwarnings("ignore", "Glyph", UserWarning)  # it draws a box for a character that the font lacks
         canvas.draw()
     return np.asarray(canvas.buffer_rgba())[..., :3]
-
-
-def write_embedding(directory, matrix, tokenizer):
-    """Writes the vectors of the first `MOST_PROJECTED` pieces, and the pieces as their labels.
-
-    Args:
-        directory: pathlib.Path of curves, where TensorBoard looks; made if it does not exist.
-        matrix: float (V, D).
-        tokenizer: the `Tokenizer` of its rows.
-    """
-    vectors = np.asarray(matrix)[:MOST_PROJECTED]
-    labels = tokenizer.visible_pieces(np.arange(len(vectors), dtype=np.int32))
-    config = projector.ProjectorConfig()
-    embedding = config.embeddings.add(
-        tensor_name="embedding", tensor_path="embedding.tsv", metadata_path="embedding_pieces.tsv"
-    )
-    directory.mkdir(parents=True, exist_ok=True)
-    write_whole(directory / embedding.tensor_path, lambda path: np.savetxt(path, vectors, fmt="%.5g", delimiter="\t"))
-    write_whole(
-        directory / embedding.metadata_path,
-        lambda path: path.write_text("".join(f"{label}\n" for label in labels), encoding="utf-8"),
-    )
-    projector.visualize_embeddings(str(directory), config)

@@ -35,7 +35,6 @@ from keras_transformer.training.memory import check_fits, estimate
 from keras_transformer.training.preparation import open_origin, prepare
 from keras_transformer.training.run_directory import RunDirectory, epoch_number
 from keras_transformer.training.teacher_forcing import TeacherForcing, vary_seeds
-from keras_transformer.training.tensorboard import write_embedding
 from keras_transformer.training.updates import make_optimizer, make_schedule
 from keras_transformer.training.validation import write_samples
 from keras_transformer.training.watchers import Progress, watched
@@ -317,5 +316,4 @@ def finish(config, run, data):
     what = "the exponential average at the end" if config.ema_decay else "the average"
     numbers = ", ".join(str(epoch_number(path)) for path in paths)
     write_whole(run.model, network.save)
-    write_embedding(run.logs / "train", network.output_matrix, data.target_tokenizer)
     log.info("finished    %s, %s of epoch%s %s", run.model, what, "s" if len(paths) > 1 else "", numbers)

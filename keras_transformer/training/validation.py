@@ -2,7 +2,9 @@
 
 import itertools
 import logging
+from collections.abc import Callable
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -48,8 +50,7 @@ def measures_of(config, run, data, trainer, group, judge, board, progress):
     pictured = np.arange(min(PICTURES, len(data.validation)))
     pairs = (*make_batch(data.validation, pictured), data.tokenizers)
     pictures = AlignmentPictures(*pairs, board.validation, progress, data.validation.first_ids(pictured))
-    bleus = validation_bleu(config, data, translate, judge, strategy, board.validation, progress)
-    return [*bleus, pictures]
+    return [validation_bleu(config, data, translate, judge, strategy, board.validation, progress), pictures]
 
 
 def decoding_strategy(strategy):
@@ -72,20 +73,8 @@ def validation_pairs(config, corpus):
     return _first_filled(corpus.validation, config.validation_sentences)
 
 
-def validation_of_others(config, data, strategy):
-    """What `MeasureOthers` measures: a list of (name, batches, number of batches, list of pairs)."""
-    return [
-        (
-            corpus.name,
-            *validation_batches(data.others[corpus.name], config.batch_tokens, strategy),
-            validation_pairs(config, corpus),
-        )
-        for corpus in data.corpus.others
-    ]
-
-
 def validation_bleu(config, data, translate, judge, strategy, writer, progress):
-    """What measures BLEU after an epoch, a list of functions of (trainer, logs).
+    """The `ValidationBleu` of a run.
 
     With one direction, the first corpus gives the `val_bleu`, and the others are measured, too. With several, every
     direction has its BLEU, and `val_bleu` is their mean.
@@ -103,15 +92,24 @@ def validation_bleu(config, data, translate, judge, strategy, writer, progress):
     def bleu_into(target_lang):
         return lambda translations, references: judge(translations, references, target_lang).bleu
 
-    if not data.corpus.is_multilingual:
-        others, bleu = validation_of_others(config, data, strategy), bleu_into(data.corpus.target_lang)
-        first = ValidationBleu(translate, bleu, validation_pairs(config, data.corpus), writer, progress)
-        return [first, *([MeasureOthers(others, translate, bleu, writer, progress)] if others else [])]
-    directions = [
-        (f"{source}-{target}", partial(translate, source_lang=source, target_lang=target), bleu_into(target), pairs)
-        for (source, target), pairs in pairs_by_direction(config, data.corpus).items()
-    ]
-    return [BleuOfDirections(directions, writer, progress)]
+    if data.corpus.is_multilingual:
+        parts = [
+            Part(
+                f"{source}-{target}",
+                partial(translate, source_lang=source, target_lang=target),
+                bleu_into(target),
+                pairs,
+            )
+            for (source, target), pairs in pairs_by_direction(config, data.corpus).items()
+        ]
+        return ValidationBleu(parts, writer, progress)
+    bleu = bleu_into(data.corpus.target_lang)
+    parts = [Part("", translate, bleu, validation_pairs(config, data.corpus), samples=SAMPLES, said=SAID)]
+    for other in data.corpus.others:
+        batches = validation_batches(data.others[other.name], config.batch_tokens, strategy)
+        pairs = validation_pairs(config, other)
+        parts.append(Part(other.name, translate, bleu, pairs, batches, samples=0, said=0))
+    return ValidationBleu(parts, writer, progress)
 
 
 def pairs_by_direction(config, corpus):
@@ -131,98 +129,80 @@ def _first_filled(pairs, count):
     return list(itertools.islice((pair for pair in pairs if pair[0].strip() and pair[1].strip()), count))
 
 
-class ValidationBleu:
-    """Translates validation sentences after every epoch and adds their BLEU to the logs, as `val_bleu`.
+class Part(NamedTuple):
+    """A part of the validation sentences: those of a direction or of a corpus.
 
-    Args:
+    Attributes:
+        name: str, for its curves and logs; "" if it is the whole of `val_bleu`.
         translate: function from a list of str to a list of str, with the weights being trained.
         score: function (translations, references) -> BLEU.
         pairs: list of (source, reference).
-        writer: `EventWriter` for the samples.
+        batches: (dataset, number of batches) that give loss, accuracy and perplexity, too: its BLEU has no share in
+            `val_bleu`. None if Keras measures them.
+        samples, said: how many translations TensorBoard and the log show.
+    """
+
+    name: str
+    translate: Callable
+    score: Callable
+    pairs: list
+    batches: tuple | None = None
+    samples: int = 1
+    said: int = 1
+
+
+class ValidationBleu:
+    """Translates validation sentences after every epoch and adds their BLEU to the logs.
+
+    `val_bleu` is the mean of the parts without `batches`. Every part with a name has logs `val_bleu/NAME` and curves
+    `bleu/NAME`, and with `batches` those of its loss, accuracy and perplexity.
+
+    Args:
+        parts: list of `Part`.
+        writer: `EventWriter` for the samples and the curves.
         progress: `Progress`.
     """
 
-    def __init__(self, translate, score, pairs, writer, progress):
-        self.translate = translate
-        self.score = score
-        self.sources, self.references = map(list, zip(*pairs, strict=True))
+    def __init__(self, parts, writer, progress):
+        self.parts = parts
         self.writer = writer
         self.progress = progress
 
     def __call__(self, trainer, logs):
-        with trainer.averaged():
-            translations = self.translate(self.sources)
-        logs["val_bleu"] = self.score(translations, self.references)
-        for source, translation in zip(self.sources[:SAID], translations, strict=False):
-            log.info("%12s%s -> %s", "", source, translation)
-        with self.writer.as_default(step=self.progress.step):
-            rows = zip(self.sources[:SAMPLES], self.references, translations, strict=False)
-            tf.summary.text("samples", table_of(rows))
-
-
-class BleuOfDirections:
-    """Translates validation sentences of every direction after every epoch, each with its target language.
-
-    It adds the logs `val_bleu/NAME` and their mean, `val_bleu`. It writes a curve `bleu/NAME` for each direction.
-
-    Args:
-        directions: list of (name, translate, score, pairs), the last three as in `ValidationBleu`.
-        writer, progress: see `ValidationBleu`.
-    """
-
-    def __init__(self, directions, writer, progress):
-        self.directions = directions
-        self.writer = writer
-        self.progress = progress
-
-    def __call__(self, trainer, logs):
-        measures, rows = {}, []
-        with trainer.averaged():
-            for name, translate, score, pairs in self.directions:
-                sources, references = map(list, zip(*pairs, strict=True))
-                translations = translate(sources)
-                measures[name] = score(translations, references)
-                rows.append((sources[0], references[0], translations[0]))
-                log.info("%12s%s: %s -> %s", "", name, sources[0], translations[0])
-        logs.update({f"val_bleu/{name}": value for name, value in measures.items()})
-        logs["val_bleu"] = sum(measures.values()) / len(measures)
+        bleus, rows, curves = [], [], {}
+        for part in self.parts:
+            measures = part_measures(part, trainer)
+            sources, references = map(list, zip(*part.pairs, strict=True))
+            with trainer.averaged():
+                translations = part.translate(sources)
+            measures["bleu"] = part.score(translations, references)
+            if part.batches is None:
+                bleus.append(measures["bleu"])
+            if part.name:
+                curves.update({f"{measure}/{part.name}": value for measure, value in measures.items()})
+            samples = list(zip(sources, references, translations, strict=True))
+            rows += samples[: part.samples]
+            for source, _, translation in samples[: part.said]:
+                log.info("%12s%s%s -> %s", "", f"{part.name}: " if part.name else "", source, translation)
+        logs.update({f"val_{name}": value for name, value in curves.items()})
+        logs["val_bleu"] = sum(bleus) / len(bleus)
         with self.writer.as_default(step=self.progress.step):
             tf.summary.text("samples", table_of(rows))
-            for name, value in measures.items():
-                tf.summary.scalar(f"bleu/{name}", value)
+            for name, value in curves.items():
+                tf.summary.scalar(name, value)
+
+
+def part_measures(part, trainer):
+    """Loss, accuracy and perplexity of the batches of a `Part`, a dict; empty if it has none."""
+    if part.batches is None:
+        return {}
+    batches, steps = part.batches
+    measures = trainer.evaluate(batches, steps=steps, return_dict=True, verbose=0)
+    del measures["padding"]
+    return measures
 
 
 def table_of(samples):
     """A table in Markdown of (source, reference, translation)."""
     rows = [f"| {' | '.join(cell.replace('|', '/') for cell in row)} |" for row in samples]
     return "\n".join(["| source | reference | translation |", "|---|---|---|", *rows])
-
-
-class MeasureOthers:
-    """Measures the other corpora of a mixture after every epoch, as the first one is: loss, accuracy, perplexity, BLEU.
-
-    It adds the logs `val_loss/NAME`, ..., and writes curves of these names.
-
-    Args:
-        others: list of (name, dataset of validation batches, number of batches, list of (source, reference)).
-        translate, score, writer, progress: see `ValidationBleu`.
-    """
-
-    def __init__(self, others, translate, score, writer, progress):
-        self.others = others
-        self.translate = translate
-        self.score = score
-        self.writer = writer
-        self.progress = progress
-
-    def __call__(self, trainer, logs):
-        for name, batches, steps, pairs in self.others:
-            measures = trainer.evaluate(batches, steps=steps, return_dict=True, verbose=0)
-            sources, references = map(list, zip(*pairs, strict=True))
-            with trainer.averaged():
-                measures["bleu"] = self.score(self.translate(sources), references)
-            del measures["padding"]
-            logs.update({f"val_{measure}/{name}": value for measure, value in measures.items()})
-            with self.writer.as_default(step=self.progress.step):
-                for measure, value in measures.items():
-                    tf.summary.scalar(f"{measure}/{name}", value)

@@ -431,44 +431,6 @@ class Curves(keras.callbacks.Callback):
         return float(total(self.model.loss_metric.count))
 
 
-class Profile(keras.callbacks.Callback):
-    """Runs TensorFlow's profiler between two updates, for TensorBoard's Profile tab.
-
-    A profile under way when training is interrupted is lost.
-
-    Args:
-        directory: pathlib.Path for the profile.
-        progress: `Progress`.
-        start: updates after which the profiler starts; at once if the run is already past them.
-        stop: updates after which it stops, unless training ends before.
-    """
-
-    def __init__(self, directory, progress, start, stop):
-        super().__init__()
-        self.directory = directory
-        self.progress = progress
-        self.start = start
-        self.stop = stop
-        self._is_running = False
-
-    def on_train_batch_begin(self, batch, logs=None):
-        if self.start <= self.progress.step < self.stop and not self._is_running:
-            tf.profiler.experimental.start(str(self.directory))
-            self._is_running = True
-
-    def on_train_batch_end(self, batch, logs=None):
-        if self.progress.step >= self.stop:
-            self._end()
-
-    def on_train_end(self, logs=None):
-        self._end()
-
-    def _end(self):
-        if self._is_running:
-            tf.profiler.experimental.stop()
-            self._is_running = False
-
-
 @contextlib.contextmanager
 def watched(config, run, data, trainer, plan, progress, group, judge):
     """A context that gives the callbacks of a run, in the order in which Keras calls them.
@@ -505,7 +467,6 @@ def watched(config, run, data, trainer, plan, progress, group, judge):
         Validation(validation),  # it adds val_bleu, and measures to show
         Curves(board, progress, tokens_per_epoch(data, config, plan), points_every(plan)),  # adds a speed
         KeepWeights(run, progress, config.average_epochs, config.patience, config.best_by),  # reads val_bleu
-        *([Profile(run.logs / "train", progress, *config.profiled_updates())] if config.profile else []),  # anywhere
         shown,  # after the callbacks that add to the logs
         save,  # last: it saves what the others have noted in `progress`, and then lets held signals through
     ]

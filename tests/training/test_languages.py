@@ -265,10 +265,9 @@ def test_every_direction_is_translated_to_its_language_and_their_mean_counts(cor
     def evaluate(translations, references, target_lang):
         return SimpleNamespace(bleu={"de": 30.0, "en": 50.0}[target_lang])
 
-    (callback,) = validation_bleu(config, data, translate, evaluate, None, None, None)
+    callback = validation_bleu(config, data, translate, evaluate, None, None, None)
     measures = {
-        name: score(translate([source for source, _ in pairs]), [])
-        for name, translate, score, pairs in callback.directions
+        part.name: part.score(part.translate([source for source, _ in part.pairs]), []) for part in callback.parts
     }
     assert measures == {"en-de": 30.0, "de-en": 50.0}
     assert asked == [(5, {"source_lang": "en", "target_lang": "de"}), (5, {"source_lang": "de", "target_lang": "en"})]

@@ -12,11 +12,6 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from tensorboard.backend.event_processing.data_provider import MultiplexerDataProvider
-from tensorboard.backend.event_processing.plugin_event_multiplexer import EventMultiplexer
-from tensorboard.plugins.base_plugin import TBContext
-from tensorboard.plugins.projector.projector_plugin import ProjectorPlugin
-from werkzeug.test import Client
 
 from keras_transformer.data.encoded import encode_pairs
 from keras_transformer.data.pipeline import make_batch
@@ -31,11 +26,9 @@ from keras_transformer.training.tensorboard import (
     heat_map,
     memory,
     read_records,
-    write_embedding,
-    write_hyper_parameters,
     write_records,
 )
-from keras_transformer.training.watchers import Curves, Profile, Progress
+from keras_transformer.training.watchers import Curves, Progress
 from tests import reference, tiny
 from tests.training.curves import hparams_tab, read_events
 
@@ -300,30 +293,20 @@ def test_memory_of_a_gpu_is_the_most_that_it_had_to_hold(monkeypatch):
 # Hyper-parameters.
 
 
-def write_validation(directory, **values):
-    writer = tf.summary.create_file_writer(str(directory))
-    with writer.as_default():
-        for step, value in enumerate(values.pop("bleu"), start=1):
-            tf.summary.scalar("bleu", value, step=step)
-    writer.close()
-
-
 SETTINGS = {"preset": "tiny", "d_model": 26, "dropout_rate": 0.25, "pre_norm": True, "max_steps": None}
 
 
-def test_the_file_of_hyper_parameters_is_called_older_than_that_of_curves_of_the_same_second(tmp_path):
-    """Behind the second, a name has the number of the file, and "10" comes before "9"."""
-    write_hyper_parameters(tmp_path, {"epochs": 3})
-    tf.summary.create_file_writer(str(tmp_path)).close()
-    first, second = sorted(path.name for path in tmp_path.iterdir())
-    assert first.endswith(tensorboard.HPARAMS) and first.split(".")[3] < second.split(".")[3]
+def board(logs, settings, *bleus):
+    """The event files of a run, with a value of the validation curve for every update."""
+    opened = tensorboard.Board(logs, 1, 1, settings)
+    for step, value in enumerate(bleus, start=1):
+        opened.write_validation(step, {"val_bleu": value})
+    opened.close()
 
 
 def test_hyper_parameters_stand_beside_the_latest_validation_measures(tmp_path):
     for run, d_model, bleus in (("one", 26, [3.0, 7.0]), ("two", 34, [11.0, 5.0])):
-        validation = tmp_path / run / "logs" / "validation"
-        write_hyper_parameters(validation, {**SETTINGS, "d_model": d_model})
-        write_validation(validation, bleu=bleus)
+        board(tmp_path / run / "logs", {**SETTINGS, "d_model": d_model}, *bleus)
     shown = {"preset": "tiny", "dropout_rate": 0.25, "pre_norm": True}
     found = sorted(hparams_tab(tmp_path), key=lambda row: row[0]["d_model"])
     assert found == [({**shown, "d_model": 26}, {"bleu": 7}), ({**shown, "d_model": 34}, {"bleu": 5})]
@@ -332,61 +315,14 @@ def test_hyper_parameters_stand_beside_the_latest_validation_measures(tmp_path):
 
 def test_settings_that_a_resumed_run_has_changed_are_shown_as_they_are_now(tmp_path):
     for epochs, bleus in ((2, [3.0]), (5, [3.0, 11.0])):
-        write_hyper_parameters(tmp_path / "validation", {"epochs": epochs})
-        write_validation(tmp_path / "validation", bleu=bleus)
+        board(tmp_path, {"epochs": epochs}, *bleus)
     assert hparams_tab(tmp_path) == [({"epochs": 5}, {"bleu": 11})]
 
 
 def test_settings_that_the_tab_cannot_show_are_shown_as_text(tmp_path):
     """Such as decisions of a run: a list of directions, a tokenization for each language."""
-    write_hyper_parameters(tmp_path / "validation", {"directions": ["en-de"], "tokenize": {"de": "13a"}, "none": None})
-    with EventWriter(tmp_path / "validation").as_default(step=1):
-        tf.summary.scalar("bleu", 11)
+    board(tmp_path, {"directions": ["en-de"], "tokenize": {"de": "13a"}, "none": None}, 11.0)
     assert hparams_tab(tmp_path) == [({"directions": "['en-de']", "tokenize": "{'de': '13a'}"}, {"bleu": 11})]
-
-
-# Profile.
-
-
-@pytest.mark.parametrize(
-    ("first", "batches", "start", "stop", "expected"),
-    [
-        (0, 11, 3, 5, [("start", 3), ("stop", 5)]),
-        (0, 11, 0, 1, [("start", 0), ("stop", 1)]),
-        (4, 11, 3, 7, [("start", 4), ("stop", 7)]),  # resumed in between
-        (7, 11, 3, 7, []),  # resumed behind
-        (0, 5, 3, 7, [("start", 3), ("stop", 5)]),  # training ends before
-        (0, 2, 3, 7, []),
-    ],
-)
-def test_the_profiler_runs_between_the_two_updates(monkeypatch, tmp_path, first, batches, start, stop, expected):
-    progress, calls = Progress(step=first), []
-    profiler = SimpleNamespace(
-        start=lambda directory: calls.append(("start", progress.step)),
-        stop=lambda: calls.append(("stop", progress.step)),
-    )
-    monkeypatch.setattr(tf.profiler, "experimental", profiler)
-    profile = Profile(tmp_path, progress, start, stop)
-    for batch in range(batches - first):
-        profile.on_train_batch_begin(batch)
-        progress.step += 1
-        profile.on_train_batch_end(batch)
-    profile.on_train_end()
-    assert calls == expected
-
-
-def test_a_profile_holds_the_operations_between_the_two_updates(tmp_path):
-    progress = Progress()
-    profile = Profile(tmp_path, progress, 1, 2)
-    for batch in range(3):
-        profile.on_train_batch_begin(batch)
-        with tf.profiler.experimental.Trace(f"update_{batch}_of_this_test"):
-            tf.ones((7, 5)) @ tf.ones((5, 3))
-        progress.step += 1
-        profile.on_train_batch_end(batch)
-    (written,) = tmp_path.glob("plugins/profile/*/*.xplane.pb")
-    contents = written.read_bytes()
-    assert [f"update_{batch}_of_this_test".encode() in contents for batch in range(3)] == [False, True, False]
 
 
 # Pictures of alignment.
@@ -520,57 +456,3 @@ def test_each_side_is_written_in_the_pieces_of_its_own_tokenizer(tmp_path):
     shapes = {name: read_events(tmp_path / name)["alignment/1"][0][1].shape for name in ("shared", "source", "target")}
     assert shapes["source"][0] > shapes["shared"][0] and shapes["source"][1] == shapes["shared"][1]  # columns
     assert shapes["target"][1] > shapes["shared"][1] and shapes["target"][0] == shapes["shared"][0]  # rows
-
-
-# The projector.
-
-D = 13
-QUERY = "?run=logs%2Ftrain&name=embedding"
-
-
-def plugin_apps(root):
-    """The web applications of TensorBoard's projector."""
-    multiplexer = EventMultiplexer().AddRunsFromDirectory(str(root))
-    multiplexer.Reload()
-    context = TBContext(data_provider=MultiplexerDataProvider(multiplexer, str(root)), logdir=str(root))
-    return {path: Client(app) for path, app in ProjectorPlugin(context).get_plugin_apps().items()}
-
-
-def written(tmp_path, vectors, tokenizer):
-    """`plugin_apps`, after the embedding has been written beside curves."""
-    directory = tmp_path / "logs" / "train"
-    writer = tf.summary.create_file_writer(str(directory))
-    with writer.as_default():
-        tf.summary.scalar("loss", 3.0, step=1)
-    writer.close()
-    write_embedding(directory, vectors, tokenizer)
-    return plugin_apps(tmp_path)
-
-
-def test_the_projector_shows_the_vector_of_every_piece(tmp_path):
-    vectors = np.random.default_rng(7).normal(size=(tiny.VOCABULARY, D)).astype("float32")
-    apps = written(tmp_path, vectors, tiny.tokenizer())
-    assert apps["/runs"].get("/").json == ["logs/train"]
-    (embedding,) = apps["/info"].get("/" + QUERY).json["embeddings"]
-    assert embedding["tensorShape"] == [tiny.VOCABULARY, D]
-    shown = np.frombuffer(apps["/tensor"].get("/" + QUERY).data, "float32").reshape(tiny.VOCABULARY, D)
-    np.testing.assert_allclose(shown, vectors, rtol=1e-4)
-    labels = apps["/metadata"].get("/" + QUERY).get_data(as_text=True).splitlines()
-    assert labels == tiny.tokenizer().visible_pieces(tf.range(tiny.VOCABULARY))
-
-
-def test_a_large_vocabulary_is_cut_to_its_first_pieces(tmp_path, monkeypatch):
-    monkeypatch.setattr(tensorboard, "MOST_PROJECTED", 5)
-    tokenizer = SimpleNamespace(visible_pieces=lambda ids: [f"piece {i}" for i in ids])
-    apps = written(tmp_path, np.arange(11.0 * D).reshape(11, D), tokenizer)
-    shown = np.frombuffer(apps["/tensor"].get("/" + QUERY).data, "float32")
-    np.testing.assert_array_equal(shown, np.arange(5 * D))
-    assert apps["/metadata"].get("/" + QUERY).get_data(as_text=True) == "".join(f"piece {i}\n" for i in range(5))
-
-
-def test_an_older_embedding_is_replaced(tmp_path):
-    tokenizer = SimpleNamespace(visible_pieces=lambda ids: [f"piece {i}" for i in ids])
-    for value in (3.0, 7.0):
-        write_embedding(tmp_path / "made", np.full((2, D), value), tokenizer)
-    np.testing.assert_array_equal(np.loadtxt(tmp_path / "made" / "embedding.tsv"), np.full((2, D), 7.0))
-    assert len(list((tmp_path / "made").iterdir())) == 3

@@ -24,10 +24,9 @@ from keras_transformer.tokenizer import SHARED, SOURCE, TARGET, Tokenizer, with_
 from keras_transformer.training import train as module
 from keras_transformer.training import validation, watchers
 from keras_transformer.training.checkpoints import load_variables
-from keras_transformer.training.decide import Plan, make_plan
+from keras_transformer.training.decide import Plan
 from keras_transformer.training.preparation import prepare
 from keras_transformer.training.run_directory import RunDirectory
-from keras_transformer.training.tensorboard import HPARAMS
 from keras_transformer.training.train import build_trainer
 from keras_transformer.training.updates import Adam
 from tests import tiny
@@ -229,12 +228,6 @@ def test_tokens_seen_and_padding_are_those_of_the_batches(uninterrupted):
     assert [share for _, share in curves["padding"]] == pytest.approx(padding[2::3])
 
 
-def test_the_finished_embedding_is_in_the_projector(uninterrupted):
-    run, _, _, _ = uninterrupted
-    vectors = np.loadtxt(run.logs / "train" / "embedding.tsv", delimiter="\t")
-    np.testing.assert_allclose(vectors, load_model(run.model).output_matrix.numpy(), rtol=1e-4)
-
-
 def test_all_settings_are_in_the_logs(uninterrupted):
     run, config, _, _ = uninterrupted
     ((step, text),) = read_events(run.logs / "train")["config"]
@@ -242,21 +235,6 @@ def test_all_settings_are_in_the_logs(uninterrupted):
     for name in vars(config):
         assert f"{name}: " in text
     assert f"dataset: {config.dataset}" in text and "source_lang: en" in text
-
-
-def test_the_curves_are_in_a_younger_file_than_the_hyper_parameters(uninterrupted):
-    """TensorBoard goes on to the next file for good, in the order of their names, which begin with the time."""
-    run, _, _, _ = uninterrupted
-    first, *others = sorted(path.name for path in (run.logs / "validation").iterdir())
-    assert first.endswith(HPARAMS) and others
-
-
-def test_a_profile_after_the_end_of_the_training_is_refused(corpus, tmp_path):
-    config = tiny.config(corpus, tmp_path / "run", max_steps=7, profile="7,11")
-    data = prepare(config, RunDirectory(config.model_dir))
-    with pytest.raises(ConfigError, match="`profile` must start before the last update, 7. Received: 7,11"):
-        make_plan(config, data.train)
-    assert make_plan(again(config, config.model_dir, profile="6,11"), data.train).last_step == 7
 
 
 def test_the_corpus_and_the_model_are_printed(uninterrupted):
@@ -348,7 +326,6 @@ def test_a_run_interrupted_at_its_end_gets_its_model_without_an_update(interrupt
 def test_a_run_interrupted_on_two_replicas_goes_on_on_two_or_on_one(corpus, tmp_path):
     run, expected, trainers = RunDirectory(tmp_path / "run"), RunDirectory(tmp_path / "expected"), []
     settings = {"strategy": "mirrored", "precision": "bfloat16", "num_layers": 1, "max_steps": 5, **SETTINGS}
-    settings["profile"] = "1,2"
     config = tiny.config(corpus, run.path, **settings)
 
     def interrupt(trainer):
@@ -361,7 +338,6 @@ def test_a_run_interrupted_on_two_replicas_goes_on_on_two_or_on_one(corpus, tmp_
     assert len(trainer.network.weights[0].value.values) == 2
     assert trainer.network.compute_dtype == "bfloat16"
     assert progress_of(run)["step"] == 3
-    assert len(list(run.logs.glob("train/plugins/profile/*/*.xplane.pb"))) == 1
     shutil.copytree(run.path, tmp_path / "one")
 
     one = RunDirectory(tmp_path / "one")
@@ -607,7 +583,6 @@ def test_a_run_of_two_vocabularies_is_finished_and_scored_with_its_two_tokenizer
     assert (model.vocabulary_size, model.target_vocabulary_size, model.tie_embeddings) == (source, target, False)
     results = yaml.safe_load(run.results.read_text(encoding="utf-8"))
     assert split == results["set"] == "test" and results["bleu"] == evaluation.bleu
-    assert len((run.logs / "train" / "embedding_pieces.tsv").read_text(encoding="utf-8").splitlines()) == target
 
 
 def values_of(variables):

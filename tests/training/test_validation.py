@@ -2,7 +2,7 @@ import contextlib
 from types import SimpleNamespace
 
 from keras_transformer.training.tensorboard import EventWriter
-from keras_transformer.training.validation import BleuOfDirections, ValidationBleu
+from keras_transformer.training.validation import Part, ValidationBleu
 from keras_transformer.training.watchers import Progress
 from tests.training.curves import read_events
 
@@ -19,7 +19,8 @@ def validation_bleu(log_dir, pairs=PAIRS, translate=lambda texts: [text.upper() 
         return 12.5
 
     writer = EventWriter(log_dir)
-    return ValidationBleu(translate, score, pairs, writer, Progress(step=17)), scored
+    part = Part("", translate, score, pairs, samples=5, said=2)
+    return ValidationBleu([part], writer, Progress(step=17)), scored
 
 
 def test_translations_of_the_sources_are_scored_against_the_references(tmp_path):
@@ -47,10 +48,10 @@ def test_the_mean_of_all_directions_counts_and_each_is_shown_and_drawn(tmp_path,
         ("en-de", str.upper, lambda *texts: 20.0, PAIRS[:3]),
         ("de-en", str.title, lambda *texts: 50.0, PAIRS[3:]),
     ]
-    directions = [(name, lambda texts, f=f: [*map(f, texts)], *rest) for name, f, *rest in directions]
+    directions = [Part(name, lambda texts, f=f: [*map(f, texts)], *rest) for name, f, *rest in directions]
     writer, logs = EventWriter(tmp_path), {"val_loss": 3.0}
     with caplog.at_level("INFO", logger="keras_transformer"):
-        BleuOfDirections(directions, writer, Progress(step=17))(MODEL, logs)
+        ValidationBleu(directions, writer, Progress(step=17))(MODEL, logs)
     writer.close()
     assert logs == {"val_loss": 3.0, "val_bleu": 35.0, "val_bleu/en-de": 20.0, "val_bleu/de-en": 50.0}
     events = read_events(tmp_path)
@@ -69,3 +70,19 @@ def test_fewer_sentences_than_the_table_has_room_for_are_enough(tmp_path):
     bleu.writer.close()
     assert scored == [(["SOURCE 0", "SOURCE 1"], ["reference 0", "reference 1"])]
     assert len(read_events(tmp_path)["samples"][0][1].splitlines()) == 4
+
+
+def test_another_corpus_is_measured_whole_and_has_no_share_in_the_bleu(tmp_path, caplog):
+    measures = {"loss": 3.0, "accuracy": 0.5, "perplexity": 7.0}
+    model = SimpleNamespace(averaged=contextlib.nullcontext, evaluate=lambda *_, **__: {**measures, "padding": 0.25})
+    first = Part("", lambda texts: texts, lambda *texts: 20.0, PAIRS, samples=1, said=0)
+    other = Part("other", lambda texts: texts, lambda *texts: 50.0, PAIRS, (None, 3), samples=0, said=0)
+    writer, logs = EventWriter(tmp_path), {}
+    with caplog.at_level("INFO", logger="keras_transformer"):
+        ValidationBleu([first, other], writer, Progress(step=17))(model, logs)
+    writer.close()
+    found = {f"{name}/other": value for name, value in {**measures, "bleu": 50.0}.items()}
+    assert logs == {"val_bleu": 20.0, **{f"val_{name}": value for name, value in found.items()}}
+    events = read_events(tmp_path)
+    assert len(events.pop("samples")[0][1].splitlines()) == 3 and not caplog.messages
+    assert events == {name: [(17, value)] for name, value in found.items()}

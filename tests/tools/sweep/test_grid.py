@@ -51,7 +51,7 @@ def test_every_combination_is_a_run_with_every_seed_whatever_the_order_of_the_fl
         (["max_steps None 10 10"], {}, ["max_steps=None,seed=1", "max_steps=10,seed=1"]),
         (["epochs 3", "epochs 4"], {}, ["epochs=3,seed=1", "epochs=4,seed=1"]),
         (["dropout_rate 0.2 .2 2e-1"], {}, ["dropout_rate=0.2,seed=1"]),
-        (["profile 20,30 None"], {}, ["profile=20%2C30,seed=1", "profile=None,seed=1"]),
+        (["tokenizer a,b None"], {}, ["tokenizer=a%2Cb,seed=1", "tokenizer=None,seed=1"]),
         (["preset tiny gru"], {}, ["preset=tiny,seed=1", "preset=gru,seed=1"]),
         (["dataset files:a@en-de cldr:en-ja"], {}, ["dataset=files%3Aa%40en-de,seed=1", "dataset=cldr%3Aen-ja,seed=1"]),
     ],
