@@ -540,7 +540,7 @@ def test_two_tokenizers_over_one_vocabulary_go_on(of_two_tokenizers, corpus, tmp
 
 def test_two_tokenizers_over_one_vocabulary_are_not_trained(of_two_tokenizers, corpus, tmp_path):
     run = RunDirectory(tmp_path / "run")
-    with pytest.raises(ConfigError, match="training makes none: start from a run that has them with `init_from`"):
+    with pytest.raises(ConfigError, match="Training cannot make them. Start with `init_from` from a run that has them"):
         prepare(tiny.config(corpus, run.path, share_tokenizer=False), run)
     with pytest.raises(ConfigError, match="holds another model: share_tokenizer is False, not True$"):
         Origin(started(of_two_tokenizers, share_tokenizer=None))
