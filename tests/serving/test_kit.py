@@ -140,7 +140,8 @@ def test_the_packages_of_the_image_are_those_of_the_project_and_enough_for_docum
     assert [each for each in added if f'"{each}"' not in (KIT.parent / "pyproject.toml").read_text("utf-8")] == []
     lines = [line for line in read("requirements.txt").splitlines() if not line.startswith("#")]
     installed = with_what_they_need(Requirement(line).name for line in [*lines, *added])
-    copied = {"tensorflow", "tensorflow_serving", "keras_transformer", "serving"}  # which are in the image without their packages
+    # The image has these without their packages.
+    copied = {"tensorflow", "tensorflow_serving", "keras_transformer", "serving"}
     missing = {
         module
         for module, owners in metadata.packages_distributions().items()
