@@ -106,8 +106,9 @@ def test_the_score_of_a_translation_is_the_one_that_the_beam_gave(translator):
 
 
 def test_samples_depend_on_their_seed_alone(translator):
-    alone = translator.sample(TEXTS[:1], seed=4)
-    assert translator.sample(TEXTS, seed=4)[:1] == alone
+    (alone,), (first, *_) = translator.sample(TEXTS[:1], seed=4), translator.sample(TEXTS, seed=4)
+    assert first.text == alone.text
+    assert first.score == pytest.approx(alone.score, rel=1e-5)  # batches of other sizes round otherwise
     assert len({translator.sample(TEXTS[:1], seed=seed)[0].text for seed in range(8)}) > 1
 
 
