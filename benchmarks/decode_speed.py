@@ -49,7 +49,7 @@ ROUNDS = 3
 SINGLES = 10  # Every 10th sentence is translated alone.
 LONGEST = 256  # Tokens of a translation by CTranslate2.
 BASELINE = "CTranslate2 float32"
-ENGINES = ("ctranslate2", "ai-edge-litert")  # packages whose versions are shown
+PACKAGES = ("ctranslate2", "ai-edge-litert")  # Their versions are shown, too.
 ENGINES = (BASELINE, "SavedModel float32")  # The two engines to compare.
 UNPENALISED = {  # Options of `translate_with_options`. All but the first mean "not given".
     "length_penalty": np.float32(0),
@@ -384,7 +384,7 @@ def describe_machine():
     cpuinfo = Path("/proc/cpuinfo")  # Linux only; elsewhere `platform` knows the name.
     lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
     models = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    versions = {"Python": platform.python_version(), **installed([*LIBRARIES, *ENGINES])}
+    versions = {"Python": platform.python_version(), **installed([*LIBRARIES, *PACKAGES])}
     return (
         f"{models[0] if models else platform.processor()}, {available_cores()} cores\n"
         f"{', '.join(f'{name} {version}' for name, version in versions.items())}"

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import inspect
+import logging
 import math
 import os
 from dataclasses import dataclass
@@ -14,6 +15,8 @@ import yaml
 from keras_transformer.errors import ConfigError, describe_type
 from keras_transformer.presets import PRESETS
 from keras_transformer.settings import GROUPS, SETTINGS, RunSettings
+
+log = logging.getLogger(__name__)
 
 PAD_ID, UNK_ID, BOS_ID, EOS_ID = 0, 1, 2, 3  # the control symbols of every vocabulary
 FIRST_PLACEHOLDER_ID = 4  # of the placeholders, right behind them, in a vocabulary that has some
@@ -240,7 +243,8 @@ def read_settings(path):
         raise ConfigError(f"cannot read settings from {path}: {' '.join(str(error).split())}") from error
     if not isinstance(settings, dict):
         raise ConfigError(f"{path} must hold `name: value` lines, and has none")
-    settings.pop("profile", None)  # runs begun before version 0.2.0 have it
+    if settings.pop("profile", None) is not None:  # a setting before version 0.2.0
+        log.warning("%s has `profile`, which is gone: benchmarks.train_trace shows where an update goes", path)
     if unknown := [str(name) for name in settings if name not in SETTINGS]:
         raise ConfigError(f"{path} has unknown settings: {', '.join(unknown)}; there are {', '.join(SETTINGS)}")
     for field in dataclasses.fields(Config):

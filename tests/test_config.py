@@ -401,11 +401,13 @@ def test_an_impossible_value_is_refused_with_its_name_and_itself(name, value):
         Config(**{name: value})
 
 
-def test_the_file_of_a_run_begun_before_has_a_setting_that_is_gone(tmp_path):
+@pytest.mark.parametrize(("value", "is_named"), [("20,30", True), ("null", False)])
+def test_the_file_of_a_run_begun_before_may_have_a_setting_that_is_gone(tmp_path, caplog, value, is_named):
     path = tmp_path / "config.yaml"
     Config(seed=23).save(path)
-    path.write_text(path.read_text(encoding="utf-8") + "profile: 20,30\n", encoding="utf-8")
+    path.write_text(path.read_text(encoding="utf-8") + f"profile: {value}\n", encoding="utf-8")
     assert Config.load(path) == Config(seed=23)
+    assert ("has `profile`, which is gone" in caplog.text) == is_named
 
 
 @pytest.mark.parametrize(
