@@ -27,9 +27,9 @@ def parse_arguments():
 def main(arguments):
     import sentencepiece
 
-    from keras_transformer.data.new_pieces import append_pieces, learn_pieces
     from keras_transformer.data.text_files import text_files_corpus
     from keras_transformer.tokenizer import train_tokenizer
+    from keras_transformer.tools.importing.new_pieces import append_pieces, learn_pieces
 
     languages = arguments.source_lang, arguments.target_lang
     old, new = (text_files_corpus(directory, *languages) for directory in (arguments.old, arguments.new))

@@ -53,6 +53,10 @@ class ExportError(UserError):
     """An export that cannot be made, or that does not translate as its model does."""
 
 
+class ToolError(UserError):
+    """A tool, or a package that a tool needs, that is not installed."""
+
+
 def check_positive(**sizes):
     """Raises UserError, with its name, for a size that is less than 1."""
     for name, value in sizes.items():

@@ -4,11 +4,9 @@ import contextlib
 import errno
 import glob
 import gzip
-import json
 import os
 import shutil
 import uuid
-from importlib import resources
 from pathlib import Path
 
 import psutil
@@ -53,64 +51,6 @@ def write_whole(path, write, previous=None):
     finally:
         with contextlib.suppress(OSError):  # it does not exist if all went well
             temporary.unlink()
-
-
-def write_lines(path, texts):
-    """Writes a file of lines, UTF-8. A line break in a text becomes a space. See `write_whole`.
-
-    Args:
-        path: of the file.
-        texts: iterable of str.
-    """
-
-    def write(temporary):
-        with open(temporary, "wb") as file:
-            for text in texts:
-                file.write(text.replace("\n", " ").encode("utf-8") + b"\n")
-
-    write_whole(path, write)
-
-
-def page_of(package, data):
-    """The page of a tool: `report.html` of its package, with data in the place of `{{DATA}}`.
-
-    Args:
-        package: name of the package.
-        data: dict that JSON can hold. None of its texts can end the HTML element around it.
-
-    Returns:
-        str.
-    """
-    template = resources.files(package).joinpath("report.html").read_text(encoding="utf-8")
-    written = json.dumps(data, separators=(",", ":"), allow_nan=False)
-    return template.replace("{{DATA}}", written.replace("<", "\\u003c"))
-
-
-def keep_record(path, record, files):
-    """Writes the origin of files beside them, before they are written.
-
-    Args:
-        path: Path of the record.
-        record: dict that JSON can hold.
-        files: iterable of Path, the files that will be written, and others that must not be there.
-
-    Raises:
-        UserError: if one of the files is there without a record, or has another origin.
-        FileError: if the record cannot be read or written.
-    """
-    if path.exists():
-        with reading(path, "remove it"):
-            before = json.loads(path.read_text(encoding="utf-8"))
-            different = [name for name in record if before.get(name) != record[name]]
-        if different:
-            raise UserError(
-                f"{path.parent} has pairs of another {', '.join(different)}: remove it, or choose another `output`"
-            )
-    elif there := [file for file in files if file.exists()]:
-        raise UserError(f"{there[0]} exists: choose another `output`")
-    else:
-        text = json.dumps(record, indent=1)
-        write_whole(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
 
 
 @contextlib.contextmanager

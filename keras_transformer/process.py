@@ -2,13 +2,17 @@
 
 import contextlib
 import ctypes
+import importlib
 import logging
 import os
 import random
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import psutil
+
+from keras_transformer.errors import ToolError
 
 log = logging.getLogger(__name__)
 
@@ -129,6 +133,32 @@ def _left_in(directory, limit, usage):
         return []
     cache = int(statistics.get("total_inactive_file", statistics.get("inactive_file", 0)))
     return [max(0, int(limit) - int(used) + cache)] if limit.isdigit() else []
+
+
+def find_tool(module: str, needed_for: str) -> ModuleType:
+    """Imports a module of a tool, when a user asks for the tool. So the core knows the names of tools only.
+
+    Args:
+        module: such as "documents.files", below `keras_transformer.tools`.
+        needed_for: what the user asked for, such as "--format".
+
+    Returns:
+        The module.
+
+    Raises:
+        ToolError: if the tool, or a package that the tool needs, is not installed.
+    """
+    name = module.partition(".")[0]
+    try:
+        return importlib.import_module(f"keras_transformer.tools.{module}")
+    except ModuleNotFoundError as error:
+        missing = error.name or ""
+        if missing.startswith("keras_transformer.tools"):
+            raise ToolError(f"{needed_for} needs keras_transformer/tools/{name}, which is not installed") from error
+        install = getattr(importlib.import_module(f"keras_transformer.tools.{name}"), "INSTALL", None)
+        if install is None:
+            raise
+        raise ToolError(f"{needed_for} needs the package {missing}, which is not installed: {install}") from error
 
 
 @contextlib.contextmanager

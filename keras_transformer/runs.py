@@ -1,6 +1,5 @@
 """From Python: train a run, open it or its export, translate with it and export it."""
 
-import importlib
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -16,6 +15,7 @@ from keras_transformer.export.manifest import describe_run
 from keras_transformer.export.saved_model import SavedModelExport
 from keras_transformer.export.versions import export_version
 from keras_transformer.models.ensemble import Ensemble
+from keras_transformer.process import find_tool
 from keras_transformer.tokenizer import load_tokenizers
 from keras_transformer.training import train as training
 from keras_transformer.training.checkpoints import load_translator
@@ -28,7 +28,6 @@ from keras_transformer.translation.translator import SavedModelTranslator, Trans
 
 AnyPath = str | os.PathLike
 Pairs = Iterable[tuple[str, str]]
-ENGINES = "keras_transformer.tools.engines"  # a tool: a run asks it by name for other formats, and works without it
 
 
 class Run:
@@ -110,10 +109,11 @@ class Run:
         Raises:
             UserError: as `translator`, if the version exists, or if the export translates differently.
         """
-        make_export = _export_class(format)
+        is_own = format == "saved_model"
+        make_export = SavedModelExport if is_own else find_tool("engines", f"`format` {format}").export_class(format)
         if shortlist is not None and not make_export.has_shortlist:
             raise UserError(f"this engine uses all pieces. Received: shortlist={shortlist}, format={format!r}")
-        if self.others and format != "saved_model":
+        if self.others and not is_own:
             raise UserError(f"several runs are exported together as a SavedModel only. Received: format={format!r}")
         directory = RunDirectory(self.path)
         translator = self.translator(checkpoint, shortlist, **settings).between(source_lang, target_lang)
@@ -289,14 +289,3 @@ def _paths_of(path):
         received = ", ".join(map(str, paths)) or "an empty list"
         raise UserError(f"an ensemble needs different runs, each named once. Received: {received}")
     return paths
-
-
-def _export_class(format):
-    """`SavedModelExport`, or the class that the tool of other engines has for a format."""
-    if format == "saved_model":
-        return SavedModelExport
-    try:
-        engines = importlib.import_module(ENGINES)
-    except ModuleNotFoundError as error:
-        raise UserError(f"`format` must be saved_model without {ENGINES}. Received: format={format!r}") from error
-    return engines.export_class(format)

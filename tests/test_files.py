@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 import keras_transformer
+from keras_transformer.cli.line_files import keep_record, write_lines
 from keras_transformer.errors import FileError, UserError
-from keras_transformer.files import find_saved_model, keep_record, page_of, whole_directory, write_lines
+from keras_transformer.files import find_saved_model, whole_directory
+from keras_transformer.tools import page_of
 
 
 def test_the_latest_version_is_found_and_any_other_by_its_name(tmp_path):

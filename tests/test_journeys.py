@@ -68,7 +68,7 @@ def test_from_the_flags_of_train_py_to_the_loss_few_files_are_entered(tmp_path, 
     monkeypatch.setattr(sys, "argv", ["train.py", *(f"--{name}={value}" for name, value in flags.items())])
     monkeypatch.setattr(console, "import_tensorflow", lambda: None)
     monkeypatch.setattr(process, "keep_freed_memory", lambda: None)  # it holds for all tests of this process
-    for name in ("runs", "training.train", "training.dry_run"):  # an import is no stop: programs import late
+    for name in ("runs", "training.train", "tools.planning.dry_run"):  # an import is no stop: programs import late
         importlib.import_module(f"{PACKAGE}{name}")
     with Journey() as modules, pytest.raises(Arrived):
         train.program()

@@ -8,9 +8,9 @@ from keras_transformer.languages import (
     likely_territory,
     locale_of,
     own_codes,
-    scripts_of,
     short_codes,
 )
+from keras_transformer.tools.cleaning.text import scripts_of
 
 NLLB = ("eng_Latn", "deu_Latn", "zho_Hans", "zho_Hant", "srp_Cyrl")
 

@@ -13,9 +13,10 @@ import pytest
 
 import keras_transformer as kt
 from keras_transformer.cli import export
+from keras_transformer.cli.export import summarise
 from keras_transformer.config import Config
 from keras_transformer.errors import CheckpointError, CorpusError, DivergenceError, FileError, UserError
-from keras_transformer.export.manifest import read_manifest, summarise
+from keras_transformer.export.manifest import read_manifest
 from keras_transformer.runs import Run, compare_with_all_pieces
 from keras_transformer.tokenizer import train_tokenizer
 from keras_transformer.tools.analysis.pruning import keep_pruned, prune

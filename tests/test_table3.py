@@ -10,7 +10,7 @@ import tensorflow_datasets as tfds
 from keras_transformer.cli.train import parse_training
 from keras_transformer.config import Config, read_settings
 from keras_transformer.data.pipeline import dealt, training_batches
-from keras_transformer.training.dry_run import rehearse
+from keras_transformer.tools.planning.dry_run import rehearse
 from keras_transformer.training.preparation import prepare
 from keras_transformer.training.run_directory import RunDirectory
 from keras_transformer.training.train import outline

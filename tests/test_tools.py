@@ -19,6 +19,7 @@ NEEDS = {
     "analysis": ["-m", "keras_transformer", "analyze", "--model_dir", "RUN"],
     "back_translation": ["-m", "keras_transformer", "back_translate", "--model_dir", "RUN"],
     "beam": ["translate.py", "--engine", "beam", "--saved_model", "EXPORT", "--input", "TEXT", "--output", "OUT"],
+    "cldr": ["train.py", "--dataset", "cldr:en-de", "--model_dir", "OUT"],
     "cleaning": ["-m", "keras_transformer", "clean", "--input", "CORPUS", "--output", "OUT"],
     "comparison": [*EVALUATE, "--hypotheses", "TEXT", "--reference", "TEXT", "--report", "OUT"],
     "distillation": ["-m", "keras_transformer", "distil", "--teacher", "RUN"],
@@ -26,8 +27,10 @@ NEEDS = {
     "engines": ["-m", "keras_transformer", "export", "--model_dir", "RUN", "--export_dir", "OUT", "--format", "litert"],
     "importing": ["-m", "keras_transformer", "import", "CORPUS", "--model_dir", "OUT"],
     "memory": ["translate.py", "--model_dir", "RUN", "--tmx", "TEXT", "--input", "TEXT", "--output", "OUT"],
+    "planning": ["train.py", "--dry_run", "--dataset", "cldr:en-de", "--model_dir", "OUT"],
     "reranking": ["translate.py", "--model_dir", "RUN", "--mbr", "chrf", "--input", "TEXT", "--output", "OUT"],
     "sweep": ["-m", "keras_transformer", "sweep", "--output", "OUT"],
+    "workers": ["train.py", "--strategy", "multi_worker", "--model_dir", "OUT"],
 }
 PROGRAMS = {"analysis": "analyze", "back_translation": "back_translate", "cleaning": "clean"}
 PROGRAMS |= {"distillation": "distil", "importing": "import", "sweep": "sweep"}
@@ -60,7 +63,8 @@ def run(tree, *words):
 def test_one_tool_after_the_other_is_deleted_and_all_else_works(tmp_path):
     tree, corpus = tmp_path / "tree", tiny.write_corpus(tmp_path / "corpus")
     shutil.copytree(PACKAGE, tree / PACKAGE.name, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copyfile(ROOT / "translate.py", tree / "translate.py")
+    for program in ("train.py", "translate.py"):
+        shutil.copyfile(ROOT / program, tree / program)
     (tmp_path / "text").write_text("one two\n")
     places = {"CORPUS": corpus, "TEXT": tmp_path / "text", "OUT": tmp_path / "out"}
     places |= {"RUN": tiny.write_run(tmp_path / "run", corpus).path, "EXPORT": tiny.saved_model() / "exports" / "1"}

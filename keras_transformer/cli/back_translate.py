@@ -14,10 +14,9 @@ from keras_transformer.cli.flags import (
     check_ranges,
     languages,
 )
-from keras_transformer.cli.line_files import check_files, chunks_in, file_state
+from keras_transformer.cli.line_files import check_files, chunks_in, file_state, keep_record, write_lines
 from keras_transformer.cli.parser import Parser
 from keras_transformer.errors import UserError
-from keras_transformer.files import keep_record, write_lines
 from keras_transformer.tools.back_translation.pairs import METHODS, RECORD, Writing, languages_of
 
 log = logging.getLogger(__name__)

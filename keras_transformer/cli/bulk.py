@@ -21,6 +21,7 @@ from keras_transformer.cli.flags import languages, load_translator, protected
 from keras_transformer.cli.line_files import file_state, translate_file
 from keras_transformer.errors import UserError, counted, duration
 from keras_transformer.files import find_saved_model
+from keras_transformer.process import find_tool
 from keras_transformer.translation.lines import CHUNK
 
 log = logging.getLogger(__name__)
@@ -81,7 +82,7 @@ def translate_in_bulk(arguments, request, flags):
     model = find_saved_model(arguments.saved_model).absolute()
     asked = [file_state(model / "saved_model.pb"), dataclasses.asdict(request), protected(arguments)]
     asked += [given] if (given := languages(arguments)) else []
-    found = console.tool("beam.files", ENGINE).find_files(arguments.input, arguments.output, asked)
+    found = find_tool("beam.files", ENGINE).find_files(arguments.input, arguments.output, asked)
     refuse_documents([file.source for file in found], arguments.format)
     load = functools.partial(load_checked, argparse.Namespace(**{**vars(arguments), "saved_model": model}), request)
     _run(found, load, request, options, arguments.output)
@@ -104,7 +105,7 @@ def translate_one(source, target, asked, translator, load, request, options):
     if options is None:
         answer = functools.partial(request.lines, translator)
         return translate_file(answer, source, target, asked, request.lines_each)
-    find_file = console.tool("beam.files", ENGINE).find_file
+    find_file = find_tool("beam.files", ENGINE).find_file
     _run([find_file(str(source), str(target), asked)], load, request, options, str(target.parent))
 
 
@@ -115,12 +116,12 @@ def beam_options(flags):
         UserError: without Apache Beam; for a flag that it does not know.
     """
     logging.getLogger().addHandler(logging.NullHandler())  # Beam says a lot, and workers that fail raise anyway
-    return console.tool("beam.runner", ENGINE).pipeline_options(flags)
+    return find_tool("beam.runner", ENGINE).pipeline_options(flags)
 
 
 def _run(found, load, request, options, output):
     """Translates those of the files that are missing, and says what it has done."""
-    files, runner, translation = (console.tool(f"beam.{name}", ENGINE) for name in ("files", "runner", "translation"))
+    files, runner, translation = (find_tool(f"beam.{name}", ENGINE) for name in ("files", "runner", "translation"))
     missing = [file for file in found if not file.is_finished()]
     if len(missing) < len(found):
         log.info("%s of %s there already", len(found) - len(missing), counted(len(found), "file"))

@@ -10,7 +10,7 @@ from keras_transformer.cli.line_files import check_files
 from keras_transformer.cli.parser import Parser
 from keras_transformer.errors import UserError, counted
 from keras_transformer.files import check_new_directory
-from keras_transformer.process import available_cores
+from keras_transformer.process import available_cores, find_tool
 
 log = logging.getLogger(__name__)
 DESCRIPTION = """Prepare a corpus: mend its text, and drop pairs that are useless or harmful for training.
@@ -146,7 +146,7 @@ def engine(arguments, runner_flags, pairs, examiner):
     """The function that decides about all pairs, in a directory for its work."""
     if arguments.engine == "beam":
         logging.getLogger().addHandler(logging.NullHandler())  # Beam says a lot, and workers that fail raise anyway
-        clean_on_beam = console.tool("beam.cleaning", "--engine beam").clean_on_beam
+        clean_on_beam = find_tool("beam.cleaning", "--engine beam").clean_on_beam
         return lambda scratch: clean_on_beam(pairs, examiner, scratch, runner_flags)
     from keras_transformer.tools.cleaning.processes import clean_in_processes
 

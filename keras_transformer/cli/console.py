@@ -1,7 +1,6 @@
 """The terminal: no lines of libraries, the log of the library as lines, and one line for a user's mistake."""
 
 import contextlib
-import importlib
 import logging
 import os
 import signal
@@ -136,32 +135,6 @@ def program(flags=(), log_to=None):
         log.removeHandler(handler)
         log.propagate = True
         signal.signal(signal.SIGTERM, before)
-
-
-def tool(module, needed_for):
-    """Imports a module of a tool, when a user asks for the tool.
-
-    Args:
-        module: such as "documents.files", below `keras_transformer.tools`.
-        needed_for: what the user asked for, such as "--format".
-
-    Returns:
-        The module.
-
-    Raises:
-        UserError: if the tool, or a package that the tool needs, is not installed.
-    """
-    name = module.partition(".")[0]
-    try:
-        return importlib.import_module(f"keras_transformer.tools.{module}")
-    except ModuleNotFoundError as error:
-        missing = error.name or ""
-        if missing.startswith("keras_transformer.tools"):
-            raise UserError(f"{needed_for} needs keras_transformer/tools/{name}, which is not installed") from error
-        install = getattr(importlib.import_module(f"keras_transformer.tools.{name}"), "INSTALL", None)
-        if install is None:
-            raise
-        raise UserError(f"{needed_for} needs the package {missing}, which is not installed: {install}") from error
 
 
 def command(name):

@@ -7,11 +7,10 @@ from pathlib import Path
 from keras_transformer.cli import console
 from keras_transformer.cli.bulk import add_engine_argument, beam_options, load_between, translate_one
 from keras_transformer.cli.flags import add_checkpoint_argument, add_search_arguments, check_ranges, check_width
-from keras_transformer.cli.line_files import file_state
+from keras_transformer.cli.line_files import file_state, keep_record, write_lines
 from keras_transformer.cli.parser import Parser
 from keras_transformer.data.corpora import open_corpus
 from keras_transformer.errors import UserError
-from keras_transformer.files import keep_record, write_lines
 from keras_transformer.tools.distillation.pairs import RECORD, Teaching, name_of_texts, texts_of
 
 log = logging.getLogger(__name__)

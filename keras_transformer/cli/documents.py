@@ -6,9 +6,9 @@ import sys
 
 from tqdm import tqdm
 
-from keras_transformer.cli import console
 from keras_transformer.cli.request import MODES
 from keras_transformer.errors import UserError, counted
+from keras_transformer.process import find_tool
 
 SHOWN = 60  # characters of a text in a message
 
@@ -25,7 +25,7 @@ def add_format_argument(parser):
 def _format_of(path):
     """The format of a file, by its ending; None for an unknown ending, and for every ending if the tool is missing."""
     with contextlib.suppress(UserError):
-        return console.tool("documents.files", "--format").format_of(path or "")
+        return find_tool("documents.files", "--format").format_of(path or "")
 
 
 def check_document(arguments, request):
@@ -45,7 +45,7 @@ def check_document(arguments, request):
         arguments.format = arguments.format or _format_of(arguments.input) or "lines"
     if is_beam or arguments.format == "lines":
         return
-    tool = console.tool("documents.files", f"--format {arguments.format}")
+    tool = find_tool("documents.files", f"--format {arguments.format}")
     tool.check_format(arguments.format, arguments.target_lang)
     others = (*MODES, "json", "shortlist")
     refused = [*(name for name in others if getattr(arguments, name)), *request.options]
@@ -90,7 +90,7 @@ def translate_whole(translator, format, source, target, languages):
         UserError: for a document that cannot be read, or not be translated by this translator.
         FileError: for a file that cannot be read or written.
     """
-    files = console.tool("documents.files", f"--format {format}")
+    files = find_tool("documents.files", f"--format {format}")
     data = files.read_document(source) if source else sys.stdin.buffer.read()
     left = []
     with tqdm(unit=" texts", disable=None) as progress:

@@ -16,6 +16,7 @@ from keras_transformer.cli.flags import (
 from keras_transformer.cli.line_files import check_files
 from keras_transformer.cli.parser import Parser
 from keras_transformer.errors import FileError, UserError, counted
+from keras_transformer.process import find_tool
 from keras_transformer.translation.options import options_of
 
 DESCRIPTION = """Translate a test set and score the translations with sacreBLEU.
@@ -261,7 +262,7 @@ def open_comet(arguments, references, sources):
     """The COMET of a list of translations: a function to float; None without `--comet`. Raises UserError."""
     if not arguments.comet:
         return None
-    comet = console.tool("comparison.comet", "--comet")
+    comet = find_tool("comparison.comet", "--comet")
     model = comet.load_comet(arguments.comet)
     return lambda texts: comet.comet_score(model, texts, references, sources, arguments.batch_size)
 
@@ -287,13 +288,13 @@ def score(translations, references, arguments):
 
     how = {"tokenize": arguments.tokenize, "target_lang": target_language(arguments)}
     if len(translations) > 1:
-        significance = console.tool("comparison.significance", "--baseline")
+        significance = find_tool("comparison.significance", "--baseline")
         found = significance.compare(*translations, references, **how)
         return found, significance.describe_comparison(found)
     text = describe(measure(*translations, references, **how))
     if not arguments.report:
         return None, text
-    significance = console.tool("comparison.significance", "--report")
+    significance = find_tool("comparison.significance", "--report")
     found = significance.intervals(*translations, references, **how)
     return found, f"{text}\n{significance.describe_intervals(found)}"
 
@@ -335,7 +336,7 @@ def main(arguments):
     rows = [[row] if isinstance(row, str) else list(row) for row in references]
     sources, corpora = read_sources(arguments), read_corpora(arguments)
     check_tokenization(arguments.tokenize)
-    report = console.tool("comparison.report", "--report") if arguments.report else None
+    report = find_tool("comparison.report", "--report") if arguments.report else None
     comet = open_comet(arguments, rows, sources)
     translators = [load(system) for system in systems]  # a model that is missing is found early
 

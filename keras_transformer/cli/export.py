@@ -11,7 +11,8 @@ from keras_transformer.cli.flags import (
     languages,
 )
 from keras_transformer.cli.parser import Parser
-from keras_transformer.errors import UserError
+from keras_transformer.errors import UserError, counted
+from keras_transformer.process import find_tool
 
 DESCRIPTION = """Export a run to EXPORT_DIR/VERSION. It appears after a proof: the export translates as the run does.
 
@@ -92,12 +93,12 @@ def check_format(arguments):
         if getattr(arguments, name) is not None and arguments.format not in formats:
             raise UserError(f"--{name} needs --format {' or '.join(formats)}: {instead}")
     if arguments.format != "saved_model":
-        console.tool("engines", f"--format {arguments.format}")
+        find_tool("engines", f"--format {arguments.format}")
 
 
 def main(arguments):
     """Exports."""
-    from keras_transformer.export.manifest import read_manifest, summarise
+    from keras_transformer.export.manifest import read_manifest
     from keras_transformer.runs import Run
 
     run = Run(arguments.model_dir)
@@ -114,6 +115,28 @@ def main(arguments):
         split_sentences=arguments.split_sentences,
     )
     print(f"exported    {path}\n{summarise(read_manifest(path))}")
+
+
+def summarise(manifest):
+    """Summarises a manifest for people: str of three lines, and one more for a shortlist."""
+    parity, loading = manifest["parity"], manifest["loading"]
+    memory = f"{loading['memory_bytes'] / 1e6:.0f} MB"
+    beam_size, equal, sentences = parity["beam_size"], parity["equal"], parity["sentences"]
+    warm_up = " with its warm-up" if "warm_up" in manifest else ""
+    size = sum(file["bytes"] for file in manifest["files"].values())
+    return (
+        f"translates  {equal} of {counted(sentences, 'sentence')} as the run does, with a beam of {beam_size}\n"
+        f"size        {size / 1e6:.1f} MB on disk\n"
+        f"loads       in {loading['seconds']:.1f} s{warm_up}; {memory} of memory after translating"
+        f"{_summarise_shortlist(manifest['shortlist']) if 'shortlist' in manifest else ''}"
+    )
+
+
+def _summarise_shortlist(found):
+    return (
+        f"\nshortlist   of {found['size']} leaves {found['equal']} of {counted(found['sentences'], 'translation')} of "
+        f"the validation set as they are; BLEU {found['bleu']:.2f}, of all pieces {found['bleu_of_all_pieces']:.2f}"
+    )
 
 
 def program():

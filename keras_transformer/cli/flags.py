@@ -1,8 +1,8 @@
 """Flags that several programs share: those that choose a model, a search and languages."""
 
-from keras_transformer.cli import console
 from keras_transformer.errors import UserError
 from keras_transformer.languages import check_direction
+from keras_transformer.process import find_tool
 from keras_transformer.protection import read_glossary
 from keras_transformer.tags import read_export
 from keras_transformer.translation.options import LANGUAGE_INPUTS, MOST, OPTIONS, options_of
@@ -145,7 +145,7 @@ def _load(arguments):
 
 
 def _load_litert(arguments):
-    path, reader = arguments.litert, console.tool("engines.translate_litert", "--litert")
+    path, reader = arguments.litert, find_tool("engines.translate_litert", "--litert")
     try:
         translator = reader.LiteRTTranslator(path)
     except (OSError, ValueError, RuntimeError) as error:

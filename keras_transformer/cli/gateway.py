@@ -6,6 +6,7 @@ import numpy as np
 
 from keras_transformer.cli import console
 from keras_transformer.errors import UserError
+from keras_transformer.process import find_tool
 from keras_transformer.translation.results import Explanation
 
 NAME = "python -m keras_transformer gateway"
@@ -61,5 +62,5 @@ def program():
     with console.program():
         gateway = _of_serving("serving.gateway")
         arguments = gateway.parse_arguments(program=NAME, what=OFFERED)
-        console.tool("documents.apart", "`gateway`").start()
+        find_tool("documents.apart", "`gateway`").start()
         gateway.main(arguments, _of_serving("keras_transformer.cli.document_api").DocumentApi)

@@ -2,6 +2,7 @@
 
 from keras_transformer.cli import console
 from keras_transformer.cli.parser import Parser
+from keras_transformer.process import find_tool
 
 DESCRIPTION = """Make a run of a model that another program has trained. The run can be trained further.
 
@@ -47,7 +48,7 @@ def make_parser():
 
 def main(arguments):
     """Imports, and says how to go on."""
-    import_model = console.tool("importing", "`import`").import_model
+    import_model = find_tool("importing", "`import`").import_model
     run = import_model(
         arguments.path,
         arguments.model_dir,

@@ -1,4 +1,4 @@
-"""From one file of lines to another. An interrupted file is resumed after its last complete line."""
+"""Files and streams of lines. An interrupted translation is resumed after its last complete line."""
 
 import contextlib
 import fcntl
@@ -7,6 +7,7 @@ import hashlib
 import json
 import logging
 import os
+import select
 import shutil
 import zlib
 from pathlib import Path
@@ -14,10 +15,12 @@ from pathlib import Path
 from tqdm import tqdm
 
 from keras_transformer.errors import FileError, UserError, counted
-from keras_transformer.files import packed, write_whole
-from keras_transformer.translation.lines import FIRST_BYTES, check_text, chunks_of, translate_lines
+from keras_transformer.files import packed, reading, write_whole
+from keras_transformer.translation.lines import BOM, CHUNK, FIRST_BYTES, check_text, chunks_of, translate_lines
 
 log = logging.getLogger(__name__)
+PAUSE = 0.1  # seconds: if no new line of a stream comes for so long, the lines so far are translated
+BLOCK_BYTES = 1 << 16
 
 
 def open_input(path):
@@ -192,3 +195,75 @@ def _lock(file, path):
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         raise UserError(f"another process writes {path}: wait for its end, or choose another output") from None
+
+
+def chunks_of_stream(stream):
+    """As `chunks_of`, for a stream whose lines may come at any time, such as `tail -f`.
+
+    If no line comes for `PAUSE`, the lines so far are a chunk.
+    """
+    for number, (line, *lines) in enumerate(_as_they_come(stream)):
+        yield [line if number else line.removeprefix(BOM), *lines]
+
+
+def _as_they_come(stream):
+    """The chunks of a stream, with its byte order mark."""
+    descriptor, lines, rest = stream.fileno(), [], b""
+    while True:
+        if lines and not select.select([descriptor], [], [], PAUSE)[0]:
+            yield lines
+            lines = []
+        block = os.read(descriptor, BLOCK_BYTES)
+        *complete, rest = (rest + block).split(b"\n")
+        lines += complete
+        if not block:
+            break
+        while len(lines) >= CHUNK:
+            yield lines[:CHUNK]
+            lines = lines[CHUNK:]
+    lines += [rest] if rest else []
+    if lines:
+        yield lines
+
+
+def keep_record(path, record, files):
+    """Writes the origin of files beside them, before they are written.
+
+    Args:
+        path: Path of the record.
+        record: dict that JSON can hold.
+        files: iterable of Path, the files that will be written, and others that must not be there.
+
+    Raises:
+        UserError: if one of the files is there without a record, or has another origin.
+        FileError: if the record cannot be read or written.
+    """
+    if path.exists():
+        with reading(path, "remove it"):
+            before = json.loads(path.read_text(encoding="utf-8"))
+            different = [name for name in record if before.get(name) != record[name]]
+        if different:
+            raise UserError(
+                f"{path.parent} has pairs of another {', '.join(different)}: remove it, or choose another `output`"
+            )
+    elif there := [file for file in files if file.exists()]:
+        raise UserError(f"{there[0]} exists: choose another `output`")
+    else:
+        text = json.dumps(record, indent=1)
+        write_whole(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+
+
+def write_lines(path, texts):
+    """Writes a file of lines, UTF-8. A line break in a text becomes a space. See `write_whole`.
+
+    Args:
+        path: of the file.
+        texts: iterable of str.
+    """
+
+    def write(temporary):
+        with open(temporary, "wb") as file:
+            for text in texts:
+                file.write(text.replace("\n", " ").encode("utf-8") + b"\n")
+
+    write_whole(path, write)

@@ -2,10 +2,10 @@
 
 import logging
 
-from keras_transformer.cli import console
 from keras_transformer.cli.line_files import file_state
 from keras_transformer.cli.request import MODES
 from keras_transformer.errors import UserError, counted
+from keras_transformer.process import find_tool
 from keras_transformer.tags import read_export
 
 log = logging.getLogger(__name__)
@@ -44,7 +44,7 @@ def check_memory(arguments):
     others += ["--engine beam"] if arguments.engine == "beam" else []
     if others:
         raise UserError(f"--tmx does not go with {others[0]}: leave one out")
-    console.tool("memory.matches", "--tmx").check(arguments.tmx, _threshold(arguments))
+    find_tool("memory.matches", "--tmx").check(arguments.tmx, _threshold(arguments))
 
 
 def with_memory(translator, arguments):
@@ -55,7 +55,7 @@ def with_memory(translator, arguments):
     """
     if not arguments.tmx:
         return translator
-    tool = console.tool("memory", "--tmx")
+    tool = find_tool("memory", "--tmx")
     memory = tool.Memory.open(arguments.tmx, *_languages(translator, arguments), _threshold(arguments))
     return tool.MemoryTranslator(translator, memory)
 

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from keras_transformer.cli import console
 from keras_transformer.cli.flags import (
     RUN_OPTIONS,
     add_option_arguments,
@@ -16,6 +15,7 @@ from keras_transformer.cli.flags import (
     search_options,
 )
 from keras_transformer.errors import UserError
+from keras_transformer.process import find_tool
 
 SCORE_DIGITS, ALIGNMENT_DIGITS = 6, 4
 SAMPLES, UTILITIES = 64, ("chrf", "bleu")  # of minimum Bayes risk
@@ -110,12 +110,12 @@ class Request:
     def _translate(self, translator, texts, on_progress=None, reverse=None):
         """list of list of `Translation`, best first."""
         if reverse is not None:
-            ranked = console.tool("reranking", "--reverse").rerank(translator, texts, reverse, on_progress)
+            ranked = find_tool("reranking", "--reverse").rerank(translator, texts, reverse, on_progress)
             return [row[: self.n_best or 1] for row in ranked]
         if self.n_best is not None:
             return [row[: self.n_best] for row in translator.alternatives(texts, on_progress)]
         if self.mbr is not None:
-            choose = console.tool("reranking", "--mbr").minimum_bayes_risk
+            choose = find_tool("reranking", "--mbr").minimum_bayes_risk
             found = choose(translator, texts, self.samples, self.mbr, on_progress, **self.sampling)
         elif self.sampling is not None:
             found = translator.sample(texts, on_progress, **self.sampling)
@@ -235,9 +235,9 @@ def _check_together(arguments):
 def _check_reranking(arguments, samples):
     """Raises UserError without the tool that chooses among translations, and for a wrong number of samples."""
     if arguments.reverse:
-        console.tool("reranking", "--reverse")
+        find_tool("reranking", "--reverse")
     if arguments.mbr:
-        console.tool("reranking", "--mbr").check_choice(samples, arguments.mbr)
+        find_tool("reranking", "--mbr").check_choice(samples, arguments.mbr)
 
 
 def _rounded(numbers, digits):

@@ -14,6 +14,7 @@ from keras_transformer.cli.parser import Parser, reader
 from keras_transformer.config import Config, check_effect, configure, is_of_run, read_settings
 from keras_transformer.errors import ConfigError
 from keras_transformer.presets import PRESETS
+from keras_transformer.process import find_tool, keep_freed_memory
 from keras_transformer.settings import GROUPS, SETTINGS
 
 DESCRIPTION = """Train a model to translate. After an interruption, the same command goes on.
@@ -45,13 +46,10 @@ RULES = """The preset gives every setting its default, FILE of --config override
 def main(config, dry_run):
     """Trains, or rehearses that."""
     from keras_transformer.evaluation import choose_tokenization, describe, measure
-    from keras_transformer.process import keep_freed_memory
     from keras_transformer.training.train import train
 
     if dry_run:
-        from keras_transformer.training.dry_run import rehearse
-
-        return rehearse(config)
+        return find_tool("planning.dry_run", "--dry_run").rehearse(config)
     keep_freed_memory()
     trained = train(config, measure, choose_tokenization, owns_process=True)
     if trained is None:  # on all workers but the first

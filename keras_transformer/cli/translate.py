@@ -13,6 +13,7 @@ from keras_transformer.cli.line_files import (
     check_files,
     checked,
     chunks_in,
+    chunks_of_stream,
     file_state,
     open_input,
     translate_file,
@@ -21,7 +22,8 @@ from keras_transformer.cli.memory import add_memory_arguments, check_memory, mem
 from keras_transformer.cli.parser import Parser
 from keras_transformer.cli.request import Request, add_request_arguments
 from keras_transformer.files import packed
-from keras_transformer.translation.lines import chunks_of_stream, translate_lines
+from keras_transformer.process import find_tool
+from keras_transformer.translation.lines import translate_lines
 
 DESCRIPTION = """Translate line by line: every line of input gives one line of output, in the same order.
 
@@ -116,7 +118,7 @@ def load_reverse(arguments, translator):
         return None
     from keras_transformer.runs import load
 
-    check_reverse = console.tool("reranking", "--reverse").check_reverse
+    check_reverse = find_tool("reranking", "--reverse").check_reverse
     return check_reverse(translator, load(arguments.reverse, batch_size=arguments.batch_size))
 
 

@@ -19,6 +19,7 @@ import numpy as np
 
 from keras_transformer.errors import CorpusError, counted
 from keras_transformer.files import write_whole
+from keras_transformer.process import find_tool
 
 Pair = tuple[str, str]
 
@@ -345,9 +346,7 @@ class Kind(NamedTuple):
 
 
 def _open_cldr(request: Request) -> Corpus:
-    from keras_transformer.data.cldr import open_cldr
-
-    return open_cldr(request)
+    return find_tool("cldr", f"`dataset` {request.spec}").open_cldr(request)
 
 
 def _open_files(request: Request) -> Corpus:

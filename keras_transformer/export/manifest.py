@@ -10,7 +10,6 @@ from pathlib import Path
 import yaml
 
 from keras_transformer.config import Config
-from keras_transformer.errors import counted
 from keras_transformer.tags import MANIFEST
 from keras_transformer.translation.options import LANGUAGE_INPUTS
 
@@ -65,28 +64,6 @@ def write_manifest(directory, number, export, origin, parity, loading, libraries
 def read_manifest(directory):
     """Reads export.json from the directory of an export: dict."""
     return json.loads((Path(directory) / MANIFEST).read_text(encoding="utf-8"))
-
-
-def summarise(manifest):
-    """Summarises a manifest for people: str of three lines, and one more for a shortlist."""
-    parity, loading = manifest["parity"], manifest["loading"]
-    memory = f"{loading['memory_bytes'] / 1e6:.0f} MB"
-    beam_size, equal, sentences = parity["beam_size"], parity["equal"], parity["sentences"]
-    warm_up = " with its warm-up" if "warm_up" in manifest else ""
-    size = sum(file["bytes"] for file in manifest["files"].values())
-    return (
-        f"translates  {equal} of {counted(sentences, 'sentence')} as the run does, with a beam of {beam_size}\n"
-        f"size        {size / 1e6:.1f} MB on disk\n"
-        f"loads       in {loading['seconds']:.1f} s{warm_up}; {memory} of memory after translating"
-        f"{_summarise_shortlist(manifest['shortlist']) if 'shortlist' in manifest else ''}"
-    )
-
-
-def _summarise_shortlist(found):
-    return (
-        f"\nshortlist   of {found['size']} leaves {found['equal']} of {counted(found['sentences'], 'translation')} of "
-        f"the validation set as they are; BLEU {found['bleu']:.2f}, of all pieces {found['bleu_of_all_pieces']:.2f}"
-    )
 
 
 def files_of(directory):

@@ -3,13 +3,17 @@
 from pathlib import Path
 
 import numpy as np
+import sentencepiece
+from google.protobuf.message import DecodeError
 from keras import ops
+from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
 from keras_transformer.config import Config, settings_of_model
-from keras_transformer.data.new_pieces import mean_rows, new_in
 from keras_transformer.errors import ConfigError
 from keras_transformer.models.sequence_to_sequence import load_model
 from keras_transformer.tokenizer import SHARED, SOURCE, TARGET
+
+SPACE = "\u2581"  # "▁", which stands for a space in a piece
 
 
 class Origin:
@@ -63,3 +67,45 @@ class Origin:
                 side = 0 if "source_embedding" in weight.path else -1
                 rows = np.concatenate([rows, mean_rows(rows, models[side], added[side])])
             weight.assign(rows)
+
+
+def new_in(model, old):
+    """The pieces of a tokenizer behind those of an older one: list of str; None if it does not begin with the old
+    pieces."""
+    try:
+        pieces, first = (ModelProto.FromString(each).pieces for each in (model, old))
+    except DecodeError:  # it is no SentencePiece model at all
+        return None
+    return [piece.piece for piece in pieces[len(first) :]] if list(pieces[: len(first)]) == list(first) else None
+
+
+def mean_rows(matrix, old, pieces):
+    """The rows of new pieces: the mean of the rows of the old pieces that spell them.
+
+    Args:
+        matrix: float (V, D), the rows of the old pieces, or float (V,), a number for each.
+        old: the old SentencePiece model, bytes.
+        pieces: list of N str.
+
+    Returns:
+        float (N, D) or (N,).
+    """
+    rows = [np.mean(matrix[ids], axis=0) for ids in spell(old, pieces)]
+    return np.reshape(rows, (len(pieces), *matrix.shape[1:])).astype(matrix.dtype)
+
+
+def spell(model, pieces):
+    """Divides pieces into those of a tokenizer.
+
+    Args:
+        model: a SentencePiece model, bytes.
+        pieces: list of str.
+
+    Returns:
+        list of lists of int, the ids.
+    """
+    description = ModelProto.FromString(model)
+    description.normalizer_spec.add_dummy_prefix = False
+    description.normalizer_spec.remove_extra_whitespaces = False
+    processor = sentencepiece.SentencePieceProcessor(model_proto=description.SerializeToString())
+    return processor.encode([piece.replace(SPACE, " ") for piece in pieces])

@@ -22,14 +22,14 @@ from keras_transformer.data.corpora import (
 )
 from keras_transformer.data.encoded import LAYOUT, EncodedPairs, encode_pairs, find_flaw, make_once
 from keras_transformer.data.full_stops import UNKNOWN, Known, learn_known, load_known, save_known
-from keras_transformer.data.new_pieces import append_pieces, append_tags, learn_pieces
 from keras_transformer.data.subword_dropout import check_bpe
 from keras_transformer.data.typed_text import with_cases
 from keras_transformer.errors import CheckpointError, ConfigError, CorpusError, counted
 from keras_transformer.files import write_whole
+from keras_transformer.process import find_tool
 from keras_transformer.protection import PLACEHOLDERS
 from keras_transformer.settings import SETTINGS
-from keras_transformer.tags import LanguageTags, load_tags
+from keras_transformer.tags import LanguageTags, append_tags, load_tags
 from keras_transformer.tokenizer import TARGET, Tokenizer, load_tokenizers, read_model, train_tokenizer
 from keras_transformer.training.decide import Begun
 from keras_transformer.training.origin import Origin
@@ -350,7 +350,9 @@ def _make_model(config, name, text, origin):
     if origin:
         model, most = (origin.path / name).read_bytes(), config.extend_vocabulary
         check_placeholders(config, model)
-        return append_pieces(model, learn_pieces(model, text, most)) if most else model
+        if not most:
+            return model
+        return find_tool("importing.new_pieces", "`extend_vocabulary`").extend_tokenizer(model, text, most)
     if config.share_vocabulary != config.has_one_tokenizer:
         raise ConfigError(
             "`share_tokenizer` false beside `share_vocabulary` true needs two tokenizers over one vocabulary. Training "

@@ -14,10 +14,10 @@ from keras_transformer.data.pipeline import count_batches, dealt, training_batch
 from keras_transformer.data.protected_pairs import PairProtection
 from keras_transformer.data.subword_dropout import SubwordDropout
 from keras_transformer.data.typed_text import CHANGES, TypedPairs
-from keras_transformer.errors import CheckpointError
+from keras_transformer.errors import CheckpointError, ToolError
 from keras_transformer.files import write_whole
 from keras_transformer.models import MODELS
-from keras_transformer.process import divide_cores, random_as_before, share_cores
+from keras_transformer.process import divide_cores, find_tool, random_as_before, share_cores
 from keras_transformer.training.checkpoints import keep_architecture, load_last, load_network
 from keras_transformer.training.decide import (
     POLICIES,
@@ -31,14 +31,12 @@ from keras_transformer.training.decide import (
 )
 from keras_transformer.training.final_score import score_model
 from keras_transformer.training.losses import make_loss
-from keras_transformer.training.memory import check_fits, estimate
 from keras_transformer.training.preparation import open_origin, prepare
 from keras_transformer.training.run_directory import RunDirectory, epoch_number
 from keras_transformer.training.teacher_forcing import TeacherForcing, vary_seeds
 from keras_transformer.training.updates import make_optimizer, make_schedule
 from keras_transformer.training.validation import write_samples
 from keras_transformer.training.watchers import Progress, watched
-from keras_transformer.training.workers import Workers
 
 log = logging.getLogger(__name__)
 WITH_SUBWORD_DROPOUT = 0.9  # the share of a run, from its start, that has subword dropout
@@ -67,7 +65,9 @@ def train(config, evaluate, choose_tokenization, corpus=None, owns_process=False
         # The cores cannot wait for the sizes of batches.
         share_cores(config.strategy, config.batch_tokens or config.of_preset("batch_tokens"))
         owns_process = False
-    group = Workers.meet(config.workers) if config.strategy == "multi_worker" else Alone()
+    group = Alone()
+    if config.strategy == "multi_worker":
+        group = find_tool("workers", "`strategy` multi_worker").Workers.meet(config.workers)
     with group.ending_together():
         run = group.run_directory(config)
         with run.claimed():
@@ -84,7 +84,7 @@ def train(config, evaluate, choose_tokenization, corpus=None, owns_process=False
 
             # The model
             if machine.gpus or not surely_fits(config, data.target_tokenizer.vocabulary_size):
-                check_fits(estimate(config, data, strategy, outline(config, data)))
+                check_memory(config, data, strategy)
             with strategy.scope(), initial_weights_of(config.seed):
                 trainer = build_trainer(config, data, plan)
             parameters = trainer.network.count_params()
@@ -147,6 +147,15 @@ def start_devices(config, plan, machine):
     if machine.devices is None:
         divide_cores(plan.replicas)
     return make_strategy(config.strategy, plan.replicas)
+
+
+def check_memory(config, data, strategy):
+    """Raises ConfigError if the training needs more memory than there is. Without its tool, nothing is estimated."""
+    try:
+        planning = find_tool("planning.memory", "an estimate of memory")
+    except ToolError:
+        return
+    planning.check_fits(planning.estimate(config, data, strategy, outline(config, data)))
 
 
 @contextlib.contextmanager

@@ -1,16 +1,12 @@
-"""Many lines of text: read in chunks, from a file or a stream, and run in batches of similar length, two at a time."""
+"""Many lines of text: read in chunks, and run in batches of similar length, two at a time."""
 
 import functools
 import itertools
-import os
-import select
 from concurrent.futures import ThreadPoolExecutor
 
 from keras_transformer.errors import FileError, UserError, check_positive
 
 CHUNK = 1024  # lines sorted by length and translated together, and kept together
-PAUSE = 0.1  # seconds: if no new line of a stream comes for so long, the lines so far are translated
-BLOCK_BYTES = 1 << 16
 BATCHES_AT_ONCE = 2  # on few cores two batches side by side are faster than two threads for one
 BOM = b"\xef\xbb\xbf"
 FIRST_BYTES = 1 << 13  # of a file, which tell whether it is text
@@ -79,35 +75,6 @@ def chunks_of(file, first=0):
     lines = (line.removesuffix(b"\n") for line in itertools.islice(lines, first, None))
     while chunk := list(itertools.islice(lines, CHUNK)):
         yield chunk
-
-
-def chunks_of_stream(stream):
-    """As `chunks_of`, for a stream whose lines may come at any time, such as `tail -f`.
-
-    If no line comes for `PAUSE`, the lines so far are a chunk.
-    """
-    for number, (line, *lines) in enumerate(_as_they_come(stream)):
-        yield [line if number else line.removeprefix(BOM), *lines]
-
-
-def _as_they_come(stream):
-    """The chunks of a stream, with its byte order mark."""
-    descriptor, lines, rest = stream.fileno(), [], b""
-    while True:
-        if lines and not select.select([descriptor], [], [], PAUSE)[0]:
-            yield lines
-            lines = []
-        block = os.read(descriptor, BLOCK_BYTES)
-        *complete, rest = (rest + block).split(b"\n")
-        lines += complete
-        if not block:
-            break
-        while len(lines) >= CHUNK:
-            yield lines[:CHUNK]
-            lines = lines[CHUNK:]
-    lines += [rest] if rest else []
-    if lines:
-        yield lines
 
 
 def of_one_or_many(method):

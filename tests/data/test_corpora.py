@@ -31,7 +31,7 @@ def cldr(monkeypatch):
     def cldr_corpus(source, target, seed):
         return Corpus(f"seed {seed}", source, target, [], [], [], {})
 
-    monkeypatch.setattr("keras_transformer.data.cldr.cldr_corpus", cldr_corpus)
+    monkeypatch.setattr("keras_transformer.tools.cldr.corpus.cldr_corpus", cldr_corpus)
 
 
 def message(spec, source_lang=None, target_lang=None):

@@ -4,8 +4,9 @@ from importlib.metadata import version
 
 import pytest
 
+from keras_transformer.cli.export import summarise
 from keras_transformer.config import Config
-from keras_transformer.export.manifest import describe_run, installed, read_manifest, summarise, write_manifest
+from keras_transformer.export.manifest import describe_run, installed, read_manifest, write_manifest
 from keras_transformer.export.parity import Loading, Parity
 from keras_transformer.training.run_directory import RunDirectory
 

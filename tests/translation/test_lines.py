@@ -5,9 +5,10 @@ import time
 
 import pytest
 
+from keras_transformer.cli.line_files import chunks_of_stream
 from keras_transformer.errors import FileError, UserError
 from keras_transformer.translation import lines
-from keras_transformer.translation.lines import CHUNK, chunks_of, chunks_of_stream, run_sorted, translate_lines
+from keras_transformer.translation.lines import CHUNK, chunks_of, run_sorted, translate_lines
 
 
 def twice(texts):

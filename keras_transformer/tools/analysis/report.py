@@ -10,8 +10,8 @@ from keras import ops
 
 from keras_transformer.config import EOS_ID
 from keras_transformer.errors import FileError, counted
-from keras_transformer.files import page_of
 from keras_transformer.tokenizer import show_unprintable
+from keras_transformer.tools import page_of
 
 PAGE, TABLE = "report.html", "heads.tsv"
 POSITIONS = 64  # of the picture of the positional encodings

@@ -4,7 +4,7 @@ import math
 from collections import Counter
 
 from keras_transformer.errors import counted
-from keras_transformer.files import page_of
+from keras_transformer.tools import page_of
 from keras_transformer.tools.cleaning.examination import STEPS, Examined
 from keras_transformer.tools.cleaning.settings import HELP
 

@@ -4,9 +4,11 @@ import functools
 import unicodedata
 
 import regex
+from babel.core import get_global
+from babel.localedata import locale_identifiers
 
 from keras_transformer.errors import UserError
-from keras_transformer.languages import scripts_of
+from keras_transformer.languages import likely_script, locale_of
 from keras_transformer.words import LETTER_WITH_MARKS, LETTERS, letters, words_of
 
 _IDEOGRAPH = regex.compile(r"\p{Ideographic}")  # says as much as three letters
@@ -90,8 +92,31 @@ def _words_by_script(script: str) -> regex.Pattern:
     return regex.compile(rf"{foreign}|{own_run}|\p{{WB=Katakana}}+|{LETTER_WITH_MARKS}", regex.V1)
 
 
+def scripts_of(code: str) -> list[str]:
+    """Gives the scripts in which a language is written, the usual one first.
+
+    A code with a script names its only one. The others are the usual scripts of countries, by Unicode's table of likely
+    subtags, and the scripts for which CLDR has data. But data in Latin script may be those of a transcription.
+
+    Args:
+        code: str, such as "sr" or "sr_Latn".
+
+    Returns:
+        list of codes of ISO 15924: ["Cyrl", "Latn"] for "sr", ["Latn"] for "sr_Latn", [] for an unknown code.
+    """
+    usual, locale = likely_script(code), locale_of(code)
+    if not usual or regex.search(r"[_-][A-Za-z]{4}\b", code):
+        return [usual] if usual else []
+    tags = get_global("likely_subtags")
+    of_countries = {
+        tags[key].split("_")[1] for key in tags if regex.fullmatch(f"{locale.language}_([A-Z]{{2}}|[0-9]+)", key)
+    }
+    of_data = set(regex.findall(rf"\b{locale.language}_([A-Z][a-z]{{3}})\b", " ".join(locale_identifiers())))
+    return [usual, *sorted((of_countries | of_data - {"Latn"}) - {usual})]
+
+
 def scripts_to_keep(language: str) -> list[str]:
-    """Finds the scripts in which a language is written, see `languages.scripts_of`.
+    """Finds the scripts in which a language is written, see `scripts_of`.
 
     Args:
         language: str, such as "en", "sr_Latn" or "zh-TW".

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from sacrebleu.metrics import BLEU, CHRF
 
 from keras_transformer.errors import counted
-from keras_transformer.files import page_of, write_whole
+from keras_transformer.files import write_whole
+from keras_transformer.tools import page_of
 from keras_transformer.tools.comparison.measures import (
     FAULTS,
     faults_of,

@@ -2,7 +2,7 @@
 
 A `Form` is one way to say one kind of thing, such as "3 kilometers per hour". The form draws a random value, and writes
 the value in any locale. Two locales therefore give a phrase and its exact translation. Dates and times are in
-`cldr_calendar.py`.
+`times.py`.
 """
 
 from collections import defaultdict

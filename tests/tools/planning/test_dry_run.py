@@ -7,8 +7,8 @@ import pytest
 from keras_transformer.config import Config
 from keras_transformer.data.corpora import Corpus
 from keras_transformer.errors import ConfigError, CorpusError
-from keras_transformer.training import dry_run, memory
-from keras_transformer.training.dry_run import describe_corpus, rehearse
+from keras_transformer.tools.planning import dry_run, memory
+from keras_transformer.tools.planning.dry_run import describe_corpus, rehearse
 from keras_transformer.training.preparation import Data, prepare
 from keras_transformer.training.run_directory import RunDirectory
 from keras_transformer.training.train import build_trainer

@@ -6,15 +6,15 @@ from random import Random
 
 import pytest
 
-from keras_transformer.data import cldr_calendar
-from keras_transformer.data.cldr_phrases import isolated_locale, unambiguous
+from keras_transformer.tools.cldr import times
+from keras_transformer.tools.cldr.wordings import isolated_locale, unambiguous
 
 EN, DE, FR = map(isolated_locale, ("en", "de", "fr"))
 MAKERS = (
-    cldr_calendar.date_forms,
-    cldr_calendar.time_forms,
-    cldr_calendar.interval_forms,
-    cldr_calendar.relative_time_forms,
+    times.date_forms,
+    times.time_forms,
+    times.interval_forms,
+    times.relative_time_forms,
 )
 FORMS = {form.key: form for form in chain.from_iterable(maker() for maker in MAKERS)}
 MOMENT = datetime(2022, 1, 3, 15, 45)
@@ -62,7 +62,7 @@ def test_a_form_that_both_locales_have_writes_every_value_that_it_draws():
 
 def test_intervals_end_after_they_start():
     rng = Random(11)
-    for form in cldr_calendar.interval_forms():
+    for form in times.interval_forms():
         for _ in range(20):
             start, end = form.draw(rng)
             assert start < end

@@ -13,10 +13,10 @@ from typing import NamedTuple
 import regex
 from babel import Locale, UnknownLocaleError
 
-from keras_transformer.data import cldr_calendar, cldr_phrases
-from keras_transformer.data.cldr_phrases import Form, isolated_locale, unambiguous
 from keras_transformer.data.corpora import Corpus, Pair, Request, hash_pairs
 from keras_transformer.errors import CorpusError
+from keras_transformer.tools.cldr import times, wordings
+from keras_transformer.tools.cldr.wordings import Form, isolated_locale, unambiguous
 from keras_transformer.words import UNSPACED
 
 # The share of each family in every 32 phrases. A family with many names has a larger share, to repeat each name.
@@ -117,16 +117,16 @@ def cldr_corpus(
 
 def phrase_forms(source: Locale, target: Locale) -> tuple[list[Form], list[Form]]:
     """Returns the bare names, and the forms of all families. Each wording in `source` has one translation only."""
-    names = list(unambiguous(cldr_phrases.name_forms(), source, target))
+    names = list(unambiguous(wordings.name_forms(), source, target))
     forms = chain(
-        cldr_calendar.date_forms(),
-        cldr_calendar.time_forms(),
-        cldr_calendar.interval_forms(),
-        cldr_calendar.relative_time_forms(),
-        cldr_phrases.number_forms(),
-        cldr_phrases.currency_forms(),
-        cldr_phrases.unit_forms(),
-        cldr_phrases.list_forms(names),
+        times.date_forms(),
+        times.time_forms(),
+        times.interval_forms(),
+        times.relative_time_forms(),
+        wordings.number_forms(),
+        wordings.currency_forms(),
+        wordings.unit_forms(),
+        wordings.list_forms(names),
     )
     return names, list(unambiguous(forms, source, target))
 

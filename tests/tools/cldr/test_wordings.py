@@ -6,16 +6,16 @@ from random import Random
 import pytest
 from babel.dates import get_month_names
 
-from keras_transformer.data import cldr_phrases
-from keras_transformer.data.cldr_phrases import Form, isolated_locale, unambiguous
+from keras_transformer.tools.cldr import wordings
+from keras_transformer.tools.cldr.wordings import Form, isolated_locale, unambiguous
 
 EN, DE = isolated_locale("en"), isolated_locale("de")
 
 
 def forms():
-    names = list(cldr_phrases.name_forms())
-    makers = (cldr_phrases.number_forms, cldr_phrases.currency_forms, cldr_phrases.unit_forms)
-    made = names + [form for maker in makers for form in maker()] + list(cldr_phrases.list_forms(names))
+    names = list(wordings.name_forms())
+    makers = (wordings.number_forms, wordings.currency_forms, wordings.unit_forms)
+    made = names + [form for maker in makers for form in maker()] + list(wordings.list_forms(names))
     return {form.key: form for form in made}
 
 
@@ -74,7 +74,7 @@ def test_lists_join_names_of_one_family_with_and_or_or():
 
 def test_every_name_leads_a_list_of_others_of_its_family():
     rng = Random(3)
-    for name in cldr_phrases.name_forms():
+    for name in wordings.name_forms():
         _, drawn = FORMS[f"list of {name.key}"].draw(rng)
         assert drawn[0].key == name.key
         assert len({other.key for other in drawn}) == len(drawn) in (2, 3)

@@ -9,7 +9,10 @@ import tensorflow as tf
 
 from keras_transformer.data.corpora import BothSides
 from keras_transformer.data.pipeline import count_batches, dealt, training_batches
-from keras_transformer.data.statistics import (
+from keras_transformer.errors import ConfigError, UserError, counted, duration
+from keras_transformer.process import TOKENS_PER_REPLICA
+from keras_transformer.tools.planning.memory import check_fits, estimate
+from keras_transformer.tools.planning.statistics import (
     LOPSIDED,
     character_lengths,
     count_characters,
@@ -17,10 +20,7 @@ from keras_transformer.data.statistics import (
     count_repeated,
     spread,
 )
-from keras_transformer.errors import ConfigError, UserError, counted, duration
-from keras_transformer.process import TOKENS_PER_REPLICA
 from keras_transformer.training.decide import POLICIES, Begun, Machine, decide, replace_settings
-from keras_transformer.training.memory import check_fits, estimate
 from keras_transformer.training.preparation import check_resumable, check_same_corpus, prepare
 from keras_transformer.training.run_directory import RunDirectory
 from keras_transformer.training.train import build_trainer, outline, start_devices

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from keras_transformer.data.statistics import (
+from keras_transformer.tools.planning.statistics import (
     character_lengths,
     count_characters,
     count_lopsided,

@@ -15,9 +15,9 @@ from keras_transformer.data.pipeline import dealt, training_batches
 from keras_transformer.errors import ConfigError
 from keras_transformer.presets import OPTIMIZERS
 from keras_transformer.process import MIB, available_memory, container_memory
-from keras_transformer.training import memory
+from keras_transformer.tools.planning import memory
+from keras_transformer.tools.planning.memory import SLOTS, Memory, check_fits, estimate
 from keras_transformer.training import train as module
-from keras_transformer.training.memory import SLOTS, Memory, check_fits, estimate
 from keras_transformer.training.train import make_network, outline, train
 from keras_transformer.training.updates import make_optimizer
 from tests import tiny
@@ -178,7 +178,7 @@ def high_water():
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the peak is read from /proc")
 @pytest.mark.parametrize("settings", [{"positions": "rotary"}, {"architecture": "gru"}], ids=str)
 def test_the_estimate_is_near_the_growth_of_a_process_that_trains(settings):
-    code = f"from tests.training.test_memory import measured_peak; print(measured_peak({settings}))"
+    code = f"from tests.tools.planning.test_memory import measured_peak; print(measured_peak({settings}))"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=600)
     peak = json.loads(found.stdout.splitlines()[-1])
     assert 0.8 < estimated(*measured_training(settings)).total / peak < 1.5  # fewer threads need less

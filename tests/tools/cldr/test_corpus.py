@@ -11,9 +11,9 @@ from random import Random
 
 import pytest
 
-from keras_transformer.data.cldr import MAX_CHARACTERS, SHARES, cldr_corpus, phrase_forms
-from keras_transformer.data.cldr_phrases import isolated_locale
 from keras_transformer.errors import CorpusError
+from keras_transformer.tools.cldr.corpus import MAX_CHARACTERS, SHARES, cldr_corpus, phrase_forms
+from keras_transformer.tools.cldr.wordings import isolated_locale
 
 SIZES = {"train_size": 5003, "validation_size": 101, "test_size": 103}
 
@@ -48,7 +48,7 @@ def test_same_seed_gives_the_same_corpus_and_another_seed_another(corpus):
 @pytest.mark.slow
 def test_same_seed_gives_the_same_corpus_in_another_process_after_any_other_work(corpus):
     code = (
-        "from hashlib import sha256; from keras_transformer.data.cldr import cldr_corpus\n"
+        "from hashlib import sha256; from keras_transformer.tools.cldr.corpus import cldr_corpus\n"
         "cldr_corpus('ja', 'fr', train_size=1800, validation_size=2, test_size=2)\n"
         f"corpus = cldr_corpus('en', 'de', **{SIZES})\n"
         "print(sha256(repr((corpus.train, corpus.validation, corpus.test)).encode()).hexdigest())"

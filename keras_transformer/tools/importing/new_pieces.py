@@ -9,21 +9,23 @@ import itertools
 import unicodedata
 from collections import Counter
 
-import numpy as np
 import sentencepiece
-from google.protobuf.message import DecodeError
 from sentencepiece.sentencepiece_model_pb2 import ModelProto, TrainerSpec
 
 from keras_transformer.errors import TokenizerError
-from keras_transformer.tags import piece_of
+from keras_transformer.training.origin import SPACE, spell
 
-SPACE = "\u2581"  # "▁", which stands for a space in a piece
 COVERAGE = 0.9995  # of the characters of the text: rarer new ones stay bytes
 LEAST_WORDS = 2  # occurrences of a word from which pieces are learnt
 LONGEST = 16  # characters of a piece, SentencePiece's own limit
 CHUNK = 8192  # sentences divided at a time
 FIRST_SYMBOL, MOST_SYMBOLS = 0xF0000, 0xFFFD  # code points for private use, which stand for the old pieces
 BONUS = 0.01  # added to the score of a new piece of a unigram model, for each old piece after the first that spells it
+
+
+def extend_tokenizer(model, sentences, most):
+    """The model, bytes, with new pieces behind its own. Arguments and errors: those of `learn_pieces`."""
+    return append_pieces(model, learn_pieces(model, sentences, most))
 
 
 def learn_pieces(model, sentences, most):
@@ -204,74 +206,3 @@ def append_pieces(model, pieces):
         description.pieces.add(piece=piece, score=score)
     description.trainer_spec.vocab_size = len(description.pieces)
     return description.SerializeToString(deterministic=True)
-
-
-def append_tags(model, codes):
-    """Adds tags of languages behind the pieces of a tokenizer, which keep their ids: control pieces `<2de>`.
-
-    No text yields a control piece.
-
-    Args:
-        model: a SentencePiece model, bytes.
-        codes: list of str, of languages. A tag that the model has is not added.
-
-    Returns:
-        The longer model, bytes.
-
-    Raises:
-        TokenizerError: for a tag that is a piece of another kind.
-    """
-    description = ModelProto.FromString(model)
-    kinds = {piece.piece: piece.type for piece in description.pieces}
-    for tag in dict.fromkeys(map(piece_of, codes)):
-        if kinds.get(tag, ModelProto.SentencePiece.CONTROL) != ModelProto.SentencePiece.CONTROL:
-            raise TokenizerError(
-                f"{tag} tells the languages of texts, and the tokenizer yields it for text, too: train one with "
-                f"spm_train --control_symbols={tag}"
-            )
-        if tag not in kinds:
-            description.pieces.add(piece=tag, type=ModelProto.SentencePiece.CONTROL)
-    description.trainer_spec.vocab_size = len(description.pieces)
-    return description.SerializeToString(deterministic=True)
-
-
-def spell(model, pieces):
-    """Divides pieces into those of a tokenizer.
-
-    Args:
-        model: a SentencePiece model, bytes.
-        pieces: list of str.
-
-    Returns:
-        list of lists of int, the ids.
-    """
-    description = ModelProto.FromString(model)
-    description.normalizer_spec.add_dummy_prefix = False
-    description.normalizer_spec.remove_extra_whitespaces = False
-    processor = sentencepiece.SentencePieceProcessor(model_proto=description.SerializeToString())
-    return processor.encode([piece.replace(SPACE, " ") for piece in pieces])
-
-
-def new_in(model, old):
-    """The pieces of a tokenizer behind those of an older one: list of str; None if it does not begin with the old
-    pieces."""
-    try:
-        pieces, first = (ModelProto.FromString(each).pieces for each in (model, old))
-    except DecodeError:  # it is no SentencePiece model at all
-        return None
-    return [piece.piece for piece in pieces[len(first) :]] if list(pieces[: len(first)]) == list(first) else None
-
-
-def mean_rows(matrix, old, pieces):
-    """The rows of new pieces: the mean of the rows of the old pieces that spell them.
-
-    Args:
-        matrix: float (V, D), the rows of the old pieces, or float (V,), a number for each.
-        old: the old SentencePiece model, bytes.
-        pieces: list of N str.
-
-    Returns:
-        float (N, D) or (N,).
-    """
-    rows = [np.mean(matrix[ids], axis=0) for ids in spell(old, pieces)]
-    return np.reshape(rows, (len(pieces), *matrix.shape[1:])).astype(matrix.dtype)

@@ -9,9 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
-from keras_transformer.data.new_pieces import append_pieces, count_words, learn_pieces, mean_rows, new_in, spell
 from keras_transformer.errors import TokenizerError
 from keras_transformer.tokenizer import Tokenizer
+from keras_transformer.tools.importing.new_pieces import append_pieces, count_words, learn_pieces
+from keras_transformer.training.origin import mean_rows, new_in, spell
 from tests import tiny
 
 GERMAN = ["Der große Hund schläft, der Hund träumt.", "Ein Hund und 12 Häuser"] * 3

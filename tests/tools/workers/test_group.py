@@ -12,12 +12,8 @@ import tensorflow as tf
 
 from keras_transformer.config import Config
 from keras_transformer.errors import CheckpointError, ConfigError
-from keras_transformer.training import workers as module
-from keras_transformer.training.decide import Begun
-from keras_transformer.training.preparation import prepare
-from keras_transformer.training.run_directory import RunDirectory
-from keras_transformer.training.train import Alone
-from keras_transformer.training.workers import (
+from keras_transformer.tools.workers import group as module
+from keras_transformer.tools.workers.group import (
     Workers,
     is_listening,
     join_workers,
@@ -25,6 +21,10 @@ from keras_transformer.training.workers import (
     tf_config_of,
     wait_for_workers,
 )
+from keras_transformer.training.decide import Begun
+from keras_transformer.training.preparation import prepare
+from keras_transformer.training.run_directory import RunDirectory
+from keras_transformer.training.train import Alone
 from tests import tiny
 
 ROOT = Path(__file__).parents[2]

@@ -9,7 +9,7 @@ from random import Random
 
 from babel import Locale, dates
 
-from keras_transformer.data.cldr_phrases import Form, draw_count
+from keras_transformer.tools.cldr.wordings import Form, draw_count
 
 
 def _skeleton(name: str) -> Callable[[datetime.date, Locale], str]:
