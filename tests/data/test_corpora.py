@@ -1,4 +1,5 @@
 import dataclasses
+import functools
 import random
 import shutil
 from dataclasses import replace
@@ -7,6 +8,7 @@ from fractions import Fraction
 import pytest
 
 from keras_transformer.data import corpora
+from keras_transformer.data.cldr import cldr_corpus
 from keras_transformer.data.corpora import (
     BothSides,
     Corpus,
@@ -22,6 +24,14 @@ from keras_transformer.data.corpora import (
     split_weight,
 )
 from keras_transformer.errors import CorpusError
+
+
+def write(directory, **texts):
+    directory.mkdir(exist_ok=True)
+    for name, lines in texts.items():
+        stem, _, language = name.partition("_")
+        (directory / f"{stem}.{language.replace('_', '-')}").write_text("".join(f"{line}\n" for line in lines))
+    return directory
 
 
 @pytest.fixture
@@ -41,108 +51,65 @@ def message(spec, source_lang=None, target_lang=None):
     return str(caught.value)
 
 
-@pytest.mark.parametrize("spec", ["", "en-de", "cldr", "cldr:", "/data/multi30k", "http://x.org/y", "Files:x"])
-def test_an_unknown_form_names_the_three_there_are(spec):
-    found = message(spec)
-    assert repr(spec) in found
-    for form in ("cldr:A-B", "files:DIR", "tfds:NAME"):
-        assert form in found
+FORMS = ["cldr:A-B", "files:DIR", "tfds:NAME"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "flags", "said"),
+    [
+        *[(spec, (), FORMS) for spec in ("", "en-de", "cldr", "cldr:", "/data/multi30k", "http://x.org/y", "Files:x")],
+        *[("cldr:en-de", flags, ["en to de or de to en", "fr"]) for flags in (("fr", None), (None, "fr"))],
+        *[(f"cldr:{locales}", (), ["two different locales"]) for locales in ("en", "en-", "-de", "en-en")],
+        *[(spec, ("en", "en"), ["both are 'en'"]) for spec in ("cldr:en-de", "files:x", "tfds:x")],
+    ],
+)
+def test_a_corpus_of_no_form_or_of_impossible_languages_is_refused_in_one_line(cldr, spec, flags, said):
+    found = message(spec, *flags)
+    assert [part for part in said if part not in found] == [] and (said != FORMS or repr(spec) in found)
 
 
 @pytest.mark.parametrize(
     ("spec", "flags", "direction"),
     [
         ("cldr:en-de", (None, None), ("en", "de")),
-        ("cldr:en-de", ("en", None), ("en", "de")),
         ("cldr:en-de", ("de", None), ("de", "en")),
         ("cldr:en-de", (None, "en"), ("de", "en")),
-        ("cldr:en-de", ("de", "en"), ("de", "en")),
         ("cldr:pt_BR-zh_Hant", ("zh_Hant", None), ("zh_Hant", "pt_BR")),
     ],
 )
 def test_cldr_translates_either_way_and_forwards_by_default(cldr, spec, flags, direction):
     corpus = open_corpus(spec, *flags, seed=7)
-    assert (corpus.source_lang, corpus.target_lang) == direction
-    assert corpus.name == "seed 7"
+    assert (corpus.name, corpus.source_lang, corpus.target_lang) == ("seed 7", *direction)
 
 
-@pytest.mark.parametrize("flags", [("fr", None), (None, "fr"), ("en", "fr")])
-def test_cldr_refuses_other_languages(cldr, flags):
-    found = message("cldr:en-de", *flags)
-    assert "en to de or de to en" in found and "fr" in found
-
-
-@pytest.mark.parametrize("locales", ["en", "en-", "-de", "en-en"])
-def test_cldr_needs_two_locales(cldr, locales):
-    assert "two different locales" in message(f"cldr:{locales}")
-
-
-def test_files_are_opened_in_the_direction_of_the_flags(tmp_path):
-    for name, text in {"train.en": "one\n", "train.de": "eins\n", "val.en": "two\n", "val.de": "zwei\n"}.items():
-        (tmp_path / name).write_text(text)
-    corpus = open_corpus(f"files:{tmp_path}", "de", "en", seed=7)
-    assert (corpus.name, list(corpus.train)) == (f"files:{tmp_path}", [("eins", "one")])
-
-
-def test_a_colon_in_the_directory_belongs_to_it(tmp_path):
-    (tmp_path / "a:b").mkdir()
-    (tmp_path / "a:b" / "train.tsv").write_text("one\teins\ntwo\tzwei\n")
-    assert list(open_corpus(f"files:{tmp_path}/a:b", "en", "de", seed=7).train) == [("one", "eins")]
-
-
-@pytest.mark.parametrize("flags", [(None, None), ("en", None), (None, "de")])
-def test_files_without_languages_name_the_flags_and_the_languages_there(tmp_path, flags):
-    for language in ("en", "de", "fr"):
-        (tmp_path / f"train.{language}").write_text("x\n")
-    found = message(f"files:{tmp_path}", *flags)
-    for part in ("`source_lang`", "`target_lang`", "de, en, fr"):
-        assert part in found
-
-
-@pytest.mark.parametrize("spec", ["cldr:en-de", "files:x", "tfds:x"])
-def test_one_language_cannot_be_both_sides(spec):
-    assert "both are 'en'" in message(spec, "en", "en")
-
-
-def test_tfds_takes_the_text_after_the_colon(tmp_path):
+def test_files_and_tfds_take_the_text_after_the_first_colon_and_the_direction_of_the_flags(tmp_path):
+    directory = write(tmp_path / "a:b", train_en=["one", "two"], train_de=["eins", "zwei"])
+    corpus = open_corpus(f"files:{directory}", "de", "en", seed=7)
+    assert (corpus.name, list(corpus.train)) == (f"files:{directory}", [("eins", "one")])
     for name, text in {"en.train.txt": "one\ntwo\n", "de.train.txt": "eins\nzwei\n"}.items():
         (tmp_path / name).write_text(text)
     assert list(open_corpus(f"tfds:{tmp_path}", "en", "de", seed=7).train) == [("one", "eins")]
 
 
-@pytest.mark.parametrize(
-    ("spec", "expected"),
-    [
-        ("files:data/a", ("files:data/a", 1)),
-        ("files:data/a:0.3", ("files:data/a", Fraction(3, 10))),
-        ("files:data/a:3", ("files:data/a", 3)),
-        ("files:data/a:.5", ("files:data/a", Fraction(1, 2))),
-        ("files:C:\\data\\a", ("files:C:\\data\\a", 1)),
-        ("files:C:\\data\\a:2", ("files:C:\\data\\a", 2)),
-        ("files:a:b", ("files:a:b", 1)),
-        ("files:3", ("files:3", 1)),
-        ("files:a:-1", ("files:a:-1", 1)),
-        ("files:a:nan", ("files:a:nan", 1)),
-        ("tfds:ted/pt_to_en:1.0.0", ("tfds:ted/pt_to_en:1.0.0", 1)),
-        ("cldr:en-de:0.25", ("cldr:en-de", Fraction(1, 4))),
-    ],
-)
-def test_what_follows_the_last_colon_is_a_weight_if_it_is_a_number(spec, expected):
-    assert split_weight(spec) == expected
+@pytest.mark.parametrize("flags", [(None, None), ("en", None)])
+def test_files_without_languages_name_the_flags_and_the_languages_there(tmp_path, flags):
+    found = message(f"files:{write(tmp_path, train_en=['x'], train_de=['x'], train_fr=['x'])}", *flags)
+    assert [part for part in ("`source_lang`", "`target_lang`", "de, en, fr") if part not in found] == []
 
 
-def test_a_directory_whose_name_ends_like_a_weight_is_a_directory(tmp_path):
+def test_what_follows_the_last_colon_is_a_weight_if_it_is_a_number_and_no_directory(tmp_path):
     (tmp_path / "a:2").mkdir()
-    assert split_weight(f"files:{tmp_path}/a:2") == (f"files:{tmp_path}/a:2", 1)
-    assert split_weight(f"files:{tmp_path}/a:2:3") == (f"files:{tmp_path}/a:2", 3)
-
-
-@pytest.mark.parametrize("weight", ["0", "0.0", "1001", "0.12345"])
-def test_a_weight_that_is_not_possible_is_refused(weight):
-    with pytest.raises(
-        CorpusError, match=f"above 0, at most 1,000, and have at most 4 decimals. Received: files:a:{weight}$"
-    ):
-        split_weight(f"files:a:{weight}")
+    whole = ["files:data/a", "files:C:\\data\\a", "files:a:b", "files:3", "files:a:-1", "files:a:nan"]
+    for spec in [*whole, "tfds:ted/pt_to_en:1.0.0", f"files:{tmp_path}/a:2"]:
+        assert split_weight(spec) == (spec, 1)
+        assert split_weight(f"{spec}:3") == (spec, 3)
+    for weight, expected in {"0.3": Fraction(3, 10), ".5": Fraction(1, 2)}.items():
+        assert split_weight(f"cldr:en-de:{weight}") == ("cldr:en-de", expected)
+    for weight in ("0", "0.0", "1001", "0.12345"):
+        with pytest.raises(
+            CorpusError, match=f"above 0, at most 1,000, and .* 4 decimals. Received: files:a:{weight}$"
+        ):
+            split_weight(f"files:a:{weight}")
 
 
 def test_corpora_of_all_kinds_are_opened_with_their_weights(cldr, tmp_path):
@@ -164,12 +131,9 @@ def corpus(name, **others):
     return replace(made, **others)
 
 
-def test_a_corpus_alone_is_not_changed():
+def test_all_pairs_are_trained_on_in_turn_and_the_first_corpus_is_validated_on():
     alone = corpus("files:a", weight=Fraction(3, 10))
     assert mix([alone]) is alone
-
-
-def test_all_pairs_are_trained_on_in_turn_and_the_first_corpus_is_validated_on():
     mixed = mix([corpus(name) for name in PAIRS])
     assert isinstance(mixed.train, InTurn)
     for _ in range(2):
@@ -186,25 +150,14 @@ def test_a_change_of_any_corpus_is_a_change_of_the_mixture_by_its_name():
     assert [name for name in before if before[name] != after[name]] == ["tfds:b train.en"]
 
 
-def test_a_corpus_is_named_once():
-    with pytest.raises(CorpusError, match="tfds:b is named twice: name it once, with a weight, such as tfds:b:2"):
-        mix([corpus("files:a"), corpus("tfds:b"), corpus("tfds:b", weight=Fraction(3))])
-    with pytest.raises(CorpusError, match="files:a is in `dataset`, .* leave out `replay`"):
-        mix([corpus("files:a"), corpus("files:a", is_replayed=True)])
-
-
-def test_weights_are_those_of_the_corpora_where_nothing_is_replayed():
-    corpora = [corpus("files:a", weight=Fraction(3, 10)), corpus("tfds:b")]
-    assert epoch_weights(corpora, [200, 31], 0.0) == [Fraction(3, 10), 1]
-
-
-@pytest.mark.parametrize("replay", [0.2, 0.5, 0.01, 0.9])
-@pytest.mark.parametrize(("weight", "sizes"), [("1", [20_000, 29_000]), ("0.3", [20_000, 7]), ("2", [13, 29_000])])
-def test_replayed_pairs_are_the_share_of_an_epoch_that_was_asked_for(replay, weight, sizes):
-    corpora = [corpus("files:a", weight=Fraction(weight)), corpus("tfds:b", is_replayed=True)]
-    new, old = (size * w for size, w in zip(sizes, epoch_weights(corpora, sizes, replay), strict=True))
-    assert new == sizes[0] * Fraction(weight) and old.denominator == 1
-    assert abs(old - replay * (new + old)) <= 1
+@pytest.mark.parametrize("replay", [0.2, 0.01, 0.9])
+def test_replayed_pairs_are_the_share_of_an_epoch_that_was_asked_for(replay):
+    for weight, sizes in (("1", [20_000, 29_000]), ("0.3", [20_000, 7]), ("2", [13, 29_000])):
+        corpora = [corpus("files:a", weight=Fraction(weight)), corpus("tfds:b", is_replayed=True)]
+        new, old = (size * w for size, w in zip(sizes, epoch_weights(corpora, sizes, replay), strict=True))
+        assert new == sizes[0] * Fraction(weight) and old.denominator == 1
+        assert abs(old - replay * (new + old)) <= 1
+    assert epoch_weights([corpora[0], corpus("tfds:b")], [200, 31], 0.0) == [2, 1]  # where nothing is replayed
 
 
 def test_replayed_corpora_divide_their_share_by_their_weights_to_the_pair():
@@ -219,28 +172,12 @@ def test_replayed_corpora_divide_their_share_by_their_weights_to_the_pair():
     assert abs(first / second - Fraction(350, 633)) < Fraction(1, 50)
 
 
-# Corpora of several directions.
-
-
-@pytest.mark.parametrize(
-    ("spec", "expected"),
-    [
-        ("files:data/a", ("files:data/a", None)),
-        ("files:data/a@en-de", ("files:data/a", ("en", "de"))),
-        ("files:data/a@pt_BR-zh_Hant", ("files:data/a", ("pt_BR", "zh_Hant"))),
-        ("files:me@host/a", ("files:me@host/a", None)),
-        ("files:me@host/a@de-en", ("files:me@host/a", ("de", "en"))),
-        ("tfds:ted/pt_to_en:1.0.0@en-pt", ("tfds:ted/pt_to_en:1.0.0", ("en", "pt"))),
-    ],
-)
-def test_what_follows_the_last_at_sign_is_a_pair_of_languages(spec, expected):
-    assert split_pair(spec) == expected
-
-
-def test_a_directory_whose_name_ends_like_a_pair_is_a_directory(tmp_path):
+def test_what_follows_the_last_at_sign_is_a_pair_of_languages_if_it_is_no_directory(tmp_path):
     (tmp_path / "a@en-de").mkdir()
-    assert split_pair(f"files:{tmp_path}/a@en-de") == (f"files:{tmp_path}/a@en-de", None)
-    assert split_pair(f"files:{tmp_path}/a@en-de@de-en") == (f"files:{tmp_path}/a@en-de", ("de", "en"))
+    for spec in ("files:data/a", "files:me@host/a", "tfds:ted/pt_to_en:1.0.0", f"files:{tmp_path}/a@en-de"):
+        assert split_pair(spec) == (spec, None)
+        assert split_pair(f"{spec}@de-en") == (spec, ("de", "en"))
+        assert split_pair(f"{spec}@pt_BR-zh_Hant") == (spec, ("pt_BR", "zh_Hant"))
 
 
 @pytest.mark.parametrize("text", ["", "en", "en-", "-en", "pt-BR-en", "en-de-fr"])
@@ -250,44 +187,29 @@ def test_a_pair_is_two_languages_with_one_hyphen_between_them(text):
     assert "\n" not in str(caught.value)
 
 
-def write(directory, **texts):
-    directory.mkdir(exist_ok=True)
-    for name, lines in texts.items():
-        stem, _, language = name.partition("_")
-        (directory / f"{stem}.{language.replace('_', '-')}").write_text("".join(f"{line}\n" for line in lines))
-    return directory
-
-
 def test_every_corpus_may_say_its_own_languages(cldr, tmp_path):
-    directory = write(tmp_path / "a", train_en=["one", "two"], train_de=["eins", "zwei"])
-    specs = [f"files:{directory}", f"files:{directory}@de-en:0.5", "cldr:en-de@de-en"]
+    directory = write(tmp_path / "a", train_en=["one", "two"], train_de=["eins", "zwei"], train_pt_BR=["um", "dois"])
+    specs = [f"files:{directory}", f"files:{directory}@de-en:0.5", "cldr:en-de@de-en", f"files:{directory}@pt_BR-en"]
     opened = open_corpora(specs, "en", "de", seed=7)
     assert [(each.name, each.source_lang, each.target_lang, each.weight) for each in opened] == [
         (f"files:{directory}", "en", "de", 1),
         (f"files:{directory}@de-en", "de", "en", Fraction(1, 2)),
         ("seed 7", "de", "en", 1),
+        (f"files:{directory}@pt_BR-en", "pt-BR", "en", 1),  # a code finds its files with either sign
     ]
     assert list(opened[1].train) == [("eins", "one")] and list(opened[1].validation) == [("zwei", "two")]
-
-
-def test_a_code_of_several_parts_finds_its_files_with_either_sign(tmp_path):
-    directory = write(tmp_path / "a", train_pt_BR=["um", "dois"], train_en=["one", "two"])
-    opened = open_corpus(f"files:{directory}@pt_BR-en", "en", "de")
-    assert (opened.name, opened.source_lang) == (f"files:{directory}@pt_BR-en", "pt-BR")
-    assert list(opened.train) == [("um", "one")]
-
-
-def test_a_corpus_without_its_languages_is_refused_and_told_both_ways(tmp_path):
-    directory = write(tmp_path / "a", train_en=["one", "two"], train_de=["eins", "zwei"])
-    expected = f"files:{directory}@SOURCE-TARGET, or both `source_lang` and `target_lang`. The directory has de, en.$"
+    assert list(opened[3].train) == [("um", "one")]
+    expected = f"files:{directory}@SOURCE-TARGET, or both `source_lang` and `target_lang`. The directory has de, en, pt"
     with pytest.raises(CorpusError, match=expected):
         open_corpora([f"files:{directory}@en-de", f"files:{directory}"])
 
 
 def test_a_corpus_is_named_once_in_each_direction():
     one, same = corpus("files:a"), replace(corpus("files:a"), name="files:a@en-de")
-    with pytest.raises(CorpusError, match="files:a@en-de is named twice"):
-        mix([one, same])
+    with pytest.raises(CorpusError, match="files:a@en-de is named twice: name it once, with a weight, such as files:a"):
+        mix([one, corpus("tfds:b"), same])
+    with pytest.raises(CorpusError, match="files:a is in `dataset`, .* leave out `replay`"):
+        mix([one, corpus("files:a", is_replayed=True)])
     back = replace(one, name="files:a@de-en", source_lang="de", target_lang="en")
     mixed = mix([one, back])
     assert mixed.is_multilingual and mixed.directions == [("en", "de"), ("de", "en")]
@@ -370,8 +292,7 @@ def test_what_is_left_out_is_a_part_of_the_identity():
 @pytest.mark.parametrize("stem", ["train", "val", "test"])
 def test_a_file_of_columns_without_a_header_is_refused_in_two_directions(tmp_path, stem):
     pairs, header, stems = ["one\teins", "two\tzwei"], ["en\tde"], ("train", "val", "test")
-    texts = {f"{name}_tsv": pairs if name == stem else header + pairs for name in stems}
-    directory = write(tmp_path / "a", **texts)
+    directory = write(tmp_path / "a", **{f"{name}_tsv": header * (name != stem) + pairs for name in stems})
     shutil.copytree(directory, tmp_path / "copy")
     for second in (directory, tmp_path / "copy"):
         opened = open_corpora([f"files:{directory}@en-de", f"files:{second}@de-en"])
@@ -396,29 +317,26 @@ def test_a_new_kind_of_corpus_is_one_row(monkeypatch):
 
 
 @pytest.mark.parametrize("kind", ["files", "cldr"])
-def test_pairs_held_out_in_one_direction_are_not_trained_on_in_the_other(kind, tmp_path):
+def test_pairs_held_out_in_one_direction_are_not_trained_on_in_the_other(kind, tmp_path, monkeypatch):
+    small = functools.partial(cldr_corpus, train_size=2003, validation_size=97, test_size=89)
+    monkeypatch.setattr("keras_transformer.data.cldr.cldr_corpus", small)
     words = [f"{number}" for number in range(97)]
     directory = write(tmp_path / "a", train_en=words, train_de=[f"{word} Uhr" for word in words])
-    specs = (
-        [f"files:{directory}@en-de", f"files:{directory}@de-en"] if kind == "files" else ["cldr:en-de", "cldr:de-en"]
-    )
-    mixed = mix(open_corpora(specs))
+    here, back = {"files": (f"{directory}@en-de", f"{directory}@de-en"), "cldr": ("en-de", "de-en")}[kind]
+    mixed = mix(open_corpora([f"{kind}:{here}", f"{kind}:{back}"]))
     there, back = (set(pairs) for pairs in mixed.train.splits.values())
     for each, others in ((mixed, back), (mixed.others[0], there)):
         held_out = {(target, source) for source, target in (*each.validation, *(each.test or ()))}
         assert held_out and not held_out & others
 
 
-# Sampling by temperature.
-
-
-@pytest.mark.parametrize(("temperature", "expected"), [(1, [900, 100]), (2, [750, 250]), (1e9, [500, 500])])
-def test_corpora_are_taken_in_proportion_to_the_root_of_their_sizes(temperature, expected):
+def test_corpora_are_taken_in_proportion_to_the_root_of_their_sizes():
     """Arivazhagan et al. 2019. The square roots of 900 and 100 are as 3 to 1. An epoch keeps its 1,000 pairs."""
-    for sizes, weights in (([900, 100], ["1", "1"]), ([300, 1000], ["3", "0.1"])):
-        corpora = [corpus(name, weight=Fraction(weight)) for name, weight in zip(PAIRS, weights, strict=False)]
-        found = epoch_weights(corpora, sizes, 0.0, temperature)
-        assert [weight * size for weight, size in zip(found, sizes, strict=True)] == expected
+    for temperature, expected in ((1, [900, 100]), (2, [750, 250]), (1e9, [500, 500])):
+        for sizes, weights in (([900, 100], ["1", "1"]), ([300, 1000], ["3", "0.1"])):
+            corpora = [corpus(name, weight=Fraction(weight)) for name, weight in zip(PAIRS, weights, strict=False)]
+            found = epoch_weights(corpora, sizes, 0.0, temperature)
+            assert [weight * size for weight, size in zip(found, sizes, strict=True)] == expected
 
 
 def test_an_epoch_keeps_its_size_and_takes_every_corpus():
@@ -434,18 +352,12 @@ def test_an_epoch_keeps_its_size_and_takes_every_corpus():
 # Parts of a corpus.
 
 
-@pytest.mark.parametrize(
-    ("pairs", "size"),
-    [(2, 1), (19, 1), (39, 1), (40, 2), (2_000, 100), (19_999, 999), (20_000, 1000), (5_000_000, 1000)],
-)
-def test_five_percent_but_at_most_a_thousand_pairs_are_held_out(pairs, size):
-    assert held_out_size(pairs) == size
-
-
-@pytest.mark.parametrize(("pairs", "said"), [(0, "0 training pairs are"), (1, "1 training pair is")])
-def test_too_few_pairs_to_hold_any_out_are_refused(pairs, said):
-    with pytest.raises(CorpusError, match=f"{said} too few"):
-        held_out_size(pairs)
+def test_five_percent_but_at_most_a_thousand_pairs_are_held_out():
+    sizes = {2: 1, 39: 1, 40: 2, 2_000: 100, 19_999: 999, 20_000: 1000, 5_000_000: 1000}
+    assert {pairs: held_out_size(pairs) for pairs in sizes} == sizes
+    for pairs, said in ((0, "0 training pairs are"), (1, "1 training pair is")):
+        with pytest.raises(CorpusError, match=f"{said} too few"):
+            held_out_size(pairs)
 
 
 def test_every_kth_pair_is_held_out_and_the_rest_stays_in_order():
@@ -456,8 +368,7 @@ def test_every_kth_pair_is_held_out_and_the_rest_stays_in_order():
     assert note == "no validation split: 2 of the 47 training pairs were held out for it"
 
 
-@pytest.mark.parametrize("copies", [2, 7])
-@pytest.mark.parametrize("is_shuffled", [False, True])
+@pytest.mark.parametrize(("copies", "is_shuffled"), [(2, False), (7, True)])
 def test_no_copy_of_a_pair_that_is_held_out_stays_in_training(copies, is_shuffled):
     pairs = [(f"s{number}", f"t{number % 29}") for number in range(211)] * copies
     if is_shuffled:
@@ -481,12 +392,7 @@ def test_a_corpus_is_immutable_and_has_no_notes_unless_given():
         corpus.name = "other"
 
 
-def test_both_sides_of_a_split_are_read_again_at_every_iteration():
-    sides = BothSides([("a", "b"), ("c", "d")])
-    assert [list(sides), list(sides)] == [["a", "b", "c", "d"]] * 2
-
-
-@pytest.mark.parametrize(("side", "sentences"), [(0, ["a", "c"]), (1, ["b", "d"])])
-def test_one_side_of_a_split_is_read_again_at_every_iteration(side, sentences):
-    split = OneSide([("a", "b"), ("c", "d")], side)
-    assert [list(split), list(split)] == [sentences] * 2
+def test_the_sides_of_a_split_are_read_again_at_every_iteration():
+    pairs = [("a", "b"), ("c", "d")]
+    for split, expected in ((BothSides(pairs), "abcd"), (OneSide(pairs, 0), "ac"), (OneSide(pairs, 1), "bd")):
+        assert [list(split), list(split)] == [[*expected]] * 2

@@ -5,7 +5,6 @@ import os
 import numpy as np
 import pytest
 import sentencepiece
-import tensorflow as tf
 
 from keras_transformer.config import EOS_ID
 from keras_transformer.data import encoded
@@ -65,27 +64,18 @@ def sentences_of(lists):
 LISTS = [[5, 7, 11], [13], [], [17, 19, 23, 29, 31], [37, 41]]
 
 
-def test_lengths_are_those_of_the_sentences():
+def test_lengths_are_those_of_the_sentences_asked_for():
     assert sentences_of(LISTS).lengths.tolist() == [3, 1, 0, 5, 2]
-
-
-def test_lengths_of_rows_are_those_of_the_sentences_asked_for():
     assert sentences_of(LISTS).lengths_of(np.array([3, 0, 3, 2])).tolist() == [5, 3, 5, 0]
-
-
-@pytest.mark.parametrize("rows", [[3, 0, 3, 2], [4], [2]])
-def test_rows_can_be_taken_out(rows):
-    taken = sentences_of(LISTS).of(np.array(rows))
-    assert [taken.ids[start:end].tolist() for start, end in itertools.pairwise(taken.starts)] == [
-        LISTS[row] for row in rows
-    ]
 
 
 @pytest.mark.parametrize("rows", [[0, 1, 2, 3, 4], [3, 0, 3], [4], [2]])
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.int32])
-def test_padded_rows_are_sentences_and_zeros_up_to_the_longest(rows, dtype):
+def test_rows_can_be_taken_out_or_padded_with_zeros_up_to_the_longest(rows, dtype):
     sentences = sentences_of(LISTS)
-    padded = Sentences(sentences.ids.astype(dtype), sentences.starts).padded(np.array(rows))
+    sentences = Sentences(sentences.ids.astype(dtype), sentences.starts)
+    assert as_lists(sentences.of(np.array(rows))) == [LISTS[row] for row in rows]
+    padded = sentences.padded(np.array(rows))
     width = max(len(LISTS[row]) for row in rows)
     assert padded.dtype == np.int32 and padded.shape == (len(rows), width)
     assert padded.tolist() == [LISTS[row] + [0] * (width - len(LISTS[row])) for row in rows]
@@ -96,27 +86,12 @@ def test_pairs_are_tokenised_in_order_and_only_targets_end_with_eos(encode, proc
     sources, targets = zip(*PAIRS, strict=True)
     assert as_lists(pairs.source) == processor.encode(list(sources))
     assert as_lists(pairs.target) == with_eos(processor.encode(list(targets)))
-    assert len(pairs) == len(PAIRS)
-    assert sum(pairs.dropped.values()) == 0
-
-
-def test_encoding_again_into_a_directory_replaces_the_pairs(tokenizer, tmp_path):
-    first, second = (encode_pairs(PAIRS[:n], tokenizer, tokenizer, 101, tmp_path) for n in (7, 3))
-    again = EncodedPairs.open(tmp_path)
-    for side in ("source", "target"):
-        assert as_lists(getattr(again, side)) == as_lists(getattr(second, side))
-    assert len(again) == 3
+    assert len(pairs) == len(PAIRS) and sum(pairs.dropped.values()) == 0
+    assert pairs.target_pieces.tolist() == [len(processor.encode(target)) for target in targets]  # without eos
 
 
 def test_pairs_blank_on_one_side_are_dropped_and_counted(encode, processor):
-    blank = [
-        ("", "eins"),
-        ("two", ""),
-        ("  ", "drei"),
-        ("four", "\t\n"),
-        ("\u00a0", "\u3000"),
-        ("\u200b\ufeff", "sechs"),
-    ]
+    blank = [("", "eins"), ("two", ""), ("  ", "drei"), ("four", "\t\n"), ("\u00a0", "\u3000"), ("\u200b\ufeff", "six")]
     pairs = encode([blank[0], *PAIRS[:3], *blank[1:], *PAIRS[3:]], 101)
     assert pairs.dropped == {"blank on one side": 6, "longer than 101 tokens": 0}
     assert as_lists(pairs.target) == with_eos(processor.encode([target for _, target in PAIRS]))
@@ -161,25 +136,22 @@ def test_no_pair_left_is_an_error_that_says_why(encode, pairs, reasons):
     assert "files:DIR, train: " in str(caught.value) and f"({reasons})" in str(caught.value)
 
 
-def test_description_counts_pairs_tokens_and_reasons():
+def test_description_counts_pairs_tokens_and_reasons(tmp_path):
     source, target = sentences_of([[5] * 1009, [7]]), sentences_of(with_eos([[5, 7], [11]]))
     counts = {"blank on one side": 0, "longer than 2003 tokens": 1499}
     described = EncodedPairs(source, target, counts).describe()
     assert described == "2 pairs (1,010 source and 3 target tokens); dropped 1,499 longer than 2003 tokens"
     assert EncodedPairs(source, target, dict.fromkeys(counts, 0)).describe().endswith("; none dropped")
+    pairs = encode_pairs([("5", ""), ("5", "7")], Pieces(97), Pieces(89), 101, tmp_path)
+    assert pairs.describe() == "1 pair (1 source and 1 target token); dropped 1 blank on one side"
 
 
-def test_text_that_looks_like_control_symbols_has_no_control_ids(encode, tokenizer):
-    pairs = encode([("</s> one <pad>", "<s> eins <unk>")], 101)
-    assert min(pairs.source.ids.min(), pairs.target.ids[:-1].min()) > 3
-    assert tokenizer.decode(tf.constant([pairs.source.ids], tf.int32)).numpy() == [b"</s> one <pad>"]
-
-
-def test_opened_pairs_are_the_written_pairs_and_read_only(encode, tmp_path):
-    pairs = encode([("", "eins"), *PAIRS], 101)
-    again = EncodedPairs.open(tmp_path / "0")
+def test_opened_pairs_are_those_written_last_and_read_only(tokenizer, tmp_path):
+    for some in (PAIRS[:7], [("", "eins"), *PAIRS[:3]]):
+        pairs = encode_pairs(some, tokenizer, tokenizer, 101, tmp_path)
+    again = EncodedPairs.open(tmp_path)
     assert as_lists(again.source) == as_lists(pairs.source) and as_lists(again.target) == as_lists(pairs.target)
-    assert again.dropped == {"blank on one side": 1, "longer than 101 tokens": 0}
+    assert len(again) == 3 and again.dropped == {"blank on one side": 1, "longer than 101 tokens": 0}
     for sentences in (again.source, again.target):
         assert not sentences.ids.flags.writeable and not sentences.starts.flags.writeable
 
@@ -194,10 +166,10 @@ class Pieces:
         return [[int(number) for number in text.split()] for text in texts]
 
 
-@pytest.mark.parametrize("larger", ["source", "target", "both"])
+@pytest.mark.parametrize("larger", [0, 1])
 @pytest.mark.parametrize(("size", "width"), [(256, 1), (257, 2), (2**16, 2), (2**16 + 1, 4)])
 def test_ids_are_stored_in_the_smallest_type_that_holds_both_vocabularies(size, width, larger, tmp_path):
-    tokenizers = [Pieces(size if larger in (side, "both") else 97) for side in ("source", "target")]
+    tokenizers = [Pieces(size if larger == side else 97) for side in (0, 1)]
     pairs = encode_pairs([(f"4 {size - 1}", "5"), ("7", f"{size - 1}")], *tokenizers, 3, tmp_path)
     assert as_lists(pairs.source) == [[4, size - 1], [7]]
     assert as_lists(pairs.target) == with_eos([[5], [size - 1]])
@@ -208,15 +180,6 @@ def test_each_side_has_its_own_tokenizer(tokenizer, processor, tmp_path):
     pairs = encode_pairs([("5 7", "a house"), ("11", "two")], Pieces(97), tokenizer, 101, tmp_path)
     assert as_lists(pairs.source) == [[5, 7], [11]]
     assert as_lists(pairs.target) == with_eos(processor.encode(["a house", "two"]))
-
-
-def test_target_pieces_are_counted_without_eos(encode, processor):
-    assert encode(PAIRS, 101).target_pieces.tolist() == [len(processor.encode(target)) for _, target in PAIRS]
-
-
-def test_one_of_anything_is_told_in_the_singular(tmp_path):
-    pairs = encode_pairs([("5", "")] + [("5", "7")], Pieces(97), Pieces(89), 101, tmp_path)
-    assert pairs.describe() == "1 pair (1 source and 1 target token); dropped 1 blank on one side"
 
 
 def test_every_chunk_is_on_disk_before_the_next_one_is_read(tmp_path, monkeypatch):
@@ -275,33 +238,25 @@ def calls(directory, ingredients=INGREDIENTS):
     return make.calls
 
 
-def test_an_intact_directory_is_not_made_again(made, capsys):
-    assert [calls(made), calls(made)] == [0, 0]
-    assert capsys.readouterr().out == ""
-
-
-def test_the_first_time_says_nothing(directory, capsys):
-    assert calls(directory) == 1
-    assert capsys.readouterr().out == ""
+def test_a_directory_is_made_once_without_a_word_and_files_that_others_leave_there_do_no_harm(directory, capsys):
+    assert [calls(directory) for _ in range(3)] == [1, 0, 0]
+    (directory / ".DS_Store").write_bytes(b"13")
+    assert calls(directory) == 0 and capsys.readouterr().out == ""
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("ingredients", "said"),
     [
-        ({"corpus": "en to de, 29 bytes"}, "made from another corpus: made anew"),
-        ({"corpus": "de to en, 23 bytes", "max_length": 37}, "made from another corpus and max_length: made anew"),
-        ({"layout": 2}, "made from another layout: made anew"),
+        ({**INGREDIENTS, "corpus": "en to de, 29 bytes"}, "corpus"),
+        ({"corpus": "de to en, 23 bytes", "max_length": 37}, "corpus and max_length"),
+        ({**INGREDIENTS, "layout": 2}, "layout"),
+        ({"max_length": 31}, "corpus"),
     ],
 )
-def test_other_ingredients_are_named_and_make_it_anew_once(made, capsys, changed, said):
-    assert [calls(made, INGREDIENTS | changed) for _ in range(2)] == [1, 0]
+def test_other_ingredients_are_named_and_make_it_anew_once(made, capsys, ingredients, said):
+    assert [calls(made, ingredients) for _ in range(2)] == [1, 0]
     (line,) = capsys.readouterr().out.splitlines()
-    assert line.strip() == f"{made} was {said}"
-
-
-def test_an_ingredient_that_is_gone_makes_it_anew_once(made, capsys):
-    assert [calls(made, {"max_length": 31}) for _ in range(2)] == [1, 0]
-    assert capsys.readouterr().out.strip() == f"{made} was made from another corpus: made anew"
+    assert line.strip() == f"{made} was made from another {said}: made anew"
 
 
 DAMAGE = {
@@ -325,31 +280,18 @@ def test_a_damaged_one_is_made_anew_with_a_line_that_says_so(made, capsys, damag
     assert str(made) in line and line.endswith(": made anew")
 
 
-def test_files_that_others_leave_there_do_no_harm(made):
-    (made / ".DS_Store").write_bytes(b"13")
-    assert calls(made) == 0
+@pytest.mark.parametrize("stop", [KeyboardInterrupt(), OSError(28, "No space left on device")])
+def test_an_interruption_leaves_nothing_that_is_taken_for_whole_and_the_old_one_as_it_was(directory, stop):
+    def stopped():
+        raise stop
 
-
-def interrupted():
-    raise KeyboardInterrupt
-
-
-def full_disk():
-    raise OSError(28, "No space left on device")
-
-
-@pytest.mark.parametrize("stop", [interrupted, full_disk])
-def test_an_interruption_leaves_nothing_that_is_taken_for_whole(directory, stop):
     with pytest.raises((KeyboardInterrupt, FileError)):
-        make_once(directory, INGREDIENTS, Maker(before_last=stop))
+        make_once(directory, INGREDIENTS, Maker(before_last=stopped))
     assert list(directory.parent.iterdir()) == []
     assert calls(directory) == 1
-
-
-def test_an_interruption_while_making_anew_leaves_the_old_one_for_its_own_ingredients(made):
-    with pytest.raises(KeyboardInterrupt):
-        make_once(made, INGREDIENTS | {"max_length": 37}, Maker(before_last=interrupted))
-    assert calls(made) == 0
+    with pytest.raises((KeyboardInterrupt, FileError)):
+        make_once(directory, INGREDIENTS | {"max_length": 37}, Maker(before_last=stopped))
+    assert calls(directory) == 0
 
 
 def test_the_rest_of_a_killed_start_is_cleared_away(directory):

@@ -19,20 +19,24 @@ from keras_transformer.data.full_stops import (
 )
 from keras_transformer.errors import FileError
 
-
-def test_a_word_that_also_ends_lines_or_stands_without_a_full_stop_is_no_abbreviation():
-    once, often = ["Don't worry. He will."], ["Please don't worry."] * 2
-    assert learn_full_stops(once).abbreviations == ("worry",)
-    assert learn_full_stops([*once, *often]).abbreviations == ()
-    assert learn_full_stops([*once, "do not worry now", "worry"]).abbreviations == ()
-    assert learn_full_stops(["Ann Ray geb. Lee", "Eva Roe geb. Fox", *["ich geb es dir"] * 9]).abbreviations == ("geb",)
-    assert learn_full_stops(["see art. 5", "by art. 7", *["the art of war"] * 97]).abbreviations == ("art",)
+WORRY = "Don't worry. He will."
+PARAGRAPHS = [f"He sleeps. They walk. She likes {word}. We sleep. All walk." for word in ("cider", "perry")] * 2
 
 
-def test_in_paragraphs_a_rare_word_at_the_end_of_a_sentence_is_no_abbreviation():
-    paragraphs = [f"He sleeps. They walk. She likes {word}. We sleep. All walk." for word in ("cider", "perry")] * 2
-    assert learn_full_stops([*paragraphs, "You sleep. I walk.", "She sleeps."]).abbreviations == ()
-    assert learn_full_stops([*paragraphs, *["the plan, approx. Ten"] * 9]).abbreviations == ("approx",)
+@pytest.mark.parametrize(
+    ("lines", "abbreviations"),
+    [
+        ([WORRY], ["worry"]),
+        ([WORRY, *["Please don't worry."] * 2], []),
+        ([WORRY, "do not worry now", "worry"], []),
+        (["Ann Ray geb. Lee", "Eva Roe geb. Fox", *["ich geb es dir"] * 9], ["geb"]),
+        (["see art. 5", "by art. 7", *["the art of war"] * 97], ["art"]),
+        ([*PARAGRAPHS, "You sleep. I walk.", "She sleeps."], []),
+        ([*PARAGRAPHS, *["the plan, approx. Ten"] * 9], ["approx"]),
+    ],
+)
+def test_a_word_that_also_ends_lines_or_stands_without_a_full_stop_is_no_abbreviation(lines, abbreviations):
+    assert list(learn_full_stops(lines).abbreviations) == abbreviations
 
 
 def test_initials_and_parts_of_abbreviations_end_nothing():
@@ -44,9 +48,6 @@ def test_symbols_that_are_words_in_a_corpus_are_found():
     lines = ["one + two -", "25° – +", "a $! b"] * 5 + ["one = two"] * 9 + ["=one"]
     assert find_lone_symbols(lines) == "+"
     assert find_lone_symbols(lines * 2) == "$+="
-
-
-# Several corpora and languages.
 
 
 class Streamed:
@@ -117,13 +118,10 @@ def test_at_most_so_many_lines_are_read_and_every_corpus_has_evenly_spaced_ones(
 
 def test_a_corpus_behind_one_of_all_lines_is_known(monkeypatch):
     monkeypatch.setattr(full_stops, "MOST_LINES", 101)
-    long = pairs(["the dog and I"] * 101)
     for language in ("en", "fr"):
-        known = learn_known(corpus(("en", "de", long), (language, "de", pairs(FRENCH + ["un + deux"] * 10))), True)
+        parts = ("en", "de", pairs(["the dog and I"] * 101)), (language, "de", pairs(FRENCH + ["un + deux"] * 10))
+        known = learn_known(corpus(*parts), True)
         assert known.source.abbreviations == ("art",) and known.lone_symbols == "+"
-
-
-# Files.
 
 
 def test_a_corpus_knows_better_than_the_one_before():

@@ -18,49 +18,26 @@ def lengths(size, seed=0):
 
 @pytest.mark.parametrize("weight", WEIGHTS, ids=str)
 @pytest.mark.parametrize("size", [1, 7, 211])
-def test_as_many_epochs_as_the_denominator_take_every_pair_as_often_as_the_numerator(size, weight):
+def test_every_pair_is_taken_as_often_as_the_weight_says_and_every_epoch_takes_its_share(size, weight):
+    """As many epochs as the denominator take every pair as often as the numerator; each is right up to one pair."""
     share = Share(size, weight)
     times = np.array([share.times(epoch) for epoch in range(3 * weight.denominator)])
     for cycle in np.split(times, 3):
         assert cycle.sum(axis=0).tolist() == [weight.numerator] * size
     assert times.min() >= int(weight) and times.max() <= -(-weight.numerator // weight.denominator)
-
-
-@pytest.mark.parametrize("weight", WEIGHTS, ids=str)
-@pytest.mark.parametrize("size", [1, 7, 211])
-def test_every_epoch_takes_its_share_up_to_one_pair(size, weight):
-    share = Share(size, weight)
-    taken = {int(share.times(epoch).sum()) for epoch in range(weight.denominator)}
-    assert taken == {share.fewest, share.most}
+    assert set(times.sum(axis=1).tolist()) == {share.fewest, share.most}
     assert abs(share.fewest - size * weight) < 1 and abs(share.most - size * weight) < 1
-
-
-@pytest.mark.parametrize("weight", WEIGHTS, ids=str)
-def test_every_epoch_takes_its_share_of_the_short_pairs_and_of_the_long_ones(weight):
-    share = Share(211, weight)
-    for epoch in range(weight.denominator):
-        among_first = np.cumsum(share.times(epoch))
-        expected = np.arange(1, 212) * float(weight)
-        assert np.abs(among_first - expected).max() <= 1
-
-
-def test_a_weight_below_one_takes_other_pairs_each_time_until_all_were_taken():
-    share = Share(210, Fraction("0.1"))
-    taken = [frozenset(np.flatnonzero(share.times(epoch)).tolist()) for epoch in range(10)]
-    assert frozenset.union(*taken) == frozenset(range(210)) and sum(map(len, taken)) == 210
+    expected = np.arange(1, size + 1) * float(weight)
+    assert np.abs(np.cumsum(times, axis=1) - expected).max() <= 1  # of the short pairs and of the long ones
 
 
 def test_rows_are_those_of_each_corpus_as_often_as_its_weight_says():
     shares = [Share(13), Share(70, Fraction("0.3")), Share(11, Fraction(2))]
     counts = Counter()
     for epoch in range(10):
-        rows = rows_of_epoch(shares, *lengths(94), seed=5, epoch=epoch).tolist()
-        assert [sum(first <= row < stop for row in rows) for first, stop in ((0, 13), (13, 83), (83, 94))] == [
-            13,
-            21,
-            22,
-        ]
-        counts.update(rows)
+        rows = rows_of_epoch(shares, *lengths(94), seed=5, epoch=epoch)
+        assert np.diff(np.searchsorted(np.sort(rows), [0, 13, 83, 94])).tolist() == [13, 21, 22]
+        counts.update(rows.tolist())
     assert [counts[row] for row in range(94)] == [10] * 13 + [3] * 70 + [20] * 11
 
 

@@ -83,22 +83,17 @@ def message(name, *languages):
     return str(caught.value)
 
 
-def test_splits_come_in_the_direction_of_the_corpus(data_dir):
+def test_splits_come_in_the_direction_of_the_corpus_and_each_pass_starts_anew(data_dir):
     corpus = tfds_corpus("tiny_translate/full")
     assert (corpus.name, corpus.source_lang, corpus.target_lang) == ("tfds:tiny_translate/full", "pt", "en")
-    assert set(corpus.train) == pairs("train", range(13))
-    assert set(corpus.validation) == pairs("validation", range(3))
-    assert set(corpus.test) == pairs("test", range(2))
+    splits = {"train": corpus.train, "validation": corpus.validation, "test": corpus.test}
+    for split, found in splits.items():
+        half_read = iter(found)
+        next(half_read)
+        assert set(found) == pairs(split, range(SIZES["full"][split])) and list(found) == list(found)
+        assert len(found) == len(list(found)) == SIZES["full"][split]
     assert corpus.notes == ()
     assert (data_dir / "tiny_translate" / "full" / "1.0.0").is_dir()
-
-
-def test_each_pass_starts_anew_in_the_same_order():
-    train = tfds_corpus("tiny_translate/full").train
-    half_read = iter(train)
-    next(half_read)
-    assert list(train) == list(train)
-    assert len(list(train)) == 13
 
 
 @pytest.mark.parametrize("languages", [("en", "pt"), ("en", None), (None, "pt")])
@@ -111,58 +106,38 @@ def test_languages_turn_the_direction_around(languages):
 def test_without_validation_some_of_train_is_held_out_and_noted():
     corpus = tfds_corpus("tiny_translate/no_validation")
     train, validation = list(corpus.train), list(corpus.validation)
-    assert (len(train), len(validation)) == (39, 2) and corpus.held_out
+    assert (len(train), len(validation)) == (len(corpus.train), len(corpus.validation)) == (39, 2) and corpus.held_out
     assert set(train) | set(validation) == pairs("train", range(41))
     assert corpus.test is None
     assert corpus.notes == ("no validation split: 2 of the 41 training pairs were held out for it",)
 
 
-def test_a_prepared_directory_needs_no_code(data_dir):
-    tfds_corpus("tiny_translate/full")
-    corpus = tfds_corpus(str(data_dir / "tiny_translate" / "full" / "1.0.0"), "en", "pt")
-    assert set(corpus.validation) == pairs("validation", range(3), ("en", "pt"))
-
-
-def test_among_three_languages_two_must_be_chosen():
+def test_among_three_languages_two_must_be_chosen_and_invalid_utf8_is_replaced():
     found = message("three_languages")
-    for part in ("de", "en", "fr", "`source_lang`", "`target_lang`"):
-        assert part in found
+    assert [part for part in ("de", "en", "fr", "`source_lang`", "`target_lang`") if part not in found] == []
     assert "`target_lang`" in message("three_languages", "en")
     assert list(tfds_corpus("three_languages", "en", "fr").train) == [("one", "un")]
-
-
-def test_invalid_utf8_is_replaced():
     assert list(tfds_corpus("three_languages", "en", "de").validation) == [("one", "f\ufffdnf")]
 
 
-@pytest.mark.parametrize("languages", [("de", "en"), ("pt", "de"), ("de", None)])
-def test_an_unknown_language_names_those_there_are_and_the_configurations(languages):
-    found = message("tiny_translate/full", *languages)
-    for part in ("no language 'de'", "pt and en", "full, no_validation"):
-        assert part in found
-
-
-def test_an_unknown_name_suggests_similar_ones():
-    found = message("tiny_translat/full")
-    assert "'tiny_translat'" in found and "tiny_translate" in found.partition("did you mean")[2]
-    assert "no dataset 'qqqqqqqq'" in message("qqqqqqqq")
-
-
-def test_an_unknown_configuration_names_those_there_are():
-    found = message("tiny_translate/fulll")
-    assert "tiny_translate/fulll" in found and "full, no_validation, no_train" in found
-
-
-def test_a_malformed_name_is_quoted():
-    assert "a b" in message("a b")
-
-
-def test_other_datasets_are_told_by_their_features():
-    assert "text, author" in message("no_translation")
-
-
-def test_a_corpus_without_training_split_is_refused():
-    assert "no split `train`, only test" in message("tiny_translate/no_train")
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        *[
+            (("tiny_translate/full", *languages), ["no language 'de'", "pt and en", "full, no_validation"])
+            for languages in (("de", "en"), ("pt", "de"), ("de", None))
+        ],
+        (("tiny_translat/full",), ["'tiny_translat'", "did you mean", "tiny_translate"]),
+        (("qqqqqqqq",), ["no dataset 'qqqqqqqq'"]),
+        (("tiny_translate/fulll",), ["tiny_translate/fulll", "full, no_validation, no_train"]),
+        (("a b",), ["a b"]),
+        (("no_translation",), ["text, author"]),
+        (("tiny_translate/no_train",), ["no split `train`, only test"]),
+    ],
+)
+def test_what_is_unknown_or_lacks_a_part_is_named_with_those_there_are(arguments, said):
+    found = message(*arguments)
+    assert [part for part in said if part not in found] == []
 
 
 def test_a_failed_download_names_the_remedy_and_is_not_repeated_in_the_log(monkeypatch, caplog):
@@ -200,27 +175,18 @@ def test_translate_folder_reads_as_tfds_does(tmp_path):
     assert (tfds_corpus(name).source_lang, tfds_corpus(name).target_lang) == ("de", "en")
 
 
-def test_translate_folder_without_validation_holds_out_and_notes_it(tmp_path):
-    corpus = tfds_corpus(write_folder(tmp_path, en_train="one\ntwo\n", de_train="eins\nzwei\n"), "en", "de")
-    assert (list(corpus.train), list(corpus.validation)) == ([("one", "eins")], [("two", "zwei")])
-    assert corpus.test is None and len(corpus.notes) == 1 and corpus.held_out
-
-
-def test_bad_folders_are_told_apart(tmp_path):
+def test_a_folder_without_validation_holds_out_and_bad_folders_are_told_apart(tmp_path):
     assert f"no such directory: {tmp_path / 'absent'}" in message(str(tmp_path / "absent"))
     assert "LANG.train.txt" in message(str(tmp_path)) and "files there: none" in message(str(tmp_path))
-    name = write_folder(tmp_path, en_train="one\ntwo\n", de_train="eins\nzwei\n", en_test="four\n")
+    name = write_folder(tmp_path, en_train="one\ntwo\n", de_train="eins\nzwei\n")
+    corpus = tfds_corpus(name, "en", "de")
+    assert (list(corpus.train), list(corpus.validation)) == ([("one", "eins")], [("two", "zwei")])
+    assert corpus.test is None and len(corpus.notes) == 1 and corpus.held_out
     assert "no language 'fr', only de and en" in message(name, "fr", "en")
+    write_folder(tmp_path, en_test="four\n")
     assert "has en.test.txt, but no de.test.txt" in message(name)
     write_folder(tmp_path, de_test="vier\nfünf\n")
     assert "en.test.txt has 1 line, but" in message(name, "en", "de")
-
-
-def test_splits_know_their_number_of_pairs(data_dir):
-    corpus = tfds_corpus("tiny_translate/full")
-    assert (len(corpus.train), len(corpus.validation), len(corpus.test)) == (13, 3, 2)
-    corpus = tfds_corpus("tiny_translate/no_validation")
-    assert (len(corpus.train), len(corpus.validation)) == (39, 2)
 
 
 def test_the_identity_tells_corpora_and_directions_apart():
@@ -231,7 +197,8 @@ def test_the_identity_tells_corpora_and_directions_apart():
     assert identities[0]["train"].startswith("tiny_translate/full/1.0.0, 13 examples in ")
 
 
-def test_a_copy_of_a_prepared_corpus_has_the_same_fingerprint(data_dir, tmp_path):
+def test_a_prepared_directory_needs_no_code_and_a_copy_of_it_has_the_same_fingerprint(data_dir, tmp_path):
     prepared = tfds_corpus("tiny_translate/full").fingerprint
-    copy = shutil.copytree(data_dir / "tiny_translate" / "full" / "1.0.0", tmp_path / "1.0.0")
-    assert tfds_corpus(str(copy)).fingerprint == prepared
+    path = data_dir / "tiny_translate" / "full" / "1.0.0"
+    assert set(tfds_corpus(str(path), "en", "pt").validation) == pairs("validation", range(3), ("en", "pt"))
+    assert tfds_corpus(str(shutil.copytree(path, tmp_path / "1.0.0"))).fingerprint == prepared
