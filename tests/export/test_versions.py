@@ -42,23 +42,19 @@ def test_a_directory_that_cannot_be_made_is_a_mistake(tmp_path):
 NO_SPACE = os.strerror(errno.ENOSPC)
 
 
-@pytest.mark.parametrize(
-    "error", [OSError(errno.ENOSPC, NO_SPACE), tf.errors.ResourceExhaustedError(None, None, f"weights; {NO_SPACE}")]
-)
-def test_a_full_disk_is_one_line_that_names_the_version(tmp_path, error):
-    with pytest.raises(FileError) as caught, new_version(tmp_path):
-        raise error
-    assert str(caught.value) == f"cannot write {tmp_path / '1'}: {NO_SPACE}"
+def test_a_full_disk_is_one_line_that_names_the_version_and_a_mistake_of_the_program_keeps_its_traceback(tmp_path):
+    for error in (
+        OSError(errno.ENOSPC, NO_SPACE),
+        tf.errors.ResourceExhaustedError(None, None, f"weights; {NO_SPACE}"),
+    ):
+        with pytest.raises(FileError) as caught, new_version(tmp_path):
+            raise error
+        assert str(caught.value) == f"cannot write {tmp_path / '1'}: {NO_SPACE}"
+    for error in (FileNotFoundError(errno.ENOENT, "no"), tf.errors.ResourceExhaustedError(None, None, "out of memory")):
+        with pytest.raises(type(error)) as caught, new_version(tmp_path):
+            raise error
+        assert caught.value is error
     assert names(tmp_path) == []
-
-
-@pytest.mark.parametrize(
-    "error", [FileNotFoundError(errno.ENOENT, "no"), tf.errors.ResourceExhaustedError(None, None, "out of memory")]
-)
-def test_a_mistake_of_the_program_keeps_its_traceback(tmp_path, error):
-    with pytest.raises(type(error)) as caught, new_version(tmp_path):
-        raise error
-    assert caught.value is error
 
 
 def test_a_version_is_a_positive_number_and_an_existing_one_is_never_overwritten(tmp_path):

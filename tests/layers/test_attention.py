@@ -183,18 +183,15 @@ def test_a_turn_keeps_far_positions_apart_in_half_precision():
     np.testing.assert_allclose(far, expected[1031], atol=0.02)
 
 
-def test_no_attention_of_an_attention_with_biases_gives_that_of_the_output():
-    layer, x = NoAttention(use_bias=True), some("x", "BTD")
-    layer.build((None, None, D))
-    layer.output_bias.assign(np.arange(D) / 7)
-    for found in (layer(x, some("memory", "BSD")), layer.step(x, 0, ())[0]):
-        np.testing.assert_allclose(found, np.broadcast_to(np.arange(D) / 7, x.shape), rtol=1e-6)
-
-
-def test_no_attention_gives_zeros_and_a_gradient_of_0():
-    layer, x = NoAttention(), tf.Variable(some("x", "BTD"))
+def test_no_attention_gives_zeros_and_a_gradient_of_0_or_the_bias_of_its_output():
+    layer, x, memory = NoAttention(), tf.Variable(some("x", "BTD")), some("memory", "BSD")
     with tf.GradientTape() as tape:
-        outputs = [layer(x, some("memory", "BSD")), layer.attend(x, *layer.project(x)), layer.step(x, 0, ())[0]]
+        outputs = [layer(x, memory), layer.attend(x, *layer.project(x)), layer.step(x, 0, ())[0]]
         total = sum(map(tf.reduce_sum, outputs))
     assert all(output.shape == x.shape and not np.any(output) for output in outputs)
     assert not np.any(tape.gradient(total, x)) and layer.empty_cache(B) == layer.step(x, 0, ())[1] == ()
+    biased = NoAttention(use_bias=True)
+    biased.build((None, None, D))
+    biased.output_bias.assign(np.arange(D) / 7)
+    for found in (biased(x, memory), biased.step(x, 0, ())[0]):
+        np.testing.assert_allclose(found, np.broadcast_to(np.arange(D) / 7, x.shape), rtol=1e-6)

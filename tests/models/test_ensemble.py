@@ -42,12 +42,6 @@ def test_the_probabilities_are_the_mean_of_those_of_the_members():
     np.testing.assert_allclose(tf.exp(Ensemble(models)(inputs)), expected, rtol=1e-5, atol=1e-6)
 
 
-def test_an_ensemble_of_a_model_with_itself_is_the_model():
-    model, inputs = members()[0], TestContract().batch()
-    found = Ensemble([model] * 3)(inputs)
-    np.testing.assert_allclose(found, tf.nn.log_softmax(model(inputs)), rtol=1e-4, atol=1e-5)
-
-
 @pytest.mark.parametrize("sizes", [(19,), (19, 23)])
 def test_one_model_and_other_vocabularies_are_refused(sizes):
     models = [Transformer(**{**SIZES, "vocabulary_size": size}) for size in sizes]

@@ -15,13 +15,6 @@ POST, PRE = reference.post_norm, reference.pre_norm
 POLICIES = pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
 SMALL = {"vocabulary_size": V, "d_model": D, "num_heads": H, "d_ff": F, "num_layers": N}
 SHALLOW = {**SMALL, "num_layers": 1}
-OTHER_THAN_DEFAULT = {**SHALLOW, "target_vocabulary_size": OTHER_V, "tie_embeddings": False, "pre_norm": True}
-OTHER_THAN_DEFAULT |= {"dropout_rate": 0.3, "attention_dropout_rate": 0.2, "feed_forward_dropout_rate": 0.15}
-OTHER_THAN_DEFAULT |= {"num_decoder_layers": 3, "d_key": 7, "num_key_value_heads": 1, "d_value": 11}
-OTHER_THAN_DEFAULT |= {"positions": "relative", "relative_clip": 5, "num_positions": 29, "heads": "1/1,2,1/0,1,2"}
-OTHER_THAN_DEFAULT |= {"attention_bias": True, "activation": "gelu", "layer_norm_epsilon": 1e-3, "logits_bias": True}
-OTHER_THAN_DEFAULT |= {"scale_embeddings": False, "embedding_norm": True, "first_position": 2}
-OTHER_THAN_DEFAULT |= {"tie_positions": False, "frame": "5,7/3/11"}
 # As they are in the models of other programs.
 MARIAN = {**tiny.OPUS, "frame": None, "layer_norm_epsilon": 1e-9}
 M2M_100 = {**MARIAN, "activation": "relu", "first_position": 2, "layer_norm_epsilon": 1e-5, "logits_bias": False}
@@ -164,12 +157,6 @@ def test_weight_paths_are_the_keys_of_checkpoints_and_vocabularies_share_matrice
         f"{name}/matrix": rows for name, rows in matrices.items()
     }
     assert (model.output_matrix is model.target_embedding.matrix) == ("tie_embeddings" not in vocabularies)
-
-
-def test_every_argument_can_be_other_than_its_default():
-    config = Transformer(**OTHER_THAN_DEFAULT, dtype="mixed_bfloat16", name="some").get_config()
-    assert {name: config[name] for name in OTHER_THAN_DEFAULT} == OTHER_THAN_DEFAULT
-    assert set(config) == {*OTHER_THAN_DEFAULT, "dtype", "name"}
 
 
 @POLICIES

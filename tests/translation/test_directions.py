@@ -164,8 +164,8 @@ def test_a_model_of_one_direction_pays_nothing():
     assert tagged(ids, {}) is ids and begun(ids, {}) is ids and untagged(alignment, None, {}) is alignment
     assert begin(start, step, {"beam_size": 3}) == (start, step, {"beam_size": 3})
     some = Signatures(tiny.transformer(), tiny.tokenizer(), tiny.tokenizer(), 1, 0.6, 31).functions()
-    for name in ("translate", "explain"):  # their steps are those of all signatures
-        assert list(some[name].get_concrete_function().structured_input_signature[0][0]) == ["text"]
+    for name in ("translate", "explain"):
+        assert [*some[name].input_signature[0]] == ["text"]
     assert {name: inputs_of(name) for name in INPUTS} == INPUTS
 
 

@@ -29,7 +29,7 @@ from keras_transformer.translation.sentences import DIVISION
 from tests import tiny
 from tests.translation.test_sentences import compositions, is_blank
 
-fast = settings(max_examples=59, deadline=None, derandomize=True)
+fast = settings(max_examples=31, deadline=None, derandomize=True)
 any_text = st.text(max_size=61)
 
 # Parts.
