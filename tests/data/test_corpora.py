@@ -8,7 +8,6 @@ from fractions import Fraction
 import pytest
 
 from keras_transformer.data import corpora
-from keras_transformer.data.cldr import cldr_corpus
 from keras_transformer.data.corpora import (
     BothSides,
     Corpus,
@@ -24,6 +23,7 @@ from keras_transformer.data.corpora import (
     split_weight,
 )
 from keras_transformer.errors import CorpusError
+from keras_transformer.tools.cldr.corpus import cldr_corpus
 
 
 def write(directory, **texts):
@@ -319,7 +319,7 @@ def test_a_new_kind_of_corpus_is_one_row(monkeypatch):
 @pytest.mark.parametrize("kind", ["files", "cldr"])
 def test_pairs_held_out_in_one_direction_are_not_trained_on_in_the_other(kind, tmp_path, monkeypatch):
     small = functools.partial(cldr_corpus, train_size=2003, validation_size=97, test_size=89)
-    monkeypatch.setattr("keras_transformer.data.cldr.cldr_corpus", small)
+    monkeypatch.setattr("keras_transformer.tools.cldr.corpus.cldr_corpus", small)
     words = [f"{number}" for number in range(97)]
     directory = write(tmp_path / "a", train_en=words, train_de=[f"{word} Uhr" for word in words])
     here, back = {"files": (f"{directory}@en-de", f"{directory}@de-en"), "cldr": ("en-de", "de-en")}[kind]

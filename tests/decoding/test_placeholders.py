@@ -95,13 +95,6 @@ def test_greedy_search_and_sampling_have_every_placeholder_exactly_once(script):
             assert found == pytest.approx(math.fsum(log_probs), abs=1e-4)
 
 
-def test_a_row_is_searched_as_if_it_were_alone(script):
-    together = beam(script, 3, required())
-    for row in range(len(SEEDS)):
-        alone = Constrained(SEEDS[row : row + 1], table=script.table)
-        assert_same(beam(alone, 3, required(slice(row, row + 1)))[0], together[row])
-
-
 def test_a_limit_has_room_for_the_placeholders_and_a_prefix_for_its_own():
     given = required(prefix=[[0, 0], [PLAIN, PLAIN], [PLAIN, 0], [PLAIN, FIRST + 1], [0, 0], [FIRST, 0]])
     np.testing.assert_array_equal(given.limits, [4, 3, 4, 5, 1, 2])

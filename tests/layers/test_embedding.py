@@ -1,4 +1,3 @@
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -41,15 +40,11 @@ def token_embedding(vocabulary_size=V, **kwargs):
     return layer
 
 
-def test_a_token_is_its_row_times_the_root_of_d_model():
-    layer, ids = token_embedding(), some("ids", "BT")
-    expected = layer.matrix.numpy()[np.asarray(ids)] * D**0.5
-    np.testing.assert_allclose(layer(ids), expected, rtol=1e-6)
-
-
-def test_without_a_scale_a_token_is_its_row():
-    layer, ids = token_embedding(scale=False), some("ids", "BT")
-    np.testing.assert_array_equal(layer(ids), layer.matrix.numpy()[np.asarray(ids)])
+def test_a_token_is_its_row_times_the_root_of_d_model_if_it_is_scaled():
+    ids = some("ids", "BT")
+    for scale, factor in ((True, D**0.5), (False, 1)):
+        layer = token_embedding(scale=scale)
+        np.testing.assert_allclose(layer(ids), layer.matrix.numpy()[np.asarray(ids)] * factor, rtol=1e-6)
 
 
 @pytest.mark.parametrize("layer_class", [TokenEmbedding, OutputMatrix])
@@ -63,54 +58,24 @@ def test_matrix_starts_normal_with_variance_one_over_d_model(layer_class):
     assert np.abs(matrix).max() > 3  # nor truncated
 
 
-def test_output_matrix_is_made_again_from_its_config():
-    layer = OutputMatrix(V, D, name="some", dtype="mixed_bfloat16")
-    twin = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(layer))
-    assert type(twin) is OutputMatrix and twin.get_config() == layer.get_config()
-    assert {"vocabulary_size": V, "d_model": D}.items() <= layer.get_config().items()
-
-
 @pytest.mark.parametrize("source_class", [TokenEmbedding, OutputMatrix])
-def test_logits_are_products_with_the_rows_of_their_source(source_class):
-    layer, states = Logits(source_class(V, D)), some("states", "BTD")
-    found = layer(states)
-    expected = np.asarray(states, "float64") @ layer.source.matrix.numpy().astype("float64").T
-    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
-
-
-def test_a_bias_is_added_to_the_logits():
-    layer, states = Logits(token_embedding(), use_bias=True), some("states", "BTD")
+def test_logits_are_products_with_the_rows_of_their_source_plus_a_bias(source_class):
+    layer, states = Logits(source_class(V, D), use_bias=True), some("states", "BTD")
     without = np.asarray(layer(states))  # a new bias is 0
+    expected = np.asarray(states, "float64") @ layer.source.matrix.numpy().astype("float64").T
+    np.testing.assert_allclose(without, expected, rtol=1e-5, atol=1e-5)
     layer.bias.assign(np.arange(V) / 7)
     np.testing.assert_allclose(layer(states), without + np.arange(V) / 7, rtol=1e-5, atol=1e-5)
     assert [id(w) for w in layer.weights] == [id(layer.bias), id(layer.source.matrix)]
 
 
-def test_logits_and_embedding_learn_one_matrix():
-    embedding = token_embedding()
-    logits = Logits(embedding)
-    before = np.asarray(logits(some("x", "BTD")))
-    embedding.matrix.assign(2.0 * embedding.matrix)
-    np.testing.assert_allclose(logits(some("x", "BTD")), 2.0 * before, rtol=1e-6)
-    assert [id(w) for w in logits.weights] == [id(embedding.matrix)]
-
-
 @pytest.mark.parametrize("axes", ["BD", "BTD", "BHTD"])
-def test_logits_of_a_layout_made_once_are_products_with_the_matrix(axes):
+def test_logits_of_a_layout_made_once_are_products_with_the_matrix_and_float32(axes):
     states, matrix = some("states", axes), some("matrix", "VD")
     columns = columns_of(matrix, "float32")
     assert columns.shape == (D, V)
     expected = np.asarray(states, "float64") @ np.asarray(matrix, "float64").T
     np.testing.assert_allclose(logits_of(states, columns), expected, rtol=1e-5, atol=1e-5)
-
-
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
-def test_a_layout_is_in_the_compute_dtype_and_its_logits_are_float32(dtype):
-    columns = columns_of(some("matrix", "VD"), dtype)
-    assert columns.dtype == dtype
-    assert logits_of(tf.cast(some("states", "BTD"), dtype), columns).dtype == "float32"
-
-
-def test_no_implicit_mask_is_attached():
-    assert not token_embedding().supports_masking
-    assert getattr(token_embedding()(keras.Input((None,), dtype="int32")), "_keras_mask", None) is None
+    for dtype in ("bfloat16", "float16"):
+        columns = columns_of(matrix, dtype)
+        assert columns.dtype == dtype and logits_of(tf.cast(states, dtype), columns).dtype == "float32"

@@ -1,4 +1,4 @@
-"""What every model promises, whatever it computes: one harness, inherited by one test class per model.
+"""What every model promises, whatever it computes: one harness, inherited by one test class per model or variant.
 
 Every size is another prime, so that no transposed axis passes by accident.
 """
@@ -13,7 +13,6 @@ import pytest
 import tensorflow as tf
 
 from keras_transformer.decoding.beam import beam_search
-from keras_transformer.decoding.single import greedy_search
 from keras_transformer.models.sequence_to_sequence import load_model
 from tests.reference import randomise
 
@@ -95,8 +94,8 @@ def loop_over_steps(model, source_ids, ids, parents):
     return tf.transpose(written.stack(), (1, 2, 0, 3))  # (B, W, T, D)
 
 
-class ModelContract:
-    """Inherit as `class TestContract(ModelContract)`, and say which model.
+class VariantContract:
+    """What a variant of a model may break. Inherit as `class TestContract(VariantContract)`, and say which model.
 
     make: gives a new model for the two vocabularies. It passes its arguments on, such as `name` and `dtype`.
     source_size: number of source tokens.
@@ -130,43 +129,17 @@ class ModelContract:
         ids[:, :, 0] = BOS
         return ids
 
-    # Configuration and weights
-
-    def names_of_arguments(self):
-        """The names of the arguments of the model, beside name and dtype."""
-        return {field.name for field in dataclasses.fields(type(self.model()).shape_class)}
-
-    def test_config_holds_exactly_the_arguments(self):
-        config = self.model(dtype=HALF).get_config()
-        assert set(config) == {*self.names_of_arguments(), "dtype", "name"}
-        assert config["name"] == "some"
-        assert keras.dtype_policies.get(config["dtype"]).name == HALF
-
-    def test_config_makes_the_same_model_again(self):
-        model = self.model(dtype=HALF)
-        twin = type(model).from_config(json.loads(json.dumps(model.get_config())))
-        assert twin.get_config() == model.get_config()
-        paths = [weight.path for weight in model.weights]  # the keys of a checkpoint
-        assert [weight.path for weight in twin.weights] == paths and len(set(paths)) == len(paths)
-        twin.set_weights(model.get_weights())
-        np.testing.assert_array_equal(twin(self.batch()), model(self.batch()))
-
     def test_saved_model_is_the_same_model_when_it_is_loaded(self, tmp_path):
         model, inputs = self.model(), self.batch()
         model.save(tmp_path / "model.keras")
         loaded = load_model(tmp_path / "model.keras")
         assert type(loaded) is type(model) and loaded.get_config() == model.get_config()
+        paths = [weight.path for weight in model.weights]  # the keys of a checkpoint
+        assert [weight.path for weight in loaded.weights] == paths and len(set(paths)) == len(paths)
         np.testing.assert_array_equal(loaded(inputs), model(inputs))
         ids, parents = self.random_ids(W)[:, :, :2], random_parents(W)[:, :, :2]
         steps = [step_by_step(m, ids, parents, m.start(m.encode(inputs["source_ids"]), W))[0] for m in (model, loaded)]
         np.testing.assert_array_equal(*steps)
-
-    def test_saved_weights_load_into_a_model_that_was_never_called(self, tmp_path):
-        model = self.model()
-        model.save_weights(tmp_path / "model.weights.h5")
-        fresh = self.make(name="other")
-        fresh.load_weights(tmp_path / "model.weights.h5")
-        np.testing.assert_array_equal(fresh(self.batch()), model(self.batch()))
 
     def test_every_weight_learns(self):
         model = self.model()
@@ -176,42 +149,15 @@ class ModelContract:
         for weight, gradient in zip(model.trainable_weights, gradients, strict=True):
             assert gradient is not None and np.any(tf.convert_to_tensor(gradient)), weight.path
 
-    def test_methods_change_no_variable(self):
-        model, inputs = self.model(), self.batch()
-        before = [np.asarray(variable) for variable in model.variables]
-        model(inputs)
-        memory = model.encode(inputs["source_ids"])
-        model.align(inputs["target_ids"], memory)
-        step_by_step(model, self.random_ids(1)[:, :, :2], random_parents(1), model.start(memory, 1))
-        for variable, value in zip(model.variables, before, strict=True):
-            np.testing.assert_array_equal(variable, value)
-
-    # All positions at once
-
     def test_call_is_the_logits_of_decode_of_encode(self):
         model, inputs = self.model(), self.batch()
         logits = model(inputs)
-        assert logits.shape == (B, T, self.target_size) and logits.dtype == "float32"
+        assert logits.shape == (B, T, self.target_size) and logits.dtype == model.output.dtype == "float32"
+        assert model.output.shape == (None, None, self.target_size)
         states = model.decode(inputs["target_ids"], model.encode(inputs["source_ids"]))
         assert_close(model.logits(states), logits, 1e-6)
 
-    def test_call_has_a_symbolic_shape(self):
-        output = self.model().output
-        assert output.shape == (None, None, self.target_size) and output.dtype == "float32"
-
-    @pytest.mark.parametrize("leading", [(B,), (B, T), (B, W, T)])
-    def test_logits_are_products_with_the_output_matrix(self, leading):
-        model = self.model()
-        matrix = np.asarray(model.output_matrix, "float64")  # (V, D)
-        assert matrix.shape[0] == self.target_size
-        assert any(weight is model.output_matrix for weight in model.weights)
-        states = np.random.default_rng(3).normal(size=(*leading, matrix.shape[1]))
-        logits = model.logits(tf.constant(states, "float32"))
-        assert logits.dtype == "float32"
-        bias = 0 if model.output_bias is None else np.asarray(model.output_bias)
-        np.testing.assert_allclose(logits, states @ matrix.T + bias, rtol=1e-5, atol=1e-5)
-
-    def test_future_tokens_do_not_change_past_outputs(self):
+    def test_neither_future_tokens_nor_the_length_of_a_target_change_past_outputs(self):
         model, inputs = self.model(), self.batch()
         memory, target_ids = model.encode(inputs["source_ids"]), inputs["target_ids"]
         before = model.align(target_ids, memory)
@@ -222,32 +168,9 @@ class ModelContract:
             for one, other in zip(before, after, strict=True):
                 assert_close(other[:, :changed_from], one[:, :changed_from])
             assert np.abs(after[0] - before[0])[:, changed_from].max(axis=-1).min() > 1e-3
-
-    @pytest.mark.parametrize("length", [1, T - 1])
-    def test_the_beginning_of_a_target_has_the_outputs_that_it_has_in_the_whole(self, length):
-        model, inputs = self.model(), self.batch()
-        memory, target_ids = model.encode(inputs["source_ids"]), inputs["target_ids"]
-        for one, other in zip(
-            model.align(target_ids[:, :length], memory), model.align(target_ids, memory), strict=True
-        ):
-            assert_close(one, other[:, :length])
-
-    def test_every_source_token_counts(self):
-        model, inputs = self.model(), self.batch()
-        before = model.decode(inputs["target_ids"], model.encode(inputs["source_ids"]))
-        changed = np.tile(inputs["source_ids"], (S, 1, 1))  # (S, B, S): each position changed in a copy of its own
-        for position in range(S):
-            ids = changed[position, :, position]
-            changed[position, :, position] = 4 + (ids + 1) % (self.source_size - 4)
-        memory = model.encode(changed.reshape(S * B, S))
-        after = np.reshape(model.decode(np.tile(inputs["target_ids"], (S, 1)), memory), (S, *before.shape))
-        assert np.abs(after - before).max(axis=(2, 3)).min() > 1e-4
-
-    def test_no_row_depends_on_the_others(self):
-        model, inputs = self.model(), self.batch()
-        together = model(inputs)
-        for rows in (slice(0, 1), slice(1, B)):  # alone, and among fewer
-            assert_close(model({name: ids[rows] for name, ids in inputs.items()}), together[rows])
+        for length in (1, T - 1):
+            for one, other in zip(model.align(target_ids[:, :length], memory), before, strict=True):
+                assert_close(one, other[:, :length])
 
     def test_appended_source_padding_changes_nothing(self):
         model, inputs = self.model(), self.batch()
@@ -263,42 +186,25 @@ class ModelContract:
         steps, padded_steps = (step_by_step(model, ids, parents, model.start(m, W))[0] for m in (memory, padded))
         assert_close(padded_steps, steps)
 
-    def test_an_empty_source_gives_finite_numbers(self):
-        model, inputs = self.model(), self.batch()
-        inputs["source_ids"][0] = PAD
-        assert np.isfinite(model(inputs)).all()
-        assert np.isfinite(model.align(inputs["target_ids"], model.encode(inputs["source_ids"]))[1]).all()
-
-    # What a position looks at
-
-    def test_align_gives_the_states_of_decode(self):
-        model, inputs = self.model(), self.batch()
-        memory = model.encode(inputs["source_ids"])
-        assert_close(model.align(inputs["target_ids"], memory)[0], model.decode(inputs["target_ids"], memory), 1e-6)
-
     @pytest.mark.parametrize("policy", ["float32", HALF])
     def test_alignment_is_shared_out_among_the_tokens_of_the_source(self, policy):
         model, inputs = self.model(dtype=policy), self.batch()
-        _, alignment = model.align(inputs["target_ids"], model.encode(inputs["source_ids"]))
+        memory = model.encode(inputs["source_ids"])
+        states, alignment = model.align(inputs["target_ids"], memory)
+        assert_close(states, model.decode(inputs["target_ids"], memory), 1e-6)
         assert alignment.shape == (B, T, S) and alignment.dtype == "float32"
         np.testing.assert_allclose(np.sum(alignment, axis=-1), 1, atol=1e-5 if policy == "float32" else 0.01)
         is_padding = np.broadcast_to(inputs["source_ids"][:, None] == PAD, alignment.shape)
         assert np.all(np.asarray(alignment)[is_padding] == 0) and np.all(np.asarray(alignment) >= 0)
 
-    # Step by step
-
-    @WIDTHS
-    def test_steps_are_decode_of_the_history_of_each_hypothesis(self, width):
-        model, ids, parents = self.model(), self.random_ids(width), random_parents(width)
+    @pytest.mark.parametrize(
+        ("width", "policy", "tolerance"), [(1, "float32", 1e-5), (W, "float32", 1e-5), (W, HALF, 0.1)]
+    )
+    def test_steps_are_decode_of_the_history_of_each_hypothesis(self, width, policy, tolerance):
+        model, ids, parents = self.model(dtype=policy), self.random_ids(width), random_parents(width)
         memory = model.encode(self.batch()["source_ids"])
         states, _ = step_by_step(model, ids, parents, model.start(memory, width))
-        assert_close(states, decode_histories(model, memory, ids, parents))
-
-    def test_steps_are_decode_in_half_precision(self):
-        model, ids, parents = self.model(dtype=HALF), self.random_ids(W), random_parents(W)
-        memory = model.encode(self.batch()["source_ids"])
-        states, _ = step_by_step(model, ids, parents, model.start(memory, W))
-        assert_close(states, decode_histories(model, memory, ids, parents), 0.1)
+        assert_close(states, decode_histories(model, memory, ids, parents), tolerance)
 
     @WIDTHS
     def test_steps_in_a_loop_of_unknown_batch_and_length_are_the_eager_steps(self, width):
@@ -314,23 +220,18 @@ class ModelContract:
         assert_close(loop(source_ids, ids, parents), expected)
         assert_close(loop(source_ids[:2], ids[:2, :, :3], parents[:2, :, :3]), expected[:2, :, :3])
 
-    def test_memory_is_a_nest_of_rows(self):
-        model, inputs, rows = self.model(), self.batch(), [3, 0, 3]
-        memory = model.encode(inputs["source_ids"])
-        assert {tensor.shape[0] for tensor in tf.nest.flatten(memory)} == {B}
-        assert_close(select(memory, rows), model.encode(inputs["source_ids"][rows]))
-        states = model.decode(inputs["target_ids"], memory)
-        assert_close(model.decode(inputs["target_ids"][rows], select(memory, rows)), tf.gather(states, rows))
-
     @WIDTHS
-    def test_the_decoding_state_is_a_nest_of_rows(self, width):
+    def test_memory_and_the_decoding_state_are_nests_of_rows(self, width):
         """A search leaves out the rows that are done, at the start and between two steps."""
-        model, ids, parents = self.model(), self.random_ids(width)[:, :, :4], random_parents(width)[:, :, :4]
-        start = model.start(model.encode(self.batch()["source_ids"]), width)
+        model, inputs = self.model(), self.batch()
+        ids, parents = self.random_ids(width)[:, :, :4], random_parents(width)[:, :, :4]
+        memory = model.encode(inputs["source_ids"])
+        start = model.start(memory, width)
         expected, _ = step_by_step(model, ids, parents, start)
         rows, early = np.array([3, 0, 4]), 2
         _, state = step_by_step(model, ids[:, :, :early], parents[:, :, :early], start)
-        assert {tensor.shape[0] for nest in (start, state) for tensor in tf.nest.flatten(nest)} == {B}
+        assert {tensor.shape[0] for nest in (memory, start, state) for tensor in tf.nest.flatten(nest)} == {B}
+        assert_close(select(memory, rows), model.encode(inputs["source_ids"][rows]))
 
         found, _ = step_by_step(model, ids[rows], parents[rows], select(start, rows))
         assert_close(found, tf.gather(expected, rows))
@@ -338,8 +239,6 @@ class ModelContract:
         for t in range(early, ids.shape[2]):
             states, state = model.step(ids[rows, :, t], parents[rows, :, t], tf.constant(t), state)
             assert_close(states, tf.gather(expected, rows)[:, :, t])
-
-    # In a graph, in half precision, in a search
 
     def test_graph_of_unknown_batch_and_length_is_eager(self):
         model, inputs = self.model(), self.batch()
@@ -354,36 +253,73 @@ class ModelContract:
         shorter = {"source_ids": inputs["source_ids"][:2, : S - 2], "target_ids": inputs["target_ids"][:2, : T - 2]}
         assert_close(graph(**shorter), everything(**shorter))
 
-    def test_mixed_precision_keeps_weights_and_logits_in_float32(self):
+
+class ModelContract(VariantContract):
+    """All that a model promises: see `VariantContract`."""
+
+    def test_config_holds_exactly_the_arguments_and_makes_the_same_model_again(self):
+        model = self.model(dtype=HALF)
+        config = model.get_config()
+        assert set(config) == {*(field.name for field in dataclasses.fields(model.shape_class)), "dtype", "name"}
+        assert config["name"] == "some"
+        assert keras.dtype_policies.get(config["dtype"]).name == HALF
+        twin = type(model).from_config(json.loads(json.dumps(config)))
+        assert twin.get_config() == config
+        twin.set_weights(model.get_weights())
+        np.testing.assert_array_equal(twin(self.batch()), model(self.batch()))
+
+    def test_saved_weights_load_into_a_model_that_was_never_called(self, tmp_path):
+        model = self.model()
+        model.save_weights(tmp_path / "model.weights.h5")
+        fresh = self.make(name="other")
+        fresh.load_weights(tmp_path / "model.weights.h5")
+        np.testing.assert_array_equal(fresh(self.batch()), model(self.batch()))
+
+    @pytest.mark.parametrize("leading", [(B,), (B, W, T)])
+    def test_logits_are_products_with_the_output_matrix(self, leading):
+        model = self.model()
+        matrix = np.asarray(model.output_matrix, "float64")  # (V, D)
+        assert matrix.shape[0] == self.target_size
+        assert any(weight is model.output_matrix for weight in model.weights)
+        states = np.random.default_rng(3).normal(size=(*leading, matrix.shape[1]))
+        logits = model.logits(tf.constant(states, "float32"))
+        assert logits.dtype == "float32"
+        bias = 0 if model.output_bias is None else np.asarray(model.output_bias)
+        np.testing.assert_allclose(logits, states @ matrix.T + bias, rtol=1e-5, atol=1e-5)
+
+    def test_every_source_token_counts(self):
+        model, inputs = self.model(), self.batch()
+        before = model.decode(inputs["target_ids"], model.encode(inputs["source_ids"]))
+        changed = np.tile(inputs["source_ids"], (S, 1, 1))  # (S, B, S): each position changed in a copy of its own
+        for position in range(S):
+            ids = changed[position, :, position]
+            changed[position, :, position] = 4 + (ids + 1) % (self.source_size - 4)
+        memory = model.encode(changed.reshape(S * B, S))
+        after = np.reshape(model.decode(np.tile(inputs["target_ids"], (S, 1)), memory), (S, *before.shape))
+        assert np.abs(after - before).max(axis=(2, 3)).min() > 1e-4
+
+    def test_mixed_precision_keeps_weights_and_logits_in_float32_and_an_empty_source_gives_finite_numbers(self):
         model, full, inputs = self.model(dtype=HALF), self.model(), self.batch()
         logits = model(inputs)
         assert model.dtype_policy.name == HALF
         assert logits.dtype == model.output.dtype == "float32"
         assert {weight.dtype for weight in model.weights} == {"float32"}
         assert_close(logits, full(inputs), 0.2)
+        inputs["source_ids"][0] = PAD
+        for each in (model, full):
+            assert np.isfinite(each(inputs)).all()
+            assert np.isfinite(each.align(inputs["target_ids"], each.encode(inputs["source_ids"]))[1]).all()
 
     @WIDTHS
     def test_beam_search_gives_the_scores_of_decode(self, width):
         model, memory = self.model(), self.model().encode(self.batch()["source_ids"])
-        found = beam_search(step_of(model), model.start(memory, width), LIMITS, width=width, **self.endless())
+        how = {"bos_id": BOS, "eos_id": self.target_size, "pad_id": PAD, "length_penalty": 0.0}  # no token is eos
+        found = beam_search(step_of(model), model.start(memory, width), LIMITS, width=width, **how)
         rows = np.array(LIMITS) > 0  # a row without room for a token has one empty hypothesis only
         np.testing.assert_array_equal(found.lengths[rows], np.repeat(np.array(LIMITS)[rows, None], width, axis=1))
         for w in range(width):
             expected = score_by_decode(model, memory, found, w)
             np.testing.assert_allclose(found.scores.numpy()[rows, w], expected[rows], rtol=1e-5, atol=1e-4)
-
-    def test_greedy_search_takes_the_most_likely_token_of_decode(self):
-        model, memory = self.model(), self.model().encode(self.batch()["source_ids"])
-        found = greedy_search(step_of(model), model.start(memory, 1), LIMITS, **self.endless())
-        assert found.lengths[:, 0].numpy().tolist() == LIMITS
-        ids = found.ids[:, 0].numpy()
-        most_likely = np.argmax(model.logits(model.decode(shifted_right(ids), memory)), axis=-1)
-        is_read = np.arange(ids.shape[1]) < np.array(LIMITS)[:, None]
-        np.testing.assert_array_equal(ids[is_read], most_likely[is_read])
-
-    def endless(self):
-        """Arguments of a search in which no token ends a hypothesis, so that every row goes on to its limit."""
-        return {"bos_id": BOS, "eos_id": self.target_size, "pad_id": PAD, "length_penalty": 0.0}
 
 
 def step_of(model):

@@ -8,7 +8,7 @@ import tensorflow as tf
 from keras_transformer.models.ensemble import Ensemble
 from keras_transformer.models.recurrent import RecurrentNetwork
 from keras_transformer.models.transformer import Transformer
-from tests.models.contract import ModelContract
+from tests.models.contract import VariantContract
 from tests.reference import randomise
 
 SIZES = {"vocabulary_size": 19, "d_model": 6, "num_heads": 2, "d_ff": 7, "num_layers": 1, "dropout_rate": 0.0}
@@ -20,23 +20,12 @@ def members():
     return [randomise(Transformer(**SIZES, name="one")), randomise(recurrent)]
 
 
-class TestContract(ModelContract):
+class TestContract(VariantContract):
     def make(self, **kwargs):
         return Ensemble(members(), **kwargs)
 
-    def names_of_arguments(self):
-        return {"members"}
-
-    def test_config_makes_the_same_model_again(self):
-        model = self.model()
-        twin = Ensemble.from_config(model.get_config())
-        assert twin.get_config() == model.get_config()
-        twin.set_weights(model.get_weights())
-        np.testing.assert_array_equal(twin(self.batch()), model(self.batch()))
-
     @pytest.mark.parametrize("leading", [(5,), (5, 3)])
-    def test_logits_are_products_with_the_output_matrix(self, leading):
-        """Here, the logarithms of the mean of the probabilities."""
+    def test_logits_are_the_logarithms_of_the_mean_of_the_probabilities(self, leading):
         model, rng = self.model(), np.random.default_rng(3)
         states = [rng.normal(size=(*leading, width)).astype("float32") for width in (6, 10)]
         expected = sum(
@@ -51,12 +40,6 @@ def test_the_probabilities_are_the_mean_of_those_of_the_members():
     models, inputs = members(), TestContract().batch()
     expected = sum(tf.nn.softmax(model(inputs)) for model in models) / 2
     np.testing.assert_allclose(tf.exp(Ensemble(models)(inputs)), expected, rtol=1e-5, atol=1e-6)
-
-
-def test_an_ensemble_of_a_model_with_itself_is_the_model():
-    model, inputs = members()[0], TestContract().batch()
-    found = Ensemble([model] * 3)(inputs)
-    np.testing.assert_allclose(found, tf.nn.log_softmax(model(inputs)), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("sizes", [(19,), (19, 23)])

@@ -38,42 +38,34 @@ class Counting(SequenceToSequence):
         return self.product(states)
 
 
-def test_a_subclass_is_connected_by_its_methods():
-    model = Counting(7)
+def test_a_subclass_is_connected_by_its_methods_and_its_config_holds_its_arguments():
+    model = Counting(7, dtype="mixed_bfloat16", name="some")
     source_ids, target_ids = np.array([[3, 4, 0]]), np.array([[2, 5]])
     expected = model.logits(model.decode(target_ids, model.encode(source_ids)))
-    np.testing.assert_array_equal(model({"source_ids": source_ids, "target_ids": target_ids}), expected)
-    assert model.output.shape == (None, None, 7)
-
-
-def test_config_holds_the_arguments_of_the_subclass_and_the_policy_and_the_name():
-    config = Counting(7, dtype="mixed_bfloat16", name="some").get_config()
-    assert keras.dtype_policies.get(config.pop("dtype")).name == "mixed_bfloat16"
+    found = model({"source_ids": source_ids, "target_ids": target_ids})
+    assert found.shape == (1, 2, 7) and np.array_equal(found, expected)
+    config = model.get_config()
+    assert keras.dtype_policies.get(config.pop("dtype")).name == model.dtype_policy.name == "mixed_bfloat16"
     assert config == {"vocabulary_size": 7, "extra": 3, "name": "some"}
 
 
-def test_the_policy_of_the_model_is_that_of_its_layers():
-    assert Counting(7, dtype="mixed_bfloat16").dtype_policy.name == "mixed_bfloat16"
+def test_a_missing_method_is_named():
+    model, nothing = Counting(7), None
+    for method, use in {
+        "start": lambda: model.start(nothing, 1),
+        "step": lambda: model.step(nothing, nothing, 0, nothing),
+        "align": lambda: model.align(nothing, nothing),
+        "output_matrix": lambda: model.output_matrix,
+    }.items():
+        with pytest.raises(AttributeError, match=f"Counting has no `{method}`: a SequenceToSequence must define it"):
+            use()
 
 
-@pytest.mark.parametrize(
-    ("method", "arguments"), [("start", (None, 1)), ("step", (None, None, 0, None)), ("align", (None, None))]
-)
-def test_a_missing_method_is_named(method, arguments):
-    with pytest.raises(AttributeError, match=f"Counting has no `{method}`: a SequenceToSequence must define it"):
-        getattr(Counting(7), method)(*arguments)
-
-
-def test_a_missing_output_matrix_is_named():
-    with pytest.raises(AttributeError, match="Counting has no `output_matrix`"):
-        Counting(7).output_matrix  # noqa: B018
-
-
-@pytest.mark.parametrize("method", ["encode", "decode", "logits"])
-def test_without_the_methods_of_the_forward_pass_no_model_can_be_made(method):
-    lacking = type("Lacking", (Counting,), {method: getattr(SequenceToSequence, method)})
-    with pytest.raises(AttributeError, match=f"Lacking has no `{method}`"):
-        lacking(7)
+def test_without_the_methods_of_the_forward_pass_no_model_can_be_made():
+    for method in ("encode", "decode", "logits"):
+        lacking = type("Lacking", (Counting,), {method: getattr(SequenceToSequence, method)})
+        with pytest.raises(AttributeError, match=f"Lacking has no `{method}`"):
+            lacking(7)
 
 
 def test_a_saved_model_is_loaded_without_its_compilation(tmp_path):
@@ -86,52 +78,46 @@ def test_a_saved_model_is_loaded_without_its_compilation(tmp_path):
         np.testing.assert_array_equal(one, other)
 
 
-def test_another_keras_model_is_refused_by_its_name(tmp_path):
-    path = tmp_path / "other.keras"
-    keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)]).save(path)
-    with pytest.raises(UserError, match=r"other\.keras holds a Sequential, not a SequenceToSequence$"):
-        load_model(path)
-
-
-@pytest.mark.parametrize("content", [b"", b"no archive", b"PK\x03\x04 cut short"])
-def test_a_damaged_file_is_named(tmp_path, content):
-    path = tmp_path / "broken.keras"
-    path.write_bytes(content)
-    with pytest.raises(UserError, match=r"^cannot read a model from .*broken\.keras: the file is damaged \("):
-        load_model(path)
-
-
-def test_a_file_that_is_not_there_is_named(tmp_path):
-    with pytest.raises(UserError, match=r"^cannot read a model from .*absent\.keras: there is no such file$"):
-        load_model(tmp_path / "absent.keras")
-
-
-@pytest.mark.parametrize("share", [0.1, 0.5, 0.99])
-def test_a_file_that_is_cut_off_is_damaged(tmp_path, share):
+def test_a_file_that_is_damaged_or_not_there_is_named(tmp_path):
     path = tmp_path / "model.keras"
+    with pytest.raises(UserError, match=r"^cannot read a model from .*model\.keras: there is no such file$"):
+        load_model(path)
     tiny.transformer().save(path)
-    path.write_bytes(path.read_bytes()[: int(share * path.stat().st_size)])
-    with pytest.raises(UserError, match="the file is damaged .* train again with the same command") as caught:
+    whole = path.read_bytes()
+    for content in (b"", b"no archive", *(whole[: int(share * len(whole))] for share in (0.1, 0.5, 0.99))):
+        path.write_bytes(content)
+        message = (
+            r"^cannot read a model from .*model\.keras: the file is damaged \(.* train again with the same command"
+        )
+        with pytest.raises(UserError, match=message) as caught:
+            load_model(path)
+        assert "trust" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("layer", "message"),
+    [
+        (keras.layers.Dense(2), r"other\.keras holds a Sequential, not a SequenceToSequence$"),
+        (keras.layers.Lambda(lambda x: x + 1), "it holds Python code, which is never run"),
+        (type("Unknown", (keras.layers.Layer,), {})(), "the class Unknown is not known; import its module first"),
+    ],
+)
+def test_another_keras_model_is_refused_and_its_code_is_never_offered_to_be_run(tmp_path, layer, message):
+    path = tmp_path / "other.keras"
+    keras.Sequential([keras.Input((3,)), layer]).save(path)
+    with pytest.raises(UserError, match=message) as caught:
         load_model(path)
     assert "trust" not in str(caught.value)
 
 
-def test_code_in_a_file_is_never_offered_to_be_run(tmp_path):
-    path = tmp_path / "lambda.keras"
-    keras.Sequential([keras.Input((3,)), keras.layers.Lambda(lambda x: x + 1)]).save(path)
-    with pytest.raises(UserError, match="it holds Python code, which is never run") as caught:
-        load_model(path)
-    assert "trust" not in str(caught.value)
-
-
-def test_a_class_that_is_not_imported_is_named(tmp_path):
-    path = tmp_path / "unknown.keras"
-    keras.Sequential([keras.Input((3,)), type("Unknown", (keras.layers.Layer,), {})()]).save(path)
-    with pytest.raises(UserError, match="the class Unknown is not known; import its module first"):
-        load_model(path)
-
-
-@pytest.mark.parametrize(("model", "preset"), [(Transformer, "gru"), (RecurrentNetwork, "tiny")])
-def test_a_preset_of_another_model_is_refused(model, preset):
-    with pytest.raises(ConfigError, match=f"the preset {preset} has the architecture"):
-        model.from_preset(preset, vocabulary_size=11)
+def test_a_preset_gives_the_sizes_and_arguments_go_before_and_that_of_another_model_is_refused():
+    model = Transformer.from_preset("tiny", vocabulary_size=19, num_layers=1)
+    found = (model.vocabulary_size, model.d_model, model.d_ff, model.num_heads, model.num_layers, model.pre_norm)
+    assert found == (19, 128, 256, 4, 1, True) and model.dropout_rate == 0.3
+    model = RecurrentNetwork.from_preset("lstm", vocabulary_size=19, d_model=22)
+    assert (model.cell, model.d_model, model.dropout_rate) == ("lstm", 22, 0.3)
+    for model, preset in ((Transformer, "gru"), (RecurrentNetwork, "tiny")):
+        with pytest.raises(ConfigError, match=f"the preset {preset} has the architecture"):
+            model.from_preset(preset, vocabulary_size=11)
+    with pytest.raises(ConfigError, match="unknown preset 'tyni'"):
+        Transformer.from_preset("tyni")

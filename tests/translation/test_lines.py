@@ -8,7 +8,7 @@ import pytest
 from keras_transformer.cli.line_files import chunks_of_stream
 from keras_transformer.errors import FileError, UserError
 from keras_transformer.translation import lines
-from keras_transformer.translation.lines import CHUNK, chunks_of, run_sorted, translate_lines
+from keras_transformer.translation.lines import chunks_of, run_sorted, translate_lines
 
 
 def twice(texts):
@@ -19,10 +19,6 @@ def twice(texts):
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch):
     monkeypatch.setattr(lines, "CHUNK", 3)
-
-
-def test_chunks_are_large_enough_to_be_worth_sorting():
-    assert CHUNK >= 1000
 
 
 def test_every_line_of_a_stream_gives_its_lines_in_order():
@@ -36,14 +32,6 @@ def test_every_line_of_a_stream_gives_its_lines_in_order():
     expected = "ONE\none!\nTWO\ntwo!\n\n!\nF\ufffdUR\nf\ufffdur!\nFIVE\nfive!\nSIX\nsix!\nSEVEN\nseven!\n"
     assert target.getvalue() == expected.encode()
     assert sizes == [3, 3, 1]
-
-
-def test_a_byte_order_mark_is_no_part_of_the_first_line(tmp_path):
-    (tmp_path / "in").write_bytes(b"\xef\xbb\xbfone\n\xef\xbb\xbftwo\n")
-    with open(tmp_path / "in", "rb") as file:
-        assert list(chunks_of(file)) == [[b"one", b"\xef\xbb\xbftwo"]]
-    with open(tmp_path / "in", "rb") as file:
-        assert list(chunks_of_stream(file)) == [[b"one", b"\xef\xbb\xbftwo"]]
 
 
 def test_lines_that_have_come_are_translated_when_no_more_come():
@@ -60,17 +48,17 @@ def test_lines_that_have_come_are_translated_when_no_more_come():
         assert list(chunks) == [[b"seven"]]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        *(b"", b"\n", b"\n\n", b"a", b"a\r\n\nb", b"x\n" * 7),
-        *(b"\xef\xbb\xbf", b"\xef\xbb\xbf\n", b"\xef\xbb\xbfone", b"\xef\xbb\xbfone\n\xef\xbb\xbftwo", b"\xef\xbb"),
-    ],
-)
-def test_a_stream_has_the_lines_of_a_file(tmp_path, text):
-    (tmp_path / "in").write_bytes(text)
-    with open(tmp_path / "in", "rb") as file, open(tmp_path / "in", "rb") as stream:
-        assert sum(chunks_of_stream(stream), []) == sum(chunks_of(file), [])
+def test_a_stream_has_the_lines_of_a_file_and_a_byte_order_mark_is_no_part_of_the_first_line(tmp_path):
+    mark = b"\xef\xbb\xbf"
+    for text, lines_of_text in {
+        **{b"": [], b"\n": [b""], b"\n\n": [b"", b""], b"a": [b"a"], b"x\n" * 7: [b"x"] * 7},
+        **{mark: [], mark + b"\n": [b""], mark + b"one": [b"one"], b"\xef\xbb": [b"\xef\xbb"]},
+        mark + b"one\n" + mark + b"two\n": [b"one", mark + b"two"],
+    }.items():
+        (tmp_path / "in").write_bytes(text)
+        for read in (chunks_of, chunks_of_stream):
+            with open(tmp_path / "in", "rb") as file:
+                assert sum(read(file), []) == lines_of_text, text
 
 
 def test_a_full_disk_is_named():
@@ -92,6 +80,9 @@ def test_batches_are_of_similar_length_longest_first_and_order_is_restored():
     assert run_sorted(shout, texts, 3, progress.append) == [text.upper() for text in texts]
     assert sorted(batches) == [["a"], ["ccc", "bb", "a2"], ["fffffff", "eeeee", "dddd"]]
     assert progress == [3, 3, 1]
+    for batch_size in (0, -1):
+        with pytest.raises(UserError, match=rf"batch_size.*{batch_size}"):
+            run_sorted(list, ["one"], batch_size)
 
 
 def test_two_batches_are_under_way_at_a_time():
@@ -117,9 +108,3 @@ def test_a_failure_is_raised_and_ends_the_work():
     with pytest.raises(RuntimeError, match="out of memory"):
         run_sorted(fail_once, 100 * TEXTS, 1)
     assert len(begun) < 20
-
-
-@pytest.mark.parametrize("batch_size", [0, -1])
-def test_no_batch_size_loses_texts(batch_size):
-    with pytest.raises(UserError, match=rf"batch_size.*{batch_size}"):
-        run_sorted(list, ["one"], batch_size)

@@ -6,13 +6,11 @@ import sys
 from pathlib import Path
 
 import pytest
-import tensorflow as tf
 
 from keras_transformer.cli.flags import add_translator_arguments
 from keras_transformer.cli.request import add_request_arguments
 from keras_transformer.errors import UserError
-from keras_transformer.export.warmup import warm_up_requests
-from keras_transformer.translation.options import INPUTS, MOST, OPTIONS, check_options, markdown_table, options_of
+from keras_transformer.translation.options import MOST, OPTIONS, check_options, markdown_table, options_of
 
 ROOT = Path(__file__).parents[2]
 ALPHA = (-10.0, 10.0)
@@ -33,11 +31,6 @@ EXPECTED = {
     "top_p": ("sample", "float32", (1e-6, 1.0), 0.0, 1.0),
     "seed": ("sample", "int64", (-(2**63), 2**63 - 1), 0, 0),
 }
-NUMBERS = [option for option in OPTIONS if option.dtype != "string"]
-
-
-def by_name(option):
-    return option.name
 
 
 def test_options_have_these_dtypes_ranges_and_defaults():
@@ -47,45 +40,7 @@ def test_options_have_these_dtypes_ranges_and_defaults():
     assert repr(found) == repr(EXPECTED)  # a NaN equals no NaN
 
 
-def test_a_signature_takes_its_texts_and_then_its_options():
-    assert {signature: list(inputs.items()) for signature, inputs in INPUTS.items()} == {
-        "translate": [("text", "string")],
-        "alternatives": [("text", "string")],
-        "translate_with_options": [
-            ("text", "string"),
-            ("prefix", "string"),
-            ("length_penalty", "float32"),
-            ("beam_size", "int32"),
-            ("max_length", "int32"),
-            ("repetition_penalty", "float32"),
-            ("no_repeat_ngram", "int32"),
-        ],
-        "sample": [
-            ("text", "string"),
-            ("temperature", "float32"),
-            ("top_k", "int32"),
-            ("top_p", "float32"),
-            ("seed", "int64"),
-        ],
-        "score": [("text", "string"), ("translation", "string")],
-        "explain": [("text", "string")],
-    }
-
-
 # What is made from the table. That an exported signature has these inputs: tests/export/test_saved_model.py.
-
-
-def test_a_warm_up_request_gives_every_option_a_value_that_is_in_range_and_not_the_default():
-    given = {}
-    for request in warm_up_requests():
-        inputs = {name: tf.make_ndarray(tensor) for name, tensor in request.inputs.items()}
-        signature = INPUTS.get(request.model_spec.signature_name, INPUTS["translate"])
-        assert {name: tf.dtypes.as_dtype(tensor.dtype).name for name, tensor in request.inputs.items()} == signature
-        given |= {name: values[0] for name, values in inputs.items()}
-    for option in OPTIONS:
-        assert given[option.name] not in (option.not_given, option.default)
-        if option.range:
-            assert option.least <= given[option.name] <= option.most
 
 
 def test_a_program_has_a_flag_of_every_option_with_its_type_help_and_default():
@@ -95,16 +50,10 @@ def test_a_program_has_a_flag_of_every_option_with_its_type_help_and_default():
     flags = {action.dest: action for action in parser._actions}
     for option in OPTIONS:
         flag = flags[option.name]
-        assert flag.type is option.type and flag.default is None
+        types = {"string": str, "float32": float, "int32": int, "int64": int}
+        assert flag.type is option.type is types[option.dtype] and flag.default is None
         assert option.help in flag.help and option.default_text in flag.help
         assert ("only with --sample" in flag.help) == (option.signature == "sample")
-
-
-@pytest.mark.parametrize(
-    ("dtype", "type_"), [("string", str), ("float32", float), ("int32", int), ("int64", int)], ids=str
-)
-def test_a_value_has_the_type_of_its_dtype(dtype, type_):
-    assert {option.type for option in OPTIONS if option.dtype == dtype} == {type_}
 
 
 def cells(row):
@@ -116,40 +65,26 @@ def test_a_table_has_a_row_of_every_option_with_all_that_a_caller_needs(signatur
     heads, line, *rows = markdown_table(signature).splitlines()
     assert cells(heads) == ["input", "dtype", "range", "not given", "default", "meaning"]
     assert set(line) == {"|", "-"} and {row.count("|") for row in rows} == {heads.count("|")}
+    written = {"length_penalty": "-10 to 10", "top_p": "1e-06 to 1", "seed": "-2^63 to 2^63 - 1"}
     for option, row in zip(options_of(signature), rows, strict=True):
+        assert option.range == written.get(option.name, option.range)
         name, dtype, range_, not_given, default, meaning = cells(row)
         assert (name, dtype, meaning) == (f"`{option.name}`", option.dtype, option.help)
         assert (range_, default) == (option.range or "text", option.default_text)
         assert not_given == {"": '`""`', "0": "0", "0.0": "0", "nan": "NaN"}[str(option.not_given)]
 
 
-def test_ranges_are_written_for_people():
-    ranges = {option.name: option.range for option in OPTIONS}
-    assert ranges["length_penalty"] == "-10 to 10"
-    assert ranges["beam_size"] == "1 to 256"
-    assert ranges["top_p"] == "1e-06 to 1"
-    assert ranges["seed"] == "-2^63 to 2^63 - 1"
-
-
-# Mistakes, which Python names and signatures mend.
-
-
-@pytest.mark.parametrize("option", NUMBERS, ids=by_name)
-def test_the_ends_of_a_range_and_not_given_are_no_mistakes(option):
-    for value in (option.least, option.most, option.not_given):
-        check_options(option.signature, {option.name: value})
-        check_options(option.signature, {option.name: [option.least, value]})
-
-
-@pytest.mark.parametrize("option", NUMBERS, ids=by_name)
-def test_a_value_out_of_range_is_named_alone_and_in_a_list(option):
-    step = max(abs(option.least), abs(option.most), 1.0)
-    for value in (option.least - step, option.most + step):
-        for given in (value, [option.least, value], (value,)):
-            with pytest.raises(
-                UserError, match=rf"`{option.name}` must be between .*Received: {re.escape(str(value))}"
-            ):
-                check_options(option.signature, {option.name: given})
+def test_a_value_out_of_range_is_named_and_the_ends_of_a_range_and_not_given_are_no_mistakes():
+    for option in (option for option in OPTIONS if option.dtype != "string"):
+        for value in (option.least, option.most, option.not_given):
+            check_options(option.signature, {option.name: value})
+            check_options(option.signature, {option.name: [option.least, value]})
+        step = max(abs(option.least), abs(option.most), 1.0)
+        for value in (option.least - step, option.most + step):
+            message = rf"`{option.name}` must be between .*Received: {re.escape(str(value))}"
+            for given in (value, [option.least, value], (value,)):
+                with pytest.raises(UserError, match=message):
+                    check_options(option.signature, {option.name: given})
 
 
 def test_an_option_of_another_signature_is_named_with_those_that_there_are():
@@ -164,9 +99,6 @@ def test_the_table_is_read_without_tensorflow():
     code = "import sys, keras_transformer.translation.options; print('tensorflow' in sys.modules)"
     run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert (run.returncode, run.stdout, run.stderr) == (0, "False\n", "")
-
-
-# The pages that show the tables.
 
 
 @pytest.mark.parametrize("page", ["docs/translate.md", "serving/README.md"])
