@@ -31,6 +31,7 @@ def test_flags_that_do_not_go_with_the_engine_are_one_line(tmp_path, mistake):
     assert "has a flag --no_such" in mistake(translate, *beam, *model, *files, "--no_such", 3)
     assert "without --reverse" in mistake(translate, *beam, *model, *files, "--reverse", "b")
     assert "no SavedModel" in mistake(translate, *beam, *model, *files)
+    assert "unrecognized arguments: --direct_num" in mistake(translate, *model, "--direct_num_workers", 2)  # of beam
     assert not (tmp_path / "out").exists()
 
 
@@ -42,13 +43,6 @@ def test_without_apache_beam_the_flag_says_what_to_install(tmp_path, monkeypatch
     assert INSTALL in said
     project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     assert all(f'"{package}"' in project for package in INSTALL.split("'")[1::2])
-
-
-def test_flags_of_beam_are_errors_without_its_engine(monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["translate.py", "--saved_model", "some", "--direct_num_workers", "2"])
-    with pytest.raises(SystemExit):
-        translate.program()
-    assert "unrecognized arguments: --direct_num_workers 2" in capsys.readouterr().err
 
 
 class Upper(tf.Module):
@@ -76,14 +70,8 @@ def start(desk, *flags):
     """translate.py on the files of a desk, in a session of its own."""
     files = ("--saved_model", desk / "model", "--input", desk / "in/*.txt", "--output", desk / "out")
     command = [sys.executable, "translate.py", "--engine", "beam", *files, *flags]
-    return subprocess.Popen(
-        list(map(str, command)),
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-    )
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    return subprocess.Popen(list(map(str, command)), cwd=ROOT, **pipes, start_new_session=True)
 
 
 def parts(desk):
@@ -139,28 +127,3 @@ def test_a_worker_that_is_killed_is_one_line(desk):
     assert process.returncode == 2
     there, line = printed.splitlines()
     assert there == "1 of 2 files there already" and line.startswith("error: a worker process was killed")
-
-
-PARENT = """
-import subprocess, sys
-child = subprocess.Popen([sys.executable, "-c", "from keras_transformer.cli.bulk import end_with_parent as end; "
-                          "end(); print('ready', flush=True); import time; time.sleep(100)"], stdout=subprocess.PIPE)
-child.stdout.readline()
-print(child.pid, flush=True)
-child.wait()
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="the system call is of Linux")
-def test_a_worker_ends_when_its_parent_is_killed():
-    parent = subprocess.Popen(
-        [sys.executable, "-c", PARENT], stdout=subprocess.PIPE, env=os.environ | {"PYTHONPATH": str(ROOT)}, text=True
-    )
-    child = psutil.Process(int(parent.stdout.readline()))
-    parent.send_signal(signal.SIGKILL)
-    parent.wait()
-    end = time.monotonic() + 10
-    while child.is_running() and child.status() != psutil.STATUS_ZOMBIE:
-        assert time.monotonic() < end
-        time.sleep(0.01)

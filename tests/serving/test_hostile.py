@@ -1,9 +1,8 @@
-"""A hostile client of a server in a process of its own."""
+"""A hostile client of a server in a process of its own. Bodies of all kinds: test_rest.py."""
 
 import contextlib
 import gzip
 import http.client
-import json
 import random
 import socket
 import struct
@@ -26,8 +25,10 @@ PATHS += ("/translate", "/detect?q=a", "/languages", "/", "/..")
 METHODS = ("POST", "GET", "PUT", "OPTIONS", "HEAD", "DELETE", "X")
 GRPC = ("tensorflow.serving.PredictionService/Predict", "tensorflow.serving.ModelService/HandleReloadConfigRequest")
 GRPC += ("tensorflow.serving.PredictionService/GetModelMetadata", "grpc.health.v1.Health/Check", "no.Such/Method")
+BODIES = [b'{"instances": [1, 2.5]}', b'{"instances": [{"b64": "?"}]}', b"", gzip.compress(b'{"instances": [1]}')[:20]]
+BODIES += [900 * b'{"a":' + b"1" + 900 * b"}", 3000 * b"[", 3000 * b'"', 999 * b"[" + 999 * b"]"]
+HEADS = ["", "Content-Encoding: gzip\r\n", "Expect: 100-continue\r\n", "Upgrade: h2c\r\n", "X: \xff\r\n"]
 BOMBS = {
-    "lists": b'{"z":[' + 4 * 10**6 * b"[]," + b"[]]}",
     "depth": b'{"instances":' + 4 * 10**6 * b"[",
     "rows": b'{"instances":[' + 3 * 10**6 * b"[]," + b"[]]}",
     # A signature of its own: a batch of both widths would be refused, as in TensorFlow Serving.
@@ -59,37 +60,13 @@ def is_fine(port):
     return ask(port, "POST", PREDICT, {"instances": [2.0]})[::2] == (200, {"predictions": [3.0]})
 
 
-def body_of(chance):
-    """A body of any kind."""
-    good = json.dumps({"instances": [chance.choice([1, 2.5, "a", None, [[1]], {"x": 1}, {"b64": "?"}])] * 3}).encode()
-    kind = chance.randrange(8)
-    if kind == 0:
-        return good[: chance.randrange(len(good))]
-    if kind == 1:
-        return good[:-1] + chance.randbytes(7)
-    if kind == 2:
-        return chance.randbytes(chance.randrange(200))
-    if kind == 3:
-        return chance.randrange(3000) * chance.choice([b"[", b'{"a":', b"[[],", b'"', b"-", b"1e"])
-    if kind == 5:  # As deep as Python's parser goes, and all closed.
-        depth = chance.choice([30, 500, chance.randrange(900, 1000)])
-        deep = chance.choice([depth * b"[" + depth * b"]", depth * b'{"a":' + b"1" + depth * b"}"])
-        return b'{"signature_name": "text", "%s": %s}' % (chance.choice([b"instances", b"inputs", b"z"]), deep)
-    if kind == 4:
-        return gzip.compress(good)[: chance.randrange(5, 60)]
-    return good
-
-
 def raw_request(chance):
     """The bytes of a request of any kind, whole or not, perhaps several at once."""
-    body = body_of(chance)
+    body = chance.choice([*BODIES, chance.randbytes(chance.randrange(200))])
     head = f"{chance.choice(METHODS)} {chance.choice(PATHS)} HTTP/1.{chance.randrange(2)}\r\nHost: a\r\n"
-    head += chance.choice(
-        ["", "Content-Encoding: gzip\r\n", "Expect: 100-continue\r\n", "Upgrade: h2c\r\n", "X: \xff\r\n"]
-    )
     length = chance.choice([len(body)] * 8 + [len(body) + 9, 0, -1, "x", 10**30])
     framing = chance.choice([f"Content-Length: {length}"] * 5 + ["Transfer-Encoding: chunked"])
-    whole = f"{head}{framing}\r\n\r\n".encode("latin-1") + body
+    whole = f"{head}{chance.choice(HEADS)}{framing}\r\n\r\n".encode("latin-1") + body
     whole *= chance.choice([1, 1, 1, 5])  # A pipeline.
     return whole if chance.randrange(4) else whole[: chance.randrange(1, len(whole))]
 
@@ -107,7 +84,7 @@ def hit(port, chance):
     return None
 
 
-def test_eight_thousand_requests_of_all_kinds_are_answered_and_forgotten(server):
+def test_two_thousand_requests_of_all_kinds_are_answered_and_forgotten(server):
     port, grpc_port, process, lines = server
     memory, chance = psutil.Process(process.pid).memory_info, random.Random(5)
     for _ in range(500):
@@ -115,7 +92,7 @@ def test_eight_thousand_requests_of_all_kinds_are_answered_and_forgotten(server)
         is_fine(port)
     before, statuses = memory().rss, set()
     with grpc.insecure_channel(f"{HOST}:{grpc_port}") as channel:
-        for number in range(8000):
+        for number in range(2000):
             if number % 4:
                 statuses.add(hit(port, chance))
             else:
@@ -134,7 +111,7 @@ def waits_during(port, bomb):
     """The status of a bomb, and how long each small request takes until it is answered."""
     statuses, waits = [], []
     patient = http.client.HTTPConnection(HOST, port, timeout=240)  # Other programs may keep the machine busy.
-    asked = (port, "POST", PREDICT, gzip.compress(bomb), {"Content-Encoding": "gzip"}, patient, bytes)  # No parsing.
+    asked = (port, "POST", PREDICT, gzip.compress(bomb, 1), {"Content-Encoding": "gzip"}, patient, bytes)  # No parsing.
     client = threading.Thread(target=lambda: statuses.append(ask(*asked)[0]))
     client.start()
     while client.is_alive():
@@ -158,10 +135,3 @@ def test_a_bomb_holds_up_nobody_and_leaves_nothing(server, name):
     assert min(longest) < 0.5, "others are answered while the bomb is read"
     wait_for(lambda: memory().rss < 1.25 * before, 60)
     assert [line for line in lines if "Traceback" in line] == []
-
-
-def test_objects_that_end_at_any_depth_are_the_clients_mistake(server):
-    for depth in (*range(860, 1000, 3), 977):
-        deep = depth * b'{"a":' + b"1" + depth * b"}"
-        for body in (b'{"instances":[{"x":' + deep + b"}]}", b'{"signature_name":"text","inputs":' + deep + b"}"):
-            assert ask(server[0], "POST", PREDICT, body)[0] == 400

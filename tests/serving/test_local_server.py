@@ -58,11 +58,9 @@ def test_the_port_opens_only_when_the_model_is_available(server):
 
 def test_a_changed_model_file_is_followed(server):
     toy.write(server.directory / "other", 7)
-    text = server.config.read_text()
-    server.config.write_text(
-        text[:-2]
-        + f'config {{ name: "new" base_path: "{server.directory / "other"}" model_platform: "tensorflow" }} }}'
-    )
+    text, other = server.config.read_text(), server.directory / "other"
+    more = f'config {{ name: "new" base_path: "{other}" model_platform: "tensorflow" }} }}'
+    server.config.write_text(text[:-2] + more)
     predict = "/v1/models/new:predict", {"instances": ["a"]}
     wait_for(lambda: ask(server.port, "POST", *predict)[0] == 200)
     reply = ask(server.port, "POST", *predict)[2]
@@ -93,23 +91,25 @@ def test_sigterm_answers_what_is_under_way_and_ends_in_order(server):
     assert "wait 2" not in "".join(server.lines)
 
 
-@pytest.mark.parametrize("given, executor", [("", "SINGLE_THREADED_EXECUTOR"), (os.devnull, "")])
-def test_a_session_is_that_of_the_kit_unless_a_file_is_given(tmp_path, monkeypatch, given, executor):
-    (tmp_path / "3").mkdir()
-    monkeypatch.setattr(local_server, "Loader", lambda has_warm_up, metrics, config: config)
-    monkeypatch.setattr(
-        local_server, "Models", lambda configs, config, *_: pytest.fail(config.experimental.executor_type)
-    )
-    flags = ["--model_base_path", str(tmp_path), f"--tensorflow_session_config_file={given}"]
-    with pytest.raises(pytest.fail.Exception, match=f"^{executor}$"):
-        run(parse_settings(flags)[0])
-    with pytest.raises(ValueError, match="must be a tensorflow.ConfigProto in text form"):
-        run(parse_settings([*flags[:2], f"--tensorflow_session_config_file={__file__}"])[0])
-
-
 def test_a_model_that_cannot_be_loaded_is_a_mistake_of_the_user(tmp_path):
     (tmp_path / "3").mkdir()
     (tmp_path / "3" / "saved_model.pb").write_bytes(b"nonsense")
     settings, _ = parse_settings(["--model_base_path", str(tmp_path), "--max_num_load_retries=0"])
     with pytest.raises(ValueError, match="model default .* version 3: DATA_LOSS"):
         run(settings)
+
+
+@pytest.mark.parametrize("given, executor", [("", "SINGLE_THREADED_EXECUTOR"), (os.devnull, "")])
+def test_a_session_is_that_of_the_kit_unless_a_file_is_given(tmp_path, monkeypatch, given, executor):
+    (tmp_path / "3").mkdir()
+    monkeypatch.setattr(local_server, "Loader", lambda has_warm_up, metrics, config: config)
+
+    def told(configs, config, *_):
+        pytest.fail(config.experimental.executor_type)
+
+    monkeypatch.setattr(local_server, "Models", told)
+    flags = ["--model_base_path", str(tmp_path), f"--tensorflow_session_config_file={given}"]
+    with pytest.raises(pytest.fail.Exception, match=f"^{executor}$"):
+        run(parse_settings(flags)[0])
+    with pytest.raises(ValueError, match="must be a tensorflow.ConfigProto in text form"):
+        run(parse_settings([*flags[:2], f"--tensorflow_session_config_file={__file__}"])[0])

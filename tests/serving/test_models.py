@@ -96,7 +96,7 @@ def test_a_model_without_a_version_that_can_be_loaded_is_an_error_with_the_reaso
     assert states(models) == {1: "AVAILABLE"}
 
 
-def test_a_reload_changes_models_versions_and_labels(base_path, tmp_path, serve):
+def test_a_reload_changes_models_versions_and_labels_which_must_name_a_version_in_service(base_path, tmp_path, serve):
     other = config(publish(tmp_path / "other", 5), name="b")
     models = serve(config(publish(base_path, 1, 2), 1, labels={"stable": 1}))
     models.reload([config(base_path, 1, 2, labels={"stable": 1}), other], 60)
@@ -105,13 +105,9 @@ def test_a_reload_changes_models_versions_and_labels(base_path, tmp_path, serve)
     assert answering(models, label="stable") == 2
     assert refusal(models.acquire, "b")[0] == "NOT_FOUND" and "b" not in models
     wait_for(lambda: states(models, "b") == {5: "END"})
-
-
-def test_a_label_must_name_a_version_in_service(base_path, serve):
-    assert refusal(serve, config(publish(base_path, 1), labels={"canary": 2}))[0] == "FAILED_PRECONDITION"
-    models = serve(config(base_path, 1))
-    assert refusal(models.reload, [config(base_path, 1, 2, labels={"new": 2})], 60)[0] == "FAILED_PRECONDITION"
+    assert refusal(models.reload, [config(base_path, 1, 2, labels={"new": 3})], 60)[0] == "FAILED_PRECONDITION"
     assert refusal(models.acquire, "m", label="new")[0] == "INVALID_ARGUMENT"
+    assert refusal(serve, config(base_path, labels={"canary": 3}))[0] == "FAILED_PRECONDITION"
 
 
 @pytest.fixture
