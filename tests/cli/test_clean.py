@@ -74,14 +74,6 @@ def test_bad_lines_are_skipped_counted_and_written_if_the_user_wants_that(tmp_pa
     assert (bad["file"], bad["line"], bad["text"]) == ("train.tsv", 41, "no tab")
 
 
-def test_without_beam_the_flag_says_so(raw, tmp_path, mistake, monkeypatch):
-    monkeypatch.setitem(sys.modules, "apache_beam", None)
-    for name in [name for name in sys.modules if name.startswith("keras_transformer.tools.beam")]:
-        monkeypatch.delitem(sys.modules, name)
-    asked = ["--input", f"files:{raw}", "--output", tmp_path / "clean", "--engine", "beam", "--language_odds", 0]
-    assert mistake(clean, *asked).endswith("pip install 'apache-beam>=2.69' 'sentencepiece<0.2.3'")
-
-
 def test_a_flag_that_nobody_knows_is_refused_and_beam_has_more(mistake, tmp_path):
     flags = ["--input", "files:raw", "--output", str(tmp_path / "clean"), "--runner", "DirectRunner"]
     assert "unrecognized arguments: --runner DirectRunner" in mistake(clean, *flags)

@@ -16,7 +16,6 @@ from keras_transformer.cli.flags import (
     check_ranges,
     load_translator,
     protected,
-    sampling_options,
     search_options,
 )
 from keras_transformer.cli.parser import Parser, with_dashes
@@ -72,30 +71,6 @@ def test_the_config_of_an_earlier_run_gives_that_run_again_under_its_own_preset(
     assert parse(*flags[:2]) == earlier == parse(*flags, "tiny")
     with pytest.raises(ConfigError, match="has all settings of a run of the preset tiny.* Received: preset=big"):
         parse(*flags, "big")
-
-
-FLAGS = {str: ("other", "other"), int: ("22", 22), float: ("0.98", 0.98), bool: ("True", True)}
-SHAPED = {"heads": "3,1/2,4/0,2", "frame": "/3/", "workers": "train-{0..3}.train:2222"}
-NEEDED = {  # flags that a setting needs beside it
-    "d_model": ["--num_heads=11"],
-    "num_heads": ["--d_model=22"],
-    "heads": ["--d_key=32"],
-    "replay": ["--init_from=runs/a"],
-    "extend_vocabulary": ["--init_from=runs/a"],
-    "num_key_value_heads": ["--num_heads=22", "--d_model=44"],
-    "sampling_temperature": ["--dataset=cldr:en-de", "--dataset=cldr:de-en"],
-}
-
-
-@pytest.mark.parametrize("field", dataclasses.fields(Config), ids=lambda field: field.name)
-def test_every_setting_has_a_flag(field):
-    name, choices = field.name, getattr(field.type, "__args__", (field.type,))
-    text, value = FLAGS.get(choices[0], (choices[-1], choices[-1]))
-    text, value = (SHAPED[name],) * 2 if name in SHAPED else (text, value)
-    text, value = ("2.5", 2.5) if name == "sampling_temperature" else (text, value)
-    others = [f"--{other}={values[0]}" for other, values in SETTINGS[name].only_with.items()]
-    found = getattr(parse(*others, *NEEDED.get(name, ()), f"--{name}", text), name)
-    assert found == value and type(found) is type(value)
 
 
 def test_a_run_has_the_shape_of_the_run_that_it_starts_from(tmp_path, yaml_file):
@@ -337,7 +312,7 @@ def test_an_export_for_litert_has_one_search(given, flag):
 
 
 RANGES = {option.name: (option.least, option.most) for option in OPTIONS if option.range}
-RANGES |= dict.fromkeys(("batch_size", "n_best", "shortlist"), (1, MOST))
+RANGES |= dict.fromkeys(("batch_size", "n_best", "shortlist"), (1, MOST)) | {"tmx_threshold": (1, 100)}
 
 
 @pytest.mark.parametrize(("name", "least", "most"), [(name, *ends) for name, ends in RANGES.items()])
@@ -347,14 +322,6 @@ def test_a_number_out_of_its_range_is_named_with_what_was_received(name, least, 
     for value in (least - 1, most + 1, float("nan")):
         with pytest.raises(UserError, match=f"--{name} must be between .* Received: {name}={value}"):
             check_ranges(argparse.Namespace(**{name: value}))
-
-
-def test_options_of_a_call_are_those_that_were_given_and_the_run_was_not_loaded_with(given):
-    flags = ["--beam_size", "3", "--repetition_penalty", "1.3", "--no_repeat_ngram", "0"]
-    assert search_options(given(*RUN, *flags)) == {"repetition_penalty": 1.3, "no_repeat_ngram": 0}
-    flags = ["--sample", "--temperature", "0.7", "--seed", "-5", "--top_k", "0"]
-    assert sampling_options(given(*RUN, *flags)) == {"temperature": 0.7, "seed": -5, "top_k": 0}
-    assert search_options(given(*RUN)) == sampling_options(given(*RUN, "--sample")) == {}
 
 
 def test_one_model_has_to_be_named_or_what_a_program_takes_instead(given, capsys):

@@ -200,10 +200,8 @@ def test_an_interrupted_text_goes_on_and_is_as_if_it_never_was_interrupted(
     ("program", "change", "flags"),
     [
         (back_translate, "text", []),
-        (back_translate, "seed", ["--seed", 5]),
         (back_translate, "tag", ["--tag"]),
         (back_translate, "method", ["--method", "noised"]),
-        (distil, "text", []),
         (distil, "teacher", []),
         (distil, "n_best", ["--n_best", 3]),
         (distil, "beam_size", ["--beam_size", 3]),
@@ -287,14 +285,6 @@ def test_a_corpus_that_the_teacher_cannot_translate_is_one_line(
     monkeypatch.setattr(Writer, "between", lambda self, **given: check_direction(self.languages, **given))
     assert message in mistake(distil, "--teacher", "a", "--dataset", dataset, "--output", "out")
     assert not (tmp_path / "out").exists()
-
-
-def test_a_compressed_text_is_read(written, tmp_path):
-    whole = written(back_translate, output="plain")
-    (tmp_path / "mono.en.gz").write_bytes(gzip.compress((tmp_path / "mono.en").read_bytes()))
-    packed = written(back_translate, "--monolingual", tmp_path / "mono.en.gz", output="packed")
-    for name in ("train.en", "train.de"):
-        assert (packed / name).read_bytes() == (whole / name).read_bytes()
 
 
 TAGGED = Tokenizer(train_tokenizer([f"<BT> {text}" for text in LINES] + LINES, 331))

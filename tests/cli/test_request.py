@@ -77,8 +77,8 @@ def test_without_flags_a_text_gives_its_translation_in_one_line():
 
 
 def test_options_of_the_search_reach_the_translator_under_their_names():
-    flags = ("--prefix", "ein", "--max_length", 7, "--repetition_penalty", 1.3, "--no_repeat_ngram", 2)
-    options = {"prefix": "ein", "max_length": 7, "repetition_penalty": 1.3, "no_repeat_ngram": 2}
+    flags = ("--prefix", "ein", "--max_length", 7, "--repetition_penalty", 1.3, "--no_repeat_ngram", 0)
+    options = {"prefix": "ein", "max_length": 7, "repetition_penalty": 1.3, "no_repeat_ngram": 0}
     assert asked_for(*flags)[1] == [("translate", options, progress)]
     request = parse(*EXPORT, *flags, "--beam_size", 3, "--length_penalty", 0.5)
     assert request.options == {**options, "beam_size": 3, "length_penalty": 0.5}
@@ -96,10 +96,10 @@ def test_n_best_gives_n_lines_of_every_text_best_first_or_a_list_in_its_object()
 
 
 def test_sampling_draws_with_the_options_that_were_given():
-    lines, asked = asked_for("--sample", "--temperature", 0.7, "--seed", 5)
+    lines, asked = asked_for("--sample", "--temperature", 0.7, "--seed", -5)
     assert lines[0] == ["One Two"]
-    assert asked == [("sample", {"temperature": 0.7, "seed": 5}, progress)]
-    assert asked_for("--sample", "--top_k", 11, "--top_p", 0.3)[1][0][1] == {"top_k": 11, "top_p": 0.3}
+    assert asked == [("sample", {"temperature": 0.7, "seed": -5}, progress)]
+    assert asked_for("--sample", "--top_k", 0, "--top_p", 0.3)[1][0][1] == {"top_k": 0, "top_p": 0.3}
 
 
 def test_the_sample_that_agrees_best_is_chosen_from_as_many_as_are_wanted():

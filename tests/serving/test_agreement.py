@@ -16,9 +16,8 @@ from tensorflow_serving.apis.predict_pb2 import PredictRequest
 from tests.serving import small
 from tests.serving.live import ask, both
 
-DTYPES = [np.dtype(name) for name in "int8 uint8 int16 uint16 int32 int64 uint32 uint64 float16 float64 bool".split()]
-DTYPES += [np.dtype("complex64"), np.dtype("complex128"), np.dtype(tf.bfloat16.as_numpy_dtype)]
-SIGNATURES = {dtype.name: small.same(x=tf.as_dtype(dtype)) for dtype in DTYPES}
+DTYPES = "int8 uint8 int32 int64 uint16 uint32 uint64 float16 float64 bool complex64".split()
+SIGNATURES = {name: small.same(x=tf.as_dtype(name)) for name in DTYPES}
 SIGNATURES |= {
     "serving_default": small.same(x=tf.float32),
     "fixed": small.same(x=(tf.float32, (3,))),
@@ -136,33 +135,26 @@ def test_several_inputs_are_rows_of_objects_or_columns(server):
     assert predict(server, {"signature_name": "several", "inputs": columns})[1]["out_str_tensor"] == "hello"
 
 
-@pytest.mark.parametrize(
-    "body, expected",
-    [
-        (b'{"instances": [2]} and more', [2.0]),
-        (b'\xef\xbb\xbf \r\n\t{"instances": [2]}', [2.0]),
-        (b'{"instances": [2], "instances": ["a"], "signature_name": "", "signature_name": 5}', [2.0]),
-        (b'{"other": {"a": null}, "instances": [2]}', [2.0]),
-        (b'{"instances": [2], "nested": ' + 500 * b"[" + 500 * b"]" + b"}", [2.0]),
-    ],
-)
-def test_a_document_is_read_as_rapidjson_reads_it(server, body, expected):
-    assert predict(server, body) == (200, expected)
+def test_a_document_is_read_as_rapidjson_reads_it(server):
+    for body in (
+        b'{"instances": [2]} and more',
+        b'\xef\xbb\xbf \r\n\t{"instances": [2]}',
+        b'{"instances": [2], "instances": ["a"], "signature_name": "", "signature_name": 5}',
+        b'{"other": {"a": null}, "instances": [2]}',
+        b'{"instances": [2], "nested": ' + 500 * b"[" + 500 * b"]" + b"}",
+    ):
+        assert predict(server, body) == (200, [2.0])
 
 
-@pytest.mark.parametrize(
-    "signature, values",
-    [
-        ("serving_default", b"[9e+06, 999999.0, 0.5, 0.0003, 3e-05, 555557.5, 3.0, 0.123456791]"),
-        ("float64", b"[0.20000000000000001, 1e+20, 0.12345678901234568]"),
-        ("string", b'["\xff\xc3"]'),
-    ],
-)
-def test_numbers_are_written_with_six_digits_where_they_suffice_and_strings_byte_by_byte(server, signature, values):
-    body = {"signature_name": signature.encode(), "instances": values}
-    body = b'{"signature_name": "%s", "instances": %s}' % tuple(body.values())
-    _, _, text = ask(server.port, "POST", "/v1/models/same:predict", body, parse=bytes)
-    assert text == b'{"predictions": %s}' % values.replace(b"0.20000000000000001", b"0.2")
+def test_numbers_are_written_with_six_digits_where_they_suffice_and_strings_byte_by_byte(server):
+    for signature, values in (
+        (b"serving_default", b"[9e+06, 999999.0, 0.5, 0.0003, 3e-05, 555557.5, 3.0, 0.123456791]"),
+        (b"float64", b"[0.20000000000000001, 1e+20, 0.12345678901234568]"),
+        (b"string", b'["\xff\xc3"]'),
+    ):
+        body = b'{"signature_name": "%s", "instances": %s}' % (signature, values)
+        _, _, text = ask(server.port, "POST", "/v1/models/same:predict", body, parse=bytes)
+        assert text == b'{"predictions": %s}' % values.replace(b"0.20000000000000001", b"0.2")
 
 
 DEEP = {key: count * key + (b"1" if key == b'{"a":' else b"") for key, count in ((b"[", 50_000), (b'{"a":', 977))}
@@ -296,14 +288,6 @@ def test_metadata_has_the_signatures_as_they_are_written(server):
     assert {*found.signature_def} == {*SIGNATURES}
     for change in ({"metadata_field": []}, {"metadata_field": ["x"]}, {"model_spec": {}}, {"model_spec": None}):
         assert code_of(server.metadata, asked(**(fields | change))) == "INVALID_ARGUMENT"
-
-
-@pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: dtype.name)
-def test_tensors_of_every_dtype_and_rank_pass_over_grpc(server, dtype):
-    for rank in (0, 3):
-        array = np.arange(3**rank).reshape((3,) * rank).astype(dtype)
-        found = tf.make_ndarray(server.predict(request("same", dtype.name, x=array)).outputs["out_x"])
-        np.testing.assert_array_equal(found, array, strict=True)
 
 
 BROKEN = PredictRequest(model_spec={"name": "same"}, inputs={"x": {"dtype": 1, "tensor_content": b"abc"}})

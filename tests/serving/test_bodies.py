@@ -3,8 +3,6 @@
 import gzip
 import json
 import math
-import threading
-import time
 import tracemalloc
 
 import numpy as np
@@ -73,21 +71,8 @@ def test_another_process_reads_a_large_body_as_the_server_does():
     assert refusal(read_large, b'{"signature_name": "other"}', SIGNATURES)[0] == "INVALID_ARGUMENT"
 
 
-def test_reading_holds_up_no_thread_stops_at_the_deadline_and_does_not_begin_with_too_many_lists():
-    gaps, is_over = [], threading.Event()
-
-    def tick():
-        while not is_over.is_set():
-            before = time.monotonic()
-            time.sleep(0.001)
-            gaps.append(time.monotonic() - before)
-
-    other = threading.Thread(target=tick)
-    other.start()
-    _, inputs, _ = read_large(b'{"inputs": [' + 3 * 10**6 * b"1," + b"2]}", SIGNATURES)
-    is_over.set()
-    other.join()
-    assert inputs["x"].shape == (3 * 10**6 + 1,) and max(gaps) < 0.25
+def test_reading_a_large_body_stops_at_the_deadline_and_does_not_begin_with_too_many_lists():
+    """That it holds up nobody: test_hostile.py."""
     assert refusal(read_large, 10**6 * b"[", SIGNATURES, 0.01)[0] == "DEADLINE_EXCEEDED"
     assert refusal(read_large, b"[]," * MOST_HOLDERS + b"[", SIGNATURES)[0] == "RESOURCE_EXHAUSTED"
 

@@ -14,8 +14,7 @@ import psutil
 import pytest
 
 from tests.serving import small
-from tests.serving.live import HOST, METRICS, accepts, ask, connect, free_port, wait_for
-from tests.serving.test_local_server import start
+from tests.serving.live import HOST, METRICS, ask, connect, process_of, wait_for
 
 pytestmark = pytest.mark.slow
 
@@ -42,18 +41,10 @@ BOMBS = {
 def server(tmp_path_factory):
     path = tmp_path_factory.mktemp("models")
     small.write(path / "m", 1, serving_default=small.affine(2.0), text=small.affine(1.0))
-    port, grpc_port = free_port(), free_port()
-    flags = ("--model_base_path", path / "m", "--model_name=m", "--rest_api_port", port, "--port", grpc_port)
-    process = start(*flags, "--enable_batching", "--rest_api_timeout_in_ms=20000")
-    lines = []
-    threading.Thread(target=lambda: lines.extend(process.stderr), daemon=True).start()
-    wait_for(lambda: accepts(port) or process.poll() is not None)
-    ask(port, "POST", PREDICT, gzip.compress(BOMBS["numbers"]), {"Content-Encoding": "gzip"})
-    assert all(is_fine(port) for _ in range(1000))  # The memory of a young server grows.
-    yield port, grpc_port, process, lines
-    process.kill()
-    process.wait()
-    process.stderr.close()
+    with process_of("--model_base_path", path / "m", "--model_name=m") as server:
+        ask(server.port, "POST", PREDICT, gzip.compress(BOMBS["numbers"], 1), {"Content-Encoding": "gzip"})
+        assert all(is_fine(server.port) for _ in range(1000))  # The memory of a young server grows.
+        yield server
 
 
 def is_fine(port):
@@ -85,13 +76,12 @@ def hit(port, chance):
 
 
 def test_two_thousand_requests_of_all_kinds_are_answered_and_forgotten(server):
-    port, grpc_port, process, lines = server
-    memory, chance = psutil.Process(process.pid).memory_info, random.Random(5)
+    port, memory, chance = server.port, psutil.Process(server.process.pid).memory_info, random.Random(5)
     for _ in range(500):
         hit(port, chance)
         is_fine(port)
     before, statuses = memory().rss, set()
-    with grpc.insecure_channel(f"{HOST}:{grpc_port}") as channel:
+    with grpc.insecure_channel(f"{HOST}:{server.grpc}") as channel:
         for number in range(2000):
             if number % 4:
                 statuses.add(hit(port, chance))
@@ -103,7 +93,7 @@ def test_two_thousand_requests_of_all_kinds_are_answered_and_forgotten(server):
                     call.exception(20)
     assert is_fine(port)
     assert {200, 400, 404} <= statuses and {status for status in statuses if status and status >= 500} <= {501, 503}
-    assert [line for line in lines if "Traceback" in line or " ERROR " in line] == []
+    assert [line for line in server.lines if "Traceback" in line or " ERROR " in line] == []
     assert memory().rss < 1.1 * before
 
 
@@ -124,8 +114,7 @@ def waits_during(port, bomb):
 
 @pytest.mark.parametrize("name", BOMBS)
 def test_a_bomb_holds_up_nobody_and_leaves_nothing(server, name):
-    port, _, process, lines = server
-    memory = psutil.Process(process.pid).memory_info
+    port, memory = server.port, psutil.Process(server.process.pid).memory_info
     assert is_fine(port)
     before, longest = memory().rss, []
     while len(longest) < 3 and (not longest or longest[-1] > 0.5):  # Others may keep the machine busy.
@@ -134,4 +123,4 @@ def test_a_bomb_holds_up_nobody_and_leaves_nothing(server, name):
         assert status in (200, 400, 504) and len(waits) > 10
     assert min(longest) < 0.5, "others are answered while the bomb is read"
     wait_for(lambda: memory().rss < 1.25 * before, 60)
-    assert [line for line in lines if "Traceback" in line] == []
+    assert [line for line in server.lines if "Traceback" in line] == []

@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 import pytest
 
 from serving import gateway
-from serving.client import Client, Translation
+from serving.client import Translation
 from serving.http_server import HttpServer
 from serving.languages import Languages
 from serving.libretranslate import DOCUMENTS, THREADS, LibreTranslate
@@ -167,11 +167,6 @@ def test_a_model_of_many_languages_has_all_its_directions(tmp_path):
                 ({"target": "de"}, f"German (de) {unavailable} German (de)"),
             ):
                 assert post(port, "/translate", {**asked, **change}) == (400, {"error": message})
-        for where in ({"url": f"http://{HOST}:{server.port}"}, {"grpc": server.address}):
-            with Client(**where, model="many") as client:
-                assert [found.text for found in client.translate(["a"])] == [upper("> a")]
-                several = client.alternatives(["a", "b"], target_lang=["de", "ja"])
-                assert [best.text for best, *_ in several] == [upper(">de a"), upper(">ja b")]
 
 
 def test_many_translations_that_wait_do_not_hold_up_other_paths():

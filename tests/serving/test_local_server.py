@@ -1,11 +1,7 @@
 import os
 import re
 import signal
-import subprocess
-import sys
-import threading
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -14,15 +10,9 @@ from serving import local_server
 from serving.local_server import run
 from serving.server import parse_settings
 from tests.serving import toy
-from tests.serving.live import DEADLINE_SECONDS, METRICS, accepts, ask, free_port, wait_for
+from tests.serving.live import DEADLINE_SECONDS, METRICS, accepts, ask, process_of, wait_for
 
-ROOT = Path(__file__).parents[2]
 CONFIG = 'model_config_list {{ config {{ name: "{name}" base_path: "{path}" model_platform: "tensorflow" }} }}'
-
-
-def start(*flags):
-    command = [sys.executable, "-m", "serving.server", *map(str, flags)]
-    return subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True, env=os.environ | {"COLUMNS": "80"})
 
 
 @pytest.fixture(scope="module")
@@ -31,22 +21,13 @@ def server(tmp_path_factory):
     toy.warm_up(toy.write(directory / "toy", 3), toy.record("wait 1"))
     config = directory / "models.config"
     config.write_text(CONFIG.format(name="toy", path=directory / "toy"))
-    port, grpc_port = free_port(), free_port()
-    ports = ("--rest_api_port", port, "--port", grpc_port)
-    batching = ("--enable_batching", "--rest_api_timeout_in_ms=20000")
-    process = start("--model_config_file", config, "--model_config_file_poll_wait_seconds=1", *ports, *batching)
-    lines = []
-    reader = threading.Thread(target=lambda: lines.extend(process.stderr), daemon=True)
-    reader.start()
-    wait_for(lambda: accepts(port) or process.poll() is not None)
-    first_status = ask(port, "GET", "/v1/models/toy")
-    yield SimpleNamespace(**locals())
-    if process.poll() is None:
-        process.kill()
-    process.wait()
-    process.stderr.close()
+    with process_of("--model_config_file", config, "--model_config_file_poll_wait_seconds=1") as found:
+        yield SimpleNamespace(
+            **vars(found), directory=directory, first_status=ask(found.port, "GET", "/v1/models/toy"), config=config
+        )
 
 
+@pytest.mark.slow
 def test_the_port_opens_only_when_the_model_is_available(server):
     status, _, reply = server.first_status
     assert status == 200 and [version["state"] for version in reply["model_version_status"]] == ["AVAILABLE"]
@@ -56,6 +37,7 @@ def test_the_port_opens_only_when_the_model_is_available(server):
     assert float(re.search(r"in ([\d.]+) s", loaded)[1]) >= 1, "the warm-up takes a second, before which nothing opens"
 
 
+@pytest.mark.slow
 def test_a_changed_model_file_is_followed(server):
     toy.write(server.directory / "other", 7)
     text, other = server.config.read_text(), server.directory / "other"
@@ -71,6 +53,7 @@ def test_a_changed_model_file_is_followed(server):
     assert ask(server.port, "GET", "/v1/models/toy")[0] == 200
 
 
+@pytest.mark.slow
 def test_sigterm_answers_what_is_under_way_and_ends_in_order(server):
     def begun():
         content = ask(server.port, "GET", METRICS)[2].decode()
