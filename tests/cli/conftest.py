@@ -1,4 +1,4 @@
-"""Programs in this process: what they print for a user's mistake."""
+"""Programs in this process: what they do, and what they print for a user's mistake."""
 
 import sys
 
@@ -15,13 +15,23 @@ def learned(tmp_path_factory):
 
 
 @pytest.fixture
-def mistake(monkeypatch, capsys):
-    """A function that runs a program in this process, and gives the one line that it prints for a mistake."""
+def run(monkeypatch):
+    """A function that runs a program in this process."""
 
     def run_here(module, *arguments):
         monkeypatch.setattr(sys, "argv", ["program", *map(str, arguments)])
+        module.program()
+
+    return run_here
+
+
+@pytest.fixture
+def mistake(run, capsys):
+    """A function that runs a program in this process, and gives the one line that it prints for a mistake."""
+
+    def run_here(module, *arguments):
         with pytest.raises(SystemExit) as caught:
-            module.program()
+            run(module, *arguments)
         assert caught.value.code == 2
         (line,) = capsys.readouterr().err.splitlines()
         assert line.startswith("error: ")

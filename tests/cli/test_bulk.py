@@ -1,6 +1,5 @@
 """Bulk translation from its flags: mistakes, and (slow) real processes that are killed and go on."""
 
-import contextlib
 import glob
 import os
 import signal
@@ -31,6 +30,7 @@ def test_flags_that_do_not_go_with_the_engine_are_one_line(tmp_path, mistake):
     assert "has a flag --no_such" in mistake(translate, *beam, *model, *files, "--no_such", 3)
     assert "without --reverse" in mistake(translate, *beam, *model, *files, "--reverse", "b")
     assert "no SavedModel" in mistake(translate, *beam, *model, *files)
+    assert "unrecognized arguments: --direct_num" in mistake(translate, *model, "--direct_num_workers", 2)  # of beam
     assert not (tmp_path / "out").exists()
 
 
@@ -42,13 +42,6 @@ def test_without_apache_beam_the_flag_says_what_to_install(tmp_path, monkeypatch
     assert INSTALL in said
     project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     assert all(f'"{package}"' in project for package in INSTALL.split("'")[1::2])
-
-
-def test_flags_of_beam_are_errors_without_its_engine(monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["translate.py", "--saved_model", "some", "--direct_num_workers", "2"])
-    with pytest.raises(SystemExit):
-        translate.program()
-    assert "unrecognized arguments: --direct_num_workers 2" in capsys.readouterr().err
 
 
 class Upper(tf.Module):
@@ -72,49 +65,45 @@ def desk(tmp_path_factory):
     return directory
 
 
-def start(desk, *flags):
+def start(desk, workers):
     """translate.py on the files of a desk, in a session of its own."""
     files = ("--saved_model", desk / "model", "--input", desk / "in/*.txt", "--output", desk / "out")
-    command = [sys.executable, "translate.py", "--engine", "beam", *files, *flags]
-    return subprocess.Popen(
-        list(map(str, command)),
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-    )
+    command = [sys.executable, "translate.py", "--engine", "beam", *files, "--direct_num_workers", workers]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    return subprocess.Popen(list(map(str, command)), cwd=ROOT, **pipes, start_new_session=True)
 
 
 def parts(desk):
     return glob.glob(str(desk / "out/.translation/*/" / ("[0-9]" * 12)))
 
 
-def end(process, desk, number):
-    """Ends a process when it has more parts than before. Returns what it printed, and the status."""
-    before = len(parts(desk))
+def end(desk, kill):
+    """Starts a translation, and ends it when it has more parts than before. Returns what it printed, and the status."""
+    before, process = len(parts(desk)), start(desk, 1)
     while len(parts(desk)) <= before + 1:
         assert process.poll() is None, process.communicate()[0]
         time.sleep(0.01)
     workers = psutil.Process(process.pid).children()
-    process.send_signal(number)
+    kill(process, workers)
     printed = process.communicate(timeout=100)[0]
     _, alive = psutil.wait_procs(workers, timeout=10)
     assert alive == []
-    return printed, process.returncode
+    return printed.splitlines(), process.returncode
 
 
 @pytest.mark.slow
 def test_a_bulk_translation_that_is_stopped_and_killed_goes_on_to_the_same_text(desk):
-    printed, status = end(start(desk, "--direct_num_workers", 1), desk, signal.SIGINT)
-    assert (printed.splitlines(), status) == (["the same command goes on from here", "interrupted"], 130)
-    _, status = end(start(desk, "--direct_num_workers", 1), desk, signal.SIGKILL)
+    interrupted = end(desk, lambda process, workers: process.send_signal(signal.SIGINT))
+    assert interrupted == (["the same command goes on from here", "interrupted"], 130)
+    (line,), status = end(desk, lambda process, workers: workers[0].kill())
+    assert line.startswith("error: a worker process was killed") and status == 2
+    _, status = end(desk, lambda process, workers: process.kill())
     assert status == -signal.SIGKILL
     assert sorted(os.listdir(desk / "out")) == [".translation"]
     done = len(parts(desk))
     assert 3 < done < PARTS
 
-    process = start(desk, "--direct_num_workers", 2)
+    process = start(desk, 2)
     printed = process.communicate(timeout=300)[0]
     assert process.returncode == 0
     (line,) = printed.splitlines()
@@ -124,43 +113,5 @@ def test_a_bulk_translation_that_is_stopped_and_killed_goes_on_to_the_same_text(
         text = (desk / "in" / name).read_text(encoding="utf-8")
         assert (desk / "out" / name).read_text(encoding="utf-8") == text.upper() + "\n"
     assert parts(desk) == []
-
-
-@pytest.mark.slow
-def test_a_worker_that_is_killed_is_one_line(desk):
-    with contextlib.suppress(FileNotFoundError):
-        os.remove(desk / "out/long.txt")
-    process = start(desk, "--direct_num_workers", 1)
-    while not parts(desk):
-        assert process.poll() is None, process.communicate()[0]
-        time.sleep(0.01)
-    psutil.Process(process.pid).children()[0].kill()
-    printed = process.communicate(timeout=100)[0]
-    assert process.returncode == 2
-    there, line = printed.splitlines()
-    assert there == "1 of 2 files there already" and line.startswith("error: a worker process was killed")
-
-
-PARENT = """
-import subprocess, sys
-child = subprocess.Popen([sys.executable, "-c", "from keras_transformer.cli.bulk import end_with_parent as end; "
-                          "end(); print('ready', flush=True); import time; time.sleep(100)"], stdout=subprocess.PIPE)
-child.stdout.readline()
-print(child.pid, flush=True)
-child.wait()
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="the system call is of Linux")
-def test_a_worker_ends_when_its_parent_is_killed():
-    parent = subprocess.Popen(
-        [sys.executable, "-c", PARENT], stdout=subprocess.PIPE, env=os.environ | {"PYTHONPATH": str(ROOT)}, text=True
-    )
-    child = psutil.Process(int(parent.stdout.readline()))
-    parent.send_signal(signal.SIGKILL)
-    parent.wait()
-    end = time.monotonic() + 10
-    while child.is_running() and child.status() != psutil.STATUS_ZOMBIE:
-        assert time.monotonic() < end
-        time.sleep(0.01)
+    os.remove(desk / "out/short.txt")
+    assert start(desk, 1).communicate(timeout=300)[0].splitlines()[0] == "1 of 2 files there already"

@@ -27,15 +27,10 @@ def raw(tmp_path):
     return directory
 
 
-def run(monkeypatch, *arguments):
-    monkeypatch.setattr(sys, "argv", ["clean.py", *map(str, arguments)])
-    clean.program()
-
-
-def test_the_program_writes_a_corpus_and_says_what_it_dropped(raw, tmp_path, monkeypatch, capsys):
+def test_the_program_writes_a_corpus_and_says_what_it_dropped(raw, tmp_path, run, capsys):
     output = tmp_path / "deep" / "clean"
     held_out = ["--without", raw / "test.en", raw / "test.de"]
-    run(monkeypatch, "--input", f"files:{raw}", "--output", output, *held_out, "--numbers", "false", *QUICK)
+    run(clean, "--input", f"files:{raw}", "--output", output, *held_out, "--numbers", "false", *QUICK)
     printed = capsys.readouterr()
     about = json.loads((output / "clean.json").read_text("utf-8"))
     assert (about["source_lang"], about["target_lang"]) == ("de", "en")  # found in the directory
@@ -64,7 +59,7 @@ def test_mistakes_are_one_line_before_any_work(raw, tmp_path, mistake):
     assert not output.exists() and not (tmp_path / "clean.unfinished").exists()
 
 
-def test_bad_lines_are_skipped_counted_and_written_if_the_user_wants_that(tmp_path, monkeypatch, capsys, mistake):
+def test_bad_lines_are_skipped_counted_and_written_if_the_user_wants_that(tmp_path, run, capsys, mistake):
     (tmp_path / "raw").mkdir()
     pairs = [f"{source}\t{target}\n" for source, target in tiny.pairs(40)]
     (tmp_path / "raw/train.tsv").write_text("".join([*pairs, "no tab\n"]), encoding="utf-8")
@@ -72,57 +67,29 @@ def test_bad_lines_are_skipped_counted_and_written_if_the_user_wants_that(tmp_pa
     assert "With --skip_bad_lines, bad lines are" in mistake(clean, *asked, "--output", tmp_path / "clean")
     cldr = ["--input", "cldr:en-de", "--output", tmp_path / "clean", "--skip_bad_lines"]
     assert "--skip_bad_lines needs a corpus files:DIR" in mistake(clean, *cldr)
-    run(monkeypatch, *asked, "--output", tmp_path / "clean", "--skip_bad_lines")
+    run(clean, *asked, "--output", tmp_path / "clean", "--skip_bad_lines")
     assert "bad lines are skipped: 1 of train.tsv. The first one is line 41 " in capsys.readouterr().out
     assert json.loads((tmp_path / "clean/clean.json").read_text("utf-8"))["bad_lines"] == 1
     (bad,) = map(json.loads, (tmp_path / "clean/bad_lines.jsonl").read_text("utf-8").splitlines())
     assert (bad["file"], bad["line"], bad["text"]) == ("train.tsv", 41, "no tab")
 
 
-def test_without_beam_the_flag_says_so(raw, tmp_path, mistake, monkeypatch):
-    monkeypatch.setitem(sys.modules, "apache_beam", None)
-    for name in [name for name in sys.modules if name.startswith("keras_transformer.tools.beam")]:
-        monkeypatch.delitem(sys.modules, name)
-    asked = ["--input", f"files:{raw}", "--output", tmp_path / "clean", "--engine", "beam", "--language_odds", 0]
-    assert mistake(clean, *asked).endswith("pip install 'apache-beam>=2.69' 'sentencepiece<0.2.3'")
-
-
-def test_a_flag_that_nobody_knows_is_refused(raw, tmp_path, capsys):
-    with pytest.raises(SystemExit):
-        clean.parse_arguments(
-            clean.make_parser(),
-            ["--input", f"files:{raw}", "--output", str(tmp_path / "clean"), "--runner", "DirectRunner"],
-        )
-    assert "unrecognized arguments: --runner DirectRunner" in capsys.readouterr().err
-    _, rest = clean.parse_arguments(
-        clean.make_parser(),
-        ["--input", "files:raw", "--output", str(tmp_path / "clean"), "--engine", "beam", "--runner", "DirectRunner"],
-    )
+def test_a_flag_that_nobody_knows_is_refused_and_beam_has_more(mistake, tmp_path):
+    flags = ["--input", "files:raw", "--output", str(tmp_path / "clean"), "--runner", "DirectRunner"]
+    assert "unrecognized arguments: --runner DirectRunner" in mistake(clean, *flags)
+    _, rest = clean.parse_arguments(clean.make_parser(), [*flags, "--engine", "beam"])
     assert rest == ["--runner", "DirectRunner"]
-
-
-def started(tmp_path, *flags):
-    command = [sys.executable, "-m", "keras_transformer", "clean", "--input", f"files:{tmp_path}/raw"]
-    command += ["--output", str(tmp_path / "clean"), "--language_odds", "0", *flags]
-    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
-@pytest.mark.slow
-def test_the_program_starts_by_its_name_and_works_in_several_processes(tmp_path):
-    tiny.write_corpus(tmp_path / "raw")
-    out, err = started(tmp_path, "--workers", "2").communicate(timeout=300)
-    assert err == "" and out.splitlines()[-1] == f"report           {tmp_path}/clean/report.html"
 
 
 @pytest.mark.slow
 def test_ctrl_c_ends_all_processes_with_one_line_and_leaves_nothing(tmp_path):
     (tmp_path / "raw").mkdir()
     tiny.write_pairs(tmp_path / "raw", "train", tiny.pairs(5000) * 40)
-    program = started(tmp_path, "--workers", "2")
-    while (
-        not any(path.stat().st_size for path in tmp_path.glob(".clean.*.partial/scratch/examined"))
-        and program.poll() is None
-    ):
+    command = [sys.executable, "-m", "keras_transformer", "clean", "--input", f"files:{tmp_path}/raw"]
+    command += ["--output", str(tmp_path / "clean"), "--language_odds", "0", "--workers", "2"]
+    program = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    pattern = ".clean.*.partial/scratch/examined"
+    while not any(path.stat().st_size for path in tmp_path.glob(pattern)) and program.poll() is None:
         time.sleep(0.1)
     os.kill(program.pid, signal.SIGINT)
     out, err = program.communicate(timeout=300)

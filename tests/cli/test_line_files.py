@@ -5,15 +5,7 @@ import os
 import pytest
 
 from keras_transformer.cli import line_files
-from keras_transformer.cli.line_files import (
-    are_regular,
-    check_files,
-    checked,
-    chunks_in,
-    keep_complete,
-    partial_path,
-    translate_file,
-)
+from keras_transformer.cli.line_files import are_regular, check_files, checked, chunks_in, partial_path, translate_file
 from keras_transformer.errors import FileError, UserError
 from keras_transformer.translation import lines
 
@@ -53,14 +45,15 @@ def source(tmp_path):
 EXPECTED = "ONE\none!\nTWO\ntwo!\n\n!\nF\ufffdUR\nf\ufffdur!\nFIVE\nfive!\nSIX\nsix!\nSEVEN\nseven!\n".encode()
 
 
-def test_a_file_appears_when_it_is_complete_and_nothing_is_left_beside_it(source, tmp_path, capsys):
+@pytest.mark.parametrize(("name", "read"), [("out", bytes), ("out.gz", gzip.decompress)])
+def test_a_file_appears_when_it_is_complete_and_nothing_is_left_beside_it(source, tmp_path, capsys, name, read):
     def answer(texts, on_progress):
-        assert not (tmp_path / "out").exists()
+        assert not (tmp_path / name).exists()
         return twice(texts)
 
-    translate_file(answer, source, tmp_path / "out", ["model"], lines_each=2)
-    assert (tmp_path / "out").read_bytes() == EXPECTED
-    assert sorted(os.listdir(tmp_path)) == ["in", "out"]
+    translate_file(answer, source, tmp_path / name, ["model"], lines_each=2)
+    assert read((tmp_path / name).read_bytes()) == EXPECTED
+    assert sorted(os.listdir(tmp_path)) == ["in", name]
     assert capsys.readouterr().out == ""
 
 
@@ -86,7 +79,7 @@ def test_progress_counts_every_line_once_and_starts_where_the_work_does(source, 
 
 
 @pytest.mark.parametrize("chunks", [0, 1, 2])
-@pytest.mark.parametrize("torn", [b"", b"HALF", b"FOUR\nfo", b"FOUR\n"])
+@pytest.mark.parametrize("torn", [b"", b"FOUR\nfo", b"FOUR\n"])
 def test_an_interrupted_file_is_gone_on_with_and_ends_as_if_never_interrupted(source, tmp_path, capsys, chunks, torn):
     target, asked = tmp_path / "out", {"beam_size": 3}
     with pytest.raises(KeyboardInterrupt):
@@ -132,38 +125,14 @@ def test_a_file_is_written_by_one_process_at_a_time(source, tmp_path):
     assert (tmp_path / "out").read_bytes() == EXPECTED
 
 
-def test_a_link_stays_a_link(source, tmp_path):
+def test_links_pipes_and_devices_are_not_renamed(source, tmp_path):
     (tmp_path / "real").write_bytes(b"before")
     (tmp_path / "out").symlink_to("real")
     translate_file(twice, source, tmp_path / "out", [], 2)
     assert (tmp_path / "out").is_symlink() and (tmp_path / "real").read_bytes() == EXPECTED
-
-
-@pytest.mark.parametrize(
-    ("content", "lines_each", "kept"),
-    [
-        (b"", 1, 0),
-        (b"a", 1, 0),
-        (b"a\nb\nc", 1, 2),
-        (b"a\nb\nc\n", 2, 1),
-        (b"a\nb\nc\nd\ne", 2, 2),
-        (b"a\n\n\n", 3, 1),
-    ],
-)
-def test_whole_groups_of_lines_are_kept(tmp_path, content, lines_each, kept):
-    (tmp_path / "partial").write_bytes(content)
-    with open(tmp_path / "partial", "a+b") as file:
-        assert keep_complete(file, lines_each) == kept
-        file.write(b"next")
-    lines = content.splitlines(keepends=True)[: kept * lines_each]
-    assert (tmp_path / "partial").read_bytes() == b"".join(lines) + b"next"
-
-
-def test_pipes_and_devices_are_not_renamed(source, tmp_path):
     os.mkfifo(tmp_path / "pipe")
     assert are_regular(source, tmp_path / "out") and are_regular(source, source)
-    assert not are_regular(source, "/dev/null")
-    assert not are_regular(tmp_path / "pipe", tmp_path / "out")
+    assert not are_regular(source, "/dev/null") and not are_regular(tmp_path / "pipe", tmp_path / "out")
 
 
 def test_files_that_cannot_be_read_or_written_are_named_at_once(source, tmp_path):
@@ -180,15 +149,6 @@ def test_files_that_cannot_be_read_or_written_are_named_at_once(source, tmp_path
     check_files(None, None)
     check_files(source, tmp_path / "out")
     assert sorted(os.listdir(tmp_path)) == ["in"]
-
-
-def test_a_file_that_is_called_gzip_is_written_packed_and_resumed(source, tmp_path):
-    target = tmp_path / "out.gz"
-    with pytest.raises(KeyboardInterrupt):
-        translate_file(Interrupted(1), source, target, [], lines_each=2)
-    assert not target.exists()
-    translate_file(twice, source, target, [], lines_each=2)
-    assert gzip.decompress(target.read_bytes()) == EXPECTED and sorted(os.listdir(tmp_path)) == ["in", "out.gz"]
 
 
 NO_TEXT = {

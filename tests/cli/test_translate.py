@@ -1,64 +1,245 @@
+"""translate.py with documents and with a translation memory, in this process, with a translator that needs no model."""
+
 import dataclasses
-import functools
+import gzip
+import io
+import json
+import os
+import re
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from keras_transformer import runs
-from keras_transformer.cli import translate
-from keras_transformer.cli.request import Request
+from keras_transformer.cli import console, translate
+from keras_transformer.cli.documents import refuse_documents
+from keras_transformer.errors import UserError
 from keras_transformer.languages import check_direction
+from keras_transformer.translation.results import Translation
+from tests.tools.documents.fake import WordByWord
+
+UNIT = '<tu><tuv xml:lang="en-US"><seg>{}</seg></tuv><tuv xml:lang="de"><seg>{}</seg></tuv></tu>'
+UNITS = [UNIT.format("One two", "eins zwei"), UNIT.format("one house", "ein Haus")]
+TMX = ("--tmx", "memory.tmx")
 
 
-def test_an_unknown_flag_is_named(monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["translate.py", "--model_dir", "some", "--no_such_flag", "1"])
-    with pytest.raises(SystemExit) as caught:
-        translate.program()
-    assert caught.value.code == 2
-    out, err = capsys.readouterr()
-    assert out == "" and "--no_such_flag" in err
+class Upper(WordByWord):
+    width, tags, languages, files = 3, None, ("en", "de"), []
+
+    def __init__(self):
+        super().__init__(str.upper)
+
+    def between(self, source_lang=None, target_lang=None):
+        check_direction((None, "de"), source_lang, target_lang)
+        return self
+
+    def translate_scored(self, texts, on_progress=None):
+        return [Translation(text, -1.5) for text in self.translate(texts, on_progress)]
+
+    def alternatives(self, texts, on_progress=None):
+        return [[Translation(f"{text.upper()} {n}", -n) for n in range(self.width)] for text in texts]
 
 
-def test_a_model_that_is_not_there_is_one_line(tmp_path, mistake):
-    assert "no run and no export in" in mistake(translate, "--model_dir", tmp_path / "nowhere")
-    assert "no run and no export in" in mistake(translate, "--saved_model", tmp_path / "nowhere")
-    assert not (tmp_path / "nowhere").exists()
+@pytest.fixture
+def asked(monkeypatch, tmp_path):
+    """A list of the models that are loaded; each is an `Upper`. The directory is that of the test."""
+    loaded = []
+    monkeypatch.setattr(runs, "load", lambda *arguments, **settings: loaded.append(arguments) or Upper())
+    monkeypatch.setattr(console, "import_tensorflow", lambda: None)
+    monkeypatch.chdir(tmp_path)
+    write("memory.tmx", *UNITS)
+    return loaded
 
 
-def test_options_that_a_search_does_not_have_are_one_line(tmp_path, monkeypatch, mistake):
-    monkeypatch.setattr(runs, "load", lambda *arguments, **settings: SimpleNamespace(width=4))
-    most = "must be at most the model's beam size, 4"
-    assert f"--n_best {most}" in mistake(translate, "--saved_model", tmp_path, "--n_best", 5)
-    assert f"--beam_size {most}" in mistake(translate, "--saved_model", tmp_path, "--beam_size", 5)
-    assert "beam_size=0" in mistake(translate, "--model_dir", tmp_path, "--beam_size", 0)
+@pytest.fixture
+def program(asked, capsys, run):
+    """A function from flags and a text to the lines of the translation, and those that are for people."""
+
+    def run_here(*flags, text="One two\nthree\n\nOne twa\n", source="in", target="out"):
+        Path(source).write_text(text)
+        run(translate, "--model_dir", "a", "--input", source, "--output", target, *flags)
+        return Path(target).read_text().splitlines(), capsys.readouterr().err.splitlines()
+
+    return run_here
 
 
-def test_a_reverse_model_that_cannot_rank_is_one_line_and_writes_nothing(tmp_path, monkeypatch, mistake):
-    def load(path, *arguments, **settings):
-        languages, width = {"en-de": (("en", "de"), 4), "de-en": (("de", "en"), 4), "greedy": (("en", "de"), 1)}[path]
-        between = functools.partial(check_direction, languages)
-        return SimpleNamespace(width=width, files=[], tags=None, languages=languages, between=between)
-
-    monkeypatch.setattr(runs, "load", load)
-    (tmp_path / "in").write_text("one\n")
-    asked = ["--input", tmp_path / "in", "--output", tmp_path / "out", "--model_dir"]
-    line = mistake(translate, *asked, "en-de", "--reverse", "en-de")
-    assert "--reverse must translate from de to en" in line and "its `source_lang` is en" not in line
-    assert "--reverse ranks the hypotheses of a beam" in mistake(translate, *asked, "greedy", "--reverse", "de-en")
-    assert [path.name for path in tmp_path.iterdir()] == ["in"]
+def write(name, *units):
+    with open(name, "w", encoding="utf-8") as file:
+        file.write(f"<tmx><body>\n{''.join(units)}</body></tmx>")
 
 
-def test_a_translation_into_another_language_is_another_one():
-    """So that no file goes on with the lines of another language, and one without languages goes on as before."""
+def test_a_pipe_needs_the_format(asked, run, monkeypatch):
+    out = io.BytesIO()
+    monkeypatch.setattr(
+        sys, "stdin", SimpleNamespace(buffer=io.BytesIO(b"<p>one <b>two</b></p>"), isatty=lambda: False)
+    )
+    monkeypatch.setattr(sys, "stdout", SimpleNamespace(buffer=out, fileno=lambda: 1))
+    run(translate, "--model_dir", "a", "--format", "html")
+    assert out.getvalue() == b"<p>ONE <b>TWO</b></p>"
 
-    def asked(*flags):
-        arguments = translate.make_parser().parse_args(["--model_dir", "some", *flags])
-        return translate.all_asked(arguments, Request({}), SimpleNamespace(files=[]))
 
-    assert asked() == [[], [None, None, None, {}], dataclasses.asdict(Request({}))]
-    others = [asked("--target_lang", "fr"), asked("--source_lang", "fr"), asked("--target_lang", "de"), asked()]
-    assert all(one not in others[number + 1 :] for number, one in enumerate(others))
-    arguments = translate.make_parser().parse_args(["--model_dir", "some"])
-    reverse = SimpleNamespace(files=[__file__])
-    assert translate.all_asked(arguments, Request({}), SimpleNamespace(files=[]), reverse) != asked()
+@pytest.mark.parametrize(
+    ("name", "text", "translated"),
+    [
+        ("a.vtt", "WEBVTT\n\n00:01.000 --> 00:02.000\n<v Ann>one\n", "WEBVTT\n\n00:01.000 --> 00:02.000\n<v Ann>ONE\n"),
+        ("a.html.gz", "<p>one <b>two</b></p>", "<p>ONE <b>TWO</b></p>"),
+        ("a.TXT.gz", "one\ntwo\n", "ONE\nTWO\n"),
+        ("a.en.gz", "one\ntwo\n", "ONE\nTWO\n"),
+        ("a.md", "# one *two*\n", "# ONE *TWO*\n"),
+        ("a.json", "one\ntwo", "ONE\nTWO\n"),
+    ],
+)
+def test_a_file_is_translated_by_its_ending_packed_or_not(asked, run, name, text, translated):
+    Path(name).write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode())
+    for target in {f"b{name[1:]}", f"b{name[1:].removesuffix('.gz')}"}:
+        run(translate, "--model_dir", "a", "--input", name, "--output", target)
+        found = Path(target).read_bytes()
+        assert (gzip.decompress(found) if target.endswith(".gz") else found) == translated.encode()
+        os.remove(target)
+    assert sorted(os.listdir()) == [name, "memory.tmx"]
+
+
+def test_texts_that_stay_are_named_in_one_line(program, monkeypatch):
+    monkeypatch.setattr(runs, "load", lambda *arguments, **settings: WordByWord(lambda word: "{x}"))
+    text = 'msgid "one"\nmsgstr ""\n\nmsgid "two"\nmsgstr ""\n\nmsgid "three"\nmsgstr "3"\n'
+    said = 'warning: 2 texts of a.po stay untranslated, because a variable was lost or moved: "one", "two"'
+    assert program(text=text, source="a.po", target="b.po") == (text.splitlines(), [said])
+
+
+def test_a_document_declares_the_language_that_is_given(program):
+    files = {"text": '<html lang="en"><p>one</p></html>', "source": "a.html", "target": "b.html"}
+    assert program("--target_lang", "de", **files)[0] == ['<html lang="de"><p>ONE</p></html>']
+
+
+def test_beam_translates_no_document_as_lines():
+    refuse_documents(["in/a.txt", "in/b.en.gz", "in/c"], None)
+    refuse_documents(["in/a.srt"], "lines")
+    with pytest.raises(UserError, match=r"--engine beam translates lines, no documents: .*in/b.srt.gz \(srt\)"):
+        refuse_documents(["in/a.txt", "in/b.srt.gz"], None)
+
+
+def test_equal_lines_and_sentences_take_their_translation_from_the_memory_and_are_counted(program, monkeypatch):
+    plain = '{"text": "One two", "translation": "ONE TWO", "score": -1.5}'
+    assert program("--json", text="One two\n") == ([plain], [])
+    lines, told = program(*TMX)
+    assert lines == ["eins zwei", "THREE", "", "ONE TWA"]
+    assert told == ["memory: 1 of 3 texts took a translation from it"]
+    assert program(*TMX, text="One two")[1] == ["memory: 1 of 1 text took a translation from it"]
+    monkeypatch.setattr(Upper, "fragments", lambda self, texts: [text.partition(". ") for text in texts], raising=False)
+    lines, told = program(*TMX, text="One two\none house. x\none house. One two\n")
+    assert lines == ["eins zwei", "ein Haus. X", "ein Haus. eins zwei"]
+    assert told == ["memory: 1 of 3 texts took a translation from it; 2 of the others took 3 sentences"]
+
+
+def test_json_shows_equal_and_similar_entries(program):
+    lines, told = program(*TMX, "--tmx_threshold", "70", "--json")
+    equal, other, blank, similar = map(json.loads, lines)
+    of_equal = [{"source": "One two", "translation": "eins zwei", "match": 100}]
+    assert equal == {"text": "One two", "translation": "eins zwei", "score": 0, "memory": of_equal}
+    assert other == {"text": "three", "translation": "THREE", "score": -1.5, "memory": []}
+    assert blank["memory"] == []
+    assert similar["translation"] == "ONE TWA" and similar["memory"] == [of_equal[0] | {"match": 85}]
+    assert told[0].endswith("took a translation from it; 1 of the others has similar entries (70 % or more)")
+
+
+def test_an_equal_entry_is_the_first_of_the_best_and_the_last_of_several_files_counts(program):
+    lines, _ = program(*TMX, "--n_best", "2", text="One two\nx\n")
+    assert lines == ["eins zwei", "ONE TWO 0", "X 0", "X 1"]
+    ((line,), _) = program(*TMX, "--n_best", "2", "--json", text="One two\n")
+    assert [row["translation"] for row in json.loads(line)["alternatives"]] == ["eins zwei", "ONE TWO 0"]
+    write("new.tmx", UNIT.format("One two", "1 2"))
+    assert program(*TMX, "--tmx", "new.tmx", text="One two\none house\n")[0] == ["1 2", "ein Haus"]
+
+
+def test_every_text_of_a_document_is_looked_up(program):
+    page = "<p>One two</p><p>one <b>house</b></p><p>x</p>"
+    (translated,), told = program(*TMX, text=page, source="page.html", target="seite.html")
+    assert translated == "<p>eins zwei</p><p>ein <b>Haus</b></p><p>X</p>"
+    assert told == ["memory: 2 of 3 texts took a translation from it"]
+
+
+def test_a_translation_with_another_memory_language_or_model_begins_anew(asked):
+    """And one without all of them goes on as before."""
+
+    def all_asked(*flags, reverse=()):
+        arguments = translate.make_parser().parse_args(["--model_dir", "a", *flags])
+        return translate.all_asked(arguments, translate.Request({}), SimpleNamespace(files=[]), *reverse)
+
+    assert all_asked() == [[], [None, None, None, {}], dataclasses.asdict(translate.Request({}))]
+    flags = (), TMX, (*TMX, *TMX), (*TMX, "--tmx_threshold", "70")
+    flags += ("--target_lang", "fr"), ("--source_lang", "fr"), ("--target_lang", "de")
+    before = [*(all_asked(*each) for each in flags), all_asked(reverse=[SimpleNamespace(files=[__file__])])]
+    assert all_asked(*TMX) == before[1]
+    os.utime("memory.tmx", (1, 1))
+    before.append(all_asked(*TMX))
+    assert all(one not in before[number + 1 :] for number, one in enumerate(before))
+
+
+OTHER_LANGUAGE = "the model has one direction, and its --target_lang is de. Received: target_lang=fr"
+OUT, HTML = ("--input", "page.txt", "--output", "out"), ("--format", "html")
+
+
+@pytest.mark.parametrize(
+    ("flags", "named"),
+    [
+        (("--input", "a.html"), "name the file for the translation of a.html: --output. Received: no --output"),
+        (("--input", "a.html", "--output", "b.md"), "the translation is html, as the source is. Received: --output b"),
+        (("--input", "a.odt", "--output", "b.odt"), "a.odt is no text: it is a zip archive."),
+        (("--input", "a.pptx.gz", "--output", "b.odt"), "a.pptx.gz is no text: it is a zip archive."),
+        ((*HTML, "--n_best", "2"), "--n_best needs lines, not a document: leave it out, or give --format"),
+        ((*HTML, "--prefix", "x"), "--prefix needs lines"),
+        (("--input", "a.xliff", "--output", "b.xliff"), "a.xliff is not well-formed XML: line 2, column "),
+        ((*HTML, "--engine", "beam"), "--engine beam"),
+        (("--format", "srt", "--target_lang", "fr"), OTHER_LANGUAGE),
+        (("--target_lang", "fr"), OTHER_LANGUAGE),
+        (("--format", "po", "--target_lang", "Deutsch"), "--target_lang must be the code of a language"),
+        ((*OUT, "--tmx", "none.tmx"), "cannot read none.tmx: No such file"),
+        ((*OUT, "--tmx", "a.html"), "a.html is no TMX"),
+        ((*OUT, "--tmx", "empty.tmx"), "empty.tmx has no unit"),
+        ((*OUT, "--tmx", "page.txt"), "page.txt is not well-formed XML: line 1"),
+        ((*OUT, "--tmx_threshold", "70"), "--tmx_threshold needs --tmx"),
+        ((*OUT, *TMX, "--tmx_threshold", "0"), "--tmx_threshold must be between 1 and 100. Received: tmx_threshold=0"),
+        ((*OUT, *TMX, "--score"), "--tmx does not go with --score"),
+        ((*OUT, *TMX, "--prefix", "ein"), "--tmx does not go with --prefix"),
+        (("--engine", "beam", *OUT, *TMX), "--tmx does not go with --engine beam"),
+    ],
+)
+def test_a_mistake_is_one_line_and_writes_nothing(asked, mistake, tmp_path, flags, named):
+    texts = {"a.html": "<p>one</p>", "a.xliff": "<xliff>\n<a></xliff>", "page.txt": "text", "a.odt": "PK\3\4\n\0"}
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+    (tmp_path / "a.pptx.gz").write_bytes(gzip.compress(texts["a.odt"].encode()))
+    write("empty.tmx")
+    before = sorted(os.listdir())
+    model = "--saved_model" if flags[:2] == ("--engine", "beam") else "--model_dir"
+    assert named in mistake(translate, model, "a", *flags)
+    assert sorted(os.listdir()) == before and (not asked or "_lang" in flags[-2])
+
+
+def test_similar_entries_without_their_package_are_one_line(asked, mistake, monkeypatch):
+    monkeypatch.setitem(sys.modules, "rapidfuzz", None)
+    line = mistake(translate, "--model_dir", "a", *TMX, "--tmx_threshold", "70")
+    assert "need the package rapidfuzz, which is not installed: pip install 'rapidfuzz>=3,<4'" in line
+
+
+@pytest.mark.parametrize(
+    ("languages", "flags", "named"),
+    [
+        (("fr", "de"), (), "memory.tmx has no text in fr with a translation into de. Its languages are de, en-US"),
+        (("en", None), (), "--tmx needs a language that the model does not tell: give --target_lang"),
+        ((None, None), ("--target_lang", "de"), "--tmx needs a language that .* --source_lang"),
+        ((None, None), ("--target_lang", "it", "--source_lang", "en"), "no text in en with a translation into it"),
+        (("en", "de"), ("--tmx", "torn.tmx"), "torn.tmx is not well-formed XML: line 2, column"),
+    ],
+)
+def test_languages_and_damage_are_told_in_one_line_and_nothing_is_written(
+    asked, mistake, monkeypatch, languages, flags, named
+):
+    monkeypatch.setattr(Upper, "languages", languages)
+    monkeypatch.setattr(Upper, "between", lambda self, source_lang=None, target_lang=None: self)
+    write("torn.tmx", *UNITS * 3000, "<tu>")
+    Path("in").write_text("One two\n")
+    line = mistake(translate, "--model_dir", "a", *TMX, "--input", "in", "--output", "out", *flags)
+    assert re.search(named, line) and not Path("out").exists()

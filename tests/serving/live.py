@@ -3,8 +3,13 @@
 import contextlib
 import http.client
 import json
+import os
 import socket
+import subprocess
+import sys
+import threading
 import time
+from pathlib import Path
 from types import SimpleNamespace
 
 import grpc
@@ -103,6 +108,33 @@ def connect(port):
 def read_all(connection):
     """What comes until the server closes the connection."""
     return b"".join(iter(lambda: connection.recv(65536), b""))
+
+
+@contextlib.contextmanager
+def process_of(*flags):
+    """A server with these flags in a process of its own, once its port is open: .port, .grpc, .process and .lines."""
+    port, grpc_port = free_port(), free_port()
+    command = [
+        sys.executable,
+        "-m",
+        "serving.server",
+        "--rest_api_port",
+        port,
+        "--port",
+        grpc_port,
+        "--enable_batching",
+    ]
+    command = [*map(str, [*command, "--rest_api_timeout_in_ms=20000", *flags])]
+    lines, how = [], {"cwd": Path(__file__).parents[2], "env": os.environ | {"COLUMNS": "80"}}
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, **how) as process:
+        reader = threading.Thread(target=lambda: lines.extend(process.stderr), daemon=True)
+        reader.start()
+        try:
+            wait_for(lambda: accepts(port) or process.poll() is not None)
+            yield SimpleNamespace(port=port, grpc=grpc_port, process=process, lines=lines, reader=reader)
+        finally:
+            process.kill()
+            reader.join(DEADLINE_SECONDS)
 
 
 def wait_for(condition, seconds=120):

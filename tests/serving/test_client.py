@@ -1,4 +1,5 @@
 import contextlib
+import re
 import subprocess
 import sys
 import threading
@@ -11,6 +12,7 @@ from grpc import StatusCode
 
 from serving.client import Client, Translation
 from serving.errors import ServingError
+from serving.gateway import connected, parse_arguments
 from serving.languages import Languages
 from tests.serving.fake import serve
 from tests.serving.live import HOST, free_port, refusal
@@ -104,14 +106,62 @@ def test_a_language_that_the_model_lacks_is_refused_by_name_and_others_are_asked
             assert [found.text for found in client.translate(["a", "b"], target_lang=["fr", "de"])] == ["fr", "de"]
             with pytest.raises(TypeError, match="no option beam"):
                 client.translate(["a"], beam=3)
+        process = start(where, b"a", "--target_lang", "xx")
         unknown = b"error: the model has no target language xx. With one direction, omit --target_lang\n"
-        for code, expected in {"fr": (b"fr\n", b"", 0), "xx": (b"", unknown, 2)}.items():
-            process = start(where, b"a", "--target_lang", code)
-            assert (*process.communicate(timeout=SECONDS), process.returncode) == expected
+        assert (*process.communicate(timeout=SECONDS), process.returncode) == (b"", unknown, 2)
+
+
+TEXTS = ["the two of 5 km", "see http://a.b", "one", "⟦4⟧ two"]
+WORDS = ["the DUO of 5 km", "see http://a.b", "one", "⟦4⟧ DUO"]
+
+
+def test_placeholders_go_to_the_server_and_words_come_back(api, tmp_path):
+    glossary, asked = tmp_path / "terms.tsv", []
+    glossary.write_text("two\tDUO\n", encoding="utf-8")
+
+    def echo(model, signature_name, inputs):  # a placeholder comes in the place of the word before it
+        asked.append((signature_name, [text.decode() for text in inputs["text"]]))
+        texts = [re.sub(r"[^\W\d]+(?=⟦)", "", text.decode()).encode() for text in inputs["text"]]
+        scores, pieces = [0.5] * len(texts), [["▁".encode(), "⟦0⟧".encode()]]
+        outputs = {
+            "explain": {"source_pieces": pieces, "pieces": pieces},
+            "alternatives": {
+                "translations": [[text, b"(" + text + b")"] for text in texts],
+                "scores": [[1, 2]] * len(texts),
+            },
+            "score": {"score": scores, "token_scores": [[0.5]] * len(texts), "pieces": [[b"a"]] * len(texts)},
+        }
+        return outputs.get(signature_name, {"translation": texts, "score": scores})
+
+    with client_of(api, echo, glossary=glossary, protect=True) as client:
+        assert client.translate(TEXTS) == [Translation(word, 0.5) for word in WORDS]
+        assert [[found.text for found in row] for row in client.alternatives(TEXTS)] == [[w, f"({w})"] for w in WORDS]
+        assert [row.text for row in client.sample(TEXTS, seed=1)] == WORDS
+        assert client.score(["two"], ["DUO"])[0].score == 0.5
+    signatures = [signature for signature, _ in asked]
+    assert signatures == ["explain", "translate", "alternatives", "sample", "score"]  # the model is examined once
+    assert sorted(asked[1][1]) == sorted(["the two⟦0⟧ of ⟦1⟧", "see ⟦0⟧", "one", "⟦0⟧ two⟦1⟧"])
+    assert asked[-1][1] == ["two"]
+
+
+def test_a_gateway_asks_for_the_model_and_the_label_of_its_flags(api, tmp_path, capsys):
+    (tmp_path / "3").mkdir()
+    (tmp_path / "3" / "export.json").write_text('{"run": {"source_lang": "en", "target_lang": "de"}}')
+    upper, where = Upper(), ["--model_base_path", str(tmp_path), "--model_name=m", "--label=stable"]
+    with serve(api, upper) as found:
+        backend = found["url"] if api == "rest" else f"grpc://{found['grpc']}"
+        ((languages, client),) = connected(parse_arguments(["--backend", backend, *where])).values()
+        with client:
+            assert [row.text for row in client.translate(["a"])] == ["A"]
+    assert languages[:2] == ("en", "de") and upper.asked[0][0] == ("m", None, "stable")
+    for flags in ([], ["--source_lang=en"], ["--source_lang=", "--target_lang=de"]):
+        with pytest.raises(SystemExit):
+            parse_arguments(["--backend=grpc://localhost:8500", *flags])
+        assert "give either both --source_lang and --target_lang, or --model_base_path" in capsys.readouterr().err
 
 
 BUSY = ServingError(StatusCode.UNAVAILABLE, "The queue is full.")
-REFUSALS = [ServingError(StatusCode[code], "no") for code in ("INVALID_ARGUMENT", "NOT_FOUND", "INTERNAL")]
+REFUSALS = [ServingError(StatusCode[code], "no") for code in ("INVALID_ARGUMENT", "INTERNAL")]
 
 
 @pytest.mark.parametrize("failures, tries", [([BUSY] * 2, 3), ([BUSY] * 9, 3), *[([error], 1) for error in REFUSALS]])
@@ -126,16 +176,13 @@ def test_a_busy_server_is_asked_again_so_often_and_no_other(api, failures, tries
     assert len(upper.asked) == tries
 
 
-def address(api, port):
-    return {"grpc": f"{HOST}:{port}"} if api == "grpc" else {"url": f"http://{HOST}:{port}"}
-
-
 def test_a_server_that_is_not_there_is_unavailable_and_one_that_comes_is_found(api):
     port = free_port()
-    with Client(**address(api, port), retries=1) as client:
+    where = {"grpc": f"{HOST}:{port}"} if api == "grpc" else {"url": f"http://{HOST}:{port}"}
+    with Client(**where, retries=1) as client:
         code, message = refusal(client.translate, ["a"])
     assert code == "UNAVAILABLE" and "refused" in message
-    with Client(**address(api, port), retries=99) as client, ThreadPoolExecutor(1) as pool:
+    with Client(**where, retries=99) as client, ThreadPoolExecutor(1) as pool:
         found = pool.submit(client.translate, ["a"])
         time.sleep(0.3)
         with serve(api, Upper(), port):

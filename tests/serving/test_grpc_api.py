@@ -4,13 +4,8 @@ import grpc
 import numpy as np
 import pytest
 import tensorflow as tf
-from tensorflow_serving.apis import (
-    classification_pb2,
-    inference_pb2,
-    predict_pb2,
-    prediction_service_pb2_grpc,
-    regression_pb2,
-)
+from tensorflow_serving.apis import classification_pb2, inference_pb2, predict_pb2, regression_pb2
+from tensorflow_serving.apis.prediction_service_pb2_grpc import PredictionServiceStub
 
 from serving.errors import ServingError
 from serving.grpc_api import GrpcServer
@@ -22,9 +17,10 @@ VERSION = 3
 SECONDS = 60  # that a test waits at most
 
 
-def request_for(*texts, name="toy", signature=""):
-    inputs = {"text": tf.make_tensor_proto(texts or ["one"])}
-    return predict_pb2.PredictRequest(model_spec={"name": name, "signature_name": signature}, inputs=inputs)
+def request_for(*texts):
+    return predict_pb2.PredictRequest(
+        model_spec={"name": "toy"}, inputs={"text": tf.make_tensor_proto(texts or ["one"])}
+    )
 
 
 @pytest.fixture
@@ -32,7 +28,7 @@ def held():
     """A predictor whose futures a test answers, and its `Predict`."""
     predictor = fake.Held()
     with serve_grpc(predictor, {}) as address, grpc.insecure_channel(address) as channel:
-        yield predictor, prediction_service_pb2_grpc.PredictionServiceStub(channel).Predict
+        yield predictor, PredictionServiceStub(channel).Predict
 
 
 def test_predict_answers_in_typed_fields(toys):
@@ -43,13 +39,10 @@ def test_predict_answers_in_typed_fields(toys):
 
 
 def test_what_is_not_offered_is_unimplemented(toys):
-    stub = prediction_service_pb2_grpc.PredictionServiceStub(toys.channel)
-    for call, request in (
-        (stub.Classify, classification_pb2.ClassificationRequest()),
-        (stub.Regress, regression_pb2.RegressionRequest()),
-        (stub.MultiInference, inference_pb2.MultiInferenceRequest()),
-    ):
-        assert refusal(call, request)[0] == "UNIMPLEMENTED"
+    stub = PredictionServiceStub(toys.channel)
+    assert refusal(stub.Classify, classification_pb2.ClassificationRequest())[0] == "UNIMPLEMENTED"
+    assert refusal(stub.Regress, regression_pb2.RegressionRequest())[0] == "UNIMPLEMENTED"
+    assert refusal(stub.MultiInference, inference_pb2.MultiInferenceRequest())[0] == "UNIMPLEMENTED"
 
 
 ANSWER = Prediction(3, "translate", {"score": np.array([5.0], np.float32)})
@@ -87,13 +80,13 @@ def test_a_server_that_stops_answers_what_is_under_way_and_nothing_else():
     predictor = fake.Held()
     server = GrpcServer(predictor, {}, f"{HOST}:0")
     with grpc.insecure_channel(f"{HOST}:{server.port}") as channel:
-        stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
-        call = stub.Predict.future(request_for())
+        predict = PredictionServiceStub(channel).Predict
+        call = predict.future(request_for())
         predictor.wait_for(1)
         stopping = threading.Thread(target=server.stop, args=(SECONDS,))
         stopping.start()
         refused = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
-        wait_for(lambda: stub.Predict.future(request_for(), timeout=0.3).exception(SECONDS).code() in refused)
+        wait_for(lambda: predict.future(request_for(), timeout=0.3).exception(SECONDS).code() in refused)
         predictor.futures[0].set_result(ANSWER)
         assert call.result(SECONDS).outputs["score"].float_val == [5.0]
         stopping.join(SECONDS)

@@ -49,10 +49,6 @@ def mounts(service):
     return [tuple(volume.split(":")[:2]) for volume in volumes]
 
 
-def flags(arguments):
-    return dict(argument.removeprefix("--").split("=", 1) for argument in arguments)
-
-
 def targets(service):
     """Where a service mounts its volumes -> the source."""
     return dict(map(reversed, mounts(service)))
@@ -60,10 +56,8 @@ def targets(service):
 
 def files_of(arguments):
     """The files that flags name."""
-    return [PurePosixPath(value) for name, value in flags(arguments).items() if name.endswith("_file")]
-
-
-# Docker Compose
+    given = (argument.removeprefix("--").split("=", 1) for argument in arguments)
+    return [PurePosixPath(value) for name, value in given if name.endswith("_file")]
 
 
 def test_every_file_that_is_mounted_exists_and_the_server_looks_where_it_is():
@@ -87,9 +81,6 @@ def test_services_are_closed_to_others_and_depend_on_services():
     ports = [port.split(":") for service in SERVICES.values() for port in service["ports"]]
     assert {host for host, *_ in ports} == {"127.0.0.1"}
     assert sorted(int(port) for _, port, *_ in ports) == sorted([REST, GRPC, GATEWAY, 8080, 9090, 3000])
-
-
-# The image of the gateway
 
 
 def test_the_image_is_made_of_what_docker_is_given():
@@ -117,10 +108,9 @@ import importlib.abc, sys
 
 class Missing(importlib.abc.MetaPathFinder):
     def find_spec(self, name, path=None, target=None):
-        if name in missing:
+        if name in sys.argv:
             raise ModuleNotFoundError(name, name=name)
 
-missing = {*sys.argv[1:]}
 sys.meta_path.insert(0, Missing())
 import keras_transformer.cli.document_api
 from keras_transformer.tools.documents.files import FORMATS, check_format, translate_bytes
@@ -153,9 +143,6 @@ def test_the_packages_of_the_image_are_those_of_the_project_and_enough_for_docum
     assert {"keras", "pytest"} <= missing
 
 
-# Kubernetes
-
-
 def test_the_gateway_may_write_where_its_processes_have_their_sockets():
     deployment = next(yaml.safe_load_all(read("kubernetes/gateway.yaml")))
     pod = deployment["spec"]["template"]["spec"]
@@ -169,12 +156,8 @@ def test_selectors_ports_and_mounts_lead_to_what_there_is():
     assert len(KUBERNETES) == len(MANIFESTS)
     deployment, service = KUBERNETES["Deployment"], KUBERNETES["Service"]["spec"]
     labels = deployment["spec"]["template"]["metadata"]["labels"].items()
-    budget = KUBERNETES["PodDisruptionBudget"]["spec"]
-    for selector in (
-        deployment["spec"]["selector"]["matchLabels"],
-        service["selector"],
-        budget["selector"]["matchLabels"],
-    ):
+    selectors = [KUBERNETES[kind]["spec"]["selector"]["matchLabels"] for kind in ("Deployment", "PodDisruptionBudget")]
+    for selector in (*selectors, service["selector"]):
         assert selector and selector.items() <= labels
     target = KUBERNETES["HorizontalPodAutoscaler"]["spec"]["scaleTargetRef"]
     assert (target["apiVersion"], target["kind"]) == (deployment["apiVersion"], deployment["kind"])
@@ -226,9 +209,6 @@ def test_one_thread_runs_a_batch_on_a_cpu_and_none_is_named_for_a_gpu():
     assert targets(GPU_SERVICES["tensorflow-serving"])["/config/session.config"] == "./config/session.gpu.config"
 
 
-# Grafana
-
-
 def test_every_series_of_the_dashboard_is_one_that_the_server_shows():
     types = re.findall(r"^# TYPE (\S+) (\S+)$", Metrics().page(), re.MULTILINE)
     exposed = {name + part for name, kind in types for part in (PARTS if kind == "histogram" else ("",))}
@@ -239,6 +219,3 @@ def test_every_series_of_the_dashboard_is_one_that_the_server_shows():
         assert [expression.count(left) - expression.count(right) for left, right in ("()", "{}", "[]")] == [0, 0, 0]
     panels = DASHBOARD["panels"]
     assert all(panel["description"] for panel in panels) and len({panel["id"] for panel in panels}) == len(panels)
-    places = [[panel["gridPos"][key] for key in "xywh"] for panel in panels]
-    cells = [(x, y) for left, top, w, h in places for x in range(left, left + w) for y in range(top, top + h)]
-    assert len(set(cells)) == len(cells) and max(cells)[0] < 24  # Each panel has a place of its own.

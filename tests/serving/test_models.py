@@ -10,8 +10,6 @@ from serving.models import Models
 from serving.servable import Loader
 from tests.serving.live import refusal, wait_for
 
-QUICK = 0.01
-
 
 class Scripted(Loader):
     """A loader without TensorFlow: a version loads, or fails, as a test tells it to."""
@@ -27,21 +25,21 @@ class Scripted(Loader):
         return SimpleNamespace(name=name, version=number, uses=0, path=path, close=lambda: None)
 
 
-@pytest.fixture
-def serve(monkeypatch):
-    """A function from what `Models` takes to the models, which are available unless told otherwise.
-
-    A collection takes long, and finds nothing here.
-    """
+@pytest.fixture(autouse=True)
+def no_collection(monkeypatch):
+    """A collection of garbage takes long, and finds nothing here."""
     monkeypatch.setattr("serving.models.gc.collect", lambda: None)
+
+
+@pytest.fixture
+def serve():
+    """A function from configurations to the models, which are available."""
     started = []
 
-    def serve(*configs, loader=None, poll_seconds=QUICK, waits=True, retries=0, **options):
-        how = {"retries": retries, "retry_seconds": 0.0, **options}
-        started.append(Models(list(configs), loader or Scripted(), poll_seconds, **how))
+    def serve(*configs, loader=None):
+        started.append(Models(list(configs), loader or Scripted(), poll_seconds=0.01, retries=0, retry_seconds=0.0))
         started[-1].start()
-        if waits:
-            started[-1].wait_until_available(60)
+        started[-1].wait_until_available(60)
         return started[-1]
 
     yield serve
@@ -89,14 +87,13 @@ def test_a_model_without_a_version_that_can_be_loaded_is_an_error_with_the_reaso
     loader, good, bad = Scripted(), config(publish(base_path, 1)), config(publish(tmp_path / "bad", 7), name="bad")
     loader.failing.add(7)
     models = serve(good, loader=loader)
-    for call in ((serve, bad), (models.reload, [good, bad], 60)):
-        how = {"loader": loader} if call[0] is serve else {}
-        code, message = refusal(*call, **how)
+    for call in (lambda: serve(bad, loader=loader), lambda: models.reload([good, bad], 60)):
+        code, message = refusal(call)
         assert code == "UNKNOWN" and "model bad" in message and "version 7: DATA_LOSS: cut off" in message
     assert states(models) == {1: "AVAILABLE"}
 
 
-def test_a_reload_changes_models_versions_and_labels(base_path, tmp_path, serve):
+def test_a_reload_changes_models_versions_and_labels_which_must_name_a_version_in_service(base_path, tmp_path, serve):
     other = config(publish(tmp_path / "other", 5), name="b")
     models = serve(config(publish(base_path, 1, 2), 1, labels={"stable": 1}))
     models.reload([config(base_path, 1, 2, labels={"stable": 1}), other], 60)
@@ -105,25 +102,15 @@ def test_a_reload_changes_models_versions_and_labels(base_path, tmp_path, serve)
     assert answering(models, label="stable") == 2
     assert refusal(models.acquire, "b")[0] == "NOT_FOUND" and "b" not in models
     wait_for(lambda: states(models, "b") == {5: "END"})
-
-
-def test_a_label_must_name_a_version_in_service(base_path, serve):
-    assert refusal(serve, config(publish(base_path, 1), labels={"canary": 2}))[0] == "FAILED_PRECONDITION"
-    models = serve(config(base_path, 1))
-    assert refusal(models.reload, [config(base_path, 1, 2, labels={"new": 2})], 60)[0] == "FAILED_PRECONDITION"
+    assert refusal(models.reload, [config(base_path, 1, 2, labels={"new": 3})], 60)[0] == "FAILED_PRECONDITION"
     assert refusal(models.acquire, "m", label="new")[0] == "INVALID_ARGUMENT"
+    assert refusal(serve, config(base_path, labels={"canary": 3}))[0] == "FAILED_PRECONDITION"
 
 
-@pytest.fixture
-def stepwise(monkeypatch):
-    """A function from the number of retries to (models without a thread, loader)."""
-    monkeypatch.setattr("serving.models.gc.collect", lambda: None)
-
-    def make(retries=0):
-        models = Models([config("/m")], Scripted(), retries=retries, retry_seconds=0.0)
-        return models, models._loader
-
-    return make
+def stepwise(retries=0):
+    """Models without a thread, and their loader."""
+    models = Models([config("/m")], Scripted(), retries=retries, retry_seconds=0.0)
+    return models, models._loader
 
 
 def want(models, *numbers):
@@ -137,7 +124,7 @@ def settle(models):
     return states(models)
 
 
-def test_a_failed_version_is_tried_again_as_often_as_told_and_when_it_has_gone_and_come_again(stepwise):
+def test_a_failed_version_is_tried_again_as_often_as_told_and_when_it_has_gone_and_come_again():
     models, loader = stepwise(1)
     want(models, 1, 0)
     assert states(models) == {1: "START", 0: "START"}
@@ -155,7 +142,7 @@ def test_a_failed_version_is_tried_again_as_often_as_told_and_when_it_has_gone_a
     assert settle(models) == {2: "AVAILABLE", 1: "END", 0: "END"}
 
 
-def test_whatever_happens_a_version_in_service_is_replaced_only_by_one_in_service(stepwise):
+def test_whatever_happens_a_version_in_service_is_replaced_only_by_one_in_service():
     chance = random.Random(5)
     for _ in range(100):
         models, loader = stepwise(chance.randrange(2))

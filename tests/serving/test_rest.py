@@ -9,7 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from keras_transformer.translation.options import INPUTS
-from serving.errors import HTTP_STATUS, ServingError
+from serving.errors import ServingError
+from serving.http_server import LONGEST_HEAD, HttpServer
+from serving.metrics import Metrics
 from serving.servable import SOON_DONE
 from tests.serving import fake
 from tests.serving.live import DEADLINE_SECONDS, HOST, METRICS, ask, connect, read_all, serve, wait_for
@@ -60,8 +62,15 @@ def test_the_page_its_models_and_the_metrics_are_there(port):
     assert re.search(rb"^# TYPE :tensorflow:serving:request_count counter$", content, re.MULTILINE)
 
 
+STATUSES = {"OK": 200, "CANCELLED": 499, "UNKNOWN": 500, "INVALID_ARGUMENT": 400, "DEADLINE_EXCEEDED": 504}
+STATUSES |= {"NOT_FOUND": 404, "ALREADY_EXISTS": 409, "PERMISSION_DENIED": 403, "RESOURCE_EXHAUSTED": 429}
+STATUSES |= {"FAILED_PRECONDITION": 400, "ABORTED": 409, "OUT_OF_RANGE": 400, "UNIMPLEMENTED": 501, "INTERNAL": 500}
+STATUSES |= {"UNAVAILABLE": 503, "DATA_LOSS": 500, "UNAUTHENTICATED": 401}  # those of TensorFlow Serving
+
+
 def test_every_error_of_the_predictor_has_its_status_and_a_mistake_of_ours_tells_no_text(toys, caplog):
-    errors = [ServingError(code, f"It is {code.name}.") for code in HTTP_STATUS if code != grpc.StatusCode.OK]
+    assert {code.name: ServingError(code, "").http_status for code in grpc.StatusCode} == STATUSES
+    errors = [ServingError(code, f"It is {code.name}.") for code in grpc.StatusCode if code.name != "OK"]
     rest, raised = iter([*errors, KeyError("my secret")]), []
 
     def fail(*asked):
@@ -70,9 +79,24 @@ def test_every_error_of_the_predictor_has_its_status_and_a_mistake_of_ours_tells
 
     with serve(fake.Predictor(fail), toys.models) as port:
         for error in errors:
-            assert error_of(port, {"instances": ["a"]}) == (error.http_status, error.message)
+            assert error_of(port, {"instances": ["a"]}) == (STATUSES[error.code.name], error.message)
         assert error_of(port, {"instances": ["my secret"]}) == (500, "Internal error.")
     assert "KeyError in " in caplog.text and "secret" not in caplog.text
+
+
+def test_names_cannot_break_the_page_of_metrics():
+    metrics = Metrics()
+    metrics.request_ended('a"\n\\', "OK", 0.5, "predict", "REST")
+    assert r':tensorflow:serving:request_count{model_name="a\"\n\\",status="OK"} 1' in metrics.page().splitlines()
+
+
+def test_a_port_that_is_taken_and_heads_that_are_wrong_are_told(toys):
+    with pytest.raises(OSError, match=f"cannot listen on {HOST}:{toys.port}: Address already in use"):
+        HttpServer(None, HOST, toys.port, 1)
+    for head in (b"GET / HTTP/1.1\r\nX: " + 2 * LONGEST_HEAD * b"a", b"nonsense\r\n\r\n"):
+        with connect(toys.port) as client:
+            client.sendall(head)
+            assert client.recv(100).startswith(b"HTTP/1.1 400")
 
 
 def test_what_a_client_waits_for_is_given_up_when_it_goes_or_its_time_is_over(toys):
@@ -87,13 +111,9 @@ def test_what_a_client_waits_for_is_given_up_when_it_goes_or_its_time_is_over(to
         wait_for(predictor.wait_for(2).cancelled)
 
 
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text('aö😀\0"\\\ud83d', max_size=5)
 JSON = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats()
-    | st.text('aö😀\0"\\\ud83d', max_size=5)
-    | st.just({"b64": "YQ=="}),
+    SCALARS | st.just({"b64": "YQ=="}),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["text", "alpha", "b64", "x"]), inner),
     max_leaves=11,
 )

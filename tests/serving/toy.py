@@ -1,4 +1,4 @@
-"""Toy SavedModels with the six signatures of a real export, written in a moment: upper case is their translation.
+"""Toy SavedModels with three signatures of a real export, written in a moment: upper case is their translation.
 
 A translation is "VERSION:UPPER CASE", so that a mixture of versions is seen. The text "wait 0.3" takes 0.3 seconds,
 whoever is in the batch with it; "raise" makes the whole batch fail, as a model of ours never does.
@@ -85,6 +85,7 @@ def _template(is_many):
             **{key: tf.TensorSpec([None], dtype, key) for key, dtype in {**inputs, **languages}.items()}
         )
         for name, inputs in INPUTS.items()
+        if hasattr(module, name)
     }
     tf.saved_model.save(module, directory, {"serving_default": signatures["translate"], **signatures})
     return directory
@@ -103,27 +104,6 @@ class _Toy(tf.Module):
     def alternatives(self, text):
         translations = tf.stack([tf.strings.join([self._upper(text), tail]) for tail in ("", "!", "?")[:WIDTH]], 1)
         return {"translations": translations, "scores": self._score(text)[:, None] - [[0.0, 1.0, 2.0]]}
-
-    @tf.function
-    def translate_with_options(
-        self, text, prefix, length_penalty, beam_size, max_length, repetition_penalty, no_repeat_ngram
-    ):
-        numbers = tf.cast(beam_size + max_length + no_repeat_ngram, tf.float32) + length_penalty + repetition_penalty
-        return {"translation": tf.strings.join([prefix, self._upper(text)]), "score": self._score(text) + numbers}
-
-    @tf.function
-    def sample(self, text, temperature, top_k, top_p, seed):
-        drawn = tf.strings.join([self._upper(text), tf.strings.as_string(seed)], "#")
-        return {"translation": drawn, "score": self._score(text) + temperature + tf.cast(top_k, tf.float32) + top_p}
-
-    @tf.function
-    def score(self, text, translation):
-        pieces = tf.strings.split(translation).to_tensor()
-        return {
-            "score": self._score(text) + self._score(translation),
-            "token_scores": self._score(pieces),
-            "pieces": pieces,
-        }
 
     @tf.function
     def explain(self, text):

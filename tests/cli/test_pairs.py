@@ -1,0 +1,299 @@
+"""back_translate and distil: programs that write sentence pairs, with translators that need no model."""
+
+import gzip
+import json
+import shutil
+from types import SimpleNamespace
+
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from keras_transformer import runs
+from keras_transformer.cli import back_translate, distil
+from keras_transformer.data.corpora import open_corpus
+from keras_transformer.languages import check_direction
+from keras_transformer.normalization import mend
+from keras_transformer.tokenizer import Tokenizer, train_tokenizer
+from keras_transformer.tools.back_translation import pairs
+from keras_transformer.tools.back_translation.noise import add_noise
+from keras_transformer.training.checkpoints import load_translator
+from keras_transformer.translation.results import Translation
+from tests import tiny
+
+PAIRS = tiny.learned_pairs()[:11]
+LINES = [source for source, _ in PAIRS]
+TEXTS = [*LINES[:5], "", *LINES[5:]]
+CORPUS = [*PAIRS[:5], ("", ""), PAIRS[0]]
+COMPLETE = {back_translate: [pairs.RECORD, "train.de", "train.en"]}
+COMPLETE[distil] = ["distillation.json", "test.de", "test.en", "train.de", "train.en", "val.de", "val.en"]
+
+
+class Writer:
+    """A translator that notes what it is asked, and may be interrupted when it is asked for the third time."""
+
+    tags, width, languages = None, 4, ("en", "de")
+
+    def __init__(self, path):
+        self.files, self.asked, self.is_interrupted = [path / "weights"], [], False
+
+    def between(self, **languages):
+        self.tags = languages and SimpleNamespace(default_codes=tuple(languages.values()))
+        return self
+
+    def translate(self, texts, on_progress):
+        return [row[0].text for row in self.alternatives(texts, on_progress)]
+
+    def alternatives(self, texts, on_progress):
+        self.note(texts)
+        return [[Translation(f"{text}\n{n}" if text else "", -n) for n in range(self.width)] for text in texts]
+
+    def sample(self, texts, on_progress, seed, temperature=1.0):
+        self.note(texts)
+        rows = zip(texts, seed, strict=True)
+        return [Translation(f"{text} {number} {temperature}" if text else "", 0.0) for text, number in rows]
+
+    def note(self, texts):
+        if self.is_interrupted and len(self.asked) == 2:
+            raise KeyboardInterrupt
+        self.asked.append(texts)
+
+
+@pytest.fixture
+def writer(tmp_path, monkeypatch):
+    """A `Writer` instead of the model of every run; `run` is a directory of one from English to German."""
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "corpus.json").write_text('{"languages": "en to de"}')
+    (tmp_path / "run" / "weights").write_text("weights")
+    writer = Writer(tmp_path / "run")
+
+    def load(path, checkpoint, batch_size, **search):
+        writer.path = path
+        return writer
+
+    monkeypatch.setattr(runs, "load", load)
+    return writer
+
+
+@pytest.fixture
+def first(tmp_path):
+    """The flags that each program needs: its text has a blank line."""
+    text = "\ufeff" + "\n".join(TEXTS) + "\r\n"
+    (tmp_path / "mono.en").write_text(text, encoding="utf-8", newline="")
+    (tmp_path / "mine").mkdir()
+    for stem, some in {"train": CORPUS, "val": PAIRS[5:8], "test2016": PAIRS[8:]}.items():
+        tiny.write_pairs(tmp_path / "mine", stem, some)
+    flags = {back_translate: ["--model_dir", tmp_path / "run", "--monolingual", tmp_path / "mono.en"]}
+    flags[distil] = ["--teacher", tmp_path / "run", "--dataset", f"files:{tmp_path}/mine@en-de"]
+    return {program: [*own, "--output", tmp_path / "out"] for program, own in flags.items()}
+
+
+@pytest.fixture
+def written(run, writer, first, tmp_path):
+    """A function from a program and more flags to the directory that the program writes."""
+
+    def run_here(program, *flags, output="out"):
+        run(program, *first[program], *flags, "--output", tmp_path / output)
+        return tmp_path / output
+
+    return run_here
+
+
+def lines(path):
+    return path.read_text(encoding="utf-8").split("\n")[:-1]
+
+
+@pytest.mark.slow
+def test_a_model_of_the_reverse_direction_writes_a_corpus_here_and_on_beam(learned, first, tmp_path, run):
+    reverse = shutil.copytree(learned.path, tmp_path / "run")
+    (reverse / "corpus.json").write_text('{"languages": "en to de"}')
+    sample, on_beam = ["--method", "sample", "--tag"], ["--engine", "beam", "--direct_num_workers", 2]
+    for name, flags in {"best": ["--beam_size", 2], "here": sample, "beam": [*sample, *on_beam]}.items():
+        run(back_translate, *first[back_translate], "--output", tmp_path / name, *flags)
+    assert lines(tmp_path / "best/train.de") == load_translator(learned, beam_size=2).translate(TEXTS)
+    for name in ("train.en", "train.de"):
+        assert (tmp_path / "beam" / name).read_bytes() == (tmp_path / "here" / name).read_bytes()
+    assert sum(line.startswith("<BT> ") for line in lines(tmp_path / "beam" / "train.de")) > len(LINES) / 2
+
+
+def test_a_model_of_many_languages_takes_the_direction_that_is_given(written):
+    directory = written(back_translate, "--source_lang", "fr", "--target_lang", "ja")
+    assert (lines(directory / "train.fr")[0], lines(directory / "train.ja")[0]) == (LINES[0], f"{LINES[0]} 0")
+    record = json.loads((directory / pairs.RECORD).read_text(encoding="utf-8"))
+    assert (record["source_lang"], record["target_lang"]) == ("fr", "ja")
+
+
+def test_back_translated_pairs_are_a_corpus_whose_source_the_model_has_written(written):
+    directory = written(back_translate, "--tag")
+    assert lines(directory / "train.en") == TEXTS
+    assert lines(directory / "train.de") == [f"<BT> {line} 0" if line else "" for line in TEXTS]
+    corpus = open_corpus(f"files:{directory}", "de", "en")
+    assert sum(1 for pair in (*corpus.train, *corpus.validation) if pair[0].startswith("<BT> ")) == len(LINES)
+
+
+def test_a_translation_may_have_noise_behind_the_tag_or_be_drawn_with_a_seed_of_its_own(written):
+    noised = written(back_translate, "--tag", "[synth]", "--seed", "7", "--method", "noised", output="noised")
+    clean = [f"{line} 0" if line else "" for line in TEXTS]
+    assert lines(noised / "train.de") == [f"[synth] {add_noise(line, 7)}" if line else "" for line in clean]
+    drawn = [written(back_translate, "--method", "sample", "--seed", seed, output=f"of {seed}") for seed in (1, 2)]
+    numbers = [line.split()[-2] for directory in drawn for line in lines(directory / "train.de") if line]
+    assert len(set(numbers)) == len(numbers) == 2 * len(LINES)
+
+
+def test_distilled_pairs_are_a_corpus_of_the_training_text_and_what_the_teacher_writes(written, tmp_path):
+    directory, texts = written(distil), lines(tmp_path / "mine" / "train.en")
+    assert (directory / "train.en").read_bytes() == (tmp_path / "mine" / "train.en").read_bytes()
+    assert lines(directory / "train.de") == [f"{line} 0" if line else "" for line in texts]
+    whole = open_corpus(f"files:{directory}", "en", "de")
+    assert (list(whole.validation), list(whole.test)) == (PAIRS[5:8], PAIRS[8:]) and not whole.held_out
+    best = written(distil, "--n_best", 3, output="best")
+    assert lines(best / "train.en") == [text for text in texts for _ in range(3)]
+    assert lines(best / "train.de") == [f"{text} {n}" if text else "" for text in texts for n in range(3)]
+
+
+def test_a_text_without_validation_holds_some_out_for_good(written, tmp_path, capsys):
+    for name in ("val.en", "val.de"):
+        (tmp_path / "mine" / name).unlink()
+    tiny.write_pairs(tmp_path / "mine", "train", tiny.pairs(60))
+    real, whole = (open_corpus(f"files:{path}", "en", "de") for path in (tmp_path / "mine", written(distil)))
+    assert real.held_out and "held out" in capsys.readouterr().out
+    assert list(whole.validation) == list(real.validation)
+    assert [source for source, _ in whole.train] == [source for source, _ in real.train]
+
+
+def test_several_teachers_are_one_ensemble(written, writer, tmp_path):
+    written(distil, "--teacher", tmp_path / "b")
+    assert writer.path == [tmp_path / "run", tmp_path / "b"]
+    written(distil, output="one")
+    assert writer.path == tmp_path / "run"
+
+
+@pytest.mark.parametrize(
+    ("program", "flags", "left"),
+    [
+        (back_translate, ["--method", "sample", "--temperature", "3"], [3, 3]),
+        (back_translate, ["--method", "noised"], [3, 3]),
+        (distil, ["--n_best", 2], [1]),
+    ],
+)
+def test_an_interrupted_text_goes_on_and_is_as_if_it_never_was_interrupted(
+    written, writer, monkeypatch, capsys, tmp_path, program, flags, left
+):
+    expected = {path.name: path.read_bytes() for path in written(program, *flags, output="whole").iterdir()}
+    monkeypatch.setattr("keras_transformer.translation.lines.CHUNK", 3)
+    writer.asked, writer.is_interrupted = [], True
+    with pytest.raises(SystemExit) as caught:
+        written(program, *flags)
+    printed = capsys.readouterr()
+    assert caught.value.code == 130 and "the same command goes on from here" in printed.out
+    assert printed.err.splitlines()[-1] == "interrupted" and not (tmp_path / "out" / "train.de").exists()
+    writer.asked, writer.is_interrupted = [], False
+    assert {path.name: path.read_bytes() for path in written(program, *flags).iterdir()} == expected
+    assert list(map(len, writer.asked)) == left  # the chunks of three that were not done
+    assert sorted(expected) == COMPLETE[program]
+    written(program, *flags)
+    assert "out is complete" in capsys.readouterr().out and len(writer.asked) == len(left)
+
+
+@pytest.mark.parametrize(
+    ("program", "change", "flags"),
+    [
+        (back_translate, "text", []),
+        (back_translate, "tag", ["--tag"]),
+        (back_translate, "method", ["--method", "noised"]),
+        (distil, "teacher", []),
+        (distil, "n_best", ["--n_best", 3]),
+        (distil, "beam_size", ["--beam_size", 3]),
+    ],
+)
+def test_pairs_of_another_text_or_another_way_are_never_mixed(
+    written, first, writer, mistake, tmp_path, program, change, flags
+):
+    directory = written(program)
+    before = {path: path.read_bytes() for path in directory.iterdir()}
+    if change == "text":
+        (tmp_path / "mono.en").write_text("one\n", encoding="utf-8")
+        tiny.write_pairs(tmp_path / "mine", "train", PAIRS[:4])
+    if change == "teacher":
+        writer.files[0].write_text("other weights")
+    line = mistake(program, *first[program], *flags)
+    assert line == f"error: {directory} has pairs of another {change}: remove it, or choose another --output"
+    assert {path: path.read_bytes() for path in directory.iterdir()} == before
+
+
+@pytest.mark.parametrize(
+    ("program", "name"),
+    [*((back_translate, f"train.{end}") for end in ("en", "de", "tsv")), (distil, "train.tsv"), (distil, "val.en")],
+)
+def test_a_corpus_that_is_there_already_stays_as_it_is(writer, first, mistake, tmp_path, program, name):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / name).write_text("mine\n")
+    assert mistake(program, *first[program]) == f"error: {tmp_path}/out/{name} exists: choose another --output"
+    assert [path.name for path in (tmp_path / "out").iterdir()] == [name]
+
+
+@pytest.mark.parametrize(
+    ("program", "flags", "message"),
+    [
+        (back_translate, ["--tag", "B T"], "--tag must be one word without spaces. Received: 'B T'"),
+        (back_translate, ["--tag", ""], "--tag must be one word"),
+        (back_translate, ["--top_k", "3"], "--top_k needs --method sample"),
+        (back_translate, ["--method", "sample", "--beam_size", "3"], "--beam_size does not go with --method sample"),
+        (
+            back_translate,
+            ["--engine", "beam", "--no_such", "3"],
+            "neither this program nor Apache Beam has a flag --no",
+        ),
+        (back_translate, ["--direct_num_workers", "2"], "unrecognized arguments: --direct_num_workers 2"),
+        (back_translate, ["--batch_size", "0"], "--batch_size must be between 1 and"),
+        (back_translate, ["--monolingual", "nowhere.en"], "cannot read nowhere.en"),
+        (back_translate, ["--model_dir", "nowhere"], "no run in nowhere: nowhere/corpus.json does not tell its"),
+        (back_translate, ["--monolingual", "blank"], "has no text to translate"),
+        (back_translate, ["--monolingual", "no.gz"], "cannot read"),
+        (back_translate, ["--monolingual", "damaged.gz"], "cannot read"),
+        (distil, ["--n_best", "5"], "--n_best must be at most the model's beam size, 4. Received: 5"),
+        (distil, ["--n_best", "0"], "--n_best must be between 1 and"),
+        (distil, ["--dataset", "files:more"], "--dataset names one corpus: distil each by itself. Received: files:"),
+        (distil, ["--engine", "beam", "--no_such", "3"], "neither this program nor Apache Beam has a flag --no_such"),
+        (distil, ["--direct_num_workers", "2"], "unrecognized arguments: --direct_num_workers 2"),
+    ],
+)
+def test_a_mistake_is_one_line_and_writes_no_pairs(
+    writer, first, mistake, tmp_path, monkeypatch, program, flags, message
+):
+    monkeypatch.chdir(tmp_path)
+    damaged = gzip.compress(b"one\n" * 50, mtime=0)[:-20]
+    for name, content in {"blank": b"\n  \n", "no.gz": b"no gzip", "damaged.gz": damaged}.items():
+        (tmp_path / name).write_bytes(content)
+    assert message in mistake(program, *first[program], *flags)
+    assert not list(tmp_path.glob("out/train.*"))
+
+
+@pytest.mark.parametrize(
+    ("dataset", "message"),
+    [
+        ("files:mine@de-en", "the model has one direction, and its --source_lang is en. Received: source_lang=de"),
+        ("files:mine", "needs its languages: files:"),
+        ("files:nowhere@en-de", "no such directory: nowhere"),
+    ],
+)
+def test_a_corpus_that_the_teacher_cannot_translate_is_one_line(
+    writer, first, mistake, tmp_path, monkeypatch, dataset, message
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(Writer, "between", lambda self, **given: check_direction(self.languages, **given))
+    assert message in mistake(distil, "--teacher", "a", "--dataset", dataset, "--output", "out")
+    assert not (tmp_path / "out").exists()
+
+
+TAGGED = Tokenizer(train_tokenizer([f"<BT> {text}" for text in LINES] + LINES, 331))
+
+
+@pytest.mark.parametrize("tokenizer", [tiny.tokenizer(), TAGGED], ids=["never seen", "trained on it"])
+@settings(max_examples=20)
+@given(text=st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0\uffff\u2581"), max_size=23))
+def test_a_tag_is_the_same_pieces_before_every_text_and_comes_back(tokenizer, text):
+    tag, whole = (tokenizer.encode(tf.constant([line])) for line in ("<BT>", f"<BT> {text}"))
+    assert whole[0].numpy()[: len(tag[0])].tolist() == tag[0].numpy().tolist()
+    assert tokenizer.decode(whole).numpy()[0].decode() == mend(f"<BT> {text}")

@@ -1,0 +1,89 @@
+"""JSON and gzip of bodies, small ones and large ones."""
+
+import gzip
+import json
+import math
+import tracemalloc
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from serving import json_tensors
+from serving.errors import ServingError
+from serving.http_server import inflate
+from serving.json_tensors import MOST_HOLDERS, parse, read_large, read_request, write_tensors
+from tests.serving.live import refusal
+
+FLOAT, INT64, STRING = (dtype.as_datatype_enum for dtype in (tf.float32, tf.int64, tf.string))
+SIGNATURES = {"serving_default": {"x": FLOAT}, "two": {"n": INT64, "text": STRING}}
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=5) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=30,
+)
+
+
+def reply(outputs, is_rows=True):
+    return json.loads(write_tensors(outputs, is_rows))
+
+
+@settings(max_examples=40)
+@given(JSON, st.sampled_from([None, 2]), st.booleans())
+def test_what_python_writes_is_read_as_it_was(value, indent, ascii):
+    text = json.dumps({"a": value}, indent=indent, ensure_ascii=ascii)
+    assert json.dumps(parse(text.encode("utf-8", "surrogatepass"))) == json.dumps({"a": value})
+
+
+@pytest.mark.parametrize("shape", [(2, 3), (2, 3, 5), (2, 0), (0, 3), (2, 0, 3), (0,)])
+def test_outputs_of_any_rank_keep_it(monkeypatch, shape):
+    monkeypatch.setattr(json_tensors, "CHUNK", 7)
+    for array in (np.arange(math.prod(shape)).reshape(shape) / 2, np.full(shape, True), np.full(shape, 3, np.uint8)):
+        assert reply({"x": array}) == {"predictions": array.tolist()}
+        assert reply({"x": array}, is_rows=False) == {"outputs": array.tolist()}
+    texts, rows = np.full(shape, "ö".encode(), object), np.full(shape, "ö").tolist()
+    assert reply({"x": texts, "y": texts}) == {"predictions": [{"x": row, "y": row} for row in rows]}
+
+
+@given(st.lists(st.floats(width=32), min_size=1), st.sampled_from([np.float32, np.float64]))
+def test_floats_survive(values, dtype):
+    array = np.array(values, dtype)
+    np.testing.assert_array_equal(np.array(reply({"x": array})["predictions"], dtype), array)
+
+
+def read_here(body, signatures):
+    return read_request(parse(body), signatures)
+
+
+def test_another_process_reads_a_large_body_as_the_server_does():
+    texts = ["a", {"b64": "/w=="}, "ö"] * 50_000
+    several = {"signature_name": "two", "inputs": {"n": list(range(150_000)), "text": texts}}
+    for document in ({"instances": [[1, 2.5], [3, 4]]}, several):
+        body = json.dumps(document).encode()
+        (name, inputs, is_rows), expected = read_large(body, SIGNATURES), read_here(body, SIGNATURES)
+        assert (name, is_rows, inputs.keys()) == (expected[0], expected[2], expected[1].keys())
+        for key, array in inputs.items():
+            np.testing.assert_array_equal(array, expected[1][key], strict=True)
+    for body in (b'{"inputs": ["\\ud800"]}', 10**6 * b"["):
+        assert refusal(read_large, body, SIGNATURES) == refusal(read_here, body, SIGNATURES)
+    assert refusal(read_large, b'{"signature_name": "other"}', SIGNATURES)[0] == "INVALID_ARGUMENT"
+
+
+def test_reading_a_large_body_stops_at_the_deadline_and_does_not_begin_with_too_many_lists():
+    """That it holds up nobody: test_hostile.py."""
+    assert refusal(read_large, 10**6 * b"[", SIGNATURES, 0.01)[0] == "DEADLINE_EXCEEDED"
+    assert refusal(read_large, b"[]," * MOST_HOLDERS + b"[", SIGNATURES)[0] == "RESOURCE_EXHAUSTED"
+
+
+def test_inflating_stops_at_the_limit():
+    bomb = gzip.compress(bytes(50_000_000), 1)
+    tracemalloc.start()
+    try:
+        with pytest.raises(ServingError, match="at most 1009 bytes"):
+            inflate(bomb, 1009)
+        assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    finally:
+        tracemalloc.stop()
+    assert inflate(gzip.compress(bytes(1009)), 1009) == bytes(1009)
