@@ -10,12 +10,7 @@ import sacrebleu
 from sacrebleu.metrics import BLEU, CHRF, TER
 
 from keras_transformer.errors import UserError
-from keras_transformer.tools.comparison.significance import (
-    compare,
-    describe_comparison,
-    describe_intervals,
-    intervals,
-)
+from keras_transformer.tools.comparison.significance import compare, describe_comparison, describe_intervals, intervals
 
 
 @pytest.fixture(autouse=True)

@@ -9,11 +9,8 @@ from keras_transformer.translation.results import Translation
 
 
 class WordByWord:
-    """Translates each word by a function, in order.
-
-    Args:
-        word: function from str to str.
-        longest: most words that `explain` explains at once, as the real one stops after `max_length` pieces.
+    """Translates each word by the function `word`, in order. `explain` explains the `longest` first words, as the real
+    one stops after `max_length` pieces.
     """
 
     def __init__(self, word=str, longest=1000):
@@ -46,10 +43,6 @@ class Backwards(WordByWord):
 
     A placeholder is one piece, as it is to a model, and comes in the place of the word before it. Attention is of no
     use: every piece looks at the first one.
-
-    Args:
-        protection: `Protection`.
-        longest: see `WordByWord`.
     """
 
     def __init__(self, protection, longest=1000):
@@ -95,6 +88,11 @@ class Reorders:
 def backwards(word=str):
     """Writes the words in reverse order."""
     return Reorders(lambda length: range(length - 1, -1, -1), word=word)
+
+
+def source_of(found):
+    """The text of which `UPPER` makes `found`: words of two capitals or more were translated, all the rest stayed."""
+    return re.sub(r"\b[A-Z]{2,}\b", lambda match: match[0].lower(), found)
 
 
 SAME, UPPER, BACKWARDS = WordByWord(), WordByWord(str.upper), backwards()

@@ -9,20 +9,10 @@ from tests.tools.documents.fake import UPPER
 
 
 def test_the_ending_tells_the_format():
-    names = {
-        "a.TXT": "lines",
-        "b.md": "markdown",
-        "o.mdx": "markdown",
-        "c.htm": "html",
-        "d.xlf": "xliff",
-        "e.po": "po",
-        "f.srt": "srt",
-    }
+    names = {"a.TXT": "lines", "b.md": "markdown", "o.mdx": "markdown", "c.htm": "html", "d.xlf": "xliff", "e.po": "po"}
+    names |= {"f.srt": "srt", "k.srt.gz": "srt", "i.vtt": "vtt", "j.SSA": "ass", "p.html.erb": "html", "q.php": "html"}
+    names |= {"g.docx": "docx", **dict.fromkeys(["l.gz", "m.odt", "n.odt.gz", "h.pdf", "md"])}
     assert {name: format_of(name) for name in names} == names
-    assert format_of("i.vtt") == "vtt" and format_of("j.SSA") == "ass" and format_of("k.srt.gz") == "srt"
-    assert format_of("p.html.erb") == format_of("q.php") == "html"
-    assert format_of("l.gz") is None and format_of("m.odt") is None and format_of("n.odt.gz") is None
-    assert format_of("g.docx") == "docx" and format_of("h.pdf") is None and format_of("md") is None
     assert {format_of(f"x{ending}") for format in FORMATS.values() for ending in format.endings} == set(FORMATS)
 
 
@@ -58,14 +48,8 @@ def test_a_document_is_packed_as_its_name_says(tmp_path):
 
 
 def test_a_byte_order_mark_stays_at_the_beginning_and_is_no_text():
-    marked = {
-        "lines": "a",
-        "html": "a",
-        "markdown": "# a",
-        "po": 'msgid ""\nmsgstr "x"',
-        "srt": "0:00:01,0 --> 0:00:02,0\na",
-    }
-    for format, text in marked.items():
+    marked = {"lines": "a", "html": "a", "markdown": "# a", "po": 'msgid ""\nmsgstr "x"'}
+    for format, text in {**marked, "srt": "0:00:01,0 --> 0:00:02,0\na"}.items():
         found = translate_bytes(UPPER, f"\ufeff{text}".encode(), format)
         assert found == f"\ufeff{translate_bytes(UPPER, text.encode(), format).decode()}".encode()
 

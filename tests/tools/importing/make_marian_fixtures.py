@@ -29,11 +29,7 @@ SIZES |= {"enc_depth": 2, "dec_depth": 2}
 TRAINING = {"after_batches": 600, "mini_batch": 32, "learn_rate": 0.003, "lr_warmup": 60, "seed": 5, "cpu_threads": 1}
 TRAINING |= {"overwrite": True, "quiet": True, "disp_freq": 100, "workspace": 256, "max_length": 60, "clip_norm": 1.0}
 MODELS = {
-    "marian": {
-        "tied_embeddings_all": True,
-        "transformer_ffn_activation": "swish",
-        "transformer_postprocess": "dan",
-    },
+    "marian": {"tied_embeddings_all": True, "transformer_ffn_activation": "swish", "transformer_postprocess": "dan"},
     "marian_two_vocabularies": {
         "tied_embeddings": True,
         "transformer_ffn_activation": "relu",
