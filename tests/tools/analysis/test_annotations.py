@@ -32,13 +32,9 @@ def test_the_pieces_of_a_word_are_those_that_spell_it():
     spans = spans_of(["The", "dogs", "bark", "."])
     assert spans == [(0, 3), (3, 7), (7, 11), (11, 12)]
     assert pieces_of_words(pieces, spans) == [[0], [1, 2], [3, 4], [5]]
-
-
-def test_a_piece_can_belong_to_two_words_and_a_space_belongs_to_the_word_after_it():
+    # A piece can belong to two words, and a space belongs to the word after it.
     assert pieces_of_words(["▁", "don't", "▁"], spans_of(["do", "n't"])) == [[0, 1], [1]]
-
-
-def test_a_character_can_be_of_several_pieces():
+    # A character can be of several pieces.
     pieces = ["▁", "<0xF0>", "<0x9F>", "<0x98>", "<0x80>", "!", "<0xC2>", "<0xA0>", "x"]  # 😀!, a space, x
     assert spelling(pieces)[0] == "😀!x"
     assert pieces_of_words(pieces, spans_of(["😀!", "x"])) == [[0, 1, 2, 3, 4, 5], [6, 7, 8]]

@@ -29,17 +29,11 @@ def hand_made():
     def weights(rows, columns):
         return np.stack([np.full((rows, columns), 1 / columns), np.eye(columns)[[-1] * rows]]).astype(np.float32)
 
-    sentences = [
-        Attended(source, target, [*target[1:], "</s>"], {
-            "encoder": weights(len(source), len(source)),
-            "decoder": weights(len(target), len(target)),
-            "cross": weights(len(target), len(source)),
-        })
-        for source, target in (
-            (["▁one", "▁two", EVIL], ["<s>", "▁eins"]),
-            (["▁a", "\t"], ["<s>", "▁x", "▁y", "▁z", "▁w"]),
-        )
-    ]  # fmt: skip
+    sentences = []
+    for source, target in ((["▁one", "▁two", EVIL], ["<s>", "▁eins"]), (["▁a", "\t"], ["<s>", *"▁x ▁y ▁z ▁w".split()])):
+        s, t = len(source), len(target)
+        of_kinds = {"encoder": weights(s, s), "decoder": weights(t, t), "cross": weights(t, s)}
+        sentences.append(Attended(source, target, [*target[1:], "</s>"], of_kinds))
     kinds = ["encoder", "encoder", "decoder", "decoder", "cross", "cross"]
     nothing = np.full(6, np.nan)
     return Heads(
@@ -79,21 +73,15 @@ def data_of(text):
     return json.loads(data)
 
 
-def test_no_text_of_the_corpus_is_markup(written):
+def test_no_text_of_the_corpus_is_markup_and_nothing_is_loaded_from_elsewhere(written):
     text = written.read_text(encoding="utf-8")
+    assert re.findall(r"""(?:src|href|url)\s*[=(]""", text) == [] and "default-src 'none'" in text
+    assert set(re.findall(r"https?://[\w./]+", text)) == {"http://www.w3.org/2000/svg"}
     assert text.count("</script>") == 2 and EVIL not in text
     data = data_of(text)
     assert data["title"] == f"runs/{EVIL}" and data["sentences"][0]["source"][2] == EVIL.replace("\u2028", "\\u2028")
 
-
-def test_nothing_is_loaded_from_elsewhere(written):
-    text = written.read_text(encoding="utf-8")
-    assert re.findall(r"""(?:src|href|url)\s*[=(]""", text) == [] and "default-src 'none'" in text
-    assert set(re.findall(r"https?://[\w./]+", text)) == {"http://www.w3.org/2000/svg"}
-
-
-def test_weights_are_bytes(written):
-    weights = data_of(written.read_text(encoding="utf-8"))["sentences"][0]["weights"]
+    weights = data["sentences"][0]["weights"]  # bytes
     assert list(base64.b64decode(weights["cross"])) == [85] * 6 + [0, 0, 255] * 2
 
 
@@ -103,21 +91,16 @@ def test_the_table_has_a_line_for_each_head(written):
     assert [row["name"] for row in rows] == hand_made().names
     first = {"importance": "0.5", "lost": "0.5", "offset": "-1", "offset_share": "0.93", "diagonal": ""}
     assert {name: rows[0][name] for name in first} == first
-    assert rows[0]["roles"] == f"position -1, {EVIL.splitlines()[0]} to head" or rows[0]["roles"].startswith(
-        "position -1"
-    )
+    assert rows[0]["roles"].startswith("position -1")
 
 
-def test_the_positions_are_the_sinusoids_of_the_paper(translator):
+def test_the_positions_are_the_sinusoids_of_the_paper_and_there_is_no_picture_of_none(translator, monkeypatch):
     found, expected = positions(translator.model), reference.sinusoids(POSITIONS, translator.model.d_model)
     pixels = np.frombuffer(base64.b64decode(found["values"]), np.uint8).reshape(found["length"], found["width"])
     np.testing.assert_allclose(pixels / 255 * 2 - 1, expected, atol=0.005)
     for distance in (0, 1, 53):
         products = [expected[p] @ expected[p + distance] for p in range(POSITIONS - distance)]
         assert found["products"][distance] == pytest.approx(np.mean(products), abs=1e-3)
-
-
-def test_a_model_that_adds_nothing_has_no_picture_of_positions(translator, monkeypatch):
     monkeypatch.setattr(translator.model, "position_layer", NoPositions())
     assert positions(translator.model) is None
 
@@ -185,12 +168,10 @@ def test_a_reader_sees_every_head_on_a_phone(browser_page):
     expect(opened.locator("#details")).to_have_text("cross 0.0: diagonal")
     opened.get_by_text("All numbers").click()
     cells = opened.locator("#heads tbody tr").first.locator("th, td")
-    expect(cells).to_have_text(
-        ["encoder 0.0", "0.500", "0.50", "0.30", "-1", "93 %", "25 %", "20 %", "", f"position -1, {EVIL} to head"]
-    )
-    expect(opened.locator("#syntax tbody td")).to_have_text(
-        ["31", "+1", "50 %", "encoder 0.0 75 %", "encoder 0.1 50 %"]
-    )
+    numbers = ["encoder 0.0", "0.500", "0.50", "0.30", "-1", "93 %", "25 %", "20 %", ""]
+    expect(cells).to_have_text([*numbers, f"position -1, {EVIL} to head"])
+    syntax = ["31", "+1", "50 %", "encoder 0.0 75 %", "encoder 0.1 50 %"]
+    expect(opened.locator("#syntax tbody td")).to_have_text(syntax)
     expect(opened.locator("#curves circle")).to_have_count(3)
     expect(opened.locator("#products circle")).to_have_count(POSITIONS)
     opened.get_by_label("Piece").fill("o")

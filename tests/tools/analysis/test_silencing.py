@@ -42,13 +42,10 @@ def test_a_loss_is_the_score_of_all_heads_less_that_without_one(choir):
     assert choir.translate(["all"]) == ["all []"]
 
 
-def test_a_curve_silences_the_least_important_heads(choir):
+def test_a_curve_silences_the_least_important_heads_and_of_equal_ones_the_earlier(choir):
     importance, done = [0.5, 0.1, 0.9, 0.2, 0.7, 0.3], []
     scores = curve(choir, TEXTS, REFERENCES, score, importance, [0, 1, 2, HEADS], done.append)
     assert scores.tolist() == [41, 41 - 3, 41 - 3 - 7, 0] and done == [1] * 4
-
-
-def test_the_least_important_heads_are_silenced_first_and_of_equal_ones_the_earlier():
     importance = np.array([5, 2, 7, 2, 3])
     chosen = [np.flatnonzero(least_important(importance, count)).tolist() for count in range(6)]
     assert chosen == [[], [1], [1, 3], [1, 3, 4], [0, 1, 3, 4], [0, 1, 2, 3, 4]]

@@ -79,12 +79,9 @@ def test_a_corpus_is_files_or_directories_of_training_text(tmp_path):
     assert [*texts_of(corpus_files([tmp_path]))] == ["one", "two", "four", "vier"]
     assert [*texts_of(corpus_files([tmp_path / "val.en", tmp_path / "train.en"]))] == ["three", "one", "two"]
     (tmp_path / "empty").mkdir()
-    for paths, words in (
-        ([tmp_path / "empty"], "has no files train"),
-        ([tmp_path / "no.en"], "cannot read"),
-        ([], "must name files or directories"),
-        ([""], "must name files or directories"),
-    ):
+    nothing = "must name files or directories"
+    refused = ([tmp_path / "empty"], "has no files train"), ([tmp_path / "no.en"], "cannot read")
+    for paths, words in (*refused, ([], nothing), ([""], nothing)):
         with pytest.raises(UserError, match=words):
             [*texts_of(corpus_files(paths))]
 

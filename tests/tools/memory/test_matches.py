@@ -40,9 +40,11 @@ def test_texts_are_equal_if_the_model_reads_them_alike(source, text, is_equal):
     assert memory.find([text]) == [[Match(source, "x", 100)] if is_equal else []]
 
 
-def test_the_last_of_equal_sources_counts_and_blank_sides_do_not():
+def test_the_last_of_equal_sources_counts_and_blank_sides_do_not_and_three_similar_ones_are_shown_at_most():
     memory = Memory([("one", "a"), ("one ", "b"), ("one", " "), ("", "c"), ("\u200b", "d")])
     assert translations(memory, "one", "", " ") == [["b"], [], []] and len(memory) == 1
+    memory = Memory([(f"word {n}", str(n)) for n in range(9)], 50)
+    assert translations(memory, "word 5", "word X") == [["5"], ["0", "1", "2"]]
 
 
 def test_the_example_of_the_class_is_right():
@@ -83,11 +85,6 @@ def test_similar_entries_come_best_first_down_to_the_threshold(threshold, text, 
     sources = ("abcd efgh", "abcd efXX", "abcd efXXY", "नमस्ते दुनिया", "これは本でした")
     memory = Memory([(source, source.title()) for source in sources], threshold)
     assert memory.find(text) == [Match(source, source.title(), percent) for source, percent in found]
-
-
-def test_an_equal_entry_stands_alone_and_three_similar_ones_are_shown_at_most():
-    memory = Memory([(f"word {n}", str(n)) for n in range(9)], 50)
-    assert translations(memory, "word 5", "word X") == [["5"], ["0", "1", "2"]]
 
 
 @settings(max_examples=60, deadline=None)
@@ -160,9 +157,8 @@ def test_the_code_itself_comes_before_others_in_a_unit_and_in_a_file(tmp_path):
     path = write(tmp_path / "a.tmx", {"en": "one", "de": "a"}, {"en-GB": "one", "de-AT": "b", "de-CH": "c"})
     assert translations(Memory.open(path, "en", "de"), "one") == [["a"]]
     assert translations(Memory.open(path, "en-GB", "de-CH"), "one") == [["c"]]
-    assert translations(
-        Memory.open([path, write(tmp_path / "b.tmx", {"en": "one", "de": "d"})], "en", "de"), "one"
-    ) == [["d"]]
+    other = write(tmp_path / "b.tmx", {"en": "one", "de": "d"})
+    assert translations(Memory.open([path, other], "en", "de"), "one") == [["d"]]
 
 
 def test_a_text_comes_before_one_that_has_lost_its_code(tmp_path):

@@ -82,13 +82,11 @@ FOREIGN = '<!DOCTYPE tmx [<!ENTITY a SYSTEM "file:///etc/passwd">]>'
     [
         (tmx("one", "&b;", doctype=BOMB), "an entity of its own in line 1.*: a"),
         (tmx("&a;", doctype=FOREIGN), "an entity of its own in line 1.*: a"),
-        (tmx("one&nbsp;two"), "an entity of its own in line 2.*: nbsp"),
         (tmx("one&nbsp;two", doctype=""), "line 2, column .*: undefined entity"),
         (tmx("one", "<b>two", "three"), "not well-formed XML: line 3, column .*: mismatched tag"),
         (tmx("one")[:-6], "not well-formed XML: line 3, column .*: no element found"),
         ("", "not well-formed XML: line 1, column 1: no element found"),
         ("one\ttwo\n", "not well-formed XML: line 1, column 1: syntax error"),
-        (b"PK\x03\x04", "not well-formed XML: line 1"),
         ('<?xml version="1.0"?><xliff><tmx/></xliff>', "no TMX: its first element is `xliff`, not `tmx`"),
         (tmx("ö").encode("latin-1"), "not well-formed XML: line 2, column .*: not well-formed"),
         (tmx("one", declaration='<?xml version="1.0" encoding="none"?>'), "charset that cannot be read: .*none"),
@@ -118,6 +116,6 @@ def test_units_come_before_the_end_of_the_file_is_read(tmp_path):
         list(read_units(tmp_path / "memory.tmx"))
 
 
-@pytest.mark.parametrize("body", ["<seg>lost</seg>", '<tuv xml:lang="en"><seg>lost</seg></tuv>', "<bpt>lost</bpt>"])
-def test_what_stands_outside_a_unit_is_left_out(tmp_path, body):
-    assert texts(tmp_path, f"<tmx>{body}</tmx>") == []
+def test_what_stands_outside_a_unit_is_left_out(tmp_path):
+    for body in ("<seg>lost</seg>", '<tuv xml:lang="en"><seg>lost</seg></tuv>', "<bpt>lost</bpt>"):
+        assert texts(tmp_path, f"<tmx>{body}</tmx>") == []
