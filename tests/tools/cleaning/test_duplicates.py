@@ -13,9 +13,6 @@ def test_of_equal_texts_the_one_with_the_smallest_key_stays():
     texts = np.array([[2, 2], [2, 2], [2, 2], [2, 3]], np.uint64)
     for order in map(list, itertools.permutations(range(4))):
         assert repeated(keys[order], texts[order])[np.argsort(order)].tolist() == [True, True, False, False]
-
-
-def test_copies_with_one_key_leave_one():
     same = np.ones((5, 2), np.uint64)
     assert repeated(same, same).sum() == 4
 
@@ -25,9 +22,7 @@ def test_pairs_are_compared_where_they_share_a_band():
     later, earlier = comparisons(bands)
     assert list(zip(later, earlier, strict=True)) == [(1, 0), (2, 0), (4, 0), (4, 1), (4, 2)]
     assert [len(side) for side in comparisons(np.zeros((0, 2), np.uint64))] == [0, 0]
-
-
-def test_a_huge_band_is_compared_with_its_first_pairs_only():
+    # A huge band is compared with its first pairs only.
     later, earlier = comparisons(np.zeros((MOST_COMPARED * 5, 1), np.uint64))
     assert earlier.max() == MOST_COMPARED - 1 and set(later) == set(range(1, MOST_COMPARED * 5))
 

@@ -19,9 +19,8 @@ def test_each_pair_has_the_first_step_that_finds_fault():
 def test_a_pair_is_judged_by_its_mended_text():
     (one,), _ = Examiner(QUICK, "en", "de").examine([("Where\u200b is it?", "Wo ist es?\r")])
     assert one.pair == ("Where is it?", "Wo ist es?") and not one.step
-    (one,), _ = Examiner(CleaningSettings(language_odds=0, normalize=False), "en", "de").examine(
-        [("A\u200b\nb", "C\rd")]
-    )
+    raw = CleaningSettings(language_odds=0, normalize=False)
+    (one,), _ = Examiner(raw, "en", "de").examine([("A\u200b\nb", "C\rd")])
     assert one.pair == ("A\u200b b", "C d")  # a line end would shift the files
 
 
@@ -43,7 +42,5 @@ def test_every_near_copy_of_a_held_out_line_is_found():
 def test_a_line_brings_the_pair_back():
     one = Examined(("a\u2028\udc80", "b\n"), ("a", "b"), "language_odds", "fr")
     assert Examined.from_line(one.to_line()) == one and one.to_line().count(b"\n") == 1
-
-
-def test_a_key_tells_the_sides_apart():
+    # A key tells the sides apart.
     assert len({digest(pair) for pair in [("a", "b"), ("b", "a"), ("a\nb", ""), ("", "a\nb"), ("a", "\nb")]}) == 5

@@ -8,12 +8,9 @@ from tests import tiny
 TEXTS = ["", "a", "the same text", "der gleiche text", "𝕬 astral text 漢字", "one two three"]
 
 
-def test_shingles_are_the_runs_of_four_characters_with_both_ends():
+def test_shingles_are_the_runs_of_four_characters_with_both_ends_and_similarity_is_that_of_jaccard():
     assert shingles("ab") == {"\nab\n", "ab\n\n", "b\n\n\n"}
     assert len(shingles("")) == 1
-
-
-def test_similarity_is_that_of_jaccard_over_both_sides():
     assert similarity([{"a", "b"}, {"c"}], [{"a"}, {"c", "d"}]) == 2 / 4
     assert similarity([{"a"}], [{"a"}]) == 1
 
@@ -24,9 +21,6 @@ def test_a_signature_does_not_depend_on_the_texts_beside_it():
         np.testing.assert_array_equal(signatures([text])[0], signature)
     assert together.shape == (len(TEXTS), FUNCTIONS) and signatures([]).shape == (0, FUNCTIONS)
     assert len(np.unique(together, axis=0)) == len(TEXTS)
-
-
-def test_the_same_text_has_another_signature_on_the_other_side():
     assert not np.any(signatures(TEXTS, side=0) == signatures(TEXTS, side=1))
 
 
@@ -39,7 +33,7 @@ def test_the_share_of_equal_minima_estimates_the_similarity():
 
 
 @pytest.mark.parametrize(("rows", "least", "found"), [(8, 0.9, 0.98), (4, 0.8, 0.995)])
-def test_similar_texts_share_a_band(rows, least, found):
+def test_similar_texts_share_a_band_and_different_ones_none(rows, least, found):
     rng = np.random.default_rng(5)
     originals = [" ".join(pair) for pair in tiny.pairs(1500, seed=3) if len(pair[0]) > 20]
     places = [int(place) for place in rng.integers(1, 20, len(originals))]
@@ -48,9 +42,6 @@ def test_similar_texts_share_a_band(rows, least, found):
     shared = np.any(ones == others, axis=1)
     similar = [similarity([shingles(a)], [shingles(b)]) >= least for a, b in zip(originals, changed, strict=True)]
     assert sum(similar) > 30 and np.mean(shared[similar]) >= found
-
-
-def test_different_texts_share_no_band():
     texts = [f"{word} {number} {word[::-1]}" for number, word in enumerate(tiny.ENGLISH + tiny.GERMAN)]
     keys = bands(signatures(texts), 8)
     assert len(np.unique(keys)) == keys.size

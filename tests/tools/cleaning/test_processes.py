@@ -29,7 +29,7 @@ def decided(pairs, directory, workers=1, settings=QUICK):
     return list(clean_in_processes(pairs, examiner, workers, directory))
 
 
-def test_every_pair_is_decided_once_whatever_the_order_and_the_chunks(tmp_path, monkeypatch):
+def test_every_pair_is_decided_once_by_a_copy_that_it_names_whatever_the_order_and_the_chunks(tmp_path, monkeypatch):
     first = decided(dirty_pairs(), tmp_path / "first")
     assert Counter(one.received for one in first) == Counter(dirty_pairs())
     monkeypatch.setattr(processes, "CHUNK", 17)
@@ -37,44 +37,28 @@ def test_every_pair_is_decided_once_whatever_the_order_and_the_chunks(tmp_path, 
     steps = Counter(one.step for one in first)
     assert steps["duplicates"] == 21 and steps["blank"] == 11 and steps["copied"] == 5
     assert steps["near_duplicates"] >= 30
-
-
-def test_of_each_group_of_copies_one_stays(tmp_path):
-    kept = [one.pair for one in decided(dirty_pairs(), tmp_path / "work") if not one.step]
+    kept = [one.pair for one in first if not one.step]  # of each group of copies one stays
     texts = [(source.casefold(), target.casefold()) for source, target in kept]
     assert len(set(texts)) == len(texts)
     assert set(texts) <= {(source.casefold(), target.casefold()) for source, target in dirty_pairs()}
-
-
-def test_a_near_duplicate_names_the_pair_that_it_is_like(tmp_path):
-    for one in decided(dirty_pairs(), tmp_path / "work"):
+    for one in first:
         if one.step == "near_duplicates":
             like = tuple(one.detail)
-            assert (
-                like in dirty_pairs()
-                and like != one.received
-                and one.pair[0].split()[0].casefold() in like[0].casefold()
-            )
+            assert like in dirty_pairs() and like != one.received
+            assert one.pair[0].split()[0].casefold() in like[0].casefold()
 
 
-def test_without_these_steps_every_copy_stays(tmp_path):
+def test_without_these_steps_every_copy_stays_and_no_pairs_give_nothing(tmp_path):
+    assert decided([], tmp_path / "nothing") == []
     settings = CleaningSettings(language_odds=0, max_ratio=0, near_duplicates=0, duplicates=False)
     steps = Counter(one.step for one in decided(dirty_pairs(), tmp_path / "work", settings=settings))
     assert not steps.keys() & {"duplicates", "near_duplicates"} and steps[""] == 150 + 21 + 30
 
 
-def test_no_pairs_give_nothing(tmp_path):
-    assert decided([], tmp_path / "work") == []
-
-
 @pytest.mark.slow
-def test_several_processes_decide_as_one_does(tmp_path, monkeypatch):
+def test_several_processes_decide_as_one_does_and_one_that_dies_is_one_line(tmp_path, monkeypatch):
     monkeypatch.setattr(processes, "CHUNK", 19)
     assert decided(dirty_pairs(), tmp_path / "two", workers=2) == decided(dirty_pairs(), tmp_path / "one")
-
-
-@pytest.mark.slow
-def test_a_process_that_dies_is_one_line(tmp_path, monkeypatch):
     monkeypatch.setattr(processes, "_examine_here", os._exit)
     monkeypatch.setattr(processes, "in_chunks", lambda pairs: iter([9]))  # its exit status
     with pytest.raises(UserError, match="a process that examined text was killed.* `workers` 1"):

@@ -36,9 +36,9 @@ def steps_of(pair, **settings):
     return [name for name, rule in rules_of(CleaningSettings(**settings), "en", "de").items() if rule(*pair)]
 
 
-@pytest.mark.parametrize("pair", GOOD)
-def test_no_rule_drops_a_good_pair(pair):
-    assert steps_of(pair) == steps_of(pair[::-1], language_odds=0) == []
+def test_no_rule_drops_a_good_pair():
+    for pair in GOOD:
+        assert steps_of(pair) == steps_of(pair[::-1], language_odds=0) == []
 
 
 @pytest.mark.parametrize("step", DIRTY)
@@ -57,20 +57,14 @@ def test_another_language_is_named_on_either_side():
 
 def test_punctuation_after_a_url_is_no_part_of_it():
     assert urls("(See WWW.Example.org/a?b=1.), me@example.org!") == ["me@example.org", "www.example.org/a?b=1"]
-    assert (
-        urls("见https://a.org/b，以及www.c.org。")
-        == urls("„https://a.org/b“ … www.c.org…")
-        == ["https://a.org/b", "www.c.org"]
-    )
+    for text in ("见https://a.org/b，以及www.c.org。", "„https://a.org/b“ … www.c.org…"):
+        assert urls(text) == ["https://a.org/b", "www.c.org"]
     assert urls("https://a.orgをご覧ください") == urls("See https://a.org/.") == ["https://a.org"]
     assert urls("メールはme@a.orgまで") == urls("Напишите на me@a.org") == ["me@a.org"]
 
 
-def test_a_full_width_bracket_is_a_bracket():
+def test_a_full_width_bracket_is_a_bracket_and_one_of_another_kind_can_stand_for_one():
     assert brackets("（a） [b] {") == brackets("[a] (b) 3月3日（火） :)") == [1, 1, 0]
-
-
-def test_a_bracket_of_another_kind_can_stand_for_one():
     assert "brackets" not in steps_of(("[Notice] Closed", "【お知らせ】休業"))
     assert "brackets" in steps_of(("He said (x).", "Er [x] sagte."))
 

@@ -28,11 +28,8 @@ def test_a_number_out_of_its_range_is_refused_by_its_name(name, value, limits):
         CleaningSettings(**{name: value})
 
 
-def test_0_switches_every_number_off():
+def test_0_switches_every_number_off_and_near_duplicates_are_not_found_without_exact_ones():
     numbers = {field.name: 0 for field in fields(CleaningSettings) if field.type is not bool}
     assert CleaningSettings(**numbers).near_duplicates == 0
-
-
-def test_near_duplicates_are_not_found_without_exact_ones():
     with pytest.raises(UserError, match="`near_duplicates` .* must be 0"):
         CleaningSettings(duplicates=False)

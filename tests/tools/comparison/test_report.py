@@ -15,12 +15,8 @@ from keras_transformer.tools.comparison.significance import compare, intervals
 CHROMIUM = next(filter(None, map(shutil.which, ["chromium", "chromium-browser", "google-chrome"])), None)
 EVIL = "</script><b>&amp;\u2028"
 PHONE = {"width": 360, "height": 640}
-REFERENCES = [
-    "the cat sat on the mat",
-    "a dog runs over the green field",
-    "two men stand on a hill by the sea",
-    "يَقْرَأُ الْوَلَدُ كِتَابًا",
-]
+REFERENCES = ["the cat sat on the mat", "a dog runs over the green field", "two men stand on a hill by the sea"]
+REFERENCES += ["يَقْرَأُ الْوَلَدُ كِتَابًا"]
 ROWS = [[text] for text in REFERENCES]
 SOURCES = ["die Katze saß auf der Matte", "ein Hund rennt über das Feld", "zwei Männer stehen am Meer", EVIL]
 SYSTEM = ["the cat sat on the mat", "a dog runs over the the the field", "two men by the sea", "يَقْرَأُ الْوَلَدُ"]
@@ -56,10 +52,7 @@ def test_no_text_of_the_corpus_is_markup(written, data):
     assert data["title"] == f"runs/{EVIL} against runs/old" and data["printed"] == f"BLEU\n{EVIL}"
     assert data["sentences"]["3"]["source"] == EVIL
     assert "".join(part for part, _ in data["sentences"]["3"]["systems"][1]["text"]) == f"x {EVIL}"
-
-
-def test_nothing_is_loaded_from_elsewhere(written):
-    text = written.read_text(encoding="utf-8")
+    # Nothing is loaded from elsewhere.
     assert re.findall(r"""(?:src|href|url)\s*[=(]""", text) == [] and "default-src 'none'" in text
     assert re.findall(r"https?://", text) == []
 
@@ -127,17 +120,12 @@ def test_words_are_counted_in_the_references_where_no_training_corpus_is_known(d
 
 
 def test_faults_are_counted_and_listed(data):
-    assert {fault["name"]: fault["counts"] for fault in data["faults"]} == {
-        "repeats itself": [1, 0],
-        "far too short": [1, 1],
-        "far too long": [0, 0],
-        "left as the source": [0, 1],
-    }
+    faults = {"repeats itself": [1, 0], "far too short": [1, 1], "far too long": [0, 0], "left as the source": [0, 1]}
+    assert {fault["name"]: fault["counts"] for fault in data["faults"]} == faults
     lists = {each["name"]: each["rows"] for each in data["lists"]}
     assert lists["the system: repeats itself"] == [1] and lists["the baseline: left as the source"] == [2]
-    ours, theirs = (
-        [sacrebleu.sentence_chrf(*pair).score for pair in zip(of, ROWS, strict=True)] for of in (SYSTEM, BASELINE)
-    )
+    systems = [[*zip(of, ROWS, strict=True)] for of in (SYSTEM, BASELINE)]
+    ours, theirs = ([sacrebleu.sentence_chrf(*pair).score for pair in pairs] for pairs in systems)
     order = sorted(range(4), key=lambda row: theirs[row] - ours[row])
     assert lists["the baseline is better"] == order[3:] == [1] and lists["the system is better"] == order[:3]
 

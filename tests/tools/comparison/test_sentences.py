@@ -57,9 +57,7 @@ def test_the_lists_of_two_systems_begin_with_what_is_most_striking():
         ("the baseline: lowest chrF", [1, 0, 3, 2]),
         ("the baseline: repeats itself", [0, 3]),
     ]
-
-
-def test_a_list_is_short_and_a_perfect_translation_is_in_none():
+    # A list is short, and a perfect translation is in none.
     ((name, rows),) = lists_of([[100.0, *range(100)]], [[[]] * 101])
     assert (name, rows) == ("the system: lowest chrF", [*range(1, MOST_SHOWN + 1)])
     assert lists_of([[100.0]], [[[]]]) == []

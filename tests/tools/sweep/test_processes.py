@@ -113,18 +113,10 @@ def test_runs_share_out_the_cores_and_this_process_keeps_its_own(trained):
     assert sorted(os.sched_getaffinity(0)) == before
 
 
-@pytest.mark.parametrize(
-    ("things", "processes", "expected"),
-    [
-        ("abcdef", 2, ["ace", "bdf"]),
-        ("abcde", 2, ["ace", "bd"]),
-        ("ab", 3, ["a", "b", "a"]),
-        ("a", 2, ["a", "a"]),
-        ("abc", 1, ["abc"]),
-    ],
-)
-def test_shares_are_apart_as_long_as_there_are_enough(things, processes, expected):
-    assert [share([*things], place, processes) for place in range(processes)] == [[*each] for each in expected]
+def test_shares_are_apart_as_long_as_there_are_enough():
+    shares = {("abcdef", 2): ["ace", "bdf"], ("abcde", 2): ["ace", "bd"], ("ab", 3): ["a", "b", "a"]}
+    for (things, processes), expected in {**shares, ("a", 2): ["a", "a"], ("abc", 1): ["abc"]}.items():
+        assert [share([*things], place, processes) for place in range(processes)] == [[*each] for each in expected]
 
 
 def test_runs_share_out_the_gpus_that_the_environment_names(monkeypatch):

@@ -9,20 +9,14 @@ from keras_transformer.errors import CheckpointError, FileError
 from keras_transformer.tools.sweep.results import Comparison, Result, read_result
 from tests.tools.sweep.made import write_curves, write_finished
 
-CURVES = {
-    "bleu": [3.0, 12.5, 11.0],
-    "loss": [5.0, 4.5, 4.25],
-    "perplexity": [32.0, 16.0, 8.0],
-    "bleu/en-de": [90.0] * 3,
-}
+CURVES = {"bleu": [3.0, 12.5, 11.0], "loss": [5.0, 4.5, 4.25], "perplexity": [32.0, 16.0, 8.0]}
+CURVES["bleu/en-de"] = [90.0] * 3
 
 
-@pytest.mark.parametrize(
-    ("best_by", "measures"), [("bleu", (12.5, 4.5, 16.0, 2)), ("loss", (11.0, 4.25, 8.0, 3))], ids=["bleu", "loss"]
-)
-def test_a_result_is_that_of_the_best_epoch_on_the_validation_set(tmp_path, best_by, measures):
+def test_a_result_is_that_of_the_best_epoch_on_the_validation_set(tmp_path):
     write_finished(tmp_path, Config(), **CURVES)
-    assert read_result(tmp_path, best_by) == Result(*measures, parameters=1234567, minutes=170 / 60)
+    for best_by, measures in {"bleu": (12.5, 4.5, 16.0, 2), "loss": (11.0, 4.25, 8.0, 3)}.items():
+        assert read_result(tmp_path, best_by) == Result(*measures, parameters=1234567, minutes=170 / 60)
 
 
 def test_the_curves_of_a_run_that_was_interrupted_are_read_from_all_files(tmp_path):
@@ -57,20 +51,11 @@ RESULTS = {
 }
 
 
-def test_means_and_spreads_are_those_of_the_seeds():
+def test_the_tables_have_the_best_first_with_means_and_spreads_of_the_seeds():
     comparison = Comparison(RUNS, RESULTS, "bleu")
-    found = [
-        (each.runs[0].values["positions"], each.mean("bleu"), each.spread("bleu")) for each in comparison.combinations
-    ]
-    assert found == [
-        ("none", 40.5, pytest.approx(math.sqrt(0.5))),
-        ("rotary", 32.0, pytest.approx(math.sqrt((4 + 1 + 9) / 2))),
-        ("sinusoidal", 29.0, 1.0),
-    ]
-
-
-def test_the_tables_have_the_best_first():
-    comparison = Comparison(RUNS, RESULTS, "bleu")
+    assert [each.mean("bleu") for each in comparison.combinations] == [40.5, 32, 29]
+    spreads = [math.sqrt(0.5), math.sqrt((4 + 1 + 9) / 2), 1]
+    assert [each.spread("bleu") for each in comparison.combinations] == pytest.approx(spreads)
     assert comparison.table_of_runs() == [
         " positions  seed  BLEU   loss  perplexity  epoch     parameters  minutes",
         "      none     2  41.0  1.950        8.12      8  1,234,567,890      2.0",
@@ -113,25 +98,13 @@ def test_the_file_has_a_row_for_every_run_with_the_moments_of_its_combination(tm
     with open(tmp_path / "results.tsv", encoding="utf-8", newline="") as file:
         rows = [*csv.DictReader(file, delimiter="\t")]
     assert [row["run"] for row in rows] == [RUNS[number].name for number in (7, 6, 2, 1, 0, 5, 3, 4, 8)]
-    assert rows[2] == {
-        "positions": "rotary",
-        "seed": "3",
-        "bleu": "35",
-        "loss": "2.25",
-        "perplexity": "8.125",
-        "epoch": "3",
-        "parameters": "1234567890",
-        "minutes": "0.75",
-        "mean_bleu": "32",
-        "spread_bleu": "2.6457513",
-        "mean_loss": "2.4",
-        "spread_loss": "0.13228757",
-        "run": "positions=rotary,3",
-    }
+    names = (
+        "positions seed bleu loss perplexity epoch parameters minutes mean_bleu spread_bleu mean_loss spread_loss run"
+    )
+    row = "rotary 3 35 2.25 8.125 3 1234567890 0.75 32 2.6457513 2.4 0.13228757 positions=rotary,3"
+    assert rows[2] == dict(zip(names.split(), row.split(), strict=True))
     assert (rows[8]["bleu"], rows[8]["minutes"], rows[8]["mean_bleu"]) == ("", "", "40.5")
-
-
-def test_a_sweep_without_a_finished_run_has_a_file_too(tmp_path):
+    # A sweep without a finished run has a file, too.
     Comparison(RUNS, {}, "bleu").write(tmp_path / "results.tsv")
     header, *rows = (tmp_path / "results.tsv").read_text().splitlines()
     assert header.startswith("positions\tseed\tbleu\t") and len(rows) == len(RUNS)
