@@ -1,14 +1,23 @@
+import re
+import sys
 from types import SimpleNamespace
 
 import apache_beam as beam
 import pytest
-from apache_beam.options.pipeline_options import DirectOptions, StandardOptions
+from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions, StandardOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+from apache_beam.runners.runner import create_runner
 
 from keras_transformer.errors import UserError
 from keras_transformer.process import available_cores
 from keras_transformer.tools.beam import runner
+from keras_transformer.tools.beam.cleaning import clean_on_beam
+from keras_transformer.tools.beam.private_api import LOCAL_RUNNER, WORKER, runner_of_processes, work_for_beam
 from keras_transformer.tools.beam.runner import counters, pipeline_options, run
+from keras_transformer.tools.cleaning import processes
+from keras_transformer.tools.cleaning.examination import Examiner
+from keras_transformer.tools.cleaning.settings import CleaningSettings
+from tests.tools.cleaning.test_processes import QUICK, decided, dirty_pairs
 
 
 def chosen(*flags):
@@ -84,3 +93,66 @@ def test_counters_are_those_of_the_namespace():
     options = pipeline_options(["--direct_running_mode", "in_memory", "--direct_num_workers", "1"])
     result = run(lambda pipeline: pipeline | beam.Create([2, 3]) | beam.Map(count), options, "no.module")
     assert counters(result, "ours") == {"things": 5}
+
+
+def test_the_local_runner_has_the_name_by_which_beam_makes_it():
+    assert type(create_runner(LOCAL_RUNNER)).__name__ == LOCAL_RUNNER
+
+
+@pytest.mark.slow
+def test_a_process_of_the_command_works_and_knows_the_options(tmp_path):
+    """By Beam's own worker, and by one that notes that it was started and then works."""
+    note = "import pathlib, sys; pathlib.Path(sys.argv.pop()).touch(); "
+    note += "from keras_transformer.tools.beam.private_api import work_for_beam; work_for_beam()"
+    commands = [f"exec '{sys.executable}' -m {WORKER}", f"exec '{sys.executable}' -c '{note}' '{tmp_path}/started'"]
+    for number, command in enumerate(commands):
+        options = PipelineOptions(["--direct_num_workers", "1", "--direct_running_mode", "in_memory"])
+        with beam.Pipeline(runner_of_processes(command, options), options) as pipeline:
+            squares = pipeline | beam.Create([2, 3]) | beam.Map(lambda n: str(n * n))
+            squares | beam.io.WriteToText(str(tmp_path / str(number)), num_shards=1)
+        (path,) = tmp_path.glob(f"{number}-*")
+        assert sorted(path.read_text().split()) == ["4", "9"]
+    assert (tmp_path / "started").exists()
+
+
+def test_the_runner_has_the_command_and_the_options():
+    options = PipelineOptions(["--job_name", "named"])
+    runner = runner_of_processes("exec some command", options)
+    assert runner._default_environment.command_string == "exec some command"
+    fields = runner._provision_info.provision_info.pipeline_options.fields
+    assert [value.string_value for name, value in fields.items() if re.search("job_name", name)] == ["named"]
+
+
+def test_a_worker_is_told_by_the_environment_what_it_works_for(monkeypatch):
+    """The main function of Beam's worker gets the arguments of this process."""
+    from apache_beam.runners.worker import sdk_worker_main
+
+    monkeypatch.setattr(sdk_worker_main, "main", lambda arguments: arguments.append("was here"))
+    monkeypatch.setattr(sys, "argv", ["worker"])
+    work_for_beam()
+    assert sys.argv == ["worker", "was here"]
+
+
+WITHOUT_DUPLICATES = CleaningSettings(language_odds=0, max_ratio=0, near_duplicates=0, duplicates=False)
+
+
+@pytest.mark.parametrize("settings", [QUICK, WITHOUT_DUPLICATES])
+def test_beam_decides_as_one_process_does_whatever_the_order_of_the_input(tmp_path, monkeypatch, settings):
+    monkeypatch.setattr(processes, "CHUNK", 23)
+    (tmp_path / "work").mkdir()
+    examiner = Examiner(settings, "en", "de", ["eight seven six"])
+    found = list(clean_on_beam(dirty_pairs(seed=7), examiner, tmp_path / "work", []))
+    assert found == decided(dirty_pairs(), tmp_path / "other", settings=settings)
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--max_ration", "3"], "neither this program nor Apache Beam has a flag --max_ration"),
+        (["--runner", "WalkingRunner"], "Apache Beam: .*WalkingRunner"),
+    ],
+)
+def test_flags_that_beam_does_not_know_are_one_line_before_any_work(tmp_path, flags, message):
+    with pytest.raises(UserError, match=message):
+        next(clean_on_beam(iter([]), None, tmp_path, flags))
+    assert list(tmp_path.iterdir()) == []

@@ -1,15 +1,20 @@
+import csv
 import dataclasses
 import functools
+import math
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from keras_transformer.cli.train import parse_config
 from keras_transformer.config import Config
-from keras_transformer.errors import ConfigError, UserError
+from keras_transformer.errors import CheckpointError, ConfigError, FileError, UserError
 from keras_transformer.tools.sweep import grid as module
 from keras_transformer.tools.sweep.grid import directory_name, plan, read_grid
+from keras_transformer.tools.sweep.results import Comparison, Result, read_result
+from tests.tools.sweep.made import write_curves, write_finished
 
 parse = functools.partial(parse_config, description="")
 
@@ -130,3 +135,104 @@ def test_a_run_knows_how_far_it_is(tmp_path):
     assert moved.state() == "finished"
     (longer,) = planned("d_ff 17", fixed=["--epochs", "20"], output=tmp_path)
     assert longer.state() == module.CHANGED
+
+
+CURVES = {"bleu": [3.0, 12.5, 11.0], "loss": [5.0, 4.5, 4.25], "perplexity": [32.0, 16.0, 8.0]}
+CURVES["bleu/en-de"] = [90.0] * 3
+
+
+def test_a_result_is_that_of_the_best_epoch_on_the_validation_set(tmp_path):
+    write_finished(tmp_path, Config(), **CURVES)
+    for best_by, measures in {"bleu": (12.5, 4.5, 16.0, 2), "loss": (11.0, 4.25, 8.0, 3)}.items():
+        assert read_result(tmp_path, best_by) == Result(*measures, parameters=1234567, minutes=170 / 60)
+
+
+def test_the_curves_of_a_run_that_was_interrupted_are_read_from_all_files(tmp_path):
+    write_finished(tmp_path, Config(), **{name: values[:1] for name, values in CURVES.items()})
+    (file,) = (tmp_path / "logs" / "validation").iterdir()
+    file.write_bytes(file.read_bytes() + file.read_bytes()[:30])  # killed in the middle of a record
+    write_curves(file.parent, **CURVES)
+    assert read_result(tmp_path, "bleu").bleu == 12.5
+
+
+def test_a_run_without_its_curves_or_its_log_is_refused_in_one_line(tmp_path):
+    write_finished(tmp_path / "a", Config(), loss=[1.0])
+    with pytest.raises(CheckpointError, match="a has no curves of validation in logs: remove it"):
+        read_result(tmp_path / "a", "bleu")
+    (tmp_path / "a" / "run.log").unlink()
+    with pytest.raises(FileError, match="cannot read .*a: No such file"):
+        read_result(tmp_path / "a", "bleu")
+
+
+def planned_run(values, seed):
+    combination = ", ".join(f"{name}={value}" for name, value in values.items())
+    return SimpleNamespace(name=f"{combination},{seed}", values=values, seed=seed, combination=combination)
+
+
+# Two values, three seeds. "none" is the better one in every run, but one of its seeds has not finished.
+RUNS = [planned_run({"positions": value}, seed) for value in ("rotary", "sinusoidal", "none") for seed in (1, 2, 3)]
+BLEUS = [30.0, 31.0, 35.0, 29.0, 28.0, 30.0, 40.0, 41.0, None]
+RESULTS = {
+    run.name: Result(bleu, 4 - bleu / 20, 8.125, epoch, 1234567890, minutes=epoch / 4)
+    for epoch, (run, bleu) in enumerate(zip(RUNS, BLEUS, strict=True), start=1)
+    if bleu
+}
+
+
+def test_the_tables_have_the_best_first_with_means_and_spreads_of_the_seeds():
+    comparison = Comparison(RUNS, RESULTS, "bleu")
+    assert [each.mean("bleu") for each in comparison.combinations] == [40.5, 32, 29]
+    spreads = [math.sqrt(0.5), math.sqrt((4 + 1 + 9) / 2), 1]
+    assert [each.spread("bleu") for each in comparison.combinations] == pytest.approx(spreads)
+    assert comparison.table_of_runs() == [
+        " positions  seed  BLEU   loss  perplexity  epoch     parameters  minutes",
+        "      none     2  41.0  1.950        8.12      8  1,234,567,890      2.0",
+        "      none     1  40.0  2.000        8.12      7  1,234,567,890      1.8",
+        "    rotary     3  35.0  2.250        8.12      3  1,234,567,890      0.8",
+        "    rotary     2  31.0  2.450        8.12      2  1,234,567,890      0.5",
+        "    rotary     1  30.0  2.500        8.12      1  1,234,567,890      0.2",
+        "sinusoidal     3  30.0  2.500        8.12      6  1,234,567,890      1.5",
+        "sinusoidal     1  29.0  2.550        8.12      4  1,234,567,890      1.0",
+        "sinusoidal     2  28.0  2.600        8.12      5  1,234,567,890      1.2",
+    ]
+    assert comparison.has_seeds
+    assert comparison.table_of_combinations() == [
+        " positions   seeds        BLEU           loss   perplexity  minutes",
+        "      none  2 of 3  40.5 ± 0.7  1.975 ± 0.035  8.12 ± 0.00      1.9",
+        "    rotary  3 of 3  32.0 ± 2.6  2.400 ± 0.132  8.12 ± 0.00      0.5",
+        "sinusoidal  3 of 3  29.0 ± 1.0  2.550 ± 0.050  8.12 ± 0.00      1.2",
+    ]
+
+
+def test_only_a_combination_of_which_all_seeds_have_finished_can_be_the_best():
+    assert Comparison(RUNS, RESULTS, "bleu").best().runs == RUNS[:3]
+    whole = {**RESULTS, RUNS[8].name: RESULTS[RUNS[7].name]}
+    assert Comparison(RUNS, whole, "bleu").best().runs == RUNS[6:]
+    assert Comparison(RUNS, {RUNS[8].name: RESULTS[RUNS[7].name]}, "bleu").best() is None
+
+
+def test_the_least_loss_decides_if_it_is_asked_for_and_between_equal_bleus():
+    runs = [planned_run({"d_ff": "7"}, 1), planned_run({"d_ff": "9"}, 1), planned_run({"d_ff": "11"}, 1)]
+    measured = zip(runs, [(20.0, 3.0), (20.0, 2.0), (10.0, 1.0)], strict=True)
+    results = {run.name: Result(bleu, loss, 1.0, 1, 1, 1.0) for run, (bleu, loss) in measured}
+    for best_by, order in (("bleu", [1, 0, 2]), ("loss", [2, 1, 0])):
+        comparison = Comparison(runs, results, best_by)
+        assert [run for run, _ in comparison.ranked()] == [runs[number] for number in order]
+        assert comparison.best().runs == [runs[order[0]]] and not comparison.has_seeds
+
+
+def test_the_file_has_a_row_for_every_run_with_the_moments_of_its_combination(tmp_path):
+    Comparison(RUNS, RESULTS, "bleu").write(tmp_path / "results.tsv")
+    with open(tmp_path / "results.tsv", encoding="utf-8", newline="") as file:
+        rows = [*csv.DictReader(file, delimiter="\t")]
+    assert [row["run"] for row in rows] == [RUNS[number].name for number in (7, 6, 2, 1, 0, 5, 3, 4, 8)]
+    names = (
+        "positions seed bleu loss perplexity epoch parameters minutes mean_bleu spread_bleu mean_loss spread_loss run"
+    )
+    row = "rotary 3 35 2.25 8.125 3 1234567890 0.75 32 2.6457513 2.4 0.13228757 positions=rotary,3"
+    assert rows[2] == dict(zip(names.split(), row.split(), strict=True))
+    assert (rows[8]["bleu"], rows[8]["minutes"], rows[8]["mean_bleu"]) == ("", "", "40.5")
+    # A sweep without a finished run has a file, too.
+    Comparison(RUNS, {}, "bleu").write(tmp_path / "results.tsv")
+    header, *rows = (tmp_path / "results.tsv").read_text().splitlines()
+    assert header.startswith("positions\tseed\tbleu\t") and len(rows) == len(RUNS)
