@@ -1,4 +1,3 @@
-import re
 import sys
 from types import SimpleNamespace
 
@@ -113,14 +112,6 @@ def test_a_process_of_the_command_works_and_knows_the_options(tmp_path):
         (path,) = tmp_path.glob(f"{number}-*")
         assert sorted(path.read_text().split()) == ["4", "9"]
     assert (tmp_path / "started").exists()
-
-
-def test_the_runner_has_the_command_and_the_options():
-    options = PipelineOptions(["--job_name", "named"])
-    runner = runner_of_processes("exec some command", options)
-    assert runner._default_environment.command_string == "exec some command"
-    fields = runner._provision_info.provision_info.pipeline_options.fields
-    assert [value.string_value for name, value in fields.items() if re.search("job_name", name)] == ["named"]
 
 
 def test_a_worker_is_told_by_the_environment_what_it_works_for(monkeypatch):

@@ -52,15 +52,6 @@ def test_shingles_are_the_runs_of_four_characters_with_both_ends_and_similarity_
     assert similarity([{"a"}], [{"a"}]) == 1
 
 
-def test_a_signature_does_not_depend_on_the_texts_beside_it():
-    together = signatures(TEXTS)
-    for text, signature in zip(TEXTS, together, strict=True):
-        np.testing.assert_array_equal(signatures([text])[0], signature)
-    assert together.shape == (len(TEXTS), FUNCTIONS) and signatures([]).shape == (0, FUNCTIONS)
-    assert len(np.unique(together, axis=0)) == len(TEXTS)
-    assert not np.any(signatures(TEXTS, side=0) == signatures(TEXTS, side=1))
-
-
 def test_the_share_of_equal_minima_estimates_the_similarity():
     texts = [skeleton(source) for source, _ in tiny.pairs(150)]
     minima, sets = signatures(texts), [shingles(text) for text in texts]

@@ -1,42 +1,21 @@
 """What documents are divided into: XML, tags, text, and the units that are written again."""
 
 import re
-from types import SimpleNamespace
 
 import pytest
 
 from keras_transformer.errors import UserError
 from keras_transformer.tools.documents.fragment import CLOSE, EMPTY, OPEN, Mark, layout_of, parts_of
-from keras_transformer.tools.documents.units import FragmentTranslator, Unit, joined, replaced
+from keras_transformer.tools.documents.units import Unit, joined, replaced
 from keras_transformer.tools.documents.xml import parse
-from keras_transformer.words import tokens_of
-from tests.tools.documents.fake import SAME, UPPER
 
 TAG = re.compile(r"<[^<>]+>")
-TEXT = '<?xml version="1.0"?>\n<a:r xmlns:a="u" k="v">ä <b/>&amp;<c>x<!-- c --></c><![CDATA[<y>]]></a:r>\n'
-
-
-def test_every_element_has_its_place():
-    (node,) = parse(TEXT, "file").children
-    assert (node.name, node.attributes) == ("r", {"xmlns:a": "u", "k": "v"})
-    assert TEXT[node.start : node.inner_start] == '<a:r xmlns:a="u" k="v">'
-    assert TEXT[node.inner_end : node.end] == "</a:r>"
-    assert [TEXT[child.start : child.end] for child in node.children if child.name] == ["<b/>", "<c>x<!-- c --></c>"]
-    assert "".join(child.text for child in node.walk()) == "ä &x<y>"
-    assert node.find("b").inner_start == node.find("b").inner_end == node.find("b").end
-    assert node.find("d") is None and [child.name for child in node.walk() if child.name] == ["r", "b", "c"]
 
 
 @pytest.mark.parametrize(("text", "line"), [("<a>\n<b></a>", 2), ("", 1), ("<a>\n\n&x;</a>", 3), ("<a/><b/>", 1)])
 def test_broken_xml_is_named_with_its_line(text, line):
     with pytest.raises(UserError, match=f"page.xliff is not well-formed XML: line {line}, column "):
         parse(text, "page.xliff")
-
-
-def test_tokens_are_words_numbers_and_signs():
-    text = "The dog's 2 bowls, 漢字."
-    found = [text[start:end] for start, end in tokens_of(text)]
-    assert found == ["The", "dog", "'", "s", "2", "bowls", ",", "漢", "字", "."]
 
 
 def test_tags_are_opening_closing_and_empty_ones():
@@ -74,27 +53,6 @@ def test_tags_without_partner_are_empty_ones(fragment):
     layout = layout_of(parts_of(fragment, TAG))
     elements = [*layout.root.children, *(inner for child in layout.root.children for inner in child.children)]
     assert [element.opening.text for element in elements if element.closing] == (["<b>"] if "<i>" in fragment else [])
-
-
-def test_fragments_are_translated_with_their_tags_and_numbers_stay():
-    fragments = [parts_of(text, TAG) for text in ("one <b>two</b>", "<i> three</i> ", "12 <b>3</b>")]
-    done = []
-    translated = FragmentTranslator(UPPER, done.append)(fragments)
-    assert [joined(parts) for parts in translated] == ["ONE <b>TWO</b>", "<i> THREE</i> ", "12 <b>3</b>"]
-    assert sum(done) == 2
-
-
-def test_a_fragment_whose_translation_is_its_text_is_given_back_as_it_is():
-    fragments = [parts_of("o<b>n</b>e \n <b></i>two", TAG), ["three"]]
-    translated = FragmentTranslator(SAME)(fragments)
-    assert all(after is before for after, before in zip(translated, fragments, strict=True))
-
-
-def test_a_translator_without_explanations_translates_text_without_inner_tags():
-    translate = FragmentTranslator(SimpleNamespace(translate=UPPER.translate))
-    assert joined(translate([parts_of("<p>one</p>", TAG)])[0]) == "<p>ONE</p>"
-    with pytest.raises(UserError, match="need alignments, which this translator does not give: use a run or a"):
-        translate([parts_of("<p>one <b>two</b></p>", TAG)])
 
 
 def test_only_the_spans_of_changed_units_are_replaced():

@@ -3,7 +3,6 @@ import re
 import pytest
 
 from keras_transformer.protection import Protection
-from keras_transformer.tools.documents.code import find_code
 from keras_transformer.tools.documents.files import translate_bytes
 from keras_transformer.tools.documents.html import find_attributes, find_blocks
 from tests.tools.documents.fake import BACKWARDS, SAME, UPPER, Backwards, source_of
@@ -65,11 +64,6 @@ CODE_WORDS = re.compile(
     r"|\[%.*?%\]|</?#[^>]*>|class=['\"][^'\"]*['\"]|&\w+;|</?\w+|(?:alt|title|placeholder)="
 )
 STATEMENTS = re.compile(r"(?s)\{%.*?%\}|<%(?!=).*?%>|<\?(?!=).*?(?:\?>|\Z)|\{\{[#/e].*?\}\}|</?#[^>]*>|\[%.*?%\]")
-
-
-def test_plurals_are_no_code():
-    text = "{n, plural, one {a} other {{{n}} b {{g, select, other {c}}}}} {{ d }}"
-    assert [text[start:end] for start, end, _ in find_code(text)] == ["{{ d }}"]
 
 
 @pytest.mark.parametrize(

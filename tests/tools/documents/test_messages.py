@@ -262,7 +262,6 @@ def translated(translator, text, **how):
         ("c-format", "JUST 50 %, OF"),  # breaks the rules, so the sign is text
         ("python-format", "%(a b)d OF 5%%"),
         ("python-brace-format", "ONE {a!r:>{w}} {{TWO}}"),
-        ("python-brace-format", "100 % DER {n}"),
         ("kde-format", "%1 OF 100 % DOGS AND % DD"),
         ("qt-format", "%1 OF %L2 AND %10"),
         ("qt-plural-format", "%n FILE"),

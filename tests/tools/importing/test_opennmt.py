@@ -35,7 +35,6 @@ def described(tmp_path, text):
         ('model = lambda: opennmt.models.get_model_from_catalog("TransformerTiny")', {"num_heads": 2, "num_units": 64}),
         ('N = "TransformerBig"\nmodel = lambda: opennmt.models.get_model_from_catalog(name=N)', {"num_heads": 16}),
         ("model = opennmt.models.TransformerBase", {"num_heads": 8, "pre_norm": True}),
-        ("model = lambda: opennmt.models.ScalingNmtEnFr()", {"num_heads": 16, "pre_norm": False, "ffn_dropout": 0}),
         ("model = lambda: opennmt.models.Transformer(None, None, (3, 1), 48, 3, ffn_inner_dim=-1)", {"num_heads": 3}),
         ("H = 2\ndef model():\n    h = H\n    return opennmt.models.Transformer(num_heads=h)", {"num_heads": 2}),
         ("from opennmt.models import Transformer as T\nmodel = lambda: T(num_heads=2)", {"num_heads": 2}),
@@ -68,7 +67,6 @@ def test_a_description_is_read_without_being_run(tmp_path, text, expected):
     "text, words",
     [
         ('model = lambda: opennmt.models.get_model_from_catalog("LuongAttention")', "Received: LuongAttention"),
-        ("model = lambda: opennmt.models.SequenceToSequence(None, None)", "Received: SequenceToSequence"),
         ("model = lambda: opennmt.models.GPT2Small()", "Received: GPT2Small"),
         ("model = lambda: [opennmt.models.Transformer(**read()) for _ in x][0]", "Received: [opennmt"),
         ("model = lambda: opennmt.models.Transformer(**read())", "Received: read()"),
@@ -78,7 +76,6 @@ def test_a_description_is_read_without_being_run(tmp_path, text, expected):
         ("models = 3", "no `model`"),
         ("model = (", "not Python"),
         ("model = " + "(" * 400 + ")" * 400, "not Python"),
-        ("\0", "not Python"),
     ],
 )
 def test_a_description_of_another_model_is_refused_in_one_line(tmp_path, text, words):
@@ -98,7 +95,6 @@ def test_an_activation_is_known_by_its_module(tmp_path):
 @pytest.mark.parametrize(
     "old, new, words",
     [
-        ("num_heads=4", "num_heads=8", None),
         ("num_heads=4", "num_heads=five()", "num_heads as a number. Received: five()"),
         ("num_heads=4", "num_heads=5", "`num_heads` must divide `d_model`"),
         ("UNITS = 32", "UNITS = 64", "num_units=64 and 32"),
@@ -107,7 +103,6 @@ def test_an_activation_is_known_by_its_module(tmp_path):
         ("dropout=0.0", "mha_bias=False", "mha_bias=False and True"),
         ("dropout=0.0", "maximum_relative_position=8", "maximum_relative_position=8 and None"),
         ("layers.gelu", "tf.nn.selu", "ffn_activation=tf.nn.selu"),
-        ("layers.gelu", "lambda x: tf.nn.gelu(x, True)", "ffn_activation=lambda x: tf.nn.gelu(x, True)"),
         ("dropout=0.0", "position_encoder_class=layers.PositionEmbedder", "position_encoder_class=opennmt.layers"),
         ("dropout=0.0", "position_encoder_class=Own", "Received: position_encoder_class=Own"),
         ("WordEmbedder(embedding_size=UNITS)", "ParallelInputter([a, b])", "source_inputter=opennmt"),
@@ -118,10 +113,7 @@ def test_a_setting_that_has_no_equal_or_does_not_fit_is_named(model, tmp_path, o
     path = model / "model_description.py"
     assert old in path.read_text()
     path.write_text(path.read_text().replace(old, new))
-    if words is None:
-        assert read_directory(model).settings["num_heads"] == 8
-    else:
-        assert words in refusal(model, tmp_path)
+    assert words in refusal(model, tmp_path)
 
 
 def change_data(model, **settings):
@@ -140,7 +132,6 @@ def change_data(model, **settings):
         ("target_tokenization", {"mode": "none", "sp_model_path": "target.model", "case_markup": True}, "case_markup"),
         ("target_tokenization", "../target.yml", "no target.yml"),
         ("target_tokenization", {"type": "SentencePieceTokenizer", "params": {"model": "../x"}}, "has no x"),
-        ("target_tokenization", {"type": "SentencePieceTokenizer", "params": {"model": ["x"]}}, "name of a file"),
         ("target_tokenization", ["x"], "must be a tokenizer"),
         ("source_1_vocabulary", "a.vocab", "one source. Received: data: source_1_vocabulary"),
         ("source_vocabulary", "/etc/passwd", "has no passwd"),
@@ -233,7 +224,6 @@ def save_again(model, **changes):
         ({"encoder/layers/0/ffn/layer/inner/kernel": np.zeros((32, 9), "float32")}, "has the shape (32, 9)"),
         ({"encoder/layers/0/ffn/layer/outer/bias": np.float32(1)}, "has the shape ()"),
         ({"decoder/output_layer/bias": np.zeros(7, "float32")}, "decoder/output_layer/bias is for 7"),
-        ({"examples_inputter/features_inputter/embedding": np.zeros(9, "float32")}, "has the shape (9,)"),
     ],
 )
 def test_weights_that_do_not_fit_are_named(model, tmp_path, changes, words):
