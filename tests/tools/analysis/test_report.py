@@ -36,22 +36,13 @@ def hand_made():
         sentences.append(Attended(source, target, [*target[1:], "</s>"], of_kinds))
     kinds = ["encoder", "encoder", "decoder", "decoder", "cross", "cross"]
     nothing = np.full(6, np.nan)
-    return Heads(
-        kinds=kinds,
-        layers=np.zeros(6, int),
-        places=np.array([0, 1] * 3),
-        entropies=np.linspace(0.3, 1.9, 6),
-        offsets=np.array([-1, 0, 0, 2, 0, 0]),
-        offset_shares=np.array([0.93, 0.5, 0.5, 0.5, 0.5, 0.5]),
-        rare=np.full(6, 0.25),
-        rare_by_chance=np.full(6, 0.2),
-        diagonal=np.array([*nothing[:4], 0.97, 0.1]),
-        aligned=nothing,
-        importance=np.array([0.5, 0.1, 0.2, 0.3, 0.7, 0.05]),
-        relations={EVIL: Relation(31, np.array([0.75, 0.25]), np.array([0.25, 0.5]), 1, 0.5)},
-        sentences=sentences,
-        pairs=7,
-    )
+    of_heads = {"layers": np.zeros(6, int), "places": np.array([0, 1] * 3), "entropies": np.linspace(0.3, 1.9, 6)}
+    of_heads |= {"offsets": np.array([-1, 0, 0, 2, 0, 0]), "offset_shares": np.array([0.93, 0.5, 0.5, 0.5, 0.5, 0.5])}
+    of_heads |= {"rare": np.full(6, 0.25), "rare_by_chance": np.full(6, 0.2), "aligned": nothing}
+    of_heads |= {"diagonal": np.array([*nothing[:4], 0.97, 0.1])}
+    of_heads |= {"importance": np.array([0.5, 0.1, 0.2, 0.3, 0.7, 0.05])}
+    relations = {EVIL: Relation(31, np.array([0.75, 0.25]), np.array([0.25, 0.5]), 1, 0.5)}
+    return Heads(kinds=kinds, **of_heads, relations=relations, sentences=sentences, pairs=7)
 
 
 @pytest.fixture(scope="module")

@@ -109,8 +109,6 @@ def test_hidden_words_are_in_the_translation_and_come_from_their_source_forms(lo
     tokens, source_tokens = ([t[start:end] for start, end in tokens_of(t)] for t in (found, text))
     assert {word: source_tokens[weights[tokens.index(word)].argmax()] for word in words} == words
 
-
-def test_odd_signs_of_a_text_are_text():
     for text in ("one ½ m²", "one ⟦3⟧ ⟦3⟧ two"):  # signs that NFKC changes; without protection, placeholders
         assert align_words(UPPER, [text])[0].text == text.upper()
 

@@ -36,13 +36,10 @@ def test_words_that_must_not_change_keep_their_tags():
     )
 
 
-def test_a_void_tag_with_its_closing_one_is_one_tag():
+def test_blocks_are_the_units_and_a_void_tag_with_its_closing_one_is_one_tag():
     (unit,) = find_blocks("one <input></input> two<br></br>")
     assert [part.text for part in unit.parts if not isinstance(part, str)] == ["<input></input>", "<br></br>"]
     assert translate_bytes(UPPER, b"</br> one", "html") == b"</br> ONE"
-
-
-def test_blocks_are_the_units():
     units = find_blocks("<div>a <b>b</b><p>c</p> d</div> e")
     texts = ["".join(getattr(part, "text", part) for part in unit.parts) for unit in units]
     assert texts == ["a <b>b</b>", "c", " d", " e"]

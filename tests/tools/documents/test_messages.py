@@ -144,6 +144,8 @@ def test_unnumbered_variables_keep_their_order_or_the_text_stays():
     for one, other in (("%s", "%d"), ("%d", "%d"), ("{}", "{}"), ("%@", "%@")):
         assert in_catalogue(BACKWARDS, text.format(one, other), on_left=left.append) == ""
     assert left == [text.format(*pair) for pair in (("%s", "%d"), ("%d", "%d"), ("{}", "{}"), ("%@", "%@"))]
+    blocks = "<p>the %s theme inherits from the %d theme</p><p>and %s now</p>"
+    assert in_catalogue(BACKWARDS, blocks, "#, c-format\n") == ""
     for one, other in (("%1$s", "%2$d"), ("%(a)s", "%(b)s"), ("%1", "%2"), ("{a}", "{b}")):
         assert in_catalogue(BACKWARDS, text.format(one, other)) == f"theme the {other} from inherits {one} theme the"
 
@@ -168,11 +170,6 @@ def test_variables_in_another_order_get_numbers_where_the_format_has_them(flags,
     text = f"the {one} theme inherits from the {other} theme"
     expected = "theme the {} from inherits {} theme the".format(*numbered) if numbered else ""
     assert in_catalogue(BACKWARDS, text, f"#, {flags}\n") == expected
-
-
-def test_a_message_of_several_blocks_gets_no_numbers():
-    text = "<p>the %s theme inherits from the %d theme</p><p>and %s now</p>"
-    assert in_catalogue(BACKWARDS, text, "#, c-format\n") == ""
 
 
 @pytest.mark.parametrize("translated", [in_catalogue, in_xliff])
@@ -282,9 +279,7 @@ def translated(translator, text, **how):
 def test_flags_choose_the_variables(flags, upper):
     text = header("Language: de") + message(source_of(upper), flags)
     assert strings_of(translated(UPPER, text)) == [upper]
-
-
-def test_a_variable_may_stand_in_a_word_as_gettext_reads_it():
+    # A variable may stand in a word, as gettext reads it.
     assert '"SEE 100 %dER"' in translated(UPPER, header("Language: de") + message("see 100 %der", "fuzzy, c-format"))
 
 

@@ -164,9 +164,7 @@ def test_elements_have_any_prefix(prefix, declared):
     own = re.sub(r"(</?)w:", rf"\g<1>{prefix}", text).replace("xmlns:w=", f'xmlns:w="u" {declared}=', prefix != "w:")
     wanted = own.replace(">one", ">ONE").replace(">two", ">TWO").replace(">three", ">THREE")
     assert translated(own) == wanted
-
-
-def test_a_run_may_declare_the_namespace():
+    # A run may declare the namespace.
     text = document('<x:r xmlns:x="u"><x:rPr><x:b/></x:rPr><x:t>one</x:t></x:r>')
     assert '<w:r xmlns:x="u"><x:rPr><x:b/></x:rPr><w:t xml:space="preserve">ONE</w:t></w:r>' in translated(text)
 
@@ -189,12 +187,9 @@ def test_relationships_name_the_parts():
         translate_bytes(SAME, data, "docx")
 
 
-def test_a_document_with_equal_translations_is_the_same_to_the_byte():
+def test_a_document_with_equal_translations_is_the_same_to_the_byte_and_a_tab_in_a_run_of_its_own_divides_words():
     data = archive(document(run("a ") + run("b", BOLD) + FIELD, f"<w:bookmarkStart/>{run('c')}"))
     assert translate_bytes(SAME, data, "docx") == data
-
-
-def test_a_tab_in_a_run_of_its_own_divides_words():
     (unit,) = find_paragraphs(document(run("one") + "<w:r><w:tab/></w:r>" + run("two")), "a.docx")
     assert layout_of(unit.parts).text == "one two"
 
