@@ -41,7 +41,6 @@ def test_words_are_those_that_a_reader_sees(sentence):
         ([5, 1, 3, 2, 4, 6], 3, [("1 to 2", [1, 3]), ("3 to 4", [2, 4]), ("5 to 6", [0, 5])]),
         ([7, 7, 7, 9], 2, [("7", [0, 1, 2]), ("9", [3])]),  # sentences of one length stay together
         ([0, 4], 6, [("0", [0]), ("4", [1])]),
-        ([3], 6, [("3", [0])]),
     ],
 )
 def test_groups_have_about_equally_many_sentences_the_shortest_first(lengths, most, groups):
@@ -62,18 +61,14 @@ def test_a_word_is_found_as_often_as_both_texts_have_it():
     [
         (REFERENCE, 0),
         ("the the cat", 1),
-        ("The the cat", 1),
-        ("cat, cat, cat", 2),
         ("a man in a man in a hat", 3),  # "a man in" twice in a row, and "man in a" behind its first word; "a man in a"
         ("on the left of it and on the left of me", 1),  # "on the left of" again
-        ("Maaaaa sitzt", 1),
         ("Lampendelelelel, Filzzzzhut", 2),
         ("Schifffahrt, WWW, 1000000", 0),
         ("哈哈", 0),  # many words have two equal characters
         ("我我我我我我", 2),  # a word of three characters twice, and one character more than three times
         ("我们走我们走吧", 1),
         ("สวัสดีครับสวัสดีครับ", 1),
-        ("", 0),
     ],
 )
 def test_repetitions_are_counted(text, places):
@@ -88,14 +83,11 @@ def test_repetitions_are_counted(text, places):
         ("no no", [REFERENCE[:11]], "nein nein", []),  # the source says it twice, too
         ("no no", ["oh no no", REFERENCE[:11]], None, []),
         ("the cat sat on the", [REFERENCE], "x", ["far too short"]),  # 5 of 9 words
-        ("the cat sat on the mat", [REFERENCE], "x", []),  # 6 of 9
         ("the", ["the cat"], "x", []),  # of short texts, one word says nothing
         ("", ["cat"], "x", ["far too short"]),
-        ("…", ["!"], "x", []),
         ("the cat sat on it", [REFERENCE, "it sat there"], "x", []),  # the shortest reference counts
         ("we all saw how it sat down here", ["it sat"], "x", ["far too long"]),
         ("Die Katze saß da", ["The cat sat there"], "Die Katze saß da", ["left as the source"]),
-        ("Peter", ["Peter"], "Peter", []),
         ("我我我我我我", ["我走吧好了呢"], "x", ["repeats itself"]),
     ],
 )
@@ -122,7 +114,6 @@ def test_the_words_of_a_run_are_counted_in_its_training_corpus(tmp_path, monkeyp
 @pytest.mark.parametrize(
     ("text", "other", "references", "parts"),
     [
-        ("a b c", "a b c", ["x"], [("a b c", SAME)]),
         ("a b c", "a x c", ["a b c"], [("a", SAME), (" ", SAME), ("b", RIGHT), (" c", SAME)]),
         ("a b c", "a x c", ["a y c"], [("a", SAME), (" ", SAME), ("b", WRONG), (" c", SAME)]),
         ("b b", "", ["b"], [("b", RIGHT), (" ", SAME), ("b", WRONG)]),  # as often as the reference has it
@@ -130,7 +121,6 @@ def test_the_words_of_a_run_are_counted_in_its_training_corpus(tmp_path, monkeyp
         ("x y.", "z.", ["x q", "p y"], [("x y", RIGHT), (".", SAME)]),  # each reference has one of the words
         (" a\u00a0 ", "b", ["c"], [(" ", SAME), ("a", WRONG), ("\u00a0 ", SAME)]),
         ("我走", "我来", ["我去"], [("我", SAME), ("走", WRONG)]),
-        ("", "a", ["a"], []),
         (" ", "a", ["a"], [(" ", SAME)]),
     ],
 )

@@ -70,9 +70,10 @@ SEARCH = {"beam_size": 4, "num_hypotheses": 4, "length_penalty": 0.2, "replace_u
 SEARCH |= {"max_decoding_length": 23}  # a random model knows no end
 
 
-def translator(languages=("pt-BR", "xx"), tags=None):
+@pytest.fixture(scope="module")
+def of_a_pair():
     made = Translator(tiny.transformer(), tiny.tokenizer(), max_length=31)
-    made.languages, made.tags = languages, tags
+    made.languages = "pt-BR", "xx"
     return made
 
 
@@ -82,12 +83,16 @@ def translations(model, tokenizer):
     return [pieces.decode_pieces(result.hypotheses[0]) for result in results]
 
 
-def test_argos_translates_as_the_export_for_ctranslate2(tmp_path):
-    for name, export in {"argos": ArgosExport(translator()), "plain": CTranslate2Export(translator())}.items():
+def test_argos_and_the_proof_of_its_package_translate_as_the_export_for_ctranslate2(of_a_pair, tmp_path):
+    for name, export in {"plain": CTranslate2Export(of_a_pair), "argos": ArgosExport(of_a_pair)}.items():
         (tmp_path / name).mkdir()
         export.write(tmp_path / name)
+    with export.opened(tmp_path / "argos") as translate_batch:
+        assert translate_batch(SENTENCES)[0] == export.expected(SENTENCES)[0]
+    about = export.describe(tmp_path / "argos")
+    assert (about["format"], about["weights"]) == ("argos", "float32")
     (package,) = (tmp_path / "argos").iterdir()
-    assert package.name == "translate-pt-BR_xx-1_0.argosmodel" and zipfile.is_zipfile(package)
+    assert package.name == "translate-pt-BR_xx-1_0.argosmodel" == about["package"] and zipfile.is_zipfile(package)
     with zipfile.ZipFile(package) as file:
         file.extractall(tmp_path / "installed")
     (root,) = (tmp_path / "installed").iterdir()
@@ -100,21 +105,11 @@ def test_argos_translates_as_the_export_for_ctranslate2(tmp_path):
     assert found == translations(tmp_path / "plain", tmp_path / "plain" / "tokenizer.model") and any(found)
 
 
-def test_the_proof_reads_the_package(tmp_path):
-    export = ArgosExport(translator())
-    export.write(tmp_path)
-    with export.opened(tmp_path) as translate_batch:
-        assert translate_batch(SENTENCES)[0] == export.expected(SENTENCES)[0]
-    found = export.describe(tmp_path)
-    assert (found["format"], found["weights"], (tmp_path / found["package"]).is_file()) == ("argos", "float32", True)
-
-
-def test_what_a_package_cannot_say_is_refused():
+def test_what_a_package_cannot_say_is_refused(of_a_pair):
     other = Tokenizer(tiny.tokenizer_model())
-    for refused, complaint in (
-        (translator(languages=("de", None)), "a package names its languages"),
-        (translator(tags=tiny.tags("source")), "adds no tag to a text"),
-        (Translator(tiny.transformer(), tiny.tokenizer(), other), "one tokenizer for both languages"),
-    ):
+    one, tagged, two = (Translator(of_a_pair.model, tiny.tokenizer(), each) for each in (None, None, other))
+    one.languages, tagged.languages, tagged.tags = ("de", None), of_a_pair.languages, tiny.tags("source")
+    complaints = {one: "a package names its languages", tagged: "adds no tag to a text"}
+    for refused, complaint in {**complaints, two: "one tokenizer for both languages"}.items():
         with pytest.raises(ExportError, match=complaint):
             ArgosExport(refused)

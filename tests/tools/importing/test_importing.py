@@ -82,7 +82,6 @@ def refusal(path, tmp_path, **languages):
     "change, words",
     [
         ({"architectures": ["NllbMoeForConditionalGeneration"]}, "architectures=['NllbMoeForConditionalGeneration']"),
-        ({"architectures": None}, "architectures=None"),
         ({"vocab_size": None}, "lack 'vocab_size'"),
         ({"activation_function": "quick_gelu"}, "activation_function=quick_gelu"),
         ({"encoder_attention_heads": 8}, "encoder_attention_heads=8, decoder_attention_heads=4"),
@@ -102,12 +101,10 @@ def test_a_setting_that_has_no_equal_is_named(model, tmp_path, change, words):
     "old, new, words",
     [
         ("autoreg: self-attention", "autoreg: rnn", "transformer-decoder-autoreg self-attention. Received: "),
-        ("type: transformer", "type: multi-transformer", "type transformer. Received: type: multi-transformer"),
         ("activation: swish", "activation: selu", "transformer-ffn-activation must be one of relu, swish, gelu"),
         ("postprocess: dan", "postprocess: da", "transformer-postprocess: 'a'"),
         ('preprocess: ""', "preprocess: n", "transformer-preprocess: 'n'"),
         ('top: ""', "top: n", "transformer-postprocess-top: 'n'"),
-        ("postprocess-emb: d", "postprocess-emb: r", "transformer-postprocess-emb: 'r'"),
     ],
 )
 def test_a_setting_of_marian_that_has_no_equal_is_named(tmp_path, old, new, words):
@@ -213,10 +210,8 @@ def test_a_model_of_many_parts_is_read_and_no_file_outside_of_its_directory(mode
     "entry",
     [
         {"dtype": "F32", "shape": [1 << 40], "data_offsets": [0, 1 << 42]},
-        {"dtype": "F32", "shape": [3], "data_offsets": [0, 4]},
         {"dtype": "F32", "shape": [-1], "data_offsets": [4, 0]},
         {"dtype": "code", "shape": [1], "data_offsets": [0, 4]},
-        {"dtype": "F32", "shape": 1, "data_offsets": [0, 4]},
         {"dtype": "F32"},
         [],
     ],

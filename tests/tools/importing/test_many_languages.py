@@ -129,10 +129,8 @@ KNOWN = {"eng_Latn": 4, "deu_Latn": 5, "fra_Latn": 6}
     [
         ("both", ["en", "fra_Latn"], {}, ("eng_Latn", "fra_Latn"), ["eng_Latn", "fra_Latn"]),
         ("both", ["en", "fr", "de"], {"target_lang": "de"}, ("eng_Latn", "deu_Latn"), [*KNOWN]),
-        ("both", ["en", "fr", "de"], {"source_lang": "fra"}, ("fra_Latn", "eng_Latn"), [*KNOWN]),
         ("both", ["all"], {"source_lang": "fr", "target_lang": "de"}, ("fra_Latn", "deu_Latn"), [*KNOWN]),
         ("source", ["ja", "de", "fr"], {}, ("ja", "deu_Latn"), ["deu_Latn", "fra_Latn"]),
-        ("source", ["de", "fr"], {"source_lang": "ja"}, ("ja", "deu_Latn"), ["deu_Latn", "fra_Latn"]),
         ("source", ["all"], {"source_lang": "en", "target_lang": "de"}, ("eng_Latn", "deu_Latn"), [*KNOWN]),
     ],
 )
@@ -148,17 +146,14 @@ def test_the_languages_of_a_user_are_those_of_the_model(place, languages, given,
     "place, languages, given, words",
     [
         ("both", ["en", "ja"], {}, "the model has no language ja, only deu_Latn, eng_Latn, fra_Latn"),
-        ("source", ["en", "ja", "xx"], {}, "the model has no language ja, only"),
         ("both", ["all"], {"source_lang": "en"}, "`languages` all needs `source_lang` and `target_lang`"),
         ("both", ["en", "de"], {"source_lang": "fr"}, "Received: source_lang=fra_Latn, languages=en,de"),
-        ("both", ["en", "de"], {"target_lang": "fr"}, "Received: target_lang=fra_Latn, languages=en,de"),
         ("both", ["en"], {}, "needs two languages: give two codes or more in `languages`"),
         ("both", ["en", "eng"], {}, "Received: source_lang=None, target_lang=None, languages=en,eng"),
         ("both", ["en", "de"], {"source_lang": "en", "target_lang": "eng_Latn"}, "needs two languages"),
         ("source", ["de"], {"target_lang": "de"}, "Received: source_lang=None, target_lang=de, languages=de"),
         ("source", [], {}, "needs two languages"),
         ("both", [""], {}, "`languages` must be codes, such as en,de. Received: ''"),
-        ("both", ["en", ""], {}, "Received: 'en,'"),
     ],
 )
 def test_languages_that_cannot_be_are_named(place, languages, given, words):

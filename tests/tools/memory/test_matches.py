@@ -26,12 +26,10 @@ def translations(memory, *texts):
 @pytest.mark.parametrize(
     ("source", "text", "is_equal"),
     [
-        ("one two", "one two", True),
         ("one two", " one \u3000 two\u200b ", True),
         ("one\ttwo", "one two", True),
         ("Cafe\u0301", "Caf\u00e9", True),
         ("\u0939\u093f\u0928\u094d\u0926\u0940", "\u0939\u093f\u0928\u094d\u0926\u0940", True),
-        ("one two", "One two", False),
         ("one two", "one two.", False),
         ("one two", "onetwo", False),
         ("\u0646\u0645\u06cc\u200c\u062e", "\u0646\u0645\u06cc\u062e", False),  # a joiner is seen
@@ -75,10 +73,7 @@ def distance(one, other):
     [
         (75, "abcd efgX", [("abcd efgh", 88), ("abcd efXX", 88), ("abcd efXXY", 80)]),  # 8/9, 8/9, 8/10
         (88, "abcd efgX", [("abcd efgh", 88), ("abcd efXX", 88)]),
-        (89, "abcd efgX", []),
-        (80, "नमस्ते दुनिय", [("नमस्ते दुनिया", 92)]),
         (60, "これは本です", [("これは本でした", 71)]),
-        (99, "ABCD efgh", []),
         (50, "ABCD efgh", [("abcd efgh", 55)]),  # 4 of 9 are changed
         (1, "", []),
     ],
@@ -131,13 +126,10 @@ def test_of_equal_sources_the_last_file_counts_and_in_a_file_the_last_change(tmp
     ("languages", "translation"),
     [
         (("en", "de"), "eins"),  # the only pair of these languages
-        (("en-GB", "de_DE"), "eins"),
         (("eng_Latn", "deu"), "eins"),
         (("de", "EN"), None),  # the other direction: another source
         (("en", "pt"), "pt of pt-BR"),
         (("en", "pt-PT"), "pt-PT"),
-        (("en", "pt-BR"), "pt of pt-BR"),
-        (("en", "zh"), "zh-CN"),
         (("en", "zh-Hant"), "zh-TW"),
         (("en", "sr-Latn"), "sr_Latn_RS"),
         (("en", "x-elvish"), "elvish"),
@@ -227,9 +219,7 @@ def texts(tmp_path, data, name="memory.tmx"):
         ('The <bpt i="1" x="1">&lt;b&gt;</bpt>red<ept i="1">&lt;/b&gt;</ept> house', "The red house"),
         ('<it pos="begin">{\\b</it>Bold <hi type="term">term <ph x="1">%s</ph>here</hi>', "Bold term here"),
         ('See<ph x="1">[note: <sub datatype="html">a <bpt i="1">b</bpt>note</sub>]</ph> below', "See below"),
-        ("old <ut>{\\cs4</ut>code", "old code"),
         ('one<ph type="lb">&lt;br/&gt;</ph>two', "one two"),
-        ("<ph/>", ""),
         ("", ""),
     ],
 )
@@ -274,7 +264,6 @@ FOREIGN = '<!DOCTYPE tmx [<!ENTITY a SYSTEM "file:///etc/passwd">]>'
         (tmx("one", "<b>two", "three"), "not well-formed XML: line 3, column .*: mismatched tag"),
         (tmx("one")[:-6], "not well-formed XML: line 3, column .*: no element found"),
         ("", "not well-formed XML: line 1, column 1: no element found"),
-        ("one\ttwo\n", "not well-formed XML: line 1, column 1: syntax error"),
         ('<?xml version="1.0"?><xliff><tmx/></xliff>', "no TMX: its first element is `xliff`, not `tmx`"),
         (tmx("ö").encode("latin-1"), "not well-formed XML: line 2, column .*: not well-formed"),
         (tmx("one", declaration='<?xml version="1.0" encoding="none"?>'), "charset that cannot be read: .*none"),
