@@ -2,13 +2,10 @@
 
 import base64
 import csv
-import json
-import re
-import shutil
 
 import numpy as np
 import pytest
-from playwright.sync_api import expect, sync_playwright
+from playwright.sync_api import expect
 
 from keras_transformer.errors import FileError
 from keras_transformer.layers.embedding import NoPositions
@@ -17,10 +14,7 @@ from keras_transformer.tools.analysis.roles import Relation
 from keras_transformer.tools.analysis.survey import Attended, Heads
 from keras_transformer.translation.translator import Translator
 from tests import reference, tiny
-
-CHROMIUM = next(filter(None, map(shutil.which, ["chromium", "chromium-browser", "google-chrome"])), None)
-EVIL = "</script><b>&amp;\u2028"
-PHONE = {"width": 360, "height": 640}
+from tests.tools.pages import EVIL, PHONE, data_of
 
 
 def hand_made():
@@ -59,24 +53,11 @@ def written(translator, tmp_path_factory):
     return write_report(directory, translator, hand_made(), f"runs/{EVIL}", *corpus, lost, curves, "BLEU 31.5")
 
 
-def data_of(text):
-    (data,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)
-    return json.loads(data)
-
-
-def test_no_text_of_the_corpus_is_markup_and_nothing_is_loaded_from_elsewhere(written):
-    text = written.read_text(encoding="utf-8")
-    assert re.findall(r"""(?:src|href|url)\s*[=(]""", text) == [] and "default-src 'none'" in text
-    assert set(re.findall(r"https?://[\w./]+", text)) == {"http://www.w3.org/2000/svg"}
-    assert text.count("</script>") == 2 and EVIL not in text
-    data = data_of(text)
+def test_no_text_of_the_corpus_is_markup_and_the_table_has_a_line_for_each_head(written):
+    data = data_of(written.read_text(encoding="utf-8"))
     assert data["title"] == f"runs/{EVIL}" and data["sentences"][0]["source"][2] == EVIL.replace("\u2028", "\\u2028")
-
     weights = data["sentences"][0]["weights"]  # bytes
     assert list(base64.b64decode(weights["cross"])) == [85] * 6 + [0, 0, 255] * 2
-
-
-def test_the_table_has_a_line_for_each_head(written):
     with open(written.with_name("heads.tsv"), encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file, delimiter="\t"))
     assert [row["name"] for row in rows] == hand_made().names
@@ -112,35 +93,17 @@ def test_neighbours_are_the_nearest_by_cosine_the_most_frequent_piece_first(tran
         np.testing.assert_allclose([cosine for _, cosine in others], cosines[order], atol=6e-4)
 
 
-def test_two_embeddings_have_neighbours_each():
+def test_two_embeddings_have_neighbours_each_and_a_directory_that_is_missing_is_named(translator, tmp_path):
     model = tiny.transformer(target_vocabulary_size=tiny.VOCABULARY)
     found = neighbours(Translator(model, tiny.tokenizer()), ["one"], ["eins"])
     assert [side["side"] for side in found] == ["source", "target"]
     assert [side["pieces"][0][0] for side in found] != [found[0]["pieces"][0][0]] * 2
-
-
-def test_a_directory_that_is_missing_is_named(translator, tmp_path):
     with pytest.raises(FileError, match="cannot write .*nowhere.*: No such file"):
         write_report(tmp_path / "nowhere", translator, hand_made(), "some", ["one"], ["eins"])
 
 
-@pytest.fixture
-def browser_page(written):
-    if CHROMIUM is None:
-        pytest.skip("no browser here: apt-get install chromium")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        opened, errors = browser.new_page(viewport=PHONE), []
-        opened.on("pageerror", lambda error: errors.append(str(error)))
-        opened.on("console", lambda message: message.type == "error" and errors.append(message.text))
-        opened.goto(written.as_uri())
-        yield opened
-        browser.close()
-    assert errors == []
-
-
-def test_a_reader_sees_every_head_on_a_phone(browser_page):
-    opened = browser_page
+def test_a_reader_sees_every_head_on_a_phone(opened, written):
+    opened.goto(written.as_uri())
     expect(opened.get_by_role("heading", level=1)).to_have_text(f"runs/{EVIL}")
     assert opened.evaluate("document.documentElement.scrollWidth") == PHONE["width"]
     large = opened.locator("#map svg")

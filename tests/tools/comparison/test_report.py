@@ -1,20 +1,14 @@
 """The page in a real browser, from a file; its data against sacreBLEU and by hand."""
 
-import json
-import re
-import shutil
-
 import pytest
 import sacrebleu
-from playwright.sync_api import expect, sync_playwright
+from playwright.sync_api import expect
 
 from keras_transformer.evaluation import bleu_metric
 from keras_transformer.tools.comparison.report import System, Task, report_data, write_report
 from keras_transformer.tools.comparison.significance import compare, intervals
+from tests.tools.pages import EVIL, PHONE, data_of
 
-CHROMIUM = next(filter(None, map(shutil.which, ["chromium", "chromium-browser", "google-chrome"])), None)
-EVIL = "</script><b>&amp;\u2028"
-PHONE = {"width": 360, "height": 640}
 REFERENCES = ["the cat sat on the mat", "a dog runs over the green field", "two men stand on a hill by the sea"]
 REFERENCES += ["يَقْرَأُ الْوَلَدُ كِتَابًا"]
 ROWS = [[text] for text in REFERENCES]
@@ -25,11 +19,6 @@ BASELINE = ["the cat sat on a mat", "a dog runs over the green field", "zwei Mä
 
 def task(sources=SOURCES):
     return Task(ROWS, sources, bleu_metric("13a", [REFERENCES], None), {"sights": [0, 2], EVIL: [1, 3]})
-
-
-def data_of(text):
-    (data,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)
-    return json.loads(data)
 
 
 @pytest.fixture(scope="module")
@@ -47,14 +36,10 @@ def data(written):
 
 
 def test_no_text_of_the_corpus_is_markup(written, data):
-    text = written.read_text(encoding="utf-8")
-    assert text.count("</script>") == 2 and EVIL not in text and text.isascii()
+    assert written.read_text(encoding="utf-8").isascii()
     assert data["title"] == f"runs/{EVIL} against runs/old" and data["printed"] == f"BLEU\n{EVIL}"
     assert data["sentences"]["3"]["source"] == EVIL
     assert "".join(part for part, _ in data["sentences"]["3"]["systems"][1]["text"]) == f"x {EVIL}"
-    # Nothing is loaded from elsewhere.
-    assert re.findall(r"""(?:src|href|url)\s*[=(]""", text) == [] and "default-src 'none'" in text
-    assert re.findall(r"https?://", text) == []
 
 
 def test_the_scores_are_those_of_the_comparison_and_have_their_signatures(data):
@@ -128,20 +113,6 @@ def test_faults_are_counted_and_listed(data):
     ours, theirs = ([sacrebleu.sentence_chrf(*pair).score for pair in pairs] for pairs in systems)
     order = sorted(range(4), key=lambda row: theirs[row] - ours[row])
     assert lists["the baseline is better"] == order[3:] == [1] and lists["the system is better"] == order[:3]
-
-
-@pytest.fixture
-def opened():
-    if CHROMIUM is None:
-        pytest.skip("no browser here: apt-get install chromium")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        page, errors = browser.new_page(viewport=PHONE), []
-        page.on("pageerror", lambda error: errors.append(str(error)))
-        page.on("console", lambda message: message.type == "error" and errors.append(message.text))
-        yield page
-        browser.close()
-    assert errors == []
 
 
 @pytest.mark.slow
