@@ -1,9 +1,7 @@
 import functools
-import importlib
 import json
 import re
 import shutil
-import sys
 
 import ctranslate2
 import numpy as np
@@ -228,10 +226,3 @@ def test_an_export_of_other_weights_is_refused(trained, tmp_path):
     with pytest.raises(ExportError, match="translates .* to .*: export a SavedModel"):
         export_version(Wrong(trained), tmp_path, sentences=LEARNED)
     assert not list(tmp_path.iterdir())
-
-
-def test_without_the_package_it_is_one_line(monkeypatch):
-    monkeypatch.setitem(sys.modules, "ctranslate2", None)
-    monkeypatch.delitem(sys.modules, "keras_transformer.tools.engines.ctranslate2")
-    with pytest.raises(ExportError, match="pip install ctranslate2"):
-        importlib.import_module("keras_transformer.tools.engines.ctranslate2")

@@ -1,6 +1,8 @@
 """What all engines share: their names, and the one direction that they have of a model of many languages."""
 
+import importlib
 import json
+import sys
 import zipfile
 
 import ctranslate2
@@ -43,6 +45,18 @@ def test_a_run_asks_an_engine_by_name_and_only_one_with_a_shortlist_takes_one(tm
         with pytest.raises(UserError, match=expected):
             Run(tmp_path).export(tmp_path / "exports", format=format, shortlist=3)
     assert not [*tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize(
+    ("package", "modules"), [("ctranslate2", ["ctranslate2"]), ("ai-edge-litert", ["litert", "translate_litert"])]
+)
+def test_without_its_package_an_engine_says_in_one_line_what_to_install(monkeypatch, package, modules):
+    monkeypatch.setitem(sys.modules, {"ai-edge-litert": "ai_edge_litert.interpreter"}.get(package, package), None)
+    for name in modules:
+        monkeypatch.delitem(sys.modules, f"keras_transformer.tools.engines.{name}")
+        monkeypatch.delattr(f"keras_transformer.tools.engines.{name}")
+    with pytest.raises(ExportError, match=f"pip install {package}"):
+        importlib.import_module(f"keras_transformer.tools.engines.{modules[0]}")
 
 
 @pytest.mark.slow

@@ -1,7 +1,4 @@
-import importlib
 import re
-import shutil
-import sys
 import unicodedata
 from types import SimpleNamespace
 
@@ -57,35 +54,13 @@ def test_the_version_has_all_that_a_user_needs_and_translates_as_the_run_does(kn
     assert (litert_version / "tokenizer.model").read_bytes() == tiny.tokenizer_model()
     manifest = read_manifest(litert_version)
     assert (manifest["format"], manifest["weights"], manifest["search"]) == ("litert", "float32", known.settings)
+    with pytest.raises(ExportError, match="must be float32 or int8. Received: int16"):
+        LiteRTExport(known, "int16")
     assert manifest["parity"]["equal"] == manifest["parity"]["sentences"] > len(LEARNED)
     assert "ai-edge-litert" in manifest["libraries"]
     numbers = sum(np.prod(variable.shape) for variable in known.model.trainable_variables)
     graph = 130_000  # bytes, whatever the size of the model: every weight is stored once
     assert 4 * numbers < (litert_version / "model.tflite").stat().st_size < 4 * numbers + graph
-
-
-def test_an_export_that_translates_otherwise_is_refused_and_removed(known, litert_version, tmp_path):
-    class Wrong(LiteRTExport):
-        def write(self, directory):
-            shutil.copytree(litert_version, directory, dirs_exist_ok=True)
-
-        def expected(self, sentences):
-            return super().expected(sentences[::-1])
-
-    with pytest.raises(ExportError, match="translates .* to .*: export a SavedModel"):
-        export_version(Wrong(known), tmp_path, sentences=LEARNED)
-    assert not list(tmp_path.iterdir())
-    with pytest.raises(ExportError, match="must be float32 or int8. Received: int16"):
-        LiteRTExport(known, "int16")
-
-
-def test_without_the_package_it_is_one_line(monkeypatch):
-    monkeypatch.setitem(sys.modules, "ai_edge_litert.interpreter", None)
-    for name in ("litert", "translate_litert"):
-        monkeypatch.delitem(sys.modules, f"keras_transformer.tools.engines.{name}")
-        monkeypatch.delattr(f"keras_transformer.tools.engines.{name}")
-    with pytest.raises(ExportError, match="pip install ai-edge-litert"):
-        importlib.import_module("keras_transformer.tools.engines.litert")
 
 
 PATTERNS = ["BLANK", "SPACE", "LINE_BREAK", "CLOSING", "MARK", "TIGHT_STOP"]

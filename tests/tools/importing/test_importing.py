@@ -70,6 +70,12 @@ def test_greedy_and_beam_search_find_the_tokens_and_log_probabilities_of_the_eng
         np.testing.assert_allclose(scores, log_probs, rtol=1e-4, atol=1e-5)  # float32 sums of numbers near 0
 
 
+@pytest.mark.slow
+def test_a_run_of_another_program_is_exported_as_any_run(tmp_path):
+    import_model(unpacked("hf_marian"), tmp_path / "run").export(tmp_path / "export")  # compares, or raises
+    assert json.loads((tmp_path / "export/1/export.json").read_text())["parity"]["equal"] > 0
+
+
 def refusal(path, tmp_path, **languages):
     """The message for a model that cannot be imported. Nothing is written."""
     with pytest.raises(UserError) as caught:

@@ -15,7 +15,7 @@ from keras_transformer.models.sequence_to_sequence import load_model
 from keras_transformer.tokenizer import SHARED, SOURCE, TARGET
 from keras_transformer.tools.importing import import_model
 from keras_transformer.tools.importing.trimming import Kept, corpus_files, needed_ids, texts_of
-from tests.tools.importing.test_importing import FIXTURES, expectations, unpacked
+from tests.tools.importing.test_importing import expectations, unpacked
 from tests.tools.importing.toy_corpus import pairs, train_pieces
 from tests.training.curves import read_events
 
@@ -88,9 +88,10 @@ def test_a_corpus_is_files_or_directories_of_training_text(tmp_path):
             [*texts_of(corpus_files(paths))]
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[] if name == "hf_nllb" else [pytest.mark.slow]) for name in FIXTURES]
-)
+OF_EACH_READER = ["hf_marian", "hf_m2m100", "marian_two_vocabularies", "marian_spm", "opennmt"]
+
+
+@pytest.mark.parametrize("name", ["hf_nllb", *(pytest.param(name, marks=pytest.mark.slow) for name in OF_EACH_READER)])
 def test_a_trimmed_model_gives_the_logits_of_the_pieces_that_stay(name, tmp_path, caplog):
     expected = expectations(name)[0]
     languages = expected["source_lang"], expected["target_lang"]
