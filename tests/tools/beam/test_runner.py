@@ -136,14 +136,11 @@ def test_beam_decides_as_one_process_does_whatever_the_order_of_the_input(tmp_pa
     assert found == decided(dirty_pairs(), tmp_path / "other", settings=settings)
 
 
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
+def test_flags_that_beam_does_not_know_are_one_line_before_any_work(tmp_path):
+    for flags, message in (
         (["--max_ration", "3"], "neither this program nor Apache Beam has a flag --max_ration"),
         (["--runner", "WalkingRunner"], "Apache Beam: .*WalkingRunner"),
-    ],
-)
-def test_flags_that_beam_does_not_know_are_one_line_before_any_work(tmp_path, flags, message):
-    with pytest.raises(UserError, match=message):
-        next(clean_on_beam(iter([]), None, tmp_path, flags))
-    assert list(tmp_path.iterdir()) == []
+    ):
+        with pytest.raises(UserError, match=message):
+            next(clean_on_beam(iter([]), None, tmp_path, flags))
+        assert list(tmp_path.iterdir()) == []

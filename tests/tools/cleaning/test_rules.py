@@ -93,9 +93,8 @@ def test_words_that_stand_on_both_sides_are_names_in_another_script():
     assert rule("Where is the station?", "Wo ist der Bahnhof?") and rule("Docker", "Docker")
 
 
-@pytest.mark.parametrize(
-    ("language", "text", "is_foreign"),
-    [
+def test_every_script_of_a_language_is_its_own():
+    for language, text, is_foreign in (
         ("sr", "Где је следећа станица?", False),
         ("sr_Latn", "Где је следећа станица?", True),
         ("uz", "Кейинги бекат қаерда?", False),
@@ -104,11 +103,9 @@ def test_words_that_stand_on_both_sides_are_names_in_another_script():
         ("ku", "ئێستگەی داهاتوو لە کوێیە؟", False),
         ("pa", "ਅਗਲਾ ਸਟੇਸ਼ਨ ਕਿੱਥੇ ਹੈ?", False),
         ("zh-Hant", "下一站在哪裡？", False),
-    ],
-)
-def test_every_script_of_a_language_is_its_own(language, text, is_foreign):
-    rule = rules_of(CleaningSettings(language_odds=0), "de", language)["min_script"]
-    assert bool(rule("Wo ist die nächste Haltestelle?", text)) == is_foreign
+    ):
+        rule = rules_of(CleaningSettings(language_odds=0), "de", language)["min_script"]
+        assert bool(rule("Wo ist die nächste Haltestelle?", text)) == is_foreign
 
 
 def test_a_language_that_the_identifier_does_not_know_is_named():
@@ -143,17 +140,14 @@ def test_the_share_of_a_script_is_among_words_alone():
     assert script_share("42!", "Cyrl") == 1 and script_share("word", "Jpan", "word") == 0
 
 
-@pytest.mark.parametrize(
-    ("text", "script", "other"),
-    [
+def test_shared_letters_names_and_capitals_are_no_other_script():
+    for text, script, other in (
         ("コーヒーメーカー", "Jpan", ""),  # the prolonged sound mark is in several scripts
         ("DVDプレーヤー", "Jpan", ""),
         ("Docker를 씁니다", "Kore", "I use docker."),
         ("XX век", "Cyrl", "The 20th century"),
-    ],
-)
-def test_shared_letters_names_and_capitals_are_no_other_script(text, script, other):
-    assert script_share(text, script, other) == 1
+    ):
+        assert script_share(text, script, other) == 1
 
 
 @pytest.mark.parametrize("language", ["xq", "source", ""])
@@ -219,20 +213,17 @@ def test_every_setting_is_a_step_and_described():
     assert names == set(HELP) == {"normalize", *STEPS}
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "limits"),
-    [
+def test_a_number_out_of_its_range_is_refused_by_its_name():
+    for name, value, limits in (
         ("max_ratio", 0.9, "at least 1"),
         ("min_script", 1.1, "between 0 and 1"),
         ("near_duplicates", 0.5, "between 0.8 and 1"),
         ("near_held_out", -1, "between 0.5 and 1"),
         ("max_characters", -3, "at least 1"),
         ("language_odds", float("nan"), "at least 1"),
-    ],
-)
-def test_a_number_out_of_its_range_is_refused_by_its_name(name, value, limits):
-    with pytest.raises(UserError, match=f"^`{name}` must be {limits}, or 0 .* Received: {value}$"):
-        CleaningSettings(**{name: value})
+    ):
+        with pytest.raises(UserError, match=f"^`{name}` must be {limits}, or 0 .* Received: {value}$"):
+            CleaningSettings(**{name: value})
 
 
 def test_0_switches_every_number_off_and_near_duplicates_are_not_found_without_exact_ones():

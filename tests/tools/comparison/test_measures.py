@@ -35,16 +35,13 @@ def test_words_are_those_that_a_reader_sees(sentence):
     assert words_in(sentence.text) == sentence.words.split()
 
 
-@pytest.mark.parametrize(
-    ("lengths", "most", "groups"),
-    [
+def test_groups_have_about_equally_many_sentences_the_shortest_first():
+    for lengths, most, groups in (
         ([5, 1, 3, 2, 4, 6], 3, [("1 to 2", [1, 3]), ("3 to 4", [2, 4]), ("5 to 6", [0, 5])]),
         ([7, 7, 7, 9], 2, [("7", [0, 1, 2]), ("9", [3])]),  # sentences of one length stay together
         ([0, 4], 6, [("0", [0]), ("4", [1])]),
-    ],
-)
-def test_groups_have_about_equally_many_sentences_the_shortest_first(lengths, most, groups):
-    assert length_groups(lengths, most) == groups
+    ):
+        assert length_groups(lengths, most) == groups
 
 
 def test_a_word_is_found_as_often_as_both_texts_have_it():
@@ -56,9 +53,8 @@ def test_a_word_is_found_as_often_as_both_texts_have_it():
     assert [frequency_name(group) for group in found] == names
 
 
-@pytest.mark.parametrize(
-    ("text", "places"),
-    [
+def test_repetitions_are_counted():
+    for text, places in (
         (REFERENCE, 0),
         ("the the cat", 1),
         ("a man in a man in a hat", 3),  # "a man in" twice in a row, and "man in a" behind its first word; "a man in a"
@@ -69,15 +65,12 @@ def test_a_word_is_found_as_often_as_both_texts_have_it():
         ("我我我我我我", 2),  # a word of three characters twice, and one character more than three times
         ("我们走我们走吧", 1),
         ("สวัสดีครับสวัสดีครับ", 1),
-    ],
-)
-def test_repetitions_are_counted(text, places):
-    assert repetitions(text) == places
+    ):
+        assert repetitions(text) == places
 
 
-@pytest.mark.parametrize(
-    ("hypothesis", "references", "source", "faults"),
-    [
+def test_faults_are_told_by_the_source_and_the_references():
+    for hypothesis, references, source, faults in (
         (REFERENCE, [REFERENCE], "x", []),
         (f"{REFERENCE} door", [REFERENCE], "x", ["repeats itself"]),
         ("no no", [REFERENCE[:11]], "nein nein", []),  # the source says it twice, too
@@ -89,10 +82,8 @@ def test_repetitions_are_counted(text, places):
         ("we all saw how it sat down here", ["it sat"], "x", ["far too long"]),
         ("Die Katze saß da", ["The cat sat there"], "Die Katze saß da", ["left as the source"]),
         ("我我我我我我", ["我走吧好了呢"], "x", ["repeats itself"]),
-    ],
-)
-def test_faults_are_told_by_the_source_and_the_references(hypothesis, references, source, faults):
-    assert faults_of(hypothesis, references, source) == faults and set(faults) <= FAULTS.keys()
+    ):
+        assert faults_of(hypothesis, references, source) == faults and set(faults) <= FAULTS.keys()
 
 
 def test_the_words_of_a_run_are_counted_in_its_training_corpus(tmp_path, monkeypatch):
@@ -111,9 +102,8 @@ def test_the_words_of_a_run_are_counted_in_its_training_corpus(tmp_path, monkeyp
     assert training_words(run.path) is None
 
 
-@pytest.mark.parametrize(
-    ("text", "other", "references", "parts"),
-    [
+def test_words_are_marked_where_another_text_differs():
+    for text, other, references, parts in (
         ("a b c", "a x c", ["a b c"], [("a", SAME), (" ", SAME), ("b", RIGHT), (" c", SAME)]),
         ("a b c", "a x c", ["a y c"], [("a", SAME), (" ", SAME), ("b", WRONG), (" c", SAME)]),
         ("b b", "", ["b"], [("b", RIGHT), (" ", SAME), ("b", WRONG)]),  # as often as the reference has it
@@ -122,10 +112,8 @@ def test_the_words_of_a_run_are_counted_in_its_training_corpus(tmp_path, monkeyp
         (" a\u00a0 ", "b", ["c"], [(" ", SAME), ("a", WRONG), ("\u00a0 ", SAME)]),
         ("我走", "我来", ["我去"], [("我", SAME), ("走", WRONG)]),
         (" ", "a", ["a"], [(" ", SAME)]),
-    ],
-)
-def test_words_are_marked_where_another_text_differs(text, other, references, parts):
-    assert marked(text, other, references) == parts
+    ):
+        assert marked(text, other, references) == parts
 
 
 @pytest.mark.parametrize("sentence", SENTENCES.values(), ids=SENTENCES.keys())

@@ -122,20 +122,17 @@ class Writing(WordByWord):
         return [self.text] * len(texts)
 
 
-@pytest.mark.parametrize(
-    ("before", "text", "translation"),
-    [
+def test_a_translation_with_other_variables_is_not_written():
+    for before, text, translation in (
         ("", "a {name}", "b {other}"),
         ("#, python-brace-format\n", "a", "b {c}"),
         ("", "{n, plural, one {a} other {b}}", "c }"),
         ("", "{n, plural, one {a} other {b}}", "c # d"),
         ("#, qt-format\n", "a", "%1 b"),
-    ],
-)
-def test_a_translation_with_other_variables_is_not_written(before, text, translation):
-    left = []
-    assert in_catalogue(Writing(translation), text, before, on_left=left.append) in ("", "b {{c}}")
-    assert left == [text] or "brace" in before
+    ):
+        left = []
+        assert in_catalogue(Writing(translation), text, before, on_left=left.append) in ("", "b {{c}}")
+        assert left == [text] or "brace" in before
 
 
 def test_unnumbered_variables_keep_their_order_or_the_text_stays():
@@ -149,9 +146,8 @@ def test_unnumbered_variables_keep_their_order_or_the_text_stays():
         assert in_catalogue(BACKWARDS, text.format(one, other)) == f"theme the {other} from inherits {one} theme the"
 
 
-@pytest.mark.parametrize(
-    ("flags", "one", "other", "numbered"),
-    [
+def test_variables_in_another_order_get_numbers_where_the_format_has_them():
+    for flags, one, other, numbered in (
         ("c-format", "%s", "%d", ("%2$d", "%1$s")),
         ("c-format", "%s", "%s", ("%2$s", "%1$s")),
         ("php-format, fuzzy", "%-5s", "%.2f", ("%2$.2f", "%1$-5s")),
@@ -161,12 +157,10 @@ def test_unnumbered_variables_keep_their_order_or_the_text_stays():
         ("no-c-format", "{}", "{}", None),
         ("c-format", "%*d", "%d", None),  # the width takes a value, too
         ("c-format", "%m", "%d", None),  # no value of the program's
-    ],
-)
-def test_variables_in_another_order_get_numbers_where_the_format_has_them(flags, one, other, numbered):
-    text = f"the {one} theme inherits from the {other} theme"
-    expected = "theme the {} from inherits {} theme the".format(*numbered) if numbered else ""
-    assert in_catalogue(BACKWARDS, text, f"#, {flags}\n") == expected
+    ):
+        text = f"the {one} theme inherits from the {other} theme"
+        expected = "theme the {} from inherits {} theme the".format(*numbered) if numbered else ""
+        assert in_catalogue(BACKWARDS, text, f"#, {flags}\n") == expected
 
 
 @pytest.mark.parametrize("translated", [in_catalogue, in_xliff])
@@ -281,21 +275,18 @@ def test_flags_choose_the_variables(flags, upper):
 SLAVIC = "n%10==1 && n%100!=11 ? 0 : n%10>=2 && n%10<=4 && (n%100<10 || n%100>=20) ? 1 : 2"
 
 
-@pytest.mark.parametrize(
-    ("forms", "singular", "upper"),
-    [
+def test_each_form_is_translated_from_the_text_for_its_numbers():
+    for forms, singular, upper in (
         ("nplurals=2; plural=(n != 1);", "one file", ["ONE FILE", "%d FILES"]),
         (f"nplurals=3; plural=({SLAVIC});", "one file", ["%d FILES"] * 3),  # the first is for 21, too
         (f"nplurals=3; plural=({SLAVIC});", "%d file", ["%d FILE", "%d FILES", "%d FILES"]),
         ("nplurals=1; plural=0;", "%d file", ["%d FILES"]),
         ("nplurals=3; plural=(n==0 ? 0 : n==1 ? 1 : 2);", "one file", ["%d FILES", "ONE FILE", "%d FILES"]),
         ("nplurals=INTEGER; plural=EXPRESSION;", "one file", ["ONE FILE", "%d FILES"]),
-    ],
-)
-def test_each_form_is_translated_from_the_text_for_its_numbers(forms, singular, upper):
-    for number in {len(upper), 2}:  # a catalogue with too few forms or too many gets as many as its header says
-        text = header(f"Plural-Forms: {forms}") + message(singular, "c-format", "%d files", number)
-        assert strings_of(translated(UPPER, text)) == upper
+    ):
+        for number in {len(upper), 2}:  # a catalogue with too few forms or too many gets as many as its header says
+            text = header(f"Plural-Forms: {forms}") + message(singular, "c-format", "%d files", number)
+            assert strings_of(translated(UPPER, text)) == upper
 
 
 def test_forms_are_written_together_or_not_at_all():

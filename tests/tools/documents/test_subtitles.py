@@ -79,17 +79,14 @@ def test_a_subtitle_ends_where_the_next_one_begins():
     assert [text[unit.start : unit.end] for unit in units] == ["one\n3x{}"]
 
 
-@pytest.mark.parametrize(
-    ("source", "target"),
-    [
+def test_text_after_a_blank_line_in_a_subtitle_is_translated():
+    for source, target in (
         ("1\nTIMES\none a\n\ntwo b\n\n2\nTIMES\nthree c\n", "1\nTIMES\na one\n\nb two\n\n2\nTIMES\nc three\n"),
         ("1\r\nTIMES\r\none a\r\n \r\n\r\n- two b\r\n- c", "1\r\nTIMES\r\na one\r\n \r\n\r\n- b two\r\n- c"),
         ("1\nTIMES\n\none a\n7\n\n2\nTIMES\nb", "1\nTIMES\n\n7 a\none\n\n2\nTIMES\nb"),
-    ],
-)
-def test_text_after_a_blank_line_in_a_subtitle_is_translated(source, target):
-    source, target = (text.replace("TIMES", "00:00:01,000 --> 00:00:04,000") for text in (source, target))
-    assert translate_bytes(BACKWARDS, source.encode(), "srt").decode() == target
+    ):
+        source, target = (text.replace("TIMES", "00:00:01,000 --> 00:00:04,000") for text in (source, target))
+        assert translate_bytes(BACKWARDS, source.encode(), "srt").decode() == target
 
 
 def test_cues_keep_all_but_their_words():

@@ -123,27 +123,23 @@ def test_a_model_that_cannot_have_several_languages_is_refused(tmp_path):
 KNOWN = {"eng_Latn": 4, "deu_Latn": 5, "fra_Latn": 6}
 
 
-@pytest.mark.parametrize(
-    "place, languages, given, default, targets",
-    [
+def test_the_languages_of_a_user_are_those_of_the_model():
+    for place, languages, given, default, targets in (
         ("both", ["en", "fra_Latn"], {}, ("eng_Latn", "fra_Latn"), ["eng_Latn", "fra_Latn"]),
         ("both", ["en", "fr", "de"], {"target_lang": "de"}, ("eng_Latn", "deu_Latn"), [*KNOWN]),
         ("both", ["all"], {"source_lang": "fr", "target_lang": "de"}, ("fra_Latn", "deu_Latn"), [*KNOWN]),
         ("source", ["ja", "de", "fr"], {}, ("ja", "deu_Latn"), ["deu_Latn", "fra_Latn"]),
         ("source", ["all"], {"source_lang": "en", "target_lang": "de"}, ("eng_Latn", "deu_Latn"), [*KNOWN]),
-    ],
-)
-def test_the_languages_of_a_user_are_those_of_the_model(place, languages, given, default, targets):
-    for code in ("eng", "en", "EN"):  # of one pair
-        assert tag_of({"deu": [7], "eng": [8]}, code, "DIR") == [8] and tag_of({}, code, "DIR") == []
-    tags = language_tags(place, KNOWN, languages, **given)
-    assert tags.default == default and tags.targets == {code: KNOWN[code] for code in targets}
-    assert tags.sources.keys() == ({*targets} if place == "both" else {default[0]})
+    ):
+        for code in ("eng", "en", "EN"):  # of one pair
+            assert tag_of({"deu": [7], "eng": [8]}, code, "DIR") == [8] and tag_of({}, code, "DIR") == []
+        tags = language_tags(place, KNOWN, languages, **given)
+        assert tags.default == default and tags.targets == {code: KNOWN[code] for code in targets}
+        assert tags.sources.keys() == ({*targets} if place == "both" else {default[0]})
 
 
-@pytest.mark.parametrize(
-    "place, languages, given, words",
-    [
+def test_languages_that_cannot_be_are_named():
+    for place, languages, given, words in (
         ("both", ["en", "ja"], {}, "the model has no language ja, only deu_Latn, eng_Latn, fra_Latn"),
         ("both", ["all"], {"source_lang": "en"}, "`languages` all needs `source_lang` and `target_lang`"),
         ("both", ["en", "de"], {"source_lang": "fr"}, "Received: source_lang=fra_Latn, languages=en,de"),
@@ -153,9 +149,7 @@ def test_the_languages_of_a_user_are_those_of_the_model(place, languages, given,
         ("source", ["de"], {"target_lang": "de"}, "Received: source_lang=None, target_lang=de, languages=de"),
         ("source", [], {}, "needs two languages"),
         ("both", [""], {}, "`languages` must be codes, such as en,de. Received: ''"),
-    ],
-)
-def test_languages_that_cannot_be_are_named(place, languages, given, words):
-    with pytest.raises(ImportedModelError) as caught:
-        language_tags(place, KNOWN, languages, **given)
-    assert words in str(caught.value) and "\n" not in str(caught.value)
+    ):
+        with pytest.raises(ImportedModelError) as caught:
+            language_tags(place, KNOWN, languages, **given)
+        assert words in str(caught.value) and "\n" not in str(caught.value)

@@ -29,9 +29,8 @@ def described(tmp_path, text):
     return read_description(path)
 
 
-@pytest.mark.parametrize(
-    "text, expected",
-    [
+def test_a_description_is_read_without_being_run(tmp_path):
+    for text, expected in (
         ('model = lambda: opennmt.models.get_model_from_catalog("TransformerTiny")', {"num_heads": 2, "num_units": 64}),
         ('N = "TransformerBig"\nmodel = lambda: opennmt.models.get_model_from_catalog(name=N)', {"num_heads": 16}),
         ("model = opennmt.models.TransformerBase", {"num_heads": 8, "pre_norm": True}),
@@ -54,18 +53,15 @@ def described(tmp_path, text):
             "PositionEmbedder(maximum_position=9))",
             {"position_encoder_class": "lambda: PositionEmbedder(maximum_position=9)"},
         ),
-    ],
-)
-def test_a_description_is_read_without_being_run(tmp_path, text, expected):
-    found = described(tmp_path, f"{text}\nraise SystemExit\n")
-    assert {name: found[name] for name in expected} == expected
-    own = {"source_sequence_controls"}
-    assert found.keys() >= DEFAULTS.keys() >= {name for changes in CATALOGUE.values() for name in changes} - own
+    ):
+        found = described(tmp_path, f"{text}\nraise SystemExit\n")
+        assert {name: found[name] for name in expected} == expected
+        own = {"source_sequence_controls"}
+        assert found.keys() >= DEFAULTS.keys() >= {name for changes in CATALOGUE.values() for name in changes} - own
 
 
-@pytest.mark.parametrize(
-    "text, words",
-    [
+def test_a_description_of_another_model_is_refused_in_one_line(tmp_path):
+    for text, words in (
         ('model = lambda: opennmt.models.get_model_from_catalog("LuongAttention")', "Received: LuongAttention"),
         ("model = lambda: opennmt.models.GPT2Small()", "Received: GPT2Small"),
         ("model = lambda: [opennmt.models.Transformer(**read()) for _ in x][0]", "Received: [opennmt"),
@@ -76,12 +72,10 @@ def test_a_description_is_read_without_being_run(tmp_path, text, expected):
         ("models = 3", "no `model`"),
         ("model = (", "not Python"),
         ("model = " + "(" * 400 + ")" * 400, "not Python"),
-    ],
-)
-def test_a_description_of_another_model_is_refused_in_one_line(tmp_path, text, words):
-    with pytest.raises(UserError) as caught:
-        described(tmp_path, text)
-    assert words in str(caught.value) and "\n" not in str(caught.value)
+    ):
+        with pytest.raises(UserError) as caught:
+            described(tmp_path, text)
+        assert words in str(caught.value) and "\n" not in str(caught.value)
 
 
 def test_an_activation_is_known_by_its_module(tmp_path):

@@ -23,9 +23,8 @@ def translations(memory, *texts):
     return [[match.translation for match in found] for found in memory.find(texts)]
 
 
-@pytest.mark.parametrize(
-    ("source", "text", "is_equal"),
-    [
+def test_texts_are_equal_if_the_model_reads_them_alike():
+    for source, text, is_equal in (
         ("one two", " one \u3000 two\u200b ", True),
         ("one\ttwo", "one two", True),
         ("Cafe\u0301", "Caf\u00e9", True),
@@ -33,11 +32,9 @@ def translations(memory, *texts):
         ("one two", "one two.", False),
         ("one two", "onetwo", False),
         ("\u0646\u0645\u06cc\u200c\u062e", "\u0646\u0645\u06cc\u062e", False),  # a joiner is seen
-    ],
-)
-def test_texts_are_equal_if_the_model_reads_them_alike(source, text, is_equal):
-    memory = Memory([(source, "x")])
-    assert memory.find([text]) == [[Match(source, "x", 100)] if is_equal else []]
+    ):
+        memory = Memory([(source, "x")])
+        assert memory.find([text]) == [[Match(source, "x", 100)] if is_equal else []]
 
 
 def test_the_last_of_equal_sources_counts_and_blank_sides_do_not_and_three_similar_ones_are_shown_at_most():
@@ -68,20 +65,17 @@ def distance(one, other):
     return row[-1]
 
 
-@pytest.mark.parametrize(
-    ("threshold", "text", "found"),
-    [
+def test_similar_entries_come_best_first_down_to_the_threshold():
+    for threshold, text, found in (
         (75, "abcd efgX", [("abcd efgh", 88), ("abcd efXX", 88), ("abcd efXXY", 80)]),  # 8/9, 8/9, 8/10
         (88, "abcd efgX", [("abcd efgh", 88), ("abcd efXX", 88)]),
         (60, "これは本です", [("これは本でした", 71)]),
         (50, "ABCD efgh", [("abcd efgh", 55)]),  # 4 of 9 are changed
         (1, "", []),
-    ],
-)
-def test_similar_entries_come_best_first_down_to_the_threshold(threshold, text, found):
-    sources = ("abcd efgh", "abcd efXX", "abcd efXXY", "नमस्ते दुनिया", "これは本でした")
-    memory = Memory([(source, source.title()) for source in sources], threshold)
-    assert memory.find(text) == [Match(source, source.title(), percent) for source, percent in found]
+    ):
+        sources = ("abcd efgh", "abcd efXX", "abcd efXXY", "नमस्ते दुनिया", "これは本でした")
+        memory = Memory([(source, source.title()) for source in sources], threshold)
+        assert memory.find(text) == [Match(source, source.title(), percent) for source, percent in found]
 
 
 @settings(max_examples=60, deadline=None)
@@ -207,9 +201,8 @@ def texts(tmp_path, data, name="memory.tmx"):
     return [segment.text for unit in read(tmp_path, data, name) for segment in unit]
 
 
-@pytest.mark.parametrize(
-    ("segment", "text"),
-    [
+def test_the_text_of_a_segment_has_no_code_and_one_space_for_white_space(tmp_path):
+    for segment, text in (
         ("one two", "one two"),
         ("\n   one\n\ttwo  ", "one two"),
         ("one\u00a0: two", "one\u00a0: two"),  # no white space of XML
@@ -221,10 +214,8 @@ def texts(tmp_path, data, name="memory.tmx"):
         ('See<ph x="1">[note: <sub datatype="html">a <bpt i="1">b</bpt>note</sub>]</ph> below', "See below"),
         ('one<ph type="lb">&lt;br/&gt;</ph>two', "one two"),
         ("", ""),
-    ],
-)
-def test_the_text_of_a_segment_has_no_code_and_one_space_for_white_space(tmp_path, segment, text):
-    assert texts(tmp_path, tmx(segment, "next")) == [text, "next"]
+    ):
+        assert texts(tmp_path, tmx(segment, "next")) == [text, "next"]
 
 
 def test_a_unit_has_a_text_in_each_language_under_either_attribute(tmp_path):
@@ -255,9 +246,8 @@ BOMB = '<!DOCTYPE tmx [<!ENTITY a "ha"><!ENTITY b "&a;&a;&a;">]>'
 FOREIGN = '<!DOCTYPE tmx [<!ENTITY a SYSTEM "file:///etc/passwd">]>'
 
 
-@pytest.mark.parametrize(
-    ("data", "named"),
-    [
+def test_what_is_damaged_or_dangerous_is_refused_in_one_line(tmp_path):
+    for data, named in (
         (tmx("one", "&b;", doctype=BOMB), "an entity of its own in line 1.*: a"),
         (tmx("&a;", doctype=FOREIGN), "an entity of its own in line 1.*: a"),
         (tmx("one&nbsp;two", doctype=""), "line 2, column .*: undefined entity"),
@@ -268,12 +258,10 @@ FOREIGN = '<!DOCTYPE tmx [<!ENTITY a SYSTEM "file:///etc/passwd">]>'
         (tmx("ö").encode("latin-1"), "not well-formed XML: line 2, column .*: not well-formed"),
         (tmx("one", declaration='<?xml version="1.0" encoding="none"?>'), "charset that cannot be read: .*none"),
         (tmx("one", declaration='<?xml version="1.0" encoding="shift_jis"?>'), "charset that cannot be read"),
-    ],
-)
-def test_what_is_damaged_or_dangerous_is_refused_in_one_line(tmp_path, data, named):
-    with pytest.raises(UserError, match=f"memory.tmx .*{named}") as caught:
-        read(tmp_path, data)
-    assert "\n" not in str(caught.value)
+    ):
+        with pytest.raises(UserError, match=f"memory.tmx .*{named}") as caught:
+            read(tmp_path, data)
+        assert "\n" not in str(caught.value)
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path):

@@ -41,9 +41,8 @@ def test_every_combination_is_a_run_with_every_seed_whatever_the_order_of_the_fl
         assert parse(["--preset=tiny", *run.chosen]) == dataclasses.replace(wanted, seed=1, model_dir="runs/tiny")
 
 
-@pytest.mark.parametrize(
-    ("given", "how", "expected"),
-    [
+def test_the_directories_of_runs_are_named_by_values_and_seed():
+    for given, how, expected in (
         ([], {}, ["seed=1"]),
         ([], {"fixed": ["--seed", "3"]}, ["seed=3"]),
         (["pre_norm True false"], {}, ["pre_norm=true,seed=1", "pre_norm=false,seed=1"]),
@@ -51,10 +50,8 @@ def test_every_combination_is_a_run_with_every_seed_whatever_the_order_of_the_fl
         (["tokenizer a,b None"], {}, ["tokenizer=a%2Cb,seed=1", "tokenizer=None,seed=1"]),
         (["preset tiny gru"], {}, ["preset=tiny,seed=1", "preset=gru,seed=1"]),
         (["dataset files:a@en-de cldr:en-ja"], {}, ["dataset=files%3Aa%40en-de,seed=1", "dataset=cldr%3Aen-ja,seed=1"]),
-    ],
-)
-def test_the_directories_of_runs_are_named_by_values_and_seed(given, how, expected):
-    assert [run.name for run in planned(*given, **how)] == expected
+    ):
+        assert [run.name for run in planned(*given, **how)] == expected
 
 
 def test_a_grid_of_files_changes_settings_together(tmp_path):
@@ -75,26 +72,22 @@ def test_names_are_safe_and_tell_all_values_apart():
         assert re.fullmatch(r"[A-Za-z0-9_.~+=,%-]+", name) and name[0] == "d" and len(name) <= module.LONGEST_NAME
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
+def test_a_grid_that_means_nothing_is_refused():
+    for given, message in (
         ("postions rotary", "a grid cannot vary postions, which is no setting of train.py: did you mean positions?"),
         ("positions", "`grid` takes a setting and its values, such as positions sinusoidal rotary. Received: posit"),
         ("seed 1 2", "seed has no place in a grid: `seeds` has the seeds of a sweep"),
         ("model_dir a b", "model_dir has no place in a grid: `output` has"),
         ("best_by bleu loss", "best_by has no place in a grid: it is the measure"),
         ("beam_size 1 4", "beam_size has no place in a grid: no measure during training depends on it"),
-    ],
-)
-def test_a_grid_that_means_nothing_is_refused(given, message):
-    with pytest.raises(UserError) as caught:
-        planned(given)
-    assert message in str(caught.value)
+    ):
+        with pytest.raises(UserError) as caught:
+            planned(given)
+        assert message in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("given", "how", "message"),
-    [
+def test_a_combination_that_is_not_possible_is_named():
+    for given, how, message in (
         (["num_heads 2 3", "d_model 32 48"], {}, "d_model=32, num_heads=3: `num_heads` must divide `d_model`, 32"),
         (["dropout_rate 0.2 1"], {}, "dropout_rate=1: `dropout_rate` must be in [0, 1). Received: dropout_rate=1.0"),
         (["positions none relative"], {"fixed": ["--relative_clip", "8"]}, "positions=none: `relative_clip`"),
@@ -102,13 +95,11 @@ def test_a_grid_that_means_nothing_is_refused(given, message):
         (["d_ff 17"], {"fixed": ["--d-ff=19"]}, "the runs of a sweep get their d_ff from `grid`: leave out --d_ff"),
         ([], {"seeds": [1], "fixed": ["--seed", "2"]}, "get their seed from `seeds`: leave out --seed"),
         ([], {"fixed": ["--model_dir", "x"]}, "get their model_dir from `output`: leave out --model_dir"),
-    ],
-)
-def test_a_combination_that_is_not_possible_is_named(given, how, message):
-    with pytest.raises(UserError) as caught:
-        planned(*given, **how)
-    assert str(caught.value).startswith(message) or message in str(caught.value)
-    assert isinstance(caught.value, ConfigError) == ("must" in message or "relative" in message)
+    ):
+        with pytest.raises(UserError) as caught:
+            planned(*given, **how)
+        assert str(caught.value).startswith(message) or message in str(caught.value)
+        assert isinstance(caught.value, ConfigError) == ("must" in message or "relative" in message)
 
 
 def test_a_word_that_is_no_value_ends_the_program_and_is_named(capsys):
