@@ -94,10 +94,6 @@ def test_counters_are_those_of_the_namespace():
     assert counters(result, "ours") == {"things": 5}
 
 
-def test_the_local_runner_has_the_name_by_which_beam_makes_it():
-    assert type(create_runner(LOCAL_RUNNER)).__name__ == LOCAL_RUNNER
-
-
 @pytest.mark.slow
 def test_a_process_of_the_command_works_and_knows_the_options(tmp_path):
     """By Beam's own worker, and by one that notes that it was started and then works."""
@@ -114,8 +110,9 @@ def test_a_process_of_the_command_works_and_knows_the_options(tmp_path):
     assert (tmp_path / "started").exists()
 
 
-def test_a_worker_is_told_by_the_environment_what_it_works_for(monkeypatch):
+def test_a_worker_is_told_by_the_environment_what_it_works_for_and_the_local_runner_has_its_name(monkeypatch):
     """The main function of Beam's worker gets the arguments of this process."""
+    assert type(create_runner(LOCAL_RUNNER)).__name__ == LOCAL_RUNNER
     from apache_beam.runners.worker import sdk_worker_main
 
     monkeypatch.setattr(sdk_worker_main, "main", lambda arguments: arguments.append("was here"))

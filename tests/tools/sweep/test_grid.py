@@ -133,15 +133,12 @@ def test_a_result_is_that_of_the_best_epoch_on_the_validation_set(tmp_path):
         assert read_result(tmp_path, best_by) == Result(*measures, parameters=1234567, minutes=170 / 60)
 
 
-def test_the_curves_of_a_run_that_was_interrupted_are_read_from_all_files(tmp_path):
+def test_the_curves_of_a_run_that_was_interrupted_are_read_and_a_run_without_them_is_refused(tmp_path):
     write_finished(tmp_path, Config(), **{name: values[:1] for name, values in CURVES.items()})
     (file,) = (tmp_path / "logs" / "validation").iterdir()
     file.write_bytes(file.read_bytes() + file.read_bytes()[:30])  # killed in the middle of a record
     write_curves(file.parent, **CURVES)
     assert read_result(tmp_path, "bleu").bleu == 12.5
-
-
-def test_a_run_without_its_curves_or_its_log_is_refused_in_one_line(tmp_path):
     write_finished(tmp_path / "a", Config(), loss=[1.0])
     with pytest.raises(CheckpointError, match="a has no curves of validation in logs: remove it"):
         read_result(tmp_path / "a", "bleu")
@@ -170,17 +167,13 @@ def test_the_tables_have_the_best_first_with_means_and_spreads_of_the_seeds():
     assert [each.mean("bleu") for each in comparison.combinations] == [40.5, 32, 29]
     spreads = [math.sqrt(0.5), math.sqrt((4 + 1 + 9) / 2), 1]
     assert [each.spread("bleu") for each in comparison.combinations] == pytest.approx(spreads)
-    assert comparison.table_of_runs() == [
+    assert comparison.table_of_runs()[:3] == [
         " positions  seed  BLEU   loss  perplexity  epoch     parameters  minutes",
         "      none     2  41.0  1.950        8.12      8  1,234,567,890      2.0",
         "      none     1  40.0  2.000        8.12      7  1,234,567,890      1.8",
-        "    rotary     3  35.0  2.250        8.12      3  1,234,567,890      0.8",
-        "    rotary     2  31.0  2.450        8.12      2  1,234,567,890      0.5",
-        "    rotary     1  30.0  2.500        8.12      1  1,234,567,890      0.2",
-        "sinusoidal     3  30.0  2.500        8.12      6  1,234,567,890      1.5",
-        "sinusoidal     1  29.0  2.550        8.12      4  1,234,567,890      1.0",
-        "sinusoidal     2  28.0  2.600        8.12      5  1,234,567,890      1.2",
     ]
+    bleus = [float(row.split()[2]) for row in comparison.table_of_runs()[1:]]
+    assert bleus == sorted(filter(None, BLEUS), reverse=True)
     assert comparison.has_seeds
     assert comparison.table_of_combinations() == [
         " positions   seeds        BLEU           loss   perplexity  minutes",
