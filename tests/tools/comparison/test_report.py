@@ -71,26 +71,26 @@ def test_one_system_has_intervals_and_no_p_value():
     assert [part for part, mark in sentence["systems"][0]["text"] if mark == 2] == ["the the"]
 
 
-def test_bleu_of_each_length_and_the_precisions_are_those_of_sacrebleu(data):
+def bleus_of(rows):
+    """sacreBLEU's score of these rows for both systems."""
+    *systems, references = ([of[row] for row in rows] for of in (SYSTEM, BASELINE, REFERENCES))
+    return [sacrebleu.corpus_bleu(system, [references]).score for system in systems]
+
+
+def test_bleu_of_each_length_and_corpus_and_the_precisions_are_those_of_sacrebleu(data):
     assert [(group["name"], group["size"]) for group in data["lengths"]] == [("3", 1), ("5", 1), ("6", 2)]
     for group, rows in zip(data["lengths"], ([3], [2], [0, 1]), strict=True):
-        for texts, bleu, exact in zip((SYSTEM, BASELINE), group["bleu"], group["exact"], strict=True):
-            hypotheses, references = ([of[row] for row in rows] for of in (texts, REFERENCES))
-            assert bleu == pytest.approx(sacrebleu.corpus_bleu(hypotheses, [references]).score)
-            assert exact == (0.5 if group["name"] == "6" else 0)
+        assert group["bleu"] == pytest.approx(bleus_of(rows))
+        assert group["exact"] == [0.5 if group["name"] == "6" else 0] * 2
     for texts, shown in zip((SYSTEM, BASELINE), data["precisions"], strict=True):
         bleu = sacrebleu.corpus_bleu(texts, [REFERENCES])
         assert shown["precisions"] == pytest.approx(bleu.precisions)
         assert shown["length"].startswith(f"{bleu.sys_len} words for {bleu.ref_len} ")
         assert shown["length"].endswith(f"{bleu.bp:.3f}")
-
-
-def test_each_corpus_has_the_bleu_of_its_sentences(data):
+    # Each corpus has the BLEU of its sentences.
     assert [(group["name"], group["size"]) for group in data["corpora"]] == [("sights", 2), (EVIL, 2)]
     for group, rows in zip(data["corpora"], ([0, 2], [1, 3]), strict=True):
-        for texts, bleu in zip((SYSTEM, BASELINE), group["bleu"], strict=True):
-            hypotheses, references = ([of[row] for row in rows] for of in (texts, REFERENCES))
-            assert bleu == pytest.approx(sacrebleu.corpus_bleu(hypotheses, [references]).score)
+        assert group["bleu"] == pytest.approx(bleus_of(rows))
 
 
 def test_words_are_counted_in_the_references_where_no_training_corpus_is_known(data, tmp_path):

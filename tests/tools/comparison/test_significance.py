@@ -125,9 +125,14 @@ def test_the_seed_is_always_the_same_and_part_of_the_signature(systems, monkeypa
     assert describe_comparison(compare(*systems, resamples=97)).count("|bs:97|seed:7|") == 3
 
 
-def test_ter_is_left_out_where_it_finds_no_words():
+def test_ter_is_left_out_where_it_finds_no_words_and_counts_characters_where_no_spaces_are_between_them():
     for reference, metrics in {"ฉันไปโรงเรียนทุกวัน": 2, "我们走吧。": 3, "eins zwei drei": 3}.items():
         assert len(compare([reference], [reference], [reference], resamples=2)) == metrics
+    # It counts characters where no spaces are between words.
+    references = ["我们走吧", "你好"]
+    *_, ter = compare(["我们去吧", "你好"], references, references, tokenize="zh", resamples=7)
+    assert ter.system.score == pytest.approx(100 * 1 / 6)  # one of 6 characters, not one of 2 words
+    assert ter.signature.endswith(f"norm:yes|punct:yes|asian:yes|version:{sacrebleu.__version__}")
 
 
 def test_a_comparison_says_a_warning_once_and_leaves_sacrebleu_as_it_was(caplog):
@@ -145,13 +150,6 @@ def test_unequal_counts_are_named_and_resamples_must_be_positive():
         compare(["a"] * 2, ["a"] * 3, ["a"] * 3)
     with pytest.raises(UserError, match="resamples=0"):
         compare(["a"], ["a"], ["a"], resamples=0)
-
-
-def test_ter_counts_characters_where_no_spaces_are_between_words():
-    references = ["我们走吧", "你好"]
-    *_, ter = compare(["我们去吧", "你好"], references, references, tokenize="zh", resamples=7)
-    assert ter.system.score == pytest.approx(100 * 1 / 6)  # one of 6 characters, not one of 2 words
-    assert ter.signature.endswith(f"norm:yes|punct:yes|asian:yes|version:{sacrebleu.__version__}")
 
 
 def test_a_comparison_is_a_table_with_a_legend_and_signatures(systems):

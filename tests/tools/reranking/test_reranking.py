@@ -42,20 +42,15 @@ class Drawing:
             for start in range(0, len(texts), 3):
                 on_progress(len(texts[start : start + 3]))
         rows = zip(texts, seed, strict=True)
-        return [Translation(random.Random(f"{text}{number}").choice(POOLS[text]), -1.0) for text, number in rows]
+        self.drawn = [random.Random(f"{text}{number}").choice(POOLS[text]) for text, number in rows]
+        return [Translation(text, -1.0) for text in self.drawn]
 
 
 def drawn(text, number, **sampling):
     """The samples of a text: what `minimum_bayes_risk` asks a translator for."""
-    asked = []
-
-    class Spy(Drawing):
-        def sample(self, *arguments, **options):
-            asked.extend(found := super().sample(*arguments, **options))
-            return found
-
-    minimum_bayes_risk(Spy(), [text], number, **sampling)
-    return [row.text for row in asked]
+    translator = Drawing()
+    minimum_bayes_risk(translator, [text], number, **sampling)
+    return translator.drawn
 
 
 def by_hand(samples, metric):
@@ -94,9 +89,7 @@ def test_bleu_finds_words_in_scripts_without_spaces():
     assert (np.diag(found) > 99.9).all() and 10 < found[0, 1] < 90 and 10 < found[2, 3] < 90 and found[0, 2] == 0
     plain = BLEU(effective_order=True, tokenize="zh").sentence_score(texts[0], [texts[1]]).score
     assert found[0, 1] == pytest.approx(plain, abs=1e-6)
-
-
-def test_of_equal_samples_the_first_one_wins():
+    # Of equal samples, the first one wins.
     for texts in (["ab", "cd", "ef"], ["cd", "ab", "ef"], ["ef", "cd", "ab", "ab", "cd", "ef"]):
         for utility in METRICS:
             assert agreed(texts, utility) == (texts[0], pytest.approx(100 / 3))
@@ -111,15 +104,13 @@ def test_no_text_has_an_influence_on_another():
     seeds = [3, 4, 3, 4, 3]
     each = minimum_bayes_risk(Drawing(), texts, 9, seed=seeds)
     assert each == [minimum_bayes_risk(Drawing(), *row, 9, seed=n) for *row, n in zip(texts, seeds, strict=True)]
-
-
-def test_a_seed_gives_its_samples_and_another_seed_others():
+    # A seed gives its samples, and another seed others.
     rows = {seed: drawn("a", 32, seed=seed) for seed in (-1, 0, 1, 2, 2**63 - 1, -(2**63))}
     assert rows[0] == drawn("a", 32) and len({tuple(row) for row in rows.values()}) == len(rows)
     assert drawn("a", 5, seed=1) == rows[1][:5]  # more samples leave the first ones as they are
 
 
-def test_options_reach_the_sampling_and_progress_counts_texts():
+def test_options_reach_the_sampling_progress_counts_texts_and_blank_text_stays_blank():
     translator, counts = Drawing(), []
     texts = ["a", "b", "c", ""]
     temperatures = [0.5, 0.6, 0.7, 0.8]
@@ -128,9 +119,6 @@ def test_options_reach_the_sampling_and_progress_counts_texts():
     repeated = [value for value in temperatures for _ in range(5)]
     assert translator.options == {"temperature": repeated, "top_p": 0.9, "target_lang": "de"}
     assert sum(counts) == 4 and len(counts) > 1
-
-
-def test_blank_text_stays_blank_with_score_0_and_no_text_gives_nothing():
     assert minimum_bayes_risk(Drawing(), ["", "  "], 4) == [("", 0.0), ("  ", 0.0)]
     assert minimum_bayes_risk(Drawing(), [], 4) == []
     assert kt.minimum_bayes_risk is minimum_bayes_risk and kt.rerank is rerank
