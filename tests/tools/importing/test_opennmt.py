@@ -179,6 +179,7 @@ def test_one_file_serves_both_sides_of_a_shared_model(tmp_path):
 def test_the_last_checkpoint_is_read_and_an_average_beside_the_files_of_its_run(model, tmp_path):
     (model / "ckpt-99.index").write_bytes(b"")
     assert read_directory(model).settings["num_layers"] == 2
+    (model / "ckpt-99.index").unlink()
     (model / "avg").mkdir()
     for path in model.glob("ckpt-900.*"):
         path.rename(model / "avg" / path.name)
@@ -207,7 +208,8 @@ def save_again(model, **changes):
     arrays = {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map() if "SLOT" not in name}
     arrays |= {f"model/{name}{end}": array for name, array in changes.items()}
     arrays = {name: array for name, array in arrays.items() if array is not None}
-    tf.raw_ops.SaveV2(prefix, [*arrays], [""] * len(arrays), [*arrays.values()])
+    whole = [""] * len(arrays)
+    tf.raw_ops.SaveV2(prefix=prefix, tensor_names=[*arrays], shape_and_slices=whole, tensors=[*arrays.values()])
 
 
 @pytest.mark.parametrize(

@@ -36,14 +36,17 @@ POOLS = {
 class Drawing:
     """A translator that draws from the pool of a text by its seed alone, and remembers how it was asked."""
 
+    drawn = ()
+
     def sample(self, texts, on_progress=None, *, seed, **options):
         self.options = options
         if on_progress:
             for start in range(0, len(texts), 3):
                 on_progress(len(texts[start : start + 3]))
         rows = zip(texts, seed, strict=True)
-        self.drawn = [random.Random(f"{text}{number}").choice(POOLS[text]) for text, number in rows]
-        return [Translation(text, -1.0) for text in self.drawn]
+        found = [random.Random(f"{text}{number}").choice(POOLS[text]) for text, number in rows]
+        self.drawn = [*self.drawn, *found]
+        return [Translation(text, -1.0) for text in found]
 
 
 def drawn(text, number, **sampling):
