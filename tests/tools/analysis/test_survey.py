@@ -12,16 +12,8 @@ from keras_transformer.layers.attention import causal_mask
 from keras_transformer.models.recurrent import RecurrentNetwork
 from keras_transformer.normalization import mend
 from keras_transformer.tokenizer import Tokenizer, shift_right, with_eos
-from keras_transformer.tools.analysis import roles
-from keras_transformer.tools.analysis.annotations import (
-    Tree,
-    characters_of,
-    pieces_of_words,
-    read_alignments,
-    read_conllu,
-    spans_of,
-    spelling,
-)
+from keras_transformer.tools.analysis import annotations, roles
+from keras_transformer.tools.analysis.annotations import Tree, pieces_of_words, read_alignments, read_conllu, spans_of
 from keras_transformer.tools.analysis.gates import attentions_of
 from keras_transformer.tools.analysis.survey import Heads, heads, prepare
 from keras_transformer.translation.translator import Translator
@@ -207,14 +199,14 @@ def test_the_pieces_of_a_word_are_those_that_spell_it():
     assert pieces_of_words(["▁", "don't", "▁"], spans_of(["do", "n't"])) == [[0, 1], [1]]
     # A character can be of several pieces.
     pieces = ["▁", "<0xF0>", "<0x9F>", "<0x98>", "<0x80>", "!", "<0xC2>", "<0xA0>", "x"]  # 😀!, a space, x
-    assert spelling(pieces)[0] == "😀!x"
+    assert annotations.spelling(pieces)[0] == "😀!x"
     assert pieces_of_words(pieces, spans_of(["😀!", "x"])) == [[0, 1, 2, 3, 4, 5], [6, 7, 8]]
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0\uffff"), max_size=23))
 def test_the_pieces_of_any_text_spell_it(text):
     pieces = tiny.tokenizer().pieces(tiny.tokenizer().encode([text])[0]).numpy()
-    assert spelling([piece.decode("utf-8") for piece in pieces])[0] == characters_of(mend(text))
+    assert annotations.spelling([piece.decode("utf-8") for piece in pieces])[0] == annotations.characters_of(mend(text))
 
 
 def test_alignments_are_read_and_refused_where_they_do_not_fit(tmp_path):

@@ -5,14 +5,8 @@ import pytest
 
 from keras_transformer.errors import FileError, UserError
 from keras_transformer.files import packed
-from keras_transformer.tools.beam.files import (
-    check_texts,
-    find_files,
-    new_file,
-    open_text,
-    prepare_output,
-    remove_directory,
-)
+from keras_transformer.tools.beam import files
+from keras_transformer.tools.beam.files import find_files, new_file, open_text
 
 ASKED = {"beam_size": 3}
 
@@ -44,7 +38,7 @@ def test_translations_stand_where_their_sources_stand_below_the_pattern(texts, m
 
 def test_what_is_in_the_output_directory_is_no_input_of_a_second_start(texts):
     before = targets(texts, "**.txt")
-    prepare_output(str(texts / "out"))
+    files.prepare_output(str(texts / "out"))
     (texts / "out" / "a.txt").write_bytes(b"eins\n")
     assert targets(texts, "**.txt") == before and len(before) == 3
     below = find_files(str(texts / "in/deep/*"), str(texts / "in"), ASKED)  # an output directory above the input
@@ -63,7 +57,7 @@ def test_files_that_cannot_be_found_or_would_be_lost_are_refused(texts):
         find_files("nowhere://b/*", "out", ASKED)
     (texts / "out").write_bytes(b"a file")
     with pytest.raises(FileError, match="cannot write into .*out: Not a directory"):
-        prepare_output(str(texts / "out"))
+        files.prepare_output(str(texts / "out"))
 
 
 def test_another_text_or_request_has_other_parts(texts):
@@ -103,8 +97,8 @@ def test_a_new_file_appears_complete_takes_the_place_of_another_and_leaves_nothi
         file.write(b"half")
         raise ZeroDivisionError
     assert path.read_bytes() == b"two" and os.listdir(path.parent) == ["file"]
-    remove_directory(str(work))
-    remove_directory(str(work))
+    files.remove_directory(str(work))
+    files.remove_directory(str(work))
     assert os.listdir(tmp_path) == ["deep"]
 
 
@@ -130,6 +124,6 @@ def test_a_file_that_is_damaged_or_no_text_is_named(tmp_path):
     (tmp_path / "in/a.txt").write_bytes(b"one\n")
     (tmp_path / "in/b.odt").write_bytes(b"PK\x03\x04one")
     found = find_files(str(tmp_path / "in/*"), str(tmp_path / "out"), [])
-    check_texts(found[:1])
+    files.check_texts(found[:1])
     with pytest.raises(UserError, match=r"in/b.odt is no text: it is a zip archive"):
-        check_texts(found)
+        files.check_texts(found)

@@ -3,25 +3,9 @@ from collections import Counter
 import pytest
 from sacrebleu import sentence_chrf
 
-from keras_transformer.tools.comparison.measures import (
-    FAULTS,
-    faults_of,
-    frequency_name,
-    length_groups,
-    recall_by_frequency,
-    repetitions,
-    training_words,
-    words_in,
-)
-from keras_transformer.tools.comparison.sentences import (
-    MOST_SHOWN,
-    RIGHT,
-    SAME,
-    WRONG,
-    lists_of,
-    marked,
-    sentence_scores,
-)
+from keras_transformer.tools.comparison import measures, sentences
+from keras_transformer.tools.comparison.measures import faults_of, length_groups, repetitions, words_in
+from keras_transformer.tools.comparison.sentences import RIGHT, SAME, WRONG, lists_of, marked
 from keras_transformer.training.preparation import prepare
 from keras_transformer.training.run_directory import RunDirectory
 from tests import tiny
@@ -41,11 +25,11 @@ def test_groups_have_about_equally_many_sentences_the_shortest_first():
 
 def test_a_word_is_found_as_often_as_both_texts_have_it():
     counts = Counter({"a": 1, "b": 5, "c": 99, "d": 12345})
-    found = recall_by_frequency(["a b b e", "d"], [["a b c e e", "b"], ["d d", "d"]], counts)
+    found = measures.recall_by_frequency(["a b b e", "d"], [["a b c e e", "b"], ["d d", "d"]], counts)
     # never: e, e (one of them found). once: a. 2 to 9: b, b. 10 to 99: c. 10,000: d, d and d.
     assert found == {0: (2, 1), 1: (1, 1), 2: (2, 2), 10: (1, 0), 10000: (3, 2)}
     names = ["never", "once", "2 to 9", "10 to 99", "10,000 or more"]
-    assert [frequency_name(group) for group in found] == names
+    assert [measures.frequency_name(group) for group in found] == names
 
 
 def test_repetitions_are_counted():
@@ -78,7 +62,7 @@ def test_faults_are_told_by_the_source_and_the_references():
         ("Die Katze saß da", ["The cat sat there"], "Die Katze saß da", ["left as the source"]),
         ("我我我我我我", ["我走吧好了呢"], "x", ["repeats itself"]),
     ):
-        assert faults_of(hypothesis, references, source) == faults and set(faults) <= FAULTS.keys()
+        assert faults_of(hypothesis, references, source) == faults and set(faults) <= measures.FAULTS.keys()
 
 
 def test_the_words_of_a_run_are_counted_in_its_training_corpus(tmp_path, monkeypatch):
@@ -88,13 +72,13 @@ def test_the_words_of_a_run_are_counted_in_its_training_corpus(tmp_path, monkeyp
     prepare(config, run)
     config.save(run.config)
     lines = (corpus / "train.de").read_text(encoding="utf-8").splitlines()
-    assert training_words(run.path) == (Counter(" ".join(lines).split()), 211)
+    assert measures.training_words(run.path) == (Counter(" ".join(lines).split()), 211)
     monkeypatch.setattr("keras_transformer.tools.comparison.measures.MOST_COUNTED", 106)
-    counts, sentences = training_words(run.path)
+    counts, sentences = measures.training_words(run.path)
     assert sentences == 106 and counts == Counter(" ".join(lines[::2]).split())
     for path in run.tokens.glob("train/target_*"):
         path.unlink()
-    assert training_words(run.path) is None
+    assert measures.training_words(run.path) is None
 
 
 def test_words_are_marked_where_another_text_differs():
@@ -123,7 +107,7 @@ def test_words_are_those_that_a_reader_sees_and_no_part_divides_one(sentence):
 def test_a_sentence_has_the_chrf_of_sacrebleu():
     texts, references = ["a cat", "x"], [["a cat", "the dog"], ["a mat", "a mat"]]
     expected = [sentence_chrf(text, row).score for text, row in zip(texts, references, strict=True)]
-    assert sentence_scores(texts, references) == expected and expected[0] == pytest.approx(100)
+    assert sentences.sentence_scores(texts, references) == expected and expected[0] == pytest.approx(100)
 
 
 def test_the_lists_of_two_systems_begin_with_what_is_most_striking():
@@ -139,5 +123,5 @@ def test_the_lists_of_two_systems_begin_with_what_is_most_striking():
     ]
     # A list is short, and a perfect translation is in none.
     ((name, rows),) = lists_of([[100.0, *range(100)]], [[[]] * 101])
-    assert (name, rows) == ("the system: lowest chrF", [*range(1, MOST_SHOWN + 1)])
+    assert (name, rows) == ("the system: lowest chrF", [*range(1, sentences.MOST_SHOWN + 1)])
     assert lists_of([[100.0]], [[[]]]) == []
