@@ -1,10 +1,15 @@
+import json
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from keras_transformer.errors import UserError
 from keras_transformer.models.recurrent import RecurrentNetwork
+from keras_transformer.models.sequence_to_sequence import load_model
 from keras_transformer.tools.analysis.gates import attentions_of, count_heads, divide_by_attention, gated, silenced
+from keras_transformer.tools.analysis.pruning import prune, pruned_curve, to_prune
+from keras_transformer.tools.analysis.silencing import curve, least_important, losses
 from tests import reference, tiny
 
 B, S, T, H, N = 3, 7, 5, 2, 2
@@ -42,11 +47,6 @@ def test_the_attentions_are_those_of_the_encoder_then_self_attention_then_attent
     assert count_heads(model) == HEADS
 
 
-def test_a_model_without_heads_is_refused():
-    with pytest.raises(UserError, match="only a Transformer has heads. Received: a model of type RecurrentNetwork"):
-        attentions_of(RecurrentNetwork(vocabulary_size=11, d_model=6))
-
-
 def test_gates_of_1_change_nothing_and_note_the_weights_of_the_paper(model):
     expected = logits(model)
     with gated(attentions_of(model), ones()) as weights:
@@ -70,10 +70,8 @@ def test_after_the_context_the_layers_are_as_they_were_even_after_an_error(model
 @pytest.mark.parametrize("head", [0, 5, HEADS - 1])  # of the encoder, of the decoder and to memory
 def test_a_gate_of_0_for_all_sentences_is_a_silent_head(model, head):
     silent = np.arange(HEADS) == head
-    gates = [
-        tf.constant(np.tile(1 - of_one, (B, 1)), tf.float32)
-        for of_one in divide_by_attention(model, silent.astype(float))
-    ]
+    of_each = divide_by_attention(model, 1 - silent.astype(float))
+    gates = [tf.constant(np.tile(of_one, (B, 1)), tf.float32) for of_one in of_each]
     with gated(attentions_of(model), gates):
         expected = logits(model)
     with silenced(model, silent):
@@ -89,22 +87,117 @@ def test_a_gate_is_of_its_sentence_alone(model):
     assert changed[1] > 1e-3 and changed[[0, 2]].tolist() == [0, 0]
 
 
-def test_silent_heads_speak_again_after_the_context(model):
-    before = reference.weights_of(model)
-    with pytest.raises(ZeroDivisionError), silenced(model, np.ones(HEADS, bool)):
-        raise ZeroDivisionError
-    for path, weight in reference.weights_of(model).items():
-        np.testing.assert_array_equal(weight, before[path])
-
-
-def test_graphs_that_were_made_before_see_that_a_head_is_silent(model):
+def test_graphs_that_were_made_before_see_that_a_head_is_silent_and_speaks_again_even_after_an_error(model):
     graph = tf.function(lambda: model(inputs()), autograph=False)
     before = graph().numpy()
-    with silenced(model, np.arange(HEADS) == 1):
+    with pytest.raises(ZeroDivisionError), silenced(model, np.arange(HEADS) == 1):
         assert np.abs(graph().numpy() - before).max() > 1e-3
+        raise ZeroDivisionError
     np.testing.assert_array_equal(graph().numpy(), before)
 
 
-def test_there_must_be_a_value_for_each_head(model):
+def test_there_must_be_a_value_for_each_head_and_heads(model):
+    with pytest.raises(UserError, match="only a Transformer has heads. Received: a model of type RecurrentNetwork"):
+        attentions_of(RecurrentNetwork(vocabulary_size=11, d_model=6))
     with pytest.raises(UserError, match=f"Received: 5 values, {HEADS} heads"), silenced(model, np.zeros(5, bool)):
         pass
+
+
+GONE = np.isin(np.arange(HEADS), [0, 4, 5, 8, 9, 11])  # all of a self-attention, and of an attention to memory
+VARIANTS = [{"positions": "relative", "pre_norm": True}, {"positions": "rotary", "attention_bias": True}]
+
+
+@pytest.mark.parametrize("variant", VARIANTS, ids=str)
+def test_a_pruned_model_computes_what_the_model_with_silent_heads_computes_and_can_be_pruned_again(variant, tmp_path):
+    model = tiny.transformer(num_layers=N, d_key=14, d_value=11, **variant)  # rotary positions need an even d_key
+    smaller = prune(model, GONE)
+    with silenced(model, GONE):
+        expected = np.asarray(model(inputs()))
+    np.testing.assert_allclose(smaller(inputs()), expected, rtol=1e-4, atol=1e-4)
+    assert smaller.heads == "1,2/0,2/0,1" and count_heads(smaller) == HEADS - GONE.sum()
+    kernels = [a.sublayer.output_projection.kernel.shape for a in attentions_of(smaller)]
+    assert kernels == [(11 * heads, model.d_model) for heads in (1, 2, 2, 1)]
+    if "attention_bias" in variant:
+        return
+    assert model.count_params() - smaller.count_params() == GONE.sum() * 2 * model.d_model * (14 + 11)
+    smaller.save(tmp_path / "model.keras")
+    np.testing.assert_array_equal(load_model(tmp_path / "model.keras")(inputs()), smaller(inputs()))
+    rest = np.flatnonzero(~GONE)  # the heads of the model that the smaller one has
+    again = prune(smaller, rest == 1)
+    with silenced(model, GONE | (np.arange(HEADS) == 1)):
+        np.testing.assert_allclose(again(inputs()), model(inputs()), rtol=1e-4, atol=1e-4)
+    assert again.heads == "0,2/0,2/0,1"
+
+
+def test_what_cannot_be_pruned_is_refused():
+    with pytest.raises(UserError, match="the last attention to memory needs a head. Received: 2 heads"):
+        prune(tiny.transformer(), np.arange(6) > 3)
+    with pytest.raises(UserError, match="heads that share their keys and values"):
+        prune(tiny.transformer(num_key_value_heads=1), np.zeros(6, bool))
+
+
+def test_a_curve_has_a_model_of_every_size():
+    class Echo:
+        """Stands for a translator: says how many heads its model has."""
+
+        def __init__(self, model, batch_size=3):
+            self.model, self.batch_size = model, batch_size
+
+        def with_model(self, model, batch_size):
+            return Echo(model, batch_size)
+
+        def translate(self, texts):
+            return [str(count_heads(self.model))] * len(texts)
+
+    done, model = [], tiny.transformer()
+    corpus = ["a", "b"], ["x", "y"], lambda a, b: float(a[0])
+    rows = pruned_curve(Echo(model), *corpus, np.arange(6), [0, 1, 3], done.append)
+    found = [(count, score, model.heads) for count, score, _, model in rows]
+    assert found == [(0, 6, "2/2/2"), (1, 5, "1/2/2"), (3, 3, "0/1/2")]
+    assert all(speed > 0 for _, _, speed, _ in rows) and done == [1, 1, 1]
+    # One head of the last attention to memory stays.
+    assert np.flatnonzero(to_prune(model, [0.5, 0.6, 0.7, 0.8, 0.1, 0.2], 3)).tolist() == [0, 1, 4]
+    assert np.flatnonzero(to_prune(model, [5, 4, 3, 2, 1, 1], 5)).tolist() == [0, 1, 2, 3, 5]
+
+
+TEXTS, REFERENCES = ["a", "b", "c"], ["x", "y", "z"]
+WORTH = np.array([2, 3, 5, 7, 11, 13])  # of each head of one layer
+
+
+class Choir:
+    """Stands for a translator: says which heads of its model are silent, from the weights alone."""
+
+    def __init__(self):
+        self.model = tiny.transformer()
+
+    def translate(self, texts):
+        rows = [np.asarray(a.sublayer.output_projection.kernel).reshape(2, -1) for a in attentions_of(self.model)]
+        silent = [head for head, of_head in enumerate(np.concatenate(rows)) if not of_head.any()]
+        return [f"{text} {silent}" for text in texts]
+
+
+@pytest.fixture(scope="module")
+def choir():
+    return Choir()
+
+
+def score(translations, references):
+    """What the heads that speak are worth together."""
+    assert references == REFERENCES and len(translations) == len(TEXTS)
+    return float(WORTH.sum() - sum(WORTH[head] for head in json.loads(translations[1].partition(" ")[2])))
+
+
+def test_a_loss_is_the_score_of_all_heads_less_that_without_one(choir):
+    done = []
+    full, lost = losses(choir, TEXTS, REFERENCES, score, done.append)
+    assert full == WORTH.sum() and lost.tolist() == WORTH.tolist() and done == [1] * (1 + len(WORTH))
+    assert choir.translate(["all"]) == ["all []"]
+
+
+def test_a_curve_silences_the_least_important_heads_and_of_equal_ones_the_earlier(choir):
+    importance, done = [0.5, 0.1, 0.9, 0.2, 0.7, 0.3], []
+    scores = curve(choir, TEXTS, REFERENCES, score, importance, [0, 1, 2, len(WORTH)], done.append)
+    assert scores.tolist() == [41, 41 - 3, 41 - 3 - 7, 0] and done == [1] * 4
+    importance = np.array([5, 2, 7, 2, 3])
+    chosen = [np.flatnonzero(least_important(importance, count)).tolist() for count in range(6)]
+    assert chosen == [[], [1], [1, 3], [1, 3, 4], [0, 1, 3, 4], [0, 1, 2, 3, 4]]

@@ -5,27 +5,16 @@ import math
 import numpy as np
 import pytest
 
-from keras_transformer.tools.analysis.roles import (
-    aligned,
-    attention_of_words,
-    diagonal,
-    entropies,
-    most_attended,
-    positional,
-    rare,
-    syntactic,
-)
+from keras_transformer.tools.analysis import roles
+from keras_transformer.tools.analysis.roles import diagonal, positional, rare
 
 
 def test_the_entropy_of_one_key_is_0_and_of_all_alike_the_logarithm_of_their_number():
     weights = np.array([[[0, 1, 0, 0, 0], [0.2] * 5], [[0.5, 0.5, 0, 0, 0], [0.25, 0.25, 0.5, 0, 0]]])
     expected = [[0, math.log(5)], [math.log(2), 1.5 * math.log(2)]]
-    np.testing.assert_allclose(entropies(weights), expected, atol=1e-12)
-
-
-def test_a_look_is_the_key_with_the_largest_weight():
-    weights = [[[0.1, 0.7, 0.2], [0.5, 0.3, 0.2]]]
-    np.testing.assert_array_equal(most_attended(weights), [[1, 0]])
+    np.testing.assert_allclose(roles.entropies(weights), expected, atol=1e-12)
+    looks = roles.most_attended([[[0.1, 0.7, 0.2], [0.5, 0.3, 0.2]]])  # the keys with the largest weights
+    np.testing.assert_array_equal(looks, [[1, 0]])
 
 
 def test_the_best_offset_is_the_most_frequent_one_among_queries_that_have_such_a_key():
@@ -36,19 +25,12 @@ def test_the_best_offset_is_the_most_frequent_one_among_queries_that_have_such_a
     one_wrong = [np.array([[0, 0, 1, 2, 0]])]
     assert [x.tolist() for x in positional(one_wrong, [5])] == [[-1], [3 / 4]]
 
-
-def test_a_query_that_sees_no_later_key_has_none_at_a_later_offset():
-    looks = [np.array([[0, 1, 2, 3, 4]])]
-    assert positional(looks, [5], is_causal=True)[1].tolist() == [1]
-    ahead = [np.array([[1, 2, 3, 3, 4]])]
-    assert positional(ahead, [7])[1].tolist() == [3 / 5]
-
-
-def test_the_keys_of_another_sentence_have_their_own_end():
-    offsets, shares = positional([np.array([[2, 3, 4, 0, 0]])], [5])
-    assert (offsets.tolist(), shares.tolist()) == ([2], [1])
-    offsets, shares = positional([np.array([[2, 3, 4, 0, 0]])], [7])
-    assert (offsets.tolist(), shares.tolist()) == ([2], [3 / 5])
+    # A query that sees no later key has none at a later offset; the keys of another sentence have their own end.
+    assert positional([np.array([[0, 1, 2, 3, 4]])], [5], is_causal=True)[1].tolist() == [1]
+    assert positional([np.array([[1, 2, 3, 3, 4]])], [7])[1].tolist() == [3 / 5]
+    for length, share in ((5, 1), (7, 3 / 5)):
+        offsets, shares = positional([np.array([[2, 3, 4, 0, 0]])], [length])
+        assert (offsets.tolist(), shares.tolist()) == ([2], [share])
 
 
 def test_a_head_of_rare_words_looks_at_the_least_frequent_token():
@@ -57,9 +39,7 @@ def test_a_head_of_rare_words_looks_at_the_least_frequent_token():
     shares, chance = rare(looks, frequencies)
     np.testing.assert_allclose(shares, [7 / 8, 1 / 8])
     assert chance == pytest.approx((3 * 1 / 3 + 5 * 2 / 5) / 8)
-
-
-def test_a_query_of_the_decoder_knows_the_rarest_token_so_far():
+    # A query of the decoder knows the rarest token so far.
     shares, chance = rare([np.array([[0, 0, 2], [0, 1, 1]])], [[5, 11, 2]], is_causal=True)
     np.testing.assert_allclose(shares, [3 / 3, 1 / 3])
     assert chance == pytest.approx((1 + 1 / 2 + 1 / 3) / 3)
@@ -74,7 +54,7 @@ def test_the_diagonal_of_sentences_of_different_lengths():
 
 def test_a_word_looks_from_its_last_piece_at_the_sum_over_the_pieces_of_another():
     weights = np.arange(2 * 5 * 3).reshape(2, 5, 3)
-    words = attention_of_words(weights, [[0, 1], [2], [3, 4]], [[0, 2], [1]])
+    words = roles.attention_of_words(weights, [[0, 1], [2], [3, 4]], [[0, 2], [1]])
     assert words.shape == (2, 3, 2)
     for head in range(2):
         for t, row in enumerate((1, 2, 4)):
@@ -84,22 +64,16 @@ def test_a_word_looks_from_its_last_piece_at_the_sum_over_the_pieces_of_another(
 def test_a_head_that_aligns_looks_at_a_word_that_is_aligned():
     looks = [np.array([[0, 2, 1], [0, 0, 0]]), np.array([[1, 1], [0, 3]])]
     links = [[(0, 0), (1, 2)], [(3, 1), (1, 1)]]  # word 1 of the first target has no source, that of the second two
-    np.testing.assert_allclose(aligned(looks, links), [3 / 3, 2 / 3])
-
-
-def test_without_a_link_nothing_is_known_of_alignment():
-    assert np.isnan(aligned([np.array([[0], [1]])], [[]])).tolist() == [True, True]
+    np.testing.assert_allclose(roles.aligned(looks, links), [3 / 3, 2 / 3])
+    assert np.isnan(roles.aligned([np.array([[0], [1]])], [[]])).tolist() == [True, True]  # nothing is known
 
 
 def test_the_relations_of_parses_are_compared_with_the_best_fixed_offset():
     # The dogs bark . / Cats sleep
-    trees = [
-        [(1, "det"), (2, "nsubj"), (-1, "root"), (2, "punct")],
-        [(1, "nsubj"), (-1, "root")],
-        [(2, "nsubj"), (0, "x"), (-1, "root")],
-    ]
+    trees = [[(1, "det"), (2, "nsubj"), (-1, "root"), (2, "punct")], [(1, "nsubj"), (-1, "root")]]
+    trees.append([(2, "nsubj"), (0, "x"), (-1, "root")])
     looks = [np.array([[1, 2, 1, 2], [0, 1, 2, 3]]), np.array([[0, 0], [1, 1]]), np.array([[2, 2, 0], [0, 0, 1]])]
-    found = syntactic(looks, trees)
+    found = roles.syntactic(looks, trees)
     assert list(found) == ["nsubj", "det", "punct", "x"]
     nsubj = found["nsubj"]
     assert (nsubj.pairs, nsubj.offset, nsubj.baseline) == (3, 1, pytest.approx(2 / 3))

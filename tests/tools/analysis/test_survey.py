@@ -3,13 +3,17 @@ import dataclasses
 import numpy as np
 import pytest
 import tensorflow as tf
+from hypothesis import given
+from hypothesis import strategies as st
 
-from keras_transformer.errors import CorpusError, UserError
+from keras_transformer.config import BOS_ID
+from keras_transformer.errors import CorpusError, FileError, UserError
 from keras_transformer.layers.attention import causal_mask
 from keras_transformer.models.recurrent import RecurrentNetwork
+from keras_transformer.normalization import mend
 from keras_transformer.tokenizer import Tokenizer, shift_right, with_eos
-from keras_transformer.tools.analysis import roles
-from keras_transformer.tools.analysis.annotations import Tree, spans_of
+from keras_transformer.tools.analysis import annotations, roles
+from keras_transformer.tools.analysis.annotations import Tree, pieces_of_words, read_alignments, read_conllu, spans_of
 from keras_transformer.tools.analysis.gates import attentions_of
 from keras_transformer.tools.analysis.survey import Heads, heads, prepare
 from keras_transformer.translation.translator import Translator
@@ -69,37 +73,31 @@ def test_the_kept_weights_are_those_of_the_paper(translator, found):
         assert not np.any(np.triu(attended.weights["decoder"], 1))
 
 
-def test_tokens_that_a_model_puts_around_texts_are_left_out():
+@pytest.mark.parametrize("around", ["frame", "tags"])
+def test_tokens_that_a_model_puts_around_texts_are_left_out(around):
     """The weights on a text are those that the same tokens inside the text leave for it."""
-    framed = Translator(tiny.transformer(num_layers=1, frame="7,5/3/11"), tiny.tokenizer(), batch_size=3)
-    plain = tiny.transformer(num_layers=1)
-    attended = heads(framed, TEXTS[:2], REFERENCES[:2], keep=2).sentences[0]
-    source_ids, target_ids, _ = (np.asarray(x) for x in ids(*PAIRS[0]))
-    memory = plain.encode(np.array([[7, 5, *source_ids[0], 3]], "int32"))
-    x = plain.position_layer(plain.target_embedding(np.array([[11, *target_ids[0]]], "int32")))
+    (source, target), ((*source_ids,), (_, *target_ids), _) = PAIRS[0], (np.asarray(x)[0] for x in ids(*PAIRS[0]))
+    if around == "frame":
+        plain = tiny.transformer(num_layers=1)
+        framed = tiny.transformer(num_layers=1, frame="7,5/3/11")
+        translator, rest = Translator(framed, tiny.tokenizer(), batch_size=3), np.s_[0, :, 1:, 2:-1]
+        source_ids, target_ids = [7, 5, *source_ids, 3], [11, BOS_ID, *target_ids]
+    else:
+        tokenizer, tags = tiny.with_tags(tiny.tokenizer_model()), tiny.tags("both")
+        plain = tiny.transformer(num_layers=1, vocabulary_size=tokenizer.vocabulary_size)
+        translator = Translator(plain, tokenizer, batch_size=3, tags=tags).between("fr", "en")
+        source_ids, target_ids = [tags.sources["fr"], *source_ids], [tags.targets["en"], *target_ids]
+        rest = np.s_[0, :, :, 1:]
+    (attended,) = heads(translator, [source], [target], keep=1).sentences
+    memory = plain.encode(np.array([source_ids], "int32"))
+    x = plain.position_layer(plain.target_embedding(np.array([target_ids], "int32")))
     _, weights = plain.decoder.layers[0].align(x, memory["states"], causal_mask(x.shape[1]), memory["mask"])
-    np.testing.assert_allclose(attended.weights["cross"], np.asarray(weights)[0, :, 1:, 2:-1], rtol=1e-3, atol=1e-5)
-
-
-def test_the_tags_of_languages_are_left_out_of_the_weights():
-    tokenizer, tags = tiny.with_tags(tiny.tokenizer_model()), tiny.tags("both")
-    plain = tiny.transformer(num_layers=1, vocabulary_size=tokenizer.vocabulary_size)
-    many = Translator(plain, tokenizer, batch_size=3, tags=tags).between("fr", "en")
-    attended = heads(many, TEXTS[:2], REFERENCES[:2], keep=2).sentences[0]
-    source_ids, target_ids, _ = (np.asarray(x) for x in ids(*PAIRS[0]))
-    memory = plain.encode(np.array([[tags.sources["fr"], *source_ids[0]]], "int32"))
-    target_ids = np.array([[tags.targets["en"], *target_ids[0][1:]]], "int32")
-    x = plain.position_layer(plain.target_embedding(target_ids))
-    _, weights = plain.decoder.layers[0].align(x, memory["states"], causal_mask(x.shape[1]), memory["mask"])
-    np.testing.assert_allclose(attended.weights["cross"], np.asarray(weights)[0, :, :, 1:], rtol=1e-3, atol=1e-5)
-
-
-def test_every_head_has_a_name(found):
-    expected = [f"{kind} {layer}.{place}" for kind in KINDS for layer in range(N) for place in range(H)]
-    assert found.names == expected and len(found) == 3 * N * H
+    np.testing.assert_allclose(attended.weights["cross"], np.asarray(weights)[rest], rtol=1e-3, atol=1e-5)
 
 
 def test_the_numbers_are_those_of_all_queries_of_the_corpus(found):
+    expected = [f"{kind} {layer}.{place}" for kind in KINDS for layer in range(N) for place in range(H)]
+    assert found.names == expected and len(found) == 3 * N * H
     for kind, place in KINDS.items():
         weights = [attended.weights[kind] for attended in found.sentences]
         looks = [roles.most_attended(w) for w in weights]
@@ -150,7 +148,7 @@ def test_batches_blank_pairs_and_long_ones_change_nothing_and_what_is_not_asked_
     assert not other.relations and np.isnan(other.aligned).all()
 
 
-def test_mistakes_are_named(translator):
+def test_mistakes_are_named(translator, monkeypatch):
     with pytest.raises(UserError, match="only a Transformer has heads"):
         heads(translator.with_model(RecurrentNetwork(vocabulary_size=tiny.VOCABULARY, d_model=6)), TEXTS, REFERENCES)
     with pytest.raises(UserError, match="equally many of each. Received: 4 texts, 3 references"):
@@ -159,10 +157,7 @@ def test_mistakes_are_named(translator):
         heads(translator, TEXTS, REFERENCES, trees=[None])
     with pytest.raises(UserError, match="no pair of sentences is left"):
         heads(translator, [" "], ["eins"])
-
-
-def test_a_tokenizer_that_rewrites_text_has_no_words(translator, monkeypatch):
-    encode = Tokenizer.encode
+    encode = Tokenizer.encode  # of a tokenizer that rewrites text
     monkeypatch.setattr(Tokenizer, "encode", lambda self, text: encode(self, tf.strings.upper(text)))
     with pytest.raises(CorpusError, match="line 1: its pieces do not spell its words"):
         prepare(translator, TEXTS[:1], REFERENCES[:1], alignments=[[(0, 0)]])
@@ -171,28 +166,83 @@ def test_a_tokenizer_that_rewrites_text_has_no_words(translator, monkeypatch):
 def test_roles_are_given_from_the_shares_of_the_papers_on():
     relation = roles.Relation(31, np.array([0.61, 0.2]), np.array([0.1, 0.58]), 1, 0.5)
     none = np.full(5, np.nan)
-    found = Heads(
-        kinds=["encoder", "encoder", "decoder", "cross", "cross"],
-        layers=np.zeros(5, int),
-        places=np.array([0, 1, 0, 0, 1]),
-        entropies=np.ones(5),
-        offsets=np.array([-1, 2, 0, 0, 3]),
-        offset_shares=np.array([0.9, 0.89, 0.3, 0.1, 0.95]),
-        rare=np.array([0.1, 0.7, 0.55, 0.5, 0.2]),
-        rare_by_chance=np.array([0.2, 0.2, 0.3, 0.25, 0.25]),
-        diagonal=np.array([*none[:3], 0.9, 0.8]),
-        aligned=np.array([*none[:3], 0.5, 0.4]),
-        importance=np.ones(5),
-        relations={"nsubj": relation},
-        sentences=[],
-        pairs=7,
-    )
-    assert found.roles == [
-        ["position -1", "nsubj to head"],
-        ["rare words"],
-        [],
-        ["diagonal", "rare words", "alignment"],
-        ["position +3"],
-    ]
+    kinds = ["encoder", "encoder", "decoder", "cross", "cross"]
+    of_heads = {"layers": np.zeros(5, int), "places": np.array([0, 1, 0, 0, 1]), "offsets": np.array([-1, 2, 0, 0, 3])}
+    of_heads |= {"offset_shares": np.array([0.9, 0.89, 0.3, 0.1, 0.95]), "rare": np.array([0.1, 0.7, 0.55, 0.5, 0.2])}
+    of_heads |= {"rare_by_chance": np.array([0.2, 0.2, 0.3, 0.25, 0.25]), "diagonal": np.array([*none[:3], 0.9, 0.8])}
+    of_heads |= {"aligned": np.array([*none[:3], 0.5, 0.4]), "entropies": np.ones(5), "importance": np.ones(5)}
+    found = Heads(kinds=kinds, **of_heads, relations={"nsubj": relation}, sentences=[], pairs=7)
+    of_encoder = [["position -1", "nsubj to head"], ["rare words"]]
+    assert found.roles == [*of_encoder, [], ["diagonal", "rare words", "alignment"], ["position +3"]]
     few = dataclasses.replace(found, relations={"nsubj": relation._replace(pairs=29)})
     assert few.roles[0] == ["position -1"]
+
+
+def parse(*rows):
+    """A sentence in CoNLL-U of rows (number, form, head, relation)."""
+    return "".join(f"{number}\t{form}\t_\t_\t_\t_\t{head}\t{name}\t_\t_\n" for number, form, head, name in rows) + "\n"
+
+
+DOGS = parse((1, "The", 2, "det"), (2, "dogs", 3, "nsubj"), (3, "bark", 0, "root"), (4, ".", 3, "punct"))
+# "Zum" is one token of two words, and a word is left out of the text.
+ZUM = "# text = Zum Haus\n" + parse(
+    ("1-2", "Zum", "_", "_"), (1, "zu", 3, "case"), (2, "dem", 3, "det"), (3, "Haus", 0, "root"), ("3.1", "x", "_", "_")
+)
+
+
+def test_the_pieces_of_a_word_are_those_that_spell_it():
+    pieces = ["▁The", "▁do", "gs", "▁b", "ark", "."]
+    spans = spans_of(["The", "dogs", "bark", "."])
+    assert spans == [(0, 3), (3, 7), (7, 11), (11, 12)]
+    assert pieces_of_words(pieces, spans) == [[0], [1, 2], [3, 4], [5]]
+    # A piece can belong to two words, and a space belongs to the word after it.
+    assert pieces_of_words(["▁", "don't", "▁"], spans_of(["do", "n't"])) == [[0, 1], [1]]
+    # A character can be of several pieces.
+    pieces = ["▁", "<0xF0>", "<0x9F>", "<0x98>", "<0x80>", "!", "<0xC2>", "<0xA0>", "x"]  # 😀!, a space, x
+    assert annotations.spelling(pieces)[0] == "😀!x"
+    assert pieces_of_words(pieces, spans_of(["😀!", "x"])) == [[0, 1, 2, 3, 4, 5], [6, 7, 8]]
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0\uffff"), max_size=23))
+def test_the_pieces_of_any_text_spell_it(text):
+    pieces = tiny.tokenizer().pieces(tiny.tokenizer().encode([text])[0]).numpy()
+    assert annotations.spelling([piece.decode("utf-8") for piece in pieces])[0] == annotations.characters_of(mend(text))
+
+
+def test_alignments_are_read_and_refused_where_they_do_not_fit(tmp_path):
+    (tmp_path / "links").write_text("0-0 1-2\n\n0-1\r\n", encoding="utf-8")
+    sources, targets = ["a b", "c", "d"], ["x y z", "u", "v w"]
+    assert read_alignments(tmp_path / "links", sources, targets) == [[(0, 0), (1, 2)], [], [(0, 1)]]
+    for text, message in {
+        "0-0\n": "has 1 line, but there are 2 pairs",
+        "0-0\n0:0\n": "line 2: not in Pharaoh's format, such as 0-0 1-2: '0:0'",
+        "0-0\n2-0\n": "line 2: 2-0 is outside of the sentences, which have 2 and 1 words",
+        "0-0\n0-1\n": "line 2: 0-1 is outside",
+    }.items():
+        (tmp_path / "links").write_text(text, encoding="utf-8")
+        with pytest.raises(CorpusError, match=message):
+            read_alignments(tmp_path / "links", ["a", "b c"], ["x", "y"])
+    with pytest.raises(FileError, match="cannot read .*nowhere: No such file"):
+        read_alignments(tmp_path / "nowhere", [], [])
+    (tmp_path / "latin").write_bytes(b"\xe4")
+    with pytest.raises(CorpusError, match="latin: not valid UTF-8"):
+        read_conllu(tmp_path / "latin", ["a"])
+
+
+def test_parses_are_read_with_the_spans_of_their_words_and_refused_where_they_do_not_fit(tmp_path):
+    (tmp_path / "parses").write_text(DOGS + ZUM, encoding="utf-8")
+    dogs, zum = read_conllu(tmp_path / "parses", ["The dogs bark.", "Zum Haus"])
+    assert dogs.spans == [(0, 3), (3, 7), (7, 11), (11, 12)]
+    assert dogs.edges == [(1, "det"), (2, "nsubj"), (-1, "root"), (2, "punct")]
+    assert zum.spans == [(0, 3), (0, 3), (3, 7)]
+    assert zum.edges == [(2, "case"), (2, "det"), (-1, "root")]
+    for text, message in {
+        DOGS + DOGS: "has 2 parses, but there are 1 sentence",
+        DOGS.replace("bark", "run"): "parse 1: its words 'The dogs run .' are not those of 'The dogs bark.'",
+        DOGS.replace("\t2\tdet", "\t7\tdet"): "parse 1: a word depends on a word that the parse does not have",
+        DOGS.replace("\t_\t_\n", "\n"): "parse 1: not a line of ten columns as in CoNLL-U: '1 The",
+        DOGS.replace("\t2\tdet", "\t_\tdet"): "not a line of ten columns",
+    }.items():
+        (tmp_path / "parses").write_text(text, encoding="utf-8")
+        with pytest.raises(CorpusError, match=message):
+            read_conllu(tmp_path / "parses", ["The dogs bark."])

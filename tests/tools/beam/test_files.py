@@ -5,14 +5,8 @@ import pytest
 
 from keras_transformer.errors import FileError, UserError
 from keras_transformer.files import packed
-from keras_transformer.tools.beam.files import (
-    check_texts,
-    find_files,
-    new_file,
-    open_text,
-    prepare_output,
-    remove_directory,
-)
+from keras_transformer.tools.beam import files
+from keras_transformer.tools.beam.files import find_files, new_file, open_text
 
 ASKED = {"beam_size": 3}
 
@@ -25,48 +19,45 @@ def texts(tmp_path):
     return tmp_path
 
 
-def targets(texts, pattern, asked=ASKED):
-    files = find_files(str(texts / pattern), str(texts / "out"), asked)
+def targets(texts, pattern):
+    files = find_files(str(texts / pattern), str(texts / "out"), ASKED)
     return {os.path.relpath(file.source, texts): os.path.relpath(file.target, texts) for file in files}
 
 
-def test_translations_stand_where_their_sources_stand_below_the_pattern(texts):
+def test_translations_stand_where_their_sources_stand_below_the_pattern(texts, monkeypatch):
     assert targets(texts, "in/*.txt*") == {f"in/{name}": f"out/{name}" for name in ("a.txt", "b.txt", "c.txt.gz")}
     assert targets(texts, "in/**/a.txt") == {"in/deep/a.txt": "out/deep/a.txt"}
     assert targets(texts, "*/*/a.txt") == {"in/deep/a.txt": "out/in/deep/a.txt"}
     assert targets(texts, "in/b.txt") == {"in/b.txt": "out/b.txt"}
-
-
-def test_what_is_in_the_output_directory_is_no_input_of_a_second_start(texts):
-    before = targets(texts, "**.txt")
-    prepare_output(str(texts / "out"))
-    (texts / "out" / "a.txt").write_bytes(b"eins\n")
-    assert targets(texts, "**.txt") == before and len(before) == 3
-    below = find_files(str(texts / "in/deep/*"), str(texts / "in"), ASKED)  # an output directory above the input
-    assert [file.target for file in below] == [str(texts / "in/a.txt")]
-
-
-def test_a_relative_path_is_that_of_this_directory(texts, monkeypatch):
+    # A relative path is that of this directory.
     monkeypatch.chdir(texts / "in")
     (file,) = find_files("b*.txt", "../out", ASKED)
     assert (file.source, file.target) == (str(texts / "in/b.txt"), str(texts / "out/b.txt"))
     assert file.errors == str(texts / "out/errors-b.txt.jsonl")
 
 
+def test_what_is_in_the_output_directory_is_no_input_of_a_second_start(texts):
+    before = targets(texts, "**.txt")
+    files.prepare_output(str(texts / "out"))
+    (texts / "out" / "a.txt").write_bytes(b"eins\n")
+    assert targets(texts, "**.txt") == before and len(before) == 3
+    below = find_files(str(texts / "in/deep/*"), str(texts / "in"), ASKED)  # an output directory above the input
+    assert [file.target for file in below] == [str(texts / "in/a.txt")]
+
+
 def test_files_that_cannot_be_found_or_would_be_lost_are_refused(texts):
-    for pattern, output, error, said in (
-        ("in/*.tsv", "out", UserError, r"no file matches .*\*\.tsv"),
-        ("in", "out", UserError, r".*in is a directory: name the files in it, such as '.*in/\*\.txt'"),
-        ("in/missing", "out", UserError, "no file matches .*missing"),
-        ("in/*.txt", "in", UserError, "would take the place of its source. Received: .*a.txt for both"),
+    for pattern, output, said in (
+        ("in/*.tsv", "out", r"no file matches .*\*\.tsv"),
+        ("in", "out", r".*in is a directory: name the files in it, such as '.*in/\*\.txt'"),
+        ("in/*.txt", "in", "would take the place of its source. Received: .*a.txt for both"),
     ):
-        with pytest.raises(error, match=said):
+        with pytest.raises(UserError, match=said):
             find_files(str(texts / pattern), str(texts / output), ASKED)
     with pytest.raises(FileError, match="cannot list nowhere://b"):
         find_files("nowhere://b/*", "out", ASKED)
     (texts / "out").write_bytes(b"a file")
     with pytest.raises(FileError, match="cannot write into .*out: Not a directory"):
-        prepare_output(str(texts / "out"))
+        files.prepare_output(str(texts / "out"))
 
 
 def test_another_text_or_request_has_other_parts(texts):
@@ -106,8 +97,8 @@ def test_a_new_file_appears_complete_takes_the_place_of_another_and_leaves_nothi
         file.write(b"half")
         raise ZeroDivisionError
     assert path.read_bytes() == b"two" and os.listdir(path.parent) == ["file"]
-    remove_directory(str(work))
-    remove_directory(str(work))
+    files.remove_directory(str(work))
+    files.remove_directory(str(work))
     assert os.listdir(tmp_path) == ["deep"]
 
 
@@ -121,27 +112,18 @@ def test_gzip_is_read_and_written_and_equal_texts_give_equal_bytes(tmp_path):
     assert gzip.decompress((tmp_path / "a.gz").read_bytes()) == (tmp_path / "c.txt").read_bytes() == b"one\ntwo"
 
 
-def garbled(packed):
-    return packed[:10] + b"\xff" * 9 + packed[19:]
-
-
-@pytest.mark.parametrize(
-    "damage", [lambda packed: packed[:-9], lambda packed: packed + b"x" * 9, lambda packed: b"no", garbled]
-)
-def test_a_damaged_gzip_file_is_named(tmp_path, damage):
-    path = tmp_path / "in.gz"
-    path.write_bytes(damage(gzip.compress(b"one\n" * 99)))
-    with pytest.raises(FileError, match="cannot read .*in.gz"), open_text(str(path)) as text:
-        list(text)
+def test_a_file_that_is_damaged_or_no_text_is_named(tmp_path):
+    path, whole = tmp_path / "in.gz", gzip.compress(b"one\n" * 99)
+    for damaged in (whole[:-9], whole + b"x" * 9, b"no", whole[:10] + b"\xff" * 9 + whole[19:]):
+        path.write_bytes(damaged)
+        with pytest.raises(FileError, match="cannot read .*in.gz"), open_text(str(path)) as text:
+            list(text)
     with pytest.raises(FileError, match="cannot read .*missing"), open_text(str(tmp_path / "missing")) as text:
         list(text)
-
-
-def test_a_file_that_is_no_text_is_refused(tmp_path):
     (tmp_path / "in").mkdir()
     (tmp_path / "in/a.txt").write_bytes(b"one\n")
     (tmp_path / "in/b.odt").write_bytes(b"PK\x03\x04one")
     found = find_files(str(tmp_path / "in/*"), str(tmp_path / "out"), [])
-    check_texts(found[:1])
+    files.check_texts(found[:1])
     with pytest.raises(UserError, match=r"in/b.odt is no text: it is a zip archive"):
-        check_texts(found)
+        files.check_texts(found)

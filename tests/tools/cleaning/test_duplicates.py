@@ -1,9 +1,12 @@
 import itertools
 
 import numpy as np
+import pytest
 
 from keras_transformer.tools.cleaning.duplicates import MOST_COMPARED, comparisons, near_duplicates, repeated
-from keras_transformer.tools.cleaning.minhash import similarity
+from keras_transformer.tools.cleaning.minhash import FUNCTIONS, bands, shingles, signatures, similarity
+from keras_transformer.tools.cleaning.text import skeleton
+from tests import tiny
 
 SETS = [{1, 2, 3, 4}, {1, 2, 3}, {7, 8}, {2, 3, 4, 5}, {7, 8, 9}]
 
@@ -13,9 +16,6 @@ def test_of_equal_texts_the_one_with_the_smallest_key_stays():
     texts = np.array([[2, 2], [2, 2], [2, 2], [2, 3]], np.uint64)
     for order in map(list, itertools.permutations(range(4))):
         assert repeated(keys[order], texts[order])[np.argsort(order)].tolist() == [True, True, False, False]
-
-
-def test_copies_with_one_key_leave_one():
     same = np.ones((5, 2), np.uint64)
     assert repeated(same, same).sum() == 4
 
@@ -25,9 +25,7 @@ def test_pairs_are_compared_where_they_share_a_band():
     later, earlier = comparisons(bands)
     assert list(zip(later, earlier, strict=True)) == [(1, 0), (2, 0), (4, 0), (4, 1), (4, 2)]
     assert [len(side) for side in comparisons(np.zeros((0, 2), np.uint64))] == [0, 0]
-
-
-def test_a_huge_band_is_compared_with_its_first_pairs_only():
+    # A huge band is compared with its first pairs only.
     later, earlier = comparisons(np.zeros((MOST_COMPARED * 5, 1), np.uint64))
     assert earlier.max() == MOST_COMPARED - 1 and set(later) == set(range(1, MOST_COMPARED * 5))
 
@@ -42,3 +40,36 @@ def test_a_pair_goes_if_a_similar_one_comes_before_it():
         found = near_duplicates(np.zeros((len(SETS), 3), np.uint64), lambda number: [SETS[number]], least)
         assert dict(found) == expected
     assert similarity([SETS[0]], [SETS[1]]) == 0.75
+
+
+TEXTS = ["", "a", "the same text", "der gleiche text", "𝕬 astral text 漢字", "one two three"]
+
+
+def test_shingles_are_the_runs_of_four_characters_with_both_ends_and_similarity_is_that_of_jaccard():
+    assert shingles("ab") == {"\nab\n", "ab\n\n", "b\n\n\n"}
+    assert len(shingles("")) == 1
+    assert similarity([{"a", "b"}, {"c"}], [{"a"}, {"c", "d"}]) == 2 / 4
+    assert similarity([{"a"}], [{"a"}]) == 1
+
+
+def test_the_share_of_equal_minima_estimates_the_similarity():
+    texts = [skeleton(source) for source, _ in tiny.pairs(150)]
+    minima, sets = signatures(texts), [shingles(text) for text in texts]
+    errors = [np.mean(minima[i] == minima[j]) - similarity([sets[i]], [sets[j]]) for i in range(150) for j in range(i)]
+    assert abs(np.mean(errors)) < 0.01  # no bias
+    assert np.std(errors) < 0.5 / FUNCTIONS**0.5  # the greatest standard error of a share
+
+
+@pytest.mark.parametrize(("rows", "least", "found"), [(8, 0.9, 0.98), (4, 0.8, 0.995)])
+def test_similar_texts_share_a_band_and_different_ones_none(rows, least, found):
+    rng = np.random.default_rng(5)
+    originals = [" ".join(pair) for pair in tiny.pairs(1500, seed=3) if len(pair[0]) > 20]
+    places = [int(place) for place in rng.integers(1, 20, len(originals))]
+    changed = [text[:place] + text[place + 1 :] for text, place in zip(originals, places, strict=True)]
+    ones, others = (bands(signatures(texts), rows) for texts in (originals, changed))
+    shared = np.any(ones == others, axis=1)
+    similar = [similarity([shingles(a)], [shingles(b)]) >= least for a, b in zip(originals, changed, strict=True)]
+    assert sum(similar) > 30 and np.mean(shared[similar]) >= found
+    texts = [f"{word} {number} {word[::-1]}" for number, word in enumerate(tiny.ENGLISH + tiny.GERMAN)]
+    keys = bands(signatures(texts), 8)
+    assert len(np.unique(keys)) == keys.size

@@ -6,10 +6,11 @@ import pytest
 
 from keras_transformer.errors import UserError
 from keras_transformer.tools.cleaning import processes
-from keras_transformer.tools.cleaning.examination import Examiner
+from keras_transformer.tools.cleaning.examination import STEPS, Examined, Examiner, HeldOut, digest
 from keras_transformer.tools.cleaning.processes import clean_in_processes
 from keras_transformer.tools.cleaning.settings import CleaningSettings
 from tests import tiny
+from tests.tools.cleaning.test_rules import DIRTY, GOOD
 
 QUICK = CleaningSettings(language_odds=0, max_ratio=0, near_duplicates=0.8)
 
@@ -29,7 +30,7 @@ def decided(pairs, directory, workers=1, settings=QUICK):
     return list(clean_in_processes(pairs, examiner, workers, directory))
 
 
-def test_every_pair_is_decided_once_whatever_the_order_and_the_chunks(tmp_path, monkeypatch):
+def test_every_pair_is_decided_once_by_a_copy_that_it_names_whatever_the_order_and_the_chunks(tmp_path, monkeypatch):
     first = decided(dirty_pairs(), tmp_path / "first")
     assert Counter(one.received for one in first) == Counter(dirty_pairs())
     monkeypatch.setattr(processes, "CHUNK", 17)
@@ -37,45 +38,70 @@ def test_every_pair_is_decided_once_whatever_the_order_and_the_chunks(tmp_path, 
     steps = Counter(one.step for one in first)
     assert steps["duplicates"] == 21 and steps["blank"] == 11 and steps["copied"] == 5
     assert steps["near_duplicates"] >= 30
-
-
-def test_of_each_group_of_copies_one_stays(tmp_path):
-    kept = [one.pair for one in decided(dirty_pairs(), tmp_path / "work") if not one.step]
+    kept = [one.pair for one in first if not one.step]  # of each group of copies one stays
     texts = [(source.casefold(), target.casefold()) for source, target in kept]
     assert len(set(texts)) == len(texts)
     assert set(texts) <= {(source.casefold(), target.casefold()) for source, target in dirty_pairs()}
-
-
-def test_a_near_duplicate_names_the_pair_that_it_is_like(tmp_path):
-    for one in decided(dirty_pairs(), tmp_path / "work"):
+    for one in first:
         if one.step == "near_duplicates":
             like = tuple(one.detail)
-            assert (
-                like in dirty_pairs()
-                and like != one.received
-                and one.pair[0].split()[0].casefold() in like[0].casefold()
-            )
+            assert like in dirty_pairs() and like != one.received
+            assert one.pair[0].split()[0].casefold() in like[0].casefold()
 
 
-def test_without_these_steps_every_copy_stays(tmp_path):
+def test_without_these_steps_every_copy_stays_and_no_pairs_give_nothing(tmp_path):
+    assert decided([], tmp_path / "nothing") == []
     settings = CleaningSettings(language_odds=0, max_ratio=0, near_duplicates=0, duplicates=False)
     steps = Counter(one.step for one in decided(dirty_pairs(), tmp_path / "work", settings=settings))
     assert not steps.keys() & {"duplicates", "near_duplicates"} and steps[""] == 150 + 21 + 30
 
 
-def test_no_pairs_give_nothing(tmp_path):
-    assert decided([], tmp_path / "work") == []
-
-
 @pytest.mark.slow
-def test_several_processes_decide_as_one_does(tmp_path, monkeypatch):
+def test_several_processes_decide_as_one_does_and_one_that_dies_is_one_line(tmp_path, monkeypatch):
     monkeypatch.setattr(processes, "CHUNK", 19)
     assert decided(dirty_pairs(), tmp_path / "two", workers=2) == decided(dirty_pairs(), tmp_path / "one")
-
-
-@pytest.mark.slow
-def test_a_process_that_dies_is_one_line(tmp_path, monkeypatch):
     monkeypatch.setattr(processes, "_examine_here", os._exit)
     monkeypatch.setattr(processes, "in_chunks", lambda pairs: iter([9]))  # its exit status
     with pytest.raises(UserError, match="a process that examined text was killed.* `workers` 1"):
         decided([], tmp_path / "work", workers=2)
+
+
+LENIENT = CleaningSettings(language_odds=0, min_script=0, max_ratio=0)
+LINE = "We went to the station together."
+
+
+def test_each_pair_has_the_first_step_that_finds_fault():
+    examined, bands = Examiner(CleaningSettings(), "en", "de").examine([*DIRTY.values(), *GOOD])
+    assert [one.step for one in examined] == [*DIRTY, *[""] * len(GOOD)]
+    assert [one.received for one in examined] == [*DIRTY.values(), *GOOD] and len(bands) == len(examined)
+    assert [name for name in STEPS if name in DIRTY] == list(DIRTY)
+
+
+def test_a_pair_is_judged_by_its_mended_text():
+    (one,), _ = Examiner(LENIENT, "en", "de").examine([("Where\u200b is it?", "Wo ist es?\r")])
+    assert one.pair == ("Where is it?", "Wo ist es?") and not one.step
+    raw = CleaningSettings(language_odds=0, normalize=False)
+    (one,), _ = Examiner(raw, "en", "de").examine([("A\u200b\nb", "C\rd")])
+    assert one.pair == ("A\u200b b", "C d")  # a line end would shift the files
+
+
+@pytest.mark.parametrize("near", [LINE, "we went to the station together", "We went to the stations together."])
+def test_a_pair_with_a_held_out_line_on_either_side_goes(near):
+    examiner = Examiner(LENIENT, "en", "de", [LINE, "..."])
+    (one, other, third), _ = examiner.examine([(near, "Ja."), ("Ja.", near), ("We went home.", "...")])
+    assert (one.step, one.detail) == (other.step, other.detail) == ("near_held_out", LINE)
+    assert third.step == "min_letters"  # what has no words is like no line
+
+
+def test_every_near_copy_of_a_held_out_line_is_found():
+    lines = [source for source, _ in tiny.pairs(200, seed=1)]
+    found = HeldOut(lines, 0.99).find(lines)
+    assert [set(one) for one in found] == [set(line) for line in lines]
+    assert HeldOut(lines, 0.8).find(["another sentence altogether", ""]) == ["", ""]
+
+
+def test_a_line_brings_the_pair_back():
+    one = Examined(("a\u2028\udc80", "b\n"), ("a", "b"), "language_odds", "fr")
+    assert Examined.from_line(one.to_line()) == one and one.to_line().count(b"\n") == 1
+    # A key tells the sides apart.
+    assert len({digest(pair) for pair in [("a", "b"), ("b", "a"), ("a\nb", ""), ("", "a\nb"), ("a", "\nb")]}) == 5

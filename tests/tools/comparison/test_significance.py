@@ -10,12 +10,7 @@ import sacrebleu
 from sacrebleu.metrics import BLEU, CHRF, TER
 
 from keras_transformer.errors import UserError
-from keras_transformer.tools.comparison.significance import (
-    compare,
-    describe_comparison,
-    describe_intervals,
-    intervals,
-)
+from keras_transformer.tools.comparison.significance import compare, describe_comparison, describe_intervals, intervals
 
 
 @pytest.fixture(autouse=True)
@@ -32,13 +27,10 @@ def systems():
     return system, baseline, references
 
 
-def write_lines(path, lines):
-    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    return path
-
-
 def test_a_comparison_is_that_of_the_program_sacrebleu(systems, tmp_path):
-    system, baseline, reference = (write_lines(tmp_path / str(n), lines) for n, lines in enumerate(systems))
+    files = system, baseline, reference = [tmp_path / str(number) for number in range(3)]
+    for path, lines in zip(files, systems, strict=True):
+        path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     metrics = ("-m", "bleu", "chrf", "ter", "--width", "6", "--format", "latex")
     resampling = ("--paired-bs", "--paired-bs-n", "97")
     command = [sys.executable, "-m", "sacrebleu", reference, "-i", baseline, system, *metrics, *resampling]
@@ -48,23 +40,17 @@ def test_a_comparison_is_that_of_the_program_sacrebleu(systems, tmp_path):
     assert [row.metric for row in comparisons] == ["BLEU", "chrF", "TER"]
     results = [row.baseline for row in comparisons] + [row.system for row in comparisons]
     found = [tuple(map(float, numbers)) for numbers in re.findall(r"([\d.]+) \(([\d.]+) ± ([\d.]+)\)", printed)]
-    assert [(result.score, result.mean, result.ci) for result in results] == [
-        pytest.approx(numbers, abs=1e-5) for numbers in found
-    ]
+    for result, numbers in zip(results, found, strict=True):
+        assert (result.score, result.mean, result.ci) == pytest.approx(numbers, abs=1e-5)
     p_values = [float(number) for number in re.findall(r"\(p = ([\d.]+)\)", printed)]
     assert [row.p_value for row in comparisons] == pytest.approx(p_values, abs=1e-4)
     assert re.findall(r"nrefs:\S+", printed) == [row.signature for row in comparisons]
 
 
-@pytest.mark.parametrize("tokenize", ["13a", "char"])
-def test_a_comparison_has_the_scores_of_each_alone(systems, tokenize):
-    system, baseline, references = systems
-    bleu, chrf, ter = compare(*systems, tokenize=tokenize, resamples=3)
-    for of_whom, translations in (("system", system), ("baseline", baseline)):
-        alone = sacrebleu.corpus_bleu(translations, [references], tokenize=tokenize)
-        assert getattr(bleu, of_whom).score == pytest.approx(alone.score)
-        assert getattr(chrf, of_whom).score == pytest.approx(sacrebleu.corpus_chrf(translations, [references]).score)
-        assert getattr(ter, of_whom).score == pytest.approx(sacrebleu.corpus_ter(translations, [references]).score)
+def test_a_comparison_has_the_bleu_of_the_tokens_that_are_asked_for(systems):
+    system, _, references = systems
+    bleu, _, _ = compare(*systems, tokenize="char", resamples=3)
+    assert bleu.system.score == pytest.approx(sacrebleu.corpus_bleu(system, [references], tokenize="char").score)
 
 
 def test_intervals_are_those_of_sacrebleu_for_one_system(systems):
@@ -79,8 +65,6 @@ def test_intervals_are_those_of_sacrebleu_for_one_system(systems):
     lines = describe_intervals(found).splitlines()
     assert lines[0] == f"BLEU  {found[0].system.score:.1f} ({found[0].system.mean:.1f} +- {found[0].system.ci:.1f})"
     assert lines[3].startswith("(...): mean and 95 %") and lines[4:] == [f"{r.metric} {r.signature}" for r in found]
-    with pytest.raises(UserError, match="2 system, 3 references"):
-        intervals(["a"] * 2, ["a"] * 3)
 
 
 def one_wrong_word(wrong, sentences=211):
@@ -101,7 +85,7 @@ def test_the_confidence_interval_is_that_of_a_binomial_distribution():
     assert (ter.baseline.score, ter.baseline.ci) == (0, 0)
 
 
-@pytest.mark.parametrize("wrong", [1, 2, 3, 5])
+@pytest.mark.parametrize("wrong", [1, 5])
 def test_the_p_value_is_that_of_a_binomial_distribution(wrong):
     """It is the share of test sets with over twice as many edits; drawing decides whether exactly twice counts."""
     translations, references = one_wrong_word(wrong)
@@ -114,12 +98,6 @@ def test_the_p_value_is_that_of_a_binomial_distribution(wrong):
     *_, ter = compare(references, translations, references, resamples=2003)
     error = 4 * math.sqrt(at_least(2 * wrong) / 2003)
     assert at_least(2 * wrong + 1) - error < ter.p_value < at_least(2 * wrong) + error
-
-
-def test_a_system_does_not_differ_from_itself(systems):
-    _, baseline, references = systems
-    for row in compare(baseline, baseline, references, resamples=101):
-        assert row.p_value == 1 and vars(row.system) == {**vars(row.baseline), "p_value": row.system.p_value}
 
 
 def test_mistakes_in_other_places_are_no_difference():
@@ -138,20 +116,23 @@ def test_a_clear_difference_is_significant_in_either_direction(systems):
         assert all(abs(row.system.score - row.baseline.score) > 50 for row in rows)
 
 
-def test_a_small_difference_is_not_significant(systems):
-    assert all(0.05 < row.p_value < 1 for row in compare(*systems, resamples=199))
-
-
 def test_the_seed_is_always_the_same_and_part_of_the_signature(systems, monkeypatch):
-    first, again = (describe_comparison(compare(*systems, resamples=97)) for _ in range(2))
+    rows = compare(*systems, resamples=97)
+    assert all(0.05 < row.p_value < 1 for row in rows)  # a small difference
+    first, again = describe_comparison(rows), describe_comparison(compare(*systems, resamples=97))
     assert first == again and first.count("|bs:97|seed:12345|") == 3
     monkeypatch.setenv("SACREBLEU_SEED", "7")
     assert describe_comparison(compare(*systems, resamples=97)).count("|bs:97|seed:7|") == 3
 
 
-def test_ter_is_left_out_where_it_finds_no_words():
+def test_ter_is_left_out_where_it_finds_no_words_and_counts_characters_where_no_spaces_are_between_them():
     for reference, metrics in {"ฉันไปโรงเรียนทุกวัน": 2, "我们走吧。": 3, "eins zwei drei": 3}.items():
         assert len(compare([reference], [reference], [reference], resamples=2)) == metrics
+    # It counts characters where no spaces are between words.
+    references = ["我们走吧", "你好"]
+    *_, ter = compare(["我们去吧", "你好"], references, references, tokenize="zh", resamples=7)
+    assert ter.system.score == pytest.approx(100 * 1 / 6)  # one of 6 characters, not one of 2 words
+    assert ter.signature.endswith(f"norm:yes|punct:yes|asian:yes|version:{sacrebleu.__version__}")
 
 
 def test_a_comparison_says_a_warning_once_and_leaves_sacrebleu_as_it_was(caplog):
@@ -162,19 +143,11 @@ def test_a_comparison_says_a_warning_once_and_leaves_sacrebleu_as_it_was(caplog)
     assert logging.getLogger("sacrebleu").filters == []
 
 
-def test_unequal_counts_are_named():
+def test_unequal_counts_are_named_and_resamples_must_be_positive():
+    with pytest.raises(UserError, match="2 system, 3 references"):
+        intervals(["a"] * 2, ["a"] * 3)
     with pytest.raises(UserError, match="2 system, 3 baseline, 3 references"):
         compare(["a"] * 2, ["a"] * 3, ["a"] * 3)
-
-
-def test_ter_counts_characters_where_no_spaces_are_between_words():
-    references = ["我们走吧", "你好"]
-    *_, ter = compare(["我们去吧", "你好"], references, references, tokenize="zh", resamples=7)
-    assert ter.system.score == pytest.approx(100 * 1 / 6)  # one of 6 characters, not one of 2 words
-    assert ter.signature.endswith(f"norm:yes|punct:yes|asian:yes|version:{sacrebleu.__version__}")
-
-
-def test_resamples_must_be_positive():
     with pytest.raises(UserError, match="resamples=0"):
         compare(["a"], ["a"], ["a"], resamples=0)
 

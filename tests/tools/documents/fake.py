@@ -9,11 +9,8 @@ from keras_transformer.translation.results import Translation
 
 
 class WordByWord:
-    """Translates each word by a function, in order.
-
-    Args:
-        word: function from str to str.
-        longest: most words that `explain` explains at once, as the real one stops after `max_length` pieces.
+    """Translates each word by the function `word`, in order. `explain` explains the `longest` first words, as the real
+    one stops after `max_length` pieces.
     """
 
     def __init__(self, word=str, longest=1000):
@@ -46,10 +43,6 @@ class Backwards(WordByWord):
 
     A placeholder is one piece, as it is to a model, and comes in the place of the word before it. Attention is of no
     use: every piece looks at the first one.
-
-    Args:
-        protection: `Protection`.
-        longest: see `WordByWord`.
     """
 
     def __init__(self, protection, longest=1000):
@@ -70,31 +63,35 @@ class Backwards(WordByWord):
         return [*pieces, "</s>"]
 
 
-class Reorders:
+class Reorders(WordByWord):
     """Writes the words in another order, with the alignment that says so, or with one that says nothing."""
 
     def __init__(self, order, is_aligned=True, word=str):
-        self.order, self.is_aligned, self.word = order, is_aligned, word
+        super().__init__(word)
+        self.order, self.is_aligned = order, is_aligned
+
+    def _reordered(self, words):
+        return [words[place] for place in self.order(len(words))]
 
     def translate(self, texts, on_progress=None):
-        return [" ".join(self.word(words[i]) for i in self.order(len(words))) for words in map(str.split, texts)]
-
-    def explain(self, texts, on_progress=None):
-        return [self._explanation(text.split()) for text in texts]
+        return super().translate([" ".join(self._reordered(text.split())) for text in texts], on_progress)
 
     def _explanation(self, words):
-        order = list(self.order(len(words)))
-        alignment = np.eye(len(words) + 1)[[*order, len(words)]]
-        return SimpleNamespace(
-            source_pieces=[f"▁{word}" for word in words] + ["</s>"],
-            pieces=[f"▁{self.word(words[i])}" for i in order] + ["</s>"],
-            alignment=alignment if self.is_aligned else np.ones_like(alignment),
-        )
+        found = super()._explanation(words)
+        found.pieces = [*self._reordered(found.pieces[:-1]), "</s>"]
+        alignment = found.alignment[[*self.order(len(words)), len(words)]]
+        found.alignment = alignment if self.is_aligned else np.ones_like(alignment)
+        return found
 
 
 def backwards(word=str):
     """Writes the words in reverse order."""
     return Reorders(lambda length: range(length - 1, -1, -1), word=word)
+
+
+def source_of(found):
+    """The text of which `UPPER` makes `found`: words of two capitals or more were translated, all the rest stayed."""
+    return re.sub(r"\b[A-Z]{2,}\b", lambda match: match[0].lower(), found)
 
 
 SAME, UPPER, BACKWARDS = WordByWord(), WordByWord(str.upper), backwards()

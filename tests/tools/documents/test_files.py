@@ -1,28 +1,31 @@
 import gzip
+import json
+import multiprocessing
+import os
+import time
+from dataclasses import replace
+from types import SimpleNamespace
+from xml.etree import ElementTree
 
 import pytest
+import yaml
 
 import keras_transformer as kt
 from keras_transformer.errors import FileError, UserError
+from keras_transformer.protection import Protection
+from keras_transformer.tools.documents import apart
+from keras_transformer.tools.documents.apart import run_apart, translate_file_apart, translate_pages_apart
+from keras_transformer.tools.documents.declared import language_of
 from keras_transformer.tools.documents.files import FORMATS, format_of, translate_bytes
-from tests.tools.documents.fake import UPPER
+from tests import tiny
+from tests.tools.documents.fake import SAME, UPPER, Backwards, WordByWord
 
 
 def test_the_ending_tells_the_format():
-    names = {
-        "a.TXT": "lines",
-        "b.md": "markdown",
-        "o.mdx": "markdown",
-        "c.htm": "html",
-        "d.xlf": "xliff",
-        "e.po": "po",
-        "f.srt": "srt",
-    }
+    names = {"a.TXT": "lines", "b.md": "markdown", "o.mdx": "markdown", "c.htm": "html", "d.xlf": "xliff", "e.po": "po"}
+    names |= {"f.srt": "srt", "k.srt.gz": "srt", "i.vtt": "vtt", "j.SSA": "ass", "p.html.erb": "html", "q.php": "html"}
+    names |= {"g.docx": "docx", **dict.fromkeys(["l.gz", "m.odt", "n.odt.gz", "h.pdf", "md"])}
     assert {name: format_of(name) for name in names} == names
-    assert format_of("i.vtt") == "vtt" and format_of("j.SSA") == "ass" and format_of("k.srt.gz") == "srt"
-    assert format_of("p.html.erb") == format_of("q.php") == "html"
-    assert format_of("l.gz") is None and format_of("m.odt") is None and format_of("n.odt.gz") is None
-    assert format_of("g.docx") == "docx" and format_of("h.pdf") is None and format_of("md") is None
     assert {format_of(f"x{ending}") for format in FORMATS.values() for ending in format.endings} == set(FORMATS)
 
 
@@ -58,14 +61,8 @@ def test_a_document_is_packed_as_its_name_says(tmp_path):
 
 
 def test_a_byte_order_mark_stays_at_the_beginning_and_is_no_text():
-    marked = {
-        "lines": "a",
-        "html": "a",
-        "markdown": "# a",
-        "po": 'msgid ""\nmsgstr "x"',
-        "srt": "0:00:01,0 --> 0:00:02,0\na",
-    }
-    for format, text in marked.items():
+    marked = {"lines": "a", "html": "a", "markdown": "# a", "po": 'msgid ""\nmsgstr "x"'}
+    for format, text in {**marked, "srt": "0:00:01,0 --> 0:00:02,0\na"}.items():
         found = translate_bytes(UPPER, f"\ufeff{text}".encode(), format)
         assert found == f"\ufeff{translate_bytes(UPPER, text.encode(), format).decode()}".encode()
 
@@ -80,3 +77,177 @@ def test_mistakes_are_told(tmp_path):
     (tmp_path / "a.txt").write_text("one")
     with pytest.raises(FileError, match="cannot write .*a.txt/b.txt: File exists"):
         kt.translate_document(UPPER, tmp_path / "a.txt", tmp_path / "a.txt" / "b.txt")
+    with pytest.raises(UserError, match="`target_lang` must be the code of a language, .* Received: 'German'"):
+        translate_bytes(SAME, b"", "html", target_lang="German")
+
+
+PO = 'msgid ""\nmsgstr "Content-Type: text/plain; charset={}\\n"\n\nmsgid "one café charset=x"\nmsgstr ""\n'
+XLIFF = (
+    '<?xml version="1.0" encoding="{}"?>\n<xliff version="1.2"><file source-language="en"><trans-unit id="1">'
+    "<source>one café</source></trans-unit></file></xliff>"
+)
+HTML = '<!-- <meta charset="x"> --><html><head><meta {}><title>café</title></head><p title="one">one</p></html>'
+SPOKEN = {"ISO-8859-1": "één", "iso-8859-15": "5 €", "windows-1251": "один", "Shift_JIS": "一つ", "GB18030": "一😀"}
+
+
+def translating_one(word):
+    return WordByWord(lambda text: word if text == "one" else text)
+
+
+@pytest.mark.parametrize(("charset", "word"), SPOKEN.items())
+def test_a_document_keeps_the_charset_that_it_declares(charset, word):
+    translator = translating_one(word)
+    for format, text in (
+        ("po", PO.format(charset)),
+        ("xliff", XLIFF.format(charset)),
+        ("html", HTML.format(f'charset="{charset}"')),
+        ("html", HTML.format(f"http-equiv=Content-Type content='text/html; charset={charset}'")),
+    ):
+        if charset in ("windows-1251", "Shift_JIS"):
+            text = text.replace("café", "kafe")
+        data = text.encode(charset)
+        assert format != "html" or translate_bytes(SAME, data, format) == data
+        found = translate_bytes(translator, data, format).decode(charset)
+        assert word in found and charset in found
+        assert text.split(charset)[0] == found.split(charset)[0]
+
+
+def test_what_a_charset_lacks_is_a_reference_or_the_document_becomes_utf_8():
+    translator = translating_one("один")
+    found = translate_bytes(translator, HTML.format("charset=iso-8859-1").encode("latin-1"), "html")
+    assert b'title="&#1086;&#1076;&#1080;&#1085;">&#1086;&#1076;&#1080;&#1085;<' in found
+    assert b"charset=iso-8859-1" in found and "café".encode("latin-1") in found
+    found = translate_bytes(translator, XLIFF.format("ISO-8859-1").encode("latin-1"), "xliff")
+    assert b"&#1086;" in found and ElementTree.fromstring(found).findtext(".//target") == "один café"
+    data = XLIFF.format("ISO-8859-1").replace("one café", "<![CDATA[one café]]>").encode("latin-1")
+    found = translate_bytes(translator, data, "xliff")
+    assert b'encoding="UTF-8"' in found and ElementTree.fromstring(found).findtext(".//target") == "один café"
+    found = translate_bytes(translator, PO.format("ISO-8859-1").encode("latin-1"), "po").decode()
+    assert "charset=UTF-8\\n" in found and 'msgid "one café charset=x"\nmsgstr "один café charset=x"' in found
+    assert translate_bytes(translator, PO.format("CHARSET").encode(), "po").decode().count("charset=UTF-8\\n") == 1
+
+
+def test_a_browser_reads_latin_1_as_windows_1252_and_a_mark_of_byte_order_decides():
+    data = b"<meta charset=iso-8859-1><p>one \x96 \x80</p>"
+    assert translate_bytes(translating_one("zw\u00f6"), data, "html") == data.replace(b"one", b"zw\xf6")
+    for charset in ("utf-16-le", "utf-16-be", "utf-8"):
+        data = ("\ufeff" + XLIFF.format("UTF-16")).encode(charset)
+        found = translate_bytes(translating_one("один"), data, "xliff").decode(charset)
+        assert found.startswith("\ufeff<?xml") and "<target>один café</target>" in found
+
+
+def test_a_charset_that_is_none_or_wrong_is_told():
+    for name in ("klingon", "base64", "rot13"):
+        with pytest.raises(UserError, match=f"a.po declares a charset that does not exist.* Received: '{name}'"):
+            translate_bytes(SAME, PO.format(name).encode(), "po", "a.po")
+    with pytest.raises(UserError, match=r"a.po is not ASCII: .* at byte \d+. Save it as UTF-8"):
+        translate_bytes(SAME, PO.format("ASCII").encode(), "po", "a.po")
+
+
+@pytest.mark.parametrize(
+    "tag", ['<html lang="{}">', "<HTML class=x LANG={}>", '<html xml:lang="{0}" lang="{0}">', '<html hreflang="en">']
+)
+def test_a_page_declares_the_language_of_its_translation(tag):
+    page = f'<!-- <html lang="en"> -->{tag}<p lang="en">a</p><a hreflang="en">b</a></html>'
+    for before, after in (("en", "de"), ("de-AT", "de-AT")):  # a kind of German
+        source = page.format(before).encode()
+        assert translate_bytes(SAME, source, "html", target_lang="de").decode() == page.format(after)
+        assert translate_bytes(SAME, source, "html") == source
+
+
+def test_xliff_declares_the_language_of_its_targets():
+    old = '<xliff version="1.2"><file source-language="en"/><file original="a" target-language=\'fr\' x="y"/></xliff>'
+    found = translate_bytes(SAME, old.encode(), "xliff", target_lang="pt-BR").decode()
+    assert found == old.replace('"en"', '"en" target-language="pt-BR"').replace("'fr'", '"pt-BR"')
+    assert translate_bytes(SAME, old.encode(), "xliff").decode() == old
+    new = '<xliff version="2.0" srcLang="en"><file><unit><segment><source>a</source></segment></unit></file></xliff>'
+    for language, written in (("de", "de"), (None, "und")):  # XLIFF 2 asks for one where there are targets
+        found = translate_bytes(SAME, new.encode(), "xliff", target_lang=language).decode()
+        assert found.startswith(f'<xliff version="2.0" srcLang="en" trgLang="{written}"><file>')
+    same = new.replace('"en"', '"en" trgLang="de-CH"').replace("<unit>", '<unit translate="no">')
+    assert translate_bytes(SAME, same.encode(), "xliff", target_lang="de").decode() == same
+
+
+def test_the_run_or_the_export_tells_the_language(tmp_path):
+    (tmp_path / "1").mkdir()
+    weights, model = tmp_path / "checkpoints" / "epoch_1.npz", tmp_path / "1" / "saved_model.pb"
+    assert language_of(SimpleNamespace(files=[weights])) is None and language_of(SAME) is None
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump({"target_lang": None}))
+    assert language_of(SimpleNamespace(files=[weights])) is None
+    (tmp_path / "results.yaml").write_text(yaml.safe_dump({"target_lang": "pt_br"}))
+    assert language_of(SimpleNamespace(files=[weights])) == "pt-br"
+    (tmp_path / "1" / "export.json").write_text(json.dumps({"run": {"target_lang": "ja"}}))
+    assert language_of(SimpleNamespace(files=[model])) == "ja"
+    (tmp_path / "1" / "export.json").write_text(json.dumps({"run": {"target_lang": "target"}}))  # pairs have no code
+    assert language_of(SimpleNamespace(files=[model])) is None
+
+
+def test_a_translator_of_many_languages_writes_and_declares_the_one_that_is_given():
+    translators = []
+
+    class Many(WordByWord):
+        tags = tiny.tags("source")
+
+        def between(self, source_lang, target_lang):
+            translators.append(Many(lambda word: f"{word}-{target_lang}"))
+            translators[-1].tags = replace(self.tags, default=self.tags.find(source_lang, target_lang))
+            return translators[-1]
+
+    page = b'<html lang="de"><p>one</p></html>'
+    found = translate_bytes(Many(), page, "html", source_lang="de", target_lang="zho")
+    assert found == b'<html lang="zh"><p>one-zho</p></html>'
+    assert translators[-1].tags.default == ("de", "zh_Hans")
+    subtitle = "1\n00:00:01,000 --> 00:00:02,000\n{}\n"
+    found = translate_bytes(Many(), subtitle.format("one").encode(), "srt", target_lang="fr")
+    assert found.decode() == subtitle.format("one-fr")
+
+
+def own_process(translator):
+    return os.getpid(), translator.translate(["one"]), translator.protection
+
+
+def spin(translator):
+    while True:
+        pass
+
+
+def fill(translator):
+    return len(bytearray(2 * apart.MOST_BYTES))
+
+
+def stumble(translator):
+    return [][0]
+
+
+def test_a_function_runs_in_a_process_of_its_own_and_asks_the_translator_here():
+    process, texts, protection = run_apart(own_process, 5, UPPER)
+    assert process != os.getpid() and texts == ["ONE"] and protection is None
+    assert multiprocessing.active_children() == []
+
+
+def test_a_document_is_translated_as_in_this_process():
+    translator, page = Backwards(Protection({"apple": "Apfel"})), "<p>the <b>apple</b> tree</p>"
+    expected = translate_bytes(translator, page.encode(), "html")
+    assert b"<b>Apfel</b>" in expected and translate_file_apart(translator, page.encode(), "html") == expected
+    assert translate_pages_apart(translator, [page, ""]) == [expected.decode(), ""]
+
+
+@pytest.mark.parametrize(
+    ("function", "message"), [(spin, apart.TOO_MUCH), (fill, apart.TOO_MUCH), (stumble, apart.DAMAGED)]
+)
+def test_what_goes_beyond_the_limits_is_refused(function, message):
+    start = time.monotonic()
+    with pytest.raises(UserError) as caught:
+        run_apart(function, 1, UPPER)
+    assert str(caught.value) == message and time.monotonic() - start < 30
+    assert multiprocessing.active_children() == []
+
+
+def test_an_error_of_the_translator_ends_the_process():
+    class Broken:
+        def translate(self, texts):
+            raise ConnectionAbortedError("the server")
+
+    with pytest.raises(ConnectionAbortedError, match="the server"):
+        run_apart(own_process, 5, Broken())
+    assert multiprocessing.active_children() == []

@@ -1,3 +1,7 @@
+"""Markdown: text is translated; marks, code and dialects stay, and no block or line break comes or goes."""
+
+import random
+import re
 import sys
 
 import pytest
@@ -5,27 +9,27 @@ import pytest
 from keras_transformer.errors import UserError
 from keras_transformer.tools.documents import markdown
 from keras_transformer.tools.documents.files import translate_bytes
-from tests.tools.documents.fake import SAME, UPPER
+from tests.tools.documents.fake import BACKWARDS, SAME, UPPER, Reorders, source_of
 
 PAGE = """---
 title: front matter
 ---
-# Big *news* here #
+# BIG *NEWS* HERE #
 
-Some **bold and _nested_ words**, `code here`, [a link](http://x.y/z "title") and ![alt text](img.png).\r
-Second line of it \\* ok &amp; fine <b>inline html</b> end, see https://a.b/c_d.
+SOME **BOLD AND _NESTED_ WORDS**, `code here`, [AA LINK](http://x.y/z "title") AND ![ALT TEXT](img.png).\r
+SECOND LINE OF IT \\* OK & FINE <b>INLINE HTML</b> END, SEE https://a.b/c_d.
 
-> quoted text
-> goes *on
-> here*
+> QUOTED TEXT
+> GOES *ON
+> HERE*
 
-- item one
-  - item **two**
-1. first
+- ITEM ONE
+  - ITEM **TWO**
+1. FIRST
 
-| a head | b *head* |
+| AA HEAD | BB *HEAD* |
 |---|---|
-| cell one | `x` cell two |
+| CELL ONE | `x` CELL TWO |
 
 ```python
 print("no")
@@ -37,50 +41,239 @@ print("no")
 <p>a block of html</p>
 </div>
 
-Line with break\u0020\u0020
-next \\
-line ~~gone text~~ ***both*** [ref link][r] ![](empty.png)
+LINE WITH BREAK\u0020\u0020
+NEXT \\
+LINE ~~GONE TEXT~~ ***BOTH*** [REF LINK][r] ![](empty.png)
 
 [r]: http://ref.x "a title"
 """
 
 
-def test_a_page_with_equal_translations_is_the_same_to_the_byte():
-    assert translate_bytes(SAME, PAGE.encode(), "markdown") == PAGE.encode()
-
-
 def test_text_is_translated_and_code_urls_and_front_matter_stay():
-    wanted = PAGE.upper()
-    for text in (
-        *("title: front matter", "`code here`", "(http://x.y/z ", '"title"', "(img.png)", "https://a.b/c_d"),
-        *("<b>", "</b>", "`x`", 'python\nprint("no")', "indented code", "<div>\n<p>", "</p>\n</div>", "(empty.png)"),
-        *('[r]: http://ref.x "a title"', "[r] "),
-    ):
-        wanted = wanted.replace(text.upper(), text)
-    found = translate_bytes(UPPER, PAGE.encode(), "markdown").decode()
-    assert found == wanted.replace("&AMP;", "&")
+    source = source_of(PAGE).replace("& ", "&amp; ")
+    assert translate_bytes(UPPER, source.encode(), "markdown").decode() == PAGE
+    assert translate_bytes(SAME, source.encode(), "markdown").decode() == source
 
 
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        ("a * b_c \\_d\\_ [x]", "A \\* B_C \\_D\\_ \\[X\\]"),
-        ("\\# no heading", "\\# NO HEADING"),
-        ("1\\. no list", "1\\. NO LIST"),
-        ("*a **b** c*", "*A **B** C*"),
-        ("a ~~~b~~~ c", "A ~~~B~~~ C"),
-        ("![a](b.png) <x@y.z>", "![A](b.png) <x@y.z>"),
-        ("some a\n\n| x \\| y | a |\n|---|---|\n| b | c |", "SOME A\n\n| X \\| Y | A |\n|---|---|\n| B | C |"),
-        ("a [^1] b\n\n- [ ] c\n\n> [!NOTE]\n> d\n\n[^1]: e f", "A [^1] B\n\n- [ ] C\n\n> [!NOTE]\n> D\n\n[^1]: E F"),
-        ("[a b][] [a b]\n\n[a b]: x", "[A B][a b] [A B][a b]\n\n[a b]: x"),
-        ("a &amp;lt; \\&lt; b", "A \\&LT; \\&LT; B"),
-        ("> <div>\n> a\n> </div>", "> <div>\n> a\n> </div>"),
-        ("+++\ntitle = 1\n+++\n\na", "+++\ntitle = 1\n+++\n\nA"),
-    ],
-)
-def test_signs_of_text_never_become_marks(text, found):
+KEPT = [
+    "\\# NO HEADING",
+    "1\\. NO LIST",
+    "![AA](b.png) <x@y.z>",
+    "SOME AA\n\n| XX \\| YY | AA |\n|---|---|\n| BB | CC |",
+    "> <div>\n> a\n> </div>",
+    "+++\ntitle = 1\n+++\n\nAA",
+    "| AA \\| BB | CC |\n|---|---|\n| `d|e` | FF \\| `g\\|h` |",
+    "| [[p|ONE TWO]] | AA |\n|---|---|\n| $x|y$ | [[q\\|BB]] |",
+    "SEE [[a page|THE TEXT]], [[Other page#part]] AND ![[a.png|100]]",
+    "AA $x_1 * y_2$ BB $$z*w*v$$ COSTS $5 AND $6",
+    "AA \\(x_i * y_i\\) BB \\[ x = y \\] CC \\[SIC\\]",
+    "ONE\n\n$$\nx\n- y\n\n= z\n$$\n\n\\[\na\n\\]\n\nTWO",
+    "ONE :smile: TWO :+1: AT 10:30:45, AA:BB:CC",
+    'ONE {{< ref "a b" >}} TWO, [THREE]({{< ref "c d" >}}) {{% x %}}',
+    "{% if a < b %}\nONE\n{% else %}\nTWO\n{% endif %}",
+    "AA {{ b.c | d }} EE <?= $f ?> GG <%= h %> {# i #} JJ",
+    "SEE https://{{ host }}/a/:b:/$c$d AND https://x.y/:e:/z.",
+    "::::tip SOME TITLE\nONE\n\n:::note[OTHER *TITLE*]{#id}\nTWO\n:::\n::::",
+    "::: {.note #id}\nONE\n:::\n\n> :::tip\n> TWO\n> :::",
+    "ONE :abbr[TWO THREE]{title=x} AND ::video[FOUR]",
+    '!!! note "A TITLE"\n    ONE\n\n    TWO\n\n??? tip\n\n    THREE',
+    "ONE[^a] TWO^[THREE *FOUR*]\n\n[^a]: WORD\n[^b]: FIVE SIX\n    SEVEN\n\n    EIGHT",
+    "---\ntitle: one\n# two\n---\n\n# THREE {#id}",
+    "import A, { b } from 'c'\nimport 'd'\n\nexport const e = {\n  f: 'g',\n}\n\nONE",
+    "IMPORT ONE THING AND EXPORT TWO",
+    '<Tabs items={["a", "b"]}>\nONE\n</Tabs>',
+    "<Card\n  title='a'\n  f={() => { b }}\n>\n\nONE <Em x={1}>TWO</Em> {a.b} <A.B /> FOUR\n\n</Card>",
+    "import A from 'a'\n\n<A>\n  <B c={1}>\n    ONE\n    </B>\n</A>",
+    "<>\nONE\n</>\n\n{/* a comment */}\n\n{a.map(b => (\n  <c>{b}</c>\n))}",
+    "ONE `$a` $b$ `{c}`\n\n```\n$d$ {{ e }}\n:::\n```\n\n    {% f %}\n    code",
+    "ZERO <!-- {{ a --> ONE }} <a href='$x$'>TWO</a> $y$",
+    "ONE TERM\n: TWO *THREE*\n\n: FOUR",
+    "ONE TWO\\\n: = THREE\n===\n\nFOUR\n[^a]: FIVE",
+    "ONE [TWO THREE]{.cls} FOUR\n\n*[Html]: FIVE SIX",
+    "ONE\n\n\\begin{x}\na & b\n\n\\end{x}\n\nTWO",
+    "ONE\n<A/> TWO\n![THREE](x) FOUR",
+    "[ONE {{ a }}]({{ b }}) TWO",
+]
+PAIRS = [
+    ("a * b_c \\_d\\_ [x]", "A \\* B_C \\_D\\_ \\[X\\]"),
+    ("a [^1] b\n\n- [ ] c\n\n> [!NOTE]\n> d\n\n[^1]: e f", "A [^1] B\n\n- [ ] C\n\n> [!NOTE]\n> D\n\n[^1]: E F"),
+    ("[a b][] [a b]\n\n[a b]: x", "[A B][a b] [A B][a b]\n\n[a b]: x"),
+    ("a &amp;lt; \\&lt; b", "A \\&LT; \\&LT; B"),
+    ("a [[b]](c) and [[d]][e]\n\n[e]: f", "A [\\[B\\]](c) AND [\\[D\\]][e]\n\n[e]: f"),
+    ("a \\$5 and \\$6, \\{b\\}, ⎕ ⎏", "A $5 AND $6, {B}, ⎕ ⎏"),
+]
+
+
+@pytest.mark.parametrize(("text", "found"), [(source_of(found), found) for found in KEPT] + PAIRS)
+def test_marks_stay_in_every_dialect_text_is_translated_and_never_becomes_a_mark(text, found):
     assert translate_bytes(UPPER, text.encode(), "markdown").decode() == found
-    assert translate_bytes(SAME, text.encode(), "markdown").decode() == text
+    for end in ("\n", "\r\n"):
+        own = text.replace("\n", end).encode()
+        assert translate_bytes(SAME, own, "markdown") == own
+
+
+def test_no_word_goes_from_one_branch_to_another():
+    text = b"one two {% if x %}three *four*{% else %}five six{% endif %} seven eight\n{% end %}\nnine ten"
+    assert translate_bytes(BACKWARDS, text, "markdown").decode() == (
+        "two one {% if x %}*four* three{% else %}six five{% endif %} eight seven\n{% end %}\nten nine"
+    )
+
+
+def test_in_mdx_indented_text_is_no_code():
+    text = b"<A>\n    <B>\n        one *two*\n    </B>\n</A>\n"
+    assert translate_bytes(UPPER, text, "markdown", "a.mdx") == text.replace(b"one *two*", b"ONE *TWO*")
+    assert translate_bytes(UPPER, text, "markdown", "a.md") == text
+
+
+MARKS = re.compile(
+    r"\$\$[^$]+\$\$|\$[^\s$]+\$|\\\(.+?\\\)|\\\[.+?\\\]|\{\{.*?\}\}|\{%.*?%\}|:[a-z]+:|<[A-Z/].*?>|\[\[[^\[\]|]+(?:\||\]\])|"
+    r"\^\[|:\w+\[|\{\w+\}|^:::\w*|^\[\^\w\]:"
+)
+PIECES = (
+    "one two three four. $x_1$ $$y*z$$ \\(a_b\\) {{<&ref>}} {%&if&%} {%&else&%} {%&endif&%} "
+    ":smile: <Em>five&six</Em> <Br&a={1}/> [[page|seven&eight]] [[page]] ^[nine&ten] :abbr[eleven] {name} "
+    "**bold&$z$** `code|$x$`"
+).split()
+WORDS = "one two three four Fünf 六 семь eight! nine, break ten. (no) it's 3 a_b ~".split()
+SIGNS = (
+    "# ## - + > >x 1. 2) 19. 1) | === = --- -- - - :- |-| --|-- ~~~ ~~ \\*\\*\\* \\* \\` \\~~~ ! \\_\\_\\_ : \\[a]: "
+    "+++ < & &#124; &#10;&#10; &#32; &gt; &lt;div&gt; \\# \\- \\1. \\> ### a|b"
+).split()
+MARKED = (
+    "`code` ¦ `` a`b `` ¦ ```c d``` ¦ ```c\nd``` ¦ `e\nf` ¦ [link text](http://x.y) ¦ [link\ntext here](<u v> 'title') "
+    "¦ [ref] ¦ [ref][] ¦ [some ref\ntext][ref] ¦ ![an image](i.png) ¦ ![an image\nof two lines \\* 1. here](i.png) "
+    "¦ *some emphasis* ¦ **strong\nwords here** ¦ ***both of them*** ¦ _under score_ ¦ ~~gone now~~ ¦ <b>bold tag</b> "
+    "¦ <div> ¦ <!-- note --> ¦ <br> ¦ <i> ¦ <x@y.z> ¦ https://a.b/c_d ¦ [^1]"
+).split(" ¦ ")
+
+
+def document_of(rng):
+    """A random document of one to five blocks."""
+    return "\n\n".join(_block(rng, 2) for _ in range(rng.randint(1, 5))) + rng.choice(["", "\n\n[ref]: http://r.s"])
+
+
+def _block(rng, depth):
+    kind = rng.randrange(10 if depth else 7)
+    if kind < 4:
+        return _text(rng, rng.randint(1, 16))
+    if kind == 4:
+        return f"{'#' * rng.randint(1, 6)} {_line(rng)}{rng.choice(['', ' #', ' ##'])}"
+    if kind == 5:
+        return f"{_text(rng, 5)}\n{rng.choice(['===', '---'])}"
+    if kind == 6:
+        return _rare_block(rng)
+    inner = "\n".join(_block(rng, depth - 1) for _ in range(rng.randint(1, 2)))
+    if kind == 7:
+        return "\n".join(f"{'' if rng.random() < 0.2 else '> '}{line}" for line in inner.split("\n"))
+    marker = rng.choice(["- ", "* ", "+ ", "1. ", "12) "])
+    space = "" if rng.random() < 0.1 else " " * len(marker)  # without it, lines of a paragraph still belong to the item
+    items = [inner] + [_text(rng, 4) for _ in range(rng.randint(0, 2))]
+    return "\n".join(marker + item.replace("\n", f"\n{space}") for item in items)
+
+
+def _rare_block(rng):
+    edge = rng.choice(["", "| "])
+    rows = [edge + " | ".join(_line(rng) for _ in range(2)) for _ in range(rng.randint(1, 3))]
+    table = "\n".join([rows[0], "--- | ---", *rows[1:]])
+    page = f"<div>\n{_text(rng, 6)}\n<p>{_text(rng, 6)}</p></div>"
+    return rng.choice([table, page, f"```\n{_text(rng, 4)}\n```", "---", "* * *", "    code here"])
+
+
+def _word(rng):
+    return rng.choice(rng.choices([WORDS, SIGNS, MARKED], [6, 3, 2])[0])
+
+
+def _line(rng):
+    return " ".join(_word(rng).replace("\n", " ") for _ in range(rng.randint(1, 6)))
+
+
+def _text(rng, length):
+    kinds = [" ", "\n", "  \n", "\\\n", " \\\n", "\n  ", "   \n    ", "  "]
+    breaks = rng.choices(kinds, [14, 4, 1, 1, 1, 1, 1, 1], k=length)
+    return "".join(_word(rng) + space for space in breaks).strip().rstrip("\\")
+
+
+TRANSLATORS = {
+    "backwards": BACKWARDS,
+    "backwards, not aligned": Reorders(BACKWARDS.order, is_aligned=False),
+    "shuffled": Reorders(lambda length: random.Random(length).sample(range(length), length)),
+}
+
+
+@pytest.mark.parametrize("name", ["backwards", "shuffled"])
+def test_every_translation_has_the_marks_of_its_source(name):
+    rng = random.Random(60)
+    for _ in range(60):
+        blocks = []
+        for _ in range(rng.randint(1, 4)):
+            words = [rng.choice(PIECES).replace("&", " ") for _ in range(rng.randint(1, 9))]
+            text = "".join(word + rng.choice("   \n") for word in words).strip()
+            frames = [text, f"# {' '.join(text.split())}", f":::note\n{text}\n:::", f"<Box>\n{text}\n</Box>"]
+            blocks.append(rng.choice(frames))
+        document = "\n\n".join(blocks)
+        found = translate_bytes(TRANSLATORS[name], document.encode(), "markdown").decode()
+        marks, kept = MARKS.findall(document), MARKS.findall(found)
+        assert sorted(kept) == sorted(marks), f"{document!r} became {found!r}"
+        statements = [[mark for mark in each if mark.startswith(("{%", "{{"))] for each in (marks, kept)]
+        assert statements[0] == statements[1], found
+        assert found.count("\n\n") == document.count("\n\n")
+
+
+def structure_of(text):
+    """The blocks of a document with the line breaks of each text: hard ones, soft ones."""
+    return [
+        _breaks(token)
+        if token.type == "inline"
+        else (token.type, token.level, token.markup, token.content * (token.type in ("fence", "code_block")))
+        for token in markdown.load_parser().parse(text)
+    ]
+
+
+def _breaks(token):
+    inner = [_breaks(child) for child in token.children or []]
+    kinds = ("hardbreak", "softbreak")
+    return tuple(sum(one[i] for one in inner) + (token.type == name) for i, name in enumerate(kinds))
+
+
+def test_blocks_and_line_breaks_stay_in_every_translation():
+    rng = random.Random(101)
+    for _ in range(101):
+        text = document_of(rng)
+        for translator in TRANSLATORS.values():
+            found = translate_bytes(translator, text.encode(), "markdown").decode()
+            assert structure_of(found) == structure_of(text), f"{text!r} became {found!r}"
+        text = text.replace("\n", rng.choice(["\n", "\r\n"]))
+        assert translate_bytes(SAME, text.encode(), "markdown").decode() == text
+
+
+def test_what_comes_to_the_start_of_a_line_begins_no_block():
+    for text, found in (
+        ("break\nhere 1.", "1\\.\nhere break"),
+        ("a >b", "\\>b a"),
+        ("a ==\nb\nc d", "d c b\n\\==\na"),
+        ("# \\# a b", "# b a \\#"),
+        ("- a &#124;\n  ---", "- &#124; a\n  ---"),
+        ("* a\n  b --", "* \\--\n  b a"),
+        ("a ```x\ny``` b ~~~", "\\~\\~\\~ ```x\ny``` b a"),
+        ("> ![1. a\n> b](d)", "> ![b a\n> 1\\.](d)"),
+        ("a &#10;&#10; b", "&#10; b a &#10;"),
+        ("- <i>\n  a b", "- <i>\n  b a"),
+        ("- \\\n  three\n  two", "- \\\n  two\n  three"),
+        ("a\n**b**\n*c*\nd", "d\n*c*\n**b**\na"),
+    ):
+        written = translate_bytes(BACKWARDS, text.encode(), "markdown").decode()
+        assert (written, structure_of(written)) == (found, structure_of(text))
+
+
+@pytest.mark.parametrize("name", TRANSLATORS)
+def test_no_translation_ends_a_subtitle_with_a_blank_line(name):
+    rng, times = random.Random(7), "00:00:01,000 --> 00:00:02,500"
+    for _ in range(211):
+        words = [rng.choice(["one", "<i>two</i>", "three!", "<b>four five</b>", "-"]) for _ in range(rng.randint(2, 7))]
+        text = "".join(word + rng.choice([" ", "\n", "\n"]) for word in ["a", *words]).strip()
+        document = f"1\n{times}\n{text}\n\n2\n{times}\nend here\n"
+        found = translate_bytes(TRANSLATORS[name], document.encode(), "srt").decode()
+        assert [len(part.splitlines()) for part in found.split("\n\n")] == [text.count("\n") + 3, 3], found
 
 
 def test_without_its_package_markdown_says_what_to_install(monkeypatch):

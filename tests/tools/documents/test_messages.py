@@ -1,16 +1,20 @@
 import html
 import re
+import shutil
+import subprocess
 from collections import Counter
 from xml.etree import ElementTree
 from xml.sax.saxutils import escape
 
 import pytest
-from babel.messages.pofile import denormalize
+from babel.messages.checkers import python_format
+from babel.messages.pofile import denormalize, read_po
 from babel.messages.pofile import escape as quoted
 
+from keras_transformer.errors import UserError
 from keras_transformer.protection import Protection
 from keras_transformer.tools.documents.files import translate_bytes
-from tests.tools.documents.fake import BACKWARDS, SAME, UPPER, WordByWord
+from tests.tools.documents.fake import BACKWARDS, SAME, UPPER, WordByWord, backwards, source_of
 
 # A text, and the variables of it.
 TEXTS = [
@@ -64,42 +68,37 @@ def test_variables_stay_and_words_are_translated(translated, text, variables):
     assert [name for name in variables if name not in backwards] == []
 
 
-@pytest.mark.parametrize(("text", "variables"), TEXTS)
-def test_protection_keeps_the_same_variables(text, variables):
-    words = Protection().hide(text).words
-    assert [name for name in variables if name not in words] == []
+def test_protection_keeps_the_same_variables():
+    for text, variables in TEXTS:
+        assert not {*variables} - {*Protection().hide(text).words}, text
 
 
-@pytest.mark.parametrize("text", PROSE)
-def test_a_percent_sign_of_prose_is_no_variable(text):
-    for translated in FORMATS:
-        assert translated(UPPER, text) == text.upper()
+@pytest.mark.parametrize("translated", FORMATS)
+def test_a_percent_sign_of_prose_is_no_variable(translated):
+    assert [translated(UPPER, text) for text in PROSE] == [text.upper() for text in PROSE]
 
 
 @pytest.mark.parametrize("translated", FORMATS)
 @pytest.mark.parametrize(
     ("text", "upper"),
     [
-        ("{n, plural, one {# day} other {# days}}", "{n, plural, one {# DAY} other {# DAYS}}"),
+        (None, "{n, plural, one {# DAY} other {# DAYS}}"),
         (
-            "Saved {n, plural, offset:1 =0 {no files} one {# file in {dir}} other {{g, select, male {his # files} "
-            "other {their files}}}} today",
+            None,
             "SAVED {n, plural, offset:1 =0 {NO FILES} one {# FILE IN {dir}} other {{g, select, male {HIS # FILES} "
             "other {THEIR FILES}}}} TODAY",
         ),
+        (None, "{minutes, plural, =0 {JUST NOW} other {{{minutes}} MINUTES AGO}}"),
         (
-            "{minutes, plural, =0 {just now} other {{{minutes}} minutes ago}}",
-            "{minutes, plural, =0 {JUST NOW} other {{{minutes}} MINUTES AGO}}",
+            "{n, select, one {the #st} other {a '{' and {l'{name}}}}}",
+            "{n, select, one {THE #ST} other {A '{' AND {L’{name}}}}}",
         ),
-        (
-            "{n, selectordinal, one {the #st} other {a '{' and {l'{name}}}}}",
-            "{n, selectordinal, one {THE #ST} other {A '{' AND {L’{name}}}}}",
-        ),
-        ("{g, select, a {one # two} other {}}", "{g, select, a {ONE # TWO} other {}}"),
+        (None, "{g, select, a {ONE # TWO} other {}}"),
         ("{n, plural, one {day", "{N, PLURAL, ONE {DAY"),  # no message: text
     ],
 )
 def test_branches_are_translated_and_their_skeleton_stays(translated, text, upper):
+    text = text or source_of(upper)
     assert translated(UPPER, text) == upper
     assert translated(SAME, text) == text
 
@@ -123,21 +122,17 @@ class Writing(WordByWord):
         return [self.text] * len(texts)
 
 
-@pytest.mark.parametrize(
-    ("before", "text", "translation"),
-    [
+def test_a_translation_with_other_variables_is_not_written():
+    for before, text, translation in (
         ("", "a {name}", "b {other}"),
-        ("", "a %s", "b $c"),
         ("#, python-brace-format\n", "a", "b {c}"),
         ("", "{n, plural, one {a} other {b}}", "c }"),
         ("", "{n, plural, one {a} other {b}}", "c # d"),
         ("#, qt-format\n", "a", "%1 b"),
-    ],
-)
-def test_a_translation_with_other_variables_is_not_written(before, text, translation):
-    left = []
-    assert in_catalogue(Writing(translation), text, before, on_left=left.append) in ("", "b {{c}}")
-    assert left == [text] or "brace" in before
+    ):
+        left = []
+        assert in_catalogue(Writing(translation), text, before, on_left=left.append) in ("", "b {{c}}")
+        assert left == [text] or "brace" in before
 
 
 def test_unnumbered_variables_keep_their_order_or_the_text_stays():
@@ -145,35 +140,27 @@ def test_unnumbered_variables_keep_their_order_or_the_text_stays():
     for one, other in (("%s", "%d"), ("%d", "%d"), ("{}", "{}"), ("%@", "%@")):
         assert in_catalogue(BACKWARDS, text.format(one, other), on_left=left.append) == ""
     assert left == [text.format(*pair) for pair in (("%s", "%d"), ("%d", "%d"), ("{}", "{}"), ("%@", "%@"))]
+    blocks = "<p>the %s theme inherits from the %d theme</p><p>and %s now</p>"
+    assert in_catalogue(BACKWARDS, blocks, "#, c-format\n") == ""
     for one, other in (("%1$s", "%2$d"), ("%(a)s", "%(b)s"), ("%1", "%2"), ("{a}", "{b}")):
         assert in_catalogue(BACKWARDS, text.format(one, other)) == f"theme the {other} from inherits {one} theme the"
 
 
-@pytest.mark.parametrize(
-    ("flags", "one", "other", "numbered"),
-    [
+def test_variables_in_another_order_get_numbers_where_the_format_has_them():
+    for flags, one, other, numbered in (
         ("c-format", "%s", "%d", ("%2$d", "%1$s")),
         ("c-format", "%s", "%s", ("%2$s", "%1$s")),
         ("php-format, fuzzy", "%-5s", "%.2f", ("%2$.2f", "%1$-5s")),
         ("objc-format", "%@", "%ld", ("%2$ld", "%1$@")),
         ("java-printf-format", "%d", "$name", ("$name", "%d")),
-        ("c-format", "%2$s", "%1$d", ("%1$d", "%2$s")),
         ("python-format", "%s", "%d", None),  # Python has names, and no numbers
-        ("c-format, python-format", "%s", "%d", None),
         ("no-c-format", "{}", "{}", None),
         ("c-format", "%*d", "%d", None),  # the width takes a value, too
         ("c-format", "%m", "%d", None),  # no value of the program's
-    ],
-)
-def test_variables_in_another_order_get_numbers_where_the_format_has_them(flags, one, other, numbered):
-    text = f"the {one} theme inherits from the {other} theme"
-    expected = "theme the {} from inherits {} theme the".format(*numbered) if numbered else ""
-    assert in_catalogue(BACKWARDS, text, f"#, {flags}\n") == expected
-
-
-def test_a_message_of_several_blocks_gets_no_numbers():
-    text = "<p>the %s theme inherits from the %d theme</p><p>and %s now</p>"
-    assert in_catalogue(BACKWARDS, text, "#, c-format\n") == ""
+    ):
+        text = f"the {one} theme inherits from the {other} theme"
+        expected = "theme the {} from inherits {} theme the".format(*numbered) if numbered else ""
+        assert in_catalogue(BACKWARDS, text, f"#, {flags}\n") == expected
 
 
 @pytest.mark.parametrize("translated", [in_catalogue, in_xliff])
@@ -184,3 +171,180 @@ def test_escaped_markup_is_markup(translated):
     assert translated(BACKWARDS, "<p>one two</p><p>three <br/>four</p>") == "<p>two one</p><p>four <br/>three</p>"
     assert translated(UPPER, "Terms&nbsp;&amp; &quot;uses&quot; &copy;") == "TERMS&nbsp;&amp; &quot;USES&quot; &copy;"
     assert translated(UPPER, "R&D &amp; &File") == "R&D &AMP; &FILE"  # which signs are escaped is not known
+
+
+CATALOGUE = r"""# a comment
+msgid ""
+msgstr ""
+"Content-Type: text/plain; charset=UTF-8\n"
+
+#: a.c:3
+#, c-format
+msgctxt "menu"
+msgid "Delete %s of <b>{count}</b> files\n"
+msgstr "DELETE %s OF <b>{count}</b> FILES\n"
+
+#~ msgid "old"
+#~ msgstr ""
+
+msgid ""
+"two \"lines\"\n"
+"of text"
+msgstr ""
+"TWO \"LINES\"\n"
+"OF TEXT"
+
+msgid "one file"
+msgid_plural "%(n)d files"
+msgstr[0] "ONE FILE"
+msgstr[1] "%(n)d FILES"
+
+msgid "kept"
+msgstr "behalten"
+"""
+
+
+def empty(catalogue):
+    """The catalogue without the translations that are upper-cased sources."""
+    catalogue = re.sub(r'(?m)^"(TWO|OF) .*\n', "", catalogue)
+    return re.sub(r'(?m)^(msgstr(?:\[\d\])?) ".*(?:FILE).*"$', r'\1 ""', catalogue)
+
+
+def test_messages_without_translation_get_one_and_those_of_people_stay_to_the_byte():
+    assert 'msgstr ""\n\n#~' in empty(CATALOGUE) and 'msgstr[1] ""' in empty(CATALOGUE)
+    assert translate_bytes(UPPER, empty(CATALOGUE).encode(), "po").decode() == CATALOGUE
+    assert translate_bytes(SAME, CATALOGUE.encode(), "po") == CATALOGUE.encode()
+
+
+@pytest.mark.parametrize("line", ["hello", 'msgid no quote"', 'msgid "open'])
+def test_a_line_that_belongs_to_no_message_is_named(line):
+    with pytest.raises(UserError, match="a.po is no gettext catalogue: line 3 belongs to no message"):
+        translate_bytes(SAME, f'msgid ""\nmsgstr "x"\n{line}\n'.encode(), "po", "a.po")
+
+
+def header(*lines):
+    return 'msgid ""\nmsgstr ""\n' + "".join(f'"{line}\\n"\n' for line in lines)
+
+
+def message(text, flags="", plural=None, forms=1):
+    strings = ['msgstr ""'] if plural is None else [f'msgstr[{i}] ""' for i in range(forms)]
+    lines = [f"#, {flags}"] if flags else []
+    lines += [f'msgid "{text}"', *([f'msgid_plural "{plural}"'] if plural else []), *strings]
+    return "\n" + "\n".join(lines) + "\n"
+
+
+def strings_of(found):
+    """The strings of all translations but the one of the header."""
+    return re.findall(r'^msgstr(?:\[\d+\])? "(.*)"$', found, re.MULTILINE)[1:]
+
+
+def translated(translator, text, **how):
+    return translate_bytes(translator, text.encode(), "po", **how).decode()
+
+
+@pytest.mark.parametrize(
+    ("flags", "upper"),
+    [
+        ("c-format", "SEE 50%% OF %d, %1$s OR % d"),
+        ("c-format", "SEE %'d OF %-5<PRIu64> AND %*.*f"),
+        ("c-format", "JUST 50 %, OF"),  # breaks the rules, so the sign is text
+        ("python-format", "%(a b)d OF 5%%"),
+        ("python-brace-format", "ONE {a!r:>{w}} {{TWO}}"),
+        ("kde-format", "%1 OF 100 % DOGS AND % DD"),
+        ("qt-format", "%1 OF %L2 AND %10"),
+        ("objc-format", "%@ OF %2$@"),
+        ("boost-format", "%1% OF %|2$d|"),
+        ("java-format", "IT''SS {0} OF '{x}' AND {1,number,integer}"),
+        ("csharp-format", "AA {0:N2} OF {{BB}}"),
+        ("object-pascal-format", "%0:d OF %1:s"),
+        ("ruby-format", "%<a>d OF %{b}"),
+        ("lisp-format", "~5D OF ~a"),
+        ("sh-format", "$a OF ${b}"),
+        ("no-c-format", "ONLY %SS OF"),
+        ("no-python-brace-format", "AA {BB} OF"),
+        ("", "100 % DER %d"),
+    ],
+)
+def test_flags_choose_the_variables(flags, upper):
+    text = header("Language: de") + message(source_of(upper), flags)
+    assert strings_of(translated(UPPER, text)) == [upper]
+    # A variable may stand in a word, as gettext reads it.
+    assert '"SEE 100 %dER"' in translated(UPPER, header("Language: de") + message("see 100 %der", "fuzzy, c-format"))
+
+
+SLAVIC = "n%10==1 && n%100!=11 ? 0 : n%10>=2 && n%10<=4 && (n%100<10 || n%100>=20) ? 1 : 2"
+
+
+def test_each_form_is_translated_from_the_text_for_its_numbers():
+    for forms, singular, upper in (
+        ("nplurals=2; plural=(n != 1);", "one file", ["ONE FILE", "%d FILES"]),
+        (f"nplurals=3; plural=({SLAVIC});", "one file", ["%d FILES"] * 3),  # the first is for 21, too
+        (f"nplurals=3; plural=({SLAVIC});", "%d file", ["%d FILE", "%d FILES", "%d FILES"]),
+        ("nplurals=1; plural=0;", "%d file", ["%d FILES"]),
+        ("nplurals=3; plural=(n==0 ? 0 : n==1 ? 1 : 2);", "one file", ["%d FILES", "ONE FILE", "%d FILES"]),
+        ("nplurals=INTEGER; plural=EXPRESSION;", "one file", ["ONE FILE", "%d FILES"]),
+    ):
+        for number in {len(upper), 2}:  # a catalogue with too few forms or too many gets as many as its header says
+            text = header(f"Plural-Forms: {forms}") + message(singular, "c-format", "%d files", number)
+            assert strings_of(translated(UPPER, text)) == upper
+
+
+def test_forms_are_written_together_or_not_at_all():
+    class Losing(WordByWord):
+        def translate(self, texts, on_progress=None):
+            return ["%1" if "items" in text else text.upper() for text in texts]
+
+    left, text = [], header("Plural-Forms: nplurals=2; plural=(n != 1);") + message("item", "qt-format", "items", 2)
+    assert translated(Losing(), text, on_left=left.append) == text and left == ["item", "items"]
+
+
+def test_the_header_declares_the_language_its_plural_forms_and_its_charset():
+    lines = "Language: |Plural-Forms: nplurals=INTEGER; plural=EXPRESSION;|Content-Type: text/plain; charset=CHARSET"
+    text = header(*lines.split("|")) + message("one day", "", "%d days", 2)
+    found = translated(UPPER, text, target_lang="ja")
+    assert '"Language: ja\\n"' in found and "charset=UTF-8\\n" in found
+    assert "nplurals=1; plural=0;" in found and strings_of(found) == ["%d DAYS"]
+    found = translated(UPPER, text, target_lang="pl")
+    assert '"Language: pl\\n"' in found and "nplurals=3; " in found and len(strings_of(found)) == 3
+    assert '"Language: pt_BR\\n"' in translated(SAME, header("X: y"), target_lang="pt-BR")
+    same = header("Language: de_AT")
+    assert translated(SAME, same, target_lang="de") == same  # a kind of German
+    assert translated(SAME, same) == same
+    assert translated(SAME, message("a"), target_lang="de") == message("a").replace('msgstr ""', 'msgstr "a"')
+
+
+WHOLE = header("Language: de", "Content-Type: text/plain; charset=UTF-8", "Plural-Forms: nplurals=2; plural=(n != 1);")
+WHOLE += "".join(
+    message(text.format(*variables), flags, plural and plural.format(*variables), 2)
+    for text, plural in (
+        ("the {} theme inherits from the {} theme, 5{} of it\\n", None),
+        ("{}{} don't <b>copy {}</b>", None),
+        ("copy {} of {}", "copy all {} files of {}, {}"),
+    )
+    for flags, variables in {
+        "c-format": ("%s", "%d", "%%"),
+        "c-format, no-wrap": ("%2$s", "%1$<PRIu64>", "%%"),
+        "python-format": ("%(n)d", "%(m)s", "%%"),
+        "python-brace-format": ("{n}", "{m:>5}", "{{"),
+        "objc-format": ("%@", "%ld", "%%"),
+        "qt-format": ("%1", "%2", "%"),
+        "java-format": ("{0}", "{1,number}", "''"),
+    }.items()
+)
+
+
+@pytest.mark.parametrize("translator", [SAME, UPPER, BACKWARDS, backwards(lambda word: f"{word}% d")])
+def test_gettext_and_babel_accept_the_result(translator, tmp_path):
+    left, path = [], tmp_path / "a.po"
+    path.write_text(translated(translator, WHOLE, on_left=left.append), encoding="utf-8")
+    with path.open("rb") as file:
+        messages = [each for each in read_po(file) if each.id]
+    for each in messages:
+        if "%(" in str(each.id) and each.string:
+            python_format(None, each)  # raises TranslationError
+    done = [each for each in messages if each.string and each.string != ("", "")]
+    assert len(messages) == 21 and len(done) >= 8
+    assert (len(done) == 21) == (not left)
+    if shutil.which("msgfmt"):
+        checked = subprocess.run(["msgfmt", "-c", "-o", tmp_path / "a.mo", path], capture_output=True, text=True)
+        assert checked.returncode == 0, checked.stderr

@@ -3,49 +3,43 @@ import pytest
 from keras_transformer.errors import UserError
 from keras_transformer.tools.documents.files import translate_bytes
 from keras_transformer.tools.documents.subtitles import find_subtitles
-from tests.tools.documents.fake import BACKWARDS, SAME, UPPER
+from tests.tools.documents.fake import BACKWARDS, SAME, UPPER, source_of
 
 SUBTITLES = """\ufeff1\r
 00:00:01,000 --> 00:00:02,500 X1:40\r
-Hello <i>big</i>\r
-world again\r
+HELLO <i>BIG</i>\r
+WORLD AGAIN\r
 \r
 2
 00:00:03,000 --> 00:00:04,500
-- Hi.
-- {\\an8}Hello you.
+- HI.
+- {\\an8}HELLO YOU.
 
 3
 00:00:05,000 --> 00:00:06,000
 
 """
-VTT = """\ufeffWEBVTT - some file
-X-TIMESTAMP-MAP=LOCAL:00:00:00.000
+HEAD = "\ufeffWEBVTT - some file\nX-TIMESTAMP-MAP=LOCAL:00:00:00.000\n\nNOTE one comment\nof two lines\n\nSTYLE\n"
+VTT = """::cue(v[voice="A b"]) { color: red }
 
-NOTE one comment
-of two lines
-
-STYLE
-::cue(v[voice="A b"]) { color: red }
-
-REGION
+Region
 id:left
 
 intro
 00:01.000 --> 00:02.000 align:start position:0%
-<v A b>Hello <i>big</i> &amp; new</v>
-world\tagain &lt;now&gt;
+<v A b>HELLO <i>BIG</i> &amp; NEW</v>
+WORLD\tAGAIN &lt;NOW&gt;
 
 00:00:03.000 --> 00:00:04.500
-- Hi.
-- <c.yellow.bg_blue>Hello</c> you.
+- HI.
+- <c.yellow.bg_blue>HELLO</c> YOU.
 
 00:00:05.000 --> 00:00:06.500
-<v A b>one day
-<v C>two days
+<v A b>ONE DAY
+<v C>TWO DAYS
 
 00:00:07.000 --> 00:00:08.000
-Never <00:00:07.300>drink <00:00:07.600>this
+NEVER <00:00:07.300>DRINK <00:00:07.600>THIS
 
 00:00:09.000 --> 00:00:10.000
 """
@@ -73,10 +67,9 @@ def test_lines_are_translated_and_blank_ones_stay():
 
 
 def test_subtitles_keep_their_times_numbers_and_line_breaks():
-    found = translate_bytes(UPPER, SUBTITLES.encode(), "srt").decode()
-    wanted = SUBTITLES.replace("Hello <i>big</i>", "HELLO <i>BIG</i>").replace("world again", "WORLD AGAIN")
-    assert found == wanted.replace("- Hi.", "- HI.").replace("}Hello you", "}HELLO YOU")
-    assert translate_bytes(SAME, SUBTITLES.encode(), "srt") == SUBTITLES.encode()
+    source = source_of(SUBTITLES).encode()
+    assert translate_bytes(UPPER, source, "srt").decode() == SUBTITLES
+    assert translate_bytes(SAME, source, "srt") == source
 
 
 def test_a_subtitle_ends_where_the_next_one_begins():
@@ -86,53 +79,24 @@ def test_a_subtitle_ends_where_the_next_one_begins():
     assert [text[unit.start : unit.end] for unit in units] == ["one\n3x{}"]
 
 
-def test_text_without_times_is_no_subtitles():
-    with pytest.raises(UserError, match="the document has no subtitles: a line such as 00:00:01,000 -->"):
-        translate_bytes(SAME, b"one\n", "srt")
-
-
-TIMES = "00:00:01,000 --> 00:00:04,000"
-
-
-@pytest.mark.parametrize(
-    ("source", "target"),
-    [
-        (
-            f"1\n{TIMES}\none a\n\ntwo b\n\n2\n{TIMES}\nthree c\n",
-            f"1\n{TIMES}\na one\n\nb two\n\n2\n{TIMES}\nc three\n",
-        ),
-        (f"1\r\n{TIMES}\r\none a\r\n \r\n\r\n- two b\r\n- c", f"1\r\n{TIMES}\r\na one\r\n \r\n\r\n- b two\r\n- c"),
-        (f"1\n{TIMES}\n\none a\n7\n\n2\n{TIMES}\nb", f"1\n{TIMES}\n\n7 a\none\n\n2\n{TIMES}\nb"),
-    ],
-)
-def test_text_after_a_blank_line_in_a_subtitle_is_translated(source, target):
-    assert translate_bytes(BACKWARDS, source.encode(), "srt").decode() == target
+def test_text_after_a_blank_line_in_a_subtitle_is_translated():
+    for source, target in (
+        ("1\nTIMES\none a\n\ntwo b\n\n2\nTIMES\nthree c\n", "1\nTIMES\na one\n\nb two\n\n2\nTIMES\nc three\n"),
+        ("1\r\nTIMES\r\none a\r\n \r\n\r\n- two b\r\n- c", "1\r\nTIMES\r\na one\r\n \r\n\r\n- b two\r\n- c"),
+        ("1\nTIMES\n\none a\n7\n\n2\nTIMES\nb", "1\nTIMES\n\n7 a\none\n\n2\nTIMES\nb"),
+    ):
+        source, target = (text.replace("TIMES", "00:00:01,000 --> 00:00:04,000") for text in (source, target))
+        assert translate_bytes(BACKWARDS, source.encode(), "srt").decode() == target
 
 
 def test_cues_keep_all_but_their_words():
-    assert translate_bytes(SAME, VTT.encode(), "vtt") == VTT.encode()
-    wanted = VTT
-    for text in (
-        "Hello",
-        "big",
-        "new",
-        "world",
-        "again",
-        "now",
-        "Hi.",
-        "you.",
-        "one day",
-        "two days",
-        "Never",
-        "drink",
-    ):
-        wanted = wanted.replace(text, text.upper())
-    wanted = wanted.replace("this", "THIS")
-    assert translate_bytes(UPPER, VTT.encode(), "vtt").decode() == wanted
-    found = translate_bytes(BACKWARDS, VTT.encode(), "vtt").decode()
+    source, wanted = ((HEAD + text.replace("Region", "REGION")).encode() for text in (source_of(VTT), VTT))
+    assert translate_bytes(SAME, source, "vtt") == source
+    assert translate_bytes(UPPER, source, "vtt").decode() == wanted.decode()
+    found = translate_bytes(BACKWARDS, source, "vtt").decode()
     assert "<v A b>day one\n<v C>days two" in found  # each voice keeps its text
-    assert "\n<00:00:07.300> this <00:00:07.600>drink Never\n" in found  # times rise
-    assert "\n- Hi.\n- you. <c.yellow.bg_blue>Hello</c>\n" in found
+    assert "\n<00:00:07.300> this <00:00:07.600>drink never\n" in found  # times rise
+    assert "\n- hi.\n- you. <c.yellow.bg_blue>hello</c>\n" in found
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
@@ -149,17 +113,15 @@ def test_dialogue_keeps_its_marks_and_drawings():
     assert found == wanted.replace("}ka {", "}KA {").replace("}ra {", "}RA {").replace("}red{", "}RED{")
     found = translate_bytes(BACKWARDS, ASS.encode(), "ass").decode()
     assert r"{\an8}four" in found and r"{\i1}two{\i0}" in found and found.count(r"\N") == 1
-    assert [found.index(mark) for mark in (r"{\k20}", r"{\k30}", r"{\c&", r"{\c}")] == sorted(
-        found.index(mark) for mark in (r"{\k20}", r"{\k30}", r"{\c&", r"{\c}")
-    )
+    places = [found.index(mark) for mark in (r"{\k20}", r"{\k30}", r"{\c&", r"{\c}")]
+    assert places == sorted(places)
 
 
 def test_files_without_subtitles_are_refused():
-    with pytest.raises(
-        UserError, match="the document is no WebVTT: its first line must begin with WEBVTT. Received: 'one'"
+    for format, text, words in (
+        ("srt", b"one\n", "the document has no subtitles: a line such as 00:00:01,000 -->"),
+        ("vtt", b"one\ntwo", "the document is no WebVTT: its first line must begin with WEBVTT. Received: 'one'"),
+        ("ass", b"[Events]\none", "the document has no subtitles: each needs a line that begins with `Dialogue:`"),
     ):
-        translate_bytes(SAME, b"one\ntwo", "vtt")
-    with pytest.raises(
-        UserError, match="the document has no subtitles: each needs a line that begins with `Dialogue:`"
-    ):
-        translate_bytes(SAME, b"[Events]\none", "ass")
+        with pytest.raises(UserError, match=words):
+            translate_bytes(SAME, text, format)

@@ -1,18 +1,26 @@
 """What all engines share: their names, and the one direction that they have of a model of many languages."""
 
+import importlib
+import json
+import sys
+import zipfile
+
 import ctranslate2
 import pytest
 import sentencepiece
 
 from keras_transformer.cli.export import make_parser
-from keras_transformer.errors import UserError
+from keras_transformer.errors import ExportError, UserError
 from keras_transformer.export.manifest import read_manifest
 from keras_transformer.export.versions import export_version
 from keras_transformer.runs import Run
+from keras_transformer.tokenizer import Tokenizer
 from keras_transformer.tools.engines import EXPORTS, export_class
+from keras_transformer.tools.engines.argos import ArgosExport
 from keras_transformer.tools.engines.ctranslate2 import CTranslate2Export
 from keras_transformer.tools.engines.litert import LiteRTExport
 from keras_transformer.tools.engines.translate_litert import LiteRTTranslator
+from keras_transformer.translation.translator import Translator
 from tests import tiny
 
 TEXTS = ["one two", "one two", "seven", "ten\nnine"]
@@ -23,14 +31,11 @@ def of_many(request):
     return tiny.many_languages(request.param)
 
 
-def test_a_format_that_does_not_exist_is_named(tmp_path):
-    with pytest.raises(UserError, match="one of saved_model, ctranslate2, litert, argos. Received: format='onnx'"):
-        Run(tmp_path).export(tmp_path / "exports", format="onnx")
-
-
-def test_export_py_offers_all_formats():
+def test_export_py_offers_all_formats_and_one_that_does_not_exist_is_named(tmp_path):
     (formats,) = (action.choices for action in make_parser()._actions if action.dest == "format")
     assert formats == ("saved_model", *EXPORTS)
+    with pytest.raises(UserError, match="one of saved_model, ctranslate2, litert, argos. Received: format='onnx'"):
+        Run(tmp_path).export(tmp_path / "exports", format="onnx")
 
 
 def test_a_run_asks_an_engine_by_name_and_only_one_with_a_shortlist_takes_one(tmp_path):
@@ -42,8 +47,16 @@ def test_a_run_asks_an_engine_by_name_and_only_one_with_a_shortlist_takes_one(tm
     assert not [*tmp_path.iterdir()]
 
 
-def test_the_manifest_has_the_version_of_the_engine(known, litert_version):
-    assert "ai-edge-litert" in read_manifest(litert_version)["libraries"]
+@pytest.mark.parametrize(
+    ("package", "modules"), [("ctranslate2", ["ctranslate2"]), ("ai-edge-litert", ["litert", "translate_litert"])]
+)
+def test_without_its_package_an_engine_says_in_one_line_what_to_install(monkeypatch, package, modules):
+    monkeypatch.setitem(sys.modules, {"ai-edge-litert": "ai_edge_litert.interpreter"}.get(package, package), None)
+    for name in modules:
+        monkeypatch.delitem(sys.modules, f"keras_transformer.tools.engines.{name}")
+        monkeypatch.delattr(f"keras_transformer.tools.engines.{name}")
+    with pytest.raises(ExportError, match=f"pip install {package}"):
+        importlib.import_module(f"keras_transformer.tools.engines.{modules[0]}")
 
 
 @pytest.mark.slow
@@ -60,8 +73,57 @@ def test_an_export_for_ctranslate2_begins_with_the_tag_of_its_direction(of_many,
     assert tag == ("<2fr>" if of_many.tags.place == "source" else "<2de>")
     pieces = sentencepiece.SentencePieceProcessor(model_file=str(path / "tokenizer.model"))
     source = [tag, *pieces.encode("seven", out_type=str)]  # as docs/export_and_serve.md says
-    (result,) = ctranslate2.Translator(str(path)).translate_batch(
-        [source], beam_size=1, max_decoding_length=len(source) - 1 + 50, min_decoding_length=0
-    )
+    how = {"beam_size": 1, "max_decoding_length": len(source) - 1 + 50, "min_decoding_length": 0}
+    (result,) = ctranslate2.Translator(str(path)).translate_batch([source], **how)
     expected = of_many.translate("seven", source_lang="de", target_lang="fr")
     assert pieces.decode(result.hypotheses[0]) == expected != of_many.translate("seven")
+
+
+SENTENCES = ["one two three", "ten", "five five zero nine", "seven", "_ 7 \U0001f600"]
+SEARCH = {"beam_size": 4, "num_hypotheses": 4, "length_penalty": 0.2, "replace_unknowns": True}
+SEARCH |= {"max_decoding_length": 23}  # a random model knows no end
+
+
+@pytest.fixture(scope="module")
+def of_a_pair():
+    made = Translator(tiny.transformer(), tiny.tokenizer(), max_length=31)
+    made.languages = "pt-BR", "xx"
+    return made
+
+
+def translations(model, tokenizer):
+    engine, pieces = ctranslate2.Translator(str(model)), sentencepiece.SentencePieceProcessor(model_file=str(tokenizer))
+    results = engine.translate_batch(pieces.encode(SENTENCES, out_type=str), **SEARCH)
+    return [pieces.decode_pieces(result.hypotheses[0]) for result in results]
+
+
+def test_argos_and_the_proof_of_its_package_translate_as_the_export_for_ctranslate2(of_a_pair, tmp_path):
+    for name, export in {"plain": CTranslate2Export(of_a_pair), "argos": ArgosExport(of_a_pair)}.items():
+        (tmp_path / name).mkdir()
+        export.write(tmp_path / name)
+    with export.opened(tmp_path / "argos") as translate_batch:
+        assert translate_batch(SENTENCES)[0] == export.expected(SENTENCES)[0]
+    about = export.describe(tmp_path / "argos")
+    assert (about["format"], about["weights"]) == ("argos", "float32")
+    (package,) = (tmp_path / "argos").iterdir()
+    assert package.name == "translate-pt-BR_xx-1_0.argosmodel" == about["package"] and zipfile.is_zipfile(package)
+    with zipfile.ZipFile(package) as file:
+        file.extractall(tmp_path / "installed")
+    (root,) = (tmp_path / "installed").iterdir()
+    assert json.loads((root / "metadata.json").read_text()) == {
+        **{"package_version": "1.0", "argos_version": "1.0"},
+        **{"from_code": "pt-BR", "from_name": "Portuguese (Brazil)", "to_code": "xx", "to_name": "xx"},
+    }
+    assert (root / "README.md").read_text()
+    found = translations(root / "model", root / "sentencepiece.model")
+    assert found == translations(tmp_path / "plain", tmp_path / "plain" / "tokenizer.model") and any(found)
+
+
+def test_what_a_package_cannot_say_is_refused(of_a_pair):
+    other = Tokenizer(tiny.tokenizer_model())
+    one, tagged, two = (Translator(of_a_pair.model, tiny.tokenizer(), each) for each in (None, None, other))
+    one.languages, tagged.languages, tagged.tags = ("de", None), of_a_pair.languages, tiny.tags("source")
+    complaints = {one: "a package names its languages", tagged: "adds no tag to a text"}
+    for refused, complaint in {**complaints, two: "one tokenizer for both languages"}.items():
+        with pytest.raises(ExportError, match=complaint):
+            ArgosExport(refused)

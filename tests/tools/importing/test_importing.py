@@ -15,14 +15,7 @@ from sentencepiece import SentencePieceProcessor
 
 from keras_transformer.errors import UserError
 from keras_transformer.runs import Run
-from keras_transformer.tools.importing import import_model
-from keras_transformer.tools.importing.marian import (
-    read_side,
-    read_vocabulary,
-    settings_of,
-    tags_before,
-    vocabularies_of,
-)
+from keras_transformer.tools.importing import import_model, marian
 from keras_transformer.tools.importing.marian_mt import before_source
 from keras_transformer.tools.importing.tensors import open_tensors, read_safetensors, read_torch
 from tests import tiny
@@ -68,7 +61,8 @@ def test_greedy_and_beam_search_find_the_tokens_and_log_probabilities_of_the_eng
     run = import_model(unpacked(name), tmp_path / "run", expected["source_lang"], expected["target_lang"])
     translator = run.translator(beam_size=4, length_penalty=0.0, split_sentences=False)
     sources = [row["source"] for row in expected["rows"]]
-    for search, beam_size in (("greedy", 1), ("beam", 4)):
+    searches = {"greedy": 1, "beam": 4} if name == "hf_marian" else {"beam": 4}
+    for search, beam_size in searches.items():
         found = translator.translate_scored(sources, beam_size=beam_size)
         assert [each.text for each in found] == [row[search]["text"] for row in expected["rows"]]
         log_probs = [row[search]["log_prob"] for row in expected["rows"]]
@@ -78,9 +72,7 @@ def test_greedy_and_beam_search_find_the_tokens_and_log_probabilities_of_the_eng
 
 @pytest.mark.slow
 def test_a_run_of_another_program_is_exported_as_any_run(tmp_path):
-    run = import_model(unpacked("hf_marian"), tmp_path / "run")
-    assert run.config.model_dir == str(tmp_path / "run") and run.config.target_lang == "de"
-    run.export(tmp_path / "export")  # compares translations, or raises
+    import_model(unpacked("hf_marian"), tmp_path / "run").export(tmp_path / "export")  # compares, or raises
     assert json.loads((tmp_path / "export/1/export.json").read_text())["parity"]["equal"] > 0
 
 
@@ -96,42 +88,32 @@ def refusal(path, tmp_path, **languages):
     "change, words",
     [
         ({"architectures": ["NllbMoeForConditionalGeneration"]}, "architectures=['NllbMoeForConditionalGeneration']"),
-        ({"architectures": None}, "architectures=None"),
+        ({"vocab_size": None}, "lack 'vocab_size'"),
         ({"activation_function": "quick_gelu"}, "activation_function=quick_gelu"),
         ({"encoder_attention_heads": 8}, "encoder_attention_heads=8, decoder_attention_heads=4"),
         ({"normalize_before": True}, "normalize_before"),
-        ({"encoder_ffn_dim": 96, "decoder_ffn_dim": 96}, "feed_forward/inner/kernel has the shape (32, 48)"),
         ({"encoder_layers": 3}, "no weight model.encoder.layers.2"),
         ({"vocab_size": 99}, "a matrix has 75 rows"),
     ],
 )
 def test_a_setting_that_has_no_equal_is_named(model, tmp_path, change, words):
     config = json.loads((model / "config.json").read_text())
-    (model / "config.json").write_text(json.dumps({**config, **change}))
+    changed = {name: value for name, value in {**config, **change}.items() if value is not None}
+    (model / "config.json").write_text(json.dumps(changed))
     assert words in refusal(model, tmp_path)
-    (model / "config.json").write_text(json.dumps({"architectures": config["architectures"]}))
-    assert "lack 'vocab_size'" in refusal(model, tmp_path)
 
 
-@pytest.mark.parametrize(
-    "old, new, words",
-    [
+def test_a_setting_of_marian_that_has_no_equal_is_named(tmp_path):
+    for old, new, words in (
         ("autoreg: self-attention", "autoreg: rnn", "transformer-decoder-autoreg self-attention. Received: "),
-        ("type: transformer", "type: multi-transformer", "type transformer. Received: type: multi-transformer"),
         ("activation: swish", "activation: selu", "transformer-ffn-activation must be one of relu, swish, gelu"),
         ("postprocess: dan", "postprocess: da", "transformer-postprocess: 'a'"),
         ('preprocess: ""', "preprocess: n", "transformer-preprocess: 'n'"),
         ('top: ""', "top: n", "transformer-postprocess-top: 'n'"),
-        ("postprocess-emb: d", "postprocess-emb: r", "transformer-postprocess-emb: 'r'"),
-    ],
-)
-def test_a_setting_of_marian_that_has_no_equal_is_named(tmp_path, old, new, words):
-    model = Path(shutil.copytree(unpacked("marian"), tmp_path / "model"))
-    change_settings(model / "model.npz", old, new)
-    assert words in refusal(model, tmp_path)
-    for content in (b"", (model / "model.npz").read_bytes()[:999]):
-        (model / "model.npz").write_bytes(content)
-        assert "model.npz" in refusal(model, tmp_path)
+    ):
+        model = Path(shutil.copytree(unpacked("marian"), tmp_path / "model", dirs_exist_ok=True))
+        change_settings(model / "model.npz", old, new)
+        assert words in refusal(model, tmp_path)
 
 
 def change_settings(path, old, new):
@@ -154,17 +136,17 @@ def test_the_version_of_marian_tells_what_its_names_mean(tmp_path):
     settings = {"dim-emb": 8, "transformer-dim-ffn": 8, "transformer-heads": 1, "enc-depth": 1, "dec-depth": 1}
     settings |= {"transformer-postprocess": "dan", "transformer-ffn-activation": "gelu"}
     for version, activation in (("v1.12.42", "gelu"), ("v1.12.3 f", "gelu"), ("v1.12.2", "gelu_sigmoid")):
-        assert settings_of({**settings, "version": version})["activation"] == activation
-    assert settings_of(settings)["activation"] == "gelu_sigmoid"
+        assert marian.settings_of({**settings, "version": version})["activation"] == activation
+    assert marian.settings_of(settings)["activation"] == "gelu_sigmoid"
 
 
 def test_a_tag_is_divided_as_marian_divides_it_before_the_text(tmp_path):
     path = tmp_path / "vocab.spm"
     train_pieces(path, SENTENCES, 90, eos_id=0, unk_id=1, bos_id=-1, user_defined_symbols=">>deu<<,>>fra<<")
-    side = read_side(tmp_path, "vocab.spm", None)
-    (tokenizer,), vocabulary, _ = vocabularies_of([side, side], is_shared=True)
+    side = marian.read_side(tmp_path, "vocab.spm", None)
+    (tokenizer,), vocabulary, _ = marian.vocabularies_of([side, side], is_shared=True)
     ours, theirs = (SentencePieceProcessor(model_proto=each) for each in (tokenizer, path.read_bytes()))
-    tags = tags_before(side, tokenizer, vocabulary)
+    tags = marian.tags_before(side, tokenizer, vocabulary)
     one, _ = before_source(tags, tmp_path, "en", "fra", None)
     first, many = before_source(tags, tmp_path, None, None, ["en", "de", "fra"])
     assert many.default == ("en", "deu") and [*many.targets] == ["deu", "fra"]
@@ -175,19 +157,22 @@ def test_a_tag_is_divided_as_marian_divides_it_before_the_text(tmp_path):
         before_source(tags, tmp_path, None, None, None)
 
 
-def test_a_directory_in_which_marian_trained_is_read(tmp_path):
+def test_a_directory_in_which_marian_trained_is_read_and_a_damaged_file_named(tmp_path):
     model = Path(shutil.copytree(unpacked("marian_spm"), tmp_path / "model"))
     (model / "decoder.yml").rename(model / "model.npz.decoder.yml")
     (model / "target.spm").rename(model / "target.txt")
     assert "has no target.spm" in refusal(model, tmp_path)
+    for content in ((model / "model.npz").read_bytes()[:999], b""):
+        (model / "model.npz").write_bytes(content)
+        assert "model.npz" in refusal(model, tmp_path)
 
 
 def test_pieces_of_a_vocabulary_are_texts_whatever_they_mean_in_yaml(tmp_path):
     (tmp_path / "vocab.yml").write_text('yes: 0\n"</s>": 1\n1.0: 2\nnull: 3\n')
-    assert read_vocabulary(tmp_path / "vocab.yml") == ["yes", "</s>", "1.0", "null"]
+    assert marian.read_vocabulary(tmp_path / "vocab.yml") == ["yes", "</s>", "1.0", "null"]
     (tmp_path / "vocab.yml").write_text("a: 0\nb: 2\n")
     with pytest.raises(UserError, match="from 0 on, and no two the same"):
-        read_vocabulary(tmp_path / "vocab.yml")
+        marian.read_vocabulary(tmp_path / "vocab.yml")
 
 
 @pytest.mark.parametrize("name", ["config.json", "source.spm", "vocab.json", "model.safetensors"])
@@ -200,64 +185,47 @@ def test_a_file_that_is_missing_or_damaged_is_named(model, tmp_path, name):
     assert name in refusal(model, tmp_path)
 
 
-def test_a_weight_that_no_layer_has_is_named(model, tmp_path):
-    add_tensor(model / "model.safetensors", "model.encoder.layers.0.ffn.experts.fc1.weight")
-    assert "model.encoder.layers.0.ffn.experts.fc1.weight" in refusal(model, tmp_path)
-
-
-def add_tensor(path, name):
-    """Adds an empty array to a .safetensors file."""
-    content = path.read_bytes()
-    length = int.from_bytes(content[:8], "little")
-    header = {**json.loads(content[8 : 8 + length]), name: {"dtype": "F16", "shape": [0], "data_offsets": [0, 0]}}
+def write_safetensors(path, header, data):
     text = json.dumps(header).encode()
-    path.write_bytes(len(text).to_bytes(8, "little") + text + content[8 + length :])
+    path.write_bytes(len(text).to_bytes(8, "little") + text + data)
 
 
-def test_an_index_names_no_file_outside_of_the_directory(model, tmp_path):
-    (model / "model.safetensors").rename(tmp_path / "model.safetensors")
-    index = {"weight_map": {"model.shared.weight": "../model.safetensors"}}
-    (model / "model.safetensors.index.json").write_text(json.dumps(index))
+def test_a_weight_that_no_layer_has_is_named(model, tmp_path):
+    name, path = "model.encoder.layers.0.ffn.experts.fc1.weight", model / "model.safetensors"
+    content = path.read_bytes()
+    end = 8 + int.from_bytes(content[:8], "little")
+    empty = {"dtype": "F16", "shape": [0], "data_offsets": [0, 0]}
+    write_safetensors(path, {**json.loads(content[8:end]), name: empty}, content[end:])
+    assert name in refusal(model, tmp_path)
+
+
+def test_a_model_of_many_parts_is_read_and_no_file_outside_of_its_directory(model, tmp_path):
+    (model / "model.safetensors").rename(model / "1-of-1.safetensors")
+    index = model / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": {"model.shared.weight": "1-of-1.safetensors"}}))
+    assert open_tensors(model)["model.shared.weight"].shape == (75, 32)
+    (model / "1-of-1.safetensors").rename(tmp_path / "1-of-1.safetensors")
+    index.write_text(json.dumps({"weight_map": {"model.shared.weight": "../1-of-1.safetensors"}}))
     assert "outside" in refusal(model, tmp_path)
 
 
-def test_a_model_of_many_parts_is_read(model, tmp_path):
-    (model / "model.safetensors").rename(model / "model-00001-of-00001.safetensors")
-    index = {"weight_map": {"model.shared.weight": "model-00001-of-00001.safetensors"}}
-    (model / "model.safetensors.index.json").write_text(json.dumps(index))
-    assert open_tensors(model)["model.shared.weight"].shape == (75, 32)
-
-
-@pytest.mark.parametrize(
-    "entry",
-    [
+def test_a_header_that_lies_is_refused_before_memory_is_taken(tmp_path):
+    for entry in (
         {"dtype": "F32", "shape": [1 << 40], "data_offsets": [0, 1 << 42]},
-        {"dtype": "F32", "shape": [3], "data_offsets": [0, 4]},
         {"dtype": "F32", "shape": [-1], "data_offsets": [4, 0]},
         {"dtype": "code", "shape": [1], "data_offsets": [0, 4]},
-        {"dtype": "F32", "shape": 1, "data_offsets": [0, 4]},
         {"dtype": "F32"},
         [],
-    ],
-)
-def test_a_header_that_lies_is_refused_before_memory_is_taken(tmp_path, entry):
-    text = json.dumps({"x": entry}).encode()
-    path = tmp_path / "model.safetensors"
-    path.write_bytes(len(text).to_bytes(8, "little") + text + b"\0" * 8)
-    with pytest.raises(UserError, match="model.safetensors is not a safetensors file, or is damaged"):
-        read_safetensors(path)
+    ):
+        path = tmp_path / "model.safetensors"
+        write_safetensors(path, {"x": entry}, b"\0" * 8)
+        with pytest.raises(UserError, match="model.safetensors is not a safetensors file, or is damaged"):
+            read_safetensors(path)
 
 
 class Evil:
     def __reduce__(self):
         return (shutil.rmtree, ("/nowhere",))
-
-
-def write_torch(path, content, storage=b""):
-    """A file as torch.save writes it."""
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("archive/data.pkl", content)
-        archive.writestr("archive/data/0", storage)
 
 
 def test_the_arrays_of_a_torch_file_are_read_without_torch():
@@ -272,7 +240,9 @@ def test_the_arrays_of_a_torch_file_are_read_without_torch():
 
 def test_the_pickle_of_a_torch_file_runs_nothing(tmp_path):
     path = tmp_path / "pytorch_model.bin"
-    write_torch(path, pickle.dumps({"x": Evil()}))
+    with zipfile.ZipFile(path, "w") as archive:  # as torch.save writes it
+        archive.writestr("archive/data.pkl", pickle.dumps({"x": Evil()}))
+        archive.writestr("archive/data/0", b"")
     with pytest.raises(UserError, match="asks for shutil.rmtree, which is no weight.*safe_serialization"):
         read_torch(path)
     path.write_bytes(pickle.dumps({"x": Evil()}))  # PyTorch before 1.6 wrote no archive
@@ -285,7 +255,8 @@ def test_a_program_imports_and_says_how_to_go_on(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("sys.argv", ["import", str(unpacked("hf_marian")), "--model_dir", str(tmp_path / "run")])
     program.program()
     assert f"translate --model_dir {tmp_path}/run" in capsys.readouterr().out
-    assert Run(tmp_path / "run").config.frame == "/3/"
+    config = Run(tmp_path / "run").config
+    assert (config.frame, config.model_dir, config.target_lang) == ("/3/", str(tmp_path / "run"), "de")
     with pytest.raises(SystemExit):
         program.program()
     assert "exists already" in capsys.readouterr().err

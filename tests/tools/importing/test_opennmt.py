@@ -29,16 +29,11 @@ def described(tmp_path, text):
     return read_description(path)
 
 
-@pytest.mark.parametrize(
-    "text, expected",
-    [
+def test_a_description_is_read_without_being_run(tmp_path):
+    for text, expected in (
         ('model = lambda: opennmt.models.get_model_from_catalog("TransformerTiny")', {"num_heads": 2, "num_units": 64}),
-        (
-            'NAME = "TransformerBig"\nmodel = lambda: opennmt.models.get_model_from_catalog(name=NAME)',
-            {"num_heads": 16},
-        ),
+        ('N = "TransformerBig"\nmodel = lambda: opennmt.models.get_model_from_catalog(name=N)', {"num_heads": 16}),
         ("model = opennmt.models.TransformerBase", {"num_heads": 8, "pre_norm": True}),
-        ("model = lambda: opennmt.models.ScalingNmtEnFr()", {"num_heads": 16, "pre_norm": False, "ffn_dropout": 0}),
         ("model = lambda: opennmt.models.Transformer(None, None, (3, 1), 48, 3, ffn_inner_dim=-1)", {"num_heads": 3}),
         ("H = 2\ndef model():\n    h = H\n    return opennmt.models.Transformer(num_heads=h)", {"num_heads": 2}),
         ("from opennmt.models import Transformer as T\nmodel = lambda: T(num_heads=2)", {"num_heads": 2}),
@@ -56,28 +51,18 @@ def described(tmp_path, text):
         (
             "model = lambda: opennmt.models.Transformer(ffn_activation=gelu, position_encoder_class=lambda: "
             "PositionEmbedder(maximum_position=9))",
-            {
-                "ffn_activation": "opennmt.layers.gelu",
-                "position_encoder_class": "lambda: PositionEmbedder(maximum_position=9)",
-            },
+            {"position_encoder_class": "lambda: PositionEmbedder(maximum_position=9)"},
         ),
-        (
-            "model = lambda: opennmt.models.Transformer(ffn_activation=tf.nn.silu)",
-            {"ffn_activation": "tensorflow.nn.silu"},
-        ),
-    ],
-)
-def test_a_description_is_read_without_being_run(tmp_path, text, expected):
-    found = described(tmp_path, f"{text}\nraise SystemExit\n")
-    assert {name: found[name] for name in expected} == expected
-    assert found.keys() >= DEFAULTS.keys()
+    ):
+        found = described(tmp_path, f"{text}\nraise SystemExit\n")
+        assert {name: found[name] for name in expected} == expected
+        own = {"source_sequence_controls"}
+        assert found.keys() >= DEFAULTS.keys() >= {name for changes in CATALOGUE.values() for name in changes} - own
 
 
-@pytest.mark.parametrize(
-    "text, words",
-    [
+def test_a_description_of_another_model_is_refused_in_one_line(tmp_path):
+    for text, words in (
         ('model = lambda: opennmt.models.get_model_from_catalog("LuongAttention")', "Received: LuongAttention"),
-        ("model = lambda: opennmt.models.SequenceToSequence(None, None)", "Received: SequenceToSequence"),
         ("model = lambda: opennmt.models.GPT2Small()", "Received: GPT2Small"),
         ("model = lambda: [opennmt.models.Transformer(**read()) for _ in x][0]", "Received: [opennmt"),
         ("model = lambda: opennmt.models.Transformer(**read())", "Received: read()"),
@@ -87,42 +72,23 @@ def test_a_description_is_read_without_being_run(tmp_path, text, expected):
         ("models = 3", "no `model`"),
         ("model = (", "not Python"),
         ("model = " + "(" * 400 + ")" * 400, "not Python"),
-        ("\0", "not Python"),
-    ],
-)
-def test_a_description_of_another_model_is_refused_in_one_line(tmp_path, text, words):
-    with pytest.raises(UserError) as caught:
-        described(tmp_path, text)
-    assert words in str(caught.value) and "\n" not in str(caught.value)
+    ):
+        with pytest.raises(UserError) as caught:
+            described(tmp_path, text)
+        assert words in str(caught.value) and "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    "text, expected",
-    [
-        ("gelu", "gelu_tanh"),
-        ("opennmt.layers.gelu", "gelu_tanh"),
-        ("tf.nn.gelu", "gelu"),
-        ("tf.keras.activations.gelu", "gelu"),
-        ("'gelu'", "gelu"),
-        ("tf.nn.swish", "silu"),
-        ("'swish'", "silu"),
-        ("tf.nn.relu", "relu"),
-    ],
-)
-def test_an_activation_is_known_by_its_module(tmp_path, text, expected):
-    told = described(tmp_path, f"model = lambda: opennmt.models.Transformer(ffn_activation={text})")
-    assert activation_of(told["ffn_activation"]) == expected
-
-
-def test_the_catalogue_names_only_arguments_of_their_transformer():
-    own = {"source_sequence_controls"}
-    assert {name for changes in CATALOGUE.values() for name in changes} - own <= DEFAULTS.keys()
+def test_an_activation_is_known_by_its_module(tmp_path):
+    texts = {"gelu": "gelu_tanh", "opennmt.layers.gelu": "gelu_tanh", "tf.nn.gelu": "gelu", "'gelu'": "gelu"}
+    texts |= {"tf.keras.activations.gelu": "gelu", "tf.nn.swish": "silu", "'swish'": "silu", "tf.nn.relu": "relu"}
+    for text, expected in texts.items():
+        told = described(tmp_path, f"model = lambda: opennmt.models.Transformer(ffn_activation={text})")
+        assert activation_of(told["ffn_activation"]) == expected
 
 
 @pytest.mark.parametrize(
     "old, new, words",
     [
-        ("num_heads=4", "num_heads=8", None),
         ("num_heads=4", "num_heads=five()", "num_heads as a number. Received: five()"),
         ("num_heads=4", "num_heads=5", "`num_heads` must divide `d_model`"),
         ("UNITS = 32", "UNITS = 64", "num_units=64 and 32"),
@@ -131,18 +97,9 @@ def test_the_catalogue_names_only_arguments_of_their_transformer():
         ("dropout=0.0", "mha_bias=False", "mha_bias=False and True"),
         ("dropout=0.0", "maximum_relative_position=8", "maximum_relative_position=8 and None"),
         ("layers.gelu", "tf.nn.selu", "ffn_activation=tf.nn.selu"),
-        ("layers.gelu", "lambda x: tf.nn.gelu(x, True)", "ffn_activation=lambda x: tf.nn.gelu(x, True)"),
-        (
-            "dropout=0.0",
-            "position_encoder_class=layers.PositionEmbedder",
-            "Received: position_encoder_class=opennmt.layers",
-        ),
+        ("dropout=0.0", "position_encoder_class=layers.PositionEmbedder", "position_encoder_class=opennmt.layers"),
         ("dropout=0.0", "position_encoder_class=Own", "Received: position_encoder_class=Own"),
-        (
-            "inputters.WordEmbedder(embedding_size=UNITS)",
-            "inputters.ParallelInputter([a, b])",
-            "source_inputter=opennmt",
-        ),
+        ("WordEmbedder(embedding_size=UNITS)", "ParallelInputter([a, b])", "source_inputter=opennmt"),
         ("models.Transformer", "models.LuongAttention", "Received: LuongAttention"),
     ],
 )
@@ -150,10 +107,7 @@ def test_a_setting_that_has_no_equal_or_does_not_fit_is_named(model, tmp_path, o
     path = model / "model_description.py"
     assert old in path.read_text()
     path.write_text(path.read_text().replace(old, new))
-    if words is None:
-        assert read_directory(model).settings["num_heads"] == 8
-    else:
-        assert words in refusal(model, tmp_path)
+    assert words in refusal(model, tmp_path)
 
 
 def change_data(model, **settings):
@@ -172,7 +126,6 @@ def change_data(model, **settings):
         ("target_tokenization", {"mode": "none", "sp_model_path": "target.model", "case_markup": True}, "case_markup"),
         ("target_tokenization", "../target.yml", "no target.yml"),
         ("target_tokenization", {"type": "SentencePieceTokenizer", "params": {"model": "../x"}}, "has no x"),
-        ("target_tokenization", {"type": "SentencePieceTokenizer", "params": {"model": ["x"]}}, "name of a file"),
         ("target_tokenization", ["x"], "must be a tokenizer"),
         ("source_1_vocabulary", "a.vocab", "one source. Received: data: source_1_vocabulary"),
         ("source_vocabulary", "/etc/passwd", "has no passwd"),
@@ -223,7 +176,10 @@ def test_one_file_serves_both_sides_of_a_shared_model(tmp_path):
     assert "equal vocabularies. Received: source.vocab, target.vocab" in refusal(model, tmp_path)
 
 
-def test_an_average_is_read_beside_the_files_of_its_run(model, tmp_path):
+def test_the_last_checkpoint_is_read_and_an_average_beside_the_files_of_its_run(model, tmp_path):
+    (model / "ckpt-99.index").write_bytes(b"")
+    assert read_directory(model).settings["num_layers"] == 2
+    (model / "ckpt-99.index").unlink()
     (model / "avg").mkdir()
     for path in model.glob("ckpt-900.*"):
         path.rename(model / "avg" / path.name)
@@ -233,13 +189,6 @@ def test_an_average_is_read_beside_the_files_of_its_run(model, tmp_path):
     assert "has no model_description.py, which tells num_heads" in refusal(model / "other", tmp_path)
     (model / "model.ckpt-5.index").write_bytes(b"")
     assert "OpenNMT-tf 1 wrote" in refusal(model, tmp_path)
-
-
-def test_the_last_checkpoint_is_read(model):
-    for path in model.glob("ckpt-900.*"):
-        shutil.copy(path, path.with_name(path.name.replace("900", "1000")))
-    (model / "ckpt-900.index").write_bytes(b"")
-    assert read_directory(model).settings["num_layers"] == 2
 
 
 @pytest.mark.parametrize("name", ["ckpt-900.index", "ckpt-900.data-00000-of-00001", "source.model", "source.vocab"])
@@ -259,9 +208,8 @@ def save_again(model, **changes):
     arrays = {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map() if "SLOT" not in name}
     arrays |= {f"model/{name}{end}": array for name, array in changes.items()}
     arrays = {name: array for name, array in arrays.items() if array is not None}
-    tf.raw_ops.SaveV2(
-        prefix=prefix, tensor_names=[*arrays], shape_and_slices=[""] * len(arrays), tensors=[*arrays.values()]
-    )
+    whole = [""] * len(arrays)
+    tf.raw_ops.SaveV2(prefix=prefix, tensor_names=[*arrays], shape_and_slices=whole, tensors=[*arrays.values()])
 
 
 @pytest.mark.parametrize(
@@ -272,7 +220,6 @@ def save_again(model, **changes):
         ({"encoder/layers/0/ffn/layer/inner/kernel": np.zeros((32, 9), "float32")}, "has the shape (32, 9)"),
         ({"encoder/layers/0/ffn/layer/outer/bias": np.float32(1)}, "has the shape ()"),
         ({"decoder/output_layer/bias": np.zeros(7, "float32")}, "decoder/output_layer/bias is for 7"),
-        ({"examples_inputter/features_inputter/embedding": np.zeros(9, "float32")}, "has the shape (9,)"),
     ],
 )
 def test_weights_that_do_not_fit_are_named(model, tmp_path, changes, words):
@@ -288,21 +235,14 @@ def test_an_index_that_asks_for_more_memory_than_there_is_data_is_refused(model,
     assert "no room for all arrays" in refusal(model, tmp_path)
 
 
-@pytest.mark.parametrize(
-    "name, expected",
-    [
-        ("opennmt_relative", {"positions": "relative", "relative_clip": 3, "tie_embeddings": True}),
-        ("opennmt_learned", {"positions": "learned", "max_length": 256, "tie_positions": False, "frame": "2/3/"}),
-        ("opennmt_learned", {"attention_bias": False, "tie_embeddings": False, "share_vocabulary": True}),
-    ],
-)
-def test_settings_are_those_of_the_variables(name, expected):
-    foreign = read_directory(unpacked(name))
-    assert {setting: foreign.settings[setting] for setting in expected} == expected
-
-
-def test_positions_behind_a_learned_table_take_its_last_row():
+def test_settings_are_those_of_the_variables_and_positions_behind_a_learned_table_take_its_last_row():
+    foreign = read_directory(unpacked("opennmt_relative"))
+    relative = {"positions": "relative", "relative_clip": 3, "tie_embeddings": True}
+    assert foreign.settings.items() >= relative.items()
     foreign = read_directory(unpacked("opennmt_learned"))
+    learned = {"positions": "learned", "max_length": 256, "tie_positions": False, "frame": "2/3/"}
+    learned |= {"attention_bias": False, "tie_embeddings": False, "share_vocabulary": True}
+    assert foreign.settings.items() >= learned.items()
     table = foreign.weight("target_positions/table")
     assert table.shape == (257, 24) and len(np.unique(table[:10], axis=0)) == 9  # theirs are 1 ... 9
     np.testing.assert_array_equal(table[9:], np.repeat(table[8:9], 248, axis=0))

@@ -9,13 +9,15 @@ import pytest
 from sentencepiece import SentencePieceProcessor
 from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
+import keras_transformer as kt
 from keras_transformer.errors import UserError
 from keras_transformer.models.sequence_to_sequence import load_model
 from keras_transformer.tokenizer import SHARED, SOURCE, TARGET
 from keras_transformer.tools.importing import import_model
 from keras_transformer.tools.importing.trimming import Kept, corpus_files, needed_ids, texts_of
-from tests.tools.importing.test_importing import FIXTURES, expectations, unpacked
+from tests.tools.importing.test_importing import expectations, unpacked
 from tests.tools.importing.toy_corpus import pairs, train_pieces
+from tests.training.curves import read_events
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 TEXTS = [text for pair in pairs(400, seed=2) for text in pair]  # more than the texts to keep
@@ -79,19 +81,17 @@ def test_a_corpus_is_files_or_directories_of_training_text(tmp_path):
     assert [*texts_of(corpus_files([tmp_path]))] == ["one", "two", "four", "vier"]
     assert [*texts_of(corpus_files([tmp_path / "val.en", tmp_path / "train.en"]))] == ["three", "one", "two"]
     (tmp_path / "empty").mkdir()
-    for paths, words in (
-        ([tmp_path / "empty"], "has no files train"),
-        ([tmp_path / "no.en"], "cannot read"),
-        ([], "must name files or directories"),
-        ([""], "must name files or directories"),
-    ):
+    nothing = "must name files or directories"
+    refused = ([tmp_path / "empty"], "has no files train"), ([tmp_path / "no.en"], "cannot read")
+    for paths, words in (*refused, ([], nothing), ([""], nothing)):
         with pytest.raises(UserError, match=words):
             [*texts_of(corpus_files(paths))]
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[] if name == "hf_nllb" else [pytest.mark.slow]) for name in FIXTURES]
-)
+OF_EACH_READER = ["hf_marian", "hf_m2m100", "marian_two_vocabularies", "marian_spm", "opennmt"]
+
+
+@pytest.mark.parametrize("name", ["hf_nllb", *(pytest.param(name, marks=pytest.mark.slow) for name in OF_EACH_READER)])
 def test_a_trimmed_model_gives_the_logits_of_the_pieces_that_stay(name, tmp_path, caplog):
     expected = expectations(name)[0]
     languages = expected["source_lang"], expected["target_lang"]
@@ -121,3 +121,37 @@ def pieces_of_run(run):
     files = [shared, shared] if shared.exists() else [run.path / SOURCE, run.path / TARGET]
     models = [SentencePieceProcessor(model_file=str(file)) for file in files]
     return [[model.id_to_piece(id) for id in range(model.vocab_size())] for model in models]
+
+
+HOW = {"source_lang": "en", "target_lang": "de", "dropout_rate": 0.0, "strategy": "one_device", "beam_size": 1}
+HOW |= {"feed_forward_dropout_rate": 0.0, "precision": "float32", "seed": 7}
+
+
+@pytest.mark.slow
+def test_the_first_loss_is_that_of_the_engine(tmp_path):
+    engine = expectations("hf_marian")[0]
+    origin = import_model(unpacked("hf_marian"), tmp_path / "origin", engine["source_lang"], engine["target_lang"])
+    tokenizer = SentencePieceProcessor(model_file=str(sorted(origin.path.glob("*tokenizer.model"))[-1]))
+    found = [(row["source"], row["greedy"]) for row in engine["rows"]]
+    found = [each for each in found if len(tokenizer.encode(each[1]["text"])) + 1 == len(each[1]["ids"])]
+    assert len(found) > 15
+    corpus = [(source, best["text"]) for source, best in found]
+    how = {**HOW, "label_smoothing": 0.0, "max_steps": 1, "peak_learning_rate": 1e-9, "batch_tokens": 4000}
+    kt.train(corpus, validation=corpus, init_from=origin.path, model_dir=tmp_path / "run", **how)
+    expected = -sum(best["log_prob"] for _, best in found) / sum(len(best["ids"]) for _, best in found)
+    for part in ("train", "validation"):
+        assert read_events(tmp_path / "run/logs" / part)["loss"][0][1] == pytest.approx(expected, rel=1e-3), part
+
+
+@pytest.mark.slow
+def test_more_updates_translate_more_sentences_exactly(tmp_path):
+    origin = import_model(unpacked("marian"), tmp_path / "origin")
+    held_out = pairs(100, seed=77)
+
+    def exact(run):
+        translations = run.translator(beam_size=1, split_sentences=False).translate([source for source, _ in held_out])
+        return sum(found == target for found, (_, target) in zip(translations, held_out, strict=True))
+
+    how = {**HOW, "epochs": 2, "peak_learning_rate": 1e-3, "batch_tokens": 800, "warmup_steps": 10}
+    run = kt.train(pairs(600, seed=21), init_from=origin.path, model_dir=tmp_path / "run", **how)
+    assert exact(run) > exact(origin)

@@ -76,27 +76,17 @@ class BySentence(Loud):
         return [Translation(text, -float(len(text))) for text, _ in found]
 
 
-SENTENCES = [
-    ("One two.", "Eins, zwei."),
-    ("Three.", "Drei."),
-    ("一。", "Eins。"),
-    ("二。", "Zwei."),
-    ("x. y.", "X and y."),
-]
+SENTENCES = [("One two.", "Eins, zwei."), ("Three.", "Drei."), ("一。", "Eins。"), ("二。", "Zwei.")]
+SENTENCES += [("x. y.", "X and y.")]
 
 
 def test_sentences_take_their_translation_from_the_memory_and_the_model_translates_what_is_between_them():
     translator, counted = MemoryTranslator(loud := BySentence(), Memory(SENTENCES)), []
     texts = ["a. b. One  two.\tc.\n", "Three. Three.", "d. x. y.", "x. y.", " ", "Three. e."]
     found = translator.translate_scored(texts, counted.append, beam_size=[1, 2, 3, 4, 5, 6])
-    assert found == [
-        ("A. B. Eins, zwei.\tC.\n", -6),
-        ("Drei. Drei.", 0),
-        ("D. X. Y.", -8),  # an entry of two sentences is a whole text
-        ("X and y.", 0),
-        (" ", 0),
-        ("Drei. E.", -3),
-    ]
+    expected = [("A. B. Eins, zwei.\tC.\n", -6), ("Drei. Drei.", 0)]
+    expected += [("D. X. Y.", -8), ("X and y.", 0)]  # an entry of two sentences is a whole text
+    assert found == [*expected, (" ", 0), ("Drei. E.", -3)]
     assert loud.asked == [(["a. b. ", "\tc.\n", "d. x. y.", " e."], {"beam_size": [1, 1, 3, 6]})]
     assert translator.counts == Counter({"texts": 5, "exact": 1, "similar": 0, "in_part": 3, "sentences": 4})
     assert sum(counted) == len(texts) and min(counted) >= 0
@@ -108,11 +98,8 @@ def test_sentences_take_their_translation_from_the_memory_and_the_model_translat
 
 def test_sentences_without_space_between_them_get_some_where_their_translations_need_it():
     translator = MemoryTranslator(BySentence(), Memory(SENTENCES))
-    assert translator.translate(["一。二。一。", "二。a。二。b", "一。a"]) == [
-        "Eins。Zwei. Eins。",
-        "Zwei. A。Zwei. B",
-        "Eins。A",
-    ]
+    found = translator.translate(["一。二。一。", "二。a。二。b", "一。a"])
+    assert found == ["Eins。Zwei. Eins。", "Zwei. A。Zwei. B", "Eins。A"]
 
 
 def test_a_text_is_not_divided_for_a_prefix_for_alternatives_and_for_tags_inside():
@@ -121,19 +108,15 @@ def test_a_text_is_not_divided_for_a_prefix_for_alternatives_and_for_tags_inside
     assert translator.translate(["Three. a."], target_lang=["fr"]) == ["THREE. A."]
     assert [options for _, options in loud.asked] == [{"prefix": "p"}, {"target_lang": ["fr"]}]
     assert translator.alternatives("Three. a.")[0].text == "THREE. A."
-    assert translate_bytes(translator, b"<p>Three. <b>a</b></p><p>Three. a</p>", "html") == (
-        b"<p>THREE. <b>A</b></p><p>Drei. A</p>"
-    )
+    found = translate_bytes(translator, b"<p>Three. <b>a</b></p><p>Three. a</p>", "html")
+    assert found == b"<p>THREE. <b>A</b></p><p>Drei. A</p>"
 
 
-def test_similar_entries_are_shown_and_counted_and_never_used():
+def test_similar_entries_are_shown_and_counted_and_never_used_and_an_answer_is_the_first_alternative_once():
     translator = with_memory(Loud(), 60)
     assert translator.translate(["One twa", "xyz"]) == ["ONE TWA", "XYZ"]
     assert translator.recall(["One twa", "xyz"]) == [[("One two", "eins zwei", 85)], []]
     assert translator.counts == Counter({"texts": 2, "exact": 0, "similar": 1})
-
-
-def test_an_answer_of_the_memory_is_the_first_alternative_once():
     found = with_memory(Loud()).alternatives(["One two", "x"])
     assert [[text for text, _ in row] for row in found] == [["eins zwei", "ONE TWO", "c"], ["X", "eins zwei", "c"]]
     assert [score for _, score in found[0]] == [0, 0, -2]
@@ -173,16 +156,8 @@ def test_every_unit_of_a_document_is_looked_up_with_tags_and_without():
     assert translator.explain("see here now").pieces == ["▁sieh", "▁jetzt", "▁hier"]
 
 
-CATALOGUE = """
-#, {flag}-format
-msgid "{text}"
-msgstr ""
-"""
-
-
-@pytest.mark.parametrize(
-    ("flag", "text", "translation", "found"),
-    [
+def test_a_message_with_variables_is_remembered_if_its_translation_has_the_same_ones():
+    for flag, text, translation, found in (
         ("python-brace", "Move {0} to {1}", "Nach {1} kommt {0}", "Nach {1} kommt {0}"),
         ("c", "%s or %d", "%s oder %d", "%s oder %d"),
         ("c", "%s or %d", "%d oder %s", "%s OR %d"),  # they take their values in order
@@ -190,14 +165,11 @@ msgstr ""
         ("python-brace", "Move {0}", "Weg", "MOVE {0}"),
         ("c", "Open %s\\n", "Auf: %s", "Auf: %s\\n"),
         ("c", "Open", "Auf", "Auf"),
-    ],
-)
-def test_a_message_with_variables_is_remembered_if_its_translation_has_the_same_ones(flag, text, translation, found):
-    memory = Memory([(text.removesuffix("\\n"), translation)])
-    translator = MemoryTranslator(UPPER, memory)
-    data = CATALOGUE.format(flag=flag, text=text).encode()
-    assert f'msgstr "{found}"' in translate_bytes(translator, data, "po").decode()
-    assert translator.counts["exact"] == found.startswith(translation)
+    ):
+        translator = MemoryTranslator(UPPER, Memory([(text.removesuffix("\\n"), translation)]))
+        data = f'\n#, {flag}-format\nmsgid "{text}"\nmsgstr ""\n'.encode()
+        assert f'msgstr "{found}"' in translate_bytes(translator, data, "po").decode()
+        assert translator.counts["exact"] == found.startswith(translation)
 
 
 def test_a_translator_that_does_not_explain_still_does_not():
@@ -208,12 +180,8 @@ def test_a_translator_that_does_not_explain_still_does_not():
 
 
 def test_words_of_both_translations_come_from_where_the_model_says():
-    of_model = Explanation(
-        ["▁the", "▁red", "▁ho", "use", ".", "</s>"],
-        ["▁Ha", "us", "▁rotes", "▁das", ".", "</s>"],
-        None,
-        np.float32(np.eye(6)[[2, 3, 1, 0, 4, 5]]),
-    )
+    sides = ["▁the", "▁red", "▁ho", "use", ".", "</s>"], ["▁Ha", "us", "▁rotes", "▁das", ".", "</s>"]
+    of_model = Explanation(*sides, None, np.float32(np.eye(6)[[2, 3, 1, 0, 4, 5]]))
     found = explained("The red house.", "das rote Haus.", of_model)
     assert found.source_pieces == ["▁The", "▁red", "▁house", "."] and found.pieces == ["▁das", "▁rote", "▁Haus", "."]
     assert found.alignment.argmax(axis=1).tolist() == [0, 1, 2, 3]  # "rote": the one that is left

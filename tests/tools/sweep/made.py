@@ -27,9 +27,8 @@ def write_curves(path, **curves):
         writer = RecordWriter(file)
         for tag, values in curves.items():
             for number, value in enumerate(values, start=1):
-                scalar = TensorProto(
-                    dtype=DT_FLOAT, tensor_shape=TensorShapeProto(), tensor_content=struct.pack("<f", value)
-                )
+                content = struct.pack("<f", value)
+                scalar = TensorProto(dtype=DT_FLOAT, tensor_shape=TensorShapeProto(), tensor_content=content)
                 summary = Summary(value=[Summary.Value(tag=tag, tensor=scalar)])
                 writer.write(Event(step=10 * number, summary=summary).SerializeToString())
         writer.flush()

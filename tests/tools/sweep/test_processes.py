@@ -44,7 +44,7 @@ ENDS = {
     "bug": "1 / 0",
     "silent": "import sys; sys.exit(3)",
     "killed": "import os, signal; print('update 5', flush=True); os.kill(os.getpid(), signal.SIGKILL)",
-    "last": "print('grüße 字')",
+    "last": "import os; print(os.getpgid(0) == os.getpid()); print('grüße 字')",
 }
 
 
@@ -61,7 +61,7 @@ def trained(monkeypatch):
     return train
 
 
-def test_a_run_that_fails_ends_no_other_and_its_last_line_is_known(trained):
+def test_a_run_in_a_group_of_its_own_that_fails_ends_no_other_and_its_last_line_is_known(trained):
     said, ended = trained({name: [source] for name, source in ENDS.items()}, processes=2)
     assert ended == {
         "good": None,
@@ -71,7 +71,8 @@ def test_a_run_that_fails_ends_no_other_and_its_last_line_is_known(trained):
         "killed": "ended by SIGKILL, as when memory runs out; its last line: update 5",
         "last": None,
     }
-    assert [line for name, line in said if name == "last"] == ["grüße 字"]
+    # A terminal sends Ctrl-C to the group of processes in its foreground. A run that gets it twice saves nothing.
+    assert [line for name, line in said if name == "last"] == ["True", "grüße 字"]
 
 
 def test_as_many_runs_at_a_time_as_are_asked_for(trained, tmp_path):
@@ -97,12 +98,6 @@ def test_a_second_signal_is_passed_on_as_well(monkeypatch, tmp_path):
     assert (tmp_path / "second").exists()
 
 
-def test_ctrl_c_in_a_terminal_reaches_a_run_only_through_this_process(trained):
-    """A terminal sends it to the group of processes in its foreground. A run that gets it twice saves nothing."""
-    said, _ = trained({"a": ["import os; print(os.getpgid(0) == os.getpid())"]})
-    assert said[-1] == ("a", "True")
-
-
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="the system has no affinity")
 def test_runs_share_out_the_cores_and_this_process_keeps_its_own(trained):
     before = sorted(os.sched_getaffinity(0))
@@ -113,21 +108,10 @@ def test_runs_share_out_the_cores_and_this_process_keeps_its_own(trained):
     assert sorted(os.sched_getaffinity(0)) == before
 
 
-@pytest.mark.parametrize(
-    ("things", "processes", "expected"),
-    [
-        ("abcdef", 2, ["ace", "bdf"]),
-        ("abcde", 2, ["ace", "bd"]),
-        ("ab", 3, ["a", "b", "a"]),
-        ("a", 2, ["a", "a"]),
-        ("abc", 1, ["abc"]),
-    ],
-)
-def test_shares_are_apart_as_long_as_there_are_enough(things, processes, expected):
-    assert [share([*things], place, processes) for place in range(processes)] == [[*each] for each in expected]
-
-
-def test_runs_share_out_the_gpus_that_the_environment_names(monkeypatch):
+def test_shares_are_apart_as_long_as_there_are_enough_also_of_the_gpus_that_the_environment_names(monkeypatch):
+    shares = {("abcdef", 2): ["ace", "bdf"], ("abcde", 2): ["ace", "bd"], ("ab", 3): ["a", "b", "a"]}
+    for (things, processes), expected in {**shares, ("a", 2): ["a", "a"], ("abc", 1): ["abc"]}.items():
+        assert [share([*things], place, processes) for place in range(processes)] == [[*each] for each in expected]
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,3,5")
     assert [environment(place, 2)["CUDA_VISIBLE_DEVICES"] for place in (0, 1)] == ["0,5", "3"]
     assert environment(0, 2)["TF_FORCE_GPU_ALLOW_GROWTH"] == "true"
