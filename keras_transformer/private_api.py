@@ -77,6 +77,14 @@ def own_update(optimizer_class):
     return next((name for name in names if getattr(optimizer_class, name) is not getattr(base, name)), None)
 
 
+def loop_body(operation):
+    """The graph of one step of a loop, of an operation `While` of TensorFlow that is built in Python.
+
+    Known to work with TensorFlow 2.21.
+    """
+    return operation._body_graph
+
+
 def unit_patterns(locale, unit):
     """The patterns of a unit of measure, as CLDR has them.
 

@@ -1,5 +1,6 @@
 """One deterministic TensorFlow for every test: two CPU devices, one thread, exact float32, seeds."""
 
+import ctypes
 import gc
 import logging
 import os
@@ -59,7 +60,8 @@ logging.getLogger("keras_transformer").setLevel(logging.INFO)
 
 
 PASSED_TESTS_PER_DOT = 50
-MOST_MEMORY = 4 * 2**30  # bytes of a process: three of them leave room for the programs that tests start
+C_LIBRARY = ctypes.CDLL(None)
+MUCH_MEMORY = 1.25 * 2**30  # bytes of a process. Three of them, and the programs that tests start, are for a laptop.
 
 
 def pytest_configure(config):
@@ -103,14 +105,18 @@ def seed():
 def small_garbage(request):
     """Exempts the models of a test module from the collection of garbage, which looked through them for seconds.
 
-    A process that has become large first empties the caches of the module. To free their graphs takes minutes.
+    A process that has become large first frees what its modules have left: their caches, their cycles, and the memory
+    that the C library keeps.
     """
     yield
-    if psutil.Process().memory_info().rss > MOST_MEMORY:
+    if psutil.Process().memory_info().rss > MUCH_MEMORY:
         for made in vars(request.module).values():
             if getattr(made, "__module__", None) == request.module.__name__ and hasattr(made, "cache_clear"):
                 made.cache_clear()
+        gc.unfreeze()
         gc.collect()
+        if hasattr(C_LIBRARY, "malloc_trim"):  # glibc
+            C_LIBRARY.malloc_trim(0)
     gc.freeze()
 
 

@@ -8,7 +8,15 @@ import pytest
 import tensorflow as tf
 from babel import Locale
 
-from keras_transformer.private_api import AlwaysBuilt, adam_moments, decays, made_from, own_update, unit_patterns
+from keras_transformer.private_api import (
+    AlwaysBuilt,
+    adam_moments,
+    decays,
+    loop_body,
+    made_from,
+    own_update,
+    unit_patterns,
+)
 from tests import tiny
 from tests.test_architecture import MODULES
 
@@ -146,3 +154,10 @@ def test_no_other_module_imports_internals_of_beam():
         str(path) for path, tree in MODULES.items() if any(name.startswith(INTERNAL) for name in imported_names(tree))
     }
     assert found == {"keras_transformer/tools/beam/private_api.py"}
+
+
+def test_a_loop_has_a_graph_of_one_step():
+    with tf.Graph().as_default() as graph:
+        tf.while_loop(lambda x: x < 7.0, tf.sin, [tf.constant(1.0)])
+        (loop,) = (each for each in graph.get_operations() if each.type in ("While", "StatelessWhile"))
+    assert "Sin" in {step.type for step in loop_body(loop).get_operations()}

@@ -62,7 +62,7 @@ def rehearse(config):
         if refused := refusal(asked, data.corpus):
             print(f"refused     the training itself: {refused}", flush=True)
         check_fits(memory)
-        small = shrunk(config, data, strategy)
+        small = shrunk(config, memory)
         seconds = seconds_per_update(small, data, plan, strategy) * work(config, data) / work(small, data)
     whole = duration(seconds * plan.last_step)
     from_less = "" if small == config else ", estimated from fewer layers or positions"
@@ -85,15 +85,12 @@ def work(config, data):
     return config.batch_tokens * outline(config, data).count_params()
 
 
-def shrunk(config, data, strategy):
+def shrunk(config, memory):
     """The config with so few positions and layers that a CPU trains it in `LITTLE` memory; on a GPU as it is."""
-    if tf.config.list_physical_devices("GPU"):
+    if tf.config.list_physical_devices("GPU") or memory.total <= LITTLE:
         return config
-    layers = [(name, 1) for name in ("num_layers", "num_decoder_layers") if getattr(config, name)]
-    for name, least in (("batch_tokens", TOKENS_PER_REPLICA), *layers, ("batch_tokens", 1)):
-        while estimate(config, data, strategy, outline(config, data)).total > LITTLE and getattr(config, name) > least:
-            config = replace_settings(config, **{name: max(least, getattr(config, name) // 2)})
-    return config
+    fewer = {"batch_tokens": min(config.batch_tokens, TOKENS_PER_REPLICA), "num_layers": 1}
+    return replace_settings(config, **fewer, **({"num_decoder_layers": 1} if config.num_decoder_layers else {}))
 
 
 def describe_corpus(data):

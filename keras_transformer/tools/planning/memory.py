@@ -1,26 +1,27 @@
 """The memory that a training needs, before anything of the training is made for it.
 
-The counts of weights, gradients and the optimizer's slots are exact. The activations are an estimate, fitted to the
-memory of whole processes on CPUs (tests/training/test_memory.py has the measured figures). TensorFlow keeps more than
-the gradient needs, and the allocator wastes some, so the factors are larger than the equations say.
+The weights, the gradients, the optimizer's slots, and what the forward pass keeps for the gradient are counted. So the
+estimate knows no kind of layer. tests/tools/planning/test_memory.py has the memory of whole processes beside it.
 """
 
+import math
 from typing import NamedTuple
 
 import tensorflow as tf
 
 from keras_transformer.data.pipeline import batch_shapes
 from keras_transformer.errors import ConfigError
+from keras_transformer.private_api import loop_body
 from keras_transformer.process import MIB, available_memory
-from keras_transformer.training.losses import loss_class_of
+from keras_transformer.training.decide import POLICIES
+from keras_transformer.training.losses import make_loss
+from keras_transformer.training.teacher_forcing import TeacherForcing
+from keras_transformer.training.train import make_network
 
 FLOAT32 = 4  # bytes
 SLOTS = {"lion": 1, "adafactor": 1}  # variables of an optimizer for each weight, where they are not two
-# Arrays that are kept until the gradient has passed: of what a weight gives at each position; of a number for each
-# target token and each piece; for each head and pair of positions; and for a pair whose score is made of a vector.
-KEPT_OF_WEIGHTS, KEPT_OF_PIECES, KEPT_OF_SCORES, KEPT_OF_VECTORS = 1.2, 3.2, 1.6, 3
-KEPT_OF_DISTANCES = 2  # times the scores of self-attention, with relative positions
 GRAPH = 64 * MIB  # of the traced functions
+WEIGHTS = {"ReadVariableOp", "VarHandleOp", "Const"}  # operations whose results are no activations
 
 
 class Memory(NamedTuple):
@@ -61,45 +62,57 @@ def estimate(config, data, strategy, network):
     on_gpu, replicas = bool(tf.config.list_physical_devices("GPU")), strategy.num_replicas_in_sync
     sharing = 1 if on_gpu or replicas == 1 else len(strategy.extended.worker_devices)  # replicas in one memory
     copies = FLOAT32 * network.count_params() * sharing
-    size = 2 if on_gpu and config.precision != "float32" else FLOAT32  # CPUs compute in float32
-    activations = max(
-        -(-rows // replicas) * sharing * count_activations(config, network, source, target)
-        for rows, source, target in batch_shapes(data.train, config.batch_tokens)
-    )
+    rows, source, target = max(batch_shapes(data.train, config.batch_tokens), key=_size_of(config.d_model))
+    policy = POLICIES[config.precision if on_gpu else "float32"]  # CPUs compute in float32
     return Memory(
         weights=copies * (1 if config.ema_decay is None else 2),
         optimizer=copies * SLOTS.get(config.optimizer, 2),
         gradients=copies * (1 if config.accumulate_steps == 1 else 2),
-        activations=size * activations,
+        activations=sharing * count_activations(config, data, -(-rows // replicas), source, target, policy),
     )
 
 
-def count_activations(config, network, source, target):
-    """The numbers that one row of a batch keeps: of every weight, of the scores, and of the target tokens.
+def _size_of(d_model):
+    """A key that finds the largest batch: most results are (B, S, D), and those of attentions (B, S, S)."""
+    return lambda shape: shape[0] * max(shape[1:]) * (d_model + max(shape[1:]))
 
-    At each position, a matrix or a normalisation gives as many numbers as its last axis is long. A bias is added to
-    numbers that its matrix gives.
+
+def count_activations(config, data, rows, source, target, policy):
+    """The bytes that the forward pass of one batch keeps for the gradient.
+
+    They are counted in a graph of both passes, which never runs: the results of the one that the other one reads. A
+    loop keeps its results in lists, for each of its steps.
 
     Args:
         config: `Config`.
-        network: the model of the config.
+        data: `Data`.
+        rows: B.
         source: S.
         target: T.
+        policy: name of the dtype policy.
     """
-    given = sum(weight.shape[-1] for weight in network.weights if weight.name != "bias")
-    of_weights = KEPT_OF_WEIGHTS * max(source, target) * given
-    of_pieces = KEPT_OF_PIECES * target * network.output_matrix.shape[0]
-    return loss_class_of(config).passes * round(of_weights + of_pieces + count_scores(config, source, target))
+    with tf.Graph().as_default() as graph:
+        trainer, loss = TeacherForcing(make_network(config, data, policy)), make_loss(config)
+        inputs = {"source_ids": tf.ones((rows, source), tf.int32), "target_ids": tf.ones((rows, target), tf.int32)}
+        states = [tf.reshape(each, (rows * target, -1)) for each in loss.run(trainer.states, inputs)]
+        network, labels = trainer.network, tf.ones((rows * target,), tf.int32)
+        bias = [] if network.output_bias is None else [network.output_bias]
+        losses, _ = loss.of_tokens(states, network.output_matrix, labels, *bias)
+        forward = {operation.name for operation in graph.get_operations()}
+        tf.gradients(losses, [weight.value.handle for weight in network.trainable_weights])
+        both = graph.get_operations()
+    backward = (operation for operation in both if operation.name not in forward)
+    read = {tensor.ref() for operation in backward for tensor in operation.inputs if tensor.op.name in forward}
+    kept = [ref.deref() for ref in read if ref.deref().op.type not in WEIGHTS]
+    steps = [step for loop in both if loop.type == "While" for step in loop_body(loop).get_operations()]
+    kept += [step.inputs[1] for step in steps if step.type == "TensorListPushBack"] * max(source, target)
+    return sum(_bytes_of(tensor, rows) for tensor in kept)
 
 
-def count_scores(config, source, target):
-    """The numbers that one row of a batch keeps of the scores of all attentions. Arguments: see `count_activations`."""
-    if config.architecture != "transformer":
-        has_vectors = config.attention in ("additive", "concat")
-        return KEPT_OF_VECTORS * source * target * (config.d_model if has_vectors else 1)
-    times = KEPT_OF_DISTANCES if config.positions == "relative" else 1
-    of_decoder = config.decoder_depth * (times * target + source) * target
-    return KEPT_OF_SCORES * config.num_heads * (config.num_layers * times * source**2 + of_decoder)
+def _bytes_of(tensor, rows):
+    """The bytes of a tensor, whose first axis is as long as a batch if its length is not known; 0 for a list."""
+    sizes = [size or rows for size in tensor.shape.as_list()] if tensor.shape.rank is not None else [0]
+    return math.prod(sizes) * tensor.dtype.size
 
 
 def check_fits(memory):

@@ -88,9 +88,9 @@ def test_a_rehearsal_that_would_need_much_memory_trains_less_of_the_model(corpus
         dry_run, "build_trainer", lambda config, *others: trained.append(config) or build_trainer(config, *others)
     )
     monkeypatch.setattr(dry_run, "LITTLE", 0)
-    config = tiny.config(corpus, tmp_path / "run", strategy="one_device", num_layers=5)
+    config = tiny.config(corpus, tmp_path / "run", strategy="one_device", num_layers=5, batch_tokens=4099)
     rehearse(config)
-    assert [(c.num_layers, c.batch_tokens, c.d_model) for c in trained] == [(1, 1, config.d_model)]
+    assert [(c.num_layers, c.batch_tokens, c.d_model) for c in trained] == [(1, 2048, config.d_model)]
     assert "an update, estimated from fewer layers or positions; " in capsys.readouterr().out
 
 
