@@ -280,7 +280,8 @@ def test_a_model_is_copied(make, how):
     assert not {id(variable) for variable in other.variables} & {id(variable) for variable in model.variables}
 
 
-@pytest.mark.parametrize("make", [pytest.param(transformer, marks=pytest.mark.slow), recurrent])
+@pytest.mark.slow
+@pytest.mark.parametrize("make", [transformer, recurrent])
 def test_keras_itself_trains_saves_and_loads_a_model(make, tmp_path):
     random.seed(1)  # Keras draws initial weights from it
     model, loss = make(), keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=0)

@@ -52,7 +52,7 @@ def test_a_stream_has_the_lines_of_a_file_and_a_byte_order_mark_is_no_part_of_th
     mark = b"\xef\xbb\xbf"
     for text, lines_of_text in {
         **{b"": [], b"\n": [b""], b"\n\n": [b"", b""], b"a": [b"a"], b"x\n" * 7: [b"x"] * 7},
-        **{mark: [], mark + b"\n": [b""], mark + b"one": [b"one"], b"\xef\xbb": [b"\xef\xbb"]},
+        **{mark: [b""], mark + b"\n": [b""], mark + b"one": [b"one"], b"\xef\xbb": [b"\xef\xbb"]},
         mark + b"one\n" + mark + b"two\n": [b"one", mark + b"two"],
     }.items():
         (tmp_path / "in").write_bytes(text)

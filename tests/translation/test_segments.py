@@ -94,15 +94,6 @@ def test_blank_text_has_no_parts_and_is_blank():
     assert copies.shape == rows.shape == (0,) and ids.nrows() == 0
 
 
-def test_a_text_is_taken_apart_as_if_it_were_alone():
-    texts = ["one two\nthree", "", "seven " * 97, "今天。明天", "x" * 211]
-    copies, rows, ids = identity(MAX_LENGTH)(*texts)
-    alone = [identity(MAX_LENGTH)(text) for text in texts]
-    assert copies.numpy().tolist() == [copy.numpy()[0] for copy, _, _ in alone]
-    assert rows.numpy().tolist() == [row for row, (_, parts, _) in enumerate(alone) for _ in parts]
-    assert ids.to_list() == [part for _, _, parts in alone for part in parts.to_list()]
-
-
 def divided(lengths, max_length, word_lengths=(1,), character_lengths=(1,), seed=0):
     """The lengths of the parts, those of each sentence in a list, and the flags that they were made from."""
     draw = random.Random(seed)
@@ -154,15 +145,6 @@ def test_no_part_is_too_long_or_divides_a_character(lengths, max_length, word_le
     assert [sum(part) for part in parts] == lengths
     assert all(1 <= min(part) <= max(part) <= max_length for part in parts if part)
     assert all(len(part) == 1 for part in parts if 1 <= sum(part) <= max_length)
-
-
-def test_translations_are_joined_as_the_sentences_were():
-    text = ["one two\nthree", "  seven.  Eight ", "今天。明天！\u3000好", "", "seven " * 29]
-    segments = divide_into_parts(tf.constant(text), tiny.tokenizer(), MAX_LENGTH)
-    names = [f"{number}".encode() for number in range(segments.ids.nrows())]
-    *rest, last = [row.decode() for (row,) in join(segments, tf.constant(names)[:, None]).numpy()]
-    assert rest == ["0\n1", "  2  3 ", "4 5\u30006", ""]
-    assert last == " ".join(map(str, range(7, len(names)))) + " " and len(names) > 8
 
 
 def test_between_translations_that_end_in_a_full_width_stop_no_space_is_needed():
