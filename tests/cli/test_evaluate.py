@@ -142,7 +142,7 @@ def test_two_references_are_as_good_as_sacrebleu_says(program, work):
 
 def test_the_perplexity_of_the_references_is_printed_with_its_loss(program, loaded, monkeypatch):
     scores = [Score(0.0, [], [-1.0, -2.0, -0.6])]
-    monkeypatch.setattr(Dictionary, "score", lambda self, texts, *_: scores * len(texts), raising=False)
+    monkeypatch.setattr(Dictionary, "score", lambda self, texts, *_, **__: scores * len(texts), raising=False)
     flags = ("--perplexity", "--tokenize", "13a", "--target_lang", "de")  # a model takes its language with either
     status, lines, _ = program("--model_dir", "run", *SIDES, *flags)
     pieces = 3 * loaded["run"][0].calls[-1][0]

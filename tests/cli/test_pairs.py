@@ -43,7 +43,7 @@ class Writer:
         return self
 
     def translate(self, texts, on_progress):
-        return [row[0].text for row in self.alternatives(texts, on_progress)]
+        return [row[0].text.replace("\n", " ") for row in self.alternatives(texts, on_progress)]
 
     def alternatives(self, texts, on_progress):
         self.note(texts)

@@ -1,15 +1,27 @@
-"""train, export and translate: mistakes that they find themselves. Flags alone: test_flags.py and test_request.py."""
+"""train, export, clean and analyze. Flags alone: test_flags.py."""
 
+import argparse
 import functools
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from keras_transformer import runs
-from keras_transformer.cli import export, train, translate
+from keras_transformer.cli import analyze, clean, export, train, translate
 from keras_transformer.languages import check_direction
+from keras_transformer.models.recurrent import RecurrentNetwork
+from keras_transformer.training.run_directory import RunDirectory
 from tests import tiny
 
+ROOT = Path(__file__).parents[2]
 SETTINGS = {
     "source_lang": "en",
     "target_lang": "de",
@@ -78,3 +90,184 @@ def test_a_reverse_model_that_cannot_rank_is_one_line_and_writes_nothing(tmp_pat
     assert "--reverse must translate from de to en" in line and "its `source_lang` is en" not in line
     assert "--reverse ranks the hypotheses of a beam" in mistake(translate, *asked, "greedy", "--reverse", "de-en")
     assert [path.name for path in tmp_path.iterdir()] == ["in"]
+
+
+QUICK = ["--language_odds", 0, "--max_ratio", 0, "--workers", 1]
+
+
+@pytest.fixture
+def raw(tmp_path):
+    """A directory with a dirty corpus."""
+    directory = tiny.write_corpus(tmp_path / "raw")
+    with open(directory / "train.en", "a", encoding="utf-8") as file:
+        file.write("a line that is all alone\n")
+    with open(directory / "train.de", "a", encoding="utf-8") as file:
+        file.write("\n")
+    return directory
+
+
+def test_clean_writes_a_corpus_and_says_what_it_dropped(raw, tmp_path, run, capsys):
+    output = tmp_path / "deep" / "clean"
+    held_out = ["--without", raw / "test.en", raw / "test.de"]
+    run(clean, "--input", f"files:{raw}", "--output", output, *held_out, "--numbers", "false", *QUICK)
+    printed = capsys.readouterr()
+    about = json.loads((output / "clean.json").read_text("utf-8"))
+    assert (about["source_lang"], about["target_lang"]) == ("de", "en")  # found in the directory
+    assert about["settings"]["numbers"] is False and about["dropped"]["blank"] == 1
+    assert about["pairs"]["read"] == 212 and about["without"] == [str(raw / "test.en"), str(raw / "test.de")]
+    lines = printed.out.splitlines()
+    assert lines[-2].split() == ["kept", str(about["pairs"]["kept"]), "of", "212", "pairs"]
+    assert lines[-1] == f"report           {output / 'report.html'}"
+    assert (output / "val.en").read_bytes() == (raw / "val.en").read_bytes()
+    held = set((raw / "test.en").read_text("utf-8").splitlines())
+    assert not held & set((output / "train.en").read_text("utf-8").splitlines())
+
+
+def test_mistakes_in_cleaning_are_one_line_before_any_work(raw, tmp_path, mistake):
+    output = tmp_path / "clean"
+    asked = ["--input", f"files:{raw}", "--output", output]
+    assert "--workers must be at least 1" in mistake(clean, *asked, "--workers", 0)
+    assert "--workers needs --engine local" in mistake(clean, *asked, "--workers", 2, "--engine", "beam")
+    assert "cannot read nowhere" in mistake(clean, *asked, "--without", "nowhere")
+    assert "leave one out" in mistake(clean, *asked, "--without", raw / "val.en", "--near_held_out", 0)
+    assert "--max_ratio must be at least 1, or 0" in mistake(clean, *asked, "--max_ratio", 0.5)
+    assert "it exists already" in mistake(clean, "--input", f"files:{raw}", "--output", raw)
+    assert "unknown corpus 'raw'" in mistake(clean, "--input", "raw", "--output", output)
+    assert "no such directory" in mistake(clean, "--input", "files:nowhere", "--output", output)
+    assert "no pair of files:" in mistake(clean, *asked, *QUICK, "--max_characters", 1)
+    assert not output.exists() and not (tmp_path / "clean.unfinished").exists()
+
+
+def test_bad_lines_are_skipped_counted_and_written_if_the_user_wants_that(tmp_path, run, capsys, mistake):
+    (tmp_path / "raw").mkdir()
+    pairs = [f"{source}\t{target}\n" for source, target in tiny.pairs(40)]
+    (tmp_path / "raw/train.tsv").write_text("".join([*pairs, "no tab\n"]), encoding="utf-8")
+    asked = ["--input", f"files:{tmp_path / 'raw'}", "--source_lang", "en", "--target_lang", "de", *QUICK]
+    assert "With --skip_bad_lines, bad lines are" in mistake(clean, *asked, "--output", tmp_path / "clean")
+    cldr = ["--input", "cldr:en-de", "--output", tmp_path / "clean", "--skip_bad_lines"]
+    assert "--skip_bad_lines needs a corpus files:DIR" in mistake(clean, *cldr)
+    run(clean, *asked, "--output", tmp_path / "clean", "--skip_bad_lines")
+    assert "bad lines are skipped: 1 of train.tsv. The first one is line 41 " in capsys.readouterr().out
+    assert json.loads((tmp_path / "clean/clean.json").read_text("utf-8"))["bad_lines"] == 1
+    (bad,) = map(json.loads, (tmp_path / "clean/bad_lines.jsonl").read_text("utf-8").splitlines())
+    assert (bad["file"], bad["line"], bad["text"]) == ("train.tsv", 41, "no tab")
+
+
+def test_a_flag_that_nobody_knows_is_refused_and_beam_has_more(mistake, tmp_path):
+    flags = ["--input", "files:raw", "--output", str(tmp_path / "clean"), "--runner", "DirectRunner"]
+    assert "unrecognized arguments: --runner DirectRunner" in mistake(clean, *flags)
+    _, rest = clean.parse_arguments(clean.make_parser(), [*flags, "--engine", "beam"])
+    assert rest == ["--runner", "DirectRunner"]
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_all_processes_with_one_line_and_leaves_nothing(tmp_path):
+    (tmp_path / "raw").mkdir()
+    tiny.write_pairs(tmp_path / "raw", "train", tiny.pairs(5000) * 40)
+    command = [sys.executable, "-m", "keras_transformer", "clean", "--input", f"files:{tmp_path}/raw"]
+    command += ["--output", str(tmp_path / "clean"), "--language_odds", "0", "--workers", "2"]
+    program = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    pattern = ".clean.*.partial/scratch/examined"
+    while not any(path.stat().st_size for path in tmp_path.glob(pattern)) and program.poll() is None:
+        time.sleep(0.1)
+    os.kill(program.pid, signal.SIGINT)
+    out, err = program.communicate(timeout=300)
+    assert (program.returncode, out, err) == (130, "", "interrupted\n")
+    assert [path.name for path in tmp_path.iterdir()] == ["raw"]
+
+
+PAIR = ("ten nine eight four zero", "zehn neun acht vier null")  # which `learned` knows
+PARSE = """\
+1	ten	_	_	_	_	0	root	_	_
+2	nine	_	_	_	_	1	nummod	_	_
+3	eight	_	_	_	_	1	nummod	_	_
+4	four	_	_	_	_	5	nummod	_	_
+5	zero	_	_	_	_	1	nummod	_	_
+
+"""
+
+
+@pytest.fixture
+def sides(tmp_path):
+    """Flags of a corpus of two pairs, in a directory of its own."""
+    tiny.write_pairs(tmp_path, "val", [PAIR] * 2)
+    (tmp_path / "val.conllu").write_text(PARSE * 2, encoding="utf-8")
+    (tmp_path / "val.links").write_text("0-0 1-1\n" * 2, encoding="utf-8")
+    return ["--source", tmp_path / "val.en", "--reference", tmp_path / "val.de"]
+
+
+@pytest.mark.slow
+def test_a_run_has_a_report_of_its_heads_with_the_bleu_lost_without_each(learned, sides, tmp_path, run, capsys):
+    flags = ["--conllu", tmp_path / "val.conllu", "--alignments", tmp_path / "val.links", "--beam_size", 1]
+    flags += ["--prune", 0.5, "--pruned_dir", tmp_path / "small"]
+    output = tmp_path / "deep" / "report"
+    run(analyze, "--model_dir", learned.path, *sides, *flags, "--output", output, "--silence", "true")
+    printed = capsys.readouterr()
+    assert printed.err == "" and printed.out.splitlines()[-1] == f"report         {output / 'report.html'}"
+    assert re.search(r"^most needed    (\w+ 0\.[01](, |$)){3}$", printed.out, re.MULTILINE)
+    page = (output / "report.html").read_text(encoding="utf-8")
+    data = json.loads(re.search(r'id="data">(.*?)</script>', page)[1])
+    assert len(data["heads"]) == 6 and len(data["sentences"]) == 2 and data["relations"][0]["relation"] == "nummod"
+    assert all(head["aligned"] is not None for head in data["heads"] if head["kind"] == "cross")
+    assert data["score"].startswith("BLEU of the first 2 sentences (nrefs:1|")
+    silent, pruned, _ = [curve["points"] for curve in data["curves"]]
+    assert silent[0] == pytest.approx([0, 100]) and silent[-1][0] == 1 and silent[-1][1] < 50 and len(silent) == 7
+    assert pruned[0] == pytest.approx([0, 100]) and pruned[-1][0] == 0.5 and len(pruned) == 4
+    assert pruned[1:] == [point for point in silent if point[0] in {share for share, _ in pruned[1:]}]
+    assert f"train it on    python train.py --config {tmp_path}/small/config.yaml\n" in printed.out
+    run(analyze, "--model_dir", tmp_path / "small", *sides, "--output", output)  # a pruned run has fewer heads
+    assert len((output / "heads.tsv").read_text(encoding="utf-8").splitlines()) == 1 + 3
+    assert all(head["lost"] >= 0 for head in data["heads"])
+
+
+@pytest.fixture
+def refused(mistake, learned, sides, tmp_path):
+    """The line of a mistake, which is found before there is an output."""
+
+    def refuse(*flags):
+        line = mistake(analyze, "--model_dir", learned.path, *sides, "--output", tmp_path / "report", *flags)
+        assert not (tmp_path / "report").exists()
+        return line
+
+    return refuse
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--model_dir", "nowhere"], "no run in nowhere"),
+        (["--source", "nowhere"], "cannot read nowhere: No such file"),
+        (["--reference", "short"], "not line-aligned: "),
+        (["--conllu", "short"], "has 1 parse, but there are 2 sentences"),
+        (["--conllu", "other"], "parse 1: its words 'ten nine eight four three' are not those of 'ten nine"),
+        (["--alignments", "short"], "has 1 line, but there are 2 pairs"),
+        (["--output", "short/report"], "cannot write short/report: Not a directory"),
+        (["--sentences", 0], "--sentences must be at least 1. Received: 0"),
+        (["--prune", 0.5], "--prune and --pruned_dir need each other"),
+        (["--prune", 1.5, "--pruned_dir", "new"], "--prune must be between 0 and 1. Received: 1.5"),
+        (["--prune", 0.5, "--pruned_dir", "short"], "cannot write short: it exists already"),
+        (["--batch_size", 0], "--batch_size must be between"),
+    ],
+)
+def test_a_mistake_in_analysis_is_one_line_before_the_long_work(refused, tmp_path, monkeypatch, flags, message):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "short").write_text("eins\n", encoding="utf-8")
+    (tmp_path / "other").write_text(PARSE.replace("zero", "three") * 2, encoding="utf-8")
+    assert message in refused(*flags)
+
+
+def test_bleu_divides_words_as_the_run_does(tmp_path):
+    tiny.config("nowhere", tmp_path, tokenize="none").save(tmp_path / "config.yaml")
+    arguments = argparse.Namespace(model_dir=tmp_path, target_lang=None)
+    assert "tok:none" in analyze.describe_score(arguments, ["eins zwei ."])
+
+
+def test_a_model_without_heads_is_refused(refused, tmp_path):
+    run = RunDirectory(tmp_path / "recurrent")
+    run.path.mkdir()
+    tiny.config("nowhere", run.path).save(run.config)
+    (run.path / "tokenizer.model").write_bytes(tiny.tokenizer_model())
+    RecurrentNetwork(vocabulary_size=tiny.VOCABULARY, d_model=6).save(run.model)
+    assert refused("--model_dir", run.path).endswith(
+        "only a Transformer has heads. Received: a model of type RecurrentNetwork"
+    )

@@ -1,4 +1,4 @@
-"""A hostile client of a server in a process of its own. Bodies of all kinds: test_rest.py."""
+"""A hostile client of a server in a process of its own. Bodies of all kinds: test_apis.py."""
 
 import contextlib
 import gzip
