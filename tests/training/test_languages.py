@@ -27,9 +27,6 @@ from keras_transformer.training.train import make_network, variation
 from keras_transformer.training.validation import pairs_by_direction, validation_bleu
 from tests import tiny
 from tests.training.test_mixtures import finish, spelling_of
-from tests.training.test_train import assert_interruption_changes_nothing, train
-
-BOTH = {"tags": "both"}
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +45,13 @@ def prepared(config):
     return prepare(config, RunDirectory(config.model_dir))
 
 
+@pytest.fixture(scope="module")
+def both(corpus, tmp_path_factory):
+    """(config, data) of a run of both directions; tests do not change it."""
+    config = config_of(corpus, tmp_path_factory.mktemp("both") / "run")
+    return config, prepared(config)
+
+
 def language_of(text):
     """The language whose number words a text has."""
     return "en" if any(word in text for word in tiny.ENGLISH) else "de"
@@ -60,7 +64,7 @@ def rows_of(batches, count=None):
             yield [ids[ids > 0].tolist() for ids in row]
 
 
-@pytest.mark.parametrize("settings", [{}, BOTH, {"typos": 0.5, "noise": 0.5, "subword_dropout_rate": 0.3}], ids=str)
+@pytest.mark.parametrize("settings", [{}, {"tags": "both", "typos": 0.5, "noise": 0.5, "subword_dropout_rate": 0.3}])
 def test_every_pair_has_the_tags_of_its_own_direction_and_none_else(corpus, tmp_path, settings):
     config = config_of(corpus, tmp_path / "run", "en-de", "de-en:0.5", **settings)
     data = prepared(config)
@@ -74,15 +78,14 @@ def test_every_pair_has_the_tags_of_its_own_direction_and_none_else(corpus, tmp_
         language = language_of(pieces.decode(labels))
         languages = [{"en": "de", "de": "en"}[language], language]
         directions.add(tuple(languages))
-        first = (named[languages[0]], named[languages[1]]) if settings == BOTH else (named[languages[1]], 2)
+        first = (named[languages[0]], named[languages[1]]) if settings else (named[languages[1]], 2)
         assert (source[0], target[0]) == first == tags.ids(*languages)
         assert target[1:] == labels[:-1] and not set(named.values()) & {*source[1:], *labels}
     assert directions == {("en", "de"), ("de", "en")}
 
 
-def test_a_batch_counts_its_tags(corpus, tmp_path):
-    data = prepared(config_of(corpus, tmp_path / "run"))
-    for inputs, labels in training_batches(data.train, 61, 1).take(50):
+def test_a_batch_counts_its_tags(both):
+    for inputs, labels in training_batches(both[1].train, 61, 1).take(50):
         assert max(np.prod(inputs["source_ids"].shape), np.prod(labels.shape)) <= 61
 
 
@@ -109,35 +112,26 @@ def test_languages_json_says_what_the_tokenizer_has(corpus, tmp_path):
     assert not set(data.languages.targets.values()) & set(model.encode("<2de> one <2en>"))
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"share_vocabulary": False}, "several directions need one vocabulary"),
-        ({"dataset": "files:{corpus}@en-de", "tags": "both"}, "`tags` has no effect with one direction"),
-    ],
-    ids=str,
-)
-def test_settings_that_do_not_go_with_the_directions_are_refused_before_the_work(corpus, tmp_path, settings, message):
-    if "dataset" in settings:
-        settings = {**settings, "dataset": settings["dataset"].format(corpus=corpus)}
-    config = config_of(corpus, tmp_path / "run", **settings)
-    with pytest.raises(ConfigError, match=message):
-        prepared(config)
-    assert not (tmp_path / "run").exists()
+def test_settings_that_do_not_go_with_the_directions_are_refused_before_the_work(corpus, tmp_path):
+    several = config_of(corpus, tmp_path / "run", share_vocabulary=False)
+    for config, message in (
+        (several, "several directions need one vocabulary"),
+        (config_of(corpus, tmp_path / "run", "en-de", tags="both"), "`tags` has no effect with one direction"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            prepared(config)
+        assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"sampling_temperature": 0.5}, "at least 1"),
-        ({"sampling_temperature": 2, "dataset": "cldr:en-de"}, "several corpora"),
-        ({"sampling_temperature": 2, "init_from": "a", "replay": 0.1}, "does not go with `replay`"),
-    ],
-    ids=str,
-)
-def test_a_temperature_that_is_not_possible_is_refused(settings, message):
-    with pytest.raises(ConfigError, match=f"`sampling_temperature` .*{message}"):
-        Config(**{"dataset": ("cldr:en-de", "cldr:en-fr"), **settings})
+def test_a_temperature_that_is_not_possible_is_refused():
+    two = ("cldr:en-de", "cldr:en-fr")
+    for temperature, settings, message in (
+        (0.5, {"dataset": two}, "at least 1"),
+        (2, {"dataset": "cldr:en-de"}, "several corpora"),
+        (2, {"dataset": two, "init_from": "a", "replay": 0.1}, "does not go with `replay`"),
+    ):
+        with pytest.raises(ConfigError, match=f"`sampling_temperature` .*{message}"):
+            Config(sampling_temperature=temperature, **settings)
 
 
 def test_a_temperature_decides_how_many_pairs_an_epoch_takes(corpus, tmp_path):
@@ -174,10 +168,10 @@ def going_on(config, **settings):
     return Config(**{**vars(config), "init_from": config.model_dir, **settings})
 
 
-@pytest.fixture(scope="module", params=["source", "both"])
-def finished(corpus, tmp_path_factory, request):
+@pytest.fixture(scope="module")
+def finished(corpus, tmp_path_factory):
     """A finished run of both directions with random weights; tests do not change it."""
-    return finish(config_of(corpus, tmp_path_factory.mktemp("finished") / "run", tags=request.param))
+    return finish(config_of(corpus, tmp_path_factory.mktemp("finished") / "run", tags="both"))
 
 
 def test_a_run_that_starts_from_one_of_one_direction_gets_tags_with_mean_vectors(corpus, tmp_path):
@@ -200,23 +194,19 @@ def test_a_run_that_starts_from_tags_keeps_them_even_with_one_direction(finished
     data = prepared(config)
     assert (data.languages.sources, data.languages.targets) == (before.sources, before.targets)
     assert data.languages.default == ("de", "en") != before.default
-    first = {"source": (before.targets["en"], 2), "both": (before.sources["de"], before.targets["en"])}[finished.tags]
     for source, target, _ in rows_of(training_batches(data.train, 401, 1), 3):
-        assert (source[0], target[0]) == first
+        assert (source[0], target[0]) == (before.sources["de"], before.targets["en"])
 
 
-def test_a_new_language_gets_a_tag_behind_all_pieces(finished, corpus, tmp_path):
+def test_a_new_language_gets_a_tag_behind_all_pieces(finished, tmp_path):
     directory = tmp_path / "fr"
     directory.mkdir()
     tiny.write_pairs(directory, "train", tiny.pairs(47))
     (directory / "train.de").rename(directory / "train.fr")
     config = going_on(finished, dataset=f"files:{directory}@en-fr", model_dir=str(tmp_path / "run"))
-    data, before = prepared(config), load_tags(finished.model_dir)
-    assert data.languages.targets == {**before.targets, "fr": 333}
-    assert (
-        data.languages.default == ("en", "fr")
-        and data.languages.ids("de", "fr")[0 if finished.tags == "source" else 1] == 333
-    )
+    languages, before = prepared(config).languages, load_tags(finished.model_dir)
+    assert languages.targets == {**before.targets, "fr": 333}
+    assert languages.default == ("en", "fr") and languages.ids("de", "fr")[1] == 333
 
 
 def test_pairs_without_languages_have_the_default_direction_of_the_run_that_they_start_from(finished, tmp_path):
@@ -227,9 +217,8 @@ def test_pairs_without_languages_have_the_default_direction_of_the_run_that_they
 
 
 def test_tags_at_another_place_than_before_are_refused(finished, tmp_path):
-    other = {"source": "both", "both": "source"}[finished.tags]
-    with pytest.raises(ConfigError, match=f"was trained with `tags` {finished.tags}. Received: tags={other}"):
-        prepared(going_on(finished, tags=other, model_dir=str(tmp_path / "run")))
+    with pytest.raises(ConfigError, match="was trained with `tags` both. Received: tags=source"):
+        prepared(going_on(finished, tags="source", model_dir=str(tmp_path / "run")))
     assert not (tmp_path / "run").exists()
 
 
@@ -245,18 +234,10 @@ def test_a_run_that_is_resumed_keeps_its_tags_and_needs_them(corpus, tmp_path):
         prepared(config)
 
 
-# Validation.
-
-
-def test_the_loss_is_over_the_validation_pairs_of_all_corpora(corpus, tmp_path):
-    data = prepared(config_of(corpus, tmp_path / "run"))
+def test_every_direction_is_validated_and_translated_to_its_language(both):
+    (config, data), asked = both, []
     assert len(data.validation) == 26 and data.validation.directions == (("en", "de"), ("de", "en"))
-    assert data.others == {}
-
-
-def test_every_direction_is_translated_to_its_language_and_their_mean_counts(corpus, tmp_path):
-    config = config_of(corpus, tmp_path / "run")
-    data, asked = prepared(config), []
+    assert data.others == {}  # the loss is over the validation pairs of all corpora
 
     def translate(texts, **languages):
         asked.append((len(texts), languages))
@@ -285,9 +266,6 @@ def test_the_corpora_of_a_direction_have_equal_parts_of_its_sentences():
     }
 
 
-# Resuming.
-
-
 def test_a_resumed_run_sees_the_batches_of_an_uninterrupted_one(corpus, tmp_path):
     settings = {"sampling_temperature": 3.0, "typos": 0.5, "tags": "both"}
     config = config_of(corpus, tmp_path / "run", "en-de", "de-en:0.2", **settings)
@@ -297,14 +275,6 @@ def test_a_resumed_run_sees_the_batches_of_an_uninterrupted_one(corpus, tmp_path
     resumed = [*training_batches(data.train, 401, 1, 1, 5, vary=vary).take(count - 2)]
     for one, other in zip(whole[count + 5 :], resumed, strict=True):
         tf.nest.map_structure(lambda a, b: np.testing.assert_array_equal(a.numpy(), b.numpy()), one, other)
-
-
-@pytest.mark.slow
-def test_an_interrupted_run_of_two_directions_is_an_uninterrupted_one_to_the_bit(corpus, tmp_path):
-    config = config_of(corpus, tmp_path / "whole", epochs=2, strategy="one_device", dropout_rate=0.3)
-    _, _, printed = train(config)
-    assert printed.count("            de-en: BLEU ") == 2
-    assert_interruption_changes_nothing(config, tmp_path / "run")
 
 
 def test_words_that_translate_each_other_are_learnt_for_each_direction(corpus, tmp_path):
@@ -324,17 +294,16 @@ def test_words_that_translate_each_other_are_learnt_for_each_direction(corpus, t
     assert third == dict(zip(tiny.ENGLISH, (word[::-1] for word in tiny.GERMAN), strict=True))
 
 
-def test_what_a_shortlist_changes_is_measured_in_the_direction_of_each_pair(corpus, tmp_path):
-    config = config_of(corpus, tmp_path / "run")
-    tokenizer, asked = prepared(config).source_tokenizer, []
+def test_what_a_shortlist_changes_is_measured_in_the_direction_of_each_pair(both):
+    config, data = both
+    tokenizer, asked = data.source_tokenizer, []
 
     def translate(texts, source_lang, target_lang):
         asked.extend(zip(texts, source_lang, target_lang, strict=True))
         return texts
 
-    translator = SimpleNamespace(
-        source_tokenizer=tokenizer, target_tokenizer=tokenizer, model=None, translate=translate
-    )
+    tokenizers = {"source_tokenizer": tokenizer, "target_tokenizer": tokenizer}
+    translator = SimpleNamespace(**tokenizers, model=None, translate=translate)
     translator.with_model = lambda model, shortlist: translator
     found = compare_with_all_pieces(translator, RunDirectory(config.model_dir))
     assert (found["sentences"], found["equal"], len(asked)) == (26, 26, 52)

@@ -1,7 +1,5 @@
 """Whole runs on more than one corpus, and runs that go on with new text."""
 
-import contextlib
-import io
 import shutil
 from collections import Counter
 
@@ -23,7 +21,7 @@ from keras_transformer.training.run_directory import RunDirectory
 from keras_transformer.training.train import make_network
 from tests import tiny
 from tests.training.curves import read_events
-from tests.training.test_train import again, assert_interruption_changes_nothing, train
+from tests.training.test_train import again, train, weights_in
 
 NEW = [(f"{source} Katze", f"{target} кот") for source, target in tiny.pairs(59, seed=7)]
 
@@ -39,24 +37,6 @@ def corpora(tmp_path_factory):
     return tiny.write_corpus(directory / "old"), new
 
 
-@pytest.fixture(scope="module")
-def prepared(corpora, tmp_path_factory):
-    """(config, data, printed text) of a run on both corpora that has not been trained."""
-    config = mixed_config(corpora, tmp_path_factory.mktemp("mixed"))
-    printed = io.StringIO()
-    with contextlib.redirect_stdout(printed):
-        data = prepare(config, RunDirectory(config.model_dir))
-    return config, data, printed.getvalue()
-
-
-@pytest.fixture(scope="module")
-def mixture(corpora, tmp_path_factory):
-    """The config of a run on both corpora, which is trained to its end; tests do not change it."""
-    config = mixed_config(corpora, tmp_path_factory.mktemp("mixed"), strategy="one_device", dropout_rate=0.3)
-    _, data, printed = train(config)
-    return config, data, printed
-
-
 def mixed_config(corpora, model_dir, **settings):
     names = f"files:{corpora[0]}", f"files:{corpora[1]}:0.3"
     return again(tiny.config("", model_dir), model_dir, **{"epochs": 2, "dataset": names, **settings})
@@ -69,71 +49,38 @@ def taken(data, epochs):
     return np.bincount(rows, minlength=len(data.train))
 
 
-# More than one corpus.
-
-
-def test_ten_epochs_take_the_first_corpus_ten_times_and_the_second_three_times(prepared):
-    _, data, _ = prepared
+def test_ten_epochs_take_a_corpus_as_often_as_its_weight_says(corpora, tmp_path, capsys):
+    config = mixed_config(corpora, tmp_path / "two")
+    data = prepare(config, RunDirectory(config.model_dir))
     assert [share.size for share in data.train.shares] == [211, 47]
     assert taken(data, 10).tolist() == [10] * 211 + [3] * 47
-
-
-def test_a_mixture_says_how_many_pairs_an_epoch_takes(prepared, corpora):
-    _, _, printed = prepared
+    printed = capsys.readouterr().out
     assert f"corpus      files:{corpora[1]}: en to de\n" in printed
     assert f"            an epoch takes 211 of 211 pairs of files:{corpora[0]}\n" in printed
     assert f"            an epoch takes 14 or 15 of 47 pairs of files:{corpora[1]}\n" in printed
+    config = tiny.config(f"{corpora[0]}:0.1", tmp_path / "one")
+    assert taken(prepare(config, RunDirectory(config.model_dir)), 10).tolist() == [1] * 211
 
 
 @pytest.mark.slow
-def test_every_corpus_is_validated_on_the_screen_and_in_the_curves(mixture, corpora):
-    config, data, printed = mixture
-    other = f"files:{corpora[1]}"
+def test_every_corpus_is_validated_on_its_own_pairs_on_the_screen_and_in_the_curves(corpora, tmp_path):
+    config = mixed_config(corpora, tmp_path / "run", strategy="one_device", dropout_rate=0.3)
+    _, data, printed = train(config)
+    other, run = f"files:{corpora[1]}", RunDirectory(config.model_dir)
     lines = [line for line in printed.splitlines() if line.startswith(f"            {other}: loss ")]
     assert len(lines) == 2 and all("perplexity" in line and line.endswith("BLEU 5.0") for line in lines)
-    curves = read_events(RunDirectory(config.model_dir).logs / "validation")
+    curves = read_events(run.logs / "validation")
     for measure in ("loss", "accuracy", "perplexity", "bleu"):
         assert len(curves[measure]) == len(curves[f"{measure}/{other}"]) == 2
         assert [step for step, _ in curves[f"{measure}/{other}"]] == [step for step, _ in curves[measure]]
-
-
-@pytest.mark.slow
-def test_the_loss_of_every_corpus_is_that_of_its_own_validation_pairs(mixture, corpora):
-    config, data, _ = mixture
-    run = RunDirectory(config.model_dir)
     trainer = tiny.build_trainer(config, data)
-    epoch, last = run.epochs()[-1], read_events(run.logs / "validation")
-    with np.load(epoch) as file:
-        arrays = [file[name] for name in file.files if name != "progress"]
-    trainer.network.set_weights(arrays)
-    for name, pairs in {
-        "loss": data.validation,
-        f"loss/files:{corpora[1]}": data.others[f"files:{corpora[1]}"],
-    }.items():
+    trainer.network.set_weights(weights_in(run.epochs()[-1]))
+    for name, pairs in {"loss": data.validation, f"loss/{other}": data.others[other]}.items():
         rows = np.arange(len(pairs))
         source, labels = pairs.source.padded(rows), pairs.target.padded(rows)
         target = np.concatenate([np.full((len(rows), 1), 2), np.where(labels == 3, 0, labels)[:, :-1]], axis=1)
         found = trainer.evaluate({"source_ids": source, "target_ids": target}, labels, verbose=0, return_dict=True)
-        assert last[name][-1][1] == pytest.approx(found["loss"], rel=1e-4)
-
-
-@pytest.mark.slow
-def test_a_mixture_that_was_interrupted_is_an_uninterrupted_one_to_the_bit(mixture, tmp_path):
-    config, *_ = mixture
-    assert_interruption_changes_nothing(config, tmp_path / "run")
-
-
-def test_a_weight_belongs_to_the_settings_of_a_run_and_a_change_is_refused(prepared, corpora):
-    config, *_ = prepared
-    other = again(config, config.model_dir, dataset=(f"files:{corpora[0]}", f"files:{corpora[1]}:0.4"))
-    with pytest.raises(ConfigError, match="dataset was .*:0.3.* and is .*:0.4"):
-        prepare(other, RunDirectory(config.model_dir))
-
-
-def test_one_corpus_may_have_a_weight(corpora, tmp_path):
-    config = tiny.config(f"{corpora[0]}:0.1", tmp_path / "run")
-    data = prepare(config, RunDirectory(config.model_dir))
-    assert taken(data, 10).tolist() == [1] * 211
+        assert curves[name][-1][1] == pytest.approx(found["loss"], rel=1e-4)
 
 
 # Going on with new text.
@@ -182,10 +129,8 @@ def test_replay_of_a_corpus_that_is_gone_says_what_is_missing(corpora, tmp_path)
     old.save(tmp_path / "old" / "config.yaml")
     shutil.rmtree(directory)
     config = going_on(old, corpora, tmp_path / "run", replay=0.2)
-    expected = (
-        f"`replay` takes pairs from the corpora of {tmp_path}/old, files:{directory}: no such directory: {directory}"
-    )
-    with pytest.raises(CorpusError, match=f"^{expected}. Put them back, or leave out `replay`$"):
+    place = f"`replay` takes pairs from the corpora of {tmp_path}/old, files:{directory}: no such directory"
+    with pytest.raises(CorpusError, match=f"^{place}: {directory}. Put them back, or leave out `replay`$"):
         prepare(config, RunDirectory(config.model_dir))
     assert not (tmp_path / "run").exists()
 

@@ -2,10 +2,7 @@ import contextlib
 import functools
 import resource
 import sys
-import tempfile
-import time
 import warnings
-from pathlib import Path
 from types import SimpleNamespace
 
 import keras
@@ -13,7 +10,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_transformer.data.encoded import encode_pairs
 from keras_transformer.data.pipeline import make_batch
 from keras_transformer.errors import FileError
 from keras_transformer.tokenizer import shift_right
@@ -31,31 +27,32 @@ from keras_transformer.training.tensorboard import (
 from keras_transformer.training.watchers import Curves, Progress
 from tests import reference, tiny
 from tests.training.curves import hparams_tab, read_events
+from tests.training.test_watchers import Clock, on
 
 TOKENS_PER_EPOCH = 89
 METRICS = {"loss": 3.0, "accuracy": 0.5, "perplexity": 7.0, "padding": 0.125}
 VALIDATION = {"val_loss": 5.0, "val_accuracy": 0.75, "val_perplexity": 11.0, "val_bleu": 13.0}
 
 
-def on(callback, model):
-    callback.set_model(model)
-    return callback
-
-
 # Event files.
+
+
+def write_losses(logs, first, last):
+    """Writes an event file with a point of the loss 1 / n for the updates n."""
+    writer = tf.summary.create_file_writer(str(logs), filename_suffix=f".{first}")
+    for step in range(first, last + 1):
+        with writer.as_default(step=step):
+            tf.summary.scalar("loss", 1 / step)
+    with writer.as_default(step=last):
+        tf.summary.text("samples", f"after {last}")
+    writer.close()
 
 
 @pytest.fixture
 def logs(tmp_path):
     """A directory with two event files, as a run that was stopped after update 5 and went on leaves it."""
-    for first, last in ((1, 5), (6, 11)):
-        writer = tf.summary.create_file_writer(str(tmp_path), filename_suffix=f".{first}")
-        for step in range(first, last + 1):
-            with writer.as_default(step=step):
-                tf.summary.scalar("loss", 1 / step)
-        with writer.as_default(step=last):
-            tf.summary.text("samples", f"after {last}")
-        writer.close()
+    write_losses(tmp_path, 1, 5)
+    write_losses(tmp_path, 6, 11)
     return tmp_path
 
 
@@ -68,24 +65,22 @@ def found(logs):
     return {name: sorted(points) for name, points in read_events(logs).items()}
 
 
-def contents(logs):
-    return {path.name: path.read_bytes() for path in logs.iterdir()}
-
-
 @pytest.mark.parametrize("step", [7, 3])
-def test_points_after_the_update_are_gone_and_the_others_stay(logs, step):
+def test_points_after_the_update_are_gone_and_may_be_written_once_more(logs, step):
     forget_after(logs, step)
     events = found(logs)
     assert events["loss"] == loss(step)
     assert events.get("samples", []) == ([(5, "after 5")] if step == 7 else [])
     assert all(read_records(path)[1] for path in logs.iterdir()) and len(list(logs.iterdir())) == 2
+    write_losses(logs, step + 1, 13)
+    assert found(logs)["loss"] == loss(13)
 
 
-def test_where_there_is_nothing_to_forget_nothing_changes(logs, tmp_path):
-    before = contents(logs)
+def test_where_there_is_nothing_to_forget_nothing_changes(logs):
+    before = {path.name: path.read_bytes() for path in logs.iterdir()}
     forget_after(logs, 11)
-    assert contents(logs) == before
-    forget_after(tmp_path / "none", 0)
+    assert {path.name: path.read_bytes() for path in logs.iterdir()} == before
+    forget_after(logs / "none", 0)
 
 
 @pytest.mark.parametrize("cut", [1, 3, 30])
@@ -98,16 +93,6 @@ def test_a_record_cut_short_is_gone(logs, cut):
     events = found(logs)
     assert events["loss"] == loss(11) and events["samples"] == [(5, "after 5")]
     assert read_records(last)[1]
-
-
-def test_points_written_once_more_are_there_once(logs):
-    forget_after(logs, 7)
-    writer = tf.summary.create_file_writer(str(logs), filename_suffix=".8")
-    for step in range(8, 14):
-        with writer.as_default(step=step):
-            tf.summary.scalar("loss", 1 / step)
-    writer.close()
-    assert found(logs)["loss"] == loss(13)
 
 
 def test_a_point_is_on_disk_when_it_has_been_written(tmp_path):
@@ -140,17 +125,6 @@ def test_a_full_disk_is_an_error_of_the_system_that_names_the_place(tmp_path):
         write_records(tmp_path / "some", [b"record"] * 100)
 
 
-# Curves.
-
-
-class Clock:
-    """Seconds that pass when told to."""
-
-    def __init__(self, monkeypatch):
-        self.now = 1000.0
-        monkeypatch.setattr(time, "perf_counter", lambda: self.now)
-
-
 @pytest.fixture
 def clock(monkeypatch):
     monkeypatch.setattr(tensorboard, "memory", lambda: {"resident": 17.0, "gpu_0": 19.0})
@@ -164,11 +138,11 @@ class BareBoard(tensorboard.Board):
         self.train, self.validation = (EventWriter(path / name) for name in ("train", "validation"))
 
 
-def curves(path, every, loss_metric=None):
+def curves(path, every):
     model = SimpleNamespace(
         optimizer=SimpleNamespace(learning_rate=tf.constant(0.25)),
         updates=SimpleNamespace(gradient_norm=tf.constant(23.0)),
-        loss_metric=loss_metric or keras.metrics.Mean(name="loss"),
+        loss_metric=keras.metrics.Mean(name="loss"),
     )
     return on(Curves(functools.cache(lambda: BareBoard(path)), Progress(), TOKENS_PER_EPOCH, every), model)
 
@@ -194,35 +168,26 @@ def run_batches(callback, clock, counts, seconds=2.0):
     return all_logs
 
 
-def test_training_curves_have_a_point_every_few_updates(tmp_path, clock):
+def test_training_curves_have_a_point_every_few_updates_and_validation_curves_one_every_epoch(tmp_path, clock):
     callback = curves(tmp_path, every=3)
     begin(callback, epoch=0)
-    run_batches(callback, clock, [5, 7, 12, 13, 17, 18, 23])
+    run_batches(callback, clock, [5, 7, 12, 13, 17])
     callback.on_epoch_end(0, {**METRICS, **VALIDATION})
-    assert read_events(tmp_path / "train") == {
+    begin(callback, epoch=1, counted=31)
+    run_batches(callback, clock, [18, 23])
+    callback.on_epoch_end(1, {**METRICS, **VALIDATION})
+    validation = {name.removeprefix("val_"): [(5, value), (7, value)] for name, value in VALIDATION.items()}
+    assert read_events(tmp_path / "validation") == validation
+    events = read_events(tmp_path / "train")
+    assert events.pop("target_tokens_per_second") == [(3, (5 + 7 + 12) / 6), (6, 18 / 2)]
+    assert events == {
         **{name: [(3, value), (6, value)] for name, value in METRICS.items()},
         "learning_rate": [(3, 0.25), (6, 0.25)],
         "gradient_norm": [(3, 23.0), (6, 23.0)],
-        "target_tokens_per_second": [(3, (5 + 7 + 12) / 6), (6, (13 + 17 + 18) / 6)],
-        "target_tokens_seen": [(3, 5 + 7 + 12), (6, 5 + 7 + 12 + 13 + 17 + 18)],
+        "target_tokens_seen": [(3, 5 + 7 + 12), (6, TOKENS_PER_EPOCH + 31 + 18)],
         "memory/resident_mib": [(3, 17), (6, 17)],
         "memory/gpu_0_mib": [(3, 19), (6, 19)],
     }
-
-
-def test_validation_curves_have_a_point_every_epoch(tmp_path, clock):
-    callback = curves(tmp_path, every=1000)
-    for epoch in range(2):
-        begin(callback, epoch)
-        run_batches(callback, clock, [5, 7, 11])
-        callback.on_epoch_end(epoch, {**METRICS, **VALIDATION})
-    assert read_events(tmp_path / "validation") == {
-        "loss": [(3, 5.0), (6, 5.0)],
-        "accuracy": [(3, 0.75), (6, 0.75)],
-        "perplexity": [(3, 11.0), (6, 11.0)],
-        "bleu": [(3, 13.0), (6, 13.0)],
-    }
-    assert not read_events(tmp_path / "train")
 
 
 def test_the_latest_speed_is_in_every_log_for_the_progress_bar(tmp_path, clock):
@@ -230,46 +195,10 @@ def test_the_latest_speed_is_in_every_log_for_the_progress_bar(tmp_path, clock):
     begin(callback, epoch=0)
     without, *with_speed = run_batches(callback, clock, [5, 7, 11], seconds=0.5)
     assert without == METRICS and with_speed == [{**METRICS, "tokens/s": 12}] * 2
+    clock.now += 1000  # validation, which is not counted as training
     begin(callback, epoch=1)
     assert run_batches(callback, clock, [13]) == [{**METRICS, "tokens/s": (13 + 0) / 2}]
     assert run_batches(callback, clock, [17]) == [{**METRICS, "tokens/s": (13 + 0) / 2}]
-
-
-def test_time_between_epochs_is_not_counted_as_training(tmp_path, clock):
-    callback = curves(tmp_path, every=3)
-    begin(callback, epoch=0)
-    run_batches(callback, clock, [5, 7])
-    clock.now += 1000  # validation
-    begin(callback, epoch=1)
-    (logs,) = run_batches(callback, clock, [11])
-    assert logs["tokens/s"] == 11 / 2
-
-
-def test_a_resumed_epoch_has_seen_the_tokens_counted_before_its_interruption(tmp_path, clock):
-    callback = curves(tmp_path, every=2)
-    begin(callback, epoch=3, counted=31)
-    run_batches(callback, clock, [5, 7])
-    callback.on_epoch_end(3, VALIDATION)
-    events = read_events(tmp_path / "train")
-    assert events["target_tokens_seen"] == [(2, 3 * TOKENS_PER_EPOCH + 31 + 5 + 7)]
-    assert events["target_tokens_per_second"] == [(2, (5 + 7) / 4)]
-
-
-def test_speed_of_replicas_is_of_all_their_tokens(tmp_path, clock):
-    with tiny.two_replicas().scope():
-        loss_metric = keras.metrics.Mean(name="loss")
-    callback = curves(tmp_path, every=1, loss_metric=loss_metric)
-    callback.on_epoch_begin(0)
-    callback.on_train_batch_begin(0)
-    tiny.two_replicas().run(tf.function(lambda: loss_metric.update_state(tf.ones(7))))
-    clock.now += 4
-    callback.progress.step = 1
-    logs = dict(METRICS)
-    callback.on_train_batch_end(0, logs)
-    assert logs["tokens/s"] == 2 * 7 / 4
-
-
-# Memory.
 
 
 def test_resident_memory_is_in_mebibytes():
@@ -288,9 +217,6 @@ def test_memory_of_a_gpu_is_the_most_that_it_had_to_hold(monkeypatch):
     found = memory()
     assert found.pop("resident") > 0
     assert found == {"gpu_0": 3, "gpu_1": 5}
-
-
-# Hyper-parameters.
 
 
 SETTINGS = {"preset": "tiny", "d_model": 26, "dropout_rate": 0.25, "pre_norm": True, "max_steps": None}
@@ -313,16 +239,12 @@ def test_hyper_parameters_stand_beside_the_latest_validation_measures(tmp_path):
     assert hparams_tab(tmp_path / "one" / "logs") == found[:1]  # of one run alone, as of many
 
 
-def test_settings_that_a_resumed_run_has_changed_are_shown_as_they_are_now(tmp_path):
+def test_settings_are_shown_as_a_resumed_run_has_them_now_and_as_text_where_the_tab_has_no_other_way(tmp_path):
+    decided = {"directions": ["en-de"], "tokenize": {"de": "13a"}, "none": None}
     for epochs, bleus in ((2, [3.0]), (5, [3.0, 11.0])):
-        board(tmp_path, {"epochs": epochs}, *bleus)
-    assert hparams_tab(tmp_path) == [({"epochs": 5}, {"bleu": 11})]
-
-
-def test_settings_that_the_tab_cannot_show_are_shown_as_text(tmp_path):
-    """Such as decisions of a run: a list of directions, a tokenization for each language."""
-    board(tmp_path, {"directions": ["en-de"], "tokenize": {"de": "13a"}, "none": None}, 11.0)
-    assert hparams_tab(tmp_path) == [({"directions": "['en-de']", "tokenize": "{'de': '13a'}"}, {"bleu": 11})]
+        board(tmp_path, {"epochs": epochs, **decided}, *bleus)
+    shown = {"epochs": 5, "directions": "['en-de']", "tokenize": "{'de': '13a'}"}
+    assert hparams_tab(tmp_path) == [(shown, {"bleu": 11})]
 
 
 # Pictures of alignment.
@@ -331,64 +253,45 @@ T, S = 3, 5
 PIECES, SOURCE_PIECES = ["▁ein", "s", "</s>"], ["▁o", "ne", "▁", "<0xE2>", "\\t"]
 
 
-def one_hot(row, column, weight=1.0):
-    alignment = np.zeros((T, S))
-    alignment[row, column] = weight
-    return alignment
-
-
 def marked(row, column):
-    """First and last row and column of pixels that a cell's weight changes, and the picture's values there."""
-    picture = heat_map(one_hot(row, column), SOURCE_PIECES, PIECES)
-    different = (picture != heat_map(np.zeros((T, S)), SOURCE_PIECES, PIECES)).any(axis=-1)
-    (rows, columns) = np.nonzero(different)
-    box = np.array([rows.min(), rows.max(), columns.min(), columns.max()])
-    return box, picture[box[0] + 3 : box[1] - 2, box[2] + 3 : box[3] - 2]
+    """First and last row and column of pixels that a cell's weight makes black on white."""
+    alignment = np.zeros((T, S))
+    empty = heat_map(alignment, SOURCE_PIECES, PIECES)
+    alignment[row, column] = 1
+    picture = heat_map(alignment, SOURCE_PIECES, PIECES)
+    (rows, columns) = np.nonzero((picture != empty).any(axis=-1))
+    inside = slice(rows.min() + 3, rows.max() - 2), slice(columns.min() + 3, columns.max() - 2)
+    assert picture[inside].size and picture[inside].max() == 0 and empty[inside].min() == 255
+    return np.array([rows.min(), rows.max(), columns.min(), columns.max()])
 
 
 def test_rows_are_pieces_and_columns_source_pieces():
-    first, _ = marked(0, 0)
+    first = marked(0, 0)
     height, width = first[1] - first[0] + 1, first[3] - first[2] + 1
     assert height == pytest.approx(width, abs=2)
     for row, column in ((1, 0), (0, 1), (2, 4)):
-        box, _ = marked(row, column)
         moved = np.array([row * height, row * height, column * width, column * width])
-        np.testing.assert_allclose(box - first, moved, atol=1 + 0.5 * max(row, column))
+        np.testing.assert_allclose(marked(row, column) - first, moved, atol=1 + 0.5 * max(row, column))
 
 
-def test_nothing_is_white_and_all_is_black():
-    _, inside = marked(1, 2)
-    assert inside.size and inside.max() == 0
-    picture = heat_map(one_hot(1, 2, 0.0), SOURCE_PIECES, PIECES)
-    box, _ = marked(1, 2)
-    assert picture[box[0] + 3 : box[1] - 2, box[2] + 3 : box[3] - 2].min() == 255
+def test_labels_are_drawn():
+    picture, changed = heat_map(np.zeros((T, S)), SOURCE_PIECES, PIECES), ["▁MM", "M", "</s>"]
+    for columns, rows in ((["▁o", "MM", *SOURCE_PIECES[2:]], PIECES), (SOURCE_PIECES, changed)):
+        assert (heat_map(np.zeros((T, S)), columns, rows) != picture).any()
 
 
-def test_pictures_are_modest_and_of_bytes():
-    picture = heat_map(np.full((40, 40), 0.025), ["▁piece"] * 40, ["▁piece"] * 40)
-    assert picture.dtype == np.uint8 and picture.shape[2] == 3 and max(picture.shape) < 800
-
-
-@pytest.mark.parametrize("labels", [SOURCE_PIECES, PIECES])
-def test_labels_are_drawn(labels):
-    picture = heat_map(np.zeros((T, S)), SOURCE_PIECES, PIECES)
-    changed = [label.replace("s", "M").replace("ne", "MM") for label in labels]
-    arguments = (changed, PIECES) if labels is SOURCE_PIECES else (SOURCE_PIECES, changed)
-    assert (heat_map(np.zeros((T, S)), *arguments) != picture).any()
-
-
-def test_any_piece_can_be_drawn():
+def test_any_pieces_can_be_drawn_in_a_modest_picture():
     """TeX, which matplotlib would typeset or refuse, and characters that its font lacks."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         heat_map(np.zeros((T, S)), ["$x^{$", "$", "中文", "👩", "\\frac"], ["שלום", "x" * 16, "%$^$"])
+    picture = heat_map(np.full((40, 40), 0.025), ["▁piece"] * 40, ["▁piece"] * 40)
+    assert picture.dtype == np.uint8 and picture.shape[2] == 3 and max(picture.shape) < 800
 
 
 def batch(count=4):
     """(source_ids, labels)."""
-    with tempfile.TemporaryDirectory() as directory:
-        encoded = encode_pairs(tiny.pairs(7), tiny.tokenizer(), tiny.tokenizer(), 31, Path(directory))
-        return make_batch(encoded, np.arange(count))
+    return make_batch(tiny.encoded_pairs([3, 5, 2, 4], [2, 4, 3, 5], tiny.VOCABULARY), np.arange(count))
 
 
 @functools.cache  # no test changes its weights
@@ -404,26 +307,32 @@ def pictures_by_numpy(source_ids, labels, transformer, most=31):
         yield heat_map(alignment[: len(pieces), : len(source_pieces)], source_pieces, pieces)
 
 
-def draw(directory, trainer, source_ids, labels, step=0, tokenizers=None):
-    """Writes the pictures of an epoch's end."""
+def draw(directory, network, source_ids, labels, step=0, tokenizers=(tiny.tokenizer,) * 2, averaged=None):
+    """Writes the pictures of an epoch's end and reads them: [(step, picture)]."""
     writer = EventWriter(directory)
-    tokenizers = tokenizers or (tiny.tokenizer(), tiny.tokenizer())
+    tokenizers = [tokenizer() for tokenizer in tokenizers]
     pictures = AlignmentPictures(source_ids, labels, tokenizers, writer, Progress(step=step))
-    pictures(trainer, {})
+    pictures(SimpleNamespace(network=network, averaged=averaged or contextlib.nullcontext), {})
     writer.close()
+    events = read_events(directory)
+    assert list(events) == [f"alignment/{number}" for number in range(1, 1 + len(labels))]
+    return [event for ((event),) in events.values()]
+
+
+def assert_pictures(found, expected):
+    for one, other in zip(found, expected, strict=True):
+        assert one.shape == other.shape
+        np.testing.assert_allclose(one.astype(int), other, atol=2)
 
 
 @pytest.mark.parametrize("strategy", [tf.distribute.get_strategy, tiny.two_replicas])
 def test_the_alignment_of_each_pair_is_drawn_at_the_end_of_an_epoch(tmp_path, strategy):
     with strategy().scope():
         network = tiny.transformer()
-    draw(tmp_path, SimpleNamespace(network=network, averaged=contextlib.nullcontext), *batch(), step=17)
-    events, expected = read_events(tmp_path), list(pictures_by_numpy(*batch(), transformer()))
-    assert list(events) == [f"alignment/{number}" for number in range(1, 5)]
-    for ((step, found),), picture in zip(events.values(), expected, strict=True):
-        assert step == 17 and found.shape == picture.shape
-        np.testing.assert_allclose(found.astype(int), picture, atol=2)
-    assert len({picture.tobytes() for picture in expected}) == 4
+    steps, found = zip(*draw(tmp_path, network, *batch(), step=17), strict=True)
+    expected = list(pictures_by_numpy(*batch(), transformer()))
+    assert set(steps) == {17} and len({picture.tobytes() for picture in expected}) == 4
+    assert_pictures(found, expected)
 
 
 def test_the_averaged_weights_are_drawn_where_there_are_any(tmp_path):
@@ -431,28 +340,24 @@ def test_the_averaged_weights_are_drawn_where_there_are_any(tmp_path):
     trainer.compile("adam")
     for average, weight in zip(trainer.updates.averages, transformer(seed=5).weights, strict=True):
         average.assign(weight)
-    draw(tmp_path, trainer, *batch())
-    found = [picture.astype(int) for ((_, picture),) in read_events(tmp_path).values()]
-    averaged, raw = (list(pictures_by_numpy(*batch(), model)) for model in (transformer(seed=5), transformer()))
-    for picture, expected in zip(found, averaged, strict=True):
-        np.testing.assert_allclose(picture, expected, atol=2)
-    assert max(np.abs(picture - other).max() for picture, other in zip(found, raw, strict=True)) > 20
+    _, found = zip(*draw(tmp_path, trainer.network, *batch(), averaged=trainer.averaged), strict=True)
+    assert_pictures(found, pictures_by_numpy(*batch(), transformer(seed=5)))
+    raw = pictures_by_numpy(*batch(), transformer())
+    assert max(np.abs(picture.astype(int) - other).max() for picture, other in zip(found, raw, strict=True)) > 20
 
 
 def test_of_long_sentences_the_first_pieces_are_drawn(tmp_path, monkeypatch):
     monkeypatch.setattr(tensorboard, "MOST_PIECES", 3)
-    network = transformer()
-    draw(tmp_path, SimpleNamespace(network=network, averaged=contextlib.nullcontext), *batch(1))
-    ((_, found),) = read_events(tmp_path)["alignment/1"]
-    (picture,) = pictures_by_numpy(*batch(1), network, most=3)
-    np.testing.assert_allclose(found.astype(int), picture, atol=2)
+    ((_, found),) = draw(tmp_path, transformer(), *batch(1))
+    assert_pictures([found], pictures_by_numpy(*batch(1), transformer(), most=3))
 
 
 def test_each_side_is_written_in_the_pieces_of_its_own_tokenizer(tmp_path):
-    shared, other = tiny.tokenizer(), SimpleNamespace(visible_pieces=lambda ids: ["x" * 23 for _ in ids])
-    for name, tokenizers in {"shared": (shared, shared), "source": (other, shared), "target": (shared, other)}.items():
-        model = SimpleNamespace(network=transformer(), averaged=contextlib.nullcontext)
-        draw(tmp_path / name, model, *batch(1), tokenizers=tokenizers)
-    shapes = {name: read_events(tmp_path / name)["alignment/1"][0][1].shape for name in ("shared", "source", "target")}
-    assert shapes["source"][0] > shapes["shared"][0] and shapes["source"][1] == shapes["shared"][1]  # columns
-    assert shapes["target"][1] > shapes["shared"][1] and shapes["target"][0] == shapes["shared"][0]  # rows
+    shared, other = tiny.tokenizer, lambda: SimpleNamespace(visible_pieces=lambda ids: ["x" * 23 for _ in ids])
+    shapes = []
+    for number, tokenizers in enumerate([(shared, shared), (other, shared), (shared, other)]):
+        ((_, picture),) = draw(tmp_path / f"{number}", transformer(), *batch(1), tokenizers=tokenizers)
+        shapes.append(picture.shape)
+    both, source, target = shapes
+    assert source[0] > both[0] and source[1] == both[1]  # columns
+    assert target[1] > both[1] and target[0] == both[0]  # rows

@@ -1,8 +1,11 @@
 import contextlib
+import itertools
 import math
+import re
 import signal
 import threading
 import time
+import unittest.mock
 from dataclasses import asdict
 from types import SimpleNamespace
 
@@ -13,6 +16,7 @@ import tensorflow as tf
 
 from keras_transformer.errors import DivergenceError
 from keras_transformer.layers.kernels import Dropout
+from keras_transformer.training import watchers as module
 from keras_transformer.training.checkpoints import load_variables, save_variables
 from keras_transformer.training.decide import Plan
 from keras_transformer.training.run_directory import RunDirectory
@@ -25,17 +29,26 @@ from keras_transformer.training.watchers import (
     Progress,
     Recover,
     SaveState,
+    ShowProgress,
 )
 from tests import tiny
 
 V = 37
 
 
+class Ended(Exception):
+    """Raised by the program's own handlers, with the number of the signal."""
+
+
 @pytest.fixture(autouse=True)
-def handlers():
-    """Puts the handlers of signals back after a test."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    yield before
+def own_handlers():
+    """Handlers of the program's own. After a test, those of before are back."""
+
+    def end(number, frame):
+        raise Ended(number)
+
+    before = {number: signal.signal(number, end) for number in STOP_SIGNALS}
+    yield end
     for number, handler in before.items():
         signal.signal(number, handler)
 
@@ -44,16 +57,15 @@ def model(value=0.0):
     """The part of a trainer that callbacks use, with one weight."""
     weight = keras.Variable([value, value + 1], name="weight")
     seed = keras.Variable([5, 7], dtype="int32", trainable=False, name="seed")
-    moment = keras.Variable([value + 2, value + 3], name="moment")
-    loss_metric = keras.metrics.Mean(name="loss")
+    moment, loss = keras.Variable([value + 2, value + 3], name="moment"), keras.metrics.Mean(name="loss")
     return SimpleNamespace(
         network=SimpleNamespace(weights=[weight], variables=[weight, seed], output_matrix=np.zeros((V, 5))),
         seeds=[],
         optimizer=SimpleNamespace(iterations=keras.Variable(13, dtype="int32")),
         updates=SimpleNamespace(skipped=keras.Variable(0, dtype="int32")),
         resumable_variables=[weight, seed, moment],
-        loss_metric=loss_metric,
-        metrics_variables=loss_metric.variables,
+        loss_metric=loss,
+        metrics_variables=loss.variables,
         averaged=contextlib.nullcontext,
         stop_training=False,
     )
@@ -67,57 +79,26 @@ def on(callback, model):
 # Progress.
 
 
-@pytest.mark.parametrize(("step", "epoch"), [(0, 0), (1, 1), (6, 1), (7, 1), (8, 2), (14, 2), (15, 3)])
-def test_epochs_are_counted_from_1(step, epoch):
-    assert Plan(steps_per_epoch=7, last_step=21).epoch(step) == epoch
+def test_epochs_are_counted_from_1_and_end_after_their_last_update_and_with_the_run():
+    plan = Plan(steps_per_epoch=7, last_step=16)
+    assert [plan.epoch(step) for step in (0, 1, 6, 7, 8, 14, 15)] == [0, 1, 1, 1, 2, 2, 3]
+    assert [step for step in range(1, 17) if plan.ends_epoch(step)] == [7, 14, 16]
 
 
-def test_epochs_end_after_their_last_update_and_with_the_run():
+def test_a_run_is_over_when_its_last_update_is_validated_or_its_patience_is_lost():
     plan = Plan(steps_per_epoch=5, last_step=13)
-    assert [step for step in range(1, 14) if plan.ends_epoch(step)] == [5, 10, 13]
-
-
-@pytest.mark.parametrize(
-    ("progress", "is_over"),
-    [
-        (Progress(step=13, ended=10), False),  # not validated yet
-        (Progress(step=13, ended=13), True),
-        (Progress(step=17, ended=15), True),  # it has been longer before
-        (Progress(), False),
-    ],
-)
-def test_a_run_is_over_when_its_last_update_is_validated(progress, is_over):
-    assert Plan(steps_per_epoch=5, last_step=13).is_over(progress) == is_over
-
-
-@pytest.mark.parametrize(
-    ("ended", "best_epoch", "is_over"),
-    [(15, 1, False), (20, 1, True), (25, 3, False), (30, 3, True), (15, 0, True), (10, 0, False)],
-)
-def test_a_run_is_over_when_no_epoch_was_better_for_as_many_as_its_patience(ended, best_epoch, is_over):
-    progress = Progress(step=ended, ended=ended, best_epoch=best_epoch)
+    # Not validated yet, validated, longer before, not begun
+    progress = [Progress(step, ended=ended) for step, ended in ((13, 10), (13, 13), (17, 15), (0, 0))]
+    assert [plan.is_over(each) for each in progress] == [False, True, True, False]
     plan = Plan(steps_per_epoch=5, last_step=1000, patience=3)
-    assert plan.is_over(progress) == plan.has_lost_patience(progress) == is_over
-    assert not Plan(steps_per_epoch=5, last_step=1000).is_over(progress)
+    cases = [(15, 1, False), (20, 1, True), (25, 3, False), (30, 3, True), (15, 0, True), (10, 0, False)]
+    for ended, best_epoch, is_over in cases:
+        progress = Progress(step=ended, ended=ended, best_epoch=best_epoch)
+        assert plan.is_over(progress) == plan.has_lost_patience(progress) == is_over
+        assert not Plan(steps_per_epoch=5, last_step=1000).is_over(progress)
 
 
 # Signals.
-
-
-class Ended(Exception):
-    """Raised by the program's own handlers, with the number of the signal."""
-
-
-@pytest.fixture
-def own_handlers(handlers):
-    """Handlers of the program's own."""
-
-    def end(number, frame):
-        raise Ended(number)
-
-    for number in STOP_SIGNALS:
-        signal.signal(number, end)
-    return end
 
 
 @pytest.mark.parametrize("number", STOP_SIGNALS)
@@ -125,6 +106,7 @@ def test_a_signal_waits_for_the_release_and_is_then_delivered_once(number, capfd
     signals = HeldSignals()
     signals.hold()
     signals.hold()
+    assert all(signal.getsignal(each) != own_handlers for each in STOP_SIGNALS)
     signal.raise_signal(number)
     assert signals.arrived == number
     assert capfd.readouterr().err.encode() == NOTICE
@@ -132,6 +114,7 @@ def test_a_signal_waits_for_the_release_and_is_then_delivered_once(number, capfd
         signals.release()
     assert ended.value.args == (number,)
     signals.release()
+    assert all(signal.getsignal(each) == own_handlers for each in STOP_SIGNALS)
 
 
 @pytest.mark.parametrize("number", STOP_SIGNALS)
@@ -141,17 +124,8 @@ def test_a_second_signal_is_delivered_at_once(number, own_handlers):
     signal.raise_signal(signal.SIGTERM)
     with pytest.raises(Ended):
         signal.raise_signal(number)
-
-
-@pytest.mark.parametrize("end", ["release", "restore"])
-def test_afterwards_signals_have_their_old_handlers(end, own_handlers):
-    signals = HeldSignals()
-    signals.hold()
-    assert all(signal.getsignal(number) != own_handlers for number in STOP_SIGNALS)
-    getattr(signals, end)()
-    assert all(signal.getsignal(number) == own_handlers for number in STOP_SIGNALS)
-    with pytest.raises(Ended):
-        signal.raise_signal(signal.SIGINT)
+    signals.restore()
+    assert all(signal.getsignal(each) == own_handlers for each in STOP_SIGNALS)
 
 
 def test_an_ignored_signal_stays_ignored():
@@ -178,39 +152,18 @@ def test_outside_of_the_main_thread_nothing_is_held(own_handlers):
     assert found == [own_handlers]
 
 
-# Counting.
-
-
 def plan(steps_per_epoch=1000, last_step=10_000, patience=None):
     return Plan(steps_per_epoch, last_step, patience)
 
 
-def test_updates_are_counted_on_from_where_the_run_stands():
-    progress = Progress(step=11)
-    count = on(CountSteps(progress, plan(last_step=100)), model())
-    for batch in range(3):
-        count.on_train_batch_end(batch)
-    assert progress.step == 14 and not count.model.stop_training
-
-
-def test_training_stops_after_the_last_step():
+def test_updates_are_counted_on_from_where_the_run_stands_to_the_last_one():
     progress = Progress(step=11)
     count = on(CountSteps(progress, plan(last_step=13)), model())
-    count.on_train_batch_end(0)
-    assert not count.model.stop_training
-    count.on_train_batch_end(1)
-    assert count.model.stop_training and progress.step == 13
-
-
-def test_metrics_of_an_interrupted_epoch_are_those_of_the_whole_epoch():
-    progress = Progress(step=11, metrics={"loss/total": 2 * 3.0 + 5 * 7.0, "loss/count": 2.0 + 5.0, "gone/total": 1.0})
-    count = on(CountSteps(progress, plan()), model())
-    count.on_epoch_begin(0)
-    count.model.loss_metric.update_state([13.0], sample_weight=[11.0])
-    assert float(count.model.loss_metric.result()) == pytest.approx((2 * 3 + 5 * 7 + 11 * 13) / (2 + 5 + 11))
-
-
-# Weights.
+    stops = []
+    for batch in range(2):
+        count.on_train_batch_end(batch)
+        stops.append((progress.step, count.model.stop_training))
+    assert stops == [(12, False), (13, True)]
 
 
 def keep_weights(path, average_epochs=3, best_by="bleu", progress=None, patience=None):
@@ -231,28 +184,27 @@ def weight_in(path):
     return other.network.weights[0].numpy().tolist()
 
 
-def test_the_weights_of_the_last_epochs_are_kept(tmp_path):
-    keep = keep_weights(tmp_path, average_epochs=3)
-    train(keep, [1.0, 2.0])
-    assert keep.run.epochs() == [keep.run.epoch(1), keep.run.epoch(2)]
-    train(keep, [3.0, 4.0, 5.0], first_epoch=2)
-    assert keep.run.epochs() == [keep.run.epoch(3), keep.run.epoch(4), keep.run.epoch(5)]
-    assert [weight_in(path) for path in keep.run.epochs()] == [[3, 3], [4, 4], [5, 5]]
-
-
-@pytest.mark.parametrize(("epochs", "kept"), [(1, [1]), (9, [9]), (10, [9, 10]), (16, [14, 15, 16])])
-def test_without_a_number_the_last_fifth_of_the_epochs_is_averaged(tmp_path, epochs, kept):
-    keep = keep_weights(tmp_path, average_epochs=None)
-    train(keep, range(epochs))
-    assert [weight_in(path)[0] for path in keep.run.epochs()] == kept
-    assert keep.run.epochs_to_average(None) == keep.run.epochs()
-
-
-def test_without_a_number_and_with_patience_a_fifth_of_the_best_epochs_number_is_averaged_around_it(tmp_path):
-    keep = keep_weights(tmp_path, average_epochs=None, patience=20)
-    train(keep, [*range(15), *range(14)])  # the best is epoch 15: three around it, and five of 29 at the end
-    assert [weight_in(path)[0] for path in keep.run.epochs()] == [14, 15, 16, 25, 26, 27, 28, 29]
-    assert keep.run.epochs_to_average(None, best=15) == [keep.run.epoch(number) for number in (14, 15, 16)]
+@pytest.mark.parametrize(
+    ("average", "epochs", "patience", "kept"),
+    [
+        (3, 2, None, {1, 2}),
+        (3, 5, None, {3, 4, 5}),
+        (None, 1, None, {1}),  # without a number, the last fifth
+        (None, 9, None, {9}),
+        (None, 10, None, {9, 10}),
+        (None, 16, None, {14, 15, 16}),
+        (3, 18, 5, {14, 15, 16, 17, 18}),  # with patience, also those around the best one, 15
+        (3, 15, 5, {13, 14, 15}),
+        (None, 29, 20, {14, 15, 16, *range(25, 30)}),
+    ],
+)
+def test_the_weights_of_the_epochs_that_may_be_averaged_are_kept(tmp_path, average, epochs, patience, kept):
+    keep = keep_weights(tmp_path, average_epochs=average, patience=patience)
+    train(keep, [-abs(epoch - 15) for epoch in range(1, epochs + 1)])
+    assert [weight_in(path)[0] for path in keep.run.epochs()] == sorted(kept)
+    averaged = [epoch for epoch in sorted(kept) if not patience or abs(epoch - 15) <= 1 or epochs == 15]
+    best = {"best": 15} if patience else {}
+    assert keep.run.epochs_to_average(average, **best) == [keep.run.epoch(number) for number in averaged]
 
 
 @pytest.mark.parametrize(
@@ -273,17 +225,6 @@ def test_the_best_weights_are_those_that_validated_best(tmp_path, best_by, bleus
     assert weight_in(keep.run.best) == [epoch, epoch]
 
 
-def test_with_patience_the_epochs_around_the_best_are_kept_as_well(tmp_path):
-    keep = keep_weights(tmp_path, average_epochs=3, patience=5)
-    train(keep, [1.0, 2.0, 3.0, 9.0, 8.0, 7.0, 6.0, 5.0])
-    assert [weight_in(path)[0] for path in keep.run.epochs()] == [3, 4, 5, 6, 7, 8]
-    assert keep.run.epochs_to_average(3, best=4) == [keep.run.epoch(number) for number in (3, 4, 5)]
-    train(keep, [10.0], first_epoch=8)  # the best is the last: there are none after it
-    assert (
-        keep.run.epochs_to_average(3, best=9) == [keep.run.epoch(number) for number in (7, 8, 9)] == keep.run.epochs()
-    )
-
-
 def test_a_resumed_run_keeps_the_best_of_before(tmp_path):
     train(keep_weights(tmp_path), [11.0])
     resumed = keep_weights(tmp_path, progress=Progress(best=11.0, best_epoch=1))
@@ -291,9 +232,6 @@ def test_a_resumed_run_keeps_the_best_of_before(tmp_path):
     assert weight_in(resumed.run.best) == [1, 1]
     train(resumed, [13.0], first_epoch=2)
     assert weight_in(resumed.run.best) == [3, 3]
-
-
-# State.
 
 
 class Clock:
@@ -337,34 +275,27 @@ def load(path):
 
 
 def test_all_that_resuming_needs_is_saved(tmp_path):
-    save = save_state(tmp_path, progress=Progress(17, 13, 11.0, 1, {"loss/total": 3.0}))
-    save.save()
-    other = model(value=31.0)
-    other.network.variables[1].assign([0, 0])
-    assert Progress.of(load_variables(save.run.last, other.resumable_variables)) == save.progress
-    found = [variable.numpy().tolist() for variable in other.resumable_variables]
-    assert found == [[0.0, 1.0], [5, 7], [2.0, 3.0]]  # weight, seed, moment
-
-
-def test_progress_before_the_first_validation_survives(tmp_path):
-    save = save_state(tmp_path, progress=Progress(step=3))
-    save.save()
-    assert load(save.run.last)[0] == Progress(3, 0, -math.inf, 0, {})
+    # The second has not been validated yet.
+    for progress in (Progress(17, 13, 11.0, 1, {"loss/total": 3.0}), Progress(3, 0, -math.inf, 0, {})):
+        save = save_state(tmp_path, progress=progress)
+        save.save()
+        other = model(value=31.0)
+        other.network.variables[1].assign([0, 0])
+        assert Progress.of(load_variables(save.run.last, other.resumable_variables)) == progress
+        found = [variable.numpy().tolist() for variable in other.resumable_variables]
+        assert found == [[0.0, 1.0], [5, 7], [2.0, 3.0]]  # weight, seed, moment
 
 
 def test_within_an_epoch_a_state_is_saved_every_few_minutes(tmp_path, monkeypatch):
     clock = Clock(monkeypatch, "monotonic")
-    save = save_state(tmp_path, steps_per_epoch=1000, minutes=2)
+    save = save_state(tmp_path / "some", steps_per_epoch=1000, minutes=2)
     found = []
     for _ in range(7):
         clock.now += 50
         found.append(update(save))
     assert found == [None, None, 3, 3, 3, 6, 6]
     assert save.saved_step == 6
-
-
-def test_zero_minutes_save_after_every_update(tmp_path):
-    save = save_state(tmp_path, steps_per_epoch=1000, minutes=0)
+    save = save_state(tmp_path / "none", steps_per_epoch=1000, minutes=0)
     assert [update(save) for _ in range(3)] == [1, 2, 3]
     assert load(save.run.previous) == (Progress(2, metrics={"loss/total": 2.0, "loss/count": 2.0}), [2.0, 2.0])
 
@@ -379,22 +310,20 @@ def test_while_updates_are_skipped_the_last_sound_state_stays(tmp_path):
 
 
 def test_an_epoch_is_saved_before_it_is_validated_and_after(tmp_path):
-    save = save_state(tmp_path, steps_per_epoch=3)
+    save = save_state(tmp_path, steps_per_epoch=3, last_step=5)
     assert [update(save, loss) for loss in (2.0, 3.0, 7.0)] == [None, None, 3]
     assert load(save.run.last)[0] == Progress(3, ended=0, metrics={"loss/total": 12.0, "loss/count": 3.0})
     save.model.loss_metric.reset_state()  # as validation does
     save.progress.best, save.progress.best_epoch = 11.0, 1
     save.on_epoch_end(0, {})
     assert load(save.run.last)[0] == Progress(3, ended=3, best=11.0, best_epoch=1)
-    assert [update(save) for _ in range(3)] == [3, 3, 6]
-
-
-def test_an_end_in_the_middle_of_an_epoch_keeps_its_metrics_for_a_longer_run(tmp_path):
-    save = save_state(tmp_path, steps_per_epoch=5, last_step=2)
-    assert [update(save, loss) for loss in (2.0, 5.0)] == [None, 2]
+    assert not save.model.stop_training
+    # An end in the middle of an epoch keeps its metrics for a longer run.
+    assert [update(save, loss) for loss in (2.0, 5.0)] == [3, 5]
     save.model.loss_metric.reset_state()
-    save.on_epoch_end(0, {})
-    assert load(save.run.last)[0] == Progress(2, ended=2, metrics={"loss/total": 7.0, "loss/count": 2.0})
+    save.on_epoch_end(1, {})
+    assert load(save.run.last)[0] == Progress(5, 5, 11.0, 1, {"loss/total": 7.0, "loss/count": 2.0})
+    assert save.model.stop_training  # the run is over
 
 
 def test_metrics_of_replicas_are_saved_added_up_and_come_back(tmp_path):
@@ -407,19 +336,9 @@ def test_metrics_of_replicas_are_saved_added_up_and_come_back(tmp_path):
     expected = {"loss/total": 2 * 7 * 3.0, "loss/count": 2 * 7.0}
     assert load(save.run.last)[0].metrics == expected
     loss_metric.reset_state()
-    count = on(CountSteps(save.progress, plan()), save.model)
-    count.on_epoch_begin(0)
+    save.progress.metrics["gone/total"] = 1.0
+    on(CountSteps(save.progress, plan()), save.model).on_epoch_begin(0)
     assert {v.path: float(v.value.read_value()) for v in loss_metric.variables} == expected
-
-
-def test_training_stops_when_patience_is_lost(tmp_path):
-    save = save_state(tmp_path, steps_per_epoch=1, patience=2, progress=Progress(best=7.0, best_epoch=1))
-    stopped = []
-    for epoch in range(3):
-        update(save)
-        save.on_epoch_end(epoch, {})
-        stopped.append(save.model.stop_training)
-    assert stopped == [False, False, True]
 
 
 def test_a_signal_within_an_update_is_delivered_when_the_update_is_saved(tmp_path):
@@ -427,37 +346,36 @@ def test_a_signal_within_an_update_is_delivered_when_the_update_is_saved(tmp_pat
     update(save)
     save.on_train_batch_begin(0)
     signal.raise_signal(signal.SIGINT)
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(Ended):
         update(save)
     assert saved(save) == 2
 
 
-def test_all_workers_save_when_one_of_them_has_to(tmp_path):
+def test_a_worker_saves_and_stops_when_another_one_has_to(tmp_path):
     save = save_state(tmp_path, steps_per_epoch=1000)
     save.anywhere = lambda is_due, must_stop: (save.progress.step == 2, must_stop)
     assert [update(save) for _ in range(3)] == [None, 2, 2]
-
-
-def test_when_another_worker_is_stopped_this_one_saves_and_stops_as_if_by_the_same_signal(tmp_path):
-    save = save_state(tmp_path, steps_per_epoch=1000)
     save.anywhere = lambda is_due, must_stop: (is_due, True)
     save.on_train_batch_begin(0)
-    with pytest.raises(SystemExit) as stopped:
+    with pytest.raises(SystemExit) as stopped:  # as if by the same signal
         update(save)
-    assert stopped.value.code == 143 and saved(save) == 1
+    assert stopped.value.code == 143 and saved(save) == 4
 
 
 def test_a_signal_while_an_epoch_is_validated_is_delivered_at_once(tmp_path):
     save = save_state(tmp_path, steps_per_epoch=2)
     update(save)
     assert update(save) == 2
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(Ended):
         signal.raise_signal(signal.SIGINT)
 
 
 # Recovery.
 
 SAVED, LATER = [3.0, 5.0], [7.0, 11.0]
+
+
+EXPLODED = {"loss": 2.01 * math.log(V)}  # of one update: the mean of an epoch stays low
 
 
 def recover(path, is_saved=True):
@@ -486,43 +404,13 @@ def update_of_five(callback, loss=2.0, skipped=0, is_examined=True):
 
 def test_sound_updates_are_left_alone(tmp_path, capsys):
     callback = recover(tmp_path, is_saved=False)
+    callback.on_train_batch_end(0)  # without a token that counts
     for loss in (1.99 * math.log(V), 3.0, 0.0):
         assert update_of_five(callback, loss) == LATER
-    assert capsys.readouterr().out == ""
-
-
-def test_a_skipped_update_is_printed(tmp_path, capsys):
-    assert update_of_five(recover(tmp_path), skipped=1) == LATER
-    assert capsys.readouterr().out == "skipped     update 18: its gradient is not finite\n"
-
-
-def test_after_several_skipped_in_a_row_the_saved_weights_come_back(tmp_path, capsys):
-    callback = recover(tmp_path)
-    assert [update_of_five(callback, skipped=n) for n in (1, 2, 3, 4)] == [LATER] * 4
-    assert update_of_five(callback, skipped=5) == SAVED
-    assert "went back   to the weights of update 13: the gradients of 5 updates" in capsys.readouterr().out
-    assert callback.progress.step == 22 == int(callback.model.optimizer.iterations)  # data and learning rate go on
-
-
-def test_when_the_loss_of_one_update_explodes_the_saved_weights_come_back(tmp_path, capsys):
-    callback = recover(tmp_path)
-    for _ in range(100):  # the mean of the epoch stays low
-        update_of_five(callback)
-    assert update_of_five(callback, 2.01 * math.log(V)) == SAVED
-    assert "the loss has exploded to 7.3" in capsys.readouterr().out
-
-
-def test_an_epoch_begins_with_the_sums_of_an_interrupted_one(tmp_path):
-    callback = recover(tmp_path)
-    callback.model.loss_metric.update_state([1000.0])
+    callback.model.loss_metric.update_state([1000.0])  # the sum of an interrupted epoch
     callback.on_epoch_begin(1)
     assert update_of_five(callback) == LATER
-
-
-def test_an_update_without_a_token_that_counts_is_no_explosion(tmp_path):
-    callback = recover(tmp_path)
-    callback.on_train_batch_end(0)
-    assert callback.model.network.variables[0].numpy().tolist() == LATER
+    assert capsys.readouterr().out == ""
 
 
 def test_the_seeds_of_every_replica_go_on_from_where_they_are(tmp_path):
@@ -539,47 +427,19 @@ def test_the_seeds_of_every_replica_go_on_from_where_they_are(tmp_path):
     assert [state.numpy().tolist() for state in seeds.value.values] == [[7, 17], [8, 19]]
 
 
-def test_without_a_checkpoint_it_gives_up_with_advice(tmp_path):
-    with pytest.raises(DivergenceError, match="update 18: the loss has exploded .*nothing has been saved yet.*`peak"):
-        update_of_five(recover(tmp_path, is_saved=False), loss=100.0)
-
-
-def test_the_fourth_time_it_gives_up(tmp_path):
-    callback = recover(tmp_path)
+def test_the_fourth_time_or_without_a_checkpoint_it_gives_up_with_advice(tmp_path):
+    callback = recover(tmp_path / "run")
     assert [update_of_five(callback, loss=100.0) for _ in range(3)] == [SAVED] * 3
     with pytest.raises(DivergenceError, match="update 21: the loss has exploded to 100.0, again. Try a lower `peak"):
         update_of_five(callback, loss=100.0)
-
-
-# Values stay on the device between two examinations.
-
-
-@pytest.fixture
-def readings(monkeypatch):
-    """How many values have been read from tensors so far, a list of one number."""
-    count, numpy_of = [0], type(tf.constant(0)).__float__
-
-    def read(tensor):
-        count[0] += 1
-        return numpy_of(tensor)
-
-    monkeypatch.setattr(type(tf.constant(0)), "__float__", read)
-    return count
-
-
-def test_updates_are_examined_ten_at_a_time(tmp_path, readings):
-    callback, found = recover(tmp_path), []
-    for _ in range(23):  # from update 18 on
-        before = readings[0]
-        update_of_five(callback, is_examined=False)
-        found.append(readings[0] > before)
-    assert [18 + n for n, is_read in enumerate(found) if is_read] == [20, 30, 40]
+    with pytest.raises(DivergenceError, match="update 18: the loss has exploded .*nothing has been saved yet.*`peak"):
+        update_of_five(recover(tmp_path / "other", is_saved=False), loss=100.0)
 
 
 @pytest.mark.parametrize(
     ("updates", "line"),
     [
-        ([{}, {"loss": 100.0}, {}, {"loss": 100.0}, {}, {}], "update 13: the loss has exploded to 100.0"),
+        ([{}, EXPLODED, {}, EXPLODED, {}, {}], "update 13: the loss has exploded to 7.3"),
         ([{"skipped": n} for n in (1, 2, 3, 4, 5, 6)], "update 13: the gradients of 5 updates in a row"),
     ],
     ids=["explosion", "skipped"],
@@ -589,6 +449,7 @@ def test_what_has_broken_an_update_is_found_later_and_once(tmp_path, capsys, upd
     updates = [*[sound] * 4, *updates, *[sound] * 5]  # from 18 on; 20 and 30 are examined
     weights = [update_of_five(callback, **update, is_examined=False) for update in updates]
     assert weights == [LATER] * 12 + [SAVED] * 3
+    assert int(callback.model.optimizer.iterations) == 30  # data and learning rate go on
     out = capsys.readouterr().out
     assert out.count("went back") == 1 and line in out
     assert update_of_five(callback) == SAVED and "went back" not in capsys.readouterr().out
@@ -600,7 +461,7 @@ def test_every_skipped_update_is_printed_even_if_sound_ones_follow(tmp_path, cap
         update_of_five(callback, skipped=skipped, is_examined=False)
     callback.examine()
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split(":")[0] for line in lines] == [f"skipped     update {n}" for n in (19, 20, 22)]
+    assert lines == [f"skipped     update {n}: its gradient is not finite" for n in (19, 20, 22)]
 
 
 @pytest.mark.parametrize("why", ["the epoch ends", "time is up", "a signal has come"])
@@ -614,3 +475,81 @@ def test_an_explosion_that_has_not_been_noticed_yet_is_never_saved(tmp_path, why
         update_of_five(callback, loss, is_examined=False)
     save.on_train_batch_end(0)
     assert load(callback.run.last)[1] == SAVED
+
+
+# What is shown.
+
+TRAINED = {"loss": 3.25, "accuracy": 0.5, "perplexity": 7.0, "padding": 0.125, "tokens/s": 13000.0}
+VALIDATED = {"val_loss": 5.5, "val_accuracy": 0.25, "val_perplexity": 11.0, "val_bleu": 17.0}
+
+
+def show(monkeypatch, plan, step=0, epoch=0, seconds=2):
+    """Shows the rest of an epoch from update `step` on, of `seconds` an update and 9 seconds of validation."""
+    clock, progress = Clock(monkeypatch, "monotonic"), Progress(step=step)
+    shown = ShowProgress(progress, plan)
+    shown.on_epoch_begin(epoch)
+    for _ in range(min((epoch + 1) * plan.steps_per_epoch, plan.last_step) - step):
+        progress.step += 1
+        clock.now += seconds
+        shown.on_train_batch_end(0, TRAINED)
+    clock.now += 9
+    shown.on_epoch_end(epoch, {**TRAINED, **VALIDATED})
+
+
+def test_an_epoch_is_a_line_with_its_measures_and_its_time(monkeypatch, capsys):
+    show(monkeypatch, Plan(steps_per_epoch=7, last_step=21), step=7, epoch=1)
+    measures = "loss 3.250, accuracy 50.0%, perplexity 7.00; "
+    measures += "validation: loss 5.500, accuracy 25.0%, perplexity 11.00, BLEU 17.0; 14 s and 9 s"
+    assert capsys.readouterr() == (f"epoch 2/3   {measures}\n", "")
+
+
+def test_a_long_epoch_is_a_line_every_half_minute_without_colours_and_carriage_returns(monkeypatch, capsys):
+    show(monkeypatch, Plan(steps_per_epoch=50, last_step=100), step=0, seconds=2)
+    out, err = capsys.readouterr()
+    assert err == "" and not re.search("[\\r\\x08\\x1b]", out)
+    *lines, _ = out.splitlines()
+    assert lines == [f"epoch 1/2   update {done} of 50, loss 3.250, 13,000 tokens/s" for done in (15, 30, 45)]
+
+
+@pytest.mark.parametrize(
+    ("plan", "step", "epoch", "name", "total", "first"),
+    [
+        (Plan(steps_per_epoch=7, last_step=4), 0, 0, "epoch 1/1", 4, 1),  # --max_steps
+        (Plan(steps_per_epoch=7, last_step=18), 9, 1, "epoch 2/3", 7, 3),  # resumed within an epoch
+        (Plan(steps_per_epoch=7, last_step=18), 14, 2, "epoch 3/3", 4, 1),
+    ],
+)
+def test_a_bar_counts_to_the_updates_that_are_made(monkeypatch, capsys, plan, step, epoch, name, total, first):
+    monkeypatch.setattr(module, "is_watched", lambda: True)
+    bars = []
+
+    class Bar(module.tqdm):
+        def update(self, n=1):
+            super().update(n)
+            bars.append((self.desc.removesuffix(": "), self.n, self.total, self.postfix))
+
+    monkeypatch.setattr(module, "tqdm", Bar)
+    show(monkeypatch, plan, step, epoch)
+    assert bars == [(name, n, total, "loss 3.250, 13,000 tokens/s") for n in range(first, total + 1)]
+    assert re.match(f"{name} ", capsys.readouterr().out)
+
+
+@pytest.mark.parametrize(("seconds", "read"), [(0.25, [4, 8, 12]), (2, [*range(1, 15)])])
+def test_a_bar_reads_the_loss_at_most_once_a_second(monkeypatch, seconds, read):
+    """A float of the logs is a tensor on a GPU, and to format it is to wait for the GPU."""
+    reads, bar = [], unittest.mock.Mock()
+    bar.update.side_effect = lambda: reads.append(bar.set_postfix_str.call_count)
+    monkeypatch.setattr(module, "is_watched", lambda: True)
+    monkeypatch.setattr(module, "tqdm", lambda **_: bar)
+    show(monkeypatch, Plan(steps_per_epoch=14, last_step=14), seconds=seconds)
+    assert [n for n, (before, now) in enumerate(itertools.pairwise([0, *reads]), start=1) if now > before] == read
+
+
+def test_every_other_corpus_of_a_mixture_is_a_line_of_its_own(monkeypatch, capsys):
+    others = {"loss/files:a/b": 6.5, "accuracy/files:a/b": 0.125, "bleu/files:a/b": 3.0, "loss/cldr:x-y": 1.0}
+    validated = {**VALIDATED, **{f"val_{name}": value for name, value in others.items()}}
+    monkeypatch.setitem(globals(), "VALIDATED", validated)
+    show(monkeypatch, Plan(steps_per_epoch=7, last_step=21), step=7, epoch=1)
+    first, *rest = capsys.readouterr().out.splitlines()
+    assert first.startswith("epoch 2/3 ") and "6.500" not in first
+    assert rest == ["            files:a/b: loss 6.500, accuracy 12.5%, BLEU 3.0", "            cldr:x-y: loss 1.000"]

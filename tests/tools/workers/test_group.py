@@ -35,8 +35,6 @@ def corpus(tmp_path_factory):
     return tiny.write_corpus(tmp_path_factory.mktemp("corpus") / "pairs")
 
 
-# The machines of a cluster.
-
 WORKERS = ["a:2222", "b:3333", "c:5555"]
 
 
@@ -44,54 +42,42 @@ def tf_config(cluster, task_type, index):
     return json.dumps({"cluster": cluster, "task": {"type": task_type, "index": index}, "environment": "cloud"})
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        (tf_config({"worker": WORKERS}, "worker", 2), ("worker", 2, "c:5555", ["a:2222", "b:3333"])),
-        (tf_config({"chief": ["d:7777"], "worker": WORKERS}, "chief", 0), ("chief", 0, "d:7777", WORKERS)),
-        (tf_config({"worker": ["[::1]:2222"]}, "worker", "0"), ("worker", 0, "[::1]:2222", [])),
-    ],
-)
-def test_tf_config_gives_the_workers_and_this_one_s_place(text, expected):
-    assert read_cluster(text) == expected
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        None,
-        "",
-        "worker",
-        "[]",
-        "{}",
-        json.dumps({"cluster": {"worker": WORKERS}}),
-        tf_config(WORKERS, "worker", 0),
-        tf_config({"worker": WORKERS}, "worker", 3),
-        tf_config({"worker": WORKERS}, "worker", -1),
-        tf_config({"worker": WORKERS}, "chief", 0),
-        tf_config({"worker": WORKERS, "evaluator": ["d:7777"]}, "evaluator", 0),
-        tf_config({"worker": ["a", "b:2222"]}, "worker", 0),
-        tf_config({"worker": ["b:70000"]}, "worker", 0),  # no port is so high
-        tf_config({"worker": [2222]}, "worker", 0),
-        tf_config({"chief": WORKERS}, "chief", 0),
-    ],
-)
-def test_a_wrong_tf_config_is_refused_with_an_example_of_a_right_one(text):
-    with pytest.raises(ConfigError) as refused:
-        read_cluster(text)
-    assert str(refused.value) == (
-        '`strategy` multi_worker needs TF_CONFIG, such as {"cluster": {"worker": ["host0:2222", "host1:2222"]}, '
-        f'"task": {{"type": "worker", "index": 0}}}}. Received: TF_CONFIG={text}'
-    )
-
-
-def test_an_indexed_job_gives_the_place_of_a_worker():
-    found = read_cluster(tf_config_of("train-{0..2}.train:2222", "1"))
-    assert found == ("worker", 1, "train-1.train:2222", ["train-0.train:2222", "train-2.train:2222"])
-    assert read_cluster(tf_config_of("localhost:{9999..10000}", "1"))[2:] == ("localhost:10000", ["localhost:9999"])
+def test_tf_config_or_an_indexed_job_gives_the_workers_and_this_one_s_place():
+    job = "train-{0..2}.train:2222"
+    for text, *expected in (
+        (tf_config({"worker": WORKERS}, "worker", 2), "worker", 2, "c:5555", ["a:2222", "b:3333"]),
+        (tf_config({"chief": ["d:7777"], "worker": WORKERS}, "chief", 0), "chief", 0, "d:7777", WORKERS),
+        (tf_config({"worker": ["[::1]:2222"]}, "worker", "0"), "worker", 0, "[::1]:2222", []),
+        (tf_config_of(job, "1"), "worker", 1, "train-1.train:2222", ["train-0.train:2222", "train-2.train:2222"]),
+        (tf_config_of("localhost:{9999..10000}", "1"), "worker", 1, "localhost:10000", ["localhost:9999"]),
+    ):
+        assert read_cluster(text) == tuple(expected)
     for index in ("", "3", "-1", "x"):
         with pytest.raises(ConfigError, match=f"^`workers` .* from 0 to 2. Received: JOB_COMPLETION_INDEX={index}$"):
-            tf_config_of("train-{0..2}.train:2222", index)
+            tf_config_of(job, index)
+
+
+def test_a_wrong_tf_config_is_refused_with_an_example_of_a_right_one():
+    wrong = [None, "", "worker", "[]", "{}", json.dumps({"cluster": {"worker": WORKERS}})]
+    for cluster, task_type, index in (
+        (WORKERS, "worker", 0),
+        ({"worker": WORKERS}, "worker", 3),
+        ({"worker": WORKERS}, "worker", -1),
+        ({"worker": WORKERS}, "chief", 0),
+        ({"worker": WORKERS, "evaluator": ["d:7777"]}, "evaluator", 0),
+        ({"worker": ["a", "b:2222"]}, "worker", 0),
+        ({"worker": ["b:70000"]}, "worker", 0),  # no port is so high
+        ({"worker": [2222]}, "worker", 0),
+        ({"chief": WORKERS}, "chief", 0),
+    ):
+        wrong.append(tf_config(cluster, task_type, index))
+    for text in wrong:
+        with pytest.raises(ConfigError) as refused:
+            read_cluster(text)
+        assert str(refused.value) == (
+            '`strategy` multi_worker needs TF_CONFIG, such as {"cluster": {"worker": ["host0:2222", "host1:2222"]}, '
+            f'"task": {{"type": "worker", "index": 0}}}}. Received: TF_CONFIG={text}'
+        )
 
 
 def free_addresses(number):
@@ -113,12 +99,15 @@ def test_workers_wait_until_all_of_them_listen_and_name_those_that_are_missing(m
     first, second, third = addresses = free_addresses(3)
     with concurrent.futures.ThreadPoolExecutor() as pool:
         waiting = [pool.submit(wait_for_workers, own, [a for a in addresses if a != own]) for own in (first, second)]
-        time.sleep(2)
-        said, done = capsys.readouterr().out, [worker.done() for worker in waiting]
+        said, end = "", time.monotonic() + 10
+        while f"            still waiting for {third}\n" not in said and time.monotonic() < end:
+            time.sleep(0.1)
+            said += capsys.readouterr().out
+        done = [worker.done() for worker in waiting]
         with socket.create_server(("", int(third.rpartition(":")[2]))):
             for worker in waiting:
                 worker.result(timeout=10)
-    assert (said.splitlines()[-1].strip(), done) == (f"still waiting for {third}", [False, False])
+    assert done == [False, False] and time.monotonic() < end
     assert not any(map(is_listening, addresses))  # TensorFlow takes the ports over
 
 
@@ -129,23 +118,15 @@ class FiveWorkers:
 
     def __init__(self, task_type="worker", task_id=3, chiefs=()):
         cluster = {"chief": list(chiefs), "worker": ["any:2222"] * (5 - len(chiefs))}
-        self.cluster_resolver = SimpleNamespace(
-            task_type=task_type,
-            task_id=task_id,
-            cluster_spec=lambda: SimpleNamespace(as_dict=lambda: cluster),
-        )
+        spec = SimpleNamespace(as_dict=lambda: cluster)
+        self.cluster_resolver = SimpleNamespace(task_type=task_type, task_id=task_id, cluster_spec=lambda: spec)
 
 
-@pytest.fixture
-def five():
-    """Makes the `Workers` of one of five. `others` maps this one's value for `gather` to the values of all five."""
-
-    def make(*arguments, others=lambda value: [value] * 5, **keywords):
-        workers = Workers(FiveWorkers(*arguments, **keywords))
-        workers.gather = others
-        return workers
-
-    return make
+def five(*arguments, others=lambda value: [value] * 5, **keywords):
+    """The `Workers` of one of five. `others` maps this one's value for `gather` to the values of all five."""
+    workers = Workers(FiveWorkers(*arguments, **keywords))
+    workers.gather = others
+    return workers
 
 
 def test_a_process_of_its_own_is_the_chief_and_does_all(corpus, tmp_path):
@@ -156,30 +137,24 @@ def test_a_process_of_its_own_is_the_chief_and_does_all(corpus, tmp_path):
     run = alone.run_directory(config)
     assert run.path == tmp_path / "run" and len(alone.prepare(config, run).train) == 211
     assert alone.begun(run) == Begun(config, False, {})
-
-
-def test_it_has_the_methods_of_several():
-    names = {name for name in vars(Alone) if not name.startswith("_")}
+    names = {name for name in vars(Alone) if not name.startswith("_")}  # the methods of several
     assert names - {"strategy"} <= {name for name in dir(Workers)} | {"first_replica"}
 
 
-@pytest.mark.parametrize(
-    ("task", "name", "first_replica"),
-    [
+def test_the_chief_is_the_first_of_them():
+    chief = {"task_type": "chief", "task_id": 0, "chiefs": ["any:2222"]}
+    for task, name, first_replica in (
         ({"task_id": 0}, "worker 0", 0),
         ({"task_id": 3}, "worker 3", 6),
-        ({"task_type": "chief", "task_id": 0, "chiefs": ["any:2222"]}, "chief 0", 0),
+        (chief, "chief 0", 0),
         ({"task_id": 3, "chiefs": ["any:2222"]}, "worker 3", 8),
-    ],
-)
-def test_the_chief_is_the_first_of_them(five, task, name, first_replica):
-    workers = five(**task)
-    assert len(workers.names) == 5 and workers.names[workers.index] == name
-    assert workers.is_chief == (first_replica == 0)
-    assert workers.first_replica == first_replica
+    ):
+        workers = five(**task)
+        assert len(workers.names) == 5 and workers.names[workers.index] == name
+        assert (workers.is_chief, workers.first_replica) == (first_replica == 0, first_replica)
 
 
-def test_every_worker_translates_its_part_and_all_get_the_whole(five):
+def test_every_worker_translates_its_part_and_all_get_the_whole():
     texts = [f"text {number}" for number in range(13)]
     parts = []
 
@@ -193,66 +168,48 @@ def test_every_worker_translates_its_part_and_all_get_the_whole(five):
     assert sorted(sum(parts, [])) == sorted(texts) and max(map(len, parts)) == 3
 
 
-def test_workers_that_do_not_train_the_same_all_name_the_difference(five, corpus, tmp_path):
-    run = RunDirectory(tmp_path / "run")
-    data, others = prepare(tiny.config(corpus, run.path), run), []
-
-    def gather(value):
-        return [value, value, {**value, **dict(others)}, value, value]
-
-    workers = five(others=gather)
-    workers.check_equal(run, {"epochs": 7}, data.corpus, 11)
-    others = [("epochs", 5)]
-    with pytest.raises(CheckpointError, match="worker 2 does not train the same as worker 0: epochs is 5, not 7. All"):
-        workers.check_equal(run, {"epochs": 7}, data.corpus, 11)
-
-
-def test_workers_compare_texts_wherever_these_are_and_tell_which_one_differs(five, corpus, tmp_path):
+def test_workers_compare_settings_and_texts_wherever_these_are_and_all_name_the_difference(corpus, tmp_path):
     copy, other = (shutil.copytree(corpus, tmp_path / name) for name in ("copy", "other"))
     (other / "train.de").write_bytes((corpus / "train.de").read_bytes().replace(b"s", b"z"))
     found = []
     for number, directory in enumerate((corpus, copy, other)):
         run = RunDirectory(tmp_path / str(number))
         data = prepare(tiny.config(directory, run.path), run)
-        five(others=lambda value: found.append(value) or [value] * 5).check_equal(run, {}, data.corpus, 0)
+        five(others=lambda value: found.append(value) or [value] * 5).check_equal(run, {"epochs": 7}, data.corpus, 11)
     assert found[0] == found[1]
     assert {name for name in found[0] if found[0][name] != found[2][name]} == {"train.de", "tokens"}
+    workers = five(others=lambda value: [value, value, {**value, "epochs": 5}, value, value])
+    with pytest.raises(CheckpointError, match="worker 2 does not train the same as worker 0: epochs is 5, not 7. All"):
+        workers.check_equal(run, {"epochs": 7}, data.corpus, 11)
 
 
-def test_all_go_on_from_what_the_chief_has_begun(five, tmp_path):
+def test_all_go_on_from_what_the_chief_has_begun(tmp_path):
     begun = [{"dataset": ["cldr:en-de", "cldr:de-en"], "epochs": 5}, True, {"passes": 3}]
     found = five(others=lambda value: [begun, value, value, value, value]).begun(RunDirectory(tmp_path))
     assert found == Begun(Config(dataset=("cldr:en-de", "cldr:de-en"), epochs=5), True, {"passes": 3})
 
 
-@pytest.mark.parametrize(
-    ("message", "gone"),
-    [
+def test_the_loss_of_a_worker_is_a_line_that_names_it():
+    for message, gone in (
         ("Socket closed\nfrom /job:chief/replica:0/task:0 while calling", "chief 0"),
         ("/job:worker/replica:0/task:3 has heard from /job:worker/task:1: heartbeats", "worker 1"),
         ("Cancelled by /job:worker/replica:0/task:3", "another worker"),
-    ],
-)
-def test_the_loss_of_a_worker_is_a_line_that_names_it(five, message, gone):
-    with pytest.raises(SystemExit) as ended, five().ending_together():
-        raise tf.errors.UnavailableError(None, None, message)
-    assert (
-        ended.value.code == f"error: {gone} is gone (UnavailableError): start all workers again with the same command"
-    )
+    ):
+        with pytest.raises(SystemExit) as ended, five().ending_together():
+            raise tf.errors.UnavailableError(None, None, message)
+        line = f"error: {gone} is gone (UnavailableError): start all workers again with the same command"
+        assert ended.value.code == line
 
 
-def test_other_errors_are_left_alone(five):
-    with pytest.raises(tf.errors.UnavailableError), Alone().ending_together():
-        raise tf.errors.UnavailableError(None, None, "of a file system, perhaps")
-    with (
-        pytest.raises(tf.errors.InternalError),
-        five().ending_together(),
-    ):  # a bug of ours, on the device of this worker
-        raise tf.errors.InternalError(
-            None, None, "in /job:worker/replica:0/task:3/device:CPU:0, and /job:localhost/task:0"
-        )
-    with pytest.raises(tf.errors.ResourceExhaustedError), five().ending_together():
-        raise tf.errors.ResourceExhaustedError(None, None, "memory")
+def test_other_errors_are_left_alone():
+    own = "in /job:worker/replica:0/task:3/device:CPU:0, and /job:localhost/task:0"  # a bug of ours, on this worker
+    for workers, error in (
+        (Alone(), tf.errors.UnavailableError(None, None, "of a file system, perhaps")),
+        (five(), tf.errors.InternalError(None, None, own)),
+        (five(), tf.errors.ResourceExhaustedError(None, None, "memory")),
+    ):
+        with pytest.raises(type(error)), workers.ending_together():
+            raise error
 
 
 # Preparation.
@@ -262,44 +219,36 @@ def contents(directory):
     return {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()}
 
 
-@pytest.mark.parametrize("shared", [True, False], ids=["one vocabulary", "two vocabularies"])
-def test_others_begin_with_the_files_of_the_chief_and_write_elsewhere(five, corpus, tmp_path, monkeypatch, shared):
-    config, own = tiny.config(corpus, tmp_path / "run", share_vocabulary=shared), tmp_path / "own"
+def test_others_begin_with_the_files_of_the_chief_and_write_elsewhere(corpus, tmp_path, monkeypatch):
+    config, own = tiny.config(corpus, tmp_path / "run", share_vocabulary=False), tmp_path / "own"
     monkeypatch.setattr(module, "own_directory", lambda: own)
-    chief = RunDirectory(config.model_dir)
+    before = {}
 
-    def meet(value):
-        """When they meet, the chief is ready."""
-        prepare(config, chief)
-        chief.checkpoints.mkdir()
-        chief.last.write_bytes(b"state")
-        before.update(contents(chief.path))
+    def prepare_as_chief(value):
+        """Before it meets the others."""
+        chief = five(task_id=0, others=lambda value: met.append(run.config.exists()))
+        met, run = [], chief.run_directory(config)
+        chief.prepare(config, run)
+        assert met == [True] and run.path == tmp_path / "run"
+        run.checkpoints.mkdir()
+        run.last.write_bytes(b"state")
+        before.update(contents(run.path))
         return [value] * 5
 
-    before = {}
-    workers = five(others=meet)
+    workers = five(others=prepare_as_chief)
     run = workers.run_directory(config)
     data = workers.prepare(config, run)
-    assert run.path == own and contents(chief.path) == before
-    for path in (run.config, run.corpus, *run.tokenizer_files(shared), run.last):
-        assert path.read_bytes() == before[chief.path / path.relative_to(own)]
+    assert run.path == own and contents(tmp_path / "run") == before
+    for path in (run.config, run.corpus, *run.tokenizer_files(False), run.last):
+        assert path.read_bytes() == before[tmp_path / "run" / path.relative_to(own)]
     monkeypatch.setattr("keras_transformer.training.preparation.encode_pairs", None)  # no need to tokenise again
     assert len(prepare(config, run).train) == len(data.train) == 211
 
 
-def test_the_chief_prepares_in_the_run_directory_before_it_meets_the_others(five, corpus, tmp_path):
-    config, met = tiny.config(corpus, tmp_path / "run"), []
-    workers = five(task_id=0, others=lambda value: met.append(run.config.exists()))
-    run = workers.run_directory(config)
-    workers.prepare(config, run)
-    assert met == [True] and run.path == tmp_path / "run"
-
-
-def test_a_run_directory_that_is_not_shared_is_reported_in_a_line_and_not_made(five, corpus, tmp_path):
+def test_a_run_directory_that_is_not_shared_is_reported_in_a_line_and_not_made(corpus, tmp_path):
     config = tiny.config(corpus, tmp_path / "run")
-    with pytest.raises(
-        CheckpointError, match=f"worker 3 does not see {config.model_dir}/config.yaml, which worker 0 has"
-    ):
+    expected = f"worker 3 does not see {config.model_dir}/config.yaml, which worker 0 has"
+    with pytest.raises(CheckpointError, match=expected):
         five().prepare(config, RunDirectory(tmp_path / "own"))
     assert not (tmp_path / "run").exists()
 
