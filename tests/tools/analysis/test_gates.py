@@ -104,7 +104,7 @@ def test_there_must_be_a_value_for_each_head_and_heads(model):
 
 
 GONE = np.isin(np.arange(HEADS), [0, 4, 5, 8, 9, 11])  # all of a self-attention, and of an attention to memory
-VARIANTS = [{"positions": "relative", "pre_norm": True}, {"positions": "rotary", "attention_bias": True}]
+VARIANTS = [{"positions": "relative", "pre_norm": True, "attention_bias": True}, {"positions": "rotary"}]
 
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=str)
@@ -117,8 +117,8 @@ def test_a_pruned_model_computes_what_the_model_with_silent_heads_computes_and_c
     assert smaller.heads == "1,2/0,2/0,1" and count_heads(smaller) == HEADS - GONE.sum()
     kernels = [a.sublayer.output_projection.kernel.shape for a in attentions_of(smaller)]
     assert kernels == [(11 * heads, model.d_model) for heads in (1, 2, 2, 1)]
-    if "attention_bias" in variant:
-        return
+    if variant["positions"] == "relative":
+        return  # one model is enough for all the rest
     assert model.count_params() - smaller.count_params() == GONE.sum() * 2 * model.d_model * (14 + 11)
     smaller.save(tmp_path / "model.keras")
     np.testing.assert_array_equal(load_model(tmp_path / "model.keras")(inputs()), smaller(inputs()))

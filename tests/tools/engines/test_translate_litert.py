@@ -16,7 +16,7 @@ from keras_transformer.translation.segments import divide_into_parts, join
 from tests import tiny
 
 OTHERS = {"numpy", "sentencepiece", "ai_edge_litert"}
-CHARACTERS = [*"aZ7.!?,'\"() ßé\n\t\u2028。？一アö\ufeff\U0001f600→»\uffff", "  ", "\r\n", "❤️"]
+CHARACTERS = [*"aZ7.!?,'\"() ßé", "  ", "\n", "\t", "\r\n", *"\u2028。？一アö\ufeff\U0001f600", "❤️", *"→»\uffff"]
 WORDS = ["Prof.", "Dr.", "one", "two.", "Three", "vgl.", "2001.", "(four.)", "five!", "x" * 40]
 
 

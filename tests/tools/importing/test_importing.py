@@ -212,6 +212,7 @@ def test_a_model_of_many_parts_is_read_and_no_file_outside_of_its_directory(mode
 def test_a_header_that_lies_is_refused_before_memory_is_taken(tmp_path):
     for entry in (
         {"dtype": "F32", "shape": [1 << 40], "data_offsets": [0, 1 << 42]},
+        {"dtype": "F32", "shape": [3], "data_offsets": [0, 4]},
         {"dtype": "F32", "shape": [-1], "data_offsets": [4, 0]},
         {"dtype": "code", "shape": [1], "data_offsets": [0, 4]},
         {"dtype": "F32"},

@@ -220,6 +220,7 @@ def save_again(model, **changes):
         ({"encoder/layers/0/ffn/layer/inner/kernel": np.zeros((32, 9), "float32")}, "has the shape (32, 9)"),
         ({"encoder/layers/0/ffn/layer/outer/bias": np.float32(1)}, "has the shape ()"),
         ({"decoder/output_layer/bias": np.zeros(7, "float32")}, "decoder/output_layer/bias is for 7"),
+        ({"examples_inputter/features_inputter/embedding": np.zeros(9, "float32")}, "has the shape (9,)"),
     ],
 )
 def test_weights_that_do_not_fit_are_named(model, tmp_path, changes, words):
