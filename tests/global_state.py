@@ -20,6 +20,8 @@ import numpy as np
 import tensorflow as tf
 
 LOGGERS = (None, "absl", "tensorflow", "keras", "keras_transformer", "matplotlib", "py.warnings")
+OF_KERAS = "floatx epsilon image_data_format backend is_interactive_logging_enabled is_traceback_filtering_enabled"
+OF_KERAS += " max_epochs max_steps_per_epoch"
 
 
 def global_state():
@@ -80,23 +82,10 @@ def _of_packages():
         "numpy.random": (kind, [np.asarray(part).tolist() for part in state]),
         "numpy errors": np.geterr(),
         "numpy printing": np.get_printoptions(),
-        "keras": (
-            keras.config.floatx(),
-            keras.config.epsilon(),
-            keras.config.image_data_format(),
-            keras.config.dtype_policy().name,
-            keras.config.backend(),
-            keras.config.is_interactive_logging_enabled(),
-            keras.config.is_traceback_filtering_enabled(),
-            keras.config.max_epochs(),
-            keras.config.max_steps_per_epoch(),
-        ),
+        "keras": [getattr(keras.config, name)() for name in OF_KERAS.split()],
+        "policy of keras": keras.config.dtype_policy().name,
         "custom objects of keras": set(keras.saving.get_custom_objects()),
-        "matplotlib": (
-            dict.get(matplotlib.rcParams, "backend"),
-            matplotlib.rcParams["figure.dpi"],
-            matplotlib.rcParams["font.size"],
-        ),
+        "matplotlib": [dict.get(matplotlib.rcParams, name) for name in ("backend", "figure.dpi", "font.size")],
     }
 
 

@@ -1,12 +1,7 @@
 """What DESIGN.md promises of the source itself: direction of imports, mirrored tests, sizes, a README that works."""
 
 import ast
-import functools
-import importlib.util
-import os
 import re
-import shlex
-import subprocess
 import sys
 from pathlib import Path
 
@@ -39,21 +34,12 @@ KNOW_TENSORFLOW = {"process", "tokenizer", "data", "decoding", "translation", "t
 MOST_LINES_OF_A_MODULE, MOST_LINES_OF_A_FUNCTION = 350, 50  # of a module, lines of code
 
 
-def modules():
-    """Path, relative to the root, -> syntax tree of every module that is not a test."""
-    paths = [*PACKAGE.rglob("*.py"), *(ROOT / "serving").rglob("*.py"), *ROOT.glob("*.py")]
-    return {path.relative_to(ROOT): ast.parse(path.read_text(encoding="utf-8"), str(path)) for path in sorted(paths)}
+PATHS = [*PACKAGE.rglob("*.py"), *(ROOT / "serving").rglob("*.py"), *ROOT.glob("*.py")]
+# Path, relative to the root, -> syntax tree of every module that is not a test.
+MODULES = {path.relative_to(ROOT): ast.parse(path.read_text(encoding="utf-8"), str(path)) for path in sorted(PATHS)}
 
 
-MODULES = modules()
-
-
-def package_modules():
-    return {path: tree for path, tree in MODULES.items() if path.parts[0] == PACKAGE.name and path.stem != "__init__"}
-
-
-def serving_modules():
-    return {path: tree for path, tree in MODULES.items() if path.parts[0] == "serving" and path.stem != "__init__"}
+PUBLIC = {path: tree for path, tree in MODULES.items() if len(path.parts) > 1 and path.stem != "__init__"}  # no scripts
 
 
 def part_of(path):
@@ -91,11 +77,8 @@ def test_imports_are_found_wherever_they_are():
     assert parts_imported(ast.parse(source)) == {"d", "h", "__init__"}
 
 
-def test_every_part_has_its_place_in_the_order():
+def test_every_part_has_its_place_in_the_order_and_imports_are_absolute():
     assert {part_of(path) for path in MODULES} - {"serving", "__init__"} == set.union(*ORDER)
-
-
-def test_imports_are_absolute():
     assert [(str(path), name) for path, tree in MODULES.items() for name in imported(tree) if name[0] == "."] == []
 
 
@@ -110,66 +93,46 @@ def test_no_part_imports_what_is_not_below_it():
     assert upwards == []
 
 
-def test_decoding_knows_a_step_function_and_serving_a_saved_model():
+def test_decoding_and_serving_know_themselves_only_and_layers_each_other():
+    """Decoding knows a step function, and serving a SavedModel."""
+    allowed = {part: {part} for part in KNOW_THEMSELVES_ONLY} | dict.fromkeys(STAND_ALONE, STAND_ALONE)
     known = [
         f"{path} imports {other}"
         for path, tree in MODULES.items()
-        if part_of(path) in KNOW_THEMSELVES_ONLY
-        for other in parts_imported(tree) - {part_of(path)}
+        if part_of(path) in allowed
+        for other in parts_imported(tree) - allowed[part_of(path)]
     ]
     assert known == []
 
 
-def test_layers_and_models_run_on_every_keras_backend():
+def test_layers_and_models_run_on_every_keras_backend_and_tensorflow_is_imported_where_the_design_says():
+    imports = {(path, name, name.split(".")[0]) for path, tree in MODULES.items() for name in imported(tree)}
+    known = {"keras", PACKAGE.name, *sys.stdlib_module_names}
     others = {
         f"{path} imports {name}"
-        for path, tree in MODULES.items()
-        if part_of(path) in KNOW_KERAS_ONLY
-        for name in imported(tree)
-        if name.split(".")[0] not in {"keras", PACKAGE.name, *sys.stdlib_module_names} or name.startswith("keras.src")
+        for path, name, package in imports
+        if part_of(path) in KNOW_KERAS_ONLY and (package not in known or name.startswith("keras.src"))
     }
     assert others == set()
-
-
-def test_tensorflow_is_imported_only_where_the_design_says():
-    importing = {
-        part_of(path)
-        for path, tree in MODULES.items()
-        if path.parts[0] != "serving"
-        for name in imported(tree)
-        if name.split(".")[0] in ("tensorflow", "tensorflow_text")
-    }
-    assert importing <= KNOW_TENSORFLOW
-
-
-def test_layers_can_be_taken_without_the_rest_of_the_house():
-    others = {
-        f"{path} imports {part}"
-        for path, tree in MODULES.items()
-        if part_of(path) in STAND_ALONE
-        for part in parts_imported(tree) - STAND_ALONE
-    }
-    assert others == set()
+    of_tensorflow = {part_of(path) for path, _, package in imports if package in ("tensorflow", "tensorflow_text")}
+    assert of_tensorflow - {"serving"} <= KNOW_TENSORFLOW
 
 
 def test_a_tool_imports_no_other_tool_but_beam_that_of_cleaning():
-    tools = {path: tree for path, tree in package_modules().items() if path.parts[1] == "tools"}
     imports = {
         (path.parts[2], name.split(".")[2], path.name)
-        for path, tree in tools.items()
+        for path, tree in PUBLIC.items()
+        if path.parts[1] == "tools"
         for name in imported(tree)
         if re.match(r"keras_transformer\.tools\.\w+\.", name) and name.split(".")[2] != path.parts[2]
     }
     assert imports == {("beam", "cleaning", "cleaning.py")}
 
 
-def test_every_package_has_tests():
-    packages = {path.parent for path in [*package_modules(), *serving_modules()] if path.parent != Path(PACKAGE.name)}
+def test_every_package_has_tests_and_no_module_is_a_drawer():
+    packages = {path.parent for path in PUBLIC if path.parent != Path(PACKAGE.name)}
     mirrors = {package: Path("tests", *package.parts[package.parts[0] == PACKAGE.name :]) for package in packages}
     assert [str(package) for package, mirror in mirrors.items() if not [*(ROOT / mirror).glob("test_*.py")]] == []
-
-
-def test_no_module_is_a_drawer():
     drawers = {"utils", "util", "helpers", "helper", "common", "misc"}
     assert [str(path) for path in MODULES if drawers & {*path.parts, path.stem}] == []
 
@@ -186,10 +149,17 @@ def code_lines(source):
     return sum(bool(line) and line[0] != "#" and n not in docstrings for n, line in enumerate(lines, start=1))
 
 
-def test_no_module_is_too_long():
+def test_no_module_and_no_function_is_too_long():
     assert code_lines('"""a\n\nb"""\n\n# c\nd = 5  # e\ndef f():\n    "g"\n    return """h\ni"""\n') == 4
     lengths = {str(path): code_lines((ROOT / path).read_text(encoding="utf-8")) for path in MODULES}
     assert {path: length for path, length in lengths.items() if length > MOST_LINES_OF_A_MODULE} == {}
+    lengths = {
+        f"{path}:{node.lineno} {node.name}": lines_of(node)
+        for path, tree in MODULES.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    }
+    assert {name: length for name, length in lengths.items() if length > MOST_LINES_OF_A_FUNCTION} == {}
 
 
 def lines_of(function):
@@ -198,137 +168,22 @@ def lines_of(function):
     return function.end_lineno - function.lineno + 1 - (docstring.count("\n") + 1 if docstring else 0)
 
 
-def functions(tree):
-    return [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
-
-
-def test_no_function_is_too_long():
-    lengths = {
-        f"{path}:{node.lineno} {node.name}": lines_of(node)
-        for path, tree in MODULES.items()
-        for node in functions(tree)
-    }
-    assert {name: length for name, length in lengths.items() if length > MOST_LINES_OF_A_FUNCTION} == {}
-
-
-def test_mistakes_are_raised_not_asserted():
-    asserts = [
-        f"{path}:{node.lineno}"
-        for path, tree in MODULES.items()
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Assert)
-    ]
-    assert asserts == []
-
-
-def test_every_public_function_and_class_says_what_it_is():
+def test_every_public_function_and_class_says_what_it_is_and_mistakes_are_raised_not_asserted():
     silent = [
         f"{path}:{node.lineno} {node.name}"
-        for path, tree in {**package_modules(), **serving_modules()}.items()
+        for path, tree in PUBLIC.items()
         for node in tree.body
         if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name[0] != "_" and not ast.get_docstring(node)
     ]
     assert silent == []
-
-
-def shell_lines(markdown):
-    """The lines of a text's code blocks that are for a shell, continued lines joined."""
-    blocks = re.findall(r"^ *```(?:bash|sh|shell|console)? *\n(.*?)^ *``` *$", markdown, re.MULTILINE | re.DOTALL)
-    return [line for block in blocks for line in block.replace("\\\n", " ").splitlines()]
-
-
-def commands_in(line):
-    """The commands of a shell line, lists of words, without what joins or redirects them."""
-    words = shlex.shlex(line, posix=True, punctuation_chars=True)
-    words.whitespace_split = True
-    commands = [[]]
-    for word in words:
-        if set(word) <= set("();<>|&"):
-            commands.append([])
-        else:
-            commands[-1].append(word)
-    return commands
-
-
-def python_commands(markdown):
-    """What Python is asked to run in the code blocks: a list of (script, "-m module" or "-m package name", flags)."""
-    found = []
-    for line in shell_lines(markdown):
-        for words in commands_in(line) if re.search(r"\bpython3? ", line) else []:
-            start = next((i for i, word in enumerate(words) if Path(word).name in ("python", "python3")), len(words))
-            parts = 3 if words[start + 1 : start + 3] == ["-m", "keras_transformer"] else 2
-            program = words[start + 1 :][: parts if "-m" in words[start + 1 : start + 2] else 1]
-            if program and (program[0] == "-m" or program[0].endswith(".py")):
-                flags = [word.split("=")[0] for word in words[start + 1 :] if word.startswith("--")]
-                found.append((" ".join(program), flags))
-    return found
-
-
-def readme_commands():
-    assert README.exists(), "there is no README.md: it has to show how to train, translate and export"
-    return python_commands(README.read_text(encoding="utf-8"))
-
-
-def file_of(program):
-    """The file in this repository that `python program` runs, whether it exists or not; None if it is not ours."""
-    if not program.startswith("-"):
-        return ROOT / program
-    if program.startswith("-m keras_transformer "):
-        return ROOT / "keras_transformer/cli" / f"{program.split()[-1]}.py"
-    path = ROOT / program.split()[-1].replace(".", "/")
-    return path.with_suffix(".py") if (ROOT / path.relative_to(ROOT).parts[0]).is_dir() else None
-
-
-@functools.cache
-def help_of(program):
-    command = [sys.executable, *program.split(), "--help"]
-    environment = os.environ | {"COLUMNS": "100"}
-    run = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
-    assert run.returncode == 0, f"python {program} --help: exit status {run.returncode}\n{run.stderr}"
-    return run.stdout
-
-
-def test_commands_are_found_in_code_blocks():
-    markdown = """
-python prose.py --not
-```bash
-python train.py --d_ff 53 \\
-    --preset=tiny  # --comment
-cat a.txt | .venv/bin/python translate.py --model_dir "runs/a --b" > b.txt && X=1 python3 -m pytest -q
-python -c "print(5)" --not
-python -m keras_transformer clean --dataset x
-```
-```python
-python code.py --not
-```
-    """
-    assert python_commands(markdown) == [
-        ("train.py", ["--d_ff", "--preset"]),
-        ("translate.py", ["--model_dir"]),
-        ("-m pytest", []),
-        ("-m keras_transformer clean", ["--dataset"]),
-    ]
+    nodes = [(path, node) for path, tree in MODULES.items() for node in ast.walk(tree)]
+    assert [f"{path}:{node.lineno}" for path, node in nodes if isinstance(node, ast.Assert)] == []
 
 
 def test_readme_shows_how_to_train_translate_and_export():
-    assert {"train.py", "translate.py", "export.py"} <= {program for program, _ in readme_commands()}
-
-
-def test_readme_commands_exist():
-    files = {program: file_of(program) for program, _ in readme_commands()}
-    assert [program for program, file in files.items() if file and not file.exists()] == []
-    modules = {program.split()[-1].split(".")[0] for program, file in files.items() if file is None}
-    assert [module for module in modules if importlib.util.find_spec(module) is None] == []
-
-
-def test_readme_flags_are_known_to_their_programs():
-    unknown = [
-        f"{program} {flag}"
-        for program, flags in readme_commands()
-        for flag in flags
-        if file_of(program) and flag not in re.findall(r"--[\w-]+", help_of(program))
-    ]
-    assert unknown == []
+    """`tests/test_docs.py` runs all of its commands."""
+    blocks = "".join(re.findall(r"^```bash\n(.*?)^```$", README.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL))
+    assert {"train.py", "translate.py", "export.py"} <= set(re.findall(r"\bpython (\S+)", blocks))
 
 
 def test_requirements_are_the_dependencies_of_the_package_and_of_its_extras_for_serving_and_tfds():

@@ -18,7 +18,6 @@ ROOT = Path(__file__).parents[1]
 WARM_START = ROOT / "tests/warm_start.py"
 GUIDE = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md"))
 PAGES = [*GUIDE, "serving/README.md", "README.md"]
-WITHOUT_A_RUN = "docs/tour/lookup.md"
 
 # What stands before the blocks. Programs that need an installation, a browser or hours do nothing; servers run in the
 # background; a training without a corpus takes the tiny one. A sweep lists its runs. A command that has trained,
@@ -74,17 +73,11 @@ python() {
   esac
 }
 """
-SHORT = {
-    "vocabulary_size": tiny.VOCABULARY,
-    **tiny.SIZES,
-    "d_key": 12,  # even, for the rotary positions of the preset tiny
-    "epochs": 1,
-    "max_length": 31,
-    "batch_tokens": 401,
-    "warmup_steps": 11,
-    "average_epochs": 1,
-}
+SHORT = {"vocabulary_size": tiny.VOCABULARY, **tiny.SIZES, "d_key": 12}  # even, for the rotary positions of tiny
+SHORT |= {"epochs": 1, "max_length": 31, "batch_tokens": 401, "warmup_steps": 11, "average_epochs": 1}
 OF_TRANSFORMER = ("num_heads", "d_ff", "d_key")
+IMPORTED = {"opus-mt-en-de": "hf_marian", "m2m100_418M": "hf_m2m100", "onmt-en-de": "opennmt"}
+IMPORTED |= {"nllb-200-distilled-600M": "hf_nllb"}
 
 
 def blocks(text, language):
@@ -134,21 +127,13 @@ def run(script, directory, warm):
     ran.touch()
     environment = {"PYTHONPATH": str(ROOT), "PATH": path, "RAN": str(ran), **flags, **ports}
     environment |= {"WARM_START": str(WARM_START), "WARM": str(warm)}
-    return subprocess.run(
-        ["bash", "-c", script],
-        cwd=directory,
-        env=os.environ | environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=500,
-    )
+    how = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    return subprocess.run(["bash", "-c", script], cwd=directory, env=os.environ | environment, timeout=500, **how)
 
 
 @pytest.fixture(scope="module")
-def empty_desk(tmp_path_factory):
-    """A directory with the project and a corpus."""
+def desk(tmp_path_factory, warm):
+    """A directory in which the pages may assume what they assume: the project, a corpus, a run and its exports."""
     directory = tmp_path_factory.mktemp("desk")
     for path in ROOT.iterdir():
         if not path.name.startswith(".") and path.name not in ("runs", "exports", "data", "build"):
@@ -160,44 +145,28 @@ def empty_desk(tmp_path_factory):
     (directory / "data/news.en").write_text("one two\n\nthree\n" * 5, encoding="utf-8")
     tiny.write_pairs(corpus, "test2016", tiny.pairs(5, seed=9))
     (directory / "new.en").write_text("one two\n\nthree\n", encoding="utf-8")
-    for name, fixture in (
-        ("opus-mt-en-de", "hf_marian"),
-        ("m2m100_418M", "hf_m2m100"),
-        ("onmt-en-de", "opennmt"),
-        ("nllb-200-distilled-600M", "hf_nllb"),
-    ):
+    for name, fixture in IMPORTED.items():
         with tarfile.open(ROOT / f"tests/tools/importing/{fixture}.tar.xz") as archive:
             archive.extractall(directory, filter="data")
         (directory / fixture).rename(directory / name)
-    return directory
-
-
-@pytest.fixture(scope="module")
-def desk(empty_desk, warm):
-    """A directory in which the pages may assume what they assume: the project, a corpus, a run and its exports."""
     done = run(
         PRELUDE + "python train.py --dataset files:data/mine --source_lang en --target_lang de --preset tiny "
         "--model_dir runs/mine\n"
         "python export.py --model_dir runs/mine --export_dir exports/mine\ncp -r exports/mine exports/quickstart\n"
         "cp -r runs/mine runs/multi30k; sed -i s,runs/mine,runs/multi30k, runs/multi30k/config.yaml\n"
         "sed -i s,files:data/mine,files:DIR, runs/multi30k/config.yaml\n",
-        empty_desk,
+        directory,
         warm,
     )
     assert done.returncode == 0, done.stdout
-    return empty_desk
-
-
-def test_every_block_of_a_page_without_a_run_runs(empty_desk, warm):
-    done = run(script_of(new_in(WITHOUT_A_RUN)), empty_desk, warm)
-    assert done.returncode == 0 and "Traceback" not in done.stdout, done.stdout
+    return directory
 
 
 WITH_BLOCKS = [page for page in PAGES if "```" in (ROOT / page).read_text(encoding="utf-8")]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", [page for page in WITH_BLOCKS if page != WITHOUT_A_RUN])
+@pytest.mark.parametrize("page", WITH_BLOCKS)
 def test_every_block_of_a_page_runs_and_prints_what_it_shows(page, desk, warm):
     text = new_in(page)
     done = run(script_of(text), desk, warm)
@@ -215,7 +184,5 @@ def test_a_block_that_fails_fails_its_page(desk, warm):
 
 
 def test_every_block_is_of_a_kind_that_runs():
-    kinds = {
-        kind for page in PAGES for kind in re.findall(r"^```(\S+)$", (ROOT / page).read_text("utf-8"), re.MULTILINE)
-    }
-    assert kinds <= {"bash", "python", "{toctree}", "{eval-rst}"}
+    text = "".join((ROOT / page).read_text("utf-8") for page in PAGES)
+    assert set(re.findall(r"^```(\S+)$", text, re.MULTILINE)) <= {"bash", "python", "{toctree}", "{eval-rst}"}

@@ -3,13 +3,7 @@ import inspect
 import pytest
 
 from keras_transformer import errors
-from keras_transformer.errors import (
-    FileError,
-    UserError,
-    check_positive,
-    counted,
-    duration,
-)
+from keras_transformer.errors import FileError, UserError, check_positive, counted, duration
 from keras_transformer.files import check_new_directory
 
 
@@ -36,17 +30,8 @@ def test_a_new_directory_must_be_possible(tmp_path):
             check_new_directory(tmp_path / name)
 
 
-@pytest.mark.parametrize(
-    ("number", "noun", "text"),
-    [(1, "pair", "1 pair"), (0, "pair", "0 pairs"), (1234, "epoch", "1,234 epochs"), (2, "batch", "2 batches")],
-)
-def test_a_number_has_its_noun(number, noun, text):
-    assert counted(number, noun, "batches" if noun == "batch" else None) == text
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(7, "7 s"), (29, "29 s"), (60, "1 min"), (3540, "59 min"), (59.6 * 60, "1 h 0 min"), (3720, "1 h 2 min")],
-)
-def test_a_duration_has_its_two_largest_units(seconds, text):
-    assert duration(seconds) == text
+def test_a_number_has_its_noun_and_a_duration_its_two_largest_units():
+    assert [counted(1, "pair"), counted(0, "pair"), counted(1234, "epoch")] == ["1 pair", "0 pairs", "1,234 epochs"]
+    assert counted(2, "batch", "batches") == "2 batches"
+    texts = {7: "7 s", 29: "29 s", 60: "1 min", 3540: "59 min", 59.6 * 60: "1 h 0 min", 3720: "1 h 2 min"}
+    assert {seconds: duration(seconds) for seconds in texts} == texts

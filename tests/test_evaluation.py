@@ -8,11 +8,7 @@ from sacrebleu.metrics import BLEU
 
 import keras_transformer.evaluation
 from keras_transformer.errors import UserError
-from keras_transformer.evaluation import (
-    describe,
-    measure,
-    perplexity,
-)
+from keras_transformer.evaluation import describe, measure, perplexity
 from keras_transformer.translation.results import Score
 
 REFERENCE = "the cat sat on the mat"
@@ -25,46 +21,18 @@ def nothing_is_said_yet(monkeypatch):
         monkeypatch.setattr(filtered, "_seen", set())
 
 
-def test_equal_translations_score_full_marks():
-    evaluation = measure([REFERENCE, "a b c d e"], [REFERENCE, "a b c d e"])
-    assert evaluation.bleu == pytest.approx(100)
-    assert evaluation.chrf == pytest.approx(100)
-    assert (evaluation.exact, evaluation.sentences) == (1, 2)
-
-
-def test_nothing_in_common_scores_nothing():
-    evaluation = measure(["v w x y z"], ["a b c d e"])
-    assert (evaluation.bleu, evaluation.chrf, evaluation.exact) == (0, 0, 0)
-
-
-@pytest.mark.parametrize(
-    ("hypotheses", "references", "bleu"),
-    [
-        # 6 of 7 words, 5 of 6 bigrams, 4 of 5 trigrams and 3 of 4 quadrigrams match; too long goes unpunished.
-        ([f"{REFERENCE} today"], [REFERENCE], 100 * (6 / 7 * 5 / 6 * 4 / 5 * 3 / 4) ** (1 / 4)),
-        # Everything matches, but 4 words for 6 cost the brevity penalty.
-        (["the cat sat on"], [REFERENCE], 100 * math.exp(1 - 6 / 4)),
-        # No quadrigram matches: the first order without a match counts as half a match ("exp").
-        (["a b c d e"], ["a b c x e"], 100 * (4 / 5 * 2 / 4 * 1 / 3 * 0.5 / 2) ** (1 / 4)),
-        # Matches are summed over the corpus, not averaged over sentences: 6 of 11, 5 of 9, 4 of 7, 3 of 5.
-        ([REFERENCE, "v w x y z"], [REFERENCE, "a b c d e"], 100 * (6 / 11 * 5 / 9 * 4 / 7 * 3 / 5) ** (1 / 4)),
-    ],
-)
-def test_bleu_by_hand(hypotheses, references, bleu):
-    assert measure(hypotheses, references).bleu == pytest.approx(bleu)
-
-
-def test_chrf_by_hand():
+def test_scores_by_hand():
+    # Everything matches, but 4 words for 6 cost the brevity penalty; too long goes unpunished.
+    assert measure(["the cat sat on"], [REFERENCE]).bleu == pytest.approx(100 * math.exp(1 - 6 / 4))
+    longer = measure([f"{REFERENCE} today"], [REFERENCE])
+    assert longer.bleu == pytest.approx(100 * (6 / 7 * 5 / 6 * 4 / 5 * 3 / 4) ** (1 / 4))
+    # Matches are summed over the corpus, not averaged over sentences: 6 of 11, 5 of 9, 4 of 7, 3 of 5.
+    both = measure([REFERENCE, "v w x y z"], [REFERENCE, "a b c d e"])
+    assert both.bleu == pytest.approx(100 * (6 / 11 * 5 / 9 * 4 / 7 * 3 / 5) ** (1 / 4))
+    # No quadrigram matches: the first order without a match counts as half a match ("exp").
+    assert measure(["a b c d e"], ["a b c x e"]).bleu == pytest.approx(100 * (4 / 5 * 2 / 4 * 1 / 3 * 0.5 / 2) ** 0.25)
     # 2 of 3 characters, 1 of 2 bigrams and 0 of 1 trigrams match, on either side; there are no longer ones.
     assert measure(["abc"], ["abd"]).chrf == pytest.approx(100 * (2 / 3 + 1 / 2 + 0) / 3)
-
-
-def test_a_sentence_may_have_several_references():
-    references = [[REFERENCE, "a b c d e"], ["one two three four", "v w x y z"]]
-    evaluation = measure([REFERENCE, "v w x y z"], references)
-    assert (evaluation.bleu, evaluation.exact) == (pytest.approx(100), 1) and "nrefs:2" in evaluation.bleu_signature
-    with pytest.raises(UserError, match="the same number of references"):
-        measure(["a", "b"], [["a"], ["b", "c"]])
 
 
 class Uniform:
@@ -82,22 +50,24 @@ def test_a_uniform_model_has_the_perplexity_of_its_vocabulary():
         perplexity(Uniform(), ["x"], ["ab", "abc"])
 
 
-def test_exact_is_the_share_of_equal_sentences():
+def test_equal_translations_score_full_marks_and_nothing_in_common_scores_nothing():
+    evaluation = measure([REFERENCE, "a b c d e"], [REFERENCE, "a b c d e"])
+    assert (evaluation.bleu, evaluation.chrf) == (pytest.approx(100), pytest.approx(100))
+    assert (evaluation.exact, evaluation.sentences) == (1, 2)
+    several = measure([REFERENCE, "v w x y z"], [[REFERENCE, "a b c d e"], ["one two three four", "v w x y z"]])
+    assert (several.bleu, several.exact) == (pytest.approx(100), 1) and "nrefs:2" in several.bleu_signature
+    evaluation = measure(["v w x y z"], ["a b c d e"])
+    assert (evaluation.bleu, evaluation.chrf, evaluation.exact) == (0, 0, 0)
     assert measure(["a", "b ", "C", "d", "e"], ["a", "b", "c", "d", "f"]).exact == 2 / 5
 
 
-def test_the_signature_tells_the_tokenization():
+def test_the_signature_tells_the_tokenization_and_a_description_has_scores_and_signatures():
     evaluation = measure(["我们走吧。"], ["我们走吧!"], tokenize="zh")
     assert evaluation.bleu_signature == f"nrefs:1|case:mixed|eff:no|tok:zh|smooth:exp|version:{sacrebleu.__version__}"
     assert evaluation.bleu == pytest.approx(100 * (4 / 5 * 3 / 4 * 2 / 3 * 1 / 2) ** (1 / 4))
     assert evaluation.chrf_signature.startswith("nrefs:1|case:mixed|eff:yes|nc:6|nw:0|")
-
-
-def test_description_has_scores_and_signatures():
-    evaluation = dataclasses.replace(
-        measure(["a b c d"] * 1999, ["a b c d"] * 1999), bleu=38.46, chrf=61.04, exact=0.125
-    )
-    assert describe(evaluation).splitlines() == [
+    given = dataclasses.replace(evaluation, bleu=38.46, chrf=61.04, exact=0.125, sentences=1999)
+    assert describe(given).splitlines() == [
         f"BLEU 38.5 ({evaluation.bleu_signature})",
         f"chrF 61.0 ({evaluation.chrf_signature})",
         "exact 12.5% of 1,999 sentences",
@@ -109,14 +79,11 @@ def test_description_has_scores_and_signatures():
     [
         ("zh", ["我们走吧，今天天气很好。", "你好"], "zh"),  # sacreBLEU's own choice, whatever the code of the language
         ("zh-CN", ["我们走吧。"], "zh"),
-        ("zho_Hans", ["我们走吧。"], "zh"),
         ("cmn", ["我们走吧。"], "zh"),
         ("yue", ["我哋走啦。"], "char"),  # sacreBLEU does not know these languages
         ("th", ["ฉันไปโรงเรียนทุกวัน", "สวัสดีครับ"], "char"),
         ("km", ["ខ្ញុំទៅសាលារៀនរាល់ថ្ងៃ"], "char"),
         ("my", ["ကျွန်တော်ကျောင်းသွားတယ်။"], "char"),
-        ("lo", ["ຂ້ອຍໄປໂຮງຮຽນທຸກໆມື້"], "char"),
-        ("bo", ["བཀྲ་ཤིས་བདེ་ལེགས།"], "char"),
         (None, ["わたしは毎日、学校に行きます。"], "char"),  # the text tells
         ("target", ["ฉันไปโรงเรียน ทุกวัน และ อ่านหนังสือ ที่บ้าน"], "char"),  # spaces between phrases only
         (None, ["eins zwei", "drei"], "char"),  # words alone have no runs of four
@@ -124,10 +91,7 @@ def test_description_has_scores_and_signatures():
         ("en", ["e-mail: a.b@c.org, U.S.A. and the dog's bowl"], "13a"),
         ("hi", ["मैं रोज़ स्कूल जाता हूँ।"], "13a"),
         ("ar", ["أذهب إلى المدرسة كل يوم."], "13a"),
-        ("he", ["אני הולך לבית הספר כל יום."], "13a"),
         ("ta", ["நான் தினமும் பள்ளிக்குச் செல்கிறேன்."], "13a"),
-        ("ru", ["Я каждый день хожу в школу."], "13a"),
-        ("el", ["Πηγαίνω στο σχολείο κάθε μέρα."], "13a"),
         ("vi", ["Tôi đi học mỗi ngày."], "13a"),
     ],
 )
@@ -161,13 +125,7 @@ def test_a_package_that_the_language_needs_is_named_once_in_one_line(
 
 @pytest.mark.parametrize(
     ("tokenize", "target_lang", "is_named"),
-    [
-        ("auto", "klingon", True),
-        ("auto", "x-foo", True),
-        ("auto", "deu", False),
-        ("auto", None, False),
-        ("13a", "lc", False),
-    ],
+    [("auto", "klingon", True), ("auto", "deu", False), ("auto", None, False), ("13a", "lc", False)],
 )
 def test_an_unknown_language_is_named_with_the_tokenization_that_it_gets(caplog, tokenize, target_lang, is_named):
     evaluation = measure(["one two three four."], ["one two three four."], tokenize, target_lang)
@@ -192,35 +150,28 @@ def test_a_bleu_that_means_nothing_is_marked(caplog, tokenize, reference, is_mar
     assert any(" means nothing here" in message for message in caplog.messages) == is_marked
 
 
-@pytest.mark.parametrize(("tokenize", "warns"), [("13a", True), ("none", False)])
-def test_only_unasked_tokenization_is_warned_of(caplog, tokenize, warns):
-    with caplog.at_level(logging.WARNING, logger="sacrebleu"):
-        measure(["so be it ."] * 101, ["so be it ."] * 101, tokenize)
-    assert any("tokenized" in record.message for record in caplog.records) == warns
-
-
-def test_a_warning_comes_once_however_often_one_scores_and_sacrebleu_is_left_as_it_was(caplog):
-    assert logging.getLogger("sacrebleu").filters == []
+@pytest.mark.parametrize(("tokenize", "times"), [("13a", 1), ("none", 0)])
+def test_only_unasked_tokenization_is_warned_of_once_and_sacrebleu_is_left_as_it_was(caplog, tokenize, times):
     with caplog.at_level(logging.WARNING, "sacrebleu"):
         for _ in range(3):
-            measure(["a ."] * 100, ["a ."] * 100)
-    assert [record.msg for record in caplog.records].count("That's 100 lines that end in a tokenized period ('.')") == 1
+            measure(["a ."] * 100, ["a ."] * 100, tokenize)
+    said = "That's 100 lines that end in a tokenized period ('.')"
+    assert [record.msg for record in caplog.records].count(said) == times
     assert logging.getLogger("sacrebleu").filters == []
 
 
-def test_unequal_counts_are_named():
-    with pytest.raises(UserError, match="2 hypotheses, 3 references"):
-        measure(["a", "b"], ["a", "b", "c"])
-
-
-def test_no_sentences_are_refused():
-    with pytest.raises(UserError, match="0 hypotheses, 0 references"):
-        measure([], [])
-
-
-def test_an_unknown_tokenization_lists_those_there_are():
-    with pytest.raises(UserError, match=r"13a.*ja-mecab.*Received: tokenize='14a'"):
-        measure(["a"], ["a"], tokenize="14a")
+@pytest.mark.parametrize(
+    ("hypotheses", "references", "tokenize", "said"),
+    [
+        (["a", "b"], ["a", "b", "c"], "13a", "2 hypotheses, 3 references"),
+        ([], [], "13a", "0 hypotheses, 0 references"),
+        (["a", "b"], [["a"], ["b", "c"]], "13a", "the same number of references"),
+        (["a"], ["a"], "14a", "13a.*ja-mecab.*Received: tokenize='14a'"),
+    ],
+)
+def test_what_cannot_be_measured_is_refused(hypotheses, references, tokenize, said):
+    with pytest.raises(UserError, match=said):
+        measure(hypotheses, references, tokenize)
 
 
 @pytest.mark.parametrize("error", [RuntimeError, ImportError, OSError])
@@ -230,6 +181,5 @@ def test_a_tokenization_that_needs_more_than_is_here_says_so_in_one_line(monkeyp
 
     missing.TOKENIZERS = {"ja-mecab"}
     monkeypatch.setattr("keras_transformer.evaluation.BLEU", missing)
-    with pytest.raises(UserError) as caught:
+    with pytest.raises(UserError, match=r"^tokenize='ja-mecab' cannot be used: Install it: pip install sacre\S+$"):
         measure(["a"], ["a"], tokenize="ja-mecab")
-    assert str(caught.value) == "tokenize='ja-mecab' cannot be used: Install it: pip install sacrebleu[ja]"

@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -24,7 +25,10 @@ def test_the_latest_version_is_found_and_any_other_by_its_name(tmp_path):
         find_saved_model(tmp_path / "nowhere")
 
 
-def test_two_who_fill_the_same_directory_leave_each_other_alone(tmp_path):
+def test_two_who_fill_the_same_directory_leave_each_other_alone_and_a_bug_keeps_its_traceback(tmp_path):
+    with pytest.raises(FileNotFoundError), whole_directory(tmp_path / "1"):
+        (tmp_path / "nowhere").read_text()
+    assert not [*tmp_path.iterdir()]
     with whole_directory(tmp_path / "1") as first:
         (first / "a").write_text("first")
         with pytest.raises(FileError, match="cannot write .*/1: Directory not empty"):
@@ -46,26 +50,18 @@ def test_what_a_killed_process_has_left_goes_and_what_a_living_one_writes_stays(
         assert not left.exists() and living.exists()
 
 
-def test_a_killed_start_leaves_no_half_of_a_record(tmp_path, monkeypatch):
-    def killed(*paths):
-        raise KeyboardInterrupt
-
-    record = tmp_path / "new" / "record.json"
-    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr("os.replace", killed)
-        keep_record(record, {"seed": 1}, [])
-    assert not record.exists()
-    keep_record(record, {"seed": 1}, [])
-    assert json.loads(record.read_text()) == {"seed": 1}
-
-
-def test_a_record_is_of_one_origin_and_of_files_that_nobody_else_has_written(tmp_path):
-    record, file = tmp_path / "record.json", tmp_path / "train.en"
+def test_a_record_is_whole_and_of_one_origin_and_of_files_that_nobody_else_has_written(tmp_path, monkeypatch):
+    record, file = tmp_path / "new" / "record.json", tmp_path / "train.en"
     file.write_text("mine\n")
     with pytest.raises(UserError, match="train.en exists: choose another `output`"):
         keep_record(record, {"seed": 1}, [tmp_path / "train.de", file])
     file.unlink()
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):  # a killed start leaves no half
+        patched.setattr("os.replace", mock.Mock(side_effect=KeyboardInterrupt))
+        keep_record(record, {"seed": 1}, [])
+    assert not record.exists()
     keep_record(record, {"seed": 1, "text": ["a", 2]}, [file])
+    assert json.loads(record.read_text()) == {"seed": 1, "text": ["a", 2]}
     file.write_text("ours\n")
     keep_record(record, {"seed": 1, "text": ["a", 2]}, [file])
     with pytest.raises(UserError, match="has pairs of another seed, text: remove it, or choose another `output`"):
@@ -78,12 +74,6 @@ def test_a_record_is_of_one_origin_and_of_files_that_nobody_else_has_written(tmp
 def test_every_text_is_one_line(tmp_path):
     write_lines(tmp_path / "new" / "a", iter(["one\u2028two", "", "three\nfour\r"]))
     assert (tmp_path / "new" / "a").read_bytes() == "one\u2028two\n\nthree four\r\n".encode()
-
-
-def test_a_bug_keeps_its_traceback(tmp_path):
-    with pytest.raises(FileNotFoundError), whole_directory(tmp_path / "1"):
-        (tmp_path / "nowhere").read_text()
-    assert not [*tmp_path.iterdir()]
 
 
 def test_the_data_survive_the_page_of_every_tool():

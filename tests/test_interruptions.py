@@ -11,31 +11,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from keras_transformer.config import Config
 from keras_transformer.errors import CheckpointError
 from keras_transformer.models.sequence_to_sequence import load_model
 from keras_transformer.training.run_directory import RunDirectory
 from tests import tiny
 from tests.training.curves import assert_same_curves, read_events
-from tests.training.test_train import train
 
 ROOT = Path(__file__).parent.parent
-SETTINGS = {
-    "source_lang": "en",
-    "target_lang": "de",
-    "vocabulary_size": tiny.VOCABULARY,
-    **tiny.SIZES,
-    "dropout_rate": 0.3,
-    "epochs": 3,
-    "batch_tokens": 41,
-    "warmup_steps": 11,
-    "validation_sentences": 5,
-    "precision": "float32",
-    "strategy": "one_device",
-}
+SETTINGS = {"source_lang": "en", "target_lang": "de", "vocabulary_size": tiny.VOCABULARY, **tiny.SIZES}
+SETTINGS |= {"dropout_rate": 0.3, "epochs": 3, "batch_tokens": 41, "warmup_steps": 11, "validation_sentences": 5}
+SETTINGS |= {"precision": "float32", "strategy": "one_device"}
 # How each start but the last ends, and how often it saves: at the ends of epochs only, or after every update.
 ENDS = [(signal.SIGKILL, 10), (signal.SIGKILL, 0), (signal.SIGTERM, 10), (signal.SIGINT, 10)]
-
 
 TRAIN_WITH_A_LINE_AN_UPDATE = """
 from keras_transformer.cli import console, train
@@ -50,15 +37,9 @@ def start(corpus, model_dir, environment=None, **settings):
     """A training process, whose lines can be read from `stdout`."""
     settings = {"dataset": f"files:{corpus}", "model_dir": model_dir, **SETTINGS, **settings}
     flags = [part for name, value in settings.items() for part in (f"--{name}", str(value))]
-    return subprocess.Popen(
-        [sys.executable, "-c", TRAIN_WITH_A_LINE_AN_UPDATE, *flags],
-        cwd=ROOT,
-        env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3"} | (environment or {}),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        encoding="utf-8",
-    )
+    how = {"cwd": ROOT, "env": os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3"} | (environment or {}), "encoding": "utf-8"}
+    command = [sys.executable, "-c", TRAIN_WITH_A_LINE_AN_UPDATE, *flags]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **how)
 
 
 def end(process, number, lines):
@@ -72,18 +53,6 @@ def end(process, number, lines):
                 process.send_signal(number)
     process.wait()
     return "".join(printed)
-
-
-def test_a_killed_run_goes_on_after_the_last_update_saved(tmp_path):
-    """One kill. The slow tests compare a run that is killed again and again with an uninterrupted one."""
-    corpus, directory = tiny.write_corpus(tmp_path / "corpus"), tmp_path / "run"
-    process = start(corpus, directory, save_minutes=0, epochs=1, batch_tokens=211)
-    printed = end(process, signal.SIGKILL, 2)
-    assert process.returncode == -signal.SIGKILL, printed
-    settings = {**SETTINGS, "epochs": 1, "batch_tokens": 211}
-    trainer, _, printed = train(Config(dataset=f"files:{corpus}", model_dir=str(directory), **settings))
-    (update,) = re.findall("resuming    after update ([0-9]+)", printed)
-    assert 1 <= int(update) < int(trainer.optimizer.iterations) and RunDirectory(directory).model.exists()
 
 
 @pytest.fixture(scope="module")
@@ -109,27 +78,18 @@ def runs(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_a_run_killed_again_and_again_goes_on_to_its_end(runs):
+def test_a_run_killed_again_and_again_goes_on_to_its_end_and_a_signal_leaves_a_line_that_says_how(runs):
     _, _, starts = runs
     for (printed, status), (number, _) in zip(starts, ENDS, strict=False):
         assert status == (-number if number == signal.SIGKILL else 128 + number), printed
-        assert "Traceback" not in printed
+        said = re.findall(r"^stopped     update \d+ of \d+ is saved; the same command goes on .*$", printed, re.M)
+        assert len(said) == (number != signal.SIGKILL) and "Traceback" not in printed, printed
     printed, status = starts[-1]
     assert status == 0 and "resuming    after update" in printed
 
 
 @pytest.mark.slow
-def test_a_signal_ends_a_run_with_a_line_that_says_how_to_go_on(runs):
-    _, _, starts = runs
-    for (printed, _), (number, _) in zip(starts, ENDS, strict=False):
-        ends = re.findall(
-            r"stopped     update \d+ of \d+ is saved; the same command goes on from there$", printed, re.M
-        )
-        assert len(ends) == (number != signal.SIGKILL), printed
-
-
-@pytest.mark.slow
-def test_its_weights_and_all_else_are_those_of_an_uninterrupted_run_bit_by_bit(runs):
+def test_its_weights_and_curves_and_all_else_are_those_of_an_uninterrupted_run_bit_by_bit(runs):
     expected, found, _ = runs
     for path in (found.last, found.best, *found.epochs()):
         with np.load(path) as one, np.load(expected.checkpoints / path.name) as other:
@@ -139,10 +99,5 @@ def test_its_weights_and_all_else_are_those_of_an_uninterrupted_run_bit_by_bit(r
     models = [load_model(run.model) for run in (found, expected)]
     for one, other in zip(*(model.weights for model in models), strict=True):
         np.testing.assert_array_equal(one.numpy(), other.numpy(), err_msg=one.path)
-
-
-@pytest.mark.slow
-def test_its_curves_are_those_of_an_uninterrupted_run_each_point_once(runs):
-    expected, found, _ = runs
-    assert_same_curves(found, expected)
+    assert_same_curves(found, expected)  # each point once
     assert len(read_events(found.logs / "train")["loss"]) > 1

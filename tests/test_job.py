@@ -12,7 +12,7 @@ POD = JOB["spec"]["template"]["spec"]
 (CONTAINER,) = POD["containers"]
 
 
-def test_every_pod_is_an_address_of_workers_and_the_service_names_it():
+def test_every_pod_is_an_address_of_workers_that_the_service_names_and_starts_again_after_a_failure():
     config, _ = parse_training(CONTAINER["command"][2:], "trains")
     spec, name = JOB["spec"], JOB["metadata"]["name"]
     assert (JOB["apiVersion"], JOB["kind"], spec["completionMode"]) == ("batch/v1", "Job", "Indexed")
@@ -23,8 +23,5 @@ def test_every_pod_is_an_address_of_workers_and_the_service_names_it():
     assert config.strategy == "multi_worker" and worker_addresses(config.workers) == pods
     assert SERVICE["spec"]["clusterIP"] == "None" and SERVICE["metadata"]["name"] == POD["subdomain"]
     assert SERVICE["spec"]["selector"].items() <= JOB["spec"]["template"]["metadata"]["labels"].items()
-
-
-def test_every_mount_is_a_volume_and_a_pod_starts_again_after_a_failure():
     assert {mount["name"] for mount in CONTAINER["volumeMounts"]} == {volume["name"] for volume in POD["volumes"]}
-    assert POD["restartPolicy"] == "OnFailure" and JOB["spec"]["backoffLimit"] > JOB["spec"]["completions"]
+    assert POD["restartPolicy"] == "OnFailure" and spec["backoffLimit"] > spec["completions"]

@@ -72,7 +72,6 @@ def test_from_the_flags_of_train_py_to_the_loss_few_files_are_entered(tmp_path, 
         importlib.import_module(f"{PACKAGE}{name}")
     with Journey() as modules, pytest.raises(Arrived):
         train.program()
-    print(len(modules), sorted(modules))
     assert len(modules) <= MOST_TO_THE_LOSS, sorted(modules)
     assert {"cli.train", "config", "data.encoded", "models.transformer", "training.losses"} <= modules
 
@@ -92,11 +91,9 @@ def test_from_pairs_to_the_loss_a_sentence_enters_few_files(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", INPUTS)
 def test_through_a_signature_a_sentence_enters_few_files(name):
-    signatures = Signatures(tiny.transformer(), tiny.tokenizer(), tiny.tokenizer(), 2, 0.6, 31)
-    functions = signatures.functions()
+    functions = Signatures(tiny.transformer(), tiny.tokenizer(), tiny.tokenizer(), 2, 0.6, 31).functions()
     specs = {name: tf.TensorSpec([None], dtype, name) for name, dtype in INPUTS[name].items()}
     with Journey() as modules:
         functions[name].get_concrete_function(specs)
-    print(len(modules), sorted(modules))
     assert len(modules) <= MOST_THROUGH_A_SIGNATURE, sorted(modules)
     assert {"translation.signatures", "models.transformer", "layers.stacks"} <= modules

@@ -37,15 +37,11 @@ def lines(path):
 
 
 @pytest.mark.parametrize("run", ["finished", "stopped", "gru"])
-def test_the_settings_of_a_run_are_a_file_for_the_next_one(before, run):
-    path = before / run / "config.yaml"
-    assert parse_config(["--config", str(path)], "text") == Config.load(path)
-
-
-@pytest.mark.parametrize("run", ["finished", "stopped", "gru"])
-def test_a_run_translates_as_it_did(before, run):
+def test_a_run_translates_as_it_did_and_its_settings_are_a_file_for_the_next_one(before, run):
     translations = kt.load(before / run, beam_size=1).translate(lines(before / "text.en"))
     assert [text.replace("\n", " ") for text in translations] == lines(before / f"{run}_greedy.de")
+    path = before / run / "config.yaml"
+    assert parse_config(["--config", str(path)], "text") == Config.load(path)
 
 
 def test_a_saved_model_translates_as_it_did(before):

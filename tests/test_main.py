@@ -14,15 +14,12 @@ def test_the_first_argument_names_the_program_and_the_others_are_its_own(monkeyp
     assert asked == [["keras-transformer translate", "--model_dir", "some"]]
 
 
-def test_without_a_program_all_are_listed(monkeypatch, capsys):
+def test_without_a_program_all_are_listed_and_an_unknown_one_is_named(monkeypatch, capsys):
     for arguments in ([], ["--help"]):
         monkeypatch.setattr(sys, "argv", ["keras-transformer", *arguments])
         command.main()
         printed = capsys.readouterr().out
         assert [name for name in command.PROGRAMS if f"\n  {name} " in printed] == list(command.PROGRAMS)
-
-
-def test_an_unknown_program_is_named(monkeypatch):
     monkeypatch.setattr(sys, "argv", ["keras-transformer", "tranlate"])
     with pytest.raises(SystemExit, match="no program 'tranlate': there are train, translate, .*, analyze"):
         command.main()

@@ -77,7 +77,8 @@ def test_the_notebook_runs(tmp_path):
     assert (tmp_path / "exports" / "quickstart" / "1" / "saved_model.pb").exists()
 
 
-def test_the_notebook_shows_the_outputs_of_one_run_from_its_start():
+def test_the_notebook_is_small_and_shows_the_outputs_of_one_run_from_its_start():
+    assert NOTEBOOK.stat().st_size < MOST_BYTES
     cells = code_cells(read())
     assert [cell.execution_count for cell in cells] == list(range(1, len(cells) + 1))
     assert sum("image/png" in output.get("data", {}) for cell in cells for output in cell.outputs) == 2
@@ -97,15 +98,11 @@ def test_the_outputs_have_no_path_of_a_machine_and_no_lines_of_libraries():
 SHOWN = re.compile(r'^echo "(.+)" \| python translate\.py.*\n(?:# |```\n\n~~~text\n)(.+)$', re.MULTILINE)
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/index.md"])
-def test_a_first_page_shows_a_translation_of_the_notebook(page):
-    text, translation = SHOWN.search((ROOT / page).read_text(encoding="utf-8")).groups()
+def test_the_first_pages_show_a_translation_of_the_notebook():
     said = "\n".join(map(texts_of, code_cells(read())))
-    assert re.search(rf"^{re.escape(text)} +{re.escape(translation)}$", said, re.MULTILINE)
-
-
-def test_the_notebook_is_small():
-    assert NOTEBOOK.stat().st_size < MOST_BYTES
+    for page in ("README.md", "docs/index.md"):
+        text, translation = SHOWN.search((ROOT / page).read_text(encoding="utf-8")).groups()
+        assert re.search(rf"^{re.escape(text)} +{re.escape(translation)}$", said, re.MULTILINE), page
 
 
 def main():

@@ -12,13 +12,12 @@ from keras_transformer.private_api import (
     AlwaysBuilt,
     adam_moments,
     decays,
-    loop_body,
     made_from,
     own_update,
     unit_patterns,
 )
 from tests import tiny
-from tests.test_architecture import MODULES
+from tests.test_architecture import MODULES, imported
 
 
 class CountsRows(AlwaysBuilt):
@@ -77,13 +76,9 @@ def test_moments_of_adam_are_those_of_the_paper():
         m, v = adam_moments(optimizer, variable)
         np.testing.assert_allclose(m, np.full(5, 0.3 * 4), rtol=1e-6)
         np.testing.assert_allclose(v, np.full(5, 0.1 * 16), rtol=1e-6)
-
-
-def test_moments_of_the_variable_of_one_replica_are_found():
     strategy = tiny.two_replicas()
     with strategy.scope():
-        variable = keras.Variable(np.zeros(3))
-        optimizer = keras.optimizers.Adam()
+        variable, optimizer = keras.Variable(np.zeros(3)), keras.optimizers.Adam()
         optimizer.build([variable])
     for replica in strategy.experimental_local_results(variable.value):
         assert [tuple(moment.shape) for moment in adam_moments(optimizer, replica)] == [(3,), (3,)]
@@ -97,12 +92,9 @@ def test_weight_decay_is_for_all_variables_but_the_excluded_ones():
     assert not decays(keras.optimizers.Adam(), matrix)
 
 
-@pytest.mark.parametrize(
-    ("name", "method"),
-    [("SGD", None), ("Adam", None), ("LossScaleOptimizer", "apply"), ("Nadam", "_backend_update_step")],
-)
-def test_an_optimizer_with_updates_of_its_own_is_recognised(name, method):
-    assert own_update(getattr(keras.optimizers, name)) == method
+def test_an_optimizer_with_updates_of_its_own_is_recognised():
+    methods = {"SGD": None, "Adam": None, "LossScaleOptimizer": "apply", "Nadam": "_backend_update_step"}
+    assert {name: own_update(getattr(keras.optimizers, name)) for name in methods} == methods
 
 
 def test_patterns_of_units_are_those_of_cldr():
@@ -126,38 +118,13 @@ def private_names(tree):
 PUBLIC = {"_replace", "_asdict", "_exit"}  # of named tuples and of `os`, documented despite the underscore
 
 
-def test_no_other_module_uses_a_private_name():
-    found = {
-        str(path): sorted(names)
-        for path, tree in MODULES.items()
-        if path.name != "private_api.py" and (names := private_names(tree) - PUBLIC)
-    }
-    assert found == {}
-    assert private_names(ast.parse("a.b._c + self._d + f()._e + x._replace()")) == {"_c", "_e", "_replace"}
-
-
-def imported_names(tree):
-    """The dotted names of all that a module imports, wherever in it."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
-
-
 # Parts of Apache Beam that call themselves "for internal use only", or are no part of its documented interface.
 INTERNAL = ("apache_beam.portability", "apache_beam.runners", "apache_beam.transforms.environments")
 
 
-def test_no_other_module_imports_internals_of_beam():
-    found = {
-        str(path) for path, tree in MODULES.items() if any(name.startswith(INTERNAL) for name in imported_names(tree))
-    }
-    assert found == {"keras_transformer/tools/beam/private_api.py"}
-
-
-def test_a_loop_has_a_graph_of_one_step():
-    with tf.Graph().as_default() as graph:
-        tf.while_loop(lambda x: x < 7.0, tf.sin, [tf.constant(1.0)])
-        (loop,) = (each for each in graph.get_operations() if each.type in ("While", "StatelessWhile"))
-    assert "Sin" in {step.type for step in loop_body(loop).get_operations()}
+def test_no_other_module_uses_a_private_name_or_internals_of_beam():
+    names = {str(path): private_names(tree) - PUBLIC for path, tree in MODULES.items() if path.name != "private_api.py"}
+    assert {path: found for path, found in names.items() if found} == {}
+    assert private_names(ast.parse("a.b._c + self._d + f()._e + x._replace()")) == {"_c", "_e", "_replace"}
+    of_beam = {str(path) for path, tree in MODULES.items() if any(x.startswith(INTERNAL) for x in imported(tree))}
+    assert of_beam == {"keras_transformer/tools/beam/private_api.py"}

@@ -34,23 +34,13 @@ def shared(monkeypatch, name, batch_tokens, cores, gpus=()):
     return found
 
 
-@pytest.mark.parametrize(
-    ("cores", "batch_tokens", "expected"),
-    [
-        (2, 4096, [2, 1, 2]),
-        (2, 2048, []),  # too little for two
-        (1, 4096, []),
-        (16, 8192, [4, 4, 4]),
-        (16, 100_000, [16, 1, 16]),
-        (2, 50, []),
-    ],
-)
-def test_every_core_trains_a_replica_if_there_is_enough_for_each(monkeypatch, cores, batch_tokens, expected):
-    for name in ("auto", "mirrored"):
-        assert shared(monkeypatch, name, batch_tokens, cores) == expected
-
-
-def test_cores_are_left_alone_beside_a_gpu_and_where_a_process_is_one_replica(monkeypatch):
+def test_every_core_trains_a_replica_if_there_is_enough_for_each(monkeypatch):
+    enough = {(2, 4096): [2, 1, 2], (16, 8192): [4, 4, 4], (16, 100_000): [16, 1, 16]}
+    too_little = dict.fromkeys([(2, 2048), (1, 4096), (2, 50)], [])
+    for (cores, batch_tokens), expected in (enough | too_little).items():
+        for name in ("auto", "mirrored"):
+            assert shared(monkeypatch, name, batch_tokens, cores) == expected
+    # Cores are left alone beside a GPU, and where a process is one replica.
     assert shared(monkeypatch, "auto", 4096, 2, gpus=["gpu"]) == []
     for name in ("one_device", "multi_worker"):
         assert shared(monkeypatch, name, 4096, 2) == []

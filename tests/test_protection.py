@@ -73,11 +73,8 @@ def test_a_long_text_has_the_numbers_again_and_the_words_in_their_order():
     assert len(hidden.words) == 26 and hidden.restore(hidden.text) == text
     swapped = re.sub("(⟦.⟧) from (⟦.⟧)", r"\2 from \1", hidden.text)  # each sentence in another order
     assert hidden.restore(swapped) == ". ".join(f"It is {n} kg from {n} km" for n in range(13))
-
-
-def test_a_placeholder_that_the_text_does_not_have_stays():
-    hidden = Protection(GLOSSARY).hide("apple")
-    assert hidden.restore("⟦1⟧ ⟦0⟧ ⟦0⟧") == "⟦1⟧ Apfel ⟦0⟧"
+    one = Protection(GLOSSARY).hide("apple")
+    assert one.restore("⟦1⟧ ⟦0⟧ ⟦0⟧") == "⟦1⟧ Apfel ⟦0⟧"  # a placeholder that the text does not have stays
 
 
 def test_a_glossary_is_read_and_its_mistakes_are_named_with_their_line(tmp_path):
@@ -101,8 +98,6 @@ def test_a_glossary_is_read_and_its_mistakes_are_named_with_their_line(tmp_path)
 
 @pytest.mark.parametrize("name", ["protection.py", "words.py"])
 def test_serving_has_a_copy_of_the_module_byte_for_byte_but_for_the_package_that_it_imports(name):
-    copy, original = (ROOT / part / name for part in ("serving", "keras_transformer"))
-    expected = original.read_bytes().replace(b"from keras_transformer.words", b"from serving.words")
-    assert copy.read_bytes() == expected, (
-        f"sed 's/^from keras_transformer.words/from serving.words/' {original} > {copy}"
-    )
+    """sed 's/^from keras_transformer.words/from serving.words/' makes it."""
+    copy, original = ((ROOT / part / name).read_bytes() for part in ("serving", "keras_transformer"))
+    assert copy == original.replace(b"from keras_transformer.words", b"from serving.words")

@@ -37,32 +37,21 @@ def with_tags(text):
 
 
 @every
-def test_a_perfect_alignment_puts_tags_around_whole_words(sentence):
-    for fragment in with_tags(sentence.text):
-        layout = layout_of(parts_of(fragment, TAG))
-        ((translation, weights),) = align_words(ByCharacter(), [layout.text])
-        composed = unicodedata.normalize("NFC", fragment)
-        assert joined(place(layout, translation, weights)) == composed
-
-
-@every
-def test_no_alignment_puts_a_tag_inside_a_word(sentence):
+def test_a_perfect_alignment_puts_tags_around_whole_words_and_no_alignment_puts_one_inside_a_word(sentence):
     edges = {place for span in tokens_of(sentence.text) for place in span}
+    length = len(tokens_of(sentence.text))
     for seed, fragment in enumerate(with_tags(sentence.text)):
         layout = layout_of(parts_of(fragment, TAG))
-        length = len(tokens_of(sentence.text))
+        ((translation, weights),) = align_words(ByCharacter(), [layout.text])
+        assert joined(place(layout, translation, weights)) == unicodedata.normalize("NFC", fragment)
         weights = np.random.default_rng(seed).random((length, length)) ** 4
         opening, inside, closing = TAG.split(joined(place(layout, sentence.text, weights)))
         assert {len(opening), len(opening + inside)} <= edges and opening + inside + closing == sentence.text
 
 
 @every
-def test_a_term_is_not_found_inside_a_longer_word(sentence):
+def test_every_word_can_be_a_term_and_stays_in_the_text_and_none_is_found_inside_a_longer_word(sentence):
     assert Protection({sentence.inside: "x"}).hide(sentence.text).text == sentence.text
-
-
-@every
-def test_every_word_can_be_a_term_and_stays_in_the_text(sentence):
     for word in sentence.words.split():
         hidden = Protection({word: "x"}).hide(sentence.text)
         assert hidden.words and set(hidden.words) == {"x"} and set(hidden.is_kept) == {True}

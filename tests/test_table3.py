@@ -1,20 +1,14 @@
-"""Every row of Table 3 has a file of settings: its sizes are the paper's, and every kind of them trains."""
+"""Every row of Table 3 has a file of settings: its sizes are the paper's. `tests/test_docs.py` trains with files."""
 
 import re
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-import tensorflow_datasets as tfds
 
 from keras_transformer.cli.train import parse_training
 from keras_transformer.config import Config, read_settings
-from keras_transformer.data.pipeline import dealt, training_batches
-from keras_transformer.tools.planning.dry_run import rehearse
-from keras_transformer.training.preparation import prepare
-from keras_transformer.training.run_directory import RunDirectory
 from keras_transformer.training.train import outline
-from tests import tiny
 
 DOCS = Path(__file__).parents[1] / "docs"
 
@@ -43,20 +37,18 @@ PAPER = {
     "e_learned": {},
     "big": {"d_model": 1024, "d_ff": 4096, "h": 16, "P": 0.3, "K": 300, "M": 213},
 }
-ROWS = pytest.mark.parametrize("row", PAPER)
-BUILT_ROWS = ["c_n2", *(pytest.param(row, marks=pytest.mark.slow) for row in PAPER if row != "c_n2")]
+# Rows that differ in depth, in the width of the model, of heads or of feed-forward networks, or in positions.
+LARGE = ["b_dk16", "c_d256", "c_ff1024", "e_learned", "big"]
+BUILT_ROWS = ["c_n2", *(pytest.param(row, marks=pytest.mark.slow) for row in LARGE)]
 
 
 def settings_of(row):
     return read_settings(DOCS / "table3" / f"{row}.yaml")
 
 
-def test_every_row_has_a_file_and_every_file_a_row():
+@pytest.mark.parametrize("row", PAPER)
+def test_a_file_has_what_the_paper_lists_and_shares_all_other_settings_with_base(row):
     assert {path.stem for path in (DOCS / "table3").iterdir()} == PAPER.keys()
-
-
-@ROWS
-def test_a_file_has_what_the_paper_lists(row):
     config, listed = Config(**settings_of(row)), {**BASE, **PAPER[row]}
     d_key = config.d_key or config.d_model // config.num_heads
     found = {"N": config.num_layers, "d_model": config.d_model, "d_ff": config.d_ff, "h": config.num_heads}
@@ -64,14 +56,10 @@ def test_a_file_has_what_the_paper_lists(row):
     assert {**found, "K": config.max_steps // 1000, "M": listed["M"]} == listed
     assert config.positions == ("learned" if row == "e_learned" else "sinusoidal")
     assert config.num_decoder_layers is config.num_key_value_heads is None and config.model_dir.endswith(row)
-
-
-@ROWS
-def test_files_share_all_settings_but_those_of_their_row(row):
     shape = {"preset", "model_dir", "num_layers", "d_model", "d_ff", "num_heads", "d_key", "d_value", "positions"}
     shape |= {"dropout_rate", "label_smoothing", "max_steps", "epochs", "validate_every"}
-    base, config = (vars(Config(**settings_of(name))) for name in ("base", row))
-    assert {name for name in base if base[name] != config[name]} <= shape
+    base = vars(Config(**settings_of("base")))
+    assert {name for name in base if base[name] != vars(config)[name]} <= shape
 
 
 def by_hand(row):
@@ -101,84 +89,14 @@ def test_the_page_has_every_row_with_both_numbers():
     assert found == expected
 
 
-def eighth(row, corpus, model_dir):
-    """The settings of a row with all widths divided by eight and its layers by four, on a tiny corpus."""
-    settings = settings_of(row)
-    config = Config(**settings)
-    names = ["d_model", "d_ff", *(name for name in ("d_key", "d_value") if name in settings)]
-    widths = {name: getattr(config, name) // 8 for name in names}
-    kept = {name: settings[name] for name in settings if name not in ("dataset", "model_dir", "epochs")}
-    shape = {"num_heads": config.num_heads, "num_layers": config.num_layers // 4}
-    quick = {"batch_tokens": 97, "warmup_steps": 5, "peak_learning_rate": 0.003, "strategy": "one_device"}
-    kept = {name: value for name, value in kept.items() if not name.endswith("_lang")}
-    return tiny.config(corpus, model_dir, **{**kept, **shape, **widths, **quick})
-
-
-@pytest.fixture(scope="module")
-def prepared(tmp_path_factory):
-    """(corpus, `Data`): the corpus is tokenised once for all rows."""
-    directory = tmp_path_factory.mktemp("rows")
-    corpus = tiny.write_corpus(directory / "corpus")
-    return corpus, prepare(tiny.config(corpus, directory / "run"), RunDirectory(directory / "run"))
-
-
-# A row for each way in which rows differ: in the width or the number of heads, in depth, width or positions.
-DIFFERENT = ["a_h1", "a_h32", "c_n8", "c_d1024", "c_ff4096", "d_drop00", "d_eps02", "e_learned", "big"]
-SLOW = [pytest.param(row, marks=pytest.mark.slow) for row in DIFFERENT]
-
-
-@pytest.mark.parametrize("row", ["b_dk16", *SLOW])
-def test_every_kind_of_row_learns_in_ten_updates(row, prepared, tmp_path):
-    corpus, data = prepared
-    config = eighth(row, corpus, tmp_path / "run")
-    trainer = tiny.build_trainer(config, data)
-    trainer.run_eagerly = True  # ten updates take less time than a graph
-    batches = dealt(training_batches(data.train, config.batch_tokens, config.seed), trainer.distribute_strategy)
-    losses = trainer.fit(batches, epochs=2, steps_per_epoch=5, shuffle=False, verbose=0).history["loss"]
-    assert losses[1] < losses[0]
-
-
-class NewsTranslate(tfds.core.GeneratorBasedBuilder):
-    """A corpus in the layout of WMT 2014 in TFDS: de-en, with train, validation and test."""
-
-    VERSION = tfds.core.Version("1.0.0")
-    BUILDER_CONFIGS = [tfds.core.BuilderConfig(name="de-en")]
-
-    def _info(self):
-        features = tfds.features.Translation(languages=("de", "en"))
-        return tfds.core.DatasetInfo(builder=self, features=features, supervised_keys=("de", "en"))
-
-    def _split_generators(self, dl_manager):
-        splits = {"train": (0, 211), "validation": (211, 224), "test": (224, 231)}
-        return {split: self._generate_examples(*limits) for split, limits in splits.items()}
-
-    def _generate_examples(self, start, end):
-        for number, (english, german) in enumerate(tiny.pairs(231)[start:end]):
-            yield number, {"de": german, "en": english}
-
-
-def recipe(row, averaged):
-    """The command of the page, with the name of another corpus and widths that a test can train."""
-    command = f"--config docs/table3/{row}.yaml --average_epochs {averaged}"
-    assert f"\npython train.py {command}\n" in (DOCS / "table3.md").read_text(encoding="utf-8")
-    narrow = "--dataset tfds:news_translate/de-en --d_model 64 --d_ff 128 --batch_tokens 401 --epochs 100000 --dry_run"
-    narrow += " --strategy one_device"  # a second strategy of two replicas in one process would disturb the first
-    return parse_training(f"{command} {narrow}".split(), "trains")
-
-
 @pytest.mark.parametrize(("row", "averaged", "steps"), [("base", 5, 100_000), ("big", 20, 300_000)])
 def test_the_recipe_of_wmt_14_has_the_numbers_of_the_paper(row, averaged, steps, monkeypatch):
+    """`tests/training/test_dry_run.py` and `tests/test_docs.py` rehearse trainings."""
     monkeypatch.chdir(DOCS.parent)
-    config, is_dry_run = recipe(row, averaged)
+    command = f"--config docs/table3/{row}.yaml --average_epochs {averaged}"
+    assert f"\npython train.py {command}\n" in (DOCS / "table3.md").read_text(encoding="utf-8")
+    config, is_dry_run = parse_training([*command.split(), "--dry_run"], "trains")
     assert is_dry_run and (config.source_lang, config.target_lang) == ("en", "de")
+    assert config.dataset.startswith("tfds:")
     assert (config.average_epochs, config.beam_size, config.length_penalty) == (averaged, 4, 0.6)
     assert config.max_steps == steps
-
-
-@pytest.mark.slow
-def test_the_recipe_of_wmt_14_is_rehearsed(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("tensorflow_datasets.core.constants.DATA_DIR", str(tmp_path))
-    monkeypatch.chdir(DOCS.parent)
-    rehearse(recipe("big", 20)[0])
-    printed = capsys.readouterr().out
-    assert "300,000 updates in all" in printed and "\ntime        about " in printed

@@ -1,5 +1,7 @@
 """Codes of languages and their tags: what a user may write, and the tokens that a model sees."""
 
+from functools import partial
+
 import pytest
 
 from keras_transformer.config import BOS_ID
@@ -27,25 +29,31 @@ def test_a_language_has_many_spellings(form, code):
             tags.find(form)
 
 
-def test_the_code_of_a_language_is_text():
-    with pytest.raises(UserError, match="must be a str, such as fr. Received: 5"):
-        LanguageTags("source", {"en": 11}, {"de": 13, "fr": 17}, ("en", "de")).find(target_lang=5)
-    with pytest.raises(UserError, match="must be a str, such as fr. Received: 5"):
-        check_direction(("en", "de"), target_lang=5)
-
-
 def test_tags_stand_where_the_model_expects_them(tmp_path):
     tags = LanguageTags("source", {"en": 11}, {"de": 13, "fr": 17}, ("en", "de"))
     assert tags.ids(*tags.find()) == (13, BOS_ID)
     assert tags.ids(*tags.find(target_lang="fr")) == (17, BOS_ID)
     assert LanguageTags("both", {"en": 11}, {"de": 13}, ("en", "de")).ids("en", "de") == (11, 13)
+    for find in (tags.find, partial(check_direction, ("en", "de"))):
+        with pytest.raises(UserError, match="must be a str, such as fr. Received: 5"):
+            find(target_lang=5)
     tags.save(tmp_path)
     assert load_tags(tmp_path) == tags
-    assert load_tags(tmp_path / "elsewhere") is None
-    for damaged in ("", "[]", "{}", '{"place": "both", "sources": {"en": 5}, "targets": {}, "default": ["en", "de"]}'):
-        (tmp_path / "languages.json").write_text(damaged)
-        with pytest.raises(FileError, match="languages.json is damaged: put a copy of it back$"):
-            load_tags(tmp_path)
+    assert load_tags(tmp_path / "elsewhere") is None and read_export(tmp_path) == (None, (None, None))
+
+
+@pytest.mark.parametrize(
+    ("name", "read", "damaged"),
+    [
+        ("languages", load_tags, '{"place": "both", "sources": {"en": 5}, "targets": {}, "default": ["en", "de"]}'),
+        ("export", read_export, '{"languages": {"default": ["en", "de"], "sources": {}, "targets": {"de": "de"}}}'),
+    ],
+)
+def test_a_damaged_file_is_named(tmp_path, name, read, damaged):
+    for text in ("", "[]", damaged):
+        (tmp_path / f"{name}.json").write_text(text)
+        with pytest.raises(FileError, match=f"{name}.json is damaged: put a copy of it back$"):
+            read(tmp_path)
 
 
 @pytest.mark.parametrize(("place", "new"), [("source", ["fr"]), ("both", ["de", "fr"])])
@@ -69,11 +77,3 @@ def test_tags_are_extended_by_the_languages_of_directions(place, new):
             "both": "from en, de, fr to en, fr, de; tags: both",
         }[place]
     )
-
-
-def test_a_damaged_manifest_is_named(tmp_path):
-    assert read_export(tmp_path) == (None, (None, None))
-    for damaged in ("", "[]", '{"languages": {"default": ["en", "de"], "sources": {}, "targets": {"de": "de"}}}'):
-        (tmp_path / "export.json").write_text(damaged)
-        with pytest.raises(FileError, match="export.json is damaged: put a copy of it back$"):
-            read_export(tmp_path)

@@ -29,19 +29,18 @@ def found(pattern):
 
 
 @pytest.mark.parametrize("sentence", SENTENCES.values(), ids=SENTENCES)
-def test_the_tokens_of_a_sentence_are_its_words_and_signs(sentence):
-    tokens = [sentence.text[start:end] for start, end in tokens_of(sentence.text)]
-    assert "".join(tokens) == "".join(sentence.text.split())
+def test_the_tokens_of_a_sentence_are_its_words_with_all_their_marks_and_its_signs(sentence):
+    text = sentence.text
+    tokens = [text[start:end] for start, end in tokens_of(text)]
+    assert "".join(tokens) == "".join(text.split()) and "".join(tokens).endswith(sentence.stop)
     assert [token for token in tokens if not is_sign(token)] == sentence.words.split()
-    assert "".join(tokens).endswith(sentence.stop)
-
-
-@pytest.mark.parametrize("sentence", SENTENCES.values(), ids=SENTENCES)
-def test_a_word_has_all_its_marks(sentence):
-    apart = "".join(" " if unicodedata.category(char) in {"Po", "Zs"} else char for char in sentence.text)
-    assert words_of(sentence.text) == apart.split()
-    by_hand = sum(unicodedata.category(char)[0] in "LM" for char in sentence.text)
-    assert letters(sentence.text) == by_hand
+    apart = "".join(" " if unicodedata.category(char) in {"Po", "Zs"} else char for char in text)
+    assert words_of(text) == apart.split()
+    assert letters(text) == sum(unicodedata.category(char)[0] in "LM" for char in text)
+    # An apostrophe of Turkish divides no word that is counted, and a run of Katakana is one word.
+    undivided = sentence.words.replace("Iğdır da", "Iğdır'da")
+    undivided = regex.sub(r"(?<=\p{sc=Kana}\p{M}*|ー) (?=\p{sc=Kana}|ー)", "", undivided)
+    assert count_words(text) == len(undivided.split())
 
 
 @pytest.mark.parametrize(
@@ -74,26 +73,14 @@ def test_scripts_without_spaces_are_those_in_which_lines_break_anywhere_or_by_a_
     assert is_unspaced("のp") and not is_unspaced("pの") and not is_unspaced("한") and not is_unspaced("")
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"), [("我们 ok。", "我 们 ok。"), ("กิน", "กิ น"), ("पढ़ता है", "पढ़ता है"), ("", "")]
-)
-def test_clusters_of_scripts_without_spaces_get_spaces(text, expected):
-    assert " ".join(spaced_out(text).split()) == expected
+def test_clusters_of_scripts_without_spaces_get_spaces():
+    spaced = {"我们 ok。": "我 们 ok。", "กิน": "กิ น", "पढ़ता है": "पढ़ता है", "": ""}
+    assert {text: " ".join(spaced_out(text).split()) for text in spaced} == spaced
 
 
-@pytest.mark.parametrize("sentence", SENTENCES.values(), ids=SENTENCES)
-def test_the_words_that_are_counted_are_those_of_the_sentence(sentence):
-    """But an apostrophe of Turkish divides no word, and a run of Katakana is one word."""
-    undivided = sentence.words.replace("Iğdır da", "Iğdır'da")
-    undivided = regex.sub(r"(?<=\p{sc=Kana}\p{M}*|ー) (?=\p{sc=Kana}|ー)", "", undivided)
-    assert count_words(sentence.text) == len(undivided.split())
-
-
-@pytest.mark.parametrize(
-    ("text", "count"), [("It's 14.30, isn't it?", 4), ("l'été d’Iğdır", 2), ("A4 x_1", 2), ("カフェ で", 2), ("…", 0)]
-)
-def test_apostrophes_and_stops_inside_a_word_divide_nothing(text, count):
-    assert count_words(text) == count
+def test_apostrophes_and_stops_inside_a_word_divide_nothing():
+    counts = {"It's 14.30, isn't it?": 4, "l'été d’Iğdır": 2, "A4 x_1": 2, "カフェ で": 2, "…": 0}
+    assert {text: count_words(text) for text in counts} == counts
 
 
 @pytest.mark.parametrize(
@@ -119,22 +106,13 @@ def test_a_number_has_the_marks_inside_it():
     assert places.numpy() == b"#, #. # #"
 
 
-def test_no_module_uses_the_words_of_re():
-    package = Path(words.__file__).parent
-    paths = [*package.rglob("*.py"), *(package.parent / "serving").glob("*.py")]
-    using = {path.name for path in paths if re.search(r"\\[wW]|isalpha\(|isalnum\(", path.read_text("utf-8"))}
-    assert using <= READ_CODE
-
-
-def test_no_other_module_defines_words():
+def test_no_other_module_defines_words_or_uses_those_of_re():
     """By letters with their marks, by Unicode's word breaks, by a list of scripts, or by a range of Thai or Kana."""
-    definition = (
-        r"\\p\{+L\}+\\p\{+M\}|\\p\{+WB=|\\p\{+(?:sc|Script)=(?:Thai|Hani)|\\u(?:0e|30)[0-9a-f]{2}-\\u(?:0|30[^0-3])"
-    )
+    scripts = r"\\p\{+(?:sc|Script)=(?:Thai|Hani)|\\u(?:0e|30)[0-9a-f]{2}-\\u(?:0|30[^0-3])"
+    definition = rf"\\p\{{+L\}}+\\p\{{+M\}}|\\p\{{+WB=|{scripts}"
     package = Path(words.__file__).parent
     paths = [*package.rglob("*.py"), *(package.parent / "serving").glob("*.py")]
-    defining = {path.name for path in paths if re.search(definition, path.read_text("utf-8"))}
-    assert defining == {
-        "words.py",
-        "text.py",
-    }  # `tools.cleaning.text` tells the words of one script from those of others
+    texts = {path.name: path.read_text("utf-8") for path in paths}
+    assert {name for name, text in texts.items() if re.search(r"\\[wW]|isalpha\(|isalnum\(", text)} <= READ_CODE
+    # `tools.cleaning.text` tells the words of one script from those of others.
+    assert {path.name for path in paths if re.search(definition, path.read_text("utf-8"))} == {"words.py", "text.py"}
