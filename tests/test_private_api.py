@@ -12,6 +12,7 @@ from keras_transformer.private_api import (
     AlwaysBuilt,
     adam_moments,
     decays,
+    loop_body,
     made_from,
     own_update,
     unit_patterns,
@@ -128,3 +129,10 @@ def test_no_other_module_uses_a_private_name_or_internals_of_beam():
     assert private_names(ast.parse("a.b._c + self._d + f()._e + x._replace()")) == {"_c", "_e", "_replace"}
     of_beam = {str(path) for path, tree in MODULES.items() if any(x.startswith(INTERNAL) for x in imported(tree))}
     assert of_beam == {"keras_transformer/tools/beam/private_api.py"}
+
+
+def test_a_loop_has_a_graph_of_one_step():
+    with tf.Graph().as_default() as graph:
+        tf.while_loop(lambda x: x < 7.0, tf.sin, [tf.constant(1.0)])
+        (loop,) = (each for each in graph.get_operations() if each.type in ("While", "StatelessWhile"))
+    assert "Sin" in {step.type for step in loop_body(loop).get_operations()}
