@@ -55,6 +55,7 @@ class Arrived(Exception):
     """The first batch has reached the loss."""
 
 
+@pytest.mark.slow
 def test_from_the_flags_of_train_py_to_the_loss_few_files_are_entered(tmp_path, monkeypatch):
     corpus, step = tiny.write_corpus(tmp_path / "corpus"), TeacherForcing.train_step
 

@@ -50,19 +50,17 @@ def run(tmp_path_factory):
 def test_a_resumed_run_has_the_weights_of_an_uninterrupted_one(run):
     whole, resumed = (np.load(RunDirectory(run / name).last) for name in ("whole", "resumed"))
     assert whole.files == resumed.files
-    different = [name for name in whole.files if not np.array_equal(whole[name], resumed[name])]
-    assert different == []
+    assert [name for name in whole.files if not np.array_equal(whole[name], resumed[name])] == []
 
 
-@pytest.mark.parametrize("input_feeding", [True, False])
-def test_two_replicas_update_as_one_device_does(input_feeding):
+def test_two_replicas_update_as_one_device_does():
     """The second batch has one row, so that the second replica has none."""
     pairs = tiny.encoded_pairs([3, 5, 2, 7, 4], [1, 8, 2, 3, 6], vocabulary_size=37)
     ends = []
     for strategy in (tf.distribute.get_strategy(), tiny.two_replicas()):
         with strategy.scope():
             random.seed(1)  # Keras draws from it
-            network = RecurrentNetwork(37, d_model=14, input_feeding=input_feeding, dropout_rate=0.0)
+            network = RecurrentNetwork(37, d_model=14, input_feeding=True, dropout_rate=0.0)
             trainer = TeacherForcing(network)
             trainer.compile(keras.optimizers.SGD(0.5))
         batches = tf.data.Dataset.from_generator(
@@ -80,68 +78,44 @@ def translator(run):
     return load_translator(RunDirectory(run / "whole"), beam_size=3)
 
 
-def test_it_has_learned_which_translation_belongs_to_which_text(translator):
+def test_it_has_learned_which_translation_belongs_to_which_text_and_scores_as_the_beam_does(translator):
     sources, references = map(list, zip(*tiny.pairs(211)[:60], strict=True))
     right = np.mean([score.score for score in translator.score(sources, references)])
     wrong = np.mean([score.score for score in translator.score(sources, references[7:] + references[:7])])
     assert right > wrong + 0.5
-
-
-def test_a_beam_of_one_follows_the_most_likely_token(translator):
-    greedy = translator.with_model(translator.model, beam_size=1)
-    ids = greedy.source_tokenizer.encode(tf.constant(["four five"])).to_tensor()
-    target, memory = [2], translator.model.encode(ids)
-    while target[-1] != 3 and len(target) < 50:
-        states = translator.model.decode(tf.constant([target]), memory)
-        target.append(int(tf.argmax(translator.model.logits(states)[0, -1])))
-    expected = greedy.target_tokenizer.decode(tf.constant([target]))[0].numpy().decode()
-    assert greedy.translate(["four five"]) == [expected]
-
-
-def test_the_score_of_a_translation_is_the_one_that_the_beam_gave(translator):
     texts = TEXTS[:2]  # of one sentence each: their translations are scored as a whole
     found = translator.translate_scored(texts)
     scores = translator.score(texts, [translation.text for translation in found])
     np.testing.assert_allclose([s.score for s in scores], [t.score for t in found], rtol=1e-4)
 
 
-def test_samples_depend_on_their_seed_alone(translator):
+def test_samples_depend_on_their_seed_alone_and_explanations_look_at_the_source(translator):
     (alone,), (first, *_) = translator.sample(TEXTS[:1], seed=4), translator.sample(TEXTS, seed=4)
     assert first.text == alone.text
     assert first.score == pytest.approx(alone.score, rel=1e-5)  # batches of other sizes round otherwise
     assert len({translator.sample(TEXTS[:1], seed=seed)[0].text for seed in range(8)}) > 1
-
-
-def test_explanations_look_at_the_source(translator):
     for explanation in translator.explain(TEXTS):
         assert explanation.alignment.shape == (len(explanation.pieces), len(explanation.source_pieces))
         np.testing.assert_allclose(explanation.alignment.sum(axis=1), 1, rtol=1e-5)
 
 
-@pytest.fixture(scope="module")
-def exported(run, translator):
-    return export_version(SavedModelExport(translator), run / "exports", sentences=TEXTS)
-
-
-def test_the_export_translates_as_python_does(translator, exported):
+def test_the_export_translates_as_python_does_and_runs_in_c_without_python_and_without_xla(run, translator):
+    exported = export_version(SavedModelExport(translator), run / "exports", sentences=TEXTS)
     loaded = SavedModelTranslator(exported)
     assert loaded.translate(TEXTS) == translator.translate(TEXTS)
     options = {"prefix": "eins", "beam_size": 2, "no_repeat_ngram": 2}
     assert loaded.translate(TEXTS, **options) == translator.translate(TEXTS, **options)
     assert loaded.sample(TEXTS, seed=7) == translator.sample(TEXTS, seed=7)
 
-
-def test_the_export_runs_in_c_without_python_and_without_xla(translator, exported):
     with open_like_serving(exported) as (_, signatures):
         signature = signatures["serving_default"]
     names = signature.inputs["text"].name, signature.outputs["translation"].name
     libraries = sorted(Path(tensorflow_text.__file__).parent.glob("python/ops/_*.so"))
     wanted = ("_sentencepiece_tokenizer", "_fast_sentencepiece", "_normalize_ops", "_regex_split_ops")
-    libraries = [str(path) for path in libraries if path.name.startswith(wanted)]
-    tensorflow_dir = Path(tf.__file__).parent
-    program = [sys.executable, "-S", str(ROOT / "tests/load_in_cpp.py"), str(tensorflow_dir), str(exported), *names]
+    libraries = [path for path in libraries if path.name.startswith(wanted)]
+    program = [sys.executable, "-S", ROOT / "tests/load_in_cpp.py", Path(tf.__file__).parent, exported]
     ran = subprocess.run(
-        [*program, *libraries],
+        [*map(str, program), *names, *map(str, libraries)],
         input="\n".join(TEXTS).encode(),
         capture_output=True,
         env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3"},

@@ -112,14 +112,6 @@ def test_what_follows_the_last_colon_is_a_weight_if_it_is_a_number_and_no_direct
             split_weight(f"files:a:{weight}")
 
 
-def test_corpora_of_all_kinds_are_opened_with_their_weights(cldr, tmp_path):
-    (tmp_path / "train.tsv").write_text("one\teins\ntwo\tzwei\n")
-    with pytest.raises(CorpusError, match="`skip_bad_lines` needs a corpus files:DIR. Received: cldr:en-de"):
-        open_corpora(["cldr:en-de"], skip_bad_lines=True)
-    opened = open_corpora(["cldr:en-de:0.3", f"files:{tmp_path}:2"], "en", "de", seed=7)
-    assert [(each.name, each.weight) for each in opened] == [("seed 7", Fraction(3, 10)), (f"files:{tmp_path}", 2)]
-
-
 LEFT_OUT_NOTE = "left out of training, because another corpus holds the same out"
 PAIRS = {"files:a": [("one", "eins"), ("two", "zwei")], "tfds:b": [("three", "drei")], "cldr:en-de": [("four", "vier")]}
 
@@ -141,13 +133,6 @@ def test_all_pairs_are_trained_on_in_turn_and_the_first_corpus_is_validated_on()
     assert (mixed.validation, mixed.test) == ([("files:a", "val")], [("files:a", "test")])
     assert [other.name for other in mixed.others] == ["tfds:b", "cldr:en-de"]
     assert mixed.notes == ("files:a: note", "tfds:b: note", "cldr:en-de: note")
-
-
-def test_a_change_of_any_corpus_is_a_change_of_the_mixture_by_its_name():
-    before, after = (
-        mix([corpus("files:a"), corpus("tfds:b", fingerprint={"train.en": content})]).identity for content in "xy"
-    )
-    assert [name for name in before if before[name] != after[name]] == ["tfds:b train.en"]
 
 
 @pytest.mark.parametrize("replay", [0.2, 0.01, 0.9])
@@ -197,6 +182,8 @@ def test_every_corpus_may_say_its_own_languages(cldr, tmp_path):
         ("seed 7", "de", "en", 1),
         (f"files:{directory}@pt_BR-en", "pt-BR", "en", 1),  # a code finds its files with either sign
     ]
+    with pytest.raises(CorpusError, match="`skip_bad_lines` needs a corpus files:DIR. Received: cldr:en-de"):
+        open_corpora(["cldr:en-de"], skip_bad_lines=True)
     assert list(opened[1].train) == [("eins", "one")] and list(opened[1].validation) == [("zwei", "two")]
     assert list(opened[3].train) == [("um", "one")]
     expected = f"files:{directory}@SOURCE-TARGET, or both `source_lang` and `target_lang`. The directory has de, en, pt"
@@ -215,13 +202,10 @@ def test_a_corpus_is_named_once_in_each_direction():
     assert mixed.is_multilingual and mixed.directions == [("en", "de"), ("de", "en")]
     assert mixed.identity["languages"] == "en to de, de to en"
     assert mix([one, corpus("tfds:b")]).identity["languages"] == "en to de"
-
-
-def test_a_corpus_that_is_replayed_in_the_other_direction_has_a_name_of_its_own():
-    back = replace(corpus("files:a"), source_lang="de", target_lang="en", train=[("zwei", "two")])
-    mixed = mix([back, corpus("files:a", is_replayed=True)])
-    assert [*mixed.train.splits] == ["files:a@de-en", "files:a@en-de"]
-    assert [mixed.name, mixed.others[0].name] == [*mixed.train.splits]
+    back = replace(one, source_lang="de", target_lang="en", train=[("zwei", "two")])
+    mixed = mix([back, replace(one, is_replayed=True)])
+    names = [*mixed.train.splits]
+    assert names == [mixed.name, mixed.others[0].name] == ["files:a@de-en", "files:a@en-de"]
 
 
 def test_no_corpus_trains_on_what_another_one_holds_out_in_either_direction():
@@ -237,10 +221,9 @@ def test_no_corpus_trains_on_what_another_one_holds_out_in_either_direction():
         "cldr:en-de": [("f", "F")],
     }
     notes = [note for note in mixed.notes if "left out" in note]
-    assert notes == [
-        "tfds:b: 2 pairs are left out of training, because another corpus holds the same out",
-        "cldr:en-de: 2 pairs are left out of training, because another corpus holds the same out",
-    ]
+    assert notes == [f"{name}: 2 pairs are {LEFT_OUT_NOTE}" for name in ("tfds:b", "cldr:en-de")]
+    with pytest.raises(CorpusError, match="^tfds:b has no pair to train on that another corpus does not hold out"):
+        mix([corpus("files:a", test=PAIRS["tfds:b"]), corpus("tfds:b")])
 
 
 def test_a_pair_that_one_corpus_of_a_direction_holds_out_is_trained_on_by_none_of_them(tmp_path):
@@ -259,20 +242,6 @@ def test_a_pair_that_one_corpus_of_a_direction_holds_out_is_trained_on_by_none_o
     assert set(mixed.fingerprint) - before == {f"pairs left out of {specs[1]}"}
 
 
-def test_a_corpus_without_another_pair_than_those_held_out_is_refused():
-    with pytest.raises(CorpusError, match="^tfds:b has no pair to train on that another corpus does not hold out"):
-        mix([corpus("files:a", test=PAIRS["tfds:b"]), corpus("tfds:b")])
-
-
-def test_the_identity_of_a_mixture_is_as_before_where_nothing_is_left_out():
-    """Then a run that an earlier version began goes on. So it does with several directions: those were kept apart."""
-    alone = [corpus(name) for name in PAIRS]
-    assert [*mix(alone).identity] == ["languages", *(f"{name} train.en" for name in PAIRS)]
-    back = replace(alone[1], source_lang="de", target_lang="en", train=[("test", "files:a"), ("d", "D")])
-    assert len(list(mix([alone[0], back]).others[0].train)) == 1
-    assert [*mix([alone[0], back]).identity] == ["languages", "files:a train.en", "tfds:b train.en"]
-
-
 def test_a_run_of_one_direction_that_began_with_such_pairs_goes_on_with_them():
     alone = [corpus("files:a"), corpus("tfds:b", train=[("test", "x"), ("files:a", "test")])]
     new, as_before = mix(alone), mix(alone, {"languages": "en to de"})
@@ -281,10 +250,21 @@ def test_a_run_of_one_direction_that_began_with_such_pairs_goes_on_with_them():
     assert list(mix(alone, new.identity).train) == list(new.train)
 
 
-def test_what_is_left_out_is_a_part_of_the_identity():
-    """A run must not go on with other rows: a test set, which no fingerprint has, decides on them, too."""
-    one, two = corpus("files:a"), corpus("tfds:b", train=[("a", "A"), ("b", "B"), ("c", "C")])
-    found = [mix([replace(one, test=[pair]), two]).identity for pair in (("a", "A"), ("b", "B"), ("d", "D"))]
+def test_what_a_mixture_has_and_leaves_out_is_its_identity():
+    """A run must not go on with other rows: a test set, which no fingerprint has, decides on them, too.
+
+    Where nothing is left out, a run that an earlier version began goes on. So it does with several directions.
+    """
+    alone = [corpus(name) for name in PAIRS]
+    assert [*mix(alone).identity] == ["languages", *(f"{name} train.en" for name in PAIRS)]
+    back = replace(alone[1], source_lang="de", target_lang="en", train=[("test", "files:a"), ("d", "D")])
+    assert len(list(mix([alone[0], back]).others[0].train)) == 1
+    assert [*mix([alone[0], back]).identity] == ["languages", "files:a train.en", "tfds:b train.en"]
+    before, after = (mix([alone[0], replace(alone[1], fingerprint={"train.en": x})]).identity for x in "xy")
+    assert [name for name in before if before[name] != after[name]] == ["tfds:b train.en"]
+
+    two = corpus("tfds:b", train=[("a", "A"), ("b", "B"), ("c", "C")])
+    found = [mix([corpus("files:a", test=[pair]), two]).identity for pair in (("a", "A"), ("b", "B"), ("d", "D"))]
     parts = [identity.pop("pairs left out of tfds:b", None) for identity in found]
     assert len(set(parts)) == 3 and parts[2] is None and found[0] == found[1] == found[2]
 
@@ -377,12 +357,9 @@ def test_no_copy_of_a_pair_that_is_held_out_stays_in_training(copies, is_shuffle
     assert len(validation) == len(set(validation)) == 10 and not set(validation) & set(train)
     assert len(train) == len(list(train)) == 201 * copies
     assert f"and {10 * (copies - 1)} copies of these left out of training" in note
-
-
-def test_so_few_different_pairs_are_all_trained_on_and_that_is_said():
     train, validation, note = hold_out([("yes", "ja"), ("no", "nein"), ("maybe", "vielleicht")] * 40)
     assert (len(train), len(validation)) == (114, 6) and set(train) == {*validation} | set(train)
-    assert len(set(train)) == 3 and "There are only 3 different pairs" in note
+    assert len(set(train)) == 3 and "There are only 3 different pairs" in note  # so few are all trained on
 
 
 def test_a_corpus_is_immutable_and_has_no_notes_unless_given():

@@ -1,6 +1,6 @@
 import itertools
-import json
 import os
+from functools import partial
 
 import numpy as np
 import pytest
@@ -44,48 +44,31 @@ def encode(tokenizer, tmp_path):
     return encode
 
 
-def as_lists(sentences):
-    return [sentences.ids[a:b].tolist() for a, b in zip(sentences.starts, sentences.starts[1:], strict=False)]
-
-
 def with_eos(rows):
     return [[*row, EOS_ID] for row in rows]
-
-
-def longest_side(pair, processor):
-    return max(len(processor.encode(text)) for text in pair)
-
-
-def sentences_of(lists):
-    ids = np.array([token for sentence in lists for token in sentence], np.int32)
-    return Sentences(ids, np.concatenate([[0], np.cumsum([len(sentence) for sentence in lists])]).astype(np.int64))
 
 
 LISTS = [[5, 7, 11], [13], [], [17, 19, 23, 29, 31], [37, 41]]
 
 
-def test_lengths_are_those_of_the_sentences_asked_for():
-    assert sentences_of(LISTS).lengths.tolist() == [3, 1, 0, 5, 2]
-    assert sentences_of(LISTS).lengths_of(np.array([3, 0, 3, 2])).tolist() == [5, 3, 5, 0]
-
-
 @pytest.mark.parametrize("rows", [[0, 1, 2, 3, 4], [3, 0, 3], [4], [2]])
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.int32])
 def test_rows_can_be_taken_out_or_padded_with_zeros_up_to_the_longest(rows, dtype):
-    sentences = sentences_of(LISTS)
+    sentences = Sentences.of_lists(LISTS)
     sentences = Sentences(sentences.ids.astype(dtype), sentences.starts)
-    assert as_lists(sentences.of(np.array(rows))) == [LISTS[row] for row in rows]
+    assert sentences.of(np.array(rows)).lists() == [LISTS[row] for row in rows]
+    lengths = [len(LISTS[row]) for row in rows]
+    assert sentences.lengths_of(np.array(rows)).tolist() == sentences.lengths[rows].tolist() == lengths
     padded = sentences.padded(np.array(rows))
-    width = max(len(LISTS[row]) for row in rows)
-    assert padded.dtype == np.int32 and padded.shape == (len(rows), width)
-    assert padded.tolist() == [LISTS[row] + [0] * (width - len(LISTS[row])) for row in rows]
+    assert padded.dtype == np.int32 and padded.shape == (len(rows), max(lengths))
+    assert padded.tolist() == [LISTS[row] + [0] * (max(lengths) - len(LISTS[row])) for row in rows]
 
 
 def test_pairs_are_tokenised_in_order_and_only_targets_end_with_eos(encode, processor):
     pairs = encode(iter(PAIRS), 101)
     sources, targets = zip(*PAIRS, strict=True)
-    assert as_lists(pairs.source) == processor.encode(list(sources))
-    assert as_lists(pairs.target) == with_eos(processor.encode(list(targets)))
+    assert pairs.source.lists() == processor.encode(list(sources))
+    assert pairs.target.lists() == with_eos(processor.encode(list(targets)))
     assert len(pairs) == len(PAIRS) and sum(pairs.dropped.values()) == 0
     assert pairs.target_pieces.tolist() == [len(processor.encode(target)) for target in targets]  # without eos
 
@@ -94,18 +77,19 @@ def test_pairs_blank_on_one_side_are_dropped_and_counted(encode, processor):
     blank = [("", "eins"), ("two", ""), ("  ", "drei"), ("four", "\t\n"), ("\u00a0", "\u3000"), ("\u200b\ufeff", "six")]
     pairs = encode([blank[0], *PAIRS[:3], *blank[1:], *PAIRS[3:]], 101)
     assert pairs.dropped == {"blank on one side": 6, "longer than 101 tokens": 0}
-    assert as_lists(pairs.target) == with_eos(processor.encode([target for _, target in PAIRS]))
+    assert pairs.target.lists() == with_eos(processor.encode([target for _, target in PAIRS]))
 
 
 @pytest.mark.parametrize("swap", [False, True], ids=["target longer", "source longer"])
 def test_pairs_with_a_longer_side_are_dropped_and_counted(encode, processor, swap):
     pairs = [pair[::-1] if swap else pair for pair in PAIRS]
-    limit = sorted(longest_side(pair, processor) for pair in pairs)[11]
-    fitting = [pair for pair in pairs if longest_side(pair, processor) <= limit]
-    assert any(longest_side(pair, processor) == limit for pair in fitting) and len(fitting) < len(pairs)
+    longest = {pair: max(map(len, processor.encode(list(pair)))) for pair in pairs}
+    limit = sorted(longest.values())[11]
+    fitting = [pair for pair in pairs if longest[pair] <= limit]
+    assert limit in map(longest.get, fitting) and len(fitting) < len(pairs)
     kept = encode(pairs, limit)
-    assert as_lists(kept.source) == processor.encode([source for source, _ in fitting])
-    assert as_lists(kept.target) == with_eos(processor.encode([target for _, target in fitting]))
+    assert kept.source.lists() == processor.encode([source for source, _ in fitting])
+    assert kept.target.lists() == with_eos(processor.encode([target for _, target in fitting]))
     assert kept.dropped == {"blank on one side": 0, f"longer than {limit} tokens": len(pairs) - len(fitting)}
 
 
@@ -115,8 +99,8 @@ def test_nothing_is_lost_between_chunks(encode, monkeypatch):
     whole = encode(pairs, 101)
     monkeypatch.setattr(encoded, "CHUNK", 7)
     in_chunks = encode(iter(pairs), 101)
-    assert as_lists(in_chunks.source) == as_lists(whole.source)
-    assert as_lists(in_chunks.target) == as_lists(whole.target)
+    assert in_chunks.source.lists() == whole.source.lists()
+    assert in_chunks.target.lists() == whole.target.lists()
     assert in_chunks.dropped == whole.dropped == {"blank on one side": 14, "longer than 101 tokens": 15}
     assert len(in_chunks) == len(PAIRS)
 
@@ -137,7 +121,7 @@ def test_no_pair_left_is_an_error_that_says_why(encode, pairs, reasons):
 
 
 def test_description_counts_pairs_tokens_and_reasons(tmp_path):
-    source, target = sentences_of([[5] * 1009, [7]]), sentences_of(with_eos([[5, 7], [11]]))
+    source, target = Sentences.of_lists([[5] * 1009, [7]]), Sentences.of_lists(with_eos([[5, 7], [11]]))
     counts = {"blank on one side": 0, "longer than 2003 tokens": 1499}
     described = EncodedPairs(source, target, counts).describe()
     assert described == "2 pairs (1,010 source and 3 target tokens); dropped 1,499 longer than 2003 tokens"
@@ -150,7 +134,7 @@ def test_opened_pairs_are_those_written_last_and_read_only(tokenizer, tmp_path):
     for some in (PAIRS[:7], [("", "eins"), *PAIRS[:3]]):
         pairs = encode_pairs(some, tokenizer, tokenizer, 101, tmp_path)
     again = EncodedPairs.open(tmp_path)
-    assert as_lists(again.source) == as_lists(pairs.source) and as_lists(again.target) == as_lists(pairs.target)
+    assert again.source.lists() == pairs.source.lists() and again.target.lists() == pairs.target.lists()
     assert len(again) == 3 and again.dropped == {"blank on one side": 1, "longer than 101 tokens": 0}
     for sentences in (again.source, again.target):
         assert not sentences.ids.flags.writeable and not sentences.starts.flags.writeable
@@ -171,15 +155,9 @@ class Pieces:
 def test_ids_are_stored_in_the_smallest_type_that_holds_both_vocabularies(size, width, larger, tmp_path):
     tokenizers = [Pieces(size if larger == side else 97) for side in (0, 1)]
     pairs = encode_pairs([(f"4 {size - 1}", "5"), ("7", f"{size - 1}")], *tokenizers, 3, tmp_path)
-    assert as_lists(pairs.source) == [[4, size - 1], [7]]
-    assert as_lists(pairs.target) == with_eos([[5], [size - 1]])
+    assert pairs.source.lists() == [[4, size - 1], [7]]
+    assert pairs.target.lists() == with_eos([[5], [size - 1]])
     assert (tmp_path / "source_ids").stat().st_size == 3 * width
-
-
-def test_each_side_has_its_own_tokenizer(tokenizer, processor, tmp_path):
-    pairs = encode_pairs([("5 7", "a house"), ("11", "two")], Pieces(97), tokenizer, 101, tmp_path)
-    assert as_lists(pairs.source) == [[5, 7], [11]]
-    assert as_lists(pairs.target) == with_eos(processor.encode(["a house", "two"]))
 
 
 def test_every_chunk_is_on_disk_before_the_next_one_is_read(tmp_path, monkeypatch):
@@ -239,6 +217,10 @@ def calls(directory, ingredients=INGREDIENTS):
 
 
 def test_a_directory_is_made_once_without_a_word_and_files_that_others_leave_there_do_no_harm(directory, capsys):
+    """The rest of a start that was killed is cleared away."""
+    unfinished = directory.with_name(f".train.{os.getpid()}.0a1b.partial")
+    unfinished.mkdir(parents=True)
+    (unfinished / "ids").write_bytes(b"half")
     assert [calls(directory) for _ in range(3)] == [1, 0, 0]
     (directory / ".DS_Store").write_bytes(b"13")
     assert calls(directory) == 0 and capsys.readouterr().out == ""
@@ -259,20 +241,21 @@ def test_other_ingredients_are_named_and_make_it_anew_once(made, capsys, ingredi
     assert line.strip() == f"{made} was made from another {said}: made anew"
 
 
-DAMAGE = {
-    "a file cut short": lambda path: (path / "starts").write_bytes(bytes(16)),
-    "one other bit": lambda path: (path / "ids").write_bytes(b"\x05\x07\x0a"),
-    "two files changed for each other": lambda path: (path / "ids").rename(path / "starts"),
-    "a missing file": lambda path: (path / "ids").unlink(),
-    "no index": lambda path: (path / "index.json").unlink(),
-    "half an index": lambda path: (path / "index.json").write_text('{"ingredients"'),
-    "an index of something else": lambda path: (path / "index.json").write_text("[17]"),
-    "an index without checksums": lambda path: (path / "index.json").write_text(json.dumps({"ingredients": {}})),
-    "an empty directory": lambda path: [file.unlink() for file in path.iterdir()],
-}
+def damaged_index(path, text):
+    (path / "index.json").write_text(text)
 
 
-@pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE.keys())
+DAMAGE = [
+    lambda path: (path / "starts").write_bytes(bytes(16)),  # a file cut short
+    lambda path: (path / "ids").write_bytes(b"\x05\x07\x0a"),  # one other bit
+    lambda path: (path / "ids").rename(path / "starts"),
+    lambda path: (path / "ids").unlink(),
+    lambda path: (path / "index.json").unlink(),
+    *(partial(damaged_index, text=text) for text in ('{"ingredients"', "[17]", '{"ingredients": {}}')),
+]
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
 def test_a_damaged_one_is_made_anew_with_a_line_that_says_so(made, capsys, damage):
     damage(made)
     assert [calls(made) for _ in range(2)] == [1, 0]
@@ -292,10 +275,3 @@ def test_an_interruption_leaves_nothing_that_is_taken_for_whole_and_the_old_one_
     with pytest.raises((KeyboardInterrupt, FileError)):
         make_once(directory, INGREDIENTS | {"max_length": 37}, Maker(before_last=stopped))
     assert calls(directory) == 0
-
-
-def test_the_rest_of_a_killed_start_is_cleared_away(directory):
-    unfinished = directory.with_name(f".train.{os.getpid()}.0a1b.partial")
-    unfinished.mkdir(parents=True)
-    (unfinished / "ids").write_bytes(b"half")
-    assert calls(directory) == 1

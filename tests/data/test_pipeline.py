@@ -30,11 +30,6 @@ PAD, BOS, EOS = 0, 2, 3
 BUDGET = 113
 
 
-def sentences_of(lists):
-    ids = np.array([token for sentence in lists for token in sentence], np.int32)
-    return Sentences(ids, np.concatenate([[0], np.cumsum([len(sentence) for sentence in lists])]).astype(np.int64))
-
-
 def random_corpus(count, longest, seed=0):
     """A list of (source, target) tuples of token ids; lengths are mixed, the target's near the source's."""
     draw = np.random.default_rng(seed)
@@ -45,7 +40,8 @@ def random_corpus(count, longest, seed=0):
 
 def encode(corpus):
     sources, targets = zip(*corpus, strict=True)
-    return EncodedPairs(sentences_of(sources), sentences_of([(*target, EOS) for target in targets]), dropped={})
+    targets = [(*target, EOS) for target in targets]
+    return EncodedPairs(Sentences.of_lists(sources), Sentences.of_lists(targets), dropped={})
 
 
 CORPUS = random_corpus(199, longest=31)
@@ -85,8 +81,7 @@ def pairs_in(batches):
 
 def equal(batches, others):
     return len(batches) == len(others) and all(
-        all(np.array_equal(x, y) for x, y in zip(batch, other, strict=True))
-        for batch, other in zip(batches, others, strict=True)
+        all(map(np.array_equal, batch, other)) for batch, other in zip(batches, others, strict=True)
     )
 
 
@@ -117,24 +112,19 @@ def test_rows_are_bos_sentence_eos_and_padding(pairs):
         assert labels.tolist() == [[*target, EOS, *pad] for target, pad in rows]
 
 
-def test_batches_have_the_documented_types(pairs):
-    dataset = training_batches(pairs, BUDGET, seed=1)
-    assert dataset.element_spec == evaluation_batches(pairs, BUDGET).element_spec
-    assert [x.dtype for x in read(dataset, 1)[0]] == [np.int32, np.int32, np.int32]
-    inputs, labels = dataset.element_spec
-    assert set(inputs) == {"source_ids", "target_ids"}
-    assert all(spec.shape.as_list() == [None, None] for spec in (*inputs.values(), labels))
-
-
-def test_padding_is_no_wider_than_the_longest_sentence():
+def test_padding_is_no_wider_than_the_longest_sentence_and_types_are_those_documented(pairs):
     corpus = [((5, 7, 11), (13,)), ((17,), (19, 23, 29, 31)), ((37, 41, 43, 47, 53), (59, 61))]
     found_ids, found_labels = make_batch(encode(corpus), np.array([1, 0]))
     source_ids, target_ids, labels = plain(teacher_forced(found_ids, found_labels))
     assert np.array_equal(source_ids, found_ids) and np.array_equal(labels, found_labels)
-    assert found_ids.dtype == found_labels.dtype == np.int32
+    assert found_ids.dtype == found_labels.dtype == target_ids.dtype == np.int32
     assert source_ids.tolist() == [[17, 0, 0], [5, 7, 11]]
     assert target_ids.tolist() == [[2, 19, 23, 29, 31], [2, 13, 0, 0, 0]]
     assert labels.tolist() == [[19, 23, 29, 31, 3], [13, 3, 0, 0, 0]]
+    inputs, labels = training_batches(pairs, BUDGET, seed=1).element_spec
+    assert (inputs, labels) == evaluation_batches(pairs, BUDGET).element_spec
+    assert set(inputs) == {"source_ids", "target_ids"}
+    assert {(*spec.shape, spec.dtype) for spec in (*inputs.values(), labels)} == {(None, None, tf.int32)}
 
 
 @pytest.mark.parametrize("budget", [37, 1009])
@@ -259,12 +249,9 @@ def test_every_epoch_of_a_mixture_has_as_many_batches_as_known_before_and_none_a
         assert all(width <= most for width, most in zip(sorted(widths), bound, strict=True))
 
 
-def test_corpora_share_batches(mixed):
+def test_corpora_share_batches_and_a_weight_that_leaves_too_few_pairs_for_them_is_refused(mixed):
     plan = plan_epoch(mixed, batch_sizes(mixed, BUDGET), 5, 0)
     assert any(len(np.unique(np.searchsorted([90, 161], rows, side="right"))) == 3 for rows in plan)
-
-
-def test_a_weight_that_leaves_too_few_pairs_for_the_batches_is_refused():
     whole = encode(CORPUS[:2])
     few = EncodedPairs(whole.source, whole.target, {}, (Share(2, Fraction("0.2")),))
     with pytest.raises(CorpusError, match="only 0 pairs for 1 batches: raise the weight .* or raise `batch_tokens`"):

@@ -88,11 +88,15 @@ def test_an_unreadable_file_and_broken_gzip_are_named(tmp_path):
             open_aligned_files(*names)
 
 
-def test_files_that_change_after_opening_do_not_shift_silently(tmp_path):
+def test_files_that_change_after_opening_do_not_shift_silently_and_lines_of_a_file_are_checked(tmp_path):
     pairs = aligned(tmp_path, "one\ntwo\n", "eins\nzwei\n")
     write(tmp_path / "a.de", "eins\n")
     with pytest.raises(ValueError):
         list(pairs)
+    for name in ("plain", "packed.gz"):
+        assert list(lines_of(write(tmp_path / name, "\ufeffone\r\ntwo\u2028three\n"))) == ["one", "two\u2028three"]
+    with pytest.raises(CorpusError, match="bad, line 1: not valid UTF-8"):
+        lines_of(write(tmp_path / "bad", b"\xff\n"))
 
 
 @pytest.mark.parametrize("name", ["a.tsv", "a.tsv.gz"])
@@ -190,13 +194,6 @@ def test_the_only_test_set_is_taken_and_among_several_the_plain_one_or_none(tmp_
     assert len(corpus.notes) == (note is not None) and (note or "") in "".join(corpus.notes)
 
 
-def test_lines_of_a_checked_file_are_read_packed_or_not(tmp_path):
-    for name in ("plain", "packed.gz"):
-        assert list(lines_of(write(tmp_path / name, "\ufeffone\r\ntwo\u2028three\n"))) == ["one", "two\u2028three"]
-    with pytest.raises(CorpusError, match="bad, line 1: not valid UTF-8"):
-        lines_of(write(tmp_path / "bad", b"\xff\n"))
-
-
 @pytest.mark.parametrize("stem", ["val", "valid", "validation", "dev"])
 def test_validation_goes_by_several_names(tmp_path, stem):
     fill(tmp_path, TRAIN, {f"{stem}.en": "three\n", f"{stem}.de": "drei\n"})
@@ -263,6 +260,9 @@ def test_bad_lines_are_left_out_and_listed_if_the_user_wants_that(tmp_path, name
     assert list(corpus.validation) == [("acht", "eight")]
     assert [bad[:2] for bad in corpus.bad_lines] == [(name, 3), (name, 5), (name, 6), (name, 7), ("val.tsv", 2)]
     assert corpus.bad_lines[1].text == r"v\xfcnf	five" and "not valid UTF-8" in corpus.bad_lines[1].fault
+    write_bad_lines(tmp_path / "bad.jsonl", corpus.bad_lines)
+    lines = (tmp_path / "bad.jsonl").read_text("utf-8").splitlines()
+    assert [BadLine(**json.loads(line)) for line in lines] == list(corpus.bad_lines)
     (note,) = corpus.notes
     assert note.startswith(f"bad lines are skipped: 4 of {name}, 1 of val.tsv. The first one is line 3 of {name}: ")
 
@@ -277,13 +277,6 @@ def test_a_bad_line_of_either_file_takes_its_pair_with_it(tmp_path):
     corpus = text_files_corpus(tmp_path, "en", "de", skip_bad_lines=True)
     assert sorted([*corpus.train, *corpus.validation]) == [("four", "vier"), ("one", "eins")]
     assert [bad[:2] for bad in corpus.bad_lines] == [("train.en", 2), ("train.de", 3), ("train.de", 5)]
-
-
-def test_bad_lines_are_written_as_lines_of_json(tmp_path):
-    bad = [BadLine("train.tsv", 3, "needs two columns", 'a "b" ü'), BadLine("train.de", 7, "not valid UTF-8", r"\xff")]
-    write_bad_lines(tmp_path / "bad.jsonl", bad)
-    lines = (tmp_path / "bad.jsonl").read_text("utf-8").splitlines()
-    assert [BadLine(**json.loads(line)) for line in lines] == bad
 
 
 def test_languages_are_the_endings_of_training_files_and_a_leading_tilde_is_the_home_directory(tmp_path, monkeypatch):
@@ -311,20 +304,18 @@ def test_the_fingerprint_is_that_of_the_files_that_are_read(tmp_path):
         before = found
 
 
-def test_copies_of_the_text_have_the_same_fingerprint(tmp_path):
-    found = []
-    for number, ending in enumerate(["", "", ".gz"]):
-        directory = tmp_path / str(number)
-        directory.mkdir()
-        fill(directory, {f"{name}{ending}": text for name, text in (TRAIN | VALIDATION).items()})
-        os.utime(directory / f"train.en{ending}", (number, number))
-        found.append(text_files_corpus(directory, "en", "de").fingerprint)
-    assert found[0] == found[1] == found[2]
+def test_copies_of_the_text_have_the_same_fingerprint_and_held_out_lines_that_of_the_training_text(tmp_path):
+    def fingerprint(directory, *contents, ending=""):
+        directory.mkdir(exist_ok=True)
+        fill(directory, {f"{name}{ending}": text for content in contents for name, text in content.items()})
+        return text_files_corpus(directory, "en", "de").fingerprint
 
-
-def test_the_fingerprint_of_held_out_lines_is_that_of_the_training_text(tmp_path):
-    before = text_files_corpus(fill(tmp_path, TRAIN), "en", "de").fingerprint
-    assert before == text_files_corpus(tmp_path, "en", "de").fingerprint
-    with_validation = text_files_corpus(fill(tmp_path, VALIDATION), "en", "de").fingerprint
-    fill(tmp_path, {"train.en": "one\nthree\n"})
-    assert before != with_validation != text_files_corpus(tmp_path, "en", "de").fingerprint
+    whole, copy, packed = (
+        fingerprint(tmp_path / name, TRAIN, VALIDATION, ending=ending)
+        for name, ending in (("a", ""), ("b", ""), ("c", ".gz"))
+    )
+    os.utime(tmp_path / "b" / "train.en", (1, 1))
+    assert whole == copy == packed == fingerprint(tmp_path / "b")
+    held_out = fingerprint(tmp_path / "d", TRAIN)
+    assert held_out == fingerprint(tmp_path / "d") != fingerprint(tmp_path / "d", VALIDATION) == whole
+    assert fingerprint(tmp_path / "d", {"train.en": "one\nthree\n"}) != whole

@@ -151,11 +151,6 @@ def test_a_failed_download_names_the_remedy_and_is_not_repeated_in_the_log(monke
     assert not logging.getLogger("urllib3.connectionpool").filters
 
 
-def test_missing_tfds_names_the_packages_to_install(monkeypatch):
-    monkeypatch.setitem(sys.modules, "tensorflow_datasets", None)
-    assert "pip install tensorflow-datasets importlib_resources" in message("tiny_translate/full")
-
-
 def write_folder(directory, **texts):
     for name, text in texts.items():
         (directory / f"{name.replace('_', '.')}.txt").write_text(text)
@@ -189,12 +184,14 @@ def test_a_folder_without_validation_holds_out_and_bad_folders_are_told_apart(tm
     assert "en.test.txt has 1 line, but" in message(name, "en", "de")
 
 
-def test_the_identity_tells_corpora_and_directions_apart():
+def test_the_identity_tells_corpora_and_directions_apart(monkeypatch):
     corpora = [("tiny_translate/full",), ("tiny_translate/no_validation",), ("tiny_translate/full", "en", "pt")]
     identities = [tfds_corpus(*arguments).identity for arguments in corpora]
     assert identities[0] != identities[1] != identities[2] != identities[0]
     assert list(identities[1]) == ["languages", "train"]
     assert identities[0]["train"].startswith("tiny_translate/full/1.0.0, 13 examples in ")
+    monkeypatch.setitem(sys.modules, "tensorflow_datasets", None)
+    assert "pip install tensorflow-datasets importlib_resources" in message("tiny_translate/full")
 
 
 def test_a_prepared_directory_needs_no_code_and_a_copy_of_it_has_the_same_fingerprint(data_dir, tmp_path):

