@@ -1,5 +1,4 @@
 import contextlib
-import graphlib
 import shutil
 
 import numpy as np
@@ -10,7 +9,7 @@ from tensorflow.core.protobuf.meta_graph_pb2 import MetaGraphDef
 from tensorflow.core.protobuf.rewriter_config_pb2 import RewriterConfig
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
-from keras_transformer.export.compact import compact, compact_saved_model, renamed
+from keras_transformer.export.compact import compact, compact_saved_model
 from keras_transformer.export.saved_model import open_like_serving, run
 from keras_transformer.translation.options import INPUTS, OPTIONS
 from tests import tiny
@@ -82,52 +81,16 @@ def test_every_signature_answers_as_before(call, name):
     assert any(expected.any() for expected in plain.values())
 
 
-def test_signatures_are_called_as_before(exports):
+def test_the_graph_is_less_than_half_of_what_it_was_and_its_signatures_are_the_same(exports):
+    sizes = [(path / "saved_model.pb").stat().st_size - len(tiny.tokenizer_model()) for path in exports]
+    assert sizes[1] < 0.5 * sizes[0]
     plain, compacted = (meta_graph_of(path).signature_def for path in exports)
     assert dict(compacted) == dict(plain)
-
-
-def effects_before(path):
-    """(function, node or result) -> nodes with state that have run before it, directly or not.
-
-    The keys are all nodes with state, and all results that a caller waits for.
-    """
-    stateful = {op.name for op in meta_graph_of(path).meta_info_def.stripped_op_list.op if op.is_stateful}
-    found = {}
-    for function in functions_of(path):
-        op = {node.name: node.op for node in function.node_def}
-        awaited = {
-            node.name: [reference.removeprefix("^").partition(":")[0] for reference in node.input]
-            for node in function.node_def
-        }
-        before = {}
-        for name in graphlib.TopologicalSorter(awaited).static_order():
-            sources = awaited.get(name, ())
-            before[name] = {each for each in sources if op.get(each) in stateful}.union(*(before[x] for x in sources))
-            if op.get(name) in stateful:
-                found[function.signature.name, name] = before[name]
-        for result, name in function.control_ret.items():
-            found[function.signature.name, "^" + result] = before[name] | {name if op[name] in stateful else ""}
-    return found
-
-
-def test_every_effect_has_the_same_effects_before_it(exports):
-    plain, compacted = map(effects_before, exports)
-    assert compacted == plain
-    assert sum(map(bool, plain.values())) > 100
-
-
-def test_no_function_does_the_same_twice(exports):
     for function in functions_of(exports[1]):
         constants = [
             (*node.input, node.attr["value"].SerializeToString()) for node in function.node_def if node.op == "Const"
         ]
         assert len(constants) == len(set(constants))
-
-
-def test_the_graph_is_less_than_half_of_what_it_was(exports):
-    sizes = [(path / "saved_model.pb").stat().st_size - len(tiny.tokenizer_model()) for path in exports]
-    assert sizes[1] < 0.5 * sizes[0]
 
 
 class Module(tf.Module):
@@ -185,22 +148,16 @@ def test_chance_draws_twice(modules):
     assert lengths == [2, 1]
 
 
-def test_python_loads_it(modules):
-    loaded = tf.saved_model.load(str(modules[1]))
-    assert int(loaded.count(tf.constant(["x"]))["after"]) == 2
-    assert int(loaded.signatures["count"](text=tf.constant(["x"]))["after"]) == 6
-
-
-def graph_of(nodes, stateless=("Known",), stateful=("Effect",), result="n5"):
+def graph_of(nodes):
     """A MetaGraphDef with one function of nodes (name, op, *inputs), and a list of the operations that it knows."""
     graph = MetaGraphDef()
-    for name in (*stateless, *stateful):
-        graph.meta_info_def.stripped_op_list.op.add(name=name, is_stateful=name in stateful)
+    for name in ("Known", "Effect"):
+        graph.meta_info_def.stripped_op_list.op.add(name=name, is_stateful=name == "Effect")
     function = graph.graph_def.library.function.add()
     function.signature.name = "function"
     for name, op, *inputs in nodes:
         function.node_def.add(name=name, op=op, input=inputs)
-    function.ret["result"] = f"{result}:output:0"
+    function.ret["result"] = "n5:output:0"
     return graph
 
 
@@ -209,52 +166,23 @@ def nodes_of(graph):
     return [(node.name, node.op, *node.input) for node in function.node_def]
 
 
-@pytest.mark.parametrize("op", ["Unknown", "Effect"])
-def test_operations_that_are_unknown_or_have_effects_stay_as_they_are(op):
-    nodes = [("n1", op), ("n2", op), ("n3", op, "^n1"), ("n4", op, "^n1"), ("n5", op, "n3:output:0", "^n4", "^n2")]
-    graph = graph_of(nodes)
-    compact(graph)
-    assert nodes_of(graph) == nodes
-
-
 def test_pure_operations_are_merged_only_if_they_wait_for_the_same():
-    graph = graph_of(
-        [
-            ("n1", "Effect"),
-            ("n2", "Known", "^n1"),
-            ("n3", "Known", "^n1"),
-            ("n4", "Known"),
-            ("n5", "Effect", "n2:output:0", "n3:output:0", "n4:output:0", "^n3"),
-        ]
-    )
+    start, result = ("n1", "Effect"), ("n5", "Effect", "n2:output:0", "n3:output:0", "n4:output:0", "^n3")
+    graph = graph_of([start, ("n2", "Known", "^n1"), ("n3", "Known", "^n1"), ("n4", "Known"), result])
     compact(graph)
-    assert nodes_of(graph) == [
-        ("n1", "Effect"),
-        ("a", "Known", "^n1"),
-        ("b", "Known"),
-        ("n5", "Effect", "a:output:0", "a:output:0", "b:output:0", "^a"),
-    ]
+    merged = ("n5", "Effect", "a:output:0", "a:output:0", "b:output:0", "^a")
+    assert nodes_of(graph) == [start, ("a", "Known", "^n1"), ("b", "Known"), merged]
 
 
-def test_a_pure_operation_that_calls_a_function_stays_as_it_is():
-    nodes = [("n1", "Known"), ("n2", "Known"), ("n5", "Effect", "^n1", "^n2")]
+@pytest.mark.parametrize("kind", ["Unknown", "Effect", "calls a function", "is named by an attribute"])
+def test_other_operations_stay_as_they_are(kind):
+    op = kind if kind in ("Unknown", "Effect") else "Known"
+    nodes = [("n1", op), ("n2", op), ("n5", "Effect", "n1:output:0", "n2:output:0", "^n1")]
     graph = graph_of(nodes)
-    for node in graph.graph_def.library.function[0].node_def[:2]:
-        node.attr["f"].func.name = "another"
+    first, second, last = graph.graph_def.library.function[0].node_def
+    if kind == "calls a function":
+        first.attr["f"].func.name = second.attr["f"].func.name = "another"
+    if kind == "is named by an attribute":
+        last.attr["_class"].list.s.append(b"loc:@n2")
     compact(graph)
     assert nodes_of(graph) == nodes
-
-
-def test_a_function_whose_attributes_name_nodes_keeps_its_nodes():
-    nodes = [("n1", "Known"), ("n2", "Known"), ("n5", "Effect", "n1:output:0", "n2:output:0")]
-    graph = graph_of(nodes)
-    graph.graph_def.library.function[0].node_def[2].attr["_class"].list.s.append(b"loc:@n2")
-    compact(graph)
-    assert nodes_of(graph) == nodes
-
-
-@pytest.mark.parametrize(
-    "reference, expected", [("x", "y"), ("x:0", "y:0"), ("x:x:2", "y:x:2"), ("^x", "^y"), ("xx:x:0", "xx:x:0")]
-)
-def test_references_keep_all_but_the_name(reference, expected):
-    assert renamed(reference, {"x": "y"}) == expected

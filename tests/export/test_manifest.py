@@ -1,24 +1,14 @@
 import json
 from datetime import datetime, timedelta, timezone
-from importlib.metadata import version
 
 import pytest
 
-from keras_transformer.cli.export import summarise
 from keras_transformer.config import Config
-from keras_transformer.export.manifest import describe_run, installed, read_manifest, write_manifest
+from keras_transformer.export.manifest import describe_run, read_manifest, summarise, write_manifest
 from keras_transformer.export.parity import Loading, Parity
 from keras_transformer.training.run_directory import RunDirectory
 
 PARITY, LOADING = Parity(beam_size=5, sentences=53, equal=47, largest_score_difference=0.25), Loading(1.5, 17_000_000)
-
-
-@pytest.fixture
-def run(tmp_path):
-    run = RunDirectory(tmp_path / "run")
-    run.path.mkdir()
-    Config(dataset="cldr:en-fr", d_model=34, num_heads=2).save(run.config)
-    return run
 
 
 @pytest.fixture
@@ -45,23 +35,19 @@ def test_version_format_run_parity_and_time_are_there(manifest):
     assert abs(datetime.fromisoformat(manifest["created"]) - datetime.now(timezone.utc)) < timedelta(minutes=5)
 
 
-def test_libraries_have_their_versions():
-    assert installed(["pytest", "no-such-library"]) == {"pytest": version("pytest")}
-
-
 def test_the_summary_is_what_a_person_asks_first(manifest):
     summary = summarise(manifest)
     for part in ("47 of 53 sentences", "beam of 5", "0.0 MB on disk", "in 1.5 s", "17 MB of memory"):
         assert part in summary
 
 
-def test_a_run_is_described_by_settings_and_evaluation(run):
+def test_a_run_is_described_by_settings_and_evaluation(tmp_path):
+    run = RunDirectory(tmp_path / "run")
+    run.path.mkdir()
+    Config(dataset="cldr:en-fr", d_model=34, num_heads=2).save(run.config)
+    assert describe_run(run)["evaluation"] is None
     run.results.write_text("source_lang: en\ntarget_lang: fr\nset: test\nbleu: 53.5\nbleu_signature: tok:13a\n")
     described = json.loads(json.dumps(describe_run(run)))
     assert (described["corpus"], described["source_lang"], described["target_lang"]) == ("cldr:en-fr", "en", "fr")
     assert (described["evaluation"]["bleu"], described["evaluation"]["bleu_signature"]) == (53.5, "tok:13a")
     assert described["settings"]["d_model"] == 34 and described["settings"]["preset"] == "quickstart"
-
-
-def test_a_run_without_results_has_no_evaluation(run):
-    assert describe_run(run)["evaluation"] is None

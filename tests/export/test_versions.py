@@ -26,13 +26,11 @@ def names(directory):
     return sorted(str(path.relative_to(directory)) for path in directory.rglob("*"))
 
 
-@pytest.mark.parametrize(
-    ("present", "expected"), [([], 1), (["1"], 2), (["3", "11"], 12), (["7", ".8.partial", "notes"], 8)]
-)
-def test_next_version_is_above_all_others(tmp_path, present, expected):
-    for name in present:
+def test_next_version_is_above_all_others(tmp_path):
+    assert next_version(tmp_path) == 1
+    for name in ("3", "11", ".18.partial", "notes"):
         (tmp_path / name).mkdir()
-    assert next_version(tmp_path) == expected
+    assert next_version(tmp_path) == 12
 
 
 def test_a_directory_that_cannot_be_made_is_a_mistake(tmp_path):
@@ -44,39 +42,30 @@ def test_a_directory_that_cannot_be_made_is_a_mistake(tmp_path):
 NO_SPACE = os.strerror(errno.ENOSPC)
 
 
-@pytest.mark.parametrize(
-    "error",
-    [OSError(errno.ENOSPC, NO_SPACE), tf.errors.ResourceExhaustedError(None, None, f"weights; {NO_SPACE}")],
-)
-def test_a_full_disk_is_one_line_that_names_the_version(tmp_path, error):
-    with pytest.raises(FileError) as caught, new_version(tmp_path):
-        raise error
-    assert str(caught.value) == f"cannot write {tmp_path / '1'}: {NO_SPACE}"
+def test_a_full_disk_is_one_line_that_names_the_version_and_a_mistake_of_the_program_keeps_its_traceback(tmp_path):
+    for error in (
+        OSError(errno.ENOSPC, NO_SPACE),
+        tf.errors.ResourceExhaustedError(None, None, f"weights; {NO_SPACE}"),
+    ):
+        with pytest.raises(FileError) as caught, new_version(tmp_path):
+            raise error
+        assert str(caught.value) == f"cannot write {tmp_path / '1'}: {NO_SPACE}"
+    for error in (FileNotFoundError(errno.ENOENT, "no"), tf.errors.ResourceExhaustedError(None, None, "out of memory")):
+        with pytest.raises(type(error)) as caught, new_version(tmp_path):
+            raise error
+        assert caught.value is error
     assert names(tmp_path) == []
 
 
-@pytest.mark.parametrize(
-    "error", [FileNotFoundError(errno.ENOENT, "no"), tf.errors.ResourceExhaustedError(None, None, "out of memory")]
-)
-def test_a_mistake_of_the_program_keeps_its_traceback(tmp_path, error):
-    with pytest.raises(type(error)) as caught, new_version(tmp_path):
-        raise error
-    assert caught.value is error
-
-
-def test_an_existing_version_is_never_overwritten(tmp_path):
+def test_a_version_is_a_positive_number_and_an_existing_one_is_never_overwritten(tmp_path):
     (tmp_path / "5").mkdir()
     (tmp_path / "5" / "precious").write_text("text")
     with pytest.raises(ExportError, match="5 exists.*`version`"):
         export_version(Writing(), tmp_path, version=5)
+    for version in (0, -3):
+        with pytest.raises(ExportError, match=f"positive.*{version}"):
+            export_version(Writing(), tmp_path / "new", version=version)
     assert names(tmp_path) == ["5", "5/precious"]
-
-
-@pytest.mark.parametrize("version", [0, -3])
-def test_a_version_is_a_positive_number(tmp_path, version):
-    with pytest.raises(ExportError, match=f"positive.*{version}"):
-        export_version(Writing(), tmp_path / "new", version=version)
-    assert not (tmp_path / "new").exists()
 
 
 def test_a_version_has_its_name_when_it_is_complete_and_not_before(tmp_path):

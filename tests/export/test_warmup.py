@@ -37,46 +37,30 @@ def save(directory, **changed):
     tf.saved_model.save(tf.Module(), str(directory), signatures=signatures)
 
 
-def replayed(directory, requests):
-    with open_like_serving(directory) as (session, signatures):
-        replay(session, signatures, requests)
-
-
-def test_every_signature_has_a_request_of_every_batch_size():
+def test_every_signature_has_a_request_of_every_batch_size_that_leaves_no_operation_out():
     requests = [(request.model_spec.signature_name, request) for request in warm_up_requests()]
-    sizes = [
-        (name, tensor.tensor_shape.dim[0].size) for name, request in requests for tensor in request.inputs.values()
-    ]
-    assert sorted(set(sizes)) == EVERY_REQUEST
-    assert len(requests) == len(EVERY_REQUEST)
-
-
-def test_requests_have_all_inputs_with_their_dtypes():
-    for request in warm_up_requests():
+    assert sorted((name, size(request)) for name, request in requests) == EVERY_REQUEST
+    for name, request in requests:
+        assert {tensor.tensor_shape.dim[0].size for tensor in request.inputs.values()} == {size(request)}
         inputs = {name: tf.dtypes.as_dtype(tensor.dtype) for name, tensor in request.inputs.items()}
-        assert inputs == INPUTS[request.model_spec.signature_name]
-
-
-def test_every_option_is_given_its_example_so_that_no_operation_is_left_out():
-    for request in warm_up_requests():
-        for option in options_of(request.model_spec.signature_name):
+        assert inputs == INPUTS[name]
+        for option in options_of(name):
             values = tf.make_ndarray(request.inputs[option.name])
             expected = np.array([option.example] * size(request))
             assert values.astype(expected.dtype).tolist() == expected.tolist() or np.allclose(values, expected)
             assert values.all()  # none is 0 or empty, which would be "not given"
+            given = values.tolist()[0]
+            assert given not in (option.not_given, option.default)
+            assert not option.range or option.least <= given <= option.most
 
 
-def test_the_file_is_where_tensorflow_serving_looks_for_it(tmp_path):
+def test_the_file_is_where_tensorflow_serving_looks_for_it_and_the_manifest_says_what_is_replayed(tmp_path):
     write_warm_up(tmp_path)
     path = tmp_path / "assets.extra" / "tf_serving_warmup_requests"
     logs = [PredictionLog.FromString(record) for record in tf.data.TFRecordDataset(str(path)).as_numpy_iterator()]
     assert [log.WhichOneof("log_type") for log in logs] == ["predict_log"] * len(EVERY_REQUEST)
     assert [log.predict_log.request for log in logs] == warm_up_requests() == read_warm_up(tmp_path)
     assert len(logs) <= 1000  # more are not read
-
-
-def test_the_manifest_says_what_is_replayed(tmp_path):
-    write_warm_up(tmp_path)
     assert describe_warm_up(tmp_path) == {
         "file": "assets.extra/tf_serving_warmup_requests",
         "requests": len(EVERY_REQUEST),
@@ -120,38 +104,32 @@ def one_row(**inputs):
         (one_row, r"signature score with a batch of 1 fails.*translation has the shape \(2,\)"),
     ],
 )
-def test_a_request_that_fails_is_named(tmp_path, function, message):
-    save(tmp_path, score=function)
+def test_a_request_that_fails_is_named_and_fails_the_export(tmp_path, function, message):
+    class Failing(SavedModelExport):
+        def write(self, directory):
+            save(directory, score=function)
+            write_warm_up(directory)
+
     with pytest.raises(ExportError, match=message) as raised:
-        replayed(tmp_path, warm_up_requests())
-    assert "\n" not in str(raised.value)
+        export_version(Failing(None), tmp_path / "exports")
+    assert "\n" not in str(raised.value) and list((tmp_path / "exports").iterdir()) == []
 
 
 def test_a_request_that_does_not_suit_the_model_is_named(tmp_path):
     save(tmp_path)
     (request,) = (r for r in warm_up_requests() if r.model_spec.signature_name == "sample" and size(r) == 1)
-    request.model_spec.signature_name = "nowhere"
-    with pytest.raises(ExportError, match="signature nowhere"):
-        replayed(tmp_path, [request])
-    request.model_spec.signature_name = "translate"
-    with pytest.raises(ExportError, match="its inputs are .*'seed'.*those of the signature {'text': 'string'}"):
-        replayed(tmp_path, [request])
-    request.model_spec.signature_name = "sample"
-    request.inputs["seed"].CopyFrom(tf.make_tensor_proto([0.5]))
-    with pytest.raises(ExportError, match="'seed': 'float32'.*'seed': 'int64'"):
-        replayed(tmp_path, [request])
+    with open_like_serving(tmp_path) as (session, signatures):
+        for name, message in (
+            ("nowhere", "signature nowhere"),
+            ("translate", "its inputs are .*'seed'.*those of the signature {'text': 'string'}"),
+            ("sample", "'seed': 'float32'.*'seed': 'int64'"),
+        ):
+            request.model_spec.signature_name = name
+            if name == "sample":
+                request.inputs["seed"].CopyFrom(tf.make_tensor_proto([0.5]))
+            with pytest.raises(ExportError, match=message):
+                replay(session, signatures, [request])
 
 
 def size(request):
     return request.inputs["text"].tensor_shape.dim[0].size
-
-
-def test_a_request_that_fails_fails_the_export(tmp_path):
-    class Failing(SavedModelExport):
-        def write(self, directory):
-            save(directory, explain=only_seven)
-            write_warm_up(directory)
-
-    with pytest.raises(ExportError, match="signature explain with a batch of 16"):
-        export_version(Failing(None), tmp_path / "exports")
-    assert list((tmp_path / "exports").iterdir()) == []

@@ -6,13 +6,11 @@ import sys
 from pathlib import Path
 
 import pytest
-import tensorflow as tf
 
 from keras_transformer.cli.flags import add_translator_arguments
 from keras_transformer.cli.request import add_request_arguments
 from keras_transformer.errors import UserError
-from keras_transformer.export.warmup import warm_up_requests
-from keras_transformer.translation.options import INPUTS, MOST, OPTIONS, check_options, markdown_table, options_of
+from keras_transformer.translation.options import MOST, OPTIONS, check_options, markdown_table, options_of
 
 ROOT = Path(__file__).parents[2]
 ALPHA = (-10.0, 10.0)
@@ -43,19 +41,6 @@ def test_options_have_these_dtypes_ranges_and_defaults():
 
 
 # What is made from the table. That an exported signature has these inputs: tests/export/test_saved_model.py.
-
-
-def test_a_warm_up_request_gives_every_option_a_value_that_is_in_range_and_not_the_default():
-    given = {}
-    for request in warm_up_requests():
-        inputs = {name: tf.make_ndarray(tensor) for name, tensor in request.inputs.items()}
-        signature = INPUTS.get(request.model_spec.signature_name, INPUTS["translate"])
-        assert {name: tf.dtypes.as_dtype(tensor.dtype).name for name, tensor in request.inputs.items()} == signature
-        given |= {name: values[0] for name, values in inputs.items()}
-    for option in OPTIONS:
-        assert given[option.name] not in (option.not_given, option.default)
-        if option.range:
-            assert option.least <= given[option.name] <= option.most
 
 
 def test_a_program_has_a_flag_of_every_option_with_its_type_help_and_default():
