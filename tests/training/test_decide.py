@@ -59,7 +59,7 @@ def test_an_epoch_has_about_a_hundred_updates_or_more_and_a_warm_up_is_a_tenth_a
         assert config.batch_tokens == 2048
 
 
-@pytest.mark.parametrize(("count", "weight"), [(50_000, "0.01"), (100, "30"), (3_000, "2.5")])
+@pytest.mark.parametrize(("count", "weight"), [(10_000, "0.05"), (100, "30"), (3_000, "2.5")])
 def test_an_epoch_of_a_corpus_with_a_weight_has_the_sizes_of_one_of_as_many_pairs(count, weight):
     taken = int(count * Fraction(weight))
     _, weighted, plan, decided = decide(Config(preset="tiny"), data(count, weight=weight), TWO_CORES, NEW)
@@ -73,7 +73,7 @@ def test_an_epoch_of_a_corpus_with_a_weight_has_the_sizes_of_one_of_as_many_pair
 
 @pytest.mark.parametrize("how", [{"replay": 0.2}, {"temperature": 5.0}])
 def test_sizes_know_replayed_pairs_and_the_temperature(how):
-    sizes, lengths = [900, 40_000], [5, 11]
+    sizes, lengths = [900, 4_000], [5, 11]
     corpora = [DE, replace(DE, is_replayed="replay" in how)]
     pairs = tiny.encoded_pairs(*[[lengths[0]] * sizes[0] + [lengths[1]] * sizes[1]] * 2, 97)
     weights = epoch_weights(corpora, sizes, how.get("replay", 0.0), how.get("temperature", 1.0))

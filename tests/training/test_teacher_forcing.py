@@ -181,10 +181,15 @@ class AddBleu(keras.callbacks.Callback):
         logs["val_bleu"] = 0.0
 
 
-def fitted(strategy, plan, monkeypatch, accumulate_steps=1, callbacks=(), **arguments):
-    """The figures after every update of `fit` on batches of these rows, and its history."""
+def use_plan(plan, monkeypatch):
+    """Makes all batches of these rows."""
     for name in ("plan_batches", "plan_epoch"):
         monkeypatch.setattr(pipeline, name, lambda *_, **__: [np.array(rows) for rows in plan])
+
+
+def fitted(strategy, plan, monkeypatch, accumulate_steps=1, callbacks=(), **arguments):
+    """The figures after every update of `fit` on batches of these rows, and its history."""
+    use_plan(plan, monkeypatch)
     with strategy.scope():
         model = trainer(keras.optimizers.SGD(0.05, momentum=0.9), accumulate_steps)
     after_every_update = AfterEveryBatch()
@@ -198,6 +203,7 @@ def history(strategy, log_dir, monkeypatch):
     """The figures after every one of BATCHES, the logs of the epoch, and the training curves of `fit`."""
     count, board = CountSteps(Progress(), Plan(len(BATCHES), len(BATCHES))), Board(log_dir, 0, 0, {})
     callbacks = [count, AddBleu(), Curves(lambda: board, count.progress, 89, every=1)]
+    use_plan(BATCHES.values(), monkeypatch)
     validation = {"validation_data": pipeline.dealt(pipeline.evaluation_batches(pairs(), 1000), strategy)}
     validation["validation_steps"] = len(BATCHES)
     steps, logs = fitted(strategy, BATCHES.values(), monkeypatch, callbacks=callbacks, **validation)
