@@ -63,14 +63,13 @@ def work(tmp_path, monkeypatch):
     (tmp_path / "package/comet/__init__.py").write_text(COMET, encoding="utf-8")
     (tmp_path / "checkpoints/model.ckpt").write_bytes(b"weights")
     (tmp_path / "hparams.yaml").touch()
-    files = {
-        "test.en": "ONE TWO ÖL FOUR",
-        "test.de": "one two öl four",
-        "new.de": "one two öl x",
-        "old.de": "x x x four",
-    }
-    for name, words in files.items():
-        (tmp_path / name).write_text("".join(f"{word}\n" for word in words.split()), encoding="utf-8")
+    for name, lines in {
+        "test.en": ["ONE", "TWO", "ÖL", "FOUR"],
+        "test.de": ["one", "two", "öl", "four"],
+        "new.de": ["one", "two", "öl", "x"],
+        "old.de": ["x", "x", "x", "four"],
+    }.items():
+        (tmp_path / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     return tmp_path
 
 
@@ -100,35 +99,50 @@ def lines(monkeypatch, capsys):
 
 
 def test_comet_is_printed_for_one_system_and_for_two(package, lines):
-    flags, path = [*flags_of(package), "--comet", package], package / "report.html"
+    flags = [*flags_of(package), "--comet", package]
     assert lines(*flags)[3:] == [f"COMET 0.8125 ({package})"]  # (1 + 1 + 1 + 0.25) / 4
-    lines(*flags, "--report", path)
-    assert '"metric":"COMET"' in path.read_text(encoding="utf-8") and '"0.8125"' in path.read_text(encoding="utf-8")
     both = lines(*flags, "--baseline", package / "old.de")
     assert both[-2:] == [f"COMET 0.8125 ({package})", f"COMET 0.4375 ({package}) (baseline)"]
 
 
-def test_all_references_count_and_the_package_does_not_change_what_is_logged(package):
-    root = logging.getLogger()
-    before = [*root.handlers], root.level
+def test_all_references_count(package):
     model, references = load_comet(package), [["a", "a"], ["b", "b"]]
     assert comet_score(model, ["a", "x"], references, ["A", "B"], 7) == (1 + 1 + 0.25 + 0.25) / 4
+
+
+def test_the_report_has_the_comet_that_is_printed(package, lines):
+    path = package / "report.html"
+    lines(*flags_of(package), "--comet", package, "--report", path)
+    assert '"metric":"COMET"' in path.read_text(encoding="utf-8") and '"0.8125"' in path.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda work: (work / "hparams.yaml").unlink(), "no COMET model at {}: there is no file hparams.yaml"),
+        (
+            lambda work: (work / "checkpoints/model.ckpt").unlink(),
+            "no COMET model at {}: there is no file checkpoints/model.ckpt",
+        ),
+        (
+            lambda work: (work / "checkpoints/model.ckpt").write_bytes(b""),
+            "the COMET model {} cannot be opened: We couldn't connect to 'https://huggingface.co' to load "
+            "xlm-roberta-large.",
+        ),
+    ],
+)
+def test_a_model_that_is_missing_or_cannot_be_opened_is_named_in_one_line(package, change, message):
+    change(package)
+    with pytest.raises(UserError) as caught:
+        load_comet(package)
+    assert str(caught.value) == message.format(package)
+
+
+def test_the_package_does_not_change_what_is_logged(package):
+    root = logging.getLogger()
+    before = [*root.handlers], root.level
+    load_comet(package)
     assert ([*root.handlers], root.level) == before
-
-
-def test_a_model_that_is_missing_or_cannot_be_opened_is_named_in_one_line(package):
-    checkpoint = package / "checkpoints/model.ckpt"
-    damages = {
-        lambda: checkpoint.write_bytes(b""): f"the COMET model {package} cannot be opened: We couldn't connect to "
-        "'https://huggingface.co' to load xlm-roberta-large.",
-        checkpoint.unlink: f"no COMET model at {package}: there is no file checkpoints/model.ckpt",
-        (package / "hparams.yaml").unlink: f"no COMET model at {package}: there is no file hparams.yaml",
-    }
-    for damage, message in damages.items():
-        damage()
-        with pytest.raises(UserError) as caught:
-            load_comet(package)
-        assert str(caught.value) == message
 
 
 def test_comet_works_where_tensorflow_is_not_installed(work):

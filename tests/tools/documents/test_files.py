@@ -1,8 +1,5 @@
 import gzip
 import json
-import multiprocessing
-import os
-import time
 from dataclasses import replace
 from types import SimpleNamespace
 from xml.etree import ElementTree
@@ -12,13 +9,10 @@ import yaml
 
 import keras_transformer as kt
 from keras_transformer.errors import FileError, UserError
-from keras_transformer.protection import Protection
-from keras_transformer.tools.documents import apart
-from keras_transformer.tools.documents.apart import run_apart, translate_file_apart, translate_pages_apart
 from keras_transformer.tools.documents.declared import language_of
 from keras_transformer.tools.documents.files import FORMATS, format_of, translate_bytes
 from tests import tiny
-from tests.tools.documents.fake import SAME, UPPER, Backwards, WordByWord
+from tests.tools.documents.fake import SAME, UPPER, WordByWord
 
 
 def test_the_ending_tells_the_format():
@@ -200,54 +194,3 @@ def test_a_translator_of_many_languages_writes_and_declares_the_one_that_is_give
     subtitle = "1\n00:00:01,000 --> 00:00:02,000\n{}\n"
     found = translate_bytes(Many(), subtitle.format("one").encode(), "srt", target_lang="fr")
     assert found.decode() == subtitle.format("one-fr")
-
-
-def own_process(translator):
-    return os.getpid(), translator.translate(["one"]), translator.protection
-
-
-def spin(translator):
-    while True:
-        pass
-
-
-def fill(translator):
-    return len(bytearray(2 * apart.MOST_BYTES))
-
-
-def stumble(translator):
-    return [][0]
-
-
-def test_a_function_runs_in_a_process_of_its_own_and_asks_the_translator_here():
-    process, texts, protection = run_apart(own_process, 5, UPPER)
-    assert process != os.getpid() and texts == ["ONE"] and protection is None
-    assert multiprocessing.active_children() == []
-
-
-def test_a_document_is_translated_as_in_this_process():
-    translator, page = Backwards(Protection({"apple": "Apfel"})), "<p>the <b>apple</b> tree</p>"
-    expected = translate_bytes(translator, page.encode(), "html")
-    assert b"<b>Apfel</b>" in expected and translate_file_apart(translator, page.encode(), "html") == expected
-    assert translate_pages_apart(translator, [page, ""]) == [expected.decode(), ""]
-
-
-@pytest.mark.parametrize(
-    ("function", "message"), [(spin, apart.TOO_MUCH), (fill, apart.TOO_MUCH), (stumble, apart.DAMAGED)]
-)
-def test_what_goes_beyond_the_limits_is_refused(function, message):
-    start = time.monotonic()
-    with pytest.raises(UserError) as caught:
-        run_apart(function, 1, UPPER)
-    assert str(caught.value) == message and time.monotonic() - start < 30
-    assert multiprocessing.active_children() == []
-
-
-def test_an_error_of_the_translator_ends_the_process():
-    class Broken:
-        def translate(self, texts):
-            raise ConnectionAbortedError("the server")
-
-    with pytest.raises(ConnectionAbortedError, match="the server"):
-        run_apart(own_process, 5, Broken())
-    assert multiprocessing.active_children() == []

@@ -1,0 +1,65 @@
+import multiprocessing
+import os
+import time
+
+import pytest
+
+from keras_transformer.errors import UserError
+from keras_transformer.protection import Protection
+from keras_transformer.tools.documents import apart
+from keras_transformer.tools.documents.apart import run_apart, translate_file_apart, translate_pages_apart
+from keras_transformer.tools.documents.files import translate_bytes
+from tests.tools.documents.fake import UPPER, Backwards
+
+PAGE = "<p>the <b>apple</b> tree</p>"
+
+
+def own_process(translator):
+    return os.getpid(), translator.translate(["one"]), translator.protection
+
+
+def spin(translator):
+    while True:
+        pass
+
+
+def fill(translator):
+    return len(bytearray(2 * apart.MOST_BYTES))
+
+
+def stumble(translator):
+    return [][0]
+
+
+def test_a_function_runs_in_a_process_of_its_own_and_asks_the_translator_here():
+    process, texts, protection = run_apart(own_process, 5, UPPER)
+    assert process != os.getpid() and texts == ["ONE"] and protection is None
+    assert multiprocessing.active_children() == []
+
+
+def test_a_document_is_translated_as_in_this_process():
+    translator = Backwards(Protection({"apple": "Apfel"}))
+    expected = translate_bytes(translator, PAGE.encode(), "html")
+    assert b"<b>Apfel</b>" in expected and translate_file_apart(translator, PAGE.encode(), "html") == expected
+    assert translate_pages_apart(translator, [PAGE, ""]) == [expected.decode(), ""]
+
+
+@pytest.mark.parametrize(
+    ("function", "message"), [(spin, apart.TOO_MUCH), (fill, apart.TOO_MUCH), (stumble, apart.DAMAGED)]
+)
+def test_what_goes_beyond_the_limits_is_refused(function, message):
+    start = time.monotonic()
+    with pytest.raises(UserError) as caught:
+        run_apart(function, 1, UPPER)
+    assert str(caught.value) == message and time.monotonic() - start < 30
+    assert multiprocessing.active_children() == []
+
+
+def test_an_error_of_the_translator_ends_the_process():
+    class Broken:
+        def translate(self, texts):
+            raise ConnectionAbortedError("the server")
+
+    with pytest.raises(ConnectionAbortedError, match="the server"):
+        run_apart(own_process, 5, Broken())
+    assert multiprocessing.active_children() == []
