@@ -91,7 +91,7 @@ def test_the_page_has_every_row_with_both_numbers():
 
 @pytest.mark.parametrize(("row", "averaged", "steps"), [("base", 5, 100_000), ("big", 20, 300_000)])
 def test_the_recipe_of_wmt_14_has_the_numbers_of_the_paper(row, averaged, steps, monkeypatch):
-    """`tests/training/test_dry_run.py` and `tests/test_docs.py` rehearse trainings."""
+    """`tests/tools/planning/test_dry_run.py` and `tests/test_docs.py` rehearse trainings."""
     monkeypatch.chdir(DOCS.parent)
     command = f"--config docs/table3/{row}.yaml --average_epochs {averaged}"
     assert f"\npython train.py {command}\n" in (DOCS / "table3.md").read_text(encoding="utf-8")
