@@ -67,9 +67,11 @@ def expected(model, tokenizer, sentences, **settings):
             scores = model(**batch, decoder_input_ids=ids[:, :-1]).logits.log_softmax(-1)
             log_probs = scores.gather(2, ids[:, 1:, None])[0, :, 0]
             forced = 1 if settings.get("forced_bos_token_id") is not None else 0
-            text = tokenizer.batch_decode(ids, skip_special_tokens=True)[0]
-            found_ids, log_prob = ids[0, 1 + forced :].tolist(), float(log_probs[forced:].sum())
-            row[name] = {"text": text, "ids": found_ids, "log_prob": log_prob}
+            row[name] = {
+                "text": tokenizer.batch_decode(ids, skip_special_tokens=True)[0],
+                "ids": ids[0, 1 + forced :].tolist(),
+                "log_prob": float(log_probs[forced:].sum()),
+            }
         found.append(row)
     return found
 
@@ -113,18 +115,22 @@ def marian(name, **settings):
         files = [str(path / file) for file in ("source.spm", "target.spm", "vocab.json")]
         tokenizer = transformers.MarianTokenizer(*files, source_lang="en", target_lang="de")
         last = len(vocabulary) - 1
-        settings = {"activation_function": "swish", "scale_embedding": True, "init_std": 0.2, **SIZES, **settings}
-        settings |= {"vocab_size": len(vocabulary), "pad_token_id": last, "decoder_start_token_id": last}
-        model = transformers.MarianMTModel(transformers.MarianConfig(bad_words_ids=[[last]], **settings))
+        config = transformers.MarianConfig(
+            vocab_size=len(vocabulary),
+            pad_token_id=last,
+            decoder_start_token_id=last,
+            bad_words_ids=[[last]],
+            **{"activation_function": "swish", "scale_embedding": True, "init_std": 0.2, **SIZES, **settings},
+        )
+        model = transformers.MarianMTModel(config)
         model.final_logits_bias = 0.3 * torch.randn(1, len(vocabulary))
         model.final_logits_bias[0, -1] = 0
         learn(model, tokenizer, corpus)
         keep(name, model, tokenizer, [("en", "de", SENTENCES, {"bad_words_ids": [[last]]})])
 
 
-def multilingual(name, made):
+def multilingual(name, model_class, config, make_tokenizer, codes, **settings):
     """A model of fairseq's kind: one BPE model of pieces, and a tag for each language."""
-    model_class, config, make_tokenizer, codes, settings = made
     torch.set_num_threads(1)
     transformers.set_seed(3)
     corpus = pairs(600, seed=1)
@@ -153,14 +159,6 @@ def m2m100_tokenizer(path):
     return transformers.M2M100Tokenizer(str(file), str(path), **tags)
 
 
-def nllb_tokenizer(path):
-    return transformers.NllbTokenizer(str(path))
-
-
-def mbart_tokenizer(path):
-    return transformers.MBartTokenizer(str(path))
-
-
 def torch_file(name):
     """A file of torch.save: an array, its transpose in the same storage, half precision, a parameter, a part."""
     x = torch.arange(6, dtype=torch.float32).reshape(2, 3)
@@ -170,16 +168,29 @@ def torch_file(name):
 
 def main():
     """Makes the fixtures that the arguments name; all of them by default."""
-    relu = partial(transformers.M2M100Config, activation_function="relu")
-    scaled = partial(transformers.MBartConfig, scale_embedding=True)
-    m2m100, mbart = transformers.M2M100ForConditionalGeneration, transformers.MBartForConditionalGeneration
-    others = {  # model, configuration, tokenizer, languages, and what their tags are for `generate`
-        "hf_m2m100": (m2m100, relu, m2m100_tokenizer, ("en", "de"), {"forced_bos_token_id": "__{}__".format}),
-        "hf_nllb": (m2m100, relu, nllb_tokenizer, ("eng_Latn", "deu_Latn"), {"forced_bos_token_id": str}),
-        "hf_mbart": (mbart, scaled, mbart_tokenizer, ("en_XX", "de_DE"), {"decoder_start_token_id": str}),
+    of_m2m100 = (
+        transformers.M2M100ForConditionalGeneration,
+        partial(transformers.M2M100Config, activation_function="relu"),
+    )
+    of_mbart = transformers.MBartForConditionalGeneration, partial(transformers.MBartConfig, scale_embedding=True)
+    latin = ("eng_Latn", "deu_Latn")
+    makers = {
+        "torch_file": torch_file,
+        "hf_marian": marian,
+        "hf_m2m100": lambda name: multilingual(
+            name, *of_m2m100, m2m100_tokenizer, ("en", "de"), forced_bos_token_id="__{}__".format
+        ),
+        "hf_nllb": lambda name: multilingual(
+            name, *of_m2m100, lambda path: transformers.NllbTokenizer(str(path)), latin, forced_bos_token_id=str
+        ),
+        "hf_mbart": lambda name: multilingual(
+            name,
+            *of_mbart,
+            lambda path: transformers.MBartTokenizer(str(path)),
+            ("en_XX", "de_DE"),
+            decoder_start_token_id=str,
+        ),
     }
-    makers = {"torch_file": torch_file, "hf_marian": marian}
-    makers |= {name: partial(multilingual, made=made) for name, made in others.items()}
     for name in sys.argv[1:] or makers:
         makers[name](name)
 

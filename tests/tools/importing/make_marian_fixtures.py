@@ -28,16 +28,32 @@ SIZES = {"type": "transformer", "dim_emb": 32, "transformer_dim_ffn": 48, "trans
 SIZES |= {"enc_depth": 2, "dec_depth": 2}
 TRAINING = {"after_batches": 600, "mini_batch": 32, "learn_rate": 0.003, "lr_warmup": 60, "seed": 5, "cpu_threads": 1}
 TRAINING |= {"overwrite": True, "quiet": True, "disp_freq": 100, "workspace": 256, "max_length": 60, "clip_norm": 1.0}
-PRE_NORM = {"transformer_preprocess": "n", "transformer_postprocess": "da", "transformer_postprocess_top": "n"}
 MODELS = {
-    "marian": {"tied_embeddings_all": True, "transformer_ffn_activation": "swish", "transformer_postprocess": "dan"},
-    "marian_two_vocabularies": {"tied_embeddings": True, "transformer_postprocess": "dan"},
-    "marian_spm": {"spm": True, "tied_embeddings": True, "transformer_postprocess_emb": "nd"},
-    "marian_pre_norm": {"spm": True, "tied_embeddings_all": True, **PRE_NORM},
+    "marian": {
+        "tied_embeddings_all": True,
+        "transformer_ffn_activation": "swish",
+        "transformer_postprocess": "dan",
+    },
+    "marian_two_vocabularies": {
+        "tied_embeddings": True,
+        "transformer_ffn_activation": "relu",
+        "transformer_postprocess": "dan",
+    },
+    "marian_spm": {
+        "spm": True,
+        "tied_embeddings": True,
+        "transformer_ffn_activation": "gelu",
+        "transformer_postprocess_emb": "nd",
+    },
+    "marian_pre_norm": {
+        "spm": True,
+        "tied_embeddings_all": True,
+        "transformer_ffn_activation": "relu",
+        "transformer_preprocess": "n",
+        "transformer_postprocess": "da",
+        "transformer_postprocess_top": "n",
+    },
 }
-MODELS["marian_spm"]["transformer_ffn_activation"] = "gelu"
-for name in ("marian_two_vocabularies", "marian_pre_norm"):
-    MODELS[name]["transformer_ffn_activation"] = "relu"
 IDS = {"eos_id": 0, "unk_id": 1, "bos_id": -1}
 
 
@@ -79,10 +95,12 @@ def name_in_new_layers(name):
 def write_for_new_layers(path):
     """Writes model.new.npz, which the newer layers of Marian can read, beside model.npz."""
     with np.load(path / "model.npz") as arrays:
-        is_norm = {name: name.endswith("_pre") or "_top_" in name for name in arrays}
-        new = {name_in_new_layers(name): arrays[name].reshape(-1) for name in arrays if is_norm[name]}
-        new |= {name: arrays[name] for name in arrays if not is_norm[name]}
-    np.savez(path / "model.new.npz", **new)
+        renamed = {
+            name_in_new_layers(name) if name.endswith("_pre") or "_top_" in name else name: array
+            for name, array in arrays.items()
+        }
+    flat = {name: array.reshape(-1) if "->" in name else array for name, array in renamed.items()}
+    np.savez(path / "model.new.npz", **flat)
     os.environ["TRANSFORMER_FLAVOR"] = "experimental"
 
 
@@ -109,8 +127,9 @@ def make(name, spm=False, **settings):
         path.mkdir()
         corpus, is_shared = pairs(600, seed=1), "tied_embeddings_all" in settings
         write_pieces(path, corpus, is_shared and spm, **(IDS if spm else {}))
-        models = [str(path / f"{side}.spm") for side in ("source", "target")]
-        pieces = [sentencepiece.SentencePieceProcessor(model_file=model) for model in models]
+        pieces = [
+            sentencepiece.SentencePieceProcessor(model_file=str(path / f"{side}.spm")) for side in ("source", "target")
+        ]
         encode, decode = str, str  # Marian divides text itself
         if not spm:
             write_yaml_vocabularies(path, is_shared)
@@ -121,13 +140,20 @@ def make(name, spm=False, **settings):
             divide = str if spm else partial(joined, own)
             texts[-1].write_text("".join(divide(sentence) + "\n" for sentence in sentences), encoding="utf-8")
         suffix = "spm" if spm else "yml"
-        files = {"vocabs": vocabularies(path, suffix), "train_sets": [*map(str, texts)]}
-        training = {**SIZES, **TRAINING, **settings, **files}
+        training = {
+            **SIZES,
+            **TRAINING,
+            **settings,
+            "vocabs": vocabularies(path, suffix),
+            "train_sets": [*map(str, texts)],
+        }
         pymarian.Trainer(model=str(path / "model.npz"), **training).train()
         for left_over in path.glob("model.npz.*"):
             left_over.unlink()
-        names = f"models:\n  - model.npz\nvocabs:\n  - source.{suffix}\n  - target.{suffix}\n"
-        (path / "decoder.yml").write_text(f"{names}beam-size: 6\nnormalize: 1\n")
+        decoder = (
+            f"models:\n  - model.npz\nvocabs:\n  - source.{suffix}\n  - target.{suffix}\nbeam-size: 6\nnormalize: 1\n"
+        )
+        (path / "decoder.yml").write_text(decoder)
         model = "model.npz"
         if settings.get("transformer_preprocess"):
             write_for_new_layers(path)

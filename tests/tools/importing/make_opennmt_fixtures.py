@@ -40,21 +40,46 @@ SIZES = "num_layers=(2, 1), num_heads=4, ffn_inner_dim=48, dropout=0.0, attentio
 SMALL = "num_units=24, num_layers=1, num_heads=3, ffn_inner_dim=32, dropout=0.0, attention_dropout=0.0, ffn_dropout=0.0"
 SHARE = "share_embeddings=opennmt.models.EmbeddingsSharingLevel"
 NO_RULES = {"normalization_rule_name": "identity"}  # they are most of a small SentencePiece model
-BPE = {"model_type": "bpe", **NO_RULES}
-SILU = f"num_units=32, pre_norm=False, ffn_activation=tf.nn.silu, {SHARE}.ALL, {SIZES}"
-RELATIVE = "position_encoder_class=None, maximum_relative_position=3, ffn_activation=tf.nn.gelu, "
-RELATIVE += f"{SHARE}.TARGET, {SMALL}"
-LEARNED = "position_encoder_class=lambda: opennmt.layers.PositionEmbedder(maximum_position=9), pre_norm=False, "
-LEARNED += f"mha_bias=False, output_layer_bias=False, {SHARE}.SOURCE_TARGET_INPUT, {SMALL}"
 MODELS = {  # model description, number of vocabularies, kind of tokenizer, source_sequence_controls, pieces
     "opennmt": (SUBCLASS.format(f"ffn_activation=layers.gelu, {SIZES}"), 2, "OpenNMTTokenizer", None, {}),
-    "opennmt_shared": (LAMBDA.format(SILU), 1, "SentencePieceTokenizer", {"end": True}, {}),
-    "opennmt_relative": (LAMBDA.format(RELATIVE), 1, "SentencePieceTokenizer", None, NO_RULES),
-    "opennmt_learned": (LAMBDA.format(LEARNED), 1, "OpenNMTTokenizer", {"start": True, "end": True}, BPE),
+    "opennmt_shared": (
+        LAMBDA.format(f"num_units=32, pre_norm=False, ffn_activation=tf.nn.silu, {SHARE}.ALL, {SIZES}"),
+        1,
+        "SentencePieceTokenizer",
+        {"end": True},
+        {},
+    ),
+    "opennmt_relative": (
+        LAMBDA.format(
+            "position_encoder_class=None, maximum_relative_position=3, ffn_activation=tf.nn.gelu, "
+            f"{SHARE}.TARGET, {SMALL}"
+        ),
+        1,
+        "SentencePieceTokenizer",
+        None,
+        NO_RULES,
+    ),
+    "opennmt_learned": (
+        LAMBDA.format(
+            "position_encoder_class=lambda: opennmt.layers.PositionEmbedder(maximum_position=9), pre_norm=False, "
+            f"mha_bias=False, output_layer_bias=False, {SHARE}.SOURCE_TARGET_INPUT, {SMALL}"
+        ),
+        1,
+        "OpenNMTTokenizer",
+        {"start": True, "end": True},
+        {"model_type": "bpe", **NO_RULES},
+    ),
 }
-PARAMS = {"optimizer": "Adam", "optimizer_params": {"beta_1": 0.9, "beta_2": 0.98}, "learning_rate": 0.5}
-PARAMS |= {"decay_type": "NoamDecay", "decay_params": {"model_dim": 32, "warmup_steps": 100}}
-TRAIN = {"batch_size": 32, "max_step": 900, "save_checkpoints_steps": 900, "save_summary_steps": 100}
+TRAINING = {
+    "params": {
+        "optimizer": "Adam",
+        "optimizer_params": {"beta_1": 0.9, "beta_2": 0.98},
+        "learning_rate": 0.5,
+        "decay_type": "NoamDecay",
+        "decay_params": {"model_dim": 32, "warmup_steps": 100},
+    },
+    "train": {"batch_size": 32, "max_step": 900, "save_checkpoints_steps": 900, "save_summary_steps": 100},
+}
 
 
 def tokenization(kind, model):
@@ -133,7 +158,7 @@ def make(name, description, *corpus):
         os.chdir(directory)
         Path(name).mkdir()
         Path("model.py").write_text(description)
-        config = {"model_dir": name, "data": write_corpus(*corpus), "params": PARAMS, "train": TRAIN}
+        config = {"model_dir": name, "data": write_corpus(*corpus), **TRAINING}
         Path("data.yml").write_text(yaml.safe_dump(config))
         tf.random.set_seed(5)
         make_model = opennmt.load_model(name, model_file="model.py", as_builder=True)
