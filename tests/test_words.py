@@ -20,7 +20,7 @@ from keras_transformer.words import (
 from tests.sentences import SENTENCES
 
 # They read names of flags, settings, operations and errors, which are ASCII.
-READ_CODE = {"flags.py", "parser.py", "litert.py", "runner.py", "workers.py"}
+READ_CODE = {"flags.py", "parser.py", "litert.py", "runner.py", "group.py"}
 CHARACTERS = "".join(chr(point) for point in range(0x110000) if not 0xD800 <= point < 0xE000)
 
 

@@ -117,6 +117,18 @@ def test_a_model_of_the_reverse_direction_writes_a_corpus_here_and_on_beam(learn
     assert sum(line.startswith("<BT> ") for line in lines(tmp_path / "beam" / "train.de")) > len(LINES) / 2
 
 
+@pytest.mark.slow
+def test_two_runs_teach_here_and_on_beam(learned, first, tmp_path, run):
+    teachers = [shutil.copytree(learned.path, tmp_path / name) for name in ("run", "other")]
+    asked = [*first[distil], "--teacher", teachers[1], "--beam_size", 2, "--n_best", 2]
+    for name, flags in {"here": [], "beam": ["--engine", "beam", "--direct_num_workers", 2]}.items():
+        run(distil, *asked, "--output", tmp_path / name, *flags)
+    alternatives = load_translator(learned, beam_size=2).alternatives(lines(tmp_path / "mine" / "train.en"))
+    assert lines(tmp_path / "here" / "train.de") == [each.text for row in alternatives for each in row]
+    for name in ("train.en", "train.de", "val.de"):
+        assert (tmp_path / "beam" / name).read_bytes() == (tmp_path / "here" / name).read_bytes()
+
+
 def test_a_model_of_many_languages_takes_the_direction_that_is_given(written):
     directory = written(back_translate, "--source_lang", "fr", "--target_lang", "ja")
     assert (lines(directory / "train.fr")[0], lines(directory / "train.ja")[0]) == (LINES[0], f"{LINES[0]} 0")
