@@ -170,7 +170,7 @@ def test_what_a_directory_cannot_give_is_named(tmp_path, monkeypatch):
     with pytest.raises(CheckpointError, match="no run in"):
         Run(tmp_path).translator()
     monkeypatch.setitem(sys.modules, "keras_transformer.tools.engines", None)
-    with pytest.raises(UserError, match="must be saved_model without keras_transformer.tools.engines. .* format='lit"):
+    with pytest.raises(UserError, match="`format` litert needs keras_transformer/tools/engines, which is not"):
         Run(tmp_path).export(tmp_path / "exports", format="litert")
     (tmp_path / "3").mkdir()
     for settings in ({"beam_size": 3}, {"length_penalty": 0.0}, {"checkpoint": "best"}, {"shortlist": 3}):
