@@ -7,10 +7,8 @@ import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from sentencepiece.sentencepiece_model_pb2 import ModelProto
-
 from keras_transformer.config import BOS_ID
-from keras_transformer.errors import TokenizerError, UserError
+from keras_transformer.errors import UserError
 from keras_transformer.files import reading, write_whole
 from keras_transformer.languages import own_codes, plain, short_codes, spellings_of
 
@@ -143,35 +141,6 @@ def load_tags(directory):
 def piece_of(code):
     """The piece that tags a language in our own tokenizers: `<2de>`."""
     return f"<2{code}>"
-
-
-def append_tags(model, codes):
-    """Adds tags of languages behind the pieces of a tokenizer, which keep their ids: control pieces `<2de>`.
-
-    No text yields a control piece.
-
-    Args:
-        model: a SentencePiece model, bytes.
-        codes: list of str, of languages. A tag that the model has is not added.
-
-    Returns:
-        The longer model, bytes.
-
-    Raises:
-        TokenizerError: for a tag that is a piece of another kind.
-    """
-    description = ModelProto.FromString(model)
-    kinds = {piece.piece: piece.type for piece in description.pieces}
-    for tag in dict.fromkeys(map(piece_of, codes)):
-        if kinds.get(tag, ModelProto.SentencePiece.CONTROL) != ModelProto.SentencePiece.CONTROL:
-            raise TokenizerError(
-                f"{tag} tells the languages of texts, and the tokenizer yields it for text, too: train one with "
-                f"spm_train --control_symbols={tag}"
-            )
-        if tag not in kinds:
-            description.pieces.add(piece=tag, type=ModelProto.SentencePiece.CONTROL)
-    description.trainer_spec.vocab_size = len(description.pieces)
-    return description.SerializeToString(deterministic=True)
 
 
 def read_export(directory):

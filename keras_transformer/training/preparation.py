@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 import sentencepiece
+from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
 from keras_transformer.config import Config
 from keras_transformer.data.corpora import (
@@ -24,12 +25,12 @@ from keras_transformer.data.encoded import LAYOUT, EncodedPairs, encode_pairs, f
 from keras_transformer.data.full_stops import UNKNOWN, Known, learn_known, load_known, save_known
 from keras_transformer.data.subword_dropout import check_bpe
 from keras_transformer.data.typed_text import with_cases
-from keras_transformer.errors import CheckpointError, ConfigError, CorpusError, counted
+from keras_transformer.errors import CheckpointError, ConfigError, CorpusError, TokenizerError, counted
 from keras_transformer.files import write_whole
 from keras_transformer.process import find_tool
 from keras_transformer.protection import PLACEHOLDERS
 from keras_transformer.settings import SETTINGS
-from keras_transformer.tags import LanguageTags, append_tags, load_tags
+from keras_transformer.tags import LanguageTags, load_tags, piece_of
 from keras_transformer.tokenizer import TARGET, Tokenizer, load_tokenizers, read_model, train_tokenizer
 from keras_transformer.training.decide import Begun
 from keras_transformer.training.origin import Origin
@@ -321,6 +322,35 @@ def known_languages(config, run, corpus, origin):
     if before and before.place != config.tags:
         raise ConfigError(f"{config.init_from} was trained with `tags` {before.place}. Received: tags={config.tags}")
     return before or LanguageTags(config.tags, {}, {}, (None, None))
+
+
+def append_tags(model, codes):
+    """Adds tags of languages behind the pieces of a tokenizer, which keep their ids: control pieces `<2de>`.
+
+    No text yields a control piece.
+
+    Args:
+        model: a SentencePiece model, bytes.
+        codes: list of str, of languages. A tag that the model has is not added.
+
+    Returns:
+        The longer model, bytes.
+
+    Raises:
+        TokenizerError: for a tag that is a piece of another kind.
+    """
+    description = ModelProto.FromString(model)
+    kinds = {piece.piece: piece.type for piece in description.pieces}
+    for tag in dict.fromkeys(map(piece_of, codes)):
+        if kinds.get(tag, ModelProto.SentencePiece.CONTROL) != ModelProto.SentencePiece.CONTROL:
+            raise TokenizerError(
+                f"{tag} tells the languages of texts, and the tokenizer yields it for text, too: train one with "
+                f"spm_train --control_symbols={tag}"
+            )
+        if tag not in kinds:
+            description.pieces.add(piece=tag, type=ModelProto.SentencePiece.CONTROL)
+    description.trainer_spec.vocab_size = len(description.pieces)
+    return description.SerializeToString(deterministic=True)
 
 
 def make_tokenizers(config, run, corpus, origin, is_other=False):

@@ -3,8 +3,9 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
+from keras_transformer.cli.export import summarise
 from keras_transformer.config import Config
-from keras_transformer.export.manifest import describe_run, read_manifest, summarise, write_manifest
+from keras_transformer.export.manifest import describe_run, read_manifest, write_manifest
 from keras_transformer.export.parity import Loading, Parity
 from keras_transformer.training.run_directory import RunDirectory
 

@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+from keras_transformer.cli import line_files
 from keras_transformer.cli.line_files import chunks_of_stream
 from keras_transformer.errors import FileError, UserError
 from keras_transformer.translation import lines
@@ -18,7 +19,8 @@ def twice(texts):
 
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch):
-    monkeypatch.setattr(lines, "CHUNK", 3)
+    for module in (lines, line_files):
+        monkeypatch.setattr(module, "CHUNK", 3)
 
 
 def test_every_line_of_a_stream_gives_its_lines_in_order():
