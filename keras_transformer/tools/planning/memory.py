@@ -22,6 +22,14 @@ FLOAT32 = 4  # bytes
 SLOTS = {"lion": 1, "adafactor": 1}  # variables of an optimizer for each weight, where they are not two
 GRAPH = 64 * MIB  # of the traced functions
 WEIGHTS = {"ReadVariableOp", "VarHandleOp", "Const"}  # operations whose results are no activations
+VIEWS = {
+    "Reshape",
+    "Identity",
+    "IdentityN",
+    "ExpandDims",
+    "Squeeze",
+    "StopGradient",
+}  # whose results are in the memory of their input
 
 
 class Memory(NamedTuple):
@@ -102,11 +110,18 @@ def count_activations(config, data, rows, source, target, policy):
         tf.gradients(losses, [weight.value.handle for weight in network.trainable_weights])
         both = graph.get_operations()
     backward = (operation for operation in both if operation.name not in forward)
-    read = {tensor.ref() for operation in backward for tensor in operation.inputs if tensor.op.name in forward}
+    read = {_viewed(tensor).ref() for operation in backward for tensor in operation.inputs if tensor.op.name in forward}
     kept = [ref.deref() for ref in read if ref.deref().op.type not in WEIGHTS]
     steps = [step for loop in both if loop.type == "While" for step in loop_body(loop).get_operations()]
     kept += [step.inputs[1] for step in steps if step.type == "TensorListPushBack"] * max(source, target)
     return sum(_bytes_of(tensor, rows) for tensor in kept)
+
+
+def _viewed(tensor):
+    """The tensor whose memory this one is a view of, or the tensor itself."""
+    while tensor.op.type in VIEWS:
+        tensor = tensor.op.inputs[tensor.value_index]
+    return tensor
 
 
 def _bytes_of(tensor, rows):

@@ -132,7 +132,7 @@ PEAKS = [
 def test_the_estimate_is_near_the_growth_that_was_measured(settings, peak):
     need = estimated(*measured_training(settings))
     assert need.activations > 0.6 * need.total  # they are the part that is estimated
-    assert 0.75 < need.total / MIB / peak < 1.25, need.describe()
+    assert 0.6 < need.total / MIB / peak < 1.1, need.describe()  # another machine needs 0.65 of these peaks
 
 
 def measured_training(settings):
@@ -166,7 +166,7 @@ def test_the_estimate_is_near_the_growth_of_a_process_that_trains(settings):
     code = f"from tests.tools.planning.test_memory import measured_peak; print(measured_peak({settings}))"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=600)
     peak = json.loads(found.stdout.splitlines()[-1])
-    assert 0.75 < estimated(*measured_training(settings)).total / peak < 1.5  # fewer threads need less
+    assert 0.75 < estimated(*measured_training(settings)).total / peak < 1.6  # fewer threads need less
 
 
 def test_a_training_that_cannot_fit_is_refused_with_what_to_do(monkeypatch):
