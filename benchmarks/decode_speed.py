@@ -44,7 +44,7 @@ from keras_transformer.config import Config
 from keras_transformer.errors import check_positive
 from keras_transformer.translation.lines import BATCHES_AT_ONCE, run_sorted
 
-BEAM_SIZES = (4, 1)
+BEAM_SIZES = [4, 1]
 ROUNDS = 3
 SINGLES = 10  # Every 10th sentence is translated alone.
 LONGEST = 256  # Tokens of a translation by CTranslate2.
@@ -116,6 +116,7 @@ def parse_arguments():
     parser.add_argument("--shortlist", type=int, help="also measure a SavedModel with a shortlist of this size")
     parser.add_argument("--beside", action="append", default=[], metavar="RUN", help="another run, repeatable")
     parser.add_argument("--batch_size", type=int, default=32, help="sentences translated at a time (default: 32)")
+    parser.add_argument("--beams", type=int, nargs="+", default=BEAM_SIZES, help="sizes of the beam (default: 4 1)")
     return parser.parse_args()
 
 
@@ -249,7 +250,7 @@ def tag_of(export):
     return [export.source_tag] if export.reference.tags else []
 
 
-def start_systems(model_dir, directory, source, shortlist, beside):
+def start_systems(model_dir, directory, source, shortlist, beside, beams):
     """Exports a run in all formats, and loads every export: list of `System`, in the order of the beams.
 
     Args:
@@ -258,6 +259,7 @@ def start_systems(model_dir, directory, source, shortlist, beside):
         source: str, the first sentence to translate.
         shortlist: int, the size of the shortlist of one more SavedModel; None for none.
         beside: list of paths of other runs, each of which has one more SavedModel.
+        beams: list of int, the sizes of the beam.
     """
     from keras_transformer.export.saved_model import SavedModelExport
     from keras_transformer.runs import Run
@@ -265,7 +267,7 @@ def start_systems(model_dir, directory, source, shortlist, beside):
     from keras_transformer.tools.engines.litert import LiteRTExport
 
     systems = []
-    for beam_size in BEAM_SIZES:
+    for beam_size in beams:
         translator = Run(model_dir).translator(beam_size=beam_size)
         for quantization in ("float32", "int8"):
             name = f"CTranslate2 {quantization}"
@@ -401,7 +403,8 @@ def main(arguments):
     for run in (arguments.model_dir, *arguments.beside):
         Config.load(Path(run, "config.yaml"))  # Detects a wrong path, too.
     with tempfile.TemporaryDirectory() as directory:
-        systems = start_systems(arguments.model_dir, directory, sources[0], arguments.shortlist, arguments.beside)
+        how = (arguments.shortlist, arguments.beside, arguments.beams)
+        systems = start_systems(arguments.model_dir, directory, sources[0], *how)
     signature = measure_systems(systems, sources, references, arguments.tokenize, arguments.batch_size)
     print(describe_machine())
     print(
@@ -409,7 +412,8 @@ def main(arguments):
         f"batches of {arguments.batch_size}, {BATCHES_AT_ONCE} at a time\n"
     )
     print_table(systems)
-    print(f"\n{agreement(systems, sources, references, arguments)}")
+    if {*BEAM_SIZES} <= {*arguments.beams}:
+        print(f"\n{agreement(systems, sources, references, arguments)}")
     print(f"ratios: to {BASELINE} with the same beam\nBLEU: {signature}")
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from keras_transformer.config import BOS_ID
 from keras_transformer.errors import UserError
 from keras_transformer.files import reading, write_whole
-from keras_transformer.languages import own_codes, plain, short_codes, spellings_of
+from keras_transformer.languages import find_code, language_of, own_codes, short_codes, spellings_of
 
 TAGS_FILE = "languages.json"  # in the directory of a run
 MANIFEST = "export.json"  # in that of an export
@@ -45,7 +45,7 @@ class LanguageTags:
         return self.sources[source_lang], self.targets[target_lang]
 
     def find(self, source_lang=None, target_lang=None):
-        """The model's own codes for codes that a user gives, in any form of `spellings_of`; None takes the default.
+        """The model's own codes for codes that a user gives, in any form of `find_code`; None takes the default.
 
         Returns:
             (source, target), two str.
@@ -56,7 +56,7 @@ class LanguageTags:
         found = []
         sides = (("source_lang", source_lang, self.sources), ("target_lang", target_lang, self.targets))
         for (name, given, codes), default in zip(sides, self.default, strict=True):
-            code = spellings_of(codes).get(plain(given)) if given else default
+            code = find_code(spellings_of(codes), checked(given)) if given else default
             if code is None:
                 known = ", ".join(sorted(short_codes(codes).values()))
                 raise UserError(f"the model has no `{name}` {given}, only {known}")
@@ -82,7 +82,7 @@ class LanguageTags:
         """The codes of the languages of some directions that have no tag yet.
 
         Args:
-            directions: iterable of (source, target), codes in any form of `spellings_of`.
+            directions: iterable of (source, target), codes in any form of `find_code`.
 
         Returns:
             list of str.
@@ -166,3 +166,27 @@ def read_export(directory):
             return None, (origin.get("source_lang"), origin.get("target_lang"))
         default = tuple(listed[side][code] for side, code in zip(sides, listed["default"], strict=True))
         return LanguageTags(None, *(dict.fromkeys(listed[side].values()) for side in sides), default), default
+
+
+def checked(code):
+    """Returns the code of a language. Raises UserError for a value that is no str."""
+    if not isinstance(code, str):
+        raise UserError(f"the code of a language must be a str, such as fr. Received: {code!r}")
+    return code
+
+
+def check_direction(languages, source_lang=None, target_lang=None):
+    """Checks languages that a user gives to a model of one direction.
+
+    Args:
+        languages: (source, target), the codes of the model; None for each that is not known. Every code is right for a
+            language that is not known, or whose code CLDR does not know.
+        source_lang, target_lang: codes that a user gives; None for none.
+
+    Raises:
+        UserError: for another language than that of the model.
+    """
+    given = {"source_lang": source_lang, "target_lang": target_lang}
+    for (name, code), own in zip(given.items(), languages, strict=True):
+        if code and language_of(own) and find_code(spellings_of([own]), checked(code)) is None:
+            raise UserError(f"the model has one direction, and its `{name}` is {own}. Received: {name}={code}")

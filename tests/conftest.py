@@ -61,12 +61,13 @@ logging.getLogger("keras_transformer").setLevel(logging.INFO)
 
 PASSED_TESTS_PER_DOT = 50
 C_LIBRARY = ctypes.CDLL(None)
-MUCH_MEMORY = 1.25 * 2**30  # bytes of a process. Three of them, and the programs that tests start, are for a laptop.
+GROWTH = 2**29  # bytes
 
 
 def pytest_configure(config):
     """Sets up TensorFlow in a process that runs tests, and makes the directory that all processes share."""
     config.passed_tests = 0
+    config.enough_memory = 3 * GROWTH
     if "PYTEST_XDIST_WORKER" not in os.environ:
         shared = tempfile.TemporaryDirectory(prefix="shared-by-tests-")
         os.environ["SHARED_BY_TESTS"] = shared.name
@@ -105,18 +106,19 @@ def seed():
 def small_garbage(request):
     """Exempts the models of a test module from the collection of garbage, which looked through them for seconds.
 
-    A process that has become large first frees what its modules have left: their caches, their cycles, and the memory
-    that the C library keeps.
+    A process that has grown by `GROWTH` first frees what its modules have left: cycles, and the memory that the C
+    library keeps. That takes up to half a minute, so it is not done after every module.
     """
     yield
-    if psutil.Process().memory_info().rss > MUCH_MEMORY:
-        for made in vars(request.module).values():
-            if getattr(made, "__module__", None) == request.module.__name__ and hasattr(made, "cache_clear"):
-                made.cache_clear()
+    for made in vars(request.module).values():
+        if getattr(made, "__module__", None) == request.module.__name__ and hasattr(made, "cache_clear"):
+            made.cache_clear()
+    if psutil.Process().memory_info().rss > request.config.enough_memory:
         gc.unfreeze()
         gc.collect()
         if hasattr(C_LIBRARY, "malloc_trim"):  # glibc
             C_LIBRARY.malloc_trim(0)
+        request.config.enough_memory = psutil.Process().memory_info().rss + GROWTH
     gc.freeze()
 
 

@@ -16,20 +16,14 @@ TARGET_IDS = np.array([[2, 5, 7], [2, 11, 13]], "int32")
 PARENTS = np.array([[1, 0, 2], [2, 2, 1]], "int32")  # hypotheses change places after the first position
 VARIANTS = [
     {},
-    {"positions": "learned", "num_positions": 2, "num_decoder_layers": 1},
-    {"positions": "relative", "relative_clip": 1, "num_key_value_heads": 1},
-    {"positions": "rotary", "d_key": 10},
-    {"positions": "none", "num_heads": 6, "d_key": 5, "num_key_value_heads": 3},
-    {"positions": "sinusoidal_tensor2tensor", "first_position": 2, "attention_bias": True, "activation": "silu"},
+    {"positions": "relative", "relative_clip": 1, "num_key_value_heads": 1, "num_decoder_layers": 1},
+    {"positions": "rotary", "d_key": 10, "attention_bias": True, "activation": "silu"},
     {"positions": "learned", "tie_positions": False, "embedding_norm": True, "activation": "gelu", "logits_bias": True},
-    {"positions": "sinusoidal_halves", "activation": "gelu_sigmoid", "layer_norm_epsilon": 1e-5, "frame": "5/3/7"},
+    {"positions": "sinusoidal_halves", "layer_norm_epsilon": 1e-5, "frame": "5/3/7"},
 ]
 RECURRENT = [
-    {"dropout_rate": 0.0},
     {"cell": "lstm", "num_layers": 2, "attention": "general", "attention_span": "local_p", "attention_window": 2},
-    {"cell": "rnn", "attention": "none", "context": "mean", "bidirectional": False},
-    {"input_feeding": True, "attention": "concat", "attention_span": "local_m"},
-    {"hard_attention": True, "attention": "dot"},
+    {"hard_attention": True, "attention": "concat", "input_feeding": True},
 ]
 
 

@@ -24,7 +24,7 @@ RUNS = {
     "cleaning": ("--corpus MANY", [r"clean pairs lost \d+\.\d\d%"]),
     "compare_exports": ("EXPORT EXPORT --source CORPUS/val.en", [r"one sentence: .* \d\.\d\d, the same", "of 32"]),
     "compare_runs": (f"RUN {SIDES}", [r"\| run \| 0\.0 M \| [\d,]+ \| [\d,]+ \| \d+\.\d \|"]),
-    "decode_speed": (f"--model_dir RUN {SIDES}", [r"\| CTranslate2 float32 .*\d", r"BLEU: .*tok:13a"]),
+    "decode_speed": (f"--model_dir RUN {SIDES} --beams 1", [r"\| CTranslate2 float32 .*\d", r"BLEU: .*tok:13a"]),
     "engines": (
         "--model_dir RUN --source CORPUS/val.en --tokens 3 --rounds 1",
         [r"\| CTranslate2 of run \| \d+\.\d ms \| 1\.00 \| \d+ ms \| 1\.00 \|", r"\| SavedModel of run \| \d"],
@@ -34,7 +34,7 @@ RUNS = {
         [r"\| all steps \| \d+\.\d\d .*\|", r"\| without shorten_names \| \d"],
     ),
     "import_model": ("--models tiny", [r"\| tiny \| 0\.00 \| \d+ / \d+ \| \d\.\d \| \d"]),
-    "large_corpus": ("--pairs 3000", [r"second start: first update after \d+ s", r"peak to prepare: [\d,]+ MiB"]),
+    "large_corpus": ("--pairs 300", [r"second start: first update after \d+ s", r"peak to prepare: [\d,]+ MiB"]),
     "load_time": ("EXPORT", [r"exports/1: \d+\.\d\d CPU s, 1\.00"]),
     "many_languages": (
         f"--text CORPUS/val.en --vocabulary_size {tiny.VOCABULARY} --beam_size 1 --rounds 1",

@@ -1,16 +1,21 @@
 import pytest
+import tensorflow as tf
 
 from keras_transformer.errors import UserError
 from keras_transformer.languages import (
-    check_direction,
+    find_code,
     language_of,
     likely_script,
     likely_territory,
     locale_of,
     own_codes,
+    parts_of,
     short_codes,
+    spellings_of,
 )
+from keras_transformer.tags import check_direction
 from keras_transformer.tools.cleaning.text import scripts_of
+from keras_transformer.translation.directions import found
 
 NLLB = ("eng_Latn", "deu_Latn", "zho_Hans", "zho_Hant", "srp_Cyrl")
 
@@ -56,6 +61,55 @@ def test_the_scripts_of_a_language_are_those_of_countries_and_of_cldr():
 )
 def test_every_language_has_the_shortest_tag_of_bcp_47(codes, short):
     assert list(short_codes(codes).values()) == short
+
+
+# The codes of a model, and for each of its languages what users call it; "" has what it lacks.
+MEANT = [
+    ("en de fr", {"en": "en-GB eng EN_us", "de": "de-AT de-DE-x-formal de-1996 de-Latn-AT", "fr": "fr-CA", "": "it"}),
+    (
+        "eng_Latn zho_Hans zho_Hant",
+        {"zho_Hans": "zh zh-CN zh-SG zh-CHS cmn", "zho_Hant": "zh-TW zh-HK zh-CHT cmn-Hant zh-Hant-HK"},
+    ),
+    ("en zh", {"zh": "zh-Hans zh-SG zho_Hans", "": "zh-TW zh-HK zh-Hant"}),
+    ("zho_Hant en", {"zho_Hant": "zh-TW zh", "": "zh-CN"}),
+    ("eng_Latn nob_Latn nno_Latn", {"nob_Latn": "no no-NO nb nor", "nno_Latn": "nn-NO"}),
+    ("en no", {"no": "nb nb-NO nob_Latn", "": "nn"}),
+    ("en es es_419", {"es": "es es-ES es-PH", "es_419": "es-MX es-419"}),
+    ("en es", {"es": "es-419 es-MX"}),
+    ("pt pt_BR", {"pt": "pt pt-PT", "pt_BR": "pt-BR"}),
+    ("pt_BR pt_PT", {"pt_BR": "pt por", "pt_PT": "pt-AO pt-PT"}),
+    ("en_US en_GB", {"en_US": "en", "en_GB": "en-AU en-IN"}),
+    ("fr_FR fr_CA", {"fr_FR": "fr fr-BE", "fr_CA": "fr-CA"}),
+    ("ar arz_Arab", {"ar": "ar-SA arb ar-EG", "arz_Arab": "arz"}),
+    ("srp_Cyrl hrv_Latn", {"srp_Cyrl": "sr sr-RS sr-Cyrl-BA", "": "sr-Latn-CS sr-ME"}),
+    ("sr_Latn sr", {"sr_Latn": "sr-Latn-CS sr-ME sh hbs", "sr": "sr"}),
+    ("az en", {"az": "az-AZ-Latn az-Latn-AZ", "": "az-Cyrl"}),
+    ("lv lvs_Latn", {"lvs_Latn": "lv-Latn lvs", "lv": "lv lv-LV"}),
+    ("en_XX de_DE zh_CN", {"en_XX": "en-GB", "de_DE": "de-CH", "zh_CN": "zh", "": "zh-TW"}),
+    ("pan_Guru pnb_Arab", {"pan_Guru": "pa pa-IN", "": "pa-PK"}),
+    ("x-foo qqq", {"x-foo": "x-foo X_FOO", "qqq": "qqq", "": "x-bar"}),
+]
+
+
+@pytest.mark.parametrize(("own", "meant"), MEANT, ids=[own for own, _ in MEANT])
+def test_language_and_script_decide_and_a_region_chooses_among_several(own, meant):
+    forms = spellings_of(own.split())
+    asked = {code: right for right, codes in meant.items() for code in codes.split()}
+    assert {code: find_code(forms, code) or "" for code in asked} == asked
+
+
+def test_a_graph_finds_the_languages_that_python_finds():
+    for own, meant in MEANT:
+        ids = {code: number for number, code in enumerate(own.split(), start=4)}
+        codes = " ".join(meant.values()).split()
+        right = [ids.get(find_code(spellings_of(ids), code), 0) for code in codes]
+        assert found(ids, tf.constant(codes)).numpy().tolist() == right, own
+
+
+def test_a_code_has_a_language_a_script_and_a_territory():
+    parts = {"de-DE-x-formal": "de Latn DE", "no-NO": "nb Latn NO", "sr-Latn-CS": "sr Latn CS", "en_XX": "en Latn "}
+    parts |= {"az-AZ-Latn": "az Latn AZ", "zh-CHT": "zh Hant ", "ca-ES-valencia": "ca Latn ES", "qqq": "qqq  "}
+    assert {code: " ".join(parts_of(code)) for code in parts} == parts
 
 
 def test_a_code_of_a_user_becomes_that_of_the_model_and_another_language_stays():

@@ -6,8 +6,7 @@ import pytest
 
 from keras_transformer.config import BOS_ID
 from keras_transformer.errors import FileError, UserError
-from keras_transformer.languages import check_direction, spellings_of
-from keras_transformer.tags import LanguageTags, load_tags, read_export
+from keras_transformer.tags import LanguageTags, check_direction, load_tags, read_export
 
 NLLB = ("eng_Latn", "deu_Latn", "zho_Hans", "zho_Hant", "srp_Cyrl")
 
@@ -23,7 +22,7 @@ NLLB = ("eng_Latn", "deu_Latn", "zho_Hans", "zho_Hant", "srp_Cyrl")
 def test_a_language_has_many_spellings(form, code):
     tags = LanguageTags("both", dict.fromkeys(NLLB, 5), {"deu_Latn": 7}, ("eng_Latn", "deu_Latn"))
     if code:
-        assert tags.find(form)[0] == spellings_of(NLLB)[form.lower().replace("_", "-")] == code
+        assert tags.find(form)[0] == code
     else:
         with pytest.raises(UserError, match="no `source_lang` fr, only de, en, sr, zh, zh-Hant"):
             tags.find(form)

@@ -8,7 +8,7 @@ import regex
 import tensorflow as tf
 
 from keras_transformer.config import BOS_ID
-from keras_transformer.languages import plain, short_codes, spellings_of
+from keras_transformer.languages import SIMPLER, find_code, short_codes, spellings_of
 from keras_transformer.layers.embedding import unframed
 from keras_transformer.tags import LanguageTags
 from keras_transformer.translation.sentences import BLANK
@@ -16,6 +16,7 @@ from keras_transformer.translation.sentences import BLANK
 CODE = r"[\pL\pN_-]+"
 WRITTEN_TAG = rf"\A({BLANK}*)(?:>>({CODE})<<|<2({CODE})>){BLANK}*"  # the space before it, its code, the space behind
 REST = r"\C*"  # bytes, which may be invalid UTF-8
+UNKNOWN_LANGUAGE = -1e9  # the score of a row whose language the model does not have: no translation has it
 
 
 class Directions:
@@ -33,7 +34,7 @@ class Directions:
 
         Args:
             text: string (B,).
-            source_lang, target_lang: string (B,), codes in any form of `spellings_of`. "" and an unknown code mean the
+            source_lang, target_lang: string (B,), codes in any form of `find_code`. "" and an unknown code mean the
                 default.
             options: name -> tensor (B,), which stay as they are.
 
@@ -44,15 +45,39 @@ class Directions:
         """
         tags = self.tags
         default_source, default_target = tags.default
-        is_tag = tf.strings.regex_full_match(text, WRITTEN_TAG + REST)
-        code = tf.strings.regex_replace(text, WRITTEN_TAG + REST, r"\2\3", replace_global=False)
-        written = found(tags.targets, tf.where(is_tag, code, ""), 0)
+        written = self._written(text)
         text = tf.where(written > 0, tf.strings.regex_replace(text, WRITTEN_TAG, r"\1", replace_global=False), text)
-        target = tf.where(written > 0, written, found(tags.targets, target_lang, tags.targets[default_target]))
+        target = _or_default(found(tags.targets, target_lang), tags.targets[default_target])
+        target = tf.where(written > 0, written, target)
         if tags.place == "source":
             return {"text": text, "source_tag": target, **options}
-        source = found(tags.sources, source_lang, tags.sources[default_source])
+        source = _or_default(found(tags.sources, source_lang), tags.sources[default_source])
         return {"text": text, "source_tag": source, "first_id": target, **options}
+
+    def marked(self, outputs, text, source_lang, target_lang, **_):
+        """The outputs of a signature, with the score `UNKNOWN_LANGUAGE` in rows of a language that is not the model's.
+
+        Args:
+            outputs: dict of tensors (B, ...).
+            text, source_lang, target_lang: those of `of`.
+        """
+        is_source = (source_lang == "") | (found(self.tags.sources, source_lang) > 0)
+        is_target = (target_lang == "") | (found(self.tags.targets, target_lang) > 0) | (self._written(text) > 0)
+        is_known, marked = is_source & is_target, {}
+        for name in {"score", "scores"} & outputs.keys():
+            score = outputs[name]
+            marked[name] = tf.where(is_known if score.shape.rank == 1 else is_known[:, None], score, UNKNOWN_LANGUAGE)
+        return outputs | marked
+
+    def _written(self, text):
+        """The id of the language of the tag at the start of each text: string (B,) -> int32 (B,), 0 without one."""
+        is_tag = tf.strings.regex_full_match(text, WRITTEN_TAG + REST)
+        code = tf.strings.regex_replace(text, WRITTEN_TAG + REST, r"\2\3", replace_global=False)
+        return found(self.tags.targets, tf.where(is_tag, code, ""))
+
+
+def _or_default(ids, default):
+    return tf.where(ids > 0, ids, default)
 
 
 def written_tag(text, tags):
@@ -66,26 +91,28 @@ def written_tag(text, tags):
         (the text without the tag, the code of BCP 47 of its language); (text, None) if there is none.
     """
     written = regex.match(WRITTEN_TAG, text)
-    code = written and spellings_of(tags.targets).get(plain(written[2] or written[3]))
+    code = written and find_code(spellings_of(tags.targets), written[2] or written[3])
     return (written[1] + text[written.end() :], short_codes(tags.targets)[code]) if code else (text, None)
 
 
-def found(codes, given, default):
-    """The ids of languages.
+def found(codes, given):
+    """The ids of languages, as `find_code` finds them.
 
     Args:
         codes: dict from the model's own codes to ids, none of them 0.
-        given: string (B,), in any form of `spellings_of`.
-        default: int, for a code that is none of these.
+        given: string (B,), in any form of `find_code`.
 
     Returns:
-        int32 (B,).
+        int32 (B,); 0 for a code that is none of these.
     """
-    ids = {form: codes[code] for form, code in spellings_of(codes).items()}
-    given = tf.strings.regex_replace(tf.strings.lower(given), "_", "-")
-    each = tf.where(given[:, None] == tf.constant([*ids]), tf.constant([*ids.values()]), 0)  # (B, forms)
-    chosen = tf.reduce_max(each, axis=1)
-    return tf.where(chosen > 0, chosen, default)
+    ids = {form: codes.get(code, 0) for form, code in spellings_of(codes).items()}
+    form, chosen = tf.strings.regex_replace(tf.strings.lower(given), "_", "-"), tf.fill(tf.shape(given), -1)
+    for rules in ((), *SIMPLER):
+        for pattern, simpler in rules:
+            form = tf.strings.regex_replace(form, pattern, simpler)
+        each = tf.where(form[:, None] == tf.constant([*ids]), tf.constant([*ids.values()]), -1)  # (B, forms)
+        chosen = tf.where(chosen < 0, tf.reduce_max(each, axis=1), chosen)
+    return tf.maximum(chosen, 0)
 
 
 def default_tags(tags, number):

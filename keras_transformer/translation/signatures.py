@@ -92,6 +92,7 @@ class Signatures:
 
             def call(inputs):
                 found = getattr(self, signature)(**self.directed(inputs))
+                found = self.directions.marked(found, **inputs) if self.directions else found
                 return {
                     name: tf.ensure_shape(found[name], [self.beam_size if d == "W" else None for d in dimensions])
                     for name, (_, dimensions) in OUTPUTS[signature].items()

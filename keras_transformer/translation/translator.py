@@ -12,12 +12,11 @@ import tensorflow as tf
 from keras_transformer.data.full_stops import UNKNOWN, Known
 from keras_transformer.errors import UserError, check_positive
 from keras_transformer.files import find_saved_model
-from keras_transformer.languages import check_direction
 from keras_transformer.layers.embedding import projections_of
 from keras_transformer.models.sequence_to_sequence import SequenceToSequence
 from keras_transformer.presets import LENGTH_PENALTIES
 from keras_transformer.protection import NO_PLACEHOLDERS, PLACEHOLDERS, Protection, read_glossary
-from keras_transformer.tags import LanguageTags, read_export
+from keras_transformer.tags import LanguageTags, check_direction, read_export
 from keras_transformer.tokenizer import Tokenizer
 from keras_transformer.translation.directions import WRITTEN_TAG
 from keras_transformer.translation.lines import of_one_or_many, run_sorted

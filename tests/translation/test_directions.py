@@ -11,7 +11,7 @@ import tensorflow as tf
 from keras_transformer.config import BOS_ID
 from keras_transformer.errors import UserError
 from keras_transformer.translation import segments
-from keras_transformer.translation.directions import Directions, begin, begun, tagged, untagged, written_tag
+from keras_transformer.translation.directions import UNKNOWN_LANGUAGE, Directions, begin, begun, tagged, untagged, written_tag
 from keras_transformer.translation.options import INPUTS, inputs_of
 from keras_transformer.translation.results import Translation
 from keras_transformer.translation.shortlist import Shortlist
@@ -78,6 +78,7 @@ DEFAULT, OTHER = ("en", "de"), ("fr", "fr")
     "source, target, meant",
     [
         *(("", "", DEFAULT), ("en", "xx", DEFAULT), ("klingon", "", DEFAULT), ("EN-us", "DE_de", DEFAULT)),
+        *(("fr-CA", "fr_FR", OTHER), ("en-GB", "zh-SG", ("en", "zh_Hans")), ("", "zh-TW", DEFAULT)),
         *(("eng", b"\xff", DEFAULT), ("fr", "fr", OTHER), ("fre", "FRA", OTHER), ("", "zh-CN", ("en", "zh_Hans"))),
     ],
 )
@@ -109,6 +110,19 @@ def ids_of(text, source, target):
     assert "first_id" not in of_source
     assert of_source["source_tag"] == of_both["first_id"] and of_source["text"] == of_both["text"]
     return tuple(of_both[name].numpy()[0] for name in ("text", "source_tag", "first_id"))
+
+
+def test_a_language_that_the_model_does_not_have_is_marked_by_a_score_that_no_translation_has():
+    functions = tiny.many_languages("both", 3).signatures.functions()
+    rows = [("", "fr-CA", True), ("en-GB", "", True), ("", "xx", False), ("xx", "de", False), ("zh-TW", "", False)]
+    rows += [("", "xx", True)]
+    texts = ["one", "one", "one", "one", "", ">>fra-CA<< one"]
+    columns = {"text": texts, "source_lang": [row[0] for row in rows], "target_lang": [row[1] for row in rows]}
+    inputs = {name: tf.constant(column) for name, column in columns.items()}
+    for signature, name in (("translate", "score"), ("alternatives", "scores")):
+        scores = functions[signature](inputs)[name].numpy().reshape(len(rows), -1)
+        assert [(row > UNKNOWN_LANGUAGE).all() for row in scores] == [is_known for *_, is_known in rows]
+        assert (scores[2:5] == UNKNOWN_LANGUAGE).all()
 
 
 def test_every_signature_knows_the_direction():

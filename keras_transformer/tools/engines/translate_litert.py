@@ -110,7 +110,8 @@ class LiteRTTranslator:
 
     def fragments(self, texts):
         """Divides texts: for each of a list of str, a list of its sentences and of what stands between them."""
-        return [[part.replace(self._rules.no_space, "") for part in self._rules.fragments(text)] for text in texts]
+        texts = [self._rules.fragments(text) or [""] for text in texts]
+        return [[part.replace(self._rules.no_space, "") for part in fragments] for fragments in texts]
 
     def _translate_text(self, text):
         """One text: its white space stays, its sentences are translated in parts, and all is joined again."""

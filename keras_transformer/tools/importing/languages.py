@@ -15,7 +15,7 @@ def language_tags(place, known, languages, source_lang=None, target_lang=None):
         place: that of `LanguageTags`. With "source", the only source language is that of the default direction. It
             needs no tag.
         known: dict from the codes of the model to the ids of their tags.
-        languages: list of codes, in any form of `spellings_of`; ["all"] for all of `known`.
+        languages: list of codes, in any form of `find_code`; ["all"] for all of `known`.
         source_lang, target_lang: codes of the default direction; None takes the first one of `languages` that is left.
 
     Raises:

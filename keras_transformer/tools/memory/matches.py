@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from keras_transformer.errors import UserError
-from keras_transformer.languages import language_of, likely_script, plain
+from keras_transformer.languages import parts_of, plain
 from keras_transformer.normalization import mend
 from keras_transformer.tools.memory.tmx import read_units
 from keras_transformer.translation.lines import of_one_or_many
@@ -182,9 +182,4 @@ def _fit(code, wanted):
     """2 for the same code, 1 for the same language in the same script, 0 for another one."""
     if plain(code) == plain(wanted):
         return 2
-    return int(_language(code) == _language(wanted))
-
-
-def _language(code):
-    """(language, script) of a code. CLDR knows neither of a code for private use."""
-    return language_of(code) or plain(code).split("-")[0], likely_script(code)
+    return int(parts_of(code)[:2] == parts_of(wanted)[:2])
