@@ -66,6 +66,7 @@ SIMPLER = (
     ),
     ((r"-(?:[a-z]{2}|[0-9]{3})$", "-"),),
 )
+LONGEST_CODE = 64
 _OLD = {"zh-chs": "zh-hans", "zh-cht": "zh-hant"}  # of .NET
 _BOKMAL = {"no": "nb"}  # Norwegian without more
 
@@ -81,6 +82,8 @@ def find_code(forms, code):
         code: str.
     """
     form = plain(code)
+    if len(form) > LONGEST_CODE:
+        return None
     for rules in ((), *SIMPLER):
         for pattern, simpler in rules:
             form = re.sub(pattern, simpler, form)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from serving.client import Client, add_protection_arguments
 from serving.http_server import HttpServer, stop_on_signals
-from serving.languages import Languages, newest_languages, normalized
+from serving.languages import Languages, newest_languages, written
 from serving.libretranslate import THREADS, LibreTranslate
 
 GRPC = "grpc://"
@@ -51,7 +51,7 @@ def connected(arguments):
     if arguments.model_base_path:
         languages = newest_languages(arguments.model_base_path)
     else:
-        languages = Languages(normalized(arguments.source_lang), normalized(arguments.target_lang))
+        languages = Languages(written(arguments.source_lang), written(arguments.target_lang))
     target = arguments.backend.removeprefix(GRPC)
     how = {"url" if target == arguments.backend else "grpc": target}
     how |= {name: getattr(arguments, name) for name in ("label", "timeout", "glossary", "protect")}

@@ -7,6 +7,11 @@ from typing import NamedTuple
 
 from babel import Locale
 
+from serving.codes import find_code, likely_script, locale_of, parts_of, spellings_of
+
+_IDENTIFIED = {"nb": "no", "fil": "tl"}  # py3langid's own names
+_ARGOS = {"zt": "zh-Hant", "pb": "pt-BR"}
+
 
 class Languages(NamedTuple):
     """The codes of the languages that a model reads and writes by default, and of all of a model of many languages."""
@@ -35,8 +40,8 @@ def languages_of(directory):
         manifest = json.loads((Path(directory) / "export.json").read_text(encoding="utf-8"))
         many = manifest.get("languages") or {"sources": (), "targets": ()}
         default = many.get("default") or [manifest["run"][side] for side in ("source_lang", "target_lang")]
-        every = (tuple(map(normalized, many[side])) for side in ("sources", "targets"))
-        found = Languages(*map(normalized, default), *every)
+        every = (tuple(map(written, many[side])) for side in ("sources", "targets"))
+        found = Languages(*map(written, default), *every)
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
         return None
     return found if all(found[:2]) else None
@@ -51,12 +56,63 @@ def newest_languages(base_path):
     raise ValueError(f"no export.json in {base_path} names the languages; give them by --source_lang and --target_lang")
 
 
+def written(code):
+    """Writes a code as LibreTranslate does, in short: pt_br is pt-BR, deu_Latn is de, and zh is zh-Hans."""
+    if locale_of(code) is None:
+        return normalized(code)
+    language, script, territory = parts_of(code)
+    if language == "zh":
+        return f"zh-{script}"
+    return "-".join(filter(None, (language, script * (script != likely_script(language)), territory)))
+
+
 def normalized(code):
-    """Writes a code as it is compared and shown: pt_BR and PT-br are pt-br."""
+    """Writes a code as it is compared: pt_BR and PT-br are pt-br."""
     return code.lower().replace("_", "-")
+
+
+def find_language(codes, code):
+    """Returns the one of a tuple of codes that a user means, or None. LibreTranslate's and Argos' own names count."""
+    return find_code(_forms(codes), _ARGOS.get(normalized(code), code))
+
+
+@functools.cache
+def _forms(codes):
+    return spellings_of(codes)
 
 
 @functools.cache
 def name_of(code):
     """Returns the English name of a language, or its code if Unicode's locale data has no name."""
-    return {normalized(known): name for known, name in Locale("en").languages.items()}.get(code, code)
+    return {written(known): name for known, name in Locale("en").languages.items()}.get(code, code)
+
+
+def detect(text, codes):
+    """Finds the language of a text among some codes. Without py3langid, it is the first one.
+
+    Returns:
+        list of (code, probability), the most likely one first. The probabilities sum to 1.
+    """
+    likely = dict(_identify(text))
+    found = {}
+    for code in codes:
+        language, *_ = parts_of(code)
+        found.setdefault(language, (code, likely.get(_IDENTIFIED.get(language, language), 0.0)))
+    total = sum(probability for _, probability in found.values())
+    if not total:
+        return [(code, float(number == 0)) for number, code in enumerate(codes)]
+    return sorted(((code, share / total) for code, share in found.values()), key=lambda each: -each[1])
+
+
+def _identify(text):
+    identifier = _identifier()
+    return identifier.rank(text) if identifier else []
+
+
+@functools.cache  # Loads in a fifth of a second.
+def _identifier():
+    try:
+        from py3langid.langid import MODEL_FILE, LanguageIdentifier
+    except ImportError:
+        return None
+    return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import re
 from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import parse_qs
 
@@ -14,7 +15,7 @@ from starlette.responses import JSONResponse, Response
 
 from serving.errors import ServingError, invalid
 from serving.http_server import read_body
-from serving.languages import name_of, normalized
+from serving.languages import detect, find_language, name_of, normalized
 
 MOST_BYTES = 2**20  # Of a body. The event loop parses a body of this size in a twentieth of a second.
 MOST_FIELDS = 100  # Of a form.
@@ -22,6 +23,7 @@ LONGEST_GLOSSARY = 20_000  # Characters. A thread compiles them for each request
 THREADS = 32  # Requests that are translated at a time.
 TEXTS_AT_ONCE = 64  # A long list leaves room in the model's queue for other requests.
 AUTO = "auto"
+MOST_DETECTED = 2000  # Characters of a text that tell its language.
 ALLOWED = {"allow_methods": ["GET", "POST"], "allow_headers": ["Authorization", "Content-Type"]}
 DOCUMENTS = "`python -m keras_transformer gateway` translates HTML and files"
 SETTINGS = {"charLimit": -1, "frontendTimeout": 500, "apiKeys": False, "keyRequired": False, "suggestions": False}
@@ -54,7 +56,7 @@ class LibreTranslate:
     def languages(self, model: str = ""):
         """Lists the languages, each with its targets. The page asks for those of one `model`."""
         found = [languages for name, (languages, _) in self._models().items() if model in ("", name)]
-        targets = {code: set() for languages in found for code in languages.codes()}
+        targets = {code: {code} for languages in found for code in languages.codes()}
         for languages in found:
             for source, several in languages.directions().items():
                 targets[source].update(several)
@@ -67,20 +69,23 @@ class LibreTranslate:
         return {**SETTINGS, "language": language}
 
     async def detect(self, request: Request):
-        """Returns the source languages of the models, whatever the text is: nothing is detected."""
-        _text_of(await _parameters(request), "q")
-        return _detected(source for languages, _ in self._models().values() for source in languages.directions())
+        """Returns the languages of the models that a text may be in, the most likely one first."""
+        q = _text_of(await _parameters(request), "q")
+        found = await asyncio.to_thread(detect, _beginning(q), self._codes())
+        likely = [each for number, each in enumerate(found) if number == 0 or each[1] >= 0.01]
+        return [_detected(*each) for each in likely]
 
     async def translate(self, request: Request):
         """Translates a text or a list of texts, with `alternatives` if the client wishes some."""
         asked = await _parameters(request)
         q, count = _text_of(asked, "q"), _count(asked.get("alternatives") or 0)
-        found, *how = await asyncio.to_thread(self.direction, asked)
+        (found, probability), *how = await asyncio.to_thread(self.direction, asked, _beginning(q))
         if (name := str(asked.get("format") or "text")) not in self.formats:
             raise invalid(f"{name} format is not supported" + f": {DOCUMENTS}" * (name == "html"))
         if count and name != "text":
             raise invalid(f"Invalid request: alternatives parameter must be <= 0 for the format {name}")
         (work, pool), loop = self.formats[name], asyncio.get_running_loop()
+        work, pool = (_unchanged, None) if found == how[-1] else (work, pool)
         texts, translations = q if isinstance(q, list) else [q], []
         for start in range(0, len(texts), TEXTS_AT_ONCE):
             if await request.is_disconnected():
@@ -89,7 +94,7 @@ class LibreTranslate:
             translations += await loop.run_in_executor(pool, work, part, count, *how)
         answer = {"translatedText": [best for best, *_ in translations]}
         if normalized(asked["source"]) == AUTO:
-            answer["detectedLanguage"] = _detected([found]) * len(texts)
+            answer["detectedLanguage"] = [_detected(found, probability)] * len(texts)
         if count:
             answer["alternatives"] = [others for _, *others in translations]
         return JSONResponse(answer if texts is q else {name: values[0] for name, values in answer.items()})
@@ -98,24 +103,40 @@ class LibreTranslate:
         """Refuses a file: this program has no documents."""
         raise HTTPException(403, f"Files translation are disabled on this server: {DOCUMENTS}")
 
-    def direction(self, asked):
-        """Chooses what translates, by parameters: (source language, `Client`, its languages, target language)."""
-        source, target = (normalized(_text_of(asked, name)) for name in ("source", "target"))
+    def direction(self, asked, text=""):
+        """Chooses what translates a text, by parameters.
+
+        Returns:
+            (source language, its probability), `Client`, its languages, target language. The languages are equal for a
+            text that stays as it is, and then there may be no client.
+        """
+        names, codes = [_text_of(asked, name) for name in ("source", "target")], self._codes()
         glossary, models = _glossary(asked.get("glossary")), self._models().values()
-        codes = dict.fromkeys(code for languages, _ in models for code in languages.codes())
-        for code in (source, target):
-            if code not in codes and not (code is source and code == AUTO):
+        source, target = (find_language(codes, name) for name in names)
+        is_auto = normalized(names[0]) == AUTO
+        for name, code in zip(names, (source or is_auto, target), strict=True):
+            if not code:
                 is_many = any(languages.sources for languages, _ in models)
-                raise invalid(f"{code} is not supported" + f", only {', '.join(sorted(codes))}" * is_many)
+                raise invalid(f"{name} is not supported" + f", only {', '.join(sorted(codes))}" * is_many)
+        pairs = {}
         for languages, client in models:
-            for found, targets in languages.directions().items():
-                if source in (AUTO, found) and target in targets:
-                    named = {"source_lang": source.replace(AUTO, ""), "target_lang": target}
-                    client = client.keeping(glossary) if glossary else client
-                    return found, client, named if languages.sources else {}, target
-        source = next(iter(codes)) if source == AUTO else source
-        of_target, of_source = (f"{name_of(code)} ({code})" for code in (target, source))
-        raise invalid(f"{of_target} is not available as a target language from {of_source}")
+            for of, targets in languages.directions().items():
+                pairs |= {(of, into): (languages, client) for into in targets if (of, into) not in pairs}
+        probability = 1.0
+        if is_auto:
+            source, probability = detect(text, [*(of for of, into in pairs if into == target), target])[0]
+        if source == target:
+            return (source, probability), None, {}, target
+        if (source, target) not in pairs:
+            of_target, of_source = (f"{name_of(code)} ({code})" for code in (target, source))
+            raise invalid(f"{of_target} is not available as a target language from {of_source}")
+        languages, client = pairs[source, target]
+        named = {"source_lang": source, "target_lang": target} if languages.sources else {}
+        return (source, probability), client.keeping(glossary) if glossary else client, named, target
+
+    def _codes(self):
+        """The codes of all languages, a tuple."""
+        return tuple(dict.fromkeys(code for languages, _ in self._models().values() for code in languages.codes()))
 
 
 async def refuse(request, error):
@@ -201,8 +222,18 @@ def _translated(texts, count, client, languages, target):
     return [list(dict.fromkeys([best, *filter(None, others)]))[: 1 + count] for best, *others in hypotheses]
 
 
-def _detected(sources):
-    return [{"confidence": 100.0, "language": code} for code in dict.fromkeys(sources)]
+def _unchanged(texts, *_):
+    return [[text] for text in texts]
+
+
+def _beginning(q):
+    """The beginning of a text, or of a list of texts, that tells its language: without tags."""
+    text = (q if isinstance(q, str) else " ".join(text[:MOST_DETECTED] for text in q))[:MOST_DETECTED]
+    return re.sub(r"<[^<>]*>", " ", text)
+
+
+def _detected(code, probability):
+    return {"confidence": round(100.0 * probability, 1), "language": code}
 
 
 def _language(code):

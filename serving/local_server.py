@@ -19,7 +19,7 @@ from serving.connections import values_of
 from serving.errors import ServingError
 from serving.grpc_api import GrpcServer
 from serving.http_server import HttpServer, stop_on_signals
-from serving.languages import Languages, normalized
+from serving.languages import Languages, written
 from serving.libretranslate import THREADS, LibreTranslate
 from serving.metrics import Metrics
 from serving.models import Models
@@ -35,7 +35,7 @@ def run(settings):
     models, predictor = _backend(settings)
     timeout_s, has_cors = settings.rest_api_timeout_in_ms / 1000, settings.rest_api_enable_cors_support
     api = RestApi(predictor, models, timeout_s, has_cors)
-    named = [normalized(code) for code in (settings.source_lang, settings.target_lang) if code]
+    named = [written(code) for code in (settings.source_lang, settings.target_lang) if code]
     clients = in_process_clients(predictor, models, Languages(*named) if named else None)
     app = make_app(api, LibreTranslate(clients).app(["*"] * has_cors), models, predictor.metrics.page)
     logger.info("loading the models and warming them up; the ports open when all are available")

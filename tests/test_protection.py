@@ -96,8 +96,9 @@ def test_a_glossary_is_read_and_its_mistakes_are_named_with_their_line(tmp_path)
             read_glossary(unreadable)
 
 
-@pytest.mark.parametrize("name", ["protection.py", "words.py"])
-def test_serving_has_a_copy_of_the_module_byte_for_byte_but_for_the_package_that_it_imports(name):
+@pytest.mark.parametrize("copied", ["protection.py protection.py", "words.py words.py", "codes.py languages.py"])
+def test_serving_has_a_copy_of_the_module_byte_for_byte_but_for_the_package_that_it_imports(copied):
     """sed 's/^from keras_transformer.words/from serving.words/' makes it."""
-    copy, original = ((ROOT / part / name).read_bytes() for part in ("serving", "keras_transformer"))
+    parts = zip(("serving", "keras_transformer"), copied.split(), strict=True)
+    copy, original = ((ROOT / part / name).read_bytes() for part, name in parts)
     assert copy == original.replace(b"from keras_transformer.words", b"from serving.words")

@@ -65,7 +65,8 @@ class DocumentApi(LibreTranslate):
         if path.suffix.lower() not in endings():
             raise invalid(f"Invalid request: file format not supported, only {' '.join(endings())}")
         loop = asyncio.get_running_loop()
-        data = await loop.run_in_executor(self._pool, _translated_file, data, format_of(name), *how)
+        if how[0]:  # else the file is in this language already
+            data = await loop.run_in_executor(self._pool, _translated_file, data, format_of(name), *how)
         stem = regex.sub(rf"[^{LETTERS_AND_DIGITS}._-]+", "_", path.stem)[:LONGEST_NAME]
         name = f"{stem}_{how[-1]}{path.suffix}"
         return {"translatedFileUrl": f"{request.base_url}download_file/{self._keep(name, data)}.{quote(name)}"}

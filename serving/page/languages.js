@@ -20,7 +20,8 @@ export class Languages {
 
   /** Offers the languages of a model, [{code, name, targets}], the languages of its default direction first. */
   offer(model, languages) {
-    const sources = languages.filter(({ targets }) => targets.length);
+    const other = ({ code, targets }) => ({ code, targets: targets.filter((target) => target !== code) });
+    const sources = languages.map(other).filter(({ targets }) => targets.length);
     this.root.hidden = sources.flatMap(({ targets }) => targets).length < 2;
     if (this.root.hidden) return;
     this.place = `languages of ${model}`;

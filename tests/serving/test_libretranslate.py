@@ -12,7 +12,7 @@ import pytest
 from serving import gateway
 from serving.client import Translation
 from serving.http_server import HttpServer
-from serving.languages import Languages
+from serving.languages import Languages, written
 from serving.libretranslate import DOCUMENTS, THREADS, LibreTranslate
 from tests.serving import toy
 from tests.serving.live import DEADLINE_SECONDS, HOST, ask, both, wait_for
@@ -69,10 +69,46 @@ def test_a_text_gives_a_text_a_list_a_list_and_auto_the_language_of_the_model(po
     texts = [f"text {number}" * (number % 7) for number in range(201)]
     status, reply = post(port, "/translate", {"q": texts, **EN_DE, "format": "text", "api_key": ""})
     assert (status, reply) == (200, {"translatedText": [upper(text) for text in texts]})
-    detected = {"confidence": 100.0, "language": "en"}
-    asked = {"q": "a", "source": "Auto", "target": "de"}
-    assert post(port, "/translate", asked)[1] == {"translatedText": upper("a"), "detectedLanguage": detected}
-    assert post(port, "/translate", {**asked, "q": ["a", "b"]})[1]["detectedLanguage"] == [detected, detected]
+    asked = {"q": "a house of words", "source": "Auto", "target": "de"}
+    reply = post(port, "/translate", asked)[1]
+    assert reply["translatedText"] == upper(asked["q"]) and reply["detectedLanguage"]["language"] == "en"
+    assert post(port, "/translate", {**asked, "q": [asked["q"]]})[1]["detectedLanguage"] == [reply["detectedLanguage"]]
+
+
+def test_a_text_that_is_in_its_target_language_comes_back(port):
+    for q, source, target in (("a", "en", "en"), ("a", "de", "de-AT"), ("5 kilometers", "auto", "en")):
+        reply = post(port, "/translate", {"q": q, "source": source, "target": target})
+        assert reply[0] == 200 and reply[1]["translatedText"] == q
+    german = "Der Hund schläft unter dem Tisch, und die Katze sieht ihm dabei zu."
+    reply = post(port, "/translate", {"q": german, "source": "auto", "target": "de"})[1]
+    assert reply["translatedText"] == german and reply["detectedLanguage"]["language"] == "de"
+    found = post(port, "/detect", {"q": german})[1]
+    assert found[0]["language"] == "de" and found[0]["confidence"] > 90
+    assert (
+        post(port, "/detect", {"q": "The dog sleeps under the table, and the cat watches it."})[1][0]["language"]
+        == "en"
+    )
+
+
+@pytest.mark.parametrize(
+    ("own", "listed", "asked"),
+    [
+        (("en", "pt_BR"), ["en", "pt-BR"], [("en-US", "pt-BR"), ("eng", "pb"), ("EN", "pt"), ("en-GB", "pt_PT")]),
+        (("en", "zh"), ["en", "zh-Hans"], [("en", "zh"), ("en", "zh-Hans"), ("en", "zh-CN"), ("en", "zho_Hans")]),
+        (("eng_Latn", "zho_Hant"), ["en", "zh-Hant"], [("en", "zt"), ("eng", "zh-TW"), ("en", "zh-Hant")]),
+        (("nob_Latn", "deu_Latn"), ["nb", "de"], [("no", "de-DE"), ("nb-NO", "deu")]),
+    ],
+)
+def test_languages_are_written_as_libretranslate_does_and_found_by_any_name(own, listed, asked):
+    client = SimpleNamespace(translate=lambda texts: [Translation(text.upper(), 0.0) for text in texts])
+    app = LibreTranslate(lambda: {"m": (Languages(*map(written, own)), client)}).app(())
+    server = HttpServer(app, HOST, 0, DEADLINE_SECONDS)
+    assert [each["code"] for each in ask(server.port, "GET", "/languages")[2]] == listed
+    for source, target in asked:
+        reply = post(server.port, "/translate", {"q": "a", "source": source, "target": target})
+        assert reply == (200, {"translatedText": "A"})
+    assert post(server.port, "/translate", {"q": "a", "source": "x" * 10**5, "target": listed[1]})[0] == 400
+    server.stop()
 
 
 def test_a_form_is_read_in_each_way(port):
@@ -99,7 +135,6 @@ MISTAKES = [
     ({"source": "zz"}, "zz is not supported"),
     ({"target": "auto"}, "auto is not supported"),
     ({"format": "html"}, f"html format is not supported: {DOCUMENTS}"),
-    ({"target": "en"}, "English (en) is not available as a target language from English (en)"),
     ({"alternatives": "x"}, "Invalid request: alternatives parameter is not a number"),
     ({"q": ["a", None]}, "Invalid request: q parameter is not text"),
     ({"q": "\ud800"}, "Invalid request: q parameter is not text"),
@@ -129,11 +164,11 @@ def test_bodies_forms_and_methods_that_the_api_does_not_have_are_refused(ports, 
 def test_languages_are_those_of_the_exports(ports):
     german = {"code": "de", "name": "German"}
     assert ask(ports["gateway"], "GET", "/languages")[2] == [
-        {"code": "en", "name": "English", "targets": ["de"]},
-        {**german, "targets": []},
+        {"code": "en", "name": "English", "targets": ["de", "en"]},
+        {**german, "targets": ["de"]},
     ]
     found = {language["code"]: language["targets"] for language in ask(ports["server"], "GET", "/languages")[2]}
-    assert found == {"de": ["en"], "en": ["de"], "fr": ["de"]}
+    assert found == {"de": ["de", "en"], "en": ["de", "en"], "fr": ["de", "fr"]}
     reply = post(ports["server"], "/translate", {"q": "a", "source": "fr", "target": "en"})
     assert reply == (400, {"error": "English (en) is not available as a target language from French (fr)"})
 
@@ -147,7 +182,7 @@ def test_a_model_of_many_languages_has_all_its_directions(tmp_path):
     (toy.write(tmp_path, 3, is_many=True) / "export.json").write_text(json.dumps({"languages": many, "run": {}}))
     unavailable, directions = (
         "is not available as a target language from",
-        {"en": ["de", "ja"], "de": ["en", "ja"], "ja": []},
+        {"en": ["de", "en", "ja"], "de": ["de", "en", "ja"], "ja": ["ja"]},
     )
     flags = ("--model_name=many", "--model_base_path", str(tmp_path))
     with both({"many": tmp_path}) as server, gateway_before(server.address, *flags) as gateway_port:
@@ -159,12 +194,11 @@ def test_a_model_of_many_languages_has_all_its_directions(tmp_path):
             reply = {"translatedText": [upper("de>ja a"), upper("de>ja b")]}
             reply["alternatives"] = [[f"{text}!"] for text in reply["translatedText"]]
             assert post(port, "/translate", asked) == (200, reply)
-            detected = post(port, "/translate", {"q": "a", "source": "auto", "target": "de"})[1]["detectedLanguage"]
-            assert detected == {"confidence": 100.0, "language": "en"}
+            asked_auto = {"q": "a house of words", "source": "auto", "target": "de"}
+            assert post(port, "/translate", asked_auto)[1]["detectedLanguage"]["language"] == "en"
             for change, message in (
                 ({"target": "fr"}, "fr is not supported, only de, en, ja"),
                 ({"source": "ja", "target": "en"}, f"English (en) {unavailable} Japanese (ja)"),
-                ({"target": "de"}, f"German (de) {unavailable} German (de)"),
             ):
                 assert post(port, "/translate", {**asked, **change}) == (400, {"error": message})
 

@@ -11,7 +11,15 @@ import tensorflow as tf
 from keras_transformer.config import BOS_ID
 from keras_transformer.errors import UserError
 from keras_transformer.translation import segments
-from keras_transformer.translation.directions import UNKNOWN_LANGUAGE, Directions, begin, begun, tagged, untagged, written_tag
+from keras_transformer.translation.directions import (
+    UNKNOWN_LANGUAGE,
+    Directions,
+    begin,
+    begun,
+    tagged,
+    untagged,
+    written_tag,
+)
 from keras_transformer.translation.options import INPUTS, inputs_of
 from keras_transformer.translation.results import Translation
 from keras_transformer.translation.shortlist import Shortlist

@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 from keras_transformer.errors import ExportError
-from keras_transformer.languages import locale_of
+from keras_transformer.languages import locale_of, parts_of
 from keras_transformer.tokenizer import SHARED
 from keras_transformer.tools.engines.ctranslate2 import CTranslate2Export
 
@@ -38,7 +38,8 @@ class ArgosExport(CTranslate2Export):
             raise ExportError(
                 "a package names its languages, and the run has none: train with --source_lang, --target_lang"
             )
-        self.codes = translator.languages
+        self.languages = translator.languages
+        self.codes = tuple(map(argos_code, translator.languages))
         self.name = "translate-{}_{}-1_0".format(*self.codes)
 
     def write(self, directory):
@@ -71,8 +72,8 @@ class ArgosExport(CTranslate2Export):
     def metadata(self):
         """What metadata.json says, a dict. Names of languages are English, as those of other packages."""
         source, target = [
-            {"code": code, "name": locale.get_display_name("en") if (locale := locale_of(code)) else code}
-            for code in self.codes
+            {"code": code, "name": locale.get_display_name("en") if (locale := locale_of(language)) else code}
+            for code, language in zip(self.codes, self.languages, strict=True)
         ]
         return {
             "package_version": "1.0",
@@ -84,3 +85,13 @@ class ArgosExport(CTranslate2Export):
     def describe(self, directory):
         """The entries of the manifest for this format, a dict."""
         return {"format": "argos", "weights": self.quantization, "package": self.package(directory).name}
+
+
+def argos_code(code):
+    """The code by which Argos Translate knows a language: "de" for `deu_Latn`, "zt" for Chinese in old characters."""
+    if locale_of(code) is None:
+        return code
+    language, script, territory = parts_of(code)
+    if (language, territory) == ("pt", "BR"):
+        return "pb"
+    return "zt" if (language, script) == ("zh", "Hant") else language

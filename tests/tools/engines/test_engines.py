@@ -16,7 +16,7 @@ from keras_transformer.export.versions import export_version
 from keras_transformer.runs import Run
 from keras_transformer.tokenizer import Tokenizer
 from keras_transformer.tools.engines import EXPORTS, export_class
-from keras_transformer.tools.engines.argos import ArgosExport
+from keras_transformer.tools.engines.argos import ArgosExport, argos_code
 from keras_transformer.tools.engines.ctranslate2 import CTranslate2Export
 from keras_transformer.tools.engines.litert import LiteRTExport
 from keras_transformer.tools.engines.translate_litert import LiteRTTranslator
@@ -106,17 +106,22 @@ def test_argos_and_the_proof_of_its_package_translate_as_the_export_for_ctransla
     about = export.describe(tmp_path / "argos")
     assert (about["format"], about["weights"]) == ("argos", "float32")
     (package,) = (tmp_path / "argos").iterdir()
-    assert package.name == "translate-pt-BR_xx-1_0.argosmodel" == about["package"] and zipfile.is_zipfile(package)
+    assert package.name == "translate-pb_xx-1_0.argosmodel" == about["package"] and zipfile.is_zipfile(package)
     with zipfile.ZipFile(package) as file:
         file.extractall(tmp_path / "installed")
     (root,) = (tmp_path / "installed").iterdir()
     assert json.loads((root / "metadata.json").read_text()) == {
         **{"package_version": "1.0", "argos_version": "1.0"},
-        **{"from_code": "pt-BR", "from_name": "Portuguese (Brazil)", "to_code": "xx", "to_name": "xx"},
+        **{"from_code": "pb", "from_name": "Portuguese (Brazil)", "to_code": "xx", "to_name": "xx"},
     }
     assert (root / "README.md").read_text()
     found = translations(root / "model", root / "sentencepiece.model")
     assert found == translations(tmp_path / "plain", tmp_path / "plain" / "tokenizer.model") and any(found)
+
+
+def test_languages_have_the_codes_of_argos_translate():
+    codes = {"de": "de", "deu_Latn": "de", "zh_Hans": "zh", "zho_Hant": "zt", "zh-TW": "zt", "pt_BR": "pb", "xx": "xx"}
+    assert {code: argos_code(code) for code in codes} == codes
 
 
 def test_what_a_package_cannot_say_is_refused(of_a_pair):
