@@ -138,7 +138,7 @@ def parts_of(code):
     language, *rest = form.split("-")
     language, *other = get_global("language_aliases").get(language, language).split("_")
     language = _BOKMAL.get(language, language)
-    script = next((part.title() for part in [*rest, *other] if len(part) == 4 and part.isalpha()), "")
+    script = next((part.title() for part in [*rest, *other] if len(part) == 4 and not part[0].isdecimal()), "")
     territory = next((part.upper() for part in rest if len(part) == 2 or part.isdecimal()), "")
     territory = territory.replace("XX", "")  # en_XX of mBART
     return language, script or likely_script("_".join(filter(None, (language, territory)))), territory

@@ -3,8 +3,7 @@
 A model itself mends text as `normalization.mend` does: `mending_rules` are compiled into it.
 
 A model reads a character without a piece of its own as bytes, and few models have learned to copy them: if they go
-through the model, they take the sentence with them. `unknown_to` finds these characters: signs, and letters of scripts
-of which the vocabulary has none. They are ranges for a class of RE2, such as "☀-⛿".
+through the model, they take the sentence with them. `without_piece` finds these characters.
 """
 
 import functools
@@ -19,7 +18,6 @@ import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import regex
@@ -37,8 +35,8 @@ from keras_transformer.words import LETTER
 
 MOST_TRAINING_SENTENCES = 2_000_000  # a sample of this size decides a vocabulary as well as a whole corpus
 MOST_SENTENCE_BYTES = 1 << 16  # longer sentences are left out of the training of a tokenizer
-SIGN, SYMBOL = r"[\p{P}\p{S}]", r"\p{S}"
-MARK = r"(?V1)[\p{M}&&[\p{sc=Zyyy}\p{sc=Zinh}]&&\p{ccc=0}]"  # such as variation selectors; accents become letters
+# Marks such as variation selectors are signs. Accents become letters.
+SIGN_OR_MARK = r"(?V1)[\p{P}\p{S}[\p{M}&&[\p{sc=Zyyy}\p{sc=Zinh}]&&\p{ccc=0}]]"
 # Unicode's blocks of arrows, shapes, dingbats, notes and pictures, with the marks that make emoji of characters
 PICTURES = ((0x2190, 0x27BF), (0x2900, 0x297F), (0x2B00, 0x2BFF), (0x20E3, 0x20E3), (0xFE0E, 0xFE0F))
 PICTURES += ((0x1D000, 0x1D1FF), (0x1F000, 0x1FBFF))
@@ -443,49 +441,32 @@ def show_unprintable(text):
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
-class Unknown(NamedTuple):
-    """Characters that a model does not know, each field a str of ranges.
-
-    Args:
-        signs: signs without a piece, and letters of other scripts.
-        marks: marks of no script without a piece.
-        alone: symbols with a piece that are unknown as words of their own.
-    """
-
-    signs: str = ""
-    marks: str = ""
-    alone: str = ""
-
-
-def unknown_to(tokenizers, lone_symbols=None):
-    """Finds the characters that a model does not know.
+def without_piece(tokenizers):
+    """Finds the characters that a model can neither read nor write: signs, marks, and letters of other scripts.
 
     Args:
         tokenizers: list of `Tokenizer`. A character that one of them knows is known.
-        lone_symbols: str, the symbols that are words of their own in the corpus; None if there is no corpus.
 
     Returns:
-        `Unknown`. All is known if a tokenizer knows no letter, because its model reads all text as bytes.
+        set of str. It is empty if a tokenizer knows no letter, because its model reads all text as bytes.
     """
-    return _unknown_to(tuple(dict.fromkeys(tokenizer.model for tokenizer in tokenizers)), lone_symbols)
+    return _without_piece(tuple(dict.fromkeys(tokenizer.model for tokenizer in tokenizers)))
 
 
 @functools.lru_cache(maxsize=32)  # a quarter of a second for a tokenizer
-def _unknown_to(models, lone_symbols):
+def _without_piece(models):
     pieces = [sentencepiece.SentencePieceProcessor(model_proto=model) for model in models]
     texts = ["".join(map(each.id_to_piece, _ids_of_text(each))) for each in pieces]
     if not all(regex.search(LETTER, text) for text in texts):
-        return Unknown()
+        return frozenset()
     known = set().union(*texts)
-    signs, marks = ([c for c in _all(kind) if c not in known] for kind in (SIGN, MARK))
+    unread = [c for c in _all(SIGN_OR_MARK) if c not in known]
     for each in pieces:
-        signs, marks = _not_read_by(each, signs), _not_read_by(each, marks)
+        unread = _not_read_by(each, unread)
     letters = "".join(regex.findall(LETTER, "".join(texts)))
     scripts = "".join(script for script in _scripts() if regex.search(script, letters))
     foreign = _all(rf"(?V1)[{LETTER}--[\p{{sc=Zyyy}}\p{{sc=Zinh}}{scripts}]]")
-    never_alone = {*signs, *(lone_symbols or "")}
-    alone = [c for c in _all(SYMBOL) if c not in never_alone and not _is_picture(c)] if lone_symbols is not None else []
-    return Unknown(*map(_ranges_of, ([*signs, *foreign], marks, alone)))
+    return frozenset([*unread, *foreign])
 
 
 def written(spans):
@@ -528,11 +509,8 @@ def _all(pattern):
     return regex.findall(pattern, _CHARACTERS)
 
 
-def _is_picture(character):
-    return any(first <= ord(character) <= last for first, last in PICTURES)
-
-
-def _ranges_of(characters):
+def ranges_of(characters):
+    """Characters as ranges for a class of RE2: an iterable of str -> str."""
     spans = []
     for point in sorted(map(ord, characters)):
         if spans and all(_is_unassigned(other) for other in range(spans[-1][1] + 1, point)):

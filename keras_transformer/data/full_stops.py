@@ -1,4 +1,4 @@
-"""What a corpus teaches about its sentences: which words keep or end a sentence by their full stop, and lone symbols.
+"""What a corpus teaches about its sentences: which words keep or end a sentence by their full stop.
 
 `translation/sentences.py` divides text by a rule. A full stop ends a sentence by the rule if it comes after
 `WORD_BEFORE`. A corpus knows the exceptions, see `FullStops`. Its lines are sentences for the most part.
@@ -16,7 +16,6 @@ from typing import NamedTuple
 import regex
 
 from keras_transformer.files import reading
-from keras_transformer.tokenizer import SIGN, SYMBOL
 from keras_transformer.words import WORD_CHARACTER
 
 WORD_BEFORE = r"(?:[\p{Ll}\p{M}]{3}|\p{Lo}{2}|(?:\p{Lo}\p{M}*){3}|\p{Nd}{4})"  # a full stop that ends a sentence
@@ -26,7 +25,6 @@ MOST_LINES = 1_000_000  # of all corpora together: more would fill the memory, a
 LONGEST_TOKEN = 40  # characters between two spaces
 MOST_WORDS, LONGEST_WORD = 400, 16  # words of each kind, and characters of one: the patterns stay small
 LEAST_AT_END, LEAST_SEEN = 3, 10  # times, before a short word is known to end sentences
-LEAST_ALONE = 10  # times that a symbol is a word of its own before a model knows it so
 MOST_BY_CHANCE = 0.05  # probability that a word that can end lines never did
 SIDES = ("source", "target")
 _TOKEN = regex.compile(rf"(.*?)({WORD_CHARACTER}+)(\.?)((?:(?!\.)[\p{{P}}\p{{S}}])*)")
@@ -59,20 +57,16 @@ class Known(NamedTuple):
     Args:
         source, target: `FullStops` of the two sides.
         copies_unknown: bool, whether training has enough characters without a piece, so that the model copies them.
-        lone_symbols: str, the symbols that are words of their own in the source; None if they are not known.
     """
 
     source: FullStops = FullStops()
     target: FullStops = FullStops()
     copies_unknown: bool = True
-    lone_symbols: str | None = None
 
     def extended(self, other):
-        """Joins two lists. Where they differ, this one decides. A symbol is known if both lists know it."""
+        """Joins two lists. Where they differ, this one decides."""
         stops = (self.source.extended(other.source), self.target.extended(other.target))
-        symbols = (self.lone_symbols, other.lone_symbols)
-        lone_symbols = None if None in symbols else "".join(sorted(set("".join(symbols))))
-        return Known(*stops, self.copies_unknown or other.copies_unknown, lone_symbols)
+        return Known(*stops, self.copies_unknown or other.copies_unknown)
 
 
 UNKNOWN = Known()  # of a run without a corpus
@@ -105,9 +99,7 @@ def learn_known(corpus, copies_unknown):
         `Known`.
     """
     source, target = lines_of_languages(corpus)
-    lone_symbols = set().union(*map(find_lone_symbols, source))
-    stops = (learn_full_stops(*source), learn_full_stops(*target))
-    return Known(*stops, copies_unknown, "".join(sorted(lone_symbols)))
+    return Known(learn_full_stops(*source), learn_full_stops(*target), copies_unknown)
 
 
 def lines_of_languages(corpus):
@@ -191,15 +183,6 @@ def _judged_words(lines):
     return abbreviations, ends, inside.keys() - set(ends)
 
 
-def find_lone_symbols(lines):
-    """The symbols that are words of their own in lines, an iterable of str, or parts of such words: a str."""
-    counts = Counter()
-    for token, count in Counter(chain.from_iterable(map(str.split, lines))).items():
-        if regex.fullmatch(f"{SIGN}+", token):
-            counts.update(dict.fromkeys(regex.findall(SYMBOL, token), count))
-    return "".join(sorted(symbol for symbol, count in counts.items() if count >= LEAST_ALONE))
-
-
 def _count(lines):
     """Counts words in four `Counter`s.
 
@@ -244,4 +227,4 @@ def load_known(path):
     with reading(path, "put a copy of it back, or remove it"):
         facts = json.loads(path.read_text(encoding="utf-8"))
         sides = (FullStops(**{kind: tuple(words) for kind, words in facts[side].items()}) for side in SIDES)
-        return Known(*sides, **{fact: facts[fact] for fact in ("copies_unknown", "lone_symbols") if fact in facts})
+        return Known(*sides, facts.get("copies_unknown", True))

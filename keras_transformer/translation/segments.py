@@ -2,7 +2,8 @@
 
 A text is white space and sentences in turn. White space goes to the output as it is. Sentences go through the model, in
 several parts if they have more than `max_length` pieces. Emoji and other pictures around a sentence belong to the white
-space, and so do the characters that the tokenizer does not know: few models have learned to copy them.
+space, and so do the characters that the tokenizer does not know: few models have learned to copy them. Inside a
+sentence, they divide it.
 
 Values of parts of different lengths are flat: all parts stand one after the other, as in a RaggedTensor.
 """
@@ -87,7 +88,7 @@ def divide_into_parts(text, tokenizer, max_length, division=DIVISION):
     fragments = split_at(division.breaks, text)
     is_copied = tf.strings.regex_full_match(fragments.values, division.copied)
     read = tf.where(is_copied, "", fragments.values)
-    for pattern, rewrite in division.unread:
+    for pattern, rewrite in division.respelled:
         read = tf.strings.regex_replace(read, pattern, rewrite)
     sentences = tokenizer.encode(read)
     pieces = tokenizer.pieces(sentences.values)  # (T,)

@@ -18,12 +18,13 @@ letter follows.
 The sentence breaker of tensorflow-text is not used: it breaks inside "14:35" and "1.5", and before a closing quote.
 """
 
+import unicodedata
 from typing import NamedTuple
 
 import regex
 
 from keras_transformer.data.full_stops import BEGINNING, WORD_BEFORE, FullStops
-from keras_transformer.tokenizer import PICTURES, Unknown, unknown_to, written
+from keras_transformer.tokenizer import PICTURES, ranges_of, without_piece, written
 from keras_transformer.words import LETTERS_AND_DIGITS
 
 BLANK = r"[\pZ\pC]"  # separators, control and invisible formatting characters
@@ -48,6 +49,11 @@ ENDED = "\ufdd1"  # behind an end, until the text after it is known
 JOINING = r"\x{200c}\x{200d}\x{fe00}-\x{fe0f}\x{e0020}-\x{e007f}"  # in a sequence that makes one emoji
 RESERVED = (f"[{BORDER}{NO_SPACE}{STOPPED}{ENDED}]", "\ufffd")
 
+COPIED = f"{SPACE}*|{NO_SPACE}"
+_QUOTES = regex.findall(r"\p{Quotation_Mark}", "".join(map(chr, range(0x80, 0x10000))))
+SIMILAR = {c: "'" if "SINGLE" in unicodedata.name(c) else '"' for c in _QUOTES}
+SIMILAR |= dict.fromkeys(regex.findall(r"\p{Dash_Punctuation}", "".join(map(chr, range(0x80, 0x10000)))), "-")
+
 # Titles and a few abbreviations that the rule takes for words.
 ABBREVIATIONS = "capt corp dept prof sept approx bspw bzw evtl inkl vgl dott sig ing mgr inż проф акад".split()
 
@@ -58,16 +64,20 @@ class Division(NamedTuple):
     Args:
         breaks: tuple of (pattern, replacement), which put `BORDER` between sentences and the white space beside them.
         copied: pattern of a whole fragment that the model does not translate.
-        unread: tuple of (pattern, replacement), which remove what the model does not read of a sentence.
+        respelled: tuple of (pattern, replacement), with which the model reads a sentence.
     """
 
     breaks: tuple
     copied: str
-    unread: tuple = ()
+    respelled: tuple = ()
 
 
 def divisions_of(source_tokenizer, target_tokenizer, split_sentences, known):
     """The two `Division`s of texts and of translations.
+
+    A character that a model can neither read nor write stays where it is. The text before it and the text behind it are
+    translated apart. Quotes and dashes are read as those of ASCII instead. A model that has learned to copy such
+    characters reads them.
 
     Args:
         source_tokenizer, target_tokenizer: `Tokenizer`s of the two.
@@ -77,11 +87,22 @@ def divisions_of(source_tokenizer, target_tokenizer, split_sentences, known):
     sides = (([source_tokenizer], known.source), ([source_tokenizer, target_tokenizer], known.target))
     divisions = []
     for tokenizers, stops in sides:
-        unknown = unknown_to(tokenizers, known.lone_symbols)
-        around = Around.of(unknown)
+        unread = without_piece(tokenizers)
+        similar = {c: ascii for c, ascii in SIMILAR.items() if c in unread and ascii not in unread}
+        opaque, around = ranges_of(unread - similar.keys()), Around.of(ranges_of(unread))
         breaks = breaks_of(stops, around) if split_sentences else line_breaks(around)
-        divisions.append(Division(breaks, _copied(unknown), () if known.copies_unknown else _unread(unknown)))
-    return divisions[0], divisions[1]._replace(unread=())
+        nothing, copied = rf"(?:[^\p{{L}}\p{{N}}{NO_SPACE}]|[{opaque}])*", COPIED
+        if opaque:
+            copied = rf"{nothing}[{opaque}]{nothing}|{COPIED}" if known.copies_unknown else f"{nothing}|{NO_SPACE}"
+        if opaque and not known.copies_unknown:
+            run = f"{BLANK}*[{opaque}](?:[{opaque}{JOINING}]|{BLANK}+[{opaque}])*{BLANK}*"
+            breaks += ((f"({run})", rf"{BORDER}\1{BORDER}"),)
+        respelled = tuple(
+            (f"[{ranges_of([c for c in similar if similar[c] == ascii])}]", ascii)
+            for ascii in sorted({*similar.values()} if not known.copies_unknown else ())
+        )
+        divisions.append(Division(breaks, copied, respelled))
+    return divisions[0], divisions[1]._replace(respelled=())
 
 
 class Around(NamedTuple):
@@ -89,7 +110,7 @@ class Around(NamedTuple):
 
     Args:
         space: one character.
-        lead: any number of characters before a sentence, signs with white space behind them included.
+        lead: any number of characters before a sentence.
         tail: any number of characters behind a sentence.
     """
 
@@ -98,31 +119,10 @@ class Around(NamedTuple):
     tail: str
 
     @classmethod
-    def of(cls, unknown):
-        """The patterns for the characters of `Unknown`."""
-        space = f"{SPACE[:-1]}{unknown.signs}]"
-        if not unknown.alone:
-            return cls(space, f"{space}*", f"{space}*")
-        return cls(space, f"(?:{space}|[{unknown.alone}]+{BLANK})*", f"(?:{space}|{BLANK}[{unknown.alone}]+)*")
-
-
-def _copied(unknown):
-    """The pattern of a fragment that has no known letter or digit, but white space or unknown signs."""
-    spaces = f"{SPACE[:-1]}{unknown.signs}{unknown.alone}]*|{NO_SPACE}"
-    plain = rf"[^\p{{L}}\p{{N}}{unknown.signs}]*"
-    return rf"{spaces}|{plain}(?:[{unknown.signs}]{plain})+" if unknown.signs else spaces
-
-
-def _unread(unknown):
-    """The replacements that remove unknown characters from a sentence, with the white space before them."""
-    signs, marks, alone = unknown
-    rules = []
-    if alone:
-        rules += [(rf"(?:{BLANK}+[{alone}]+)+({BLANK})", r"\1")]
-    if signs:
-        run = rf"[{signs}][{signs}{marks}{JOINING}]*"
-        rules += [(rf"(?:{BLANK}+{run})+({BLANK}|\pP)", r"\1"), (run, "")]
-    return (*rules, (f"[{marks}]+", "")) if marks else tuple(rules)
+    def of(cls, unread=""):
+        """The patterns for the characters without a piece, a str of ranges."""
+        space = f"{SPACE[:-1]}{unread}]"
+        return cls(space, f"{space}*", f"{space}*")
 
 
 def _either_case(word):
@@ -169,5 +169,5 @@ def breaks_of(full_stops, around):
     )
 
 
-AROUND = Around.of(Unknown())  # where no tokenizer is known
-DIVISION = Division(breaks_of(FullStops(), AROUND), _copied(Unknown()))
+AROUND = Around.of()  # where no tokenizer is known
+DIVISION = Division(breaks_of(FullStops(), AROUND), COPIED)

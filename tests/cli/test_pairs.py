@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from keras_transformer import runs
 from keras_transformer.cli import back_translate, distil
 from keras_transformer.data.corpora import open_corpus
-from keras_transformer.languages import check_direction
 from keras_transformer.normalization import mend
+from keras_transformer.tags import check_direction
 from keras_transformer.tokenizer import Tokenizer, train_tokenizer
 from keras_transformer.tools.back_translation import pairs
 from keras_transformer.tools.back_translation.noise import add_noise

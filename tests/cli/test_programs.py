@@ -16,8 +16,8 @@ import pytest
 
 from keras_transformer import runs
 from keras_transformer.cli import analyze, clean, export, train, translate
-from keras_transformer.languages import check_direction
 from keras_transformer.models.recurrent import RecurrentNetwork
+from keras_transformer.tags import check_direction
 from keras_transformer.training.run_directory import RunDirectory
 from tests import tiny
 

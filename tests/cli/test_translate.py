@@ -16,7 +16,7 @@ from keras_transformer import runs
 from keras_transformer.cli import console, translate
 from keras_transformer.cli.documents import refuse_documents
 from keras_transformer.errors import UserError
-from keras_transformer.languages import check_direction
+from keras_transformer.tags import check_direction
 from keras_transformer.translation.results import Translation
 from tests.tools.documents.fake import WordByWord
 

@@ -10,7 +10,6 @@ from keras_transformer.data.full_stops import (
     UNKNOWN,
     FullStops,
     Known,
-    find_lone_symbols,
     learn_full_stops,
     learn_known,
     lines_of_languages,
@@ -44,12 +43,6 @@ def test_initials_and_parts_of_abbreviations_end_nothing():
     assert learn_full_stops(corpus).ends == ()
 
 
-def test_symbols_that_are_words_in_a_corpus_are_found():
-    lines = ["one + two -", "25° – +", "a $! b"] * 5 + ["one = two"] * 9 + ["=one"]
-    assert find_lone_symbols(lines) == "+"
-    assert find_lone_symbols(lines * 2) == "$+="
-
-
 class Streamed:
     """Pairs without a length."""
 
@@ -76,9 +69,8 @@ def pairs(sources, targets=("one",)):
 
 def test_the_lines_of_a_language_speak_for_this_language_alone():
     parts = [("en", "de", pairs(ENGLISH, GERMAN)), ("de", "en", pairs(GERMAN)), ("fr", "de", pairs(FRENCH, GERMAN))]
-    source, target, copies_unknown, lone_symbols = learn_known(corpus(*parts), False)
+    source, target, copies_unknown = learn_known(corpus(*parts), False)
     assert source.abbreviations == ("chap", "Abschn", "art") and copies_unknown is False
-    assert lone_symbols == "+°"
     german = [line for _, lang, own in parts if lang == "de" for _, line in own]
     assert target == learn_full_stops(german, ["one"] * len(GERMAN))
     mixed = learn_known(corpus(*(("en", "de", own) for _, _, own in parts)), False)
@@ -119,9 +111,9 @@ def test_at_most_so_many_lines_are_read_and_every_corpus_has_evenly_spaced_ones(
 def test_a_corpus_behind_one_of_all_lines_is_known(monkeypatch):
     monkeypatch.setattr(full_stops, "MOST_LINES", 101)
     for language in ("en", "fr"):
-        parts = ("en", "de", pairs(["the dog and I"] * 101)), (language, "de", pairs(FRENCH + ["un + deux"] * 10))
+        parts = ("en", "de", pairs(["the dog and I"] * 101)), (language, "de", pairs(FRENCH))
         known = learn_known(corpus(*parts), True)
-        assert known.source.abbreviations == ("art",) and known.lone_symbols == "+"
+        assert known.source.abbreviations == ("art",)
 
 
 def test_a_corpus_knows_better_than_the_one_before():

@@ -165,12 +165,12 @@ def test_languages_are_those_that_an_export_writes(tmp_path):
         directory.mkdir()
     Config(dataset="files:x", source_lang="en", target_lang="pt_BR").save(run.config)
     write_manifest(tmp_path / "7", 7, {}, describe_run(run), Parity(1, 1, 1, 0.0), Loading(1.0, 1))
-    assert languages_of(tmp_path / "7") == Languages("en", "pt-br") == newest_languages(tmp_path)
+    assert languages_of(tmp_path / "7") == Languages("en", "pt-BR") == newest_languages(tmp_path)
     many = {"sources": {"de": "deu_Latn", "en": "eng"}, "targets": {"zh-Hant": "zt", "en": "eng", "de": "deu_Latn"}}
     (tmp_path / "7" / "export.json").write_text(json.dumps({"run": {}, "languages": {**many, "default": ["en", "de"]}}))
     found = languages_of(tmp_path / "7")
-    assert found.directions() == {"en": ["de", "zh-hant"], "de": ["zh-hant", "en"]}
-    assert [*found.codes()] == ["en", "de", "zh-hant"] and Languages("en", "en").directions() == {"en": ["en"]}
+    assert found.directions() == {"en": ["de", "zh-Hant"], "de": ["zh-Hant", "en"]}
+    assert [*found.codes()] == ["en", "de", "zh-Hant"] and Languages("en", "en").directions() == {"en": ["en"]}
 
 
 @pytest.mark.parametrize(

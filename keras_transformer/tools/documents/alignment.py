@@ -1,6 +1,7 @@
 """From pieces to words: a translation, and how much each of its words comes from each word of the source."""
 
 import difflib
+import itertools
 import re
 import unicodedata
 from typing import NamedTuple
@@ -10,9 +11,11 @@ import regex
 
 from keras_transformer.normalization import INVISIBLE, ZERO_WIDTH_SPACE
 from keras_transformer.protection import PLACEHOLDERS, Protection
+from keras_transformer.translation.sentences import SIMILAR
 from keras_transformer.words import has_words, tokens_of
 
 WORD_OR_STOP = regex.compile(r"[\p{L}\p{N}\p{P}]")
+UNREAD = regex.compile(r"[^\s\p{C}\p{M}]")
 BYTE = re.compile(r"<0x([0-9A-F]{2})>")
 END, SPACE = "</s>", "▁"
 # Where attention is unsure, the place in the sentence decides; benchmarks/markup.py measures this.
@@ -46,27 +49,49 @@ def align_words(translator, texts, on_progress=None):
         list of `Aligned`.
     """
     protection = getattr(translator, "protection", None) or Protection(patterns=False)
-    found = [[] for _ in texts]
-    begins = [0] * len(texts)
-    waiting = [i for i, text in enumerate(texts) if text.strip()]
+    found, changed = [[] for _ in texts], set()
+    waiting = [(i, 0, len(text), True) for i, text in enumerate(texts) if text.strip()]
     while waiting:
-        explanations = translator.explain([texts[i][begins[i] :] for i in waiting], on_progress)
+        explanations = translator.explain([texts[i][begin:stop] for i, begin, stop, _ in waiting], on_progress)
         going_on = []
-        for i, explanation in zip(waiting, explanations, strict=True):
-            part, end = _read(texts[i][begins[i] :], explanation, protection)
-            found[i].append((begins[i], *part))
-            begins[i] += end
-            if end and has_words(texts[i][begins[i] :]):
-                going_on.append(i)
+        for (i, begin, stop, is_whole), explanation in zip(waiting, explanations, strict=True):
+            part, end, is_verbatim = _read(texts[i][begin:stop], explanation, protection)
+            if not is_verbatim:
+                changed.add(i)
+            elif is_whole and (gaps := _gaps(texts[i][begin : begin + end], part[2])):
+                edges = [begin, *(begin + edge for gap in gaps for edge in gap), stop]
+                pieces = zip(edges[::2], edges[1::2], strict=True)
+                going_on += [(i, *piece, False) for piece in pieces if has_words(texts[i][slice(*piece)])]
+                continue
+            found[i].append((begin, *part))
+            if end and has_words(texts[i][begin + end : stop]):
+                going_on.append((i, begin + end, stop, is_whole))
         waiting, on_progress = going_on, None
-    return [_joined(text, parts) for text, parts in zip(texts, found, strict=True)]
+    parts = [sorted(parts, key=lambda part: part[0]) for parts in found]
+    return [
+        _joined(text, own, number not in changed) for number, (text, own) in enumerate(zip(texts, parts, strict=True))
+    ]
+
+
+def _gaps(text, source_spans):
+    """The runs of characters inside a text that the model has not read: list of (start, end)."""
+    spans = sorted(span for span in source_spans if span[1])
+    between = [(end, start) for (_, end), (start, _) in itertools.pairwise(spans) if end < start]
+    return [(start, end) for start, end in between if UNREAD.search(text[start:end])]
+
+
+def _is_verbatim(source, text):
+    """Whether a model has read a text as it stands, perhaps without some signs."""
+    characters = iter(_characters(text)[0])
+    return all(c in characters for c in _characters(source)[0])
 
 
 def _read(text, explanation, protection):
     """Reads the explanation of a text, and finds where the explained source ends.
 
     Returns:
-        ((translation, its piece spans, spans of the source pieces in `text`, alignment, `_pairs`), int).
+        ((translation, its piece spans, spans of the source pieces in `text`, alignment, `_pairs`), int, bool). The
+        last one is that of `_is_verbatim`.
     """
     hidden = protection.hide(text)  # as `explain` did
     placeholders = [i for i, piece in enumerate(explanation.source_pieces) if piece in PLACEHOLDERS]
@@ -83,7 +108,8 @@ def _read(text, explanation, protection):
     for i, span in zip(placeholders, hidden.spans, strict=False):
         source_spans[i] = span
     end = max((end for _, end in source_spans), default=0)
-    return (target, spans, source_spans, np.asarray(explanation.alignment), pairs), end
+    part = target, spans, source_spans, np.asarray(explanation.alignment), pairs
+    return part, end, _is_verbatim(source, text)
 
 
 def _pairs(pieces, source_pieces):
@@ -128,9 +154,12 @@ def _places(built_text, text):
 
 
 def _characters(text):
-    """The characters of a text in their plain forms, without those that tokenizers leave out, and the place of each."""
+    """The characters of a text in their plain forms, and the place of each, without those that tokenizers leave out.
+
+    A model may read quotes and dashes as those of ASCII.
+    """
     seen = [(c, i) for i, c in enumerate(text) if c != ZERO_WIDTH_SPACE and not INVISIBLE.match(c)]
-    plain = [(c, i) for char, i in seen for c in unicodedata.normalize("NFKD", char) if c.strip()]
+    plain = [(SIMILAR.get(c, c), i) for char, i in seen for c in unicodedata.normalize("NFKD", char) if c.strip()]
     return [c for c, _ in plain], [i for _, i in plain]
 
 
@@ -145,17 +174,21 @@ def _matched(wanted, known, places):
     return found
 
 
-def _joined(text, parts):
+def _joined(text, parts, is_verbatim):
     """The `Aligned` of a text that was explained in parts."""
-    before, after = _unread(text, parts)
-    target = before + " ".join(translation for _, translation, *_ in parts) + after
+    before, after = _unread(text, parts, is_verbatim)
+    gaps = [_between(text, *each) if is_verbatim else (0, 0) for each in itertools.pairwise(parts)]
+    gaps.append((len(text), len(text)))
+    joints = [*(text[slice(*gap)] or " " for gap in gaps[:-1]), after]
+    target = before + "".join(part[1] + joint for part, joint in zip(parts, joints, strict=False))
     tokens, source_tokens = tokens_of(target), tokens_of(text)
     weights, offset = np.zeros((len(tokens), len(source_tokens))), len(before)
     known = np.zeros_like(weights)  # the rows of hidden words, and of signs that the model does not read
     known[np.diag_indices(len(tokens_of(before)))] = 1
     for place in range(1, len(tokens_of(after)) + 1):
         known[-place, -place] = 1
-    for begin, translation, spans, source_spans, alignment, pairs in parts:
+    for part, (start, end), joint in zip(parts, gaps, joints, strict=False):
+        begin, translation, spans, source_spans, alignment, pairs = part
         rows = _shares(tokens, [(start + offset, end + offset) for start, end in spans])
         columns = _shares(source_tokens, [(start + begin, end + begin) for start, end in source_spans])
         weights += rows @ alignment @ columns.T
@@ -163,17 +196,32 @@ def _joined(text, parts):
             of_word, of_source = np.flatnonzero(rows[:, place]), np.flatnonzero(columns[:, other])
             is_one_to_one = len(of_word) == len(of_source)
             known[np.ix_(of_word, of_source)] = np.eye(len(of_word)) if is_one_to_one else 1 / max(1, len(of_source))
-        offset += len(translation) + 1
+        offset += len(translation)
+        kept = _inside(tokens, offset, offset + len(joint)), _inside(source_tokens, start, end)
+        for place, other in zip(*kept, strict=False):
+            known[place, other] = 1
+        offset += len(joint)
     is_known = known.any(axis=1, keepdims=True)
     return Aligned(target, np.where(is_known, known, _sharpened(np.where(is_known, known, weights))))
 
 
-def _unread(text, parts):
-    """The emoji and other symbols around a text, which the model does not read: they stand in the translation, too."""
+def _inside(tokens, start, end):
+    return [i for i, (first, last) in enumerate(tokens) if start <= first and last <= end]
+
+
+def _between(text, one, other):
+    """Where the characters between two parts are that the model has not read: (start, end), (0, 0) without any."""
+    end = one[0] + max((end for _, end in one[3]), default=0)
+    start = other[0] + min((start for start, end in other[3] if end), default=0)
+    return (end, start) if UNREAD.search(text[end:start]) else (0, 0)
+
+
+def _unread(text, parts, is_verbatim):
+    """The signs around a text, which the model does not read: they stand in the translation, too."""
     spans = [(begin + start, begin + end) for begin, _, _, of_source, *_ in parts for start, end in of_source if end]
     first, last = (min(start for start, _ in spans), max(end for _, end in spans)) if spans else (0, len(text))
     return tuple(
-        edge if any(unicodedata.category(c)[0] == "S" for c in edge) and not WORD_OR_STOP.search(edge) else ""
+        edge if UNREAD.search(edge) and (is_verbatim or not WORD_OR_STOP.search(edge)) else ""
         for edge in (text[:first], text[last:])
     )
 

@@ -154,7 +154,7 @@ def reader_settings(translator):
     """The arguments of `translate_litert.Rules`, a dict."""
     settings = translator.settings
     division = translator.signatures.division
-    rules = {"divide": (sentences.RESERVED, *division.breaks), "unread": division.unread, "join": segments.JOINTS}
+    rules = {"divide": (sentences.RESERVED, *division.breaks), "unread": division.respelled, "join": segments.JOINTS}
     return {
         "beam_size": settings["beam_size"],
         "length_penalty": settings["length_penalty"],

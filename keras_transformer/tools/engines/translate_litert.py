@@ -164,7 +164,7 @@ class Rules:
         divide: list of (pattern, replacement), for a text.
         join: list of (pattern, replacement), for a translation.
         copied: pattern of a fragment that is not translated. An old export has none.
-        unread: list of (pattern, replacement), which remove what the model does not read of a sentence.
+        unread: list of (pattern, replacement), with which the model reads a sentence.
         space: what an old export has in place of `copied`: pattern of one character that may stand between sentences.
     """
 

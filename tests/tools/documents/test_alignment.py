@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from keras_transformer.data.full_stops import Known
 from keras_transformer.normalization import mend
 from keras_transformer.protection import Protection
 from keras_transformer.tools.documents.alignment import align_words, built
@@ -218,3 +219,24 @@ def test_a_translation_word_by_word_has_the_tags_and_the_white_space_of_its_sour
     fragment = "\n ".join(words)
     layout = layout_of(parts_of(fragment, TAG))
     assert joined(place(layout, layout.text, np.eye(len(tokens_of(layout.text))))) == fragment
+
+
+def test_signs_that_the_model_does_not_read_stay_between_the_words_around_them():
+    """Inside a sentence, too, where `explain` shows no piece of them."""
+    known = Known(copies_unknown=False)
+    translator = Translator(tiny.trained_transformer(), tiny.tokenizer(), beam_size=1, max_length=31, known=known)
+    (one, _), (two, _), *_ = tiny.learned_pairs()
+    texts = [f"{one} ★ {two}", f"{one} 今天+{two} ※ {one} …", f"{one} “{two}”"]
+    for text, (translation, weights) in zip(texts, align_words(translator, texts), strict=True):
+        assert translation.replace(" ", "") == translator.translate(text).replace(" ", "")
+        tokens, source_tokens = ([words[slice(*span)] for span in tokens_of(words)] for words in (translation, text))
+        for sign in {*"★今天+※"} & {*tokens}:
+            assert weights[tokens.index(sign)].tolist() == [float(token == sign) for token in source_tokens]
+
+
+def test_a_model_that_reads_small_letters_is_explained_once():
+    class Small(WordByWord):
+        def explain(self, texts, on_progress=None):
+            return super().explain([text.lower() for text in texts], on_progress)
+
+    assert [found.text for found in align_words(Small(str.upper), ["One A three ★"])] == ["ONE A THREE ★"]

@@ -9,7 +9,7 @@ from tests import tiny
 @pytest.fixture(scope="session")
 def known():
     """The `Translator` of a model that has learned for certain. It does not read unknown characters."""
-    facts = Known(copies_unknown=False, lone_symbols="")
+    facts = Known(copies_unknown=False)
     return Translator(tiny.trained_transformer(), tiny.tokenizer(), max_length=31, known=facts)
 
 

@@ -82,7 +82,7 @@ def test_a_pattern_matches_the_same_characters_in_python_as_in_the_graph(pattern
 
 @pytest.mark.parametrize("language", CORPORA)
 def test_sentences_are_divided_as_in_the_graph(language):
-    known = Known(learn_full_stops(CORPORA[language].split("\n")), lone_symbols="–")
+    known = Known(learn_full_stops(CORPORA[language].split("\n")), copies_unknown=False)
     division, _ = divisions_of(tiny.tokenizer(), tiny.tokenizer(), True, known)
     settings = {"beam_size": 1, "length_penalty": 0.0, "max_length": 31}
     rules = Rules(**reader_settings(SimpleNamespace(settings=settings, signatures=SimpleNamespace(division=division))))

@@ -13,8 +13,7 @@ from sacrebleu.metrics import BLEU, CHRF
 import keras_transformer as kt
 from keras_transformer.cli import request
 from keras_transformer.errors import UserError
-from keras_transformer.languages import check_direction
-from keras_transformer.tags import LanguageTags
+from keras_transformer.tags import LanguageTags, check_direction
 from keras_transformer.tools.reranking import minimum_bayes_risk, rerank
 from keras_transformer.tools.reranking.agreement import SAMPLES, UTILITIES, agreed, sentence_bleu, sentence_chrf
 from keras_transformer.translation.results import Translation
