@@ -26,6 +26,12 @@ INVISIBLE = regex.compile(
 )
 # Scripts with a complex context (class SA of UAX #14) write no space between words; nor does Tibetan.
 COMPLEX = r"[\p{Line_Break=SA}\p{Script=Tibetan}]"
+# Quotes and dashes, and the characters of ASCII that a model reads in their place if it has no piece for them.
+_OTHERS = "".join(map(chr, range(0x80, 0xD800)))
+SIMILAR = {
+    **{c: "'" if "SINGLE" in unicodedata.name(c) else '"' for c in regex.findall(r"\p{Quotation_Mark}", _OTHERS)},
+    **dict.fromkeys(regex.findall(r"\p{Dash_Punctuation}", _OTHERS), "-"),
+}
 _NEEDLESS_SPACE = regex.compile(rf"(?<!{COMPLEX})\u200b")
 _RUN = regex.compile(r"\p{White_Space}+")
 

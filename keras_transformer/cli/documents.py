@@ -1,7 +1,9 @@
 """translate.py with a document: its format, the flags that go with it, and its way from file to file."""
 
 import contextlib
+import gzip
 import json
+import re
 import sys
 
 from tqdm import tqdm
@@ -9,8 +11,15 @@ from tqdm import tqdm
 from keras_transformer.cli.request import MODES
 from keras_transformer.errors import UserError, counted
 from keras_transformer.process import find_tool
+from keras_transformer.translation.lines import FIRST_BYTES
 
 SHOWN = 60  # characters of a text in a message
+# Files of apps, data and typesetting, whose texts stand between keys, tags and commands.
+STRUCTURED = (
+    ".xml .json .json5 .jsonl .yaml .yml .properties .arb .resx .resw .strings .stringsdict .plist .ts .csv .rst "
+    ".tex .svg .ipynb .toml .ini .adoc"
+).split()
+STRUCTURE = re.compile(rb"(?i)(?:\xef\xbb\xbf)?\s*(?:<\?xml|<!doctype|<[a-z][^<>]*>[ \t]*\r?\n|[{\[]\s*[\"{\[\]}])")
 
 
 def add_format_argument(parser):
@@ -43,6 +52,8 @@ def check_document(arguments, request):
         raise UserError(f"--engine beam translates lines. Received: --format {arguments.format}")
     if not is_beam:
         arguments.format = arguments.format or _format_of(arguments.input) or "lines"
+    if not is_given and arguments.input and _format_of(arguments.input) is None:
+        _refuse_structure(arguments.input)
     if is_beam or arguments.format == "lines":
         return
     tool = find_tool("documents.files", f"--format {arguments.format}")
@@ -60,6 +71,20 @@ def check_document(arguments, request):
     if other not in (None, arguments.format):
         raise UserError(
             f"the translation is {arguments.format}, as the source is. Received: --output {arguments.output}"
+        )
+
+
+def _refuse_structure(path):
+    """Raises UserError for a file whose keys and tags would be translated line by line."""
+    name = path.lower().removesuffix(".gz")
+    kind = next((ending for ending in STRUCTURED if name.endswith(ending)), None)
+    if kind is None:
+        with contextlib.suppress(OSError), (gzip.open if name != path.lower() else open)(path, "rb") as file:
+            kind = "a file that begins as markup or JSON" if STRUCTURE.match(file.read(FIRST_BYTES)) else None
+    if kind:
+        raise UserError(
+            f"{path} has keys or tags, which would be translated, too: translate its texts, one a line, or insist on "
+            f"all lines with --format lines. Received: {kind}"
         )
 
 

@@ -25,8 +25,10 @@ def check_text(start, name):
         UserError: for an archive, a picture, UTF-16 and all else that is no text.
     """
     kind = next((kind for first, kind in NO_TEXT.items() if start.startswith(first)), None)
-    if kind is None and b"\0" in start:
-        kind = "bytes of another kind, such as a picture or UTF-16"
+    nulls = start.count(b"\0")
+    if kind is None and nulls and (20 * nulls > len(start) or _is_in_another_charset(start.replace(b"\0", b""))):
+        line = start[: start.index(b"\0")].count(b"\n") + 1
+        kind = f"bytes of another kind, such as a picture or UTF-16, with a byte 0 in line {line}"
     if kind is None and _is_in_another_charset(start):
         kind = "bytes of another charset"
     if kind:

@@ -18,12 +18,12 @@ letter follows.
 The sentence breaker of tensorflow-text is not used: it breaks inside "14:35" and "1.5", and before a closing quote.
 """
 
-import unicodedata
 from typing import NamedTuple
 
 import regex
 
 from keras_transformer.data.full_stops import BEGINNING, WORD_BEFORE, FullStops
+from keras_transformer.normalization import SIMILAR
 from keras_transformer.tokenizer import PICTURES, ranges_of, without_piece, written
 from keras_transformer.words import LETTERS_AND_DIGITS
 
@@ -50,10 +50,6 @@ JOINING = r"\x{200c}\x{200d}\x{fe00}-\x{fe0f}\x{e0020}-\x{e007f}"  # in a sequen
 RESERVED = (f"[{BORDER}{NO_SPACE}{STOPPED}{ENDED}]", "\ufffd")
 
 COPIED = f"{SPACE}*|{NO_SPACE}"
-_QUOTES = regex.findall(r"\p{Quotation_Mark}", "".join(map(chr, range(0x80, 0x10000))))
-SIMILAR = {c: "'" if "SINGLE" in unicodedata.name(c) else '"' for c in _QUOTES}
-SIMILAR |= dict.fromkeys(regex.findall(r"\p{Dash_Punctuation}", "".join(map(chr, range(0x80, 0x10000)))), "-")
-
 # Titles and a few abbreviations that the rule takes for words.
 ABBREVIATIONS = "capt corp dept prof sept approx bspw bzw evtl inkl vgl dott sig ing mgr inż проф акад".split()
 

@@ -179,6 +179,15 @@ def test_a_file_that_is_no_text_is_refused_and_nothing_is_written(tmp_path, kind
     assert list(checked([[b"a"], [b"\0"]], "standard input")) == [[b"a"], [b"\0"]]
 
 
+def test_a_byte_0_in_a_text_is_no_picture_and_many_are_named_with_their_line(tmp_path):
+    path = tmp_path / "in"
+    path.write_bytes(b"one\0\n" + b"two three\n" * 9)
+    assert sum(map(len, chunks_in(path))) == 10
+    path.write_bytes(b"one\ntwo\n\0\0\n")
+    with pytest.raises(UserError, match="with a byte 0 in line 3"):
+        list(chunks_in(path))
+
+
 def test_a_file_that_is_zipped_is_read_as_its_text(source, tmp_path):
     zipped = tmp_path / "in.gz"
     zipped.write_bytes(gzip.compress(source.read_bytes()))

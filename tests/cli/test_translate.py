@@ -88,7 +88,7 @@ def test_a_pipe_needs_the_format(asked, run, monkeypatch):
         ("a.TXT.gz", "one\ntwo\n", "ONE\nTWO\n"),
         ("a.en.gz", "one\ntwo\n", "ONE\nTWO\n"),
         ("a.md", "# one *two*\n", "# ONE *TWO*\n"),
-        ("a.json", "one\ntwo", "ONE\nTWO\n"),
+        ("a.x", "one\ntwo", "ONE\nTWO\n"),
     ],
 )
 def test_a_file_is_translated_by_its_ending_packed_or_not(asked, run, name, text, translated):
@@ -99,6 +99,30 @@ def test_a_file_is_translated_by_its_ending_packed_or_not(asked, run, name, text
         assert (gzip.decompress(found) if target.endswith(".gz") else found) == translated.encode()
         os.remove(target)
     assert sorted(os.listdir()) == [name, "memory.tmx"]
+
+
+STRUCTURED = {
+    "strings.xml": "one\n",
+    "a.json.gz": "one\n",
+    "b.PROPERTIES": "one\n",
+    "a": '<?xml version="1.0"?>\n<a>one</a>\n',
+    "a.en": "<resources>\n  <string>one</string>\n",
+    "a.de.gz": '{\n  "one": "two"\n}\n',
+    "b": "[\n{",
+}
+
+
+@pytest.mark.parametrize("name", STRUCTURED)
+def test_a_file_whose_keys_and_tags_would_be_translated_is_refused(asked, run, capsys, name):
+    text = STRUCTURED[name].encode()
+    Path(name).write_bytes(gzip.compress(text) if name.endswith(".gz") else text)
+    with pytest.raises(SystemExit):
+        run(translate, "--model_dir", "a", "--input", name, "--output", "out")
+    assert f"error: {name} has keys or tags" in capsys.readouterr().err and not Path("out").exists()
+    run(translate, "--model_dir", "a", "--input", name, "--output", "out", "--format", "lines")
+    for lines in ("<b>one</b> two\n", "[1] one\n", "{x} is one\n", "# one\n"):
+        Path("a.en").write_text(lines)
+        run(translate, "--model_dir", "a", "--input", "a.en", "--output", "out")
 
 
 def test_texts_that_stay_are_named_in_one_line(program, monkeypatch):

@@ -453,7 +453,7 @@ def test_a_run_knows_how_it_divides_texts(finished, tmp_path):
     """Into sentences or not, and by its abbreviations, which an old run does not have."""
     assert load_translator(finished).known == UNKNOWN
     run = RunDirectory(shutil.copytree(finished.path, tmp_path / "run"))
-    known = Known(FullStops(("five",), ("0",)), FullStops(), copies_unknown=False)
+    known = Known(FullStops(("five",), ("0",)), FullStops())
     save_known(run.full_stops, known)
     tiny.config("nowhere", run.path, beam_size=1, split_sentences=False).save(run.config)
     by_sentence, whole = load_translator(run, split_sentences=True), load_translator(run)

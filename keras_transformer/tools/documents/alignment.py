@@ -9,9 +9,8 @@ from typing import NamedTuple
 import numpy as np
 import regex
 
-from keras_transformer.normalization import INVISIBLE, ZERO_WIDTH_SPACE
+from keras_transformer.normalization import INVISIBLE, SIMILAR, ZERO_WIDTH_SPACE
 from keras_transformer.protection import PLACEHOLDERS, Protection
-from keras_transformer.translation.sentences import SIMILAR
 from keras_transformer.words import has_words, tokens_of
 
 WORD_OR_STOP = regex.compile(r"[\p{L}\p{N}\p{P}]")
@@ -104,7 +103,7 @@ def _read(text, explanation, protection):
     target, spans = built(explanation.pieces, {place: words[other] for place, other in pairs})
     source, source_spans = built(explanation.source_pieces, forms)
     places = _places(source, text)
-    source_spans = [(places[start], places[end - 1] + 1) if end > start else (0, 0) for start, end in source_spans]
+    source_spans = [(places[start][0], places[end - 1][1]) if end > start else (0, 0) for start, end in source_spans]
     for i, span in zip(placeholders, hidden.spans, strict=False):
         source_spans[i] = span
     end = max((end for _, end in source_spans), default=0)
@@ -143,13 +142,17 @@ def built(pieces, words=None):
 
 
 def _places(built_text, text):
-    """For each character of the built text, the place in `text` that it comes from: list of int."""
+    """For each character of the built text, the place in `text` that it comes from: list of (start, end).
+
+    An accent may be a character of its own in one of the two.
+    """
     (wanted, owners), (known, found) = _characters(built_text), _characters(text)
     if wanted != known[: len(wanted)]:
         found = _matched(wanted, known, found)
-    places, of_wanted = [], dict(zip(owners, found, strict=False))
+    places, pairs = [], [*zip(owners, found, strict=False)]
+    first, last = dict(reversed(pairs)), dict(pairs)
     for i in range(len(built_text)):
-        places.append(of_wanted.get(i, places[-1] if places else 0))
+        places.append((first[i], last[i] + 1) if i in first else places[-1] if places else (0, 1))
     return places
 
 

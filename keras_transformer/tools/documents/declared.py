@@ -8,6 +8,7 @@ import yaml
 
 from keras_transformer.errors import UserError
 from keras_transformer.export.manifest import read_manifest
+from keras_transformer.languages import locale_of
 from keras_transformer.tags import MANIFEST
 
 # Where a format names its charset, which the pattern has as a group. Comments are no declarations.
@@ -24,6 +25,7 @@ BROWSERS = {
     **{"shift_jis": "cp932", "euc_kr": "cp949"},
 }
 CDATA = re.compile(r"<!\[CDATA\[.*?\]\]>", re.DOTALL)
+DIRECTION = re.compile(r"(?i)(\sdir\s*=\s*[\"']?)(?:ltr|rtl)")
 HTML_LANGUAGE = re.compile(r"(?is)<!--.*?-->|<html\b[^>]*>")
 LANGUAGE = re.compile(r"[A-Za-z]{2,3}(?:[-_][A-Za-z0-9]{2,8})*")
 
@@ -110,18 +112,28 @@ def _has(charset, text):
 
 
 def html_in_language(text, path, language):
-    """A page whose element `html` has a language in place of the one that it declares."""
+    """A page whose element `html` has a language, and its direction, in place of those that it declares."""
 
     def declare(tag):
         if tag[0].startswith("<!--") or not language:
             return tag[0]
-        return re.sub(
+        written = re.sub(
             r"(?i)(\s(?:xml:)?lang\s*=\s*[\"']?)([^\s\"'>]*)",
             lambda match: match[1] + (match[2] if is_same_language(match[2], language) else language),
             tag[0],
         )
+        direction = direction_of(language)
+        if DIRECTION.search(written):
+            return DIRECTION.sub(lambda match: match[1] + direction, written)
+        return f'{written[:-1].rstrip("/")} dir="{direction}">' if direction == "rtl" else written
 
     return HTML_LANGUAGE.sub(declare, text)
+
+
+def direction_of(language):
+    """The direction in which a language is written: "rtl" for Arabic, Hebrew, Persian and Urdu; "ltr" for most."""
+    locale = locale_of(language)
+    return locale.text_direction if locale else "ltr"
 
 
 def is_same_language(code, other):

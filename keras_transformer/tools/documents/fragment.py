@@ -89,6 +89,9 @@ class Layout:
         return not self.root.children
 
 
+RAISED = {"sup", "sub", "<sup", "<sub"}  # names of marks in HTML and Markdown
+
+
 def parts_of(text, pattern, escape=str):
     """A fragment of text with tags that a pattern finds. `<b>` and `</b>` are a pair; other matches are empty tags.
 
@@ -130,7 +133,7 @@ def layout_of(parts):
         partners = _partners(parts)
         if _is_outside(parts[0]):
             before.append(parts.pop(0))
-        elif _is_outside(parts[-1]):
+        elif _is_outside(parts[-1]) and not _is_raised(*parts[-2:]):
             after.insert(0, parts.pop())
         elif partners.get(0) == len(parts) - 1:
             before.append(parts.pop(0))
@@ -142,6 +145,12 @@ def layout_of(parts):
 
 def _is_outside(part):
     return part.kind == EMPTY if isinstance(part, Mark) else not part.strip()
+
+
+def _is_raised(*parts):
+    """Whether the last part is a superscript or a subscript behind a word, which may move."""
+    word, mark = ("", *parts)[-2:]
+    return isinstance(word, str) and word[-1:].strip() != "" and isinstance(mark, Mark) and mark.name in RAISED
 
 
 def _with_spaces_apart(parts):

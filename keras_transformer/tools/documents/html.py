@@ -11,15 +11,15 @@ from html.parser import HTMLParser
 from typing import NamedTuple
 
 from keras_transformer.tools.documents.code import between_statements, divided, find_code, hidden
-from keras_transformer.tools.documents.fragment import CLOSE, EMPTY, OPEN, VOID, Mark
+from keras_transformer.tools.documents.fragment import CLOSE, EMPTY, OPEN, RAISED, VOID, Mark
 from keras_transformer.tools.documents.messages import Syntax
 from keras_transformer.tools.documents.units import Unit, joined
 
 INLINE = set(
-    "a abbr acronym b bdi bdo big br cite data del dfn em font i img input ins label mark q rp rt ruby s small span "
+    "a abbr acronym b bdi bdo big br cite data del dfn em font i img input ins label mark q ruby s small span "
     "strike strong sub sup time tt u wbr".split()
 )
-OPAQUE_INLINE = set("code kbd samp var svg math canvas".split())  # inline, with content that stays
+OPAQUE_INLINE = set("code kbd samp var svg math canvas rp rt rtc".split())  # inline, with content that stays
 OPAQUE = OPAQUE_INLINE | set("script style pre textarea iframe object noembed".split())
 # Attributes that a reader sees: of every tag, of some tags, and those of `meta` by its name.
 SEEN = set("alt title placeholder aria-label aria-description aria-placeholder aria-roledescription".split())
@@ -105,10 +105,12 @@ def _events(text, code):
     found = _Events(hidden(text, code, "x")).found
     starts = [*(start for *_, start in found), len(text)]
     events = list(_with_code([(*event, end) for event, end in zip(found, starts[1:], strict=True)], code))
-    place = 0
+    place, is_in_text = 0, False
     while place < len(events):
         kind, name, attributes, start, end = events[place]
-        if kind in (OPEN, EMPTY) and (name in OPAQUE or _is_marked(attributes)):
+        is_attached = name in RAISED and is_in_text and not text[start - 1].isspace()
+        is_in_text = not _divides(kind, name) and kind != EMPTY and (is_in_text or kind == "text")
+        if kind in (OPEN, EMPTY) and (name in OPAQUE or is_attached or _is_marked(attributes)):
             last = _closing(events, place) if kind == OPEN else place
             seen = {} if _is_marked(attributes) else attributes
             yield _Event("opaque", name, seen, start, events[last][4], end, name not in INLINE | OPAQUE_INLINE)

@@ -11,7 +11,7 @@ import re
 
 from keras_transformer.tools.documents import dialects
 from keras_transformer.tools.documents import html as pages
-from keras_transformer.tools.documents.fragment import CLOSE, EMPTY, OPEN, Mark, parts_of
+from keras_transformer.tools.documents.fragment import CLOSE, EMPTY, OPEN, RAISED, Mark, parts_of
 from keras_transformer.tools.documents.markdown_text import Writer, in_html, is_block, load_markdown
 from keras_transformer.tools.documents.units import Unit
 
@@ -118,7 +118,17 @@ class _Content:
             elif name == "html_inline":
                 (tag,) = parts_of(self.content[start:end], re.compile(r"(?s).+"))
                 found.append((start, end, tag.kind, f"<{tag.name}", tag.breaks))
-        return sorted(found + [mark for token in tokens if (mark := _emphasis(token))])
+        found = sorted(found + [mark for token in tokens if (mark := _emphasis(token))])
+        return [*map(self._attached, found)]
+
+    def _attached(self, mark):
+        """A superscript or a subscript behind a word without a space is one mark, with its text. So it stays."""
+        start, end, kind, name, breaks = mark
+        if name in RAISED and kind == OPEN and not self.content[:start][-1:].isspace() and start:
+            close = self.content.find(f"</{name[1:]}>", end)
+            if close >= 0:
+                return start, close + len(name) + 2, EMPTY, name, breaks
+        return mark
 
 
 def _places(name, made, start, end):

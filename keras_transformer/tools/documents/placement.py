@@ -261,4 +261,4 @@ def _wish(mark, spaces):
     """The place of a mark: before the white space (-1), after it (1), or either (0)."""
     if spaces[0] != spaces[1]:
         return 1 if spaces[0] else -1
-    return mark.kind
+    return mark.kind or -int(not spaces[0])  # a superscript stays with the word before it

@@ -30,6 +30,8 @@ BREAK = re.compile(rf"<(?:[^\s<>/:]+:)?(?:{'|'.join(sorted(BREAKS))})\b")
 IN_FIELDS = {"fldChar", "instrText", "delInstrText"}
 LINK_FIELD = re.compile(r"\s*HYPERLINK\b")  # the one field whose result is text of the document
 
+RAISED = ("superscript", "subscript")
+
 
 @dataclass(frozen=True)
 class _Run:
@@ -46,6 +48,11 @@ class _Run:
     @property
     def length(self):
         return sum(len(item) for item in self.content if isinstance(item, str))
+
+    @property
+    def ends_in_word(self):
+        """Whether no space stands at its end."""
+        return isinstance(self.content[-1], str) and self.content[-1][-1:].strip() != ""
 
 
 @dataclass(frozen=True)
@@ -296,13 +303,16 @@ def _content(tags, text, run):
 
 def _items(tags, text, pieces):
     """`_Run`s with text, equal neighbours joined; `_Container`s; and XML that stays, str."""
-    last, place = None, 0
+    last, place, is_raised = None, 0, False
     while place < len(pieces):
         piece, end = pieces[place], place + 1
+        is_raised = is_raised and _is_raised(piece.node)
         if "begin" in piece.borders:
             item, end = _field(pieces, place)
         elif piece.borders:  # the end of a field that another paragraph begins
             item = piece.text
+        elif _is_raised(piece.node) and (is_raised or isinstance(last, _Run) and last.ends_in_word):
+            item, is_raised = piece.text, True
         elif piece.node.name == "r" and _is_text(piece.node):
             item = _run(tags, text, piece.node)
             if isinstance(last, _Run) and last.format == item.format:
@@ -362,6 +372,11 @@ def _container(text, piece):
     inside = [child for child in around.children if child.start >= start]
     pieces = list(_pieces(text, inside))
     return _Container(node.name, text[node.start : start], pieces, text[around.inner_end : node.end])
+
+
+def _is_raised(run):
+    """Whether a run is a superscript or a subscript. Behind a word without a space, it stays as it is."""
+    return any(node.name == "vertAlign" and _attribute(node, "val") in RAISED for node in run.walk())
 
 
 def _is_text(run):

@@ -3,17 +3,51 @@ import re
 import pytest
 
 from keras_transformer.protection import Protection
+from keras_transformer.tools.documents.declared import html_in_language
 from keras_transformer.tools.documents.files import translate_bytes
+from keras_transformer.tools.documents.fragment import layout_of
 from keras_transformer.tools.documents.html import find_attributes, find_blocks
 from tests.tools.documents.fake import BACKWARDS, SAME, UPPER, Backwards, source_of
 
 
 def test_words_that_must_not_change_keep_their_tags():
-    page = '<p>the <b>apple</b> has <i>5 m<sup>2</sup></i> and ap<u>ple</u> tree at <a href="x">https://a.org</a></p>'
+    page = '<p>the <b>apple</b> has <i>5 km<sup>2</sup></i> and ap<u>ple</u> tree at <a href="x">https://a.org</a></p>'
     translator = Backwards(Protection({"apple": "süßer Apfel", "apple tree": "Apfelbaum"}))
-    assert translate_bytes(translator, page.encode(), "html").decode() == (
-        '<p><a href="x">https://a.org</a> AT <u>Apfelbaum</u> AND <i>5 m<sup>2</sup></i> HAS <b>süßer Apfel</b> THE</p>'
-    )
+    right = '<a href="x">https://a.org</a> AT <u>Apfelbaum</u> AND <i>5 km<sup>2</sup></i> HAS <b>süßer Apfel</b> THE'
+    assert translate_bytes(translator, page.encode(), "html").decode() == f"<p>{right}</p>"
+
+
+# A page, its translation backwards, and what the model reads.
+RAISED = {
+    "<p>5 km<sup>2</sup> and CO<sub>2</sub> gas</p>": (
+        "<p>gas CO<sub>2</sub> and km<sup>2</sup> 5</p>",
+        ["5 km and CO gas"],
+    ),
+    '<p>of 2026<sup><a href="#n">[1]</a></sup></p>': ('<p>2026<sup><a href="#n">[1]</a></sup> of</p>', ["of 2026"]),
+    "<p>one <b>two<sup>a</sup><sub>b</sub></b></p>": ("<p><b>two<sup>a</sup><sub>b</sub></b> one</p>", ["one two"]),
+    "<p><sup>one</sup> two</p>": ("<p>two <sup>one</sup></p>", ["one two"]),  # a tag like others
+    "<p>one<ruby>two<rt>three</rt></ruby></p>": ("<p>one<ruby>two<rt>three</rt></ruby></p>", ["onetwo"]),
+}
+
+
+@pytest.mark.parametrize("page", RAISED)
+def test_what_is_raised_stays_behind_its_word_unread_and_readings_of_ruby_are_unread(page):
+    translated, read = RAISED[page]
+    assert translate_bytes(BACKWARDS, page.encode(), "html").decode() == translated
+    assert [layout_of(unit.parts).text for unit in find_blocks(page)] == read
+
+
+@pytest.mark.parametrize(
+    ("page", "language", "right"),
+    [
+        ('<html lang="en" dir="ltr"><p>', "ar", '<html lang="ar" dir="rtl"><p>'),
+        ("<html lang=en><p>", "fa_IR", '<html lang=fa_IR dir="rtl"><p>'),
+        ('<html lang="ur" dir="rtl"><p>', "de", '<html lang="de" dir="ltr"><p>'),
+        ('<html lang="en"><p>', "de", '<html lang="de"><p>'),
+    ],
+)
+def test_a_page_has_the_direction_of_its_language(page, language, right):
+    assert html_in_language(page, "", language) == right
 
 
 def test_blocks_are_the_units_and_a_void_tag_with_its_closing_one_is_one_tag():

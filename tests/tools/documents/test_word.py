@@ -195,3 +195,10 @@ def test_other_files_are_refused():
         translate_bytes(SAME, archive_of(), "docx")
     with pytest.raises(UserError, match="a.docx, word/document.xml is not well-formed XML: line 1"):
         translate_bytes(SAME, archive("<w:p>"), "docx", "a.docx")
+
+
+def test_what_is_raised_stays_behind_its_word():
+    raised = '<w:rPr><w:vertAlign w:val="superscript"/></w:rPr>'
+    text = document(run("5 km") + run("2", raised) + run(" here"), run("one ") + run("two", raised))
+    found = translated(text, BACKWARDS)
+    assert re.findall(r"<w:t[^>]*>([^<]*)", found) == ["here km", "2", " 5", "two", " one"]
