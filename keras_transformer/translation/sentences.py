@@ -18,6 +18,7 @@ letter follows.
 The sentence breaker of tensorflow-text is not used: it breaks inside "14:35" and "1.5", and before a closing quote.
 """
 
+import functools
 from typing import NamedTuple
 
 import regex
@@ -83,9 +84,8 @@ def divisions_of(source_tokenizer, target_tokenizer, split_sentences, known):
     sides = (([source_tokenizer], known.source), ([source_tokenizer, target_tokenizer], known.target))
     divisions = []
     for tokenizers, stops in sides:
-        unread = without_piece(tokenizers)
-        similar = {c: ascii for c, ascii in SIMILAR.items() if c in unread and ascii not in unread}
-        opaque, around = ranges_of(unread - similar.keys()), Around.of(ranges_of(unread))
+        unread, opaque, similar = _classes(without_piece(tokenizers))
+        around = Around.of(unread)
         breaks = breaks_of(stops, around) if split_sentences else line_breaks(around)
         nothing, copied = rf"(?:[^\p{{L}}\p{{N}}{NO_SPACE}]|[{opaque}])*", COPIED
         if opaque:
@@ -93,12 +93,18 @@ def divisions_of(source_tokenizer, target_tokenizer, split_sentences, known):
         if opaque and not known.copies_unknown:
             run = f"{BLANK}*[{opaque}](?:[{opaque}{JOINING}]|{BLANK}+[{opaque}])*{BLANK}*"
             breaks += ((f"({run})", rf"{BORDER}\1{BORDER}"),)
-        respelled = tuple(
-            (f"[{ranges_of([c for c in similar if similar[c] == ascii])}]", ascii)
-            for ascii in sorted({*similar.values()} if not known.copies_unknown else ())
-        )
+        respelled = () if known.copies_unknown else similar
         divisions.append(Division(breaks, copied, respelled))
     return divisions[0], divisions[1]._replace(respelled=())
+
+
+@functools.lru_cache(maxsize=32)  # half a second for a tokenizer
+def _classes(unread):
+    """The ranges of characters without a piece, those of them that nothing replaces, and the replacements of others."""
+    similar = {c: other for c, other in SIMILAR.items() if c in unread and other not in unread}
+    read_as = {other: [c for c in similar if similar[c] == other] for other in sorted({*similar.values()})}
+    rules = tuple((f"[{ranges_of(characters)}]", other) for other, characters in read_as.items())
+    return ranges_of(unread), ranges_of(unread - similar.keys()), rules
 
 
 class Around(NamedTuple):
