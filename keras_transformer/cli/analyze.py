@@ -162,7 +162,7 @@ def prune(arguments, translator, found, texts, references):
         for count, bleu, speed, model in rows
     ]
     lines.append(f"pruned         {arguments.pruned_dir}")
-    lines.append(f"train it on    {console.command('train')} --config {arguments.pruned_dir}/config.yaml")
+    lines.append(f"train it on    {console.command('train', '--config', Path(arguments.pruned_dir, 'config.yaml'))}")
     bleus = [(count / len(found), bleu) for count, bleu, *_ in rows]
     speeds = [(count / len(found), speed) for count, _, speed, _ in rows]
     return [("BLEU against the share of pruned heads", bleus), ("Sentences per second", speeds)], lines

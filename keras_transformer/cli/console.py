@@ -3,6 +3,7 @@
 import contextlib
 import logging
 import os
+import shlex
 import signal
 import sys
 from pathlib import Path
@@ -137,13 +138,15 @@ def program(flags=(), log_to=None):
         signal.signal(signal.SIGTERM, before)
 
 
-def command(name):
+def command(name, *flags):
     """How a user starts another program of ours: in the way that this one was started.
 
     Args:
         name: such as "export".
+        flags: its words, which are quoted for a shell.
 
     Returns:
-        str: "python export.py" or "keras-transformer export".
+        str: "python export.py ..." or "keras-transformer export ...".
     """
-    return f"python {name}.py" if Path(sys.argv[0]).suffix == ".py" else f"keras-transformer {name}"
+    program = ["python", f"{name}.py"] if Path(sys.argv[0]).suffix == ".py" else ["keras-transformer", name]
+    return shlex.join([*program, *map(str, flags)])

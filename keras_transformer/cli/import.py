@@ -59,8 +59,8 @@ def main(arguments):
     )
     print(
         f"imported    {run.path}\n"
-        f"translate:  {console.command('translate')} --model_dir {run.path}\n"
-        f"export:     {console.command('export')} --model_dir {run.path} --export_dir exports/{run.path.name}"
+        f"translate:  {console.command('translate', '--model_dir', run.path)}\n"
+        f"export:     {console.command('export', '--model_dir', run.path, '--export_dir', f'exports/{run.path.name}')}"
     )
 
 

@@ -225,7 +225,7 @@ def program():
         sweep = Sweep(runs, arguments.output)
         sweep.list_runs()
         if arguments.dry_run:
-            estimate = f"{console.command('train')} {shlex.join(runs[0].flags)} --dry_run"
+            estimate = console.command("train", *runs[0].flags, "--dry_run")
             log.info("estimate    of time and memory, by the first run: %s", estimate)
             return
         with claimed(arguments.output):

@@ -5,6 +5,7 @@ Flags override the settings of a YAML file, and these override the defaults of t
 
 import argparse
 import dataclasses
+import shlex
 import sys
 from pathlib import Path
 from typing import Literal, get_args, get_origin
@@ -56,10 +57,11 @@ def main(config, dry_run):
         return
     run, evaluated_set, evaluation = trained
     print(f"{evaluated_set} set, beam {config.beam_size}:\n{describe(evaluation)}")
+    translate, export = (console.command(name, "--model_dir", run.path) for name in ("translate", "export"))
     print(
-        f"\ntranslate:  {console.command('translate')} --model_dir {run.path}"
-        f"\nwatch:      tensorboard --logdir {run.path / 'logs'}"
-        f"\nexport:     {console.command('export')} --model_dir {run.path} --export_dir exports/{run.path.name}"
+        f"\ntranslate:  {translate}"
+        f"\nwatch:      {shlex.join(['tensorboard', '--logdir', str(run.path / 'logs')])}"
+        f"\nexport:     {export} {shlex.join(['--export_dir', f'exports/{run.path.name}'])}"
     )
 
 

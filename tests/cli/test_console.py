@@ -62,6 +62,7 @@ def test_the_log_of_the_library_is_lines_where_a_program_wants_them_beside_the_h
 def test_other_programs_are_named_as_this_one_was_started(monkeypatch, started_as, command):
     monkeypatch.setattr(sys, "argv", [started_as])
     assert console.command("export") == command
+    assert console.command("export", "--model_dir", Path("runs/my run")) == f"{command} --model_dir 'runs/my run'"
 
 
 @pytest.mark.parametrize("error", [ValueError, OSError, TypeError, KeyError, RuntimeError])
