@@ -8,12 +8,14 @@ This module imports no TensorFlow: `--help` must be quick.
 """
 
 import math
+import numbers
 from typing import NamedTuple
 
 from keras_transformer.errors import UserError
 from keras_transformer.presets import LENGTH_PENALTIES, MOST_HYPOTHESES
 
 MOST = 2**31 - 1  # of an int32
+KINDS = {int: numbers.Integral, float: numbers.Real, str: (str, bytes)}  # the values of an option of a type
 
 
 class Option(NamedTuple):
@@ -152,7 +154,7 @@ def check_options(signature, given):
         given: name -> value, or list of a value for each text.
 
     Raises:
-        UserError: for an option that the signature does not have, or a value out of range.
+        UserError: for an option that the signature does not have, or a value of another type or out of range.
     """
     options = {option.name: option for option in options_of(signature)}
     for name, values in given.items():
@@ -160,6 +162,9 @@ def check_options(signature, given):
             raise UserError(f"`{signature}` has no option `{name}`, only {', '.join(options)}")
         option = options[name]
         for value in values if isinstance(values, (list, tuple)) else [values]:
+            if not isinstance(value, KINDS[option.type]) or isinstance(value, bool):
+                kind = {int: "a whole number", float: "a number", str: "a str"}[option.type]
+                raise UserError(f"`{name}` must be {kind}. Received: {value!r}")
             is_given = value != option.not_given and value == value
             if option.range and is_given and not option.least <= value <= option.most:
                 raise UserError(f"`{name}` must be between {option.range.replace(' to ', ' and ')}. Received: {value}")

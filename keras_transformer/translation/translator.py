@@ -183,7 +183,7 @@ class TextTranslator:
             For each text, a list of str: its sentences and what stands between them, in their order. [""] for a blank
             one.
         """
-        found = split_at(self._breaks, tf.constant([text.encode("utf-8", "replace") for text in texts], tf.string))
+        found = split_at(self._breaks, tf.constant([*map(_as_bytes, texts)], tf.string))
         return [[part.decode("utf-8").replace(NO_SPACE, "") for part in row] for row in found.to_list()]
 
     def translate_batch(self, texts: list[str]) -> tuple[list[str], list[float]]:
@@ -210,6 +210,10 @@ class TextTranslator:
                 every text.
         """
         inputs = complete_inputs(signature, inputs)
+        beams = inputs.get("beam_size", 0)
+        widest = max(beams if isinstance(beams, (list, tuple)) else [beams], default=0)
+        if widest and widest > self.width:
+            raise UserError(f"`beam_size` is at most {self.width}, as loaded or exported. Received: beam_size={widest}")
         number = len(inputs["text"])
         inputs |= self._codes(number, *(inputs.pop(name) for name in LANGUAGE_INPUTS))
         hidden = []
@@ -430,6 +434,10 @@ def _restored(hidden, row):
     if "translations" in row:
         row["translations"] = [hidden.restore(text.decode("utf-8")).encode("utf-8") for text in row["translations"]]
     return row
+
+
+def _as_bytes(text):
+    return text if isinstance(text, bytes) else text.encode("utf-8", "replace")
 
 
 def _size(row):

@@ -318,6 +318,28 @@ def test_impossible_options_are_refused_by_name(tmp_path):
             Translator(random_transformer(), tiny.keeping_tokenizer(), glossary=glossary)
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"beam_size": 64}, "`beam_size` is at most 2, .* Received: beam_size=64"),
+        ({"beam_size": [1, 3]}, "`beam_size` is at most 2"),
+        ({"beam_size": 2.5}, "`beam_size` must be a whole number. Received: 2.5"),
+        ({"beam_size": "2"}, "`beam_size` must be a whole number. Received: '2'"),
+        ({"length_penalty": "1"}, "`length_penalty` must be a number. Received: '1'"),
+        ({"prefix": 5}, "`prefix` must be a str. Received: 5"),
+        ({"max_length": True}, "`max_length` must be a whole number"),
+    ],
+    ids=str,
+)
+def test_options_of_another_kind_or_too_wide_are_refused(options, said):
+    translator = Translator(tiny.trained_transformer(), tiny.tokenizer(), beam_size=2)
+    with pytest.raises(UserError, match=said):
+        translator.translate(["one", "two"], **options)
+    with pytest.raises(UserError, match="`seed` must be a whole number. Received: 1.5"):
+        translator.sample("one", seed=1.5)
+    assert translator.fragments([b"one", "two"]) == [["one"], ["two"]]
+
+
 def test_the_latest_version_is_taken(tmp_path, monkeypatch):
     taken = []
 
