@@ -17,14 +17,13 @@ from pathlib import Path
 from keras_transformer.cli.console import import_tensorflow, program
 from keras_transformer.files import find_saved_model
 
-ROUNDS = 3  # times that each export is loaded
-
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
         "exports", nargs="+", type=Path, help="EXPORT_DIR or EXPORT_DIR/VERSION; ratios are to the first"
     )
+    parser.add_argument("--rounds", type=int, default=3, help="times that each export is loaded (default: 3)")
     return parser.parse_args()
 
 
@@ -52,7 +51,7 @@ def measure_apart(path):
 
 def main(arguments):
     paths = [find_saved_model(path) for path in arguments.exports]
-    rounds = [[measure_apart(path) for path in paths] for _ in range(ROUNDS)]
+    rounds = [[measure_apart(path) for path in paths] for _ in range(arguments.rounds)]
     for number, path in enumerate(paths):
         names, _ = rounds[0][number]
         totals = [sum(each[number][1]) for each in rounds]

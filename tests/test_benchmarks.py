@@ -35,7 +35,7 @@ RUNS = {
     ),
     "import_model": ("--models tiny", [r"\| tiny \| 0\.00 \| \d+ / \d+ \| \d\.\d \| \d"]),
     "large_corpus": ("--pairs 300", [r"second start: first update after \d+ s", r"peak to prepare: [\d,]+ MiB"]),
-    "load_time": ("EXPORT", [r"exports/1: \d+\.\d\d CPU s, 1\.00"]),
+    "load_time": ("EXPORT --rounds 1", [r"exports/1: \d+\.\d\d CPU s, 1\.00"]),
     "many_languages": (
         f"--text CORPUS/val.en --vocabulary_size {tiny.VOCABULARY} --beam_size 1 --rounds 1",
         [r"\| source \| \d+\.\d\d \| \d\.\d\d\d \|", r"\| both \| \d"],
