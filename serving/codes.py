@@ -9,6 +9,9 @@ import re
 from babel import Locale, UnknownLocaleError
 from babel.core import get_global
 
+ARGOS = {"zt": "zh-Hant", "pb": "pt-BR"}  # the own names of Argos Translate and of LibreTranslate
+IDENTIFIED = {"nb": "no", "fil": "tl"}  # those of py3langid
+
 
 @functools.cache
 def locale_of(code: str | None) -> Locale | None:
@@ -66,7 +69,7 @@ SIMPLER = (
     ),
     ((r"-(?:[a-z]{2}|[0-9]{3})$", "-"),),
 )
-LONGEST_CODE = 64
+LONGEST_CODE = 64  # characters: a pattern can take long for a longer text
 _OLD = {"zh-chs": "zh-hans", "zh-cht": "zh-hant"}  # of .NET
 _BOKMAL = {"no": "nb"}  # Norwegian without more
 
@@ -102,6 +105,11 @@ def spellings_of(codes):
     Args:
         codes: iterable of str, the model's own.
     """
+    return _spellings_of(tuple(codes))
+
+
+@functools.lru_cache(maxsize=64)  # a fifteenth of a second for 200 languages
+def _spellings_of(codes):
     parts = {code: parts_of(code) for code in codes}
     best_first = sorted(parts, key=lambda code: _unlikeliness(*parts[code]))
     forms = {plain(code): code for code in codes}

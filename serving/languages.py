@@ -7,10 +7,7 @@ from typing import NamedTuple
 
 from babel import Locale
 
-from serving.codes import find_code, likely_script, locale_of, parts_of, spellings_of
-
-_IDENTIFIED = {"nb": "no", "fil": "tl"}  # py3langid's own names
-_ARGOS = {"zt": "zh-Hant", "pb": "pt-BR"}
+from serving.codes import ARGOS, IDENTIFIED, find_code, likely_script, locale_of, parts_of, plain, spellings_of
 
 
 class Languages(NamedTuple):
@@ -59,26 +56,16 @@ def newest_languages(base_path):
 def written(code):
     """Writes a code as LibreTranslate does, in short: pt_br is pt-BR, deu_Latn is de, and zh is zh-Hans."""
     if locale_of(code) is None:
-        return normalized(code)
+        return plain(code)
     language, script, territory = parts_of(code)
     if language == "zh":
         return f"zh-{script}"
     return "-".join(filter(None, (language, script * (script != likely_script(language)), territory)))
 
 
-def normalized(code):
-    """Writes a code as it is compared: pt_BR and PT-br are pt-br."""
-    return code.lower().replace("_", "-")
-
-
 def find_language(codes, code):
     """Returns the one of a tuple of codes that a user means, or None. LibreTranslate's and Argos' own names count."""
-    return find_code(_forms(codes), _ARGOS.get(normalized(code), code))
-
-
-@functools.cache
-def _forms(codes):
-    return spellings_of(codes)
+    return find_code(spellings_of(codes), ARGOS.get(plain(code), code))
 
 
 @functools.cache
@@ -88,20 +75,24 @@ def name_of(code):
 
 
 def detect(text, codes):
-    """Finds the language of a text among some codes. Without py3langid, it is the first one.
+    """Finds the language of a text among some codes.
+
+    A language that py3langid does not know is as likely as all languages that are not among these codes. So without
+    the package, it is the first one.
 
     Returns:
         list of (code, probability), the most likely one first. The probabilities sum to 1.
     """
-    likely = dict(_identify(text))
-    found = {}
+    likely, found = dict(_identify(text)), {}
     for code in codes:
         language, *_ = parts_of(code)
-        found.setdefault(language, (code, likely.get(_IDENTIFIED.get(language, language), 0.0)))
-    total = sum(probability for _, probability in found.values())
-    if not total:
-        return [(code, float(number == 0)) for number, code in enumerate(codes)]
-    return sorted(((code, share / total) for code, share in found.values()), key=lambda each: -each[1])
+        found.setdefault(IDENTIFIED.get(language, language), code)
+    shares = {code: likely[label] for label, code in found.items() if label in likely}
+    unknown = [code for code in found.values() if code not in shares]
+    if unknown:
+        shares[unknown[0]] = max(0.0, 1 - sum(shares.values()))
+    total = sum(shares.values())
+    return sorted(((code, share / total) for code, share in shares.items()), key=lambda each: -each[1])
 
 
 def _identify(text):
@@ -109,7 +100,7 @@ def _identify(text):
     return identifier.rank(text) if identifier else []
 
 
-@functools.cache  # Loads in a fifth of a second.
+@functools.cache  # Loads in a second.
 def _identifier():
     try:
         from py3langid.langid import MODEL_FILE, LanguageIdentifier

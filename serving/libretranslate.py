@@ -13,9 +13,10 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
+from serving.codes import plain
 from serving.errors import ServingError, invalid
 from serving.http_server import read_body
-from serving.languages import detect, find_language, name_of, normalized
+from serving.languages import detect, find_language, name_of
 
 MOST_BYTES = 2**20  # Of a body. The event loop parses a body of this size in a twentieth of a second.
 MOST_FIELDS = 100  # Of a form.
@@ -93,7 +94,7 @@ class LibreTranslate:
             part = texts[start : start + TEXTS_AT_ONCE]
             translations += await loop.run_in_executor(pool, work, part, count, *how)
         answer = {"translatedText": [best for best, *_ in translations]}
-        if normalized(asked["source"]) == AUTO:
+        if plain(asked["source"]) == AUTO:
             answer["detectedLanguage"] = [_detected(found, probability)] * len(texts)
         if count:
             answer["alternatives"] = [others for _, *others in translations]
@@ -113,7 +114,7 @@ class LibreTranslate:
         names, codes = [_text_of(asked, name) for name in ("source", "target")], self._codes()
         glossary, models = _glossary(asked.get("glossary")), self._models().values()
         source, target = (find_language(codes, name) for name in names)
-        is_auto = normalized(names[0]) == AUTO
+        is_auto = plain(names[0]) == AUTO
         for name, code in zip(names, (source or is_auto, target), strict=True):
             if not code:
                 is_many = any(languages.sources for languages, _ in models)

@@ -5,6 +5,7 @@ import gzip
 import json
 import re
 import sys
+import zlib
 
 from tqdm import tqdm
 
@@ -19,7 +20,8 @@ STRUCTURED = (
     ".xml .json .json5 .jsonl .yaml .yml .properties .arb .resx .resw .strings .stringsdict .plist .ts .csv .rst "
     ".tex .svg .ipynb .toml .ini .adoc"
 ).split()
-STRUCTURE = re.compile(rb"(?i)(?:\xef\xbb\xbf)?\s*(?:<\?xml|<!doctype|<[a-z][^<>]*>[ \t]*\r?\n|[{\[]\s*[\"{\[\]}])")
+_MARKUP, _JSON = rb"<\?xml|<!doctype|<[a-z][^<>]*>[ \t]*\r?\n", rb'[\[\s]*\{\s*"[^"\n]*"\s*:|\[\s*"[^"\n]*"\s*[,\]]'
+STRUCTURE = re.compile(rb"(?i)(?:\xef\xbb\xbf)?\s*(?:" + _MARKUP + rb"|" + _JSON + rb")")
 
 
 def add_format_argument(parser):
@@ -52,7 +54,7 @@ def check_document(arguments, request):
         raise UserError(f"--engine beam translates lines. Received: --format {arguments.format}")
     if not is_beam:
         arguments.format = arguments.format or _format_of(arguments.input) or "lines"
-    if not is_given and arguments.input and _format_of(arguments.input) is None:
+    if not is_given and not is_beam and arguments.input and _format_of(arguments.input) is None:
         _refuse_structure(arguments.input)
     if is_beam or arguments.format == "lines":
         return
@@ -79,7 +81,10 @@ def _refuse_structure(path):
     name = path.lower().removesuffix(".gz")
     kind = next((ending for ending in STRUCTURED if name.endswith(ending)), None)
     if kind is None:
-        with contextlib.suppress(OSError), (gzip.open if name != path.lower() else open)(path, "rb") as file:
+        with (
+            contextlib.suppress(OSError, EOFError, zlib.error),
+            (gzip.open if name != path.lower() else open)(path, "rb") as file,
+        ):
             kind = "a file that begins as markup or JSON" if STRUCTURE.match(file.read(FIRST_BYTES)) else None
     if kind:
         raise UserError(
@@ -89,7 +94,7 @@ def _refuse_structure(path):
 
 
 def refuse_documents(paths, format):
-    """Raises UserError if a file that Beam translates line by line is a document, unless `format` is "lines"."""
+    """Raises UserError if a file that Beam translates line by line is no file of lines, unless `format` is "lines"."""
     for path in paths:
         name = _format_of(path)
         if format is None and name not in (None, "lines"):
@@ -97,6 +102,8 @@ def refuse_documents(paths, format):
                 "--engine beam translates lines, no documents: leave it out, or give --format lines. Received: "
                 f"{path} ({name})"
             )
+        if format is None and name is None:
+            _refuse_structure(path)
 
 
 def translate_whole(translator, format, source, target, languages):

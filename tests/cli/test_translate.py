@@ -108,7 +108,8 @@ STRUCTURED = {
     "a": '<?xml version="1.0"?>\n<a>one</a>\n',
     "a.en": "<resources>\n  <string>one</string>\n",
     "a.de.gz": '{\n  "one": "two"\n}\n',
-    "b": "[\n{",
+    "b": '[\n {"one": 2}]\n',
+    "c": '["one", "two"]\n',
 }
 
 
@@ -120,7 +121,7 @@ def test_a_file_whose_keys_and_tags_would_be_translated_is_refused(asked, run, c
         run(translate, "--model_dir", "a", "--input", name, "--output", "out")
     assert f"error: {name} has keys or tags" in capsys.readouterr().err and not Path("out").exists()
     run(translate, "--model_dir", "a", "--input", name, "--output", "out", "--format", "lines")
-    for lines in ("<b>one</b> two\n", "[1] one\n", "{x} is one\n", "# one\n"):
+    for lines in ("<b>one</b> two\n", "[1] one\n", "{x} is one\n", "[[one]] two\n", '["one" two]\n', "{{x}}\n"):
         Path("a.en").write_text(lines)
         run(translate, "--model_dir", "a", "--input", "a.en", "--output", "out")
 

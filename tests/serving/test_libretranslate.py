@@ -12,7 +12,7 @@ import pytest
 from serving import gateway
 from serving.client import Translation
 from serving.http_server import HttpServer
-from serving.languages import Languages, written
+from serving.languages import Languages, detect, written
 from serving.libretranslate import DOCUMENTS, THREADS, LibreTranslate
 from tests.serving import toy
 from tests.serving.live import DEADLINE_SECONDS, HOST, ask, both, wait_for
@@ -88,6 +88,13 @@ def test_a_text_that_is_in_its_target_language_comes_back(port):
         post(port, "/detect", {"q": "The dog sleeps under the table, and the cat watches it."})[1][0]["language"]
         == "en"
     )
+
+
+def test_a_language_that_is_not_identified_is_as_likely_as_all_others_together():
+    assert detect("The dog sleeps under the table.", ["xx", "en"])[0][0] == "en"
+    for text in ("Der Hund schläft unter dem Tisch.", "5 km"):
+        found = detect(text, ["xx", "en"])
+        assert found[0][0] == "xx" and sum(share for _, share in found) == pytest.approx(1)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import regex
 
 from keras_transformer.data.corpora import Pair
 from keras_transformer.errors import UserError
-from keras_transformer.languages import language_of, locale_of
+from keras_transformer.languages import IDENTIFIED, locale_of, parts_of
 from keras_transformer.tools.cleaning.numerals import NumberForms
 from keras_transformer.tools.cleaning.settings import (
     ADDED_TO_LENGTHS,
@@ -192,8 +192,8 @@ def _language_rule(odds: float, source_lang: str, target_lang: str) -> Rule:
 
 def _known_to(identifier, language: str) -> str:
     """The identifier's name of a language."""
-    name = language_of(language) or language
-    name = {"nb": "no"}.get(name, name)
+    name, *_ = parts_of(language)
+    name = IDENTIFIED.get(name, name)
     if name not in identifier.labels:
         raise UserError(f"py3langid does not know the language {language!r}: set `language_odds` to 0")
     return name

@@ -13,6 +13,7 @@ import regex
 OPEN, EMPTY, CLOSE = 1, 0, -1
 SPACE = re.compile(r"[ \t\r\n\f\v]+")
 VOID = {"br", "img", "wbr", "input"}  # tags of HTML without a closing one
+RAISED = {"sup", "sub", "<sup", "<sub"}  # names of marks in HTML and Markdown
 # Tags of HTML between two texts.
 BLOCKS = set(
     "article blockquote center dd div dl dt h1 h2 h3 h4 h5 h6 hr li ol p pre section table td th tr ul".split()
@@ -89,9 +90,6 @@ class Layout:
         return not self.root.children
 
 
-RAISED = {"sup", "sub", "<sup", "<sub"}  # names of marks in HTML and Markdown
-
-
 def parts_of(text, pattern, escape=str):
     """A fragment of text with tags that a pattern finds. `<b>` and `</b>` are a pair; other matches are empty tags.
 
@@ -133,7 +131,7 @@ def layout_of(parts):
         partners = _partners(parts)
         if _is_outside(parts[0]):
             before.append(parts.pop(0))
-        elif _is_outside(parts[-1]) and not _is_raised(*parts[-2:]):
+        elif _is_outside(parts[-1]) and not _ends_raised(parts):
             after.insert(0, parts.pop())
         elif partners.get(0) == len(parts) - 1:
             before.append(parts.pop(0))
@@ -147,10 +145,10 @@ def _is_outside(part):
     return part.kind == EMPTY if isinstance(part, Mark) else not part.strip()
 
 
-def _is_raised(*parts):
-    """Whether the last part is a superscript or a subscript behind a word, which may move."""
-    word, mark = ("", *parts)[-2:]
-    return isinstance(word, str) and word[-1:].strip() != "" and isinstance(mark, Mark) and mark.name in RAISED
+def _ends_raised(parts):
+    """Whether the last part is a superscript or a subscript. It stays with the word before it, which may move."""
+    word = parts[-2] if len(parts) > 1 else ""
+    return isinstance(word, str) and word[-1:].strip() != "" and getattr(parts[-1], "name", None) in RAISED
 
 
 def _with_spaces_apart(parts):

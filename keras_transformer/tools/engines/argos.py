@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 from keras_transformer.errors import ExportError
-from keras_transformer.languages import locale_of, parts_of
+from keras_transformer.languages import ARGOS, locale_of, parts_of
 from keras_transformer.tokenizer import SHARED
 from keras_transformer.tools.engines.ctranslate2 import CTranslate2Export
 
@@ -92,6 +92,5 @@ def argos_code(code):
     if locale_of(code) is None:
         return code
     language, script, territory = parts_of(code)
-    if (language, territory) == ("pt", "BR"):
-        return "pb"
-    return "zt" if (language, script) == ("zh", "Hant") else language
+    forms = ((language, script, territory), (language, script, ""))
+    return next((name for name, meant in ARGOS.items() if parts_of(meant) in forms), language)
