@@ -3,6 +3,7 @@
 import contextlib
 import gzip
 import json
+import os
 import re
 import sys
 import zlib
@@ -54,7 +55,7 @@ def check_document(arguments, request):
         raise UserError(f"--engine beam translates lines. Received: --format {arguments.format}")
     if not is_beam:
         arguments.format = arguments.format or _format_of(arguments.input) or "lines"
-    if not is_given and not is_beam and arguments.input and _format_of(arguments.input) is None:
+    if not is_given and arguments.format == "lines" and arguments.input:
         _refuse_structure(arguments.input)
     if is_beam or arguments.format == "lines":
         return
@@ -80,7 +81,7 @@ def _refuse_structure(path):
     """Raises UserError for a file whose keys and tags would be translated line by line."""
     name = path.lower().removesuffix(".gz")
     kind = next((ending for ending in STRUCTURED if name.endswith(ending)), None)
-    if kind is None:
+    if kind is None and os.path.isfile(path):  # a pipe can be read once
         with (
             contextlib.suppress(OSError, EOFError, zlib.error),
             (gzip.open if name != path.lower() else open)(path, "rb") as file,
@@ -95,15 +96,14 @@ def _refuse_structure(path):
 
 def refuse_documents(paths, format):
     """Raises UserError if a file that Beam translates line by line is no file of lines, unless `format` is "lines"."""
-    for path in paths:
+    for path in paths if format is None else ():
         name = _format_of(path)
-        if format is None and name not in (None, "lines"):
+        if name not in (None, "lines"):
             raise UserError(
                 "--engine beam translates lines, no documents: leave it out, or give --format lines. Received: "
                 f"{path} ({name})"
             )
-        if format is None and name is None:
-            _refuse_structure(path)
+        _refuse_structure(path)
 
 
 def translate_whole(translator, format, source, target, languages):

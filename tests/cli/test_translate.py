@@ -7,6 +7,7 @@ import json
 import os
 import re
 import sys
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -109,7 +110,7 @@ STRUCTURED = {
     "a.en": "<resources>\n  <string>one</string>\n",
     "a.de.gz": '{\n  "one": "two"\n}\n',
     "b": '[\n {"one": 2}]\n',
-    "c": '["one", "two"]\n',
+    "c.txt": '["one", "two"]\n',
 }
 
 
@@ -124,6 +125,15 @@ def test_a_file_whose_keys_and_tags_would_be_translated_is_refused(asked, run, c
     for lines in ("<b>one</b> two\n", "[1] one\n", "{x} is one\n", "[[one]] two\n", '["one" two]\n', "{{x}}\n"):
         Path("a.en").write_text(lines)
         run(translate, "--model_dir", "a", "--input", "a.en", "--output", "out")
+
+
+def test_a_pipe_is_read_once(asked, run):
+    os.mkfifo("pipe")
+    writer = threading.Thread(target=lambda: Path("pipe").write_text("one\ntwo\n"), daemon=True)
+    writer.start()
+    run(translate, "--model_dir", "a", "--input", "pipe", "--output", "out")
+    writer.join()
+    assert Path("out").read_text() == "ONE\nTWO\n"
 
 
 def test_texts_that_stay_are_named_in_one_line(program, monkeypatch):
