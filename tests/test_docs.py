@@ -21,8 +21,9 @@ PAGES = [*GUIDE, "serving/README.md", "README.md"]
 
 # What stands before the blocks. Programs that need an installation, a browser or hours do nothing; servers run in the
 # background; a training without a corpus takes the tiny one. A sweep lists its runs. A command that has trained,
-# exported or evaluated for an earlier page is not run again. Programs run as forks of a process that has imported
-# TensorFlow: see warm_start.py.
+# exported or evaluated for an earlier page is not run again. On the pages of figures, the flags of trainings and
+# evaluations are checked, and no more. Programs run as forks of a process that has imported TensorFlow: see
+# warm_start.py.
 PRELUDE = """
 set -euo pipefail
 pip() { :; }
@@ -31,6 +32,11 @@ kubectl() { :; }
 tensorboard() { :; }
 xdg-open() { :; }
 curl() { local words=("${@//8501/$REST}"); command curl "${words[@]//5000/${GATEWAY:-5000}}"; }
+parsed() {  # PROGRAM FLAGS
+  local call="parse_arguments(program.make_parser())"
+  [[ "$1" != train ]] || call="parse_training(sys.argv[1:], '')"
+  warm - "${@:2}" <<<"import sys; from keras_transformer.cli import $1 as program; program.$call"
+}
 warm() { command python -S "$WARM_START" run "$WARM" "$@"; }
 python() {
   local words=("${@//8501/$REST}") corpus=()
@@ -56,6 +62,7 @@ python() {
       done
       return 1 ;;
     train.py*)
+      [[ ! "$PARSED" ]] || { parsed train "${@:2}"; return; }
       local short=$SHORT
       [[ "$*" = *--dataset* ]] || corpus=(--dataset files:data/mine --source_lang en --target_lang de)
       if [[ "$*" = *--init_from* ]]; then
@@ -66,7 +73,10 @@ python() {
       words=("${@//2222..2223/$PAIR}")
       warm "${words[@]}" "${corpus[@]}" $short && echo "$*" >>"$RAN" ;;
     "-m keras_transformer sweep"*) warm "${words[@]}" --dry_run ;;
-    export.py* | evaluate.py*)
+    evaluate.py*)
+      [[ ! "$PARSED" ]] || { parsed evaluate "${@:2}"; return; }
+      warm "$@" && echo "$*" >>"$RAN" ;;
+    export.py*)
       warm "$@" && echo "$*" >>"$RAN" ;;
     "-m serving"*) command python "${words[@]}" ;;
     *) warm "${words[@]}" ;;
@@ -114,7 +124,7 @@ def pair_of_ports():
             return f"{first}..{int(first) + 1}"
 
 
-def run(script, directory, warm):
+def run(script, directory, warm, is_parsed=False):
     """Runs a script; returns its status and what it printed. `warm` is the socket of warm_start.py."""
     ports = dict(zip(("REST", "GRPC"), free_ports(2), strict=True), PAIR=pair_of_ports())
     for name in ("REST", "GRPC"):  # in Python, which the functions of the shell do not see
@@ -126,7 +136,7 @@ def run(script, directory, warm):
     ran = directory / "ran.txt"
     ran.touch()
     environment = {"PYTHONPATH": str(ROOT), "PATH": path, "RAN": str(ran), **flags, **ports}
-    environment |= {"WARM_START": str(WARM_START), "WARM": str(warm)}
+    environment |= {"WARM_START": str(WARM_START), "WARM": str(warm), "PARSED": "1" * is_parsed}
     how = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
     return subprocess.run(["bash", "-c", script], cwd=directory, env=os.environ | environment, timeout=500, **how)
 
@@ -169,7 +179,7 @@ WITH_BLOCKS = [page for page in PAGES if "```" in (ROOT / page).read_text(encodi
 @pytest.mark.parametrize("page", WITH_BLOCKS)
 def test_every_block_of_a_page_runs_and_prints_what_it_shows(page, desk, warm):
     text = new_in(page)
-    done = run(script_of(text), desk, warm)
+    done = run(script_of(text), desk, warm, is_parsed=page.startswith("docs/figures"))
     assert done.returncode == 0 and "Traceback" not in done.stdout, done.stdout
     shown = re.findall(r"^print\(.*\)  # (.+)$", "\n".join(blocks(text, "python")), re.MULTILINE)
     assert [line for line in shown if line not in done.stdout.splitlines()] == [], done.stdout
@@ -181,6 +191,9 @@ def test_a_block_that_fails_fails_its_page(desk, warm):
     """So that the test above means something."""
     for block in ("```bash\npython translate.py --model_dir nowhere < new.en\ntrue\n```", "```python\n1 / 0\n```"):
         assert run(script_of(block), desk, warm).returncode != 0
+    for command in ("train.py --preset tiny --bogus 3", "evaluate.py --model_dir runs/mine --bogus 3"):
+        block = f"```bash\npython {command}\ntrue\n```"
+        assert run(script_of(block), desk, warm, is_parsed=True).returncode != 0
 
 
 def test_every_block_is_of_a_kind_that_runs():
