@@ -23,7 +23,8 @@ VARIANTS = [
 ]
 RECURRENT = [
     {"cell": "lstm", "num_layers": 2, "attention": "general", "attention_span": "local_p", "attention_window": 2},
-    {"hard_attention": True, "attention": "concat", "input_feeding": True},
+    {"input_feeding": True, "attention": "concat", "attention_span": "local_m"},
+    {"hard_attention": True, "attention": "dot"},
 ]
 
 
