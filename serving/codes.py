@@ -98,9 +98,9 @@ def find_code(forms, code):
 def spellings_of(codes):
     """The `plain` forms that `find_code` looks up: dict from form to the model's own code.
 
-    For `deu_Latn`, they are its own code, its shortest tag `de`, the names of its language with and without script
-    (`deu`, `ger-latn`), and the same with "-" for a region that was taken off. A region whose script is another one
-    has a form of its own, with None if the model does not have this script.
+    For `deu_Latn`, they are its own code, its shortest tag `de`, and the names of its language, with and without the
+    script: `deu`, `ger-latn`. A form that ends in "-" has lost its region: `de-` stands for `de-AT`. A region with
+    another script than usual has a form of its own, such as `zh-tw`. It means None if the model lacks this script.
 
     Args:
         codes: iterable of str, the model's own.
