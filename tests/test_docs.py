@@ -1,5 +1,6 @@
 """Every code block of the pages runs: on a tiny corpus, with trainings cut short and the ports that are free."""
 
+import collections
 import contextlib
 import functools
 import os
@@ -21,9 +22,9 @@ PAGES = [*GUIDE, "serving/README.md", "README.md"]
 
 # What stands before the blocks. Programs that need an installation, a browser or hours do nothing; servers run in the
 # background; a training without a corpus takes the tiny one. A sweep lists its runs. A command that has trained,
-# exported or evaluated for an earlier page is not run again. On the pages of figures, the flags of trainings and
-# evaluations are checked, and no more. Programs run as forks of a process that has imported TensorFlow: see
-# warm_start.py.
+# exported or evaluated for an earlier page is not run again. Of a training or export that no other command needs, and
+# of all trainings and evaluations on the pages of figures, the flags are checked, and no more. Programs run as forks of
+# a process that has imported TensorFlow: see warm_start.py.
 PRELUDE = """
 set -euo pipefail
 pip() { :; }
@@ -36,6 +37,10 @@ parsed() {  # PROGRAM FLAGS
   local call="parse_arguments(program.make_parser())"
   [[ "$1" != train ]] || call="parse_training(sys.argv[1:], '')"
   warm - "${@:2}" <<<"import sys; from keras_transformer.cli import $1 as program; program.$call"
+}
+is_parsed() {  # FLAGS
+  [[ "$*" != *--dry_run* ]] || return 1
+  [[ "$PARSED" || "$*" = *--config* ]] || grep -qE "_dir ($NAMED_ONCE)( |$)" <<<"$*"
 }
 warm() { command python -S "$WARM_START" run "$WARM" "$@"; }
 python() {
@@ -62,7 +67,7 @@ python() {
       done
       return 1 ;;
     train.py*)
-      [[ ! "$PARSED" ]] || { parsed train "${@:2}"; return; }
+      ! is_parsed "$@" || { parsed train "${@:2}"; return; }
       local short=$SHORT
       [[ "$*" = *--dataset* ]] || corpus=(--dataset files:data/mine --source_lang en --target_lang de)
       if [[ "$*" = *--init_from* ]]; then
@@ -77,6 +82,7 @@ python() {
       [[ ! "$PARSED" ]] || { parsed evaluate "${@:2}"; return; }
       warm "$@" && echo "$*" >>"$RAN" ;;
     export.py*)
+      ! is_parsed "$@" || { parsed export "${@:2}"; return; }
       warm "$@" && echo "$*" >>"$RAN" ;;
     "-m serving"*) command python "${words[@]}" ;;
     *) warm "${words[@]}" ;;
@@ -93,6 +99,15 @@ IMPORTED |= {"nllb-200-distilled-600M": "hf_nllb"}
 def blocks(text, language):
     """The code blocks of a page, a list of str."""
     return re.findall(rf"^```{language}\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+
+
+def named_once():
+    """The directories of runs and exports that a single line of all pages names."""
+    texts = [(ROOT / page).read_text(encoding="utf-8").replace("\\\n", "") for page in PAGES]
+    code = [block for text in texts for language in ("bash", "python") for block in blocks(text, language)]
+    lines = {line for block in code for line in block.splitlines()}
+    named = collections.Counter(name for line in lines for name in set(re.findall(r"(?:runs|exports)/\w+", line)))
+    return [name for name, count in named.items() if count == 1]
 
 
 def new_in(page):
@@ -137,6 +152,7 @@ def run(script, directory, warm, is_parsed=False):
     ran.touch()
     environment = {"PYTHONPATH": str(ROOT), "PATH": path, "RAN": str(ran), **flags, **ports}
     environment |= {"WARM_START": str(WARM_START), "WARM": str(warm), "PARSED": "1" * is_parsed}
+    environment["NAMED_ONCE"] = "|".join(named_once())
     how = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
     return subprocess.run(["bash", "-c", script], cwd=directory, env=os.environ | environment, timeout=500, **how)
 

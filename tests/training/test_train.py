@@ -427,7 +427,13 @@ def test_exponential_averages_are_validated_kept_and_exported_and_never_trained_
 
 @pytest.mark.slow
 def test_a_run_with_all_that_others_lack_goes_on_exactly_where_it_was(corpus, tmp_path):
-    settings = {"optimizer": "lion", "peak_learning_rate": 0.001, "clip_norm": 0.5, "accumulate_steps": 3}
+    settings = {
+        "strategy": "one_device",
+        "optimizer": "lion",
+        "peak_learning_rate": 0.001,
+        "clip_norm": 0.5,
+        "accumulate_steps": 3,
+    }
     settings |= {"ema_decay": 0.7, "share_vocabulary": False, "tie_embeddings": False, "save_minutes": 0}
     whole, halves = (
         tiny.config(corpus, tmp_path / name, **SETTINGS, **settings, max_steps=2) for name in ("whole", "halves")
