@@ -109,13 +109,14 @@ def in_title_case(text):
 class Typos(Change):
     """Makes slips of the hand in the source: letters that are swapped, left out, doubled or wrong, a stop left out.
 
-    The target stays. A wrong letter is another one of the same text, so no script needs a keyboard.
+    The target stays. A wrong letter is another one of the same text, so no script needs a keyboard. Some words of Indic
+    scripts are one grapheme cluster. They stay.
     """
 
     of_batch = False
 
     def __call__(self, source, target, rng):
-        words = [*_LONG_WORD.finditer(source)]
+        words = [word for word in _LONG_WORD.finditer(source) if len(_CLUSTER.findall(word[0])) > 1]
         if not words or rng.random() < 1 / 5 and _LAST_STOP.search(source):
             return _LAST_STOP.sub("", source) or source, target
         count = min(len(words), 1 + rng.binomial(len(words), TYPOS_PER_WORD))

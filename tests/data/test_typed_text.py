@@ -63,8 +63,9 @@ def test_typos_swap_leave_out_double_and_replace_letters_and_stops_now_and_then_
     assert {"bacd", "acbd", "abdc", "bcd", "acd", "abd", "aabcd", "abbcd", "abccd", "bbcd", "adcd"} <= found
     for text in ("it rains.", "वह आया।", "彼は来た。", "هل أتى؟"):
         assert (text[:-1], "target") in draws(Typos(1.0), text)
-    for text in (".", "⟦3⟧ 1234 of 5 km"):  # a source never becomes blank
+    for text in (".", "⟦3⟧ 1234 of 5 km", "स्त्री न्त्र्य 5"):  # a source never becomes blank; one cluster has no typo
         assert draws(Typos(1.0), text) == {(text, "target")}
+    assert {source[:6] for source, _ in draws(Typos(1.0), "स्त्री यहाँ नहीं है।")} == {"स्त्री"}
 
 
 def test_noise_is_the_same_on_both_sides_and_all_that_is_new_and_of_visible_symbols_of_all_scripts():
