@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from keras_transformer.errors import counted
 from keras_transformer.layers.embedding import joint_logits, log_of_mean, projections_of
 from keras_transformer.models.sequence_to_sequence import SequenceToSequence
 
@@ -22,7 +23,7 @@ class Ensemble(SequenceToSequence):
         dtype: name of a dtype policy for all members; None: the policy of the first.
 
     Raises:
-        ValueError: if there are fewer than two, or their vocabularies have other sizes.
+        ValueError: if there are fewer than two, if their vocabularies have other sizes, or if one is an ensemble.
 
     Example:
 
@@ -33,6 +34,9 @@ class Ensemble(SequenceToSequence):
     """
 
     def __init__(self, members, *, dtype=None, **kwargs):
+        if nested := sum(len(member.members()) > 1 for member in members):
+            received = counted(nested, "ensemble")
+            raise ValueError(f"members are no ensembles: give the models themselves. Received: {received}")
         sizes = {member.output_matrix.shape[0] for member in members}
         if len(members) < 2 or len(sizes) > 1:
             raise ValueError(

@@ -29,11 +29,13 @@ class TokenLoss:
     Attributes:
         passes: how often training runs the model on a batch. Every pass draws its own dropout. Validation runs it once.
         measures: dict, name -> class of the Keras metric of everything that the loss reports beside itself.
+        training_only: names of the measures that validation does not have.
         seeds: the states of the seed generators that it draws from, Keras variables: a run resumes from them.
     """
 
     passes = 1
     measures = {}
+    training_only = ()
     seeds = ()
 
     def run(self, states, inputs):
@@ -115,6 +117,7 @@ class Consistency(CrossEntropy):
 
     passes = 2
     measures = {**CrossEntropy.measures, "divergence": keras.metrics.Mean}
+    training_only = ("divergence",)
 
     def __init__(self, label_smoothing=0.1, weight=1.0):
         super().__init__(label_smoothing)
@@ -141,8 +144,8 @@ class SimCut(Consistency):
         loss = smoothed cross-entropy of p + weight KL(p || q)
 
     p are the probabilities from the whole input, q those from a cut one: the vectors of some tokens are 0, of source
-    and target. The first token of the target is never cut. Both passes draw dropout, and the gradient goes through
-    both:
+    and target. *Relative to the paper*, the first token of a source is never cut, as that of a target: it may be the
+    tag of a language. Both passes draw dropout, and the gradient goes through both:
 
         d KL / d z_p = p (log p - log q - KL),  d KL / d z_q = q - p
 
@@ -165,9 +168,7 @@ class SimCut(Consistency):
         return [self.knife.state]
 
     def run(self, states, inputs):
-        cut = {"source_ids": self.cut(inputs["source_ids"])}
-        target_ids = inputs["target_ids"]
-        cut["target_ids"] = tf.concat([target_ids[:, :1], self.cut(target_ids[:, 1:])], axis=1)
+        cut = {side: tf.concat([ids[:, :1], self.cut(ids[:, 1:])], axis=1) for side, ids in inputs.items()}
         return [states(inputs, training=True), states(cut, training=True)]
 
     def cut(self, ids):

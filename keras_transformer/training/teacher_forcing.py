@@ -66,6 +66,8 @@ class TeacherForcing(AlwaysBuilt):
         scheduled_sampling_rate=0.0,
         **kwargs,
     ):
+        if len(members := network.members()) > 1:
+            raise ValueError(f"an ensemble only translates: train each of its {len(members)} members by itself")
         super().__init__(**{"dtype": network.dtype_policy, **kwargs})
         self.network = network
         source_ids, target_ids = network.input["source_ids"], network.input["target_ids"]
@@ -274,7 +276,8 @@ class TeacherForcing(AlwaysBuilt):
 
         def measure(iterator):
             strategy.run(self.test_step, args=(next(iterator),))
-            return self.get_metrics_result()
+            results, unmeasured = self.get_metrics_result(), self.token_loss.training_only
+            return {name: value for name, value in results.items() if name not in unmeasured}
 
         self.test_function = self._in_graph(measure)
 
@@ -316,7 +319,7 @@ class TeacherForcing(AlwaysBuilt):
                     x, y, batch_size, verbose, sample_weight, steps, callbacks, return_dict, **others
                 )
             measures = self._measure_on(x, steps, callbacks)
-            return measures if return_dict else [measures[metric.name] for metric in self.metrics]
+            return measures if return_dict else list(measures.values())
 
     def _measure_on(self, batches, steps, callbacks):
         """Measures the next `steps` batches of a dataset without end: a dict of floats."""
@@ -330,10 +333,11 @@ class TeacherForcing(AlwaysBuilt):
         callbacks.on_test_begin()
         for step in range(steps):
             callbacks.on_test_batch_begin(step)
-            callbacks.on_test_batch_end(step, self.test_function(self._endless[batches]))
+            logs = self.test_function(self._endless[batches])
+            callbacks.on_test_batch_end(step, logs)
             if self.stop_evaluating:
                 break
-        measures = {name: float(value) for name, value in self.get_metrics_result().items()}
+        measures = {name: float(value) for name, value in logs.items()}
         callbacks.on_test_end(measures)
         return measures
 

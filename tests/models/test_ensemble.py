@@ -8,6 +8,7 @@ import tensorflow as tf
 from keras_transformer.models.ensemble import Ensemble
 from keras_transformer.models.recurrent import RecurrentNetwork
 from keras_transformer.models.transformer import Transformer
+from keras_transformer.training.teacher_forcing import TeacherForcing
 from tests.models.contract import VariantContract
 from tests.reference import randomise
 
@@ -47,3 +48,11 @@ def test_one_model_and_other_vocabularies_are_refused(sizes):
     models = [Transformer(**{**SIZES, "vocabulary_size": size}) for size in sizes]
     with pytest.raises(ValueError, match="two or more models of the same vocabulary. Received: "):
         Ensemble(models)
+
+
+def test_an_ensemble_is_no_member_and_is_not_trained():
+    ensemble = Ensemble(members())
+    with pytest.raises(ValueError, match="members are no ensembles: give the models themselves. Received: 1 ensemble"):
+        Ensemble([ensemble, *members()])
+    with pytest.raises(ValueError, match="an ensemble only translates: train each of its 2 members by itself"):
+        TeacherForcing(ensemble)
