@@ -5,6 +5,7 @@ Every corpus may say its own languages: `files:DIR@en-de`. With several directio
 
 import hashlib
 import json
+import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -410,6 +411,24 @@ def open_corpora(
     return opened
 
 
+def _directory_of(spec: str) -> Path:
+    """The place after `KIND:`, as a directory. The `~` of an unknown user stays."""
+    return Path(os.path.expanduser(spec.partition(":")[2]))
+
+
+def are_same(some: Iterable[str], others: Iterable[str]) -> bool:
+    """Whether two lists name the same corpora, in whatever way they write a directory."""
+    return [*map(identity_of, some)] == [*map(identity_of, others)]
+
+
+def identity_of(spec: str) -> tuple:
+    """Gives (kind, place, languages, weight): equal for two names of one corpus, `files:a:2` and `files:./a/:2.0`."""
+    name, weight = split_weight(spec)
+    name, languages = split_pair(name)
+    directory = _directory_of(name)
+    return name.partition(":")[0], directory.resolve() if directory.is_dir() else name, languages, weight
+
+
 def split_pair(spec: str) -> tuple[str, tuple[str, str] | None]:
     """Divides `files:DIR@en-de` into the name of the corpus and its languages.
 
@@ -426,7 +445,7 @@ def split_pair(spec: str) -> tuple[str, tuple[str, str] | None]:
         CorpusError: for another number of languages than two.
     """
     name, at, text = spec.rpartition("@")
-    if not at or "/" in text or Path(spec.partition(":")[2]).expanduser().is_dir():
+    if not at or "/" in text or _directory_of(spec).is_dir():
         return spec, None
     if not (found := _LANGUAGES.fullmatch(text)):
         raise CorpusError(
@@ -451,8 +470,8 @@ def split_weight(spec: str) -> tuple[str, Fraction]:
         CorpusError: for a weight that is 0, larger than 1,000 or has more than four decimals.
     """
     name, _, text = spec.rpartition(":")
-    path = Path(spec.partition(":")[2]).expanduser()
-    if ":" not in name or not re.fullmatch(r"[0-9]+(\.[0-9]*)?|\.[0-9]+", text) or path.is_dir():
+    is_number = re.fullmatch(r"[0-9]+(\.[0-9]*)?|\.[0-9]+", text)
+    if ":" not in name or not is_number or _directory_of(spec).is_dir():
         return spec, Fraction(1)
     weight = Fraction(text)
     if not 0 < weight <= _LARGEST_WEIGHT or len(text.partition(".")[2]) > _DECIMALS:
@@ -515,7 +534,7 @@ def mix(corpora: Sequence[Corpus], before: dict[str, str] | None = None) -> Corp
     """
     if len(corpora) == 1:
         return corpora[0]
-    names = [(split_pair(corpus.name)[0], corpus.source_lang, corpus.target_lang) for corpus in corpora]
+    names = [(*identity_of(corpus.name)[:2], corpus.source_lang, corpus.target_lang) for corpus in corpora]
     for number, corpus in enumerate(corpora):
         if names[number] in names[:number]:
             if corpus.is_replayed:

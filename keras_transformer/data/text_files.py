@@ -20,6 +20,7 @@ With `skip_bad_lines`, a faulty line is left out and listed instead.
 import gzip
 import hashlib
 import io
+import os
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -305,7 +306,7 @@ def text_files_corpus(
             not UTF-8, not of the same number of lines as its other side, not a whole gzip file, or has a TSV line with
             a wrong number of columns.
     """
-    root, how = Path(directory).expanduser(), (source_lang, target_lang, skip_bad_lines)
+    root, how = Path(os.path.expanduser(directory)), (source_lang, target_lang, skip_bad_lines)
     train_files = _open_split(root, "train", *how)
     if train_files is None:
         raise CorpusError(
@@ -338,7 +339,7 @@ def languages_in(directory: str | Path) -> list[str]:
     Raises:
         CorpusError: if there is no such directory.
     """
-    names = (name.removesuffix(".gz") for name in _file_names(Path(directory).expanduser()))
+    names = (name.removesuffix(".gz") for name in _file_names(Path(os.path.expanduser(directory))))
     endings = {name.removeprefix("train.") for name in names if name.startswith("train.")}
     return sorted(endings - {"tsv"})
 

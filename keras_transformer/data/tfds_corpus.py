@@ -9,6 +9,7 @@ The functions import TFDS late, because the import is slow and needs additional 
 
 import contextlib
 import logging
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
@@ -78,7 +79,7 @@ def tfds_corpus(name: str, source_lang: str | None = None, target_lang: str | No
         CorpusError: if TFDS does not know the name, if the dataset is no translation corpus, if the download fails, or
             if the corpus lacks a language or a training split.
     """
-    directory = Path(name).expanduser()
+    directory = Path(os.path.expanduser(name))
     if directory.is_dir() and not (directory / "features.json").is_file():
         return _folder_corpus(name, directory, source_lang, target_lang)
     builder = _open_builder(name, directory)

@@ -17,6 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformer.config import SUITED, Config
+from keras_transformer.data.corpora import are_same
 from keras_transformer.data.encoded import Share
 from keras_transformer.data.pipeline import count_batches
 from keras_transformer.errors import counted
@@ -131,11 +132,15 @@ class Begun(NamedTuple):
         return cls(config, is_resumed, run.read_decided() if is_resumed else {})
 
     def completed(self, config):
-        """The config with the sizes and the tokenization that the earlier command named and this one leaves out."""
+        """The config with the sizes and the tokenization that the earlier command named and this one leaves out.
+
+        If both name the same corpora, it has the names of the earlier command: files of the run begin with them.
+        """
         if self.config is None:
             return config
         names = [name for name in SUITED if getattr(config, name) is None]
         names += ["tokenize"] if config.tokenize == "auto" else []  # an earlier version had another default
+        names += ["dataset"] if are_same(self.config.corpora, config.corpora) else []
         return replace_settings(config, **{name: getattr(self.config, name) for name in names})
 
 
@@ -195,7 +200,18 @@ def decide(config, data, machine, begun):
     decided |= {"last_step": plan.last_step, "replicas": plan.replicas}
     decided |= {} if divided_for == config.batch_tokens else {"divided_for": divided_for}
     say_differences(before, decided, fresh, config.schedule)
+    say_shares(data.corpus, train.shares)
     return config, replace(data, train=train), plan, facts_of(data) | decided
+
+
+def say_shares(corpus, shares):
+    """Says how many pairs of each corpus an epoch takes, if there are several corpora or the one has a weight."""
+    if not corpus.others and corpus.weight == 1:
+        return
+    for each, share in zip((corpus, *corpus.others), shares, strict=True):
+        counts = " or ".join(f"{count:,}" for count in sorted({share.fewest, share.most}))
+        replayed = ", replayed" if each.is_replayed else ""
+        log.info("epoch       takes %s from the %s of %s%s", counts, counted(share.size, "pair"), each.name, replayed)
 
 
 def facts_of(data):

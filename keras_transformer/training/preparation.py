@@ -125,7 +125,11 @@ def prepare(config, run, corpus=None, before=None):
     validation = encode(validated(corpus), name="validation")
     log.info("validation  %s", validation.describe())
     others, known = encode_others(corpus, encode), load_known(run.full_stops)
-    return Data(corpus, *tokenizers, weigh(config, corpus, train), validation, others, languages, known)
+    if corpus.others or corpus.weight != 1:
+        sizes = [share.size for share in train.shares]
+        parts = (corpus, *corpus.others)
+        train = train.weighted(epoch_weights(parts, sizes, config.replay, config.sampling_temperature))
+    return Data(corpus, *tokenizers, train, validation, others, languages, known)
 
 
 def validated(corpus):
@@ -174,31 +178,6 @@ def open_replayed(config):
             f"`replay` takes pairs from the corpora of {config.init_from}, {', '.join(before.corpora)}: {error}. Put "
             "them back, or leave out `replay`"
         ) from error
-
-
-def weigh(config, corpus, train):
-    """The training pairs with the weights of their corpora, of which it says how many pairs an epoch takes.
-
-    Args:
-        config: `Config`.
-        corpus: `Corpus`.
-        train: `EncodedPairs` of it.
-
-    Returns:
-        `EncodedPairs`.
-    """
-    corpora = (corpus, *corpus.others)
-    if not corpus.others and corpus.weight == 1:
-        return train
-    sizes = [share.size for share in train.shares]
-    weighted = train.weighted(epoch_weights(corpora, sizes, config.replay, config.sampling_temperature))
-    for each, share in zip(corpora, weighted.shares, strict=True):
-        counts = " or ".join(f"{count:,}" for count in sorted({share.fewest, share.most}))
-        replayed = ", replayed" if each.is_replayed else ""
-        log.info(
-            "            an epoch takes %s of %s of %s%s", counts, counted(share.size, "pair"), each.name, replayed
-        )
-    return weighted
 
 
 def learn_text(run, corpus, origin, copies_unknown):

@@ -16,6 +16,7 @@ from keras_transformer.data.corpora import (
     epoch_weights,
     held_out_size,
     hold_out,
+    identity_of,
     mix,
     open_corpora,
     open_corpus,
@@ -165,6 +166,20 @@ def test_what_follows_the_last_at_sign_is_a_pair_of_languages_if_it_is_no_direct
         assert split_pair(f"{spec}@pt_BR-zh_Hant") == (spec, ("pt_BR", "zh_Hant"))
 
 
+def test_a_directory_is_one_corpus_however_it_is_written(tmp_path, monkeypatch):
+    (tmp_path / "a:1").mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    specs = [f"files:{place}@en-de:2" for place in ("a:1", "./a:1/", f"{tmp_path}/a:1", "~/a:1")]
+    assert len(set(map(identity_of, specs))) == 1
+    for other in ("files:a:1@en-de", "files:a:1:2", "files:a@en-de:2", "tfds:a:1@en-de:2", "files:~unknown/a"):
+        assert identity_of(other) == identity_of(other) != identity_of(specs[0])
+    with pytest.raises(CorpusError, match="no such directory: ~unknown/a"):
+        open_corpora(["files:~unknown/a"], "en", "de")
+    with pytest.raises(CorpusError, match="no such directory: ~unknown/a"):
+        open_corpora(["tfds:~unknown/a"])
+
+
 @pytest.mark.parametrize("text", ["", "en", "en-", "-en", "pt-BR-en", "en-de-fr"])
 def test_a_pair_is_two_languages_with_one_hyphen_between_them(text):
     with pytest.raises(CorpusError, match=f"such as @en-de or @pt_BR-en, .*. Received: files:a@{text}$") as caught:
@@ -197,6 +212,8 @@ def test_a_corpus_is_named_once_in_each_direction():
         mix([one, corpus("tfds:b"), same])
     with pytest.raises(CorpusError, match="files:a is in `dataset`, .* leave out `replay`"):
         mix([one, corpus("files:a", is_replayed=True)])
+    with pytest.raises(CorpusError, match="files:./tests/ is named twice"):
+        mix([replace(one, name="files:tests"), replace(one, name="files:./tests/")])
     back = replace(one, name="files:a@de-en", source_lang="de", target_lang="en")
     mixed = mix([one, back])
     assert mixed.is_multilingual and mixed.directions == [("en", "de"), ("de", "en")]

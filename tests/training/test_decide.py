@@ -1,6 +1,7 @@
 """What a run decides at its start: sizes, rate, length, precision, replicas; and what it keeps when it goes on."""
 
 import itertools
+import os
 from dataclasses import replace
 from fractions import Fraction
 from typing import get_args, get_type_hints
@@ -163,6 +164,11 @@ def test_what_an_earlier_command_named_stays_and_a_new_value_counts(tmp_path):
     Config(tokenize="13a").save(run.config)  # the default of earlier versions
     assert Begun.of(run).completed(Config()).tokenize == "13a"
     assert Begun.of(run).completed(Config(tokenize="zh")).tokenize == "zh"
+    Config(dataset=("files:tests:2", "files:docs")).save(run.config)  # the run keeps its names of directories
+    again = Config(dataset=(f"files:{os.path.abspath('tests')}/:2", "files:./docs"))
+    assert Begun.of(run).completed(again).dataset == ("files:tests:2", "files:docs")
+    for other in (("files:tests", "files:docs"), ("files:docs", "files:tests:2"), "files:tests:2"):
+        assert Begun.of(run).completed(Config(dataset=other)).dataset == other
 
 
 def test_pairs_have_the_languages_of_the_settings_of_the_run_or_of_its_origin(tmp_path):

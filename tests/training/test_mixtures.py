@@ -15,6 +15,7 @@ from keras_transformer.data.pipeline import batch_sizes, plan_epoch
 from keras_transformer.errors import ConfigError, CorpusError
 from keras_transformer.models.sequence_to_sequence import load_model
 from keras_transformer.tokenizer import SHARED, Tokenizer, load_tokenizers, train_tokenizer
+from keras_transformer.training.decide import Begun, Machine, decide, replace_settings
 from keras_transformer.training.origin import Origin
 from keras_transformer.training.preparation import prepare
 from keras_transformer.training.run_directory import RunDirectory
@@ -23,6 +24,7 @@ from tests import tiny
 from tests.training.curves import read_events
 from tests.training.test_train import again, train, weights_in
 
+MACHINE, BEGUN = Machine(cores=2, gpus=0, devices=None, has_bfloat16=False), Begun(None, False, {})
 NEW = [(f"{source} Katze", f"{target} кот") for source, target in tiny.pairs(59, seed=7)]
 
 
@@ -55,9 +57,12 @@ def test_ten_epochs_take_a_corpus_as_often_as_its_weight_says(corpora, tmp_path,
     assert [share.size for share in data.train.shares] == [211, 47]
     assert taken(data, 10).tolist() == [10] * 211 + [3] * 47
     printed = capsys.readouterr().out
-    assert f"corpus      files:{corpora[1]}: en to de\n" in printed
-    assert f"            an epoch takes 211 of 211 pairs of files:{corpora[0]}\n" in printed
-    assert f"            an epoch takes 14 or 15 of 47 pairs of files:{corpora[1]}\n" in printed
+    assert f"corpus      files:{corpora[1]}: en to de\n" in printed and "takes" not in printed
+    for size, counts in ((401, ("211", "14 or 15")), (None, ("6,119", "408 or 409"))):  # of None, it takes 29 passes
+        decide(replace_settings(config, batch_tokens=size), data, MACHINE, BEGUN)
+        printed = capsys.readouterr().out
+        assert f"epoch       takes {counts[0]} from the 211 pairs of files:{corpora[0]}\n" in printed
+        assert f"epoch       takes {counts[1]} from the 47 pairs of files:{corpora[1]}\n" in printed
     config = tiny.config(f"{corpora[0]}:0.1", tmp_path / "one")
     assert taken(prepare(config, RunDirectory(config.model_dir)), 10).tolist() == [1] * 211
 
@@ -113,7 +118,9 @@ def test_the_asked_for_share_of_every_epoch_is_replayed(finished, corpora, tmp_p
     config = going_on(finished, corpora, tmp_path / "run", replay=0.2)
     data = prepare(config, RunDirectory(config.model_dir))
     expected = 12  # of 59 pairs, a fifth
-    assert f"an epoch takes {expected} of 211 pairs of files:{corpora[0]}, replayed\n" in capsys.readouterr().out
+    decide(config, data, MACHINE, BEGUN)
+    line = f"epoch       takes {expected} from the 211 pairs of files:{corpora[0]}, replayed\n"
+    assert line in capsys.readouterr().out
     assert [other.name for other in data.corpus.others] == [f"files:{corpora[0]}"] == list(data.others)
     for epoch in range(7):
         plan = plan_epoch(data.train, batch_sizes(data.train, 401), 1, epoch)

@@ -44,9 +44,10 @@ def rehearse(config):
     with tempfile.TemporaryDirectory() as directory:
         run = RunDirectory(config.model_dir)
         begun, before = Begun.of(run), run.corpus_identity() if run.has_checkpoint() else None
-        data, asked = prepare(config, RunDirectory(directory), before=before), config
+        asked = begun.completed(config)
+        data = prepare(asked, RunDirectory(directory), before=before)
         machine = Machine.here(owns_process=True)
-        config, data, plan, decided = decide(begun.completed(config), data, machine, begun)
+        config, data, plan, decided = decide(asked, data, machine, begun)
         strategy = start_devices(config, plan, machine)
         print("settings")
         for name, value in {**vars(config), "dataset": ", ".join(config.corpora), **decided}.items():

@@ -9,6 +9,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from keras_transformer.config import Config
+from keras_transformer.data.corpora import are_same
 from keras_transformer.errors import ConfigError, UserError
 
 # What a grid may vary: every setting of a run, and the YAML file of settings that train.py --config reads.
@@ -64,8 +65,9 @@ class PlannedRun:
         """
         if not (self.path / "config.yaml").exists():
             return "new"
-        before = vars(Config.load(self.path / "config.yaml"))
-        if {**before, "model_dir": self.config.model_dir} != vars(self.config):
+        before = Config.load(self.path / "config.yaml")
+        own = {"model_dir"} | ({"dataset"} if are_same(before.corpora, self.config.corpora) else set())
+        if {**vars(before), **{name: getattr(self.config, name) for name in own}} != vars(self.config):
             return CHANGED
         return "finished" if (self.path / "results.yaml").exists() else "unfinished"
 
