@@ -10,7 +10,8 @@ space divides two sentences only
   initials and ordinals have less before their full stop. A beginning is a capital, or a letter of a script without
   case; quotes may precede it.
 
-The corpus of a run knows the exceptions, see `data/full_stops.py`. Without a corpus, a few titles are known.
+The corpus of a run knows the exceptions, see `data/full_stops.py`. Without a corpus, a few titles are known, and words
+without a vowel, such as "Hrsg.". Other abbreviations are known by the text around them, see `NO_ENDS`.
 
 The stops of Chinese and Japanese end a sentence even without white space. The signs of other scripts do so, too, if a
 letter follows.
@@ -52,7 +53,18 @@ RESERVED = (f"[{BORDER}{NO_SPACE}{STOPPED}{ENDED}]", "\ufffd")
 
 COPIED = f"{SPACE}*|{NO_SPACE}"
 # Titles and a few abbreviations that the rule takes for words.
-ABBREVIATIONS = "capt corp dept prof sept approx bspw bzw evtl inkl vgl dott sig ing mgr inż проф акад".split()
+ABBREVIATIONS = "capt corp dept prof sept approx evtl inkl dott sig ing inż проф акад".split()
+WHOLE = rf"(?:\A|[^{LETTERS_AND_DIGITS}])"
+CONSONANT = "[B-DF-HJ-NP-TV-XZb-df-hj-np-tv-xzБВГДЖЗК-НП-ТФ-Щбвгджзк-нп-тф-щ]"
+_SHORT = r"\p{Lu}\p{Ll}{2,3}\."  # "Gen." and "Inc.", but "Mr." and "Dr." often begin a sentence
+_RANK = (rf"{WHOLE}\p{{Lu}}\p{{Ll}}{{2}}{CONSONANT}\.", BLANK + _SHORT)  # Brig. Gen.
+# Stops that end nothing, because of the text before them and behind them.
+NO_ENDS = (
+    (rf"{WHOLE}\p{{Lu}}\p{{Ll}}{{1,3}}\.(?:{STOPPED}{BLANK}[\p{{Ll}}\p{{M}}]{{1,5}}\.)+", ""),  # Dr. med.
+    (r"\.", rf"{BLANK}(?:[IVX]{{2,}}|[VX])(?:[^{LETTERS_AND_DIGITS}]|\z)"),  # vol. II
+    (r"\p{Lu}\p{L}*!", rf"{BLANK}{_SHORT}(?:{STOPPED}{BLANK}\p{{Ll}}|[,;:{BORDER}]|\z)"),  # Yahoo! Inc. is
+    *(_RANK, _RANK),  # for three of them: a match takes the next one, too
+)
 
 
 class Division(NamedTuple):
@@ -154,14 +166,15 @@ def line_breaks(around):
 def breaks_of(full_stops, around):
     """As `line_breaks`, between sentences, too; full_stops: `FullStops`."""
     known = map(_either_case, dict.fromkeys([*ABBREVIATIONS, *full_stops.abbreviations]))
-    whole = rf"(?:\A|[^{LETTERS_AND_DIGITS}])"
     ends = ((rf"((?:\A|[^{LETTERS_AND_DIGITS}.])(?:{_pattern(full_stops.ends)})\.{CLOSINGS}){STOPPED}", rf"\1{ENDED}"),)
     return (
         *line_breaks(around),
         (rf"((?:\.|{MARK}){CLOSINGS})({BLANK})", rf"\1{STOPPED}\2"),
+        *((f"({before}){STOPPED}({behind})", r"\1\2") for before, behind in NO_ENDS),
         (rf"((?:(?:{WORD_BEFORE}|{CLOSING})\.|{MARK}){CLOSINGS}){STOPPED}", rf"\1{ENDED}"),
+        (rf"({WHOLE}{CONSONANT}+\.{CLOSINGS}){ENDED}", r"\1"),
         *(ends if full_stops.ends else ()),
-        (rf"((?:{whole}(?:{_pattern(known)})|\p{{Thai}})\.{CLOSINGS}){ENDED}", r"\1"),
+        (rf"((?:{WHOLE}(?:{_pattern(known)})|\p{{Thai}})\.{CLOSINGS}){ENDED}", r"\1"),
         (rf"{ENDED}({BLANK}{around.lead})({BEGINNING})", rf"{BORDER}\1{BORDER}\2"),
         (f"[{STOPPED}{ENDED}]", ""),
         (rf"({WIDE_STOP})([^\pP\pZ\pC{BORDER}]|[\p{{Ps}}\p{{Pi}}])", rf"\1{BORDER}{NO_SPACE}{BORDER}\2"),

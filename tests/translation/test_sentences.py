@@ -2,6 +2,7 @@ import re
 import unicodedata
 
 import pytest
+import regex
 import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -49,6 +50,25 @@ def is_closing(character):
     return character in "\"'" or category(character) in {"Pe", "Pf", "Pi"}
 
 
+CONSONANT = "[b-df-hj-np-tv-xz]"
+SPACE = "[ \u00a0\u200b]"
+SHORT = r"\p{Lu}\p{Ll}{2,3}\."
+
+
+def is_abbreviated(text, rest):
+    """Whether the words around a stop show that it ends nothing: Dr. med., Brig. Gen., Yahoo! Inc., vol. II."""
+    is_title = regex.search(
+        rf"(?<![\p{{L}}\p{{M}}\p{{N}}])\p{{Lu}}\p{{Ll}}{{1,3}}\.({SPACE}[\p{{Ll}}\p{{M}}]{{1,5}}\.)+$", text
+    )
+    is_rank = regex.search(r"(?<![\p{L}\p{M}\p{N}])\p{Lu}\p{Ll}{2}" + CONSONANT + r"\.$", text) and regex.match(
+        SPACE + SHORT, rest
+    )
+    is_numbered = text.endswith(".") and regex.match(rf"{SPACE}([IVX]{{2,}}|[VX])(?![\p{{L}}\p{{M}}\p{{N}}])", rest)
+    inside = rf"{SPACE}{SHORT}({SPACE}\p{{Ll}}|[,;:]|[\pZ\pC]*([\n\u2028]|$))"
+    is_name = regex.search(r"\p{Lu}\p{L}*!$", text) and regex.match(inside, rest)
+    return bool(is_title or is_rank or is_numbered or is_name)
+
+
 def ends_sentence(text, abbreviations, ends):
     """Whether white space after this may divide two sentences: the module's rule, spelt out."""
     while text and is_closing(text[-1]):
@@ -56,7 +76,7 @@ def ends_sentence(text, abbreviations, ends):
     if not text.endswith("."):
         return text.endswith(tuple("!?؟۔։।॥።፧။།。！？｡"))
     word = re.search(r"[^\W_]*$", unicodedata.normalize("NFC", text[:-1]))[0]
-    if word.lower() in abbreviations:
+    if word.lower() in abbreviations or regex.fullmatch(f"{CONSONANT}{{3,}}", word.lower()):
         return False
     last = [category(c) for c in text[-5:-1]]
     small_letters = len(last) > 2 and {*last[-3:]} <= {"Ll", "Mn", "Mc", "Me"}
@@ -80,7 +100,9 @@ def sentences_by_hand(text, abbreviations, ends):
             rest = text[place:].lstrip(blanks)
             space = text[place : -len(rest)]
             if re.search(r"[\n\r\v\f\x85\u2028\u2029]", space) or (
-                ends_sentence(text[start:place], abbreviations, ends) and begins_sentence(rest)
+                ends_sentence(text[start:place], abbreviations, ends)
+                and begins_sentence(rest)
+                and not is_abbreviated(text[:place], text[place:])
             ):
                 found.append(text[start:place])
                 start = len(text) - len(rest)
@@ -111,6 +133,12 @@ WHOLE = [
     "Wait... What",
     "e.g. this. and that? no",
     '"Stop!" he said.',
+    "Dr. med. Müller, Prof. Dr. phil. habil. Weber, Prof. em. Huber und Dr. rer. nat. Schulz",
+    "Bücher (Hrsg. Meyer), bspw. Romane, für 3 млрд. Рублей",
+    "Brig. Gen. Smith, Insp. Gen. Lee, Univ. Prof. Dr. Huber",
+    "Brig. Insp. Gen. Brown",
+    "Yahoo! Inc. is here, Yahoo! Inc., and Yahoo! Ltd.",
+    "See vol. II of it, vol. V, Kap. XII and vol. IX.",
 ]
 
 
@@ -125,6 +153,15 @@ DIVIDED = {
     "hindi": ["यह घर है।", "वह गया।"],
     "arabic": ["هل أنت هنا؟", "نعم.", "لا"],
     "korean": ["갔다.", "왔다.", "보았다."],
+    "abbreviations": [
+        "See vol.",
+        "He left Zürich.",
+        "Mr. Lee met John.",
+        "Mr. Ray met Mary.",
+        "Stop!",
+        "Dr. Lee came.",
+    ],
+    "more german": ["Er kam aus Köln.", "Dr. Meyer ging.", "Sie las viel.", "Vera kam."],
     "spanish": ["Hola.", "¿Quién es?", "Yo."],
 }
 
