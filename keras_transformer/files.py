@@ -3,7 +3,6 @@
 import contextlib
 import errno
 import glob
-import gzip
 import os
 import shutil
 import uuid
@@ -70,18 +69,6 @@ def reading(path, remedy="put a copy of it back"):
         raise FileError.of("read", path, error) from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise FileError(f"{path} is damaged: {remedy}") from error
-
-
-def packed(file, path):
-    """A context of a file to write into, which packs it if `path` is called gzip; equal contents give equal bytes.
-
-    Args:
-        file: binary file.
-        path: str or Path, the name that the file will have.
-    """
-    if not str(path).endswith(".gz"):
-        return contextlib.nullcontext(file)
-    return gzip.GzipFile("", "wb", fileobj=file, mtime=0)
 
 
 def _flush_to_disk(path):

@@ -22,7 +22,7 @@ from keras_transformer.cli.line_files import file_state, translate_file
 from keras_transformer.errors import UserError, counted, duration
 from keras_transformer.files import find_saved_model
 from keras_transformer.process import find_tool
-from keras_transformer.translation.lines import CHUNK
+from keras_transformer.tools.lines import CHUNK
 
 log = logging.getLogger(__name__)
 SECONDS_BETWEEN_LOOKS = 2

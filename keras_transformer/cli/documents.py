@@ -13,7 +13,7 @@ from tqdm import tqdm
 from keras_transformer.cli.request import MODES
 from keras_transformer.errors import UserError, counted
 from keras_transformer.process import find_tool
-from keras_transformer.translation.lines import FIRST_BYTES
+from keras_transformer.tools.lines import FIRST_BYTES
 
 SHOWN = 60  # characters of a text in a message
 # Files of apps, data and typesetting, whose texts stand between keys, tags and commands.

@@ -15,8 +15,8 @@ from pathlib import Path
 from tqdm import tqdm
 
 from keras_transformer.errors import FileError, UserError, counted
-from keras_transformer.files import packed, reading, write_whole
-from keras_transformer.translation.lines import BOM, CHUNK, FIRST_BYTES, check_text, chunks_of, translate_lines
+from keras_transformer.files import reading, write_whole
+from keras_transformer.tools.lines import BOM, CHUNK, FIRST_BYTES, check_text, chunks_of, packed, translate_lines
 
 log = logging.getLogger(__name__)
 PAUSE = 0.1  # seconds: if no new line of a stream comes for so long, the lines so far are translated

@@ -21,9 +21,8 @@ from keras_transformer.cli.line_files import (
 from keras_transformer.cli.memory import add_memory_arguments, check_memory, memory_asked, report_memory, with_memory
 from keras_transformer.cli.parser import Parser
 from keras_transformer.cli.request import Request, add_request_arguments
-from keras_transformer.files import packed
 from keras_transformer.process import find_tool
-from keras_transformer.translation.lines import translate_lines
+from keras_transformer.tools.lines import packed, translate_lines
 
 DESCRIPTION = """Translate line by line: every line of input gives one line of output, in the same order.
 

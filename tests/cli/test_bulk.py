@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from keras_transformer.cli import translate
 from keras_transformer.tools.beam import INSTALL
-from keras_transformer.translation.lines import CHUNK
+from keras_transformer.tools.lines import CHUNK
 
 ROOT = Path(__file__).parents[2]
 PARTS = 60

@@ -7,7 +7,7 @@ import pytest
 from keras_transformer.cli import line_files
 from keras_transformer.cli.line_files import are_regular, check_files, checked, chunks_in, partial_path, translate_file
 from keras_transformer.errors import FileError, UserError
-from keras_transformer.translation import lines
+from keras_transformer.tools import lines
 
 
 def twice(texts, on_progress=None):

@@ -193,7 +193,7 @@ def test_an_interrupted_text_goes_on_and_is_as_if_it_never_was_interrupted(
     written, writer, monkeypatch, capsys, tmp_path, program, flags, left
 ):
     expected = {path.name: path.read_bytes() for path in written(program, *flags, output="whole").iterdir()}
-    monkeypatch.setattr("keras_transformer.translation.lines.CHUNK", 3)
+    monkeypatch.setattr("keras_transformer.tools.lines.CHUNK", 3)
     writer.asked, writer.is_interrupted = [], True
     with pytest.raises(SystemExit) as caught:
         written(program, *flags)

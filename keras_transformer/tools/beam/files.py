@@ -25,7 +25,7 @@ from apache_beam.io.filesystem import BeamIOError, CompressionTypes
 from apache_beam.io.filesystems import FileSystems
 
 from keras_transformer.errors import FileError, UserError
-from keras_transformer.translation.lines import FIRST_BYTES, check_text
+from keras_transformer.tools.lines import FIRST_BYTES, check_text
 
 WORK = ".translation"
 ABOUT = """A bulk translation records here its finished files, and keeps the finished parts of its unfinished files.

@@ -14,9 +14,8 @@ from apache_beam.io.filesystems import FileSystems
 from apache_beam.metrics import Metrics
 from apache_beam.utils.shared import Shared
 
-from keras_transformer.files import packed
 from keras_transformer.tools.beam.files import RAW, BulkFile, new_file, open_text, remove_directory
-from keras_transformer.translation.lines import chunks_of, translate_lines
+from keras_transformer.tools.lines import chunks_of, packed, translate_lines
 
 NAMESPACE = "bulk_translation"  # of the counters in Beam's metrics
 

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from keras_transformer.errors import FileError, UserError
-from keras_transformer.files import packed, write_whole
+from keras_transformer.files import write_whole
 from keras_transformer.tools.documents import catalogue, declared, html, markdown, subtitles, word, xliff
 from keras_transformer.tools.documents.messages import translate_units
 from keras_transformer.tools.documents.units import FragmentTranslator, replaced
-from keras_transformer.translation.lines import FIRST_BYTES, check_text
+from keras_transformer.tools.lines import FIRST_BYTES, check_text, packed
 
 if TYPE_CHECKING:  # it loads TensorFlow, and documents take any translator
     from keras_transformer.translation.translator import TextTranslator

@@ -4,9 +4,9 @@ import os
 import pytest
 
 from keras_transformer.errors import FileError, UserError
-from keras_transformer.files import packed
 from keras_transformer.tools.beam import files
 from keras_transformer.tools.beam.files import find_files, new_file, open_text
+from keras_transformer.tools.lines import packed
 
 ASKED = {"beam_size": 3}
 

@@ -12,11 +12,11 @@ import pytest
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
 from keras_transformer.errors import UserError
+from keras_transformer.tools import lines
 from keras_transformer.tools.beam.files import find_files
 from keras_transformer.tools.beam.runner import counters
 from keras_transformer.tools.beam.translation import NAMESPACE, add_translation, answer_each
-from keras_transformer.translation import lines
-from keras_transformer.translation.lines import chunks_of, translate_lines
+from keras_transformer.tools.lines import chunks_of, translate_lines
 
 TEXTS = {
     "long.txt": b"".join(b"line %d\n" % i for i in range(20)),
