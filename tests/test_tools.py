@@ -30,6 +30,7 @@ NEEDS = {
     "planning": ["train.py", "--dry_run", "--dataset", "cldr:en-de", "--model_dir", "OUT"],
     "reranking": ["translate.py", "--model_dir", "RUN", "--mbr", "chrf", "--input", "TEXT", "--output", "OUT"],
     "sweep": ["-m", "keras_transformer", "sweep", "--output", "OUT"],
+    "tfds": ["train.py", "--dataset", "tfds:mine", "--model_dir", "RUN"],
     "workers": ["train.py", "--strategy", "multi_worker", "--model_dir", "OUT"],
 }
 PROGRAMS = {"analysis": "analyze", "back_translation": "back_translate", "cleaning": "clean"}

@@ -357,9 +357,7 @@ def _open_files(request: Request) -> Corpus:
 
 
 def _open_tfds(request: Request) -> Corpus:
-    from keras_transformer.data.tfds_corpus import open_tfds
-
-    return open_tfds(request)
+    return find_tool("tfds", f"`dataset` {request.spec}").open_tfds(request)
 
 
 KINDS = {

@@ -5,8 +5,8 @@ import sys
 import pytest
 import tensorflow_datasets as tfds
 
-from keras_transformer.data.tfds_corpus import tfds_corpus
 from keras_transformer.errors import CorpusError
+from keras_transformer.tools.tfds.corpus import tfds_corpus
 
 SIZES = {"full": {"train": 13, "validation": 3, "test": 2}, "no_validation": {"train": 41}, "no_train": {"test": 2}}
 
