@@ -270,14 +270,10 @@ def sum_weights(weights):
     return replica.all_reduce(tf.distribute.ReduceOp.SUM, tf.reduce_sum(weights))
 
 
-def loss_class_of(config):
-    """The class of the loss of a `Config`."""
-    return LOSSES["cross_entropy" if config.consistency == "none" else config.consistency]
-
-
 def make_loss(config):
     """The `TokenLoss` of a `Config`."""
-    loss_class, arguments = loss_class_of(config), {"label_smoothing": config.label_smoothing}
+    loss_class = LOSSES["cross_entropy" if config.consistency == "none" else config.consistency]
+    arguments = {"label_smoothing": config.label_smoothing}
     if config.consistency_weight is not None and issubclass(loss_class, Consistency):
         arguments["weight"] = config.consistency_weight
     if loss_class is SimCut:

@@ -46,7 +46,9 @@ def test_a_run_is_described_by_settings_and_evaluation(tmp_path):
     run = RunDirectory(tmp_path / "run")
     run.path.mkdir()
     Config(dataset="cldr:en-fr", d_model=34, num_heads=2).save(run.config)
-    assert describe_run(run)["evaluation"] is None
+    run.corpus.write_text('{"languages": "en to fr"}')  # as of a run that has not ended
+    unfinished = describe_run(run)
+    assert [unfinished[name] for name in ("source_lang", "target_lang", "evaluation")] == ["en", "fr", None]
     run.results.write_text("source_lang: en\ntarget_lang: fr\nset: test\nbleu: 53.5\nbleu_signature: tok:13a\n")
     described = json.loads(json.dumps(describe_run(run)))
     assert (described["corpus"], described["source_lang"], described["target_lang"]) == ("cldr:en-fr", "en", "fr")
