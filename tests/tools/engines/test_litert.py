@@ -88,6 +88,7 @@ def test_sentences_are_divided_as_in_the_graph(language):
     rules = Rules(**reader_settings(SimpleNamespace(settings=settings, signatures=SimpleNamespace(division=division))))
     lines = [*CORPORA[language].split("\n"), *UNSEEN[language].split("\n"), *PAIRS.get(language, "A.|B.").split("|")]
     texts = [*lines, " ".join(lines), "".join(lines), "  ".join(PAIRS.values()), "".join(UNSPACED_PAIRS.values())]
+    texts += ["Dr. med. Huber. Brig. Gen. Lee! Yahoo! Inc. is. Hrsg. Meyer. See vol. II. See vol. He left. "]
     found = split_at(division.breaks, tf.constant(texts)).to_list()
     assert [rules.fragments(text) for text in texts] == [[part.decode() for part in row] for row in found]
 
