@@ -34,7 +34,7 @@ PLACEHOLDERS = tuple(f"⟦{number}⟧" for number in range(10))
 NO_PLACEHOLDERS = "this model has no placeholders, so it cannot keep words: train one with `protect` 0.1"
 
 _CODE = r"`[^`\n]+`"
-_OUTSIDE = r"""\s()<>"\u3001-\u3003\u3008-\u3020\uff01-\uff65"""  # an address
+_OUTSIDE = r"""\s\0()<>"\u3001-\u3003\u3008-\u3020\uff01-\uff65"""  # an address
 _END = r"(?!(?=[^\x00-\x7f])\p{P})[^.,;:!?'\]}]"
 _IN_ADDRESS = rf"\([^{_OUTSIDE}]*\)|(?!{UNSPACED})[^{_OUTSIDE}]"
 _URL = rf"(?<!{SPACED})(?:https?://|ftp://|www\.)(?:{_IN_ADDRESS})*(?<={_END})"
@@ -67,7 +67,8 @@ _QUANTITY = (
     rf"|[ ](?:{_SYMBOL_OR_WORD})(?!{SPACED}|{_WORD_FOLLOWS}))"
     rf"|(?:[€$£¥]|(?<!{SPACED})(?:{_CURRENCY}))\s?{NUMBER}(?!{SPACED})"
 )
-FIXED = f"{_CODE}|{_URL}|{_EMAIL}|{VARIABLE}"  # before a glossary: no term stands inside of these
+ADDRESS = f"{_URL}|{_EMAIL}"
+FIXED = f"{_CODE}|{ADDRESS}|{VARIABLE}"  # before a glossary: no term stands inside of these
 _PLACEHOLDER = re.compile(r"⟦[0-9]⟧")
 
 

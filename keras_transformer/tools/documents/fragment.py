@@ -5,10 +5,14 @@ without content. `Layout` is a fragment ready for translation: the text without 
 """
 
 import html
+import itertools
 import re
 from dataclasses import dataclass, field, replace
 
 import regex
+
+from keras_transformer.protection import ADDRESS
+from keras_transformer.words import SPACED
 
 OPEN, EMPTY, CLOSE = 1, 0, -1
 SPACE = re.compile(r"[ \t\r\n\f\v]+")
@@ -18,6 +22,18 @@ RAISED = {"sup", "sub", "<sup", "<sub"}  # names of marks in HTML and Markdown
 BLOCKS = set(
     "article blockquote center dd div dl dt h1 h2 h3 h4 h5 h6 hr li ol p pre section table td th tr ul".split()
 )
+# What stays as it is in every document: URLs, mail addresses, sites with a path, names such as @ann@a.org, and codes of
+# emoji. A NUL stands around the key of a variable.
+_SITE = rf"(?<!{SPACED}|[.\-/@])(?:[\p{{Ll}}\p{{Nd}}\-]++\.)++\p{{Ll}}{{2,}}+"
+ADDRESS_OR_CODE = (
+    rf"(?:mailto:)?(?:{ADDRESS})|{_SITE}/[^\s\0()<>\"]*(?<=[\p{{L}}\p{{N}}/])"
+    rf"|(?<!{SPACED}|[.+\-%$@/&])@(?=[\p{{L}}_]){SPACED}+(?:[.\-]{SPACED}+)*(?:@{SPACED}+(?:[.\-]{SPACED}+)+)?"
+    rf"|(?<!{SPACED}):[A-Za-z0-9_+\-]+:(?!{SPACED})"
+)
+_ADDRESS = regex.compile(ADDRESS_OR_CODE)
+# What stays between two tags, such as those of a link. There, #tags, sites and names of files are no text either.
+_ADDRESS_IN_TAGS = regex.compile(rf"{ADDRESS_OR_CODE}|[A-Za-z][A-Za-z0-9+.\-]+://\S+|[#@]\S+|{_SITE}(?:[/?#:]\S*)?")
+MOST_IN_ADDRESS = 50  # tags and texts
 SIGN = regex.compile(r"[\p{Terminal_Punctuation}\p{Pe}\p{Pf}…]")  # in every script
 
 
@@ -32,6 +48,7 @@ class Mark:
         breaks: bool, whether it divides words as white space does.
         divides: bool, whether the texts before it and after it are translated one by one.
         is_ordered: bool, whether it must stay between the ordered marks before and after it, such as a time of karaoke.
+        inside: tuple of parts that it stands for, while they are translated: an address, and tags around no text.
     """
 
     text: str
@@ -40,6 +57,7 @@ class Mark:
     breaks: bool = False
     divides: bool = False
     is_ordered: bool = False
+    inside: tuple = ()
 
     @property
     def is_space(self):
@@ -120,12 +138,18 @@ def merged(parts):
     return [part for part in joined if part]
 
 
-def layout_of(parts):
-    """The `Layout` of a fragment.
+def expanded(parts):
+    """The parts, with those that a mark stands for in its place."""
+    found = [expanded(part.inside) if getattr(part, "inside", ()) else [part] for part in parts]
+    return merged(itertools.chain.from_iterable(found))
 
-    Tags without a partner count as empty ones. So does a pair that surrounds no text.
+
+def layout_of(parts):
+    """The `Layout` of a fragment. Its marks may stand for other parts, see `expanded`.
+
+    Tags without a partner count as empty ones. So do an address, and a pair that surrounds an address or no text.
     """
-    parts = _with_empty_pairs_joined(with_partners(_with_spaces_apart(parts)))
+    parts = _with_empty_pairs_joined(with_partners(_with_spaces_apart(_with_addresses_apart(parts))))
     before, after = [], []
     while parts:
         partners = _partners(parts)
@@ -164,6 +188,18 @@ def _with_spaces_apart(parts):
     return apart
 
 
+def _with_addresses_apart(parts):
+    """The parts, with a mark for each address."""
+    apart = []
+    for part in parts:
+        end = 0
+        for match in () if isinstance(part, Mark) else _ADDRESS.finditer(part):
+            apart += [part[end : match.start()], Mark("", inside=(match[0],))]
+            end = match.end()
+        apart.append(part[end:] if end else part)
+    return [part for part in apart if part]
+
+
 def _partners(parts):
     """The places of the pairs: opening -> closing. A closing tag ends the open tags inside it."""
     partners, open_ones = {}, []
@@ -192,19 +228,28 @@ def with_partners(parts):
 
 
 def _with_empty_pairs_joined(parts):
-    """The parts, with one empty mark for each pair that surrounds no text."""
+    """The parts, with one empty mark for each pair that surrounds no text, or nothing but an address."""
     joined, place, partners = [], 0, _partners(parts)
     while place < len(parts):
         end = partners.get(place, place)
         inside = parts[place : end + 1]
-        if end > place and all(isinstance(part, Mark) or not part.strip() for part in inside):
-            text = "".join(part.text if isinstance(part, Mark) else part for part in inside)
-            joined.append(Mark(text, name=parts[place].name))
+        if end > place and _is_without_text(inside):
+            joined.append(Mark("", name=parts[place].name, inside=tuple(inside)))
             place = end
         else:
             joined.append(parts[place])
         place += 1
     return joined
+
+
+def _is_without_text(parts):
+    """Whether parts have no text, or nothing but an address. A variable may be in it: a mark without a name."""
+    if all(isinstance(part, Mark) or not part.strip() for part in parts):
+        return True
+    if len(parts) > MOST_IN_ADDRESS:
+        return False
+    texts = (part if isinstance(part, str) else "x" * (part.kind == EMPTY and not part.name) for part in expanded(parts))
+    return _ADDRESS_IN_TAGS.fullmatch("".join(texts).strip()) is not None
 
 
 def _has_space(parts, place):

@@ -9,17 +9,19 @@ import html
 import itertools
 import re
 
+import regex
+
 from keras_transformer.tools.documents import dialects
 from keras_transformer.tools.documents import html as pages
-from keras_transformer.tools.documents.fragment import CLOSE, EMPTY, OPEN, RAISED, Mark, parts_of
+from keras_transformer.tools.documents.fragment import ADDRESS_OR_CODE, CLOSE, EMPTY, OPEN, RAISED, Mark, parts_of
 from keras_transformer.tools.documents.markdown_text import Writer, in_html, is_block, load_markdown
 from keras_transformer.tools.documents.units import Unit
 
 QUOTED = re.compile(r"^[ \t]*>", re.MULTILINE)
 LINE = re.compile(r"\r\n|\r|\n")
-# URLs, marks of other dialects in brackets (footnotes, alerts, the boxes of tasks), and entities of white space.
-KEPT = re.compile(
-    r"\bhttps?://[^\s<>\"']*[^\s<>\"'.,;:!?)\\]|\[\^[^\s\[\]]+\]:?|\[![A-Z]+\]|\A\[[ xX]\](?=\s)"
+# Addresses, marks of other dialects in brackets (footnotes, alerts, the boxes of tasks), and entities of white space.
+KEPT = regex.compile(
+    rf"{ADDRESS_OR_CODE}|\[\^[^\s\[\]]+\]:?|\[![A-Z]+\]|\A\[[ xX]\](?=\s)"
     rf"|(?<!\\){pages.SPACE_ENTITY.pattern}"
 )
 ESCAPED = re.compile(r"\\([!-/:-@\[-`{-~])|&#?[0-9A-Za-z]+;")

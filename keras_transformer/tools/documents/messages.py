@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import regex
 
 from keras_transformer.protection import VARIABLE
-from keras_transformer.tools.documents.fragment import Mark, merged
+from keras_transformer.tools.documents.fragment import ADDRESS_OR_CODE, Mark, merged
 from keras_transformer.tools.documents.units import joined
 
 # Tags and comments in the text of a message. `<PRIu64>` and `%<name>` are variables.
@@ -29,7 +29,7 @@ _SELECTOR, _CLOSING = regex.compile(r"\s*[^\s{},\0]+\s*\{"), regex.compile(r"\s*
 _BRACE = regex.compile(r"'[{}]'|[{}]")
 _KEY = regex.compile(r"\0([0-9]+)\0")
 # Variables that take their values in the order in which they stand.
-_UNNUMBERED = regex.compile(r"%(?![%({]|[0-9]+[$:%]|L?[0-9]+$|L?n$|\||<(?!PRI|SCN)).+|\{(?:[:!].*)?\}|~.+")
+_UNNUMBERED = regex.compile(r"%(?![%({]|[0-9]+[$:%]|L?[0-9]+$|L?n$|\||<(?!PRI|SCN)).+|\{(?:[:!].*)?\}|~.+|[^%{~].*%.*")
 # Those of them that may become "%2$d".
 _NUMBERABLE = regex.compile(r"%[\-+ #0']*[0-9]*(?:\.[0-9]+)?(?:hh|ll|[hlLqjztZ])?[diouxXeEfFgGaAcCsSp@]")
 _OF_BRANCH = r"|'[{}#]'|'\{[^']*\}'|[{}]"  # quoted text, and braces that belong to nothing
@@ -190,7 +190,9 @@ class _Message:
     def _fragment(self, text, variable):
         """Makes a text a fragment: list of its number, empty if there is no text."""
         parts, end = [], 0
-        for match in regex.finditer(f"{_KEY.pattern}|{variable}", text):
+        for match in regex.finditer(f"{_KEY.pattern}|({ADDRESS_OR_CODE})|{variable}", text):
+            if match[2] and not regex.search(variable, match[0]):
+                continue  # an address without variables is no part of a message, but of its text
             kept = self.kept[int(match[1])] if match[1] else self._literals.get(match[0])
             if kept is None:
                 kept = Mark(self._hidden(match[0]))
@@ -215,7 +217,7 @@ class _Message:
 
     def _can_be_numbered(self):
         """Whether all variables with a percent sign may get a number: all or none must have one."""
-        named = (kept for kept in self.kept if isinstance(kept, str) and kept.startswith("%"))
+        named = (kept for kept in self.kept if isinstance(kept, str) and "%" in kept)
         return self.syntax.can_number and len(self.fragments) == 1 and all(map(_NUMBERABLE.fullmatch, named))
 
     def _numbered(self, parts):

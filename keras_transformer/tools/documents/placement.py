@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from keras_transformer.tools.documents.fragment import EMPTY, Element
+from keras_transformer.tools.documents.fragment import EMPTY, Element, expanded
 from keras_transformer.words import is_sign, is_unspaced, tokens_of
 
 UNALIGNED = -1e-3  # weight of a token that comes from nothing: it joins a span only if it is inside
@@ -68,7 +68,7 @@ def place(layout, target, weights):
     _place_inside(
         root, layout.root.children, _Alignment(source_tokens, weights, *signs, _joints(target, target_tokens))
     )
-    return [*layout.before, *_written(root, target, target_tokens), *layout.after]
+    return expanded([*layout.before, *_written(root, target, target_tokens), *layout.after])
 
 
 def _place_inside(around, elements, alignment):
@@ -245,16 +245,17 @@ def _gap(space, marks, edges):
     if not space or any(mark.breaks and not any(spaces) for mark, spaces in marks):
         for mark, spaces in marks:
             is_apart = mark.kind == EMPTY and not mark.breaks and any(spaces)
-            is_before = is_apart and not edges[0] and (spaces[0] or edges[1])
-            is_after = is_apart and not edges[1] and not is_before
+            is_before = is_apart and not edges[0] and (spaces[0] or edges[1]) and written[-1:] != [" "]
+            is_after = is_apart and not edges[1] and (spaces[1] if mark.inside else not is_before)
             written += [" " if is_before else "", mark, " " if is_after else ""]
         return written
     wishes = [_wish(mark, spaces) for mark, spaces in marks]
     at = min(range(len(marks) + 1), key=lambda i: sum(w > 0 for w in wishes[:i]) + sum(w < 0 for w in wishes[i:]))
     for i, (mark, spaces) in enumerate(marks):
-        written += [space if i == at else " " if spaces[0] and i < at else "", mark]
-        written += [" " if spaces[1] and i >= at else ""]
-    return [*written, space] if at == len(marks) else written
+        before, spaces_before = marks[i - 1] if i else (mark, (False, False))
+        is_apart = spaces_before[1] and (i > at or before.kind == mark.kind == EMPTY) or spaces[0] and i < at
+        written += [space if i == at else " " if is_apart else "", mark]
+    return [*written, space if at == len(marks) else " " if spaces[1] else ""]
 
 
 def _wish(mark, spaces):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from keras_transformer.errors import UserError
 from keras_transformer.tools.documents.alignment import align_words
-from keras_transformer.tools.documents.fragment import Mark, layout_of, with_partners
+from keras_transformer.tools.documents.fragment import Mark, expanded, layout_of, with_partners
 from keras_transformer.tools.documents.placement import place
 from keras_transformer.words import letters
 
@@ -115,7 +115,7 @@ class FragmentTranslator:
         texts = self._translated([layouts[i].text for i in plain])
         for i, text in zip(plain, texts, strict=True):
             if text.split() != layouts[i].text.split():
-                translated[i] = [*layouts[i].before, text, *layouts[i].after]
+                translated[i] = expanded([*layouts[i].before, text, *layouts[i].after])
         for i, aligned in zip(tagged, self._aligned([layouts[i].text for i in tagged]), strict=True):
             if aligned.text.split() != layouts[i].text.split():
                 translated[i] = in_order(place(layouts[i], *aligned), in_pairs[i])

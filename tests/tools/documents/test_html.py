@@ -13,7 +13,7 @@ from tests.tools.documents.fake import BACKWARDS, SAME, UPPER, Backwards, source
 def test_words_that_must_not_change_keep_their_tags():
     page = '<p>the <b>apple</b> has <i>5 km<sup>2</sup></i> and ap<u>ple</u> tree at <a href="x">https://a.org</a></p>'
     translator = Backwards(Protection({"apple": "süßer Apfel", "apple tree": "Apfelbaum"}))
-    right = '<a href="x">https://a.org</a> AT <u>Apfelbaum</u> AND <i>5 km<sup>2</sup></i> HAS <b>süßer Apfel</b> THE'
+    right = 'AT <u>Apfelbaum</u> AND <i>5 km<sup>2</sup></i> HAS <b>süßer Apfel</b> THE <a href="x">https://a.org</a>'
     assert translate_bytes(translator, page.encode(), "html").decode() == f"<p>{right}</p>"
 
 
@@ -35,6 +35,39 @@ def test_what_is_raised_stays_behind_its_word_unread_and_readings_of_ruby_are_un
     translated, read = RAISED[page]
     assert translate_bytes(BACKWARDS, page.encode(), "html").decode() == translated
     assert [layout_of(unit.parts).text for unit in find_blocks(page)] == read
+
+
+LINK = (
+    '<a href="https://www.a.org/x%20day?a=1&amp;b=2" rel="nofollow"><span class="invisible">https://www.</span>'
+    '<span class="ellipsis">a.org/x%20day?a=1&amp;b=</span><span class="invisible">2</span></a>'
+)
+NAME = '<span class="h-card"><a href="https://m.org/@ann" class="u-url mention">@<span>ann</span></a></span>'
+TAG_LINK = '<a href="https://m.org/tags/Open" class="mention hashtag" rel="tag">#<span>Open</span></a>'
+# What a document has, its format, and the places of what is translated: the words in capitals.
+OPAQUE = [
+    ("html", f"<p>MARCH 3: {LINK}</p>"),
+    ("html", f"<p>HELLO {NAME} SEE {TAG_LINK} AND {LINK}, NOW</p>"),
+    ("html", '<p>SEE <a href="https://a.org">a.org</a> OR <a href="x">OUR PAGE</a> <b>#one</b></p>'),
+    ("html", "<p>ASK ann.b@c-d.org, mailto:x@y.de OR @bob@m.social (news.a.org/open/day). :open: AT 10:30:45 :+1:</p>"),
+    ("html", '<img title="OPEN https://a.org/b?c=%s&amp;d NOW">'),
+    (
+        "markdown",
+        "SEE [https://a.org/b](https://a.org/b), www.a.org/b_c_ OR @ann_b_ ON [@bob](x) :open_day: [#tag](y)\n",
+    ),
+    ("srt", "1\n00:00:01,000 --> 00:00:02,000\nOPEN www.a.org/day NOW\n"),
+]
+
+
+@pytest.mark.parametrize(("format", "found"), OPAQUE)
+def test_addresses_names_tags_of_links_and_codes_of_emoji_stay_with_their_tags(format, found):
+    assert translate_bytes(UPPER, source_of(found).encode(), format).decode() == found
+    moved = translate_bytes(BACKWARDS, found.encode(), format).decode()
+    assert all(thing in moved for thing in (LINK, NAME, TAG_LINK) if thing in found)
+
+
+def test_an_address_touches_no_other_word_after_it_has_moved():
+    page = "one/two three https://a.org/b @ann @bob four mailto:a@b.org five six seven/eight"
+    assert sorted(translate_bytes(BACKWARDS, page.encode(), "html").decode().split()) == sorted(page.split())
 
 
 @pytest.mark.parametrize(

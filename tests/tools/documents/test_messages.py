@@ -157,6 +157,7 @@ def test_variables_in_another_order_get_numbers_where_the_format_has_them():
         ("no-c-format", "{}", "{}", None),
         ("c-format", "%*d", "%d", None),  # the width takes a value, too
         ("c-format", "%m", "%d", None),  # no value of the program's
+        ("c-format", "https://a.org/%s", "%d", None),
     ):
         text = f"the {one} theme inherits from the {other} theme"
         expected = "theme the {} from inherits {} theme the".format(*numbered) if numbered else ""
@@ -263,6 +264,8 @@ def translated(translator, text, **how):
         ("no-c-format", "ONLY %SS OF"),
         ("no-python-brace-format", "AA {BB} OF"),
         ("", "100 % DER %d"),
+        ("", "SEE https://a.org/day%20x?a=b&amp;c, @ann OR :one:"),
+        ("c-format", "OPEN %s AT https://a.org/%s/day?a=%%20 OR ann@a.org BY %d"),
     ],
 )
 def test_flags_choose_the_variables(flags, upper):
