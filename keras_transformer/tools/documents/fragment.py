@@ -248,7 +248,9 @@ def _is_without_text(parts):
         return True
     if len(parts) > MOST_IN_ADDRESS:
         return False
-    texts = (part if isinstance(part, str) else "x" * (part.kind == EMPTY and not part.name) for part in expanded(parts))
+    texts = (
+        part if isinstance(part, str) else "x" * (part.kind == EMPTY and not part.name) for part in expanded(parts)
+    )
     return _ADDRESS_IN_TAGS.fullmatch("".join(texts).strip()) is not None
 
 

@@ -16,13 +16,15 @@ LEAST_FREE = 1e-3
 STEEPNESS = 10.0  # as for words of a document of which attention is unsure
 
 
-def explained(text: str, translation: str, of_model: Explanation) -> Explanation:
+def explained(text: str, translation: str, of_model: Explanation, spans=()) -> Explanation:
     """Explains a translation that the model has not made.
 
     Args:
         text: str.
         translation: str.
         of_model: `Explanation` of the model's translation of the text, or of the first part of it.
+        spans: list of (S tokens, T tokens), lists of int. The words of each part of the translation come from the words
+            of its part of the text, and all others come from others. The first of two that do not fit together counts.
 
     Returns:
         `Explanation`, whose pieces are the T and S tokens of `tokens_of`. Each row of its alignment, float64 (T, S),
@@ -30,9 +32,14 @@ def explained(text: str, translation: str, of_model: Explanation) -> Explanation
     """
     source_pieces, pieces = _pieces(text), _pieces(translation)
     alignment = _owners(translation, of_model.pieces) @ of_model.alignment @ _owners(text, of_model.source_pieces).T
+    known = np.ones(alignment.shape, bool)
+    for of_source, of_target in spans:
+        is_inside = np.isin(range(len(pieces)), of_target)[:, None] == np.isin(range(len(source_pieces)), of_source)
+        known = np.where((known & is_inside).any(axis=1, keepdims=True), known & is_inside, known)
+    alignment = alignment * known
     rows, columns = ((np.arange(length) + 0.5) / length for length in alignment.shape)
     free = np.maximum(1 - alignment.sum(axis=0), LEAST_FREE)  # words of the source to which no other word has come
-    near = np.exp(-STEEPNESS * np.abs(rows[:, None] - columns)) * free  # the same place in both sentences
+    near = np.exp(-STEEPNESS * np.abs(rows[:, None] - columns)) * free * known  # the same place in both
     alignment = np.where(alignment.any(axis=1, keepdims=True), alignment, near)
     alignment /= alignment.sum(axis=1, keepdims=True)
     return Explanation(source_pieces, pieces, np.zeros(len(pieces), "float32"), alignment)

@@ -1,6 +1,7 @@
 """A translation memory: the entries that are equal to a text, or similar."""
 
 import functools
+import itertools
 import os
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
@@ -10,6 +11,7 @@ from keras_transformer.languages import parts_of, plain
 from keras_transformer.normalization import mend
 from keras_transformer.tools.memory.tmx import read_units
 from keras_transformer.translation.lines import of_one_or_many
+from keras_transformer.words import tokens_of
 
 INSTALL = "pip install 'rapidfuzz>=3,<4'"  # the extra [memory] of pyproject.toml
 EXACT = 100  # percent
@@ -41,7 +43,9 @@ class Memory:
     longer text.
 
     Args:
-        pairs: iterable of (source, translation), two str.
+        pairs: iterable of (source, translation), two str. Behind them may stand what `spans_of` needs: a list of
+            ((start, end), (start, end)), characters of the source and of the translation that come from each other.
+            There, white space does not count.
         threshold: int, 1 to 100, percent: less similar entries are not found. 100 finds equal ones only. Other numbers
             need the package rapidfuzz.
 
@@ -60,7 +64,7 @@ class Memory:
     def __init__(self, pairs: Iterable[tuple[str, str]], threshold: int = EXACT):
         self.threshold = threshold
         self._most_similar = _scorer(threshold)
-        mended = ((mend(source), source, translation) for source, translation in pairs)
+        mended = ((mend(source), source, translation, *pairs) for source, translation, *pairs in pairs)
         self._entries = {key: pair for key, *pair in mended if key and mend(pair[1])}
         self._sources = [*self._entries] if threshold < EXACT else []
 
@@ -120,7 +124,17 @@ class Memory:
     def equal(self, text):
         """The `Match` of the entry that is equal to a text, a str; None if there is none."""
         entry = self._entries.get(mend(text))
-        return Match(*entry, EXACT) if entry else None
+        return Match(*entry[:2], EXACT) if entry else None
+
+    def spans_of(self, text):
+        """The parts of an equal entry that its codes surround: list of (tokens of the source, tokens of the
+        translation), two lists of int. The tokens are those of `tokens_of`. [] without codes, and without an entry.
+        """
+        source, translation, spans = (*self._entries.get(mend(text), ("", "")), [])[:3]
+        tokens, others = tokens_of(source), tokens_of(translation)
+        if len(tokens) != len(tokens_of(text)):
+            return []
+        return [(_inside(tokens, span), _inside(others, other)) for span, other in spans]
 
     def _find(self, text):
         if match := self.equal(text):
@@ -129,7 +143,7 @@ class Memory:
         if not key or self.threshold == EXACT:
             return []
         found = self._most_similar(key, self._sources, score_cutoff=self.threshold / 100 - TINY)
-        return [Match(*self._entries[source], int(100 * (score + TINY))) for source, score, _ in found]
+        return [Match(*self._entries[source][:2], int(100 * (score + TINY))) for source, score, _ in found]
 
 
 def check(paths, threshold: int = EXACT):
@@ -156,8 +170,10 @@ def _scorer(threshold):
     return functools.partial(process.extract, scorer=Levenshtein.normalized_similarity, limit=MOST_SIMILAR)
 
 
-def _pairs(paths, source_lang, target_lang, languages) -> Iterator[tuple[tuple, str, str]]:
-    """Yields (how well it fits, source, translation) of each unit, and adds all codes to `languages`.
+def _pairs(paths, source_lang, target_lang, languages) -> Iterator[tuple]:
+    """Yields (how well it fits, source, translation, spans) of each unit, and adds all codes to `languages`.
+
+    A unit with code is two entries: without the code, and with it as it is written, such as "Hello %s".
 
     A unit fits by the codes of its languages. Of two with the same codes, one without code of other programs is better.
     Then the last file counts, and in a file the last change.
@@ -168,7 +184,18 @@ def _pairs(paths, source_lang, target_lang, languages) -> Iterator[tuple[tuple, 
             (fit, source), (other, target) = (_closest(unit, wanted) for wanted in (source_lang, target_lang))
             if fit and other:
                 changed = max(source.changed, target.changed)
-                yield (fit + other, source.is_plain and target.is_plain, number, changed), source.text, target.text
+                common = sorted(source.places.keys() & target.places.keys())  # pairs before others
+                spans = [(source.places[name], target.places[name]) for name in common]
+                rank = fit + other, source.is_plain and target.is_plain, number, changed
+                yield rank, source.asked, target.text, spans
+                if source.written and target.written and source.codes == target.codes:
+                    yield rank, source.written, target.written
+
+
+def _inside(tokens, span):
+    lengths = [end - start for start, end in tokens]
+    ends = itertools.accumulate(lengths)
+    return [i for i, (end, length) in enumerate(zip(ends, lengths, strict=True)) if span[0] < end < span[1] + length]
 
 
 def _closest(unit, wanted):

@@ -97,7 +97,7 @@ class MemoryTranslator:
             return self._explain(explain, [texts], on_progress, **options)[0]
         found = explain(texts, on_progress, **options)
         return [
-            explained(text, answer.text, row) if answer else row
+            explained(text, answer.text, row, self.memory.spans_of(text)) if answer else row
             for text, answer, row in zip(texts, self._answers(texts, options), found, strict=True)
         ]
 

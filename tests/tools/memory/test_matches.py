@@ -194,11 +194,11 @@ def tmx(*segments, doctype='<!DOCTYPE tmx SYSTEM "tmx14.dtd">', declaration='<?x
 def read(tmp_path, data, name="memory.tmx"):
     path = tmp_path / name
     path.write_bytes(data if isinstance(data, bytes) else data.encode())
-    return list(read_units(path))
+    return [[segment[:4] for segment in unit] for unit in read_units(path)]
 
 
 def texts(tmp_path, data, name="memory.tmx"):
-    return [segment.text for unit in read(tmp_path, data, name) for segment in unit]
+    return [segment[1] for unit in read(tmp_path, data, name) for segment in unit]
 
 
 def test_the_text_of_a_segment_has_no_code_and_one_space_for_white_space(tmp_path):
@@ -240,6 +240,17 @@ def test_a_file_is_read_in_its_charset_packed_or_not(tmp_path, charset, declared
     data = tmx("Größe €", declaration=declaration).encode(charset)
     assert texts(tmp_path, data) == ["Größe €"]
     assert texts(tmp_path, gzip.compress(data), "memory.tmx.gz") == ["Größe €"]
+
+
+@pytest.mark.parametrize("charset", ["utf-8", "utf-16", "utf-16-le"])
+def test_a_character_that_xml_forbids_is_left_out(tmp_path, charset):
+    data = tmx("a&#x0B;b&#0;", "c\x0bd\x00", "&#9;e&#x1F600;&#xD800;&#xFFFE;&#31;f&#x", "g" * 70_000 + "&#x0001;h")
+    data = data.replace("&#x<", "&#x1;<")
+    if charset == "utf-16-le":
+        data = data.replace('<?xml version="1.0"?>', '<?xml version="1.0" encoding="UTF-16LE"?>')
+    assert texts(tmp_path, data.encode(charset)) == ["ab", "cd", "e😀f", "g" * 70_000 + "h"]
+    for start in range(65_530 - len(tmx("")), 65_540 - len(tmx(""))):  # at the end of a block
+        assert texts(tmp_path, tmx(f"{'g' * start}&#x0001;&amp;h"))[0][start:] == "&h"
 
 
 BOMB = '<!DOCTYPE tmx [<!ENTITY a "ha"><!ENTITY b "&a;&a;&a;">]>'

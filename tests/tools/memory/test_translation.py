@@ -172,6 +172,51 @@ def test_a_message_with_variables_is_remembered_if_its_translation_has_the_same_
         assert translator.counts["exact"] == found.startswith(translation)
 
 
+def coded(tmp_path, source, target):
+    path = tmp_path / "memory.tmx"
+    units = f'<tuv xml:lang="en"><seg>{source}</seg></tuv><tuv xml:lang="de"><seg>{target}</seg></tuv>'
+    path.write_text(f"<tmx><body><tu>{units}</tu></body></tmx>", encoding="utf-8")
+    return MemoryTranslator(UPPER, Memory.open(path, "en", "de"))
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "page", "right"),
+    [
+        (
+            'Click <bpt i="1">[</bpt>Save<ept i="1">]</ept> now',
+            'Klicken Sie jetzt auf <bpt i="1">[</bpt>Speichern<ept i="1">]</ept>',
+            "<p> Click <b>Save</b> now </p>",
+            "<p> Klicken Sie jetzt auf <b>Speichern</b> </p>",
+        ),
+        (
+            '<bpt i="1" x="2"/>Open<ept i="1"/> the <bpt i="2" x="1"/>new file<ept i="2"/>',
+            'Die <bpt i="1" x="1"/>neue Datei<ept i="1"/> <bpt i="2" x="2"/>öffnen<ept i="2"/>',
+            "<p><b>Open</b> the <i>new file</i></p>",
+            "<p>Die <i>neue Datei</i> <b>öffnen</b></p>",
+        ),
+        ("Press <ph/>!", "Drücken Sie <ph/>!", "<p>Press <kbd>x</kbd>!</p>", "<p>Drücken Sie <kbd>x</kbd>!</p>"),
+        (
+            'a <bpt i="1"/>b<ept i="1"/> <it pos="begin"/>c d',
+            '<bpt i="1"/>e<ept i="1"/> f <it pos="begin"/>g',
+            "<p>a <b>b</b> <br>c d</p>",
+            "<p><b>e</b> f <br>g</p>",
+        ),
+        ("a <ept i='1'/>b<bpt i='2'/>", "c d", "<p>a <b>b</b></p>", "<p>c <b>d</b></p>"),  # no pairs
+    ],
+)
+def test_codes_of_an_entry_place_the_tags_and_one_before_a_sign_matches(tmp_path, source, target, page, right):
+    assert translate_bytes(coded(tmp_path, source, target), page.encode(), "html").decode() == right
+
+
+def test_a_message_is_found_with_its_codes_as_they_are_written(tmp_path):
+    translator = coded(tmp_path, "Hello <ph>%s</ph>!", "Guten Tag, <ph>%s</ph>!")
+    for message, right in (("Hello %s!", "Guten Tag, %s!"), ("Hello %s?", "HELLO %s?")):
+        catalogue = f'msgid "{message}"\nmsgstr "'
+        assert f'msgstr "{right}"' in translate_bytes(translator, f'{catalogue}"\n'.encode(), "po").decode()
+    assert translator.translate("Hello %s!") == "Guten Tag, %s!"
+    assert coded(tmp_path, "Hi <ph>%s</ph>", "Tag <ph>%d</ph>").translate("Hi %s") == "HI %S"
+
+
 def test_a_translator_that_does_not_explain_still_does_not():
     translator = with_memory(SimpleNamespace(translate_scored=UPPER.translate_scored))
     assert translate_bytes(translator, b"<p>One two</p>", "html") == b"<p>eins zwei</p>"
