@@ -103,9 +103,9 @@ def test_a_file_is_translated_by_its_ending_packed_or_not(asked, run, name, text
 
 
 STRUCTURED = {
-    "strings.xml": "one\n",
-    "a.json.gz": "one\n",
-    "b.PROPERTIES": "one\n",
+    "a.rst": "one\n",
+    "a.csv.gz": "one\n",
+    "b.TEX": "one\n",
     "a": '<?xml version="1.0"?>\n<a>one</a>\n',
     "a.en": "<resources>\n  <string>one</string>\n",
     "a.de.gz": '{\n  "one": "two"\n}\n',

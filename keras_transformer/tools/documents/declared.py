@@ -15,7 +15,7 @@ from keras_transformer.tags import MANIFEST
 _XML = r"(?s)\A\ufeff?\s*<\?xml\b[^>]*?\bencoding\s*=\s*[\"']([^\"']+)"
 _HTML = r"(?si)<!--.*?-->|<meta\b[^>]*?\bcharset\s*=\s*[\"']?\s*([^\s\"'/>;]+)"
 _PO = r"(?m)^[ \t]*(?:msgstr[ \t]*)?\"[^\n]*\bcharset=([^\s\\\";]+)"
-CHARSETS = {"xliff": (_XML,), "html": (_XML, _HTML), "po": (_PO,)}
+CHARSETS = {**dict.fromkeys(("xliff", "android", "resx", "qt"), (_XML,)), "html": (_XML, _HTML), "po": (_PO,)}
 LONGEST_HEAD = 4096  # characters in which HTML and catalogues declare their charset
 MARKS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 # A browser reads these charsets as larger ones: https://encoding.spec.whatwg.org/#names-and-labels
@@ -49,6 +49,8 @@ def read_text(data, format, path):
     try:
         return data.decode(charset), charset
     except UnicodeDecodeError as error:
+        if format == "properties":  # as Java reads them
+            return data.decode("latin-1"), "latin-1"
         raise UserError(
             f"{path} is not {charset.upper()}: {error.reason} at byte {error.start}. Save it as UTF-8"
         ) from error
@@ -97,7 +99,7 @@ def write_text(text, charset, format):
         try:
             return text.encode(charset)
         except UnicodeEncodeError:
-            if format in ("html", "xliff") and all(_has(charset, part) for part in CDATA.findall(text)):
+            if _XML in CHARSETS.get(format, ()) and all(_has(charset, part) for part in CDATA.findall(text)):
                 return text.encode(charset, "xmlcharrefreplace")
     for start, end in sorted(_declarations(text, format), reverse=True):
         text = f"{text[:start]}UTF-8{text[end:]}"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from keras_transformer.errors import FileError, UserError
 from keras_transformer.files import write_whole
-from keras_transformer.tools.documents import catalogue, declared, html, markdown, subtitles, word, xliff
+from keras_transformer.tools.documents import apps, catalogue, declared, html, markdown, subtitles, word, xliff
 from keras_transformer.tools.documents.messages import translate_units
 from keras_transformer.tools.documents.units import FragmentTranslator, replaced
 from keras_transformer.tools.lines import FIRST_BYTES, check_text, packed
@@ -55,6 +55,14 @@ FORMATS = {
     "vtt": Format((".vtt",), (subtitles.find_cues,)),
     "ass": Format((".ass", ".ssa"), (subtitles.find_dialogue,)),
     "docx": Format((".docx",)),
+    "android": Format((".xml",), (apps.find_android,), apps.android_in_language),
+    "apple": Format((".strings",), (apps.find_strings,)),
+    "json": Format((".json",), (apps.find_json,)),
+    "arb": Format((".arb",), (apps.find_json,), apps.arb_in_language),
+    "yaml": Format((".yaml", ".yml"), (apps.find_yaml,)),
+    "properties": Format((".properties",), (apps.find_properties,)),
+    "resx": Format((".resx", ".resw"), (apps.find_resx,)),
+    "qt": Format((".ts",), (apps.find_qt,), apps.qt_in_language),
 }
 
 

@@ -238,9 +238,12 @@ def _gap(space, marks, edges):
         return [space]
     written = []
     if any(mark.is_space for mark, _ in marks):
+        before = not edges[0]  # whether a word or a mark that is no space stands before
         for (mark, spaces), (following, _) in itertools.zip_longest(marks, marks[1:], fillvalue=(None, None)):
             is_before_word = following is None and not edges[1] and mark.kind == EMPTY and not mark.breaks
-            written += [mark, " " if is_before_word and all(spaces) else ""]
+            is_behind_word = before and spaces[0] and not mark.is_space and not is_before_word
+            written += [" " if is_behind_word else "", mark, " " if is_before_word and all(spaces) else ""]
+            before = not mark.is_space
         return written
     if not space or any(mark.breaks and not any(spaces) for mark, spaces in marks):
         for mark, spaces in marks:

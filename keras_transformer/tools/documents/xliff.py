@@ -181,12 +181,12 @@ def in_language(text, path, language):
         known = node.attributes.get(name, "")
         wanted = language or ("und" if is_new and has_targets and not known else None)
         if (is_new or node.name == "file") and wanted and not is_same_language(known, wanted):
-            opening = _with_attribute(text[node.start : node.inner_start], name, wanted, source)
+            opening = with_attribute(text[node.start : node.inner_start], name, wanted, source)
             text = text[: node.start] + opening + text[node.inner_start :]
     return text
 
 
-def _with_attribute(tag, name, value, before):
+def with_attribute(tag, name, value, before):
     """An opening tag with an attribute, in the place of the one of its name, or else behind the one named `before`."""
     attribute = rf"(\s{name}\s*=\s*)(?:\"[^\"]*\"|'[^']*')"
     if re.search(attribute, tag):
