@@ -127,11 +127,11 @@ def translate_bytes(
     translate = FragmentTranslator(translator, on_progress)
     if format == "lines":
         check_text(data[:FIRST_BYTES], path)
+    language = declared.language_of(translator, target_lang)
     if not FORMATS[format].finders:
-        return word.translate_archive(data, path, translate)
+        return word.translate_archive(data, path, translate, language)
     text, charset = declared.read_text(data, format, path)
     mark, text = text[: text.startswith("\ufeff")], text.removeprefix("\ufeff")  # of byte order, no part of the text
-    language = declared.language_of(translator, target_lang)
     (text,) = _translated([text], format, path, language, translate, on_left)
     return declared.write_text(mark + text, charset, format)
 

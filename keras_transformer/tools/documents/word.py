@@ -18,6 +18,7 @@ from keras_transformer.errors import UserError
 from keras_transformer.tools.documents import xml
 from keras_transformer.tools.documents.fragment import CLOSE, EMPTY, OPEN, Mark
 from keras_transformer.tools.documents.units import Unit, joined, replaced
+from keras_transformer.tools.documents.word_direction import in_direction
 
 MAIN = "word/document.xml"  # if no relationship names another part
 ROOT = re.compile(r"<(?:[^\s<>/:]+:)?document[\s>]")
@@ -119,16 +120,17 @@ class _Tags:
         return self.empty_run.sub("", joined(parts, escape))
 
 
-def translate_archive(data, path, translate):
+def translate_archive(data, path, translate, language=None):
     """Translates a document.
 
     Args:
         data: bytes.
         path: of the document, for errors.
         translate: function from a list of fragments to the same, translated.
+        language: code of the language of the translation, whose direction it has; None if it is unknown.
 
     Returns:
-        bytes; those of `data` if no paragraph has changed.
+        bytes; those of `data` if nothing has changed.
 
     Raises:
         UserError: if it is no Word document.
@@ -146,10 +148,13 @@ def translate_archive(data, path, translate):
     if not ROOT.search(texts[names[0]]):
         raise UserError(f"{path} is no Word document: its main part is {names[0]}, which is no document")
     translated = iter(translate([unit.parts for found in units.values() for unit in found]))
-    changed = {
-        name: replaced(texts[name], found, [next(translated) for _ in found]).encode("utf-8")
-        for name, found in units.items()
-    }
+    changed = {name: replaced(texts[name], found, [next(translated) for _ in found]) for name, found in units.items()}
+    if language:
+        styles = [name for name in _related(contents, names[0], {"styles"}, path) if name in contents]
+        changed |= {name: _text(contents[name], path) for name in styles}
+        roots = {name: _word_nodes(xml.parse(text, f"{path}, {name}")) for name, text in changed.items()}
+        changed = {name: in_direction(text, roots[name], language) for name, text in changed.items()}
+    changed = {name: text.encode("utf-8") for name, text in changed.items()}
     if all(changed.get(info.filename, content) == content for info, content in entries):
         return data
     target = io.BytesIO()

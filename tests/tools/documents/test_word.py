@@ -87,6 +87,40 @@ def test_paragraphs_are_translated_with_their_formats():
         assert translated(document(source)) == document(upper(source) if target is None else target)
 
 
+def test_paragraphs_runs_tables_and_sections_have_the_direction_of_the_language():
+    left = (
+        "<w:p><w:pPr><w:pStyle/><w:jc/><w:rPr><w:b/></w:rPr></w:pPr><w:r><w:rPr><w:b/><w:sz w:v='9'/><w:lang/></w:rPr>"
+        "<w:t>A</w:t></w:r><w:r><w:t>B</w:t></w:r><w:r><w:rPr/><w:t>C</w:t></w:r><w:r><w:tab/></w:r></w:p>"
+        "<w:p><w:r><w:rPr><w:i/><w:iCs/><w:sz w:v='8'/></w:rPr><w:t>D</w:t></w:r></w:p><w:p/><w:p><w:pPr/></w:p>"
+        "<w:tbl><w:tblPr><w:tblStyle/><w:tblW/></w:tblPr></w:tbl><w:sectPr><w:cols/><w:docGrid/></w:sectPr>"
+    )
+    right = (
+        "<w:p><w:pPr><w:pStyle/><w:bidi/><w:jc/><w:rPr><w:b/></w:rPr></w:pPr><w:r><w:rPr><w:b/><w:bCs/><w:sz w:v='9'/>"
+        "<w:szCs w:v='9'/><w:rtl/><w:lang/></w:rPr><w:t>A</w:t></w:r><w:r><w:rPr><w:rtl/></w:rPr><w:t>B</w:t></w:r>"
+        "<w:r><w:rPr><w:rtl/></w:rPr><w:t>C</w:t></w:r><w:r><w:tab/></w:r></w:p>"
+        "<w:p><w:pPr><w:bidi/></w:pPr><w:r><w:rPr><w:i/><w:iCs/><w:sz w:v='8'/><w:szCs w:v='8'/><w:rtl/></w:rPr>"
+        "<w:t>D</w:t></w:r></w:p><w:p/><w:p><w:pPr><w:bidi/></w:pPr></w:p><w:tbl><w:tblPr><w:tblStyle/><w:bidiVisual/>"
+        "<w:tblW/></w:tblPr></w:tbl><w:sectPr><w:cols/><w:bidi/><w:docGrid/></w:sectPr>"
+    )
+
+    def in_language(body, language, styles="<w:styles xmlns:w='u'><w:rPr><w:rtl/></w:rPr></w:styles>"):
+        text = f'<w:document xmlns:w="u"><w:body>{body}</w:body></w:document>'
+        named = {"word/_rels/document.xml.rels": relationships(styles="styles.xml"), "word/styles.xml": styles}
+        data = archive_of(**{"word/document.xml": text}, **named)
+        with zipfile.ZipFile(io.BytesIO(translate_bytes(UPPER, data, "docx", target_lang=language))) as file:
+            found = file.read("word/document.xml").decode()
+            assert (file.read("word/styles.xml").decode() == styles) is (language != "de")
+        return found[found.index("<w:body>") + 8 : found.index("</w:body>")]
+
+    for language in ("ar", "fa-IR", "he", "ur"):
+        assert in_language(left, language) == right
+        assert in_language(right, language) == right
+        assert in_language(right.replace("<w:rtl/>", '<w:rtl w:val="0"/>'), language) == right
+    assert in_language(left, None) == left and in_language(right, None) == right
+    back = in_language(right, "de")
+    assert not re.search("bidi|rtl", back) and in_language(back, "ar") == right
+
+
 CONTAINERS = {
     "content control": ("<w:sdt><w:sdtPr><w:text/></w:sdtPr><w:sdtContent>", "</w:sdtContent></w:sdt>"),
     "other direction": ('<w:bdo w:val="rtl">', "</w:bdo>"),
