@@ -127,7 +127,8 @@ def find_resx(text, path):
     """The units of resources of .NET: texts. Pictures, files and the names of controls stay."""
     units = []
     for node in _root(text, path, "root", "resource of .NET").children:
-        value, kept = node.find("value"), {"type", "mimetype"} & node.attributes.keys()
+        value, kept = node.find("value"), "mimetype" in node.attributes
+        kept = kept or not node.attributes.get("type", "System.String").startswith("System.String")
         if node.name == "data" and value is not None and not kept and node.attributes.get("name", "")[:2] != ">>":
             written = functools.partial(joined, escape=escape)
             units.append(
@@ -333,8 +334,11 @@ def _yaml_unit(text, node, is_flow):
 def _yaml(style, raw, is_flow, value):
     """A value in the style of its source, str."""
     lines = raw.splitlines()
+    if style == ">" and re.search(r"^[ \t]", value, re.MULTILINE):  # lines of their own in folded text
+        return json.dumps(value, ensure_ascii=False) + raw[len(raw.rstrip()) :]
     if style in ("|", ">"):
-        indentation = next(re.match(r"[ \t]*", line)[0] for line in lines[1:] if line.strip())
+        first = next(line for line in lines[1:] if line.strip())
+        indentation = first[: len(first) - len(first.lstrip()) - len(value) + len(value.lstrip(" \t"))]
         body = value.rstrip("\n") if style == "|" else re.sub(r"\n+", r"\g<0>\n", value.rstrip("\n"))
         body = "\n".join(indentation + line if line else "" for line in body.split("\n"))
         return f"{lines[0]}\n{body}{raw[len(raw.rstrip()) :]}"

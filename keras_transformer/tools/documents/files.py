@@ -197,17 +197,16 @@ def translate_document(
     target_lang: str | None = None,
     source_lang: str | None = None,
 ) -> list[str]:
-    """Translates a document: a page, a text, subtitles, a catalogue of messages or a Word file.
+    """Translates a document: a page, a text, subtitles, a catalogue of messages, texts of an app or a Word file.
 
     Only text changes. Tags stay around the words that they belong to, by the alignment that `explain` gives. Code,
     URLs, times, identifiers and everything with `translate="no"` stay. `output` appears when it is complete.
 
     Args:
         translator: a `Translator` or a `SavedModelTranslator`.
-        path: of the document; .txt .md .html .srt .vtt .ass .po .xliff .docx. With .gz behind it, it is packed.
+        path: of the document, with an ending of `FORMATS`, such as .html or .docx. With .gz behind it, it is packed.
         output: path of its translation, of the same format. With .gz at its end, the translation is packed.
-        format: "lines", "html", "markdown", "xliff", "po", "srt", "vtt", "ass" or "docx"; None: by the ending of
-            `path`.
+        format: name, of `FORMATS`, such as "html"; None: by the ending of `path`.
         on_progress: called with the number of texts done since its last call.
         target_lang, source_lang: codes of the languages, see `translate_bytes`.
 

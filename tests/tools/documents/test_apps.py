@@ -71,6 +71,10 @@ en:
     FIRST LINE
 
       SECOND LINE
+  indented: |2
+      DEEP
+
+    LESS
   folded: >-
     FIRST PART
 
@@ -166,6 +170,7 @@ def test_what_programs_write_into_a_text_comes_in_another_order_or_the_text_stay
         ("apple", '"a" = "the %@ theme of the %d theme";', '"a" = "theme the %2$d of %1$@ theme the";'),
         ("json", '{"a": "the %s theme of the %d theme"}', '{"a": "the %s theme of the %d theme"}'),
         ("json", '{"a": "the {{x}} theme of the {y} theme"}', '{"a": "theme the {y} of {{x}} theme the"}'),
+        ("yaml", "a: >\n  one\n   two\nb: 1", 'a: "two\\n one\\n"\nb: 1'),
         ("yaml", "a: the %{x} of it", "a: it %{x} of the"),
         ("properties", "a=o''clock, the {0} of it", "a=it of the {0} o''clock,"),
         ("properties", "a=it''s 5 % of", "a=of % 5 it''s"),
