@@ -25,14 +25,14 @@ BLOCKS = set(
 # What stays as it is in every document: URLs, mail addresses, sites with a path, names such as @ann@a.org, and codes of
 # emoji. A NUL stands around the key of a variable.
 _SITE = rf"(?<!{SPACED}|[.\-/@])(?:[\p{{Ll}}\p{{Nd}}\-]++\.)++\p{{Ll}}{{2,}}+"
-ADDRESS_OR_CODE = (
+_OPAQUE = (
     rf"(?:mailto:)?(?:{ADDRESS})|{_SITE}/[^\s\0()<>\"]*(?<=[\p{{L}}\p{{N}}/])"
     rf"|(?<!{SPACED}|[.+\-%$@/&])@(?=[\p{{L}}_]){SPACED}+(?:[.\-]{SPACED}+)*(?:@{SPACED}+(?:[.\-]{SPACED}+)+)?"
     rf"|(?<!{SPACED}):[A-Za-z0-9_+\-]+:(?!{SPACED})"
 )
-_ADDRESS = regex.compile(ADDRESS_OR_CODE)
+_ADDRESS, _WORD, _SIGNS = regex.compile(_OPAQUE), re.compile(r"\S+"), ("@", "/", ":", "www.")
 # What stays between two tags, such as those of a link. There, #tags, sites and names of files are no text either.
-_ADDRESS_IN_TAGS = regex.compile(rf"{ADDRESS_OR_CODE}|[A-Za-z][A-Za-z0-9+.\-]+://\S+|[#@]\S+|{_SITE}(?:[/?#:]\S*)?")
+_ADDRESS_IN_TAGS = regex.compile(rf"{_OPAQUE}|[A-Za-z][A-Za-z0-9+.\-]+://\S+|[#@]\S+|{_SITE}(?:[/?#:]\S*)?")
 MOST_IN_ADDRESS = 50  # tags and texts
 SIGN = regex.compile(r"[\p{Terminal_Punctuation}\p{Pe}\p{Pf}…]")  # in every script
 
@@ -149,7 +149,7 @@ def layout_of(parts):
 
     Tags without a partner count as empty ones. So do an address, and a pair that surrounds an address or no text.
     """
-    parts = _with_empty_pairs_joined(with_partners(_with_spaces_apart(_with_addresses_apart(parts))))
+    parts = _with_empty_pairs_joined(with_partners(_with_spaces_apart(with_addresses_apart(parts))))
     before, after = [], []
     while parts:
         partners = _partners(parts)
@@ -188,13 +188,20 @@ def _with_spaces_apart(parts):
     return apart
 
 
-def _with_addresses_apart(parts):
-    """The parts, with a mark for each address."""
+def find_addresses(text):
+    """Yields the matches of addresses and codes in a text. Only words with their signs are looked at, for speed."""
+    for word in _WORD.finditer(text) if any(sign in text for sign in _SIGNS) else ():
+        if any(sign in word[0] for sign in _SIGNS):
+            yield from _ADDRESS.finditer(text, *word.span())
+
+
+def with_addresses_apart(parts, mark=lambda text: Mark("", inside=(text,))):
+    """The parts, with a mark for each address, which the function `mark` makes of a str."""
     apart = []
     for part in parts:
         end = 0
-        for match in () if isinstance(part, Mark) else _ADDRESS.finditer(part):
-            apart += [part[end : match.start()], Mark("", inside=(match[0],))]
+        for match in () if isinstance(part, Mark) else find_addresses(part):
+            apart += [part[end : match.start()], mark(match[0])]
             end = match.end()
         apart.append(part[end:] if end else part)
     return [part for part in apart if part]

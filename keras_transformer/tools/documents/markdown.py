@@ -9,19 +9,17 @@ import html
 import itertools
 import re
 
-import regex
-
 from keras_transformer.tools.documents import dialects
 from keras_transformer.tools.documents import html as pages
-from keras_transformer.tools.documents.fragment import ADDRESS_OR_CODE, CLOSE, EMPTY, OPEN, RAISED, Mark, parts_of
+from keras_transformer.tools.documents.fragment import CLOSE, EMPTY, OPEN, RAISED, Mark, parts_of, with_addresses_apart
 from keras_transformer.tools.documents.markdown_text import Writer, in_html, is_block, load_markdown
 from keras_transformer.tools.documents.units import Unit
 
 QUOTED = re.compile(r"^[ \t]*>", re.MULTILINE)
 LINE = re.compile(r"\r\n|\r|\n")
-# Addresses, marks of other dialects in brackets (footnotes, alerts, the boxes of tasks), and entities of white space.
-KEPT = regex.compile(
-    rf"{ADDRESS_OR_CODE}|\[\^[^\s\[\]]+\]:?|\[![A-Z]+\]|\A\[[ xX]\](?=\s)"
+# Marks of other dialects in brackets (footnotes, alerts, the boxes of tasks), and entities of white space.
+KEPT = re.compile(
+    rf"\[\^[^\s\[\]]+\]:?|\[![A-Z]+\]|\A\[[ xX]\](?=\s)"
     rf"|(?<!\\){pages.SPACE_ENTITY.pattern}"
 )
 ESCAPED = re.compile(r"\\([!-/:-@\[-`{-~])|&#?[0-9A-Za-z]+;")
@@ -187,7 +185,8 @@ def _parts(content):
         if start < last:  # inside a mark
             continue
         parts += [
-            part if isinstance(part, Mark) else _read(part) for part in parts_of(content.original[last:start], KEPT)
+            part if isinstance(part, Mark) else _read(part)
+            for part in with_addresses_apart(parts_of(content.original[last:start], KEPT), Mark)
         ]
         source = content.source(start, end)
         if name == "link" and kind == CLOSE and source in ("]", "][]"):  # the text names the link's target, and changes

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import regex
 
 from keras_transformer.protection import VARIABLE
-from keras_transformer.tools.documents.fragment import ADDRESS_OR_CODE, Mark, merged
+from keras_transformer.tools.documents.fragment import Mark, find_addresses, merged
 from keras_transformer.tools.documents.units import joined
 
 # Tags and comments in the text of a message. `<PRIu64>` and `%<name>` are variables.
@@ -190,10 +190,14 @@ class _Message:
     def _fragment(self, text, variable):
         """Makes a text a fragment: list of its number, empty if there is no text."""
         parts, end = [], 0
-        for match in regex.finditer(f"{_KEY.pattern}|({ADDRESS_OR_CODE})|{variable}", text):
-            if match[2] and not regex.search(variable, match[0]):
-                continue  # an address without variables is no part of a message, but of its text
-            kept = self.kept[int(match[1])] if match[1] else self._literals.get(match[0])
+        # An address with a variable is one variable. One without stays in the text.
+        addresses = [address for address in find_addresses(text) if regex.search(variable, address[0])]
+        found = [*addresses, *regex.finditer(f"{_KEY.pattern}|{variable}", text)]
+        for match in sorted(found, key=lambda match: (match.start(), -match.end())):
+            if match.start() < end:
+                continue
+            key = _KEY.fullmatch(match[0])
+            kept = self.kept[int(key[1])] if key else self._literals.get(match[0])
             if kept is None:
                 kept = Mark(self._hidden(match[0]))
             parts += [text[end : match.start()], kept if isinstance(kept, (Mark, str)) else Mark(match[0])]
