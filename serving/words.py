@@ -40,6 +40,7 @@ COMPOUND = rf"{_FIRST}[{WORD_CHARACTERS}'’\-]+"
 SPACED_COMPOUND = rf"{_FIRST}(?:{SPACED}|['’\-])+"
 TOKEN = rf"{CLUSTER}|\p{{Nd}}+\p{{M}}*|(?:(?!\p{{Nd}}){SPACED})+|(?!\s)\X"
 
+CLOSING_SIGN = regex.compile(r"[\p{Terminal_Punctuation}\p{Pe}\p{Pf}…]")  # no space stands before it, in most languages
 _TOKEN = regex.compile(TOKEN)
 _WORD = regex.compile(rf"[\p{{M}}\p{{Pc}}\u00ad\u200c\u200d]*{LETTER_OR_DIGIT}{WORD_CHARACTER}*")
 _COUNTED = regex.compile(

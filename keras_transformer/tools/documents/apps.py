@@ -28,7 +28,7 @@ REFERENCE = re.compile(r"\s*[@?][^\s@?]*[:/][^\s]*\s*|\s*@(?:null|empty)\s*")
 ANDROID_ESCAPE = re.compile(r"\\u[0-9A-Fa-f]{4}|\\.|\"", re.DOTALL)
 PLURAL = ("zero", "one", "two", "few", "many", "other")
 STRINGS = re.compile(
-    r"/\*.*?\*/|//[^\n]*|(?:\"(?:[^\"\\]|\\.)*\"|[\w./-]+)\s*=\s*(\"(?:[^\"\\]|\\.)*\")\s*;", re.DOTALL
+    r"/\*.*?\*/|//[^\n]*|(?:\"(?:[^\"\\]|\\.)*\"|[A-Za-z0-9_$:./-]+)\s*=\s*(\"(?:[^\"\\]|\\.)*\")\s*;", re.DOTALL
 )
 STRINGS_ESCAPE = re.compile(r"\\[Uu]([0-9A-Fa-f]{4})|\\(.)", re.DOTALL)
 PROPERTY = re.compile(

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 import regex
 
 from keras_transformer.protection import ADDRESS
-from keras_transformer.words import SPACED
+from keras_transformer.words import CLOSING_SIGN, SPACED
 
 OPEN, EMPTY, CLOSE = 1, 0, -1
 SPACE = re.compile(r"[ \t\r\n\f\v]+")
@@ -34,7 +34,6 @@ _ADDRESS, _WORD, _SIGNS = regex.compile(_OPAQUE), re.compile(r"\S+"), ("@", "/",
 # What stays between two tags, such as those of a link. There, #tags, sites and names of files are no text either.
 _ADDRESS_IN_TAGS = regex.compile(rf"{_OPAQUE}|[A-Za-z][A-Za-z0-9+.\-]+://\S+|[#@]\S+|{_SITE}(?:[/?#:]\S*)?")
 MOST_IN_ADDRESS = 50  # tags and texts
-SIGN = regex.compile(r"[\p{Terminal_Punctuation}\p{Pe}\p{Pf}…]")  # in every script
 
 
 @dataclass(frozen=True)
@@ -275,7 +274,7 @@ def _flat(parts):
     for place, part in enumerate(parts):
         if not isinstance(part, Mark):
             is_after_tag = place and isinstance(parts[place - 1], Mark) and parts[place - 1].kind == EMPTY
-            if is_after_tag and SIGN.match(part) and text.endswith(" "):  # "Press <kbd>x</kbd>.": not "Press ."
+            if is_after_tag and CLOSING_SIGN.match(part) and text.endswith(" "):  # "Press <kbd>x</kbd>.": not "Press ."
                 text = text[:-1]
                 for child in open_ones[-1].children:  # all that stood behind the space
                     child.start, child.end = min(child.start, len(text)), min(child.end, len(text))

@@ -11,9 +11,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 from xml.parsers import expat
 
-import regex
-
 from keras_transformer.errors import FileError, UserError
+from keras_transformer.words import CLOSING_SIGN
 
 BLOCK_BYTES = 1 << 16
 # Elements of a segment that hold code of another format. Text inside code, `sub`, is a text of its own, such as the
@@ -22,7 +21,6 @@ CODE = {"bpt", "ept", "it", "ph", "ut", "sub"}
 BREAKS = {"lb", "pb", "cb"}  # types of code that divides words: breaks of lines, pages and columns
 PAIR = {"bpt", "ept"}  # code before and after a part of a segment, such as a word in bold
 WHITE_SPACE = re.compile(r"[ \t\r\n]+")  # of XML
-SIGN = regex.compile(r"[\p{Terminal_Punctuation}\p{Pe}\p{Pf}…]")  # as in documents: no space stays before one
 # Characters that XML forbids, as bytes and as references, and the beginning of a reference.
 FORBIDDEN = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]|&#(?:[xX]([0-9A-Fa-f]{1,12})|([0-9]{1,12}));")
 BEGINNING = re.compile(rb"&[^&;<]{0,15}\Z")
@@ -184,7 +182,7 @@ def _segment(language, items, changed):
     codes = [item for item in items if isinstance(item, _Code)]
     for item in items:
         if not isinstance(item, _Code):
-            if last and last.kind not in PAIR and text.endswith(" ") and SIGN.match(item):
+            if last and last.kind not in PAIR and text.endswith(" ") and CLOSING_SIGN.match(item):
                 spaces.append(len(text) - 1)
             text = _added(text, item)
         elif item.kind == "bpt":
