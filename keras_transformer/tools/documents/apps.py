@@ -40,6 +40,7 @@ PROPERTY_ESCAPE = re.compile(r"\\(?:(?:\r\n|\n|\r)[ \t\f]*|u([0-9A-Fa-f]{4})|(.)
 SIGNS = {"n": "\n", "t": "\t", "r": "\r", "f": "\f"}
 JSON_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s"{}\[\],:]+')
 NOTES = {"description", "context", "placeholders", "example"}  # keys beside "message" or "other"
+PLURAL_KEY = re.compile(rf"(.*_|)({'|'.join(PLURAL)})", re.DOTALL)
 
 IN_JSON = Syntax(rf"\$t\([^()]*\)|{VARIABLE}")  # $t(key) of i18next
 IN_XML, IN_APPLE = Syntax(escape=escape), Syntax(can_number=True)
@@ -109,17 +110,29 @@ def _android(text):
 
 def android_in_language(text, path, language):
     """The document with the plural forms of a language: a new one has the text of "other" until it is translated."""
+    groups = []
+    for node in _root(text, path, "resources", "Android resource").children:
+        if node.name == "plurals" and node.attributes.get("translatable") != "false":
+            groups.append({item.attributes.get("quantity"): (item.start, item.end) for item in node.children})
+    new = r"""(?s)(quantity\s*=\s*["'])other(.*)"""
+    return _with_forms(text, groups, language, lambda form, item: re.sub(new, rf"\g<1>{form}\g<2>", item))
+
+
+def _with_forms(text, groups, language, written):
+    """A text with the plural forms of a language.
+
+    Args:
+        text: str.
+        groups: list of dict, form -> (start, end), in their order.
+        language: code; None: no form is new.
+        written: function (form, the source of "other") -> the source of a new form.
+    """
     forms = {*locale_of(language).plural_form.tags, "other"} if locale_of(language) else set()
-    for node in reversed(_root(text, path, "resources", "Android resource").children):
-        items = {item.attributes.get("quantity"): item for item in node.children} if node.name == "plurals" else {}
-        if "other" in items and node.attributes.get("translatable") != "false":
-            other = items["other"]
-            item, indentation = text[other.start : other.end], re.search(r"\s*\Z", text[: other.start])[0]
-            missing = [form for form in PLURAL if form in forms - items.keys()]
-            new = "".join(
-                re.sub(r"""(quantity\s*=\s*["'])other""", rf"\g<1>{form}", item) + indentation for form in missing
-            )
-            text = text[: other.start] + new + text[other.start :]
+    for group in reversed([group for group in groups if "other" in group]):
+        start, end = group["other"]
+        space = text[len(text[:start].rstrip()) : start]
+        missing = [form for form in PLURAL if form in forms - group.keys()]
+        text = text[:start] + "".join(written(form, text[start:end]) + space for form in missing) + text[start:]
     return text
 
 
@@ -248,7 +261,19 @@ def _property(is_ascii, value):
 
 def find_json(text, path):
     """The units of JSON: strings. Keys stay, and in ARB and its like all that belongs to a key with "@" or "$"."""
-    return [_json_unit(text, start) for start in _json_values(text, path)]
+    return [_json_unit(text, token) for _, token, _ in _json_values(text, path)]
+
+
+def json_in_language(text, path, language):
+    """The document with the plural forms of a language, where it has some: "day_one" and "day_other"."""
+    groups = {}
+    for key, token, place in _json_values(text, path):
+        name = PLURAL_KEY.fullmatch(json.loads(key[0])) if key else None
+        if name and not name[1].endswith("ordinal_"):
+            groups.setdefault((place, name[1]), {})[name[2]] = key.start(), token.end()
+    several = sorted((group for group in groups.values() if len(group) > 1), key=lambda group: group.get("other", ()))
+    new = r"(?s)other(\"\s*:.*)"
+    return _with_forms(text, several, language, lambda form, item: re.sub(new, rf"{form}\g<1>,", item, count=1))
 
 
 def arb_in_language(text, path, language):
@@ -264,7 +289,8 @@ def arb_in_language(text, path, language):
 def _json_values(text, path):
     try:
         data = json.loads(text, object_pairs_hook=_Pairs)
-        return list(_json_strings(data, JSON_TOKEN.finditer(text)))
+        notes = NOTES if isinstance(data, _Pairs) and data and all(map(_has_message, data)) else set()
+        return list(_json_strings(data, JSON_TOKEN.finditer(text), notes))
     except (ValueError, RecursionError) as error:
         raise UserError(f"{path} is no JSON: {error}. `--format lines` translates all its lines") from None
 
@@ -273,24 +299,35 @@ class _Pairs(list):
     """An object of JSON: list of (key, value)."""
 
 
-def _json_strings(value, tokens, is_kept=False):
-    """Yields the matches of the strings in a value that are translated."""
+def _has_message(pair):
+    """Whether a value has its text under "message" or "other", as each one of an extension of a browser has."""
+    return isinstance(pair[1], _Pairs) and any(key in ("message", "other") for key, _ in pair[1])
+
+
+def _json_strings(value, tokens, notes, key=None, place=0):
+    """Yields (match of the key or None, match of the string, place of the object) of the strings to translate.
+
+    Args:
+        value: of JSON.
+        tokens: iterator of the matches of `JSON_TOKEN`, from the value on.
+        notes: set of str, the keys of values that stay; None if all stay.
+        key: match of the key of the value; None in a list.
+        place: of the object or list around the value.
+    """
     token = next(tokens)
-    if isinstance(value, list):
-        has_notes = isinstance(value, _Pairs) and any(key in ("message", "other") for key, _ in value)
-        for item in value:
-            if isinstance(value, _Pairs):
-                key, item = item
-                next(tokens), next(tokens)
-                is_note = key[:1] in ("@", "$") or has_notes and key in NOTES
-                yield from _json_strings(item, tokens, is_kept or is_note)
-            else:
-                yield from _json_strings(item, tokens, is_kept)
+    if isinstance(value, str) and notes is not None:
+        yield key, token, place
+    for item in value if isinstance(value, list) else ():
+        name, own = None, notes
+        if isinstance(value, _Pairs):
+            name, item = next(tokens), item[1]
             next(tokens)
-        if not value:
-            next(tokens)
-    elif isinstance(value, str) and not is_kept:
-        yield token
+            word = json.loads(name[0])
+            own = None if notes is None or word[:1] in ("@", "$") or word in notes else notes
+        yield from _json_strings(item, tokens, own, name, token.start())
+        next(tokens)
+    if value in ([], _Pairs()):
+        next(tokens)
 
 
 def _json_unit(text, token):
@@ -300,6 +337,26 @@ def _json_unit(text, token):
 
 def find_yaml(text, path):
     """The units of YAML: values that are text, in their own style if the translation can have it."""
+    return [_yaml_unit(text, *pair) for pair in _yaml_nodes(text, path) if isinstance(pair[0], yaml.ScalarNode)]
+
+
+def yaml_in_language(text, path, language):
+    """The document with the plural forms of a language, where it has some: the keys "one" and "other"."""
+    groups = []
+    for node, is_flow in _yaml_nodes(text, path):
+        if isinstance(node, yaml.MappingNode) and not (is_flow or node.flow_style):
+            pairs = [(key, value) for key, value in node.value if isinstance(value, yaml.ScalarNode)]
+            groups.append({key.value: (key.start_mark.index, value.end_mark.index) for key, value in pairs})
+    several = [group for group in groups if {"one", "other"} <= group.keys() <= {*PLURAL}]
+
+    def written(form, item):
+        return re.sub(r"(['\"]?)other\1", rf"\g<1>{form}\g<1>", item.rstrip(), count=1)
+
+    return _with_forms(text, several, language, written)
+
+
+def _yaml_nodes(text, path):
+    """The scalars that are text, and the collections: list of (node, whether it is in brackets), in their order."""
     try:
         found = {}
         for document in yaml.compose_all(text, yaml.SafeLoader):
@@ -307,8 +364,7 @@ def find_yaml(text, path):
     except (yaml.YAMLError, RecursionError) as error:
         reason = " ".join(str(error).split())
         raise UserError(f"{path} is no YAML: {reason}. `--format lines` translates all its lines") from None
-    scalars = [found[place] for place in sorted(found) if isinstance(found[place][0], yaml.ScalarNode)]
-    return [_yaml_unit(text, *scalar) for scalar in scalars]
+    return [found[place] for place in sorted(found)]
 
 
 def _add_scalars(node, is_flow, found):

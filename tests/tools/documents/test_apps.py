@@ -49,7 +49,7 @@ JSON = r"""{
   "menu": {"open {{x}}": "OPEN {{name}}, $t(menu.open) NOW",
     "list": ["ONE TWO", 3, [], {}, "\u00dcBER \"IT\"\nNEW \u2026"], "empty": ""},
   "item_one": "{{count}} ITEM", "item_other": "{{count}} ITEMS",
-  "extension": {"message": "HELLO $user$", "description": "not this", "placeholders": {"user": {"content": "not"}}}
+  "own": {"message": "HELLO", "description": "OF THIS"}
 }
 """
 ARB = """{
@@ -166,6 +166,8 @@ def test_texts_of_apps_are_translated_and_all_else_stays_to_the_byte(name):
 
 
 def test_what_programs_write_into_a_text_comes_in_another_order_or_the_text_stays():
+    extension = '{"a": {"message": "HELLO $user$", "description": "not", "placeholders": {"user": {"content": "not"}}}}'
+    assert translate_bytes(UPPER, source_of(extension).encode(), "json").decode() == extension
     for format, text, right in (
         ("apple", '"a" = "the %@ theme of the %d theme";', '"a" = "theme the %2$d of %1$@ theme the";'),
         ("json", '{"a": "the %s theme of the %d theme"}', '{"a": "the %s theme of the %d theme"}'),
@@ -220,6 +222,20 @@ def test_forms_of_plurals_and_the_language_are_those_of_the_translation():
     ]
     kept = re.sub(r'<item quantity="(?:few|many)">.*?</item>\n ', "", found)
     assert kept == text.replace("day", "DAY").replace("DAYs", "DAYS")
+    for format, source, new in (
+        (
+            "json",
+            '{\n "x_one": "day",\n "x_other": "days", "y_other": "z"\n}',
+            '"x_few": "DAYS",\n "x_many": "DAYS",\n "x_',
+        ),
+        ("json", '{"a": {"x_ordinal_one": "st", "x_ordinal_other": "th", "other": "of"}}', ""),
+        ("yaml", "a:\n  one: day\n  'other': days # x", "'few': DAYS\n  'many': DAYS\n  '"),
+        ("yaml", "a: {one: day, other: days}", ""),
+    ):
+        upper = translate_bytes(UPPER, source.encode(), format).decode()
+        right = upper.replace(f"{new[-3:].strip()}other", f"{new.lstrip()}other", 1) if new else upper
+        assert translate_bytes(UPPER, source.encode(), format, target_lang="ru").decode() == right
+        assert translate_bytes(UPPER, source.encode(), format, target_lang="de").decode() == upper
     lost = translate_bytes(Says("{x}"), text.encode(), "android").decode()
     assert lost == text  # all forms or none
     for format, text in (("arb", '{{"@@locale": "{}"}}'), ("qt", '<TS version="2.1" language="{}"/>')):
