@@ -10,6 +10,7 @@ import json
 import re
 from xml.sax.saxutils import escape
 
+import regex
 import yaml
 
 from keras_transformer.errors import UserError
@@ -28,13 +29,15 @@ REFERENCE = re.compile(r"\s*[@?][^\s@?]*[:/][^\s]*\s*|\s*@(?:null|empty)\s*")
 ANDROID_ESCAPE = re.compile(r"\\u[0-9A-Fa-f]{4}|\\.|\"", re.DOTALL)
 PLURAL = ("zero", "one", "two", "few", "many", "other")
 STRINGS = re.compile(
-    r"/\*.*?\*/|//[^\n]*|(?:\"(?:[^\"\\]|\\.)*\"|[A-Za-z0-9_$:./-]+)\s*=\s*(\"(?:[^\"\\]|\\.)*\")\s*;", re.DOTALL
+    r"/\*.*?\*/|//[^\n]*|(?:\"(?:[^\"\\]|\\.)*\"|(?<![A-Za-z0-9_$:./-])[A-Za-z0-9_$:./-]+)\s*=\s*(\"(?:[^\"\\]|\\.)*\")\s*;",
+    re.DOTALL,
 )
 STRINGS_ESCAPE = re.compile(r"\\[Uu]([0-9A-Fa-f]{4})|\\(.)", re.DOTALL)
-PROPERTY = re.compile(
-    r"^[ \t\f]*+(?![#!])(?:\\(?:\r\n|.)|[^\s=:\\])+(?:[ \t\f]*[=:][ \t\f]*|[ \t\f]+)((?:\\(?:\r\n|.)|[^\\\r\n])*)"
+PROPERTY = regex.compile(
+    r"^[ \t\f]*+(?![#!])(?:\\(?:\r\n|.)|[^ \t\f\r\n=:\\])++"
+    r"(?:[ \t\f]*[=:][ \t\f]*|[ \t\f]+)((?:\\(?:\r\n|.)|[^\\\r\n])*)"
     r"|^[ \t\f]*[#!][^\r\n]*",
-    re.MULTILINE | re.DOTALL,
+    regex.MULTILINE | regex.DOTALL,
 )
 PROPERTY_ESCAPE = re.compile(r"\\(?:(?:\r\n|\n|\r)[ \t\f]*|u([0-9A-Fa-f]{4})|(.))")
 SIGNS = {"n": "\n", "t": "\t", "r": "\r", "f": "\f"}
