@@ -11,8 +11,9 @@ from keras_transformer.tools.importing.tensors import ImportedModelError
 CONTROLS = {PAD_ID: "<pad>", UNK_ID: "<unk>", BOS_ID: "<s>", EOS_ID: "</s>"}
 NO_ROW = -1  # in `Vocabulary.rows`: an id of ours that they do not have
 UNKNOWN_PENALTY = 10.0  # of SentencePiece, for a character that is no piece, below the least likely piece
-NORMAL, UNKNOWN, CONTROL, UNUSED = (
-    ModelProto.SentencePiece.Type.Value(name) for name in ("NORMAL", "UNKNOWN", "CONTROL", "UNUSED")
+NORMAL, UNKNOWN, CONTROL, UNUSED, BYTE, USER_DEFINED = (
+    ModelProto.SentencePiece.Type.Value(name)
+    for name in ("NORMAL", "UNKNOWN", "CONTROL", "UNUSED", "BYTE", "USER_DEFINED")
 )
 
 

@@ -15,11 +15,10 @@ from sentencepiece.sentencepiece_model_pb2 import ModelProto, TrainerSpec
 from keras_transformer.data.text_files import describe_directory, lines_of
 from keras_transformer.errors import CorpusError
 from keras_transformer.presets import split_frame_setting
-from keras_transformer.tools.importing.pieces import CONTROLS, NORMAL, UNUSED
+from keras_transformer.tools.importing.pieces import BYTE, CONTROLS, NORMAL, UNUSED, USER_DEFINED
 
 log = logging.getLogger(__name__)
 
-BYTE, USER_DEFINED = (ModelProto.SentencePiece.Type.Value(name) for name in ("BYTE", "USER_DEFINED"))
 LINES_AT_A_TIME = 1 << 14
 SHOWN = 5  # pieces that are gone
 

@@ -1,5 +1,6 @@
 """A run of several languages of a model finds in each direction what the engine, and a run of this pair, find."""
 
+import base64
 import importlib
 import json
 import shutil
@@ -7,11 +8,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sentencepiece import SentencePieceProcessor
+from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
+from keras_transformer.presets import split_frame_setting
 from keras_transformer.runs import Run
 from keras_transformer.tags import load_tags, piece_of
 from keras_transformer.tokenizer import load_tokenizers
-from keras_transformer.tools.importing import import_model
+from keras_transformer.tools.importing import fairseq, import_model
 from keras_transformer.tools.importing.languages import language_tags
 from keras_transformer.tools.importing.marian_mt import tag_of
 from keras_transformer.tools.importing.tensors import ImportedModelError
@@ -49,6 +53,63 @@ def mbart_50(path):
     for name, change in {"tokenizer_config.json": classes, "config.json": {"decoder_start_token_id": 2}}.items():
         (path / name).write_text(json.dumps({**json.loads((path / name).read_text()), **change}))
     return path
+
+
+def tokenizer_json(path):
+    """What transformers saves in place of a SentencePiece model, of BPE: pairs that are joined, in their order."""
+    written = ModelProto.FromString((path / "sentencepiece.bpe.model").read_bytes())
+    names = ["<s>", "<pad>", "</s>", "<unk>", *(each.piece for each in written.pieces[3:])]
+    merges = [
+        [name[:i], name[i:]] for name in names[4:] for i in range(1, len(name)) if {name[:i], name[i:]} <= {*names}
+    ]
+    added = json.loads((path / "tokenizer_config.json").read_text())["added_tokens_decoder"]
+    charsmap = base64.b64encode(written.normalizer_spec.precompiled_charsmap).decode()
+    spaces = {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "}
+    return {
+        "added_tokens": [{"id": int(id), **each} for id, each in added.items()],
+        "normalizer": {
+            "type": "Sequence",
+            "normalizers": [{"type": "Precompiled", "precompiled_charsmap": charsmap}, spaces],
+        },
+        "pre_tokenizer": {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": True},
+        "model": {"type": "BPE", "vocab": {name: id for id, name in enumerate(names)}, "merges": merges},
+    }
+
+
+@pytest.mark.parametrize(
+    "name, told, config, left_out",
+    [
+        ("hf_nllb", {"tokenizer_class": "NllbTokenizer"}, {}, ["sentencepiece.bpe.model", "special_tokens_map.json"]),
+        ("hf_nllb", {"tokenizer_class": "TokenizersBackend"}, {}, ["sentencepiece.bpe.model"]),
+        ("hf_m2m100", {}, {}, ["special_tokens_map.json"]),
+        ("hf_mbart", {}, {}, ["special_tokens_map.json"]),
+        ("hf_mbart", {"model_max_length": 1024}, {"tokenizer_class": "MBart50Tokenizer"}, ["special_tokens_map.json"]),
+    ],
+)
+def test_the_files_of_a_published_model_give_the_source_ids_of_the_engine(name, told, config, left_out, tmp_path):
+    path = Path(shutil.copytree(unpacked(name), tmp_path / "model"))
+    if "sentencepiece.bpe.model" in left_out:
+        (path / "tokenizer.json").write_text(json.dumps(tokenizer_json(path)))
+    for file in (*left_out, "added_tokens.json"):
+        (path / file).unlink(missing_ok=True)
+    (path / "tokenizer_config.json").write_text(json.dumps(told))
+    config = {**json.loads((path / "config.json").read_text()), "decoder_start_token_id": 2, **config}
+    for each in expectations(name):
+        found = fairseq.read_vocabularies(path, config, each["source_lang"], each["target_lang"])
+        (tokenizer,), source, _, settings, _ = found
+        before, after, _ = split_frame_setting(settings["frame"])
+        pieces = SentencePieceProcessor(model_proto=tokenizer)
+        for row in each["rows"]:
+            *ids, tag = row["source_ids"]
+            theirs = [tag, *ids] if "tokenizer_class" in config else row["source_ids"]
+            assert source.rows[before + pieces.encode(row["source"]) + after].tolist() == theirs
+
+
+def test_a_model_of_an_unknown_kind_gets_no_languages_of_another(tmp_path):
+    path = Path(shutil.copytree(unpacked("hf_nllb"), tmp_path / "model"))
+    for file in ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"):
+        (path / file).unlink()
+    assert "has no list of its languages" in refusal(path, tmp_path, source_lang="en", target_lang="de")
 
 
 @pytest.mark.slow
