@@ -3,7 +3,10 @@
 Each function names the versions that it is known to work with. A test of each fails when a new version differs.
 """
 
+import contextlib
+
 import keras
+from keras.src.backend.common import global_state
 
 
 class AlwaysBuilt(keras.Model):
@@ -32,15 +35,29 @@ def made_from(make, check, values):
         The model.
 
     Raises:
-        The errors of `check`. Keras then draws random values.
+        The errors of `check` and of `values`. No weight gets values then, and Keras forgets the model.
     """
-    with keras.StatelessScope():  # Keras makes the values of the weights at its end, one weight after the other
+    with (
+        forgotten(),
+        keras.StatelessScope(),
+        forgotten(),
+    ):  # Keras makes the values of the weights at its end, one weight after the other
         model = make()
         for weight in model.weights:
             check(weight)
         for weight in model.weights:
             weight._initializer = lambda shape, dtype, path=weight.path: values(path)
     return model
+
+
+@contextlib.contextmanager
+def forgotten():
+    """A context after whose errors Keras has no weights that wait for values: it would draw them, of any size."""
+    try:
+        yield
+    except BaseException:
+        global_state.set_global_attribute("uninitialized_variables", [])
+        raise
 
 
 def adam_moments(optimizer, variable):

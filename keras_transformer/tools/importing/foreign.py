@@ -74,6 +74,8 @@ class ForeignModel:
         The bias of the logits hides the ids that they do not have.
         """
         theirs, rows = self.weight(path), self.rows(path)
+        if theirs is not None and not np.isfinite(theirs).all():
+            raise ImportedModelError(f"the weights for {path} have values that are no finite numbers: NaN or infinity")
         if rows is None:
             return np.asarray(theirs, "float32")
         values = np.zeros((len(rows), *(() if theirs is None else theirs.shape[1:])), "float32")

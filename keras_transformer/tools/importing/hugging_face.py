@@ -1,6 +1,7 @@
 """Directories of Hugging Face: `config.json`, weights, and the files of a tokenizer."""
 
 import re
+from pathlib import Path
 
 import numpy as np
 
@@ -37,6 +38,11 @@ FAMILIES = {
     "M2M100ForConditionalGeneration": fairseq,
     "MBartForConditionalGeneration": fairseq,
 }
+START_ID = "decoder_start_token_id"
+SIZES = ("d_model", "encoder_ffn_dim", "decoder_ffn_dim", "encoder_attention_heads", "decoder_attention_heads")
+NUMBERS = re.compile(  # in a config.json
+    rf"{'|'.join(SIZES)}|(decoder_)?vocab_size|max_position_embeddings|(en|de)coder_layers|(pad|eos|decoder_start)_token_id"
+)
 POSITIONS = re.compile(r"model\.(en|de)coder\.embed_positions\.weights?")  # learned, or sinusoids in some files
 FIRST_ROW = 2  # of the table of learned positions
 
@@ -56,22 +62,69 @@ def read_directory(directory, source_lang=None, target_lang=None, languages=None
         ImportedModelError: if a file is missing or damaged, or the model has no equal here; it names the setting.
     """
     config = read_json(directory, "config.json")
-    name = (config.get("architectures") or [None])[0]
+    architectures = config.get("architectures")
+    name = str(architectures[0]) if isinstance(architectures, list) and architectures else None
     if name not in FAMILIES:
         raise ImportedModelError(
-            f"{directory} must hold one of {', '.join(FAMILIES)}. Received: architectures={config.get('architectures')}"
+            f"{directory} must hold one of {', '.join(FAMILIES)}. Received: architectures={architectures}"
         )
+    check_own_code(directory)
+    tensors = open_tensors(directory)
+    check_numbers(config, tensors, directory)
     family = FAMILIES[name]
     tokenizers, source, target, settings, tags = family.read_vocabularies(
         directory, config, source_lang, target_lang, languages
     )
     settings = {**settings_of(config, directory), **family.settings_of(config), **settings}
     scale = settings["d_model"] ** 0.5 if settings["scale_embeddings"] else 1.0
-    weights = Weights(open_tensors(directory), directory, scale)
+    weights = Weights(tensors, directory, scale)
     has_bias = np.any(weights.tensors.get("final_logits_bias", 0))
     settings["logits_bias"] = bool(has_bias) or len(target.hidden) > 0
     weights.check_all_known()
     return ForeignModel(settings, tokenizers, source, target, weights.read, tags)
+
+
+def check_own_code(directory):
+    """Refuses a tokenizer with code of its own, as SMALL-100: no code is run, and its tags stand elsewhere."""
+    path = Path(directory, "tokenizer_config.json")
+    own = (read_json(directory, path.name) if path.exists() else {}).get("auto_map")
+    code = sorted(path.name for path in Path(directory).glob("tokenization_*.py"))
+    if own or code:
+        raise ImportedModelError(
+            f"{directory} has a tokenizer with code of its own, which is not run, so it is not known where its tags "
+            f"stand: import a model with a tokenizer of transformers. Received: {', '.join(code) or f'auto_map={own}'}"
+        )
+
+
+def check_numbers(config, tensors, directory):
+    """Checks all numbers of a config.json before somebody takes memory by them.
+
+    Args:
+        config: dict.
+        tensors: those of `open_tensors`.
+        directory: path, for messages.
+
+    Raises:
+        ImportedModelError: for a value that is no whole number, or larger than the weights are.
+    """
+    numbers = {name: value for name, value in config.items() if NUMBERS.fullmatch(name)}
+    if config.get("model_type") == "mbart" and numbers.get(START_ID) is None:
+        numbers.pop(START_ID, None)  # the tag of the target language is in its place
+    for name, value in numbers.items():
+        if type(value) is not int or value < (0 if name.endswith("_id") else 1):
+            raise ImportedModelError(f"{directory}/config.json: {name} must be a whole number. Received: {value!r}")
+    names = [f"{name}.weight" for names in MATRICES.values() for name in names]
+    rows = max((tensors[name].shape[0] for name in names if name in tensors), default=0)
+    largest = max((max(tensors[name].shape, default=0) for name in tensors), default=0)
+    for name, value in numbers.items():
+        if name.endswith("vocab_size") and value > rows:
+            raise ImportedModelError(f"a matrix has {rows} rows for {value} pieces")
+        if name in SIZES and value > largest:
+            raise ImportedModelError(f"{directory}/config.json: no weight is as large as {name}. Received: {value}")
+    for side in ("encoder", "decoder"):
+        last = f"model.{side}.layers.{numbers[f'{side}_layers'] - 1}.fc1.weight"
+        if last not in tensors:
+            raise ImportedModelError(f"{directory} has no weight {last}")
 
 
 def settings_of(config, directory):
@@ -88,7 +141,7 @@ def settings_of(config, directory):
     ]
     if different:
         raise ImportedModelError(f"encoder and decoder must have equal sizes. Received: {', '.join(different)}")
-    activation = config.get("activation_function", "gelu")
+    activation = str(config.get("activation_function", "gelu"))
     if activation not in ACTIVATIONS:
         known = ", ".join(ACTIVATIONS)
         raise ImportedModelError(f"{directory} must have one of {known}. Received: activation_function={activation}")

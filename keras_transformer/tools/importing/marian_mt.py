@@ -2,6 +2,7 @@
 
 from keras_transformer.config import EOS_ID
 from keras_transformer.languages import own_codes
+from keras_transformer.tags import check_direction
 from keras_transformer.tools.importing.languages import language_tags
 from keras_transformer.tools.importing.pieces import (
     CONTROL,
@@ -39,6 +40,11 @@ def read_vocabularies(directory, config, source_lang, target_lang, languages=Non
         None for one direction.
     """
     is_shared = config.get("share_encoder_decoder_embeddings", True)
+    if not (directory / "source.spm").exists() and (directory / "tokenizer.json").exists():
+        raise ImportedModelError(
+            f"{directory} has tokenizer.json in place of source.spm, target.spm and vocab.json: download these three "
+            "from the page of the original model"
+        )
     models = [read_pieces(file_in(directory, name)) for name in ("source.spm", "target.spm")]
     known = [own_pieces(model) for model in models]
     names = ["vocab.json"] if is_shared else ["vocab.json", "target_vocab.json"]
@@ -57,13 +63,19 @@ def read_vocabularies(directory, config, source_lang, target_lang, languages=Non
     ]
     source, target = vocabularies[0], vocabularies[-1]
     tokenizers = [with_our_ids(models[0], source, CONTROL), with_our_ids(models[1], target, UNUSED)]
-    before, many = before_source(tags_of(tables[0], source), directory, source_lang, target_lang, languages)
+    tags = tags_of(tables[0], source)
+    before, many = before_source(tags, directory, source_lang, target_lang, languages)
     frame = before, [EOS_ID], []
+    told = languages_of(directory)
+    if languages is None:  # of several targets, the tags decide
+        check_direction((told.get("source_lang"), None if tags else told.get("target_lang")), source_lang, target_lang)
+    given = {"source_lang": source_lang, "target_lang": target_lang}
     settings = {
         "share_vocabulary": is_shared,
         "share_tokenizer": False,
         "frame": "/".join(",".join(map(str, ids)) for ids in frame),
-        **languages_of(directory, source_lang, target_lang),
+        **told,
+        **{name: language for name, language in given.items() if language},
     }
     return tokenizers, source, target, settings, many
 
@@ -120,9 +132,8 @@ def before_source(tags, directory, source_lang, target_lang, languages):
     return [*first], many
 
 
-def languages_of(directory, source_lang, target_lang):
-    """The languages that were given, or else those of tokenizer_config.json: a dict of settings."""
+def languages_of(directory):
+    """The languages that tokenizer_config.json names: a dict of settings."""
     told = read_json(directory, "tokenizer_config.json") if (directory / "tokenizer_config.json").exists() else {}
-    given = {"source_lang": source_lang, "target_lang": target_lang}
-    found = {name: language or told.get(name) for name, language in given.items()}
-    return {name: language for name, language in found.items() if isinstance(language, str)}
+    found = {name: told.get(name) for name in ("source_lang", "target_lang")}
+    return {name: language for name, language in found.items() if isinstance(language, str) and language}

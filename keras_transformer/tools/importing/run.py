@@ -14,13 +14,14 @@ from keras_transformer.files import check_new_directory, whole_directory
 from keras_transformer.runs import Run
 from keras_transformer.tokenizer import SHARED, SOURCE, TARGET, Tokenizer
 from keras_transformer.tools.importing import hugging_face, marian, opennmt
-from keras_transformer.tools.importing.tensors import ImportedModelError
+from keras_transformer.tools.importing.tensors import ImportedModelError, read_json
 from keras_transformer.tools.importing.trimming import trimmed
 from keras_transformer.training.run_directory import RunDirectory
 from keras_transformer.translation.options import LANGUAGE_INPUTS
 
 # The file by which a format is known, and who reads it.
 FORMATS = {**dict.fromkeys(marian.DECODERS, marian), "config.json": hugging_face}
+SHOWN = 5  # names of files in a message
 FORMATS |= {"model_description.py": opennmt, "*.index": opennmt}
 
 
@@ -58,11 +59,12 @@ def import_model(
     check_new_directory(model_dir)
     if not path.is_dir():
         raise ImportedModelError(f"no directory {path}: download all files of the model into one")
+    check_no_adapter(path)
     importer = next((importer for name, importer in FORMATS.items() if any(path.glob(name))), None)
     if importer is None:
         raise ImportedModelError(
             f"{path} has no config.json (Hugging Face), no decoder.yml (Marian), and no ckpt-N.index with "
-            "model_description.py (OpenNMT-tf)"
+            f"model_description.py (OpenNMT-tf). It has {', '.join(sorted(os.listdir(path))[:SHOWN]) or 'no files'}"
         )
     try:
         codes = languages.split(",") if isinstance(languages, str) else languages
@@ -90,6 +92,16 @@ def import_model(
         save(model, run.model)
         run.samples.write_text("\n".join(PROBES[:2]), encoding="utf-8")
     return Run(model_dir)
+
+
+def check_no_adapter(path):
+    """Refuses a directory of a LoRA adapter, which holds some changes of a model, and no model."""
+    if (path / "adapter_config.json").exists() and not [*path.glob("model*.safetensors*"), *path.glob("pytorch_*")]:
+        base = read_json(path, "adapter_config.json").get("base_model_name_or_path")
+        raise ImportedModelError(
+            f"{path} holds an adapter of PEFT (LoRA) for {base}, and no model: add it to this model where it was made, "
+            "with `merge_and_unload()` and `save_pretrained`, and import the result"
+        )
 
 
 def save(model, path):

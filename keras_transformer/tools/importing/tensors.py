@@ -20,6 +20,8 @@ DTYPES = {"F64": np.float64, "F32": np.float32, "F16": np.float16, "BF16": bfloa
 STORAGES = {"DoubleStorage": "F64", "FloatStorage": "F32", "HalfStorage": "F16", "BFloat16Storage": "BF16"}
 STORAGES |= {"LongStorage": "I64", "IntStorage": "I32"}
 MOST_HEADER = 100 << 20  # bytes
+POINTER = b"version https://git-lfs.github.com/spec/"
+WEIGHTS = "*.safetensors", "*.bin", "*.h5", "*.msgpack", "*.onnx", "*.pt", "*.gguf"  # names of files, read or not
 VALUE, SLOT = "/.ATTRIBUTES/VARIABLE_VALUE", "/.OPTIMIZER_SLOT"  # in names of a checkpoint of TensorFlow
 CONVERT = (
     "Convert it where it was made: `from transformers import AutoModelForSeq2SeqLM as M; "
@@ -62,7 +64,21 @@ def file_in(directory, name):
         raise ImportedModelError(f"{directory} names a file outside of it: {name!r}")
     if not path.is_file():
         raise ImportedModelError(f"{directory} has no {name}")
+    check_no_pointer(path)
     return path
+
+
+def check_no_pointer(path):
+    """Raises ImportedModelError for the small file that `git clone` leaves where git-lfs is not installed."""
+    try:
+        with open(path, "rb") as file:
+            start = file.read(len(POINTER))
+    except OSError as error:
+        raise FileError.of("read", path, error) from error
+    if start == POINTER:
+        raise ImportedModelError(
+            f"{path} is a pointer of git-lfs, not the file: run `git lfs pull` in {path.parent}, or download it"
+        )
 
 
 def read_json(directory, name):
@@ -83,7 +99,7 @@ def open_tensors(directory):
     """The weights of a directory of Hugging Face.
 
     Args:
-        directory: path. It holds model.safetensors, or parts and model.safetensors.index.json, or pytorch_model.bin.
+        directory: path. It holds model.safetensors or pytorch_model.bin, or parts and an index: NAME.index.json.
 
     Returns:
         `Tensors`, or another mapping from names to arrays that stay on the disk.
@@ -91,17 +107,21 @@ def open_tensors(directory):
     Raises:
         ImportedModelError: if there is no file of weights, or it is damaged.
     """
-    directory = Path(directory)
-    if (directory / "model.safetensors").exists():
-        return read_safetensors(file_in(directory, "model.safetensors"))
-    if (directory / "model.safetensors.index.json").exists():
-        index = read_json(directory, "model.safetensors.index.json").get("weight_map")
-        files = sorted(set(index.values())) if isinstance(index, dict) else []
-        parts = [read_safetensors(file_in(directory, str(name))) for name in files]
-        return collections.ChainMap(*parts)
-    if (directory / "pytorch_model.bin").exists():
-        return read_torch(file_in(directory, "pytorch_model.bin"))
-    raise ImportedModelError(f"{directory} has no weights: neither model.safetensors nor pytorch_model.bin")
+    for name, read in (("model.safetensors", read_safetensors), ("pytorch_model.bin", read_torch)):
+        if Path(directory, name).exists():
+            return read(file_in(directory, name))
+        index = f"{name}.index.json"
+        if Path(directory, index).exists():
+            places = read_json(directory, index).get("weight_map")
+            if not isinstance(places, dict) or not places:
+                raise ImportedModelError(f"{directory}/{index} must name the part of each weight. {CONVERT}")
+            parts = sorted({str(part) for part in places.values()})
+            return collections.ChainMap(*(read(file_in(directory, part)) for part in parts))
+    others = sorted(path.name for pattern in WEIGHTS for path in Path(directory).glob(pattern))
+    raise ImportedModelError(
+        f"{directory} has no weights: neither model.safetensors nor pytorch_model.bin, whole or in parts"
+        + (f". It has {', '.join(others)}. {CONVERT}" if others else "")
+    )
 
 
 def read_safetensors(path):
@@ -241,6 +261,8 @@ def read_checkpoint(path, start):
     shards = list(path.parent.glob(f"{glob.escape(path.name)}.data-*"))
     if not shards:
         raise ImportedModelError(f"{path.parent} has no {path.name}.data-00000-of-00001")
+    for file in (path.with_name(f"{path.name}.index"), *shards):
+        check_no_pointer(file)
     try:
         reader = tf.train.load_checkpoint(str(path))
         dtypes = reader.get_variable_to_dtype_map()

@@ -94,13 +94,74 @@ def refusal(path, tmp_path, **languages):
         ({"normalize_before": True}, "normalize_before"),
         ({"encoder_layers": 3}, "no weight model.encoder.layers.2"),
         ({"vocab_size": 99}, "a matrix has 75 rows"),
+        ({"vocab_size": 10**9}, "a matrix has 75 rows for 1000000000 pieces"),
+        ({"decoder_layers": 10**9}, "no weight model.decoder.layers.999999999"),
+        ({"d_model": 10**9}, "no weight is as large as d_model. Received: 1000000000"),
+        ({"encoder_ffn_dim": 49, "decoder_ffn_dim": 49}, "and (32, 49) by the settings"),
+        ({"d_model": [32]}, "d_model must be a whole number. Received: [32]"),
+        ({"encoder_attention_heads": "4"}, "encoder_attention_heads must be a whole number. Received: '4'"),
+        ({"decoder_start_token_id": -1}, "decoder_start_token_id must be a whole number. Received: -1"),
+        ({"decoder_start_token_id": 10**9}, "a matrix has 75 rows"),
+        ({"architectures": [["x"]]}, "architectures=[['x']]"),
+        ({"activation_function": ["relu"]}, "activation_function=['relu']"),
     ],
 )
 def test_a_setting_that_has_no_equal_is_named(model, tmp_path, change, words):
-    config = json.loads((model / "config.json").read_text())
-    changed = {name: value for name, value in {**config, **change}.items() if value is not None}
-    (model / "config.json").write_text(json.dumps(changed))
+    change_json(model / "config.json", change)
     assert words in refusal(model, tmp_path)
+
+
+def change_json(path, change):
+    """Changes values of an object in a file; None removes one."""
+    changed = {**json.loads(path.read_text()), **change}
+    path.write_text(json.dumps({name: value for name, value in changed.items() if value is not None}))
+
+
+def test_a_null_in_place_of_a_number_is_named(model, tmp_path):
+    text = (model / "config.json").read_text()
+    (model / "config.json").write_text(text.replace('"d_model": 32', '"d_model": null'))
+    assert "d_model must be a whole number. Received: None" in refusal(model, tmp_path)
+
+
+def test_weights_that_are_no_numbers_are_refused(model, tmp_path):
+    path = model / "model.safetensors"
+    content = bytearray(path.read_bytes())
+    content[-2:] = np.float16("nan").tobytes()
+    path.write_bytes(content)
+    assert "NaN" in refusal(model, tmp_path)
+
+
+def test_a_directory_that_holds_something_else_is_named(model, tmp_path):
+    pointer = b"version https://git-lfs.github.com/spec/v1\noid sha256:aa\nsize 9\n"
+    for name in ("model.safetensors", "source.spm"):
+        whole = (model / name).read_bytes()
+        (model / name).write_bytes(pointer)
+        assert f"{name} is a pointer of git-lfs" in refusal(model, tmp_path)
+        (model / name).write_bytes(whole)
+    (model / "tokenizer.json").write_text("{}")
+    (model / "source.spm").rename(model / "x.spm")
+    assert "has tokenizer.json in place of source.spm" in refusal(model, tmp_path)
+    (model / "tokenization_own.py").write_text("raise SystemExit")
+    assert "not run" in refusal(model, tmp_path) and "tokenization_own.py" in refusal(model, tmp_path)
+    (model / "model.safetensors").rename(model / "tf_model.h5")
+    (model / "tokenization_own.py").unlink()
+    assert "has no weights" in refusal(model, tmp_path) and "tf_model.h5" in refusal(model, tmp_path)
+    (model / "adapter_config.json").write_text('{"base_model_name_or_path": "opus-mt-en-de"}')
+    (model / "config.json").unlink()
+    assert "(LoRA) for opus-mt-en-de" in refusal(model, tmp_path)
+    (model / "adapter_config.json").unlink()
+    assert "It has expected.json, " in refusal(model, tmp_path)
+
+
+def test_a_language_that_the_files_contradict_is_refused(model, tmp_path):
+    assert "its `target_lang` is de" in refusal(model, tmp_path, target_lang="fr")
+    assert "its `source_lang` is en" in refusal(model, tmp_path, source_lang="nl")
+    path = Path(shutil.copytree(unpacked("hf_mbart"), tmp_path / "mbart"))
+    change_json(path / "config.json", {"decoder_start_token_id": 123})
+    assert "translates into de_DE" in refusal(path, tmp_path, source_lang="de", target_lang="en")
+    path = Path(shutil.copytree(unpacked("hf_nllb"), tmp_path / "nllb"))
+    change_json(path / "config.json", {"forced_bos_token_id": 163})
+    assert "translates into deu_Latn" in refusal(path, tmp_path, source_lang="deu", target_lang="eng")
 
 
 def test_a_setting_of_marian_that_has_no_equal_is_named(tmp_path):
@@ -204,6 +265,16 @@ def test_a_model_of_many_parts_is_read_and_no_file_outside_of_its_directory(mode
     index = model / "model.safetensors.index.json"
     index.write_text(json.dumps({"weight_map": {"model.shared.weight": "1-of-1.safetensors"}}))
     assert open_tensors(model)["model.shared.weight"].shape == (75, 32)
+    torch = tmp_path / "torch"
+    torch.mkdir()
+    shutil.copy(HERE / "torch_file.bin", torch / "1-of-1.bin")
+    for places, names in (({"x": "1-of-1.bin"}, {"x", "turned", "half", "parameter", "part"}), ({}, None), ([], None)):
+        (torch / "pytorch_model.bin.index.json").write_text(json.dumps({"weight_map": places}))
+        if names:
+            assert open_tensors(torch).keys() == names
+        else:
+            with pytest.raises(UserError, match="must name the part of each weight.*safe_serialization"):
+                open_tensors(torch)
     (model / "1-of-1.safetensors").rename(tmp_path / "1-of-1.safetensors")
     index.write_text(json.dumps({"weight_map": {"model.shared.weight": "../1-of-1.safetensors"}}))
     assert "outside" in refusal(model, tmp_path)
