@@ -45,8 +45,8 @@ class Directions:
         """
         tags = self.tags
         default_source, default_target = tags.default
-        written = self._written(text)
-        text = tf.where(written > 0, tf.strings.regex_replace(text, WRITTEN_TAG, r"\1", replace_global=False), text)
+        written = written_ids(text, tags.targets)
+        text = without_tag(text, written)
         target = _or_default(found(tags.targets, target_lang), tags.targets[default_target])
         target = tf.where(written > 0, written, target)
         if tags.place == "source":
@@ -62,18 +62,56 @@ class Directions:
             text, source_lang, target_lang: those of `of`.
         """
         is_source = (source_lang == "") | (found(self.tags.sources, source_lang) > 0)
-        is_target = (target_lang == "") | (found(self.tags.targets, target_lang) > 0) | (self._written(text) > 0)
-        is_known, marked = is_source & is_target, {}
-        for name in {"score", "scores"} & outputs.keys():
-            score = outputs[name]
-            marked[name] = tf.where(is_known if score.shape.rank == 1 else is_known[:, None], score, UNKNOWN_LANGUAGE)
-        return outputs | marked
+        is_target = (target_lang == "") | (found(self.tags.targets, target_lang) > 0)
+        return marked_where(outputs, is_source & (is_target | (written_ids(text, self.tags.targets) > 0)))
 
-    def _written(self, text):
-        """The id of the language of the tag at the start of each text: string (B,) -> int32 (B,), 0 without one."""
-        is_tag = tf.strings.regex_full_match(text, WRITTEN_TAG + REST)
-        code = tf.strings.regex_replace(text, WRITTEN_TAG + REST, r"\2\3", replace_global=False)
-        return found(self.tags.targets, tf.where(is_tag, code, ""))
+
+class OwnTag:
+    """Takes its own tag off a text, for a model of one direction that reads this tag before every text: OPUS-MT.
+
+    Args:
+        targets: dict from the code of the tag to its id.
+    """
+
+    def __init__(self, targets):
+        self.targets = targets
+
+    @classmethod
+    def of_model(cls, model, tokenizer):
+        """The `OwnTag` in the `frame` of a model; None if there is none. `tokenizer` is that of the source."""
+        ids = getattr(model, "source_frame", None) and model.source_frame.before
+        written = regex.fullmatch(f"▁?>>({CODE})<<", "".join(tokenizer.visible_pieces(ids or [])))
+        return written and cls({written[1]: ids[-1]})
+
+    def of(self, text, **options):
+        """The inputs of a signature without this tag at the start of texts: dict of tensors."""
+        return {"text": without_tag(text, written_ids(text, self.targets)), **options}
+
+    def marked(self, outputs, text, **_):
+        """As `Directions.marked`, in rows whose text begins with the tag >>xyz<< of another language."""
+        is_other = tf.strings.regex_full_match(text, rf"\A{BLANK}*>>{CODE}<<{REST}")
+        return marked_where(outputs, ~is_other | (written_ids(text, self.targets) > 0))
+
+
+def marked_where(outputs, is_known):
+    """The outputs of a signature, with the score `UNKNOWN_LANGUAGE` in rows that are not `is_known`, bool (B,)."""
+    marked = {}
+    for name in {"score", "scores"} & outputs.keys():
+        score = outputs[name]
+        marked[name] = tf.where(is_known if score.shape.rank == 1 else is_known[:, None], score, UNKNOWN_LANGUAGE)
+    return outputs | marked
+
+
+def written_ids(text, targets):
+    """The ids of the languages of the tags at the start of texts: string (B,) -> int32 (B,), 0 without one."""
+    is_tag = tf.strings.regex_full_match(text, WRITTEN_TAG + REST)
+    code = tf.strings.regex_replace(text, WRITTEN_TAG + REST, r"\2\3", replace_global=False)
+    return found(targets, tf.where(is_tag, code, ""))
+
+
+def without_tag(text, written):
+    """The texts without the tag that they begin with, where the `written_ids` are not 0."""
+    return tf.where(written > 0, tf.strings.regex_replace(text, WRITTEN_TAG, r"\1", replace_global=False), text)
 
 
 def _or_default(ids, default):

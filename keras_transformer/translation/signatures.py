@@ -14,7 +14,7 @@ from keras_transformer.decoding.search import last_repeated, log_probs_of, penal
 from keras_transformer.decoding.single import greedy_search, sample
 from keras_transformer.layers.embedding import joint_logits, projections_of
 from keras_transformer.tokenizer import shift_right
-from keras_transformer.translation.directions import Directions, begin, begun, tagged, untagged
+from keras_transformer.translation.directions import Directions, OwnTag, begin, begun, tagged, untagged
 from keras_transformer.translation.options import INPUTS, OUTPUTS, inputs_of
 from keras_transformer.translation.segments import (
     EXTRA_LENGTH,
@@ -80,6 +80,7 @@ class Signatures:
         self.tokenizers = self.source_tokenizer, self.target_tokenizer = source_tokenizer, target_tokenizer
         self.beam_size, self.length_penalty, self.max_length = beam_size, length_penalty, max_length
         self.shortlist, self.directions = shortlist, tags and Directions(tags)
+        self.reader = self.directions or OwnTag.of_model(self.members[0], source_tokenizer)
         self.projections = projections
         self.division, self.division_of_translations = divisions_of(*self.tokenizers, split_sentences, known)
 
@@ -91,8 +92,7 @@ class Signatures:
             specs = {name: tf.TensorSpec([None], dtype, name) for name, dtype in inputs.items()}
 
             def call(inputs):
-                found = getattr(self, signature)(**self.directed(inputs))
-                found = self.directions.marked(found, **inputs) if self.directions else found
+                found = self.answer(signature, inputs)
                 return {
                     name: tf.ensure_shape(found[name], [self.beam_size if d == "W" else None for d in dimensions])
                     for name, (_, dimensions) in OUTPUTS[signature].items()
@@ -102,9 +102,11 @@ class Signatures:
 
         return {signature: as_function(signature) for signature in INPUTS}
 
-    def directed(self, inputs):
-        """Inputs of a signature with the ids of `Directions.of` in place of languages."""
-        return self.directions.of(**inputs) if self.directions else inputs
+    def answer(self, signature, inputs):
+        """The outputs of a signature from its inputs: tags in texts and languages become the ids of `Directions.of`."""
+        if not self.reader:
+            return getattr(self, signature)(**inputs)
+        return self.reader.marked(getattr(self, signature)(**self.reader.of(**inputs)), **inputs)
 
     # The signatures. Their `tags` are the ids of `Directions.of`: none for a model of one direction.
 

@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -18,7 +19,7 @@ from keras_transformer.presets import LENGTH_PENALTIES
 from keras_transformer.protection import NO_PLACEHOLDERS, PLACEHOLDERS, Protection, read_glossary
 from keras_transformer.tags import LanguageTags, check_direction, read_export
 from keras_transformer.tokenizer import Tokenizer
-from keras_transformer.translation.directions import WRITTEN_TAG
+from keras_transformer.translation.directions import UNKNOWN_LANGUAGE, WRITTEN_TAG
 from keras_transformer.translation.lines import of_one_or_many, run_sorted
 from keras_transformer.translation.older_exports import tokenizers_apart
 from keras_transformer.translation.options import LANGUAGE_INPUTS, complete_inputs, inputs_of
@@ -35,6 +36,8 @@ from keras_transformer.translation.segments import split_at
 from keras_transformer.translation.sentences import DIVISION, NO_SPACE
 from keras_transformer.translation.shortlist import Shortlist
 from keras_transformer.translation.signatures import Signatures
+
+log = logging.getLogger(__name__)
 
 Texts = str | Iterable[str]
 Progress = Callable[[int], Any] | None
@@ -275,6 +278,8 @@ class TextTranslator:
             for name, dtype in inputs_of(signature, self.tags).items()
         }
         outputs = {name: output.numpy() for name, output in self._call(signature, tensors).items()}
+        if any((outputs[name] == UNKNOWN_LANGUAGE).any() for name in {"score", "scores"} & outputs.keys()):
+            log.warning("language    a text begins with the tag of a language that the model does not have")
         return [dict(zip(outputs, row, strict=True)) for row in zip(*outputs.values(), strict=True)]
 
 
@@ -363,7 +368,7 @@ class Translator(TextTranslator):
         def translate_part():
             replica = tf.distribute.get_replica_context().replica_id_in_sync_group % self._replicas
             own = {name: values[replica :: self._replicas] for name, values in inputs.items()}
-            return self.signatures.translate(**self.signatures.directed(own))
+            return self.signatures.answer("translate", own)
 
         rows = [tf.range(tf.size(inputs["text"]))[replica :: self._replicas] for replica in range(self._replicas)]
         parts = self._strategy.run(translate_part)

@@ -19,6 +19,7 @@ from keras_transformer.tools.importing import fairseq, import_model
 from keras_transformer.tools.importing.languages import language_tags
 from keras_transformer.tools.importing.marian_mt import tag_of
 from keras_transformer.tools.importing.tensors import ImportedModelError
+from keras_transformer.translation.directions import UNKNOWN_LANGUAGE
 from tests.tools.importing.test_importing import expectations, model, refusal, unpacked  # noqa: F401 (a fixture)
 
 HOW = {"length_penalty": 0.0, "split_sentences": False}
@@ -214,3 +215,12 @@ def test_languages_that_cannot_be_are_named():
         with pytest.raises(ImportedModelError) as caught:
             language_tags(place, KNOWN, languages, **given)
         assert words in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_a_run_of_one_direction_takes_its_own_tag_off_and_marks_another(tagged, tmp_path, caplog):
+    translator = import_model(tagged, tmp_path / "run", "en", "deu").translator(**GREEDY)
+    texts = ["The table has eight.", ">>deu<< The table has eight.", " >>de<<The table has eight.", ">>fra<< The dog."]
+    plain, own, short, other = translator.translate_scored(texts)
+    assert plain == own and short.text.strip() == plain.text and plain.score > UNKNOWN_LANGUAGE == other.score
+    assert "does not have" in caplog.text
+    assert translator.translate(texts[1], repetition_penalty=1.0) == plain.text  # another signature
