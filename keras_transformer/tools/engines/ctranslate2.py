@@ -3,7 +3,7 @@
 import contextlib
 import itertools
 import logging
-import re
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -34,8 +34,28 @@ ACTIVATIONS = {
     "gelu_sigmoid": _KINDS.GELUSigmoid,
     "silu": _KINDS.SWISH,
 }
-SOURCE_EOS = re.compile(f"/({EOS_ID})?/")  # the frames that the engine can add
 MOST_INPUT = 1024  # source tokens; by default, CTranslate2 cuts off the rest
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """The pieces that stand around a text and before a translation.
+
+    Attributes:
+        before, after: lists of str, around the pieces of a text. The engine adds no more than eos behind them.
+        start: str, before a translation. The engine adds it.
+        prefix: list of str, behind `start`.
+    """
+
+    before: list
+    after: list
+    start: str
+    prefix: list
+
+    def described(self):
+        """What a user gives to the engine, for the manifest: a dict."""
+        given = {"source_tag": self.before, "source_end": self.after, "target_prefix": self.prefix}
+        return {name: " ".join(pieces) for name, pieces in given.items() if pieces}
 
 
 class CTranslate2Export:
@@ -44,9 +64,10 @@ class CTranslate2Export:
     The proof compares pieces, because SentencePiece for Python and tensorflow-text write some of them differently. It
     compares greedy search, because CTranslate2 ranks hypotheses by another length penalty, n^alpha.
 
-    Of a model of many languages, it has one direction: the default of the translator. A user gives the engine the tag
-    "source_tag" of the manifest in front of the pieces of a text. If the decoder needs a tag of the target language,
-    the engine adds this tag by itself.
+    Of a model of many languages, it has one direction: the default of the translator. The engine adds eos to a text,
+    and one token before a translation. All other tokens of a model, such as tags of languages, are in the manifest, as
+    pieces with spaces between them. A user gives them to the engine: "source_tag" and "source_end" around the pieces
+    of a text, and "target_prefix" of a translation.
 
     Args:
         translator: `Translator` of the run.
@@ -68,9 +89,6 @@ class CTranslate2Export:
             raise ExportError(
                 "CTranslate2 cannot keep words that must not change: export a SavedModel, or train without `protect`"
             )
-        if translator.model.frame and not SOURCE_EOS.fullmatch(translator.model.frame):
-            frame = translator.model.frame
-            raise ExportError(f"CTranslate2 adds only eos to a source. Received: frame={frame!r}; export a SavedModel")
         if translator.model.heads:
             raise ExportError("CTranslate2 needs equally many heads in all attentions: export a SavedModel")
         attention = translator.model.decoder.layers[0].self_attention
@@ -78,6 +96,16 @@ class CTranslate2Export:
             widths = f"d_key={attention.d_key}, d_value={attention.d_value}"
             raise ExportError(f"CTranslate2 has one width for keys and values. Received: {widths}; export a SavedModel")
         self.reference = translator.with_model(translator.model, beam_size=1, length_penalty=0.0)
+        model, tags = translator.model, translator.tags
+        tag, first = tags.ids(*tags.default) if tags else (None, BOS_ID)
+        before, after, start = (
+            [*ids] for ids in (model.source_frame.before, model.source_frame.after, model.target_frame.before)
+        )
+        self.adds_eos = after == [EOS_ID]
+        source = [before + [tag] * (tag is not None), [] if self.adds_eos else after]
+        source = [pieces_at(translator.source_tokenizer, ids) for ids in source]
+        begin, *prefix = pieces_at(translator.target_tokenizer, [*start, first])
+        self.tokens = Tokens(*source, begin, prefix)
         self.quantization = quantization
         self.least_equal, self.score_tolerance = (0.995, 1e-2) if quantization == "float32" else (0.8, np.inf)
         self.advice = "export a SavedModel" if quantization == "float32" else "choose `quantization` float32"
@@ -88,8 +116,8 @@ class CTranslate2Export:
         longest = max(MOST_INPUT, reference.settings["max_length"]) + EXTRA_LENGTH
         vocabularies = [vocabulary(x) for x in (reference.source_tokenizer, reference.target_tokenizer)]
         spec = transformer_spec(reference.model, *vocabularies, longest)
-        if reference.tags:
-            spec.config.decoder_start_token = vocabularies[1][reference.tags.ids(*reference.tags.default)[1]]
+        spec.config.add_source_eos = self.adds_eos
+        spec.config.decoder_start_token = self.tokens.start
         spec.validate()
         if self.quantization == "bfloat16":
             to_bfloat16(spec)
@@ -104,14 +132,9 @@ class CTranslate2Export:
         run = self.reference
         tokenizers = (run.source_tokenizer, run.target_tokenizer)
         division = run.signatures.division
-        tag = [self.source_tag] if run.tags else []
-        yield CTranslate2Greedy(directory, *tokenizers, run.settings["max_length"], division, tag).translate_batch
-
-    @property
-    def source_tag(self):
-        """The piece in front of every text of the exported direction of many."""
-        tags = self.reference.tags
-        return self.reference.source_tokenizer.visible_pieces([tags.ids(*tags.default)[0]])[0]
+        yield CTranslate2Greedy(
+            directory, *tokenizers, run.settings["max_length"], division, self.tokens
+        ).translate_batch
 
     def expected(self, sentences):
         """The pieces and the scores of the run: see `pieces_of_translations`."""
@@ -119,13 +142,17 @@ class CTranslate2Export:
 
     def describe(self, directory):
         """The entries of the manifest for this format, a dict."""
-        tag = {"source_tag": self.source_tag} if self.reference.tags else {}
-        return {"format": "ctranslate2", "weights": self.quantization, **tag}
+        return {"format": "ctranslate2", "weights": self.quantization, **self.tokens.described()}
 
 
 def vocabulary(tokenizer):
     """All pieces by their ids, a list of str."""
-    return [piece.decode("utf-8") for piece in tokenizer.pieces(np.arange(tokenizer.vocabulary_size)).numpy()]
+    return pieces_at(tokenizer, range(tokenizer.vocabulary_size))
+
+
+def pieces_at(tokenizer, ids):
+    """The pieces with these ids, a list of str."""
+    return [piece.decode("utf-8") for piece in tokenizer.pieces(np.array(ids, "int32")).numpy()]
 
 
 def transformer_spec(model, source_pieces, pieces, longest):
@@ -159,8 +186,6 @@ def transformer_spec(model, source_pieces, pieces, longest):
     )
     spec.config.layer_norm_epsilon = model.layer_norm_epsilon
     spec.config.unk_token, spec.config.bos_token, spec.config.eos_token = (pieces[i] for i in (UNK_ID, BOS_ID, EOS_ID))
-    spec.config.decoder_start_token = pieces[BOS_ID]
-    spec.config.add_source_eos = bool(model.source_frame.after)
     spec.register_source_vocabulary(source_pieces)
     spec.register_target_vocabulary(pieces)
 
@@ -243,14 +268,14 @@ class CTranslate2Greedy:
         target_tokenizer: `Tokenizer` of the run, which writes translations.
         max_length: most source tokens of a part.
         division: see `segments.divide_into_parts`.
-        tag: list of the pieces in front of every part.
+        tokens: `Tokens`.
     """
 
-    def __init__(self, directory, source_tokenizer, target_tokenizer, max_length, division, tag=()):
+    def __init__(self, directory, source_tokenizer, target_tokenizer, max_length, division, tokens):
         self.source_tokenizer = source_tokenizer
         self.target_tokenizer = target_tokenizer
         self.max_length = max_length
-        self.division, self.tag = division, list(tag)
+        self.division, self.tokens = division, tokens
         names = (SHARED, SHARED) if Path(directory, SHARED).exists() else (SOURCE, TARGET)
         self._source_pieces, self._pieces = (
             sentencepiece.SentencePieceProcessor(model_file=str(Path(directory, name))) for name in names
@@ -274,16 +299,17 @@ class CTranslate2Greedy:
         for length, rows in itertools.groupby(by_length, key=lambda row: len(sources[row])):
             rows = list(rows)
             results = self._engine.translate_batch(
-                [self.tag + sources[row] for row in rows],
+                [self.tokens.before + sources[row] + self.tokens.after for row in rows],
+                target_prefix=[self.tokens.prefix] * len(rows),
                 beam_size=1,
                 length_penalty=0,
                 min_decoding_length=0,
                 max_input_length=0,  # nothing is cut off: texts are divided already
-                max_decoding_length=length + EXTRA_LENGTH,
+                max_decoding_length=len(self.tokens.prefix) + length + EXTRA_LENGTH,  # it counts the prefix
                 return_scores=True,
             )
             for row, result in zip(rows, results, strict=True):
-                translations[row], scores[row] = result.hypotheses[0], result.scores[0]
+                translations[row], scores[row] = result.hypotheses[0][len(self.tokens.prefix) :], result.scores[0]
         return translations, scores
 
     def _compare_detokenizers(self, parts):

@@ -15,6 +15,7 @@ from keras_transformer.export.manifest import read_manifest
 from keras_transformer.export.versions import export_version
 from keras_transformer.layers.attention import causal_mask
 from keras_transformer.models.recurrent import RecurrentNetwork
+from keras_transformer.presets import split_frame_setting
 from keras_transformer.tokenizer import Tokenizer, train_tokenizer
 from keras_transformer.tools.engines import ctranslate2 as export_module
 from keras_transformer.tools.engines.ctranslate2 import MOST_INPUT, CTranslate2Export, vocabulary
@@ -28,7 +29,9 @@ LEARNED_POSITIONS = {"positions": "learned", "num_positions": 7}
 MBART = {**LEARNED_POSITIONS, "tie_positions": False, "embedding_norm": True, "activation": "gelu"}
 MBART |= {"scale_embeddings": False, "attention_bias": True, "pre_norm": True, "layer_norm_epsilon": 1e-3}
 RELATIVE = {"positions": "relative", "relative_clip": 3, "num_heads": 6, "d_key": 5, "num_key_value_heads": 2}
+M2M100 = {"frame": "5,7/3/3", "positions": "sinusoidal_tensor2tensor", "first_position": 2, "pre_norm": True}
 OTHERS = [
+    MBART,
     {**LEARNED_POSITIONS, "num_key_value_heads": 1, "num_decoder_layers": 2},
     {"positions": "rotary", "num_layers": 2, "d_key": 6, "num_key_value_heads": 1, "pre_norm": True},
     {"positions": "none", "d_key": 7, "activation": "gelu_sigmoid", "embedding_norm": True},
@@ -78,7 +81,9 @@ def check(export, path):
 
 
 @pytest.mark.parametrize(
-    "variant", [MBART, RELATIVE, *(pytest.param(each, marks=pytest.mark.slow) for each in OTHERS)], ids=str
+    "variant",
+    [{**MBART, "frame": "/3,5/"}, RELATIVE, M2M100, *(pytest.param(each, marks=pytest.mark.slow) for each in OTHERS)],
+    ids=str,
 )
 def test_the_engine_translates_and_scores_as_every_variant_of_the_transformer_does(tmp_path, variant):
     """Random weights, so that nothing is left at 0 or 1. The test after this one has the Transformer of the paper."""
@@ -86,6 +91,14 @@ def test_the_engine_translates_and_scores_as_every_variant_of_the_transformer_do
     export = CTranslate2Export(Translator(tiny.transformer(**variant), *tokenizers, max_length=31))
     export.write(tmp_path)
     check(export, tmp_path)
+    before, after, start = split_frame_setting(variant.get("frame", "//"))
+    tags = {
+        "source_tag": before,
+        "source_end": after if after != [3] else [],
+        "target_prefix": [BOS_ID] if start else [],
+    }
+    given = {name: " ".join(tokenizers[0].visible_pieces(ids)) for name, ids in tags.items() if ids}
+    assert given.items() <= export.describe(tmp_path).items() and len(export.describe(tmp_path)) == 2 + len(given)
 
 
 @pytest.mark.slow
@@ -133,10 +146,8 @@ def test_pieces_that_two_detokenizers_write_differently_are_the_same(trained, tm
 
 
 def test_a_model_that_the_engine_cannot_run_is_refused_and_its_reason_named():
-    framed = [tiny.transformer(frame=frame) for frame in ("5//", "/3,3/")]
     for model, words in (
         (RecurrentNetwork(tiny.VOCABULARY, d_model=22), "Transformers only. Received: .* RecurrentNetwork"),
-        *((model, f"adds only eos to a source. Received: frame='{model.frame}'") for model in framed),
         (tiny.transformer(d_value=7), "one width for keys and values. Received: d_key=13, d_value=7"),
     ):
         with pytest.raises(ExportError, match=f"{words}; export a SavedModel"):
