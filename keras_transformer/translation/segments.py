@@ -26,6 +26,7 @@ JOINTS = ((rf"({WIDE_STOP}{CLOSING}*){NO_SPACE}", r"\1"), (NO_SPACE, " "))
 
 LONGEST_CHARACTER = 4  # bytes, each of which may be a piece
 EXTRA_LENGTH = 50  # most tokens that a translation may have more than its source (6.1)
+LONGEST_ASKED = 1024  # tokens of a translation of which a text may ask for more than usual
 MOST_FORCED = 1024  # tokens of a prefix; the rest is not forced
 LONGEST_SCORED = 1024  # tokens of a text that is scored as a whole; the rest is cut off
 
@@ -149,7 +150,8 @@ def limits_of(ids, prefix=None, max_length=None, rows=None):
     Args:
         ids: RaggedTensor int32 (P, None), the pieces of each part.
         prefix: int32 (P, L), tokens that are forced, then padding; None for none.
-        max_length: int32 (B,), the limit that each text asks for; 0 for none.
+        max_length: int32 (B,), the limit that each text asks for; 0 for none. More than `LONGEST_ASKED` tokens are not
+            given: a translation that does not end would take memory without bounds.
         rows: int64 (P,), the text of each part.
     """
     limits = tf.cast(ids.row_lengths(), tf.int32) + EXTRA_LENGTH
@@ -157,7 +159,8 @@ def limits_of(ids, prefix=None, max_length=None, rows=None):
         return limits
     asked = tf.gather(max_length, rows)
     forced = tf.math.count_nonzero(prefix != PAD_ID, axis=1, dtype=tf.int32)
-    return tf.maximum(tf.where(asked > 0, tf.minimum(limits, asked), limits), forced)
+    given = tf.minimum(asked, tf.maximum(limits, LONGEST_ASKED))
+    return tf.maximum(tf.where(asked > 0, given, limits), forced)
 
 
 def in_range(given, beam_size, length_penalty):

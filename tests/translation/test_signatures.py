@@ -14,7 +14,7 @@ from keras_transformer.models.transformer import Transformer
 from keras_transformer.normalization import mend
 from keras_transformer.tokenizer import Tokenizer, train_tokenizer
 from keras_transformer.translation.options import INPUTS, OUTPUTS, options_of
-from keras_transformer.translation.segments import EXTRA_LENGTH
+from keras_transformer.translation.segments import EXTRA_LENGTH, LONGEST_ASKED
 from keras_transformer.translation.signatures import Signatures
 from tests import reference, tiny
 
@@ -152,6 +152,8 @@ def test_max_length_is_the_most_tokens_of_a_translation():
     found = call("translate_with_options", ["seven"] * 3, tiny.endless, max_length=[1, 2, 7], length_penalty=0.0)
     assert [len(translation.split()) for translation in found["translation"]] == [1, 2, 7]
     assert found["score"][0] > found["score"][1] > found["score"][2]  # one more token, one more log-probability
+    found = call("translate_with_options", ["seven"] * 2, tiny.endless, max_length=[97, 2**31 - 1])
+    assert [len(translation.split()) for translation in found["translation"]] == [97, LONGEST_ASKED]
 
 
 def test_a_repetition_penalty_makes_repetition_rarer():
