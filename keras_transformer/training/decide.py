@@ -24,10 +24,12 @@ from keras_transformer.errors import counted
 from keras_transformer.process import available_cores, available_memory, replicas_for
 from keras_transformer.training.run_directory import RunDirectory
 from keras_transformer.training.updates import paper_peak_rate
+from keras_transformer.translation.segments import EXTRA_LENGTH
 
 log = logging.getLogger(__name__)
 FEWEST_UPDATES, FEWEST_PAIRS = 100, 64  # of an epoch, and of a batch, if `batch_tokens` is not set
 LONGEST_WARMUP = 10  # a warm-up is at most this part of a run, if `warmup_steps` is not set
+USUAL = 99.9  # percent of the pairs: the others may be wrong
 POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16", "float16": "mixed_float16"}
 
 
@@ -215,13 +217,20 @@ def say_shares(corpus, shares):
 
 
 def facts_of(data):
-    """The languages and the vocabulary of a run, a dict; with tags, also their place and all directions."""
+    """The languages, the vocabulary and the longest translations of a run, a dict; with tags, also all directions."""
     corpus = data.corpus
     found = {"source_lang": corpus.source_lang, "target_lang": corpus.target_lang}
     if data.languages:
         directions = [f"{source}-{target}" for source, target in corpus.directions]
         found |= {"tags": data.languages.place, "directions": directions}
-    return {**found, "vocabulary_size": data.source_tokenizer.vocabulary_size}
+    sizes = {"vocabulary_size": data.source_tokenizer.vocabulary_size, "extra_length": extra_length_of(data.train)}
+    return {**found, **sizes}
+
+
+def extra_length_of(pairs):
+    """Most tokens that a translation may have more than its source: those of nearly all `EncodedPairs` have fewer."""
+    source, target = pairs.lengths
+    return max(EXTRA_LENGTH, int(np.percentile(target - source, USUAL, method="lower")))
 
 
 def sizes_of(config, pairs):

@@ -118,6 +118,7 @@ class RunDirectory:
         with reading(self.decided):
             decided = dict(_read_yaml(self.decided))
             numbers = ("batch_tokens", "warmup_steps", "peak_learning_rate", "passes", "last_step", "divided_for")
+            numbers += ("extra_length",)
             if not all(isinstance(decided[name], int | float) for name in numbers if name in decided):
                 raise ValueError
             return decided

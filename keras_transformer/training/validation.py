@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from keras_transformer.data.pipeline import make_batch, validation_batches
 from keras_transformer.files import write_whole
+from keras_transformer.training.decide import extra_length_of
 from keras_transformer.training.tensorboard import AlignmentPictures
 from keras_transformer.translation.translator import Translator
 
@@ -40,6 +41,7 @@ def measures_of(config, run, data, trainer, group, judge, board, progress):
             *data.tokenizers,
             beam_size=1,
             max_length=config.max_length,
+            extra_length=extra_length_of(data.train),
             batch_size=64,
             strategy=decoding_strategy(strategy),
             split_sentences=config.split_sentences,

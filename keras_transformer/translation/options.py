@@ -74,7 +74,7 @@ OPTIONS = (
     ),
     Option(
         *("max_length", _BEAM, "int32", 1, MOST, 0, 0, 20),
-        *("most tokens of the translation of a sentence", "50 more than the sentence has"),
+        *("most tokens of the translation of a sentence", "50 more than the sentence has, or what training showed"),
     ),
     Option(
         *("repetition_penalty", _BEAM, "float32", 0.01, 100.0, 0.0, 1.0, 1.1),

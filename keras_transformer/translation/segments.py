@@ -25,7 +25,7 @@ FEWEST_AT_ONCE = 32  # parts that are translated side by side, unless there are 
 JOINTS = ((rf"({WIDE_STOP}{CLOSING}*){NO_SPACE}", r"\1"), (NO_SPACE, " "))
 
 LONGEST_CHARACTER = 4  # bytes, each of which may be a piece
-EXTRA_LENGTH = 50  # most tokens that a translation may have more than its source (6.1)
+EXTRA_LENGTH = 50  # most tokens that a translation may have more than its source (6.1), where nothing shows more
 LONGEST_ASKED = 1024  # tokens of a translation of which a text may ask for more than usual
 MOST_FORCED = 1024  # tokens of a prefix; the rest is not forced
 LONGEST_SCORED = 1024  # tokens of a text that is scored as a whole; the rest is cut off
@@ -144,17 +144,18 @@ def latest(values, flags):
     return tf.gather(tf.boolean_mask(values, flags), tf.cumsum(tf.cast(flags, tf.int32)) - 1)
 
 
-def limits_of(ids, prefix=None, max_length=None, rows=None):
+def limits_of(ids, extra_length, prefix=None, max_length=None, rows=None):
     """Most tokens of the translation of each part, int32 (P,).
 
     Args:
         ids: RaggedTensor int32 (P, None), the pieces of each part.
+        extra_length: int, most tokens that a translation has more, if the text does not ask for another limit.
         prefix: int32 (P, L), tokens that are forced, then padding; None for none.
         max_length: int32 (B,), the limit that each text asks for; 0 for none. More than `LONGEST_ASKED` tokens are not
             given: a translation that does not end would take memory without bounds.
         rows: int64 (P,), the text of each part.
     """
-    limits = tf.cast(ids.row_lengths(), tf.int32) + EXTRA_LENGTH
+    limits = tf.cast(ids.row_lengths(), tf.int32) + extra_length
     if prefix is None:
         return limits
     asked = tf.gather(max_length, rows)

@@ -53,6 +53,7 @@ class Signatures:
         beam_size: W; 1 is greedy search. It is also the number of alternatives.
         length_penalty: alpha.
         max_length: most source pieces that are translated as one sequence.
+        extra_length: most tokens that a translation has more than its source.
         split_sentences: whether the sentences of a text are translated one by one, or each line at once.
         known: `Known` of the corpus, which decides about sentences, and about characters that the tokenizer lacks.
         shortlist: `Shortlist` of the translations; None: a search chooses among all pieces. `sample`, `score` and
@@ -75,10 +76,12 @@ class Signatures:
         shortlist=None,
         tags=None,
         projections=projections_of,
+        extra_length=EXTRA_LENGTH,
     ):
         self.model, self.members = model, model.members()
         self.tokenizers = self.source_tokenizer, self.target_tokenizer = source_tokenizer, target_tokenizer
-        self.beam_size, self.length_penalty, self.max_length = beam_size, length_penalty, max_length
+        self.beam_size, self.length_penalty = beam_size, length_penalty
+        self.max_length, self.extra_length = max_length, extra_length
         self.shortlist, self.directions = shortlist, tags and Directions(tags)
         self.reader = self.directions or OwnTag.of_model(self.members[0], source_tokenizer)
         self.projections = projections
@@ -150,7 +153,7 @@ class Signatures:
         options = in_range(options, self.beam_size, self.length_penalty)
         parts = self._split_source(text)
         prefix = prefix_ids(self.target_tokenizer, options.pop("prefix"), parts)
-        limits = limits_of(parts.ids, prefix, options.pop("max_length"), parts.rows)
+        limits = limits_of(parts.ids, self.extra_length, prefix, options.pop("max_length"), parts.rows)
         alpha = options["length_penalty"]
         options = {"prefix": prefix, **{name: tf.gather(option, parts.rows) for name, option in options.items()}}
         found = self.translate_parts(parts.ids, limits, tf.constant(1), at_once(text), options)
@@ -170,7 +173,9 @@ class Signatures:
         parts = self._split_source(text)
         options = {name: tf.gather(option, parts.rows) for name, option in options.items()}
         options["seed"] = options["seed"] * PARTS_APART + parts.places
-        found = self.translate_parts(parts.ids, limits_of(parts.ids), tf.constant(1), at_once(text), options)
+        found = self.translate_parts(
+            parts.ids, limits_of(parts.ids, self.extra_length), tf.constant(1), at_once(text), options
+        )
         return _best(*self._joined(parts, found))
 
     def score(self, text, translation, **tags):
@@ -189,7 +194,7 @@ class Signatures:
             {"score": float32 (B,), "token_scores": float32 (B, T), the log-probability of each piece, 0 on padding,
             "pieces": string (B, T), "</s>" at the end of each part, "" on padding}.
         """
-        parts, most = self._split_source(text), tf.constant(self.max_length + EXTRA_LENGTH, tf.int64)
+        parts, most = self._split_source(text), tf.constant(self.max_length + self.extra_length, tf.int64)
         translation_parts = self._split(translation, most, self.target_tokenizer, self.division_of_translations)
         owners, sources, labels = pairs(self.tokenizers, text, translation, parts, translation_parts)
         tags = {name: tf.gather(tag, owners) for name, tag in tags.items()}
@@ -233,7 +238,9 @@ class Signatures:
         """text string (B,) -> translations string (B, count) and scores float32 (B, count), best first."""
         parts = self._split_source(text)
         options = {name: tf.gather(tag, parts.rows) for name, tag in tags.items()}
-        found = self.translate_parts(parts.ids, limits_of(parts.ids), tf.constant(count), at_once(text), options)
+        found = self.translate_parts(
+            parts.ids, limits_of(parts.ids, self.extra_length), tf.constant(count), at_once(text), options
+        )
         return self._joined(parts, found)
 
     # Their stops. Each is a tf.function, so that a SavedModel holds it once. AutoGraph takes most of the time of
@@ -299,7 +306,7 @@ class Signatures:
                 shape_invariants=[(flat, tf.TensorShape([None])), (counts, tf.TensorShape([None]))],
             )
             some = sources[start : start + batch_size]
-            source_ids, limits = some.to_tensor(PAD_ID), limits_of(some)
+            source_ids, limits = some.to_tensor(PAD_ID), limits_of(some, self.extra_length)
             given = {name: tag[start : start + batch_size] for name, tag in (tags or {}).items()}
             required = required_placeholders(self.tokenizers, source_ids, limits, {})
             memory = self.memory_of(source_ids, given)

@@ -22,6 +22,7 @@ from keras_transformer.training.decide import (
     Machine,
     count_replicas,
     decide,
+    extra_length_of,
     languages_of,
     make_strategy,
     precision_of,
@@ -58,6 +59,14 @@ def test_an_epoch_has_about_a_hundred_updates_or_more_and_a_warm_up_is_a_tenth_a
     assert config.peak_learning_rate**2 == pytest.approx(0.003**2 * config.batch_tokens / 2048)
     if plan.steps_per_epoch > 110:
         assert config.batch_tokens == 2048
+
+
+def test_a_translation_may_be_longer_than_its_source_by_as_much_as_nearly_all_pairs():
+    for longer, expected in (([83] * 18 + [400] * 2, 84), ([31] * 20, 50), ([-5] * 20, 50)):
+        lengths = [7] * 1980 + [7 + each for each in longer]
+        pairs = tiny.encoded_pairs([7] * 2000, [max(length, 1) for length in lengths], 97)
+        assert extra_length_of(pairs) == expected
+        assert decide(Config(), replace(data(1), train=pairs), TWO_CORES, NEW)[3]["extra_length"] == expected
 
 
 @pytest.mark.parametrize(("count", "weight"), [(10_000, "0.05"), (100, "30"), (3_000, "2.5")])

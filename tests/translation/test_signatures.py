@@ -16,6 +16,7 @@ from keras_transformer.tokenizer import Tokenizer, train_tokenizer
 from keras_transformer.translation.options import INPUTS, OUTPUTS, options_of
 from keras_transformer.translation.segments import EXTRA_LENGTH, LONGEST_ASKED
 from keras_transformer.translation.signatures import Signatures
+from keras_transformer.translation.translator import Translator
 from tests import reference, tiny
 
 ALPHA = 0.7
@@ -154,6 +155,9 @@ def test_max_length_is_the_most_tokens_of_a_translation():
     assert found["score"][0] > found["score"][1] > found["score"][2]  # one more token, one more log-probability
     found = call("translate_with_options", ["seven"] * 2, tiny.endless, max_length=[97, 2**31 - 1])
     assert [len(translation.split()) for translation in found["translation"]] == [97, LONGEST_ASKED]
+    longer = Translator(tiny.endless(), tiny.tokenizer(), beam_size=1, extra_length=97)
+    found = longer.explain("seven")
+    assert len(found.pieces) == 97 + len(found.source_pieces)
 
 
 def test_a_repetition_penalty_makes_repetition_rarer():

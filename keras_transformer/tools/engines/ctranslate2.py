@@ -17,7 +17,7 @@ from keras_transformer.errors import ExportError
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.tokenizer import SHARED, SOURCE, TARGET, save_tokenizers
 from keras_transformer.translation.directions import default_tags
-from keras_transformer.translation.segments import EXTRA_LENGTH, at_once, divide_into_parts
+from keras_transformer.translation.segments import at_once, divide_into_parts
 
 try:
     import ctranslate2
@@ -113,7 +113,7 @@ class CTranslate2Export:
     def write(self, directory):
         """Writes the model and its tokenizers into an empty directory."""
         reference = self.reference
-        longest = max(MOST_INPUT, reference.settings["max_length"]) + EXTRA_LENGTH
+        longest = max(MOST_INPUT, reference.settings["max_length"]) + reference.settings["extra_length"]
         vocabularies = [vocabulary(x) for x in (reference.source_tokenizer, reference.target_tokenizer)]
         spec = transformer_spec(reference.model, *vocabularies, longest)
         spec.config.add_source_eos = self.adds_eos
@@ -132,9 +132,7 @@ class CTranslate2Export:
         run = self.reference
         tokenizers = (run.source_tokenizer, run.target_tokenizer)
         division = run.signatures.division
-        yield CTranslate2Greedy(
-            directory, *tokenizers, run.settings["max_length"], division, self.tokens
-        ).translate_batch
+        yield CTranslate2Greedy(directory, *tokenizers, run.settings, division, self.tokens).translate_batch
 
     def expected(self, sentences):
         """The pieces and the scores of the run: see `pieces_of_translations`."""
@@ -266,15 +264,15 @@ class CTranslate2Greedy:
         directory: of the export.
         source_tokenizer: `Tokenizer` of the run, which divides texts.
         target_tokenizer: `Tokenizer` of the run, which writes translations.
-        max_length: most source tokens of a part.
+        settings: those of the `Translator` of the run.
         division: see `segments.divide_into_parts`.
         tokens: `Tokens`.
     """
 
-    def __init__(self, directory, source_tokenizer, target_tokenizer, max_length, division, tokens):
+    def __init__(self, directory, source_tokenizer, target_tokenizer, settings, division, tokens):
         self.source_tokenizer = source_tokenizer
         self.target_tokenizer = target_tokenizer
-        self.max_length = max_length
+        self.max_length, self.extra_length = settings["max_length"], settings["extra_length"]
         self.division, self.tokens = division, tokens
         names = (SHARED, SHARED) if Path(directory, SHARED).exists() else (SOURCE, TARGET)
         self._source_pieces, self._pieces = (
@@ -305,7 +303,7 @@ class CTranslate2Greedy:
                 length_penalty=0,
                 min_decoding_length=0,
                 max_input_length=0,  # nothing is cut off: texts are divided already
-                max_decoding_length=len(self.tokens.prefix) + length + EXTRA_LENGTH,  # it counts the prefix
+                max_decoding_length=len(self.tokens.prefix) + length + self.extra_length,  # it counts the prefix
                 return_scores=True,
             )
             for row, result in zip(rows, results, strict=True):

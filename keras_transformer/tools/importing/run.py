@@ -18,6 +18,7 @@ from keras_transformer.tools.importing.tensors import ImportedModelError, read_j
 from keras_transformer.tools.importing.trimming import trimmed
 from keras_transformer.training.run_directory import RunDirectory
 from keras_transformer.translation.options import LANGUAGE_INPUTS
+from keras_transformer.translation.segments import EXTRA_LENGTH, LONGEST_ASKED
 
 # The file by which a format is known, and who reads it.
 FORMATS = {**dict.fromkeys(marian.DECODERS, marian), "config.json": hugging_face}
@@ -90,8 +91,20 @@ def import_model(
         if foreign.tags:
             foreign.tags.save(directory)
         save(model, run.model)
+        if longest := longest_translation(path):
+            run.keep_decided({"extra_length": max(EXTRA_LENGTH, longest)})
         run.samples.write_text("\n".join(PROBES[:2]), encoding="utf-8")
     return Run(model_dir)
+
+
+def longest_translation(path):
+    """Most tokens of a translation by the files of Hugging Face, up to `LONGEST_ASKED`; 0 if they do not say it."""
+    for name in ("generation_config.json", "config.json"):
+        told = read_json(path, name) if (path / name).exists() else {}
+        for longest in (told.get("max_new_tokens"), told.get("max_length")):
+            if type(longest) is int and longest > 0:
+                return min(longest, LONGEST_ASKED)
+    return 0
 
 
 def check_no_adapter(path):

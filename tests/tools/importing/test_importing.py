@@ -17,7 +17,9 @@ from keras_transformer.errors import UserError
 from keras_transformer.runs import Run
 from keras_transformer.tools.importing import import_model, marian
 from keras_transformer.tools.importing.marian_mt import before_source
+from keras_transformer.tools.importing.run import longest_translation
 from keras_transformer.tools.importing.tensors import open_tensors, read_safetensors, read_torch
+from keras_transformer.training.run_directory import RunDirectory
 from tests import tiny
 from tests.tools.importing.toy_corpus import SENTENCES, train_pieces
 
@@ -322,11 +324,25 @@ def test_the_pickle_of_a_torch_file_runs_nothing(tmp_path):
         read_torch(path)
 
 
-def test_a_program_imports_and_says_how_to_go_on(tmp_path, monkeypatch, capsys):
+def test_a_translation_is_as_long_as_in_the_configuration_of_the_model(tmp_path):
+    assert longest_translation(tmp_path) == 0
+    for name, told, longest in (
+        ("config.json", {"max_length": 77}, 77),
+        ("generation_config.json", {"max_length": None}, 77),
+        ("generation_config.json", {"max_length": 10**9}, 1024),
+        ("generation_config.json", {"max_length": 200, "max_new_tokens": 256}, 256),
+    ):
+        (tmp_path / name).write_text(json.dumps(told))
+        assert longest_translation(tmp_path) == longest
+
+
+def test_a_program_imports_and_says_how_to_go_on(model, tmp_path, monkeypatch, capsys):
     program = importlib.import_module("keras_transformer.cli.import")
-    monkeypatch.setattr("sys.argv", ["import", str(unpacked("hf_marian")), "--model_dir", str(tmp_path / "run")])
+    (model / "generation_config.json").write_text('{"max_length": 512}')
+    monkeypatch.setattr("sys.argv", ["import", str(model), "--model_dir", str(tmp_path / "run")])
     program.program()
     assert f"translate --model_dir {tmp_path}/run" in capsys.readouterr().out
+    assert RunDirectory(tmp_path / "run").read_decided() == {"extra_length": 512}
     config = Run(tmp_path / "run").config
     assert (config.frame, config.model_dir, config.target_lang) == ("/3/", str(tmp_path / "run"), "de")
     with pytest.raises(SystemExit):
