@@ -30,7 +30,7 @@ class ArgosExport(CTranslate2Export):
 
     def __init__(self, translator, quantization="float32"):
         super().__init__(translator, quantization)
-        if self.tokens.described():
+        if translator.tags or self.tokens.described():
             raise ExportError("Argos Translate adds no tag to a text: export a model with tags as a SavedModel")
         if translator.source_tokenizer is not translator.target_tokenizer:
             raise ExportError("Argos Translate has one tokenizer for both languages: choose the format ctranslate2")

@@ -1,6 +1,7 @@
 """A trained run as a model directory of CTranslate2, the C++ engine for Transformers on CPU and GPU."""
 
 import contextlib
+import functools
 import itertools
 import logging
 from dataclasses import dataclass
@@ -96,19 +97,25 @@ class CTranslate2Export:
             widths = f"d_key={attention.d_key}, d_value={attention.d_value}"
             raise ExportError(f"CTranslate2 has one width for keys and values. Received: {widths}; export a SavedModel")
         self.reference = translator.with_model(translator.model, beam_size=1, length_penalty=0.0)
-        model, tags = translator.model, translator.tags
-        tag, first = tags.ids(*tags.default) if tags else (None, BOS_ID)
-        before, after, start = (
-            [*ids] for ids in (model.source_frame.before, model.source_frame.after, model.target_frame.before)
-        )
-        self.adds_eos = after == [EOS_ID]
-        source = [before + [tag] * (tag is not None), [] if self.adds_eos else after]
-        source = [pieces_at(translator.source_tokenizer, ids) for ids in source]
-        begin, *prefix = pieces_at(translator.target_tokenizer, [*start, first])
-        self.tokens = Tokens(*source, begin, prefix)
         self.quantization = quantization
         self.least_equal, self.score_tolerance = (0.995, 1e-2) if quantization == "float32" else (0.8, np.inf)
         self.advice = "export a SavedModel" if quantization == "float32" else "choose `quantization` float32"
+
+    @property
+    def adds_eos(self):
+        """Whether the engine adds eos to a text."""
+        return list(self.reference.model.source_frame.after) == [EOS_ID]
+
+    @functools.cached_property
+    def tokens(self):
+        """The `Tokens` of the exported direction."""
+        model, tags = self.reference.model, self.reference.tags
+        tag, first = tags.ids(*tags.default) if tags else (None, BOS_ID)
+        before = [*model.source_frame.before, *([] if tag is None else [tag])]
+        after = [] if self.adds_eos else model.source_frame.after
+        around = (pieces_at(self.reference.source_tokenizer, ids) for ids in (before, after))
+        start, *prefix = pieces_at(self.reference.target_tokenizer, [*model.target_frame.before, first])
+        return Tokens(*around, start, prefix)
 
     def write(self, directory):
         """Writes the model and its tokenizers into an empty directory."""

@@ -83,7 +83,7 @@ def read_vocabularies(directory, config, source_lang, target_lang, languages=Non
 def kind_of(told, config):
     """The class of a tokenizer in transformers: its own file names it, or else the model, or the kind of the model."""
     named = (str(each.get("tokenizer_class") or "").removesuffix("Fast") for each in (told, config))
-    return next((name for name in named if name and name not in GENERAL), KINDS.get(config["model_type"]))
+    return next((name for name in named if name and name not in GENERAL), KINDS.get(str(config["model_type"])))
 
 
 def frame_of(kind, told, config, tag):
@@ -131,7 +131,12 @@ def tags_of(directory, told, kind, count):
     Raises:
         ImportedModelError: if no file lists them, and the kind does not tell them.
     """
-    found = {each["content"]: int(id) for id, each in (told.get("added_tokens_decoder") or {}).items()}
+    try:
+        found = {each["content"]: int(id) for id, each in (told.get("added_tokens_decoder") or {}).items()}
+    except (TypeError, KeyError, ValueError, AttributeError):
+        raise ImportedModelError(
+            f"{directory}/tokenizer_config.json has no ids and contents in added_tokens_decoder"
+        ) from None
     if not any(id >= count for id in found.values()) and (directory / tokenizer_json.FILE).exists():
         found = tokenizer_json.added_tokens(directory)
     if not any(id >= count for id in found.values()):

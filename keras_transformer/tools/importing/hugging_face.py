@@ -38,6 +38,8 @@ FAMILIES = {
     "M2M100ForConditionalGeneration": fairseq,
     "MBartForConditionalGeneration": fairseq,
 }
+RATES = ("dropout", "attention_dropout", "activation_dropout")
+FLAGS = ("scale_embedding", "tie_word_embeddings", "share_encoder_decoder_embeddings")
 START_ID = "decoder_start_token_id"
 SIZES = ("d_model", "encoder_ffn_dim", "decoder_ffn_dim", "encoder_attention_heads", "decoder_attention_heads")
 NUMBERS = re.compile(  # in a config.json
@@ -113,6 +115,16 @@ def check_numbers(config, tensors, directory):
     for name, value in numbers.items():
         if type(value) is not int or value < (0 if name.endswith("_id") else 1):
             raise ImportedModelError(f"{directory}/config.json: {name} must be a whole number. Received: {value!r}")
+    for name in RATES:
+        if type(config.get(name, 0)) not in (int, float) or not 0 <= config.get(name, 0) < 1:
+            raise ImportedModelError(
+                f"{directory}/config.json: {name} must be at least 0 and less than 1. Received: {config[name]!r}"
+            )
+    for name in FLAGS:
+        if not isinstance(config.get(name, True), bool):
+            raise ImportedModelError(
+                f"{directory}/config.json: {name} must be true or false. Received: {config[name]!r}"
+            )
     names = [f"{name}.weight" for names in MATRICES.values() for name in names]
     rows = max((tensors[name].shape[0] for name in names if name in tensors), default=0)
     largest = max((max(tensors[name].shape, default=0) for name in tensors), default=0)

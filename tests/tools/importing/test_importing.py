@@ -104,6 +104,8 @@ def refusal(path, tmp_path, **languages):
         ({"encoder_attention_heads": "4"}, "encoder_attention_heads must be a whole number. Received: '4'"),
         ({"decoder_start_token_id": -1}, "decoder_start_token_id must be a whole number. Received: -1"),
         ({"decoder_start_token_id": 10**9}, "a matrix has 75 rows"),
+        ({"dropout": "0.1"}, "dropout must be at least 0 and less than 1. Received: '0.1'"),
+        ({"scale_embedding": "false"}, "scale_embedding must be true or false. Received: 'false'"),
         ({"architectures": [["x"]]}, "architectures=[['x']]"),
         ({"activation_function": ["relu"]}, "activation_function=['relu']"),
     ],

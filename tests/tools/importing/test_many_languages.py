@@ -108,6 +108,8 @@ def test_the_files_of_a_published_model_give_the_source_ids_of_the_engine(name, 
 
 def test_a_model_of_an_unknown_kind_gets_no_languages_of_another(tmp_path):
     path = Path(shutil.copytree(unpacked("hf_nllb"), tmp_path / "model"))
+    (path / "tokenizer_config.json").write_text('{"added_tokens_decoder": [5]}')
+    assert "in added_tokens_decoder" in refusal(path, tmp_path, source_lang="en", target_lang="de")
     for file in ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"):
         (path / file).unlink()
     assert "has no list of its languages" in refusal(path, tmp_path, source_lang="en", target_lang="de")
