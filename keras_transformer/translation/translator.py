@@ -32,7 +32,7 @@ from keras_transformer.translation.results import (
     score_of,
     translation_of,
 )
-from keras_transformer.translation.segments import EXTRA_LENGTH, split_at
+from keras_transformer.translation.segments import split_at
 from keras_transformer.translation.sentences import DIVISION, NO_SPACE
 from keras_transformer.translation.shortlist import Shortlist
 from keras_transformer.translation.signatures import Signatures
@@ -292,7 +292,7 @@ class Translator(TextTranslator):
         target_tokenizer: `Tokenizer` of the translations; that of the texts by default.
         beam_size, length_penalty: W and alpha; a W of 1 is greedy search.
         max_length: most source tokens that are translated as one sequence; longer text is divided.
-        extra_length: most tokens that a translation has more than its source.
+        extra_length: most tokens that a translation has more than its source; 50 by default.
         batch_size: texts translated at a time, on every device.
         strategy: tf.distribute.Strategy under which the weights were made. Each of its replicas on this machine
             translates its part of every batch. None leaves all to the first.
@@ -324,7 +324,7 @@ class Translator(TextTranslator):
         protect: bool = False,
         tags: LanguageTags | None = None,
         projections: Callable = projections_of,
-        extra_length: int = EXTRA_LENGTH,
+        extra_length: int | None = None,
     ):
         check_positive(beam_size=beam_size, max_length=max_length)
         if not LENGTH_PENALTIES[0] <= length_penalty <= LENGTH_PENALTIES[1]:
@@ -333,10 +333,11 @@ class Translator(TextTranslator):
         self.source_tokenizer = source_tokenizer
         self.target_tokenizer = target_tokenizer or source_tokenizer
         self.settings = {"beam_size": beam_size, "length_penalty": length_penalty, "max_length": max_length}
-        self.settings |= {"split_sentences": split_sentences, "extra_length": extra_length}
+        self.settings["split_sentences"] = split_sentences
         self.known, self.shortlist = known, shortlist
         tokenizers = (self.source_tokenizer, self.target_tokenizer)
         how = {"known": known, "shortlist": shortlist, "tags": tags, "projections": projections}
+        how["extra_length"] = extra_length
         self.signatures = Signatures(model, *tokenizers, **self.settings, **how)
         self._functions, self._breaks = self.signatures.functions(), self.signatures.division.breaks
         self._strategy = strategy or tf.distribute.get_strategy()
@@ -351,6 +352,7 @@ class Translator(TextTranslator):
     def with_model(self, model: SequenceToSequence, **settings: Any) -> "Translator":
         """A translator with the same tokenizers and another model; `settings` replace those of this one."""
         same = {"known": self.known, "shortlist": self.shortlist, "tags": self.tags}
+        same["extra_length"] = self.signatures.extra_length
         same["batch_size"] = self.batch_size // self._replicas
         other = Translator(model, self.source_tokenizer, self.target_tokenizer, **self.settings | same | settings)
         other.protection, other.languages = other.protection or self.protection, self.languages

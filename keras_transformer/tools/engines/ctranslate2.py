@@ -18,7 +18,7 @@ from keras_transformer.errors import ExportError
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.tokenizer import SHARED, SOURCE, TARGET, save_tokenizers
 from keras_transformer.translation.directions import default_tags
-from keras_transformer.translation.segments import at_once, divide_into_parts
+from keras_transformer.translation.segments import EXTRA_LENGTH, at_once, divide_into_parts
 
 try:
     import ctranslate2
@@ -102,6 +102,11 @@ class CTranslate2Export:
         self.advice = "export a SavedModel" if quantization == "float32" else "choose `quantization` float32"
 
     @property
+    def extra_length(self):
+        """Most tokens that a translation has more than its source."""
+        return self.reference.signatures.extra_length or EXTRA_LENGTH
+
+    @property
     def adds_eos(self):
         """Whether the engine adds eos to a text."""
         return list(self.reference.model.source_frame.after) == [EOS_ID]
@@ -120,7 +125,7 @@ class CTranslate2Export:
     def write(self, directory):
         """Writes the model and its tokenizers into an empty directory."""
         reference = self.reference
-        longest = max(MOST_INPUT, reference.settings["max_length"]) + reference.settings["extra_length"]
+        longest = max(MOST_INPUT, reference.settings["max_length"]) + self.extra_length
         vocabularies = [vocabulary(x) for x in (reference.source_tokenizer, reference.target_tokenizer)]
         spec = transformer_spec(reference.model, *vocabularies, longest)
         spec.config.add_source_eos = self.adds_eos
@@ -139,7 +144,9 @@ class CTranslate2Export:
         run = self.reference
         tokenizers = (run.source_tokenizer, run.target_tokenizer)
         division = run.signatures.division
-        yield CTranslate2Greedy(directory, *tokenizers, run.settings, division, self.tokens).translate_batch
+        yield CTranslate2Greedy(
+            directory, *tokenizers, run.settings["max_length"], self.extra_length, division, self.tokens
+        ).translate_batch
 
     def expected(self, sentences):
         """The pieces and the scores of the run: see `pieces_of_translations`."""
@@ -271,15 +278,16 @@ class CTranslate2Greedy:
         directory: of the export.
         source_tokenizer: `Tokenizer` of the run, which divides texts.
         target_tokenizer: `Tokenizer` of the run, which writes translations.
-        settings: those of the `Translator` of the run.
+        max_length: most source tokens of a part.
+        extra_length: most tokens that a translation has more.
         division: see `segments.divide_into_parts`.
         tokens: `Tokens`.
     """
 
-    def __init__(self, directory, source_tokenizer, target_tokenizer, settings, division, tokens):
+    def __init__(self, directory, source_tokenizer, target_tokenizer, max_length, extra_length, division, tokens):
         self.source_tokenizer = source_tokenizer
         self.target_tokenizer = target_tokenizer
-        self.max_length, self.extra_length = settings["max_length"], settings["extra_length"]
+        self.max_length, self.extra_length = max_length, extra_length
         self.division, self.tokens = division, tokens
         names = (SHARED, SHARED) if Path(directory, SHARED).exists() else (SOURCE, TARGET)
         self._source_pieces, self._pieces = (
