@@ -17,6 +17,7 @@ from keras_transformer.models.sequence_to_sequence import load_model
 from keras_transformer.tags import load_tags
 from keras_transformer.tokenizer import load_tokenizers
 from keras_transformer.training.run_directory import epoch_number
+from keras_transformer.translation.segments import EXTRA_LENGTH
 from keras_transformer.translation.translator import Translator
 
 log = logging.getLogger(__name__)
@@ -238,7 +239,7 @@ def load_translator(run, checkpoint="average", strategy=None, **settings):
     settings |= {name: getattr(config, name) for name in names if settings.get(name) is None}
     tokenizers = load_tokenizers(run.path)
     settings = {"known": load_known(run.full_stops), "tags": load_tags(run.path)} | settings
-    settings = {"extra_length": run.read_decided().get("extra_length")} | settings
+    settings = {"extra_length": run.read_decided().get("extra_length", EXTRA_LENGTH)} | settings
     translator = Translator(network, *tokenizers, max_length=config.max_length, strategy=strategy, **settings)
     translator.files, translator.languages = files, run.languages()
     return translator

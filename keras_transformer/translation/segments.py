@@ -149,14 +149,13 @@ def limits_of(ids, extra_length, prefix=None, max_length=None, rows=None):
 
     Args:
         ids: RaggedTensor int32 (P, None), the pieces of each part.
-        extra_length: int, most tokens that a translation has more, if the text does not ask for another limit; None
-            for `EXTRA_LENGTH`.
+        extra_length: int, most tokens that a translation has more, if the text does not ask for another limit.
         prefix: int32 (P, L), tokens that are forced, then padding; None for none.
         max_length: int32 (B,), the limit that each text asks for; 0 for none. More than `LONGEST_ASKED` tokens are not
             given: a translation that does not end would take memory without bounds.
         rows: int64 (P,), the text of each part.
     """
-    limits = tf.cast(ids.row_lengths(), tf.int32) + (extra_length or EXTRA_LENGTH)
+    limits = tf.cast(ids.row_lengths(), tf.int32) + extra_length
     if prefix is None:
         return limits
     asked = tf.gather(max_length, rows)

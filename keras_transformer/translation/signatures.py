@@ -53,7 +53,7 @@ class Signatures:
         beam_size: W; 1 is greedy search. It is also the number of alternatives.
         length_penalty: alpha.
         max_length: most source pieces that are translated as one sequence.
-        extra_length: most tokens that a translation has more than its source; `EXTRA_LENGTH` by default.
+        extra_length: most tokens that a translation has more than its source.
         split_sentences: whether the sentences of a text are translated one by one, or each line at once.
         known: `Known` of the corpus, which decides about sentences, and about characters that the tokenizer lacks.
         shortlist: `Shortlist` of the translations; None: a search chooses among all pieces. `sample`, `score` and
@@ -76,7 +76,7 @@ class Signatures:
         shortlist=None,
         tags=None,
         projections=projections_of,
-        extra_length=None,
+        extra_length=EXTRA_LENGTH,
     ):
         self.model, self.members = model, model.members()
         self.tokenizers = self.source_tokenizer, self.target_tokenizer = source_tokenizer, target_tokenizer
@@ -194,10 +194,7 @@ class Signatures:
             {"score": float32 (B,), "token_scores": float32 (B, T), the log-probability of each piece, 0 on padding,
             "pieces": string (B, T), "</s>" at the end of each part, "" on padding}.
         """
-        parts, most = (
-            self._split_source(text),
-            tf.constant(self.max_length + (self.extra_length or EXTRA_LENGTH), tf.int64),
-        )
+        parts, most = self._split_source(text), tf.constant(self.max_length + self.extra_length, tf.int64)
         translation_parts = self._split(translation, most, self.target_tokenizer, self.division_of_translations)
         owners, sources, labels = pairs(self.tokenizers, text, translation, parts, translation_parts)
         tags = {name: tf.gather(tag, owners) for name, tag in tags.items()}

@@ -32,7 +32,7 @@ from keras_transformer.translation.results import (
     score_of,
     translation_of,
 )
-from keras_transformer.translation.segments import split_at
+from keras_transformer.translation.segments import EXTRA_LENGTH, split_at
 from keras_transformer.translation.sentences import DIVISION, NO_SPACE
 from keras_transformer.translation.shortlist import Shortlist
 from keras_transformer.translation.signatures import Signatures
@@ -292,7 +292,7 @@ class Translator(TextTranslator):
         target_tokenizer: `Tokenizer` of the translations; that of the texts by default.
         beam_size, length_penalty: W and alpha; a W of 1 is greedy search.
         max_length: most source tokens that are translated as one sequence; longer text is divided.
-        extra_length: most tokens that a translation has more than its source; 50 by default.
+        extra_length: most tokens that a translation has more than its source.
         batch_size: texts translated at a time, on every device.
         strategy: tf.distribute.Strategy under which the weights were made. Each of its replicas on this machine
             translates its part of every batch. None leaves all to the first.
@@ -324,7 +324,7 @@ class Translator(TextTranslator):
         protect: bool = False,
         tags: LanguageTags | None = None,
         projections: Callable = projections_of,
-        extra_length: int | None = None,
+        extra_length: int = EXTRA_LENGTH,
     ):
         check_positive(beam_size=beam_size, max_length=max_length)
         if not LENGTH_PENALTIES[0] <= length_penalty <= LENGTH_PENALTIES[1]:

@@ -10,7 +10,6 @@ import tensorflow as tf
 
 from keras_transformer.config import BOS_ID
 from keras_transformer.errors import UserError
-from keras_transformer.translation import segments
 from keras_transformer.translation.directions import (
     UNKNOWN_LANGUAGE,
     Directions,
@@ -28,23 +27,16 @@ from keras_transformer.translation.translator import Translator
 from tests import tiny
 from tests.translation.test_translator import FullPasses, graph_of
 
-EXTRA_LENGTH = 5
 DIRECTIONS = [("en", "de"), ("de", "fr"), ("zh_Hans", "en"), ("en", "de")]
 TEXTS = ["one two", "one two", "ten nine eight four zero", "Größe"]
 SOURCES, TARGETS = map(list, zip(*DIRECTIONS, strict=True))
 BY_ROW = {"source_lang": SOURCES, "target_lang": TARGETS}
 
 
-@pytest.fixture(autouse=True)
-def short_translations(monkeypatch):
-    """Random models rarely end."""
-    monkeypatch.setattr(segments, "EXTRA_LENGTH", EXTRA_LENGTH)
-
-
 class TaggedPasses(FullPasses):
     """`FullPasses` with the ids of a direction put in by hand."""
 
-    extra_length = EXTRA_LENGTH
+    extra_length = 5  # of `tiny.many_languages`
 
     def __init__(self, translator, text, source, target):
         self.pieces = sentencepiece.SentencePieceProcessor(model_proto=translator.source_tokenizer.model)

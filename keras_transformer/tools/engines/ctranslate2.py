@@ -18,7 +18,7 @@ from keras_transformer.errors import ExportError
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.tokenizer import SHARED, SOURCE, TARGET, save_tokenizers
 from keras_transformer.translation.directions import default_tags
-from keras_transformer.translation.segments import EXTRA_LENGTH, at_once, divide_into_parts
+from keras_transformer.translation.segments import at_once, divide_into_parts
 
 try:
     import ctranslate2
@@ -102,11 +102,6 @@ class CTranslate2Export:
         self.advice = "export a SavedModel" if quantization == "float32" else "choose `quantization` float32"
 
     @property
-    def extra_length(self):
-        """Most tokens that a translation has more than its source."""
-        return self.reference.signatures.extra_length or EXTRA_LENGTH
-
-    @property
     def adds_eos(self):
         """Whether the engine adds eos to a text."""
         return list(self.reference.model.source_frame.after) == [EOS_ID]
@@ -125,7 +120,7 @@ class CTranslate2Export:
     def write(self, directory):
         """Writes the model and its tokenizers into an empty directory."""
         reference = self.reference
-        longest = max(MOST_INPUT, reference.settings["max_length"]) + self.extra_length
+        longest = max(MOST_INPUT, reference.settings["max_length"]) + reference.signatures.extra_length
         vocabularies = [vocabulary(x) for x in (reference.source_tokenizer, reference.target_tokenizer)]
         spec = transformer_spec(reference.model, *vocabularies, longest)
         spec.config.add_source_eos = self.adds_eos
@@ -145,7 +140,7 @@ class CTranslate2Export:
         tokenizers = (run.source_tokenizer, run.target_tokenizer)
         division = run.signatures.division
         yield CTranslate2Greedy(
-            directory, *tokenizers, run.settings["max_length"], self.extra_length, division, self.tokens
+            directory, *tokenizers, run.settings["max_length"], run.signatures.extra_length, division, self.tokens
         ).translate_batch
 
     def expected(self, sentences):

@@ -20,7 +20,6 @@ from keras_transformer.errors import ExportError
 from keras_transformer.tokenizer import save_tokenizers
 from keras_transformer.translation import segments, sentences
 from keras_transformer.translation.directions import default_tags, tagged
-from keras_transformer.translation.segments import EXTRA_LENGTH
 
 try:
     from keras_transformer.tools.engines import translate_litert as reader
@@ -112,7 +111,7 @@ class SearchModule(tf.Module):
         """
         tags = default_tags(self._tags, 1)
         memory = self._signatures.model.encode(tagged(ids, tags))
-        limits = tf.shape(ids)[1:] + (self._signatures.extra_length or EXTRA_LENGTH)
+        limits = tf.shape(ids)[1:] + self._signatures.extra_length
         required = segments.required_placeholders(self._signatures.tokenizers, ids, limits, {})
         candidates = self._signatures.candidates(ids, {})
         found = self._signatures.search(memory, limits, 1, tags, candidates, required)
